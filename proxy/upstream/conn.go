@@ -1,0 +1,209 @@
+package upstream
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Compared by value on paths that run often.
+var (
+	errEOF           = io.EOF
+	errUnexpectedEOF = io.ErrUnexpectedEOF
+	errQuiet         = errors.New("nothing to read")
+)
+
+// Conn is a connection to the upstream in the hands of one request. Read,
+// Write and the deadlines are the embedded net.Conn's, TLS included.
+//
+// The holder ends its use by exactly one of Release, Close, Abort and
+// CloseStale, and must not touch the Conn after it. Close and Abort may be called while
+// another goroutine reads or writes, which ends that with an error; everything
+// else is for one goroutine.
+type Conn struct {
+	net.Conn
+
+	// Addr is what was dialled, "ip:port" or a socket's path; fit for GetOptions.Avoid.
+	Addr string
+	// Reused says that the connection came from the pool, so that the
+	// upstream may have closed it meanwhile.
+	Reused bool
+	// Uses counts the times it was handed out, this one included: 1 when fresh.
+	Uses int
+	// Buf is room for the holder's read buffer. The pool never looks into it,
+	// but takes a Conn released with Buf set for one with unread bytes and
+	// closes it: give the buffer back and set nil first.
+	Buf []byte
+
+	pool *Pool
+	tls  *tlsWire        // below TLS, else nil
+	raw  syscall.RawConn // nil when there is no socket below (tests)
+	look func(fd uintptr)
+
+	// Result of look. The bytes are enough for the start of a status line.
+	heard    [12]byte
+	heardN   int
+	heardErr error
+
+	keepAlive time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
+	since     time.Duration // pool time of the last release
+	idle      time.Duration // how long it was idle when last handed out
+
+	state connState // guarded by pool.mu
+}
+
+type connState uint8
+
+const (
+	held connState = iota
+	idling
+	closed
+)
+
+// newConn counts the connection as active.
+func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
+	conn := &Conn{Conn: c, Addr: addr, Uses: 1, pool: p, tls: below}
+	if s, ok := conn.wire().(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			conn.raw = raw
+			conn.look = func(fd uintptr) { conn.heardN, conn.heardErr = peek(fd, conn.heard[:]) }
+		}
+	}
+	p.mu.Lock()
+	p.active++
+	p.mu.Unlock()
+	return conn
+}
+
+// wire is the connection at the bottom, below TLS.
+func (c *Conn) wire() net.Conn {
+	if c.tls != nil {
+		return c.tls.Conn
+	}
+	return c.Conn
+}
+
+// Fresh reports whether the connection was dialled for this use.
+func (c *Conn) Fresh() bool { return !c.Reused }
+
+// Raw gives the plain connection below, for what a net.Conn does not offer (a
+// *net.TCPConn's ReadFrom moves bytes inside the kernel), or nil with TLS. It
+// is the same stream; do not close it.
+func (c *Conn) Raw() net.Conn {
+	if c.tls != nil {
+		return nil
+	}
+	return c.Conn
+}
+
+// TLS gives the state of the TLS connection, or nil without TLS.
+func (c *Conn) TLS() *tls.ConnectionState {
+	t, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	s := t.ConnectionState()
+	return &s
+}
+
+// Release gives the connection back to the pool for the next request. Call it
+// only when the response was read to its end and both sides mean to go on.
+// keepAlive is the timeout of the response's Keep-Alive field; 0 means there was none
+// and an earlier one stays. The pool closes the connection instead when Buf is
+// set, when TLS still holds unread bytes, when the pool is full or closed.
+// Deadlines are taken off. Releasing what is not held does nothing.
+func (c *Conn) Release(keepAlive time.Duration) {
+	if keepAlive > 0 {
+		c.keepAlive = keepAliveLimit(keepAlive)
+	}
+	if c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || c.SetDeadline(time.Time{}) != nil {
+		_ = c.Close()
+		return
+	}
+	if !c.pool.put(c) {
+		c.shut(false)
+	}
+}
+
+// Close ends the connection. With TLS it says close_notify first, for which a
+// peer that does not read can make it wait up to 5 s; Abort never waits. Closing twice does nothing.
+func (c *Conn) Close() error {
+	if !c.pool.drop(c) {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// Abort ends the connection so that the upstream notices at once and cannot
+// take it for a proper end: TCP is reset (SO_LINGER 0, unsent bytes are thrown
+// away), TLS is cut off without close_notify. A unix socket has no reset and is
+// closed.
+func (c *Conn) Abort() {
+	if c.pool.drop(c) {
+		c.shut(true)
+	}
+}
+
+// CloseStale is Close for a Reused connection that the upstream turned out to
+// have closed while it was idle: its end was seen before any byte of the
+// answer. The pool counts it and learns how long the upstream keeps idle
+// connections. Never call it for what may have been sent and processed.
+func (c *Conn) CloseStale() {
+	if c.pool.drop(c) {
+		c.pool.idleClosed(c.idle)
+		c.shut(false)
+	}
+}
+
+// shut closes the socket without close_notify and without waiting. reset asks
+// for a TCP reset.
+func (c *Conn) shut(reset bool) {
+	w := c.wire()
+	if t, ok := w.(*net.TCPConn); ok && reset {
+		_ = t.SetLinger(0)
+	}
+	_ = w.Close()
+}
+
+// finding is what a look at an idle connection brings.
+type finding uint8
+
+const (
+	quiet       finding = iota // still open, nothing said
+	idleClose                  // closed by the upstream, by end, reset or a 408
+	unsolicited                // it said something that no request asked for
+)
+
+// check looks at the socket of an idle connection. Cost: one system call; no
+// allocation. A connection without a socket is always quiet.
+func (c *Conn) check() finding {
+	if c.raw == nil {
+		return quiet
+	}
+	if err := c.raw.Control(c.look); err != nil {
+		return idleClose
+	}
+	switch {
+	case c.heardErr == errQuiet:
+		return quiet
+	case c.heardErr != nil || c.heardN == 0:
+		return idleClose
+	case c.tls != nil:
+		// Encrypted, so it cannot be told apart; what a server says on an
+		// idle connection is nearly always close_notify.
+		return idleClose
+	case isRequestTimeout(c.heard[:c.heardN]):
+		return idleClose
+	}
+	return unsolicited
+}
+
+// isRequestTimeout: some servers say 408 before they close an idle connection
+// (RFC 9110 section 15.5.9).
+func isRequestTimeout(p []byte) bool {
+	return len(p) == 12 && bytes.HasPrefix(p, []byte("HTTP/1.")) && bytes.Equal(p[8:], []byte(" 408"))
+}

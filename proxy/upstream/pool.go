@@ -1,0 +1,297 @@
+package upstream
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// DefaultIdleConns bounds the idle connections of a pool: above what a
+	// sidecar's callers leave idle between bursts, and half of the common
+	// limit of 1024 descriptors.
+	DefaultIdleConns = 512
+
+	// sweepPeriod is the time between two looks at the connections that
+	// stay idle.
+	sweepPeriod = time.Second
+
+	// sweepStep is how many connections are looked at while the lock is
+	// held, at well under a microsecond each.
+	sweepStep = 16
+
+	// trusted is the idle age up to which a connection is used unseen, by
+	// requests that can be repeated: shorter than any server's patience.
+	trusted = time.Millisecond
+)
+
+// Options bound a pool. The zero value of a field means its default.
+type Options struct {
+	IdleConns int           // most idle connections kept; default DefaultIdleConns
+	IdleAge   time.Duration // longest idle time; default DefaultIdleAge; an upstream's Keep-Alive field and experience lower it
+}
+
+// GetOptions say what a request needs from its connection. The zero value
+// takes any.
+type GetOptions struct {
+	// Fresh asks for a connection dialled now: after an idle close all
+	// pooled ones may be stale.
+	Fresh bool
+	// MaxIdle takes no pooled connection that was idle for longer; 0 means
+	// any, and that the request can be repeated: a connection idle for less
+	// than 1 ms is then handed out unseen.
+	MaxIdle time.Duration
+	// Avoid is the address that the last attempt failed on (Conn.Addr or
+	// DialError.Addr). Another one is preferred, pooled or dialled, if the
+	// name has several; "" avoids none.
+	Avoid string
+}
+
+// Stats is a picture of a pool. The counters never go down.
+type Stats struct {
+	Idle    int // connections kept for the next request
+	Active  int // connections handed out
+	Dialing int // dials under way
+
+	Dials       uint64               // connections made
+	DialErrors  [NumDialKinds]uint64 // failed dials, by DialKind
+	Reuses      uint64               // times a pooled connection was handed out
+	IdleCloses  uint64               // connections the upstream closed while idle, CloseStale included
+	Unsolicited uint64               // idle connections on which the upstream said something unasked
+
+	IdleLimit  time.Duration // the longest idle time now allowed, as learned
+	PeerExpiry time.Time     // end of validity of the certificate last shown by the upstream; zero without TLS
+}
+
+// Pool keeps idle connections to one target and dials new ones. Safe for
+// concurrent use. The last one released is the first handed out, so that the
+// surplus of a burst grows old and goes.
+type Pool struct {
+	target    Target
+	idleConns int
+	start     time.Time // pool time is measured from here, monotonic
+
+	dialing    atomic.Int64
+	dials      atomic.Uint64
+	dialErrors [NumDialKinds]atomic.Uint64
+	peerExpiry atomic.Int64 // Unix seconds; 0 = none seen
+	several    atomic.Bool  // the name last resolved to more than one address
+
+	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O that can wait
+	idle        []*Conn    // in the order of release, the next to hand out last
+	active      int
+	closed      bool
+	sweeping    bool // the timer is set
+	timer       *time.Timer
+	patience    patience
+	reuses      uint64
+	idleCloses  uint64
+	unsolicited uint64
+}
+
+// NewPool makes an empty pool. It dials nothing and starts nothing.
+func NewPool(t Target, o Options) *Pool {
+	if o.IdleConns <= 0 {
+		o.IdleConns = DefaultIdleConns
+	}
+	if o.IdleAge <= 0 {
+		o.IdleAge = DefaultIdleAge
+	}
+	return &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}}
+}
+
+// Target gives what the pool connects to.
+func (p *Pool) Target() Target { return p.target }
+
+// Get gives a pooled connection (see TryPooled) or dials. Only the dial uses
+// ctx; it ends at the target's DialTimeout or with ctx, whichever is first.
+// The error is always a *DialError.
+func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
+	if c := p.TryPooled(o); c != nil {
+		return c, nil
+	}
+	return p.dial(ctx, o.Avoid)
+}
+
+// TryPooled gives the pooled connection released last that suits o and is
+// still open and quiet, or nil. It does not block and does not allocate.
+func (p *Pool) TryPooled(o GetOptions) *Conn {
+	if o.Fresh {
+		return nil
+	}
+	if !p.several.Load() {
+		o.Avoid = ""
+	}
+	for {
+		c, expired := p.take(&o)
+		switch {
+		case c == nil:
+			return nil
+		case expired:
+			_ = c.Close()
+		case c.idle < trusted && o.MaxIdle == 0, p.usable(c):
+			c.Reused = true
+			c.Uses++
+			return c
+		}
+	}
+}
+
+// take removes the next suitable connection and counts it as active. expired
+// ones are given back to be closed.
+func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.pick(o.Avoid)
+	if i < 0 {
+		return nil, false
+	}
+	c = p.idle[i]
+	idle := now - c.since
+	if o.MaxIdle > 0 && idle > o.MaxIdle {
+		return nil, false // those below are older still
+	}
+	p.idle = slices.Delete(p.idle, i, i+1)
+	p.active++
+	c.state = held
+	c.idle = idle
+	if idle > p.limit(c, now) {
+		return c, true
+	}
+	p.reuses++
+	return c, false
+}
+
+// pick gives the index of the youngest connection to another address than
+// avoid, -1 for none.
+func (p *Pool) pick(avoid string) int {
+	i := len(p.idle) - 1
+	for avoid != "" && i >= 0 && p.idle[i].Addr == avoid {
+		i--
+	}
+	return i
+}
+
+// limit is the idle age allowed for c.
+func (p *Pool) limit(c *Conn, now time.Duration) time.Duration {
+	l := p.patience.limit(now)
+	if c.keepAlive > 0 {
+		l = min(l, c.keepAlive)
+	}
+	return l
+}
+
+// usable looks at c, just taken, and closes it when it is of no use.
+func (p *Pool) usable(c *Conn) bool {
+	f := c.check()
+	if f == quiet {
+		return true
+	}
+	p.mu.Lock()
+	p.found(f, c.idle)
+	p.active--
+	p.reuses--
+	c.state = closed
+	p.mu.Unlock()
+	c.shut(false)
+	return false
+}
+
+// found counts what a look at an idle connection brought. Called with mu held.
+func (p *Pool) found(f finding, age time.Duration) {
+	if f == unsolicited {
+		p.unsolicited++
+		return
+	}
+	p.idleCloses++
+	p.patience.observe(p.now(), age)
+}
+
+func (p *Pool) idleClosed(age time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.found(idleClose, age)
+}
+
+// put takes c back. false: it is not kept and the caller has to shut it. True
+// also when c was not held, and nothing is to be done.
+func (p *Pool) put(c *Conn) bool {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.state != held {
+		return true
+	}
+	p.active--
+	if p.closed || len(p.idle) >= p.idleConns {
+		c.state = closed
+		return false
+	}
+	c.state = idling
+	c.since = now
+	p.idle = append(p.idle, c)
+	if !p.sweeping {
+		p.setTimer()
+	}
+	return true
+}
+
+// drop ends the holding of c; false when it was not held.
+func (p *Pool) drop(c *Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.state != held {
+		return false
+	}
+	c.state = closed
+	p.active--
+	return true
+}
+
+// now is pool time: monotonic, since NewPool.
+func (p *Pool) now() time.Duration { return time.Since(p.start) }
+
+// Stats gives a picture of the pool.
+func (p *Pool) Stats() Stats {
+	now := p.now()
+	p.mu.Lock()
+	s := Stats{
+		Idle: len(p.idle), Active: p.active,
+		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
+		IdleLimit: p.patience.limit(now),
+	}
+	p.mu.Unlock()
+	s.Dialing = int(p.dialing.Load())
+	s.Dials = p.dials.Load()
+	for k := range s.DialErrors {
+		s.DialErrors[k] = p.dialErrors[k].Load()
+	}
+	if at := p.peerExpiry.Load(); at != 0 {
+		s.PeerExpiry = time.Unix(at, 0)
+	}
+	return s
+}
+
+// Close closes the idle connections and keeps none from now on: what is
+// released later is closed. Connections that are handed out go on, and Get
+// still dials, so that requests begun before a reload can finish on the old
+// pool. Closing twice does nothing.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	for _, c := range idle {
+		c.state = closed
+	}
+	p.mu.Unlock()
+	for _, c := range idle {
+		_ = c.Conn.Close()
+	}
+}

@@ -1,0 +1,75 @@
+package upstream
+
+import (
+	"slices"
+	"time"
+)
+
+// setTimer has the sweep run once after sweepPeriod. Called with mu held.
+func (p *Pool) setTimer() {
+	p.sweeping = true
+	if p.timer == nil {
+		p.timer = time.AfterFunc(sweepPeriod, p.sweep)
+		return
+	}
+	p.timer.Reset(sweepPeriod)
+}
+
+// sweep closes the idle connections that are too old or that the upstream
+// closed, and comes again as long as some stay. It frees descriptors, and
+// seeing a close soon after it happened is what lets the pool learn its age.
+func (p *Pool) sweep() {
+	var gone []*Conn
+	for i, more := 0, true; more; {
+		i, more, gone = p.sweepSome(i, gone[:0])
+		for _, c := range gone {
+			_ = c.Conn.Close()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweeping = false
+	if len(p.idle) > 0 {
+		p.setTimer()
+	}
+}
+
+// sweepSome looks at sweepStep connections from index i on and moves the bad
+// ones from the pool to gone. It gives the index to go on with. Others only
+// take from the pool's end meanwhile (or out of the middle, to avoid an
+// address; then one may be missed until the next sweep).
+func (p *Pool) sweepSome(i int, gone []*Conn) (next int, more bool, _ []*Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	kept := min(i, len(p.idle))
+	end := min(i+sweepStep, len(p.idle))
+	for _, c := range p.idle[kept:end] {
+		if p.spent(c, now) {
+			c.state = closed
+			gone = append(gone, c)
+			continue
+		}
+		p.idle[kept] = c
+		kept++
+	}
+	p.idle = slices.Delete(p.idle, kept, end)
+	return kept, kept < len(p.idle), gone
+}
+
+// spent reports whether c must go, and takes note why. Those idle for less
+// than the sweep's own period are left to the next one.
+func (p *Pool) spent(c *Conn, now time.Duration) bool {
+	idle := now - c.since
+	if idle > p.limit(c, now) {
+		return true
+	}
+	if idle < sweepPeriod/2 {
+		return false
+	}
+	f := c.check()
+	if f != quiet {
+		p.found(f, idle)
+	}
+	return f != quiet
+}

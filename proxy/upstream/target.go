@@ -1,0 +1,225 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultDialTimeout is used where Target.DialTimeout is 0: long enough for one
+// lost SYN (resent after 1 s, RFC 6298 section 2.1) and a second one, short
+// enough that a retry still fits the usual request timeout of 30 s.
+const DefaultDialTimeout = 3 * time.Second
+
+// maxUnixPath is the longest path of a unix socket in bytes: sun_path has 108
+// on Linux, the last one is the terminating zero.
+const maxUnixPath = 107
+
+// Target says where to connect and how. It is plain data: copy it freely, do
+// not change what it points to once a Pool has it. The zero value is no target;
+// use ParseTarget or fill Network and Address.
+type Target struct {
+	Network string // "tcp" or "unix"
+	Address string // "host:port" (IPv6 in brackets), or the socket's path
+
+	// Host is what belongs into a Host field for this upstream: "host" or
+	// "host:port", the port left out where it is the scheme's own, without
+	// a trailing dot; "localhost" for a unix socket.
+	Host string
+
+	// TLS is the client configuration, nil for plain text. ServerName must
+	// be set in it. It is shared by all handshakes and never written.
+	TLS *tls.Config
+
+	// DialTimeout bounds resolving, connecting over all addresses and the
+	// TLS handshake together; 0 means DefaultDialTimeout.
+	DialTimeout time.Duration
+
+	// Dial replaces net.Dialer; for tests. It is given each resolved address, or
+	// Address itself when Resolve is nil (then nothing is resolved).
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Resolve replaces the system's resolver. It gives addresses in the order
+	// in which to try them.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	tlsKey string      // names the settings TLS was made from
+	client *clientCert // nil without a client certificate
+}
+
+// ParseTarget reads http://host[:port], https://host[:port] or unix:/path. A
+// single final slash is allowed. Anything else is refused with an error that
+// names what is wrong: another scheme, user information, a path, query or
+// fragment, an empty or malformed host, a port outside [1, 65535], a unix path
+// that is relative or longer than 107 bytes. An https target verifies against
+// the system's certificates until UseTLS says otherwise. Nothing is resolved
+// or opened.
+func ParseTarget(s string) (Target, error) {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok {
+		return parseUnix(s, path)
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" {
+		return Target{}, fmt.Errorf("upstream %q: must be http://host[:port], https://host[:port] or unix:/path", redact(s))
+	}
+	if err := checkURL(s, u); err != nil {
+		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), err)
+	}
+	return tcpTarget(u), nil
+}
+
+// redact hides what stands before an "@", since it may be a password.
+func redact(s string) string {
+	at := strings.LastIndexByte(s, '@')
+	if at < 0 {
+		return s
+	}
+	scheme, _, ok := strings.Cut(s[:at], "://")
+	if !ok {
+		return "***" + s[at:]
+	}
+	return scheme + "://***" + s[at:]
+}
+
+func parseUnix(s, path string) (Target, error) {
+	if strings.HasPrefix(path, "//") { // unix:///path, with an empty authority
+		path = path[2:]
+	}
+	switch {
+	case !strings.HasPrefix(path, "/") || path == "/":
+		return Target{}, fmt.Errorf("upstream %q: the path of a unix socket must be absolute, as in unix:/run/app.sock", s)
+	case strings.IndexByte(path, 0) >= 0:
+		return Target{}, fmt.Errorf("upstream %q: the path has a zero byte", s)
+	case len(path) > maxUnixPath:
+		return Target{}, fmt.Errorf("upstream %q: the path has %d bytes, a unix socket allows %d", s, len(path), maxUnixPath)
+	}
+	return Target{Network: "unix", Address: path, Host: "localhost"}, nil
+}
+
+func checkURL(s string, u *url.URL) error {
+	switch {
+	case u.User != nil:
+		return errors.New("user and password are not supported here")
+	case u.RawQuery != "" || u.ForceQuery:
+		return errors.New("a query is not supported: an upstream is only scheme, host and port")
+	case strings.ContainsRune(s, '#'):
+		return errors.New("a fragment is not supported: an upstream is only scheme, host and port")
+	case u.Path != "" && u.Path != "/":
+		return errors.New("a path is not supported: an upstream is only scheme, host and port")
+	case u.Hostname() == "":
+		return errors.New("the host is missing")
+	case strings.HasSuffix(u.Host, ":"):
+		return errors.New("the port is missing after the colon")
+	}
+	if err := checkHost(u.Hostname()); err != nil {
+		return err
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("port %s is not in 1 to 65535", p)
+		}
+	}
+	return nil
+}
+
+// checkHost accepts an IP address or a DNS name of letters, digits, hyphens and
+// underscores (RFC 1123 section 2.1; underscores are not in it but are in use).
+func checkHost(h string) error {
+	if _, err := netip.ParseAddr(h); err == nil {
+		return nil
+	}
+	if len(h) > 254 {
+		return errors.New("the host name is longer than 253 characters")
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(h, "."), ".") {
+		if label == "" || len(label) > 63 {
+			return fmt.Errorf("host %q has a label that is empty or longer than 63 characters", h)
+		}
+		if i := strings.IndexFunc(label, notHostRune); i >= 0 {
+			return fmt.Errorf("host %q has a character that no host name has (write international names in their xn-- form)", h)
+		}
+	}
+	return nil
+}
+
+func notHostRune(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
+}
+
+func tcpTarget(u *url.URL) Target {
+	host := strings.ToLower(u.Hostname())
+	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	port := u.Port()
+	if port == "" {
+		port = own
+	}
+	port = strings.TrimLeft(port, "0")
+	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port)}
+	shown := strings.TrimSuffix(host, ".")
+	t.Host = net.JoinHostPort(shown, port)
+	if port == own {
+		t.Host = strings.TrimSuffix(t.Host, ":"+port)
+	}
+	if u.Scheme == "https" {
+		t.TLS = baseTLS(shown)
+		t.tlsKey = shown
+	}
+	return t
+}
+
+// Key is equal for targets that may share a pool: same network, address, TLS
+// settings and dial timeout. The hooks Dial and Resolve are not part of it. A
+// TLS configuration that did not come from this package equals only itself.
+func (t Target) Key() string {
+	id := ""
+	if t.TLS != nil {
+		if id = t.tlsKey; id == "" {
+			id = fmt.Sprintf("%p", t.TLS)
+		}
+		id = "tls " + id
+	}
+	return fmt.Sprintf("%s %q %q %s", t.Network, t.Address, id, t.dialTimeout())
+}
+
+// String gives the target as a URL, for logs and messages. It holds no secret.
+func (t Target) String() string {
+	switch {
+	case t.Network == "unix":
+		return "unix:" + t.Address
+	case t.TLS != nil:
+		return "https://" + t.Address
+	}
+	return "http://" + t.Address
+}
+
+// Local reports whether the upstream is on this machine by its name alone: a
+// unix socket, a loopback address, "localhost" or a name below it (RFC 6761
+// section 6.3). Nothing is resolved.
+func (t Target) Local() bool {
+	if t.Network == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(t.Address)
+	if err != nil {
+		return false
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+func (t Target) dialTimeout() time.Duration {
+	if t.DialTimeout <= 0 {
+		return DefaultDialTimeout
+	}
+	return t.DialTimeout
+}

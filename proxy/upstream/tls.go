@@ -1,0 +1,166 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// sessionCache is how many TLS sessions a target keeps for resumption: one per
+// server behind the name is wanted, so a few dozen do.
+const sessionCache = 64
+
+// TLSFiles names the files and the name that differ from the defaults of a TLS
+// upstream. The zero value changes nothing. All files are PEM.
+type TLSFiles struct {
+	CA         string // certificates to trust instead of the system's; read once
+	Cert, Key  string // client certificate (leaf first) and its key; both or neither; re-read when changed
+	ServerName string // sent as SNI and verified, instead of the target's host
+}
+
+// UseTLS loads the files and makes t use them. It fails, naming the file,
+// when t is not an https target, a file cannot be read or holds no
+// certificate, or certificate and key do not belong together; t is then
+// unchanged. With the zero TLSFiles it does nothing.
+//
+// A client certificate whose files change is read anew at the next handshake;
+// while the new pair is not whole or not valid, the old one stays in use.
+func (t *Target) UseTLS(f TLSFiles) error {
+	if f == (TLSFiles{}) {
+		return nil
+	}
+	if t.TLS == nil {
+		return fmt.Errorf("upstream %s: certificate files and server name need an https:// upstream", t)
+	}
+	if (f.Cert == "") != (f.Key == "") {
+		return fmt.Errorf("upstream %s: a client certificate needs both its certificate and its key file", t)
+	}
+	config := t.TLS.Clone()
+	if f.ServerName != "" {
+		if err := checkHost(f.ServerName); err != nil {
+			return fmt.Errorf("upstream %s: server name: %w", t, err)
+		}
+		config.ServerName = f.ServerName
+	}
+	if f.CA != "" {
+		roots, err := loadRoots(f.CA)
+		if err != nil {
+			return fmt.Errorf("upstream %s: %w", t, err)
+		}
+		config.RootCAs = roots
+	}
+	var client *clientCert
+	if f.Cert != "" {
+		client = &clientCert{certFile: f.Cert, keyFile: f.Key}
+		if err := client.load(); err != nil {
+			return fmt.Errorf("upstream %s: %w", t, err)
+		}
+		config.GetClientCertificate = client.get
+		// A resumed session speaks for the certificate it began with, so a
+		// renewed one would not be shown.
+		config.ClientSessionCache = nil
+	}
+	t.TLS, t.client = config, client
+	t.tlsKey = fmt.Sprintf("%q %q %q %q", config.ServerName, f.CA, f.Cert, f.Key)
+	return nil
+}
+
+// CertificateExpiry gives the end of validity of the client certificate now in
+// use, re-reading its files if they changed. ok is false when there is none.
+// Safe for concurrent use.
+func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
+	if t.client == nil {
+		return time.Time{}, false
+	}
+	return t.client.current().Leaf.NotAfter, true
+}
+
+// baseTLS is the configuration every https target starts from. TLS 1.2 is the
+// least that RFC 9325 section 3.1.1 allows.
+func baseTLS(serverName string) *tls.Config {
+	return &tls.Config{
+		ServerName:         serverName,
+		NextProtos:         []string{"http/1.1"},
+		MinVersion:         tls.VersionTLS12,
+		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
+	}
+}
+
+func loadRoots(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate in PEM form found", file)
+	}
+	return roots, nil
+}
+
+// handshake puts TLS over wire. It owns wire: on error wire is closed.
+func (p *Pool) handshake(d *dialing, wire net.Conn) (*tls.Conn, *tlsWire, error) {
+	guard := &tlsWire{Conn: wire}
+	c := tls.Client(guard, p.target.TLS)
+	if err := c.HandshakeContext(d.ctx); err != nil {
+		_ = wire.Close()
+		return nil, nil, err
+	}
+	if peer := c.ConnectionState().PeerCertificates; len(peer) > 0 {
+		p.peerExpiry.Store(peer[0].NotAfter.Unix())
+	}
+	return c, guard, nil
+}
+
+// ErrTruncated is what reading a TLS connection gives when the peer ended it
+// without close_notify (RFC 8446 section 6.1): whatever was read may be cut
+// off. errors.Is(ErrTruncated, io.ErrUnexpectedEOF) holds.
+var ErrTruncated error = truncated{}
+
+type truncated struct{}
+
+func (truncated) Error() string { return "TLS connection ended without close_notify" }
+
+func (truncated) Is(target error) bool { return target == errUnexpectedEOF }
+
+// errDry is what a dry tlsWire answers. It calls itself temporary, so that
+// crypto/tls does not make it the connection's lasting error.
+var errDry net.Error = dry{}
+
+type dry struct{}
+
+func (dry) Error() string   { return "no bytes wanted from the wire" }
+func (dry) Timeout() bool   { return true }
+func (dry) Temporary() bool { return true }
+
+// tlsWire is the connection below a tls.Conn. crypto/tls takes an end of
+// stream between two records for a proper end, since "popular web sites seem
+// to do this"; here it becomes ErrTruncated before crypto/tls sees it.
+type tlsWire struct {
+	net.Conn
+	dry bool // reads give errDry; only touched by the owner of the Conn
+}
+
+func (w *tlsWire) Read(p []byte) (int, error) {
+	if w.dry {
+		return 0, errDry
+	}
+	n, err := w.Conn.Read(p)
+	if err == errEOF {
+		err = ErrTruncated
+	}
+	return n, err
+}
+
+// quiet reports whether c, over w, holds nothing already read from the wire
+// and not yet given to its reader, and saw no end.
+func (w *tlsWire) quiet(c net.Conn, scratch []byte) bool {
+	w.dry = true
+	n, err := c.Read(scratch[:1])
+	w.dry = false
+	return n == 0 && errors.Is(err, errDry)
+}
