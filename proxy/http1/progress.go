@@ -1,0 +1,34 @@
+package http1
+
+import "bytes"
+
+// progress remembers, while a head is incomplete, how far it was searched for its end. Heads are read from their start each
+// time, which is simplest to trust; to keep that linear in the bytes received, they are read again only when the end has come
+// or when there are twice as many bytes as at the last reading. Between readings each new byte is looked at once. What is
+// remembered can only delay a reading, never change what is read, so a forgotten Reset costs time and not correctness.
+type progress struct {
+	seen int // bytes in which there is no end of a head; 0 at the start of a head
+	read int // bytes there were at the last full reading
+}
+
+// worthReading reports whether buf should be read from its start now.
+func (p *progress) worthReading(buf []byte) bool {
+	if p.seen == 0 || len(buf) < p.seen {
+		return true
+	}
+	for i := p.seen; i < len(buf); i++ {
+		k := bytes.IndexByte(buf[i:], '\n')
+		if k < 0 {
+			break
+		}
+		i += k
+		if i >= 1 && buf[i-1] == '\n' || i >= 2 && buf[i-1] == '\r' && buf[i-2] == '\n' {
+			return true
+		}
+	}
+	p.seen = len(buf)
+	return len(buf) >= 2*p.read
+}
+
+// wait notes that buf was read and holds no whole head.
+func (p *progress) wait(buf []byte) { p.seen, p.read = len(buf), len(buf) }

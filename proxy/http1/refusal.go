@@ -1,0 +1,167 @@
+package http1
+
+// Refusal says why a message was refused. The set is closed; String is the metric label. The zero value means "not refused".
+type Refusal uint8
+
+// The refusals. Each has one status (Status) and one sentence (Explain). Those of the last group are found by the proxy
+// rather than here, and are listed so that all refusals of a request count in one place.
+const (
+	RefusalNone Refusal = iota
+
+	RefusalTLSBytes
+	RefusalBadRequestLine
+	RefusalMethodTooLong
+	RefusalBadVersion
+	RefusalConnect
+	RefusalBadTarget
+	RefusalTargetTooLong
+	RefusalBadStatusLine
+
+	RefusalHeadTooLarge
+	RefusalTooManyFields
+	RefusalBadField
+	RefusalSpaceBeforeColon
+	RefusalObsFold
+	RefusalBareLF
+	RefusalBareCR
+	RefusalControlByte
+
+	RefusalMissingHost
+	RefusalDuplicateHost
+	RefusalBadHost
+	RefusalBadExpect
+
+	RefusalCLWithTE
+	RefusalBadContentLength
+	RefusalRepeatedContentLength
+	RefusalBadTransferEncoding
+	RefusalUnknownTransferEncoding
+	RefusalTransferEncodingIn10
+	RefusalBodyForbidden
+
+	RefusalBadChunk
+	RefusalChunkTooLarge
+	RefusalChunkExtensions
+	RefusalBadTrailer
+	RefusalTrailersTooLarge
+
+	RefusalBodyTooLarge
+	RefusalAmbiguousPath
+
+	refusalCount
+)
+
+type refusalText struct {
+	label   string
+	status  int
+	explain string
+}
+
+var refusals = [refusalCount]refusalText{
+	RefusalNone: {"none", 0, "Not refused."},
+
+	RefusalTLSBytes:       {"tls_bytes", 400, "The connection began with a TLS handshake where plain HTTP is spoken."},
+	RefusalBadRequestLine: {"bad_request_line", 400, "The request line is not `method SP target SP HTTP/x.y CRLF` (RFC 9112 section 3)."},
+	RefusalMethodTooLong:  {"method_too_long", 501, "The method is longer than any method in use (RFC 9112 section 3)."},
+	RefusalBadVersion:     {"bad_version", 505, "The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."},
+	RefusalConnect:        {"connect", 501, "CONNECT asks for a forward proxy, which this is not (RFC 9110 section 9.3.6)."},
+	RefusalBadTarget:      {"bad_target", 400, "The request target has a fragment, illegal bytes, a broken escape or a form that does not fit the method (RFC 9112 section 3.2)."},
+	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for the head (RFC 9112 section 3)."},
+	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 599 (RFC 9112 section 4)."},
+
+	RefusalHeadTooLarge:     {"head_too_large", 431, "The head is longer than the limit (RFC 6585 section 5)."},
+	RefusalTooManyFields:    {"too_many_fields", 431, "The head has more field lines than the limit (RFC 6585 section 5)."},
+	RefusalBadField:         {"bad_field", 400, "A field line has no colon, an empty name or a name that is not a token, or imitates a framing field with underscores (RFC 9112 section 5)."},
+	RefusalSpaceBeforeColon: {"space_before_colon", 400, "White space stands between a field name and its colon (RFC 9112 section 5.1)."},
+	RefusalObsFold:          {"obs_fold", 400, "A line begins with white space: obsolete folding (RFC 9112 section 5.2), or space before the first field (section 2.2)."},
+	RefusalBareLF:           {"bare_lf", 400, "A line ends with LF without CR (RFC 9112 section 2.2)."},
+	RefusalBareCR:           {"bare_cr", 400, "A CR is not followed by LF (RFC 9112 section 2.2)."},
+	RefusalControlByte:      {"control_byte", 400, "A field or phrase has NUL, DEL or another control byte (RFC 9110 section 5.5)."},
+
+	RefusalMissingHost:   {"missing_host", 400, "An HTTP/1.1 request without Host (RFC 9112 section 3.2)."},
+	RefusalDuplicateHost: {"duplicate_host", 400, "More than one Host field line (RFC 9112 section 3.2)."},
+	RefusalBadHost:       {"bad_host", 400, "The Host value is empty or not `name[:port]` (RFC 9112 section 3.2)."},
+	RefusalBadExpect:     {"bad_expect", 417, "An expectation other than 100-continue (RFC 9110 section 10.1.1)."},
+
+	RefusalCLWithTE:                {"cl_with_te", 400, "Content-Length and Transfer-Encoding in one message (RFC 9112 section 6.1)."},
+	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
+	RefusalRepeatedContentLength:   {"repeated_content_length", 400, "More than one Content-Length in a request, or differing ones in a response (RFC 9112 section 6.3)."},
+	RefusalBadTransferEncoding:     {"bad_transfer_encoding", 400, "Transfer-Encoding does not end with exactly one chunked without parameters (RFC 9112 section 6.3)."},
+	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding before the final chunked, none of which is implemented (RFC 9112 section 6.1)."},
+	RefusalTransferEncodingIn10:    {"transfer_encoding_in_http_1_0", 400, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 section 6.1)."},
+	RefusalBodyForbidden:           {"body_forbidden", 400, "An interim (1xx) response announces a body (RFC 9110 section 15.2)."},
+
+	RefusalBadChunk:         {"bad_chunk", 400, "A chunk size is not hexadecimal, or chunk data is not followed by CRLF (RFC 9112 section 7.1)."},
+	RefusalChunkTooLarge:    {"chunk_too_large", 400, "A chunk size has more than 16 digits or does not fit 63 bits (RFC 9112 section 7.1)."},
+	RefusalChunkExtensions:  {"chunk_extensions", 400, "Chunk extensions longer than the limit, or out of proportion to the data (RFC 9112 section 7.1.1)."},
+	RefusalBadTrailer:       {"bad_trailer", 400, "A trailer line breaks the rules for field lines (RFC 9112 section 7.1.2)."},
+	RefusalTrailersTooLarge: {"trailers_too_large", 431, "The trailer section has more bytes or lines than the limit (RFC 9112 section 7.1.2)."},
+
+	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
+	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
+}
+
+// String is the label of the refusal in metrics and logs: lower case words joined by underscores.
+func (r Refusal) String() string {
+	if r >= refusalCount {
+		return "unknown"
+	}
+	return refusals[r].label
+}
+
+// Status is the status code with which a request refused for r is answered; 0 for RefusalNone.
+func (r Refusal) Status() int {
+	if r >= refusalCount {
+		return 400
+	}
+	return refusals[r].status
+}
+
+// Explain is one sentence for people: what was wrong, with the section that forbids it.
+func (r Refusal) Explain() string {
+	if r >= refusalCount {
+		return "Unknown refusal."
+	}
+	return refusals[r].explain
+}
+
+// Err is r as an error with the status for a request. All calls for one r return the same pointer, so no call allocates.
+func (r Refusal) Err() *Error {
+	if r >= refusalCount {
+		r = RefusalBadField
+	}
+	return &requestErrors[r]
+}
+
+// AllRefusals lists every refusal but RefusalNone, in a fixed order. The caller owns the slice.
+func AllRefusals() []Refusal {
+	all := make([]Refusal, 0, refusalCount-1)
+	for r := RefusalNone + 1; r < refusalCount; r++ {
+		all = append(all, r)
+	}
+	return all
+}
+
+// Error is returned for every message that is refused. Values are shared: read them, do not change them.
+type Error struct {
+	// Status is the answer the caller of the proxy should see: the refusal's own for a request head and for chunked
+	// bodies, 502 for a response head. A chunked decoder does not know its side; for a response body read 502 instead.
+	Status int
+	// Reason is the rule that was broken first, in the order of the bytes where that is well defined.
+	Reason Refusal
+}
+
+// Error is the label and the sentence of the refusal. It never contains bytes of the message.
+func (e *Error) Error() string {
+	return "http1: " + e.Reason.String() + ": " + e.Reason.Explain()
+}
+
+var requestErrors, responseErrors = errorTables()
+
+func errorTables() (request, response [refusalCount]Error) {
+	for r := range refusalCount {
+		request[r] = Error{Status: refusals[r].status, Reason: r}
+		response[r] = Error{Status: 502, Reason: r}
+	}
+	return request, response
+}

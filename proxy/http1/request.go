@@ -1,0 +1,270 @@
+package http1
+
+// longestMethod bounds the method. The longest one registered with IANA has 17 letters (UPDATEREDIRECTREF).
+const longestMethod = 32
+
+// Request is a request head. The zero value is ready; one Request read again and again keeps its slices and allocates
+// nothing. All spans point into the buffer given to Parse, except Path where it is shared (see there). Not for concurrent use.
+type Request struct {
+	Method []byte // a token of 1 to 32 bytes, case kept; never CONNECT
+	Target []byte // the request target as it came
+	Form   Form
+	Scheme []byte // "http" or "https" in the caller's case for the absolute form, else nil
+	// Authority is host[:port] of the absolute form, where it replaces Host (RFC 9112 section 3.2.2), else the Host value. It is
+	// nil only for an HTTP/1.0 request without Host.
+	Authority []byte
+	// Path begins with "/" and is as it came: nothing is decoded or normalised. It is "*" for the asterisk form and for
+	// OPTIONS with an absolute form that has neither path nor query. It may be shared: do not change its bytes.
+	Path     []byte
+	Query    []byte // without "?"
+	HasQuery bool   // tells "/a?" from "/a"
+	Minor    int    // 0 or 1. HTTP/1.2 and above, which do not exist, read as 1.1 (RFC 9110 section 2.5)
+	Fields   []Field
+	Body     Framing // never BodyClose
+	Close    bool    // the connection ends after this exchange: Connection: close, or HTTP/1.0 without keep-alive
+	// ExpectContinue: the caller waits for 100 before it sends the body. Never set from HTTP/1.0 or without a body.
+	ExpectContinue bool
+	// Upgrade is the Upgrade value (the first, if several) when Connection names it and the version is 1.1. A list with h2c in it is not reported.
+	Upgrade    []byte
+	TrailersOK bool // TE: trailers
+	// HopNames: Connection names something besides close, keep-alive and upgrade, so that ConnectionNames has to be asked.
+	HopNames bool
+
+	pending  progress
+	lineRead bool // the request line was whole at the last reading
+}
+
+// Parse reads one request head from buf, which may hold more after it.
+//
+// n is the length of the head with its final empty line, and with the one empty line that is tolerated before the request
+// line (RFC 9112 section 2.2). n == 0 with err == nil means that more bytes are needed: call again with the same bytes and
+// more after them, in the same or another buffer. A head that cannot become valid, or fit, is refused as soon as that shows,
+// at the latest when as many bytes again have come.
+//
+// err is an *Error; the connection cannot be used further, since nobody knows where the next request begins. The fields
+// of r are meaningful only when n > 0; after a refusal only Method, Target and Fields, as far as they were read, for logging.
+//
+// Calls with a growing buffer cost time linear in its length altogether, however small the steps. When a head is given up
+// before Parse returned n > 0 or an error, call Reset before the next one.
+func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
+	lim = lim.orDefaults()
+	if len(buf) < lim.HeadBytes && !r.pending.worthReading(buf) {
+		return 0, nil
+	}
+	b := buf[:min(len(buf), lim.HeadBytes)]
+	n, why := r.read(b, lim.Fields)
+	if n == 0 && why == RefusalNone {
+		if len(b) < lim.HeadBytes {
+			r.pending.wait(b)
+			return 0, nil
+		}
+		why = RefusalHeadTooLarge
+		if !r.lineRead {
+			why = RefusalTargetTooLong
+		}
+	}
+	r.pending = progress{}
+	if why != RefusalNone {
+		return 0, why.Err()
+	}
+	return n, nil
+}
+
+// Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
+func (r *Request) Reset() {
+	clear(r.Fields[:cap(r.Fields)])
+	*r = Request{Fields: r.Fields[:0]}
+}
+
+// Get is the value of the first field with the given id, nil when there is none.
+func (r *Request) Get(id Name) []byte { return firstByID(r.Fields, id) }
+
+// Lookup is the value of the first field with the given name, whatever its case.
+func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Fields, name) }
+
+// read reads a head from the start of b. n == 0 without a refusal: b ends before the head does.
+func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
+	*r = Request{Fields: r.Fields[:0], pending: r.pending}
+	i := 0
+	if len(b) > 0 && b[0] == '\r' {
+		if i, why = lineEnd(b, 0); i == 0 {
+			return 0, why
+		}
+	}
+	if i, why = r.readLine(b, i); i == 0 {
+		return 0, why
+	}
+	r.lineRead = true
+	if r.Fields, n, why = readFields(r.Fields, b, i, maxFields); n == 0 {
+		return 0, why
+	}
+	return n, r.conclude()
+}
+
+// readLine reads the request line at b[i:] (RFC 9112 section 3).
+func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
+	space := i
+	for space < len(b) && isToken[b[space]] {
+		space++
+	}
+	if space-i > longestMethod {
+		return 0, RefusalMethodTooLong
+	}
+	r.Method = b[i:space:space]
+	if space == len(b) {
+		return 0, RefusalNone
+	}
+	if b[space] != ' ' || space == i {
+		return 0, badMethod(b, i, space)
+	}
+	start := space + 1
+	end := start
+	for end < len(b) && isTarget[b[end]] {
+		end++
+	}
+	r.Target = b[start:end:end]
+	if end == len(b) {
+		return 0, RefusalNone
+	}
+	if b[end] != ' ' || end == start {
+		return 0, badTargetByte(b, start, end)
+	}
+	if r.Minor, next, why = readVersion(b, end+1); next == 0 {
+		return 0, why
+	}
+	if string(r.Method) == "CONNECT" {
+		return 0, RefusalConnect
+	}
+	if why = r.readTarget(); why != RefusalNone {
+		return 0, why
+	}
+	return next, RefusalNone
+}
+
+// badMethod says what is wrong with b[at], which cannot be part of a method that begins at start.
+func badMethod(b []byte, start, at int) Refusal {
+	switch {
+	case at == start && b[at] == 0x16: // handshake record, RFC 8446 section 5.1
+		return RefusalTLSBytes
+	case b[at] == '\n':
+		return RefusalBareLF
+	}
+	return RefusalBadRequestLine
+}
+
+// badTargetByte says what is wrong with b[at], which cannot be part of a target that begins at start.
+func badTargetByte(b []byte, start, at int) Refusal {
+	switch c := b[at]; {
+	case c == '\r' && at+1 == len(b):
+		return RefusalNone // a line without version, or a bare CR
+	case c == '\r' && b[at+1] != '\n':
+		return RefusalBareCR
+	case c == '\n':
+		return RefusalBareLF
+	case c == '\r', at == start && c == ' ':
+		return RefusalBadRequestLine
+	}
+	return RefusalBadTarget
+}
+
+// readVersion reads "HTTP/1.x" CRLF at b[i:] (RFC 9112 section 2.3). Another major version is refused as soon as it is known,
+// so that the HTTP/2 preface ("PRI * HTTP/2.0") is.
+func readVersion(b []byte, i int) (minor, next int, why Refusal) {
+	if rest := b[i:]; len(rest) >= 10 && string(rest[:10]) == "HTTP/1.1\r\n" {
+		return 1, i + 10, RefusalNone
+	}
+	minor, ok, why := readProtocol(b, i)
+	if !ok {
+		if why == RefusalBadStatusLine {
+			why = RefusalBadRequestLine
+		}
+		return 0, 0, why
+	}
+	if i+8 == len(b) {
+		return 0, 0, RefusalNone
+	}
+	if c := b[i+8]; c != '\r' && c != '\n' {
+		return 0, 0, RefusalBadRequestLine
+	}
+	next, why = lineEnd(b, i+8)
+	return minor, next, why
+}
+
+// readProtocol reads the eight bytes "HTTP/1.x" at b[i:]. Without ok and without a refusal, b ends before them.
+func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
+	const shape = "HTTP/0.0"
+	for k := range len(shape) {
+		if i+k == len(b) {
+			return 0, false, RefusalNone
+		}
+		if c := b[i+k]; c != shape[k] && !(shape[k] == '0' && isDigit(c)) {
+			return 0, false, RefusalBadStatusLine
+		}
+	}
+	if b[i+5] != '1' {
+		return 0, false, RefusalBadVersion
+	}
+	return min(int(b[i+7]-'0'), 1), true, RefusalNone
+}
+
+// conclude draws from the fields what they say about host, body and connection.
+func (r *Request) conclude() Refusal {
+	var s facts
+	hosts, hostOK := 0, true
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if f.ID == NameOther || f.ID > lastSemantic {
+			continue
+		}
+		switch f.ID {
+		case Host:
+			hosts++
+			hostOK = hostOK && validAuthority(f.Value)
+			if r.Form != Absolute {
+				r.Authority = f.Value
+			}
+		case Expect:
+			if r.Minor > 0 && !EqualFold(f.Value, "100-continue") {
+				return RefusalBadExpect
+			}
+			r.ExpectContinue = r.Minor > 0
+		case TE:
+			r.TrailersOK = r.TrailersOK || HasToken(f.Value, "trailers")
+		case FramingTwin:
+			return RefusalBadField
+		default:
+			s.note(f)
+		}
+	}
+	switch {
+	case hosts > 1:
+		return RefusalDuplicateHost
+	case hosts == 0 && r.Minor > 0:
+		return RefusalMissingHost
+	case !hostOK:
+		return RefusalBadHost
+	}
+	r.Close, r.HopNames, r.Upgrade = s.closes(r.Minor), s.otherNames, s.switchTo(r.Minor)
+	return r.frame(&s)
+}
+
+// frame decides the body (RFC 9112 section 6.3). A request may carry one Content-Length field and no more, even with equal values, and
+// no leading zeros: no client sends those, and a server behind or before us may read them differently.
+func (r *Request) frame(s *facts) Refusal {
+	if why := s.coded(r.Minor); why != RefusalNone {
+		return why
+	}
+	switch {
+	case s.codings.seen:
+		r.Body.Kind = BodyChunked
+	case s.lengths > 1:
+		return RefusalRepeatedContentLength
+	case s.lengths == 1:
+		if s.padded {
+			return RefusalBadContentLength
+		}
+		r.Body = Framing{Kind: BodyLength, Length: s.length}
+	}
+	r.ExpectContinue = r.ExpectContinue && !r.Body.Empty()
+	return RefusalNone
+}

@@ -1,0 +1,185 @@
+package http1
+
+import "time"
+
+// Response is a response head. The zero value is ready; one Response read again and again keeps its slices and allocates nothing.
+// All spans point into the buffer given to Parse. Not for concurrent use.
+type Response struct {
+	Minor  int    // 0 or 1
+	Status int    // 100 to 599
+	Phrase []byte // may be empty
+	Fields []Field
+	Body   Framing
+	// Length is the declared Content-Length, -1 without one. It is also set where no body follows (HEAD, 304) and then
+	// says how long one would have been.
+	Length int64
+	// Close: the upstream connection cannot carry another request: Connection: close, HTTP/1.0 without keep-alive, a body ended by
+	// close, Keep-Alive: timeout=0, or a 204 that announces a body, whose bytes would pass for the next response.
+	Close            bool
+	KeepAliveTimeout time.Duration // Keep-Alive: timeout=, whole seconds, at most 24 h; 0 when not said
+	Upgrade          []byte        // on 101: the protocol, when Connection names Upgrade; else nil
+	HopNames         bool          // as on Request
+
+	pending progress
+}
+
+// longestKeepAlive caps what an upstream may promise about its idle connections, so that no arithmetic with it overflows.
+const longestKeepAlive = 24 * time.Hour
+
+// Parse reads one response head from buf as Request.Parse reads a request head. requestMethod is the method of the
+// request it answers, since HEAD changes the framing. Interim responses (1xx) are heads of their own: read on after them.
+//
+// Body is BodyNone for 1xx, 204, 304 and answers to HEAD. For 101 too: what follows belongs to the new protocol. err is an *Error with
+// Status 502: a response that cannot be trusted is never relayed.
+//
+// The refusals are those of requests with three allowances for real servers, each without effect on framing: the phrase and the
+// space before it may be missing, equal Content-Length fields may be repeated, and Content-Length may have leading zeros.
+func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
+	lim = lim.orDefaults()
+	if len(buf) < lim.HeadBytes && !r.pending.worthReading(buf) {
+		return 0, nil
+	}
+	b := buf[:min(len(buf), lim.HeadBytes)]
+	n, why := r.read(b, lim.Fields, requestMethod)
+	if n == 0 && why == RefusalNone {
+		if len(b) < lim.HeadBytes {
+			r.pending.wait(b)
+			return 0, nil
+		}
+		why = RefusalHeadTooLarge
+	}
+	r.pending = progress{}
+	if why != RefusalNone {
+		return 0, &responseErrors[why]
+	}
+	return n, nil
+}
+
+// Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
+func (r *Response) Reset() {
+	clear(r.Fields[:cap(r.Fields)])
+	*r = Response{Fields: r.Fields[:0]}
+}
+
+// Get is the value of the first field with the given id, nil when there is none.
+func (r *Response) Get(id Name) []byte { return firstByID(r.Fields, id) }
+
+// Lookup is the value of the first field with the given name, whatever its case.
+func (r *Response) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Fields, name) }
+
+// Interim reports whether another response to the same request follows: 1xx except 101 (RFC 9110 section 15.2).
+func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
+
+func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refusal) {
+	*r = Response{Fields: r.Fields[:0], Length: -1, pending: r.pending}
+	i, why := r.readLine(b)
+	if i == 0 {
+		return 0, why
+	}
+	if r.Fields, n, why = readFields(r.Fields, b, i, maxFields); n == 0 {
+		return 0, why
+	}
+	return n, r.conclude(method)
+}
+
+// readLine reads the status line (RFC 9112 section 4).
+func (r *Response) readLine(b []byte) (next int, why Refusal) {
+	minor, ok, why := readProtocol(b, 0)
+	if !ok {
+		return 0, why
+	}
+	r.Minor = minor
+	for i := 8; i < 12; i++ {
+		if i == len(b) {
+			return 0, RefusalNone
+		}
+		if c := b[i]; i == 8 && c != ' ' || i > 8 && !isDigit(c) {
+			return 0, RefusalBadStatusLine
+		}
+	}
+	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
+	if r.Status < 100 || r.Status > 599 {
+		return 0, RefusalBadStatusLine
+	}
+	if len(b) == 12 {
+		return 0, RefusalNone
+	}
+	start := 12
+	if b[12] == ' ' {
+		start++
+	} else if c := b[12]; c != '\r' && c != '\n' {
+		return 0, RefusalBadStatusLine
+	}
+	end := controlAt(b, start)
+	r.Phrase = b[start:end:end]
+	if end == len(b) {
+		return 0, RefusalNone
+	}
+	return lineEnd(b, end)
+}
+
+// conclude draws from the fields what they say about body and connection.
+func (r *Response) conclude(method []byte) Refusal {
+	var s facts
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		switch {
+		case f.ID == NameOther || f.ID > lastSemantic:
+		case f.ID == KeepAlive:
+			s.noteKeepAlive(f.Value)
+		default:
+			s.note(f)
+		}
+	}
+	if why := s.coded(r.Minor); why != RefusalNone {
+		return why
+	}
+	r.Close = s.closes(r.Minor) || s.keptZero
+	r.HopNames, r.KeepAliveTimeout = s.otherNames, s.kept
+	if s.lengths > 0 {
+		r.Length = s.length
+	}
+	if r.Status == 101 {
+		r.Upgrade = s.switchTo(r.Minor)
+	}
+	return r.frame(&s, string(method) == "HEAD")
+}
+
+// frame decides the body by the order of RFC 9112 section 6.3.
+func (r *Response) frame(s *facts, head bool) Refusal {
+	announced := s.codings.seen || s.lengths > 0 && s.length > 0
+	switch {
+	case r.Status < 200:
+		if announced {
+			return RefusalBodyForbidden
+		}
+	case r.Status == 204:
+		r.Close = r.Close || announced
+	case head, r.Status == 304:
+	case s.codings.seen:
+		r.Body.Kind = BodyChunked
+	case s.lengths > 0:
+		r.Body = Framing{Kind: BodyLength, Length: s.length}
+	default:
+		r.Body.Kind = BodyClose
+		r.Close = true
+	}
+	return RefusalNone
+}
+
+// noteKeepAlive reads timeout=N out of a Keep-Alive value (RFC 2068 section 19.7.1; no later RFC defines the field). Anything else in it
+// is ignored.
+func (s *facts) noteKeepAlive(v []byte) {
+	const param = "timeout="
+	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) {
+		if len(e) <= len(param) || !EqualFold(e[:len(param)], param) {
+			continue
+		}
+		n, ok := ParseUint(e[len(param):])
+		if !ok {
+			continue
+		}
+		s.keptZero = n == 0
+		s.kept = time.Duration(min(n, int64(longestKeepAlive/time.Second))) * time.Second
+	}
+}

@@ -1,0 +1,79 @@
+package http1
+
+import "strconv"
+
+// bytestring is what the Append functions take for names and values. They write what they are given: the caller makes sure that no
+// CR, LF or NUL is in it, which is so for anything that came through Parse.
+type bytestring interface{ ~[]byte | ~string }
+
+// AppendField appends `name: value CRLF`.
+func AppendField[N, V bytestring](dst []byte, name N, value V) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ": "...)
+	dst = append(dst, value...)
+	return append(dst, "\r\n"...)
+}
+
+// AppendIntField appends `name: n CRLF` with n in decimal.
+func AppendIntField[N bytestring](dst []byte, name N, n int64) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ": "...)
+	dst = strconv.AppendInt(dst, n, 10)
+	return append(dst, "\r\n"...)
+}
+
+// AppendRequestLine appends `method SP target SP HTTP/1.1 CRLF`.
+func AppendRequestLine[M, T bytestring](dst []byte, method M, target T) []byte {
+	dst = append(dst, method...)
+	dst = append(dst, ' ')
+	dst = append(dst, target...)
+	return append(dst, " HTTP/1.1\r\n"...)
+}
+
+// AppendStatusLine appends `HTTP/1.1 SP status SP phrase CRLF`. The space after the status stays when the phrase is empty (RFC
+// 9112 section 4). status has three digits.
+func AppendStatusLine[P bytestring](dst []byte, status int, phrase P) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, phrase...)
+	return append(dst, "\r\n"...)
+}
+
+// AppendFraming appends the one framing field that f needs: Content-Length, Transfer-Encoding, or nothing for BodyNone and BodyClose.
+func AppendFraming(dst []byte, f Framing) []byte {
+	switch f.Kind {
+	case BodyLength:
+		return AppendIntField(dst, "Content-Length", f.Length)
+	case BodyChunked:
+		return append(dst, "Transfer-Encoding: chunked\r\n"...)
+	}
+	return dst
+}
+
+// AppendChunkSize appends the line before a chunk of n bytes: n in hexadecimal and CRLF. After the n bytes append CRLF. n must
+// be above 0, since 0 would end the body.
+func AppendChunkSize(dst []byte, n int64) []byte {
+	dst = strconv.AppendInt(dst, n, 16)
+	return append(dst, "\r\n"...)
+}
+
+// AppendChunk appends data as one chunk. Empty data appends nothing, since an empty chunk would end the body.
+func AppendChunk(dst, data []byte) []byte {
+	if len(data) == 0 {
+		return dst
+	}
+	dst = AppendChunkSize(dst, int64(len(data)))
+	dst = append(dst, data...)
+	return append(dst, "\r\n"...)
+}
+
+// AppendLastChunk appends the last chunk, the trailer section and the empty line that ends it (RFC 9112 section 7.1).
+// Trailers may be nil.
+func AppendLastChunk(dst []byte, trailers []Field) []byte {
+	dst = append(dst, "0\r\n"...)
+	for i := range trailers {
+		dst = AppendField(dst, trailers[i].Name, trailers[i].Value)
+	}
+	return append(dst, "\r\n"...)
+}
