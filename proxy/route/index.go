@@ -1,0 +1,207 @@
+package route
+
+import "bytes"
+
+// entry is one rule in the index; order is its place among the rules.
+type entry struct {
+	order int
+	name  string
+}
+
+// query is a request as the index sees it. lookups counts the hash lookups and
+// the leaves tried for it, which tests hold against the number of rules.
+type query struct {
+	host, path, method []byte
+	header             HeaderLookup
+	lookups            int
+}
+
+// index holds the rules by listener. The main listener needs no lookup.
+type index struct {
+	main  hosts
+	ports map[string]*hosts
+}
+
+func newIndex() index { return index{ports: map[string]*hosts{}} }
+
+func (x *index) listener(listen string) *hosts {
+	if listen == "" {
+		return &x.main
+	}
+	return x.ports[listen] // nil when no rule is for it
+}
+
+// add files e under its pattern; the error names the rule it collides with.
+func (x *index) add(p *pattern, e *entry) error {
+	s := x.listener(p.listen)
+	if s == nil {
+		s = &hosts{}
+		x.ports[p.listen] = s
+	}
+	root := s.root(p)
+	leaf := &root.any
+	if p.hasPath {
+		s.paths = true
+		leaf = root.leafFor(p)
+	}
+	return leaf.add(p, e)
+}
+
+// link makes the index ready for find once all rules are in.
+func (x *index) link() {
+	x.main.link()
+	for _, s := range x.ports {
+		s.link()
+	}
+}
+
+// find gives the most specific entry, nil when no rule matches.
+func (x *index) find(listen string, q *query) *entry {
+	s := x.listener(listen)
+	if s == nil {
+		return nil
+	}
+	if s.named {
+		if e := s.findNamed(q); e != nil {
+			return e
+		}
+	}
+	if s.other == nil {
+		return nil
+	}
+	return s.other.find(q)
+}
+
+// hosts are the rules of one listener by host.
+type hosts struct {
+	exact      map[string]*tree // "name" or "name:port", lower case
+	wild       map[string]*tree // the same for what follows "*."
+	other      *tree            // rules without host
+	named      bool             // exact or wild is not empty
+	ports      bool             // some rule names a port
+	wildLabels int              // most labels in a key of wild
+	paths      bool             // some rule has a path
+}
+
+// root gives the tree for the pattern's host, made when missing.
+func (s *hosts) root(p *pattern) *tree {
+	if p.host == "" {
+		if s.other == nil {
+			s.other = &tree{}
+		}
+		return s.other
+	}
+	s.named = true
+	s.ports = s.ports || p.port
+	m := &s.exact
+	if p.wild {
+		m = &s.wild
+		s.wildLabels = max(s.wildLabels, p.labels)
+	}
+	if *m == nil {
+		*m = map[string]*tree{}
+	}
+	if (*m)[p.host] == nil {
+		(*m)[p.host] = &tree{}
+	}
+	return (*m)[p.host]
+}
+
+func (s *hosts) link() {
+	for _, t := range s.exact {
+		t.root.link(nil)
+	}
+	for _, t := range s.wild {
+		t.root.link(nil)
+	}
+	if s.other != nil {
+		s.other.root.link(nil)
+	}
+}
+
+// findNamed tries the rules with a host: the full name first, then the
+// wildcards from the longest on.
+func (s *hosts) findNamed(q *query) *entry {
+	var buf [maxHost]byte
+	full, name, ok := foldHost(buf[:0], q.host)
+	if !ok {
+		return nil
+	}
+	if e := s.try(s.exact, full, name, q); e != nil {
+		return e
+	}
+	if s.wildLabels == 0 {
+		return nil
+	}
+	left := bytes.Count(full[:name], dot) // labels after the first dot
+	for at := 0; left > 0; left-- {
+		at += bytes.IndexByte(full[at:name], '.') + 1
+		if left > s.wildLabels {
+			continue
+		}
+		if e := s.try(s.wild, full[at:], name-at, q); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+var dot = []byte(".")
+
+// try looks up full ("name:port" or "name") and then its first name bytes.
+func (s *hosts) try(m map[string]*tree, full []byte, name int, q *query) *entry {
+	if s.ports && name < len(full) {
+		q.lookups++
+		if t := m[string(full)]; t != nil {
+			if e := t.find(q); e != nil {
+				return e
+			}
+		}
+	}
+	q.lookups++
+	if t := m[string(full[:name])]; t != nil {
+		return t.find(q)
+	}
+	return nil
+}
+
+// maxHost bounds a host with port: 255 bytes of name (RFC 1035 section 2.3.4)
+// with the final dot, and ":65535".
+const maxHost = 262
+
+// foldHost appends the lower-case host to dst, without a trailing dot, and
+// gives it with the length of the part before ":port". Hosts that no rule can
+// name are not ok.
+func foldHost(dst, host []byte) (full []byte, name int, ok bool) {
+	if len(host) == 0 || len(host) > maxHost {
+		return nil, 0, false
+	}
+	end := portAt(host)
+	name = end
+	if end > 1 && host[end-1] == '.' {
+		name--
+	}
+	for _, c := range host[:name] {
+		dst = append(dst, lower(c))
+	}
+	if end+1 < len(host) { // an empty port is none (RFC 3986 section 3.2.3)
+		dst = append(dst, host[end:]...)
+	}
+	return dst, name, true
+}
+
+// portAt gives the index of the colon before the port, len(host) without one.
+func portAt(host []byte) int {
+	i := bytes.LastIndexByte(host, ':')
+	if i < 0 || bytes.IndexByte(host[i:], ']') >= 0 {
+		return len(host)
+	}
+	return i
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}

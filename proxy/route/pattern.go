@@ -1,0 +1,248 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pattern is a Match taken apart.
+type pattern struct {
+	listen string
+
+	host   string // folded, without "*."; "" for any
+	wild   bool
+	port   bool // host ends in ":port"
+	labels int  // of a wildcard's host
+
+	hasPath  bool
+	segments []string // decoded; the empty last one of "/a/" included
+	prefix   bool
+
+	header   string
+	value    string
+	hasValue bool
+
+	methods []string
+}
+
+// maxSegment bounds a decoded segment of a pattern in bytes, so that requests
+// can be decoded on the stack. Longer ones match no pattern.
+const maxSegment = 256
+
+// compile checks a match and takes it apart. The error joins all mistakes.
+func compile(m *Match) (*pattern, error) {
+	p := &pattern{listen: m.Listen, methods: m.Methods}
+	if m.Host == "" && m.Path == "" && m.Header == "" && m.Listen == "" && len(m.Methods) == 0 {
+		return nil, errors.New("without host, path, header, methods or listener it would take every request")
+	}
+	err := errors.Join(p.setHost(m.Host), p.setPath(m.Path), p.setHeader(m.Header), checkMethods(m.Methods))
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *pattern) setHost(host string) error {
+	if host == "" {
+		return nil
+	}
+	bad := func(why string) error { return fmt.Errorf("host %q: %s", host, why) }
+	name, wild := strings.CutPrefix(host, "*.")
+	full, n, ok := foldHost(nil, []byte(name))
+	if !ok {
+		return bad("empty, or longer than a host name can be")
+	}
+	folded, port := string(full[:n]), string(full[n:])
+	if port != "" {
+		if v, err := strconv.ParseUint(port[1:], 10, 16); err != nil || v == 0 || port[1] == '0' {
+			return bad("the port must be a number from 1 to 65535")
+		}
+	} else if portAt([]byte(name)) != len(name) {
+		return bad("a colon without port")
+	}
+	if why := checkHost(folded, wild); why != "" {
+		return bad(why)
+	}
+	p.host, p.wild, p.port = string(full), wild, port != ""
+	p.labels = strings.Count(folded, ".") + 1
+	return nil
+}
+
+// checkHost says what is wrong with a folded host without port, "" if nothing.
+func checkHost(name string, wild bool) string {
+	if inner, ok := strings.CutPrefix(name, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		if err != nil || !strings.HasSuffix(inner, "]") || !a.Is6() || wild {
+			return "brackets are for one IPv6 address"
+		}
+		return ""
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return "every label must have 1 to 63 characters"
+		}
+		for i := range len(label) {
+			if c := label[i]; !isAlnum(c) && c != '-' && c != '_' {
+				return `only letters, digits, "-" and "_" make a label, and "*." may only begin the host`
+			}
+		}
+	}
+	return ""
+}
+
+func (p *pattern) setPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	bad := func(why string) error { return fmt.Errorf("path %q: %s", path, why) }
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return bad(`it must begin with "/"`)
+	}
+	p.hasPath = true
+	if rest == "*" {
+		p.prefix = true
+		return nil
+	}
+	rest, p.prefix = strings.CutSuffix(rest, "/*")
+	if why := checkPath("/" + rest); why != "" {
+		return bad(why)
+	}
+	if p.prefix && strings.HasSuffix(rest, "/") {
+		return bad("an empty segment")
+	}
+	for s := range strings.SplitSeq(rest, "/") {
+		var buf [maxSegment]byte
+		d, ok := decodeSegment(buf[:], []byte(s))
+		if !ok {
+			return bad("a segment is too long")
+		}
+		p.segments = append(p.segments, string(d))
+	}
+	return nil
+}
+
+// checkPath says what is wrong with a path of a pattern, "" if nothing.
+func checkPath(path string) string {
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c == '*':
+			return `"*" may only stand for the whole last segment`
+		case c <= ' ' || c == 0x7f || strings.IndexByte(`"<>^{|}?#`+"`", c) >= 0:
+			return fmt.Sprintf("%q cannot stand in a path", string(rune(c)))
+		case c == '%' && (i+2 >= len(path) || unhex[path[i+1]] < 0 || unhex[path[i+2]] < 0):
+			return `"%" must be followed by two hexadecimal digits`
+		}
+	}
+	if !Plain([]byte(path)) {
+		return `not in normal form: "//", ".", "..", "\", ";", "%" and their encodings cannot be matched on`
+	}
+	return ""
+}
+
+func (p *pattern) setHeader(h string) error {
+	if h == "" {
+		return nil
+	}
+	p.header, p.value, p.hasValue = strings.Cut(h, "=")
+	switch {
+	case !isToken(p.header):
+		return fmt.Errorf("header %q: %q is no field name", h, p.header)
+	case p.hasValue && p.value == "":
+		return fmt.Errorf(`header %q: a value must follow the "="`, h)
+	case p.value != strings.Trim(p.value, " \t") || strings.ContainsFunc(p.value, isControl):
+		return fmt.Errorf("header %q: no field can have that value", h)
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// standardMethods are the names of RFC 9110 section 9 and RFC 5789; a rule that
+// has one in lower case is a mistake, as methods are case-sensitive.
+var standardMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
+
+func checkMethods(methods []string) error {
+	var errs []error
+	for i, m := range methods {
+		up := strings.ToUpper(m)
+		switch {
+		case !isToken(m):
+			errs = append(errs, fmt.Errorf("method %q: not a method", m))
+		case m != up && slices.Contains(standardMethods, up):
+			errs = append(errs, fmt.Errorf("method %q: methods are case-sensitive, write %s", m, up))
+		case slices.Contains(methods[:i], m):
+			errs = append(errs, fmt.Errorf("method %q: named twice", m))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isAlnum(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// isToken: RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// add files e by the pattern's header and methods. The error names the first
+// entry that nothing tells apart from e; e is then not filed where they meet.
+func (l *leaf) add(p *pattern, e *entry) error {
+	c := &l.plain
+	if p.header != "" {
+		c = l.headerFor(p.header).choiceFor(p)
+	}
+	if len(p.methods) == 0 {
+		if c.any != nil {
+			return fmt.Errorf("the same match as route %s", c.any.name)
+		}
+		c.any = e
+		return nil
+	}
+	if c.byMethod == nil {
+		c.byMethod = map[string]*entry{}
+	}
+	var errs []error
+	for _, m := range p.methods {
+		if other := c.byMethod[m]; other != nil {
+			errs = append(errs, fmt.Errorf("the same match for %s as route %s", m, other.name))
+			continue
+		}
+		c.byMethod[m] = e
+	}
+	return errors.Join(errs...)
+}
+
+func (l *leaf) headerFor(name string) *header {
+	for i := range l.headers {
+		if strings.EqualFold(l.headers[i].name, name) {
+			return &l.headers[i]
+		}
+	}
+	l.headers = append(l.headers, header{name: name})
+	return &l.headers[len(l.headers)-1]
+}
+
+func (h *header) choiceFor(p *pattern) *choice {
+	if !p.hasValue {
+		return &h.present
+	}
+	if h.values == nil {
+		h.values = map[string]*choice{}
+	}
+	if h.values[p.value] == nil {
+		h.values[p.value] = &choice{}
+	}
+	return h.values[p.value]
+}

@@ -1,0 +1,249 @@
+package route
+
+import (
+	"bytes"
+	"sync"
+)
+
+// Upstreams tidy paths before they look at them, each in its own way: they
+// decode once or twice, drop parameters, take backslashes for slashes, merge
+// slashes, resolve dot segments, in some order, or do none of it. A reading is
+// what any sequence of these steps can make of a path.
+//
+// Where they are known from: RFC 3986 section 6.2.2 (unreserved octets, dot
+// segments), nginx merge_slashes and Apache MergeSlashes, servlet containers
+// (";" parameters per segment, RFC 3986 section 3.3, or everything after the
+// first), IIS and the WHATWG URL standard (backslash), and decoders of
+// overlong UTF-8 (RFC 3629 section 10).
+var steps = [...]func(dst, path []byte) []byte{
+	decodeUnreserved,
+	decodeAll,
+	foldOverlong,
+	turnBackslashes,
+	cutParams,
+	cutAfterParam,
+	mergeSlashes,
+	removeDots,
+}
+
+// What settling one path may cost. Past it the path counts as ambiguous: no
+// honest request mixes so many oddities at such a length.
+const (
+	maxReadings    = 128
+	maxReadingWork = 128 << 10 // bytes put through the steps
+)
+
+// Plain says that no step can change which segments the path has, so that it
+// is never ambiguous: it has no empty segment but the last, no dot segment, no
+// backslash, no ";", none of these encoded, and no encoded or
+// stray "%".
+func Plain(path []byte) bool {
+	for i, c := range path {
+		if odd[c] && isOdd(path, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// odd holds the bytes that isOdd looks at more closely.
+var odd = [256]bool{'/': true, '%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
+
+func isOdd(path []byte, i int) bool {
+	c, width := octet(path, i)
+	switch c {
+	case '\\', ';', '%': // a stray "%" may meet digits once others are decoded
+		return true
+	case '/':
+		return width > 1 || i+1 < len(path) && (path[i+1] == '/' || dotSegment(path[i+1:]) > 0)
+	case '.':
+		return width > 1
+	}
+	_, long := overlong(path, i)
+	return long > 0
+}
+
+// dotSegment gives the length of the "." or ".." that is the whole first
+// segment of p, else 0.
+func dotSegment(p []byte) int {
+	n := 0
+	for n < len(p) && p[n] == '.' {
+		n++
+	}
+	if n > 2 || n < len(p) && p[n] != '/' {
+		return 0
+	}
+	return n
+}
+
+// Ambiguous says whether some reading of the path would belong to another
+// route than the path itself, or would not lie below the prefix that is
+// stripped where the path does (or the other way round). The first five
+// arguments are Find's; strip is the prefix that the found route strips, ""
+// for none. A path that is Plain costs one pass over its bytes; an odd one is
+// bounded in work and memory, and ambiguous when that is not enough to tell.
+func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderLookup, strip string) bool {
+	for len(strip) > 0 && strip[len(strip)-1] == '/' {
+		strip = strip[:len(strip)-1]
+	}
+	if Plain(path) && (strip == "" || bytes.IndexByte(path, '%') < 0) {
+		return false
+	}
+	s := t.index.listener(listen)
+	if len(path) == 0 || path[0] != '/' || strip == "" && (s == nil || !s.paths) {
+		return false
+	}
+	x := explorers.Get().(*explorer)
+	defer explorers.Put(x)
+	x.start(&t.index, listen, strip, &query{host: host, path: path, method: method, header: h})
+	return x.ambiguous()
+}
+
+// reading is what a path, and what remains of it after the stripped prefix,
+// look like after the same steps. rest is nil when nothing is stripped.
+type reading struct{ path, rest []byte }
+
+// explorer goes through all readings of one path. Its memory is reused.
+type explorer struct {
+	index  *index
+	listen string
+	strip  string
+	query  query
+	found  *entry
+	below  bool // the path lies below strip
+
+	readings []reading
+	arena    []byte // holds the bytes of the readings
+	work     int
+}
+
+var explorers = sync.Pool{New: func() any { return new(explorer) }}
+
+func (x *explorer) start(ix *index, listen, strip string, q *query) {
+	x.index, x.listen, x.strip, x.query = ix, listen, strip, *q
+	x.found = ix.find(listen, &x.query)
+	x.readings, x.arena, x.work = x.readings[:0], x.arena[:0], 0
+	first := reading{path: q.path}
+	first.rest, x.below = cutRaw(q.path, strip)
+	x.readings = append(x.readings, first)
+}
+
+// ambiguous looks at every reading in turn and at what the steps make of it.
+func (x *explorer) ambiguous() bool {
+	defer func() { // keep no request's memory alive in the pool
+		x.index, x.query, x.found = nil, query{}, nil
+		clear(x.readings)
+	}()
+	for i := 0; i < len(x.readings); i++ {
+		if !x.agrees(x.readings[i]) {
+			return true
+		}
+		for _, step := range steps {
+			if !x.apply(step, x.readings[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// agrees says that the reading belongs to the path's own route and lies below
+// the stripped prefix as the path does, with the same remainder.
+func (x *explorer) agrees(r reading) bool {
+	x.query.path = r.path
+	if x.index.find(x.listen, &x.query) != x.found {
+		return false
+	}
+	rest, below := cutDecoded(r.path, x.strip)
+	if below != x.below {
+		return false
+	}
+	return !below || bytes.Equal(rest, r.rest)
+}
+
+// apply adds the reading that step makes of r when it is a new one. It is
+// false when the bounds are reached.
+func (x *explorer) apply(step func(dst, path []byte) []byte, r reading) bool {
+	x.work += len(r.path) + len(r.rest)
+	if x.work > maxReadingWork {
+		return false
+	}
+	to := reading{path: x.keep(step, r.path)}
+	if r.rest != nil {
+		to.rest = x.keep(step, r.rest)
+	}
+	for i := range x.readings {
+		if bytes.Equal(x.readings[i].path, to.path) && bytes.Equal(x.readings[i].rest, to.rest) {
+			x.arena = x.arena[:len(x.arena)-len(to.path)-len(to.rest)]
+			return true
+		}
+	}
+	if len(x.readings) == maxReadings {
+		return false
+	}
+	x.readings = append(x.readings, to)
+	return true
+}
+
+// keep puts what step makes of p into the arena. A slice given out stays valid
+// when the arena grows: it then refers to the memory before.
+func (x *explorer) keep(step func(dst, path []byte) []byte, p []byte) []byte {
+	from := len(x.arena)
+	x.arena = step(x.arena, p)
+	return x.arena[from:len(x.arena):len(x.arena)]
+}
+
+// cutRaw takes the prefix off byte for byte, as package forward does.
+func cutRaw(path []byte, strip string) (rest []byte, below bool) {
+	if strip == "" || len(path) < len(strip) || string(path[:len(strip)]) != strip {
+		return nil, false
+	}
+	return remainder(path[len(strip):])
+}
+
+// cutDecoded takes the prefix off as an upstream would that knows "%61" for "a":
+// octet by octet, where an encoded slash is none.
+func cutDecoded(path []byte, strip string) (rest []byte, below bool) {
+	if strip == "" {
+		return nil, false
+	}
+	prefix := []byte(strip)
+	i := 0
+	for j := 0; j < len(prefix); {
+		if i >= len(path) {
+			return nil, false
+		}
+		a, m := octet(path, i)
+		b, n := octet(prefix, j)
+		if a != b || a == '/' && m != n {
+			return nil, false
+		}
+		i, j = i+m, j+n
+	}
+	return remainder(path[i:])
+}
+
+func remainder(rest []byte) ([]byte, bool) {
+	if len(rest) == 0 {
+		return slash, true
+	}
+	if rest[0] != '/' {
+		return nil, false
+	}
+	return rest, true
+}
+
+// Normalise appends to dst what an upstream that takes every step makes of the
+// path: decoded once, overlong characters replaced, backslashes turned,
+// parameters cut, slashes merged, dot segments removed. It is one reading
+// among many, for display; whether a path is safe to forward is Ambiguous's
+// to say.
+func Normalise(dst, path []byte) []byte {
+	p := path
+	for _, step := range [...]func(dst, path []byte) []byte{
+		decodeAll, foldOverlong, turnBackslashes, cutParams, mergeSlashes, removeDots,
+	} {
+		p = step(nil, p)
+	}
+	return append(dst, p...)
+}
