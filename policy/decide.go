@@ -1,0 +1,277 @@
+package policy
+
+import "time"
+
+// HeaderLookup finds a response field by its name, whatever the case of the
+// name. With several fields of that name it gives the first. The value stays
+// the implementer's and is not kept.
+type HeaderLookup interface {
+	Lookup(name string) (value []byte, ok bool)
+}
+
+// Attempt is what one attempt brought.
+type Attempt struct {
+	Cause  Cause
+	Status int  // 100..999, when Cause is CauseStatus
+	Final  bool // an inner retryproxy marked its answer as given up
+
+	RetryAfter    time.Duration // as ParseRetryAfter gave it; never negative
+	HasRetryAfter bool
+
+	Header HeaderLookup // the response's fields, for retriable-header; may be nil
+}
+
+// Replay says whether the request body can be sent once more.
+type Replay uint8
+
+// The choices of Replay, a closed set. The loop says ReplayWhole also when
+// nothing of the body was read yet.
+const (
+	ReplayWhole      Replay = iota // every byte read so far is kept, or there is no body
+	ReplayTooLarge                 // the body went past the per-request cap
+	ReplayMemoryFull               // the process-wide cap was reached
+	ReplayUnfinished               // the upload is not whole and cannot be finished
+)
+
+// whyNot is the reason against a retry, ReasonNone when there is none.
+func (r Replay) whyNot() Reason {
+	switch r {
+	case ReplayWhole:
+		return ReasonNone
+	case ReplayTooLarge:
+		return ReasonBodyTooLarge
+	case ReplayMemoryFull:
+		return ReasonReplayMemoryFull
+	}
+	return ReasonBodyUnfinished // also for a value outside the set: not repeating is the safe answer
+}
+
+// Situation is where a request stands when an attempt has ended.
+type Situation struct {
+	Retries    int           // retries made so far, free repeats not counted
+	MaxRetries int           // after the nesting rule; see Nested
+	Safe       bool          // a second run does no harm; see Policy.Repeatable
+	Replay     Replay        // can the body be sent again?
+	Left       time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline
+	Elapsed    time.Duration // since the first attempt began
+	Previous   time.Duration // the wait before this attempt; 0 before the first
+	FreeUsed   bool          // the one free repeat after an idle close was used
+	Draining   bool          // the process is shutting down
+	Nested     bool          // the nesting rule left no retries
+}
+
+// Forever is the value of Situation.Left for a request without a deadline.
+const Forever = time.Duration(1<<63 - 1)
+
+// Decision is what to do after an attempt.
+type Decision struct {
+	Class Class         // of the attempt, for metrics
+	Retry bool          // send again after Wait
+	Free  bool          // at once, outside budget and count, on a freshly dialled connection
+	Wait  time.Duration // 0 or more; less than Situation.Left
+	Why   Reason        // with Retry: what for; else why not, or ReasonNone when the answer is no failure
+}
+
+// Policy is what a route wants done about failures. It is read by all requests
+// of the route at once and must not be changed after its first use. The zero
+// value retries nothing.
+type Policy struct {
+	RetryOn    RetryOn
+	MaxRetries int           // 0 = none
+	Window     time.Duration // no retry begins later than this after the first attempt began; 0 = no such bound
+	Methods    MethodSet     // repeated without a key; the zero value is the idempotent methods of RFC 9110
+	Unsafe     bool          // repeat every method
+	Backoff    Backoff       // nil waits not at all
+	Throttled  Backoff       // after a 429 without Retry-After; nil = Backoff
+}
+
+// Repeatable reports whether a request may run twice without harm: its method
+// is in Methods, it carries an Idempotency-Key, or the route said so.
+// It does not allocate.
+func (p *Policy) Repeatable(method []byte, hasKey bool) bool {
+	return p.Unsafe || hasKey || p.Methods.Has(method)
+}
+
+// Decide says what to do after attempt a of a request in situation s.
+//
+// The order is fixed, so that the reason given is always the first that holds:
+// is the answer final anyway; may it be repeated (mark of an inner proxy,
+// method, count and window, body, nesting, drain); how long is the wait; does
+// it fit in the time left; and last, because asking takes a token, does the
+// budget allow it.
+//
+// b is the budget that the upstream's requests share, nil for none. now is
+// monotonic time of any origin, the same for all calls on one budget. r is the
+// source of jitter. Decide does not allocate and is safe for concurrent use
+// when r is.
+func (p *Policy) Decide(a *Attempt, s *Situation, b *Budget, now time.Duration, r Rand) Decision {
+	d := Decision{Class: p.classify(a)}
+	if d.Class == ClassNone {
+		return d
+	}
+	if a.Cause == CauseIdleClose && !s.FreeUsed {
+		return p.decideFree(d, s)
+	}
+	if d.Why = p.whyNot(a, s, d.Class); d.Why != ReasonNone {
+		return d
+	}
+	if d.Wait, d.Why = p.wait(a, s, r); d.Why != ReasonNone {
+		d.Wait = 0
+		return d
+	}
+	if b != nil && !b.TryRetry(now) {
+		d.Wait, d.Why = 0, ReasonBudgetExhausted
+		return d
+	}
+	d.Retry, d.Why = true, p.whatFor(a)
+	return d
+}
+
+// decideFree allows the repeat after an idle close whatever the count, window,
+// budget, nesting, drain and retry-on say: the upstream saw nothing, the close
+// is an effect of our own pooling, and after a restart every pooled connection
+// is stale at once. Only a body that is gone or a deadline that is over stand
+// against it.
+func (p *Policy) decideFree(d Decision, s *Situation) Decision {
+	if d.Why = s.Replay.whyNot(); d.Why != ReasonNone {
+		return d
+	}
+	if s.Left <= 0 {
+		d.Why = ReasonDeadline
+		return d
+	}
+	d.Retry, d.Free, d.Why = true, true, ReasonIdleClose
+	return d
+}
+
+// classify says how sure we are; ClassNone when the answer is no failure.
+func (p *Policy) classify(a *Attempt) Class {
+	switch {
+	case a.Cause.Sure():
+		return NotSent
+	case a.Cause != CauseStatus:
+		return Unknown
+	case !p.RetryOn.matches(a):
+		return ClassNone
+	case a.Status == 429 || a.Status == 503:
+		return Rejected
+	}
+	return Unknown
+}
+
+// whyNot is the first reason against a retry, ReasonNone when none holds.
+func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
+	switch {
+	case a.Final && a.Cause == CauseStatus:
+		return ReasonUpstreamGaveUp
+	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
+		return ReasonNotInRetryOn
+	case c != NotSent && !s.Safe:
+		return ReasonNotIdempotent
+	case p.MaxRetries <= 0:
+		return ReasonRetriesOff
+	case s.MaxRetries <= 0 && s.Nested:
+		return ReasonNested
+	case s.MaxRetries <= 0:
+		return ReasonRetriesOff
+	case s.Retries >= s.MaxRetries, p.Window > 0 && s.Elapsed > p.Window:
+		return ReasonRetriesExhausted
+	case s.Replay != ReplayWhole:
+		return s.Replay.whyNot()
+	case s.Nested:
+		return ReasonNested
+	case s.Draining:
+		return ReasonDraining
+	}
+	return ReasonNone
+}
+
+// wait is how long to wait, or the reason why no wait fits in the time left.
+func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) {
+	if s.Left <= 0 {
+		return 0, ReasonDeadline
+	}
+	room, short := s.Left, ReasonDeadline
+	if p.Window > 0 && p.Window-s.Elapsed < room {
+		room, short = p.Window-s.Elapsed+1, ReasonRetriesExhausted // a retry may begin just at the window's end
+	}
+	step := Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
+	if a.HasRetryAfter && a.Cause == CauseStatus {
+		if a.RetryAfter >= room {
+			return 0, ReasonRetryAfterTooLong
+		}
+		return a.RetryAfter + p.spread(step, room-a.RetryAfter, r), ReasonNone
+	}
+	b := p.Backoff
+	if a.Cause == CauseStatus && a.Status == 429 && p.Throttled != nil {
+		b = p.Throttled
+	}
+	w := waitOf(b, step, r)
+	if w >= room {
+		return 0, short
+	}
+	return w, ReasonNone
+}
+
+// spread is what is added to a Retry-After, so that callers who were told the
+// same second do not come back in the same instant: uniform in [0, backoff],
+// where backoff is the longest wait of this step, but no more than half of the
+// room that is left behind the Retry-After. The half keeps two promises: bad
+// luck in the draw never turns a wait that fits into one that does not, and
+// the attempt has time of its own.
+func (p *Policy) spread(s Step, room time.Duration, r Rand) time.Duration {
+	return upTo(r, min(ceilingOf(p.Backoff, s, r), room/2))
+}
+
+// waitOf is the wait of b, which may be nil. A strategy that breaks its
+// promise not to be negative is held to it.
+func waitOf(b Backoff, s Step, r Rand) time.Duration {
+	if b == nil {
+		return 0
+	}
+	return max(b.Wait(s, r), 0)
+}
+
+// ceilingOf is the longest wait of b at this step. For a strategy that does
+// not say, a wait drawn from it stands in.
+func ceilingOf(b Backoff, s Step, r Rand) time.Duration {
+	if l, ok := b.(Ranger); ok {
+		return l.Range(s).Max
+	}
+	return waitOf(b, s, r)
+}
+
+// causeReasons says what a retry after a failure without an answer is for.
+var causeReasons = [numCauses]Reason{
+	CauseDial:           ReasonConnectFailure,
+	CauseTLS:            ReasonTLSFailure,
+	CauseIdleClose:      ReasonIdleClose,
+	CauseRefusedStream:  ReasonRefusedStream,
+	CauseReset:          ReasonReset,
+	CauseAttemptTimeout: ReasonAttemptTimeout,
+	CauseMalformed:      ReasonMalformed,
+}
+
+// whatFor says what a retry after a is for. A status that is listed itself is
+// named before a field that is listed too.
+func (p *Policy) whatFor(a *Attempt) Reason {
+	if a.Cause != CauseStatus {
+		return causeReasons[a.Cause]
+	}
+	if !p.RetryOn.hasCode(a.Status) {
+		return ReasonHeader
+	}
+	switch a.Status {
+	case 429:
+		return ReasonStatus429
+	case 500:
+		return ReasonStatus500
+	case 502:
+		return ReasonStatus502
+	case 503:
+		return ReasonStatus503
+	case 504:
+		return ReasonStatus504
+	}
+	return ReasonStatusOther
+}

@@ -1,0 +1,99 @@
+package policy
+
+// Reason says what a retry is for, or why there is none. Its String is the
+// value of the metric label `reason` and of the X-Retryproxy-Reason field.
+type Reason uint8
+
+// The reasons, a closed set. Those up to ReasonHeader say what a retry is for;
+// those from ReasonNotIdempotent on say why a failure was not retried.
+const (
+	ReasonNone Reason = iota // nothing to explain: the answer is no failure
+
+	ReasonConnectFailure
+	ReasonTLSFailure
+	ReasonIdleClose
+	ReasonRefusedStream
+	ReasonReset
+	ReasonAttemptTimeout
+	ReasonMalformed
+	ReasonStatus429
+	ReasonStatus500
+	ReasonStatus502
+	ReasonStatus503
+	ReasonStatus504
+	ReasonStatusOther
+	ReasonHeader
+
+	ReasonNotIdempotent
+	ReasonRetriesExhausted
+	ReasonRetriesOff
+	ReasonBudgetExhausted
+	ReasonDeadline
+	ReasonRetryAfterTooLong
+	ReasonBodyTooLarge
+	ReasonReplayMemoryFull
+	ReasonBodyUnfinished
+	ReasonResponseTooLarge
+	ReasonDraining
+	ReasonUpstreamGaveUp
+	ReasonNested
+	ReasonNotInRetryOn
+	numReasons
+)
+
+// firstWhyNot is where the reasons against a retry begin.
+const firstWhyNot = ReasonNotIdempotent
+
+// NumReasons is the number of reasons, ReasonNone included, for arrays indexed
+// by Reason.
+const NumReasons = int(numReasons)
+
+var reasonTexts = [numReasons]text{
+	ReasonNone: {"none", "The answer was no failure."},
+
+	ReasonConnectFailure: {"connect_failure", "No connection to the upstream could be made."},
+	ReasonTLSFailure:     {"tls_failure", "The TLS handshake with the upstream failed."},
+	ReasonIdleClose:      {"idle_close", "The upstream had closed a kept-alive connection before it took a byte of the request."},
+	ReasonRefusedStream:  {"refused_stream", "The upstream refused the HTTP/2 stream before processing it."},
+	ReasonReset:          {"reset", "The connection ended after the request was sent and before a response head came."},
+	ReasonAttemptTimeout: {"attempt_timeout", "No response head came within the attempt timeout."},
+	ReasonMalformed:      {"malformed", "The upstream sent something that is not a valid response."},
+	ReasonStatus429:      {"status_429", "The upstream answered 429 Too Many Requests."},
+	ReasonStatus500:      {"status_500", "The upstream answered 500 Internal Server Error."},
+	ReasonStatus502:      {"status_502", "The upstream answered 502 Bad Gateway."},
+	ReasonStatus503:      {"status_503", "The upstream answered 503 Service Unavailable."},
+	ReasonStatus504:      {"status_504", "The upstream answered 504 Gateway Timeout."},
+	ReasonStatusOther:    {"status_other", "The upstream answered with another status that the retry-on setting lists."},
+	ReasonHeader:         {"header", "The response had a field that the retry-on setting names (retriable-header)."},
+
+	ReasonNotIdempotent:     {"not_idempotent", "A repeat might do the work twice: the method is not idempotent, there is no Idempotency-Key and the route does not allow unsafe retries."},
+	ReasonRetriesExhausted:  {"retries_exhausted", "As many retries as allowed were made, or the window for them was over."},
+	ReasonRetriesOff:        {"retries_off", "The route allows no retries."},
+	ReasonBudgetExhausted:   {"budget_exhausted", "The retry budget that all requests to this upstream share was empty."},
+	ReasonDeadline:          {"deadline", "The wait did not fit in the time left for the request."},
+	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After) than the request had time left."},
+	ReasonBodyTooLarge:      {"body_too_large", "The request body was larger than what is kept for repeats."},
+	ReasonReplayMemoryFull:  {"replay_memory_full", "The memory that all requests share for keeping bodies was full."},
+	ReasonBodyUnfinished:    {"body_unfinished", "The upload was not whole when the attempt failed and could not be finished."},
+	ReasonResponseTooLarge:  {"response_too_large", "The failing response was too large to hold while a better one is sought, so it was passed on."},
+	ReasonDraining:          {"draining", "The proxy was shutting down and began no new retries."},
+	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The answer came from a retryproxy further on that had given up already."},
+	ReasonNested:            {"nested", "The request was itself a repeat by a proxy before us, and the nesting rule left it no retries."},
+	ReasonNotInRetryOn:      {"not_in_retry_on", "The retry-on setting does not list this kind of failure."},
+}
+
+// String is the metric label. A value outside the set gives "invalid".
+func (r Reason) String() string { return lookup(reasonTexts[:], int(r)).label }
+
+// Explain is one sentence for a reader of metrics or of `explain`.
+func (r Reason) Explain() string { return lookup(reasonTexts[:], int(r)).explain }
+
+// ForRetry reports whether r says what a retry is for.
+func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
+
+// WhyNot reports whether r says why there is no retry.
+func (r Reason) WhyNot() bool { return r >= firstWhyNot && r < numReasons }
+
+// AllReasons lists every reason but ReasonNone, first those for a retry, then
+// those against one. The slice belongs to the caller.
+func AllReasons() []Reason { return sequence(ReasonNone+1, numReasons) }

@@ -1,0 +1,202 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of a retry-on list: far above what anybody needs, low enough that a
+// decision stays cheap.
+const (
+	maxRetryOnItems  = 256
+	maxRetryOnFields = 16
+)
+
+const headerPrefix = "retriable-header:"
+
+// conditions are the failures without an answer, in the order String uses.
+var conditions = []struct {
+	name string
+	flag func(*RetryOn) *bool
+}{
+	{"connect-failure", func(r *RetryOn) *bool { return &r.connect }},
+	{"reset", func(r *RetryOn) *bool { return &r.reset }},
+	{"attempt-timeout", func(r *RetryOn) *bool { return &r.timeout }},
+}
+
+// retryOnParser collects the entries; explicit codes are kept apart from the
+// groups until the end, so that their order in the list does not matter.
+type retryOnParser struct {
+	r        RetryOn
+	groups   codeSet // from 5xx, gateway-error
+	explicit codeSet // from codes and ranges
+	errs     []error
+}
+
+// ParseRetryOn reads a comma-separated list. Space around an entry is ignored,
+// order has no meaning, and an entry may be given twice.
+//
+//	5xx                           500 to 599 without 501, 505, 511
+//	gateway-error                 502, 503, 504
+//	429                           this status, 200 to 599
+//	500-504                       these statuses, both ends included
+//	!503  !520-529                not these, whatever the groups or fields say
+//	connect-failure               no connection, failed TLS, closed idle connection, refused stream
+//	reset                         connection lost after bytes were sent, malformed response
+//	attempt-timeout               no response head in time
+//	retriable-header:Name         the response has this field
+//	retriable-header:Name=value   ... with exactly this value (its case counts)
+//	none                          nothing; stands alone
+//
+// A code that is both listed by number and excluded is an error. All errors
+// are returned at once, joined.
+func ParseRetryOn(s string) (RetryOn, error) {
+	if strings.TrimSpace(s) == "none" {
+		return RetryOn{}, nil
+	}
+	items := strings.Split(s, ",")
+	if len(items) > maxRetryOnItems {
+		return RetryOn{}, fmt.Errorf("%d entries; at most %d", len(items), maxRetryOnItems)
+	}
+	var p retryOnParser
+	for _, item := range items {
+		if err := p.item(strings.TrimSpace(item)); err != nil {
+			p.errs = append(p.errs, err)
+		}
+	}
+	return p.finish()
+}
+
+// finish puts groups, codes and exclusions together.
+func (p *retryOnParser) finish() (RetryOn, error) {
+	if both := p.explicit.without(&p.r.never); both != p.explicit {
+		clash := p.explicit.without(&both)
+		p.errs = append(p.errs, fmt.Errorf("%s is both listed and excluded", clash.runs()[0]))
+	}
+	if len(p.r.fields) > maxRetryOnFields {
+		p.errs = append(p.errs, fmt.Errorf("%d %s entries; at most %d", len(p.r.fields), headerPrefix, maxRetryOnFields))
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return RetryOn{}, err
+	}
+	codes := p.groups.with(&p.explicit)
+	p.r.codes = codes.without(&p.r.never)
+	if len(p.r.fields) == 0 {
+		p.r.never = codeSet{} // has done its work
+	}
+	return p.r, nil
+}
+
+// item takes one entry.
+func (p *retryOnParser) item(item string) error {
+	switch item {
+	case "":
+		return errors.New(`an empty entry (for no retries at all say "none")`)
+	case "none":
+		return errors.New(`"none" must stand alone`)
+	case "5xx":
+		p.groups = p.groups.with(&serverErrors)
+		return nil
+	case "gateway-error":
+		p.groups.add(codeRun{502, 504})
+		return nil
+	}
+	for _, c := range conditions {
+		if c.name == item {
+			*c.flag(&p.r) = true
+			return nil
+		}
+	}
+	if field, ok := strings.CutPrefix(item, headerPrefix); ok {
+		return p.field(field)
+	}
+	return p.code(item)
+}
+
+// code takes a status or a range, excluded when it begins with "!".
+func (p *retryOnParser) code(item string) error {
+	digits, excluded := strings.CutPrefix(item, "!")
+	run, err := parseRun(digits)
+	if err != nil {
+		return fmt.Errorf("%q: %w", item, err)
+	}
+	if excluded {
+		p.r.never.add(run)
+	} else {
+		p.explicit.add(run)
+	}
+	return nil
+}
+
+// field takes what follows retriable-header: in an entry.
+func (p *retryOnParser) field(s string) error {
+	name, value, hasValue := strings.Cut(s, "=")
+	f := fieldRule{
+		name:     strings.ToLower(strings.TrimSpace(name)),
+		value:    strings.TrimSpace(value),
+		anyValue: !hasValue,
+	}
+	if !isToken(f.name) {
+		return fmt.Errorf("%q is no field name (in %s)", name, headerPrefix+s)
+	}
+	if hasValue && !isFieldValue(f.value) {
+		return fmt.Errorf("%q is no field value (in %s)", f.value, headerPrefix+f.name)
+	}
+	if !slices.Contains(p.r.fields, f) {
+		p.r.fields = append(p.r.fields, f)
+	}
+	if !slices.Contains(p.r.names, f.name) {
+		p.r.names = append(p.r.names, f.name)
+	}
+	return nil
+}
+
+// isFieldValue reports whether s can be the value of a field: not empty, no
+// control bytes (RFC 9110 section 5.5). Its ends were trimmed.
+func isFieldValue(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' && s[i] != '\t' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return s != ""
+}
+
+var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, retriable-header:Name nor !status")
+
+// parseRun reads "503" or "500-504".
+func parseRun(s string) (codeRun, error) {
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
+		last = first
+	}
+	run := codeRun{parseCode(first), parseCode(last)}
+	switch {
+	case s == "4xx":
+		return codeRun{}, errors.New("most of 4xx comes out the same the next time; list the statuses you mean (such as 408,425,429)")
+	case run.first < 0 || run.last < 0:
+		return codeRun{}, errNotInRetryOn
+	case run.first < minCode || run.last > maxCode:
+		return codeRun{}, fmt.Errorf("statuses go from %d to %d here", minCode, maxCode)
+	case run.first > run.last:
+		return codeRun{}, errors.New("the range runs backwards")
+	}
+	return run, nil
+}
+
+// parseCode reads exactly three digits, -1 when s is something else.
+func parseCode(s string) int {
+	if len(s) != 3 {
+		return -1
+	}
+	n := 0
+	for i := 0; i < 3; i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return -1
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n
+}
