@@ -4,18 +4,13 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"syscall"
 	"time"
 )
 
-// Compared by value on paths that run often.
-var (
-	errEOF           = io.EOF
-	errUnexpectedEOF = io.ErrUnexpectedEOF
-	errQuiet         = errors.New("nothing to read")
-)
+// errQuiet is what peek gives for an open socket with nothing to read.
+var errQuiet = errors.New("nothing to read")
 
 // Conn is a connection to the upstream in the hands of one request. Read,
 // Write and the deadlines are the embedded net.Conn's, TLS included.

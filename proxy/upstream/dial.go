@@ -36,9 +36,9 @@ var dialer = net.Dialer{
 
 // dialing is one dial, over all addresses.
 type dialing struct {
-	ctx      context.Context // the whole dial's
+	ctx      context.Context // the whole dial's, ends at deadline
 	deadline time.Time
-	total    time.Duration
+	total    time.Duration // from its begin to deadline
 	avoid    string
 }
 
@@ -46,15 +46,10 @@ type dialing struct {
 func (p *Pool) dial(ctx context.Context, avoid string) (*Conn, error) {
 	p.dialing.Add(1)
 	defer p.dialing.Add(-1)
-	total := p.target.dialTimeout()
-	d := dialing{deadline: time.Now().Add(total), total: total, avoid: avoid}
-	var cancel context.CancelFunc
-	d.ctx, cancel = context.WithDeadline(ctx, d.deadline)
+	ctx, cancel := context.WithTimeout(ctx, p.target.dialTimeout())
 	defer cancel()
-	if at, ok := d.ctx.Deadline(); ok {
-		d.deadline = at // the caller's own may be earlier
-	}
-	c, err := p.dialAny(&d)
+	at, _ := ctx.Deadline() // the caller's own, when that is earlier
+	c, err := p.dialAny(&dialing{ctx: ctx, deadline: at, total: time.Until(at), avoid: avoid})
 	if err != nil {
 		p.dialErrors[err.Kind].Add(1)
 		return nil, err
@@ -94,18 +89,16 @@ func join(last *DialError, all []error) *DialError {
 // of one address of left. A failed handshake goes on to the next address like
 // a failed connect: each is verified, so no less is proven.
 func (p *Pool) dialOne(d *dialing, addr string, left int) (*Conn, *DialError) {
-	one := *d
-	var cancel context.CancelFunc
-	one.ctx, cancel = context.WithTimeout(d.ctx, d.share(left))
+	ctx, cancel := context.WithTimeout(d.ctx, d.share(left))
 	defer cancel()
-	wire, err := p.connect(one.ctx, addr)
+	wire, err := p.connect(ctx, addr)
 	if err != nil {
 		return nil, &DialError{Kind: classify(err), Addr: addr, Err: bare(err)}
 	}
 	if p.target.TLS == nil {
 		return p.newConn(addr, wire, nil), nil
 	}
-	c, guard, err := p.handshake(&one, wire)
+	c, guard, err := p.handshake(ctx, wire)
 	if err != nil {
 		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Err: err}
 	}
@@ -148,11 +141,7 @@ func (p *Pool) resolve(d *dialing) ([]string, *DialError) {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	}
 	if err != nil {
-		kind := KindDNS
-		if errors.Is(d.ctx.Err(), context.Canceled) {
-			kind, err = KindCanceled, context.Cause(d.ctx)
-		}
-		return nil, &DialError{Kind: kind, Addr: p.target.Address, Err: err}
+		return nil, &DialError{Kind: classifyLookup(d.ctx, err), Addr: p.target.Address, Err: err}
 	}
 	p.several.Store(len(ips) > 1)
 	return ordered(ips, port, d.avoid), nil

@@ -98,6 +98,18 @@ func classifyHandshake(err error) DialKind {
 	return KindTLS
 }
 
+// classifyLookup is classify for errors of the resolver: whatever is not a
+// cancel or a want of descriptors is a DNS failure, a timeout included.
+func classifyLookup(ctx context.Context, err error) DialKind {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return KindCanceled
+	}
+	if k := classify(err); k == KindCanceled || k == KindNoDescriptors {
+		return k
+	}
+	return KindDNS
+}
+
 func isAny(err error, codes ...syscall.Errno) bool {
 	for _, c := range codes {
 		if errors.Is(err, c) {

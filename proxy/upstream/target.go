@@ -154,7 +154,12 @@ func notHostRune(r rune) bool {
 }
 
 func tcpTarget(u *url.URL) Target {
-	host := strings.ToLower(u.Hostname())
+	host := u.Hostname()
+	shown, _, zoned := strings.Cut(host, "%") // a zone (RFC 4007) means something on this machine only
+	if !zoned {
+		host = strings.ToLower(host)
+		shown = strings.TrimSuffix(host, ".")
+	}
 	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	port := u.Port()
 	if port == "" {
@@ -162,7 +167,6 @@ func tcpTarget(u *url.URL) Target {
 	}
 	port = strings.TrimLeft(port, "0")
 	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port)}
-	shown := strings.TrimSuffix(host, ".")
 	t.Host = net.JoinHostPort(shown, port)
 	if port == own {
 		t.Host = strings.TrimSuffix(t.Host, ":"+port)

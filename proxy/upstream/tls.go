@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -103,10 +105,10 @@ func loadRoots(file string) (*x509.CertPool, error) {
 }
 
 // handshake puts TLS over wire. It owns wire: on error wire is closed.
-func (p *Pool) handshake(d *dialing, wire net.Conn) (*tls.Conn, *tlsWire, error) {
+func (p *Pool) handshake(ctx context.Context, wire net.Conn) (*tls.Conn, *tlsWire, error) {
 	guard := &tlsWire{Conn: wire}
 	c := tls.Client(guard, p.target.TLS)
-	if err := c.HandshakeContext(d.ctx); err != nil {
+	if err := c.HandshakeContext(ctx); err != nil {
 		_ = wire.Close()
 		return nil, nil, err
 	}
@@ -125,7 +127,7 @@ type truncated struct{}
 
 func (truncated) Error() string { return "TLS connection ended without close_notify" }
 
-func (truncated) Is(target error) bool { return target == errUnexpectedEOF }
+func (truncated) Is(target error) bool { return target == io.ErrUnexpectedEOF }
 
 // errDry is what a dry tlsWire answers. It calls itself temporary, so that
 // crypto/tls does not make it the connection's lasting error.
@@ -150,7 +152,7 @@ func (w *tlsWire) Read(p []byte) (int, error) {
 		return 0, errDry
 	}
 	n, err := w.Conn.Read(p)
-	if err == errEOF {
+	if err == io.EOF {
 		err = ErrTruncated
 	}
 	return n, err
