@@ -1,0 +1,211 @@
+package settings
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/route"
+)
+
+// check looks for settings that are right each by itself but not together.
+// An error is what could never do what it says; a warning is what most likely
+// is not meant.
+func (s *Settings) check(problems *Problems) {
+	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
+	c.listeners()
+	c.process()
+	c.routes()
+	for _, r := range s.All() {
+		c.r = r
+		c.loops()
+		c.tls()
+		c.times()
+		c.backoff()
+		c.retries()
+		c.memory()
+		if r != &s.Default {
+			c.matcher()
+		}
+	}
+}
+
+type checker struct {
+	s        *Settings
+	r        *Route
+	problems *Problems
+	ours     []Address // every listener, admin included
+}
+
+// own reports that the route itself, not the global setting, set the key; of
+// the default route that any variable did.
+func (c *checker) own(key string) bool { return c.r.own[key] != "" }
+
+// set reports that some variable, own or global, set the key.
+func (c *checker) set(key string) bool { return c.r.Variable(key) != "" }
+
+// name is the variable to blame for a key: the one that set it, or the global
+// one that could.
+func (c *checker) name(key string) string {
+	if name := c.r.Variable(key); name != "" {
+		return name
+	}
+	return Prefix + key
+}
+
+func (c *checker) errorf(key, value, format string, args ...any) {
+	c.problems.errorf(c.name(key), value, format, args...)
+}
+
+func (c *checker) warnf(key, value, format string, args ...any) {
+	c.problems.warnf(c.name(key), value, format, args...)
+}
+
+// listeners must not be the same address twice, routes sharing one excepted.
+func (c *checker) listeners() {
+	if sameListener(c.s.Listen, c.s.AdminListen) {
+		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is where %sLISTEN=%s accepts callers; take another port", Prefix, c.s.Listen)
+	}
+	for i := range c.s.Routes {
+		r := &c.s.Routes[i]
+		name, listen := Prefix+"ROUTE_"+strings.ToUpper(r.Name)+"_LISTEN", r.Matcher.Listen
+		switch {
+		case !listen.Set() || listen == c.s.Listen:
+		case sameListener(listen, c.s.Listen):
+			c.problems.errorf(name, listen.String(), "overlaps %sLISTEN=%s; write it the same way or take another port", Prefix, c.s.Listen)
+		case sameListener(listen, c.s.AdminListen):
+			c.problems.errorf(name, listen.String(), "overlaps %sADMIN_LISTEN=%s; take another port", Prefix, c.s.AdminListen)
+		}
+	}
+}
+
+// sameListener: the kernel would refuse the second of the two, or one of them
+// would take the other's connections.
+func sameListener(a, b Address) bool {
+	networkA, addressA := a.Split()
+	networkB, addressB := b.Split()
+	if networkA != networkB || networkA == "" {
+		return false
+	}
+	if networkA == "unix" {
+		return addressA == addressB
+	}
+	hostA, portA, _ := net.SplitHostPort(addressA)
+	hostB, portB, _ := net.SplitHostPort(addressB)
+	if portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || isWildcard(hostA) || isWildcard(hostB)
+}
+
+func isWildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// process-wide settings.
+func (c *checker) process() {
+	s := c.s
+	if s.PProf && s.AdminListen.Off() {
+		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
+	}
+	for _, p := range s.TrustedProxies {
+		if p.Bits() == 0 {
+			c.problems.warnf(Prefix+"TRUSTED_PROXIES", p.String(), "believes what everyone says about where a request comes from")
+		}
+	}
+}
+
+// routes whose patterns are malformed, or between which nothing decides. The
+// messages name the route and the pattern.
+func (c *checker) routes() {
+	var rules []route.Rule[int]
+	for i := range c.s.Routes {
+		if r := &c.s.Routes[i]; r.hasMatcher() {
+			rules = append(rules, route.Rule[int]{Name: r.Name, Match: r.Match(c.s)})
+		}
+	}
+	_, err := route.New(rules, 0)
+	if err == nil {
+		return
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		c.problems.errorf(Prefix+"ROUTES", "", "%s", line)
+	}
+}
+
+func (r *Route) hasMatcher() bool {
+	m := &r.Matcher
+	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || m.Listen.Set()
+}
+
+// Match is the route's matchers as package route reads them. The main
+// listener has no name there.
+func (r *Route) Match(s *Settings) route.Match {
+	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header}
+	if r.Matcher.Listen != s.Listen {
+		m.Listen = r.Matcher.Listen.String()
+	}
+	return m
+}
+
+// loops: an upstream that is one of our own listeners would have us call
+// ourselves until descriptors end; the admin listener would be opened to the
+// world, since every caller would reach it from loopback.
+func (c *checker) loops() {
+	for _, listen := range c.ours {
+		if c.r.Upstream.reaches(listen) {
+			c.errorf("UPSTREAM", c.r.Upstream.String(), "is retryproxy's own listener %s", listen)
+			return
+		}
+	}
+}
+
+// reaches reports that dialling the upstream surely ends at the listener of
+// this process.
+func (u Upstream) reaches(a Address) bool {
+	network, address := a.Split()
+	if !u.Set() || network != u.target.Network {
+		return false
+	}
+	if network == "unix" {
+		return u.target.Address == address
+	}
+	host, port, _ := net.SplitHostPort(address)
+	dialled, dialledPort, _ := net.SplitHostPort(u.target.Address)
+	switch {
+	case port != dialledPort:
+		return false
+	case isWildcard(host):
+		return u.Loopback()
+	case isLoopbackName(host):
+		return u.Loopback() && !differentLoopbacks(host, dialled)
+	}
+	return host == dialled
+}
+
+// differentLoopbacks: 127.0.0.1 and 127.0.0.2 are two addresses; localhost may
+// be any.
+func differentLoopbacks(a, b string) bool {
+	ipA, errA := netip.ParseAddr(a)
+	ipB, errB := netip.ParseAddr(b)
+	return errA == nil && errB == nil && ipA.Unmap() != ipB.Unmap()
+}
+
+// matcher of a named route.
+func (c *checker) matcher() {
+	m := &c.r.Matcher
+	prefix := Prefix + "ROUTE_" + strings.ToUpper(c.r.Name) + "_"
+	if !c.r.hasMatcher() {
+		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER and %[1]sLISTEN", prefix)
+	}
+	if m.StripPrefix == "" {
+		return
+	}
+	switch {
+	case !strings.HasPrefix(m.StripPrefix, "/") || strings.HasSuffix(m.StripPrefix, "/"):
+		c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "expected %s", units["pathprefix"])
+	case m.Path != m.StripPrefix && !strings.HasPrefix(m.Path, m.StripPrefix+"/"):
+		c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "%sPATH=%q does not begin with it", prefix, m.Path)
+	}
+}

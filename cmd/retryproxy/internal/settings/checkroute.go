@@ -1,0 +1,120 @@
+package settings
+
+import (
+	"strings"
+	"time"
+)
+
+// tls: certificate files come in pairs and belong to https.
+func (c *checker) tls() {
+	r := c.r
+	if (r.UpstreamCert == "") != (r.UpstreamKey == "") {
+		have, want, file := "UPSTREAM_CERT", "UPSTREAM_KEY", r.UpstreamCert
+		if r.UpstreamCert == "" {
+			have, want, file = want, have, r.UpstreamKey
+		}
+		c.errorf(have, file, "needs %s%s as well", Prefix, want)
+	}
+	if !r.Upstream.Set() || r.Upstream.TLS() {
+		return
+	}
+	for _, v := range r.Values() {
+		for _, key := range upstreamKeys {
+			if v.Key == key && v.Text != "" && c.own(key) {
+				c.errorf(key, v.Text, "has no effect on the upstream %s, which is not https", r.Upstream)
+			}
+		}
+	}
+}
+
+// times that leave no room for each other. Only what a user did set is judged.
+func (c *checker) times() {
+	r := c.r
+	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout >= r.RequestTimeout {
+		c.errorf("ATTEMPT_TIMEOUT", durationText(r.AttemptTimeout),
+			"no attempt could time out and be repeated within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), durationText(r.RequestTimeout))
+	}
+	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout > 0 && r.DialTimeout > r.AttemptTimeout {
+		c.warnf("DIAL_TIMEOUT", durationText(r.DialTimeout),
+			"has no effect: %s=%s ends the attempt before", c.name("ATTEMPT_TIMEOUT"), durationText(r.AttemptTimeout))
+	}
+	if c.set("RETRY_WINDOW") && r.RequestTimeout > 0 && r.RetryWindow > r.RequestTimeout {
+		c.warnf("RETRY_WINDOW", durationText(r.RetryWindow),
+			"has no effect: %s=%s ends the request before", c.name("REQUEST_TIMEOUT"), durationText(r.RequestTimeout))
+	}
+	if r.RequestTimeout == 0 && r.AttemptTimeout == 0 {
+		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=0s nothing ends a request whose upstream never answers", c.name("ATTEMPT_TIMEOUT"))
+	}
+}
+
+// backoff: a first wait above the longest is a slip; the rest is for the
+// strategy to say.
+func (c *checker) backoff() {
+	r, before := c.r, len(*c.problems)
+	for key, base := range map[string]time.Duration{"BACKOFF_BASE": r.BackoffBase, "BACKOFF_THROTTLED_BASE": r.BackoffThrottledBase} {
+		if c.set(key) && c.set("BACKOFF_MAX") && base > r.BackoffMax {
+			c.errorf(key, durationText(base), "is longer than %s=%s", c.name("BACKOFF_MAX"), durationText(r.BackoffMax))
+		}
+	}
+	if len(*c.problems) > before {
+		return
+	}
+	if _, _, err := r.Backoffs(); err != nil {
+		c.errorf("BACKOFF", r.Backoff, "%s", oneLine(err))
+	}
+}
+
+// retries that were made likelier twice, or not at all.
+func (c *checker) retries() {
+	r := c.r
+	if r.IdempotencyKey == "generate" && r.RetryUnsafe {
+		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=generate every request carries a key and may be repeated", c.name("IDEMPOTENCY_KEY"))
+	}
+	if r.BudgetRatio.Off() {
+		for _, key := range []string{"BUDGET_MIN_PER_SECOND", "BUDGET_BURST"} {
+			if c.own(key) {
+				c.warnf(key, "", "has no effect: %s=off sets no budget", c.name("BUDGET_RATIO"))
+			}
+		}
+	}
+	if c.set("RETRY_METHODS") && !r.RetryUnsafe {
+		if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" {
+			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "repeats %s after it was sent, with or without an Idempotency-Key", unsafe)
+		}
+	}
+	if r.MaxRetries == 0 {
+		for _, key := range []string{"RETRY_ON", "RETRY_WINDOW", "RETRY_UNSAFE", "BACKOFF"} {
+			if c.own(key) {
+				c.warnf(key, "", "has no effect: %s=0 turns retries off", c.name("MAX_RETRIES"))
+			}
+		}
+	}
+}
+
+// unsafeMethods are those of the list that RFC 9110 section 9.2.2 and RFC
+// 5789 section 2 call not idempotent.
+func unsafeMethods(set MethodSet) string {
+	var unsafe []string
+	for _, m := range []string{"POST", "PATCH"} {
+		if set.Has([]byte(m)) {
+			unsafe = append(unsafe, m)
+		}
+	}
+	return strings.Join(unsafe, " and ")
+}
+
+// memory of one request above that of the process.
+func (c *checker) memory() {
+	r, total := c.r, c.s.TotalReplayBytes
+	if c.set("MAX_REPLAY_BYTES") && r.MaxReplayBytes > total {
+		c.errorf("MAX_REPLAY_BYTES", sizeText(r.MaxReplayBytes), "is more than %sTOTAL_REPLAY_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
+	}
+	if c.set("HOLD_BYTES") && r.HoldBytes > total {
+		c.errorf("HOLD_BYTES", sizeText(r.HoldBytes), "is more than %sTOTAL_REPLAY_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
+	}
+}
+
+func sizeText(s Size) string {
+	b, _ := s.MarshalText() // never fails
+	return string(b)
+}

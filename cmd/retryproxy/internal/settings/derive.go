@@ -1,0 +1,98 @@
+package settings
+
+import (
+	"path"
+	"time"
+)
+
+// derive sets the defaults that depend on other settings. A default never
+// contradicts what the user did set: it gives way.
+func derive(s *Settings, problems *Problems) {
+	if !s.Default.Upstream.Set() && s.Default.Variable("UPSTREAM") == "" {
+		problems.errorf(Prefix+"UPSTREAM", "", "must be set: expected %s", units["upstream"])
+	}
+	if s.Side == "auto" {
+		s.Side = "outbound"
+		if s.Default.Upstream.Loopback() {
+			s.Side = "inbound"
+		}
+	}
+	if !s.Listen.Set() {
+		s.Listen = Address{text: "127.0.0.1:8080"}
+		if s.Side == "inbound" {
+			s.Listen = Address{text: ":8080"}
+		}
+	}
+	for _, r := range s.All() {
+		r.derive(s)
+	}
+}
+
+// attemptShare is how many attempts that time out fit the request timeout by
+// default: 10s of 30s.
+const attemptShare = 3
+
+func (r *Route) derive(s *Settings) {
+	third := r.RequestTimeout / attemptShare
+	if r.Variable("ATTEMPT_TIMEOUT") == "" && third > 0 {
+		r.AttemptTimeout = min(r.AttemptTimeout, third)
+	}
+	if r.Variable("DIAL_TIMEOUT") == "" {
+		r.DialTimeout = atMost(r.DialTimeout, r.AttemptTimeout)
+	}
+	r.fillBackoff()
+	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
+		r.BackoffThrottledBase = atMost(r.BackoffThrottledBase, r.BackoffMax)
+	}
+	if r.Variable("MAX_REPLAY_BYTES") == "" {
+		r.MaxReplayBytes = min(r.MaxReplayBytes, s.TotalReplayBytes)
+	}
+	if r.Variable("HOLD_BYTES") == "" {
+		r.HoldBytes = min(r.HoldBytes, s.TotalReplayBytes)
+	}
+}
+
+// atMost is min where a bound of 0 means none.
+func atMost(d, bound time.Duration) time.Duration {
+	if bound > 0 {
+		return min(d, bound)
+	}
+	return d
+}
+
+// Files are the files that the settings name, whose change calls for a
+// reload: the file of settings and the certificates. No name is there twice.
+func (s *Settings) Files() []string {
+	var files []string
+	seen := map[string]bool{"": true}
+	add := func(name string) {
+		if name != "" {
+			name = path.Clean(name)
+		}
+		if !seen[name] {
+			seen[name] = true
+			files = append(files, name)
+		}
+	}
+	add(s.EnvFile)
+	for _, r := range s.All() {
+		add(r.UpstreamCA)
+		add(r.UpstreamCert)
+		add(r.UpstreamKey)
+	}
+	return files
+}
+
+// Listeners are the addresses to accept callers on, the main one first, then
+// those that routes ask for. No address is there twice.
+func (s *Settings) Listeners() []Address {
+	list := []Address{s.Listen}
+	seen := map[Address]bool{{}: true, s.Listen: true}
+	for i := range s.Routes {
+		if a := s.Routes[i].Matcher.Listen; !seen[a] {
+			seen[a] = true
+			list = append(list, a)
+		}
+	}
+	return list
+}

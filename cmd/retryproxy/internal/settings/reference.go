@@ -1,0 +1,198 @@
+package settings
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Scope says where a setting may stand.
+type Scope uint8
+
+// The scopes, in the order of the documentation.
+const (
+	ScopeGlobal  Scope = iota // RETRYPROXY_<KEY> only
+	ScopeShared               // RETRYPROXY_<KEY>, or RETRYPROXY_ROUTE_<NAME>_<RouteKey> for a route
+	ScopeMatcher              // RETRYPROXY_ROUTE_<NAME>_<RouteKey> only
+)
+
+// Setting describes one setting, as its tags in settings.go say.
+type Setting struct {
+	Key      string // the name after RETRYPROXY_
+	RouteKey string // the name after RETRYPROXY_ROUTE_<NAME>_; "" when a route cannot have it
+	Scope    Scope
+	Group    string   // heading
+	Default  string   // as parsed; "" when there is none
+	Shown    string   // the default as a reader should be told
+	Batch    string   // default under the batch profile; "" when the same
+	Unit     string   // key of units
+	OneOf    []string // allowed words
+	Min, Max string   // limits, "" for none
+	Live     bool     // a reload changes it
+	About    string   // one sentence
+
+	field     string // Go name in its struct
+	index     int
+	low, high float64 // Min and Max; 0 and 2^53 where there is none
+}
+
+// Variable is the name of the setting in the environment, for all routes or,
+// if it is a matcher, for the route <NAME>.
+func (s *Setting) Variable() string {
+	if s.Scope == ScopeMatcher {
+		return Prefix + "ROUTE_<NAME>_" + s.RouteKey
+	}
+	return Prefix + s.Key
+}
+
+// Expected says in words which values are allowed.
+func (s *Setting) Expected() string {
+	if len(s.OneOf) > 0 {
+		return "one of " + strings.Join(s.OneOf, ", ")
+	}
+	text := units[s.Unit]
+	if s.Unit == "strategy" {
+		text = "one of " + strings.Join(policy.Strategies(), ", ")
+	}
+	switch {
+	case s.Min != "" && s.Max != "":
+		text += fmt.Sprintf(", from %s to %s", s.Min, s.Max)
+	case s.Min != "":
+		text += ", at least " + s.Min
+	case s.Max != "":
+		text += ", at most " + s.Max
+	}
+	return text
+}
+
+// Description is the sentence, the default and what may be written.
+func (s *Setting) Description() string {
+	return fmt.Sprintf("%s Default: %s (%s).", s.About, s.Shown, s.Expected())
+}
+
+var (
+	globalSettings  = describe(reflect.TypeFor[Global](), ScopeGlobal)
+	sharedSettings  = describe(reflect.TypeFor[Shared](), ScopeShared)
+	matcherSettings = describe(reflect.TypeFor[Matcher](), ScopeMatcher)
+)
+
+// Reference lists every setting: global ones, those a route may have too, and
+// those that only a route has. The slice is the caller's.
+func Reference() []Setting {
+	var all []Setting
+	all = append(all, globalSettings...)
+	all = append(all, sharedSettings...)
+	return append(all, matcherSettings...)
+}
+
+func describe(t reflect.Type, scope Scope) []Setting {
+	list := make([]Setting, t.NumField())
+	group := ""
+	for i := range list {
+		f := t.Field(i)
+		if g := f.Tag.Get("group"); g != "" {
+			group = g
+		}
+		list[i] = describeField(f, scope)
+		list[i].Group, list[i].index = group, i
+	}
+	return list
+}
+
+func describeField(f reflect.StructField, scope Scope) Setting {
+	get := f.Tag.Get
+	s := Setting{
+		Key: get("env"), Scope: scope, Default: get("envDefault"), Shown: get("shown"), Batch: get("batch"),
+		Unit: get("unit"), Min: get("min"), Max: get("max"), Live: get("live") != "no", About: get("about"), field: f.Name,
+	}
+	if words := get("oneof"); words != "" {
+		s.OneOf = strings.Split(words, ",")
+	}
+	if s.Shown == "" {
+		s.Shown = s.Default
+	}
+	if scope != ScopeGlobal {
+		s.RouteKey = s.Key
+	}
+	if key := get("route"); key != "" {
+		s.RouteKey = key
+	}
+	if f.Type == reflect.TypeFor[time.Duration]() && s.Max == "" {
+		s.Max = durationText(maxDuration)
+	}
+	s.low, s.high = s.limits(f.Type)
+	return s
+}
+
+// Value is one effective setting.
+type Value struct {
+	Key      string // as in Setting
+	Variable string // what set it; "" for the default
+	Text     string // as a user would write it, secrets masked; "" when nothing applies
+}
+
+// Values lists the effective global settings.
+func (s *Settings) Values() []Value {
+	return values(globalSettings, reflect.ValueOf(&s.Global).Elem(), s.Variable)
+}
+
+// Values lists the effective settings of the route, in the order of Shared.
+func (r *Route) Values() []Value {
+	return values(sharedSettings, reflect.ValueOf(&r.Shared).Elem(), r.Variable)
+}
+
+// MatcherValues lists those matchers that the route has.
+func (r *Route) MatcherValues() []Value {
+	var set []Value
+	for _, v := range values(matcherSettings, reflect.ValueOf(&r.Matcher).Elem(), r.matcherVariable) {
+		if v.Text != "" {
+			set = append(set, v)
+		}
+	}
+	return set
+}
+
+func (r *Route) matcherVariable(key string) string { return r.own[matcherKey(key)] }
+
+// matcherKey keeps the matcher HOST apart from the shared setting HOST.
+func matcherKey(key string) string { return "match " + key }
+
+func values(list []Setting, v reflect.Value, variable func(string) string) []Value {
+	out := make([]Value, len(list))
+	for i := range list {
+		s := &list[i]
+		out[i] = Value{Key: s.Key, Variable: variable(s.Key)}
+		if field := v.Field(s.index); s.Default != "" || !field.IsZero() {
+			out[i].Text = Mask(text(field))
+		}
+	}
+	return out
+}
+
+// text writes a field the way a user would.
+func text(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case encoding.TextMarshaler:
+		b, err := x.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	case time.Duration:
+		return durationText(x)
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	case int:
+		return strconv.Itoa(x)
+	case float64:
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	panic("settings: no text for " + v.Type().String()) // a field of a new type needs a case here; a test visits all
+}

@@ -1,0 +1,123 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// The types of this file give the project's own parsers the form that the
+// environment library wants.
+
+// Upstream is where requests are sent. The zero value means that nothing was
+// said. Its TLS is as upstream.ParseTarget leaves it: files are loaded later.
+type Upstream struct{ target upstream.Target }
+
+// UnmarshalText reads what upstream.ParseTarget reads.
+func (u *Upstream) UnmarshalText(text []byte) error {
+	target, err := upstream.ParseTarget(string(text))
+	if err != nil {
+		return reason(err)
+	}
+	u.target = target
+	return nil
+}
+
+// reason takes from an error what it repeats of the setting (upstream "...": ),
+// since the message that it ends up in names variable and value already.
+func reason(err error) error {
+	if _, detail, found := strings.Cut(err.Error(), "\": "); found {
+		return errors.New(detail)
+	}
+	return err
+}
+
+// Set reports that an upstream was given.
+func (u Upstream) Set() bool { return u.target.Address != "" }
+
+// TLS reports an https upstream.
+func (u Upstream) TLS() bool { return u.target.TLS != nil }
+
+// Loopback reports that the upstream is on this machine by its name.
+func (u Upstream) Loopback() bool { return u.Set() && u.target.Local() }
+
+// Target is what package upstream connects to.
+func (u Upstream) Target() upstream.Target { return u.target }
+
+// String is the upstream as a user would write it; "" for the zero value.
+func (u Upstream) String() string {
+	if !u.Set() {
+		return ""
+	}
+	return u.target.String()
+}
+
+// MarshalText is String.
+func (u Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// RetryOn is a policy.RetryOn.
+type RetryOn struct{ policy.RetryOn }
+
+// UnmarshalText reads what policy.ParseRetryOn reads.
+func (r *RetryOn) UnmarshalText(text []byte) error {
+	on, err := policy.ParseRetryOn(string(text))
+	r.RetryOn = on
+	return err
+}
+
+// MarshalText is the inverse of UnmarshalText, in the shortest form.
+func (r RetryOn) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// MethodSet is a policy.MethodSet.
+type MethodSet struct{ policy.MethodSet }
+
+// UnmarshalText reads what policy.ParseMethods reads.
+func (m *MethodSet) UnmarshalText(text []byte) error {
+	set, err := policy.ParseMethods(string(text))
+	m.MethodSet = set
+	return err
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// Backoffs builds the route's backoff and the one after a 429 without
+// Retry-After, which is the same from another first wait on. Where a strategy
+// has no first wait ("none"), the default strategy serves for the 429: it
+// asked for some time. The error says which parameter is out of range.
+func (r *Route) Backoffs() (usual, throttled policy.Backoff, err error) {
+	o := policy.Options{Base: r.BackoffBase, Factor: r.BackoffFactor, Max: r.BackoffMax}
+	usual, err = policy.New(r.Backoff, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := r.Backoff
+	if info, _ := policy.Describe(name); info.Defaults.Base == 0 {
+		name = policy.DefaultStrategy
+	}
+	o.Base = r.BackoffThrottledBase
+	throttled, err = policy.New(name, o)
+	return usual, throttled, err
+}
+
+// fillBackoff puts the strategy's own parameters where none were given, so
+// that they are seen in the effective settings. What the strategy does not
+// use stays 0.
+func (r *Route) fillBackoff() {
+	info, known := policy.Describe(r.Backoff)
+	if !known {
+		return
+	}
+	d := info.Defaults
+	if r.BackoffBase == 0 {
+		r.BackoffBase = atMost(d.Base, r.BackoffMax)
+	}
+	if r.BackoffFactor == 0 {
+		r.BackoffFactor = d.Factor
+	}
+	if r.BackoffMax == 0 && d.Max != 0 {
+		r.BackoffMax = max(d.Max, r.BackoffBase)
+	}
+}

@@ -1,0 +1,165 @@
+// Package settings turns RETRYPROXY_* variables into checked values.
+//
+// Start with Load: it reads the environment and the file that
+// RETRYPROXY_ENV_FILE names, and returns a Settings together with every
+// problem found, never only the first. The structs Global, Shared and Matcher
+// in this file are the only list of settings: names, defaults, limits and
+// descriptions are their tags, and the parser, the search for misspelt names,
+// the effective configuration and docs/settings.md all read them from there.
+// To add a setting, add a field.
+//
+// What a retry rule, a backoff, a route's pattern or an upstream may be is
+// asked of the packages that use them (policy, proxy/route, proxy/upstream), so
+// that there is one answer. Certificates and everything else outside are read
+// later, in package assemble.
+package settings
+
+import (
+	"time"
+)
+
+// Prefix begins the name of every variable of ours.
+const Prefix = "RETRYPROXY_"
+
+// The tags of a field:
+//
+//	env         the name without Prefix
+//	envDefault  the default in the form a user would write it; where there is none, shown tells the reader what applies
+//	shown       the default as the documentation tells it, when it depends on other settings
+//	batch       the default under RETRYPROXY_PROFILE=batch
+//	route       the name after RETRYPROXY_ROUTE_<NAME>_ where it differs from env
+//	group       heading in the documentation, for this field and those that follow
+//	unit        what kind of value it is: a key of the table units
+//	min, max    limits, both included, written like the value
+//	oneof       the allowed words
+//	live        "no" when a reload cannot change it
+//	about       one sentence, without default and unit: those are appended
+
+// Global holds the settings of the whole process.
+type Global struct {
+	Listen         Address    `env:"LISTEN" group:"Where it stands" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound" live:"no" about:"Address on which callers are accepted."`
+	Side           string     `env:"SIDE" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"Whether retryproxy stands before the application (inbound) or before a remote service (outbound); auto says inbound when the upstream is loopback or a unix socket."`
+	AdminListen    Address    `env:"ADMIN_LISTEN" envDefault:":9797" unit:"addressoff" live:"no" about:"Address of metrics, health and administration; off opens none."`
+	TrustedProxies Prefixes   `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request fields are believed; once set, those fields from anyone else are dropped."`
+	Routes         RouteNames `env:"ROUTES" shown:"none" unit:"routes" about:"Names of the routes; each needs at least one matcher, and what no route matches is the route default."`
+	EnvFile        string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File of further settings, one NAME=VALUE a line, read again on SIGHUP and when it changes."`
+	Strict         bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
+
+	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of the descriptor limit, 0 means no limit."`
+	MaxHeadBytes      Size          `env:"MAX_HEAD_BYTES" envDefault:"64KiB" unit:"size" min:"1KiB" max:"16MiB" about:"Longest head of a request or response; a longer request is refused with 431."`
+	MaxFields         int           `env:"MAX_FIELDS" envDefault:"100" unit:"count" min:"1" max:"10000" about:"Most fields in a head; a request with more is refused with 431."`
+	ReadHeadTimeout   time.Duration `env:"READ_HEAD_TIMEOUT" envDefault:"10s" unit:"duration" min:"10ms" about:"Time for a request's head from its first byte to its last."`
+	CallerIdleTimeout time.Duration `env:"CALLER_IDLE_TIMEOUT" envDefault:"620s" unit:"duration" min:"1s" about:"How long a caller's connection is kept without a request; longer than cloud load balancers keep theirs, so that they close first."`
+	WriteTimeout      time.Duration `env:"WRITE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A caller that reads nothing of its response for so long is cut off."`
+	TunnelIdleTimeout time.Duration `env:"TUNNEL_IDLE_TIMEOUT" envDefault:"1h" unit:"duration" min:"1s" about:"An upgraded connection (WebSocket) without a byte in either direction for so long is closed."`
+	MinBodyRate       Size          `env:"MIN_BODY_RATE" envDefault:"256" unit:"rate" max:"1GiB" about:"Bytes a second that a request's body must average after its first 10 seconds; 0 means no limit."`
+	TotalReplayBytes  Size          `env:"TOTAL_REPLAY_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Memory of the process for request bodies and responses kept in case of a retry; beyond it requests go on but cannot be repeated."`
+
+	DrainDelay   time.Duration `env:"DRAIN_DELAY" envDefault:"0s" group:"Ending" unit:"duration" max:"1h" about:"On SIGTERM, how long requests are still taken as usual after readiness has failed, so that load balancers notice."`
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" unit:"duration" max:"24h" about:"After the delay, how long running requests may take to end before their connections are cut."`
+
+	LogLevel           string `env:"LOG_LEVEL" envDefault:"info" group:"Logs and administration" unit:"word" oneof:"debug,info,warn,error" about:"Least severe line that is logged."`
+	LogFormat          string `env:"LOG_FORMAT" envDefault:"json" unit:"word" oneof:"json,console" live:"no" about:"Form of the log lines on standard error."`
+	AccessLog          bool   `env:"ACCESS_LOG" envDefault:"false" unit:"bool" about:"Whether every request is logged with its attempts."`
+	GaveUpLogPerMinute int    `env:"GAVE_UP_LOG_PER_MINUTE" envDefault:"10" unit:"count" min:"0" max:"1000000" about:"Lines a minute and route about requests given up, beyond which they are only counted."`
+	PProf              bool   `env:"PPROF" envDefault:"false" unit:"bool" live:"no" about:"Whether the admin listener serves Go profiles to loopback."`
+}
+
+// Shared holds the settings that a route may have of its own; where it has
+// none, the global one of the same name applies.
+type Shared struct {
+	Upstream           Upstream      `env:"UPSTREAM" group:"Upstream" unit:"upstream" shown:"none, must be set" about:"Where requests are sent."`
+	UpstreamCA         string        `env:"UPSTREAM_CA" shown:"the system's" unit:"path" about:"PEM file of the authorities that an https upstream's certificate is checked against."`
+	UpstreamCert       string        `env:"UPSTREAM_CERT" shown:"none" unit:"path" about:"PEM file of the certificate shown to an https upstream."`
+	UpstreamKey        string        `env:"UPSTREAM_KEY" shown:"none" unit:"path" about:"PEM file of that certificate's key."`
+	UpstreamServerName string        `env:"UPSTREAM_SERVER_NAME" shown:"the upstream's host" unit:"name" about:"Name asked for (SNI) and checked in an https upstream's certificate."`
+	Host               HostRule      `env:"HOST" route:"UPSTREAM_HOST" envDefault:"auto" unit:"host" about:"Host field sent: preserve keeps the caller's, upstream sends the upstream's, auto sends the upstream's when the caller named retryproxy or loopback and else keeps it; any other value is sent as it is."`
+	DialTimeout        time.Duration `env:"DIAL_TIMEOUT" envDefault:"3s" shown:"3s, or ATTEMPT_TIMEOUT when that is shorter" unit:"duration" min:"1ms" max:"10m" about:"Time to connect to the upstream, TLS included."`
+
+	Forwarded       bool   `env:"FORWARDED" envDefault:"false" group:"What is forwarded" unit:"bool" about:"Whether a Forwarded field (RFC 7239) is added beside X-Forwarded-*."`
+	Via             string `env:"VIA" shown:"none" unit:"token" about:"Pseudonym with which a Via field is added to requests and responses; without it none is added, as some servers stop compressing when they see one."`
+	RequestID       bool   `env:"REQUEST_ID" envDefault:"true" unit:"bool" about:"Whether a request without X-Request-Id is given one."`
+	IdempotencyKey  string `env:"IDEMPOTENCY_KEY" envDefault:"accept" unit:"word" oneof:"accept,generate" about:"accept: a request that carries an Idempotency-Key may be repeated whatever its method; generate: also give one to requests without, the same over all attempts (only for upstreams that obey it)."`
+	ResponseHeaders bool   `env:"RESPONSE_HEADERS" envDefault:"true" unit:"bool" about:"Whether responses carry X-Retryproxy-Attempts and X-Retryproxy-Reason."`
+	MaxBodyBytes    Size   `env:"MAX_BODY_BYTES" envDefault:"0" unit:"size" about:"Largest request body, a larger one is refused with 413; 0 means no limit."`
+
+	Profile      string        `env:"PROFILE" envDefault:"interactive" group:"Retries" unit:"word" oneof:"interactive,batch" about:"Set of defaults: batch means up to 8 retries within 180 s with additive backoff, for callers that can wait."`
+	RetryOn      RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, retriable-header:Name[=value], !code to leave one out, or none."`
+	MaxRetries   int           `env:"MAX_RETRIES" envDefault:"3" batch:"8" unit:"count" min:"0" max:"100" about:"Most retries of one request, the first attempt not counted; 0 turns retries off."`
+	RetryWindow  time.Duration `env:"RETRY_WINDOW" envDefault:"0s" batch:"180s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
+	RetryMethods MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be repeated after they were sent (RFC 9110 section 9.2.2)."`
+	RetryUnsafe  bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"Whether requests of every method, POST and PATCH included, are repeated after they were sent, though the upstream may then act twice."`
+	Nested       string        `env:"NESTED" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets that is itself a repeat by a proxy before us: all, half of them or none."`
+
+	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" group:"Backoff" unit:"strategy" about:"How the wait before a retry is chosen."`
+	BackoffBase          time.Duration `env:"BACKOFF_BASE" shown:"the strategy's own, 100ms for full-jitter" unit:"duration" min:"1us" about:"First wait, before jitter."`
+	BackoffFactor        float64       `env:"BACKOFF_FACTOR" shown:"the strategy's own, 2 for full-jitter" unit:"number" min:"1" max:"1000" about:"By how much each wait is longer than the one before."`
+	BackoffMax           time.Duration `env:"BACKOFF_MAX" shown:"the strategy's own, 32s for full-jitter" unit:"duration" min:"1us" about:"Longest wait."`
+	BackoffThrottledBase time.Duration `env:"BACKOFF_THROTTLED_BASE" envDefault:"1s" shown:"1s, or BACKOFF_MAX when that is shorter" unit:"duration" min:"1us" about:"First wait after a 429 without Retry-After."`
+
+	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" group:"Budget" unit:"ratio" max:"10" about:"Retries allowed for each request to the same upstream, over 10 seconds; off sets no budget."`
+	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries a second allowed however few requests there are."`
+	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that can be saved up by a quiet upstream."`
+
+	RequestTimeout  time.Duration `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"190s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
+	AttemptTimeout  time.Duration `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
+	BodyIdleTimeout time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`
+	MaxReplayBytes  Size          `env:"MAX_REPLAY_BYTES" envDefault:"1MiB" shown:"1MiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"64GiB" about:"Most of one request's body kept in case of a retry; a request with a larger one is sent once."`
+	HoldBytes       Size          `env:"HOLD_BYTES" envDefault:"64KiB" shown:"64KiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"1GiB" about:"Largest failed response kept while a better one is sought; a larger one is given to the caller instead of a retry."`
+}
+
+// Matcher holds the settings that only a route has: which requests it takes
+// and what it cuts from their path.
+type Matcher struct {
+	Host        string  `env:"HOST" group:"Which requests a route takes" shown:"any" unit:"hostpattern" about:"Requests for this host; *.example.com takes all names below example.com."`
+	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path; /search/* takes everything below /search/."`
+	Methods     Methods `env:"METHODS" shown:"any" unit:"methods" about:"Requests with one of these methods."`
+	Header      string  `env:"HEADER" shown:"any" unit:"header" about:"Requests with this field, and with this value if one is given: Name or Name=value."`
+	Listen      Address `env:"LISTEN" shown:"the main listener" unit:"address" live:"no" about:"Requests accepted on this address, which is opened for the route."`
+	StripPrefix string  `env:"STRIP_PREFIX" shown:"none" unit:"pathprefix" about:"Beginning of the path that is not sent to the upstream; the route's PATH has to begin with it."`
+}
+
+// Route is a named rule with everything that applies to the requests it takes.
+type Route struct {
+	Name string
+	Matcher
+	Shared
+
+	own    map[string]string // key in Shared or Matcher -> variable that set it for this route
+	parent *Route            // whose variables apply where there is no own one; nil for the default route
+}
+
+// Settings is the outcome of Load. It is not changed afterwards and safe for
+// concurrent reads.
+type Settings struct {
+	Global
+	Default Route   // of requests that no route takes; its Shared are the global ones
+	Routes  []Route // in the order of RETRYPROXY_ROUTES
+
+	own map[string]string // key in Global -> variable that set it
+}
+
+// Variable names what set the key of Shared or Matcher for this route:
+// RETRYPROXY_ROUTE_<NAME>_<KEY>, RETRYPROXY_<KEY>, or "" when the default
+// applies.
+func (r *Route) Variable(key string) string {
+	for at := r; at != nil; at = at.parent {
+		if name, set := at.own[key]; set {
+			return name
+		}
+	}
+	return ""
+}
+
+// Variable names what set the key of Global; "" when the default applies.
+func (s *Settings) Variable(key string) string { return s.own[key] }
+
+// All returns the default route followed by the named ones.
+func (s *Settings) All() []*Route {
+	all := make([]*Route, 0, len(s.Routes)+1)
+	all = append(all, &s.Default)
+	for i := range s.Routes {
+		all = append(all, &s.Routes[i])
+	}
+	return all
+}

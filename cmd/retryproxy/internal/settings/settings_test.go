@@ -1,0 +1,311 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// minimal is the least that starts.
+const minimal = "RETRYPROXY_UPSTREAM=http://example.com"
+
+func mustLoad(t *testing.T, environ ...string) *Settings {
+	t.Helper()
+	s, problems := Load(append([]string{minimal}, environ...))
+	if len(problems) != 0 {
+		t.Fatalf("unexpected problems: %v", problems)
+	}
+	return s
+}
+
+// problemsOf loads and returns the lines, a warning marked by "warning: ".
+func problemsOf(environ ...string) []string {
+	_, problems := Load(environ)
+	var lines []string
+	for _, p := range problems {
+		line := p.String()
+		if p.Warning {
+			line = "warning: " + line
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got %d problems, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+	for i := range want {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("problem %d:\n got %s\nwant a part %s", i, got[i], want[i])
+		}
+	}
+}
+
+func TestDefaultsHaveNoProblems(t *testing.T) {
+	for _, upstream := range []string{"http://example.com", "https://example.com", "http://127.0.0.1:3000", "unix:/run/app.sock"} {
+		for _, profile := range []string{"interactive", "batch"} {
+			if got := problemsOf("RETRYPROXY_UPSTREAM="+upstream, "RETRYPROXY_PROFILE="+profile); got != nil {
+				t.Errorf("%s, %s: %v", upstream, profile, got)
+			}
+		}
+	}
+}
+
+// Every setting's default has to be among the values it allows, and every tag
+// has to make sense.
+func TestReferenceIsComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Reference() {
+		id := s.Key
+		if s.Scope == ScopeMatcher {
+			id = matcherKey(id)
+		}
+		switch {
+		case s.Key == "" || seen[id]:
+			t.Errorf("%s %q: no name, or twice", s.field, id)
+		case s.Group == "" || s.About == "" || !strings.HasSuffix(s.About, "."):
+			t.Errorf("%s: group or sentence missing", s.Key)
+		case s.Shown == "":
+			t.Errorf("%s: neither a default nor what is shown in its place", s.Key)
+		case units[s.Unit] == "":
+			t.Errorf("%s: unknown unit %q", s.Key, s.Unit)
+		case s.Unit == "word" && len(s.OneOf) < 2:
+			t.Errorf("%s: a word without a choice", s.Key)
+		case isServiceLink(s.Variable(), "1") || isServiceLink(s.Variable(), "10.0.0.1") || isServiceLink(s.Variable(), "tcp://10.0.0.1:80"):
+			t.Errorf("%s: Kubernetes could set this for a Service", s.Key)
+		}
+		seen[id] = true
+		for _, value := range []string{s.Default, s.Batch} {
+			if value == "" || s.Scope == ScopeMatcher {
+				continue
+			}
+			if got := problemsOf(minimal, s.Variable()+"="+value); len(got) > 0 && !strings.Contains(got[0], "no effect") {
+				t.Errorf("%s=%s: %v", s.Variable(), value, got)
+			}
+		}
+	}
+}
+
+// Each setting has a value that is not its default here, so that one whose
+// tag is wrong is found.
+var otherValues = map[string]string{
+	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "ROUTES": "a,b",
+	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEAD_BYTES": "32KiB", "MAX_FIELDS": "50", "READ_HEAD_TIMEOUT": "3s",
+	"CALLER_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "TOTAL_REPLAY_BYTES": "128MiB",
+	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
+	"GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
+
+	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
+	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "FORWARDED": "true", "VIA": "edge", "REQUEST_ID": "false",
+	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
+	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
+	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
+	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
+	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
+}
+
+func TestEverySettingIsRead(t *testing.T) {
+	for _, setting := range Reference() {
+		if setting.Key == "ENV_FILE" || setting.Scope == ScopeMatcher {
+			continue // tests of their own
+		}
+		value, known := otherValues[setting.Key]
+		if !known {
+			t.Errorf("%s: no value in this test", setting.Key)
+			continue
+		}
+		base, _ := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com"})
+		s, _ := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", setting.Variable() + "=" + value})
+		if got := find(s.Values(), s.Default.Values(), setting.Key); got.Text != value || got.Variable != setting.Variable() {
+			t.Errorf("%s: effective %+v, want %q", setting.Key, got, value)
+		}
+		if before := find(base.Values(), base.Default.Values(), setting.Key); before.Text == value && setting.Key != "UPSTREAM" {
+			t.Errorf("%s: the test sets the default %q", setting.Key, value)
+		}
+	}
+}
+
+func find(global, shared []Value, key string) Value {
+	for _, v := range append(global, shared...) {
+		if v.Key == key {
+			return v
+		}
+	}
+	return Value{}
+}
+
+func TestEverySharedSettingCanBeSetForARoute(t *testing.T) {
+	for _, setting := range sharedSettings {
+		value := otherValues[setting.Key]
+		variable := "RETRYPROXY_ROUTE_A_" + setting.RouteKey
+		s, _ := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_B_PATH=/b", variable + "=" + value})
+		if got := find(nil, s.Routes[0].Values(), setting.Key); got.Text != value || got.Variable != variable {
+			t.Errorf("%s: route has %+v, want %q", setting.Key, got, value)
+		}
+		if got := find(nil, s.Routes[1].Values(), setting.Key); got.Text == value && setting.Key != "UPSTREAM" || got.Variable == variable {
+			t.Errorf("%s: the other route has it too: %+v", setting.Key, got)
+		}
+	}
+}
+
+func TestRouteFallsBackToGlobal(t *testing.T) {
+	for _, setting := range sharedSettings {
+		value := otherValues[setting.Key]
+		environ := []string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_VIA=x", setting.Variable() + "=" + value}
+		if setting.Key == "VIA" {
+			environ[3] = "RETRYPROXY_ROUTE_A_FORWARDED=true"
+		}
+		s, _ := Load(environ)
+		if got := find(nil, s.Routes[0].Values(), setting.Key); got.Text != value || got.Variable != setting.Variable() {
+			t.Errorf("%s: route has %+v, want the global %q", setting.Key, got, value)
+		}
+	}
+}
+
+func TestHostOfARouteIsAMatcher(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_HOST=preserve", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_HOST=a.example.com",
+		"RETRYPROXY_ROUTE_B_PATH=/b/*", "RETRYPROXY_ROUTE_B_UPSTREAM_HOST=b.internal:81")
+	if a := &s.Routes[0]; a.Matcher.Host != "a.example.com" || !a.Shared.Host.Preserve() {
+		t.Errorf("route a: matcher %q, rule %+v", a.Matcher.Host, a.Shared.Host)
+	}
+	if b := &s.Routes[1]; b.Matcher.Host != "" || b.Shared.Host.Name() != "b.internal:81" {
+		t.Errorf("route b: matcher %q, rule %+v", b.Matcher.Host, b.Shared.Host)
+	}
+}
+
+func TestSideAndListenAreInferred(t *testing.T) {
+	for upstream, want := range map[string]string{
+		"http://localhost:3000":    "inbound :8080",
+		"http://app.localhost:300": "inbound :8080",
+		"http://127.9.9.9:3000":    "inbound :8080",
+		"http://[::1]:3000":        "inbound :8080",
+		"unix:/run/app.sock":       "inbound :8080",
+		"https://example.com":      "outbound 127.0.0.1:8080",
+		"http://10.0.0.1":          "outbound 127.0.0.1:8080",
+		"http://notlocalhost":      "outbound 127.0.0.1:8080",
+	} {
+		s, problems := Load([]string{"RETRYPROXY_UPSTREAM=" + upstream})
+		if got := s.Side + " " + s.Listen.String(); got != want || problems != nil {
+			t.Errorf("%s: %s, want %s (%v)", upstream, got, want, problems)
+		}
+	}
+	s := mustLoad(t, "RETRYPROXY_SIDE=inbound")
+	if s.Listen.String() != ":8080" {
+		t.Errorf("a side that was set does not pick the listener: %s", s.Listen)
+	}
+	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Listen.String() != ":81" || s.Side != "outbound" {
+		t.Errorf("a listener that was set: %s %s", s.Side, s.Listen)
+	}
+}
+
+func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
+	type want struct {
+		retries         int
+		window, timeout time.Duration
+		backoff         string
+	}
+	interactive, batch := want{3, 0, 30 * time.Second, "full-jitter"}, want{8, 3 * time.Minute, 190 * time.Second, "additive"}
+	tests := map[string]struct {
+		environ []string
+		def, a  want
+	}{
+		"none":                    {nil, interactive, interactive},
+		"global":                  {[]string{"PROFILE=batch"}, batch, batch},
+		"global with own count":   {[]string{"PROFILE=batch", "MAX_RETRIES=4"}, want{4, 3 * time.Minute, 190 * time.Second, "additive"}, want{4, 3 * time.Minute, 190 * time.Second, "additive"}},
+		"route":                   {[]string{"ROUTE_A_PROFILE=batch"}, interactive, batch},
+		"route over global value": {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch"}, want{4, 0, 30 * time.Second, "full-jitter"}, batch},
+		"route value over both":   {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch", "ROUTE_A_MAX_RETRIES=6"}, want{4, 0, 30 * time.Second, "full-jitter"}, want{6, 3 * time.Minute, 190 * time.Second, "additive"}},
+		"route back again":        {[]string{"PROFILE=batch", "ROUTE_A_PROFILE=interactive"}, batch, interactive},
+	}
+	for name, tt := range tests {
+		environ := []string{"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a"}
+		for _, e := range tt.environ {
+			environ = append(environ, "RETRYPROXY_"+e)
+		}
+		s := mustLoad(t, environ...)
+		for route, want := range map[*Route]want{&s.Default: tt.def, &s.Routes[0]: tt.a} {
+			if route.MaxRetries != want.retries || route.RetryWindow != want.window || route.RequestTimeout != want.timeout || route.Backoff != want.backoff {
+				t.Errorf("%s, route %s: %d %v %v %s, want %+v", name, route.Name, route.MaxRetries, route.RetryWindow, route.RequestTimeout, route.Backoff, want)
+			}
+		}
+	}
+}
+
+func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_UPSTREAM_CA=/ca", "RETRYPROXY_UPSTREAM_CERT=/c", "RETRYPROXY_UPSTREAM_KEY=/k", "RETRYPROXY_UPSTREAM_SERVER_NAME=n",
+		"RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_UPSTREAM=https://other.example", "RETRYPROXY_ROUTE_B_PATH=/b", "RETRYPROXY_ROUTE_B_VIA=b")
+	if a := &s.Routes[0]; a.UpstreamCA+a.UpstreamCert+a.UpstreamKey+a.UpstreamServerName != "" || a.Variable("UPSTREAM_KEY") != "" {
+		t.Errorf("route a: %+v", a.Shared)
+	}
+	if b := &s.Routes[1]; b.UpstreamCA != "/ca" || b.UpstreamCert != "/c" || b.UpstreamKey != "/k" || b.UpstreamServerName != "n" {
+		t.Errorf("route b: %+v", b.Shared)
+	}
+}
+
+func TestDefaultsGiveWayToWhatIsSet(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=3s", "RETRYPROXY_TOTAL_REPLAY_BYTES=32KiB", "RETRYPROXY_BACKOFF_MAX=200ms")
+	r := &s.Default
+	if r.AttemptTimeout != time.Second || r.DialTimeout != time.Second || r.MaxReplayBytes != 32<<10 || r.HoldBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
+		t.Errorf("%v %v %v %v %v", r.AttemptTimeout, r.DialTimeout, r.MaxReplayBytes, r.HoldBytes, r.BackoffThrottledBase)
+	}
+	if s = mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=0s"); s.Default.AttemptTimeout != 10*time.Second {
+		t.Errorf("without a request timeout: %v", s.Default.AttemptTimeout)
+	}
+}
+
+func TestEmptyValueIsNotSet(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_MAX_RETRIES=", "RETRYPROXY_LISTEN= ", "RETRYPROXY_TYPO=")
+	if s.Default.MaxRetries != 3 || s.Default.Variable("MAX_RETRIES") != "" {
+		t.Errorf("%d %q", s.Default.MaxRetries, s.Default.Variable("MAX_RETRIES"))
+	}
+}
+
+func TestErrIsAllErrorsAndNoWarning(t *testing.T) {
+	_, problems := Load([]string{"RETRYPROXY_MAX_RETRIES=x", "RETRYPROXY_RETRY_METHODS=POST", "RETRYPROXY_UPSTREEM=http://a"})
+	err := problems.Err()
+	if !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), "\n") != 3 || strings.Contains(err.Error(), "RETRY_METHODS") {
+		t.Errorf("%v", err)
+	}
+	if len(problems.Warnings()) != 1 {
+		t.Errorf("warnings: %v", problems.Warnings())
+	}
+	if Problems(problems.Warnings()).Err() != nil {
+		t.Error("warnings alone are an error")
+	}
+}
+
+func TestFilesNamesWhatAReloadReads(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("RETRYPROXY_UPSTREAM_CA=/ca.pem\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ENV_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem", "RETRYPROXY_UPSTREAM_KEY=/c.pem",
+		"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a"})
+	if want := []string{file, "/ca.pem", "/c.pem"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
+		t.Errorf("got %v, want %v (%v)", s.Files(), want, problems)
+	}
+}
+
+func BenchmarkLoad10000Routes(b *testing.B) {
+	environ := []string{minimal}
+	var names []string
+	for i := range 10_000 {
+		name := fmt.Sprintf("r%d", i)
+		names = append(names, name)
+		environ = append(environ, fmt.Sprintf("RETRYPROXY_ROUTE_R%d_PATH=/%d/*", i, i), fmt.Sprintf("RETRYPROXY_ROUTE_R%d_MAX_RETRIES=2", i))
+	}
+	environ = append(environ, "RETRYPROXY_ROUTES="+strings.Join(names, ","))
+	for b.Loop() {
+		if _, problems := Load(environ); problems != nil {
+			b.Fatal(problems)
+		}
+	}
+}

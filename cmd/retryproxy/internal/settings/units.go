@@ -1,0 +1,185 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// units tells, for each value of the tag "unit", what a user may write.
+// These are the words of error messages and of docs/settings.md.
+var units = map[string]string{
+	"address":     "host:port, :port or unix:/path",
+	"addressoff":  "host:port, :port, unix:/path or off",
+	"autocount":   "a whole number or auto",
+	"bool":        "true or false",
+	"count":       "a whole number",
+	"duration":    "a duration with its unit, such as 250ms, 10s or 2m",
+	"header":      "a field name, or Name=value",
+	"host":        "auto, preserve, upstream, or a host name",
+	"hostpattern": "a host name, or *.example.com",
+	"methods":     "method names in upper case, separated by commas",
+	"methodset":   "method names in upper case, separated by commas, or none",
+	"name":        "a host name",
+	"number":      "a number",
+	"path":        "a file's path",
+	"pathpattern": "a path that begins with /, such as /a/b, or /a/* for all below /a/",
+	"pathprefix":  "a path that begins with / and does not end with it, such as /a",
+	"prefixes":    "addresses or CIDR ranges, separated by commas",
+	"rate":        "bytes a second, such as 500 or 1KiB",
+	"ratio":       "a number such as 0.2, a percentage such as 20%, or off",
+	"retryon":     "a list of failures, separated by commas",
+	"routes":      "names of letters and digits, separated by commas",
+	"size":        "bytes, such as 65536, 64KiB or 1MiB",
+	"strategy":    "the name of a backoff strategy",
+	"token":       "a word without spaces (RFC 9110 token)",
+	"upstream":    "http://host[:port], https://host[:port] or unix:/path",
+	"word":        "one of the words",
+}
+
+// Size is a number of bytes, never negative. It is written as plain bytes or
+// with a unit: KiB, MiB, GiB (also Ki, Mi, Gi, as Kubernetes writes them) or
+// kB, MB, GB (powers of 1000), in any case.
+type Size int64
+
+var sizeUnits = []struct {
+	suffix string
+	factor int64
+}{ // longer suffixes before those that they end with
+	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30},
+	{"ki", 1 << 10}, {"mi", 1 << 20}, {"gi", 1 << 30},
+	{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9},
+	{"b", 1},
+}
+
+// UnmarshalText reads a size; fractions, signs and numbers beyond 2^63-1 are
+// errors.
+func (s *Size) UnmarshalText(text []byte) error {
+	number, factor := strings.ToLower(string(text)), int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
+			number, factor = strings.TrimSpace(rest), u.factor
+			break
+		}
+	}
+	if strings.HasPrefix(number, "+") {
+		return errors.New("a sign is not allowed")
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 {
+		return errors.New("not a whole number of bytes")
+	}
+	if n > math.MaxInt64/factor {
+		return errors.New("too large")
+	}
+	*s = Size(n * factor)
+	return nil
+}
+
+// MarshalText writes the size in the largest binary unit that divides it.
+func (s Size) MarshalText() ([]byte, error) {
+	if s == 0 {
+		return []byte("0"), nil
+	}
+	for _, u := range []struct {
+		factor Size
+		name   string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if s%u.factor == 0 {
+			return fmt.Appendf(nil, "%d%s", s/u.factor, u.name), nil
+		}
+	}
+	return strconv.AppendInt(nil, int64(s), 10), nil
+}
+
+// Ratio is a proportion, 0.2 for one fifth, or Off.
+type Ratio struct {
+	value float64
+	off   bool
+}
+
+// Value is the proportion; 0 when off.
+func (r Ratio) Value() float64 { return r.value }
+
+// Off reports that the word off was given.
+func (r Ratio) Off() bool { return r.off }
+
+// UnmarshalText reads "0.2", "20%" or "off".
+func (r *Ratio) UnmarshalText(text []byte) error {
+	s := string(text)
+	if strings.EqualFold(s, "off") {
+		*r = Ratio{off: true}
+		return nil
+	}
+	number, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return errors.New("not a proportion")
+	}
+	if percent {
+		v /= 100
+	}
+	*r = Ratio{value: v}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (r Ratio) MarshalText() ([]byte, error) {
+	if r.off {
+		return []byte("off"), nil
+	}
+	return strconv.AppendFloat(nil, r.value, 'g', -1, 64), nil
+}
+
+// AutoCount is a whole number, 0 or more, or Auto.
+type AutoCount struct {
+	n    int
+	auto bool
+}
+
+// Auto reports that the word auto was given.
+func (c AutoCount) Auto() bool { return c.auto }
+
+// Value is the number; 0 when auto.
+func (c AutoCount) Value() int { return c.n }
+
+// UnmarshalText reads a number or "auto".
+func (c *AutoCount) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), "auto") {
+		*c = AutoCount{auto: true}
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 31)
+	if err != nil {
+		return errors.New("not a whole number")
+	}
+	*c = AutoCount{n: int(n)}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (c AutoCount) MarshalText() ([]byte, error) {
+	if c.auto {
+		return []byte("auto"), nil
+	}
+	return strconv.AppendInt(nil, int64(c.n), 10), nil
+}
+
+// maxDuration bounds every duration without a max tag: long enough for any
+// purpose, and far from where sums of durations overflow.
+const maxDuration = 720 * time.Hour
+
+// durationText writes 90s as 1m30s and 1m0s as 1m.
+func durationText(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
