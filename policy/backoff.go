@@ -79,3 +79,18 @@ func upTo(r Rand, d time.Duration) time.Duration {
 	}
 	return time.Duration(r.Int64N(int64(d) + 1))
 }
+
+// cappedUniform is the range of min(U(low, high), limit): the part of the
+// uniform draw above the limit counts as the limit.
+func cappedUniform(low, high, limit time.Duration) Range {
+	if low >= limit {
+		return Range{limit, limit, limit}
+	}
+	top := min(high, limit)
+	mean := float64(low)/2 + float64(top)/2
+	if high > limit {
+		above := float64(high-limit) / float64(high-low)
+		mean = (1-above)*mean + above*float64(limit)
+	}
+	return Range{Min: low, Mean: time.Duration(mean), Max: top}
+}

@@ -47,18 +47,9 @@ func (b Decorrelated) Wait(s Step, r Rand) time.Duration {
 	return min(b.Max, b.Base+upTo(r, b.high(s)-b.Base))
 }
 
-// Range is [Base, min(high, Max)]; the mean is that of a uniform draw of which
-// the part above Max counts as Max.
-func (b Decorrelated) Range(s Step) Range {
-	low, high := b.Base, b.high(s)
-	top := min(high, b.Max)
-	mean := float64(low+top) / 2
-	if high > b.Max {
-		above := float64(high-b.Max) / float64(high-low)
-		mean = (1-above)*mean + above*float64(b.Max)
-	}
-	return Range{Min: min(low, b.Max), Mean: time.Duration(mean), Max: top}
-}
+// Range has the mean of a uniform draw of which the part above Max counts as
+// Max.
+func (b Decorrelated) Range(s Step) Range { return cappedUniform(b.Base, b.high(s), b.Max) }
 
 func (b Decorrelated) String() string {
 	return fmt.Sprintf("decorrelated base=%v factor=%v max=%v", b.Base, b.Factor, b.Max)

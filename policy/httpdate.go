@@ -1,8 +1,6 @@
 package policy
 
-import (
-	"time"
-)
+import "time"
 
 // The three formats of RFC 9110 section 5.6.7. A digit stands for itself and
 // any other letter for its kind:
@@ -92,11 +90,11 @@ func unixOf(ok bool, year, month, day int, clock []byte) (int64, bool) {
 		h < 0 || h > 23 || m < 0 || m > 59 || s < 0 || s > 60 {
 		return 0, false
 	}
-	t := time.Date(year, time.Month(month+1), day, h, m, s, 0, time.UTC)
-	if s < 60 && t.Day() != day { // 31 Feb would be carried into March
+	t := time.Date(year, time.Month(month+1), day, 0, 0, 0, 0, time.UTC)
+	if t.Day() != day { // 31 Feb would be carried into March
 		return 0, false
 	}
-	return t.Unix(), true
+	return t.Unix() + int64(h*3600+m*60+s), true
 }
 
 // indexName is the place of a three-letter name in a list of such, -1 if none.

@@ -86,6 +86,23 @@ func New(name string, o Options) (Backoff, error) {
 	return s.make(o), nil
 }
 
+// NewThrottled makes the backoff for a 429 without Retry-After: the strategy
+// of that name, beginning at base or later, but not above Max where that is
+// given. A strategy without a first wait of its own (none, slots) gives way to
+// full-jitter, because somebody who says "too many" must be given some time.
+func NewThrottled(name string, o Options, base time.Duration) (Backoff, error) {
+	s, ok := registry[name]
+	if ok && (s.Defaults.Base == 0 || s.Defaults.Slots != 0) {
+		name = DefaultStrategy
+		o = Options{Max: o.Max, Extra: o.Extra}
+	}
+	o.Base = max(o.Base, s.Defaults.Base, base)
+	if o.Max > 0 {
+		o.Base = min(o.Base, o.Max)
+	}
+	return New(name, o)
+}
+
 // longest bounds every duration of Options: a year. It keeps sums far from
 // overflow and is longer than any wait makes sense.
 const longest = 8760 * time.Hour

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Profile is a set of defaults for one kind of caller. Every setting that is
+// given explicitly goes before it.
+type Profile struct {
+	Name           string
+	Summary        string // one sentence
+	MaxRetries     int
+	RequestTimeout time.Duration // all attempts and waits
+	AttemptTimeout time.Duration
+	Backoff        string // as New takes it, with the strategy's own defaults
+	ThrottledBase  time.Duration
+}
+
+// profiles, the default first.
+var profiles = []Profile{
+	{
+		Name:           "interactive",
+		Summary:        "Somebody waits for the answer: few retries, quick ones, all within 30 s.",
+		MaxRetries:     3,
+		RequestTimeout: 30 * time.Second,
+		AttemptTimeout: 10 * time.Second,
+		Backoff:        DefaultStrategy,
+		ThrottledBase:  time.Second,
+	},
+	{
+		// Eight additive waits are 132 s at the longest, which leaves each
+		// attempt five seconds of the 180.
+		Name:           "batch",
+		Summary:        "Nobody waits: eight retries, patient ones, all within 180 s.",
+		MaxRetries:     8,
+		RequestTimeout: 180 * time.Second,
+		AttemptTimeout: 10 * time.Second,
+		Backoff:        "additive",
+		ThrottledBase:  time.Second,
+	},
+}
+
+// DefaultProfile is the name of the profile where none is given.
+const DefaultProfile = "interactive"
+
+// Profiles lists all profiles, the default first. The slice belongs to the
+// caller.
+func Profiles() []Profile { return append([]Profile(nil), profiles...) }
+
+// FindProfile gives the profile of that name.
+func FindProfile(name string) (Profile, error) {
+	for _, p := range profiles {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return Profile{}, fmt.Errorf("unknown profile %q; there is interactive, batch", name)
+}
+
+// Policy is the policy of the profile where nothing else is set, with
+// DefaultRetryOn and the idempotent methods.
+func (p Profile) Policy() Policy {
+	on, err := ParseRetryOn(DefaultRetryOn)
+	if err == nil {
+		var b, t Backoff
+		if b, err = New(p.Backoff, Options{}); err == nil {
+			t, err = NewThrottled(p.Backoff, Options{}, p.ThrottledBase)
+		}
+		if err == nil {
+			return Policy{RetryOn: on, MaxRetries: p.MaxRetries, Backoff: b, Throttled: t}
+		}
+	}
+	panic("policy: profile " + p.Name + ": " + err.Error()) // only a profile that is not of Profiles
+}

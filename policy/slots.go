@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Slots is randomised truncated binary exponential backoff: a wait of whole
+// slot times, the number of which is 2^k - 1 for a random k.
+//
+//	slot = 1 at first; at each failure
+//	  if slot >= Ceiling and not Stay:  wait = 0 and slot = 1 again
+//	  else  wait = Slot * (2^k - 1), k uniform in 0..slot, and slot + 1 up to Ceiling
+//
+// Slot is in nanoseconds. The slot number depends on the number of the retry
+// alone, so Wait needs no memory; see SlotsState for the counters. With the
+// defaults the longest wait is 5.11 s, with Stay 10.23 s.
+//
+// Source: the truncated binary exponential backoff of Ethernet (IEEE 802.3
+// section 4.2.3.2.5), here with the exponent itself drawn.
+type Slots struct {
+	Slot    time.Duration
+	Ceiling int // 1 to 32
+	Stay    bool
+}
+
+func init() {
+	register(strategy{
+		Info: Info{
+			Name:     "slots",
+			Summary:  "Random binary growth in slots that begins again at its ceiling; short waits, for a local upstream.",
+			Formula:  "base*(2^k - 1), k uniform in 0..slot, slot = n+1; at the ceiling 0 and slot 1 again, or stay",
+			Source:   "truncated binary exponential backoff, IEEE 802.3, randomised",
+			Defaults: Options{Base: 10 * time.Millisecond, Slots: 10},
+		},
+		make: func(o Options) Backoff { return Slots{Slot: o.Base, Ceiling: o.Slots, Stay: o.Stay} },
+	})
+}
+
+// slotAt is the slot number before the failure of that retry; 0 means that the
+// failure resets.
+func (b Slots) slotAt(retry int) int {
+	retry, ceiling := max(retry, 0), max(b.Ceiling, 1)
+	if b.Stay {
+		return min(retry, ceiling-1) + 1
+	}
+	return (retry%ceiling + 1) % ceiling
+}
+
+// Wait draws k once, and nothing at a reset.
+func (b Slots) Wait(s Step, r Rand) time.Duration {
+	slot := b.slotAt(s.Retry)
+	if slot == 0 {
+		return 0
+	}
+	return b.slots(int(r.Int64N(int64(slot) + 1)))
+}
+
+// slots is the wait for exponent k, capped where it would overflow.
+func (b Slots) slots(k int) time.Duration {
+	return clampDuration(float64(b.Slot)*float64(int64(1)<<min(k, 62)-1), Forever)
+}
+
+// Range is [0, Slot * (2^slot - 1)]; the mean of 2^k - 1 over k = 0..slot is
+// (2^(slot+1) - 1) / (slot + 1) - 1.
+func (b Slots) Range(s Step) Range {
+	slot := b.slotAt(s.Retry)
+	if slot == 0 {
+		return Range{}
+	}
+	mean := float64(int64(1)<<(slot+1)-1)/float64(slot+1) - 1
+	return Range{Mean: clampDuration(float64(b.Slot)*mean, Forever), Max: b.slots(slot)}
+}
+
+func (b Slots) String() string {
+	end := "reset"
+	if b.Stay {
+		end = "stay"
+	}
+	return fmt.Sprintf("slots base=%v slots=%d %s", b.Slot, b.Ceiling, end)
+}
+
+// SlotsState walks through Slots failure by failure and counts. The zero value
+// with Slots set is ready. Not safe for concurrent use.
+type SlotsState struct {
+	Slots   Slots
+	Retries int // failures since the last reset or success, a reset itself not counted
+	Total   int // failures in all
+	Resets  int // times the ceiling was reached and everything began again
+}
+
+// Failure counts a failure and gives the wait before the next try.
+func (st *SlotsState) Failure(r Rand) time.Duration {
+	at := st.Retries
+	st.Total++
+	if st.Slots.slotAt(at) == 0 {
+		st.Retries, st.Resets = 0, st.Resets+1
+		return 0
+	}
+	st.Retries++
+	return st.Slots.Wait(Step{Retry: at}, r)
+}
+
+// Success begins again at slot 1. Total and Resets stay.
+func (st *SlotsState) Success() { st.Retries = 0 }
