@@ -126,8 +126,9 @@ func (n Name) String() string {
 	return spelling[n]
 }
 
-// HopByHop reports whether the field belongs to one connection and is never forwarded (RFC 9110 section 7.6.1). Content-Length
-// and Transfer-Encoding are not in it twice over: Transfer-Encoding is, Content-Length is not.
+// HopByHop reports whether the field belongs to one connection and is never forwarded as it came (RFC 9110 section 7.6.1). Fields
+// that Connection lists by name belong to one connection too; for those see ConnectionNames. Content-Length is not
+// hop-by-hop, yet is better written anew with AppendFraming.
 func (n Name) HopByHop() bool {
 	switch n {
 	case Connection, KeepAlive, ProxyConnection, TransferEncoding, TE, Trailer, Upgrade,
