@@ -71,12 +71,15 @@ func (p *Pool) dialAny(d *dialing) (*Conn, *DialError) {
 			return c, nil
 		}
 		failed = append(failed, err.Err)
-		if d.ctx.Err() != nil || i == len(addrs)-1 || err.Kind == KindNoDescriptors {
+		if i == len(addrs)-1 || d.over() || err.Kind == KindNoDescriptors {
 			return nil, join(err, failed)
 		}
 	}
 	panic("unreachable: resolve gives at least one address")
 }
+
+// over: canceled, or no time left (the context may learn of it a little later).
+func (d *dialing) over() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
 
 func join(last *DialError, all []error) *DialError {
 	if len(all) > 1 {
