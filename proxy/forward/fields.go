@@ -1,0 +1,117 @@
+package forward
+
+import "github.com/retryproxy/retryproxy/proxy/http1"
+
+// maxOptions bounds how many names in Connection are looked at, and with the
+// limit on fields the work: a head cannot have many more fields to name. A
+// field named beyond it is forwarded, which harms nobody.
+const maxOptions = 64
+
+// connectionOptions appends what Connection names to dst, up to its capacity.
+func connectionOptions(dst [][]byte, fields []http1.Field) [][]byte {
+	for i := range fields {
+		if fields[i].ID != http1.Connection {
+			continue
+		}
+		for e, rest := http1.NextToken(fields[i].Value); e != nil; e, rest = http1.NextToken(rest) {
+			if len(dst) == cap(dst) {
+				return dst
+			}
+			dst = append(dst, e)
+		}
+	}
+	return dst
+}
+
+func isNamed(named [][]byte, name []byte) bool {
+	for _, n := range named {
+		if http1.EqualFoldBytes(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendList begins one field with the values of f and of the fields in rest that
+// have the same id, as one list (RFC 9110 section 5.3). The line is not ended.
+func appendList(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+	dst = append(dst, f.Name...)
+	dst = append(dst, ": "...)
+	dst = append(dst, f.Value...)
+	for i := range rest {
+		if rest[i].ID == f.ID && len(rest[i].Value) > 0 {
+			dst = append(appendComma(dst), rest[i].Value...)
+		}
+	}
+	return dst
+}
+
+// appendComma separates list elements, except at the begin of the list.
+func appendComma(dst []byte) []byte {
+	if n := len(dst); dst[n-1] == ' ' { // ends in ": ", as values do not end in a space
+		return dst
+	}
+	return append(dst, ", "...)
+}
+
+// appendLast ends a list with element, if there is one.
+func appendLast(dst []byte, element string) []byte {
+	if element != "" {
+		dst = append(appendComma(dst), element...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// appendReceived appends an element of Via: the version in which the message
+// came, and who took it (RFC 9110 section 7.6.3).
+func appendReceived(dst []byte, minor int, pseudonym string) []byte {
+	if minor == 0 {
+		dst = append(dst, "1.0 "...)
+	} else {
+		dst = append(dst, "1.1 "...)
+	}
+	return append(dst, pseudonym...)
+}
+
+// appendElement appends an element of Forwarded (RFC 7239 section 4).
+func (w *requestWriter) appendElement(dst []byte) []byte {
+	dst = append(dst, "for="...)
+	switch node := w.p.node(); {
+	case node == "":
+		dst = append(dst, "unknown"...)
+	case w.p.Addr.Is6():
+		dst = append(dst, `"[`...)
+		dst = append(dst, node...)
+		dst = append(dst, `]"`...)
+	default:
+		dst = appendParameter(dst, []byte(node))
+	}
+	if len(w.r.Authority) > 0 {
+		dst = append(dst, ";host="...)
+		dst = appendParameter(dst, w.r.Authority)
+	}
+	dst = append(dst, ";proto="...)
+	return append(dst, w.p.Proto...)
+}
+
+// appendParameter appends a value as it is when it is a token, else quoted.
+func appendParameter(dst, value []byte) []byte {
+	for _, c := range value {
+		if !isIDByte[c] || c == ':' || c == '/' || c == '=' || c == '@' {
+			return appendQuoted(dst, value)
+		}
+	}
+	return append(dst, value...)
+}
+
+// appendQuoted appends a quoted-string (RFC 9110 section 5.6.4).
+func appendQuoted(dst, value []byte) []byte {
+	dst = append(dst, '"')
+	for _, c := range value {
+		if c == '"' || c == '\\' {
+			dst = append(dst, '\\')
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,94 @@
+package forward
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// host gives the Host for the upstream. The authority of an absolute-form target
+// takes the place of the caller's Host (RFC 9112 section 3.2.2).
+func (w *requestWriter) host() []byte {
+	caller := w.r.Authority
+	ours := w.s.UpstreamHost
+	switch w.s.Host {
+	case HostPreserve:
+		ours = ""
+	case HostName:
+		ours = w.s.HostName
+	case HostAuto:
+		if len(caller) > 0 && !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Proto) {
+			return caller
+		}
+	}
+	switch {
+	case ours != "":
+		return []byte(ours)
+	case len(caller) > 0:
+		return caller
+	}
+	return []byte(w.s.UpstreamHost)
+}
+
+// splitPort cuts ":port" off an authority; the port is without colon.
+func splitPort(authority []byte) (host, port []byte) {
+	i := bytes.LastIndexByte(authority, ':')
+	if i < 0 || bytes.IndexByte(authority[i:], ']') >= 0 {
+		return authority, nil
+	}
+	return authority[:i], authority[i+1:]
+}
+
+// isLoopback says whether the authority names this machine to itself, at any
+// port: localhost and names below it (RFC 6761 section 6.3), 127.0.0.0/8 and ::1.
+func isLoopback(authority []byte) bool {
+	switch authority[0] {
+	case '1':
+		host, _ := splitPort(authority)
+		return bytes.HasPrefix(host, []byte("127.")) && len(bytes.Trim(host, "0123456789.")) == 0
+	case '[':
+		host, _ := splitPort(authority)
+		return isLoopback6(bytes.Trim(host, "[]"))
+	}
+	host, _ := splitPort(authority)
+	host = bytes.TrimSuffix(host, []byte("."))
+	const name, below = "localhost", ".localhost"
+	return http1.EqualFold(host, name) || len(host) > len(below) && http1.EqualFold(host[len(host)-len(below):], below)
+}
+
+// isLoopback6 knows ::1 however it is written, and 127.0.0.0/8 mapped as in
+// RFC 4291 section 2.5.5.2. host is an IPv6 address.
+func isLoopback6(host []byte) bool {
+	const mapped = "::ffff:127."
+	if len(host) > len(mapped) && http1.EqualFold(host[:len(mapped)], mapped) {
+		return true
+	}
+	n := len(host)
+	return n > 0 && host[n-1] == '1' && len(bytes.Trim(host[:n-1], "0:")) == 0
+}
+
+// isOwn says whether the authority is one of own. A port that is not given is
+// the scheme's; an entry without port stands for all ports.
+func isOwn(own []string, authority []byte, proto string) bool {
+	if len(own) == 0 {
+		return false
+	}
+	host, port := splitPort(authority)
+	if len(port) == 0 {
+		port = []byte("80")
+		if proto == "https" {
+			port = []byte("443")
+		}
+	}
+	for _, o := range own {
+		name, number := o, ""
+		if i := strings.LastIndexByte(o, ':'); i >= 0 && strings.IndexByte(o[i:], ']') < 0 {
+			name, number = o[:i], o[i+1:]
+		}
+		if http1.EqualFold(host, name) && (number == "" || string(port) == number) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,273 @@
+package forward
+
+import (
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// AppendRequestHead appends the request line, always HTTP/1.1, and the fields that
+// are the same for all attempts, to dst. Call AppendAttempt to end the head. The
+// framing field is written from r.Body.
+//
+// id is the request id to send, nil to leave X-Request-Id as it came. key is an
+// Idempotency-Key to add, nil for none; one that the caller sent stays instead.
+func AppendRequestHead(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
+	w := requestWriter{r: r, s: s, p: p, id: id, believed: p.believed(), inControl: p.inControl()}
+	dst = appendRequestLine(dst, r, s.StripPrefix)
+	if r.Get(http1.Host) == nil {
+		dst = http1.AppendField(dst, "Host", w.host())
+	}
+	if r.HopNames {
+		dst = w.appendUnnamed(dst)
+	} else {
+		dst = w.appendFields(dst, nil)
+	}
+	dst = w.appendMissing(dst)
+	if key != nil && r.Get(http1.IdempotencyKey) == nil {
+		dst = http1.AppendField(dst, "Idempotency-Key", key)
+	}
+	return dst
+}
+
+// AppendAttempt appends what differs between attempts, and the empty line that
+// ends the head. n counts attempts from 1; expect adds "Expect: 100-continue".
+func AppendAttempt(dst []byte, n int, expect bool) []byte {
+	dst = http1.AppendIntField(dst, "X-Retryproxy-Attempt", int64(n))
+	if expect {
+		dst = append(dst, "Expect: 100-continue\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// appendRequestLine writes the target in origin form, or "*" (RFC 9112 section 3.2).
+func appendRequestLine(dst []byte, r *http1.Request, strip string) []byte {
+	path := r.Path
+	if strip != "" {
+		path = stripped(path, strip)
+	}
+	dst = append(dst, r.Method...)
+	dst = append(dst, ' ')
+	dst = append(dst, path...)
+	if r.HasQuery {
+		dst = append(dst, '?')
+		dst = append(dst, r.Query...)
+	}
+	return append(dst, " HTTP/1.1\r\n"...)
+}
+
+// stripped takes whole segments off the path, byte for byte.
+func stripped(path []byte, prefix string) []byte {
+	n := len(prefix)
+	for n > 0 && prefix[n-1] == '/' {
+		n--
+	}
+	switch {
+	case len(path) < n || string(path[:n]) != prefix[:n]:
+		return path
+	case len(path) == n:
+		return rootPath
+	case path[n] != '/':
+		return path
+	}
+	return path[n:]
+}
+
+var rootPath = []byte("/")
+
+// requestWriter goes through the fields of one request and notes which of
+// those that are ours it has met.
+type requestWriter struct {
+	r                   *http1.Request
+	s                   *Settings
+	p                   *Peer
+	id                  []byte
+	believed, inControl bool
+
+	framed, forFor, forProto, forHost, forwarded, via, requestID bool
+}
+
+// appendUnnamed is appendFields where Connection names fields.
+func (w *requestWriter) appendUnnamed(dst []byte) []byte {
+	var buf [maxOptions][]byte
+	return w.appendFields(dst, connectionOptions(buf[:0], w.r.Fields))
+}
+
+func (w *requestWriter) appendFields(dst []byte, named [][]byte) []byte {
+	fields := w.r.Fields
+	for i := range fields {
+		f := &fields[i]
+		if f.ID != http1.NameOther {
+			dst = w.appendKnown(dst, f, fields[i+1:])
+		} else if named == nil || !isNamed(named, f.Name) {
+			dst = http1.AppendField(dst, f.Name, f.Value)
+		}
+	}
+	return dst
+}
+
+// appendKnown writes what becomes of a field with a known name; rest are the
+// fields after it.
+func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+	switch f.ID {
+	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
+		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization,
+		http1.Expect, http1.FramingTwin, http1.ForwardedTwin, http1.XRetryproxyAttempt:
+		return dst
+	case http1.ContentLength, http1.TransferEncoding:
+		return w.appendFraming(dst)
+	case http1.Trailer:
+		if w.r.Body.Kind != http1.BodyChunked {
+			return dst
+		}
+	case http1.Host:
+		return http1.AppendField(dst, f.Name, w.host())
+	case http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost,
+		http1.XForwardedPort, http1.XRealIP, http1.Forwarded:
+		return w.appendForwarding(dst, f, rest)
+	case http1.Via:
+		if w.s.Via != "" {
+			return w.appendVia(dst, f, rest)
+		}
+	case http1.XRequestID:
+		return w.appendRequestID(dst, f)
+	case http1.MaxForwards:
+		if n, ok := MaxForwards(w.r); ok && n > 0 {
+			return http1.AppendIntField(dst, f.Name, int64(n-1))
+		}
+	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther:
+		if !w.inControl {
+			return dst
+		}
+	}
+	return http1.AppendField(dst, f.Name, f.Value)
+}
+
+// appendFraming writes the framing field where the first one stood.
+func (w *requestWriter) appendFraming(dst []byte) []byte {
+	if w.framed {
+		return dst
+	}
+	w.framed = true
+	return http1.AppendFraming(dst, w.r.Body)
+}
+
+// appendForwarding writes what becomes of a field about the caller.
+func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+	if !w.believed {
+		return dst
+	}
+	switch f.ID {
+	case http1.XForwardedFor:
+		if w.forFor {
+			return dst
+		}
+		w.forFor = true
+		dst = appendList(dst, f, rest)
+		return appendLast(dst, w.p.node())
+	case http1.Forwarded:
+		if !w.s.Forwarded {
+			break
+		}
+		if w.forwarded {
+			return dst
+		}
+		w.forwarded = true
+		dst = appendList(dst, f, rest)
+		return append(w.appendElement(appendComma(dst)), "\r\n"...)
+	case http1.XForwardedProto:
+		w.forProto = true
+	case http1.XForwardedHost:
+		w.forHost = true
+	}
+	return http1.AppendField(dst, f.Name, f.Value)
+}
+
+func (w *requestWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+	if w.via {
+		return dst
+	}
+	w.via = true
+	dst = appendList(dst, f, rest)
+	return append(appendReceived(appendComma(dst), w.r.Minor, w.s.Via), "\r\n"...)
+}
+
+// appendRequestID writes the id in the place of the first X-Request-Id.
+func (w *requestWriter) appendRequestID(dst []byte, f *http1.Field) []byte {
+	switch {
+	case w.id == nil:
+		return http1.AppendField(dst, f.Name, f.Value)
+	case w.requestID:
+		return dst
+	}
+	w.requestID = true
+	return http1.AppendField(dst, f.Name, w.id)
+}
+
+// appendMissing writes what is ours and had no place among the fields.
+func (w *requestWriter) appendMissing(dst []byte) []byte {
+	if !w.framed {
+		dst = http1.AppendFraming(dst, w.r.Body)
+	}
+	if node := w.p.node(); !w.forFor && node != "" {
+		dst = http1.AppendField(dst, "X-Forwarded-For", node)
+	}
+	if !w.forProto {
+		dst = http1.AppendField(dst, "X-Forwarded-Proto", w.p.Proto)
+	}
+	if !w.forHost && len(w.r.Authority) > 0 {
+		dst = http1.AppendField(dst, "X-Forwarded-Host", w.r.Authority)
+	}
+	if w.s.Forwarded && !w.forwarded {
+		dst = append(dst, "Forwarded: "...)
+		dst = append(w.appendElement(dst), "\r\n"...)
+	}
+	if w.s.Via != "" && !w.via {
+		dst = append(dst, "Via: "...)
+		dst = append(appendReceived(dst, w.r.Minor, w.s.Via), "\r\n"...)
+	}
+	if w.id != nil && !w.requestID {
+		dst = http1.AppendField(dst, "X-Request-Id", w.id)
+	}
+	return w.appendConnection(dst)
+}
+
+// appendConnection writes the fields about the connection to the upstream.
+// HTTP/1.0 knows no trailers, so such a caller cannot be given any.
+func (w *requestWriter) appendConnection(dst []byte) []byte {
+	te := w.r.TrailersOK && w.r.Minor > 0
+	switch {
+	case te && w.r.Upgrade != nil:
+		dst = append(dst, "Connection: upgrade, TE\r\n"...)
+	case te:
+		dst = append(dst, "Connection: TE\r\n"...)
+	case w.r.Upgrade != nil:
+		dst = append(dst, "Connection: upgrade\r\n"...)
+	}
+	if te {
+		dst = append(dst, "TE: trailers\r\n"...)
+	}
+	if w.r.Upgrade != nil {
+		dst = http1.AppendField(dst, "Upgrade", w.r.Upgrade)
+	}
+	return dst
+}
+
+// MaxForwards gives how many more times an OPTIONS or TRACE may be forwarded
+// (RFC 9110 section 7.6.2): at 0 it must be answered here. Not ok for other
+// methods, without the field, and when the field is repeated or no number: then
+// there is no limit. Numbers above 2^31-1 read as that.
+func MaxForwards(r *http1.Request) (n int, ok bool) {
+	if string(r.Method) != "OPTIONS" && string(r.Method) != "TRACE" {
+		return 0, false
+	}
+	for i := range r.Fields {
+		if r.Fields[i].ID != http1.MaxForwards {
+			continue
+		}
+		v, isNumber := http1.ParseUint(r.Fields[i].Value)
+		if ok || !isNumber {
+			return 0, false
+		}
+		n, ok = int(min(v, 1<<31-1)), true
+	}
+	return n, ok
+}
