@@ -84,22 +84,28 @@ func (m *MethodSet) UnmarshalText(text []byte) error {
 func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // Backoffs builds the route's backoff and the one after a 429 without
-// Retry-After, which is the same from another first wait on. Where a strategy
-// has no first wait ("none"), the default strategy serves for the 429: it
-// asked for some time. The error says which parameter is out of range.
+// Retry-After. The error says which parameter is out of range.
 func (r *Route) Backoffs() (usual, throttled policy.Backoff, err error) {
 	o := policy.Options{Base: r.BackoffBase, Factor: r.BackoffFactor, Max: r.BackoffMax}
-	usual, err = policy.New(r.Backoff, o)
-	if err != nil {
+	if usual, err = policy.New(r.Backoff, o); err != nil {
 		return nil, nil, err
 	}
-	name := r.Backoff
-	if info, _ := policy.Describe(name); info.Defaults.Base == 0 {
-		name = policy.DefaultStrategy
-	}
-	o.Base = r.BackoffThrottledBase
-	throttled, err = policy.New(name, o)
+	throttled, err = policy.NewThrottled(r.Backoff, o, r.BackoffThrottledBase)
 	return usual, throttled, err
+}
+
+// Policy builds the route's policy.
+func (r *Route) Policy() (policy.Policy, error) {
+	usual, throttled, err := r.Backoffs()
+	return policy.Policy{
+		RetryOn: r.RetryOn.RetryOn, MaxRetries: r.MaxRetries, Window: r.RetryWindow, Methods: r.RetryMethods.MethodSet,
+		Unsafe: r.RetryUnsafe, Backoff: usual, Throttled: throttled,
+	}, err
+}
+
+// Budget is the route's budget; not ok when it has none.
+func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
+	return policy.BudgetConfig{Ratio: r.BudgetRatio.Value(), MinPerSecond: r.BudgetMinPerSecond, Burst: r.BudgetBurst}, !r.BudgetRatio.Off()
 }
 
 // fillBackoff puts the strategy's own parameters where none were given, so

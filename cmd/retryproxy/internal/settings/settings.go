@@ -86,7 +86,7 @@ type Shared struct {
 	Profile      string        `env:"PROFILE" envDefault:"interactive" group:"Retries" unit:"word" oneof:"interactive,batch" about:"Set of defaults: batch means up to 8 retries within 180 s with additive backoff, for callers that can wait."`
 	RetryOn      RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, retriable-header:Name[=value], !code to leave one out, or none."`
 	MaxRetries   int           `env:"MAX_RETRIES" envDefault:"3" batch:"8" unit:"count" min:"0" max:"100" about:"Most retries of one request, the first attempt not counted; 0 turns retries off."`
-	RetryWindow  time.Duration `env:"RETRY_WINDOW" envDefault:"0s" batch:"180s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
+	RetryWindow  time.Duration `env:"RETRY_WINDOW" envDefault:"0s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
 	RetryMethods MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be repeated after they were sent (RFC 9110 section 9.2.2)."`
 	RetryUnsafe  bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"Whether requests of every method, POST and PATCH included, are repeated after they were sent, though the upstream may then act twice."`
 	Nested       string        `env:"NESTED" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets that is itself a repeat by a proxy before us: all, half of them or none."`
@@ -101,7 +101,7 @@ type Shared struct {
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries a second allowed however few requests there are."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that can be saved up by a quiet upstream."`
 
-	RequestTimeout  time.Duration `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"190s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
+	RequestTimeout  time.Duration `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
 	AttemptTimeout  time.Duration `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
 	BodyIdleTimeout time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`
 	MaxReplayBytes  Size          `env:"MAX_REPLAY_BYTES" envDefault:"1MiB" shown:"1MiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"64GiB" about:"Most of one request's body kept in case of a retry; a request with a larger one is sent once."`

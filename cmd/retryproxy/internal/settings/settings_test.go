@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // minimal is the least that starts.
@@ -208,21 +211,21 @@ func TestSideAndListenAreInferred(t *testing.T) {
 
 func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 	type want struct {
-		retries         int
-		window, timeout time.Duration
-		backoff         string
+		retries int
+		timeout time.Duration
+		backoff string
 	}
-	interactive, batch := want{3, 0, 30 * time.Second, "full-jitter"}, want{8, 3 * time.Minute, 190 * time.Second, "additive"}
+	interactive, batch := want{3, 30 * time.Second, "full-jitter"}, want{8, 180 * time.Second, "additive"}
 	tests := map[string]struct {
 		environ []string
 		def, a  want
 	}{
 		"none":                    {nil, interactive, interactive},
 		"global":                  {[]string{"PROFILE=batch"}, batch, batch},
-		"global with own count":   {[]string{"PROFILE=batch", "MAX_RETRIES=4"}, want{4, 3 * time.Minute, 190 * time.Second, "additive"}, want{4, 3 * time.Minute, 190 * time.Second, "additive"}},
+		"global with own count":   {[]string{"PROFILE=batch", "MAX_RETRIES=4"}, want{4, 180 * time.Second, "additive"}, want{4, 180 * time.Second, "additive"}},
 		"route":                   {[]string{"ROUTE_A_PROFILE=batch"}, interactive, batch},
-		"route over global value": {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch"}, want{4, 0, 30 * time.Second, "full-jitter"}, batch},
-		"route value over both":   {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch", "ROUTE_A_MAX_RETRIES=6"}, want{4, 0, 30 * time.Second, "full-jitter"}, want{6, 3 * time.Minute, 190 * time.Second, "additive"}},
+		"route over global value": {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch"}, want{4, 30 * time.Second, "full-jitter"}, batch},
+		"route value over both":   {[]string{"MAX_RETRIES=4", "ROUTE_A_PROFILE=batch", "ROUTE_A_MAX_RETRIES=6"}, want{4, 30 * time.Second, "full-jitter"}, want{6, 180 * time.Second, "additive"}},
 		"route back again":        {[]string{"PROFILE=batch", "ROUTE_A_PROFILE=interactive"}, batch, interactive},
 	}
 	for name, tt := range tests {
@@ -232,10 +235,36 @@ func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 		}
 		s := mustLoad(t, environ...)
 		for route, want := range map[*Route]want{&s.Default: tt.def, &s.Routes[0]: tt.a} {
-			if route.MaxRetries != want.retries || route.RetryWindow != want.window || route.RequestTimeout != want.timeout || route.Backoff != want.backoff {
-				t.Errorf("%s, route %s: %d %v %v %s, want %+v", name, route.Name, route.MaxRetries, route.RetryWindow, route.RequestTimeout, route.Backoff, want)
+			if route.MaxRetries != want.retries || route.RequestTimeout != want.timeout || route.Backoff != want.backoff {
+				t.Errorf("%s, route %s: %d %v %s, want %+v", name, route.Name, route.MaxRetries, route.RequestTimeout, route.Backoff, want)
 			}
 		}
+	}
+}
+
+// The defaults in the tags are those of package policy, whose words on a
+// profile would otherwise not be true.
+func TestProfilesAreThoseOfPolicy(t *testing.T) {
+	for _, p := range policy.Profiles() {
+		r := &mustLoad(t, "RETRYPROXY_PROFILE="+p.Name).Default
+		got := policy.Profile{Name: r.Profile, Summary: p.Summary, MaxRetries: r.MaxRetries, RequestTimeout: r.RequestTimeout,
+			AttemptTimeout: r.AttemptTimeout, Backoff: r.Backoff, ThrottledBase: r.BackoffThrottledBase}
+		if got != p {
+			t.Errorf("got %+v, want %+v", got, p)
+		}
+	}
+	r := &mustLoad(t).Default
+	if want, err := policy.ParseRetryOn(policy.DefaultRetryOn); err != nil || r.RetryOn.String() != want.String() {
+		t.Errorf("retry on %s, want %s", &r.RetryOn, &want)
+	}
+	if (policy.MethodSet{}).String() != r.RetryMethods.String() {
+		t.Errorf("methods %s", r.RetryMethods)
+	}
+	if got := (policy.BudgetConfig{Ratio: r.BudgetRatio.Value(), MinPerSecond: r.BudgetMinPerSecond, Burst: r.BudgetBurst}); got != policy.DefaultBudget() {
+		t.Errorf("budget %+v", got)
+	}
+	if r.DialTimeout != upstream.DefaultDialTimeout {
+		t.Errorf("dial timeout %v", r.DialTimeout)
 	}
 }
 

@@ -1,0 +1,265 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type served struct {
+	addr   string
+	ready  atomic.Pointer[error]
+	drains atomic.Int32
+}
+
+// start serves on a real listener until the test ends.
+func start(t *testing.T, pprof bool, network, address string) *served {
+	t.Helper()
+	s := &served{}
+	server := New(Options{
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") }),
+		Ready: func() error {
+			if why := s.ready.Load(); why != nil {
+				return *why
+			}
+			return nil
+		},
+		Config: func() any { return map[string]string{"a": "b"} },
+		Drain:  func() { s.drains.Add(1) },
+		PProf:  pprof,
+	})
+	if err := server.Listen(network, address); err != nil {
+		t.Fatal(err)
+	}
+	s.addr = server.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve() }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := errors.Join(server.Close(ctx), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// send writes a raw request and returns status and body.
+func send(t *testing.T, network, addr, request string) (int, string) {
+	t.Helper()
+	conn, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // a test's
+	if _, err := io.WriteString(conn, strings.ReplaceAll(request, "\n", "\r\n")+"Connection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Error("no nosniff")
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestOpenToAll(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
+		// as a prober or scraper elsewhere would ask, through a proxy too
+		status, _ := send(t, "tcp", s.addr, "GET "+path+" HTTP/1.1\nHost: pod.example:9797\nX-Forwarded-For: 1.2.3.4\nOrigin: http://evil.example\n")
+		if status != 200 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	if status, _ := send(t, "tcp", s.addr, "POST /livez HTTP/1.1\nHost: x\nContent-Length: 0\n"); status != 405 {
+		t.Errorf("POST /livez: %d", status)
+	}
+	if status, _ := send(t, "tcp", s.addr, "GET /debug/pprof/ HTTP/1.1\nHost: localhost\n"); status != 404 {
+		t.Errorf("profiles though not asked for: %d", status)
+	}
+}
+
+func TestReadinessSaysWhyNot(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	why := errors.New("draining")
+	s.ready.Store(&why)
+	if status, body := send(t, "tcp", s.addr, "GET /readyz HTTP/1.1\nHost: x\n"); status != 503 || body != "draining\n" {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, _ := send(t, "tcp", s.addr, "GET /livez HTTP/1.1\nHost: x\n"); status != 200 {
+		t.Errorf("liveness depends on readiness: %d", status)
+	}
+}
+
+func TestLocalOnly(t *testing.T) {
+	s := start(t, true, "tcp", "127.0.0.1:0")
+	for _, tt := range []struct {
+		fields string
+		want   int
+	}{
+		{"Host: localhost", 200},
+		{"Host: localhost:9797", 200},
+		{"Host: LOCALHOST", 200},
+		{"Host: 127.0.0.1:9797", 200},
+		{"Host: 127.1.2.3", 200},
+		{"Host: [::1]:9797", 200},
+		{"Host: [::1]", 200},
+		{"Host: localhost:9797\nOrigin: http://localhost:9797", 200},
+		{"Host: localhost:9797\nSec-Fetch-Site: same-origin", 200},
+		{"Host: localhost\nSec-Fetch-Site: none", 200},
+
+		{"Host: evil.example", 403},
+		{"Host: evil.example:9797", 403},
+		{"Host: localhost.evil.example", 403},
+		{"Host: x.localhost", 403},
+		{"Host: 10.0.0.1", 403},
+		{"Host: 127.0.0.1.nip.io", 403},
+		{"Host:", 403},
+		{"Host: localhost\nOrigin: http://evil.example", 403},
+		{"Host: localhost\nOrigin: null", 403},
+		{"Host: localhost\nOrigin: https://localhost", 403},
+		{"Host: localhost:9797\nOrigin: http://localhost:9798", 403},
+		{"Host: localhost\nOrigin: http://localhost\nOrigin: http://evil.example", 403},
+		{"Host: localhost\nSec-Fetch-Site: cross-site", 403},
+		{"Host: localhost\nSec-Fetch-Site: same-site", 403},
+		{"Host: localhost\nX-Forwarded-For: 127.0.0.1", 403},
+		{"Host: localhost\nForwarded: for=1.2.3.4", 403},
+		{"Host: localhost\nVia: 1.1 x", 403},
+	} {
+		for _, line := range []string{"GET /config", "GET /debug/pprof/", "GET /debug/pprof/cmdline"} {
+			if status, body := send(t, "tcp", s.addr, line+" HTTP/1.1\n"+tt.fields+"\n"); status != tt.want {
+				t.Errorf("%s, %q: %d %q, want %d", line, tt.fields, status, body, tt.want)
+			}
+		}
+		before := s.drains.Load()
+		status, _ := send(t, "tcp", s.addr, "POST /drain HTTP/1.1\nContent-Length: 0\n"+tt.fields+"\n")
+		if drained := s.drains.Load() > before; drained != (tt.want == 200) || drained != (status == 202) {
+			t.Errorf("POST /drain, %q: %d, drained %v", tt.fields, status, drained)
+		}
+	}
+	if status, _ := send(t, "tcp", s.addr, "GET /drain HTTP/1.1\nHost: localhost\n"); status != 405 || s.drains.Load() > 10 {
+		t.Errorf("GET /drain: %d", status)
+	}
+}
+
+// The address of a connection from elsewhere cannot be had in a test of one
+// machine, so its check is tested by itself.
+func TestLoopbackAddresses(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true,
+		"10.0.0.1:1": false, "[fe80::1%eth0]:1": false, "[::ffff:10.0.0.1]:1": false, "0.0.0.0:1": false, "@": false, "": false,
+	} {
+		if got := isLoopbackAddr(addr); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+}
+
+func TestFromElsewhereIsRefused(t *testing.T) {
+	r, _ := http.NewRequest("GET", "http://localhost/config", nil)
+	r.RemoteAddr = "10.0.0.1:1234"
+	if checkLocal(r) == nil {
+		t.Error("let through")
+	}
+	r.RemoteAddr = "127.0.0.1:1234"
+	if err := checkLocal(r); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	s := start(t, false, "unix", filepath.Join(t.TempDir(), "a.sock"))
+	if status, body := send(t, "unix", s.addr, "GET /config HTTP/1.1\nHost: localhost\n"); status != 200 || !strings.Contains(body, `"a": "b"`) {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, _ := send(t, "unix", s.addr, "GET /config HTTP/1.1\nHost: evil.example\n"); status != 403 {
+		t.Errorf("wrong Host over a socket: %d", status)
+	}
+}
+
+// The server may reset the connection before its 431 is read, since it leaves
+// bytes unread.
+func TestLongHeadIsRefused(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	for size, refused := range map[int]bool{maxHeaderBytes / 2: false, maxHeaderBytes * 2: true} {
+		r, _ := http.NewRequest("GET", "http://"+s.addr+"/livez", nil)
+		r.Header.Set("X", strings.Repeat("x", size))
+		r.Close = true
+		response, err := http.DefaultClient.Do(r)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		if got := err != nil || response.StatusCode == 431; got != refused {
+			t.Errorf("%d bytes: refused %v (%v)", size, got, err)
+		}
+	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLimited(inner, 2)
+	accepted := make(chan net.Conn)
+	done := make(chan error)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				done <- err
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	for range 3 {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+	}
+	first, second := <-accepted, <-accepted
+	select {
+	case <-accepted:
+		t.Fatal("a third connection was accepted")
+	case <-time.After(50 * time.Millisecond): // can only pass wrongly, never fail wrongly
+	}
+	_, _ = first.Close(), first.Close() // twice gives one slot back
+	third := <-accepted
+	_, _ = second.Close(), third.Close()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func ExampleLocalOnly() {
+	r, _ := http.NewRequest("GET", "http://evil.example/config", nil)
+	r.RemoteAddr = "127.0.0.1:1234"
+	fmt.Println(checkLocal(r))
+	// Output: the Host is not a loopback name
+}

@@ -1,0 +1,98 @@
+// Package memlimit tells the Go runtime about the container's memory limit.
+//
+// Since Go 1.25 the runtime takes the number of processors from the cgroup by
+// itself, but not the memory. Without a limit the collector lets the heap
+// double before it works, which a container with little memory does not
+// survive; with one it works harder near the end instead. Call Apply once at
+// the start.
+package memlimit
+
+import (
+	"bufio"
+	"bytes"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// Share is how much of the cgroup's limit the Go runtime may use: what is left
+// is for what it does not count, such as socket buffers in the kernel and the
+// binary itself.
+const Share = 0.9
+
+// Apply sets the runtime's soft limit to Share of the cgroup's limit and
+// returns it in bytes. It does nothing and returns 0 when the user set
+// GOMEMLIMIT, or there is no limit.
+func Apply(goMemLimit string) int64 {
+	if goMemLimit != "" {
+		return 0
+	}
+	limit := Limit("/")
+	if limit == 0 {
+		return 0
+	}
+	soft := int64(float64(limit) * Share)
+	debug.SetMemoryLimit(soft)
+	return soft
+}
+
+// Limit is the lowest memory limit in bytes of the cgroups that this process
+// is in, version 2 or 1, as seen below the directory root; 0 without one.
+func Limit(root string) int64 {
+	file, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return 0
+	}
+	lowest := int64(math.MaxInt64)
+	scanner := bufio.NewScanner(bytes.NewReader(file))
+	for scanner.Scan() {
+		// hierarchy:controllers:path, see cgroups(7)
+		parts := strings.SplitN(scanner.Text(), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch {
+		case parts[0] == "0" && parts[1] == "":
+			lowest = min(lowest, walk(filepath.Join(root, "sys/fs/cgroup"), parts[2], "memory.max"))
+		case hasController(parts[1], "memory"):
+			lowest = min(lowest, walk(filepath.Join(root, "sys/fs/cgroup/memory"), parts[2], "memory.limit_in_bytes"))
+		}
+	}
+	if lowest >= noLimit {
+		return 0
+	}
+	return lowest
+}
+
+// noLimit: version 1 says "no limit" with a number close to 2^63.
+const noLimit = 1 << 60
+
+func hasController(list, name string) bool {
+	for controller := range strings.SplitSeq(list, ",") {
+		if controller == name {
+			return true
+		}
+	}
+	return false
+}
+
+// walk takes the lowest limit from the group up to the root: each holds for
+// all below it. In a container the path may not exist here, its root does.
+func walk(mount, group, file string) int64 {
+	lowest := int64(math.MaxInt64)
+	for group = path.Clean("/" + group); ; group = path.Dir(group) {
+		content, err := os.ReadFile(filepath.Join(mount, group, file))
+		if err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil && n > 0 {
+				lowest = min(lowest, n) // "max" is not a number
+			}
+		}
+		if group == "/" {
+			return lowest
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package watch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled looks until a change is told, or three times.
+func settled(f *Files) bool { return f.Look() || f.Look() || f.Look() }
+
+func TestTellsEveryKindOfChangeOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "env")
+	write(t, path, "a")
+	f := New(path)
+	if settled(f) {
+		t.Fatal("told a change that there was not")
+	}
+	later := time.Now().Add(time.Hour)
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"written longer", func() error { return os.WriteFile(path, []byte("ab"), 0o600) }},
+		{"touched", func() error { return os.Chtimes(path, later, later) }},
+		{"replaced by one of the same size and time", func() error {
+			other := filepath.Join(dir, "other")
+			write(t, other, "cd")
+			if err := os.Chtimes(other, later, later); err != nil {
+				return err
+			}
+			return os.Rename(other, path)
+		}},
+		{"removed", func() error { return os.Remove(path) }},
+		{"there again", func() error { return os.WriteFile(path, []byte("x"), 0o600) }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if !settled(f) {
+			t.Errorf("%s: not told", step.name)
+		}
+		if settled(f) {
+			t.Errorf("%s: told twice", step.name)
+		}
+	}
+}
+
+// A ConfigMap volume: env -> ..data/env, ..data -> ..2024_1; the kubelet makes
+// ..2024_2 and renames a new ..data over the old one.
+func TestTellsConfigMapSwap(t *testing.T) {
+	dir := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, version := range []string{"..2024_1", "..2024_2"} {
+		must(os.Mkdir(filepath.Join(dir, version), 0o700))
+		write(t, filepath.Join(dir, version, "env"), "same")
+	}
+	must(os.Symlink("..2024_1", filepath.Join(dir, "..data")))
+	must(os.Symlink("..data/env", filepath.Join(dir, "env")))
+	f := New(filepath.Join(dir, "env"))
+	must(os.Symlink("..2024_2", filepath.Join(dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	must(os.RemoveAll(filepath.Join(dir, "..2024_1")))
+	if !settled(f) {
+		t.Error("the swap was not told")
+	}
+}
+
+func TestDoesNotTellWhileTheFileIsBeingWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "env")
+	write(t, path, "")
+	f := New(path)
+	content := ""
+	for range 5 {
+		content += "x"
+		write(t, path, content)
+		if f.Look() {
+			t.Fatal("told although the file had changed since the last look")
+		}
+	}
+	if !f.Look() {
+		t.Error("not told after the writing had ended")
+	}
+}
+
+func TestSetKeepsWhatIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, a, "1")
+	f := New(a)
+	write(t, a, "12")
+	f.Set([]string{a, b})
+	if !settled(f) {
+		t.Error("Set lost a change of a file that stayed on the list")
+	}
+	f.Set([]string{b})
+	write(t, a, "123")
+	if settled(f) {
+		t.Error("told a file that is no longer on the list")
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		New().Run(ctx, func() {})
+		close(done)
+	}()
+	cancel()
+	<-done
+}
