@@ -175,7 +175,7 @@ func validIPv6(b []byte) bool {
 		}
 		if n < len(b) && b[n] == '.' {
 			groups += 2
-			return validIPv4(b) && (groups == 8 || shortened && groups < 8)
+			return validIPv4(b) && enoughGroups(groups, shortened)
 		}
 		if n == 0 || n > 4 {
 			return false
@@ -194,7 +194,15 @@ func validIPv6(b []byte) bool {
 			shortened, b = true, b[1:]
 		}
 	}
-	return groups == 8 || shortened && groups < 8
+	return enoughGroups(groups, shortened)
+}
+
+// enoughGroups: "::" stands for at least one group.
+func enoughGroups(groups int, shortened bool) bool {
+	if shortened {
+		return groups < 8
+	}
+	return groups == 8
 }
 
 // validIPv4 reports whether b is four numbers from 0 to 255 without leading zeros, joined by dots.

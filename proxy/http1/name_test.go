@@ -1,0 +1,131 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLookupNameKnowsEverySpelling(t *testing.T) {
+	for n := NameOther + 1; n < nameCount; n++ {
+		s := n.String()
+		if s == "" {
+			continue
+		}
+		if len(s) > longestName {
+			t.Errorf("%s is longer than longestName", s)
+		}
+		for _, spelt := range []string{s, strings.ToLower(s), strings.ToUpper(s)} {
+			if got := LookupName([]byte(spelt)); got != n {
+				t.Errorf("LookupName(%q) = %d, want %d", spelt, got, n)
+			}
+		}
+		for _, near := range []string{s + "x", s[:len(s)-1], "x" + s} {
+			if got := LookupName([]byte(near)); got == n {
+				t.Errorf("LookupName(%q) = %s", near, s)
+			}
+		}
+	}
+}
+
+func TestLookupNameOfOthers(t *testing.T) {
+	for name, want := range map[string]Name{
+		"":                                     NameOther,
+		"X-Custom":                             NameOther,
+		"X-Retryproxy-":                        NameOther,
+		"X-Retryproxy-Backoff":                 XRetryproxyOther,
+		"x-RETRYPROXY-a":                       XRetryproxyOther,
+		"X-Retryproxy-" + longName(60):         XRetryproxyOther,
+		"X_Retryproxy-Attempt":                 ForwardedTwin,
+		"X_Retryproxy_" + longName(60):         ForwardedTwin,
+		"X-Retryproxy_Anything":                ForwardedTwin,
+		"X_Forwarded_For":                      ForwardedTwin,
+		"X-Forwarded_Proto":                    ForwardedTwin,
+		"x_real_ip":                            ForwardedTwin,
+		"Content_Length":                       FramingTwin,
+		"TRANSFER_ENCODING":                    FramingTwin,
+		"Content_Type":                         NameOther,
+		"my_field":                             NameOther,
+		"a_" + longName(60):                    NameOther,
+		"Host\x00":                             NameOther,
+		"Con\x4eection":                        Connection,
+		"C\x0fnnection":                        NameOther, // differs from o by the case bit only when letters are folded carelessly
+		"Content\x0dLength":                    NameOther, // likewise - and CR
+		"\u212aeep-Alive":                      NameOther, // the Kelvin sign folds to k in Unicode, not here
+		strings.Repeat("_", longestName+1):     NameOther,
+		"Proxy-Authentication-Info":            ProxyAuthenticationInfo,
+		"proxy-authentication-inf\xef\xbd\x8f": NameOther,
+	} {
+		if got := LookupName([]byte(name)); got != want {
+			t.Errorf("LookupName(%q) = %d (%s), want %d (%s)", name, got, got, want, want)
+		}
+	}
+}
+
+func longName(n int) string { return strings.Repeat("n", n) }
+
+// A long chain would make some names slow, and would grow unseen as names are added.
+func TestNameTableHasShortChains(t *testing.T) {
+	for h, n := range nameBucket {
+		length := 0
+		for ; n != NameOther; n = nameNext[n] {
+			length++
+		}
+		if length > 3 {
+			t.Errorf("bucket %d holds %d names", h, length)
+		}
+	}
+}
+
+func TestNameGroups(t *testing.T) {
+	for _, c := range []struct {
+		name                              string
+		hop, control, forwarding, trailer bool // trailer: allowed in a trailer section
+	}{
+		{name: "Connection", hop: true},
+		{name: "Keep-Alive", hop: true},
+		{name: "Proxy-Connection", hop: true},
+		{name: "Transfer-Encoding", hop: true},
+		{name: "TE", hop: true},
+		{name: "Trailer", hop: true},
+		{name: "Upgrade", hop: true},
+		{name: "Proxy-Authenticate", hop: true},
+		{name: "Proxy-Authentication-Info", hop: true},
+		{name: "Proxy-Authorization", hop: true},
+		{name: "HTTP2-Settings", hop: true},
+		{name: "Content-Length"},
+		{name: "Content_Length"},
+		{name: "Host"},
+		{name: "Expect"},
+		{name: "Authorization"},
+		{name: "Set-Cookie"},
+		{name: "Content-Type"},
+		{name: "Cache-Control"},
+		{name: "Retry-After"},
+		{name: "Idempotency-Key"},
+		{name: "X-Retryproxy-Attempt", control: true},
+		{name: "X-Retryproxy-Attempts", control: true},
+		{name: "X-Retryproxy-Reason", control: true},
+		{name: "X-Retryproxy-Hold", control: true},
+		{name: "X-Forwarded-For", forwarding: true},
+		{name: "X-Forwarded-Proto", forwarding: true},
+		{name: "X-Forwarded-Host", forwarding: true},
+		{name: "X-Forwarded-Port", forwarding: true},
+		{name: "X-Real-IP", forwarding: true},
+		{name: "Forwarded", forwarding: true},
+		{name: "X_Forwarded_For", forwarding: true},
+		{name: "Via"},
+		{name: "ETag", trailer: true},
+		{name: "Server-Timing", trailer: true},
+		{name: "Grpc-Status", trailer: true},
+		{name: "Digest", trailer: true},
+	} {
+		n := LookupName([]byte(c.name))
+		if n.HopByHop() != c.hop || n.IsControl() != c.control || n.IsForwarding() != c.forwarding || n.TrailerForbidden() == c.trailer {
+			t.Errorf("%s: hop %v, control %v, forwarding %v, trailer forbidden %v",
+				c.name, n.HopByHop(), n.IsControl(), n.IsForwarding(), n.TrailerForbidden())
+		}
+	}
+	if s := nameCount.String(); s != "" {
+		t.Errorf("String of no name = %q", s)
+	}
+}

@@ -1,0 +1,88 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAppend(t *testing.T) {
+	x := []byte("x")
+	for _, c := range []struct{ name, got, want string }{
+		{"field of strings", string(AppendField(x, "A", "b")), "xA: b\r\n"},
+		{"field of bytes", string(AppendField(x, []byte("A"), []byte(""))), "xA: \r\n"},
+		{"field of both", string(AppendField(nil, "A", []byte("b"))), "A: b\r\n"},
+		{"number", string(AppendIntField(nil, "Age", 1<<62)), "Age: 4611686018427387904\r\n"},
+		{"request line", string(AppendRequestLine(x, "GET", []byte("/a?b"))), "xGET /a?b HTTP/1.1\r\n"},
+		{"status line", string(AppendStatusLine(nil, 404, "Not Found")), "HTTP/1.1 404 Not Found\r\n"},
+		{"status line without phrase", string(AppendStatusLine(nil, 200, []byte(nil))), "HTTP/1.1 200 \r\n"},
+		{"no body", string(AppendFraming(x, Framing{})), "x"},
+		{"until close", string(AppendFraming(x, Framing{Kind: BodyClose})), "x"},
+		{"empty body", string(AppendFraming(nil, Framing{Kind: BodyLength})), "Content-Length: 0\r\n"},
+		{"length", string(AppendFraming(nil, Framing{BodyLength, 12})), "Content-Length: 12\r\n"},
+		{"chunked", string(AppendFraming(nil, Framing{Kind: BodyChunked})), "Transfer-Encoding: chunked\r\n"},
+		{"chunk", string(AppendChunk(x, []byte(strings.Repeat("y", 26)))), "x1a\r\n" + strings.Repeat("y", 26) + "\r\n"},
+		{"empty chunk would end the body", string(AppendChunk(x, nil)), "x"},
+		{"chunk size", string(AppendChunkSize(nil, 1<<63-1)), "7fffffffffffffff\r\n"},
+		{"last chunk", string(AppendLastChunk(x, nil)), "x0\r\n\r\n"},
+		{"last chunk with trailers", string(AppendLastChunk(nil, []Field{MakeField("A", "b"), MakeField("C", "d")})), "0\r\nA: b\r\nC: d\r\n\r\n"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, c.got, c.want)
+		}
+	}
+}
+
+// A head written from what was parsed is read again as the same head.
+func TestWrittenHeadReadsTheSame(t *testing.T) {
+	for _, c := range acceptedRequests {
+		var first, second Request
+		if _, err := first.Parse([]byte(c.head), Limits{}); err != nil {
+			t.Fatal(c.name, err)
+		}
+		head := AppendRequestLine(nil, first.Method, first.Target)
+		for _, f := range first.Fields {
+			head = AppendField(head, f.Name, f.Value)
+		}
+		head = append(head, "\r\n"...)
+		if first.Minor == 0 {
+			continue // written as 1.1, where other rules hold
+		}
+		n, err := second.Parse(head, Limits{})
+		if err != nil || n != len(head) || meaning(&second) != meaning(&first) || !equalFields(first.Fields, second.Fields) {
+			t.Errorf("%s: %q: n=%d err=%v", c.name, head, n, err)
+		}
+	}
+}
+
+func TestFramingEmpty(t *testing.T) {
+	for f, want := range map[Framing]bool{
+		{}: true, {Kind: BodyLength}: true, {BodyLength, 1}: false, {Kind: BodyChunked}: false, {Kind: BodyClose}: false,
+	} {
+		if f.Empty() != want {
+			t.Errorf("Empty of %v = %v", f, !want)
+		}
+	}
+}
+
+func TestKindAndFormLabels(t *testing.T) {
+	for got, want := range map[string]string{
+		BodyNone.String(): "none", BodyLength.String(): "length", BodyChunked.String(): "chunked", BodyClose.String(): "close", Kind(9).String(): "unknown",
+		Origin.String(): "origin", Absolute.String(): "absolute", Asterisk.String(): "asterisk",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestConnectionNames(t *testing.T) {
+	fields := []Field{MakeField("X-A", "1"), MakeField("connection", "close, x-a"), MakeField("Connection", "X-B")}
+	for name, want := range map[string]bool{"X-A": true, "x-b": true, "Close": true, "X-C": false, "X": false, "": false} {
+		if got := ConnectionNames(fields, []byte(name)); got != want {
+			t.Errorf("ConnectionNames(%q) = %v", name, got)
+		}
+	}
+	if ConnectionNames(fields[:1], []byte("X-A")) {
+		t.Error("found a name without a Connection field")
+	}
+}
