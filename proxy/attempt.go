@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// freshFor bounds the idle age of a pooled connection for a request that could
+// not be repeated: servers that close idle connections do so after 2 s at the
+// earliest (Node.js 5 s, Gunicorn 2 s), and the close may be under way.
+const freshFor = 1500 * time.Millisecond
+
+// attempt sends the request once and waits for a response head. With a status
+// the connection stays open, its head in x.resp; so it does after an attempt
+// timeout, for resume. fresh asks for a newly dialled connection.
+func (x *exchange) attempt(fresh bool) policy.Attempt {
+	x.attempts++
+	x.attemptT = x.began
+	if x.attempts > 1 {
+		x.attemptT = time.Now()
+		x.continueCaller()
+	}
+	if cause := x.connect(fresh); cause != policy.CauseStatus {
+		return policy.Attempt{Cause: cause}
+	}
+	if x.callerEnd.Load() != callerStays {
+		return policy.Attempt{Cause: policy.CauseDial} // it left during the dial: nothing is sent
+	}
+	if !x.send() {
+		x.dropUpstream()
+		return policy.Attempt{Cause: x.notTaken()}
+	}
+	return x.receive()
+}
+
+// resume goes on waiting for an attempt that ran into its timeout when no
+// repeat is possible: it then has all the time that is left.
+func (x *exchange) resume() policy.Attempt {
+	x.patient = true
+	return x.receive()
+}
+
+// waitsOn says whether the attempt that timed out may be waited for longer.
+func (x *exchange) waitsOn() bool {
+	return x.up != nil && (x.deadline.IsZero() || time.Now().Before(x.deadline))
+}
+
+// notTaken is the cause when the connection took no byte of the request.
+func (x *exchange) notTaken() policy.Cause {
+	if x.upReused {
+		return policy.CauseIdleClose
+	}
+	return policy.CauseDial
+}
+
+// connect gets a connection: a pooled one at once, else a dialled one while
+// the caller is watched. CauseStatus means that x.up is ready.
+func (x *exchange) connect(fresh bool) policy.Cause {
+	pool := x.route.upstream.pool
+	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid}
+	if !x.safe || x.body.replay() != policy.ReplayWhole {
+		o.MaxIdle = freshFor
+	}
+	if !fresh {
+		if up := pool.TryPooled(o); up != nil {
+			x.use(up)
+			return policy.CauseStatus
+		}
+	}
+	up, err := x.dial(o)
+	if err != nil {
+		return x.dialFailed(err)
+	}
+	x.use(up)
+	return policy.CauseStatus
+}
+
+func (x *exchange) use(up *upstream.Conn) {
+	x.up, x.upReused = up, up.Reused
+	x.upUntil, x.upWrite = time.Time{}, time.Time{}
+	x.upR, x.upW = 0, 0
+	x.resp.Reset()
+	x.progress.Store(sending)
+}
+
+// dial opens a connection and gives up when the caller leaves.
+func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if !x.deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(context.Background(), x.deadline)
+	}
+	defer cancel()
+	o.Fresh = true
+	x.startWatch(cancel)
+	defer x.stopPump()
+	return x.route.upstream.pool.Get(ctx, o)
+}
+
+func (x *exchange) dialFailed(err error) policy.Cause {
+	x.dialErr = nil
+	if errors.As(err, &x.dialErr) {
+		x.avoid = x.dialErr.Addr
+		if x.dialErr.Kind == upstream.KindTLS {
+			return policy.CauseTLS
+		}
+	}
+	return policy.CauseDial
+}
+
+// attemptDone closes the attempt's books.
+func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
+	now := time.Now()
+	if x.attempts == 1 {
+		x.firstEnd = now
+	}
+	x.lastEnd, x.cause = now, a.Cause
+	code := 0
+	if a.Cause == policy.CauseStatus {
+		code = a.Status
+	}
+	took := now.Sub(x.attemptT)
+	x.attemptT = time.Time{}
+	x.route.observer.AttemptDone(class, code, took)
+	x.trail.attempted(code, a.Cause, took)
+}
+
+func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
+
+// discard is done with an attempt that will be repeated.
+func (x *exchange) discard(a *policy.Attempt) {
+	if x.up != nil {
+		x.avoid = x.up.Addr
+	}
+	x.dropUpstream()
+	x.stopPump()
+}
+
+// dropUpstream ends the connection of an attempt that is not finished, in a
+// way that a server working on it can notice at once.
+func (x *exchange) dropUpstream() {
+	up := x.up
+	if up == nil {
+		return
+	}
+	_ = up.SetDeadline(past) // the pump may be in it
+	x.stopPump()
+	x.giveUpBuffer()
+	x.up = nil
+	up.Abort()
+}
+
+// releaseUpstream puts a connection back whose response was read to its end.
+func (x *exchange) releaseUpstream() {
+	up := x.up
+	reusable := x.progress.Load() == sent && !x.resp.Close && x.upR == x.upW && !x.answer.untilClose()
+	x.giveUpBuffer()
+	x.up = nil
+	if !reusable {
+		up.Close()
+		return
+	}
+	up.Release(x.resp.KeepAliveTimeout)
+}
+
+func (x *exchange) giveUpBuffer() {
+	putBuffer(x.up.Buf)
+	x.up.Buf = nil
+}
+
+// writeUp sends the parts as one write where the system can.
+func (x *exchange) writeUp(parts net.Buffers) (int, error) {
+	x.extendUpWrite()
+	if len(parts) == 1 {
+		return x.up.Write(parts[0])
+	}
+	x.bufs = parts
+	n, err := x.bufs.WriteTo(x.up.Conn)
+	return int(n), err
+}
+
+// extendUpWrite keeps the upstream's write deadline between one and two body
+// idle timeouts away.
+func (x *exchange) extendUpWrite() {
+	idle := x.route.BodyIdleTimeout
+	if idle <= 0 {
+		return
+	}
+	now := time.Now()
+	if x.upWrite.Sub(now) >= idle {
+		return
+	}
+	x.upWrite = now.Add(2 * idle)
+	_ = x.up.SetWriteDeadline(x.upWrite)
+}

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Config is all that the data path needs. It is read, never written, after
+// New or Reload got it; a field says so where a reload cannot change it.
+type Config struct {
+	// Listen are the addresses to accept on: "host:port" or "unix:/path".
+	// The first is the main one. Not reloadable.
+	Listen []string
+	// Routes in any order; Default serves what none of them matches.
+	Routes  []Route
+	Default Route
+
+	// TrustedProxies are the peers whose X-Forwarded-* and X-Retryproxy-*
+	// request fields are believed. Nil: forwarded fields are appended to
+	// whoever sent them, control fields are believed from loopback only.
+	TrustedProxies []netip.Prefix
+
+	Limits http1.Limits // of a request or response head
+
+	MaxConnections     int           // callers at once; at it accepting pauses; 0 = no limit. Not reloadable.
+	ReadHeadTimeout    time.Duration // from a head's first byte to its last
+	CallerIdleTimeout  time.Duration // a kept-alive caller without a request
+	WriteTimeout       time.Duration // a caller that reads nothing for so long is cut off
+	MinBodyRate        int64         // bytes a second a caller's body must average after a grace of 10 s; 0 = none
+	TunnelIdleTimeout  time.Duration // an upgraded connection without a byte in either direction
+	TotalReplayBytes   int64         // replay memory of the process, bodies and held responses
+	DrainTimeout       time.Duration // from Drain's begin to the hard end
+	AccessLog          bool
+	GaveUpLogPerMinute int // lines for given-up requests per route and minute before they are only counted
+
+	// Observe gives the observer of a route by name, at New and Reload, once
+	// per route. Nil observes nothing.
+	Observe func(route string) Observer
+	// Refused is told the label of every request refused before it had a
+	// route. May be nil.
+	Refused func(reason http1.Refusal)
+	Log     *zap.Logger // nil logs nothing
+}
+
+// Route is a named rule and everything that applies to the requests it takes.
+type Route struct {
+	Name  string
+	Match route.Match
+
+	Upstream upstream.Target // upstreams that are equal share pool and budget
+	Forward  forward.Settings
+	Policy   policy.Policy
+	Budget   policy.BudgetConfig
+	NoBudget bool
+
+	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
+	AttemptTimeout  time.Duration // one attempt, while a repeat is still possible; 0 = none
+	BodyIdleTimeout time.Duration // a body, either way, without a byte
+	MaxBodyBytes    int64         // larger request bodies are refused with 413; 0 = no limit
+	MaxReplayBytes  int64         // kept of one request body for repeats
+	HoldBytes       int64         // largest response held while a better one is sought
+
+	GenerateKey     bool // add an Idempotency-Key, the same over all attempts, where there is none
+	Nested          policy.Nested
+	ResponseHeaders bool // X-Retryproxy-Attempts and -Reason for the caller
+}
+
+// Observer is told what becomes of the requests of one route. All methods are
+// called on the request path by many goroutines at once: they must not block
+// and should not allocate.
+type Observer interface {
+	RequestBegan()
+	// AttemptDone: code 0 when no response head came.
+	AttemptDone(class policy.Class, code int, d time.Duration)
+	// Retry is called when a retry will be sent for sure, before its wait.
+	Retry(reason policy.Reason)
+	WaitBegan()
+	WaitEnded(waited time.Duration)
+	// RequestDone is called exactly once per RequestBegan. added is the time
+	// between the first attempt's end and the last attempt's end (0 without retry).
+	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
+}

@@ -1,0 +1,238 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// exchange is one request and what becomes of it. It belongs to its
+// connection, which uses it again for the next request.
+type exchange struct {
+	c     *conn
+	set   *settings // the configuration that was in force when the request began
+	route *routeState
+	req   *http1.Request
+
+	head     []byte // the request head for the upstream, without what differs by attempt
+	headBuf  []byte // the caller's buffer with the request's spans, once detached
+	id       []byte // X-Request-Id
+	reason   string // of a refusal, for the logs
+	idText   [maxIDLength]byte
+	keyText  [keyLength]byte
+	out      []byte      // scratch for what is written to the caller or the upstream
+	vec      [5][]byte   // the parts of one write to the upstream
+	bufs     net.Buffers // the same, as the system call consumes it
+	sizeLine [24]byte    // of a chunk being sent
+	splice   [2]io.LimitedReader
+	body     body
+	expect   bool // the caller waits for a 100 that nobody sent yet
+	started  bool // bytes of the final response went to the caller
+	mustEnd  bool // the caller's connection cannot serve another request
+	aborting bool // ... and must end in a way that looks broken
+	safe     bool
+	nested   bool
+	limit    int // of retries
+	freeUsed bool
+	patient  bool // no repeat is possible any more: the attempt has all the time that is left
+
+	up       *upstream.Conn
+	upReused bool
+	upR, upW int // up.Buf[upR:upW] is read and not yet used
+	upUntil  time.Time
+	upWrite  time.Time
+	avoid    string // the address the last attempt failed on
+	resp     http1.Response
+	answer   responseBody
+	held     held
+
+	earlyBody error // what the caller's body did before the pump could say so
+	pumping   bool  // the second goroutine runs
+	stop      atomic.Bool
+	stopped   chan struct{}
+	pumpDone  chan struct{}
+	cancel    func() // ends a dial under way
+	progress  atomic.Int32
+	callerEnd atomic.Int32
+
+	began       time.Time
+	sentAt      time.Time // the request was first fully sent, or first failed
+	deadline    time.Time // zero: none (yet)
+	attempts    int
+	retries     int
+	wait        time.Duration
+	firstEnd    time.Time
+	lastEnd     time.Time
+	attemptT    time.Time    // the running attempt began; zero between attempts
+	attemptSent time.Time    // ... and was sent whole
+	cause       policy.Cause // of the last attempt
+	dialErr     *upstream.DialError
+	trail       trail
+}
+
+const (
+	maxIDLength = 128
+	keyLength   = 32
+)
+
+// What the pump has done with the request being sent.
+const (
+	sending int32 = iota
+	sent
+	writeFailed
+)
+
+// Why the caller's side ended early.
+const (
+	callerStays int32 = iota
+	callerGone
+	callerBroken
+	callerTooLarge
+	callerTooSlow
+)
+
+func (x *exchange) init(c *conn) {
+	x.c, x.req = c, &c.req
+	x.answer.x, x.held.x = x, x
+}
+
+// begin readies the exchange for the request just parsed. It does not decide
+// anything about it.
+func (x *exchange) begin(set *settings, now time.Time) {
+	x.set, x.began = set, now
+	x.route = set.fallback
+	x.id, x.avoid, x.reason = nil, "", ""
+	x.expect, x.started, x.mustEnd, x.aborting = false, false, x.req.Close, false
+	x.safe, x.nested, x.freeUsed, x.patient = false, false, false, false
+	x.attempts, x.retries, x.wait = 0, 0, 0
+	x.sentAt, x.deadline = time.Time{}, time.Time{}
+	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
+	x.earlyBody = nil
+	x.cause, x.dialErr = policy.CauseStatus, nil
+	x.callerEnd.Store(callerStays)
+	x.trail.reset()
+}
+
+// end gives all memory of the exchange back.
+func (x *exchange) end() {
+	x.body.close()
+	x.held.drop()
+	x.answer.release()
+	putBuffer(x.head)
+	putBuffer(x.out)
+	putBuffer(x.headBuf)
+	x.head, x.out, x.headBuf = nil, nil, nil
+}
+
+// serve takes the parsed request through: route, retry loop, answer. It says
+// whether the connection can serve another.
+func (x *exchange) serve() bool {
+	x.route = x.set.find(x.c, x.req)
+	x.route.observer.RequestBegan()
+	x.route.upstream.budget.Request(x.set.server.since(x.began))
+	code, outcome := x.prepareAndRun()
+	x.done(code, outcome)
+	if x.aborting {
+		x.c.abort()
+	}
+	return !x.mustEnd && !x.aborting
+}
+
+func (x *exchange) prepareAndRun() (int, policy.Outcome) {
+	if code, refusal := x.refusal(); code != 0 {
+		return x.refuse(code, refusal)
+	}
+	if x.answersItself() {
+		return x.answerMaxForwards()
+	}
+	x.prepare()
+	return x.run()
+}
+
+// prepare renders the request head once for all attempts, and fixes what the
+// retry rules need to know of the request.
+func (x *exchange) prepare() {
+	r := x.route
+	x.body.reset(x.c, x.req.Body)
+	x.expect = x.req.ExpectContinue && !x.body.ended
+	key := x.idempotencyKey()
+	x.safe = r.Policy.Repeatable(x.req.Method, key != nil || x.req.Get(http1.IdempotencyKey) != nil)
+	x.limit = r.Policy.MaxRetries
+	if x.isRepeat() {
+		x.limit = r.Nested.Limit(x.limit)
+		x.nested = x.limit < 1
+	}
+	x.head = getBuffer(smallBuffer)[:0]
+	x.id = forward.RequestID(x.req, x.idText[:0])
+	x.head = forward.AppendRequestHead(x.head, x.req, &r.Forward, &x.c.peer, x.id, key)
+	if x.body.framing.Kind == http1.BodyChunked {
+		x.detachHead(mediumBuffer)
+	}
+	if x.body.ended {
+		x.startClock(x.began)
+	}
+}
+
+// detachHead moves what was read beyond the head to a new read buffer of at
+// least n bytes, so that the head's spans stay while the body is read.
+func (x *exchange) detachHead(n int) {
+	c := x.c
+	if x.headBuf != nil {
+		return
+	}
+	rest := c.in[c.r:c.w]
+	x.headBuf = c.in
+	c.in = getBuffer(max(n, len(rest)))
+	c.r, c.w = 0, copy(c.in, rest)
+}
+
+// startClock starts the request's deadline, once: when the request was first
+// fully sent, or when the first attempt ended before that.
+func (x *exchange) startClock(t time.Time) {
+	if !x.sentAt.IsZero() {
+		return
+	}
+	x.sentAt = t
+	if x.route.RequestTimeout > 0 {
+		x.deadline = t.Add(x.route.RequestTimeout)
+	}
+}
+
+// isRepeat says whether a proxy before us sent this request before. Believing
+// it from anyone is safe: it can only lower the sender's own retries.
+func (x *exchange) isRepeat() bool {
+	return x.countIn(http1.XRetryproxyAttempt) > 1 || x.countIn(http1.XEnvoyAttemptCount) > 1 ||
+		x.countIn(http1.GRPCPreviousRPCAttempts) > 0
+}
+
+func (x *exchange) countIn(id http1.Name) int64 {
+	n, ok := http1.ParseUint(x.req.Get(id))
+	if !ok {
+		return 0
+	}
+	return int64(n)
+}
+
+func (x *exchange) idempotencyKey() []byte {
+	if !x.route.GenerateKey || x.req.Get(http1.IdempotencyKey) != nil {
+		return nil
+	}
+	return forward.AppendRandomID(x.keyText[:0])
+}
+
+// done tells the observer and the logs, once per request.
+func (x *exchange) done(code int, o policy.Outcome) {
+	now := time.Now()
+	var added time.Duration
+	if x.attempts > 1 {
+		added = x.lastEnd.Sub(x.firstEnd)
+	}
+	x.route.observer.RequestDone(x.req.Method, code, o, now.Sub(x.began), added, x.attempts)
+	x.logDone(code, o, now)
+}

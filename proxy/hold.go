@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"io"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// holdTime bounds how long a failing response's body may take to arrive before
+// it is passed on instead of held: a repeat that starts later than this after
+// the failure helps nobody.
+const holdTime = time.Second
+
+// holdRoom is the least room behind a held head for reading its body.
+const holdRoom = 512
+
+// held is a failing response kept whole while a better one is sought. Its
+// bytes are charged to the replay memory.
+type held struct {
+	x       *exchange
+	full    bool
+	attempt int // the number of the attempt that brought it
+	resp    http1.Response
+	framing http1.Framing
+	head    []byte // the buffer with resp's spans
+	body    []byte
+	cut     bool // the upstream cut it off, so the caller's copy is cut off too
+	chunked http1.Chunked
+	charged int
+}
+
+// take reads the response of the attempt that just ended to its end and keeps
+// it in place of an older one. A reason means that it cannot be held; it can
+// then still be relayed, from its first byte.
+func (h *held) take() policy.Reason {
+	x := h.x
+	h.drop()
+	limit := x.route.HoldBytes
+	if f := x.answer.framing; f.Kind == http1.BodyLength && f.Length > limit {
+		return policy.ReasonResponseTooLarge
+	}
+	if x.upR > len(x.up.Buf)-holdRoom {
+		return policy.ReasonResponseTooLarge // its head alone fills the buffer
+	}
+	if !h.charge(cap(x.up.Buf)) {
+		return policy.ReasonReplayMemoryFull
+	}
+	if why := h.collect(limit); why != policy.ReasonNone {
+		x.answer.prefix = h.body
+		h.body = nil
+		h.giveCharge()
+		return why
+	}
+	h.keep()
+	return policy.ReasonNone
+}
+
+// collect gathers the body.
+func (h *held) collect(limit int64) policy.Reason {
+	x := h.x
+	x.answer.base = x.upR // the head stays where it is
+	until := time.Now().Add(holdTime)
+	for {
+		piece, err := x.answer.next(max(time.Until(until), time.Millisecond))
+		switch {
+		case err == io.EOF:
+			return policy.ReasonNone
+		case err == errResponseCut:
+			h.cut = true
+			return policy.ReasonNone
+		case err != nil:
+			return policy.ReasonResponseTooLarge
+		}
+		if !h.add(piece) {
+			return policy.ReasonReplayMemoryFull
+		}
+		if int64(len(h.body)) > limit {
+			return policy.ReasonResponseTooLarge
+		}
+	}
+}
+
+// add appends a piece, charging the growth of the buffer.
+func (h *held) add(piece []byte) bool {
+	before := cap(h.body)
+	h.body = grow(h.body, len(piece))
+	h.body = append(h.body, piece...)
+	return h.charge(cap(h.body) - before)
+}
+
+func (h *held) charge(n int) bool {
+	if n > 0 && !h.x.c.server.replay.take(n) {
+		return false
+	}
+	h.charged += n
+	return true
+}
+
+func (h *held) giveCharge() {
+	h.x.c.server.replay.give(h.charged)
+	h.charged = 0
+}
+
+// keep takes the head's buffer from the connection, which goes back to the pool.
+func (h *held) keep() {
+	x := h.x
+	h.full, h.attempt = true, x.attempts
+	h.framing = x.answer.framing
+	h.resp, x.resp = x.resp, h.resp
+	h.head, x.up.Buf = x.up.Buf, nil
+	x.resp.Close, x.resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
+	if h.framing.Kind == http1.BodyChunked {
+		h.chunked, x.answer.chunked = x.answer.chunked, h.chunked
+	}
+	x.stopPump()
+	x.releaseUpstream()
+}
+
+// drop forgets the response held and gives its memory back.
+func (h *held) drop() {
+	if h.charged > 0 {
+		h.giveCharge()
+	}
+	putBuffer(h.head)
+	putBuffer(h.body)
+	h.head, h.body, h.full, h.cut = nil, nil, false, false
+}
+
+// relayHeld gives the caller the response held, as it came.
+func (x *exchange) relayHeld(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	h := &x.held
+	x.resp, h.resp = h.resp, x.resp
+	x.endIfUnread()
+	f := x.callerFraming(h.framing)
+	x.out = x.appendHead(x.cleanOut(), f, why)
+	x.started = true
+	err := x.writePiece(f, h.body)
+	if err == nil && h.cut {
+		_ = x.flush()
+		return x.broken(x.resp.Status, f, errResponseCut)
+	}
+	if err == nil {
+		x.answer.framing, x.answer.chunked = h.framing, h.chunked
+		err = x.endBody(f)
+	}
+	if err != nil {
+		return x.broken(x.resp.Status, f, err)
+	}
+	return x.resp.Status, o
+}

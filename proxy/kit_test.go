@@ -1,0 +1,417 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeUpstream is a TCP server of the test: every connection is handled by
+// handle, in order of arrival numbered from 1. sends counts the request heads
+// read through upConn.head.
+type fakeUpstream struct {
+	net.Listener
+	mu    sync.Mutex
+	conns int
+	heads []string
+	wg    sync.WaitGroup
+	open  map[net.Conn]struct{}
+}
+
+// upConn is one connection at the fake upstream.
+type upConn struct {
+	net.Conn
+	*bufio.Reader
+	n  int // the number of the connection, from 1
+	up *fakeUpstream
+	t  testing.TB
+}
+
+func (c *upConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
+
+// startUpstream serves each connection with handle until the test ends.
+func startUpstream(t testing.TB, handle func(c *upConn)) *fakeUpstream {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &fakeUpstream{Listener: l, open: map[net.Conn]struct{}{}}
+	u.wg.Go(func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			u.serve(t, nc, handle)
+		}
+	})
+	t.Cleanup(u.stop)
+	return u
+}
+
+func (u *fakeUpstream) serve(t testing.TB, nc net.Conn, handle func(c *upConn)) {
+	u.mu.Lock()
+	u.conns++
+	c := &upConn{Conn: nc, Reader: bufio.NewReader(nc), n: u.conns, up: u, t: t}
+	u.open[nc] = struct{}{}
+	u.mu.Unlock()
+	u.wg.Go(func() {
+		defer func() {
+			nc.Close()
+			u.mu.Lock()
+			delete(u.open, nc)
+			u.mu.Unlock()
+		}()
+		handle(c)
+	})
+}
+
+func (u *fakeUpstream) stop() {
+	u.Close()
+	u.mu.Lock()
+	for c := range u.open {
+		c.Close()
+	}
+	u.mu.Unlock()
+	u.wg.Wait()
+}
+
+// sends is how many request heads have arrived.
+func (u *fakeUpstream) sends() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.heads)
+}
+
+// head gives the nth request head (from 0), with its final empty line.
+func (u *fakeUpstream) head(n int) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n >= len(u.heads) {
+		return ""
+	}
+	return u.heads[n]
+}
+
+func (u *fakeUpstream) connections() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conns
+}
+
+// head reads one request head; "" when the connection ended.
+func (c *upConn) head() string {
+	var b strings.Builder
+	for {
+		line, err := c.ReadString('\n')
+		b.WriteString(line)
+		if err != nil {
+			return ""
+		}
+		if line == "\r\n" {
+			break
+		}
+	}
+	c.up.mu.Lock()
+	c.up.heads = append(c.up.heads, b.String())
+	c.up.mu.Unlock()
+	return b.String()
+}
+
+// body reads n bytes.
+func (c *upConn) body(n int) string {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(c.Reader, b); err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// say writes s as it is.
+func (c *upConn) say(format string, a ...any) {
+	if len(a) > 0 {
+		format = fmt.Sprintf(format, a...)
+	}
+	_, _ = io.WriteString(c.Conn, format)
+}
+
+// reset closes so that the other side sees a reset.
+func (c *upConn) reset() {
+	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Conn.Close()
+}
+
+// script answers request after request, on whatever connections, with the
+// given raw responses in order; the last one is repeated. "" resets.
+func script(responses ...string) func(c *upConn) {
+	var mu sync.Mutex
+	next := 0
+	return func(c *upConn) {
+		for {
+			head := c.head()
+			if head == "" {
+				return
+			}
+			discardBody(c, head)
+			mu.Lock()
+			r := responses[min(next, len(responses)-1)]
+			next++
+			mu.Unlock()
+			if r == "" {
+				c.reset()
+				return
+			}
+			c.say("%s", r)
+			if strings.Contains(r, "Connection: close") || !strings.Contains(r, "HTTP/1.1 ") {
+				return
+			}
+		}
+	}
+}
+
+// discardBody reads the body that head announces.
+func discardBody(c *upConn, head string) []byte {
+	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), c.Reader)))
+	if err != nil {
+		return nil
+	}
+	if req.ContentLength == 0 {
+		return nil
+	}
+	if req.ContentLength > 0 {
+		return []byte(c.body(int(req.ContentLength)))
+	}
+	var all []byte
+	for { // chunked, as the proxy writes it
+		var size int
+		line, err := c.ReadString('\n')
+		if err != nil {
+			return all
+		}
+		fmt.Sscanf(line, "%x", &size)
+		if size == 0 {
+			for line != "\r\n" && err == nil {
+				line, err = c.ReadString('\n')
+			}
+			return all
+		}
+		all = append(all, c.body(size)...)
+		c.body(2)
+	}
+}
+
+const (
+	ok200  = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	bad503 = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy"
+	bad429 = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nslow"
+)
+
+// recorder is an Observer that remembers.
+type recorder struct {
+	mu       sync.Mutex
+	began    int
+	outcomes []policy.Outcome
+	codes    []int
+	attempts []int
+	classes  []policy.Class
+	retries  []policy.Reason
+	waits    []time.Duration
+	waiting  int
+}
+
+func (r *recorder) lock() func() { r.mu.Lock(); return r.mu.Unlock }
+
+func (r *recorder) RequestBegan() { defer r.lock()(); r.began++ }
+func (r *recorder) AttemptDone(c policy.Class, _ int, _ time.Duration) {
+	defer r.lock()()
+	r.classes = append(r.classes, c)
+}
+func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
+func (r *recorder) WaitBegan()            { defer r.lock()(); r.waiting++ }
+func (r *recorder) WaitEnded(d time.Duration) {
+	defer r.lock()()
+	r.waiting--
+	r.waits = append(r.waits, d)
+}
+func (r *recorder) RequestDone(_ []byte, code int, o policy.Outcome, _, _ time.Duration, attempts int) {
+	defer r.lock()()
+	r.outcomes = append(r.outcomes, o)
+	r.codes = append(r.codes, code)
+	r.attempts = append(r.attempts, attempts)
+}
+
+// outcome waits for the nth outcome (from 0): it is counted after the answer.
+func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
+	t.Helper()
+	for range 500 {
+		r.mu.Lock()
+		if n < len(r.outcomes) {
+			o := r.outcomes[n]
+			r.mu.Unlock()
+			return o
+		}
+		r.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("no outcome number %d within 5 s", n)
+	return 0
+}
+
+// testProxy is a proxy on loopback in front of a fake upstream.
+type testProxy struct {
+	*Server
+	addr string
+	seen *recorder
+	t    testing.TB
+}
+
+// testConfig is a configuration like the defaults, with short waits.
+func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
+	t.Helper()
+	target, err := upstream.ParseTarget(upstreamURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := policy.ParseRetryOn("5xx,429,connect-failure,reset,attempt-timeout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backoff, err := policy.New("fixed", policy.Options{Base: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Config{
+		Listen: []string{"127.0.0.1:0"},
+		Default: Route{
+			Name:            "default",
+			Upstream:        target,
+			Forward:         forward.Settings{Host: forward.HostPreserve},
+			Policy:          policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff},
+			NoBudget:        true,
+			RequestTimeout:  30 * time.Second,
+			AttemptTimeout:  10 * time.Second,
+			BodyIdleTimeout: 10 * time.Second,
+			MaxReplayBytes:  1 << 20,
+			HoldBytes:       64 << 10,
+			ResponseHeaders: true,
+		},
+		Limits:            http1.Limits{HeadBytes: 64 << 10, Fields: 100},
+		ReadHeadTimeout:   5 * time.Second,
+		CallerIdleTimeout: 30 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		TunnelIdleTimeout: 10 * time.Second,
+		TotalReplayBytes:  64 << 20,
+		DrainTimeout:      5 * time.Second,
+		Observe:           func(string) Observer { return seen },
+	}
+}
+
+// startProxy runs a proxy in front of u; change may alter the configuration.
+func startProxy(t testing.TB, u *fakeUpstream, change func(c *Config)) *testProxy {
+	t.Helper()
+	return startProxyTo(t, "http://"+u.Addr().String(), change)
+}
+
+func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *testProxy {
+	t.Helper()
+	seen := &recorder{}
+	c := testConfig(t, upstreamURL, seen)
+	if change != nil {
+		change(c)
+	}
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if n := s.replay.used.Load(); n != 0 {
+			t.Errorf("%d bytes of replay memory were not given back", n)
+		}
+		if n := s.active.Load(); n != 0 {
+			t.Errorf("%d requests still count as under way", n)
+		}
+	})
+	return &testProxy{Server: s, addr: s.Addrs()[0].String(), seen: seen, t: t}
+}
+
+// caller is a raw connection to the proxy.
+type caller struct {
+	net.Conn
+	r *bufio.Reader
+	t testing.TB
+}
+
+// dial opens a caller's connection; everything on it has to end within 10 s.
+func (p *testProxy) dial() *caller {
+	p.t.Helper()
+	nc, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	p.t.Cleanup(func() { nc.Close() })
+	return &caller{Conn: nc, r: bufio.NewReader(nc), t: p.t}
+}
+
+func (c *caller) send(s string) *caller {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, s); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+	return c
+}
+
+// response reads one response with its whole body. method matters for HEAD.
+func (c *caller) response(method string) (*http.Response, string, error) {
+	c.t.Helper()
+	res, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := io.ReadAll(res.Body)
+	return res, string(b), err
+}
+
+// want reads one response and checks status and body.
+func (c *caller) want(status int, body string) *http.Response {
+	c.t.Helper()
+	res, got, err := c.response("GET")
+	if err != nil {
+		c.t.Fatalf("response: %v", err)
+	}
+	if res.StatusCode != status || body != "*" && got != body {
+		c.t.Fatalf("got %d %q, want %d %q", res.StatusCode, got, status, body)
+	}
+	return res
+}
+
+// rest reads all that comes until the connection ends.
+func (c *caller) rest() (string, error) {
+	b, err := io.ReadAll(c.r)
+	return string(b), err
+}

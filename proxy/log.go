@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// trailLength bounds the attempts remembered for a log line; the first ones
+// and the last are kept.
+const trailLength = 8
+
+// trail is what happened to a request, attempt by attempt, for the logs.
+type trail struct {
+	steps [trailLength]step
+	n     int
+}
+
+type step struct {
+	status int
+	cause  policy.Cause
+	took   time.Duration
+	wait   time.Duration // after it
+}
+
+func (t *trail) reset() { t.n = 0 }
+
+func (t *trail) attempted(status int, cause policy.Cause, took time.Duration) {
+	if t.n < trailLength {
+		t.n++
+	}
+	t.steps[t.n-1] = step{status: status, cause: cause, took: took}
+}
+
+func (t *trail) waited(d time.Duration) {
+	if t.n > 0 {
+		t.steps[t.n-1].wait = d
+	}
+}
+
+// MarshalLogArray writes the attempts as objects: status or cause, ms, wait_ms.
+func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
+	for i := range t.steps[:t.n] {
+		if err := enc.AppendObject(&t.steps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	if s.status > 0 {
+		enc.AddInt("status", s.status)
+	} else {
+		enc.AddString("cause", s.cause.String())
+	}
+	enc.AddInt64("ms", s.took.Milliseconds())
+	if s.wait > 0 {
+		enc.AddInt64("wait_ms", s.wait.Milliseconds())
+	}
+	return nil
+}
+
+// lineLimit lets the first lines of each minute through and counts the others.
+type lineLimit struct {
+	perMinute int
+
+	mu         sync.Mutex // guards all below
+	minute     int64
+	lines      int
+	suppressed int
+}
+
+// allow says whether a line may be written now, and how many were suppressed
+// in the minute before, once.
+func (l *lineLimit) allow(now time.Time) (ok bool, suppressed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := now.Unix() / 60; m != l.minute {
+		suppressed = l.suppressed
+		l.minute, l.lines, l.suppressed = m, 0, 0
+	}
+	if l.lines >= l.perMinute {
+		l.suppressed++
+		return false, suppressed
+	}
+	l.lines++
+	return true, suppressed
+}
+
+// logDone writes the access log's line, and one for a request given up.
+func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
+	if x.set.AccessLog {
+		x.logRequest(x.set.Log.Info, "request", code, o, now)
+	}
+	if !o.GaveUp() && o != policy.OutcomeResponseBroken {
+		return
+	}
+	ok, suppressed := x.route.gaveUpLog.allow(now)
+	if suppressed > 0 {
+		x.set.Log.Warn("more requests given up, lines suppressed", zap.String("route", x.route.Name), zap.Int("count", suppressed))
+	}
+	if ok {
+		x.logRequest(x.set.Log.Warn, "request given up", code, o, now)
+	}
+}
+
+// logRequest writes a line without anything secret: the query is left out.
+func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, now time.Time) {
+	target := x.req.Path
+	if x.req.HasQuery {
+		target = append(bytes.Clone(target), "?..."...)
+	}
+	write(msg,
+		zap.String("route", x.route.Name),
+		zap.ByteString("method", x.req.Method),
+		zap.ByteString("path", target),
+		zap.Int("status", code),
+		zap.Stringer("outcome", o),
+		zap.Duration("took", now.Sub(x.began)),
+		zap.Array("attempts", &x.trail),
+		zap.String("peer", x.c.peer.Text),
+		zap.ByteString("request_id", x.id),
+		zap.String("reason", x.reason),
+	)
+}

@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// run is the retry loop: attempt, verdict, wait, again. It knows nothing of
+// the wire. It gives the status code the caller got (0: none) and the outcome.
+func (x *exchange) run() (int, policy.Outcome) {
+	fresh := false
+	for {
+		a := x.attempt(fresh)
+		if x.callerEnd.Load() != callerStays {
+			return x.abandon()
+		}
+		d := x.judge(&a)
+		for !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
+			a = x.resume()
+			if x.callerEnd.Load() != callerStays {
+				return x.abandon()
+			}
+			d = x.judge(&a)
+		}
+		x.attemptDone(&a, d.Class)
+		if !d.Retry {
+			return x.conclude(&a, d)
+		}
+		x.discard(&a)
+		switch x.pause(d) {
+		case callerLeft:
+			x.callerEnd.Store(callerGone)
+			return x.abandon()
+		case drainBegan:
+			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
+		}
+		x.route.observer.Retry(d.Why)
+		fresh = d.Free
+	}
+}
+
+// judge asks the policy. A failing answer is first asked for without the
+// budget, since only when a repeat is possible otherwise is it worth reading
+// the rest of the caller's body and holding the answer.
+func (x *exchange) judge(a *policy.Attempt) policy.Decision {
+	r := x.route
+	if x.plainAnswer(a) {
+		return policy.Decision{}
+	}
+	x.startClock(time.Now())
+	s := x.situation()
+	if s.Replay == policy.ReplayUnfinished {
+		s.Replay = policy.ReplayWhole
+	}
+	d := r.Policy.Decide(a, &s, nil, 0, policy.Shared())
+	if !d.Retry || d.Free {
+		return d
+	}
+	if why := x.secure(a); why != policy.ReasonNone {
+		return policy.Decision{Class: d.Class, Why: why}
+	}
+	if x.callerEnd.Load() != callerStays {
+		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
+	}
+	if a.Header != nil {
+		a.Header = &x.held.resp // the head moved there with its response
+	}
+	s = x.situation()
+	return r.Policy.Decide(a, &s, r.budget(), x.set.server.since(time.Now()), policy.Shared())
+}
+
+// secure makes a repeat possible: the caller's body is read to its end and the
+// failing answer is held. It gives the reason why that cannot be.
+func (x *exchange) secure(a *policy.Attempt) policy.Reason {
+	if x.body.replay() == policy.ReplayUnfinished {
+		x.stopPump()
+		x.finishBody()
+	}
+	if a.Cause == policy.CauseStatus {
+		return x.held.take()
+	}
+	return policy.ReasonNone
+}
+
+func (x *exchange) situation() policy.Situation {
+	now := time.Now()
+	left := policy.Forever
+	if !x.deadline.IsZero() {
+		left = x.deadline.Sub(now)
+	}
+	return policy.Situation{
+		Retries:    x.retries,
+		MaxRetries: x.limit,
+		Safe:       x.safe,
+		Replay:     x.body.replay(),
+		Left:       left,
+		Elapsed:    now.Sub(x.began),
+		Previous:   x.wait,
+		FreeUsed:   x.freeUsed,
+		Draining:   x.c.server.draining.Load(),
+		Nested:     x.nested,
+	}
+}
+
+// pause waits before a retry. Everything that could forbid the retry was asked
+// before; only the caller or a drain can end the wait early.
+func (x *exchange) pause(d policy.Decision) waitEnd {
+	x.trail.waited(d.Wait)
+	if d.Free {
+		x.freeUsed = true
+		return waitedOut
+	}
+	x.retries++
+	x.wait = d.Wait
+	if d.Wait <= 0 {
+		return waitedOut
+	}
+	x.route.observer.WaitBegan()
+	began := time.Now()
+	end := x.c.await(began.Add(d.Wait))
+	x.route.observer.WaitEnded(time.Since(began))
+	return end
+}
+
+// conclude gives the caller the last real response, or our own word when there
+// never was one.
+func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+	outcome := policy.GaveUp(d.Why)
+	if d.Class == policy.ClassNone {
+		outcome = policy.OutcomeSuccess
+		if x.attempts > 1 {
+			outcome = policy.OutcomeRescued
+		}
+	}
+	switch {
+	case x.held.full && (x.held.attempt == x.attempts || a.Cause != policy.CauseStatus):
+		x.dropUpstream()
+		return x.relayHeld(outcome, d.Why)
+	case a.Cause == policy.CauseStatus:
+		x.held.drop()
+		return x.relay(outcome, d.Why)
+	}
+	x.dropUpstream()
+	return x.fail(a.Cause, outcome, d.Why)
+}
+
+// abandon ends an exchange whose caller left or broke its own request.
+func (x *exchange) abandon() (int, policy.Outcome) {
+	x.dropUpstream()
+	x.stopPump()
+	if x.attemptOpen() {
+		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, policy.ClassNone)
+	}
+	x.mustEnd = true
+	switch x.callerEnd.Load() {
+	case callerBroken:
+		return x.answerError(400, policy.OutcomeRequestBroken, "request_broken")
+	case callerTooLarge:
+		return x.answerError(413, policy.OutcomeRefused, "body_too_large")
+	case callerTooSlow:
+		return x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout")
+	}
+	x.aborting = true
+	return 0, policy.OutcomeClientGone
+}

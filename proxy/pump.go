@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"io"
+	"time"
+)
+
+// The pump is the exchange's second goroutine, started only when one is not
+// enough: a body that streams while the answer is awaited, a dial under way,
+// or an upstream that takes long. It reads from the caller: the body, then
+// anything, to notice at once that the caller left. The exchange's goroutine
+// starts it and waits for its end in stopPump; while it runs, the read side of
+// the caller's connection and the body are the pump's.
+
+// startPump sends the rest of the body, then watches the caller.
+func (x *exchange) startPump() { x.startSecond(nil, true) }
+
+// startWatch watches the caller; cancel, where given, is called when it left.
+func (x *exchange) startWatch(cancel func()) { x.startSecond(cancel, false) }
+
+func (x *exchange) startSecond(cancel func(), send bool) {
+	if x.pumping {
+		return
+	}
+	x.pumping, x.cancel = true, cancel
+	x.stop.Store(false)
+	x.stopped, x.pumpDone = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(x.pumpDone)
+		if !send || x.pumpBody() {
+			x.watch()
+		}
+	}()
+}
+
+// stopPump ends the second goroutine, where one runs, and takes its rights back.
+func (x *exchange) stopPump() {
+	if !x.pumping {
+		return
+	}
+	x.stop.Store(true)
+	close(x.stopped)
+	_ = x.c.nc.SetReadDeadline(past)
+	if x.up != nil && x.progress.Load() == sending {
+		_ = x.up.SetWriteDeadline(past)
+	}
+	<-x.pumpDone
+	x.pumping, x.cancel = false, nil
+	x.stop.Store(false)
+	x.c.readAt, x.upUntil = past, time.Time{}
+}
+
+// pumpBody sends the rest of the body and says whether it was sent whole.
+func (x *exchange) pumpBody() bool {
+	if x.earlyBody != nil {
+		x.callerFailed(x.earlyBody)
+		return false
+	}
+	for {
+		if x.canSplice() {
+			return x.spliceBody()
+		}
+		piece, err := x.body.next(0)
+		if err == errStopped {
+			return false
+		}
+		if err != nil && err != io.EOF {
+			x.callerFailed(err)
+			return false
+		}
+		end := err == io.EOF || x.body.atEnd()
+		if _, err := x.writeRequest(nil, piece, end); err != nil {
+			return x.sendFailed()
+		}
+		if end {
+			return x.sendDone()
+		}
+	}
+}
+
+func (x *exchange) sendFailed() bool {
+	x.progress.Store(writeFailed)
+	x.wakeUpstream()
+	return false
+}
+
+func (x *exchange) sendDone() bool {
+	x.sentWhole()
+	x.wakeUpstream()
+	return true
+}
+
+// wakeUpstream makes a read of the upstream return, so that its deadline is
+// computed anew.
+func (x *exchange) wakeUpstream() {
+	if x.cancel != nil {
+		x.cancel()
+	}
+	if x.up != nil {
+		_ = x.up.SetReadDeadline(past)
+	}
+}
+
+// watch reads what the caller sends ahead, until it leaves or the watch is stopped.
+func (x *exchange) watch() {
+	c := x.c
+	_ = c.nc.SetReadDeadline(time.Time{})
+	for !x.stop.Load() {
+		if err := x.watchOnce(); err != nil {
+			if !isTimeout(err) {
+				x.callerFailed(errCallerGone)
+			}
+			return
+		}
+	}
+}
+
+func (x *exchange) watchOnce() error {
+	c := x.c
+	if c.w < len(c.in) {
+		return c.fill()
+	}
+	select {
+	case <-x.stopped:
+		return nil
+	case <-time.After(pollEvery):
+	}
+	if c.hungUp() {
+		return errCallerGone
+	}
+	return nil
+}

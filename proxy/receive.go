@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"io"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+const (
+	// watchAfter is how long an upstream is waited for before a second
+	// goroutine watches whether the caller is still there.
+	watchAfter = pollEvery
+	// lateAnswer is how long an answer is waited for after the upstream
+	// stopped taking the request.
+	lateAnswer = time.Second
+	// maxInformational bounds the 1xx responses before one final response.
+	maxInformational = 64
+)
+
+// receive waits for the final response head. On anything but a status and an
+// attempt timeout the connection is dropped.
+func (x *exchange) receive() policy.Attempt {
+	if x.up.Buf == nil {
+		x.up.Buf = getBuffer(mediumBuffer)
+	}
+	cause := x.readFinalHead()
+	switch cause {
+	case policy.CauseStatus:
+		x.answer.reset()
+		return x.statusAttempt()
+	case policy.CauseAttemptTimeout:
+	default:
+		x.dropUpstream()
+	}
+	return policy.Attempt{Cause: cause}
+}
+
+// readFinalHead reads heads until a final one is in x.resp; informational
+// ones are forwarded as they come.
+func (x *exchange) readFinalHead() policy.Cause {
+	for range maxInformational {
+		if cause := x.readHead(); cause != policy.CauseStatus {
+			return cause
+		}
+		switch status := x.resp.Status; {
+		case status == 101 && x.req.Upgrade == nil:
+			return policy.CauseMalformed // nobody asked for it
+		case status >= 200 || status == 101:
+			return policy.CauseStatus
+		}
+		x.forwardInformational()
+	}
+	return policy.CauseMalformed
+}
+
+// readHead reads one response head into x.resp.
+func (x *exchange) readHead() policy.Cause {
+	up := x.up
+	for {
+		if x.upR < x.upW {
+			n, err := x.resp.Parse(up.Buf[x.upR:x.upW], x.set.Limits, x.req.Method)
+			if err != nil {
+				return policy.CauseMalformed
+			}
+			if n > 0 {
+				x.upR += n
+				return policy.CauseStatus
+			}
+		}
+		x.makeUpRoom()
+		if err := x.readUp(0); err != nil {
+			return x.readCause(err)
+		}
+	}
+}
+
+// makeUpRoom makes sure that the upstream's buffer can take more of a head.
+func (x *exchange) makeUpRoom() {
+	up := x.up
+	if x.upW < len(up.Buf) {
+		return
+	}
+	if x.upR == 0 {
+		b := grow(up.Buf[:x.upW], len(up.Buf))
+		up.Buf = b[:cap(b)]
+		return
+	}
+	x.upW = copy(up.Buf, up.Buf[x.upR:x.upW])
+	x.upR = 0
+}
+
+func (x *exchange) readCause(err error) policy.Cause {
+	if isTimeout(err) && x.progress.Load() != writeFailed {
+		return policy.CauseAttemptTimeout
+	}
+	return policy.CauseReset
+}
+
+// readUp reads once from the upstream into its buffer. While a head is awaited
+// (idle 0) the attempt's and the request's deadlines bound it; a body may
+// pause for idle. It returns early when the caller's side ended.
+func (x *exchange) readUp(idle time.Duration) error {
+	began := time.Now()
+	for {
+		progress := x.progress.Load()
+		until := x.readUntil(began, idle, progress)
+		x.setUpRead(until)
+		if x.callerEnd.Load() != callerStays {
+			return errCallerGone
+		}
+		if x.progress.Load() != progress {
+			continue
+		}
+		n, err := x.up.Read(x.up.Buf[x.upW:])
+		x.upW += n
+		switch {
+		case n > 0:
+			return nil
+		case err == nil:
+			return io.ErrNoProgress
+		case !isTimeout(err):
+			return err
+		case x.callerEnd.Load() != callerStays:
+			return errCallerGone
+		case x.progress.Load() == progress && !until.IsZero() && !time.Now().Before(until):
+			return err
+		}
+		x.startWatch(nil)
+	}
+}
+
+// readUntil is when waiting for the upstream ends; zero: not by time.
+func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32) time.Time {
+	switch {
+	case idle > 0:
+		return began.Add(idle)
+	case progress == writeFailed:
+		return began.Add(lateAnswer)
+	case progress == sending:
+		return time.Time{} // the upload is bounded by its rate
+	}
+	x.startClock(began)
+	until := x.deadline
+	if t := x.route.AttemptTimeout; t > 0 && !x.patient {
+		if end := x.attemptSent.Add(t); until.IsZero() || end.Before(until) {
+			until = end
+		}
+	}
+	return until
+}
+
+// setUpRead sets the upstream's read deadline: until, or sooner while nobody
+// watches the caller. A deadline that is close enough stays as it is.
+func (x *exchange) setUpRead(until time.Time) {
+	if !x.pumping {
+		soon := time.Now().Add(watchAfter)
+		if until.IsZero() || soon.Before(until) {
+			until = soon
+			if d := soon.Sub(x.upUntil); d >= 0 && d < watchAfter/2 {
+				return
+			}
+		}
+	}
+	x.upUntil = until
+	_ = x.up.SetReadDeadline(until)
+}
+
+// forwardInformational sends 100, 102, 103 and their kin on at once: a 100
+// only once and only to a caller that asked, none to HTTP/1.0.
+func (x *exchange) forwardInformational() {
+	if x.req.Minor == 0 {
+		return
+	}
+	if x.resp.Status == 100 {
+		if !x.expect {
+			return
+		}
+		x.expect = false
+	}
+	x.out = forward.AppendInformational(x.cleanOut(), &x.resp)
+	if x.c.write(x.out) != nil {
+		x.callerEnd.Store(callerGone)
+	}
+}
+
+// cleanOut is the empty scratch for what is written to the caller.
+func (x *exchange) cleanOut() []byte {
+	if x.out == nil {
+		x.out = getBuffer(smallBuffer)
+	}
+	return x.out[:0]
+}
+
+// plainAnswer says whether the answer cannot be a failure by its status alone,
+// as nearly all are.
+func (x *exchange) plainAnswer(a *policy.Attempt) bool {
+	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
+}
+
+// statusAttempt says of the response what the policy wants to know.
+func (x *exchange) statusAttempt() policy.Attempt {
+	a := policy.Attempt{Cause: policy.CauseStatus, Status: x.resp.Status}
+	if x.plainAnswer(&a) {
+		return a
+	}
+	a.Header = &x.resp
+	a.Final = x.resp.Get(http1.XRetryproxyReason) != nil
+	if v := x.resp.Get(http1.RetryAfter); v != nil {
+		a.RetryAfter, a.HasRetryAfter = policy.ParseRetryAfter(v, x.resp.Get(http1.Date), time.Now())
+	}
+	return a
+}

@@ -1,0 +1,231 @@
+package proxy
+
+import (
+	"io"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// relay sends the response of the attempt that just ended to the caller while
+// it comes. It gives the status code and the outcome.
+func (x *exchange) relay(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	status := x.resp.Status
+	if status == 101 {
+		return x.tunnel()
+	}
+	x.endIfUnread()
+	framing := x.callerFraming(x.answer.framing)
+	x.out = x.appendHead(x.cleanOut(), framing, why)
+	x.started, x.answer.base = true, 0 // the head's spans are not needed any more
+	err := x.writePiece(framing, x.answer.prefix)
+	if err == nil {
+		err = x.copyBody(framing)
+	}
+	if err == nil {
+		x.finishUpstream()
+		return status, o
+	}
+	x.dropUpstream()
+	x.stopPump()
+	return x.broken(status, framing, err)
+}
+
+// broken is the end of a response that could not be relayed whole. The
+// caller's connection ends so that the response looks cut off: where only the
+// end of the connection ends the body, by a reset.
+func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
+	x.mustEnd = true
+	if err == errCallerGone {
+		x.aborting = true
+		return status, policy.OutcomeClientGone
+	}
+	x.aborting = f.Kind == http1.BodyClose
+	return status, policy.OutcomeResponseBroken
+}
+
+// endIfUnread: an answer that came before the whole request means that this
+// connection, whose stream still holds the rest, cannot serve another one.
+func (x *exchange) endIfUnread() {
+	if !x.body.ended || x.progress.Load() != sent || x.c.server.draining.Load() {
+		x.mustEnd = true
+	}
+}
+
+// callerFraming is how a body with the upstream's framing f goes to the caller.
+func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
+	switch {
+	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
+		return f
+	case x.req.Minor == 0:
+		x.mustEnd = true
+		return http1.Framing{Kind: http1.BodyClose}
+	}
+	return http1.Framing{Kind: http1.BodyChunked}
+}
+
+func (x *exchange) appendHead(dst []byte, f http1.Framing, why policy.Reason) []byte {
+	o := forward.ResponseOptions{
+		Framing: f,
+		Minor:   x.req.Minor,
+		Close:   x.mustEnd,
+		Via:     x.route.Forward.Via,
+	}
+	if x.route.ResponseHeaders {
+		o.Attempts = x.attempts
+		if why != policy.ReasonNone {
+			o.Reason = why.String()
+		}
+	}
+	return forward.AppendResponseHead(dst, &x.resp, o)
+}
+
+// copyBody sends x.out, which holds the head, and the body after it.
+func (x *exchange) copyBody(f http1.Framing) error {
+	b := &x.answer
+	for {
+		piece, err := b.pieceNow()
+		if err == nil && piece == nil && !b.ended {
+			if err := x.flush(); err != nil {
+				return err
+			}
+			if x.canSpliceDown(f) {
+				return x.spliceDown()
+			}
+			piece, err = b.next(x.route.BodyIdleTimeout)
+		}
+		switch {
+		case err == io.EOF || err == nil && piece == nil:
+			return x.endBody(f)
+		case err != nil:
+			_ = x.flush()
+			return err
+		}
+		if err := x.writePiece(f, piece); err != nil {
+			return err
+		}
+	}
+}
+
+// pieceNow gives a piece that needs no waiting, nil when there is none.
+func (b *responseBody) pieceNow() ([]byte, error) {
+	if b.ended {
+		return nil, nil
+	}
+	piece, err := b.buffered()
+	if len(piece) == 0 {
+		piece = nil
+	}
+	return piece, err
+}
+
+// writePiece adds a piece to x.out, which is written when it is full.
+func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
+	const frame = 20 // a chunk's size line and end
+	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
+		x.out = grow(x.out, len(piece)+frame)
+	}
+	for len(piece) > 0 {
+		if cap(x.out)-len(x.out) <= frame {
+			if err := x.flush(); err != nil {
+				return err
+			}
+		}
+		n := min(len(piece), cap(x.out)-len(x.out)-frame)
+		if f.Kind == http1.BodyChunked {
+			x.out = http1.AppendChunk(x.out, piece[:n])
+		} else {
+			x.out = append(x.out, piece[:n]...)
+		}
+		piece = piece[n:]
+	}
+	return nil
+}
+
+// endBody sends what is left and the end of the framing.
+func (x *exchange) endBody(f http1.Framing) error {
+	if f.Kind == http1.BodyChunked {
+		var trailers []http1.Field
+		if x.answer.framing.Kind == http1.BodyChunked {
+			trailers = x.answer.chunked.Trailers()
+		}
+		x.out = http1.AppendLastChunk(x.out, trailers)
+	}
+	return x.flush()
+}
+
+// flush writes what x.out holds to the caller.
+func (x *exchange) flush() error {
+	if len(x.out) == 0 {
+		return nil
+	}
+	err := x.c.write(x.out)
+	x.out = x.out[:0]
+	if err != nil {
+		return errCallerGone
+	}
+	return nil
+}
+
+// finishUpstream is done with an attempt whose response was relayed whole. A
+// request body still under way is given up: the upstream has answered.
+func (x *exchange) finishUpstream() {
+	if x.progress.Load() != sent {
+		x.mustEnd = true
+		x.dropUpstream()
+		return
+	}
+	x.stopPump()
+	x.releaseUpstream()
+}
+
+// canSpliceDown: the rest of the response has a length and can move inside the kernel.
+func (x *exchange) canSpliceDown(f http1.Framing) bool {
+	return f.Kind == http1.BodyLength && x.answer.left >= spliceFrom && x.upR == x.upW &&
+		x.c.tcp != nil && rawTCP(x.up) != nil
+}
+
+// spliceDown moves the rest of the response's body to the caller.
+func (x *exchange) spliceDown() error {
+	b := &x.answer
+	for b.left > 0 {
+		x.c.extendWrite()
+		x.setUpRead(time.Now().Add(x.idleOrForever()))
+		want := min(b.left, splicePiece)
+		n, err := x.move(downward, x.c.tcp, rawTCP(x.up), want)
+		b.left -= n
+		if n < want {
+			if err := x.spliceDownEnded(n, err); err != nil {
+				return err
+			}
+		}
+	}
+	b.ended = true
+	return nil
+}
+
+// spliceDownEnded says why a splice ended early; nil: it can go on.
+func (x *exchange) spliceDownEnded(n int64, err error) error {
+	stalled := x.c.writeTimedOut()
+	switch {
+	case x.callerEnd.Load() != callerStays, isTimeout(err) && stalled:
+		return errCallerGone
+	case isTimeout(err) && !x.pumping:
+		x.startWatch(nil) // it was the short wait before the caller is watched
+		return nil
+	case isTimeout(err) && n > 0:
+		return nil
+	case err != nil && !isTimeout(err) && x.c.hungUp():
+		return errCallerGone
+	}
+	return errResponseCut
+}
+
+func (x *exchange) idleOrForever() time.Duration {
+	if t := x.route.BodyIdleTimeout; t > 0 {
+		return t
+	}
+	return 365 * 24 * time.Hour
+}

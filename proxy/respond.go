@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// fail is our own answer when the upstream never gave one.
+func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	status := 502
+	if cause == policy.CauseAttemptTimeout || x.dialErr != nil && x.dialErr.Kind == upstream.KindTimeout {
+		status = 504
+	}
+	x.endIfUnread()
+	return x.answerWith(status, o, why.String(), "the upstream "+explainCause(cause))
+}
+
+func explainCause(c policy.Cause) string {
+	switch c {
+	case policy.CauseDial, policy.CauseTLS:
+		return "could not be reached"
+	case policy.CauseAttemptTimeout:
+		return "did not answer in time"
+	case policy.CauseMalformed:
+		return "sent a response that is not valid HTTP"
+	}
+	return "closed the connection before it answered"
+}
+
+// answerError is our own answer to a request that cannot be served. Nothing is
+// written when the caller has had a part of another answer.
+func (x *exchange) answerError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
+	if x.started {
+		x.aborting = true
+		return status, o
+	}
+	return x.answerWith(status, o, reason, http.StatusText(status))
+}
+
+// answerWith writes a short JSON answer: what happened, for people, and the
+// reason, for programs.
+func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+	body := x.errorBody(status, reason, text)
+	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, status, []byte(http.StatusText(status))
+	x.resp.Fields = append(x.resp.Fields[:0],
+		http1.MakeField("Content-Type", "application/json"),
+		http1.MakeField("Content-Length", strconv.Itoa(len(body))))
+	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
+	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
+	if x.route.ResponseHeaders {
+		opt.Attempts, opt.Reason = x.attempts, reason
+	}
+	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, opt)
+	if string(x.req.Method) != "HEAD" {
+		x.out = append(x.out, body...)
+	}
+	x.started = true
+	if x.flush() != nil {
+		x.aborting = true
+		if o.GaveUp() {
+			return status, policy.OutcomeClientGone
+		}
+	}
+	return status, o
+}
+
+func (x *exchange) errorBody(status int, reason, text string) []byte {
+	body, _ := json.Marshal(struct {
+		Error    string `json:"error"`
+		Status   int    `json:"status"`
+		Reason   string `json:"reason"`
+		Attempts int    `json:"attempts"`
+		ID       string `json:"request_id,omitempty"`
+	}{"retryproxy: " + text, status, reason, x.attempts, string(x.id)})
+	return append(body, '\n')
+}
+
+// refusal says why a well-formed request is not forwarded; 0 when it is.
+func (x *exchange) refusal() (int, http1.Refusal) {
+	r, q := x.route, x.req
+	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
+		return 413, http1.RefusalBodyTooLarge
+	}
+	if x.set.table.Ambiguous(x.c.listen, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
+		return 400, http1.RefusalAmbiguousPath
+	}
+	return 0, http1.RefusalNone
+}
+
+func (x *exchange) refuse(status int, why http1.Refusal) (int, policy.Outcome) {
+	x.mustEnd = true
+	x.tellRefused(why)
+	return x.answerError(status, policy.OutcomeRefused, why.String())
+}
+
+func (x *exchange) tellRefused(why http1.Refusal) {
+	x.reason = why.String()
+	if x.set.Refused != nil {
+		x.set.Refused(why)
+	}
+}
+
+// answersItself: an OPTIONS or TRACE that may not be forwarded any further
+// (RFC 9110 section 7.6.2).
+func (x *exchange) answersItself() bool {
+	n, ok := forward.MaxForwards(x.req)
+	return ok && n == 0
+}
+
+// answerMaxForwards is the answer of the final recipient: OPTIONS gets an
+// empty one; TRACE, whose echo could show fields that the caller may not
+// see, is not allowed.
+func (x *exchange) answerMaxForwards() (int, policy.Outcome) {
+	x.mustEnd = x.mustEnd || x.req.Body.Kind != http1.BodyNone
+	if string(x.req.Method) == "TRACE" {
+		return x.answerError(405, policy.OutcomeRefused, "max_forwards")
+	}
+	x.out = append(x.cleanOut(), "HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\nContent-Length: 0\r\n"...)
+	if x.mustEnd {
+		x.out = append(x.out, "Connection: close\r\n"...)
+	}
+	x.out = append(x.out, "\r\n"...)
+	if x.flush() != nil {
+		x.aborting = true
+	}
+	return 200, policy.OutcomeSuccess
+}

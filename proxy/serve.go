@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// serve is the life of a caller's connection: one request after the other, in
+// order, each answered before the next is read.
+func (c *conn) serve() {
+	defer c.finish()
+	for c.nextRequest() {
+		again := c.x.serve()
+		c.x.end()
+		c.server.requestEnded()
+		if !again {
+			return
+		}
+		c.compact()
+		c.dropBuffer()
+	}
+}
+
+// finish closes the connection and gives its memory back.
+func (c *conn) finish() {
+	if !c.x.aborting {
+		c.closeGently()
+	}
+	putBuffer(c.in)
+	c.in = nil
+}
+
+// nextRequest waits for a request head and parses it. False: there will be
+// none, and whatever had to be answered was.
+func (c *conn) nextRequest() bool {
+	if c.r == c.w && !c.awaitRequest() {
+		return false
+	}
+	began := time.Now()
+	set := c.server.settings.Load()
+	c.phase.Store(phaseBusy)
+	c.server.requestBegan()
+	if c.readHead(set, began) {
+		return true
+	}
+	c.server.requestEnded()
+	return false
+}
+
+// idleSlack is how much earlier than configured an idle caller may be closed,
+// so that the deadline needs no setting for every request.
+const idleSlack = 5 * time.Second
+
+// awaitRequest waits for the first bytes of the next request.
+func (c *conn) awaitRequest() bool {
+	c.phase.Store(phaseIdle)
+	for {
+		if limit := c.idleLimit(); limit > 0 {
+			c.setRead(time.Now().Add(limit), min(idleSlack, limit/10))
+		} else {
+			c.setRead(time.Now().Add(365*24*time.Hour), 30*24*time.Hour)
+		}
+		if c.server.closingIdle() {
+			return false
+		}
+		err := c.fillIdle()
+		if err == nil {
+			return true
+		}
+		if !isTimeout(err) || time.Now().After(c.readAt) || c.server.closingIdle() {
+			return false
+		}
+		c.readAt = past // somebody woke us by the deadline
+	}
+}
+
+func (c *conn) idleLimit() time.Duration { return c.server.settings.Load().CallerIdleTimeout }
+
+// readHead parses the head in the buffer, reading on until it is whole.
+func (c *conn) readHead(set *settings, began time.Time) bool {
+	c.req.Reset()
+	limited := false
+	for {
+		n, err := c.req.Parse(c.in[:c.w], set.Limits)
+		if err != nil {
+			c.x.begin(set, began)
+			c.refuseHead(err)
+			return false
+		}
+		if n > 0 {
+			c.r = n
+			c.x.begin(set, began)
+			return true
+		}
+		if !limited {
+			limited = true
+			c.setRead(began.Add(set.ReadHeadTimeout), 0)
+		}
+		if c.w == len(c.in) {
+			b := grow(c.in[:c.w], c.w)
+			c.in = b[:cap(b)]
+		}
+		err = c.fill()
+		if isTimeout(err) && time.Since(began) < set.ReadHeadTimeout {
+			limited, err = false, nil // a drain woke us as if idle
+			c.readAt = past
+		}
+		if err != nil {
+			c.x.begin(set, began)
+			c.headCut(err)
+			return false
+		}
+	}
+}
+
+// refuseHead answers a head that broke a rule, and ends the connection.
+func (c *conn) refuseHead(err error) {
+	x := &c.x
+	x.mustEnd = true
+	x.route.observer.RequestBegan()
+	status := 400
+	var refused *http1.Error
+	if errors.As(err, &refused) {
+		status = refused.Status
+		x.tellRefused(refused.Reason)
+		x.reason = refused.Reason.String()
+	}
+	code, outcome := x.answerError(status, policy.OutcomeRefused, x.reason)
+	x.done(code, outcome)
+	x.end()
+}
+
+// headCut ends a connection whose caller began a request and did not finish
+// its head: too slow gets an answer, gone gets none.
+func (c *conn) headCut(err error) {
+	if !isTimeout(err) {
+		return
+	}
+	x := &c.x
+	x.mustEnd = true
+	x.route.observer.RequestBegan()
+	x.done(x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout"))
+	x.end()
+}

@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Server accepts callers and serves them. Its life is New, Listen, Serve, and
+// Drain from another goroutine; Reload and Stats at any time. Safe for
+// concurrent use.
+type Server struct {
+	started   time.Time
+	settings  atomic.Pointer[settings]
+	replay    replayMemory
+	draining  atomic.Bool
+	closing   chan struct{} // closed when accepting has to end
+	closeOnce sync.Once
+	listeners []listener
+	slots     chan struct{} // one per caller, nil without a limit
+	pauses    atomic.Uint64
+	active    atomic.Int64 // requests between head and end
+	lastBusy  atomic.Int64 // while draining: when a request last ended, since started
+	idleEnd   atomic.Bool  // idle connections are to end
+
+	mu    sync.Mutex // guards conns
+	conns map[*conn]struct{}
+	wg    sync.WaitGroup // of connections
+}
+
+type listener struct {
+	net.Listener
+	name string // for routes: "" is the main one
+}
+
+// New checks c and makes a Server of it. Nothing is opened or dialled.
+func New(c *Config) (*Server, error) {
+	s := &Server{
+		started: time.Now(),
+		closing: make(chan struct{}),
+		conns:   map[*conn]struct{}{},
+		replay:  replayMemory{limit: c.TotalReplayBytes},
+	}
+	if c.MaxConnections > 0 {
+		s.slots = make(chan struct{}, c.MaxConnections)
+	}
+	n, err := s.prepare(c)
+	if err != nil {
+		return nil, err
+	}
+	s.settings.Store(n)
+	return s, nil
+}
+
+// Reload puts c in force for requests that begin from now on; those under way
+// end with what they began with. Listen, MaxConnections and TotalReplayBytes
+// stay as they were. On an error nothing changes.
+func (s *Server) Reload(c *Config) error {
+	n, err := s.prepare(c)
+	if err != nil {
+		return err
+	}
+	old := s.settings.Swap(n)
+	kept := map[*upstreamState]bool{}
+	for _, u := range n.upstreams() {
+		kept[u] = true
+	}
+	for _, u := range old.upstreams() {
+		if !kept[u] {
+			u.pool.Close()
+		}
+	}
+	return nil
+}
+
+// Listen opens all listeners, or none and an error that names the address. A
+// unix socket's path that nothing listens on any more is taken over.
+func (s *Server) Listen() error {
+	for i, addr := range s.settings.Load().Listen {
+		l, err := listen(addr)
+		if err != nil {
+			s.closeListeners()
+			return err
+		}
+		name := addr
+		if i == 0 {
+			name = ""
+		}
+		s.listeners = append(s.listeners, listener{l, name})
+	}
+	return nil
+}
+
+func listen(addr string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(addr, "unix:")
+	if !isUnix {
+		lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+		return lc.Listen(context.Background(), "tcp", addr)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+	} else if fi, err := os.Stat(path); err == nil && fi.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path)
+	}
+	return net.Listen("unix", path)
+}
+
+// Addrs gives the addresses listened on, in the order of Config.Listen.
+func (s *Server) Addrs() []net.Addr {
+	var all []net.Addr
+	for _, l := range s.listeners {
+		all = append(all, l.Addr())
+	}
+	return all
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range s.listeners {
+		_ = l.Close()
+	}
+}
+
+// Serve accepts callers until Drain, or until ctx ends, which closes
+// everything at once. It returns when every connection has ended.
+func (s *Server) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.kill)
+	defer stop()
+	var accepting sync.WaitGroup
+	for _, l := range s.listeners {
+		accepting.Go(func() { s.accept(l) })
+	}
+	accepting.Wait()
+	s.wg.Wait()
+	for _, u := range s.settings.Load().upstreams() {
+		u.pool.Close()
+	}
+	return nil
+}
+
+// kill ends everything at once.
+func (s *Server) kill() {
+	s.draining.Store(true)
+	s.stopAccepting()
+	s.closeListeners()
+	s.each(func(c *conn) { _ = c.nc.Close() })
+}
+
+func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
+
+// accept takes callers from one listener. At the limit, and when the system
+// has no descriptor left, it pauses, and the system's queue holds the callers.
+func (s *Server) accept(l listener) {
+	defer func() { _ = l.Close() }()
+	for {
+		if !s.slot() {
+			return
+		}
+		nc, err := l.Accept()
+		if err == nil {
+			s.start(nc, l.name)
+			continue
+		}
+		s.freeSlot()
+		select {
+		case <-s.closing:
+			return
+		default:
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		s.pauses.Add(1)
+		s.settings.Load().Log.Warn("accept paused", zap.Error(err))
+		select {
+		case <-s.closing:
+		case <-time.After(acceptPause):
+		}
+	}
+}
+
+// acceptPause is the wait after a failed accept; long enough not to spin,
+// short enough not to be noticed when a descriptor is free again.
+const acceptPause = 50 * time.Millisecond
+
+// slot waits for room for one more caller; false when accepting has ended.
+func (s *Server) slot() bool {
+	if s.slots == nil {
+		return true
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	default:
+	}
+	s.pauses.Add(1)
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-s.closing:
+		return false
+	}
+}
+
+func (s *Server) freeSlot() {
+	if s.slots != nil {
+		<-s.slots
+	}
+}
+
+func (s *Server) start(nc net.Conn, name string) {
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		defer s.freeSlot()
+		s.ServeConn(nc, name)
+	}()
+}
+
+// ServeConn serves one caller's connection until it ends, and closes it. name
+// is the listener for the routes, "" the main one.
+func (s *Server) ServeConn(nc net.Conn, name string) {
+	c := newConn(s, nc, name)
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	c.serve()
+}
+
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		f(c)
+	}
+}
+
+// since is the server's own monotonic time.
+func (s *Server) since(t time.Time) time.Duration { return t.Sub(s.started) }
+
+// Stats is a picture of the server at one moment.
+type Stats struct {
+	Connections  int    // callers connected
+	AcceptPauses uint64 // times accepting had to wait
+	ReplayBytes  int64  // kept for repeats now
+	Draining     bool
+	Upstreams    []UpstreamStats
+}
+
+// UpstreamStats is the picture of one upstream.
+type UpstreamStats struct {
+	Name         string // its URL, without secrets
+	Pool         upstream.Stats
+	BudgetTokens float64
+	HasBudget    bool
+}
+
+// Stats gives a picture for metrics.
+func (s *Server) Stats() Stats {
+	n := s.settings.Load()
+	s.mu.Lock()
+	st := Stats{Connections: len(s.conns)}
+	s.mu.Unlock()
+	st.AcceptPauses = s.pauses.Load()
+	st.ReplayBytes = s.replay.used.Load()
+	st.Draining = s.draining.Load()
+	now := s.since(time.Now())
+	for _, u := range n.upstreams() {
+		st.Upstreams = append(st.Upstreams, UpstreamStats{
+			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: true,
+		})
+	}
+	return st
+}
+
+// nothing observes nothing.
+type nothing struct{}
+
+func (nothing) RequestBegan()                                                              {}
+func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
+func (nothing) Retry(policy.Reason)                                                        {}
+func (nothing) WaitBegan()                                                                 {}
+func (nothing) WaitEnded(time.Duration)                                                    {}
+func (nothing) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}

@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// settings is one version of the configuration, made ready to run. A request
+// keeps the version that it began with.
+type settings struct {
+	*Config
+	server   *Server
+	table    *route.Table[*routeState]
+	fallback *routeState
+	trust    forward.Trust
+	all      []*routeState
+}
+
+// routeState is a route with what its requests share.
+type routeState struct {
+	*Route
+	upstream     *upstreamState
+	observer     Observer
+	gaveUpLog    lineLimit
+	plainRetryOn bool // an answer below 300 is never a failure
+}
+
+// upstreamState is what all routes to one upstream share, and what outlives a
+// reload while any route still uses it.
+type upstreamState struct {
+	key    string
+	pool   *upstream.Pool
+	budget *policy.Budget
+}
+
+func (r *routeState) budget() *policy.Budget {
+	if r.NoBudget {
+		return nil
+	}
+	return r.upstream.budget
+}
+
+// prepare makes c runnable, with the upstreams of the version before it where
+// they are the same.
+func (s *Server) prepare(c *Config) (*settings, error) {
+	if c.Default.Upstream.Address == "" {
+		return nil, errors.New("no upstream for the default route")
+	}
+	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies)}
+	if n.Log == nil {
+		n.Log = zap.NewNop()
+	}
+	known := map[string]*upstreamState{}
+	if old := s.settings.Load(); old != nil {
+		for _, r := range old.all {
+			known[r.upstream.key] = r.upstream
+		}
+	}
+	var rules []route.Rule[*routeState]
+	for i := range c.Routes {
+		r := n.add(&c.Routes[i], known)
+		rules = append(rules, route.Rule[*routeState]{Match: r.Match, Value: r, Name: r.Name})
+	}
+	n.fallback = n.add(&c.Default, known)
+	var err error
+	if n.table, err = route.New(rules, n.fallback); err != nil {
+		return nil, fmt.Errorf("routes: %w", err)
+	}
+	return n, nil
+}
+
+func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
+	state := &routeState{Route: r, observer: nothing{}}
+	if n.Observe != nil {
+		state.observer = n.Observe(r.Name)
+	}
+	state.gaveUpLog.perMinute = n.GaveUpLogPerMinute
+	state.plainRetryOn = plain(&r.Policy.RetryOn)
+	key := fmt.Sprintf("%s %+v", r.Upstream.Key(), r.Budget)
+	if known[key] == nil {
+		known[key] = &upstreamState{
+			key:    key,
+			pool:   upstream.NewPool(r.Upstream, upstream.Options{}),
+			budget: policy.NewBudget(r.Budget),
+		}
+	}
+	state.upstream = known[key]
+	n.all = append(n.all, state)
+	return state
+}
+
+// plain says whether no answer below 300 can be a failure, so that most
+// answers need no closer look.
+func plain(on *policy.RetryOn) bool {
+	if len(on.HeaderNames()) > 0 {
+		return false
+	}
+	for code := 100; code < 300; code++ {
+		if on.Code(code) {
+			return false
+		}
+	}
+	return true
+}
+
+// find gives the route that takes the request.
+func (n *settings) find(c *conn, r *http1.Request) *routeState {
+	return n.table.Find(c.listen, r.Authority, r.Path, r.Method, r)
+}
+
+// upstreams lists each upstream once.
+func (n *settings) upstreams() []*upstreamState {
+	var all []*upstreamState
+	seen := map[*upstreamState]bool{}
+	for _, r := range n.all {
+		if !seen[r.upstream] {
+			seen[r.upstream] = true
+			all = append(all, r.upstream)
+		}
+	}
+	return all
+}
+
+// peerOf says who is at the other end.
+func peerOf(nc net.Conn, n *settings) forward.Peer {
+	p := forward.Peer{Proto: "http", TrustConfigured: n.TrustedProxies != nil}
+	switch a := nc.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		ap := a.AddrPort()
+		p.Addr = ap.Addr().Unmap()
+		p.Text = p.Addr.WithZone("").String()
+		p.Trusted = n.trust.Trusted(p.Addr)
+	case *net.UnixAddr:
+		p.Text, p.Trusted = "unix", true
+	default:
+		p.Addr = netip.Addr{}
+	}
+	return p
+}

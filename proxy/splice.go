@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// A large body that nobody keeps moves inside the kernel (splice(2), by
+// TCPConn.ReadFrom), a piece at a time so that deadlines can follow. A piece
+// within the body idle timeout of 60 s is the slowest a peer may be: 4.3 KiB/s.
+const (
+	splicePiece = 256 << 10
+	spliceFrom  = 32 << 10 // less is not worth the set-up
+)
+
+const (
+	upward = iota
+	downward
+)
+
+// move sends n bytes from src to dst inside the kernel. It returns early only
+// with an error, or when src ended.
+func (x *exchange) move(way int, dst, src *net.TCPConn, n int64) (int64, error) {
+	r := &x.splice[way]
+	r.R, r.N = src, n
+	moved, err := dst.ReadFrom(r)
+	r.R = nil
+	return moved, err
+}
+
+// canSplice: the rest of the body has a length and is not kept.
+func (x *exchange) canSplice() bool {
+	b := &x.body
+	return b.framing.Kind == http1.BodyLength && !b.keeping && b.left >= spliceFrom && b.cursor >= len(b.kept) &&
+		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil
+}
+
+// spliceBody sends the rest of the body and says whether it was sent whole.
+func (x *exchange) spliceBody() bool {
+	b, c := &x.body, x.c
+	if !b.started {
+		b.started, b.began = true, time.Now()
+	}
+	for b.left > 0 {
+		until := b.patience(time.Now())
+		c.setRead(until, time.Second)
+		if x.stop.Load() {
+			return false
+		}
+		x.extendUpWrite()
+		want := min(b.left, splicePiece)
+		n, err := x.move(upward, rawTCP(x.up), c.tcp, want)
+		b.total += n
+		b.left -= n
+		b.ended = b.left == 0
+		if n < want {
+			return x.spliceEnded(n, err, until)
+		}
+	}
+	return x.sendDone()
+}
+
+// spliceEnded tells whose side ended a splice early, which the error does not say.
+func (x *exchange) spliceEnded(n int64, err error, until time.Time) bool {
+	switch {
+	case x.stop.Load():
+	case err == nil || err == io.EOF:
+		x.callerFailed(errBodyCut)
+	case isTimeout(err) && !time.Now().Before(until) && n > 0:
+		return x.spliceBody()
+	case isTimeout(err) && !time.Now().Before(until):
+		x.callerFailed(errBodyTooSlow)
+	case x.c.hungUp():
+		x.callerFailed(errCallerGone)
+	default:
+		return x.sendFailed()
+	}
+	return false
+}

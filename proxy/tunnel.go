@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+)
+
+// tunnel answers an upgrade that the upstream accepted and moves bytes both
+// ways until both sides have ended or nothing moved for the idle timeout.
+func (x *exchange) tunnel() (int, policy.Outcome) {
+	x.stopPump()
+	x.mustEnd, x.started = true, true
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true}
+	if x.route.ResponseHeaders {
+		o.Attempts = x.attempts
+	}
+	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, o)
+	x.out = append(x.out, x.up.Buf[x.upR:x.upW]...)
+	if x.flush() != nil {
+		x.dropUpstream()
+		x.aborting = true
+		return 101, policy.OutcomeClientGone
+	}
+	t := tunnel{idle: x.set.TunnelIdleTimeout}
+	t.run(x.c, x.up)
+	x.giveUpBuffer()
+	_ = x.up.Close()
+	x.up = nil
+	return 101, policy.OutcomeUpgraded
+}
+
+// tunnel is a pair of byte streams.
+type tunnel struct {
+	idle  time.Duration
+	moved atomic.Int64 // pieces, either way
+}
+
+// run moves bytes until both directions have ended. The bytes that the caller
+// sent behind its request go first.
+func (t *tunnel) run(c *conn, up net.Conn) {
+	_ = c.nc.SetDeadline(time.Time{})
+	_ = up.SetDeadline(time.Time{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if c.r < c.w {
+			if _, err := up.Write(c.in[c.r:c.w]); err != nil {
+				return
+			}
+			c.r = c.w
+		}
+		t.copy(up, c.nc)
+	}()
+	t.copy(c.nc, up)
+	<-ended
+}
+
+// copy moves bytes from src to dst until src ends, then tells dst so. On an
+// error or at the idle timeout both connections are closed, so that the other
+// direction ends too.
+func (t *tunnel) copy(dst, src net.Conn) {
+	buf := getBuffer(mediumBuffer)
+	defer putBuffer(buf)
+	for {
+		seen := t.moved.Load()
+		t.extend(src, dst)
+		n, err := src.Read(buf)
+		if n > 0 {
+			t.moved.Add(1)
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				break
+			}
+			continue
+		}
+		if err == io.EOF && closeWrite(dst) {
+			return
+		}
+		if isTimeout(err) && t.moved.Load() != seen {
+			continue // the other direction is alive
+		}
+		break
+	}
+	_ = src.Close()
+	_ = dst.Close()
+}
+
+func (t *tunnel) extend(src, dst net.Conn) {
+	if t.idle <= 0 {
+		return
+	}
+	now := time.Now()
+	_ = src.SetReadDeadline(now.Add(t.idle))
+	_ = dst.SetWriteDeadline(now.Add(t.idle))
+}
+
+// closeWrite tells the peer that nothing more comes; false where that cannot
+// be said without closing.
+func closeWrite(c net.Conn) bool {
+	if u, ok := c.(interface{ Raw() net.Conn }); ok && u.Raw() != nil {
+		c = u.Raw()
+	}
+	h, ok := c.(interface{ CloseWrite() error })
+	return ok && h.CloseWrite() == nil
+}

@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"time"
+)
+
+// waitEnd says what ended a wait on a caller's connection.
+type waitEnd uint8
+
+const (
+	waitedOut waitEnd = iota
+	callerLeft
+	drainBegan
+)
+
+// pollEvery bounds how late a caller's leaving is noticed where reading cannot tell.
+const pollEvery = 100 * time.Millisecond
+
+// await waits until t, on the caller's own connection: its read deadline is
+// the timer, and the caller's leaving or a drain end the wait at once. Bytes
+// that come meanwhile belong to the next request and are kept.
+func (c *conn) await(t time.Time) waitEnd {
+	c.phase.Store(phaseBackoff)
+	defer c.phase.Store(phaseBusy)
+	for {
+		c.readAt = t
+		_ = c.nc.SetReadDeadline(t)
+		if c.server.draining.Load() {
+			return drainBegan
+		}
+		err := c.awaitRead(t)
+		switch {
+		case err == nil:
+		case !isTimeout(err):
+			return callerLeft
+		case c.server.draining.Load():
+			return drainBegan
+		}
+		if !time.Now().Before(t) {
+			return waitedOut
+		}
+	}
+}
+
+// awaitRead reads what comes before t; with a full buffer it can only look
+// now and then whether the caller is still there.
+func (c *conn) awaitRead(t time.Time) error {
+	if c.w < len(c.in) {
+		return c.fill()
+	}
+	time.Sleep(min(pollEvery, time.Until(t)))
+	if c.hungUp() {
+		return errCallerGone
+	}
+	return nil
+}
