@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// collector shows a Metrics to a registry. It is a type of its own so that
+// these two methods are not methods of Metrics.
+type collector struct{ m *Metrics }
+
+// Describe names every family, so that the registry refuses any other.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range families {
+		ch <- f.desc
+	}
+}
+
+// Collect shows all values as they are now.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	routes := c.m.sortedRoutes()
+	zeros := len(routes) <= zeroRoutes
+	for _, r := range routes {
+		r.collect(ch, zeros)
+	}
+	c.m.collectOwn(ch)
+	if source := c.m.source.Load(); source != nil {
+		s := (*source)()
+		s.collect(ch, c.m.dialErrorKinds)
+	}
+}
+
+// zeroRoutes is the number of routes up to which the members of closed sets
+// are shown before they are first counted, so that rates and alerts have a
+// beginning to count from. With more routes, some 130 series for each that
+// say nothing cost more than that is worth, and a route is shown once used.
+const zeroRoutes = 100
+
+func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
+	c := r.totals()
+	if c == nil {
+		if !zeros {
+			return
+		}
+		c = new(counts)
+	}
+	c.collectSets(ch, r.name, zeros)
+	c.collectCodes(ch, r.name)
+	c.collectHistograms(ch, r.name, zeros)
+	requestsInFlight.emit(ch, float64(c.inFlight()), r.name)
+	requestsWaiting.emit(ch, float64(c.waiting()), r.name)
+}
+
+func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bool) {
+	for _, o := range policy.AllOutcomes() {
+		if n := c.outcomes[o].Load(); n > 0 || zeros {
+			outcomesTotal.emit(ch, float64(n), route, o.String())
+		}
+	}
+	for _, reason := range policy.AllReasons() {
+		if n := c.retries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
+			retriesTotal.emit(ch, float64(n), route, reason.String())
+		}
+	}
+	if n := c.retries[policy.ReasonIdleClose].Load(); n > 0 || zeros {
+		idleCloseRepeatsTotal.emit(ch, float64(n), route)
+	}
+}
+
+func (c *counts) collectCodes(ch chan<- prometheus.Metric, route string) {
+	for i := range c.byMethod {
+		c.byMethod[i].each(func(code string, n uint64) {
+			requestsTotal.emit(ch, float64(n), route, methodLabels[i], code)
+		})
+	}
+	for _, class := range policy.AllClasses() {
+		c.byClass[class].each(func(code string, n uint64) {
+			attemptsTotal.emit(ch, float64(n), route, class.String(), code)
+		})
+	}
+}
+
+func (c *counts) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
+	ch <- c.request.metric(requestSeconds, durationLadder, route)
+	ch <- c.attempt.metric(attemptSeconds, durationLadder, route)
+	ch <- c.perReq.metric(attemptsPerRequest, route)
+	if zeros || c.backoff.count() > 0 {
+		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)
+	}
+	if zeros || c.added.count() > 0 {
+		ch <- c.added.metric(addedSeconds, durationLadder, route)
+	}
+}

@@ -1,0 +1,143 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// namespace begins the name of every metric of ours.
+const namespace = "retryproxy_"
+
+// family is a metric with everything that is said about it. Families are fixed
+// after package initialisation.
+type family struct {
+	name     string // with the namespace
+	kind     Kind
+	labels   []string
+	help     string // what it counts
+	question string // what an operator finds out with it
+	desc     *prometheus.Desc
+}
+
+// families are all metrics of ours, in the order of the definitions below.
+var families []*family
+
+// Kind is the type of a metric.
+type Kind uint8
+
+// The kinds.
+const (
+	Counter Kind = iota
+	Gauge
+	Histogram
+)
+
+// String is the type as the exposition format names it.
+func (k Kind) String() string {
+	return [...]string{"counter", "gauge", "histogram"}[k]
+}
+
+func define(k Kind, name string, labels []string, help, question string) *family {
+	f := &family{name: namespace + name, kind: k, labels: labels, help: help, question: question}
+	f.desc = prometheus.NewDesc(f.name, help, labels, nil)
+	families = append(families, f)
+	return f
+}
+
+func labels(names ...string) []string { return names }
+
+// What became of requests, by route.
+var (
+	requestsTotal = define(Counter, "requests_total", labels("route", "method", "code"),
+		"Requests answered, by the status the caller got; code is other when it got none.",
+		"How much traffic is there, and what do callers see?")
+	outcomesTotal = define(Counter, "outcomes_total", labels("route", "outcome"),
+		"Requests by what became of them. One outcome per request: the sum is that of requests_total.",
+		"How many requests did retries rescue, and why were the others not retried?")
+	attemptsTotal = define(Counter, "attempts_total", labels("route", "class", "code"),
+		"Attempts sent to the upstream, failed dials included, by class of failure and status; code is other when no response head came.",
+		"What does the upstream answer, before retries hide it?")
+	retriesTotal = define(Counter, "retries_total", labels("route", "reason"),
+		"Retries by what they were for.",
+		"Which failures cause the retries?")
+	idleCloseRepeatsTotal = define(Counter, "idle_close_repeats_total", labels("route"),
+		"Repeats at once, outside count and budget, because the upstream had closed a kept connection; part of retries_total.",
+		"Does the upstream close idle connections sooner than the pool lets go of them?")
+	requestSeconds = define(Histogram, "request_duration_seconds", labels("route"),
+		"Time from a request's head to the end of its response, all attempts and waits included.",
+		"How long do callers wait in all?")
+	attemptSeconds = define(Histogram, "attempt_duration_seconds", labels("route"),
+		"Time of one attempt.",
+		"How fast is the upstream itself?")
+	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
+		"Time really waited before a retry; shorter than planned when the caller left or the proxy drained.",
+		"How long are the waits between attempts?")
+	addedSeconds = define(Histogram, "added_latency_seconds", labels("route"),
+		"For requests with more than one attempt: time from the first attempt's end to the last one's.",
+		"What do retries cost the callers that needed them?")
+	attemptsPerRequest = define(Histogram, "attempts_per_request", labels("route"),
+		"Attempts that a request took; one without any, such as a refused one, is in the lowest bucket and adds 0 to the sum.",
+		"By how much do retries multiply the load on the upstream?")
+	requestsInFlight = define(Gauge, "requests_in_flight", labels("route"),
+		"Requests begun and not yet done, the waiting ones included.",
+		"How many requests are under way?")
+	requestsWaiting = define(Gauge, "requests_waiting", labels("route"),
+		"Requests that wait for their next attempt.",
+		"How many requests are held up by a backoff or a Retry-After?")
+)
+
+// What the proxy holds and where it sends, read at each scrape.
+var (
+	callerConnections = define(Gauge, "connections", nil,
+		"Caller connections open.",
+		"How near is the limit of connections?")
+	connectionsTotal = define(Counter, "connections_total", nil,
+		"Caller connections accepted.",
+		"Do callers keep their connections or open a new one per request?")
+	acceptPausesTotal = define(Counter, "accept_pauses_total", nil,
+		"Times that accepting paused, at the limit of connections or of descriptors.",
+		"Is the limit of connections too low?")
+	parseRefusalsTotal = define(Counter, "parse_refusals_total", labels("reason"),
+		"Requests refused because they broke the protocol or a limit of its parsing; nothing was sent upstream.",
+		"Does somebody send malformed requests, or is a limit too low?")
+	replayBytes = define(Gauge, "replay_bytes", nil,
+		"Memory that keeps request bodies and failing responses for retries.",
+		"How much memory do retries take now?")
+	replayLimitBytes = define(Gauge, "replay_limit_bytes", nil,
+		"Most that replay_bytes may be (RETRYPROXY_TOTAL_REPLAY_BYTES).",
+		"How near is the replay memory to being full?")
+	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
+		"Retries that the upstream's budget allows at this moment.",
+		"Is an outage eating up the retry budget?")
+	upstreamConnections = define(Gauge, "upstream_connections", labels("upstream", "state"),
+		"Connections to the upstream: active, dialing or idle.",
+		"How many connections does the upstream bear?")
+	upstreamDialsTotal = define(Counter, "upstream_dials_total", labels("upstream"),
+		"Connections made to the upstream.",
+		"Are connections reused?")
+	upstreamReusesTotal = define(Counter, "upstream_reuses_total", labels("upstream"),
+		"Times that a kept connection to the upstream was used again.",
+		"Are connections reused?")
+	dialErrorsTotal = define(Counter, "upstream_dial_errors_total", labels("upstream", "kind"),
+		"Failed dials by kind of error.",
+		"Why can the upstream not be reached?")
+	idleClosesTotal = define(Counter, "upstream_idle_closes_total", labels("upstream"),
+		"Kept connections that the upstream closed while they were idle.",
+		"Is the upstream's keep-alive time shorter than ours?")
+)
+
+// The configuration and the program.
+var (
+	reloadSuccessful = define(Gauge, "config_last_reload_successful", nil,
+		"1 when the configuration loaded last is the one in use, 0 when it was refused.",
+		"Does the proxy run with the configuration that I gave it?")
+	reloadSeconds = define(Gauge, "config_last_reload_success_timestamp_seconds", nil,
+		"When the configuration in use was loaded, in seconds since 1970.",
+		"Since when is this configuration in use?")
+	reloadsTotal = define(Counter, "config_reloads_total", labels("result"),
+		"Loads of the configuration, the one at the start included, by result: failure or success.",
+		"Are bad configurations being pushed?")
+	certificateExpiry = define(Gauge, "certificate_expiry_timestamp_seconds", labels("kind", "name"),
+		"End of validity of a certificate, in seconds since 1970.",
+		"Which certificate has to be renewed, and when?")
+	buildInfo = define(Gauge, "build_info", labels("version", "revision", "goversion"),
+		"Always 1; the labels say what is running.",
+		"Which version runs where?")
+)

@@ -1,0 +1,184 @@
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options are fixed at New. The slices are copied.
+type Options struct {
+	Version  string // shown in build_info
+	Revision string // likewise
+
+	// Refusals are the labels that Refused knows, and DialErrorKinds those of
+	// Upstream.DialErrors, in its order. Closed sets, declared by the packages
+	// that refuse and dial.
+	Refusals       []string
+	DialErrorKinds []string
+}
+
+// Metrics are all metrics of one process. Safe for concurrent use.
+type Metrics struct {
+	registry       *prometheus.Registry
+	build          [3]string // label values of build_info
+	dialErrorKinds []string
+
+	refusals     []string // labels; the last is other
+	refusalIndex map[string]int
+	refused      []atomic.Uint64
+
+	reloadFailures  atomic.Uint64
+	reloadSuccesses atomic.Uint64
+	lastReloadOK    atomic.Bool
+	lastSuccess     atomic.Int64 // Unix milliseconds; 0 never
+
+	source atomic.Pointer[func() Snapshot]
+
+	mu     sync.Mutex        // guards routes
+	routes map[string]*Route // by name
+}
+
+// New makes metrics with a registry of their own. It also shows the Go runtime
+// and the process, as far as that is cheap.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		registry:       prometheus.NewRegistry(),
+		build:          [3]string{valid(o.Version), valid(o.Revision), runtime.Version()},
+		dialErrorKinds: slices.Clone(o.DialErrorKinds),
+		refusals:       withOther(o.Refusals),
+		routes:         make(map[string]*Route),
+	}
+	m.refused = make([]atomic.Uint64, len(m.refusals))
+	m.refusalIndex = make(map[string]int, len(m.refusals))
+	for i, label := range m.refusals {
+		m.refusalIndex[label] = i
+	}
+	m.registry.MustRegister(
+		collector{m},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// withOther is the labels without a double and with other as the last.
+func withOther(labels []string) []string {
+	out := make([]string, 0, len(labels)+1)
+	for _, l := range labels {
+		if l != other && !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return append(out, other)
+}
+
+// maxScrapes bounds the scrapes answered at once; more get 503.
+const maxScrapes = 4
+
+// Handler answers scrapes in the Prometheus text format. What can be shown is
+// shown, even when a part of it is in error.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+	})
+}
+
+// Route gives the counts of the route of that name, always the same ones, and
+// begins them at first use. The first routes, as many as are shown with zeros,
+// get a stripe per core; later ones save the memory.
+func (m *Metrics) Route(name string) *Route {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = valid(name)
+	if r := m.routes[name]; r != nil {
+		return r
+	}
+	stripes := 1
+	if len(m.routes) < zeroRoutes {
+		stripes = stripeCount()
+	}
+	r := newRoute(name, stripes)
+	m.routes[name] = r
+	return r
+}
+
+// Retain drops the counts of all routes but those named, after a reload, so
+// that names which come and go do not pile up. Requests that still run may use
+// the dropped ones; nothing of them is shown any more.
+func (m *Metrics) Retain(names []string) {
+	keep := make(map[string]bool, len(names))
+	for _, name := range names {
+		keep[valid(name)] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.routes {
+		if !keep[name] {
+			delete(m.routes, name)
+		}
+	}
+}
+
+// Refused counts a request refused by the parser. A reason that is not among
+// Options.Refusals counts as other.
+func (m *Metrics) Refused(reason string) {
+	i, known := m.refusalIndex[reason]
+	if !known {
+		i = len(m.refused) - 1
+	}
+	m.refused[i].Add(1)
+}
+
+// ConfigLoaded tells that a configuration was taken into use at the time at,
+// or refused: at the start and at every reload.
+func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
+	m.lastReloadOK.Store(ok)
+	if !ok {
+		m.reloadFailures.Add(1)
+		return
+	}
+	m.reloadSuccesses.Add(1)
+	m.lastSuccess.Store(at.UnixMilli())
+}
+
+// Watch makes every scrape call source for what the proxy holds; it replaces
+// the one given before. source is called by several goroutines at once.
+func (m *Metrics) Watch(source func() Snapshot) { m.source.Store(&source) }
+
+// sortedRoutes is by name, so that scrapes do the same work in the same order.
+func (m *Metrics) sortedRoutes() []*Route {
+	m.mu.Lock()
+	routes := make([]*Route, 0, len(m.routes))
+	for _, r := range m.routes {
+		routes = append(routes, r)
+	}
+	m.mu.Unlock()
+	slices.SortFunc(routes, func(a, b *Route) int { return strings.Compare(a.name, b.name) })
+	return routes
+}
+
+// collectOwn shows what is counted here and is no route's.
+func (m *Metrics) collectOwn(ch chan<- prometheus.Metric) {
+	for i, label := range m.refusals {
+		parseRefusalsTotal.emit(ch, float64(m.refused[i].Load()), label)
+	}
+	successful := 0.0
+	if m.lastReloadOK.Load() {
+		successful = 1
+	}
+	reloadSuccessful.emit(ch, successful)
+	reloadSeconds.emit(ch, float64(m.lastSuccess.Load())/1e3)
+	reloadsTotal.emit(ch, float64(m.reloadFailures.Load()), "failure")
+	reloadsTotal.emit(ch, float64(m.reloadSuccesses.Load()), "success")
+	buildInfo.emit(ch, 1, m.build[:]...)
+}

@@ -1,0 +1,296 @@
+package metrics
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
+	m := New(Options{DialErrorKinds: []string{"other", "refused", "timeout"}})
+	expiry := time.Unix(1900000000, 0)
+	calls := 0
+	m.Watch(func() Snapshot {
+		calls++
+		return Snapshot{
+			Connections: 7, ConnectionsAccepted: 90, AcceptPauses: 2, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			Upstreams: []Upstream{
+				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
+					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5},
+				{Name: "unix:/run/\xff", DialErrors: []uint64{1, 2, 3, 4, 5}},
+			},
+			Certificates: []Certificate{{Kind: "client", Name: "tls.crt", NotAfter: expiry}},
+		}
+	})
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_connections`:         "7",
+		`retryproxy_connections_total`:   "90",
+		`retryproxy_accept_pauses_total`: "2",
+		`retryproxy_replay_bytes`:        "4096",
+		`retryproxy_replay_limit_bytes`:  "6.7108864e+07",
+		`retryproxy_upstream_connections{state="idle",upstream="http://api:80"}`:                  "3",
+		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`:                "1",
+		`retryproxy_upstream_connections{state="dialing",upstream="http://api:80"}`:               "1",
+		`retryproxy_upstream_dials_total{upstream="http://api:80"}`:                               "20",
+		`retryproxy_upstream_reuses_total{upstream="http://api:80"}`:                              "70",
+		`retryproxy_upstream_idle_closes_total{upstream="http://api:80"}`:                         "4",
+		`retryproxy_upstream_dial_errors_total{kind="refused",upstream="http://api:80"}`:          "5",
+		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="http://api:80"}`:          "6",
+		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="unix:/run/` + "\uFFFD\"}": "3",
+		`retryproxy_budget_tokens{upstream="http://api:80"}`:                                      "9.5",
+		`retryproxy_budget_tokens{upstream="unix:/run/` + "\uFFFD\"}":                             "",
+		`retryproxy_certificate_expiry_timestamp_seconds{kind="client",name="tls.crt"}`:           "1.9e+09",
+	})
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`: "2",
+	})
+}
+
+func TestNothingIsShownOfAProxyNotWatched(t *testing.T) {
+	scrape(t, New(Options{})).want(t, map[string]string{`retryproxy_connections`: "", `retryproxy_replay_bytes`: ""})
+}
+
+func TestRefusalsKeepToTheirList(t *testing.T) {
+	m := New(Options{Refusals: []string{"bare_lf", "other", "bare_lf", "obs_fold"}})
+	for _, reason := range []string{"bare_lf", "bare_lf", "no such", "", "other"} {
+		m.Refused(reason)
+	}
+	p := scrape(t, m)
+	p.want(t, map[string]string{
+		`retryproxy_parse_refusals_total{reason="bare_lf"}`:  "2",
+		`retryproxy_parse_refusals_total{reason="obs_fold"}`: "0",
+		`retryproxy_parse_refusals_total{reason="other"}`:    "3",
+	})
+	if got := p.sum(t, "retryproxy_parse_refusals_total"); got != 5 {
+		t.Errorf("refusals add up to %v, want 5", got)
+	}
+}
+
+func TestARefusedConfigurationKeepsTheTimeOfTheGoodOne(t *testing.T) {
+	m := New(Options{})
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_config_last_reload_successful`:                "0",
+		`retryproxy_config_last_reload_success_timestamp_seconds`: "0",
+	})
+	m.ConfigLoaded(true, time.UnixMilli(1700000000500))
+	m.ConfigLoaded(false, time.UnixMilli(1700000009000))
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_config_last_reload_successful`:                "0",
+		`retryproxy_config_last_reload_success_timestamp_seconds`: "1.7000000005e+09",
+		`retryproxy_config_reloads_total{result="failure"}`:       "1",
+		`retryproxy_config_reloads_total{result="success"}`:       "1",
+	})
+	m.ConfigLoaded(true, time.UnixMilli(1700000010000))
+	scrape(t, m).want(t, map[string]string{`retryproxy_config_last_reload_successful`: "1"})
+}
+
+func TestBuildAndRuntimeAreShown(t *testing.T) {
+	m := New(Options{Version: "v1.2.3", Revision: "abc"})
+	p := scrape(t, m)
+	p.want(t, map[string]string{
+		`retryproxy_build_info{goversion="` + runtime.Version() + `",revision="abc",version="v1.2.3"}`: "1",
+	})
+	for _, name := range []string{"go_goroutines", "process_open_fds", "process_resident_memory_bytes"} {
+		if runtime.GOOS == "linux" && p[name] == "" {
+			t.Errorf("%s is not shown", name)
+		}
+	}
+}
+
+func TestKnownOutcomesBeginAtZeroForFewRoutes(t *testing.T) {
+	m := New(Options{})
+	m.Route("unused")
+	p := scrape(t, m)
+	for _, o := range policy.AllOutcomes() {
+		p.want(t, map[string]string{fmt.Sprintf(`retryproxy_outcomes_total{outcome=%q,route="unused"}`, o): "0"})
+	}
+	for _, reason := range policy.AllReasons() {
+		want := ""
+		if reason.ForRetry() {
+			want = "0"
+		}
+		p.want(t, map[string]string{fmt.Sprintf(`retryproxy_retries_total{reason=%q,route="unused"}`, reason): want})
+	}
+}
+
+func TestManyRoutesAreShownOnceUsed(t *testing.T) {
+	m := New(Options{})
+	var last *Route
+	for i := range zeroRoutes + 1 {
+		last = m.Route(fmt.Sprintf("r%d", i))
+	}
+	last.RequestBegan()
+	last.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	seen := 0
+	for name := range scrape(t, m) {
+		if !strings.Contains(name, `route="`) {
+			continue
+		}
+		seen++
+		if !strings.Contains(name, `route="r100"`) {
+			t.Errorf("%s is shown without a use", name)
+		}
+	}
+	if seen == 0 {
+		t.Error("the route that was used is not shown")
+	}
+}
+
+func TestARouteIsTheSameForTheSameName(t *testing.T) {
+	m := New(Options{})
+	if m.Route("a") != m.Route("a") || m.Route("a") == m.Route("b") {
+		t.Error("routes are not one per name")
+	}
+}
+
+func TestRetainDropsRoutesThatAreGone(t *testing.T) {
+	m := New(Options{})
+	kept, gone := m.Route("kept"), m.Route("gone")
+	for _, r := range []*Route{kept, gone} {
+		r.RequestBegan()
+		r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	}
+	m.Retain([]string{"kept", "never seen"})
+	gone.RequestBegan() // a request that still runs must not crash
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_outcomes_total{outcome="success",route="kept"}`: "1",
+		`retryproxy_outcomes_total{outcome="success",route="gone"}`: "",
+	})
+	if m.Route("kept") != kept || m.Route("gone") == gone {
+		t.Error("Retain kept or dropped the wrong one")
+	}
+}
+
+// full is metrics with a value in every family.
+func full() *Metrics {
+	m := New(Options{Refusals: []string{"bare_lf"}, DialErrorKinds: []string{"refused"}})
+	r := m.Route("a")
+	r.AttemptDone(policy.ClassNone, 200, 0)
+	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	m.Watch(func() Snapshot {
+		return Snapshot{
+			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true}},
+			Certificates: []Certificate{{Kind: "client", Name: "c"}},
+		}
+	})
+	return m
+}
+
+// The rules for names, units and help texts that Prometheus asks for.
+func TestExpositionPassesTheLinter(t *testing.T) {
+	problems, err := testutil.GatherAndLint(full().registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// A pedantic registry refuses what was not described.
+func TestReferenceIsExactlyWhatIsShown(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector{full()})
+	shown, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]Row)
+	for _, row := range Reference() {
+		rows[row.Name] = row
+	}
+	for _, f := range shown {
+		row, found := rows[f.GetName()]
+		if !found {
+			t.Errorf("%s is not in the reference", f.GetName())
+			continue
+		}
+		if want := strings.ToUpper(row.Type.String()); f.GetType().String() != want {
+			t.Errorf("%s is a %s, the reference says %s", row.Name, f.GetType(), want)
+		}
+		if got := len(f.GetMetric()[0].GetLabel()); got != len(row.Labels) {
+			t.Errorf("%s has %d labels, the reference says %v", row.Name, got, row.Labels)
+		}
+		delete(rows, f.GetName())
+	}
+	for name := range rows {
+		t.Errorf("%s is in the reference but not shown", name)
+	}
+}
+
+func TestReferenceRowsAreWhole(t *testing.T) {
+	for _, row := range Reference() {
+		if !strings.HasPrefix(row.Name, "retryproxy_") || !strings.HasSuffix(row.Help, ".") || !strings.HasSuffix(row.Question, "?") {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// The names and labels that dashboards and alerts rely on.
+func TestNamesAndLabelsAreKept(t *testing.T) {
+	want := map[string]string{
+		"retryproxy_requests_total":           "route method code",
+		"retryproxy_outcomes_total":           "route outcome",
+		"retryproxy_attempts_total":           "route class code",
+		"retryproxy_retries_total":            "route reason",
+		"retryproxy_request_duration_seconds": "route",
+		"retryproxy_attempt_duration_seconds": "route",
+		"retryproxy_backoff_seconds":          "route",
+		"retryproxy_added_latency_seconds":    "route",
+		"retryproxy_attempts_per_request":     "route",
+		"retryproxy_budget_tokens":            "upstream",
+		"retryproxy_upstream_connections":     "upstream state",
+	}
+	for _, row := range Reference() {
+		if labels, known := want[row.Name]; known && strings.Join(row.Labels, " ") != labels {
+			t.Errorf("%s has labels %v, want %s", row.Name, row.Labels, labels)
+		}
+		delete(want, row.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not in the reference: %v", want)
+	}
+}
+
+func TestEverythingMayHappenAtOnce(t *testing.T) {
+	m := full()
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				m.Route(fmt.Sprintf("r%d", i%7)).RequestBegan()
+				m.Refused("bare_lf")
+				m.ConfigLoaded(i%2 == 0, time.Unix(int64(i), 0))
+				m.Watch(func() Snapshot { return Snapshot{Connections: i} })
+				if i%10 == w {
+					m.Retain([]string{"a"})
+					scrape(t, m)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkScrapeThousandRoutes(b *testing.B) {
+	m := full()
+	for i := range 1000 {
+		r := m.Route(fmt.Sprintf("r%d", i))
+		r.AttemptDone(policy.ClassNone, 200, 0)
+		r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.registry.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

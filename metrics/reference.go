@@ -1,0 +1,24 @@
+package metrics
+
+import "slices"
+
+// Row describes one metric for the reference in docs/metrics.md.
+type Row struct {
+	Name     string   // with the namespace, e.g. "retryproxy_requests_total"
+	Type     Kind     // counter, gauge or histogram
+	Labels   []string // in order; nil when there are none
+	Help     string   // what it counts; the exposition's HELP
+	Question string   // what an operator finds out with it
+}
+
+// Reference lists all metrics of ours in the order of the documentation, from
+// the definitions that are registered. Those of the Go runtime and the process
+// (go_*, process_*), which the handler shows as well, are client_golang's own.
+// The rows belong to the caller.
+func Reference() []Row {
+	rows := make([]Row, len(families))
+	for i, f := range families {
+		rows[i] = Row{Name: f.name, Type: f.kind, Labels: slices.Clone(f.labels), Help: f.help, Question: f.question}
+	}
+	return rows
+}
