@@ -41,6 +41,12 @@ func (a Address) Split() (network, address string) {
 	return "tcp", a.text
 }
 
+// Wildcard reports a TCP address that stands for every one of the machine.
+func (a Address) Wildcard() bool {
+	host, _, err := net.SplitHostPort(a.text)
+	return err == nil && isWildcard(host)
+}
+
 // UnmarshalText checks that the port is a number from 0 to 65535 and that a
 // socket's path is absolute. Whether "off" makes sense is the caller's to say.
 func (a *Address) UnmarshalText(text []byte) error {

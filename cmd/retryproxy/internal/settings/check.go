@@ -44,6 +44,16 @@ func (c *checker) own(key string) bool { return c.r.own[key] != "" }
 // set reports that some variable, own or global, set the key.
 func (c *checker) set(key string) bool { return c.r.Variable(key) != "" }
 
+// any reports that some variable set one of the keys.
+func (c *checker) any(keys ...string) bool {
+	for _, key := range keys {
+		if c.set(key) {
+			return true
+		}
+	}
+	return false
+}
+
 // name is the variable to blame for a key: the one that set it, or the global
 // one that could.
 func (c *checker) name(key string) string {

@@ -3,6 +3,8 @@ package settings
 import (
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // tls: certificate files come in pairs and belong to https.
@@ -18,11 +20,9 @@ func (c *checker) tls() {
 	if !r.Upstream.Set() || r.Upstream.TLS() {
 		return
 	}
-	for _, v := range r.Values() {
-		for _, key := range upstreamKeys {
-			if v.Key == key && v.Text != "" && c.own(key) {
-				c.errorf(key, v.Text, "has no effect on the upstream %s, which is not https", r.Upstream)
-			}
+	for i, value := range []string{r.UpstreamCA, r.UpstreamCert, r.UpstreamKey, r.UpstreamServerName} { // in the order of upstreamKeys
+		if key := upstreamKeys[i]; value != "" && c.own(key) {
+			c.errorf(key, value, "has no effect on the upstream %s, which is not https", r.Upstream)
 		}
 	}
 }
@@ -59,8 +59,27 @@ func (c *checker) backoff() {
 	if len(*c.problems) > before {
 		return
 	}
-	if _, _, err := r.Backoffs(); err != nil {
+	if c.set("BACKOFF_THROTTLED_BASE") && r.BackoffThrottledBase < r.BackoffBase {
+		c.warnf("BACKOFF_THROTTLED_BASE", durationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), durationText(r.BackoffBase))
+	}
+	usual, _, err := r.Backoffs()
+	if err != nil {
 		c.errorf("BACKOFF", r.Backoff, "%s", oneLine(err))
+		return
+	}
+	c.room(usual)
+}
+
+// room warns when the longest waits alone are more than the request may take:
+// then the last retries are promised but hardly ever made.
+func (c *checker) room(b policy.Backoff) {
+	r := c.r
+	if r.RequestTimeout == 0 || r.MaxRetries == 0 || !c.any("REQUEST_TIMEOUT", "MAX_RETRIES", "BACKOFF", "BACKOFF_BASE", "BACKOFF_FACTOR", "BACKOFF_MAX") {
+		return
+	}
+	rows := policy.Plan(b, r.MaxRetries, policy.PlanOptions{Samples: 1})
+	if longest := rows[len(rows)-1].Total.Max; longest > r.RequestTimeout {
+		c.warnf("REQUEST_TIMEOUT", durationText(r.RequestTimeout), "the waits before %d retries can add up to %s; those that do not fit are not made", r.MaxRetries, durationText(longest.Round(time.Millisecond)))
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *Route) derive(s *Settings) {
 	}
 	r.fillBackoff()
 	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
-		r.BackoffThrottledBase = atMost(r.BackoffThrottledBase, r.BackoffMax)
+		r.BackoffThrottledBase = atMost(max(r.BackoffThrottledBase, r.BackoffBase), r.BackoffMax)
 	}
 	if r.Variable("MAX_REPLAY_BYTES") == "" {
 		r.MaxReplayBytes = min(r.MaxReplayBytes, s.TotalReplayBytes)

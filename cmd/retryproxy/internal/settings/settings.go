@@ -78,7 +78,6 @@ type Shared struct {
 
 	Forwarded       bool   `env:"FORWARDED" envDefault:"false" group:"What is forwarded" unit:"bool" about:"Whether a Forwarded field (RFC 7239) is added beside X-Forwarded-*."`
 	Via             string `env:"VIA" shown:"none" unit:"token" about:"Pseudonym with which a Via field is added to requests and responses; without it none is added, as some servers stop compressing when they see one."`
-	RequestID       bool   `env:"REQUEST_ID" envDefault:"true" unit:"bool" about:"Whether a request without X-Request-Id is given one."`
 	IdempotencyKey  string `env:"IDEMPOTENCY_KEY" envDefault:"accept" unit:"word" oneof:"accept,generate" about:"accept: a request that carries an Idempotency-Key may be repeated whatever its method; generate: also give one to requests without, the same over all attempts (only for upstreams that obey it)."`
 	ResponseHeaders bool   `env:"RESPONSE_HEADERS" envDefault:"true" unit:"bool" about:"Whether responses carry X-Retryproxy-Attempts and X-Retryproxy-Reason."`
 	MaxBodyBytes    Size   `env:"MAX_BODY_BYTES" envDefault:"0" unit:"size" about:"Largest request body, a larger one is refused with 413; 0 means no limit."`

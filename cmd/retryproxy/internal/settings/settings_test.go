@@ -107,7 +107,7 @@ var otherValues = map[string]string{
 	"GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
-	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "FORWARDED": "true", "VIA": "edge", "REQUEST_ID": "false",
+	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "FORWARDED": "true", "VIA": "edge",
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
 	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",

@@ -1,0 +1,160 @@
+// Package assemble makes the data path's configuration from checked settings.
+//
+// Config is all there is to call. It is the place where settings meet the
+// world: it reads certificate files, the descriptor limit and the host's name.
+// Everything that can be known from the settings alone was checked when they
+// were loaded.
+package assemble
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Config makes a proxy.Config without observers, refusal counter and logger,
+// which are the caller's to add. The error joins everything that keeps a route
+// from working, each with the route's name.
+func Config(s *settings.Settings) (*proxy.Config, error) {
+	m := &maker{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
+	c := &proxy.Config{
+		TrustedProxies:     s.TrustedProxies,
+		Limits:             http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields},
+		MaxConnections:     maxConnections(s.MaxConnections),
+		ReadHeadTimeout:    s.ReadHeadTimeout,
+		CallerIdleTimeout:  s.CallerIdleTimeout,
+		WriteTimeout:       s.WriteTimeout,
+		MinBodyRate:        int64(s.MinBodyRate),
+		TunnelIdleTimeout:  s.TunnelIdleTimeout,
+		TotalReplayBytes:   int64(s.TotalReplayBytes),
+		DrainTimeout:       s.DrainTimeout,
+		AccessLog:          s.AccessLog,
+		GaveUpLogPerMinute: s.GaveUpLogPerMinute,
+		Default:            m.route(&s.Default),
+	}
+	for _, a := range s.Listeners() {
+		c.Listen = append(c.Listen, a.String())
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		made := m.route(r)
+		made.Match = r.Match(s)
+		c.Routes = append(c.Routes, made)
+	}
+	return c, errors.Join(m.errs...)
+}
+
+type maker struct {
+	settings *settings.Settings
+	own      []string // our authorities, for HOST=auto
+	targets  map[targetKey]targetResult
+	errs     []error
+}
+
+// targetKey is what a target is made of; routes that agree share one, so that
+// certificates are read once.
+type targetKey struct {
+	upstream string
+	files    upstream.TLSFiles
+}
+
+type targetResult struct {
+	target upstream.Target
+	err    error
+}
+
+func (m *maker) route(r *settings.Route) proxy.Route {
+	p, err := r.Policy()
+	m.note(r, err)
+	budget, hasBudget := r.Budget()
+	made := proxy.Route{
+		Name:            r.Name,
+		Upstream:        m.target(r),
+		Policy:          p,
+		Budget:          budget,
+		NoBudget:        !hasBudget,
+		RequestTimeout:  r.RequestTimeout,
+		AttemptTimeout:  r.AttemptTimeout,
+		BodyIdleTimeout: r.BodyIdleTimeout,
+		MaxBodyBytes:    int64(r.MaxBodyBytes),
+		MaxReplayBytes:  int64(r.MaxReplayBytes),
+		HoldBytes:       int64(r.HoldBytes),
+		GenerateKey:     r.IdempotencyKey == "generate",
+		Nested:          nested[r.Nested],
+		ResponseHeaders: r.ResponseHeaders,
+	}
+	made.Forward = m.forward(r, made.Upstream.Host)
+	m.note(r, made.Forward.Check())
+	return made
+}
+
+var nested = map[string]policy.Nested{"allow": policy.NestedAllow, "halve": policy.NestedHalve, "deny": policy.NestedDeny}
+
+func (m *maker) note(r *settings.Route, err error) {
+	if err != nil {
+		m.errs = append(m.errs, fmt.Errorf("route %s: %w", r.Name, err))
+	}
+}
+
+// target adds certificates and the dial timeout to the upstream. An error is
+// told for the first route that has it.
+func (m *maker) target(r *settings.Route) upstream.Target {
+	target := r.Upstream.Target()
+	if r.Upstream.TLS() {
+		key := targetKey{r.Upstream.String(), upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName}}
+		made, known := m.targets[key]
+		if !known {
+			made.err = target.UseTLS(key.files)
+			made.target = target
+			m.targets[key] = made
+			m.note(r, made.err)
+		}
+		target = made.target
+	}
+	target.DialTimeout = r.DialTimeout
+	return target
+}
+
+func (m *maker) forward(r *settings.Route, upstreamHost string) forward.Settings {
+	f := forward.Settings{
+		UpstreamHost: upstreamHost,
+		Own:          m.own,
+		Forwarded:    r.Forwarded,
+		Via:          r.Via,
+		StripPrefix:  r.StripPrefix,
+	}
+	switch rule := r.Shared.Host; {
+	case rule.Auto():
+		f.Host = forward.HostAuto
+	case rule.Preserve():
+		f.Host = forward.HostPreserve
+	case rule.Upstream():
+		f.Host = forward.HostUpstream
+	default:
+		f.Host, f.HostName = forward.HostName, rule.Name()
+	}
+	return f
+}
+
+// ownNames are the authorities by which callers know us: the addresses that we
+// listen on and the host's name, which in a container is the container's.
+// Loopback names are known to package forward.
+func ownNames(s *settings.Settings) []string {
+	var own []string
+	for _, a := range s.Listeners() {
+		if network, address := a.Split(); network == "tcp" && !a.Wildcard() {
+			own = append(own, address)
+		}
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		own = append(own, name)
+	}
+	return own
+}

@@ -1,0 +1,138 @@
+package assemble
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+func load(t *testing.T, environ ...string) *settings.Settings {
+	t.Helper()
+	for i := range environ {
+		environ[i] = "RETRYPROXY_" + environ[i]
+	}
+	s, problems := settings.Load(environ)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func config(t *testing.T, environ ...string) *proxy.Config {
+	t.Helper()
+	c, err := Config(load(t, environ...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proxy.New(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Every value is unlike its neighbours, so that one in the wrong field shows.
+func TestEverySettingReachesTheProxy(t *testing.T) {
+	c := config(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "MAX_CONNECTIONS=11", "MAX_HEAD_BYTES=2KiB", "MAX_FIELDS=12",
+		"READ_HEAD_TIMEOUT=13s", "CALLER_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "TOTAL_REPLAY_BYTES=18MiB",
+		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true", "GAVE_UP_LOG_PER_MINUTE=20",
+		"HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
+		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "NESTED=deny",
+		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
+		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB")
+	r := c.Default
+	for name, ok := range map[string]bool{
+		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
+		"trusted":     len(c.TrustedProxies) == 1,
+		"connections": c.MaxConnections == 11,
+		"limits":      c.Limits == http1.Limits{HeadBytes: 2048, Fields: 12},
+		"times":       c.ReadHeadTimeout == 13*time.Second && c.CallerIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,
+		"rate":        c.MinBodyRate == 17,
+		"total":       c.TotalReplayBytes == 18<<20,
+		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 20,
+		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 2*time.Second,
+		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && r.Forward.Forwarded && r.Forward.Via == "edge" && slices.Contains(r.Forward.Own, "10.1.1.1:82"),
+		"key":         r.GenerateKey,
+		"headers":     !r.ResponseHeaders,
+		"bodies":      r.MaxBodyBytes == 21 && r.MaxReplayBytes == 30<<10 && r.HoldBytes == 31<<10,
+		"retry on":    r.Policy.RetryOn.Code(503) && !r.Policy.RetryOn.Code(500),
+		"policy":      r.Policy.MaxRetries == 2 && r.Policy.Window == 22*time.Second && r.Policy.Unsafe && !r.Policy.Methods.Has([]byte("PUT")) && r.Policy.Methods.Has([]byte("GET")),
+		"nested":      r.Nested == policy.NestedDeny,
+		"backoff":     r.Policy.Backoff.Wait(policy.Step{}, policy.Shared()) == 23*time.Millisecond && r.Policy.Throttled.Wait(policy.Step{}, policy.Shared()) == 240*time.Millisecond,
+		"budget":      !r.NoBudget && r.Budget == policy.BudgetConfig{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
+		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
+	} {
+		if !ok {
+			t.Errorf("%s is wrong in %+v", name, r)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	c := config(t, "UPSTREAM=http://a", "ROUTES=search,up", "ROUTE_SEARCH_PATH=/s/*", "ROUTE_SEARCH_HOST=x.example", "ROUTE_SEARCH_METHODS=GET", "ROUTE_SEARCH_HEADER=K=v",
+		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example")
+	search, up := c.Routes[0], c.Routes[1]
+	if m := search.Match; search.Name != "search" || m.Path != "/s/*" || m.Host != "x.example" || m.Header != "K=v" || !slices.Equal(m.Methods, []string{"GET"}) || m.Listen != "" {
+		t.Errorf("%+v", m)
+	}
+	if search.Forward.StripPrefix != "/s" || search.Forward.UpstreamHost != "b" || search.Upstream.Address != "b:80" {
+		t.Errorf("%+v", search.Forward)
+	}
+	if up.Match.Listen != ":81" || !slices.Equal(c.Listen, []string{"127.0.0.1:8080", ":81"}) || !up.NoBudget {
+		t.Errorf("%+v %v", up.Match, c.Listen)
+	}
+	if up.Forward.Host != forward.HostName || up.Forward.HostName != "up.example" {
+		t.Errorf("%+v", up.Forward)
+	}
+}
+
+func TestRouteOnTheMainListenerByItsAddress(t *testing.T) {
+	c := config(t, "UPSTREAM=http://a", "LISTEN=:80", "ROUTES=a", "ROUTE_A_LISTEN=:80", "ROUTE_A_PATH=/a")
+	if c.Routes[0].Match.Listen != "" || len(c.Listen) != 1 {
+		t.Errorf("%+v %v", c.Routes[0].Match, c.Listen)
+	}
+}
+
+func TestCertificateErrorsNameRouteAndFile(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bad, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Config(load(t, "UPSTREAM=https://a", "UPSTREAM_CA="+bad, "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_UPSTREAM=https://b", "ROUTE_X_UPSTREAM_CA=/nowhere.pem", "ROUTE_Y_PATH=/y"))
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "route default: ") || !strings.Contains(err.Error(), bad) ||
+		!strings.Contains(err.Error(), "route x: ") || !strings.Contains(err.Error(), "/nowhere.pem") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Routes to one upstream share its pool and budget, which needs equal targets;
+// a reload keeps them, which needs equal targets over time.
+func TestSameUpstreamIsTheSameTarget(t *testing.T) {
+	environ := []string{"UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1"}
+	c, again := config(t, slices.Clone(environ)...), config(t, slices.Clone(environ)...)
+	if c.Default.Upstream.Key() != c.Routes[0].Upstream.Key() || c.Default.Upstream.Key() != again.Default.Upstream.Key() {
+		t.Errorf("%s, %s, %s", c.Default.Upstream.Key(), c.Routes[0].Upstream.Key(), again.Default.Upstream.Key())
+	}
+	if c.Default.Upstream.TLS.ServerName != "n" {
+		t.Errorf("server name %s", c.Default.Upstream.TLS.ServerName)
+	}
+}
+
+func TestCallersForDescriptors(t *testing.T) {
+	for descriptors, want := range map[uint64]int{0: 16, 64: 16, 80: 16, 1024: 480, 1 << 20: 524256, 1<<64 - 1: 1 << 20} {
+		if got := callersFor(descriptors); got != want {
+			t.Errorf("%d: %d, want %d", descriptors, got, want)
+		}
+	}
+	if n := config(t, "UPSTREAM=http://a").MaxConnections; n < fewestCallers || n > mostCallers {
+		t.Errorf("auto gives %d", n)
+	}
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package assemble
+
+import (
+	"syscall"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+// The share of the descriptor limit that callers may have.
+const (
+	// reserved descriptors are for listeners, the admin server, logs,
+	// resolving names and the runtime.
+	reserved = 64
+	// perCaller: its own, and one to the upstream. A pipe that moves a large
+	// body inside the kernel takes two more for a moment, but does without
+	// when there is none.
+	perCaller = 2
+	// mostCallers bounds what an unlimited descriptor limit gives: far above
+	// what one process can serve, and a number that memory can be reckoned by.
+	mostCallers = 1 << 20
+	// fewestCallers keeps a tiny limit from pausing everything; accepting also
+	// pauses when descriptors do run out.
+	fewestCallers = 16
+)
+
+// maxConnections takes "auto" from RLIMIT_NOFILE, whose soft limit the Go
+// runtime has raised to the hard one at the start.
+func maxConnections(c settings.AutoCount) int {
+	if !c.Auto() {
+		return c.Value()
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return callersFor(uint64(limit.Cur))
+}
+
+func callersFor(descriptors uint64) int {
+	if descriptors <= reserved {
+		return fewestCallers
+	}
+	return int(max(fewestCallers, min(mostCallers, (descriptors-reserved)/perCaller)))
+}
