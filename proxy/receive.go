@@ -142,7 +142,7 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 	case progress == sending:
 		return time.Time{} // the upload is bounded by its rate
 	}
-	x.startClock(began)
+	x.startClock(x.attemptSent)
 	until := x.deadline
 	if t := x.route.AttemptTimeout; t > 0 && !x.patient {
 		if end := x.attemptSent.Add(t); until.IsZero() || end.Before(until) {

@@ -1,0 +1,317 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// memory runs a proxy between in-memory connections in fake time. Each dialled
+// connection is handled by handle.
+type memory struct {
+	*testProxy
+	up *fakeUpstream
+	t  *testing.T
+}
+
+// inMemory calls test in a bubble of fake time.
+func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test func(t *testing.T, m *memory)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		u := &fakeUpstream{open: map[net.Conn]struct{}{}}
+		seen := &recorder{}
+		c := testConfig(t, "http://upstream.test:80", seen)
+		c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			u.serve(t, theirs, handle)
+			return ours, nil
+		}
+		c.Default.Upstream.Resolve = resolveTest
+		if change != nil {
+			change(c)
+		}
+		s, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &memory{testProxy: &testProxy{Server: s, seen: seen, t: t}, up: u, t: t}
+		test(t, m)
+		s.kill()
+		for _, up := range s.settings.Load().upstreams() {
+			up.pool.Close()
+		}
+		u.mu.Lock()
+		for c := range u.open {
+			c.Close()
+		}
+		u.mu.Unlock()
+		synctest.Wait()
+		if n := s.replay.used.Load(); n != 0 {
+			t.Errorf("%d bytes of replay memory were not given back", n)
+		}
+	})
+}
+
+// caller opens a caller's connection.
+func (m *memory) caller() *caller {
+	theirs, ours := net.Pipe()
+	go m.ServeConn(ours, "")
+	m.t.Cleanup(func() { theirs.Close() })
+	return &caller{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}
+}
+
+func resolveTest(context.Context, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+}
+
+// slow waits before it answers.
+func slow(d time.Duration, answer string) func(c *upConn) {
+	return func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			discardBody(c, head)
+			time.Sleep(d)
+			c.say("%s", answer)
+		}
+	}
+}
+
+func TestRetryAfterIsNeverEarly(t *testing.T) {
+	limited := "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
+	inMemory(t, script(limited, ok200), nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "ok")
+		if d := time.Since(began); d < 7*time.Second || d > 7*time.Second+time.Millisecond {
+			t.Errorf("answered after %v, want 7 s plus the jitter of at most 1 ms", d)
+		}
+	})
+}
+
+func TestRetryAfterBeyondTheDeadlineIsGivenToTheCallerAtOnce(t *testing.T) {
+	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 31\r\nContent-Length: 4\r\n\r\nwait"
+	inMemory(t, script(limited, ok200), nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		res := m.caller().send(get("/")).want(503, "wait")
+		if d := time.Since(began); d != 0 {
+			t.Errorf("answered after %v, want at once", d)
+		}
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "retry_after_too_long" {
+			t.Errorf("reason %q", got)
+		}
+		if got := res.Header.Get("Retry-After"); got != "31" {
+			t.Errorf("Retry-After %q was not passed on", got)
+		}
+	})
+}
+
+func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
+	answers := make(chan time.Duration, 2)
+	answers <- time.Hour
+	answers <- 0
+	handle := func(c *upConn) {
+		c.head()
+		time.Sleep(<-answers)
+		c.say(ok200)
+	}
+	inMemory(t, handle, nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "ok")
+		if d := time.Since(began); d < 10*time.Second || d > 11*time.Second {
+			t.Errorf("answered after %v, want after one attempt timeout of 10 s", d)
+		}
+		if m.up.sends() != 2 {
+			t.Errorf("%d sends, want 2", m.up.sends())
+		}
+		time.Sleep(time.Hour) // the first handler's own sleep ends
+	})
+}
+
+func TestTheUnrepeatableAttemptHasAllTheTimeLeft(t *testing.T) {
+	inMemory(t, slow(25*time.Second, ok200), nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(post("x")).want(200, "ok")
+		if d := time.Since(began); d != 25*time.Second {
+			t.Errorf("answered after %v, want 25 s", d)
+		}
+		if m.up.sends() != 1 {
+			t.Errorf("%d sends, want 1", m.up.sends())
+		}
+	})
+}
+
+func TestTheLastAttemptHasAllTheTimeLeft(t *testing.T) {
+	inMemory(t, slow(18*time.Second, ok200), func(c *Config) { c.Default.Policy.MaxRetries = 1 }, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "ok")
+		if d := time.Since(began).Truncate(time.Second); d != 28*time.Second {
+			t.Errorf("answered after %v, want 10 s + 18 s", d)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestRequestTimeoutEndsWith504(t *testing.T) {
+	inMemory(t, slow(time.Hour, ok200), nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		res := m.caller().send(get("/")).want(504, "*")
+		if d := time.Since(began); d != 30*time.Second {
+			t.Errorf("answered after %v, want 30 s", d)
+		}
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" && got != "retries_exhausted" {
+			t.Errorf("reason %q", got)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestTheDeadlineRunsFromTheRequestBeingFullySent(t *testing.T) {
+	read := func(c *upConn) {
+		head := c.head()
+		discardBody(c, head)
+		time.Sleep(29 * time.Second)
+		c.say(ok200)
+	}
+	inMemory(t, read, nil, func(t *testing.T, m *memory) {
+		c := m.caller()
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n")
+		for range 40 {
+			time.Sleep(time.Second) // longer altogether than the request timeout
+			c.send("x")
+		}
+		c.want(200, "ok")
+	})
+}
+
+func TestTheCallerLeavingEndsTheWaitAtOnce(t *testing.T) {
+	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n"
+	inMemory(t, script(limited), nil, func(t *testing.T, m *memory) {
+		c := m.caller().send(get("/"))
+		time.Sleep(5 * time.Second)
+		c.Close()
+		synctest.Wait()
+		if n := len(m.seen.outcomes); n != 1 || m.seen.outcomes[0] != policy.OutcomeClientGone {
+			t.Fatalf("outcomes %v, want client_gone at once", m.seen.outcomes)
+		}
+		if m.up.sends() != 1 {
+			t.Errorf("%d sends, want 1", m.up.sends())
+		}
+	})
+}
+
+func TestDrainCutsTheWaitShort(t *testing.T) {
+	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 4\r\n\r\nbusy"
+	inMemory(t, script(limited), nil, func(t *testing.T, m *memory) {
+		c := m.caller().send(get("/"))
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		drained := make(chan error)
+		go func() { drained <- m.Drain(context.Background()) }()
+		res := c.want(503, "busy")
+		if d := time.Since(began); d != 0 {
+			t.Errorf("answered %v after the drain began, want at once", d)
+		}
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
+			t.Errorf("reason %q", got)
+		}
+		if !res.Close {
+			t.Error("the response does not say Connection: close")
+		}
+		if err := <-drained; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+	})
+}
+
+func TestDrainServesIdleConnectionsUntilAllIsQuiet(t *testing.T) {
+	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
+		busy, idle := m.caller(), m.caller()
+		busy.send(get("/1")).want(200, "ok")
+		idle.send(get("/1")).want(200, "ok")
+		began := time.Now()
+		drained := make(chan error)
+		go func() { drained <- m.Drain(context.Background()) }()
+		time.Sleep(900 * time.Millisecond)
+		if res := busy.send(get("/2")).want(200, "ok"); !res.Close {
+			t.Error("the response does not say Connection: close")
+		}
+		if err := <-drained; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if d := time.Since(began); d < 1900*time.Millisecond || d > 2100*time.Millisecond {
+			t.Errorf("drained after %v, want a second after the last request", d)
+		}
+		if s, err := idle.rest(); s != "" || err != nil {
+			t.Errorf("the idle connection ended with %q, %v", s, err)
+		}
+	})
+}
+
+func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
+	inMemory(t, slow(20*time.Second, ok200), nil, func(t *testing.T, m *memory) {
+		c := m.caller().send(get("/"))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := m.Drain(context.Background()); err != ErrDrainTimeout {
+			t.Errorf("drain: %v, want %v", err, ErrDrainTimeout)
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("drained after %v, want the drain timeout of 5 s", d)
+		}
+		if s, _ := c.rest(); s != "" {
+			t.Errorf("the caller got %q", s)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
+	inMemory(t, script(bad503), func(c *Config) {
+		c.Default.NoBudget = false
+		c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 1, Burst: 1}
+		b, err := policy.New("fixed", policy.Options{Base: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Default.Policy.Backoff = b
+	}, func(t *testing.T, m *memory) {
+		res := m.caller().send(get("/")).want(503, "busy")
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "budget_exhausted" {
+			t.Errorf("reason %q", got)
+		}
+		if m.up.sends() != 2 {
+			t.Errorf("%d sends, want 2: the budget's burst is 1", m.up.sends())
+		}
+		time.Sleep(3 * time.Second) // it refills by 1 a second
+		before := m.up.sends()
+		m.caller().send(get("/")).want(503, "busy")
+		if n := m.up.sends() - before; n != 2 {
+			t.Errorf("%d sends after the budget refilled, want 2", n)
+		}
+	})
+}
+
+func TestSlowUploadIsEndedByItsRate(t *testing.T) {
+	inMemory(t, func(c *upConn) { discardBody(c, c.head()) }, func(c *Config) { c.MinBodyRate = 100 }, func(t *testing.T, m *memory) {
+		c := m.caller().send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		began := time.Now()
+		go func() {
+			for range 30 {
+				time.Sleep(time.Second)
+				if _, err := c.Write([]byte(strings.Repeat("x", 10))); err != nil {
+					return
+				}
+			}
+		}()
+		c.want(408, "*")
+		if d := time.Since(began); d < 10*time.Second || d > 13*time.Second {
+			t.Errorf("ended after %v, want after the grace of 10 s and 10 to 12 bytes/s of the rate", d)
+		}
+		time.Sleep(time.Minute)
+	})
+}
