@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -50,26 +51,31 @@ func Profiles() []Profile { return append([]Profile(nil), profiles...) }
 
 // FindProfile gives the profile of that name.
 func FindProfile(name string) (Profile, error) {
+	names := make([]string, 0, len(profiles))
 	for _, p := range profiles {
 		if p.Name == name {
 			return p, nil
 		}
+		names = append(names, p.Name)
 	}
-	return Profile{}, fmt.Errorf("unknown profile %q; there is interactive, batch", name)
+	return Profile{}, fmt.Errorf("unknown profile %q; there is %s", name, strings.Join(names, ", "))
 }
 
-// Policy is the policy of the profile where nothing else is set, with
-// DefaultRetryOn and the idempotent methods.
-func (p Profile) Policy() Policy {
+// Policy is the policy of the profile where nothing else is set: with
+// DefaultRetryOn and the idempotent methods. It fails only for a profile that
+// does not come from this package.
+func (p Profile) Policy() (Policy, error) {
 	on, err := ParseRetryOn(DefaultRetryOn)
-	if err == nil {
-		var b, t Backoff
-		if b, err = New(p.Backoff, Options{}); err == nil {
-			t, err = NewThrottled(p.Backoff, Options{}, p.ThrottledBase)
-		}
-		if err == nil {
-			return Policy{RetryOn: on, MaxRetries: p.MaxRetries, Backoff: b, Throttled: t}
-		}
+	if err != nil {
+		return Policy{}, err
 	}
-	panic("policy: profile " + p.Name + ": " + err.Error()) // only a profile that is not of Profiles
+	usual, err := New(p.Backoff, Options{})
+	if err != nil {
+		return Policy{}, err
+	}
+	throttled, err := NewThrottled(p.Backoff, Options{}, p.ThrottledBase)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{RetryOn: on, MaxRetries: p.MaxRetries, Backoff: usual, Throttled: throttled}, nil
 }

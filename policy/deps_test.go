@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sourceFiles parses the package without its tests.
+func sourceFiles(t *testing.T) (*token.FileSet, []*ast.File) {
+	t.Helper()
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, e.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	if len(files) < 10 {
+		t.Fatalf("found only %d source files", len(files))
+	}
+	return fset, files
+}
+
+// The decisions can be tested, simulated and read without a network only as
+// long as nothing here reaches for one.
+func TestImportsOnlyPureStandardLibrary(t *testing.T) {
+	allowed := map[string]bool{
+		"errors": true, "fmt": true, "maps": true, "math": true, "math/rand/v2": true,
+		"slices": true, "strings": true, "sync/atomic": true, "time": true,
+	}
+	fset, files := sourceFiles(t)
+	for _, f := range files {
+		for _, imp := range f.Imports {
+			path, _ := strconv.Unquote(imp.Path.Value)
+			if !allowed[path] {
+				t.Errorf("%s: imports %s; policy is pure standard library (add it here only if it opens, reads and starts nothing)",
+					fset.Position(imp.Pos()), path)
+			}
+		}
+	}
+}
+
+func TestNoClockAndNoGoroutine(t *testing.T) {
+	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true,
+		"AfterFunc": true, "Tick": true, "NewTimer": true, "NewTicker": true}
+	fset, files := sourceFiles(t)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: starts a goroutine", fset.Position(n.Pos()))
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && clock[n.Sel.Name] {
+					t.Errorf("%s: reads a clock: time.%s", fset.Position(n.Pos()), n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
