@@ -29,6 +29,7 @@ func TestDialErrorsAreClassifiedByTypeNotText(t *testing.T) {
 	}{
 		{errno("connect", syscall.ECONNREFUSED), KindRefused},
 		{errno("connect", syscall.ENOENT), KindRefused},
+		{errno("connect", syscall.ECONNRESET), KindRefused},
 		{errno("connect", syscall.EAGAIN), KindRefused},
 		{errno("connect", syscall.ETIMEDOUT), KindTimeout},
 		{os.ErrDeadlineExceeded, KindTimeout},

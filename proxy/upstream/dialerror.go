@@ -14,7 +14,7 @@ type DialKind uint8
 // The kinds of dial errors.
 const (
 	KindOther         DialKind = iota // none of those below, e.g. no permission on a unix socket
-	KindRefused                       // nobody listens: TCP reset, no socket file, or a unix socket's queue is full
+	KindRefused                       // nobody listens, or not for us: reset (even just after the connect), no socket file, a unix socket's queue is full
 	KindTimeout                       // DialTimeout or the context's deadline passed while connecting or in the TLS handshake
 	KindDNS                           // the name could not be resolved, or not in time
 	KindUnreachable                   // no route to the host or network, or no local address to reach it from
@@ -75,7 +75,7 @@ func classify(err error) DialKind {
 		return KindCanceled
 	case isAny(err, syscall.EMFILE, syscall.ENFILE):
 		return KindNoDescriptors
-	case isAny(err, syscall.ECONNREFUSED, syscall.ENOENT, syscall.EAGAIN):
+	case isAny(err, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOENT, syscall.EAGAIN):
 		return KindRefused
 	case errors.As(err, &dns):
 		return KindDNS

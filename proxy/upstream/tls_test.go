@@ -1,0 +1,601 @@
+package upstream
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// authority signs certificates for a test and keeps them as files.
+type authority struct {
+	t      *testing.T
+	dir    string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir(), key: newKey(t)}
+	tmpl := a.template("test authority", time.Hour)
+	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.write("ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) template(name string, valid time.Duration) *x509.Certificate {
+	a.serial++
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid).Truncate(time.Second),
+	}
+}
+
+// path of a file in the authority's folder.
+func (a *authority) path(file string) string { return filepath.Join(a.dir, file) }
+
+func (a *authority) write(file, kind string, der []byte) {
+	a.t.Helper()
+	if err := os.WriteFile(a.path(file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// issue writes name.pem and name.key and gives the pair.
+func (a *authority) issue(name string, valid time.Duration, names ...string) tls.Certificate {
+	a.t.Helper()
+	tmpl := a.template(name, valid)
+	tmpl.DNSNames = names
+	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	key := newKey(a.t)
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write(name+".pem", "CERTIFICATE", der)
+	a.write(name+".key", "PRIVATE KEY", pkcs8)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// secure is https://app.test at s, trusting the authority.
+func (a *authority) secure(s *server, f TLSFiles) Target {
+	a.t.Helper()
+	target, err := ParseTarget(fmt.Sprintf("https://app.test:%d", s.addr.(*net.TCPAddr).Port))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	target.Resolve = resolving(0, "127.0.0.1").Resolve
+	target.DialTimeout = soon
+	if err := target.UseTLS(f); err != nil {
+		a.t.Fatal(err)
+	}
+	return target
+}
+
+// gather collects what TLS writes, so that the test can send it at once.
+type gather struct {
+	net.Conn
+	mu   sync.Mutex
+	on   bool
+	held bytes.Buffer
+}
+
+func (g *gather) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.on {
+		return g.held.Write(p)
+	}
+	return g.Conn.Write(p)
+}
+
+// tlsServe shakes hands on the next connection, in its own goroutine.
+type tlsServe struct {
+	*tls.Conn
+	wire *gather
+	done chan error
+}
+
+func (s *server) tls(config *tls.Config) *tlsServe {
+	v := &tlsServe{done: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		c, ok := <-s.got
+		if !ok {
+			close(ready)
+			return
+		}
+		v.wire = &gather{Conn: c}
+		v.Conn = tls.Server(v.wire, config)
+		close(ready)
+		err := v.Handshake()
+		if err != nil {
+			_ = c.Close()
+		}
+		v.done <- err
+	}()
+	s.t.Cleanup(func() {
+		<-ready
+		if v.wire != nil {
+			_ = v.wire.Close()
+		}
+	})
+	return v
+}
+
+// ready waits for the end of the handshake.
+func (v *tlsServe) ready(t *testing.T) {
+	t.Helper()
+	if err := <-v.done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tlsPair is a held connection and the server's end of it, version being the only one spoken.
+func tlsPair(t *testing.T, version uint16) (*Pool, *Conn, *tlsServe) {
+	t.Helper()
+	a, s := newAuthority(t), tcpServer(t)
+	far := s.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")}, MinVersion: version, MaxVersion: version})
+	p := newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem")}), Options{})
+	c := get(t, p, GetOptions{})
+	far.ready(t)
+	return p, c, far
+}
+
+func versions(t *testing.T, f func(t *testing.T, version uint16)) {
+	for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(v), func(t *testing.T) { f(t, v) })
+	}
+}
+
+// exchange sends a byte each way, after which the server's session tickets are read.
+func exchange(t *testing.T, c *Conn, far *tlsServe) {
+	t.Helper()
+	b := make([]byte, 1)
+	for _, dir := range []struct {
+		from io.Writer
+		to   io.Reader
+	}{{c, far}, {far, c}} {
+		if _, err := dir.from.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(dir.to, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTLSConnectionIsVerifiedAndReused(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		p, c, far := tlsPair(t, version)
+		exchange(t, c, far)
+		if c.Raw() != nil {
+			t.Error("Raw gives the encrypted stream")
+		}
+		if state := c.TLS(); state == nil || state.Version != version || state.ServerName != "app.test" || len(state.VerifiedChains) == 0 {
+			t.Errorf("state %+v", state)
+		}
+		if until := time.Until(p.Stats().PeerExpiry); until < 55*time.Minute || until > time.Hour {
+			t.Errorf("the upstream's certificate is said to end in %v", until)
+		}
+		c.Release(0)
+		if got := p.TryPooled(looked); got != c {
+			t.Fatalf("not reused: %+v", p.Stats())
+		}
+		exchange(t, c, far)
+	})
+}
+
+func TestTLSOffersOnlyHTTP11AndTheTargetsName(t *testing.T) {
+	a, s := newAuthority(t), tcpServer(t)
+	cert := a.issue("app", time.Hour, "app.test", "other.test")
+	for name, want := range map[string]string{"": "app.test", "other.test": "other.test"} {
+		var hello *tls.ClientHelloInfo
+		far := s.tls(&tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			hello = h
+			return &cert, nil
+		}})
+		c := get(t, newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), ServerName: name}), Options{}), GetOptions{})
+		far.ready(t)
+		if hello.ServerName != want || len(hello.SupportedProtos) != 1 || c.TLS().NegotiatedProtocol != "http/1.1" {
+			t.Errorf("name %q, offered %q, got %q", hello.ServerName, hello.SupportedProtos, c.TLS().NegotiatedProtocol)
+		}
+		for _, v := range hello.SupportedVersions {
+			if v < tls.VersionTLS12 {
+				t.Errorf("offers %s", tls.VersionName(v))
+			}
+		}
+	}
+}
+
+func TestTLSFailuresAreOfKindTLS(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	good := a.issue("good", time.Hour, "app.test")
+	serve := func(c tls.Certificate) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c}} }
+	for _, c := range []struct {
+		name   string
+		config *tls.Config
+		ca     string
+		cause  func(error) bool
+	}{
+		{"unknown authority", serve(good), stranger.path("ca.pem"), as[x509.UnknownAuthorityError]},
+		{"wrong name", serve(a.issue("wrong", time.Hour, "wrong.test")), a.path("ca.pem"), as[x509.HostnameError]},
+		{"expired", serve(a.issue("expired", -time.Hour, "app.test")), a.path("ca.pem"), as[x509.CertificateInvalidError]},
+		{"protocol too old", &tls.Config{Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, a.path("ca.pem"), as[net.Error]},
+		{"no common ALPN", &tls.Config{Certificates: []tls.Certificate{good}, NextProtos: []string{"spdy/3.1"}}, a.path("ca.pem"), as[net.Error]},
+		{"client certificate wanted", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}, a.path("ca.pem"), as[net.Error]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := tcpServer(t)
+			far := s.tls(c.config)
+			p := newPool(t, a.secure(s, TLSFiles{CA: c.ca}), Options{})
+			d := fail(t, p, t.Context(), GetOptions{})
+			if d.Kind != KindTLS || d.Addr != s.addr.String() || !c.cause(d) {
+				t.Fatalf("%s at %s: %T %v", d.Kind, d.Addr, d.Err, d)
+			}
+			if <-far.done == nil {
+				t.Error("the server believes in the handshake")
+			}
+			if got := p.Stats(); got.Active != 0 || got.DialErrors[KindTLS] != 1 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func as[T error](err error) bool {
+	var e T
+	return errors.As(err, &e)
+}
+
+func TestHandshakeCutOffIsTLSAndSilentIsTimeout(t *testing.T) {
+	a := newAuthority(t)
+	for _, c := range []struct {
+		name string
+		act  func(net.Conn)
+		want DialKind
+	}{
+		{"closed", func(far net.Conn) { _ = far.Close() }, KindTLS},
+		{"reset", func(far net.Conn) {
+			_, _ = far.Read(make([]byte, 1)) // connected for sure
+			_ = far.(*net.TCPConn).SetLinger(0)
+			_ = far.Close()
+		}, KindTLS},
+		{"plain text", func(far net.Conn) { _, _ = io.WriteString(far, "HTTP/1.1 400 Bad Request\r\n\r\n") }, KindTLS},
+		{"silent", func(net.Conn) {}, KindTimeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := tcpServer(t)
+			target := a.secure(s, TLSFiles{CA: a.path("ca.pem")})
+			if c.want == KindTimeout {
+				target.DialTimeout = 100 * time.Millisecond
+			}
+			acted := make(chan struct{})
+			go func() {
+				defer close(acted)
+				c.act(s.accept())
+			}()
+			d := fail(t, newPool(t, target, Options{}), t.Context(), GetOptions{})
+			<-acted
+			if d.Kind != c.want {
+				t.Fatalf("%s: %v", d.Kind, d)
+			}
+		})
+	}
+}
+
+func TestAFailedHandshakeGoesOnToTheNextAddress(t *testing.T) {
+	a, s := newAuthority(t), tcpServer(t)
+	s2 := listen(t, "tcp", fmt.Sprintf("127.0.0.2:%d", s.addr.(*net.TCPAddr).Port))
+	bad := s.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("expired", -time.Hour, "app.test")}})
+	good := s2.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")}})
+	target := a.secure(s, TLSFiles{CA: a.path("ca.pem")})
+	target.Resolve = resolving(0, "127.0.0.1", "127.0.0.2").Resolve
+	c := get(t, newPool(t, target, Options{}), GetOptions{})
+	good.ready(t)
+	if <-bad.done == nil || c.Addr != s2.addr.String() {
+		t.Fatalf("connected to %s", c.Addr)
+	}
+}
+
+// crypto/tls alone gives io.EOF for both ends.
+func TestOnlyCloseNotifyEndsATLSStreamProperly(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		for _, c := range []struct {
+			name string
+			end  func(*tlsServe)
+			cut  bool
+		}{
+			{"close_notify", func(far *tlsServe) { _ = far.Close() }, false},
+			{"close_notify alone", func(far *tlsServe) { _ = far.CloseWrite() }, false},
+			{"no close_notify", func(far *tlsServe) { _ = far.wire.Close() }, true},
+			{"no close_notify, half closed", func(far *tlsServe) { _ = far.wire.Conn.(*net.TCPConn).CloseWrite() }, true},
+			{"in the middle of a record", func(far *tlsServe) {
+				_, _ = far.wire.Write([]byte{23, 3, 3, 0, 40, 1, 2, 3})
+				_ = far.wire.Close()
+			}, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				_, conn, far := tlsPair(t, version)
+				if _, err := io.WriteString(far, "half a body"); err != nil {
+					t.Fatal(err)
+				}
+				c.end(far)
+				got, err := io.ReadAll(conn) // takes io.EOF for success
+				if string(got) != "half a body" || errors.Is(err, io.ErrUnexpectedEOF) != c.cut || !c.cut && err != nil {
+					t.Fatalf("read %q, %v", got, err)
+				}
+				if _, again := conn.Read(make([]byte, 1)); c.cut && !errors.Is(again, io.ErrUnexpectedEOF) || !c.cut && again != io.EOF {
+					t.Fatalf("read again: %v", again)
+				}
+			})
+		}
+	})
+}
+
+func TestErrTruncatedIsNotEOF(t *testing.T) {
+	if errors.Is(ErrTruncated, io.EOF) || !errors.Is(ErrTruncated, io.ErrUnexpectedEOF) || !errors.Is(ErrTruncated, ErrTruncated) {
+		t.Fatal("ErrTruncated is taken for something else")
+	}
+}
+
+func TestTLSIdleCloseIsSeen(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		for name, end := range map[string]func(*tlsServe){
+			"close_notify": func(far *tlsServe) { _ = far.CloseWrite() },
+			"cut off":      func(far *tlsServe) { _ = far.wire.Close() },
+			"speaks":       func(far *tlsServe) { _, _ = io.WriteString(far, "HTTP/1.1 408 Request Timeout\r\n\r\n") },
+		} {
+			t.Run(name, func(t *testing.T) {
+				p, c, far := tlsPair(t, version)
+				exchange(t, c, far)
+				end(far)
+				awaitHeard(t, c)
+				c.Release(0)
+				if p.TryPooled(looked) != nil || p.Stats().IdleCloses != 1 {
+					t.Fatalf("%+v", p.Stats())
+				}
+			})
+		}
+	})
+}
+
+// What crypto/tls took from the socket no look at the socket can see.
+func TestTLSConnectionWithUnreadBytesIsNotKept(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		for _, c := range []struct {
+			name string
+			say  func(*tlsServe)
+			kept bool
+		}{
+			{"nothing more", func(far *tlsServe) { _, _ = io.WriteString(far, "a") }, true},
+			{"more of the same record", func(far *tlsServe) { _, _ = io.WriteString(far, "ab") }, false},
+			{"another record", func(far *tlsServe) { _, _ = io.WriteString(far, "a"); _, _ = io.WriteString(far, "b") }, false},
+			{"close_notify", func(far *tlsServe) { _, _ = io.WriteString(far, "a"); _ = far.CloseWrite() }, false},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				p, conn, far := tlsPair(t, version)
+				exchange(t, conn, far)
+				far.wire.on = true
+				c.say(far)
+				_ = far.SetDeadline(time.Time{}) // CloseWrite leaves one
+				if _, err := far.wire.Conn.Write(far.wire.held.Bytes()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
+				conn.Release(0)
+				if got := p.Stats(); (got.Idle == 1) != c.kept || got.Active != 0 {
+					t.Fatalf("%+v", got)
+				}
+				if c.kept {
+					far.wire.on = false
+					exchange(t, p.TryPooled(looked), far)
+				}
+			})
+		}
+	})
+}
+
+func TestTLSAbortResetsWithoutCloseNotify(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		_, c, far := tlsPair(t, version)
+		exchange(t, c, far)
+		c.Abort()
+		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("the upstream sees %v", err)
+		}
+	})
+}
+
+func TestTLSCloseSaysCloseNotify(t *testing.T) {
+	_, c, far := tlsPair(t, tls.VersionTLS13)
+	exchange(t, c, far)
+	_ = c.Close()
+	first, err := io.ReadAll(far.wire.Conn)
+	if err != nil || len(first) == 0 {
+		t.Fatalf("before the end came %q, %v", first, err)
+	}
+}
+
+// Taking a connection allocates nothing. Giving it back asks crypto/tls for
+// unread bytes, and that is one small allocation of its own, as in every read.
+func TestTLSPooledPathAllocatesOnceAtMost(t *testing.T) {
+	versions(t, func(t *testing.T, version uint16) {
+		p, c, far := tlsPair(t, version)
+		exchange(t, c, far)
+		c.Release(0)
+		if n := testing.AllocsPerRun(100, func() { p.TryPooled(looked).Release(0) }); n > 1 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// shown gives the name in the client certificate of a new connection.
+func shown(t *testing.T, p *Pool, s *server, config *tls.Config) string {
+	t.Helper()
+	far := s.tls(config)
+	c := get(t, p, GetOptions{Fresh: true})
+	far.ready(t)
+	exchange(t, c, far)
+	return far.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+func TestClientCertificateFollowsItsFiles(t *testing.T) {
+	a, s := newAuthority(t), tcpServer(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool()}
+	a.issue("one", 2*time.Hour)
+	a.issue("two", 3*time.Hour)
+	use := func(name string) {
+		for _, end := range []string{".pem", ".key"} {
+			if err := os.Symlink(a.path(name+end), a.path("new")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(a.path("new"), a.path("client"+end)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	use("one")
+	target := a.secure(s, TLSFiles{CA: a.path("ca.pem"), Cert: a.path("client.pem"), Key: a.path("client.key")})
+	p := newPool(t, target, Options{})
+	expect := func(when, name string, valid time.Duration) {
+		t.Helper()
+		if got := shown(t, p, s, config); got != name {
+			t.Fatalf("%s: shows %s, want %s", when, got, name)
+		}
+		if at, ok := target.CertificateExpiry(); !ok || (time.Until(at)-valid).Abs() > time.Minute {
+			t.Fatalf("%s: ends at %v", when, at)
+		}
+	}
+	expect("at first", "one", 2*time.Hour)
+	use("two")
+	expect("after a swap of links", "two", 3*time.Hour)
+	a.issue("two", 4*time.Hour)
+	expect("after a change of the files", "two", 4*time.Hour)
+	if err := os.Rename(a.path("one.key"), a.path("client.key")); err != nil {
+		t.Fatal(err)
+	}
+	expect("while certificate and key do not match", "two", 4*time.Hour)
+	if err := os.Remove(a.path("client.key")); err != nil {
+		t.Fatal(err)
+	}
+	expect("while a file is missing", "two", 4*time.Hour)
+	a.issue("one", 5*time.Hour)
+	use("one")
+	expect("when they are whole again", "one", 5*time.Hour)
+}
+
+func TestUseTLSRefusesWhatCannotWork(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("one", time.Hour)
+	a.issue("two", time.Hour)
+	if err := os.WriteFile(a.path("junk"), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, target string
+		f            TLSFiles
+		want         string
+	}{
+		{"plain http", "http://a", TLSFiles{CA: a.path("ca.pem")}, "need an https://"},
+		{"unix", "unix:/a", TLSFiles{ServerName: "a"}, "need an https://"},
+		{"no key", "https://a", TLSFiles{Cert: a.path("one.pem")}, "both"},
+		{"no certificate", "https://a", TLSFiles{Key: a.path("one.key")}, "both"},
+		{"not a pair", "https://a", TLSFiles{Cert: a.path("one.pem"), Key: a.path("two.key")}, "two.key"},
+		{"no such authority", "https://a", TLSFiles{CA: a.path("none")}, "none"},
+		{"no such key", "https://a", TLSFiles{Cert: a.path("one.pem"), Key: a.path("none")}, "none"},
+		{"authority is junk", "https://a", TLSFiles{CA: a.path("junk")}, "junk: no certificate"},
+		{"certificate is junk", "https://a", TLSFiles{Cert: a.path("junk"), Key: a.path("one.key")}, "junk"},
+		{"bad name", "https://a", TLSFiles{ServerName: "a b"}, "server name"},
+	} {
+		target, err := ParseTarget(c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := target.Key()
+		if err := target.UseTLS(c.f); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q in it", c.name, err, c.want)
+		}
+		if target.Key() != before {
+			t.Errorf("%s: the refused settings changed the target", c.name)
+		}
+		if _, ok := target.CertificateExpiry(); ok {
+			t.Errorf("%s: has a client certificate", c.name)
+		}
+	}
+}
+
+func TestTLSSettingsArePartOfTheKey(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("one", time.Hour)
+	make := func(f TLSFiles) string {
+		t.Helper()
+		target, err := ParseTarget("https://app.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := target.UseTLS(f); err != nil {
+			t.Fatal(err)
+		}
+		return target.Key()
+	}
+	seen := map[string]TLSFiles{}
+	for _, f := range []TLSFiles{{}, {CA: a.path("ca.pem")}, {CA: a.path("one.pem")}, {ServerName: "b"},
+		{Cert: a.path("one.pem"), Key: a.path("one.key")}} {
+		k := make(f)
+		if k != make(f) {
+			t.Errorf("%+v: the same settings give different keys", f)
+		}
+		if other, ok := seen[k]; ok {
+			t.Errorf("%+v and %+v share a key", f, other)
+		}
+		seen[k] = f
+	}
+}
