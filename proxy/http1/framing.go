@@ -119,7 +119,7 @@ func (s *facts) coded(minor int) Refusal {
 		return s.codings.verdict()
 	case s.badLength:
 		return RefusalBadContentLength
-	case s.unequal:
+	case s.unequal, s.padded && s.lengths > 1: // repeated ones have to be equal to the byte
 		return RefusalRepeatedContentLength
 	}
 	return RefusalNone

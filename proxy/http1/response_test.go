@@ -46,6 +46,7 @@ var refusedResponses = []struct {
 	// RFC 9112 section 6: framing.
 	{"CL with TE", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", RefusalCLWithTE},
 	{"differing CLs", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", RefusalRepeatedContentLength},
+	{"CLs that differ in zeros", "HTTP/1.1 200 OK\r\nContent-Length: 05\r\nContent-Length: 5\r\n\r\n", RefusalRepeatedContentLength},
 	{"CL list", "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n", RefusalBadContentLength},
 	{"CL with plus", "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", RefusalBadContentLength},
 	{"empty CL", "HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", RefusalBadContentLength},
