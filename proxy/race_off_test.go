@@ -1,0 +1,5 @@
+//go:build !race
+
+package proxy
+
+const allowedAllocs = 0.05

@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// echoServer answers every head it sees with the next of answers, without
+// allocating. bodyBytes of body follow each head.
+func echoServer(t testing.TB, bodyBytes int, answers ...string) *fakeUpstream {
+	raw := make([][]byte, len(answers))
+	for i := range answers {
+		raw[i] = []byte(answers[i])
+	}
+	end := []byte("\r\n\r\n")
+	return startUpstream(t, func(c *upConn) {
+		buf := make([]byte, 64<<10)
+		have, n := 0, 0
+		for {
+			m, err := c.Conn.Read(buf[have:])
+			if err != nil {
+				return
+			}
+			have += m
+			for {
+				i := bytes.Index(buf[:have], end)
+				if i < 0 || have < i+len(end)+bodyBytes {
+					break
+				}
+				have = copy(buf, buf[i+len(end)+bodyBytes:have])
+				if _, err := c.Conn.Write(raw[n%len(raw)]); err != nil {
+					return
+				}
+				n++
+			}
+		}
+	})
+}
+
+// roundTrips sends the same request over and over on one connection.
+func roundTrips(t testing.TB, nc net.Conn, request []byte, answer int) func() {
+	buf := make([]byte, answer)
+	return func() {
+		if _, err := nc.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(nc, buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const steadyOK = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\nok"
+
+type steadyCase struct {
+	name    string
+	request string
+	body    int
+	answers []string
+}
+
+func steadyCases() []steadyCase {
+	head := "Host: app.test\r\nUser-Agent: steady/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer abcdefghijklmnop\r\n"
+	return []steadyCase{
+		{"get", "GET /api/items?id=1 HTTP/1.1\r\n" + head + "\r\n", 0, []string{steadyOK}},
+		{"post 2k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 2048\r\n\r\n" + strings.Repeat("x", 2048), 2048, []string{steadyOK}},
+		{"post 16k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 16384\r\n\r\n" + strings.Repeat("x", 16384), 16384, []string{steadyOK}},
+		{"retried get", "GET /api HTTP/1.1\r\n" + head + "\r\n", 0, []string{bad503, steadyOK}},
+	}
+}
+
+// steadyProxy is a proxy with real metrics and no waits between attempts.
+func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
+	m := metrics.New(metrics.Options{})
+	none, err := policy.New("none", policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProxy(t, u, func(c *Config) {
+		c.Observe = func(name string) Observer { return m.Route(name) }
+		c.Default.Policy.Backoff = none
+		c.Default.NoBudget = false
+		c.Default.Budget = policy.BudgetConfig{Ratio: 1, MinPerSecond: 1e6, Burst: 1e6}
+	})
+}
+
+// measureAnswer gives the length of the proxy's whole answer to request, once
+// the attempts count in it has its steady width.
+func measureAnswer(t testing.TB, nc net.Conn, request []byte) int {
+	t.Helper()
+	if _, err := nc.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n := 0
+	for !bytes.HasSuffix(buf[:n], []byte("\r\n\r\nok")) {
+		m, err := nc.Read(buf[n:])
+		if err != nil {
+			t.Fatalf("%v after %q", err, buf[:n])
+		}
+		n += m
+	}
+	return n
+}
+
+func TestSteadyStateDoesNotAllocate(t *testing.T) {
+	for _, tc := range steadyCases() {
+		t.Run(tc.name, func(t *testing.T) {
+			u := echoServer(t, tc.body, tc.answers...)
+			p := steadyProxy(t, u)
+			c := p.dial()
+			request := []byte(tc.request)
+			do := roundTrips(t, c.Conn, request, measureAnswer(t, c.Conn, request))
+			for range 50 {
+				do()
+			}
+			const rounds = 1000
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range rounds {
+				do()
+			}
+			runtime.ReadMemStats(&after)
+			// A garbage collection empties the buffer pools now and then, and
+			// the race detector drops pooled buffers at random.
+			if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
+				t.Errorf("%.3f allocations per request", per)
+			}
+		})
+	}
+}
+
+func BenchmarkProxied(b *testing.B) {
+	for _, tc := range steadyCases() {
+		b.Run(strings.ReplaceAll(tc.name, " ", "-"), func(b *testing.B) {
+			u := echoServer(b, tc.body, tc.answers...)
+			p := steadyProxy(b, u)
+			c := p.dial()
+			request := []byte(tc.request)
+			do := roundTrips(b, c.Conn, request, measureAnswer(b, c.Conn, request))
+			b.ReportAllocs()
+			for b.Loop() {
+				do()
+			}
+		})
+	}
+}
