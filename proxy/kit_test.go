@@ -48,7 +48,13 @@ func (c *upConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 // startUpstream serves each connection with handle until the test ends.
 func startUpstream(t testing.TB, handle func(c *upConn)) *fakeUpstream {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return startUpstreamAt(t, "127.0.0.1:0", handle)
+}
+
+// startUpstreamAt is startUpstream on an address of the test's choice.
+func startUpstreamAt(t testing.TB, addr string, handle func(c *upConn)) *fakeUpstream {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +262,9 @@ func (r *recorder) RequestDone(_ []byte, code int, o policy.Outcome, _, _ time.D
 	r.codes = append(r.codes, code)
 	r.attempts = append(r.attempts, attempts)
 }
+
+// retried is how many retries were counted.
+func (r *recorder) retried() int { defer r.lock()(); return len(r.retries) }
 
 // outcome waits for the nth outcome (from 0): it is counted after the answer.
 func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
