@@ -84,7 +84,7 @@ func (w *requestWriter) appendElement(dst []byte) []byte {
 		dst = append(dst, node...)
 		dst = append(dst, `]"`...)
 	default:
-		dst = appendParameter(dst, []byte(node))
+		dst = appendParameter(dst, node)
 	}
 	if len(w.r.Authority) > 0 {
 		dst = append(dst, ";host="...)
@@ -94,10 +94,11 @@ func (w *requestWriter) appendElement(dst []byte) []byte {
 	return append(dst, w.p.Proto...)
 }
 
-// appendParameter appends a value as it is when it is a token, else quoted.
-func appendParameter(dst, value []byte) []byte {
-	for _, c := range value {
-		if !isIDByte[c] || c == ':' || c == '/' || c == '=' || c == '@' {
+// appendParameter appends a value as it is when it is surely a token, else quoted
+// (RFC 7239 section 4): addresses with colons and brackets need quotes.
+func appendParameter[V []byte | string](dst []byte, value V) []byte {
+	for i := range len(value) {
+		if c := value[i]; !isAlnum(c) && c != '.' && c != '-' && c != '_' {
 			return appendQuoted(dst, value)
 		}
 	}
@@ -105,13 +106,15 @@ func appendParameter(dst, value []byte) []byte {
 }
 
 // appendQuoted appends a quoted-string (RFC 9110 section 5.6.4).
-func appendQuoted(dst, value []byte) []byte {
+func appendQuoted[V []byte | string](dst []byte, value V) []byte {
 	dst = append(dst, '"')
-	for _, c := range value {
-		if c == '"' || c == '\\' {
+	for i := range len(value) {
+		if c := value[i]; c == '"' || c == '\\' {
 			dst = append(dst, '\\')
 		}
-		dst = append(dst, c)
+		dst = append(dst, value[i])
 	}
 	return append(dst, '"')
 }
+
+func isAlnum(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }

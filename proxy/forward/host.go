@@ -7,28 +7,34 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// host gives the Host for the upstream. The authority of an absolute-form target
-// takes the place of the caller's Host (RFC 9112 section 3.2.2).
-func (w *requestWriter) host() []byte {
+// appendHost writes the Host for the upstream under the given name. The
+// authority of an absolute-form target takes the place of the caller's Host
+// (RFC 9112 section 3.2.2).
+func (w *requestWriter) appendHost(dst, name []byte) []byte {
+	if w.keepsHost() {
+		return http1.AppendField(dst, name, w.r.Authority)
+	}
+	if w.s.Host == HostName && w.s.HostName != "" {
+		return http1.AppendField(dst, name, w.s.HostName)
+	}
+	return http1.AppendField(dst, name, w.s.UpstreamHost)
+}
+
+// keepsHost says that the upstream gets the caller's Host.
+func (w *requestWriter) keepsHost() bool {
 	caller := w.r.Authority
-	ours := w.s.UpstreamHost
+	if len(caller) == 0 {
+		return false
+	}
 	switch w.s.Host {
 	case HostPreserve:
-		ours = ""
+		return true
 	case HostName:
-		ours = w.s.HostName
-	case HostAuto:
-		if len(caller) > 0 && !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Proto) {
-			return caller
-		}
+		return w.s.HostName == "" && w.s.UpstreamHost == ""
+	case HostUpstream:
+		return w.s.UpstreamHost == ""
 	}
-	switch {
-	case ours != "":
-		return []byte(ours)
-	case len(caller) > 0:
-		return caller
-	}
-	return []byte(w.s.UpstreamHost)
+	return w.s.UpstreamHost == "" || !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Proto)
 }
 
 // splitPort cuts ":port" off an authority; the port is without colon.

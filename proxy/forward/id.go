@@ -20,8 +20,7 @@ const maxRequestID = 128
 // something to logs, shells, JSON, HTML or lists.
 var isIDByte = func() (t [256]bool) {
 	for c := range 256 {
-		b := byte(c)
-		t[c] = '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z'
+		t[c] = isAlnum(byte(c))
 	}
 	for _, c := range []byte("-._~+/=:@|") {
 		t[c] = true

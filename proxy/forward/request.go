@@ -14,7 +14,7 @@ func AppendRequestHead(dst []byte, r *http1.Request, s *Settings, p *Peer, id []
 	w := requestWriter{r: r, s: s, p: p, id: id, believed: p.believed(), inControl: p.inControl()}
 	dst = appendRequestLine(dst, r, s.StripPrefix)
 	if r.Get(http1.Host) == nil {
-		dst = http1.AppendField(dst, "Host", w.host())
+		dst = w.appendHost(dst, hostName)
 	}
 	if r.HopNames {
 		dst = w.appendUnnamed(dst)
@@ -71,7 +71,10 @@ func stripped(path []byte, prefix string) []byte {
 	return path[n:]
 }
 
-var rootPath = []byte("/")
+var (
+	rootPath = []byte("/")
+	hostName = []byte("Host")
+)
 
 // requestWriter goes through the fields of one request and notes which of
 // those that are ours it has met.
@@ -119,7 +122,7 @@ func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fie
 			return dst
 		}
 	case http1.Host:
-		return http1.AppendField(dst, f.Name, w.host())
+		return w.appendHost(dst, f.Name)
 	case http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost,
 		http1.XForwardedPort, http1.XRealIP, http1.Forwarded:
 		return w.appendForwarding(dst, f, rest)

@@ -74,7 +74,7 @@ func (w *responseWriter) appendFields(dst []byte, named [][]byte) []byte {
 func (w *responseWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Field) []byte {
 	switch f.ID {
 	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
-		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization, http1.FramingTwin:
+		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization:
 		return dst
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
@@ -160,7 +160,8 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	return w.appendConnection(dst)
 }
 
-// appendConnection writes the fields about the connection to the caller.
+// appendConnection writes the fields about the connection to the caller. The
+// Upgrade of a 426 is what the response is about (RFC 9110 section 15.5.22).
 func (w *responseWriter) appendConnection(dst []byte) []byte {
 	o := w.o
 	switch {
@@ -169,6 +170,14 @@ func (w *responseWriter) appendConnection(dst []byte) []byte {
 		return http1.AppendField(dst, "Upgrade", w.r.Upgrade)
 	case w.r.Status < 200:
 		return dst
+	}
+	if w.r.Status == 426 {
+		if to := w.r.Get(http1.Upgrade); len(to) > 0 {
+			dst = append(dst, "Connection: upgrade\r\n"...)
+			dst = http1.AppendField(dst, "Upgrade", to)
+		}
+	}
+	switch {
 	case o.Close || o.Framing.Kind == http1.BodyClose:
 		dst = append(dst, "Connection: close\r\n"...)
 	case o.Minor == 0:

@@ -1,0 +1,66 @@
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Check says what in the settings cannot work, all of it at once: values that
+// would break the head they are written into or could never apply.
+func (s *Settings) Check() error {
+	var errs []error
+	for _, h := range []string{s.HostName, s.UpstreamHost} {
+		if !isAuthority(h) {
+			errs = append(errs, fmt.Errorf("host %q: not host[:port]", h))
+		}
+	}
+	if s.Host == HostName && s.HostName == "" {
+		errs = append(errs, errors.New("the host to send is empty"))
+	}
+	if !isAuthority(s.Via) {
+		errs = append(errs, fmt.Errorf("via %q: a pseudonym is a name or host[:port] (RFC 9110 section 7.6.3)", s.Via))
+	}
+	if why := checkPrefix(s.StripPrefix); why != "" {
+		errs = append(errs, fmt.Errorf("strip prefix %q: %s", s.StripPrefix, why))
+	}
+	return errors.Join(errs...)
+}
+
+// isAuthority lets through what is harmless in a field; "" is left to the caller.
+func isAuthority(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && strings.IndexByte("-._~:[]", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPrefix says what is wrong with a prefix, "" if nothing. Dots, empty
+// segments and parameters would make every path below it ambiguous.
+func checkPrefix(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	if prefix[0] != '/' {
+		return `it must begin with "/"`
+	}
+	for i := range len(prefix) {
+		if c := prefix[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>?#\;*`, c) >= 0 {
+			return fmt.Sprintf("%q cannot stand in it", string(rune(c)))
+		}
+	}
+	lower := strings.ToLower(prefix)
+	for _, code := range []string{"%2e", "%2f", "%5c", "%3b", "%25"} {
+		if strings.Contains(lower, code) {
+			return code + " cannot stand in it"
+		}
+	}
+	for segment := range strings.SplitSeq(strings.TrimRight(prefix[1:], "/"), "/") {
+		if segment == "." || segment == ".." || segment == "" && prefix != "/" {
+			return "an empty segment or one of dots"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,163 @@
+package forward
+
+import (
+	"testing"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+func TestResponseHead(t *testing.T) {
+	chunked := http1.Framing{Kind: http1.BodyChunked}
+	length := func(n int64) http1.Framing { return http1.Framing{Kind: http1.BodyLength, Length: n} }
+	for _, c := range []struct {
+		name   string
+		in     []string
+		method string
+		o      ResponseOptions
+		want   []string
+	}{
+		{
+			name: "plain fields keep order, case and duplicates",
+			in:   []string{"HTTP/1.1 200 Fine By Me", "date: Mon, 02 Jan 2006 15:04:05 GMT", "Set-Cookie: a=b", "SERVER: x", "Content-Length: 3", "Set-Cookie: c=d", "X-Request-Id: r", "Content_Length: 9"},
+			o:    ResponseOptions{Framing: length(3), Minor: 1},
+			want: []string{"HTTP/1.1 200 Fine By Me", "date: Mon, 02 Jan 2006 15:04:05 GMT", "Set-Cookie: a=b", "SERVER: x", "Content-Length: 3", "Set-Cookie: c=d", "X-Request-Id: r", "Content_Length: 9"},
+		},
+		{
+			name: "hop-by-hop fields end here, known ones cannot be taken off",
+			in: []string{"HTTP/1.1 200 OK", "Connection: close, x-hop, Set-Cookie, Content-Length", "Keep-Alive: timeout=5", "X-Hop: 1", "Set-Cookie: a", "Proxy-Authenticate: Basic",
+				"Upgrade: h2c", "Trailer: X-T", "Content-Length: 3"},
+			o:    ResponseOptions{Framing: length(3), Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "Set-Cookie: a", "Content-Length: 3"},
+		},
+		{
+			name: "chunked to 1.1, Trailer stays",
+			in:   []string{"HTTP/1.1 200 OK", "transfer-encoding: chunked", "Trailer: X-T", "A: a"},
+			o:    ResponseOptions{Framing: chunked, Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Trailer: X-T", "A: a"},
+		},
+		{
+			name: "chunked to 1.0 ends by close",
+			in:   []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Trailer: X-T", "A: a"},
+			o:    ResponseOptions{Framing: http1.Framing{Kind: http1.BodyClose}, Minor: 0},
+			want: []string{"HTTP/1.1 200 OK", "A: a", "Connection: close"},
+		},
+		{
+			name: "ended by close becomes chunked, phrase empty",
+			in:   []string{"HTTP/1.0 200 ", "A: a"},
+			o:    ResponseOptions{Framing: chunked, Minor: 1, Close: true},
+			want: []string{"HTTP/1.1 200 ", "A: a", "Transfer-Encoding: chunked", "Connection: close"},
+		},
+		{
+			name: "1.0 caller kept",
+			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 3"},
+			o:    ResponseOptions{Framing: length(3)},
+			want: []string{"HTTP/1.1 200 OK", "Content-Length: 3", "Connection: keep-alive"},
+		},
+		{
+			name: "repeated equal lengths become one", // which http1 lets through from upstreams
+			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 3", "A: a", "Content-Length: 03"},
+			o:    ResponseOptions{Framing: length(3), Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "Content-Length: 3", "A: a"},
+		},
+		{
+			name: "HEAD keeps the length", method: "HEAD",
+			in:   []string{"HTTP/1.1 200 OK", "A: a", "Content-Length: 12", "B: b"},
+			o:    ResponseOptions{Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "A: a", "Content-Length: 12", "B: b"},
+		},
+		{
+			name: "HEAD without length has none", method: "HEAD",
+			in:   []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked"},
+			o:    ResponseOptions{Minor: 1},
+			want: []string{"HTTP/1.1 200 OK"},
+		},
+		{
+			name: "304 keeps the length",
+			in:   []string{"HTTP/1.1 304 Not Modified", "Content-Length: 12"},
+			o:    ResponseOptions{Minor: 1},
+			want: []string{"HTTP/1.1 304 Not Modified", "Content-Length: 12"},
+		},
+		{
+			name: "204 has no length",
+			in:   []string{"HTTP/1.1 204 No Content", "Content-Length: 0", "A: a"},
+			o:    ResponseOptions{Minor: 1},
+			want: []string{"HTTP/1.1 204 No Content", "A: a"},
+		},
+		{
+			name: "upgrade",
+			in:   []string{"HTTP/1.1 101 Switching Protocols", "upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: k"},
+			o:    ResponseOptions{Upgrade: true, Close: true, Attempts: 2},
+			want: []string{"HTTP/1.1 101 Switching Protocols", "Sec-WebSocket-Accept: k", "X-Retryproxy-Attempts: 2", "Connection: upgrade", "Upgrade: websocket"},
+		},
+		{
+			name: "426 says to what",
+			in:   []string{"HTTP/1.1 426 Upgrade Required", "Upgrade: websocket", "Connection: upgrade", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Close: true},
+			want: []string{"HTTP/1.1 426 Upgrade Required", "Content-Length: 0", "Connection: upgrade", "Upgrade: websocket", "Connection: close"},
+		},
+		{
+			name: "Via continued",
+			in:   []string{"HTTP/1.0 200 OK", "via: 1.1 a", "Content-Length: 0", "Via: 1.1 b"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Via: "edge"},
+			want: []string{"HTTP/1.1 200 OK", "via: 1.1 a, 1.1 b, 1.0 edge", "Content-Length: 0"},
+		},
+		{
+			name: "Via begun, or left alone",
+			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Via: "edge"},
+			want: []string{"HTTP/1.1 200 OK", "Content-Length: 0", "Via: 1.1 edge"},
+		},
+		{
+			name: "Via left alone",
+			in:   []string{"HTTP/1.1 200 OK", "Via: 1.1 a", "Via: 1.1 b", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "Via: 1.1 a", "Via: 1.1 b", "Content-Length: 0"},
+		},
+		{
+			name: "attempts and reason",
+			in:   []string{"HTTP/1.1 503 Sorry", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Attempts: 4, Reason: "retries_exhausted"},
+			want: []string{"HTTP/1.1 503 Sorry", "Content-Length: 0", "X-Retryproxy-Attempts: 4", "X-Retryproxy-Reason: retries_exhausted"},
+		},
+		{
+			name: "an inner proxy's word stays where ours only points to it",
+			in:   []string{"HTTP/1.1 503 Sorry", "x-retryproxy-attempts: 4", "X-Retryproxy-Reason: retries_exhausted", "X-Retryproxy-Attempts: 9", "Content-Length: 0", "X-Retryproxy-Reason: deadline"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Attempts: 1, Reason: "upstream_gave_up"},
+			want: []string{"HTTP/1.1 503 Sorry", "x-retryproxy-attempts: 4", "X-Retryproxy-Reason: retries_exhausted", "Content-Length: 0"},
+		},
+		{
+			name: "ours where it says more",
+			in:   []string{"HTTP/1.1 503 Sorry", "X-Retryproxy-Attempts: 1", "X-Retryproxy-Reason: not_idempotent", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Attempts: 3, Reason: "deadline"},
+			want: []string{"HTTP/1.1 503 Sorry", "X-Retryproxy-Attempts: 3", "X-Retryproxy-Reason: deadline", "Content-Length: 0"},
+		},
+		{
+			name: "a number of attempts that is none is replaced",
+			in:   []string{"HTTP/1.1 200 OK", "X-Retryproxy-Attempts: many", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Attempts: 1},
+			want: []string{"HTTP/1.1 200 OK", "X-Retryproxy-Attempts: 1", "Content-Length: 0"},
+		},
+		{
+			name: "with nothing of our own the inner word stays, once",
+			in:   []string{"HTTP/1.1 503 Sorry", "X-Retryproxy-Attempts: 4", "X-Retryproxy-Attempts: 5", "X-Retryproxy-Reason: deadline", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1},
+			want: []string{"HTTP/1.1 503 Sorry", "X-Retryproxy-Attempts: 4", "X-Retryproxy-Reason: deadline", "Content-Length: 0"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := AppendResponseHead([]byte("before"), parseResponse(t, wire(c.in...), c.method), c.o)
+			compare(t, string(got), "before"+wire(c.want...)+"\r\n")
+		})
+	}
+}
+
+func TestInformational(t *testing.T) {
+	for _, c := range []struct{ in, want []string }{
+		{[]string{"HTTP/1.1 100 Continue", "Connection: X-Hop", "X-Hop: 1"}, []string{"HTTP/1.1 100 Continue"}},
+		{[]string{"HTTP/1.1 103 Early Hints", "Link: </a>", "Keep-Alive: timeout=3", "link: </b>"}, []string{"HTTP/1.1 103 Early Hints", "Link: </a>", "link: </b>"}},
+		{[]string{"HTTP/1.1 102 "}, []string{"HTTP/1.1 102 "}},
+	} {
+		got := AppendInformational(nil, parseResponse(t, wire(c.in...), "GET"))
+		compare(t, string(got), wire(c.want...)+"\r\n")
+	}
+}
