@@ -189,7 +189,7 @@ func TestParseRetryOnRefuses(t *testing.T) {
 		{"field with an empty value", "retriable-header:a=", "no field value"},
 		{"field with a control byte", "retriable-header:a=\x01", "no field value"},
 		{"too many entries", strings.Repeat("500,", maxRetryOnItems) + "500", "at most"},
-		{"too many fields", manyFields(maxRetryOnFields+1), "at most"},
+		{"too many fields", manyFields(maxRetryOnFields + 1), "at most"},
 	} {
 		r, err := ParseRetryOn(tc.in)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

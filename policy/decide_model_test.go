@@ -1,0 +1,258 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// trial is one random call of Decide.
+type trial struct {
+	policy  Policy
+	attempt Attempt
+	at      Situation
+	budget  *Budget
+	seed    uint64
+}
+
+func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+// around is a duration that is often at the edges where decisions change.
+func around(r *rand.Rand) time.Duration {
+	return pick(r, -1, 0, 1, time.Millisecond, time.Second, 10*time.Second, 30*time.Second, Forever,
+		time.Duration(r.Int64N(int64(40*time.Second))))
+}
+
+func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []Backoff) trial {
+	t.Helper()
+	tr := trial{
+		policy: Policy{
+			RetryOn:    pick(r, settings...),
+			MaxRetries: r.IntN(8),
+			Window:     max(0, pick(r, 0, 0, 0, around(r))),
+			Backoff:    pick(r, strategies...),
+			Throttled:  pick(r, strategies...),
+		},
+		attempt: Attempt{
+			Cause:         pick(r, CauseStatus, CauseStatus, Cause(r.IntN(NumCauses))),
+			Status:        pick(r, 200, 404, 429, 500, 501, 502, 503, 504, 520),
+			Final:         r.IntN(30) == 0,
+			RetryAfter:    max(0, around(r)),
+			HasRetryAfter: r.IntN(4) == 0,
+			Header:        pick[HeaderLookup](r, nil, fields{}, fields{"x-again": "1"}),
+		},
+		at: Situation{
+			Retries: r.IntN(3), Safe: r.IntN(4) > 0, Replay: Replay(max(0, r.IntN(20)-15)),
+			Left: pick(r, 30*time.Second, time.Minute, Forever, around(r)), Elapsed: pick(r, 0, time.Second, max(0, around(r))), Previous: max(0, around(r)),
+			FreeUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Nested: r.IntN(20) == 0,
+		},
+		budget: pick[*Budget](r, nil, nil, NewBudget(BudgetConfig{}), NewBudget(BudgetConfig{Burst: 1}), NewBudget(DefaultBudget())),
+		seed:   r.Uint64(),
+	}
+	tr.at.MaxRetries = min(tr.policy.MaxRetries, r.IntN(9))
+	return tr
+}
+
+// decide runs the trial on a fresh copy of its budget's state and tells how
+// many tokens that took.
+func (tr *trial) decide() (d Decision, taken float64) {
+	if tr.budget == nil {
+		return tr.policy.Decide(&tr.attempt, &tr.at, nil, 0, seeded(tr.seed)), 0
+	}
+	before := tr.budget.Tokens(0)
+	d = tr.policy.Decide(&tr.attempt, &tr.at, tr.budget, 0, seeded(tr.seed))
+	return d, before - tr.budget.Tokens(0)
+}
+
+// broken names the first promise that the decision breaks, "" when none.
+func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
+	a, s := &tr.attempt, &tr.at
+	switch {
+	case d.Wait < 0:
+		return "a wait is never negative"
+	case !d.Retry && (d.Wait != 0 || d.Free):
+		return "without a retry there is no wait"
+	case !d.Retry && taken != 0:
+		return "without a retry no token is taken"
+	case d.Class == ClassNone:
+		return when(d.Retry || d.Why != ReasonNone, "no failure needs nothing")
+	case !d.Retry:
+		return when(!d.Why.WhyNot() || !tr.holds(d.Why, hadToken), "a reason against a retry holds")
+	case !d.Why.ForRetry():
+		return "a retry says what for"
+	case d.Wait >= s.Left:
+		return "a wait fits in the time left"
+	case s.Replay != ReplayWhole:
+		return "a body that is gone is not repeated"
+	case d.Free:
+		return when(a.Cause != CauseIdleClose || s.FreeUsed || d.Wait != 0 || taken != 0, "only the first idle close is free, and it is at once")
+	case !a.Cause.Sure() && !s.Safe:
+		return "an unsafe request that was sent is never repeated"
+	case s.Retries >= s.MaxRetries:
+		return "there are never more retries than allowed"
+	case s.Draining || s.Nested:
+		return "draining and nesting end retries"
+	case a.Cause == CauseStatus && a.Final:
+		return "who gave up stays given up"
+	case tr.pastWindow(d.Wait):
+		return "no retry begins after the window"
+	case a.Cause == CauseStatus && a.HasRetryAfter && d.Wait < a.RetryAfter:
+		return "a Retry-After is never cut short"
+	case tr.budget != nil && taken != 1:
+		return "a retry takes one token"
+	}
+	return ""
+}
+
+func when(bad bool, promise string) string {
+	if bad {
+		return promise
+	}
+	return ""
+}
+
+// holds checks a reason against a retry on its own, without the order.
+func (tr *trial) holds(why Reason, hadToken bool) bool {
+	a, s, p := &tr.attempt, &tr.at, &tr.policy
+	ceiling := max(ceilingAt(p.Backoff, s), ceilingAt(p.Throttled, s))
+	switch why {
+	case ReasonUpstreamGaveUp:
+		return a.Final
+	case ReasonNotInRetryOn:
+		return !p.RetryOn.Cause(a.Cause)
+	case ReasonNotIdempotent:
+		return !s.Safe && !a.Cause.Sure()
+	case ReasonRetriesOff:
+		return p.MaxRetries == 0 || s.MaxRetries == 0
+	case ReasonRetriesExhausted:
+		return s.Retries >= s.MaxRetries || tr.pastWindow(ceiling)
+	case ReasonBodyTooLarge:
+		return s.Replay == ReplayTooLarge
+	case ReasonReplayMemoryFull:
+		return s.Replay == ReplayMemoryFull
+	case ReasonBodyUnfinished:
+		return s.Replay >= ReplayUnfinished
+	case ReasonNested:
+		return s.Nested
+	case ReasonDraining:
+		return s.Draining
+	case ReasonDeadline:
+		return s.Left <= 0 || !(a.HasRetryAfter && a.Cause == CauseStatus) && ceiling >= s.Left
+	case ReasonRetryAfterTooLong:
+		return a.HasRetryAfter && (a.RetryAfter >= s.Left || tr.pastWindow(a.RetryAfter))
+	case ReasonBudgetExhausted:
+		return tr.budget != nil && !hadToken
+	}
+	return false
+}
+
+// pastWindow reports whether a retry after that wait would begin too late.
+func (tr *trial) pastWindow(wait time.Duration) bool {
+	w := tr.policy.Window
+	return w > 0 && (tr.at.Elapsed > w || wait > w-tr.at.Elapsed)
+}
+
+func ceilingAt(b Backoff, s *Situation) time.Duration {
+	if b == nil {
+		return 0
+	}
+	if _, endless := b.(Normal); endless {
+		return Forever
+	}
+	return b.(Ranger).Range(Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}).Max
+}
+
+func TestDecideKeepsItsPromises(t *testing.T) {
+	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn), mustRetryOn(t, "none"), mustRetryOn(t, "5xx,429"),
+		mustRetryOn(t, DefaultRetryOn+",501,!504,retriable-header:X-Again"), mustRetryOn(t, "connect-failure,retriable-header:X-Again=1")}
+	strategies := []Backoff{nil}
+	for _, name := range Strategies() {
+		b, err := New(name, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		strategies = append(strategies, b)
+	}
+	r := seeded(11)
+	whys, outcomes := map[Reason]int{}, map[string]int{}
+	for range 100_000 {
+		tr := randomTrial(t, r, settings, strategies)
+		hadToken := tr.budget != nil && tr.budget.Tokens(0) >= 1
+		d, taken := tr.decide()
+		if promise := tr.broken(d, taken, hadToken); promise != "" {
+			t.Fatalf("%s:\n%+v (%v)\nafter %+v\nin %+v\nunder %+v", promise, d, d.Why, tr.attempt, tr.at, tr.policy)
+		}
+		whys[d.Why]++
+		outcomes[fmt.Sprint(d.Retry, d.Free)]++
+	}
+	// The trials must be of a kind that could have broken the promises.
+	for _, why := range AllReasons() {
+		if why != ReasonResponseTooLarge && whys[why] < 20 {
+			t.Errorf("%v came up only %d times", why, whys[why])
+		}
+	}
+	if outcomes["true true"] < 1000 || outcomes["true false"] < 10_000 || outcomes["false false"] < 10_000 {
+		t.Errorf("few of a kind: %v", outcomes)
+	}
+}
+
+// What was not sent is decided without a look at the method.
+func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
+	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn)}
+	r := seeded(12)
+	retried := 0
+	for range 20_000 {
+		tr := randomTrial(t, r, settings, []Backoff{FullJitter{time.Second, time.Minute, 2}})
+		tr.attempt.Cause = pick(r, CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream)
+		tr.budget = nil
+		safe, unsafe := tr, tr
+		safe.at.Safe, unsafe.at.Safe = true, false
+		d, _ := safe.decide()
+		if e, _ := unsafe.decide(); d != e {
+			t.Fatalf("safe %+v, unsafe %+v\nafter %+v\nin %+v", d, e, tr.attempt, tr.at)
+		}
+		if d.Retry {
+			retried++
+		}
+	}
+	if retried < 1000 {
+		t.Errorf("only %d retries among the trials", retried)
+	}
+}
+
+// A whole request, attempt by attempt, never does more than it may.
+func TestRequestsEndWithinTheirLimits(t *testing.T) {
+	r := seeded(13)
+	for range 5_000 {
+		p := testPolicy(t)
+		p.MaxRetries = r.IntN(9)
+		p.Backoff = FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+		limit := time.Duration(1 + r.Int64N(int64(time.Minute)))
+		s := Situation{MaxRetries: p.MaxRetries, Safe: r.IntN(2) == 0, Left: limit}
+		sends, frees := 0, 0
+		for {
+			a := Attempt{Cause: pick(r, CauseStatus, Cause(r.IntN(NumCauses))), Status: pick(r, 429, 503),
+				RetryAfter: time.Duration(r.Int64N(int64(10 * time.Second))), HasRetryAfter: r.IntN(2) == 0}
+			took := time.Duration(r.Int64N(int64(time.Second)))
+			s.Elapsed, s.Left = s.Elapsed+took, s.Left-took
+			sends++
+			d := p.Decide(&a, &s, nil, 0, r)
+			if !d.Retry {
+				break
+			}
+			if d.Free {
+				frees, s.FreeUsed = frees+1, true
+			} else {
+				s.Retries++
+			}
+			s.Elapsed, s.Left, s.Previous = s.Elapsed+d.Wait, s.Left-d.Wait, d.Wait
+			if s.Left <= 0 {
+				t.Fatalf("waited %v past the deadline", -s.Left)
+			}
+		}
+		if frees > 1 || sends > 1+p.MaxRetries+frees {
+			t.Fatalf("%d sends, %d of them free, with %d retries allowed", sends, frees, p.MaxRetries)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// constant is a strategy that waits w and says so.
+type constant time.Duration
+
+func (c constant) Wait(Step, Rand) time.Duration { return time.Duration(c) }
+
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+
+// testPolicy retries the default failures three times after exactly 1 s, and
+// after exactly 5 s when throttled.
+func testPolicy(t testing.TB) Policy {
+	return Policy{
+		RetryOn:    mustRetryOn(t, DefaultRetryOn+",retriable-header:X-Again"),
+		MaxRetries: 3,
+		Backoff:    constant(time.Second),
+		Throttled:  constant(5 * time.Second),
+	}
+}
+
+// fresh is the situation of an idempotent request after its first attempt.
+func fresh() Situation {
+	return Situation{MaxRetries: 3, Safe: true, Left: 30 * time.Second}
+}
+
+func status(code int) Attempt { return Attempt{Status: code} }
+
+func TestDecide(t *testing.T) {
+	retry := func(c Class, why Reason, wait time.Duration) Decision {
+		return Decision{Class: c, Retry: true, Why: why, Wait: wait}
+	}
+	no := func(c Class, why Reason) Decision { return Decision{Class: c, Why: why} }
+	free := Decision{Class: NotSent, Retry: true, Free: true, Why: ReasonIdleClose}
+	unsafe := func(s *Situation, _ *Policy) { s.Safe = false }
+	const s = time.Second
+
+	for _, tc := range []struct {
+		name    string
+		attempt Attempt
+		change  func(*Situation, *Policy)
+		want    Decision
+	}{
+		{"200", status(200), nil, no(ClassNone, ReasonNone)},
+		{"404", status(404), nil, no(ClassNone, ReasonNone)},
+		{"501 is not worth it", status(501), nil, no(ClassNone, ReasonNone)},
+		{"429 waits longer", status(429), nil, retry(Rejected, ReasonStatus429, 5*s)},
+		{"500", status(500), nil, retry(Unknown, ReasonStatus500, s)},
+		{"502", status(502), nil, retry(Unknown, ReasonStatus502, s)},
+		{"503", status(503), nil, retry(Rejected, ReasonStatus503, s)},
+		{"504", status(504), nil, retry(Unknown, ReasonStatus504, s)},
+		{"520", status(520), nil, retry(Unknown, ReasonStatusOther, s)},
+		{"field", Attempt{Status: 200, Header: fields{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
+		{"listed status with a listed field", Attempt{Status: 503, Header: fields{"x-again": ""}}, nil, retry(Rejected, ReasonStatus503, s)},
+		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
+		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
+		{"refused stream", Attempt{Cause: CauseRefusedStream}, nil, retry(NotSent, ReasonRefusedStream, s)},
+		{"reset", Attempt{Cause: CauseReset}, nil, retry(Unknown, ReasonReset, s)},
+		{"attempt timeout", Attempt{Cause: CauseAttemptTimeout}, nil, retry(Unknown, ReasonAttemptTimeout, s)},
+		{"malformed", Attempt{Cause: CauseMalformed}, nil, retry(Unknown, ReasonMalformed, s)},
+
+		{"POST reset", Attempt{Cause: CauseReset}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"POST 503", status(503), unsafe, no(Rejected, ReasonNotIdempotent)},
+		{"POST 200", status(200), unsafe, no(ClassNone, ReasonNone)},
+		{"POST never sent", Attempt{Cause: CauseDial}, unsafe, retry(NotSent, ReasonConnectFailure, s)},
+
+		{"idle close is free", Attempt{Cause: CauseIdleClose}, nil, free},
+		{"also for POST", Attempt{Cause: CauseIdleClose}, unsafe, free},
+		{"also at the limits", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) {
+			s.Retries, s.Draining, s.Nested, s.Elapsed, p.Window, p.RetryOn = 3, true, true, time.Hour, 1, RetryOn{}
+		}, free},
+		{"also with retries off", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeUsed = true },
+			retry(NotSent, ReasonIdleClose, s)},
+		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeUsed, s.Retries = true, 3 },
+			no(NotSent, ReasonRetriesExhausted)},
+		{"idle close, body gone", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge },
+			no(NotSent, ReasonBodyTooLarge)},
+		{"idle close, no time", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Left = 0 }, no(NotSent, ReasonDeadline)},
+
+		{"connect failures not listed", Attempt{Cause: CauseDial}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx") },
+			no(NotSent, ReasonNotInRetryOn)},
+		{"resets not listed, POST", Attempt{Cause: CauseReset}, func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") },
+			no(Unknown, ReasonNotInRetryOn)},
+		{"inner proxy gave up", Attempt{Status: 503, Final: true}, nil, no(Rejected, ReasonUpstreamGaveUp)},
+		{"inner proxy gave up, but no failure here", Attempt{Status: 501, Final: true}, nil, no(ClassNone, ReasonNone)},
+		{"mark without an answer means nothing", Attempt{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
+		{"retries off", status(503), func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Rejected, ReasonRetriesOff)},
+		{"last retry", status(503), func(s *Situation, _ *Policy) { s.Retries = 2 }, retry(Rejected, ReasonStatus503, s)},
+		{"exhausted", status(503), func(s *Situation, _ *Policy) { s.Retries = 3 }, no(Rejected, ReasonRetriesExhausted)},
+		{"halved", status(503), func(s *Situation, _ *Policy) { s.Retries, s.MaxRetries = 1, 1 }, no(Rejected, ReasonRetriesExhausted)},
+		{"nested", status(503), func(s *Situation, _ *Policy) { s.Nested = true }, no(Rejected, ReasonNested)},
+		{"nested down to none", status(503), func(s *Situation, _ *Policy) { s.Nested, s.MaxRetries = true, 0 }, no(Rejected, ReasonNested)},
+		{"body too large", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge }, no(Rejected, ReasonBodyTooLarge)},
+		{"memory full", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayMemoryFull }, no(Rejected, ReasonReplayMemoryFull)},
+		{"unfinished", Attempt{Cause: CauseDial}, func(s *Situation, _ *Policy) { s.Replay = ReplayUnfinished }, no(NotSent, ReasonBodyUnfinished)},
+		{"draining", status(503), func(s *Situation, _ *Policy) { s.Draining = true }, no(Rejected, ReasonDraining)},
+
+		{"wait fits", status(503), func(s *Situation, _ *Policy) { s.Left = time.Second + 1 }, retry(Rejected, ReasonStatus503, s)},
+		{"wait does not fit", status(503), func(s *Situation, _ *Policy) { s.Left = time.Second }, no(Rejected, ReasonDeadline)},
+		{"no time left", status(503), func(s *Situation, _ *Policy) { s.Left = -1 }, no(Rejected, ReasonDeadline)},
+		{"no deadline", status(503), func(s *Situation, _ *Policy) { s.Left = Forever }, retry(Rejected, ReasonStatus503, s)},
+		{"window over", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 10*time.Second+1, 10*time.Second },
+			no(Rejected, ReasonRetriesExhausted)},
+		{"wait ends with the window", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second, 10*time.Second },
+			retry(Rejected, ReasonStatus503, s)},
+		{"wait ends after the window", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second+1, 10*time.Second },
+			no(Rejected, ReasonRetriesExhausted)},
+
+		{"no backoff", status(503), func(_ *Situation, p *Policy) { p.Backoff = nil }, retry(Rejected, ReasonStatus503, 0)},
+		{"no throttled backoff", status(429), func(_ *Situation, p *Policy) { p.Throttled = nil }, retry(Rejected, ReasonStatus429, s)},
+		{"a negative wait is none", status(503), func(_ *Situation, p *Policy) { p.Backoff = constant(-5) }, retry(Rejected, ReasonStatus503, 0)},
+	} {
+		p, sit := testPolicy(t), fresh()
+		if tc.change != nil {
+			tc.change(&sit, &p)
+		}
+		if got := p.Decide(&tc.attempt, &sit, nil, 0, seeded(1)); got != tc.want {
+			t.Errorf("%s:\n got %+v (%v)\nwant %+v (%v)", tc.name, got, got.Why, tc.want, tc.want.Why)
+		}
+	}
+}
+
+// Every obstacle at once; taking the first away must show the next.
+func TestReasonsComeInTheirOrder(t *testing.T) {
+	p := testPolicy(t)
+	p.Window = 20 * time.Second
+	b := NewBudget(BudgetConfig{})
+	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
+	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayMemoryFull, Left: -1, Elapsed: time.Hour, Draining: true, Nested: true}
+	for _, step := range []struct {
+		want   Reason
+		remove func()
+	}{
+		{ReasonUpstreamGaveUp, func() { a.Final = false }},
+		{ReasonNotIdempotent, func() { s.Safe = true }},
+		{ReasonRetriesExhausted, func() { s.Retries = 0 }},
+		{ReasonRetriesExhausted, func() { s.Elapsed = 0 }},
+		{ReasonReplayMemoryFull, func() { s.Replay = ReplayWhole }},
+		{ReasonNested, func() { s.Nested = false }},
+		{ReasonDraining, func() { s.Draining = false }},
+		{ReasonDeadline, func() { s.Left = 10 * time.Second }},
+		{ReasonRetryAfterTooLong, func() { a.HasRetryAfter = false }},
+		{ReasonBudgetExhausted, func() { b = nil }},
+	} {
+		if d := p.Decide(&a, &s, b, 0, seeded(1)); d.Why != step.want || d.Retry || d.Wait != 0 {
+			t.Errorf("got %+v (%v), want %v", d, d.Why, step.want)
+		}
+		step.remove()
+	}
+	if d := p.Decide(&a, &s, b, 0, seeded(1)); !d.Retry {
+		t.Errorf("with no obstacle left: %v", d.Why)
+	}
+}
+
+func TestRetryAfterIsKeptAndSpread(t *testing.T) {
+	p, s := testPolicy(t), fresh()
+	p.Backoff = FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
+	r := seeded(3)
+	for _, code := range []int{503, 429, 500} {
+		for retry := range 3 {
+			s.Retries = retry
+			ceiling := time.Second << retry
+			lowest, highest, sum := Forever, time.Duration(0), time.Duration(0)
+			const draws = 20_000
+			for range draws {
+				d := p.Decide(&Attempt{Status: code, RetryAfter: 10 * time.Second, HasRetryAfter: true}, &s, nil, 0, r)
+				if !d.Retry {
+					t.Fatalf("%d: %v", code, d.Why)
+				}
+				lowest, highest, sum = min(lowest, d.Wait), max(highest, d.Wait), sum+d.Wait-10*time.Second
+			}
+			if lowest < 10*time.Second || highest > 10*time.Second+ceiling {
+				t.Errorf("%d, retry %d: waits from %v to %v, want within 10s to %v", code, retry, lowest, highest, 10*time.Second+ceiling)
+			}
+			if mean := sum / draws; mean < ceiling*48/100 || mean > ceiling*52/100 {
+				t.Errorf("%d, retry %d: the jitter's mean is %v, want %v", code, retry, mean, ceiling/2)
+			}
+		}
+	}
+}
+
+// A strategy without randomness must not let callers come back together.
+func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
+	p, s, r := testPolicy(t), fresh(), seeded(3)
+	for _, b := range []Backoff{Fixed{time.Second}, Ratio{First: time.Second, Ratio: 1, Max: time.Minute}, constant(time.Second)} {
+		p.Backoff = b
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			seen[p.Decide(&Attempt{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}, &s, nil, 0, r).Wait] = true
+		}
+		if len(seen) < 95 {
+			t.Errorf("%v: %d different waits of 100", b, len(seen))
+		}
+	}
+}
+
+// Whether a Retry-After fits must not depend on luck.
+func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
+	p, s, r := testPolicy(t), fresh(), seeded(3)
+	p.Backoff = FullJitter{Base: time.Minute, Max: time.Minute, Factor: 2}
+	for _, tc := range []struct {
+		name                string
+		after, left, window time.Duration
+		elapsed, longest    time.Duration
+		why                 Reason
+	}{
+		{name: "much room", after: time.Second, left: time.Hour, longest: 61 * time.Second, why: ReasonStatus503},
+		{name: "little room", after: 20 * time.Second, left: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
+		{name: "no room for jitter", after: 30*time.Second - 1, left: 30 * time.Second, longest: 30*time.Second - 1, why: ReasonStatus503},
+		{name: "no room", after: 30 * time.Second, left: 30 * time.Second, why: ReasonRetryAfterTooLong},
+		{name: "never", after: Forever, left: Forever, why: ReasonRetryAfterTooLong},
+		{name: "no deadline", after: Forever - 5, left: Forever, longest: Forever - 3, why: ReasonStatus503},
+		{name: "window", after: 20 * time.Second, left: Forever, window: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
+		{name: "window's end", after: 20 * time.Second, left: Forever, window: 30 * time.Second, elapsed: 10 * time.Second, longest: 20 * time.Second, why: ReasonStatus503},
+		{name: "past the window", after: 20*time.Second + 1, left: Forever, window: 30 * time.Second, elapsed: 10 * time.Second, why: ReasonRetryAfterTooLong},
+		{name: "at once", after: 0, left: 2, longest: 1, why: ReasonStatus503},
+	} {
+		p.Window, s.Left, s.Elapsed = tc.window, tc.left, tc.elapsed
+		for range 200 {
+			d := p.Decide(&Attempt{Status: 503, RetryAfter: tc.after, HasRetryAfter: true}, &s, nil, 0, r)
+			if d.Why != tc.why || d.Retry != tc.why.ForRetry() || d.Wait > tc.longest || d.Retry && d.Wait < tc.after {
+				t.Errorf("%s: %+v (%v)", tc.name, d, d.Why)
+				break
+			}
+		}
+	}
+}
+
+func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
+	p, r := testPolicy(t), seeded(1)
+	for _, tc := range []struct {
+		name    string
+		attempt Attempt
+		change  func(*Situation)
+		taken   float64
+	}{
+		{"retry", status(503), nil, 1},
+		{"success", status(200), nil, 0},
+		{"not safe", status(503), func(s *Situation) { s.Safe = false }, 0},
+		{"wait does not fit", status(503), func(s *Situation) { s.Left = 1 }, 0},
+		{"draining", status(503), func(s *Situation) { s.Draining = true }, 0},
+		{"free repeat", Attempt{Cause: CauseIdleClose}, nil, 0},
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeUsed = true }, 1},
+	} {
+		b, s := NewBudget(DefaultBudget()), fresh()
+		if tc.change != nil {
+			tc.change(&s)
+		}
+		before := b.Tokens(0)
+		p.Decide(&tc.attempt, &s, b, 0, r)
+		if taken := before - b.Tokens(0); taken != tc.taken {
+			t.Errorf("%s: %v tokens taken, want %v", tc.name, taken, tc.taken)
+		}
+	}
+}
+
+func TestZeroPolicyRetriesNothing(t *testing.T) {
+	var p Policy
+	s := fresh()
+	for _, c := range AllCauses() {
+		s.FreeUsed = true
+		if d := p.Decide(&Attempt{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
+			t.Errorf("%v: %+v", c, d)
+		}
+	}
+}
+
+func TestDecideDoesNotAllocate(t *testing.T) {
+	p, s, b := testPolicy(t), fresh(), NewBudget(BudgetConfig{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
+	p.Backoff = FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
+	header := HeaderLookup(fieldsOf{})
+	attempts := []Attempt{
+		status(200), status(503), {Cause: CauseDial}, {Cause: CauseIdleClose}, {Status: 200, Header: header},
+		{Status: 429, RetryAfter: time.Second, HasRetryAfter: true},
+	}
+	r := Shared()
+	n := testing.AllocsPerRun(100, func() {
+		b.Request(0)
+		for i := range attempts {
+			p.Decide(&attempts[i], &s, b, 0, r)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// fieldsOf has a field of every name and allocates nothing.
+type fieldsOf struct{}
+
+func (fieldsOf) Lookup(string) ([]byte, bool) { return nil, true }
+
+func BenchmarkDecide(b *testing.B) {
+	p, s := testPolicy(b), fresh()
+	p.Backoff = FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+	r := Shared()
+	for _, bc := range []struct {
+		name    string
+		attempt Attempt
+	}{
+		{"success", status(200)},
+		{"retry", status(503)},
+		{"retry-after", Attempt{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			budget := NewBudget(BudgetConfig{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
+			b.ReportAllocs()
+			var now time.Duration
+			for b.Loop() {
+				now += time.Millisecond
+				p.Decide(&bc.attempt, &s, budget, now, r)
+			}
+		})
+	}
+}
