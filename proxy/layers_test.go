@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// layers puts n proxies one behind the other in front of u and gives the outermost.
+func layers(t *testing.T, n int, u *fakeUpstream, change func(c *Config)) *testProxy {
+	t.Helper()
+	url := "http://" + u.Addr().String()
+	var p *testProxy
+	for range n {
+		p = startProxyTo(t, url, change)
+		url = "http://" + p.addr
+	}
+	return p
+}
+
+func TestLayersDoNotMultiply(t *testing.T) {
+	for name, dead := range map[string]func(c *upConn){
+		"answers 503": script(bad503),
+		"resets":      script(""),
+		"hangs up":    func(c *upConn) { c.head() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sends := func(n int) int {
+				u := startUpstream(t, dead)
+				p := layers(t, n, u, nil)
+				res, _, err := p.dial().send(get("/")).response("GET")
+				if err != nil || res.StatusCode < 500 {
+					t.Fatalf("%v %v", res, err)
+				}
+				if n := len(res.Header.Values("X-Retryproxy-Reason")); n != 1 {
+					t.Errorf("%d X-Retryproxy-Reason fields, want 1", n)
+				}
+				return u.sends()
+			}
+			one, three := sends(1), sends(3)
+			if one != 4 || float64(three) > 1.3*float64(one) {
+				t.Errorf("%d sends through three layers, %d through one", three, one)
+			}
+		})
+	}
+}
+
+func TestLayersOverADeadPortDoNotMultiply(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	u.Close()
+	p := layers(t, 3, u, nil)
+	res := p.dial().send(get("/")).want(502, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "upstream_gave_up" && got != "retries_exhausted" {
+		t.Errorf("reason %q", got)
+	}
+	if n := p.seen.outcome(t, 0); n != policy.GaveUp(policy.ReasonUpstreamGaveUp) {
+		t.Errorf("outcome of the outermost %v", n)
+	}
+}
+
+func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
+	cases := []struct {
+		field  string
+		nested policy.Nested
+		sends  int
+	}{
+		{"X-Retryproxy-Attempt: 2", policy.NestedHalve, 2},
+		{"X-Retryproxy-Attempt: 2", policy.NestedAllow, 4},
+		{"X-Retryproxy-Attempt: 2", policy.NestedDeny, 1},
+		{"X-Retryproxy-Attempt: 1", policy.NestedDeny, 4},
+		{"X-Envoy-Attempt-Count: 3", policy.NestedHalve, 2},
+		{"X-Envoy-Attempt-Count: 1", policy.NestedHalve, 4},
+		{"Grpc-Previous-Rpc-Attempts: 1", policy.NestedDeny, 1},
+		{"X-Retryproxy-Attempt: nonsense", policy.NestedDeny, 4},
+	}
+	for _, tc := range cases {
+		t.Run(fmt.Sprint(tc.field, " ", tc.nested), func(t *testing.T) {
+			u := startUpstream(t, script(bad503))
+			p := startProxy(t, u, func(c *Config) { c.Default.Nested = tc.nested })
+			p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n" + tc.field + "\r\n\r\n").want(503, "busy")
+			if u.sends() != tc.sends {
+				t.Errorf("%d sends, want %d", u.sends(), tc.sends)
+			}
+		})
+	}
+}
+
+func TestEveryAttemptSaysItsNumber(t *testing.T) {
+	u := startUpstream(t, script(bad503, bad503, ok200))
+	p := startProxy(t, u, nil)
+	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 1\r\n\r\n").want(200, "ok")
+	for i := range 3 {
+		want := fmt.Sprintf("X-Retryproxy-Attempt: %d\r\n", i+1)
+		if h := u.head(i); strings.Count(h, "X-Retryproxy-Attempt:") != 1 || !strings.Contains(h, want) {
+			t.Errorf("attempt %d: %q", i+1, h)
+		}
+	}
+}
+
+func TestAGeneratedKeyStaysTheSameOverAllAttempts(t *testing.T) {
+	u := startUpstream(t, script(bad503, ok200))
+	p := startProxy(t, u, func(c *Config) { c.Default.GenerateKey = true })
+	c := p.dial()
+	c.send(post("x")).want(200, "ok")
+	first, second := fieldOf(u.head(0), "Idempotency-Key"), fieldOf(u.head(1), "Idempotency-Key")
+	if first == "" || first != second {
+		t.Errorf("keys %q and %q, want one and the same", first, second)
+	}
+	c.send(post("x")).want(200, "ok")
+	if third := fieldOf(u.head(2), "Idempotency-Key"); third == first || third == "" {
+		t.Errorf("the next request has key %q, want another", third)
+	}
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: mine\r\nContent-Length: 0\r\n\r\n").want(200, "ok")
+	if got := fieldOf(u.head(3), "Idempotency-Key"); got != "mine" {
+		t.Errorf("the caller's key became %q", got)
+	}
+}
+
+func TestAKeyMakesAPostRepeatable(t *testing.T) {
+	u := startUpstream(t, script(bad503, ok200))
+	p := startProxy(t, u, nil)
+	p.dial().send("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\nx").want(200, "ok")
+	if u.sends() != 2 {
+		t.Errorf("%d sends, want 2", u.sends())
+	}
+}
+
+func TestRetriableHeader(t *testing.T) {
+	again := "HTTP/1.1 200 OK\r\nX-Again: yes\r\nContent-Length: 5\r\n\r\nagain"
+	u := startUpstream(t, script(again, again, ok200))
+	p := startProxy(t, u, func(c *Config) {
+		on, err := policy.ParseRetryOn("retriable-header:X-Again=yes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Default.Policy.RetryOn = on
+	})
+	p.dial().send(get("/")).want(200, "ok")
+	if u.sends() != 3 {
+		t.Errorf("%d sends, want 3", u.sends())
+	}
+	if got := p.seen.retries; len(got) != 2 || got[0] != policy.ReasonHeader {
+		t.Errorf("retries for %v", got)
+	}
+}
+
+func TestResponseHeadersCanBeSwitchedOff(t *testing.T) {
+	u := startUpstream(t, script(bad503))
+	p := startProxy(t, u, func(c *Config) { c.Default.ResponseHeaders = false })
+	res := p.dial().send(get("/")).want(503, "busy")
+	for name := range res.Header {
+		if strings.HasPrefix(name, "X-Retryproxy") {
+			t.Errorf("the response has %s", name)
+		}
+	}
+}
+
+func fieldOf(head, name string) string {
+	for line := range strings.SplitSeq(head, "\r\n") {
+		if n, v, ok := strings.Cut(line, ":"); ok && strings.EqualFold(n, name) {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
