@@ -32,6 +32,7 @@ type exchange struct {
 	sizeLine [24]byte    // of a chunk being sent
 	splice   [2]io.LimitedReader
 	body     body
+	open     bool // begun for the observer and not done
 	expect   bool // the caller waits for a 100 that nobody sent yet
 	started  bool // bytes of the final response went to the caller
 	mustEnd  bool // the caller's connection cannot serve another request
@@ -60,6 +61,7 @@ type exchange struct {
 	cancel    func() // ends a dial under way
 	progress  atomic.Int32
 	callerEnd atomic.Int32
+	bodyWrong http1.Refusal // with callerBroken and callerTooLarge
 
 	began       time.Time
 	sentAt      time.Time // the request was first fully sent, or first failed
@@ -134,8 +136,8 @@ func (x *exchange) end() {
 // whether the connection can serve another.
 func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
+	x.open = true
 	x.route.observer.RequestBegan()
-	x.route.upstream.budget.Request(x.set.server.since(x.began))
 	code, outcome := x.prepareAndRun()
 	x.done(code, outcome)
 	if x.aborting {
@@ -151,6 +153,7 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 	if x.answersItself() {
 		return x.answerMaxForwards()
 	}
+	x.route.upstream.budget.Request(x.set.server.since(x.began))
 	x.prepare()
 	return x.run()
 }
@@ -228,11 +231,16 @@ func (x *exchange) idempotencyKey() []byte {
 
 // done tells the observer and the logs, once per request.
 func (x *exchange) done(code int, o policy.Outcome) {
+	x.open = false
 	now := time.Now()
+	took := now.Sub(x.began)
+	if o == policy.OutcomeUpgraded {
+		took = x.lastEnd.Sub(x.began) // to the answer: how long a tunnel lives is no latency
+	}
 	var added time.Duration
 	if x.attempts > 1 {
 		added = x.lastEnd.Sub(x.firstEnd)
 	}
-	x.route.observer.RequestDone(x.req.Method, code, o, now.Sub(x.began), added, x.attempts)
+	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
 	x.logDone(code, o, now)
 }

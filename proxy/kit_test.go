@@ -361,6 +361,9 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 		if n := s.replay.used.Load(); n != 0 {
 			t.Errorf("%d bytes of replay memory were not given back", n)
 		}
+		if n := s.faults.Load(); n != 0 {
+			t.Errorf("%d faults of the proxy itself", n)
+		}
 		if n := s.active.Load(); n != 0 {
 			t.Errorf("%d requests still count as under way", n)
 		}

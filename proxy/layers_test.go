@@ -79,7 +79,7 @@ func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 		t.Run(fmt.Sprint(tc.field, " ", tc.nested), func(t *testing.T) {
 			u := startUpstream(t, script(bad503))
 			p := startProxy(t, u, func(c *Config) { c.Default.Nested = tc.nested })
-			p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n" + tc.field + "\r\n\r\n").want(503, "busy")
+			p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n"+tc.field+"\r\n\r\n").want(503, "busy")
 			if u.sends() != tc.sends {
 				t.Errorf("%d sends, want %d", u.sends(), tc.sends)
 			}

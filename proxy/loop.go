@@ -153,7 +153,11 @@ func (x *exchange) abandon() (int, policy.Outcome) {
 		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, policy.ClassNone)
 	}
 	x.mustEnd = true
-	switch x.callerEnd.Load() {
+	end := x.callerEnd.Load()
+	if end == callerBroken || end == callerTooLarge {
+		x.tellRefused(x.bodyWrong)
+	}
+	switch end {
 	case callerBroken:
 		return x.answerError(400, policy.OutcomeRequestBroken, "request_broken")
 	case callerTooLarge:

@@ -101,7 +101,7 @@ func (x *exchange) refuse(status int, why http1.Refusal) (int, policy.Outcome) {
 
 func (x *exchange) tellRefused(why http1.Refusal) {
 	x.reason = why.String()
-	if x.set.Refused != nil {
+	if x.set.Refused != nil && why != http1.RefusalNone {
 		x.set.Refused(why)
 	}
 }

@@ -152,12 +152,15 @@ func (x *exchange) finishBody() {
 // the upstream. Called by the pump, or by the exchange while none runs.
 func (x *exchange) callerFailed(err error) {
 	end := callerGone
+	x.bodyWrong = http1.RefusalNone
 	var refused *http1.Error
 	switch {
 	case errors.As(err, &refused):
+		end, x.bodyWrong = callerBroken, refused.Reason
+	case errors.Is(err, errBodyCut):
 		end = callerBroken
 	case errors.Is(err, errBodyTooLarge):
-		end = callerTooLarge
+		end, x.bodyWrong = callerTooLarge, http1.RefusalBodyTooLarge
 	case errors.Is(err, errBodyTooSlow):
 		end = callerTooSlow
 	}

@@ -81,7 +81,6 @@ func (c *conn) idleLimit() time.Duration { return c.server.settings.Load().Calle
 
 // readHead parses the head in the buffer, reading on until it is whole.
 func (c *conn) readHead(set *settings, began time.Time) bool {
-	c.req.Reset()
 	limited := false
 	for {
 		n, err := c.req.Parse(c.in[:c.w], set.Limits)

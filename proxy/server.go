@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,9 +30,10 @@ type Server struct {
 	listeners []listener
 	slots     chan struct{} // one per caller, nil without a limit
 	pauses    atomic.Uint64
-	active    atomic.Int64 // requests between head and end
-	lastBusy  atomic.Int64 // while draining: when a request last ended, since started
-	idleEnd   atomic.Bool  // idle connections are to end
+	faults    atomic.Uint64 // panics contained
+	active    atomic.Int64  // requests between head and end
+	lastBusy  atomic.Int64  // while draining: when a request last ended, since started
+	idleEnd   atomic.Bool   // idle connections are to end
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
@@ -162,15 +164,12 @@ func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
 func (s *Server) accept(l listener) {
 	defer func() { _ = l.Close() }()
 	for {
-		if !s.slot() {
-			return
-		}
 		nc, err := l.Accept()
 		if err == nil {
+			s.slot()
 			s.start(nc, l.name)
 			continue
 		}
-		s.freeSlot()
 		select {
 		case <-s.closing:
 			return
@@ -192,28 +191,31 @@ func (s *Server) accept(l listener) {
 // short enough not to be noticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
-// slot waits for room for one more caller; false when accepting has ended.
-func (s *Server) slot() bool {
+// slot waits for room for the caller just accepted, one per listener. When
+// accepting ends meanwhile, the caller is served all the same.
+func (s *Server) slot() {
 	if s.slots == nil {
-		return true
+		return
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return true
+		return
 	default:
 	}
 	s.pauses.Add(1)
 	select {
 	case s.slots <- struct{}{}:
-		return true
 	case <-s.closing:
-		return false
 	}
 }
 
 func (s *Server) freeSlot() {
-	if s.slots != nil {
-		<-s.slots
+	if s.slots == nil {
+		return
+	}
+	select {
+	case <-s.slots:
+	default: // served over the limit, at the end
 	}
 }
 
@@ -238,7 +240,28 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
+	defer s.contain(c)
 	c.serve()
+}
+
+// contain keeps a fault in serving one caller from ending all others: it is
+// logged, counted, and this caller's connection ends.
+func (s *Server) contain(c *conn) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.faults.Add(1)
+	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
+		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
+	c.abort()
+	c.x.dropUpstream()
+	c.x.stopPump()
+	if c.x.open {
+		c.x.done(0, policy.OutcomeResponseBroken)
+		c.x.end()
+		s.requestEnded()
+	}
 }
 
 func (s *Server) each(f func(*conn)) {
@@ -256,6 +279,7 @@ func (s *Server) since(t time.Time) time.Duration { return t.Sub(s.started) }
 type Stats struct {
 	Connections  int    // callers connected
 	AcceptPauses uint64 // times accepting had to wait
+	Faults       uint64 // requests that ended in a fault of the proxy itself
 	ReplayBytes  int64  // kept for repeats now
 	Draining     bool
 	Upstreams    []UpstreamStats
@@ -275,7 +299,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	st := Stats{Connections: len(s.conns)}
 	s.mu.Unlock()
-	st.AcceptPauses = s.pauses.Load()
+	st.AcceptPauses, st.Faults = s.pauses.Load(), s.faults.Load()
 	st.ReplayBytes = s.replay.used.Load()
 	st.Draining = s.draining.Load()
 	now := s.since(time.Now())
