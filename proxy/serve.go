@@ -12,6 +12,7 @@ import (
 // order, each answered before the next is read.
 func (c *conn) serve() {
 	defer c.finish()
+	defer func() { c.server.contain(c, recover()) }()
 	for c.nextRequest() {
 		again := c.x.serve()
 		c.x.end()

@@ -240,20 +240,19 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
-	defer s.contain(c)
 	c.serve()
 }
 
 // contain keeps a fault in serving one caller from ending all others: it is
 // logged, counted, and this caller's connection ends.
-func (s *Server) contain(c *conn) {
-	fault := recover()
+func (s *Server) contain(c *conn, fault any) {
 	if fault == nil {
 		return
 	}
 	s.faults.Add(1)
 	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
+	c.x.aborting = true
 	c.abort()
 	c.x.dropUpstream()
 	c.x.stopPump()
