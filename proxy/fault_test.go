@@ -22,10 +22,10 @@ func TestAFaultEndsItsOwnRequestOnly(t *testing.T) {
 	if s, err := c.rest(); s != "" || err == nil {
 		t.Errorf("the faulty request got %q, %v", s, err)
 	}
-	other.send(get("/")).want(200, "ok")
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
 		t.Errorf("outcome %v", o)
 	}
+	other.send(get("/")).want(200, "ok")
 	if n := p.faults.Swap(0); n != 1 {
 		t.Errorf("%d faults counted, want 1", n)
 	}
