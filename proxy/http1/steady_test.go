@@ -1,6 +1,9 @@
 package http1
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The promise of the package comment: nothing is allocated in steady state.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
@@ -75,6 +78,50 @@ func TestTrickledHeadIsReadAgainLinearly(t *testing.T) {
 	}
 	if read > 4*len(buf) {
 		t.Errorf("%d bytes read for a head of %d", read, len(buf))
+	}
+}
+
+// Between readings Parse only searches: what it remembers says which call read.
+func TestParseDoesNotReadAgainBeforeTwiceTheBytes(t *testing.T) {
+	head := []byte("GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+	var req Request
+	var res Response
+	for k, want := range map[int]int{10: 10, 11: 10, 19: 10, 20: 20, 39: 20, 40: 40} {
+		req.Reset()
+		for _, n := range []int{10, 20, 40} {
+			if _, err := req.Parse(head[:min(n, k)], Limits{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if req.pending != (progress{seen: k, read: want}) {
+			t.Errorf("request of %d bytes: %+v, want it read at %d", k, req.pending, want)
+		}
+	}
+	if _, err := res.Parse([]byte("HTTP/1.1 200 OK\r\n"), Limits{}, nil); err != nil || res.pending != (progress{17, 17}) {
+		t.Errorf("response: %+v, %v", res.pending, err)
+	}
+}
+
+// A fault that trickles in is found before as many bytes again have come.
+func TestTrickledFaultIsFoundWithinTwiceItsBytes(t *testing.T) {
+	for _, c := range refusedRequests {
+		k := 1
+		for ; k <= len(c.head); k++ {
+			if _, err := new(Request).Parse([]byte(c.head[:k]), Limits{}); err != nil {
+				break
+			}
+		}
+		padded := c.head[:k] + strings.Repeat("a", k)
+		var r Request
+		for n := 1; ; n++ {
+			if n > len(padded) {
+				t.Errorf("%s: shows after %d bytes, not found after %d", c.name, k, len(padded))
+				break
+			}
+			if _, err := r.Parse([]byte(padded[:n]), Limits{}); err != nil {
+				break
+			}
+		}
 	}
 }
 
