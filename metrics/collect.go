@@ -43,13 +43,13 @@ func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
 		if !zeros {
 			return
 		}
-		c = new(counts)
+		c = new(totals)
 	}
 	c.collectSets(ch, r.name, zeros)
 	c.collectCodes(ch, r.name)
 	c.collectHistograms(ch, r.name, zeros)
-	requestsInFlight.emit(ch, float64(c.inFlight()), r.name)
-	requestsWaiting.emit(ch, float64(c.waiting()), r.name)
+	requestsInFlight.emit(ch, float64(c.inFlight), r.name)
+	requestsWaiting.emit(ch, float64(c.waiting), r.name)
 }
 
 func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bool) {

@@ -88,12 +88,15 @@ var (
 	callerConnections = define(Gauge, "connections", nil,
 		"Caller connections open.",
 		"How near is the limit of connections?")
-	connectionsTotal = define(Counter, "connections_total", nil,
-		"Caller connections accepted.",
-		"Do callers keep their connections or open a new one per request?")
 	acceptPausesTotal = define(Counter, "accept_pauses_total", nil,
 		"Times that accepting paused, at the limit of connections or of descriptors.",
 		"Is the limit of connections too low?")
+	faultsTotal = define(Counter, "faults_total", nil,
+		"Requests that ended in a fault of the proxy itself.",
+		"Is there a bug to report?")
+	draining = define(Gauge, "draining", nil,
+		"1 while the proxy shuts down, 0 before.",
+		"Which proxies are on their way out?")
 	parseRefusalsTotal = define(Counter, "parse_refusals_total", labels("reason"),
 		"Requests refused because they broke the protocol or a limit of its parsing; nothing was sent upstream.",
 		"Does somebody send malformed requests, or is a limit too low?")

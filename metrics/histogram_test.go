@@ -54,14 +54,14 @@ func TestLaddersAscend(t *testing.T) {
 func TestHistogramTakesAnyDuration(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a")
-	for _, d := range []time.Duration{math.MinInt64, -1, 0, 499, time.Millisecond, 601 * time.Second} {
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, 499, 600, time.Millisecond, 601 * time.Second} {
 		r.AttemptDone(0, 200, d)
 	}
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="0.001"}`: "5",
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="600"}`:   "5",
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="+Inf"}`:  "6",
-		`retryproxy_attempt_duration_seconds_sum{route="a"}`:               "601.001",
+		`retryproxy_attempt_duration_seconds_bucket{route="a",le="0.001"}`: "6",
+		`retryproxy_attempt_duration_seconds_bucket{route="a",le="600"}`:   "6",
+		`retryproxy_attempt_duration_seconds_bucket{route="a",le="+Inf"}`:  "7",
+		`retryproxy_attempt_duration_seconds_sum{route="a"}`:               "601.001001",
 	})
 	r.AttemptDone(0, 200, math.MaxInt64)
 	if got := scrape(t, m).sum(t, "retryproxy_attempt_duration_seconds_sum"); got < 9.2e9 {

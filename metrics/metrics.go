@@ -105,7 +105,7 @@ func (m *Metrics) Route(name string) *Route {
 	}
 	stripes := 1
 	if len(m.routes) < zeroRoutes {
-		stripes = stripeCount()
+		stripes = stripesFor(runtime.GOMAXPROCS(0))
 	}
 	r := newRoute(name, stripes)
 	m.routes[name] = r
@@ -172,11 +172,7 @@ func (m *Metrics) collectOwn(ch chan<- prometheus.Metric) {
 	for i, label := range m.refusals {
 		parseRefusalsTotal.emit(ch, float64(m.refused[i].Load()), label)
 	}
-	successful := 0.0
-	if m.lastReloadOK.Load() {
-		successful = 1
-	}
-	reloadSuccessful.emit(ch, successful)
+	reloadSuccessful.emit(ch, oneIf(m.lastReloadOK.Load()))
 	reloadSeconds.emit(ch, float64(m.lastSuccess.Load())/1e3)
 	reloadsTotal.emit(ch, float64(m.reloadFailures.Load()), "failure")
 	reloadsTotal.emit(ch, float64(m.reloadSuccesses.Load()), "success")

@@ -21,7 +21,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, ConnectionsAccepted: 90, AcceptPauses: 2, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			Connections: 7, AcceptPauses: 2, Faults: 3, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5},
@@ -32,7 +32,8 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	})
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_connections`:         "7",
-		`retryproxy_connections_total`:   "90",
+		`retryproxy_faults_total`:        "3",
+		`retryproxy_draining`:            "1",
 		`retryproxy_accept_pauses_total`: "2",
 		`retryproxy_replay_bytes`:        "4096",
 		`retryproxy_replay_limit_bytes`:  "6.7108864e+07",
@@ -52,6 +53,33 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`: "2",
 	})
+}
+
+// Two pools to one URL, with other certificates say, have one name.
+func TestUpstreamsOfOneNameAreAddedUp(t *testing.T) {
+	m := New(Options{DialErrorKinds: []string{"other", "refused"}})
+	first := []uint64{1}
+	m.Watch(func() Snapshot {
+		return Snapshot{Upstreams: []Upstream{
+			{Name: "u", Idle: 1, Active: 2, Dialing: 3, Dials: 4, Reuses: 5, IdleCloses: 6, DialErrors: first},
+			{Name: "v", Idle: 100},
+			{Name: "u", Idle: 10, Active: 20, Dialing: 30, Dials: 40, Reuses: 50, IdleCloses: 60, DialErrors: []uint64{7, 8}, HasBudget: true, BudgetTokens: 9},
+		}}
+	})
+	for range 2 { // the second scrape finds the given slice unchanged
+		scrape(t, m).want(t, map[string]string{
+			`retryproxy_upstream_connections{state="idle",upstream="u"}`:         "11",
+			`retryproxy_upstream_connections{state="active",upstream="u"}`:       "22",
+			`retryproxy_upstream_connections{state="dialing",upstream="u"}`:      "33",
+			`retryproxy_upstream_connections{state="idle",upstream="v"}`:         "100",
+			`retryproxy_upstream_dials_total{upstream="u"}`:                      "44",
+			`retryproxy_upstream_reuses_total{upstream="u"}`:                     "55",
+			`retryproxy_upstream_idle_closes_total{upstream="u"}`:                "66",
+			`retryproxy_upstream_dial_errors_total{kind="other",upstream="u"}`:   "8",
+			`retryproxy_upstream_dial_errors_total{kind="refused",upstream="u"}`: "8",
+			`retryproxy_budget_tokens{upstream="u"}`:                             "9",
+		})
+	}
 }
 
 func TestNothingIsShownOfAProxyNotWatched(t *testing.T) {
@@ -146,8 +174,35 @@ func TestManyRoutesAreShownOnceUsed(t *testing.T) {
 
 func TestARouteIsTheSameForTheSameName(t *testing.T) {
 	m := New(Options{})
-	if m.Route("a") != m.Route("a") || m.Route("a") == m.Route("b") {
+	a, b := m.Route("a"), m.Route("b")
+	if m.Route("a") != a || a == b {
 		t.Error("routes are not one per name")
+	}
+}
+
+func TestAnyNameIsMadeFitForALabel(t *testing.T) {
+	m := New(Options{Version: "\xfe"})
+	m.Route("a\xffb").RequestBegan()
+	p := scrape(t, m)
+	p.want(t, map[string]string{"retryproxy_requests_in_flight{route=\"a\uFFFDb\"}": "1"})
+	if p.sum(t, "retryproxy_build_info", "version=\"\uFFFD\"") != 1 {
+		t.Error("the version is not shown")
+	}
+}
+
+// Later routes do with one stripe, the first use every one they have.
+func TestStripesAreUsed(t *testing.T) {
+	r := newRoute("a", 4)
+	for i := range uint(maxStripes) {
+		r.stripe(i).began.Add(1)
+	}
+	for i := range r.stripes {
+		if c := r.stripes[i].Load(); c == nil || c.began.Load() != 4 {
+			t.Errorf("stripe %d is not used as the others are", i)
+		}
+	}
+	if got := r.totals().inFlight; got != maxStripes {
+		t.Errorf("the stripes add up to %d, want %d", got, maxStripes)
 	}
 }
 

@@ -102,30 +102,48 @@ func (r *Route) RequestDone(method []byte, code int, o policy.Outcome, d, added 
 	c.outcomes[o].Add(1)
 }
 
-// totals sums the stripes; nil when the route was never used. What ends
-// something is read before what began it, so that nothing is ever found to
-// have ended more often than it began.
-func (r *Route) totals() *counts {
-	var sum *counts
-	for i := range r.stripes {
-		if c := r.stripes[i].Load(); c != nil {
-			if sum == nil {
-				sum = new(counts)
-			}
-			sum.addEnds(c)
-		}
-	}
-	for i := range r.stripes {
-		if c := r.stripes[i].Load(); c != nil && sum != nil {
-			sum.began.Add(c.began.Load())
-			sum.waits.Add(c.waits.Load())
-		}
-	}
-	return sum
+// totals are the counts of all stripes together.
+type totals struct {
+	counts
+	inFlight, waiting uint64
 }
 
-// addEnds adds all of o but what began.
-func (c *counts) addEnds(o *counts) {
+// totals sums the stripes; nil when the route was never used.
+func (r *Route) totals() *totals {
+	var t *totals
+	for i := range r.stripes {
+		if c := r.stripes[i].Load(); c != nil {
+			if t == nil {
+				t = new(totals)
+			}
+			t.add(c)
+		}
+	}
+	if t != nil {
+		t.inFlight = r.underWay((*counts).done, func(c *counts) uint64 { return c.began.Load() })
+		t.waiting = r.underWay(func(c *counts) uint64 { return c.backoff.count() }, func(c *counts) uint64 { return c.waits.Load() })
+	}
+	return t
+}
+
+// underWay is what began less what ended. What ended is read first, so that
+// nothing is ever found to have ended more often than it began; what begins
+// and ends while this reads, within a microsecond, may count as under way.
+func (r *Route) underWay(ended, began func(*counts) uint64) uint64 {
+	sum := func(of func(*counts) uint64) (n uint64) {
+		for i := range r.stripes {
+			if c := r.stripes[i].Load(); c != nil {
+				n += of(c)
+			}
+		}
+		return n
+	}
+	n := sum(ended)
+	return sum(began) - n
+}
+
+// add adds all of o but what began.
+func (c *counts) add(o *counts) {
 	addAll(c.outcomes[:], o.outcomes[:])
 	addAll(c.retries[:], o.retries[:])
 	c.perReq.add(&o.perReq)
@@ -147,14 +165,10 @@ func addAll(to, from []atomic.Uint64) {
 	}
 }
 
-// inFlight is requests begun less requests done.
-func (c *counts) inFlight() uint64 {
-	n := c.began.Load()
+// done is how many requests are done.
+func (c *counts) done() (n uint64) {
 	for i := range c.outcomes {
-		n -= c.outcomes[i].Load()
+		n += c.outcomes[i].Load()
 	}
 	return n
 }
-
-// waiting is waits begun less waits ended.
-func (c *counts) waiting() uint64 { return c.waits.Load() - c.backoff.count() }

@@ -73,6 +73,28 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 	})
 }
 
+func TestIdleCloseRepeatsAreShownByThemselves(t *testing.T) {
+	m := New(Options{})
+	r := m.Route("a")
+	r.Retry(policy.ReasonIdleClose)
+	r.Retry(policy.ReasonIdleClose)
+	r.Retry(policy.ReasonReset)
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_idle_close_repeats_total{route="a"}`:          "2",
+		`retryproxy_retries_total{reason="idle_close",route="a"}`: "2",
+		`retryproxy_retries_total{reason="reset",route="a"}`:      "1",
+	})
+}
+
+// Every core has a stripe, and the number fits the mask that picks one.
+func TestStripesArePowersOfTwo(t *testing.T) {
+	for cores, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 16: 16, 17: 16, 1024: 16} {
+		if got := stripesFor(cores); got != want {
+			t.Errorf("stripesFor(%d) = %d, want %d", cores, got, want)
+		}
+	}
+}
+
 // Whatever callers and upstreams say, the labels stay within their sets.
 func TestLabelsAreClosed(t *testing.T) {
 	tests := []struct {
@@ -165,9 +187,11 @@ func TestOutcomesAddUpToRequests(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 20 {
-			underWay := scrape(t, m).sum(t, "retryproxy_requests_in_flight")
-			if underWay < 0 || underWay > workers {
-				t.Errorf("%v requests in flight, want 0..%d", underWay, workers)
+			p := scrape(t, m) // below zero would be near 2^64
+			for _, name := range []string{"retryproxy_requests_in_flight", "retryproxy_requests_waiting"} {
+				if n := p.sum(t, name); n < 0 || n > 12*workers*each {
+					t.Errorf("%s is %v", name, n)
+				}
 			}
 		}
 	})

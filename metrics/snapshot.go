@@ -10,19 +10,20 @@ import (
 // Snapshot is what the proxy holds at one moment. The function given to Watch
 // makes one per scrape; the metrics package only reads it.
 type Snapshot struct {
-	Connections         int    // caller connections open
-	ConnectionsAccepted uint64 // since the start
-	AcceptPauses        uint64 // since the start
-	ReplayBytes         int64  // memory that keeps bodies and responses for retries
-	ReplayLimitBytes    int64  // the most that ReplayBytes may be
-	Upstreams           []Upstream
-	Certificates        []Certificate
+	Connections      int    // caller connections open
+	AcceptPauses     uint64 // times that accepting paused, since the start
+	Faults           uint64 // requests that ended in a fault of the proxy itself, since the start
+	Draining         bool   // the proxy is shutting down
+	ReplayBytes      int64  // memory that keeps bodies and responses for retries
+	ReplayLimitBytes int64  // the most that ReplayBytes may be
+	Upstreams        []Upstream
+	Certificates     []Certificate
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
 // the start and never fall.
 type Upstream struct {
-	Name    string // the label: unique in a Snapshot and without credentials
+	Name    string // the label, without credentials; those of one name are added up
 	Idle    int    // connections kept for the next request
 	Active  int    // connections in use
 	Dialing int    // dials under way
@@ -54,12 +55,13 @@ func (f *family) emit(ch chan<- prometheus.Metric, value float64, labels ...stri
 
 func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
 	callerConnections.emit(ch, float64(s.Connections))
-	connectionsTotal.emit(ch, float64(s.ConnectionsAccepted))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
+	faultsTotal.emit(ch, float64(s.Faults))
+	draining.emit(ch, oneIf(s.Draining))
 	replayBytes.emit(ch, float64(s.ReplayBytes))
 	replayLimitBytes.emit(ch, float64(s.ReplayLimitBytes))
-	for i := range s.Upstreams {
-		s.Upstreams[i].collect(ch, dialErrorKinds)
+	for _, u := range merged(s.Upstreams) {
+		u.collect(ch, dialErrorKinds)
 	}
 	for _, c := range s.Certificates {
 		certificateExpiry.emit(ch, float64(c.NotAfter.Unix()), valid(c.Kind), valid(c.Name))
@@ -67,7 +69,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
-	name := valid(u.Name)
+	name := u.Name
 	upstreamConnections.emit(ch, float64(u.Active), name, "active")
 	upstreamConnections.emit(ch, float64(u.Dialing), name, "dialing")
 	upstreamConnections.emit(ch, float64(u.Idle), name, "idle")
@@ -80,6 +82,48 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)
 	}
+}
+
+// merged adds up upstreams of one name, such as those that differ only in
+// their certificates: two series of the same labels would be an error.
+func merged(upstreams []Upstream) []Upstream {
+	at := make(map[string]int, len(upstreams))
+	out := make([]Upstream, 0, len(upstreams))
+	for _, u := range upstreams {
+		u.Name = valid(u.Name)
+		i, seen := at[u.Name]
+		if !seen {
+			at[u.Name] = len(out)
+			out = append(out, u)
+			continue
+		}
+		out[i].add(&u)
+	}
+	return out
+}
+
+func (u *Upstream) add(o *Upstream) {
+	u.Idle += o.Idle
+	u.Active += o.Active
+	u.Dialing += o.Dialing
+	u.Dials += o.Dials
+	u.Reuses += o.Reuses
+	u.IdleCloses += o.IdleCloses
+	u.HasBudget = u.HasBudget || o.HasBudget
+	u.BudgetTokens += o.BudgetTokens
+	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the given ones are not ours to change
+	copy(errors, u.DialErrors)
+	for i, n := range o.DialErrors {
+		errors[i] += n
+	}
+	u.DialErrors = errors
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // valid makes s fit for a label, which must be UTF-8.

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"math/bits"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -40,9 +39,8 @@ var (
 	tokenPool = sync.Pool{New: func() any { return &tokens[nextToken.Add(1)%maxStripes] }}
 )
 
-// stripeCount is how many stripes a route gets: a power of two, at least one
-// per core that Go may use, at most maxStripes.
-func stripeCount() int {
-	cores := uint(runtime.GOMAXPROCS(0))
-	return min(1<<bits.Len(cores-1), maxStripes)
+// stripesFor is how many stripes a route gets on so many cores (>= 1): a power
+// of two, at least one per core, at most maxStripes.
+func stripesFor(cores int) int {
+	return min(1<<bits.Len(uint(cores-1)), maxStripes)
 }
