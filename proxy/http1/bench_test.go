@@ -2,7 +2,7 @@ package http1
 
 import "testing"
 
-// Eight fields as a browser-like client sends them, 387 bytes.
+// Eight fields as a browser-like client sends them, 377 bytes.
 const typicalRequest = "GET /search/items?q=retry+budget&page=2 HTTP/1.1\r\n" +
 	"Host: api.example.com\r\n" +
 	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\n" +

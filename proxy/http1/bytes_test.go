@@ -134,7 +134,7 @@ func TestValidIPv6AgreesWithNetip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	parts := []string{":", ":", ":", "::", "0", "1", "ffff", "fffff", "a", "g", "1.2.3.4", "1.2.3", "01.2.3.4", "256.1.1.1", "1.2.3.4.5", ".", "1:2:3:4:5:6"}
 	valid := 0
-	for range 200_000 {
+	for range 60_000 {
 		var b strings.Builder
 		for range 1 + rng.IntN(12) {
 			b.WriteString(parts[rng.IntN(len(parts))])

@@ -97,10 +97,9 @@ func badName(b []byte, start, at int) Refusal {
 		return RefusalSpaceBeforeColon
 	case c == '\r' && at+1 == len(b):
 		return RefusalNone // a line without colon or a bare CR: the next byte tells
-	case c == '\n', c == '\r' && b[at+1] != '\n', c < 0x20, c == 0x7f:
-		if c == '\r' && b[at+1] == '\n' {
-			return RefusalBadField
-		}
+	case c == '\r' && b[at+1] == '\n':
+		return RefusalBadField
+	case c < 0x20, c == 0x7f:
 		_, why := lineEnd(b, at)
 		return why
 	}
