@@ -128,8 +128,11 @@ func TestIdleAgeObeysEveryLimit(t *testing.T) {
 					if (got == conn) == late {
 						t.Fatalf("given: %v, too old: %v", got == conn, late)
 					}
-					if s := p.Stats(); late && (s.Idle == 1) != c.stays || s.IdleCloses != 0 {
+					if s := p.Stats(); late && ((s.Idle == 1) != c.stays || s.Active != 0) || s.IdleCloses != 0 {
 						t.Fatalf("%+v", s)
+					}
+					if err := made[0].SetDeadline(time.Time{}); late && !c.stays && err == nil {
+						t.Fatal("the old connection is still open")
 					}
 				})
 			})
@@ -204,6 +207,26 @@ func TestPoolLearnsTheUpstreamsPatience(t *testing.T) {
 	})
 }
 
+// A close noticed between two sweeps, when the connection is wanted.
+func TestLookBeforeUseTeaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []*memory
+		p := newPool(t, inMemory(t, &made), Options{})
+		for range 2 {
+			time.Sleep(time.Minute)
+			get(t, p, GetOptions{}).Release(0)
+			made[len(made)-1].hangUp()
+			time.Sleep(700 * time.Millisecond)
+			if p.TryPooled(GetOptions{}) != nil {
+				t.Fatal("a closed connection was given out")
+			}
+		}
+		if s := p.Stats(); s.IdleLimit != ageFloor {
+			t.Fatalf("learned %v from closes at an age of 700 ms", s.IdleLimit)
+		}
+	})
+}
+
 // The loop found the close itself, having written to the connection.
 func TestCloseStaleTeaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -237,6 +260,9 @@ func TestSweepKeepsOrderAndTheOpenOnes(t *testing.T) {
 			c.Release(0)
 		}
 		time.Sleep(sweepPeriod + time.Millisecond)
+		if s := p.Stats(); s.Idle != 2*sweepStep || s.IdleCloses != sweepStep+1 {
+			t.Fatalf("after the sweep: %+v", s)
+		}
 		for i := len(conns) - 1; i >= 0; i-- {
 			if i%3 == 0 {
 				continue
@@ -245,7 +271,7 @@ func TestSweepKeepsOrderAndTheOpenOnes(t *testing.T) {
 				t.Fatalf("connection %d was not the next", i)
 			}
 		}
-		if s := p.Stats(); s.Idle != 0 || s.IdleCloses != uint64(sweepStep+1) {
+		if s := p.Stats(); s.Idle != 0 || s.IdleCloses != sweepStep+1 {
 			t.Fatalf("%+v", s)
 		}
 	})

@@ -85,6 +85,7 @@ func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
 		{"says 408 and closes", func(far net.Conn) { _, _ = io.WriteString(far, "HTTP/1.0 408 x\r\n\r\n"); _ = far.Close() }, 1, 0},
 		{"answers what nobody asked", func(far net.Conn) { _, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\n\r\n") }, 0, 1},
 		{"says half a line", func(far net.Conn) { _, _ = io.WriteString(far, "HTTP/1.1 40") }, 0, 1},
+		{"says less than a version", func(far net.Conn) { _, _ = io.WriteString(far, "HTTP/1.") }, 0, 1},
 		{"says one byte", func(far net.Conn) { _, _ = io.WriteString(far, "\n") }, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

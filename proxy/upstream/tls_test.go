@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -272,8 +273,18 @@ func TestTLSFailuresAreOfKindTLS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := tcpServer(t)
 			far := s.tls(c.config)
-			p := newPool(t, a.secure(s, TLSFiles{CA: c.ca}), Options{})
+			var wire net.Conn
+			target := a.secure(s, TLSFiles{CA: c.ca})
+			target.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				var err error
+				wire, err = dialer.DialContext(ctx, network, addr)
+				return wire, err
+			}
+			p := newPool(t, target, Options{})
 			d := fail(t, p, t.Context(), GetOptions{})
+			if _, err := wire.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the connection is left open: %v", err)
+			}
 			if d.Kind != KindTLS || d.Addr != s.addr.String() || !c.cause(d) {
 				t.Fatalf("%s at %s: %T %v", d.Kind, d.Addr, d.Err, d)
 			}
