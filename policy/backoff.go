@@ -94,3 +94,11 @@ func cappedUniform(low, high, limit time.Duration) Range {
 	}
 	return Range{Min: low, Mean: time.Duration(mean), Max: top}
 }
+
+// addUp is a+b for a, b >= 0, Forever where that overflows.
+func addUp(a, b time.Duration) time.Duration {
+	if b > Forever-a {
+		return Forever
+	}
+	return a + b
+}

@@ -18,13 +18,13 @@ type extra struct {
 
 // Wait is the inner wait and the addition, in nanoseconds.
 func (x extra) Wait(s Step, r Rand) time.Duration {
-	return x.Backoff.Wait(s, r) + upTo(r, x.upTo)
+	return addUp(x.Backoff.Wait(s, r), upTo(r, x.upTo))
 }
 
 // Range moves the inner one by the addition's.
 func (x extra) Range(s Step) Range {
 	in := x.Backoff.(Ranger).Range(s)
-	return Range{Min: in.Min, Mean: in.Mean + x.upTo/2, Max: in.Max + x.upTo}
+	return Range{Min: in.Min, Mean: addUp(in.Mean, x.upTo/2), Max: addUp(in.Max, x.upTo)}
 }
 
 func (x extra) String() string { return fmt.Sprintf("%v plus up to %v", x.Backoff, x.upTo) }

@@ -114,11 +114,3 @@ func walkRandom(b Backoff, o PlanOptions, r Rand) func(i int) (wait, total time.
 		return s.Previous, s.Elapsed
 	}
 }
-
-// addUp is a+b for a, b >= 0, Forever where that overflows.
-func addUp(a, b time.Duration) time.Duration {
-	if b > Forever-a {
-		return Forever
-	}
-	return a + b
-}

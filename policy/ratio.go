@@ -66,7 +66,7 @@ func (b Ratio) After(t time.Duration) time.Duration {
 func (b Ratio) Elapsed(n float64) time.Duration {
 	// expm1 and log1p keep their digits for a small p.
 	f := math.Expm1(max(n, 0)*math.Log1p(b.Ratio)) / b.Ratio
-	return clampDuration(float64(b.First)*f, Forever)
+	return clampDuration(math.Round(float64(b.First)*f), Forever)
 }
 
 // Nth is the wait after n retries: t_n = a r^n.
@@ -86,14 +86,14 @@ func (b Ratio) Tries(t time.Duration) float64 {
 }
 
 // Noticed is when the first retry begins at or after a recovery at time t, so
-// when a recovery at t is noticed.
+// when a recovery at t is noticed. A retry that misses t by rounding (1 part in
+// 10^12) notices it.
 func (b Ratio) Noticed(t time.Duration) time.Duration {
-	n := math.Floor(b.Tries(t))
-	for at := b.Elapsed(n); ; at = b.Elapsed(n) {
-		if at >= t || at == Forever {
+	for n := math.Floor(b.Tries(t)); ; n++ {
+		at := b.Elapsed(n)
+		if at == Forever || at+at/1e12+1 >= t {
 			return at
 		}
-		n++
 	}
 }
 

@@ -10,18 +10,18 @@ import (
 //
 //	slot = 1 at first; at each failure
 //	  if slot >= Ceiling and not Stay:  wait = 0 and slot = 1 again
-//	  else  wait = Slot * (2^k - 1), k uniform in 0..slot, and slot + 1 up to Ceiling
+//	  else  wait = min(Slot * (2^k - 1), Max), k uniform in 0..slot, and slot + 1 up to Ceiling
 //
 // Slot is in nanoseconds. The slot number depends on the number of the retry
 // alone, so Wait needs no memory; see SlotsState for the counters. With the
-// defaults the longest wait is 5.11 s, with Stay 10.23 s.
+// defaults the longest wait is 5.11 s, with Stay 10.23 s, and Max is not reached.
 //
 // Source: the truncated binary exponential backoff of Ethernet (IEEE 802.3
 // section 4.2.3.2.5), here with the exponent itself drawn.
 type Slots struct {
-	Slot    time.Duration
-	Ceiling int // 1 to 32
-	Stay    bool
+	Slot, Max time.Duration // Max 0: no cap
+	Ceiling   int           // 1 to 32
+	Stay      bool
 }
 
 func init() {
@@ -29,11 +29,11 @@ func init() {
 		Info: Info{
 			Name:     "slots",
 			Summary:  "Random binary growth in slots that begins again at its ceiling; short waits, for a local upstream.",
-			Formula:  "base*(2^k - 1), k uniform in 0..slot, slot = n+1; at the ceiling 0 and slot 1 again, or stay",
+			Formula:  "min(base*(2^k - 1), max), k uniform in 0..slot, slot = n+1; at the ceiling 0 and slot 1 again, or stay",
 			Source:   "truncated binary exponential backoff, IEEE 802.3, randomised",
-			Defaults: Options{Base: 10 * time.Millisecond, Slots: 10},
+			Defaults: Options{Base: 10 * time.Millisecond, Max: 32 * time.Second, Slots: 10},
 		},
-		make: func(o Options) Backoff { return Slots{Slot: o.Base, Ceiling: o.Slots, Stay: o.Stay} },
+		make: func(o Options) Backoff { return Slots{Slot: o.Base, Max: o.Max, Ceiling: o.Slots, Stay: o.Stay} },
 	})
 }
 
@@ -56,20 +56,27 @@ func (b Slots) Wait(s Step, r Rand) time.Duration {
 	return b.slots(int(r.Int64N(int64(slot) + 1)))
 }
 
-// slots is the wait for exponent k, capped where it would overflow.
+// slots is the wait for exponent k.
 func (b Slots) slots(k int) time.Duration {
-	return clampDuration(float64(b.Slot)*float64(int64(1)<<min(k, 62)-1), Forever)
+	limit := b.Max
+	if limit <= 0 {
+		limit = Forever
+	}
+	return clampDuration(float64(b.Slot)*float64(int64(1)<<min(k, 62)-1), limit)
 }
 
-// Range is [0, Slot * (2^slot - 1)]; the mean of 2^k - 1 over k = 0..slot is
-// (2^(slot+1) - 1) / (slot + 1) - 1.
+// Range goes up to the largest k; the mean is over all k, which are equally
+// likely. Without a cap that is Slot * ((2^(slot+1) - 1) / (slot + 1) - 1).
 func (b Slots) Range(s Step) Range {
 	slot := b.slotAt(s.Retry)
 	if slot == 0 {
 		return Range{}
 	}
-	mean := float64(int64(1)<<(slot+1)-1)/float64(slot+1) - 1
-	return Range{Mean: clampDuration(float64(b.Slot)*mean, Forever), Max: b.slots(slot)}
+	mean := 0.0
+	for k := range slot + 1 {
+		mean += float64(b.slots(k)) / float64(slot+1)
+	}
+	return Range{Mean: time.Duration(mean), Max: b.slots(slot)}
 }
 
 func (b Slots) String() string {
@@ -77,7 +84,7 @@ func (b Slots) String() string {
 	if b.Stay {
 		end = "stay"
 	}
-	return fmt.Sprintf("slots base=%v slots=%d %s", b.Slot, b.Ceiling, end)
+	return fmt.Sprintf("slots base=%v slots=%d %s max=%v", b.Slot, b.Ceiling, end, b.Max)
 }
 
 // SlotsState walks through Slots failure by failure and counts. The zero value

@@ -1,0 +1,188 @@
+package policy_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// table prints the waits of a strategy's first retries in milliseconds.
+func table(name string, o policy.Options, retries int) {
+	b, err := policy.New(name, o)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(b)
+	fmt.Println("retry   min ms   max ms")
+	for _, row := range policy.Plan(b, retries, policy.PlanOptions{Samples: 1}) {
+		fmt.Printf("%5d %8d %8d\n", row.Retry, row.Wait.Min.Milliseconds(), row.Wait.Max.Milliseconds())
+	}
+}
+
+func ExampleFullJitter() {
+	table("full-jitter", policy.Options{}, 10)
+	// Output:
+	// full-jitter base=100ms factor=2 max=32s
+	// retry   min ms   max ms
+	//     1        0      100
+	//     2        0      200
+	//     3        0      400
+	//     4        0      800
+	//     5        0     1600
+	//     6        0     3200
+	//     7        0     6400
+	//     8        0    12800
+	//     9        0    25600
+	//    10        0    32000
+}
+
+func ExampleEqualJitter() {
+	table("equal-jitter", policy.Options{}, 10)
+	// Output:
+	// equal-jitter base=100ms factor=2 max=32s
+	// retry   min ms   max ms
+	//     1       50      100
+	//     2      100      200
+	//     3      200      400
+	//     4      400      800
+	//     5      800     1600
+	//     6     1600     3200
+	//     7     3200     6400
+	//     8     6400    12800
+	//     9    12800    25600
+	//    10    16000    32000
+}
+
+// The range of each row holds when the wait before was the shortest or the
+// longest.
+func ExampleDecorrelated() {
+	table("decorrelated", policy.Options{}, 8)
+	// Output:
+	// decorrelated base=100ms factor=3 max=32s
+	// retry   min ms   max ms
+	//     1      100      300
+	//     2      100      900
+	//     3      100     2700
+	//     4      100     8100
+	//     5      100    24300
+	//     6      100    32000
+	//     7      100    32000
+	//     8      100    32000
+}
+
+func ExampleFixed() {
+	table("fixed", policy.Options{Extra: 50 * time.Millisecond}, 3)
+	// Output:
+	// fixed base=100ms plus up to 50ms
+	// retry   min ms   max ms
+	//     1      100      150
+	//     2      100      150
+	//     3      100      150
+}
+
+func ExampleNone() {
+	table("none", policy.Options{}, 2)
+	// Output:
+	// none
+	// retry   min ms   max ms
+	//     1        0        0
+	//     2        0        0
+}
+
+func ExampleAdditive() {
+	table("additive", policy.Options{}, 8)
+	// Output:
+	// additive base=1s factor=2 spread=1s max=32s
+	// retry   min ms   max ms
+	//     1     1000     2000
+	//     2     2000     3000
+	//     3     4000     5000
+	//     4     8000     9000
+	//     5    16000    17000
+	//     6    32000    32000
+	//     7    32000    32000
+	//     8    32000    32000
+}
+
+// Least and most are four standard deviations from the middle at every retry
+// in turn, so the table is wider than any one request will see.
+func ExampleNormal() {
+	table("normal", policy.Options{Factor: 2.7, Max: 10 * time.Minute}, 10)
+	// Output:
+	// normal base=100ms factor=2.7 jitter=0.1 max=10m0s
+	// retry   min ms   max ms
+	//     1      100      100
+	//     2      162      378
+	//     3      262     1428
+	//     4      425     5401
+	//     5      688    20415
+	//     6     1115    77171
+	//     7     1807   291709
+	//     8     2928   840000
+	//     9     4743   840000
+	//    10     7684   840000
+}
+
+func ExampleSlots() {
+	table("slots", policy.Options{}, 11)
+	// Output:
+	// slots base=10ms slots=10 reset max=32s
+	// retry   min ms   max ms
+	//     1        0       10
+	//     2        0       30
+	//     3        0       70
+	//     4        0      150
+	//     5        0      310
+	//     6        0      630
+	//     7        0     1270
+	//     8        0     2550
+	//     9        0     5110
+	//    10        0        0
+	//    11        0       10
+}
+
+func ExampleRatio() {
+	table("ratio", policy.Options{}, 10)
+	// Output:
+	// ratio base=1s ratio=1 max=1h0m0s
+	// retry   min ms   max ms
+	//     1     1000     1000
+	//     2     2000     2000
+	//     3     4000     4000
+	//     4     8000     8000
+	//     5    16000    16000
+	//     6    32000    32000
+	//     7    64000    64000
+	//     8   128000   128000
+	//     9   256000   256000
+	//    10   512000   512000
+}
+
+// Choosing by wish: how late may a recovery be noticed, and what does it cost?
+func ExampleRatio_Noticed() {
+	patient := policy.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}
+	eager := policy.Ratio{First: time.Second, Ratio: 0.1, Max: time.Hour}
+	for _, b := range []policy.Ratio{patient, eager} {
+		back := 1030 * time.Second
+		fmt.Printf("ratio %.1f: back after %v, noticed after %v, with %.0f tries\n",
+			b.Ratio, back, b.Noticed(back).Round(time.Second), b.Tries(b.Noticed(back)))
+	}
+	// Output:
+	// ratio 1.0: back after 17m10s, noticed after 34m7s, with 11 tries
+	// ratio 0.1: back after 17m10s, noticed after 17m37s, with 49 tries
+}
+
+func ExamplePolicy_Decide() {
+	p, _ := policy.Profiles()[0].Policy()
+	unavailable := policy.Attempt{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
+	for _, left := range []time.Duration{15 * time.Second, 30 * time.Second} {
+		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Repeatable([]byte("GET"), false), Left: left}
+		d := p.Decide(&unavailable, &at, nil, 0, policy.Shared())
+		fmt.Println(left, d.Retry, d.Why, d.Wait >= 20*time.Second)
+	}
+	// Output:
+	// 15s false retry_after_too_long false
+	// 30s true status_503 true
+}

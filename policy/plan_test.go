@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestPlanAddsUp(t *testing.T) {
+	for _, name := range Strategies() {
+		b := mustNew(t, name, Options{})
+		rows := Plan(b, 12, PlanOptions{Attempt: 100 * time.Millisecond, Samples: 2000, Seed: 1})
+		var before Range
+		for i, row := range rows {
+			if row.Retry != i+1 {
+				t.Errorf("%s: row %d is retry %d", name, i, row.Retry)
+			}
+			const at = 100 * time.Millisecond
+			if row.Total.Min != before.Min+at+row.Wait.Min || row.Total.Max != before.Max+at+row.Wait.Max ||
+				math.Abs(float64(row.Total.Mean-before.Mean-at-row.Wait.Mean)) > 1000 {
+				t.Errorf("%s: retry %d: %+v after %+v", name, row.Retry, row, before)
+			}
+			if row.Wait.Min > row.Wait.Mean || row.Wait.Mean > row.Wait.Max {
+				t.Errorf("%s: retry %d: %+v", name, row.Retry, row.Wait)
+			}
+			before = row.Total
+		}
+	}
+}
+
+func TestPlanIsTheSameForTheSameSeed(t *testing.T) {
+	b := mustNew(t, "decorrelated", Options{})
+	one, two := Plan(b, 5, PlanOptions{Seed: 4}), Plan(b, 5, PlanOptions{Seed: 4})
+	if !reflect.DeepEqual(one, two) {
+		t.Errorf("%v and %v", one, two)
+	}
+	if three := Plan(b, 5, PlanOptions{Seed: 5}); reflect.DeepEqual(one, three) {
+		t.Error("another seed changes nothing")
+	}
+}
+
+func TestPlanMeansAreThoseOfTheory(t *testing.T) {
+	rows := Plan(mustNew(t, "full-jitter", Options{}), 10, PlanOptions{Samples: 100_000})
+	for i, row := range rows {
+		want := 50 * math.Exp2(float64(i))
+		if i == 9 {
+			want = 16_000
+		}
+		if got := float64(row.Wait.Mean) / 1e6; math.Abs(got-want) > 0.02*want {
+			t.Errorf("retry %d: mean %v ms, want %v", i+1, got, want)
+		}
+	}
+}
+
+// Ratio looks at the time that has passed, attempts included.
+func TestPlanCountsAttemptsAsTime(t *testing.T) {
+	rows := Plan(Ratio{First: time.Second, Ratio: 1, Max: time.Hour}, 3, PlanOptions{Attempt: time.Second})
+	for i, want := range []time.Duration{2, 5, 11} { // 1+1; 3+1 -> wait 5; 8+1 -> wait 10 ...
+		if got := rows[i].Wait; got.Min != want*time.Second || got.Max != got.Min {
+			t.Errorf("retry %d: %+v, want %d s", i+1, got, want)
+		}
+	}
+}
+
+func TestPlanOfOddArguments(t *testing.T) {
+	if rows := Plan(None{}, -1, PlanOptions{}); len(rows) != 0 {
+		t.Errorf("%v", rows)
+	}
+	if rows := Plan(nil, 2, PlanOptions{}); len(rows) != 2 || rows[1].Total.Max != 0 {
+		t.Errorf("no backoff: %v", rows)
+	}
+	rows := Plan(mustNew(t, "full-jitter", Options{Base: longest}), 2000, PlanOptions{Attempt: longest})
+	if last := rows[1999]; last.Total.Max != Forever || last.Total.Mean < 0 {
+		t.Errorf("sums that overflow: %+v", last)
+	}
+	// A strategy that does not know its range is sampled.
+	rows = Plan(noRange{}, 1, PlanOptions{})
+	if w := rows[0].Wait; w.Min > 50*time.Millisecond || w.Max < 950*time.Millisecond || w.Min > w.Mean || w.Mean > w.Max {
+		t.Errorf("without a range: %+v", w)
+	}
+	if rows := Plan(constant(-time.Second), 1, PlanOptions{}); rows[0].Wait != (Range{}) {
+		t.Errorf("a negative wait: %+v", rows[0])
+	}
+}
+
+type noRange struct{}
+
+func (noRange) Wait(_ Step, r Rand) time.Duration { return upTo(r, time.Second) }
+
+func TestWorst(t *testing.T) {
+	full := FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+	additive := Additive{Base: time.Second, Max: 32 * time.Second, Spread: time.Second, Factor: 2}
+	for _, tc := range []struct {
+		name             string
+		policy           Policy
+		request, attempt time.Duration
+		want             Worst
+	}{
+		{"interactive", Policy{MaxRetries: 3, Backoff: full}, 30 * time.Second, 10 * time.Second,
+			// 10 + 0.1, 20.1 + 0.2; the third would begin at 30.3 + 0.4
+			Worst{Total: 30 * time.Second, Attempts: 4, SlowAttempts: 3, LastBegins: 20*time.Second + 300*time.Millisecond}},
+		{"batch", Policy{MaxRetries: 8, Backoff: additive}, 180 * time.Second, 10 * time.Second,
+			// waits 2 3 5 9 17 32 32 32, attempts of 10: 12 25 40 59 86 128 170 (212)
+			Worst{Total: 180 * time.Second, Attempts: 9, SlowAttempts: 8, LastBegins: 170 * time.Second}},
+		{"shortest waits do not fit", Policy{MaxRetries: 8, Backoff: additive}, 10 * time.Second, time.Second,
+			// 1+2+4 = 7; + 8 = 15. Slow: 1+2, 4+3, 8+... = 3, 7, 13
+			Worst{Total: 10 * time.Second, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
+		{"window", Policy{MaxRetries: 8, Backoff: additive, Window: 7 * time.Second}, 0, time.Second,
+			Worst{Total: Forever, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
+		{"no timeouts", Policy{MaxRetries: 3, Backoff: full}, 0, 0, Worst{Total: Forever, Attempts: 4, SlowAttempts: 1}},
+		{"no attempt timeout", Policy{MaxRetries: 3, Backoff: full}, time.Minute, 0, Worst{Total: time.Minute, Attempts: 4, SlowAttempts: 1}},
+		{"attempt timeout above the request's", Policy{MaxRetries: 3, Backoff: full}, time.Second, time.Minute, Worst{Total: time.Second, Attempts: 4, SlowAttempts: 1}},
+		{"retries off", Policy{Backoff: full}, time.Minute, time.Second, Worst{Total: time.Minute, Attempts: 1, SlowAttempts: 1}},
+		{"no backoff", Policy{MaxRetries: 2}, time.Minute, time.Second, Worst{Total: time.Minute, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
+	} {
+		if got := tc.policy.Worst(tc.request, tc.attempt); got != tc.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestAmplification(t *testing.T) {
+	c := DefaultBudget()
+	for _, tc := range []struct {
+		config    BudgetConfig
+		attempts  int
+		perSecond float64
+		want      float64
+	}{
+		{c, 4, 0, 1.2}, {c, 4, 100, 1.21}, {c, 4, 1, 2.2}, {c, 4, 0.1, 4}, {c, 1, 0.1, 1}, {c, 0, 100, 1},
+		{BudgetConfig{}, 4, 100, 1}, {BudgetConfig{Ratio: 5}, 3, 0, 3}, {BudgetConfig{Ratio: -1, MinPerSecond: -1}, 3, 1, 1},
+	} {
+		if got := tc.config.Amplification(tc.attempts, tc.perSecond); math.Abs(got-tc.want) > 1e-9 {
+			t.Errorf("%+v, %d attempts at %v/s: %v, want %v", tc.config, tc.attempts, tc.perSecond, got, tc.want)
+		}
+	}
+}
+
+// What Amplification says is what the bucket does.
+func TestAmplificationIsWhatTheBudgetAllows(t *testing.T) {
+	const rate, seconds = 20, 2000
+	b, sends := NewBudget(DefaultBudget()), 0
+	for i := range rate * seconds {
+		now := time.Duration(i) * time.Second / rate
+		b.Request(now)
+		sends++
+		for range 3 {
+			if b.TryRetry(now) {
+				sends++
+			}
+		}
+	}
+	got, want := float64(sends)/(rate*seconds), DefaultBudget().Amplification(4, rate)
+	if math.Abs(got-want) > 0.002 {
+		t.Errorf("%v sends per request, the calculation says %v", got, want)
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	for _, p := range Profiles() {
+		found, err := FindProfile(p.Name)
+		if err != nil || found != p {
+			t.Errorf("%s: %+v, %v", p.Name, found, err)
+		}
+		pol, err := p.Policy()
+		if err != nil || pol.MaxRetries != p.MaxRetries || pol.RetryOn.String() != DefaultRetryOn || pol.Unsafe {
+			t.Errorf("%s: %+v, %v", p.Name, pol, err)
+		}
+		// Every retry can begin when attempts take what a slow one takes.
+		w := pol.Worst(p.RequestTimeout, 5*time.Second)
+		if w.Attempts != 1+p.MaxRetries || w.SlowAttempts != 1+p.MaxRetries || w.Total != p.RequestTimeout {
+			t.Errorf("%s: %+v", p.Name, w)
+		}
+	}
+	if _, err := FindProfile("fast"); err == nil {
+		t.Error("an unknown profile was found")
+	}
+	if _, err := (Profile{Backoff: "magic"}).Policy(); err == nil {
+		t.Error("a policy from an unknown strategy")
+	}
+	if first := Profiles()[0]; first.Name != DefaultProfile {
+		t.Errorf("the default profile is %s, the first %s", DefaultProfile, first.Name)
+	}
+	got := fmt.Sprint(Profiles()[1].MaxRetries, " ", Profiles()[1].RequestTimeout, " ", Profiles()[1].Backoff)
+	if got != "8 3m0s additive" {
+		t.Errorf("batch is %s", got)
+	}
+}
