@@ -2,11 +2,9 @@ package route
 
 import "bytes"
 
-// entry is one rule in the index; order is its place among the rules.
-type entry struct {
-	order int
-	name  string
-}
+// ref is a rule in the index: its place among the rules and 1, so that 0 is
+// none.
+type ref int32
 
 // query is a request as the index sees it. lookups counts the hash lookups and
 // the leaves tried for it, which tests hold against the number of rules.
@@ -31,8 +29,9 @@ func (x *index) listener(listen string) *hosts {
 	return x.ports[listen] // nil when no rule is for it
 }
 
-// add files e under its pattern; the error names the rule it collides with.
-func (x *index) add(p *pattern, e *entry) error {
+// add files e under its pattern. It gives the rules from which nothing tells
+// it apart, and the methods for which that is so (none: for all).
+func (x *index) add(p *pattern, e ref) []collision {
 	s := x.listener(p.listen)
 	if s == nil {
 		s = &hosts{}
@@ -55,19 +54,19 @@ func (x *index) link() {
 	}
 }
 
-// find gives the most specific entry, nil when no rule matches.
-func (x *index) find(listen string, q *query) *entry {
+// find gives the most specific rule, 0 when no rule matches.
+func (x *index) find(listen string, q *query) ref {
 	s := x.listener(listen)
 	if s == nil {
-		return nil
+		return 0
 	}
 	if s.named {
-		if e := s.findNamed(q); e != nil {
+		if e := s.findNamed(q); e != 0 {
 			return e
 		}
 	}
 	if s.other == nil {
-		return nil
+		return 0
 	}
 	return s.other.find(q)
 }
@@ -121,17 +120,17 @@ func (s *hosts) link() {
 
 // findNamed tries the rules with a host: the full name first, then the
 // wildcards from the longest on.
-func (s *hosts) findNamed(q *query) *entry {
+func (s *hosts) findNamed(q *query) ref {
 	var buf [maxHost]byte
 	full, name, ok := foldHost(buf[:0], q.host)
 	if !ok {
-		return nil
+		return 0
 	}
-	if e := s.try(s.exact, full, name, q); e != nil {
+	if e := s.try(s.exact, full, name, q); e != 0 {
 		return e
 	}
 	if s.wildLabels == 0 {
-		return nil
+		return 0
 	}
 	left := bytes.Count(full[:name], dot) // labels after the first dot
 	for at := 0; left > 0; left-- {
@@ -139,21 +138,21 @@ func (s *hosts) findNamed(q *query) *entry {
 		if left > s.wildLabels {
 			continue
 		}
-		if e := s.try(s.wild, full[at:], name-at, q); e != nil {
+		if e := s.try(s.wild, full[at:], name-at, q); e != 0 {
 			return e
 		}
 	}
-	return nil
+	return 0
 }
 
 var dot = []byte(".")
 
 // try looks up full ("name:port" or "name") and then its first name bytes.
-func (s *hosts) try(m map[string]*tree, full []byte, name int, q *query) *entry {
+func (s *hosts) try(m map[string]*tree, full []byte, name int, q *query) ref {
 	if s.ports && name < len(full) {
 		q.lookups++
 		if t := m[string(full)]; t != nil {
-			if e := t.find(q); e != nil {
+			if e := t.find(q); e != 0 {
 				return e
 			}
 		}
@@ -162,7 +161,7 @@ func (s *hosts) try(m map[string]*tree, full []byte, name int, q *query) *entry 
 	if t := m[string(full[:name])]; t != nil {
 		return t.find(q)
 	}
-	return nil
+	return 0
 }
 
 // maxHost bounds a host with port: 255 bytes of name (RFC 1035 section 2.3.4)

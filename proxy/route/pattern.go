@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unique"
 )
 
 // pattern is a Match taken apart.
@@ -112,7 +113,7 @@ func (p *pattern) setPath(path string) error {
 	if why := checkPath("/" + rest); why != "" {
 		return bad(why)
 	}
-	if p.prefix && strings.HasSuffix(rest, "/") {
+	if p.prefix && (rest == "" || strings.HasSuffix(rest, "/")) {
 		return bad("an empty segment")
 	}
 	for s := range strings.SplitSeq(rest, "/") {
@@ -121,7 +122,7 @@ func (p *pattern) setPath(path string) error {
 		if !ok {
 			return bad("a segment is too long")
 		}
-		p.segments = append(p.segments, string(d))
+		p.segments = append(p.segments, unique.Make(string(d)).Value()) // one copy of "v1" serves all
 	}
 	return nil
 }
@@ -194,55 +195,4 @@ func isToken(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// add files e by the pattern's header and methods. The error names the first
-// entry that nothing tells apart from e; e is then not filed where they meet.
-func (l *leaf) add(p *pattern, e *entry) error {
-	c := &l.plain
-	if p.header != "" {
-		c = l.headerFor(p.header).choiceFor(p)
-	}
-	if len(p.methods) == 0 {
-		if c.any != nil {
-			return fmt.Errorf("the same match as route %s", c.any.name)
-		}
-		c.any = e
-		return nil
-	}
-	if c.byMethod == nil {
-		c.byMethod = map[string]*entry{}
-	}
-	var errs []error
-	for _, m := range p.methods {
-		if other := c.byMethod[m]; other != nil {
-			errs = append(errs, fmt.Errorf("the same match for %s as route %s", m, other.name))
-			continue
-		}
-		c.byMethod[m] = e
-	}
-	return errors.Join(errs...)
-}
-
-func (l *leaf) headerFor(name string) *header {
-	for i := range l.headers {
-		if strings.EqualFold(l.headers[i].name, name) {
-			return &l.headers[i]
-		}
-	}
-	l.headers = append(l.headers, header{name: name})
-	return &l.headers[len(l.headers)-1]
-}
-
-func (h *header) choiceFor(p *pattern) *choice {
-	if !p.hasValue {
-		return &h.present
-	}
-	if h.values == nil {
-		h.values = map[string]*choice{}
-	}
-	if h.values[p.value] == nil {
-		h.values[p.value] = &choice{}
-	}
-	return h.values[p.value]
 }

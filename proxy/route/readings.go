@@ -15,15 +15,30 @@ import (
 // (";" parameters per segment, RFC 3986 section 3.3, or everything after the
 // first), IIS and the WHATWG URL standard (backslash), and decoders of
 // overlong UTF-8 (RFC 3629 section 10).
-var steps = [...]func(dst, path []byte) []byte{
-	decodeUnreserved,
-	decodeAll,
-	foldOverlong,
-	turnBackslashes,
-	cutParams,
-	cutAfterParam,
-	mergeSlashes,
-	removeDots,
+var steps = [...]step{
+	{decodeUnreserved, []string{"%"}},
+	{decodeAll, []string{"%"}},
+	{foldOverlong, []string{"\xc0", "\xc1", "\xe0", "\xf0", "%c", "%C", "%e", "%E", "%f", "%F"}},
+	{turnBackslashes, []string{`\`}},
+	{cutParams, []string{";"}},
+	{cutAfterParam, []string{";"}},
+	{mergeSlashes, []string{"//"}},
+	{removeDots, []string{"/."}},
+}
+
+// step is one way to tidy a path.
+type step struct {
+	apply func(dst, path []byte) []byte
+	needs []string // without any of these in the path nothing changes
+}
+
+func (s *step) changes(path []byte) bool {
+	for _, n := range s.needs {
+		if bytes.Contains(path, []byte(n)) {
+			return true
+		}
+	}
+	return false
 }
 
 // What settling one path may cost. Past it the path counts as ambiguous: no
@@ -38,25 +53,25 @@ const (
 // backslash, no ";", none of these encoded, and no encoded or
 // stray "%".
 func Plain(path []byte) bool {
+	var last byte
 	for i, c := range path {
-		if odd[c] && isOdd(path, i) {
+		if odd[c] && isOdd(path, i) || last == '/' && (c == '/' || c == '.' && dotSegment(path[i:]) > 0) {
 			return false
 		}
+		last = c
 	}
 	return true
 }
 
 // odd holds the bytes that isOdd looks at more closely.
-var odd = [256]bool{'/': true, '%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
+var odd = [256]bool{'%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
 
 func isOdd(path []byte, i int) bool {
 	c, width := octet(path, i)
 	switch c {
 	case '\\', ';', '%': // a stray "%" may meet digits once others are decoded
 		return true
-	case '/':
-		return width > 1 || i+1 < len(path) && (path[i+1] == '/' || dotSegment(path[i+1:]) > 0)
-	case '.':
+	case '/', '.':
 		return width > 1
 	}
 	_, long := overlong(path, i)
@@ -109,7 +124,7 @@ type explorer struct {
 	listen string
 	strip  string
 	query  query
-	found  *entry
+	found  ref
 	below  bool // the path lies below strip
 
 	readings []reading
@@ -131,15 +146,15 @@ func (x *explorer) start(ix *index, listen, strip string, q *query) {
 // ambiguous looks at every reading in turn and at what the steps make of it.
 func (x *explorer) ambiguous() bool {
 	defer func() { // keep no request's memory alive in the pool
-		x.index, x.query, x.found = nil, query{}, nil
+		x.index, x.query = nil, query{}
 		clear(x.readings)
 	}()
 	for i := 0; i < len(x.readings); i++ {
 		if !x.agrees(x.readings[i]) {
 			return true
 		}
-		for _, step := range steps {
-			if !x.apply(step, x.readings[i]) {
+		for s := range steps {
+			if !x.apply(&steps[s], x.readings[i]) {
 				return true
 			}
 		}
@@ -161,16 +176,19 @@ func (x *explorer) agrees(r reading) bool {
 	return !below || bytes.Equal(rest, r.rest)
 }
 
-// apply adds the reading that step makes of r when it is a new one. It is
-// false when the bounds are reached.
-func (x *explorer) apply(step func(dst, path []byte) []byte, r reading) bool {
+// apply adds the reading that s makes of r when it is a new one. It is false
+// when the bounds are reached.
+func (x *explorer) apply(s *step, r reading) bool {
+	if !s.changes(r.path) && !s.changes(r.rest) {
+		return true
+	}
 	x.work += len(r.path) + len(r.rest)
 	if x.work > maxReadingWork {
 		return false
 	}
-	to := reading{path: x.keep(step, r.path)}
+	to := reading{path: x.keep(s, r.path)}
 	if r.rest != nil {
-		to.rest = x.keep(step, r.rest)
+		to.rest = x.keep(s, r.rest)
 	}
 	for i := range x.readings {
 		if bytes.Equal(x.readings[i].path, to.path) && bytes.Equal(x.readings[i].rest, to.rest) {
@@ -185,11 +203,11 @@ func (x *explorer) apply(step func(dst, path []byte) []byte, r reading) bool {
 	return true
 }
 
-// keep puts what step makes of p into the arena. A slice given out stays valid
+// keep puts what s makes of p into the arena. A slice given out stays valid
 // when the arena grows: it then refers to the memory before.
-func (x *explorer) keep(step func(dst, path []byte) []byte, p []byte) []byte {
+func (x *explorer) keep(s *step, p []byte) []byte {
 	from := len(x.arena)
-	x.arena = step(x.arena, p)
+	x.arena = s.apply(x.arena, p)
 	return x.arena[from:len(x.arena):len(x.arena)]
 }
 
@@ -240,10 +258,10 @@ func remainder(rest []byte) ([]byte, bool) {
 // to say.
 func Normalise(dst, path []byte) []byte {
 	p := path
-	for _, step := range [...]func(dst, path []byte) []byte{
+	for _, apply := range [...]func(dst, path []byte) []byte{
 		decodeAll, foldOverlong, turnBackslashes, cutParams, mergeSlashes, removeDots,
 	} {
-		p = step(nil, p)
+		p = apply(nil, p)
 	}
 	return append(dst, p...)
 }

@@ -69,9 +69,8 @@ type Rule[T any] struct {
 // Table finds the value of the rule that takes a request. It is immutable
 // and safe for concurrent use.
 type Table[T any] struct {
-	index    index
-	values   []T
-	fallback T
+	index  index
+	values []T // by ref; the first is the fallback
 }
 
 // New builds the table; fallback serves what no rule takes. It keeps nothing
@@ -80,17 +79,19 @@ type Table[T any] struct {
 // and each rule of the main listener without any condition, as the fallback
 // could never be reached beside it.
 func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
-	t := &Table[T]{index: newIndex(), values: make([]T, len(rules)), fallback: fallback}
+	t := &Table[T]{index: newIndex(), values: make([]T, len(rules)+1)}
+	t.values[0] = fallback
 	var errs []error
 	for i := range rules {
 		r := &rules[i]
-		t.values[i] = r.Value
+		t.values[i+1] = r.Value
 		p, err := compile(&r.Match)
-		if err == nil {
-			err = t.index.add(p, &entry{order: i, name: r.Name})
-		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("route %s: %w", r.Name, err))
+			continue
+		}
+		for _, c := range t.index.add(p, ref(i+1)) {
+			errs = append(errs, fmt.Errorf("route %s: the same match%s as route %s", r.Name, c.where(), rules[c.with-1].Name))
 		}
 	}
 	t.index.link()
@@ -107,9 +108,5 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 // may be nil. Find keeps none of its arguments.
 func (t *Table[T]) Find(listen string, host, path, method []byte, h HeaderLookup) T {
 	q := query{host: host, path: path, method: method, header: h}
-	e := t.index.find(listen, &q)
-	if e == nil {
-		return t.fallback
-	}
-	return t.values[e.order]
+	return t.values[t.index.find(listen, &q)]
 }

@@ -9,64 +9,88 @@ type tree struct {
 }
 
 // node is a point between two segments of a path: the root stands before the
-// first, its child "a" after "/a".
+// first, its child "a" after "/a". Little of it is behind pointers: among many
+// routes it is the memory's latency that a lookup costs.
 type node struct {
-	children map[string]*node // by decoded segment
-	exact    *leaf            // rules for exactly this path
-	prefix   *leaf            // rules for this path and all below
-	up       *node            // the nearest node above with a prefix; set by link
+	children children
+	up       *node // the nearest node above with a prefix; set by link
+	prefix   leaf  // rules for this path and all below
+	exact    leaf  // rules for exactly this path
 }
 
-// leafFor gives the leaf for the pattern's path, made when missing.
+// children are nodes by decoded segment. The first one is kept at hand, as
+// most nodes have no other.
+type children struct {
+	segment string
+	first   *node
+	more    map[string]*node
+}
+
+// add makes the child when it is missing.
+func (c *children) add(segment string) *node {
+	if n := c.get([]byte(segment)); n != nil {
+		return n
+	}
+	n := &node{}
+	switch {
+	case c.first == nil:
+		c.segment, c.first = segment, n
+	case c.more == nil:
+		c.more = map[string]*node{segment: n}
+	default:
+		c.more[segment] = n
+	}
+	return n
+}
+
+func (c *children) get(segment []byte) *node {
+	if c.segment == string(segment) {
+		return c.first
+	}
+	if c.more == nil {
+		return nil
+	}
+	return c.more[string(segment)]
+}
+
+// leafFor gives the leaf for the pattern's path.
 func (t *tree) leafFor(p *pattern) *leaf {
 	n := &t.root
 	for _, s := range p.segments {
-		child := n.children[s]
-		if child == nil {
-			if n.children == nil {
-				n.children = map[string]*node{}
-			}
-			child = &node{}
-			n.children[s] = child
-		}
-		n = child
+		n = n.children.add(s)
 	}
-	l := &n.exact
 	if p.prefix {
-		l = &n.prefix
+		return &n.prefix
 	}
-	if *l == nil {
-		*l = &leaf{}
-	}
-	return *l
+	return &n.exact
 }
 
 func (n *node) link(up *node) {
 	n.up = up
-	if n.prefix != nil {
+	if !n.prefix.empty() {
 		up = n
 	}
-	for _, c := range n.children {
+	if n.children.first != nil {
+		n.children.first.link(up)
+	}
+	for _, c := range n.children.more {
 		c.link(up)
 	}
 }
 
-// find gives the entry with the longest path that takes the request.
-func (t *tree) find(q *query) *entry {
+// find gives the rule with the longest path that takes the request.
+func (t *tree) find(q *query) ref {
 	if len(q.path) == 0 || q.path[0] != '/' { // the asterisk form
 		return t.any.pick(q)
 	}
 	n, whole := t.root.descend(q)
-	if whole && n.exact != nil {
-		if e := n.exact.pick(q); e != nil {
+	if whole {
+		if e := n.exact.pick(q); e != 0 {
 			return e
 		}
 	}
-	if n.prefix == nil {
-		n = n.up
-	}
 	for ; n != nil; n = n.up {
-		if e := n.prefix.pick(q); e != nil {
+		if e := n.prefix.pick(q); e != 0 {
 			return e
 		}
 	}
@@ -80,14 +104,14 @@ func (n *node) descend(q *query) (at *node, whole bool) {
 		return n.descendEncoded(q)
 	}
 	rest := q.path[1:]
-	for n.children != nil {
+	for n.children.first != nil {
 		end := bytes.IndexByte(rest, '/')
 		segment := rest
 		if end >= 0 {
 			segment = rest[:end]
 		}
 		q.lookups++
-		child := n.children[string(segment)]
+		child := n.children.get(segment)
 		if child == nil {
 			return n, false
 		}
@@ -104,14 +128,14 @@ func (n *node) descend(q *query) (at *node, whole bool) {
 func (n *node) descendEncoded(q *query) (at *node, whole bool) {
 	var buf [maxSegment]byte
 	rest := q.path[1:]
-	for n.children != nil {
+	for n.children.first != nil {
 		segment, after, more := bytes.Cut(rest, slash)
 		decoded, ok := decodeSegment(buf[:], segment)
 		if !ok {
 			return n, false
 		}
 		q.lookups++
-		child := n.children[string(decoded)]
+		child := n.children.get(decoded)
 		if child == nil {
 			return n, false
 		}
@@ -128,8 +152,14 @@ var slash = []byte("/")
 
 // leaf holds the rules that differ only in header and methods.
 type leaf struct {
-	plain   choice   // rules without header
-	headers []header // by name, in the order of the rules
+	any  ref        // the rule without either
+	more *qualified // nil when there are no others
+}
+
+// qualified are rules with header or methods.
+type qualified struct {
+	byMethod map[string]ref // rules without header
+	headers  []header       // by name, in the order of the rules
 }
 
 // header holds the rules that ask for one field name.
@@ -139,28 +169,38 @@ type header struct {
 	values  map[string]*choice
 }
 
-// choice holds rules that differ only in their methods.
+// choice holds rules with the same header that differ only in their methods.
 type choice struct {
-	any      *entry
-	byMethod map[string]*entry
+	any      ref
+	byMethod map[string]ref
 }
 
-// pick gives the leaf's entry for the request, nil when none matches.
-func (l *leaf) pick(q *query) *entry {
+func (l *leaf) empty() bool { return l.any == 0 && l.more == nil }
+
+// pick gives the leaf's rule for the request, 0 when none matches.
+func (l *leaf) pick(q *query) ref {
 	q.lookups++
-	if len(l.headers) > 0 && q.header != nil {
-		if e := l.pickHeader(q); e != nil {
+	if l.more != nil {
+		if e := l.more.pick(q); e != 0 {
 			return e
 		}
 	}
-	e, _ := l.plain.pick(q)
-	return e
+	return l.any
+}
+
+func (l *qualified) pick(q *query) ref {
+	if l.headers != nil && q.header != nil {
+		if e := l.pickHeader(q); e != 0 {
+			return e
+		}
+	}
+	return l.byMethod[string(q.method)]
 }
 
 // pickHeader compares what each header name offers: a value counts more than
 // presence, then methods more than none, then the order of the rules.
-func (l *leaf) pickHeader(q *query) *entry {
-	var best *entry
+func (l *qualified) pickHeader(q *query) ref {
+	var best ref
 	bestRank := 0
 	for i := range l.headers {
 		h := &l.headers[i]
@@ -170,16 +210,16 @@ func (l *leaf) pickHeader(q *query) *entry {
 			continue
 		}
 		e, rank := h.pick(value, q)
-		if e != nil && (best == nil || rank > bestRank || rank == bestRank && e.order < best.order) {
+		if e != 0 && (best == 0 || rank > bestRank || rank == bestRank && e < best) {
 			best, bestRank = e, rank
 		}
 	}
 	return best
 }
 
-func (h *header) pick(value []byte, q *query) (e *entry, rank int) {
+func (h *header) pick(value []byte, q *query) (e ref, rank int) {
 	if c := h.values[string(value)]; c != nil {
-		if e, rank = c.pick(q); e != nil {
+		if e, rank = c.pick(q); e != 0 {
 			return e, rank + 2
 		}
 	}
@@ -187,8 +227,8 @@ func (h *header) pick(value []byte, q *query) (e *entry, rank int) {
 }
 
 // pick ranks a rule that names the method 1, one for any method 0.
-func (c *choice) pick(q *query) (e *entry, rank int) {
-	if e := c.byMethod[string(q.method)]; e != nil {
+func (c *choice) pick(q *query) (e ref, rank int) {
+	if e := c.byMethod[string(q.method)]; e != 0 {
 		return e, 1
 	}
 	return c.any, 0
