@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -73,6 +72,8 @@ type targetResult struct {
 func (m *maker) route(r *settings.Route) proxy.Route {
 	p, err := r.Policy()
 	m.note(r, err)
+	nested, err := r.NestedRule()
+	m.note(r, err)
 	budget, hasBudget := r.Budget()
 	made := proxy.Route{
 		Name:            r.Name,
@@ -87,15 +88,13 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		MaxReplayBytes:  int64(r.MaxReplayBytes),
 		HoldBytes:       int64(r.HoldBytes),
 		GenerateKey:     r.IdempotencyKey == "generate",
-		Nested:          nested[r.Nested],
+		Nested:          nested,
 		ResponseHeaders: r.ResponseHeaders,
 	}
 	made.Forward = m.forward(r, made.Upstream.Host)
 	m.note(r, made.Forward.Check())
 	return made
 }
-
-var nested = map[string]policy.Nested{"allow": policy.NestedAllow, "halve": policy.NestedHalve, "deny": policy.NestedDeny}
 
 func (m *maker) note(r *settings.Route, err error) {
 	if err != nil {

@@ -31,16 +31,16 @@ func (c *checker) tls() {
 func (c *checker) times() {
 	r := c.r
 	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout >= r.RequestTimeout {
-		c.errorf("ATTEMPT_TIMEOUT", durationText(r.AttemptTimeout),
-			"no attempt could time out and be repeated within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), durationText(r.RequestTimeout))
+		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout),
+			"no attempt could time out and be repeated within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout > 0 && r.DialTimeout > r.AttemptTimeout {
-		c.warnf("DIAL_TIMEOUT", durationText(r.DialTimeout),
-			"has no effect: %s=%s ends the attempt before", c.name("ATTEMPT_TIMEOUT"), durationText(r.AttemptTimeout))
+		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
+			"has no effect: %s=%s ends the attempt before", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout))
 	}
 	if c.set("RETRY_WINDOW") && r.RequestTimeout > 0 && r.RetryWindow > r.RequestTimeout {
-		c.warnf("RETRY_WINDOW", durationText(r.RetryWindow),
-			"has no effect: %s=%s ends the request before", c.name("REQUEST_TIMEOUT"), durationText(r.RequestTimeout))
+		c.warnf("RETRY_WINDOW", DurationText(r.RetryWindow),
+			"has no effect: %s=%s ends the request before", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if r.RequestTimeout == 0 && r.AttemptTimeout == 0 {
 		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=0s nothing ends a request whose upstream never answers", c.name("ATTEMPT_TIMEOUT"))
@@ -53,14 +53,14 @@ func (c *checker) backoff() {
 	r, before := c.r, len(*c.problems)
 	for key, base := range map[string]time.Duration{"BACKOFF_BASE": r.BackoffBase, "BACKOFF_THROTTLED_BASE": r.BackoffThrottledBase} {
 		if c.set(key) && c.set("BACKOFF_MAX") && base > r.BackoffMax {
-			c.errorf(key, durationText(base), "is longer than %s=%s", c.name("BACKOFF_MAX"), durationText(r.BackoffMax))
+			c.errorf(key, DurationText(base), "is longer than %s=%s", c.name("BACKOFF_MAX"), DurationText(r.BackoffMax))
 		}
 	}
 	if len(*c.problems) > before {
 		return
 	}
 	if c.set("BACKOFF_THROTTLED_BASE") && r.BackoffThrottledBase < r.BackoffBase {
-		c.warnf("BACKOFF_THROTTLED_BASE", durationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), durationText(r.BackoffBase))
+		c.warnf("BACKOFF_THROTTLED_BASE", DurationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), DurationText(r.BackoffBase))
 	}
 	usual, _, err := r.Backoffs()
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *checker) room(b policy.Backoff) {
 	}
 	rows := policy.Plan(b, r.MaxRetries, policy.PlanOptions{Samples: 1})
 	if longest := rows[len(rows)-1].Total.Max; longest > r.RequestTimeout {
-		c.warnf("REQUEST_TIMEOUT", durationText(r.RequestTimeout), "the waits before %d retries can add up to %s; those that do not fit are not made", r.MaxRetries, durationText(longest.Round(time.Millisecond)))
+		c.warnf("REQUEST_TIMEOUT", DurationText(r.RequestTimeout), "the waits before %d retries can add up to %s; those that do not fit are not made", r.MaxRetries, DurationText(longest.Round(time.Millisecond)))
 	}
 }
 

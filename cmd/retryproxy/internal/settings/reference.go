@@ -123,7 +123,7 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 		s.RouteKey = key
 	}
 	if f.Type == reflect.TypeFor[time.Duration]() && s.Max == "" {
-		s.Max = durationText(maxDuration)
+		s.Max = DurationText(maxDuration)
 	}
 	s.low, s.high = s.limits(f.Type)
 	return s
@@ -184,7 +184,7 @@ func text(v reflect.Value) string {
 		}
 		return string(b)
 	case time.Duration:
-		return durationText(x)
+		return DurationText(x)
 	case string:
 		return x
 	case bool:

@@ -103,6 +103,9 @@ func (r *Route) Policy() (policy.Policy, error) {
 	}, err
 }
 
+// NestedRule is what becomes of a request that is itself a repeat.
+func (r *Route) NestedRule() (policy.Nested, error) { return policy.ParseNested(r.Nested) }
+
 // Budget is the route's budget; not ok when it has none.
 func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
 	return policy.BudgetConfig{Ratio: r.BudgetRatio.Value(), MinPerSecond: r.BudgetMinPerSecond, Burst: r.BudgetBurst}, !r.BudgetRatio.Off()

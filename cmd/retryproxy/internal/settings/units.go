@@ -172,8 +172,8 @@ func (c AutoCount) MarshalText() ([]byte, error) {
 // purpose, and far from where sums of durations overflow.
 const maxDuration = 720 * time.Hour
 
-// durationText writes 90s as 1m30s and 1m0s as 1m.
-func durationText(d time.Duration) string {
+// DurationText writes 90s as 1m30s and 1m0s as 1m.
+func DurationText(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]

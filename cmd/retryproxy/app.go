@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/watch"
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// app is a serving process: the data path, the admin server, and what carries
+// new settings to them. Its life is newApp and one run.
+type app struct {
+	env     []string
+	log     *zap.Logger
+	level   zap.AtomicLevel
+	metrics *metrics.Metrics
+	proxy   *proxy.Server
+	admin   *admin.Server // nil when off
+	files   *watch.Files
+	inForce atomic.Pointer[inForce]
+	phase   atomic.Pointer[string] // why it is not ready; nil when it is
+	drain   chan struct{}          // asked to drain by the admin server; room for one
+	changed chan struct{}          // a file changed; room for one
+}
+
+// inForce is one version of the configuration.
+type inForce struct {
+	settings *settings.Settings
+	problems settings.Problems
+	config   *proxy.Config
+}
+
+var (
+	phaseStarting = "starting"
+	phaseDraining = "draining"
+)
+
+// newApp builds everything and opens nothing. Its errors are of the settings:
+// certificates that cannot be read.
+func newApp(env []string, s *settings.Settings, problems settings.Problems, stderr io.Writer) (*app, error) {
+	level := zap.NewAtomicLevelAt(levelOf(s))
+	a := &app{
+		env: env, level: level, log: newLogger(stderr, s.LogFormat, level), metrics: newMetrics(), files: watch.New(s.Files()...),
+		drain: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+	}
+	a.phase.Store(&phaseStarting)
+	c, err := a.configure(s)
+	if err != nil {
+		return nil, err
+	}
+	if a.proxy, err = proxy.New(c); err != nil {
+		return nil, err
+	}
+	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
+	a.metrics.Watch(a.snapshot)
+	if !s.AdminListen.Off() {
+		a.admin = admin.New(admin.Options{
+			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+		})
+	}
+	return a, nil
+}
+
+func newMetrics() *metrics.Metrics {
+	b := build()
+	o := metrics.Options{Version: b.Version, Revision: b.Revision}
+	for _, r := range http1.AllRefusals() {
+		o.Refusals = append(o.Refusals, r.String())
+	}
+	for i := range upstream.NumDialKinds {
+		o.DialErrorKinds = append(o.DialErrorKinds, upstream.DialKind(i).String())
+	}
+	return metrics.New(o)
+}
+
+// configure makes the data path's configuration, with observers.
+func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
+	c, err := assemble.Config(s)
+	if err != nil {
+		return nil, err
+	}
+	c.Observe = func(route string) proxy.Observer { return a.metrics.Route(route) }
+	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
+	c.Log = a.log
+	return c, nil
+}
+
+func (a *app) ready() error {
+	if why := a.phase.Load(); why != nil {
+		return errors.New(*why)
+	}
+	return nil
+}
+
+func (a *app) view() any {
+	now := a.inForce.Load()
+	return viewOf(now.settings, now.problems)
+}
+
+// poke leaves a note in a channel with room for one; a second one says nothing
+// new.
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// run serves until ctx ends or a signal says so, then drains. memory is the
+// soft memory limit in bytes that was taken from the cgroup, 0 for none.
+func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) error {
+	if err := a.open(memory); err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background sync.WaitGroup
+	served, adminEnded := make(chan error, 1), make(chan error, 1)
+	background.Go(func() { served <- a.proxy.Serve(working) })
+	if a.admin != nil {
+		background.Go(func() { adminEnded <- a.admin.Serve() })
+	}
+	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
+	a.phase.Store(nil)
+
+	err := a.work(ctx, signals, served, adminEnded)
+	a.closeAdmin()
+	stop()
+	background.Wait()
+	a.log.Info("ended", zap.Error(err))
+	return err
+}
+
+// open opens the listeners, all or none.
+func (a *app) open(memory int64) error {
+	now := a.inForce.Load()
+	if err := a.proxy.Listen(); err != nil {
+		return err
+	}
+	b := build()
+	fields := []zap.Field{zap.String("version", b.Version), zap.String("revision", b.Revision), zap.String("side", now.settings.Side)}
+	for i, addr := range a.proxy.Addrs() {
+		name := "listen"
+		if i > 0 {
+			name = fmt.Sprintf("listen_%d", i+1)
+		}
+		fields = append(fields, zap.Stringer(name, addr))
+	}
+	if a.admin != nil {
+		if err := a.admin.Listen(now.settings.AdminListen.Split()); err != nil {
+			a.abandon()
+			return fmt.Errorf("admin listener: %w", err)
+		}
+		fields = append(fields, zap.Stringer("admin", a.admin.Addr()))
+	}
+	if memory > 0 {
+		fields = append(fields, zap.Int64("memory_limit_bytes", memory))
+	}
+	a.metrics.ConfigLoaded(true, time.Now())
+	a.log.Info("started", fields...)
+	logConfig(a.log, now.settings, now.problems)
+	return nil
+}
+
+// abandon closes what Listen opened.
+func (a *app) abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = a.proxy.Serve(ended) // ends at once
+}
+
+// work is the time between start and end: it waits for whatever happens first.
+func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminEnded <-chan error) error {
+	for {
+		select {
+		case s := <-signals:
+			if isEnd(s) {
+				return a.end(s.String(), signals, 1, served)
+			}
+			if s == syscall.SIGHUP {
+				a.reload("SIGHUP")
+			}
+		case <-a.changed:
+			a.reload("a file changed")
+		case <-a.drain:
+			return a.end("asked through the admin listener", signals, 0, served)
+		case <-ctx.Done():
+			return a.end("context ended", signals, 1, served)
+		case err := <-served:
+			return fmt.Errorf("accepting ended by itself: %w", err)
+		case err := <-adminEnded:
+			return fmt.Errorf("the admin server ended by itself: %w", err)
+		}
+	}
+}
+
+// end drains: readiness fails at once, requests are taken for the delay, then
+// the data path ends what runs. A second signal cuts all of it short.
+func (a *app) end(why string, signals <-chan os.Signal, seen int, served <-chan error) error {
+	a.phase.Store(&phaseDraining)
+	s := a.inForce.Load().settings
+	a.log.Info("draining", zap.String("why", why), zap.Duration("delay", s.DrainDelay), zap.Duration("timeout", s.DrainTimeout))
+	began := time.Now()
+	patience, force := context.WithCancel(context.Background())
+	defer force()
+	var watching sync.WaitGroup
+	done := make(chan struct{})
+	watching.Go(func() { a.watchForce(signals, seen, force, done) })
+
+	delay := time.NewTimer(s.DrainDelay)
+	select {
+	case <-delay.C:
+	case <-patience.Done():
+		delay.Stop()
+	}
+	a.log.Info("ending connections", millis("after_ms", time.Since(began)))
+	err := a.proxy.Drain(patience)
+	forced := patience.Err() != nil
+	close(done)
+	watching.Wait()
+	if serveErr := <-served; serveErr != nil {
+		err = errors.Join(err, serveErr)
+	}
+	switch {
+	case forced:
+		a.log.Warn("ended by a second signal; what was under way was cut off", millis("took_ms", time.Since(began)))
+		return errForce
+	case errors.Is(err, proxy.ErrDrainTimeout):
+		a.log.Warn("not everything ended in time and was cut off", millis("took_ms", time.Since(began)))
+		return nil // it did what the setting says
+	case err != nil:
+		return err
+	}
+	a.log.Info("drained", millis("took_ms", time.Since(began)))
+	return nil
+}
+
+// watchForce calls force at the second signal that asks for the end.
+func (a *app) watchForce(signals <-chan os.Signal, seen int, force func(), done <-chan struct{}) {
+	for {
+		select {
+		case s := <-signals:
+			if !isEnd(s) {
+				continue
+			}
+			if seen++; seen > 1 {
+				force()
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// adminPatience is for a scrape under way at the end.
+const adminPatience = time.Second
+
+func (a *app) closeAdmin() {
+	if a.admin == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
+	defer cancel()
+	if err := a.admin.Close(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		a.log.Warn("close the admin listener", zap.Error(err))
+	}
+}

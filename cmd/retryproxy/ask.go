@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+var healthCommand = command{
+	name:    "health",
+	args:    "[--live] [--address HOST:PORT] [--timeout 2s]",
+	summary: "ask a running retryproxy whether it takes requests",
+	details: `Asks the admin listener of this machine that RETRYPROXY_ADMIN_LISTEN names. The
+exit code is 0 when the answer is yes and 1 when it is no or there is none, which
+is what container health checks and probes by command want.`,
+	run: runHealth,
+}
+
+var drainCommand = command{
+	name:    "drain",
+	args:    "[--address HOST:PORT] [--timeout 2s]",
+	summary: "tell a running retryproxy to end in order",
+	details: `Does what SIGTERM does: readiness fails, after RETRYPROXY_DRAIN_DELAY running
+requests end within RETRYPROXY_DRAIN_TIMEOUT, and the process ends. Returns as
+soon as that has begun. For a preStop hook, where there is no shell to send a
+signal with.`,
+	run: runDrain,
+}
+
+func runHealth(ctx context.Context, c *call) error {
+	f := c.flags()
+	live := f.Bool("live", false, "ask whether the process lives, not whether it takes requests")
+	ask, err := c.parseAsk(f)
+	if err != nil {
+		return err
+	}
+	path := "/readyz"
+	if *live {
+		path = "/livez"
+	}
+	status, body, err := ask(ctx, http.MethodGet, path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stdout, body)
+	if status != http.StatusOK {
+		return errTold
+	}
+	return nil
+}
+
+func runDrain(ctx context.Context, c *call) error {
+	ask, err := c.parseAsk(c.flags())
+	if err != nil {
+		return err
+	}
+	status, body, err := ask(ctx, http.MethodPost, "/drain")
+	if err != nil {
+		return err
+	}
+	if status != http.StatusAccepted {
+		return fmt.Errorf("the answer was %d: %s", status, body)
+	}
+	fmt.Fprintln(c.stdout, body)
+	return nil
+}
+
+// asker sends one request to the admin listener.
+type asker func(ctx context.Context, method, path string) (status int, body string, err error)
+
+// maxAnswer is more than any answer to health or drain has.
+const maxAnswer = 64 << 10
+
+func (c *call) parseAsk(f *flag.FlagSet) (asker, error) {
+	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
+	timeout := f.Duration("timeout", 2*time.Second, "time for the answer")
+	if _, err := c.parse(f, 0); err != nil {
+		return nil, err
+	}
+	a, err := c.adminAddress(*address)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, method, path string) (int, string, error) {
+		ctx, cancel := context.WithTimeout(ctx, *timeout)
+		defer cancel()
+		return send(ctx, a, method, path)
+	}, nil
+}
+
+// adminAddress is where to ask. Problems of other settings are not this
+// command's: a health check must not fail because a warning became an error.
+func (c *call) adminAddress(given string) (settings.Address, error) {
+	if given != "" {
+		a, err := settings.MakeAddress(given)
+		if err != nil || a.Off() {
+			fmt.Fprintf(c.stderr, "retryproxy %s: --address %s: expected host:port or unix:/path\n", c.command.name, given)
+			return a, errUsage
+		}
+		return a, nil
+	}
+	s, _ := settings.Load(c.env)
+	if s.AdminListen.Off() {
+		return s.AdminListen, errors.New("RETRYPROXY_ADMIN_LISTEN=off: there is nobody to ask")
+	}
+	return s.AdminListen, nil
+}
+
+func send(ctx context.Context, a settings.Address, method, path string) (int, string, error) {
+	network, address := a.Split()
+	if network == "tcp" {
+		address = reachable(address)
+	}
+	var dialer net.Dialer
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	host := "localhost" // what the admin server wants of its own machine
+	if network == "tcp" && !strings.HasPrefix(address, "127.") && !strings.HasPrefix(address, "[::1]") {
+		host = address
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, "", fmt.Errorf("ask %s: %w", a, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response.StatusCode, strings.TrimSpace(string(body)), err
+}
+
+// reachable is where a listener on the address can be dialled from here: on
+// loopback when it listens on all.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+var demoCommand = command{
+	name:    "demo",
+	args:    "[--for 10s]",
+	summary: "see it work: a flaky upstream, retryproxy before it, and a little traffic",
+	details: `Needs no settings. Runs until Ctrl-C, or for as long as --for says.`,
+	run: func(ctx context.Context, c *call) error {
+		ctx, stop := c.untilSignal(ctx)
+		defer stop()
+		switch code := runDemo(ctx, c.args, c.stdout, c.stderr); code {
+		case exitOK:
+			return nil
+		case exitUsage:
+			return errUsage
+		}
+		return errTold
+	},
+}
+
+// untilSignal ends the context at SIGTERM or SIGINT.
+func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	if o.signals == nil {
+		return ctx, cancel
+	}
+	signals, stop := o.signals()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case s := <-signals:
+				if isEnd(s) {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-ended
+		stop()
+	}
+}
+
+// isEnd tells the signals that end the process from SIGHUP.
+func isEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
+
+// runDemo is not there yet.
+func runDemo(_ context.Context, _ []string, _, stderr io.Writer) int {
+	fmt.Fprintln(stderr, "retryproxy demo: not part of this build yet")
+	return exitFailed
+}

@@ -1,0 +1,67 @@
+package demo
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func TestScrapeReadsWhatMetricsShow(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	r := m.Route("search")
+	m.Route("unasked").RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, time.Second, 0, 1)
+	for range 3 {
+		r.RequestBegan()
+		r.AttemptDone(policy.Rejected, 503, time.Second)
+		r.Retry(policy.ReasonStatus503)
+		r.AttemptDone(policy.ClassNone, 200, time.Second)
+		r.RequestDone([]byte("GET"), 200, policy.OutcomeRescued, time.Second, time.Second, 2)
+	}
+	r.AttemptDone(policy.Unknown, 0, time.Second)
+	got := scrape(m.Handler(), []string{"search", "idle"})
+	want := []routeCounts{
+		{"search", 7, map[string]int{"rescued": 3}, map[string]int{"status_503": 3}},
+		{"idle", 0, map[string]int{}, map[string]int{}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if n := got[0].requests(); n != 3 {
+		t.Errorf("%d requests, want 3", n)
+	}
+}
+
+func TestParseSample(t *testing.T) {
+	good := sample{"x_total", map[string]string{"a": "1", "b": "two, three"}, 12}
+	for _, c := range []struct {
+		line string
+		want sample
+		ok   bool
+	}{
+		{"x_total{a=\"1\",b=\"two, three\"} 12\n", good, true},
+		{`x_total{a="1"} 1.5e+06`, sample{}, false},
+		{`x_total{a="q\"q"} 1`, sample{}, false},
+		{`x_total 1`, sample{}, false},
+		{`# TYPE x_total counter`, sample{}, false},
+		{`x_total{} 1`, sample{}, false},
+		{`x_total{a="1"`, sample{}, false},
+		{``, sample{}, false},
+	} {
+		if got, ok := parseSample(c.line); ok != c.ok || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%q: %+v %v, want %+v %v", c.line, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func TestSum(t *testing.T) {
+	counts := map[string]int{"gave_up_deadline": 2, "gave_up_nested": 3, "success": 10}
+	if got := sum(counts, "gave_up_"); got != 5 {
+		t.Errorf("gave_up_: %d, want 5", got)
+	}
+	if got := sum(counts, ""); got != 15 {
+		t.Errorf("all: %d, want 15", got)
+	}
+}

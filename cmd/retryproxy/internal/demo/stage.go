@@ -1,0 +1,193 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// closePatience is how long each server may take to end.
+const closePatience = 2 * time.Second
+
+// stage is everything that runs: upstream, proxy and admin server, on loopback.
+type stage struct {
+	upstream *flaky
+	proxy    *proxy.Server
+	admin    *admin.Server
+	metrics  *metrics.Metrics
+	routes   []string // by name, the default one last
+
+	kill    context.CancelFunc // ends the proxy at once
+	running sync.WaitGroup
+}
+
+// environment is what a user would set for the same: everything else keeps its
+// default.
+func environment(listen, adminListen, upstream string) []string {
+	return []string{
+		"RETRYPROXY_UPSTREAM=" + upstream,
+		"RETRYPROXY_LISTEN=" + listen,
+		"RETRYPROXY_ADMIN_LISTEN=" + adminListen,
+		"RETRYPROXY_ROUTES=search,upload,checkout",
+		"RETRYPROXY_ROUTE_SEARCH_PATH=/search/*",
+		"RETRYPROXY_ROUTE_UPLOAD_PATH=/upload/*",
+		"RETRYPROXY_ROUTE_CHECKOUT_PATH=/checkout",
+	}
+}
+
+// open starts all of it, or nothing. Addresses in use give way to free ports.
+func open(o *Options, seed uint64, drain func()) (*stage, error) {
+	up, err := newFlaky(seed)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the upstream: %w", err)
+	}
+	s := &stage{upstream: up, kill: func() {}}
+	s.running.Go(up.serve)
+	if err := s.openProxy(o); err != nil {
+		s.close()
+		return nil, err
+	}
+	if err := s.openAdmin(o.AdminListen, drain); err != nil {
+		s.close()
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	return s, nil
+}
+
+// openProxy tries the address asked for, then a free port.
+func (s *stage) openProxy(o *Options) error {
+	var errs []error
+	for _, listen := range []string{o.Listen, anyPort} {
+		config, err := s.configure(listen, o)
+		if err != nil {
+			return err
+		}
+		server, err := proxy.New(config)
+		if err != nil {
+			return err
+		}
+		if err = server.Listen(); err == nil {
+			s.serveProxy(server)
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("listen for callers: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *stage) configure(listen string, o *Options) (*proxy.Config, error) {
+	set, problems := settings.Load(environment(listen, o.AdminListen, s.upstream.url()))
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	config, err := assemble.Config(set)
+	if err != nil {
+		return nil, err
+	}
+	s.metrics = metrics.New(metrics.Options{Version: o.Version, Refusals: refusals(), DialErrorKinds: dialErrorKinds()})
+	s.metrics.ConfigLoaded(true, time.Now())
+	config.Observe = func(route string) proxy.Observer { return s.metrics.Route(route) }
+	config.Refused = func(why http1.Refusal) { s.metrics.Refused(why.String()) }
+	s.routes = nil
+	for _, r := range append(config.Routes, config.Default) {
+		s.routes = append(s.routes, r.Name)
+	}
+	return config, nil
+}
+
+func (s *stage) serveProxy(server *proxy.Server) {
+	s.proxy = server
+	s.metrics.Watch(func() metrics.Snapshot { return snapshot(server.Stats()) })
+	ctx, kill := context.WithCancel(context.Background())
+	s.kill = kill
+	s.running.Go(func() { _ = server.Serve(ctx) })
+}
+
+func (s *stage) openAdmin(listen string, drain func()) error {
+	server := admin.New(admin.Options{
+		Metrics: s.metrics.Handler(),
+		Ready:   func() error { return nil },
+		Config:  func() any { return environment(hostport(s.proxyURL()), hostport(s.adminURL()), s.upstream.url()) },
+		Drain:   drain,
+	})
+	if err := server.Listen("tcp", listen); err != nil {
+		if err := server.Listen("tcp", anyPort); err != nil {
+			return err
+		}
+	}
+	s.admin = server
+	s.running.Go(func() { _ = server.Serve() })
+	return nil
+}
+
+func (s *stage) proxyURL() string { return "http://" + s.proxy.Addrs()[0].String() }
+func (s *stage) adminURL() string { return "http://" + s.admin.Addr().String() }
+
+func hostport(url string) string { return strings.TrimPrefix(url, "http://") }
+
+// drain ends the proxy, so that every request has its outcome. Metrics can
+// still be read.
+func (s *stage) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if s.proxy != nil {
+		_ = s.proxy.Drain(ctx) // its error says that requests were cut off, and they count as such
+	}
+	s.kill()
+}
+
+// close ends all of it and returns when it has ended.
+func (s *stage) close() {
+	s.drain()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if s.admin != nil {
+		_ = s.admin.Close(ctx)
+	}
+	s.upstream.close(ctx)
+	s.running.Wait()
+}
+
+func refusals() []string {
+	var labels []string
+	for _, r := range http1.AllRefusals() {
+		labels = append(labels, r.String())
+	}
+	return labels
+}
+
+func dialErrorKinds() []string {
+	var labels []string
+	for k := range upstream.DialKind(upstream.NumDialKinds) {
+		labels = append(labels, k.String())
+	}
+	return labels
+}
+
+// snapshot puts the proxy's picture into the form that metrics shows.
+func snapshot(st proxy.Stats) metrics.Snapshot {
+	out := metrics.Snapshot{Connections: st.Connections, AcceptPauses: st.AcceptPauses, ReplayBytes: st.ReplayBytes}
+	for i := range st.Upstreams {
+		u := &st.Upstreams[i]
+		out.Upstreams = append(out.Upstreams, metrics.Upstream{
+			Name: u.Name, Idle: u.Pool.Idle, Active: u.Pool.Active, Dialing: u.Pool.Dialing,
+			Dials: u.Pool.Dials, Reuses: u.Pool.Reuses, DialErrors: u.Pool.DialErrors[:], IdleCloses: u.Pool.IdleCloses,
+			HasBudget: u.HasBudget, BudgetTokens: u.BudgetTokens,
+		})
+	}
+	return out
+}
+
+// anyPort is a free port on loopback, of the system's choice.
+const anyPort = "127.0.0.1:0"

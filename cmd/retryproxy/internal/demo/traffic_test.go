@@ -1,0 +1,148 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestCallsAreTheSameForASeedAndReachEveryRoute(t *testing.T) {
+	a, b := newTraffic(4, 1, "", ""), newTraffic(4, 1, "", "")
+	routes := map[string]int{}
+	for n := range uint64(500) {
+		x, y := a.call(n), b.call(n)
+		if x.method != y.method || x.path != y.path || !bytes.Equal(x.body, y.body) {
+			t.Fatalf("call %d: %s %s and %s %s", n, x.method, x.path, y.method, y.path)
+		}
+		routes[x.method+" "+x.path[:7]]++
+	}
+	for _, want := range []string{"GET /search", "PUT /upload", "POST /checko"} {
+		if routes[want] < 50 {
+			t.Errorf("%d calls of %q among 500: %v", routes[want], want, routes)
+		}
+	}
+}
+
+func TestKindOfAnswer(t *testing.T) {
+	c := call{1, "PUT", "/upload/1", []byte("hello")}
+	good := `{"path":"/upload/1","attempt":2,"bytes":5,"crc32":907060870}`
+	for _, x := range []struct {
+		name   string
+		status int
+		body   string
+		want   kind
+	}{
+		{"right", 200, good, success},
+		{"another path", 200, `{"path":"/upload/2","bytes":5,"crc32":907060870}`, other},
+		{"a body cut on the way", 200, `{"path":"/upload/1","bytes":4,"crc32":907060870}`, other},
+		{"a body changed on the way", 200, `{"path":"/upload/1","bytes":5,"crc32":907060871}`, other},
+		{"no JSON", 200, "ok", other},
+		{"429", 429, "", status429},
+		{"502", 502, "", status502},
+		{"503 with a good body", 503, good, status503},
+		{"504", 504, "", other},
+	} {
+		if got := kindOfAnswer(x.status, []byte(x.body), c); got != x.want {
+			t.Errorf("%s: %v, want %v", x.name, got, x.want)
+		}
+	}
+}
+
+func TestKindOfError(t *testing.T) {
+	for _, x := range []struct {
+		err  error
+		want kind
+	}{
+		{fmt.Errorf("read: %w", os.NewSyscallError("read", syscall.ECONNRESET)), broken},
+		{os.NewSyscallError("write", syscall.EPIPE), broken},
+		{io.ErrUnexpectedEOF, broken},
+		{io.EOF, broken},
+		{os.NewSyscallError("connect", syscall.ECONNREFUSED), other},
+		{context.DeadlineExceeded, other},
+		{errors.New("whatever"), other},
+	} {
+		if got := kindOfError(x.err); got != x.want {
+			t.Errorf("%v: %v, want %v", x.err, got, x.want)
+		}
+	}
+}
+
+// The side without retries must be without them: net/http's client sends a
+// request again by itself when a kept connection is reset.
+func TestTheClientNeverRepeats(t *testing.T) {
+	var sends atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sends.Add(1) > 1 {
+			resetConnection(w)
+		}
+	}))
+	defer up.Close()
+	tr := newTraffic(1, 1, up.URL, up.URL)
+	for i, want := range []kind{other, broken, broken} { // the first is 200 with a body that is not ours
+		if got := tr.ask(t.Context(), direct, call{uint64(i), "GET", "/", nil}); got != want {
+			t.Errorf("request %d: %v, want %v", i, got, want)
+		}
+	}
+	if sends.Load() != 3 {
+		t.Errorf("%d sends for 3 requests", sends.Load())
+	}
+}
+
+// stalled never answers, so that requests stay under way.
+func stalled(t *testing.T) string {
+	t.Helper()
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(up.Close)
+	return up.URL
+}
+
+func TestTrafficEndsAtOnceWithItsContext(t *testing.T) {
+	url := stalled(t)
+	tr := newTraffic(1, 100, url, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	tr.run(ctx, ctx) // hangs here when it does not
+	for s := range numSides {
+		if c := tr.tally[s].read(); c.requests() != 0 {
+			t.Errorf("%v: %v counted though no answer came", s, c.kinds)
+		}
+	}
+	if len(tr.slots) > int(numSides) {
+		t.Errorf("%d slots still taken", len(tr.slots))
+	}
+}
+
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	url := stalled(t)
+	tr := newTraffic(1, 100, url, url)
+	for len(tr.slots) < maxUnderWay-1 {
+		tr.slots <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if tr.room(ctx) {
+		t.Error("room for two requests where one may still be sent")
+	}
+}
+
+func TestNothingListensIsOther(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	url := "http://" + l.Addr().String()
+	if got := newTraffic(1, 1, url, url).ask(t.Context(), direct, call{1, "GET", "/", nil}); got != other {
+		t.Errorf("%v, want other", got)
+	}
+}

@@ -1,0 +1,130 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// requestField carries the number of a request of the demo's own traffic, the
+// same on both sides. A person's curl has none.
+const requestField = "X-Demo-Request"
+
+// maxBody bounds what the upstream reads of a request.
+const maxBody = 1 << 20
+
+// answer is the upstream's body when all goes well.
+type answer struct {
+	Path    string `json:"path"`
+	Attempt uint64 `json:"attempt"` // 1 when sent without retryproxy
+	Bytes   int    `json:"bytes"`   // of the request's body
+	Sum     uint32 `json:"crc32"`   // of the request's body
+}
+
+// flaky is the upstream: an HTTP server on loopback that fails as weather says.
+type flaky struct {
+	weather weather
+	clock   func() time.Duration // time since the start
+	http    *http.Server
+	listen  net.Listener
+
+	curls atomic.Uint64           // requests without requestField
+	sends [numSides]atomic.Uint64 // requests of the demo's traffic that arrived
+}
+
+func newFlaky(seed uint64) (*flaky, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	f := &flaky{weather: weather{seed}, clock: func() time.Duration { return time.Since(started) }, listen: l}
+	f.http = &http.Server{
+		Handler:           f,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
+	return f, nil
+}
+
+func (f *flaky) url() string { return "http://" + f.listen.Addr().String() }
+
+// serve answers until close.
+func (f *flaky) serve() { _ = f.http.Serve(f.listen) }
+
+// close ends the server; what still runs has the time of ctx.
+func (f *flaky) close(ctx context.Context) {
+	if f.http.Shutdown(ctx) != nil {
+		_ = f.http.Close()
+	}
+}
+
+// ServeHTTP reads the whole request before it fails in any way: the proxy then
+// cannot know whether the work was done, as in life.
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "the request's body is broken or too large", http.StatusBadRequest)
+		return
+	}
+	request, attempt := f.number(r)
+	switch f.weather.fate(f.clock(), request, attempt) {
+	case unavailable:
+		http.Error(w, "no server is free", http.StatusServiceUnavailable)
+	case throttled:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+	case reset:
+		resetConnection(w)
+	case slow:
+		reply(w, r, slowAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})
+	default:
+		reply(w, r, fineAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})
+	}
+}
+
+// number tells which request and which attempt of it this is, and counts it.
+func (f *flaky) number(r *http.Request) (request, attempt uint64) {
+	attempt, err := strconv.ParseUint(r.Header.Get("X-Retryproxy-Attempt"), 10, 8)
+	side := proxied
+	if err != nil {
+		side, attempt = direct, 1
+	}
+	request, err = strconv.ParseUint(r.Header.Get(requestField), 10, 32)
+	if err != nil {
+		return 1<<32 + f.curls.Add(1), attempt
+	}
+	f.sends[side].Add(1)
+	return request, attempt
+}
+
+func reply(w http.ResponseWriter, r *http.Request, after time.Duration, a answer) {
+	select {
+	case <-time.After(after):
+	case <-r.Context().Done():
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a) // a caller that left needs no answer
+}
+
+// resetConnection makes the kernel send RST instead of an orderly end.
+func resetConnection(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}

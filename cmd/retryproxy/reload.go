@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+// reload reads the settings anew and puts them in force, or says why not and
+// changes nothing.
+func (a *app) reload(why string) {
+	old := a.inForce.Load()
+	s, problems := settings.Load(a.env)
+	kept := s.KeepFrom(old.settings)
+	if bad := problems.Errors(); len(bad) > 0 {
+		lines := make([]string, len(bad))
+		for i, p := range bad {
+			lines[i] = p.String()
+		}
+		a.refuse(why, lines)
+		return
+	}
+	c, err := a.configure(s)
+	if err == nil {
+		err = a.proxy.Reload(c)
+	}
+	if err != nil {
+		a.refuse(why, strings.Split(err.Error(), "\n"))
+		return
+	}
+	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
+	a.level.SetLevel(levelOf(s))
+	a.files.Set(s.Files())
+	a.metrics.Retain(routeNames(s))
+	a.metrics.ConfigLoaded(true, time.Now())
+	for _, p := range problems.Warnings() {
+		a.log.Warn("configuration: " + p.String())
+	}
+	for _, name := range kept {
+		a.log.Warn("a changed setting takes effect at the next start only", zap.String("setting", name))
+	}
+	a.log.Info("configuration reloaded", zap.String("why", why), zap.Strings("changed", s.Changed(old.settings)), zap.Int("routes", len(s.Routes)))
+}
+
+// refuse keeps the old configuration. The files are looked at again only when
+// they change, so each bad version is reported once.
+func (a *app) refuse(why string, errs []string) {
+	a.metrics.ConfigLoaded(false, time.Now())
+	for _, line := range errs {
+		a.log.Error("configuration: " + line)
+	}
+	a.log.Error("configuration refused; the one before stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
+}
+
+func routeNames(s *settings.Settings) []string {
+	var names []string
+	for _, r := range s.All() {
+		names = append(names, r.Name)
+	}
+	return names
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+// outside is everything of the world that a command may touch besides files
+// and sockets.
+type outside struct {
+	args           []string
+	env            []string // as os.Environ
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	// signals begins to listen for SIGTERM, SIGINT and SIGHUP. Nil in tests,
+	// which end a command by its context.
+	signals func() (signals <-chan os.Signal, stop func())
+}
+
+// getenv is the value of a variable, "" when it is not set.
+func (o *outside) getenv(name string) string {
+	for _, entry := range o.env {
+		if n, value, _ := strings.Cut(entry, "="); n == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it was tried and did not work; not healthy
+	exitUsage  = 2 // it was not tried: wrong arguments or settings
+)
+
+// A command's error that matches one of these was told already, or has its own
+// exit code; every other is printed and means exitFailed.
+var (
+	errUsage = errors.New("usage")             // printed by the command, or by flag
+	errTold  = errors.New("told already")      // the command printed why
+	errHelp  = flag.ErrHelp                    // help was asked for and given
+	errForce = errors.New("ended by a signal") // a second signal, or one during a command
+)
+
+// exitCode is the only place that chooses it.
+func exitCode(err error) int {
+	switch {
+	case err == nil, errors.Is(err, errHelp):
+		return exitOK
+	case errors.Is(err, errUsage), errors.Is(err, settings.ErrInvalid):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// command is a subcommand.
+type command struct {
+	name    string
+	args    string // of the usage line
+	summary string
+	details string // paragraphs of the help text
+	hidden  bool
+	run     func(ctx context.Context, c *call) error
+}
+
+// call is one use of a command.
+type call struct {
+	*outside
+	command *command
+	args    []string // after the command's name
+}
+
+// commands in the order of the help text. It is a function because help itself
+// looks at it.
+func commands() []command {
+	return []command{
+		serveCommand, checkCommand, explainCommand, healthCommand, drainCommand, demoCommand, versionCommand, docsCommand,
+	}
+}
+
+// run runs the command that the arguments name and returns the exit code.
+func run(ctx context.Context, o *outside) int {
+	err := dispatch(ctx, o)
+	if err != nil && !errors.Is(err, errTold) && !errors.Is(err, errUsage) && !errors.Is(err, errHelp) {
+		fmt.Fprintln(o.stderr, "retryproxy:", err)
+	}
+	return exitCode(err)
+}
+
+func dispatch(ctx context.Context, o *outside) error {
+	name, args := "serve", o.args
+	if len(args) > 0 && (!strings.HasPrefix(args[0], "-") || isHelp(args[0])) {
+		name, args = args[0], args[1:]
+	}
+	if isHelp(name) {
+		return help(o, args)
+	}
+	if name == "--version" || name == "-version" {
+		name = "version"
+	}
+	c := find(name)
+	if c == nil {
+		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", name)
+		return errUsage
+	}
+	return c.run(ctx, &call{outside: o, command: c, args: args})
+}
+
+func isHelp(arg string) bool {
+	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
+}
+
+func find(name string) *command {
+	for _, c := range commands() {
+		if c.name == name {
+			return &c
+		}
+	}
+	return nil
+}
+
+// help prints the list of commands, or the text of one.
+func help(o *outside, args []string) error {
+	if len(args) == 0 {
+		overview(o.stdout)
+		return nil
+	}
+	c := find(args[0])
+	if c == nil {
+		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", args[0])
+		return errUsage
+	}
+	return c.run(context.Background(), &call{outside: o, command: c, args: []string{"-h"}})
+}
+
+func overview(w io.Writer) {
+	fmt.Fprint(w, "retryproxy forwards HTTP requests to an upstream and retries what is safe and worth retrying.\n\n"+
+		"Usage: retryproxy [command]\n\nCommands:\n")
+	t := newTable(w)
+	for _, c := range commands() {
+		if !c.hidden {
+			t.row("  "+c.name, c.summary)
+		}
+	}
+	t.flush()
+	fmt.Fprint(w, "\nThe least to set is where requests go, as in\n\n"+
+		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
+		"retryproxy help COMMAND tells more about one. The settings are in docs/settings.md.\n"+
+		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
+}
+
+// flags makes the command's flag set, whose help goes to where it was asked.
+func (c *call) flags() *flag.FlagSet {
+	f := flag.NewFlagSet(c.command.name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	return f
+}
+
+// parse parses flags, before and after other arguments, of which there may be
+// at most max. Asked for help, it prints it and returns errHelp.
+func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
+	args := c.args
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, c.usage(f, err)
+		}
+		if f.NArg() == 0 {
+			break
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+	if len(rest) > max {
+		return nil, c.usage(f, fmt.Errorf("unexpected argument %q", rest[max]))
+	}
+	return rest, nil
+}
+
+// usage explains the command on standard output when that was asked for, else
+// says what is wrong on standard error.
+func (c *call) usage(f *flag.FlagSet, err error) error {
+	if !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(c.stderr, "retryproxy %s: %v\n%s\n", c.command.name, err, c.usageLine())
+		return errUsage
+	}
+	fmt.Fprintf(c.stdout, "%s\n\n%s\n", c.usageLine(), c.command.details)
+	any := false
+	f.VisitAll(func(*flag.Flag) { any = true })
+	if any {
+		fmt.Fprint(c.stdout, "\nFlags:\n")
+		f.SetOutput(c.stdout)
+		f.PrintDefaults()
+	}
+	return errHelp
+}
+
+func (c *call) usageLine() string {
+	return strings.TrimSpace("Usage: retryproxy " + c.command.name + " " + c.command.args)
+}

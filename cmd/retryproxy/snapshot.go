@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/proxy"
+)
+
+// The data path tells the metrics through this interface.
+var _ proxy.Observer = (*metrics.Route)(nil)
+
+// snapshot is what a scrape shows of the data path at this moment.
+func (a *app) snapshot() metrics.Snapshot {
+	stats, now := a.proxy.Stats(), a.inForce.Load()
+	s := metrics.Snapshot{
+		Connections:      stats.Connections,
+		AcceptPauses:     stats.AcceptPauses,
+		ReplayBytes:      stats.ReplayBytes,
+		ReplayLimitBytes: int64(now.settings.TotalReplayBytes),
+	}
+	seen := map[string]int{}
+	for i := range stats.Upstreams {
+		u := upstreamMetrics(&stats.Upstreams[i])
+		// Routes to one upstream with budgets of their own have a pool each.
+		if seen[u.Name]++; seen[u.Name] > 1 {
+			u.Name = fmt.Sprintf("%s #%d", u.Name, seen[u.Name])
+		}
+		s.Upstreams = append(s.Upstreams, u)
+		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {
+			s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "upstream", Name: u.Name, NotAfter: expiry})
+		}
+	}
+	s.Certificates = append(s.Certificates, clientCertificates(now)...)
+	return s
+}
+
+func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
+	return metrics.Upstream{
+		Name:         u.Name,
+		Idle:         u.Pool.Idle,
+		Active:       u.Pool.Active,
+		Dialing:      u.Pool.Dialing,
+		Dials:        u.Pool.Dials,
+		Reuses:       u.Pool.Reuses,
+		DialErrors:   u.Pool.DialErrors[:],
+		IdleCloses:   u.Pool.IdleCloses,
+		HasBudget:    u.HasBudget,
+		BudgetTokens: u.BudgetTokens,
+	}
+}
+
+// clientCertificates are those we show to upstreams, each file once.
+func clientCertificates(now *inForce) []metrics.Certificate {
+	var list []metrics.Certificate
+	seen := map[string]bool{"": true}
+	targets := append([]proxy.Route{now.config.Default}, now.config.Routes...)
+	for i, r := range now.settings.All() {
+		if seen[r.UpstreamCert] {
+			continue
+		}
+		seen[r.UpstreamCert] = true
+		if notAfter, ok := targets[i].Upstream.CertificateExpiry(); ok {
+			list = append(list, metrics.Certificate{Kind: "client", Name: r.UpstreamCert, NotAfter: notAfter})
+		}
+	}
+	return list
+}

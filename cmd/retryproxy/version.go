@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+var versionCommand = command{
+	name:    "version",
+	args:    "[--json]",
+	summary: "print the version",
+	details: "Prints the version, the commit it was built from, and the Go version.",
+	run:     runVersion,
+}
+
+// version is set by the release build: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+// buildView is what is known of the binary.
+type buildView struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // "unknown" for a build outside a repository; ends in "+" when files were changed
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func build() buildView {
+	v := buildView{Version: version, Revision: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	changed := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			v.Revision = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+"
+		}
+	}
+	v.Revision += changed
+	return v
+}
+
+func runVersion(_ context.Context, c *call) error {
+	f := c.flags()
+	asJSON := f.Bool("json", false, "print JSON")
+	if _, err := c.parse(f, 0); err != nil {
+		return err
+	}
+	v := build()
+	if *asJSON {
+		return printJSON(c.stdout, v)
+	}
+	_, err := fmt.Fprintf(c.stdout, "retryproxy %s (%s, %s, %s)\n", v.Version, v.Revision, v.Go, v.Platform)
+	return err
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// configView is the effective configuration as /config and `check --json` show
+// it. Secrets are masked.
+type configView struct {
+	Side     string               `json:"side"`
+	Listen   []string             `json:"listen"`
+	Admin    string               `json:"admin"`
+	Settings map[string]valueView `json:"settings"` // by variable
+	Routes   []routeView          `json:"routes"`   // default first
+	Errors   []string             `json:"errors,omitempty"`
+	Warnings []string             `json:"warnings,omitempty"`
+}
+
+type valueView struct {
+	Value string `json:"value"`
+	SetBy string `json:"set_by,omitempty"` // the variable; left out for a default
+}
+
+type routeView struct {
+	Name     string               `json:"name"`
+	Match    map[string]string    `json:"match,omitempty"`
+	Settings map[string]valueView `json:"settings"` // by key
+	Worst    *worstView           `json:"worst_case,omitempty"`
+}
+
+// worstView is the worst that a route can do to a caller and its upstream.
+type worstView struct {
+	// Attempts a request can have, and so how many times the upstream's load
+	// can grow for as long as the budget's burst lasts.
+	Attempts int `json:"attempts"`
+	// Seconds from the request being sent to the response's head; null without
+	// a limit.
+	Seconds *float64 `json:"seconds"`
+	// SlowAttempts that a request has when each lasts until its timeout and
+	// every wait is the longest.
+	SlowAttempts int `json:"slow_attempts"`
+	// LastBeginsSeconds is when the last of those begins.
+	LastBeginsSeconds float64 `json:"last_begins_seconds"`
+	// Amplification is how many times its own load the upstream gets in the
+	// long run when every request fails, the budget's floor left out.
+	Amplification float64 `json:"amplification"`
+	// BurstRetries come on top once; 0 without a budget.
+	BurstRetries int `json:"burst_retries"`
+}
+
+func viewOf(s *settings.Settings, problems settings.Problems) *configView {
+	v := &configView{Side: s.Side, Admin: s.AdminListen.String(), Settings: map[string]valueView{}}
+	for _, a := range s.Listeners() {
+		v.Listen = append(v.Listen, a.String())
+	}
+	for _, value := range s.Values() {
+		v.Settings[settings.Prefix+value.Key] = valueView{value.Text, value.Variable}
+	}
+	for _, r := range s.All() {
+		v.Routes = append(v.Routes, viewRoute(r))
+	}
+	for _, p := range problems.Errors() {
+		v.Errors = append(v.Errors, p.String())
+	}
+	for _, p := range problems.Warnings() {
+		v.Warnings = append(v.Warnings, p.String())
+	}
+	return v
+}
+
+func viewRoute(r *settings.Route) routeView {
+	v := routeView{Name: r.Name, Settings: map[string]valueView{}}
+	for _, value := range r.Values() {
+		v.Settings[value.Key] = valueView{value.Text, value.Variable}
+	}
+	for _, value := range r.MatcherValues() {
+		if v.Match == nil {
+			v.Match = map[string]string{}
+		}
+		v.Match[value.Key] = value.Text
+	}
+	if worst, err := worstOf(r); err == nil {
+		v.Worst = viewWorst(worst, r)
+	}
+	return v
+}
+
+// worstOf fails only for a backoff that the settings' own errors name.
+func worstOf(r *settings.Route) (policy.Worst, error) {
+	p, err := r.Policy()
+	if err != nil {
+		return policy.Worst{}, err
+	}
+	return p.Worst(r.RequestTimeout, r.AttemptTimeout), nil
+}
+
+func viewWorst(w policy.Worst, r *settings.Route) *worstView {
+	v := &worstView{
+		Attempts: w.Attempts, SlowAttempts: w.SlowAttempts, LastBeginsSeconds: w.LastBegins.Seconds(), Amplification: float64(w.Attempts),
+	}
+	if w.Total != policy.Forever {
+		seconds := w.Total.Seconds()
+		v.Seconds = &seconds
+	}
+	if budget, has := r.Budget(); has {
+		v.Amplification, v.BurstRetries = budget.Amplification(w.Attempts, 0), budget.Burst
+	}
+	return v
+}
