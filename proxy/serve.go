@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -136,8 +137,8 @@ func (c *conn) refuseHead(err error) {
 // headCut ends a connection whose caller began a request and did not finish
 // its head: too slow gets an answer, gone gets none.
 func (c *conn) headCut(err error) {
-	if !isTimeout(err) {
-		return
+	if !isTimeout(err) || len(bytes.Trim(c.in[:c.w], "\r\n")) == 0 {
+		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
 	x := &c.x
 	x.mustEnd = true
