@@ -108,7 +108,7 @@ func TestRefusedOnRealSockets(t *testing.T) {
 func fullUnixSocket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "full")
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func fullUnixSocket(t *testing.T) string {
 }
 
 func TestFullTCPBacklogTimesOut(t *testing.T) {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,33 +422,5 @@ func TestAvoidedAddressIsTriedLast(t *testing.T) {
 	p := newPool(t, resolving(port, "127.0.0.1", "127.0.0.3"), Options{})
 	if c := get(t, p, GetOptions{Avoid: s.addr.String()}); c.Addr != s.addr.String() {
 		t.Fatalf("connected to %s", c.Addr)
-	}
-}
-
-func TestSocketOptionsOfADialledConnection(t *testing.T) {
-	s := tcpServer(t)
-	c := get(t, newPool(t, s.target(), Options{}), GetOptions{})
-	raw, err := c.Raw().(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range []struct {
-		name            string
-		level, opt, val int
-	}{
-		{"TCP_NODELAY", syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
-		{"SO_KEEPALIVE", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},
-		{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 15},
-		{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
-	} {
-		var got int
-		var err error
-		if e := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), o.level, o.opt) }); e != nil || err != nil {
-			t.Fatal(e, err)
-		}
-		if got != o.val {
-			t.Errorf("%s is %d, want %d", o.name, got, o.val)
-		}
 	}
 }

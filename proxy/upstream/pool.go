@@ -68,6 +68,11 @@ type Stats struct {
 // Pool keeps idle connections to one target and dials new ones. Safe for
 // concurrent use. The last one released is the first handed out, so that the
 // surplus of a burst grows old and goes.
+//
+// One lock guards it all. TryPooled and Release together take about 120 ns on
+// one core, and 130 ns each when two cores do nothing else (BenchmarkPooled
+// -cpu 1,2), next to some 13 us for a proxied request: sharding would gain less
+// than it costs in reuse.
 type Pool struct {
 	target    Target
 	idleConns int

@@ -89,9 +89,7 @@ func redact(s string) string {
 }
 
 func parseUnix(s, path string) (Target, error) {
-	if strings.HasPrefix(path, "//") { // unix:///path, with an empty authority
-		path = path[2:]
-	}
+	path = strings.TrimPrefix(path, "//") // unix:///path, with an empty authority
 	switch {
 	case !strings.HasPrefix(path, "/") || path == "/":
 		return Target{}, fmt.Errorf("upstream %q: the path of a unix socket must be absolute, as in unix:/run/app.sock", s)
