@@ -53,8 +53,7 @@ type exchange struct {
 	answer   responseBody
 	held     held
 
-	earlyBody error // what the caller's body did before the pump could say so
-	pumping   bool  // the second goroutine runs
+	pumping   bool // the second goroutine runs
 	stop      atomic.Bool
 	stopped   chan struct{}
 	pumpDone  chan struct{}
@@ -115,7 +114,6 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.attempts, x.retries, x.wait = 0, 0, 0
 	x.sentAt, x.deadline = time.Time{}, time.Time{}
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
-	x.earlyBody = nil
 	x.cause, x.dialErr = policy.CauseStatus, nil
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()

@@ -52,10 +52,6 @@ func (x *exchange) stopPump() {
 
 // pumpBody sends the rest of the body and says whether it was sent whole.
 func (x *exchange) pumpBody() bool {
-	if x.earlyBody != nil {
-		x.callerFailed(x.earlyBody)
-		return false
-	}
 	for {
 		if x.canSplice() {
 			return x.spliceBody()

@@ -11,7 +11,7 @@ import (
 
 // A body is sent by the exchange's own goroutine while it is small and comes
 // at once; a larger or slower one by the pump, so that the upstream's answer
-// is read meanwhile.
+// is read meanwhile. inlineWait bounds all waiting for it together.
 const (
 	inlineBody = largeBuffer
 	inlineWait = 20 * time.Millisecond
@@ -25,7 +25,11 @@ func (x *exchange) send() bool {
 	expect := x.expect && x.attempts == 1
 	head := forward.AppendAttempt(x.head, x.attempts, expect)
 	x.head = head[:len(x.head)]
-	piece, end := x.firstPiece(expect)
+	piece, end, err := x.firstPiece(expect)
+	if err != nil {
+		x.callerFailed(err) // known to be broken before a byte of it is sent
+		return true
+	}
 	n, err := x.writeRequest(head, piece, end)
 	switch {
 	case n == 0 && err != nil:
@@ -50,33 +54,33 @@ func (x *exchange) sentWhole() {
 
 // firstPiece gives what of the body can go with the head without a wait, and
 // whether that is all of it.
-func (x *exchange) firstPiece(expect bool) (piece []byte, end bool) {
+func (x *exchange) firstPiece(expect bool) (piece []byte, end bool, err error) {
 	b := &x.body
 	if b.atEnd() {
-		return nil, true
+		return nil, true, nil
 	}
 	if expect || !b.ready() {
-		return nil, false
+		return nil, false, nil
 	}
-	piece, err := b.next(inlineWait)
-	if err != nil && err != io.EOF {
-		x.earlyBody = err
-		return nil, false
+	piece, err = b.next(inlineWait)
+	if err == io.EOF || isTimeout(err) {
+		err = nil
 	}
-	return piece, b.atEnd()
+	return piece, b.atEnd(), err
 }
 
 // sendInline sends what comes at once, up to a bound, then leaves the rest to
 // the pump.
 func (x *exchange) sendInline(total int) {
-	for total < inlineBody && x.earlyBody == nil {
-		piece, err := x.body.next(inlineWait)
+	until := time.Now().Add(inlineWait)
+	for total < inlineBody {
+		piece, err := x.body.next(max(time.Until(until), time.Microsecond))
 		if isTimeout(err) {
 			break
 		}
 		if err != nil && err != io.EOF {
-			x.earlyBody = err
-			break
+			x.callerFailed(err)
+			return
 		}
 		end := err == io.EOF || x.body.atEnd()
 		if _, err := x.writeRequest(nil, piece, end); err != nil {

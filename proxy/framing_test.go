@@ -1,0 +1,472 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// withoutAdded takes the fields that the proxy adds to every request off a head.
+func withoutAdded(head string) string {
+	var kept []string
+	for line := range strings.SplitSeq(head, "\r\n") {
+		name, _, _ := strings.Cut(line, ":")
+		switch name {
+		case "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id", "X-Retryproxy-Attempt":
+		default:
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\r\n")
+}
+
+func TestResponsesArriveByteForByte(t *testing.T) {
+	cases := []struct {
+		name, answer string
+		want         string // "": as answer
+	}{
+		{name: "length", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx-a: 1\r\nX-A: 2\r\n\r\nhello"},
+		{name: "length 0", answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		{name: "chunked", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"},
+		{
+			name:   "chunk sizes and extensions are written anew",
+			answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0005;a=b\r\nhello\r\n000\r\n\r\n",
+			want:   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+		},
+		{name: "trailers", answer: "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 9\r\nx-other: a\r\n\r\n"},
+		{
+			name:   "trailers about framing are dropped",
+			answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nContent-Length: 9\r\nX-Sum: 9\r\n\r\n",
+			want:   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
+		},
+		{name: "204", answer: "HTTP/1.1 204 No Content\r\nX: y\r\n\r\n"},
+		{name: "304 with length", answer: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"x\"\r\n\r\n"},
+		{name: "no phrase", answer: "HTTP/1.1 200 \r\nContent-Length: 1\r\n\r\nx"},
+		{name: "odd code", answer: "HTTP/1.1 299 Odd Thing\r\nContent-Length: 1\r\n\r\nx"},
+		{
+			name:   "1.0 upstream that keeps alive",
+			answer: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+			want:   "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			want := tc.want
+			if want == "" {
+				want = tc.answer
+			}
+			u := startUpstream(t, func(c *upConn) {
+				for c.head() != "" {
+					c.say("%s", tc.answer)
+				}
+			})
+			p := startProxy(t, u, bare)
+			c := p.dial()
+			for range 2 { // twice, so that a byte too many or too few shows
+				c.send(get("/")).wantRaw(want)
+			}
+			if u.connections() != 1 {
+				t.Errorf("%d upstream connections, want 1 kept alive", u.connections())
+			}
+		})
+	}
+}
+
+func TestRequestBodiesArriveByteForByte(t *testing.T) {
+	cases := []struct{ name, request, want string }{
+		{"length", request("PUT / HTTP/1.1", "Host: a", "Content-Length: 5") + "hello", "hello"},
+		{"chunked", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
+		{"chunked, odd sizes", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "005;x=y\r\nhello\r\n00\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
+		{
+			"trailers", request("PUT / HTTP/1.1", "Host: a", "Trailer: X-Sum", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
+			"5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
+		},
+		{
+			"trailers about routing are dropped", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nHost: b\r\nX-Sum: 9\r\n\r\n",
+			"5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			bodies := make(chan string, 2)
+			u := startUpstream(t, func(c *upConn) {
+				for c.head() != "" {
+					bodies <- c.rawBody(len(tc.want))
+					c.say(ok200)
+				}
+			})
+			p := startProxy(t, u, nil)
+			c := p.dial()
+			for range 2 {
+				c.send(tc.request).want(200, "ok")
+				if got := <-bodies; got != tc.want {
+					t.Errorf("body upstream %q, want %q", got, tc.want)
+				}
+			}
+			head := withoutAdded(u.head(0))
+			if want := tc.request[:strings.Index(tc.request, "\r\n\r\n")+4]; head != want {
+				t.Errorf("head upstream %q, want %q", head, want)
+			}
+		})
+	}
+}
+
+func TestEveryFramingInTurnOnTheSameConnections(t *testing.T) {
+	answers := []string{
+		ok200,
+		"HTTP/1.1 204 No Content\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n",
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 77\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+	}
+	u := startUpstream(t, script(append(answers, answers...)...))
+	p := startProxy(t, u, bare)
+	c := p.dial()
+	for range 2 {
+		for _, a := range answers {
+			c.send(get("/")).wantRaw(a)
+		}
+	}
+	if u.connections() != 1 {
+		t.Errorf("%d upstream connections, want 1", u.connections())
+	}
+}
+
+func TestHeadHasNoBodyWhateverTheFieldsSay(t *testing.T) {
+	for _, fields := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n", ""} {
+		u := startUpstream(t, script("HTTP/1.1 200 OK\r\n"+fields+"\r\n", ok200))
+		p := startProxy(t, u, bare)
+		c := p.dial().send(request("HEAD / HTTP/1.1", "Host: a"))
+		want := "HTTP/1.1 200 OK\r\n"
+		if strings.HasPrefix(fields, "Content-Length") {
+			want += fields
+		}
+		c.wantRaw(want + "\r\n")
+		c.send(get("/")).wantRaw(ok200)
+		if u.connections() != 1 {
+			t.Errorf("%q: %d upstream connections, want 1", fields, u.connections())
+		}
+	}
+}
+
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			body := discardBody(c, head)
+			path := strings.Fields(head)[1]
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s%s", len(path)+len(body), path, body)
+		}
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial()
+	var all strings.Builder
+	for i := range 20 {
+		switch i % 3 {
+		case 0:
+			all.WriteString(get(fmt.Sprintf("/%d", i)))
+		case 1:
+			all.WriteString(request(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Content-Length: 4") + "GET ")
+		case 2:
+			all.WriteString(request(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Transfer-Encoding: chunked") + "4\r\nGET \r\n0\r\n\r\n")
+		}
+	}
+	c.send(all.String())
+	for i := range 20 {
+		want := fmt.Sprintf("/%d", i)
+		if i%3 != 0 {
+			want += "GET "
+		}
+		c.want(200, want)
+	}
+	if u.sends() != 20 {
+		t.Errorf("%d sends, want 20", u.sends())
+	}
+}
+
+// Requests that come while the upstream is waited for, and while a retry is
+// waited for, are kept and answered in their turn.
+func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
+	goOn := make(chan struct{})
+	n := 0
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			switch n++; n {
+			case 1:
+				<-goOn
+				c.say(bad503)
+			default:
+				path := strings.Fields(head)[1]
+				c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(path), path)
+			}
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 100*time.Millisecond) })
+	c := p.dial().send(get("/1"))
+	time.Sleep(2 * watchAfter) // now the second goroutine reads
+	c.send(get("/2"))
+	long := "/" + strings.Repeat("3", 10000) // more than the read buffer has room for
+	c.send(get(long))
+	close(goOn)
+	soon(t, "the wait for a retry", func() bool { return p.seen.waitsBegun() > 0 })
+	c.send(get("/4"))
+	for _, path := range []string{"/1", "/2", long, "/4"} {
+		c.want(200, path)
+	}
+}
+
+func TestCallersOfHTTP10(t *testing.T) {
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\n"
+	cases := []struct {
+		name, request, answer, want string
+		stays                       bool
+	}{
+		{
+			name: "closes by default", request: request("GET / HTTP/1.0", "Host: a"), answer: ok200,
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+		},
+		{
+			name: "needs no Host", request: request("GET / HTTP/1.0"), answer: ok200,
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+		},
+		{
+			name: "may ask to be kept", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: ok200,
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok", stays: true,
+		},
+		{
+			name: "gets no chunks", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: chunked,
+			want: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
+		},
+		{
+			name: "gets what ends by close as it is", request: request("GET / HTTP/1.0", "Host: a"), answer: "HTTP/1.0 200 OK\r\n\r\nhello",
+			want: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
+		},
+		{
+			name: "may send a body", request: request("POST / HTTP/1.0", "Host: a", "Content-Length: 2") + "hi", answer: ok200,
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+		},
+		{
+			name: "gets a 204 and may go on", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: "HTTP/1.1 204 No Content\r\n\r\n",
+			want: "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\r\n", stays: true,
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			u := startUpstream(t, script(tc.answer))
+			p := startProxy(t, u, func(c *Config) {
+				bare(c)
+				c.Default.Forward.UpstreamHost = "app.test"
+			})
+			c := p.dial().send(tc.request)
+			if tc.stays {
+				c.wantRaw(tc.want)
+				c.send(tc.request).wantRaw(tc.want)
+			} else {
+				c.wantEnd(tc.want)
+			}
+			line, _, _ := strings.Cut(u.head(0), "\r\n")
+			if !strings.HasSuffix(line, " HTTP/1.1") || fieldOf(u.head(0), "Host") == "" {
+				t.Errorf("upstream got %q, want HTTP/1.1 with a Host", u.head(0))
+			}
+			p.wantOutcome(0, policy.OutcomeSuccess)
+		})
+	}
+}
+
+func TestUpstreamsOfHTTP10(t *testing.T) {
+	u := startUpstream(t, script("HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\nhello"))
+	p := startProxy(t, u, bare)
+	c := p.dial()
+	for range 2 { // the caller's connection goes on, the upstream's does not
+		c.send(get("/")).wantRaw("HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+	}
+	if u.connections() != 2 {
+		t.Errorf("%d upstream connections, want 2: each ended its response", u.connections())
+	}
+}
+
+func TestAResponseWithoutAnyFramingEndsWithTheConnection(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\n\r\n")
+		for range 3 {
+			c.say("part")
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial()
+	for range 2 {
+		res := c.send(get("/")).want(200, "partpartpart")
+		if res.ContentLength != -1 || res.TransferEncoding[0] != "chunked" || res.Close {
+			t.Errorf("length %d, coding %v, close %v; want chunked and kept alive", res.ContentLength, res.TransferEncoding, res.Close)
+		}
+	}
+	p.wantOutcome(1, policy.OutcomeSuccess)
+}
+
+// echo answers at once and sends every piece of the body back as it comes.
+func echo(c *upConn) {
+	head := c.head()
+	if head == "" {
+		return
+	}
+	req, err := http.ReadRequest(newReader(head, c))
+	if err != nil {
+		c.t.Errorf("upstream cannot read the request: %v", err)
+		return
+	}
+	c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := req.Body.Read(buf)
+		if n > 0 {
+			c.say("%x\r\n%s\r\n", n, buf[:n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	c.say("0\r\n\r\n")
+}
+
+func TestFullDuplexEcho(t *testing.T) {
+	const pieces = 20
+	for _, size := range []int{1, 10000} {
+		for _, chunked := range []bool{false, true} {
+			for _, pause := range []time.Duration{0, 2 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%d chunked=%v pause=%v", size, chunked, pause), func(t *testing.T) {
+					u := startUpstream(t, echo)
+					p := startProxy(t, u, nil)
+					c := p.dial()
+					if chunked {
+						c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+					} else {
+						c.send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", pieces*size)))
+					}
+					res, err := http.ReadResponse(c.r, nil)
+					if err != nil {
+						t.Fatalf("no answer before the body: %v", err)
+					}
+					for i := range pieces {
+						piece := strings.Repeat(string(rune('a'+i)), size)
+						if chunked {
+							c.send(fmt.Sprintf("%x\r\n%s\r\n", size, piece))
+						} else {
+							c.send(piece)
+						}
+						got := make([]byte, size)
+						if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != piece {
+							t.Fatalf("piece %d came back as %.20q, %v", i, got, err)
+						}
+						time.Sleep(pause)
+					}
+					if chunked {
+						c.send("0\r\n\r\n")
+					}
+					if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+						t.Errorf("after the last piece came %q, %v", rest, err)
+					}
+					p.wantOutcome(0, policy.OutcomeSuccess)
+				})
+			}
+		}
+	}
+}
+
+// A caller that sends a byte now and then, and an upstream that answers after
+// the first few: the answer must not wait for the body.
+func TestAnAnswerDoesNotWaitForATricklingBody(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		u := startUpstream(t, func(c *upConn) {
+			c.head()
+			c.body(1)
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			_, _ = c.endOfInput()
+		})
+		p := startProxy(t, u, nil)
+		c := p.dial()
+		if chunked {
+			c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+		} else {
+			c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 1000000"))
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(inlineWait / 20):
+				}
+				piece := "x"
+				if chunked {
+					piece = "1\r\nx\r\n"
+				}
+				if _, err := io.WriteString(c.Conn, piece); err != nil {
+					return
+				}
+			}
+		}()
+		c.want(200, "ok")
+		close(stop)
+		<-stopped
+	}
+}
+
+// The size line of a chunk may come in pieces, long after the head.
+func TestAChunkSizeMayComeInPieces(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, nil)
+	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
+	for _, piece := range []string{"0", "\r", "\n0123456789abcdef", "\r\n", "0\r\n", "\r\n"} {
+		time.Sleep(2 * inlineWait)
+		c.send(piece)
+	}
+	c.want(200, "ok")
+}
+
+func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
+	heads := map[string]string{
+		"chunked": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"close":   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+	}
+	for name, head := range heads {
+		for _, version := range []string{"1.1", "1.0"} {
+			t.Run(name+" to "+version, func(t *testing.T) {
+				seen := make(chan struct{})
+				u := startUpstream(t, func(c *upConn) {
+					c.head()
+					c.say("%s", head)
+					for range seen {
+						if event := "data: x\n\n"; name == "chunked" {
+							c.say("%x\r\n%s\r\n", len(event), event)
+						} else {
+							c.say("%s", event)
+						}
+					}
+				})
+				p := startProxy(t, u, nil)
+				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
+				res, err := http.ReadResponse(c.r, nil) // the head alone is flushed
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range 5 {
+					seen <- struct{}{} // the next event is sent when the one before has arrived
+					got := make([]byte, 9)
+					if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != "data: x\n\n" {
+						t.Fatalf("event %d: %q, %v", i, got, err)
+					}
+				}
+				close(seen)
+			})
+		}
+	}
+}

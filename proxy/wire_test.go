@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// bare switches off what the proxy adds to responses, for tests that compare
+// every byte.
+func bare(c *Config) { c.Default.ResponseHeaders = false }
+
+// wantRaw reads as many bytes as want has and compares them.
+func (c *caller) wantRaw(want string) {
+	c.t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(c.r, got)
+	if string(got[:n]) != want {
+		c.t.Fatalf("got %q, %v; want %q", got[:n], err, want)
+	}
+}
+
+// wantEnd reads to the end, which must be an orderly one, and compares.
+func (c *caller) wantEnd(want string) {
+	c.t.Helper()
+	if got, err := c.rest(); got != want || err != nil {
+		c.t.Fatalf("the connection ended with %q, %v; want %q and an orderly end", got, err, want)
+	}
+}
+
+// wantReset reads to the end, which must be a reset.
+func (c *caller) wantReset() string {
+	c.t.Helper()
+	got, err := c.rest()
+	if !errors.Is(err, syscall.ECONNRESET) {
+		c.t.Fatalf("the connection ended with %v after %q; want a reset", err, got)
+	}
+	return got
+}
+
+// closeWrite tells the other side that no more comes.
+func (c *caller) closeWrite() {
+	c.t.Helper()
+	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reset closes so that the other side sees a reset.
+func (c *caller) reset() {
+	_ = c.Conn.(interface{ SetLinger(int) error }).SetLinger(0)
+	_ = c.Close()
+}
+
+// wantOutcome waits for the nth outcome (from 0) and compares.
+func (p *testProxy) wantOutcome(n int, want policy.Outcome) {
+	p.t.Helper()
+	if o := p.seen.outcome(p.t, n); o != want {
+		p.t.Errorf("outcome %v, want %v", o, want)
+	}
+}
+
+// soon waits until cond holds, for at most 5 s.
+func soon(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 5 s: %s", what)
+		}
+	}
+}
+
+// within gives what arrives on ch, within 5 s.
+func within[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(5 * time.Second):
+		t.Fatalf("not within 5 s: %s", what)
+		panic("unreachable")
+	}
+}
+
+// tap records everything that comes from a reader.
+type tap struct {
+	io.Reader
+	mu  sync.Mutex
+	got strings.Builder
+}
+
+func (r *tap) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.mu.Lock()
+	r.got.Write(p[:n])
+	r.mu.Unlock()
+	return n, err
+}
+
+// rawBody reads from the upstream's side of a connection until it has n bytes
+// and gives them as they came.
+func (c *upConn) rawBody(n int) string {
+	b := make([]byte, n)
+	m, _ := io.ReadFull(c.Reader, b)
+	return string(b[:m])
+}
+
+// endOfInput reads until the connection ends and gives what came and how it ended.
+func (c *upConn) endOfInput() (string, error) {
+	b, err := io.ReadAll(c.Reader)
+	return string(b), err
+}
+
+// refusals collects the labels given to Config.Refused.
+type refusals struct {
+	mu  sync.Mutex
+	all []http1.Refusal
+}
+
+func (r *refusals) add(why http1.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, why)
+}
+
+func (r *refusals) list() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Trim(fmt.Sprint(r.all), "[]")
+}
+
+// request writes a request head with the given field lines, without its final
+// empty line being forgotten.
+func request(line string, fields ...string) string {
+	return strings.Join(append([]string{line}, fields...), "\r\n") + "\r\n\r\n"
+}
+
+// newReader reads s, then c.
+func newReader(s string, c *upConn) *bufio.Reader {
+	return bufio.NewReader(io.MultiReader(strings.NewReader(s), c.Reader))
+}
+
+// waitsBegun is how many waits for a retry are under way or over.
+func (r *recorder) waitsBegun() int { defer r.lock()(); return r.waiting + len(r.waits) }
