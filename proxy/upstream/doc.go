@@ -14,9 +14,10 @@
 //
 // What is promised:
 //
-//   - A connection from the pool was looked at before it was handed out: one
-//     that the upstream closed, or that says something nobody asked for, is
-//     never given. The upstream may still close it one microsecond later; the
+//   - A connection from the pool was looked at before it was handed out (but
+//     see [GetOptions.MaxIdle] for one idle for less than 1 ms): one that the
+//     upstream closed, or that says something nobody asked for, is not given.
+//     The upstream may still close it one microsecond later; the
 //     caller must expect that on any Conn with Reused set, and report it with
 //     CloseStale so that the pool learns the upstream's patience.
 //   - Names are resolved anew for every dial and every address is tried.
