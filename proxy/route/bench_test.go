@@ -53,6 +53,14 @@ func TestWildcardsCostNoMoreThanTheirLabels(t *testing.T) {
 	}
 }
 
+func TestNodesWithoutRulesAreNotTriedOnTheWayBack(t *testing.T) {
+	table := build(t, rule("deep", Match{Path: "/a/b/c/d/e/f/g/h"}), rule("top", Match{Path: "/a/*"}))
+	q := query{path: []byte("/a/b/c/d/e/f/g/x")}
+	if table.index.find("", &q); q.lookups > 8+2 {
+		t.Errorf("%d lookups for 8 segments", q.lookups)
+	}
+}
+
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

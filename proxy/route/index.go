@@ -183,10 +183,7 @@ func foldHost(dst, host []byte) (full []byte, name int, ok bool) {
 	for _, c := range host[:name] {
 		dst = append(dst, lower(c))
 	}
-	if end+1 < len(host) { // an empty port is none (RFC 3986 section 3.2.3)
-		dst = append(dst, host[end:]...)
-	}
-	return dst, name, true
+	return append(dst, host[end:]...), name, true
 }
 
 // portAt gives the index of the colon before the port, len(host) without one.

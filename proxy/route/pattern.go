@@ -59,11 +59,9 @@ func (p *pattern) setHost(host string) error {
 	}
 	folded, port := string(full[:n]), string(full[n:])
 	if port != "" {
-		if v, err := strconv.ParseUint(port[1:], 10, 16); err != nil || v == 0 || port[1] == '0' {
+		if _, err := strconv.ParseUint(port[1:], 10, 16); err != nil || port[1] == '0' {
 			return bad("the port must be a number from 1 to 65535")
 		}
-	} else if portAt([]byte(name)) != len(name) {
-		return bad("a colon without port")
 	}
 	if why := checkHost(folded, wild); why != "" {
 		return bad(why)

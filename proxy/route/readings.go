@@ -179,7 +179,7 @@ func (x *explorer) agrees(r reading) bool {
 // apply adds the reading that s makes of r when it is a new one. It is false
 // when the bounds are reached.
 func (x *explorer) apply(s *step, r reading) bool {
-	if !s.changes(r.path) && !s.changes(r.rest) {
+	if !s.changes(r.path) { // nor, then, does it change rest, which is its end
 		return true
 	}
 	x.work += len(r.path) + len(r.rest)
@@ -192,7 +192,6 @@ func (x *explorer) apply(s *step, r reading) bool {
 	}
 	for i := range x.readings {
 		if bytes.Equal(x.readings[i].path, to.path) && bytes.Equal(x.readings[i].rest, to.rest) {
-			x.arena = x.arena[:len(x.arena)-len(to.path)-len(to.rest)]
 			return true
 		}
 	}
@@ -208,7 +207,7 @@ func (x *explorer) apply(s *step, r reading) bool {
 func (x *explorer) keep(s *step, p []byte) []byte {
 	from := len(x.arena)
 	x.arena = s.apply(x.arena, p)
-	return x.arena[from:len(x.arena):len(x.arena)]
+	return x.arena[from:]
 }
 
 // cutRaw takes the prefix off byte for byte, as package forward does.
@@ -219,8 +218,7 @@ func cutRaw(path []byte, strip string) (rest []byte, below bool) {
 	return remainder(path[len(strip):])
 }
 
-// cutDecoded takes the prefix off as an upstream would that knows "%61" for "a":
-// octet by octet, where an encoded slash is none.
+// cutDecoded takes the prefix off as an upstream would that knows "%61" for "a".
 func cutDecoded(path []byte, strip string) (rest []byte, below bool) {
 	if strip == "" {
 		return nil, false
@@ -233,7 +231,7 @@ func cutDecoded(path []byte, strip string) (rest []byte, below bool) {
 		}
 		a, m := octet(path, i)
 		b, n := octet(prefix, j)
-		if a != b || a == '/' && m != n {
+		if a != b {
 			return nil, false
 		}
 		i, j = i+m, j+n

@@ -162,6 +162,11 @@ func TestHeaderAndMethods(t *testing.T) {
 		rule("canary get", Match{Path: "/x/*", Header: "X-Canary", Methods: []string{"GET"}}),
 		rule("only put", Match{Path: "/x/y", Methods: []string{"PUT"}}),
 		rule("method alone", Match{Methods: []string{"PURGE"}}),
+		rule("zone get", Match{Path: "/z/*", Header: "X-Zone", Methods: []string{"GET"}}),
+		rule("zone 1", Match{Path: "/z/*", Header: "X-Zone=1"}),
+		rule("colour", Match{Path: "/z/*", Header: "X-Colour"}),
+		rule("zone", Match{Path: "/z/*", Header: "X-Zone"}),
+		rule("size 1", Match{Path: "/z/*", Header: "X-Size=1"}),
 		rule("equals", Match{Path: "/x/*", Header: "X-Eq=a=b"}),
 	)
 	for _, c := range []struct {
@@ -187,10 +192,13 @@ func TestHeaderAndMethods(t *testing.T) {
 		{"POST", "/x", fields{"x-tenant": "red", "x-canary": "2"}, "tenant"},
 		{"POST", "/x", fields{"x-canary": "2"}, "plain"},
 		{"GET", "/x", fields{"x-eq": "a=b"}, "equals"},
+		{"GET", "/z", fields{"x-zone": "2", "x-size": "1"}, "size 1"},    // a value before a method
+		{"POST", "/z", fields{"x-zone": "2", "x-colour": "1"}, "colour"}, // listed first
+		{"POST", "/z", fields{"x-zone": "1", "x-size": "1"}, "zone 1"},   // listed first
 		{"PURGE", "/x", nil, "plain"},
-		{"PURGE", "/z", nil, "method alone"},
+		{"PURGE", "/y", nil, "method alone"},
 		{"PURGE", "*", nil, "method alone"},
-		{"GET", "/z", nil, "default"},
+		{"GET", "/y", nil, "default"},
 	} {
 		var h HeaderLookup
 		if c.header != nil {
@@ -239,14 +247,14 @@ func TestMalformedPatternsAreRefused(t *testing.T) {
 func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	_, err := New([]Rule[int]{
 		{Name: "one", Match: Match{Path: "/a/*"}},
-		{Name: "two", Match: Match{Path: "x", Host: "a b", Methods: []string{"get", ""}}},
+		{Name: "two", Match: Match{Path: "x", Host: "a b", Methods: []string{"get", "", "PUT", "PUT"}}},
 		{Name: "three", Match: Match{Path: "/a/*"}},
 		{Name: "four", Match: Match{Path: "/%61/*", Host: ""}},
 	}, 0)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"x"`, `"a b"`, "write GET", `method ""`, "route three: the same match as route one", "route four: the same match as route one"} {
+	for _, want := range []string{`"x"`, `"a b"`, "write GET", `method ""`, `"PUT": named twice`, "route three: the same match as route one", "route four: the same match as route one"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
