@@ -48,10 +48,13 @@ class App(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\nX-Sum: 6\r\n\r\n")
         elif self.path == "/app/events":
             self.stream("text/event-stream")
-            for i in range(1, 20):
-                self.chunk(f"data: {i}\n\n")
-                time.sleep(1)
-            self.wfile.write(b"0\r\n\r\n")
+            try:
+                for i in range(1, 20):
+                    self.chunk(f"data: {i}\n\n")
+                    time.sleep(1)
+                self.wfile.write(b"0\r\n\r\n")
+            except OSError:  # the caller has seen enough
+                self.close_connection = True
         elif self.path == "/app/flaky":
             self.plain(503 if count("get") % 3 else 200, "fine")
         elif self.path == "/app/slow":
