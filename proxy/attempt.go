@@ -32,7 +32,6 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 		return policy.Attempt{Cause: policy.CauseDial} // it left during the dial: nothing is sent
 	}
 	if !x.send() {
-		x.dropUpstream()
 		return policy.Attempt{Cause: x.notTaken()}
 	}
 	return x.receive()
@@ -50,12 +49,19 @@ func (x *exchange) waitsOn() bool {
 	return x.up != nil && (x.deadline.IsZero() || time.Now().Before(x.deadline))
 }
 
-// notTaken is the cause when the connection took no byte of the request.
+// notTaken ends a connection that took no byte of the request and gives the
+// cause. A pooled one teaches the pool how long the upstream keeps them.
 func (x *exchange) notTaken() policy.Cause {
-	if x.upReused {
-		return policy.CauseIdleClose
+	up := x.up
+	if !x.upReused {
+		x.dropUpstream()
+		return policy.CauseDial
 	}
-	return policy.CauseDial
+	x.stopPump()
+	x.giveUpBuffer()
+	x.up = nil
+	up.CloseStale()
+	return policy.CauseIdleClose
 }
 
 // connect gets a connection: a pooled one at once, else a dialled one while
@@ -63,7 +69,7 @@ func (x *exchange) notTaken() policy.Cause {
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
 	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid}
-	if !x.safe || x.body.replay() != policy.ReplayWhole {
+	if !x.safe || !x.body.keeping || x.limit < 1 {
 		o.MaxIdle = freshFor
 	}
 	if !fresh {
@@ -161,10 +167,20 @@ func (x *exchange) releaseUpstream() {
 	x.giveUpBuffer()
 	x.up = nil
 	if !reusable {
-		up.Close()
+		closeWithoutWaiting(up)
 		return
 	}
 	up.Release(x.resp.KeepAliveTimeout)
+}
+
+// closeWithoutWaiting ends a connection whose response was read whole. TLS is
+// cut off, as its close_notify could have to wait for a peer that does not read.
+func closeWithoutWaiting(up *upstream.Conn) {
+	if up.Raw() == nil {
+		up.Abort()
+		return
+	}
+	_ = up.Close()
 }
 
 func (x *exchange) giveUpBuffer() {
