@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -26,7 +27,7 @@ type body struct {
 	began   time.Time // of reading, for the minimum rate
 
 	keeping bool
-	lost    policy.Replay // why not keeping
+	lost    atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
 	kept    [][]byte      // what passed, in order; the first may be the caller's own read buffer
 	own     int           // kept[own:] are pooled chunks, charged by capacity
 	keptLen int64
@@ -38,7 +39,6 @@ type body struct {
 func (b *body) reset(c *conn, f http1.Framing) {
 	*b = body{c: c, framing: f, left: f.Length, kept: b.kept[:0], chunked: b.chunked}
 	b.chunked.Reset()
-	b.lost = policy.ReplayWhole
 	switch f.Kind {
 	case http1.BodyNone:
 		b.ended, b.keeping = true, true
@@ -46,7 +46,7 @@ func (b *body) reset(c *conn, f http1.Framing) {
 		b.ended = f.Length == 0
 		b.keeping = f.Length <= c.x.route.MaxReplayBytes
 		if !b.keeping {
-			b.lost = policy.ReplayTooLarge
+			b.lost.Store(uint32(policy.ReplayTooLarge))
 		}
 	default:
 		b.keeping = true
@@ -59,7 +59,7 @@ func (b *body) replay() policy.Replay {
 	case !b.started || b.ended && b.keeping:
 		return policy.ReplayWhole
 	case !b.keeping:
-		return b.lost
+		return policy.Replay(b.lost.Load())
 	}
 	return policy.ReplayUnfinished
 }
@@ -314,7 +314,8 @@ func (b *body) commit(n int) {
 // lose gives up keeping. The memory goes back at the next read or at the end,
 // since the piece being sent may lie in it.
 func (b *body) lose(why policy.Replay) {
-	b.keeping, b.lost = false, why
+	b.keeping = false
+	b.lost.Store(uint32(why))
 }
 
 // release gives the kept bytes back.

@@ -73,7 +73,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 // secure makes a repeat possible: the caller's body is read to its end and the
 // failing answer is held. It gives the reason why that cannot be.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
-	if x.body.replay() == policy.ReplayUnfinished {
+	if x.replay() == policy.ReplayUnfinished {
 		x.stopPump()
 		x.finishBody()
 	}
@@ -93,7 +93,7 @@ func (x *exchange) situation() policy.Situation {
 		Retries:    x.retries,
 		MaxRetries: x.limit,
 		Safe:       x.safe,
-		Replay:     x.body.replay(),
+		Replay:     x.replay(),
 		Left:       left,
 		Elapsed:    now.Sub(x.began),
 		Previous:   x.wait,
@@ -153,18 +153,5 @@ func (x *exchange) abandon() (int, policy.Outcome) {
 		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, policy.ClassNone)
 	}
 	x.mustEnd = true
-	end := x.callerEnd.Load()
-	if end == callerBroken || end == callerTooLarge {
-		x.tellRefused(x.bodyWrong)
-	}
-	switch end {
-	case callerBroken:
-		return x.answerError(400, policy.OutcomeRequestBroken, "request_broken")
-	case callerTooLarge:
-		return x.answerError(413, policy.OutcomeRefused, "body_too_large")
-	case callerTooSlow:
-		return x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout")
-	}
-	x.aborting = true
-	return 0, policy.OutcomeClientGone
+	return x.answerCallersFault()
 }

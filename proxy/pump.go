@@ -3,6 +3,8 @@ package proxy
 import (
 	"io"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // The pump is the exchange's second goroutine, started only when one is not
@@ -50,7 +52,8 @@ func (x *exchange) stopPump() {
 	x.c.readAt, x.upUntil = past, time.Time{}
 }
 
-// pumpBody sends the rest of the body and says whether it was sent whole.
+// pumpBody sends the rest of the body, or as much as the upstream takes, and
+// says whether the caller is to be watched after it.
 func (x *exchange) pumpBody() bool {
 	for {
 		if x.canSplice() {
@@ -74,10 +77,24 @@ func (x *exchange) pumpBody() bool {
 	}
 }
 
+// uploading says whether the pump has the body.
+func (x *exchange) uploading() bool { return x.pumping && x.progress.Load() == sending }
+
+// replay is the body's, as far as it can be told while the pump has it.
+func (x *exchange) replay() policy.Replay {
+	if !x.uploading() {
+		return x.body.replay()
+	}
+	if lost := policy.Replay(x.body.lost.Load()); lost != policy.ReplayWhole {
+		return lost
+	}
+	return policy.ReplayUnfinished
+}
+
 func (x *exchange) sendFailed() bool {
 	x.progress.Store(writeFailed)
 	x.wakeUpstream()
-	return false
+	return !x.stop.Load()
 }
 
 func (x *exchange) sendDone() bool {

@@ -46,14 +46,22 @@ func (x *exchange) readFinalHead() policy.Cause {
 			return cause
 		}
 		switch status := x.resp.Status; {
-		case status == 101 && x.req.Upgrade == nil:
-			return policy.CauseMalformed // nobody asked for it
+		case status == 101 && !x.upgradeAgreed():
+			return policy.CauseMalformed
 		case status >= 200 || status == 101:
 			return policy.CauseStatus
 		}
 		x.forwardInformational()
 	}
 	return policy.CauseMalformed
+}
+
+// upgradeAgreed says whether the 101 just read names a protocol, was asked
+// for, and came after the whole request, as RFC 9110 section 7.8 wants: what
+// follows a body that was cut short could not be told from it.
+func (x *exchange) upgradeAgreed() bool {
+	x.stopPump()
+	return x.req.Upgrade != nil && x.resp.Upgrade != nil && x.progress.Load() == sent
 }
 
 // readHead reads one response head into x.resp.

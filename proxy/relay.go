@@ -40,7 +40,7 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 	x.mustEnd = true
 	if err == errCallerGone {
 		x.aborting = true
-		return status, policy.OutcomeClientGone
+		return status, x.callerOutcome()
 	}
 	x.aborting = f.Kind == http1.BodyClose
 	return status, policy.OutcomeResponseBroken
@@ -49,7 +49,7 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 // endIfUnread: an answer that came before the whole request means that this
 // connection, whose stream still holds the rest, cannot serve another one.
 func (x *exchange) endIfUnread() {
-	if !x.body.ended || x.progress.Load() != sent || x.c.server.draining.Load() {
+	if x.uploading() || !x.body.ended || x.c.server.draining.Load() {
 		x.mustEnd = true
 	}
 }
@@ -173,8 +173,8 @@ func (x *exchange) flush() error {
 // request body still under way is given up: the upstream has answered.
 func (x *exchange) finishUpstream() {
 	if x.progress.Load() != sent {
-		x.mustEnd = true
 		x.dropUpstream()
+		x.mustEnd = x.mustEnd || !x.body.ended
 		return
 	}
 	x.stopPump()

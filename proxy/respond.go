@@ -100,10 +100,45 @@ func (x *exchange) refuse(status int, why http1.Refusal) (int, policy.Outcome) {
 }
 
 func (x *exchange) tellRefused(why http1.Refusal) {
+	if why == http1.RefusalNone {
+		return
+	}
 	x.reason = why.String()
-	if x.set.Refused != nil && why != http1.RefusalNone {
+	if x.set.Refused != nil {
 		x.set.Refused(why)
 	}
+}
+
+// answerCallersFault is our answer to a caller whose side ended early; none
+// where it left.
+func (x *exchange) answerCallersFault() (int, policy.Outcome) {
+	switch o := x.callerOutcome(); {
+	case o == policy.OutcomeClientGone:
+		x.aborting = true
+		return 0, o
+	case o == policy.OutcomeRequestTimeout:
+		return x.answerError(408, o, "request_timeout")
+	case x.bodyWrong != http1.RefusalNone:
+		return x.answerError(x.bodyWrong.Status(), o, x.bodyWrong.String())
+	default:
+		return x.answerError(400, o, "request_broken")
+	}
+}
+
+// callerOutcome is the outcome of a request whose caller's side ended early,
+// told to those who count refusals where it is one.
+func (x *exchange) callerOutcome() policy.Outcome {
+	switch x.callerEnd.Load() {
+	case callerBroken:
+		x.tellRefused(x.bodyWrong)
+		return policy.OutcomeRequestBroken
+	case callerTooLarge:
+		x.tellRefused(x.bodyWrong)
+		return policy.OutcomeRefused
+	case callerTooSlow:
+		return policy.OutcomeRequestTimeout
+	}
+	return policy.OutcomeClientGone
 }
 
 // answersItself: an OPTIONS or TRACE that may not be forwarded any further

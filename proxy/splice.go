@@ -38,7 +38,7 @@ func (x *exchange) canSplice() bool {
 		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil
 }
 
-// spliceBody sends the rest of the body and says whether it was sent whole.
+// spliceBody is pumpBody inside the kernel.
 func (x *exchange) spliceBody() bool {
 	b, c := &x.body, x.c
 	if !b.started {
