@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // tunnel answers an upgrade that the upstream accepted and moves bytes both
@@ -15,7 +16,7 @@ import (
 func (x *exchange) tunnel() (int, policy.Outcome) {
 	x.stopPump()
 	x.mustEnd, x.started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true}
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.route.Forward.Via}
 	if x.route.ResponseHeaders {
 		o.Attempts = x.attempts
 	}
@@ -101,8 +102,8 @@ func (t *tunnel) extend(src, dst net.Conn) {
 // closeWrite tells the peer that nothing more comes; false where that cannot
 // be said without closing.
 func closeWrite(c net.Conn) bool {
-	if u, ok := c.(interface{ Raw() net.Conn }); ok && u.Raw() != nil {
-		c = u.Raw()
+	if u, ok := c.(*upstream.Conn); ok {
+		c = u.Conn
 	}
 	h, ok := c.(interface{ CloseWrite() error })
 	return ok && h.CloseWrite() == nil

@@ -1,0 +1,268 @@
+package proxy
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+)
+
+// exchangeHeads sends one request and gives the head that the upstream got and
+// the whole answer that the caller got.
+func exchangeHeads(t *testing.T, change func(*Config), req, answer string) (head, got string) {
+	t.Helper()
+	u := startUpstream(t, script(answer))
+	p := startProxy(t, u, func(c *Config) {
+		c.Default.Forward.UpstreamHost = "upstream.test:8080"
+		if change != nil {
+			change(c)
+		}
+	})
+	req = strings.Replace(req, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)
+	got, err := p.dial().send(req).rest()
+	if err != nil {
+		t.Fatalf("answer: %v", err)
+	}
+	if u.sends() != 1 {
+		t.Fatalf("%d sends, want 1; the caller got %q", u.sends(), got)
+	}
+	return u.head(0), got
+}
+
+func TestFieldsKeepOrderCaseAndDuplicates(t *testing.T) {
+	fields := []string{"host: a", "x-B: 1", "Cookie: a=1", "X-b: 2", "COOKIE: b=2", "Accept: text/html;q=0.9, */*", "x-empty:", "X-Bytes: \xff\xfe \"q\""}
+	head, _ := exchangeHeads(t, nil, request("GET /p?q=%41&r HTTP/1.1", fields...), ok200)
+	want := strings.Replace(request("GET /p?q=%41&r HTTP/1.1", fields...), "x-empty:", "x-empty: ", 1)
+	if got := withoutAdded(head); got != want {
+		t.Errorf("upstream got\n%q, want\n%q", got, want)
+	}
+	answer := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nDate: now\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
+	_, got := exchangeHeads(t, bare, get("/"), answer)
+	if want := strings.Replace(answer, "\r\n\r\nok", "\r\nConnection: close\r\n\r\nok", 1); got != want {
+		t.Errorf("caller got\n%q, want\n%q", got, want)
+	}
+}
+
+func TestNoAcceptEncodingIsAddedAndNothingIsDecoded(t *testing.T) {
+	gzip := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	answer := "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n" + gzip
+	head, got := exchangeHeads(t, bare, get("/"), answer)
+	if strings.Contains(head, "Accept-Encoding") || strings.Contains(head, "User-Agent") {
+		t.Errorf("upstream got %q", head)
+	}
+	if !strings.HasSuffix(got, "\r\n\r\n"+gzip) || !strings.Contains(got, "Content-Encoding: gzip\r\n") {
+		t.Errorf("caller got %q", got)
+	}
+}
+
+func TestHopByHopFieldsEndHere(t *testing.T) {
+	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: X-Hop, keep-alive", "X-Hop: 1", "x-hop: 2", "Keep-Alive: timeout=9",
+		"Proxy-Connection: keep-alive", "TE: gzip", "Upgrade: nothing", "Proxy-Authorization: Basic eA==", "HTTP2-Settings: AAAA", "X-Kept: 1"), ok200)
+	if got, want := withoutAdded(head), request("GET / HTTP/1.1", "Host: a", "X-Kept: 1"); got != want {
+		t.Errorf("upstream got %q, want %q", got, want)
+	}
+	_, got := exchangeHeads(t, bare, get("/"), "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 1\r\n\r\nok")
+	if want := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kept: 1\r\nConnection: close\r\n\r\nok"; got != want {
+		t.Errorf("caller got %q, want %q", got, want)
+	}
+}
+
+func TestConnectionCannotTakeFieldsThatOthersRelyOn(t *testing.T) {
+	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: Authorization, Host, X-Forwarded-For, Content-Length", "Authorization: b"), ok200)
+	if fieldOf(head, "Authorization") != "b" || fieldOf(head, "Host") != "a" || fieldOf(head, "X-Forwarded-For") != "127.0.0.1" {
+		t.Errorf("upstream got %q", head)
+	}
+}
+
+func TestTETrailersIsPassedOn(t *testing.T) {
+	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "TE: trailers", "Connection: TE"), ok200)
+	if fieldOf(head, "TE") != "trailers" || fieldOf(head, "Connection") != "TE" {
+		t.Errorf("upstream got %q", head)
+	}
+}
+
+func TestHostModes(t *testing.T) {
+	cases := []struct {
+		mode   forward.HostMode
+		name   string
+		caller string
+		want   string
+	}{
+		{forward.HostAuto, "", "public.example", "public.example"},
+		{forward.HostAuto, "", "localhost:8080", "upstream.test:8080"},
+		{forward.HostAuto, "", "127.0.0.1:1234", "upstream.test:8080"},
+		{forward.HostAuto, "", "[::1]:80", "upstream.test:8080"},
+		{forward.HostAuto, "", "proxy.internal:8081", "upstream.test:8080"},
+		{forward.HostAuto, "", "proxy.internal:9999", "proxy.internal:9999"},
+		{forward.HostPreserve, "", "localhost:8080", "localhost:8080"},
+		{forward.HostUpstream, "", "public.example", "upstream.test:8080"},
+		{forward.HostName, "fixed.example", "public.example", "fixed.example"},
+	}
+	for _, tc := range cases {
+		head, _ := exchangeHeads(t, func(c *Config) {
+			c.Default.Forward.Host, c.Default.Forward.HostName = tc.mode, tc.name
+			c.Default.Forward.Own = []string{"proxy.internal:8081"}
+		}, request("GET / HTTP/1.1", "Host: "+tc.caller), ok200)
+		if got := fieldOf(head, "Host"); got != tc.want || strings.Count(head, "Host:") != 2 { // and X-Forwarded-Host
+			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.caller, head, tc.want)
+		}
+		if got := fieldOf(head, "X-Forwarded-Host"); got != tc.caller {
+			t.Errorf("X-Forwarded-Host %q, want %q", got, tc.caller)
+		}
+	}
+}
+
+func TestAbsoluteFormTakesThePlaceOfHost(t *testing.T) {
+	head, _ := exchangeHeads(t, nil, request("GET http://b.example:81/p?q HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(head, "GET /p?q HTTP/1.1\r\nHost: b.example:81\r\n") {
+		t.Errorf("upstream got %q", head)
+	}
+	head, _ = exchangeHeads(t, nil, request("OPTIONS http://b.example HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(head, "OPTIONS * HTTP/1.1\r\nHost: b.example\r\n") {
+		t.Errorf("upstream got %q", head)
+	}
+	head, _ = exchangeHeads(t, nil, request("OPTIONS * HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(head, "OPTIONS * HTTP/1.1\r\nHost: a\r\n") {
+		t.Errorf("upstream got %q", head)
+	}
+}
+
+func TestForwardedFields(t *testing.T) {
+	trust := func(prefixes ...string) func(*Config) {
+		return func(c *Config) {
+			c.TrustedProxies = []netip.Prefix{}
+			for _, p := range prefixes {
+				c.TrustedProxies = append(c.TrustedProxies, netip.MustParsePrefix(p))
+			}
+		}
+	}
+	given := []string{"Host: a", "X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: h", "x-forwarded-for: 2.2.2.2"}
+	type want struct{ addrs, proto, host string }
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		fields []string
+		want   want
+	}{
+		"set when absent":             {nil, []string{"Host: a"}, want{"127.0.0.1", "http", "a"}},
+		"appended to what came":       {nil, given, want{"1.1.1.1, 2.2.2.2, 127.0.0.1", "https", "h"}},
+		"believed from trusted peers": {trust("10.0.0.0/8", "127.0.0.0/8"), given, want{"1.1.1.1, 2.2.2.2, 127.0.0.1", "https", "h"}},
+		"dropped from anyone else":    {trust("10.0.0.0/8"), given, want{"127.0.0.1", "http", "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			head, _ := exchangeHeads(t, tc.change, request("GET / HTTP/1.1", tc.fields...), ok200)
+			got := want{fieldOf(head, "X-Forwarded-For"), fieldOf(head, "X-Forwarded-Proto"), fieldOf(head, "X-Forwarded-Host")}
+			if got != tc.want || strings.Count(strings.ToLower(head), "x-forwarded-for:") != 1 {
+				t.Errorf("got %+v, want %+v; %q", got, tc.want, head)
+			}
+		})
+	}
+}
+
+func TestForwardedAndViaBySetting(t *testing.T) {
+	req := request("GET / HTTP/1.1", "Host: a.example", "Forwarded: for=1.1.1.1", "Via: 1.0 x")
+	head, got := exchangeHeads(t, nil, req, "HTTP/1.1 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
+	if fieldOf(head, "Forwarded") != "for=1.1.1.1" || fieldOf(head, "Via") != "1.0 x" || fieldOf(got, "Via") != "1.1 y" {
+		t.Errorf("off: upstream got %q, caller %q", head, got)
+	}
+	on := func(c *Config) { c.Default.Forward.Forwarded, c.Default.Forward.Via = true, "rp" }
+	head, got = exchangeHeads(t, on, req, "HTTP/1.0 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
+	if f := fieldOf(head, "Forwarded"); f != "for=1.1.1.1, for=127.0.0.1;host=a.example;proto=http" {
+		t.Errorf("Forwarded %q", f)
+	}
+	if fieldOf(head, "Via") != "1.0 x, 1.1 rp" || fieldOf(got, "Via") != "1.1 y, 1.0 rp" {
+		t.Errorf("Via %q and %q", fieldOf(head, "Via"), fieldOf(got, "Via"))
+	}
+}
+
+func TestRequestIDIsAcceptedOrMade(t *testing.T) {
+	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "x-request-id: mine-1"), ok200)
+	if !strings.Contains(head, "\r\nx-request-id: mine-1\r\n") || strings.Count(strings.ToLower(head), "x-request-id") != 1 {
+		t.Errorf("upstream got %q", head)
+	}
+	made := regexp.MustCompile(`\r\n(?i:X-Request-Id): [0-9a-f]{32}\r\n`)
+	for _, field := range []string{"X: y", "X-Request-Id: has space", "X-Request-Id: " + strings.Repeat("x", 129)} {
+		head, _ = exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", field), ok200)
+		if !made.MatchString(head) || strings.Count(head, "X-Request-Id") != 1 {
+			t.Errorf("%.30s: upstream got %q", field, head)
+		}
+	}
+}
+
+func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnAnswers(t *testing.T) {
+	u := startUpstream(t, script(""))
+	p := startProxy(t, u, nil)
+	_, body, err := p.dial().send(get("/")).response("GET")
+	id := fieldOf(u.head(0), "X-Request-Id")
+	if err != nil || id == "" || fieldOf(u.head(3), "X-Request-Id") != id || !strings.Contains(body, id) {
+		t.Errorf("ids %q and %q, answer %q, %v", id, fieldOf(u.head(3), "X-Request-Id"), body, err)
+	}
+}
+
+func TestControlFieldsOfUntrustedCallersAreStripped(t *testing.T) {
+	fields := []string{"Host: a", "X-Retryproxy-Attempts: 9", "X-Retryproxy-Reason: x", "X-Retryproxy-Future: 1", "X_Retryproxy_Attempt: 7", "X-Retryproxy-Attempt: 1"}
+	head, _ := exchangeHeads(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, request("GET / HTTP/1.1", fields...), ok200)
+	if got, want := withoutAdded(head), request("GET / HTTP/1.1", "Host: a"); got != want {
+		t.Errorf("upstream got %q, want %q", got, want)
+	}
+	if fieldOf(head, "X-Retryproxy-Attempt") != "1" || strings.Count(head, "X-Retryproxy-Attempt:") != 1 {
+		t.Errorf("attempt number in %q", head)
+	}
+	head, _ = exchangeHeads(t, nil, request("GET / HTTP/1.1", fields...), ok200)
+	if fieldOf(head, "X-Retryproxy-Future") != "1" {
+		t.Errorf("from loopback, without a set of trusted proxies, upstream got %q", head)
+	}
+}
+
+func TestAnInnerProxysMarksAreNeverDoubled(t *testing.T) {
+	inner := "HTTP/1.1 503 No\r\nX-Retryproxy-Attempts: 4\r\nX-Retryproxy-Reason: deadline\r\nContent-Length: 0\r\n\r\n"
+	_, got := exchangeHeads(t, nil, get("/"), inner)
+	if strings.Count(got, "X-Retryproxy-Attempts: 4\r\n") != 1 || strings.Count(got, "X-Retryproxy-Reason: deadline\r\n") != 1 || strings.Count(got, "X-Retryproxy") != 2 {
+		t.Errorf("caller got %q", got)
+	}
+}
+
+func TestMaxForwards(t *testing.T) {
+	for _, method := range []string{"OPTIONS", "TRACE"} {
+		head, _ := exchangeHeads(t, nil, request(method+" / HTTP/1.1", "Host: a", "Max-Forwards: 2"), ok200)
+		if got := fieldOf(head, "Max-Forwards"); got != "1" {
+			t.Errorf("%s: Max-Forwards %q upstream, want 1", method, got)
+		}
+	}
+	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Max-Forwards: 0"), ok200)
+	if got := fieldOf(head, "Max-Forwards"); got != "0" {
+		t.Errorf("GET: Max-Forwards %q upstream, want it untouched", got)
+	}
+
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, nil)
+	c := p.dial()
+	res := c.send(request("OPTIONS * HTTP/1.1", "Host: a", "Max-Forwards: 0")).want(200, "")
+	if res.Header.Get("Allow") == "" || res.Close {
+		t.Errorf("OPTIONS: %v", res.Header)
+	}
+	p.wantOutcome(0, policy.OutcomeSuccess)
+	if res = c.send(request("TRACE / HTTP/1.1", "Host: a", "Cookie: secret", "Max-Forwards: 0")).want(405, "*"); res.Header.Get("Allow") == "" {
+		t.Errorf("TRACE: %v", res.Header)
+	}
+	p.wantOutcome(1, policy.OutcomeRefused)
+	res = c.send(request("OPTIONS / HTTP/1.1", "Host: a", "Max-Forwards: 0", "Content-Length: 3") + "abc").want(200, "")
+	if !res.Close {
+		t.Error("the body was left unread on a connection that goes on")
+	}
+	if u.sends() != 0 {
+		t.Errorf("%d sends, want none", u.sends())
+	}
+}
+
+func TestStripPrefix(t *testing.T) {
+	strip := func(c *Config) { c.Default.Forward.StripPrefix = "/api" }
+	for path, want := range map[string]string{"/api/x?y": "/x?y", "/api": "/", "/apix": "/apix", "/other": "/other"} {
+		head, _ := exchangeHeads(t, strip, get(path), ok200)
+		if !strings.HasPrefix(head, "GET "+want+" HTTP/1.1\r\n") {
+			t.Errorf("%s: upstream got %q", path, head)
+		}
+	}
+}
