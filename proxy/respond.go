@@ -51,6 +51,9 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	x.resp.Fields = append(x.resp.Fields[:0],
 		http1.MakeField("Content-Type", "application/json"),
 		http1.MakeField("Content-Length", strconv.Itoa(len(body))))
+	if status == 405 {
+		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Allow", allowed)) // RFC 9110 section 15.5.6
+	}
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
 	if x.route.ResponseHeaders {
@@ -148,15 +151,18 @@ func (x *exchange) answersItself() bool {
 	return ok && n == 0
 }
 
+// allowed are the methods that one may try on what we stand before.
+const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
 // answerMaxForwards is the answer of the final recipient: OPTIONS gets an
 // empty one; TRACE, whose echo could show fields that the caller may not
 // see, is not allowed.
 func (x *exchange) answerMaxForwards() (int, policy.Outcome) {
-	x.mustEnd = x.mustEnd || x.req.Body.Kind != http1.BodyNone
+	x.mustEnd = x.mustEnd || !x.req.Body.Empty() || x.c.server.draining.Load()
 	if string(x.req.Method) == "TRACE" {
 		return x.answerError(405, policy.OutcomeRefused, "max_forwards")
 	}
-	x.out = append(x.cleanOut(), "HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\nContent-Length: 0\r\n"...)
+	x.out = append(x.cleanOut(), "HTTP/1.1 200 OK\r\nAllow: "+allowed+"\r\nContent-Length: 0\r\n"...)
 	if x.mustEnd {
 		x.out = append(x.out, "Connection: close\r\n"...)
 	}
