@@ -190,3 +190,14 @@ func BenchmarkWait(b *testing.B) {
 		})
 	}
 }
+
+func TestUpToTakesTheLargestDuration(t *testing.T) {
+	r := seeded(43)
+	for _, d := range []time.Duration{-1, 0, 1, Forever - 1, Forever} {
+		for range 100 {
+			if w := upTo(r, d); w < 0 || w > max(d, 0) {
+				t.Fatalf("up to %v: %v", d, w)
+			}
+		}
+	}
+}

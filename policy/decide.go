@@ -54,7 +54,7 @@ type Situation struct {
 	Replay     Replay        // can the body be sent again?
 	Left       time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline
 	Elapsed    time.Duration // since the first attempt began
-	Previous   time.Duration // the wait before this attempt; 0 before the first
+	Previous   time.Duration // the wait before this attempt, whatever set it; 0 before the first
 	FreeUsed   bool          // the one free repeat after an idle close was used
 	Draining   bool          // the process is shutting down
 	Nested     bool          // the nesting rule left no retries

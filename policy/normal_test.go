@@ -66,3 +66,11 @@ func TestNormalFeedsTheNextStepWithWhatWasWaited(t *testing.T) {
 		t.Errorf("after a wait of 7 s comes %v, want 14 s", w)
 	}
 }
+
+// A wait of 0 would multiply to 0 for ever.
+func TestNormalBeginsAgainAfterNoWait(t *testing.T) {
+	b := Normal{Base: time.Second, Max: time.Hour, Factor: 2, Jitter: 0.1}
+	if w := b.Wait(Step{Retry: 3}, seeded(42)); w != time.Second {
+		t.Errorf("after a wait of 0 comes %v, want the base", w)
+	}
+}

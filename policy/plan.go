@@ -21,7 +21,7 @@ type PlanOptions struct {
 
 const (
 	defaultSamples = 10_000
-	maxDraws       = 5_000_000 // of one plan, so that a long one stays quick
+	maxDraws       = 2_000_000 // of one plan, so that a long one stays quick
 )
 
 // Plan lists what b does at its first retries. Shortest and longest waits come

@@ -188,3 +188,17 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("batch is %s", got)
 	}
 }
+
+// counting counts the waits asked for.
+type counting struct{ waits *int }
+
+func (c counting) Wait(Step, Rand) time.Duration { *c.waits++; return 0 }
+func (c counting) Range(Step) Range              { return Range{} }
+
+func TestLongPlansStayQuick(t *testing.T) {
+	n := 0
+	Plan(counting{&n}, 5000, PlanOptions{Samples: 1_000_000})
+	if n == 0 || n > maxDraws {
+		t.Errorf("%d draws, at most %d", n, maxDraws)
+	}
+}

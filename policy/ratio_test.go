@@ -66,3 +66,10 @@ func TestRatioQuestionsAgreeWithTheWaits(t *testing.T) {
 		t.Errorf("a recovery that never comes is noticed at %v", got)
 	}
 }
+
+func TestRatioIsCapped(t *testing.T) {
+	b := Ratio{First: time.Second, Ratio: 1, Max: time.Hour}
+	if w := b.Wait(Step{Retry: 20, Elapsed: 10 * time.Hour}, nil); w != time.Hour {
+		t.Errorf("after ten hours it waits %v, want an hour", w)
+	}
+}

@@ -55,7 +55,7 @@ func TestNothingIsDrawnWhereNothingIsRandom(t *testing.T) {
 		s Step
 	}{
 		{Slots{Slot: 1, Ceiling: 10}, Step{Retry: 9}},
-		{Normal{Base: 1, Max: 2, Factor: 2, Jitter: 0.1}, Step{}},
+		{Normal{Base: 1, Max: 2, Factor: 2, Jitter: 0.1}, Step{Previous: 5}}, // no wait was before the first
 		{Fixed{1}, Step{}}, {None{}, Step{}}, {Ratio{First: 1, Ratio: 1, Max: 9}, Step{}},
 	} {
 		tc.b.Wait(tc.s, r)

@@ -30,7 +30,7 @@ func (p *Policy) Worst(request, attempt time.Duration) Worst {
 	if request <= 0 {
 		w.Total = Forever
 	}
-	if attempt <= 0 || attempt > w.Total {
+	if attempt <= 0 {
 		attempt = w.Total
 	}
 	b := p.Backoff
