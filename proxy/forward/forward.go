@@ -110,16 +110,14 @@ func (p *Peer) node() string {
 type Trust struct{ prefixes []netip.Prefix }
 
 // NewTrust makes the set of all addresses in the prefixes. IPv4 addresses in
-// IPv6 notation are the IPv4 addresses. Prefixes that are not valid are left out.
+// IPv6 notation are the IPv4 addresses. Prefixes that are not valid hold none.
 func NewTrust(prefixes []netip.Prefix) Trust {
 	var t Trust
 	for _, p := range prefixes {
 		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 		}
-		if p.IsValid() {
-			t.prefixes = append(t.prefixes, p.Masked())
-		}
+		t.prefixes = append(t.prefixes, p)
 	}
 	return t
 }

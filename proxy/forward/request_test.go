@@ -29,7 +29,7 @@ func TestRequestHead(t *testing.T) {
 		{
 			name: "hop-by-hop fields end here",
 			in: []string{"GET / HTTP/1.1", "Host: a.example", "Connection: close, X-Hop", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive", "x-hop: 1",
-				"X-Hopper: 1", "TE: gzip", "Trailer: X-T", "Upgrade: websocket", "Proxy-Authorization: Basic x", "HTTP2-Settings: AAAA", "Expect: 100-continue", "Z: z"},
+				"X-Hopper: 1", "TE: gzip", "Trailer: X-T", "Upgrade: websocket", "Proxy-Authorization: Basic x", "Proxy-Authenticate: x", "Proxy-Authentication-Info: x", "HTTP2-Settings: AAAA", "Expect: 100-continue", "Z: z"},
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "X-Hopper: 1", "Z: z", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
@@ -83,6 +83,11 @@ func TestRequestHead(t *testing.T) {
 			want: []string{"OPTIONS * HTTP/1.1", "Host: a.example", "max-forwards: 9", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
+			name: "Max-Forwards ends at 0",
+			in:   []string{"TRACE /a? HTTP/1.1", "Host: a.example", "Max-Forwards: 0"},
+			want: []string{"TRACE /a? HTTP/1.1", "Host: a.example", "Max-Forwards: 0", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
+		},
+		{
 			name: "Max-Forwards means nothing with GET",
 			in:   []string{"GET / HTTP/1.1", "Host: a.example", "Max-Forwards: 10"},
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "Max-Forwards: 10", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
@@ -132,7 +137,7 @@ func TestRequestHead(t *testing.T) {
 		},
 		{
 			name:     "a unix socket adds no address",
-			in:       []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For: 192.0.2.1"},
+			in:       []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-For:"},
 			settings: Settings{Forwarded: true},
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example",
 				"Forwarded: for=unknown;host=a.example;proto=http"},
@@ -172,6 +177,26 @@ func optional(s string) []byte {
 		return nil
 	}
 	return []byte(s)
+}
+
+// Requests that were not parsed from bytes, as those of HTTP/2, may lack the
+// framing field or have it more than once.
+func TestFramingIsWrittenFromTheBody(t *testing.T) {
+	for _, c := range []struct {
+		fields []http1.Field
+		body   http1.Framing
+		want   string
+	}{
+		{nil, http1.Framing{Kind: http1.BodyLength, Length: 3}, "Content-Length: 3\r\n"},
+		{nil, http1.Framing{Kind: http1.BodyChunked}, "Transfer-Encoding: chunked\r\n"},
+		{nil, http1.Framing{}, ""},
+		{[]http1.Field{http1.MakeField("content-length", "3"), http1.MakeField("Content-Length", "3")}, http1.Framing{Kind: http1.BodyChunked}, "Transfer-Encoding: chunked\r\n"},
+		{[]http1.Field{http1.MakeField("Content-Length", "3"), http1.MakeField("Content_Length", "9")}, http1.Framing{}, ""},
+	} {
+		r := &http1.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Minor: 1, Fields: c.fields, Body: c.body}
+		compare(t, string(AppendRequestHead(nil, r, &Settings{}, &nobody, nil, nil)),
+			wire("PUT / HTTP/1.1", "Host: h")+c.want+wire("X-Forwarded-Proto: http", "X-Forwarded-Host: h"))
+	}
 }
 
 func TestAttempt(t *testing.T) {
@@ -262,13 +287,13 @@ func TestRequestIDTakenOverOrMade(t *testing.T) {
 		}
 	}
 	r := parseRequest(t, wire("GET / HTTP/1.1", "Host: h"))
-	if a, b := string(RequestID(r, nil)), string(RequestID(r, nil)); a == b {
-		t.Errorf("twice the same id: %s", a)
+	if a, b := string(RequestID(r, nil)), string(RequestID(r, nil)); a[:16] == b[:16] || a[16:] == b[16:] {
+		t.Errorf("not 128 random bits: %s, %s", a, b)
 	}
 }
 
 func TestHost(t *testing.T) {
-	own := []string{"proxy.internal:8080", "proxy.internal:80", "[2001:db8::5]:443", "any.internal"}
+	own := []string{"proxy.internal:8080", "proxy.internal:80", "[2001:db8::5]:443", "any.internal", "[2001:db8::6]"}
 	for _, c := range []struct {
 		mode        HostMode
 		caller      string
@@ -297,6 +322,7 @@ func TestHost(t *testing.T) {
 		{HostAuto, "proxy.internal:81", "http", "proxy.internal:81"},
 		{HostAuto, "[2001:DB8::5]", "https", "up.example"},
 		{HostAuto, "any.internal:99", "http", "up.example"},
+		{HostAuto, "[2001:db8::6]:99", "http", "up.example"},
 		{HostPreserve, "localhost", "http", "localhost"},
 		{HostUpstream, "a.example", "http", "up.example"},
 		{HostName, "a.example", "http", "name.example"},

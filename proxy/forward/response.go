@@ -164,12 +164,9 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 // Upgrade of a 426 is what the response is about (RFC 9110 section 15.5.22).
 func (w *responseWriter) appendConnection(dst []byte) []byte {
 	o := w.o
-	switch {
-	case o.Upgrade:
+	if o.Upgrade {
 		dst = append(dst, "Connection: upgrade\r\n"...)
 		return http1.AppendField(dst, "Upgrade", w.r.Upgrade)
-	case w.r.Status < 200:
-		return dst
 	}
 	if w.r.Status == 426 {
 		if to := w.r.Get(http1.Upgrade); len(to) > 0 {

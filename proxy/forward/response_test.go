@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -24,7 +25,7 @@ func TestResponseHead(t *testing.T) {
 		},
 		{
 			name: "hop-by-hop fields end here, known ones cannot be taken off",
-			in: []string{"HTTP/1.1 200 OK", "Connection: close, x-hop, Set-Cookie, Content-Length", "Keep-Alive: timeout=5", "X-Hop: 1", "Set-Cookie: a", "Proxy-Authenticate: Basic",
+			in: []string{"HTTP/1.1 200 OK", "Connection: close, x-hop, Set-Cookie, Content-Length", "Keep-Alive: timeout=5", "X-Hop: 1", "Set-Cookie: a", "Proxy-Authenticate: Basic", "Proxy-Connection: close", "Proxy-Authentication-Info: x",
 				"Upgrade: h2c", "Trailer: X-T", "Content-Length: 3"},
 			o:    ResponseOptions{Framing: length(3), Minor: 1},
 			want: []string{"HTTP/1.1 200 OK", "Set-Cookie: a", "Content-Length: 3"},
@@ -55,7 +56,7 @@ func TestResponseHead(t *testing.T) {
 		},
 		{
 			name: "repeated equal lengths become one", // which http1 lets through from upstreams
-			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 3", "A: a", "Content-Length: 03"},
+			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 3", "A: a", "Content-Length: 3"},
 			o:    ResponseOptions{Framing: length(3), Minor: 1},
 			want: []string{"HTTP/1.1 200 OK", "Content-Length: 3", "A: a"},
 		},
@@ -138,6 +139,12 @@ func TestResponseHead(t *testing.T) {
 			want: []string{"HTTP/1.1 200 OK", "X-Retryproxy-Attempts: 1", "Content-Length: 0"},
 		},
 		{
+			name: "or stays when there is nothing better",
+			in:   []string{"HTTP/1.1 200 OK", "X-Retryproxy-Attempts: many", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "X-Retryproxy-Attempts: many", "Content-Length: 0"},
+		},
+		{
 			name: "with nothing of our own the inner word stays, once",
 			in:   []string{"HTTP/1.1 503 Sorry", "X-Retryproxy-Attempts: 4", "X-Retryproxy-Attempts: 5", "X-Retryproxy-Reason: deadline", "Content-Length: 0"},
 			o:    ResponseOptions{Framing: length(0), Minor: 1},
@@ -148,6 +155,28 @@ func TestResponseHead(t *testing.T) {
 			got := AppendResponseHead([]byte("before"), parseResponse(t, wire(c.in...), c.method), c.o)
 			compare(t, string(got), "before"+wire(c.want...)+"\r\n")
 		})
+	}
+}
+
+// Our own answers reuse a Response that was parsed before, and no upstream's
+// word brings a length where none can be.
+func TestFramingIsWrittenFromTheOptions(t *testing.T) {
+	cl := []http1.Field{http1.MakeField("Content-Length", "99")}
+	for _, c := range []struct {
+		status int
+		o      ResponseOptions
+		want   string
+	}{
+		{503, ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Minor: 1}, "Content-Length: 3\r\n"},
+		{503, ResponseOptions{Framing: http1.Framing{Kind: http1.BodyChunked}, Minor: 1}, "Transfer-Encoding: chunked\r\n"},
+		{503, ResponseOptions{Framing: http1.Framing{Kind: http1.BodyClose}, Minor: 1}, "Connection: close\r\n"},
+		{103, ResponseOptions{Minor: 1}, ""},
+		{204, ResponseOptions{Minor: 1}, ""},
+		{101, ResponseOptions{Upgrade: true}, "Connection: upgrade\r\nUpgrade: x\r\n"},
+		{200, ResponseOptions{Upgrade: true}, "Connection: upgrade\r\nUpgrade: x\r\n"},
+	} {
+		r := &http1.Response{Minor: 1, Status: c.status, Phrase: []byte("P"), Length: 99, Upgrade: []byte("x"), Fields: cl}
+		compare(t, string(AppendResponseHead(nil, r, c.o)), wire("HTTP/1.1 "+strconv.Itoa(c.status)+" P")+c.want+"\r\n")
 	}
 }
 
