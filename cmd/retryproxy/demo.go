@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/demo"
 )
 
 var demoCommand = command{
 	name:    "demo",
-	args:    "[--for 10s]",
+	args:    "[--for 10s] [--rate 50] [--seed 1]",
 	summary: "see it work: a flaky upstream, retryproxy before it, and a little traffic",
 	details: `Needs no settings. Runs until Ctrl-C, or for as long as --for says.`,
 	run: func(ctx context.Context, c *call) error {
@@ -57,8 +58,7 @@ func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
 // isEnd tells the signals that end the process from SIGHUP.
 func isEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
 
-// runDemo is not there yet.
-func runDemo(_ context.Context, _ []string, _, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "retryproxy demo: not part of this build yet")
-	return exitFailed
+// runDemo gives the demo what a serving process would have.
+func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return demo.Run(ctx, demo.Options{Args: args, Stdout: stdout, Stderr: stderr, Metrics: newMetrics()})
 }

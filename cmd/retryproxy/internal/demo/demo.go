@@ -21,6 +21,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/metrics"
 )
 
 // Options are what Run needs from outside.
@@ -28,7 +30,7 @@ type Options struct {
 	Args    []string // flags: --for, --rate, --seed
 	Stdout  io.Writer
 	Stderr  io.Writer
-	Version string // shown in metrics
+	Metrics *metrics.Metrics // new and only for this; must be set
 
 	// Listen and AdminListen are the loopback addresses to listen on; "" means
 	// the usual ports, 8080 and 9797. One that is in use gives way to a free port.
@@ -58,7 +60,7 @@ type flags struct {
 // code: 0, also when ctx ended it; 1 when no port could be opened; 2 for bad
 // arguments.
 func Run(ctx context.Context, o Options) int {
-	f, err := parse(o.Args, o.Stderr)
+	f, err := parse(o.Args, o.Stdout, o.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
@@ -81,20 +83,30 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-// parse reads the arguments and tells stderr what is wrong with them.
-func parse(args []string, stderr io.Writer) (flags, error) {
+// usage is the first line of the help text.
+const usage = "Usage: retryproxy demo [--for 10s] [--rate 50] [--seed 1]\n"
+
+// parse reads the arguments. Help that was asked for goes to stdout, which
+// gives flag.ErrHelp; what is wrong with them to stderr.
+func parse(args []string, stdout, stderr io.Writer) (flags, error) {
 	var f flags
-	set := flag.NewFlagSet("retryproxy demo", flag.ContinueOnError)
-	set.SetOutput(stderr)
+	set := flag.NewFlagSet("demo", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
 	set.DurationVar(&f.length, "for", 0, "how long to run, e.g. 10s; 0 means until Ctrl-C")
 	set.IntVar(&f.rate, "rate", 50, fmt.Sprintf("requests a second to each side, 1 to %d", maxRate))
 	set.Uint64Var(&f.seed, "seed", 1, "another seed, other failures")
-	if err := set.Parse(args); err != nil {
-		return f, err
+	err := set.Parse(args)
+	if err == nil {
+		err = f.check(set.Args())
 	}
-	err := f.check(set.Args())
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "retryproxy demo:", err)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, _ = fmt.Fprint(stdout, usage+"\nSends the same requests to an upstream that fails on purpose and to retryproxy\nin front of it, and compares what callers saw. Needs no settings.\n\nFlags:\n")
+		set.SetOutput(stdout)
+		set.PrintDefaults()
+	case err != nil:
+		_, _ = fmt.Fprintf(stderr, "retryproxy demo: %v\n%s", err, usage)
 	}
 	return f, err
 }
@@ -114,10 +126,10 @@ func (f *flags) check(rest []string) error {
 // play runs the demo from the first line to the last.
 func play(ctx context.Context, o *Options, f flags) error {
 	until, stop := context.WithCancel(ctx)
-	if f.length > 0 {
-		until, stop = context.WithTimeout(ctx, f.length)
-	}
 	defer stop()
+	if f.length > 0 {
+		defer time.AfterFunc(f.length, stop).Stop()
+	}
 	s, err := open(o, f.seed, stop)
 	if err != nil {
 		return err
@@ -168,19 +180,19 @@ func opening(s *stage, f flags) string {
 	if f.length > 0 {
 		length = "for " + f.length.String()
 	}
-	up, proxy, metrics := s.upstream.url(), s.proxyURL(), s.adminURL()+"/metrics"
+	up, proxy, scrape := s.upstream.url(), s.proxyURL(), s.adminURL()+"/metrics"
 	return fmt.Sprintf("retryproxy demo %s: %d requests a second, sent without retries and with retryproxy (seed %d)\n\n", length, f.rate, f.seed) +
 		columns(
 			"upstream  ", up, "503 in bursts, 429 with Retry-After: 1, resets, slow answers",
 			"retryproxy", proxy, "in front of it, default settings",
-			"metrics   ", metrics, "") +
+			"metrics   ", scrape, "") +
 		"\nTry meanwhile:\n\n" +
 		columns(
 			"curl -i", up+"/search/shoes", "# without retries",
 			"curl -i", proxy+"/search/shoes", "# with retries",
 			"curl -i -d item=1", proxy+"/checkout", "# a POST is not repeated once it was sent",
 			"curl -i -d item=1 -H 'Idempotency-Key: \"1\"'", proxy+"/checkout", "# but with a key it is",
-			"curl -s", metrics+" | grep ^retryproxy_outcomes", "") +
+			"curl -s", scrape+" | grep ^retryproxy_outcomes", "") +
 		"\n"
 }
 

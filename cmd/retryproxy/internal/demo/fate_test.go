@@ -12,10 +12,11 @@ func TestFateIsAFunctionOfTheSeed(t *testing.T) {
 	same, different := 0, 0
 	for n := range uint64(2000) {
 		at := time.Duration(n) * time.Millisecond
-		if (weather{7}).fate(at, n, 1) != (weather{7}).fate(at, n, 1) {
-			t.Fatalf("request %d: two fates for one seed", n)
+		first, again := weather{7}.fate(at, n, 1), weather{7}.fate(at, n, 1)
+		if first != again {
+			t.Fatalf("request %d: fates %d and %d for one seed", n, first, again)
 		}
-		if (weather{7}).fate(at, n, 1) == (weather{8}).fate(at, n, 1) {
+		if first == (weather{8}).fate(at, n, 1) {
 			same++
 		} else {
 			different++

@@ -30,8 +30,8 @@ func someReport() *report {
 func TestLiveTable(t *testing.T) {
 	want := strings.TrimPrefix(`
 12.3 s           requests   success   429   502   503 reset other     p50     p99
-without retries        21     4.8 %     2     3     4     5     6  1.25 s  1.25 s
-with retryproxy        36     2.8 %     3     5     7     9    11  1.25 s  1.25 s
+without retries        21     4.8 %     2     3     4     5     6  1.27 s  1.27 s
+with retryproxy        36     2.8 %     3     5     7     9    11  1.27 s  1.27 s
 
 route            requests   success   rescued   gave up   retries  attempts
 search                 10         8         1         1         5        15

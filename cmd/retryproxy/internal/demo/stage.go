@@ -14,7 +14,6 @@ import (
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // closePatience is how long each server may take to end.
@@ -52,7 +51,7 @@ func open(o *Options, seed uint64, drain func()) (*stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the upstream: %w", err)
 	}
-	s := &stage{upstream: up, kill: func() {}}
+	s := &stage{upstream: up, metrics: o.Metrics, kill: func() {}}
 	s.running.Go(up.serve)
 	if err := s.openProxy(o); err != nil {
 		s.close()
@@ -95,8 +94,6 @@ func (s *stage) configure(listen string, o *Options) (*proxy.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.metrics = metrics.New(metrics.Options{Version: o.Version, Refusals: refusals(), DialErrorKinds: dialErrorKinds()})
-	s.metrics.ConfigLoaded(true, time.Now())
 	config.Observe = func(route string) proxy.Observer { return s.metrics.Route(route) }
 	config.Refused = func(why http1.Refusal) { s.metrics.Refused(why.String()) }
 	s.routes = nil
@@ -108,6 +105,7 @@ func (s *stage) configure(listen string, o *Options) (*proxy.Config, error) {
 
 func (s *stage) serveProxy(server *proxy.Server) {
 	s.proxy = server
+	s.metrics.ConfigLoaded(true, time.Now())
 	s.metrics.Watch(func() metrics.Snapshot { return snapshot(server.Stats()) })
 	ctx, kill := context.WithCancel(context.Background())
 	s.kill = kill
@@ -157,22 +155,6 @@ func (s *stage) close() {
 	}
 	s.upstream.close(ctx)
 	s.running.Wait()
-}
-
-func refusals() []string {
-	var labels []string
-	for _, r := range http1.AllRefusals() {
-		labels = append(labels, r.String())
-	}
-	return labels
-}
-
-func dialErrorKinds() []string {
-	var labels []string
-	for k := range upstream.DialKind(upstream.NumDialKinds) {
-		labels = append(labels, k.String())
-	}
-	return labels
 }
 
 // snapshot puts the proxy's picture into the form that metrics shows.

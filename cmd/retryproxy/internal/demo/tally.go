@@ -40,7 +40,7 @@ func (k kind) String() string {
 const (
 	latencyLeast   = time.Microsecond
 	latencyStep    = 1.05
-	latencyBuckets = 368
+	latencyBuckets = 370
 )
 
 // tally counts what the callers of one side saw, in bounded memory. Safe for

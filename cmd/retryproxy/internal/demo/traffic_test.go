@@ -98,12 +98,15 @@ func TestTheClientNeverRepeats(t *testing.T) {
 	}
 }
 
-// stalled never answers, so that requests stay under way.
+// stalled takes connections, in the kernel's queue, and never answers.
 func stalled(t *testing.T) string {
 	t.Helper()
-	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	t.Cleanup(up.Close)
-	return up.URL
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return "http://" + l.Addr().String()
 }
 
 func TestTrafficEndsAtOnceWithItsContext(t *testing.T) {
