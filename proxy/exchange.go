@@ -39,6 +39,7 @@ type exchange struct {
 	aborting bool // ... and must end in a way that looks broken
 	safe     bool
 	nested   bool
+	earlier  int // attempts that proxies before us made of this request
 	limit    int // of retries
 	freeUsed bool
 	patient  bool // no repeat is possible any more: the attempt has all the time that is left
@@ -76,6 +77,10 @@ type exchange struct {
 	dialErr     *upstream.DialError
 	trail       trail
 }
+
+// mostEarlier bounds what is believed of the attempts before ours; more of them
+// change nothing any more.
+const mostEarlier = 100
 
 const (
 	maxIDLength = 128
@@ -165,6 +170,7 @@ func (x *exchange) prepare() {
 	key := x.idempotencyKey()
 	x.safe = r.Policy.Repeatable(x.req.Method, key != nil || x.req.Get(http1.IdempotencyKey) != nil)
 	x.limit = r.Policy.MaxRetries
+	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
 	if x.isRepeat() {
 		x.limit = r.Nested.Limit(x.limit)
 		x.nested = x.limit < 1

@@ -87,6 +87,40 @@ func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 	}
 }
 
+func TestTheThirdLayerKnowsOfTheFirstOnesRepeats(t *testing.T) {
+	u := startUpstream(t, script(bad503, ok200))
+	p := layers(t, 2, u, nil)
+	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 3\r\n\r\n").want(200, "ok")
+	if got := fieldOf(u.head(0), "X-Retryproxy-Attempt"); got != "3" {
+		t.Errorf("the first send says attempt %q, want 3", got)
+	}
+	if got := fieldOf(u.head(1), "X-Retryproxy-Attempt"); got != "4" {
+		t.Errorf("the repeat says attempt %q, want 4", got)
+	}
+}
+
+func TestAnInnerReasonIsKeptWhenAllWeSayIsThatItGaveUp(t *testing.T) {
+	marked := "HTTP/1.1 503 No\r\nX-Retryproxy-Reason: budget_exhausted\r\nContent-Length: 4\r\n\r\nbusy"
+	u := startUpstream(t, script(marked))
+	p := startProxy(t, u, nil)
+	res := p.dial().send(get("/")).want(503, "busy")
+	if got := res.Header.Values("X-Retryproxy-Reason"); len(got) != 1 || got[0] != "budget_exhausted" {
+		t.Errorf("reasons %q, want the inner one", got)
+	}
+	if u.sends() != 1 {
+		t.Errorf("%d sends, want 1: the inner proxy's answer is final", u.sends())
+	}
+}
+
+func TestAProxyBeforeUsIsToldThatWeGaveUp(t *testing.T) {
+	u := startUpstream(t, script(bad503))
+	p := layers(t, 3, u, func(c *Config) { c.Default.ResponseHeaders = false })
+	p.dial().send(get("/")).want(503, "busy")
+	if u.sends() != 4 {
+		t.Errorf("%d sends, want 4", u.sends())
+	}
+}
+
 func TestEveryAttemptSaysItsNumber(t *testing.T) {
 	u := startUpstream(t, script(bad503, bad503, ok200))
 	p := startProxy(t, u, nil)

@@ -66,6 +66,10 @@ func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
 	return http1.Framing{Kind: http1.BodyChunked}
 }
 
+// callerIsProxy: a retryproxy before us is always told why we gave up, so that
+// it does not repeat what we repeated.
+func (x *exchange) callerIsProxy() bool { return x.req.Get(http1.XRetryproxyAttempt) != nil }
+
 func (x *exchange) appendHead(dst []byte, f http1.Framing, why policy.Reason) []byte {
 	o := forward.ResponseOptions{
 		Framing: f,
@@ -73,7 +77,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, why policy.Reason) []
 		Close:   x.mustEnd,
 		Via:     x.route.Forward.Via,
 	}
-	if x.route.ResponseHeaders {
+	if x.route.ResponseHeaders || x.callerIsProxy() {
 		o.Attempts = x.attempts
 		if why != policy.ReasonNone {
 			o.Reason = why.String()

@@ -56,7 +56,7 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	}
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
-	if x.route.ResponseHeaders {
+	if x.route.ResponseHeaders || x.callerIsProxy() {
 		opt.Attempts, opt.Reason = x.attempts, reason
 	}
 	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, opt)

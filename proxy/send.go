@@ -23,7 +23,7 @@ const (
 func (x *exchange) send() bool {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
-	head := forward.AppendAttempt(x.head, x.attempts, expect)
+	head := forward.AppendAttempt(x.head, x.earlier+x.attempts, expect)
 	x.head = head[:len(x.head)]
 	piece, end, err := x.firstPiece(expect)
 	if err != nil {

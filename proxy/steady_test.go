@@ -87,7 +87,7 @@ func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 		c.Observe = func(name string) Observer { return m.Route(name) }
 		c.Default.Policy.Backoff = none
 		c.Default.NoBudget = false
-		c.Default.Budget = policy.BudgetConfig{Ratio: 1, MinPerSecond: 1e6, Burst: 1e6}
+		c.Default.Budget = policy.BudgetConfig{Ratio: 1, MinPerSecond: 1e4, Burst: 1e6}
 	})
 }
 
