@@ -167,6 +167,33 @@ func TestInterruptEndsWithTheSummary(t *testing.T) {
 	}
 }
 
+// onSummary looks at the proxy when the summary is written.
+type onSummary struct {
+	output
+	t     *testing.T
+	asked bool
+}
+
+func (o *onSummary) Write(p []byte) (int, error) {
+	if found := proxyAndMetrics.FindStringSubmatch(o.String()); found != nil && bytes.Contains(p, []byte("What callers saw")) {
+		o.asked = true
+		if c, err := net.Dial("tcp", strings.TrimPrefix(found[1], "http://")); err == nil {
+			_ = c.Close()
+			o.t.Error("the proxy still takes requests, whose outcomes the summary lacks")
+		}
+	}
+	return o.output.Write(p)
+}
+
+func TestTheSummaryComesAfterTheLastOutcome(t *testing.T) {
+	out := &onSummary{t: t}
+	if code := Run(t.Context(), Options{
+		Metrics: metrics.New(metrics.Options{}), Args: []string{"--for=50ms"}, Stdout: out, Stderr: out, Listen: anyPort, AdminListen: anyPort,
+	}); code != exitOK || !out.asked {
+		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}
+
 var proxyAndMetrics = regexp.MustCompile(`(?s)retryproxy (http://[\d.:]+).*metrics +(http://[\d.:]+)/metrics`)
 
 // addresses reads where the proxy and the admin server are.
@@ -187,7 +214,7 @@ func TestDrainEndsTheDemoAndConfigShowsHow(t *testing.T) {
 	for path, want := range map[string]string{
 		"/readyz":  "ok",
 		"/config":  "RETRYPROXY_LISTEN=" + strings.TrimPrefix(proxyURL, "http://"),
-		"/metrics": "retryproxy_upstream_connections",
+		"/metrics": "\nretryproxy_replay_limit_bytes 6.7108864e+07\n",
 	} {
 		resp, err := client.Get(adminURL + path)
 		if err != nil {

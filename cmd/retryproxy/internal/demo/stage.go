@@ -77,7 +77,7 @@ func (s *stage) openProxy(o *Options) error {
 			return err
 		}
 		if err = server.Listen(); err == nil {
-			s.serveProxy(server)
+			s.serveProxy(server, config.TotalReplayBytes)
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("listen for callers: %w", err))
@@ -103,10 +103,10 @@ func (s *stage) configure(listen string, o *Options) (*proxy.Config, error) {
 	return config, nil
 }
 
-func (s *stage) serveProxy(server *proxy.Server) {
+func (s *stage) serveProxy(server *proxy.Server, replayLimit int64) {
 	s.proxy = server
 	s.metrics.ConfigLoaded(true, time.Now())
-	s.metrics.Watch(func() metrics.Snapshot { return snapshot(server.Stats()) })
+	s.metrics.Watch(func() metrics.Snapshot { return snapshot(server.Stats(), replayLimit) })
 	ctx, kill := context.WithCancel(context.Background())
 	s.kill = kill
 	s.running.Go(func() { _ = server.Serve(ctx) })
@@ -158,8 +158,8 @@ func (s *stage) close() {
 }
 
 // snapshot puts the proxy's picture into the form that metrics shows.
-func snapshot(st proxy.Stats) metrics.Snapshot {
-	out := metrics.Snapshot{Connections: st.Connections, AcceptPauses: st.AcceptPauses, ReplayBytes: st.ReplayBytes}
+func snapshot(st proxy.Stats, replayLimit int64) metrics.Snapshot {
+	out := metrics.Snapshot{Connections: st.Connections, AcceptPauses: st.AcceptPauses, ReplayBytes: st.ReplayBytes, ReplayLimitBytes: replayLimit}
 	for i := range st.Upstreams {
 		u := &st.Upstreams[i]
 		out.Upstreams = append(out.Upstreams, metrics.Upstream{

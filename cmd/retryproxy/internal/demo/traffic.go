@@ -19,7 +19,7 @@ import (
 const (
 	maxUnderWay    = 512              // requests at once, both sides together; beyond it the next ones are sent later
 	callerPatience = 40 * time.Second // longer than the proxy's request timeout
-	lastAnswers    = 5 * time.Second  // how long the requests under way at the end may take
+	lastAnswers    = 5 * time.Second  // in traffic.lastAnswers; longer than most waits for a Retry-After of 1 s
 	maxUpload      = 32 << 10         // bytes
 )
 
@@ -37,7 +37,9 @@ type traffic struct {
 	rate   int // requests a second to each side
 	base   [numSides]string
 	client *http.Client
-	bytes  []byte // where bodies are cut from
+
+	lastAnswers time.Duration // how long the requests under way at the end may take
+	bytes       []byte        // where bodies are cut from
 
 	tally   [numSides]tally
 	slots   chan struct{}
@@ -49,11 +51,12 @@ type traffic struct {
 // is to be without them.
 func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 	t := &traffic{
-		seed:  seed,
-		rate:  rate,
-		base:  [numSides]string{direct: upstream, proxied: proxy},
-		bytes: make([]byte, maxUpload),
-		slots: make(chan struct{}, maxUnderWay),
+		seed:        seed,
+		rate:        rate,
+		lastAnswers: lastAnswers,
+		base:        [numSides]string{direct: upstream, proxied: proxy},
+		bytes:       make([]byte, maxUpload),
+		slots:       make(chan struct{}, maxUnderWay),
 		client: &http.Client{
 			Timeout:   callerPatience,
 			Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -85,8 +88,7 @@ func (t *traffic) run(ctx, until context.Context) {
 	}
 	select {
 	case <-t.finished():
-	case <-time.After(lastAnswers):
-	case <-ctx.Done():
+	case <-time.After(t.lastAnswers):
 	}
 }
 

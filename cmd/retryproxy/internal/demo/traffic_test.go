@@ -125,6 +125,20 @@ func TestTrafficEndsAtOnceWithItsContext(t *testing.T) {
 	}
 }
 
+func TestTrafficDoesNotWaitForAnswersThatDoNotCome(t *testing.T) {
+	url := stalled(t)
+	tr := newTraffic(1, 100, url, url)
+	tr.lastAnswers = 10 * time.Millisecond
+	until, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	tr.run(t.Context(), until)
+	for s := range numSides {
+		if c := tr.tally[s].read(); c.requests() != 0 {
+			t.Errorf("%v: waited for %v", s, c.kinds)
+		}
+	}
+}
+
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	url := stalled(t)
 	tr := newTraffic(1, 100, url, url)
