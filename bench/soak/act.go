@@ -1,0 +1,158 @@
+package main
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// kind is what the upstream does with an attempt.
+type kind uint8
+
+const (
+	answers     kind = iota // a whole response
+	cuts                    // a response that ends in the middle of its body
+	resets                  // nothing: the connection is reset once the request was read
+	resetsEarly             // ... or before its body was read
+	cutsHead                // a part of a response head
+	malforms                // something that is no HTTP response; see malformed
+	stalls                  // nothing for longer than any timeout
+	numKinds
+)
+
+// framing is how the upstream delimits its response.
+type framing uint8
+
+const (
+	byLength framing = iota
+	byChunks
+	byClose   // until the connection closes
+	byHTTP10  // HTTP/1.0, with a length, closed after it
+	noContent // 204 or 304: no body
+)
+
+// aftermath is what the upstream does with the connection after a whole answer.
+type aftermath uint8
+
+const (
+	keeps          aftermath = iota
+	closesSaid               // Connection: close, and it does
+	closesSilently           // closes the idle connection a little later
+	saysMore                 // sends a response that nobody asked for
+	says408                  // sends an unasked 408 a little later and closes
+	closesAtOnce             // closes without having said so
+	numAftermaths
+)
+
+// act is what the upstream does with one attempt at a request. It follows from
+// seed, id and the number of the attempt.
+type act struct {
+	kind      kind
+	status    int
+	framing   framing
+	body      content
+	trailer   bool
+	early     bool // answers before it has read the request's body
+	interim   []int
+	delay     time.Duration // before the answer
+	trickles  bool          // sends the body in small pieces, with pauses
+	after     aftermath
+	cutAt     float64 // for cuts: the part of the body sent
+	asReset   bool    // the cut is a reset, not a close
+	retry     string  // Retry-After: seconds, "date", or empty
+	malformed int     // index of the malformed head
+}
+
+// block is how many requests in a row share a burst.
+const block = 400
+
+// burst is the failure that a block of requests meets most of the time; none
+// for half of the blocks.
+func burst(seed, id uint64) (failure int, on bool) {
+	r := source(seed, id/block, 2)
+	return r.IntN(len(failures)), one(r, 2)
+}
+
+// failures that come alone and in bursts.
+var failures = []act{
+	{status: 503}, {status: 503, retry: "0"}, {status: 503, retry: "1"}, {status: 503, retry: "date"},
+	{status: 429}, {status: 429, retry: "1"}, {status: 429, retry: "3600"}, {status: 500}, {status: 502}, {status: 504},
+	{kind: resets}, {kind: resetsEarly}, {kind: cutsHead}, {kind: malforms}, {status: 404}, {status: 501},
+}
+
+// newAct draws what the upstream does with attempt n (from 0) at request id.
+func newAct(seed, id uint64, n int) act {
+	r := source(seed, id, 16+uint64(n))
+	failure, bursting := burst(seed, id)
+	rate := 8
+	if bursting {
+		rate = 60
+	}
+	a := act{status: 200}
+	if n < 6 && r.IntN(100) < rate {
+		if !bursting || one(r, 4) {
+			failure = r.IntN(len(failures))
+		}
+		a = failures[failure]
+	}
+	a.draw(seed, id, n, r)
+	return a
+}
+
+// draw fills in all that differs from one answer to the next.
+func (a *act) draw(seed, id uint64, n int, r *rand.Rand) {
+	size := newSize(r)
+	if a.status != 200 && !one(r, 8) {
+		size = min(size, 2000) // most failing answers are small enough to hold
+	}
+	a.framing = []framing{byLength, byLength, byLength, byChunks, byChunks, byChunks, byClose, byHTTP10}[r.IntN(8)]
+	if a.status == 200 && one(r, 20) {
+		a.framing, a.status, size = noContent, []int{204, 304}[r.IntN(2)], 0
+	}
+	a.body = newContent(seed, id, responseSide+uint64(n), size)
+	a.trailer = a.framing == byChunks && one(r, 3)
+	a.early = one(r, 15)
+	a.trickles = one(r, 40)
+	a.malformed = r.IntN(len(malformedHeads))
+	a.drawTrouble(r)
+}
+
+func (a *act) drawTrouble(r *rand.Rand) {
+	if one(r, 25) {
+		a.interim = [][]int{{102}, {103}, {103, 103}, {102, 103}}[r.IntN(4)]
+	}
+	if one(r, 20) {
+		a.delay = time.Duration(r.IntN(200)) * time.Millisecond
+	}
+	if one(r, 6) {
+		a.after = aftermath(r.IntN(int(numAftermaths)))
+	}
+	if a.framing == byClose {
+		a.after = keeps // whatever came after the body would be a part of it
+	}
+	if a.kind == answers && a.body.size > 1 && one(r, 30) {
+		a.kind, a.cutAt = cuts, r.Float64()
+		a.asReset = a.framing == byClose || one(r, 2) // a close alone would look like a proper end
+	}
+	if a.kind == answers && one(r, 1500) {
+		a.kind = stalls
+	}
+}
+
+// has says whether the act brings the head of a valid response.
+func (a *act) has() bool { return a.kind == answers || a.kind == cuts }
+
+// malformedHeads must all be refused, or better: retried and never relayed.
+var malformedHeads = []string{
+	"garbage\r\n\r\n",
+	"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+	"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+	"HTTP/1.1 200 OK\r\nX-A: b\r\n folded\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nX-A: nul\x00\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked, gzip\r\n\r\n0\r\n\r\n",
+	"HTTP/3.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// matterOf makes a case in which all is right: a GET, answered whole at the
+// first attempt. Tests then spoil one thing.
+func matterOf() (*plan, *reply, []attempt) {
+	a := attempt{act: act{kind: answers, status: 200, framing: byLength, body: newContent(1, 1, responseSide, 100)}, whole: true}
+	resp := &http.Response{StatusCode: 200, ContentLength: 100, Header: http.Header{
+		fieldTwice: {"a", "b"}, "X-Retryproxy-Attempts": {"1"}}}
+	begun := time.Unix(1000, 0)
+	return &plan{id: 1, method: "GET", minor: 1}, &reply{resp: resp, begun: begun, ended: begun.Add(10 * time.Millisecond)}, []attempt{a}
+}
+
+// own makes the reply one of the proxy itself, with nothing from the upstream.
+func own(got *reply, seen []attempt, status int, reason string) {
+	got.attempt = -1
+	got.resp.StatusCode = status
+	got.resp.Header.Set("X-Retryproxy-Reason", reason)
+	got.text = `{"reason":"` + reason + `"}`
+	for i := range seen {
+		seen[i].act.kind, seen[i].whole = resets, false
+	}
+}
+
+func TestJudgement(t *testing.T) {
+	cut := errors.New("unexpected EOF")
+	tests := []struct {
+		name  string
+		spoil func(p *plan, got *reply, seen []attempt)
+		want  string // the kind of violation; empty: none
+	}{
+		{"all right", func(*plan, *reply, []attempt) {}, ""},
+		{"another body", func(_ *plan, g *reply, _ []attempt) { g.wrong = "byte 1" }, "response body changed"},
+		{"another status", func(_ *plan, g *reply, _ []attempt) { g.resp.StatusCode = 201 }, "response head changed"},
+		{"doubled field joined", func(_ *plan, g *reply, _ []attempt) { g.resp.Header[fieldTwice] = []string{"a, b"} }, "response head changed"},
+		{"attempts not told", func(_ *plan, g *reply, _ []attempt) { g.resp.Header.Del("X-Retryproxy-Attempts") }, "attempts not told"},
+		{"to an attempt never made", func(_ *plan, g *reply, _ []attempt) { g.attempt = 1 }, "answer from nowhere"},
+		{"whole made cut", func(_ *plan, g *reply, _ []attempt) { g.err = cut }, "whole response looks cut"},
+		{"cut stays cut", func(_ *plan, g *reply, s []attempt) { g.err, s[0].act.kind = cut, cuts }, ""},
+		{"cut made whole", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = cuts }, "cut response looks whole"},
+		{"cut is whole for HEAD", func(p *plan, _ *reply, s []attempt) { p.method, s[0].act.kind = "HEAD", cuts }, ""},
+		{"HEAD with another length", func(p *plan, g *reply, _ []attempt) { p.method, g.resp.ContentLength = "HEAD", 99 }, "response head changed"},
+		{"trailer lost", func(_ *plan, _ *reply, s []attempt) { s[0].act.trailer = true }, "response trailer changed"},
+		{"trailer invented", func(_ *plan, g *reply, _ []attempt) { g.resp.Trailer = http.Header{fieldSum: {"x"}} }, "response trailer changed"},
+		{"close not said", func(p *plan, _ *reply, _ []attempt) { p.close = true }, "close not said"},
+		{"103 from nowhere", func(_ *plan, g *reply, _ []attempt) { g.interim = []int{103} }, "1xx from nowhere"},
+		{"103 sent", func(_ *plan, g *reply, s []attempt) { g.interim, s[0].act.interim = []int{103}, []int{103} }, ""},
+		{"answer of a reset", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = resets }, "response head changed"},
+
+		{"no answer", func(_ *plan, g *reply, _ []attempt) { g.resp = nil }, "no answer"},
+		{"no answer to a large upload answered early", func(p *plan, g *reply, s []attempt) {
+			g.resp, p.body.size, s[0].early = nil, 1<<20, true
+		}, ""},
+		{"no answer to a small upload", func(p *plan, g *reply, s []attempt) { g.resp, p.body.size, s[0].early = nil, 100, true }, "no answer"},
+
+		{"own 502", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset") }, ""},
+		{"own 502 though answered", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); s[0].whole = true }, "answer withheld"},
+		{"own 502 after a timeout", func(_ *plan, g *reply, s []attempt) {
+			own(g, s, 502, "reset")
+			s[0].whole, g.ended = true, g.begun.Add(time.Second)
+		}, ""},
+		{"own 502 cut", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.err = cut }, "own answer cut off"},
+		{"own 502 without its reason", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.text = "" }, "own answer without its reason"},
+		{"own 504 too soon", func(_ *plan, g *reply, s []attempt) { own(g, s, 504, "deadline") }, "hasty 504"},
+		{"own 504 in time", func(_ *plan, g *reply, s []attempt) { own(g, s, 504, "deadline"); g.ended = g.begun.Add(time.Second) }, ""},
+		{"a response of nobody's", func(_ *plan, g *reply, s []attempt) { own(g, s, 200, "") }, "answer from nowhere"},
+		{"own 400 to good manners", func(_ *plan, g *reply, s []attempt) { own(g, s, 400, "request_broken") }, "answer from nowhere"},
+		{"own 400 to a cut upload", func(p *plan, g *reply, s []attempt) { own(g, s, 400, "request_broken"); p.conduct = cutsUpload }, ""},
+
+		{"broken rule refused", func(p *plan, g *reply, _ []attempt) { refuse(p, g, 400) }, ""},
+		{"broken rule accepted", func(p *plan, g *reply, _ []attempt) { refuse(p, g, 200) }, "malformed request not refused"},
+		{"broken rule keeps its connection", func(p *plan, g *reply, _ []attempt) { refuse(p, g, 400); g.resp.Close = false }, "malformed request keeps its connection"},
+		{"broken rule not answered", func(p *plan, g *reply, _ []attempt) { refuse(p, g, 400); g.resp = nil }, "malformed request not answered"},
+		{"broken rule forwarded", func(p *plan, g *reply, _ []attempt) { refuse(p, g, 400); p.when = 1 }, "malformed request forwarded"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, got, seen := matterOf()
+			tt.spoil(p, got, seen)
+			if p.conduct == breaksRules && p.when == 0 {
+				seen = nil
+			}
+			l := newLedger(1)
+			j := &judge{ledger: l, timeout: 700 * time.Millisecond}
+			j.ruling(&entry{plan: p, attempts: seen}, got)
+			want := []string{tt.want}
+			if tt.want == "" {
+				want = nil
+			}
+			if !slices.Equal(l.kindOrder, want) {
+				t.Errorf("violations %q, want %q: %v", l.kindOrder, want, l.report())
+			}
+		})
+	}
+}
+
+// refuse makes the request one that breaks a rule, answered with status.
+func refuse(p *plan, got *reply, status int) {
+	p.conduct, p.broken = breaksRules, 0
+	got.attempt, got.resp.StatusCode, got.resp.Close = -1, status, true
+}
+
+func TestTheNewestAnswerIsGiven(t *testing.T) {
+	p, got, seen := matterOf()
+	seen[0].act.status, got.resp.StatusCode = 503, 503
+	seen = append(seen, attempt{act: act{kind: answers, status: 500}, whole: true})
+	l := newLedger(1)
+	j := &judge{ledger: l, timeout: 700 * time.Millisecond}
+	j.ruling(&entry{plan: p, attempts: seen}, got)
+	if !slices.Equal(l.kindOrder, []string{"older answer given"}) {
+		t.Errorf("violations %q", l.report())
+	}
+}
+
+func TestCountsMustAddUp(t *testing.T) {
+	good := func() series {
+		return series{
+			`retryproxy_outcomes_total{route="a",outcome="success"}`: 8, `retryproxy_outcomes_total{route="a",outcome="refused"}`: 2,
+			`retryproxy_requests_total{route="a"}`: 10, `retryproxy_request_duration_seconds_count{route="a"}`: 10,
+			`retryproxy_attempts_total{route="a"}`: 12, `retryproxy_attempts_per_request_sum{route="a"}`: 12,
+			`retryproxy_attempt_duration_seconds_count{route="a"}`: 12, `retryproxy_parse_refusals_total{reason="x"}`: 2,
+			`retryproxy_retries_total{route="a"}`: 4,
+		}
+	}
+	l := newLedger(1)
+	checkCounts(l, good(), 10, 11, 2)
+	if l.total != 0 {
+		t.Fatalf("violations of right counts: %v", l.report())
+	}
+	for name := range good() {
+		s := good()
+		s[name] += 10
+		l := newLedger(1)
+		checkCounts(l, s, 10, 11, 2)
+		if l.total == 0 {
+			t.Errorf("%s too high is not found", name)
+		}
+	}
+	l = newLedger(1)
+	checkCounts(l, good(), 10, 13, 2)
+	checkCounts(l, good(), 9, 11, 2)
+	if l.total != 2 {
+		t.Errorf("attempts not counted, or requests not sent, are not found: %v", l.report())
+	}
+}
+
+func TestWhatIsLeftIsFound(t *testing.T) {
+	before := level{Goroutines: 10, Descriptors: 10}
+	tests := map[string]struct {
+		after level
+		over  bool
+	}{
+		"as before":              {level{Goroutines: 10, Descriptors: 10}, false},
+		"less":                   {level{Goroutines: 8, Descriptors: 9}, false},
+		"idle upstream":          {level{Goroutines: 10, Descriptors: 30, Idle: 20}, false},
+		"goroutines":             {level{Goroutines: 10 + slack + 1}, true},
+		"descriptors":            {level{Descriptors: 10 + slack + 1}, true},
+		"a connection":           {level{Connections: 1}, true},
+		"a replay byte":          {level{ReplayBytes: 1}, true},
+		"a request under way":    {level{InFlight: 1}, true},
+		"a request that waits":   {level{Waiting: 1}, true},
+		"more idle than counted": {level{Goroutines: 10, Descriptors: 40, Idle: 20}, true},
+	}
+	for name, tt := range tests {
+		if got := tt.after.over(before) != ""; got != tt.over {
+			t.Errorf("%s: over is %v", name, got)
+		}
+	}
+}

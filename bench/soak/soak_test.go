@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// relay stands in for the proxy: it passes bytes both ways and knows nothing
+// of HTTP. spoil may change what goes to the caller.
+type relay struct {
+	ln    net.Listener
+	to    string
+	spoil func([]byte)
+	wg    sync.WaitGroup
+}
+
+func startRelay(t *testing.T, to string, spoil func([]byte)) *relay {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{ln: ln, to: to, spoil: spoil}
+	r.wg.Go(r.accept)
+	t.Cleanup(func() { ln.Close(); r.wg.Wait() })
+	return r
+}
+
+func (r *relay) accept() {
+	for {
+		c, err := r.ln.Accept()
+		if err != nil {
+			return
+		}
+		r.wg.Go(func() { r.serve(c.(*net.TCPConn)) })
+	}
+}
+
+func (r *relay) serve(c *net.TCPConn) {
+	defer c.Close()
+	u, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	up := u.(*net.TCPConn)
+	defer up.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { pass(up, c, nil) })
+	wg.Go(func() { pass(c, up, r.spoil) })
+	wg.Wait()
+}
+
+// pass copies one way; the end of the source is that of the destination.
+func pass(to, from *net.TCPConn, spoil func([]byte)) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if spoil != nil {
+			spoil(buf[:n])
+		}
+		if _, werr := to.Write(buf[:n]); werr != nil {
+			from.Close()
+			return
+		}
+		if err == io.EOF {
+			to.CloseWrite()
+			return
+		}
+		if err != nil {
+			to.SetLinger(0)
+			to.Close()
+			return
+		}
+	}
+}
+
+// soakRelay runs callers against a relay for a moment.
+func soakRelay(t *testing.T, spoil func([]byte)) *ledger {
+	t.Helper()
+	l := newLedger(5)
+	up, ln, err := newUpstream(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upCtx, endUpstream := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- up.serve(upCtx, ln, true) }()
+	tm := &team{ledger: l, seed: l.seed, proxy: startRelay(t, up.addr, spoil).ln.Addr().String(),
+		judge: &judge{ledger: l, timeout: attemptTimeout}, patience: 2 * time.Second}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 20 {
+		c := &caller{t: tm, from: net.IPv4(127, 0, 0, 1)}
+		wg.Go(func() { c.run(ctx) })
+	}
+	wg.Wait()
+	endUpstream()
+	<-done
+	if tm.sent.Load() < 50 {
+		t.Errorf("only %d requests were sent", tm.sent.Load())
+	}
+	return l
+}
+
+// A relay that changes nothing keeps all bytes, and is found out for all that
+// a proxy must do besides.
+func TestARelayIsFoundOut(t *testing.T) {
+	l := soakRelay(t, nil)
+	for _, kind := range []string{"response body changed", "request body changed",
+		"request trailer changed", "cut response looks whole", "cut upload looks whole"} {
+		if slices.Contains(l.kindOrder, kind) {
+			t.Errorf("a relay that changes nothing is charged with %q", kind)
+		}
+	}
+	for _, kind := range []string{"attempts not told", "no answer", "hop-by-hop field", "malformed request forwarded", "answer from nowhere"} {
+		if !slices.Contains(l.kindOrder, kind) {
+			t.Errorf("a relay is not charged with %q", kind)
+		}
+	}
+	if t.Failed() {
+		t.Log(strings.Join(l.report(), "\n"))
+	}
+}
+
+func TestAChangedByteIsFoundOut(t *testing.T) {
+	l := soakRelay(t, func(p []byte) {
+		if len(p) > 3000 {
+			p[2900] ^= 0x80
+		}
+	})
+	if !slices.Contains(l.kindOrder, "response body changed") {
+		t.Errorf("not found; violations are %q", l.kindOrder)
+	}
+}
+
+func TestWrongArgumentsAreUsageErrors(t *testing.T) {
+	for _, args := range [][]string{{"--for", "0s"}, {"--conns", "0"}, {"--conns", "x"}, {"more"}, {"--nonsense"},
+		{"--proxy", filepath.Join(t.TempDir(), "none")}} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), args, &out, &errs); code != exitUsage || errs.Len() == 0 {
+			t.Errorf("%q: exit code %d, said %q", args, code, &errs)
+		}
+	}
+}
+
+// A proxy that ends at once is told with what it said.
+func TestAProxyThatDoesNotStartIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "proxy")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho it cannot be >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"--proxy", path}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "it cannot be") {
+		t.Errorf("exit code %d, said %q", code, &errs)
+	}
+}
+
+func TestProgressIsPlainWhenPiped(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b)
+	p.line("one")
+	p.line("two")
+	p.end()
+	p.say("three")
+	if got := b.String(); got != "one\ntwo\nthree\n" {
+		t.Errorf("%q", got)
+	}
+	in := &progress{w: &b, inPlace: true}
+	b.Reset()
+	in.line("one")
+	in.line("two")
+	in.say("three")
+	if got := b.String(); got != "\r\x1b[Kone\r\x1b[Ktwo\nthree\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestReportAsJSONHasEverything(t *testing.T) {
+	r := &report{Seed: 7, Outcomes: map[string]float64{"success": 2}, Violations: []string{"x: y"}}
+	var b bytes.Buffer
+	r.print(&b, true)
+	var back report
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Seed != 7 || back.Outcomes["success"] != 2 || back.Violations[0] != "x: y" {
+		t.Errorf("%v: %s", err, &b)
+	}
+	b.Reset()
+	r.print(&b, false)
+	if !strings.Contains(b.String(), "VIOLATIONS:\n  x: y\n") {
+		t.Errorf("%s", &b)
+	}
+}
+
+func TestViolationsOfOneKindAreToldAFewTimes(t *testing.T) {
+	l := newLedger(1)
+	for i := range 100 {
+		l.violation("a", "%d", i)
+	}
+	l.violation("b", "once")
+	got := l.report()
+	if len(got) != maxTold+2 || got[len(got)-1] != "a: 100 in all" || l.violationCount() != 101 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSeriesAreRead(t *testing.T) {
+	s, err := readSeries(strings.NewReader("# HELP x y\nretryproxy_a_total{route=\"r\",kind=\"x y\"} 2\nretryproxy_a_total{route=\"s\",kind=\"z\"} 3\nretryproxy_a_total_more 9\ngo_goroutines 1e1\n"))
+	if err != nil || s.sum("a_total") != 5 || s.by("a_total", "kind")["x y"] != 2 || s["go_goroutines"] != 10 {
+		t.Errorf("%v, %v", s, err)
+	}
+	if _, err := readSeries(strings.NewReader("a b\n")); err == nil {
+		t.Error("a value that is no number is accepted")
+	}
+}
