@@ -97,13 +97,13 @@ func run(ctx context.Context, o *outside) int {
 
 func dispatch(ctx context.Context, o *outside) error {
 	name, args := "serve", o.args
-	if len(args) > 0 && (!strings.HasPrefix(args[0], "-") || isHelp(args[0])) {
+	if len(args) > 0 && (!strings.HasPrefix(args[0], "-") || isHelp(args[0]) || isVersion(args[0])) {
 		name, args = args[0], args[1:]
 	}
-	if isHelp(name) {
+	switch {
+	case isHelp(name):
 		return help(o, args)
-	}
-	if name == "--version" || name == "-version" {
+	case isVersion(name):
 		name = "version"
 	}
 	c := find(name)
@@ -117,6 +117,8 @@ func dispatch(ctx context.Context, o *outside) error {
 func isHelp(arg string) bool {
 	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
 }
+
+func isVersion(arg string) bool { return arg == "-version" || arg == "--version" }
 
 func find(name string) *command {
 	for _, c := range commands() {

@@ -16,6 +16,8 @@ func (a *app) snapshot() metrics.Snapshot {
 	s := metrics.Snapshot{
 		Connections:      stats.Connections,
 		AcceptPauses:     stats.AcceptPauses,
+		Faults:           stats.Faults,
+		Draining:         a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
 		ReplayBytes:      stats.ReplayBytes,
 		ReplayLimitBytes: int64(now.settings.TotalReplayBytes),
 	}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+// TestMain lets scripts run this binary as retryproxy, with signals and all.
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){"retryproxy": main})
+}
+
+type leakChecked struct{ *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+		return 1
+	}
+	return code
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"await":  await,
+			"link":   link,
+			"signal": sendSignal,
+		},
+	})
+}
+
+// patience is how long a test waits for what has to happen; only a failure
+// takes as long.
+const patience = 20 * time.Second
+
+// await ADDRESS PATH TEXT asks the admin listener until its answer holds the
+// text.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	a, err := settings.MakeAddress(args[0])
+	ts.Check(err)
+	var body string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		_, body, _ = send(context.Background(), a, "GET", args[1]) // until it listens there is none
+		if strings.Contains(body, args[2]) {
+			return
+		}
+	}
+	ts.Fatalf("%s%s does not say %q in %v but\n%s", args[0], args[1], args[2], patience, body)
+}
+
+// sendSignal is the command `signal NAME`: it sends TERM, INT or HUP to the background command. testscript's
+// own kill knows only INT and KILL.
+func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
+	sig := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[args[0]]
+	for _, c := range ts.BackgroundCmds() {
+		ts.Check(c.Process.Signal(sig))
+	}
+}
+
+// link TARGET LINK replaces a symlink in one step, as the kubelet does for a
+// ConfigMap.
+func link(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[1])
+	ts.Check(os.Symlink(args[0], name+".tmp"))
+	ts.Check(os.Rename(name+".tmp", name))
+}
