@@ -82,6 +82,22 @@ func TestUpstreamsOfOneNameAreAddedUp(t *testing.T) {
 	}
 }
 
+func TestTheFirstCertificateToEndIsShown(t *testing.T) {
+	m := New(Options{})
+	m.Watch(func() Snapshot {
+		return Snapshot{Certificates: []Certificate{
+			{Kind: "upstream", Name: "u", NotAfter: time.Unix(300, 0)},
+			{Kind: "upstream", Name: "u", NotAfter: time.Unix(100, 0)},
+			{Kind: "upstream", Name: "u", NotAfter: time.Unix(200, 0)},
+			{Kind: "client", Name: "u", NotAfter: time.Unix(400, 0)},
+		}}
+	})
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_certificate_expiry_timestamp_seconds{kind="upstream",name="u"}`: "100",
+		`retryproxy_certificate_expiry_timestamp_seconds{kind="client",name="u"}`:   "400",
+	})
+}
+
 func TestNothingIsShownOfAProxyNotWatched(t *testing.T) {
 	scrape(t, New(Options{})).want(t, map[string]string{`retryproxy_connections`: "", `retryproxy_replay_bytes`: ""})
 }

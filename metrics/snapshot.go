@@ -40,7 +40,7 @@ type Upstream struct {
 // Certificate is one whose end of validity is watched.
 type Certificate struct {
 	Kind     string // whose it is, from a closed set of the caller's, e.g. "client", "upstream"
-	Name     string // which, e.g. a file's name or an upstream's; unique per Kind
+	Name     string // which, e.g. a file's name or an upstream's; of several with one name the first to end is shown
 	NotAfter time.Time
 }
 
@@ -63,8 +63,8 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	for _, u := range merged(s.Upstreams) {
 		u.collect(ch, dialErrorKinds)
 	}
-	for _, c := range s.Certificates {
-		certificateExpiry.emit(ch, float64(c.NotAfter.Unix()), valid(c.Kind), valid(c.Name))
+	for id, end := range earliest(s.Certificates) {
+		certificateExpiry.emit(ch, float64(end.Unix()), id.kind, id.name)
 	}
 }
 
@@ -98,6 +98,21 @@ func merged(upstreams []Upstream) []Upstream {
 			continue
 		}
 		out[i].add(&u)
+	}
+	return out
+}
+
+type certificateID struct{ kind, name string }
+
+// earliest is the end of validity by certificate: the first one for a name
+// that is there twice, as two series of the same labels would be an error.
+func earliest(certificates []Certificate) map[certificateID]time.Time {
+	out := make(map[certificateID]time.Time, len(certificates))
+	for _, c := range certificates {
+		id := certificateID{valid(c.Kind), valid(c.Name)}
+		if end, seen := out[id]; !seen || c.NotAfter.Before(end) {
+			out[id] = c.NotAfter
+		}
 	}
 	return out
 }
