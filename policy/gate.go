@@ -1,0 +1,159 @@
+package policy
+
+import "time"
+
+// gate is the pause that all requests to an upstream share while it is down.
+//
+//	open --evidence--> closed --due--> half open --success--> ramp --> open
+//	                     ^                 |                    |
+//	                     +----- failure ---+------ evidence ----+
+//
+// It knows no places and no counters; Guard puts it together with the rest. It
+// is not safe for concurrent use.
+type gate struct {
+	state GateState
+	why   ClosedBy
+
+	closedAt time.Duration // when it was closed, and not since open
+	dueAt    time.Duration // closed: when the next probe is due
+	rampedAt time.Duration // ramp: since when
+
+	probe     uint32        // number of the probe under way; 0 = none
+	lastProbe uint32        // the last number given
+	probeEnds time.Duration // when a hung probe is given up for another one
+	failed    int           // probes that failed since the last success
+	hung      int           // probes that hung since the last success
+
+	closed           [numClosedBy]uint64
+	reopened, probes uint64
+}
+
+// How long to wait for the next probe, k = failed probes since the last
+// success. Probing is cheap next to what it saves, so the waits are short; they
+// grow at first because most outages are either very short or not short at all.
+//
+//	refused: U[1/2, 1] * min(25 ms * 2^k, 150 ms)
+//	else:    U[1/2, 1] * min(100 ms * 2^k, 500 ms)
+//
+// With 150 ms, a request is served within 250 ms of the port being open when
+// the upstream needs 100 ms for it. The jitter keeps pods apart that lost the
+// same upstream in the same instant.
+const (
+	refusedFirst = 25 * time.Millisecond
+	refusedMost  = 150 * time.Millisecond
+	failedFirst  = 100 * time.Millisecond
+	failedMost   = 500 * time.Millisecond
+)
+
+// A hung probe stays open, and so do the requests that were under way when the
+// upstream fell silent: the late answer of any of them opens the gate. Another
+// probe is sent only for the case that all of them were lost without a word (a
+// machine that is gone, a path that changed). Each costs a stopped server one
+// more request to work off after its return, fifty proxies fifty. So it waits
+// U[15, 45] s, doubled each time up to U[30, 90] s.
+//
+// Where connections are closed when callers leave, no late answer can come.
+// Then the next probe waits U[1/2, 1] * min(1 s * 2^k, 30 s), k = hung probes.
+const (
+	hungLeast  = 15 * time.Second
+	hungSpread = 30 * time.Second
+	hungTimes  = 2
+	goneFirst  = time.Second
+	goneMost   = 30 * time.Second
+)
+
+// close shuts an open or opening gate. With ClosedByStall a probe is due at
+// once: the request at hand. So a false alarm delays nobody but those who come
+// while that one is being answered.
+func (g *gate) close(now time.Duration, why ClosedBy, r Rand) {
+	g.why, g.closedAt = why, now
+	g.closed[why]++
+	g.probe = 0
+	g.state, g.dueAt = GateClosed, now+g.pause(r)
+	if why == ClosedByStall {
+		g.state = GateHalfOpen
+	}
+}
+
+// pause is the wait before the next probe after a failure.
+func (g *gate) pause(r Rand) time.Duration {
+	if g.why == ClosedByRefused {
+		return half(grow(refusedFirst, refusedMost, 2, g.failed), r)
+	}
+	return half(grow(failedFirst, failedMost, 2, g.failed), r)
+}
+
+// half is uniform in [d/2, d].
+func half(d time.Duration, r Rand) time.Duration { return d/2 + upTo(r, d/2) }
+
+// expire makes the probe due when its time has come, and gives a hung one up.
+func (g *gate) expire(now time.Duration) {
+	switch {
+	case g.state == GateClosed && now >= g.dueAt:
+		g.state = GateHalfOpen
+	case g.state == GateHalfOpen && g.probe != 0 && now >= g.probeEnds:
+		g.probe = 0
+		g.hung++
+	}
+}
+
+// due says whether a probe may be sent.
+func (g *gate) due() bool { return g.state == GateHalfOpen && g.probe == 0 }
+
+// begin gives the probe its number.
+func (g *gate) begin(now time.Duration, r Rand) uint32 {
+	g.lastProbe++
+	if g.lastProbe == 0 {
+		g.lastProbe++
+	}
+	g.probe = g.lastProbe
+	g.probes++
+	g.probeEnds = now + (hungLeast+upTo(r, hungSpread))<<min(g.hung, hungTimes-1)
+	return g.probe
+}
+
+// fail ends the probe under way with evidence against the upstream.
+func (g *gate) fail(now time.Duration, why ClosedBy, r Rand) {
+	g.why, g.probe = why, 0
+	g.failed++
+	g.state, g.dueAt = GateClosed, now+g.pause(r)
+}
+
+// lose ends the probe under way when nobody will hear its answer.
+func (g *gate) lose(now time.Duration, r Rand) {
+	g.probe = 0
+	g.state, g.dueAt = GateClosed, now+half(grow(goneFirst, goneMost, 2, g.hung), r)
+	g.hung++
+}
+
+// waive ends the probe under way that was no probe after all; another may be
+// sent at once.
+func (g *gate) waive() { g.probe = 0 }
+
+// reopen begins the ramp.
+func (g *gate) reopen(now time.Duration) {
+	g.state, g.rampedAt = GateRamp, now
+	g.probe, g.failed, g.hung = 0, 0, 0
+	g.reopened++
+}
+
+// opened ends the ramp, if there is one.
+func (g *gate) opened() {
+	if g.state == GateRamp {
+		g.state = GateOpen
+	}
+}
+
+// passing says whether requests pass, apart from probes.
+func (g *gate) passing() bool { return g.state == GateOpen || g.state == GateRamp }
+
+// event is when expire has something to do.
+func (g *gate) event() time.Duration {
+	switch {
+	case g.state == GateClosed:
+		return g.dueAt
+	case g.state == GateHalfOpen && g.probe != 0:
+		return g.probeEnds
+	}
+	return Forever
+}

@@ -1,0 +1,116 @@
+package policy
+
+import "time"
+
+// evidence counts how attempts ended over the last seconds and says when they
+// condemn the upstream as a whole.
+//
+// The upstream is condemned when within the last second, or within the last
+// five, at least 20 attempts ended and 90 % of them failed: the short window so
+// that an outage is seen within about a second whatever went well before it, the
+// long one for services of few requests. One URL that fails among healthy ones
+// does not condemn it, even where callers hammer it: when four of five failures
+// have the same key, attempts with other keys that went well meanwhile acquit.
+type evidence struct {
+	slots [evidenceSlots]evidenceSlot
+	slot  int64 // number of the current slot
+
+	// Since the first failure after a pause of longWindow:
+	failures int64         // failed, all keys
+	suspect  uint32        // the key most failures have, if one has (Boyer and Moore's vote)
+	votes    int64         // of that vote
+	same     int64         // failures with the suspect's key, since it is the suspect
+	others   int64         // went well with another key
+	lastBad  time.Duration // the latest failure
+	any      bool          // lastBad is one
+}
+
+type evidenceSlot struct{ good, bad int64 }
+
+const (
+	evidenceSlotTime = 100 * time.Millisecond
+	evidenceSlots    = int64(longWindow / evidenceSlotTime)
+	shortWindow      = time.Second
+	longWindow       = 5 * time.Second
+
+	evidenceVolume = 20  // attempts that condemn at least
+	evidenceShare  = 0.9 // of them failed
+	sameKeyShare   = 0.8 // of failures, that make one URL the suspect
+	acquittals     = 2   // attempts with other keys that went well, and...
+	acquittalShare = 0.02
+)
+
+// turn forgets what is older than the windows.
+func (e *evidence) turn(now time.Duration) {
+	slot := int64(max(now, 0) / evidenceSlotTime)
+	for n := min(slot-e.slot, evidenceSlots); n > 0; n-- {
+		e.slots[(slot-n+1)%evidenceSlots] = evidenceSlot{}
+	}
+	e.slot = max(e.slot, slot)
+	if e.any && now-e.lastBad >= longWindow {
+		*e = evidence{slots: e.slots, slot: e.slot}
+	}
+}
+
+// suspicious says whether there were failures lately, so that the keys of
+// what goes well matter.
+func (e *evidence) suspicious() bool { return e.any }
+
+// good counts n attempts that went well, keys unknown.
+func (e *evidence) good(now time.Duration, n int64) {
+	e.turn(now)
+	e.slots[e.slot%evidenceSlots].good += n
+}
+
+// acquit tells the key of one that went well while there is a suspicion.
+func (e *evidence) acquit(key uint32) {
+	if key != 0 && key != e.suspect {
+		e.others++
+	}
+}
+
+// bad counts a failed attempt.
+func (e *evidence) bad(now time.Duration, key uint32) {
+	e.turn(now)
+	e.slots[e.slot%evidenceSlots].bad++
+	e.lastBad, e.any = max(now, e.lastBad), true
+	e.failures++
+	switch {
+	case key == e.suspect:
+		e.votes++
+	case e.votes > 0:
+		e.votes--
+	default:
+		e.suspect, e.votes, e.same = key, 1, 0
+	}
+	if key == e.suspect {
+		e.same++
+	}
+}
+
+// condemns says whether the upstream as a whole is down, after bad.
+func (e *evidence) condemns() bool {
+	if e.oneKey() {
+		return false
+	}
+	var good, bad int64
+	for i := range evidenceSlots {
+		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
+		good += s.good
+		bad += s.bad
+		if i+1 == int64(shortWindow/evidenceSlotTime) && condemned(good, bad) {
+			return true
+		}
+	}
+	return condemned(good, bad)
+}
+
+func condemned(good, bad int64) bool {
+	return good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad)
+}
+
+// oneKey says whether it is one URL that fails among healthy ones.
+func (e *evidence) oneKey() bool {
+	return e.suspect != 0 && float64(e.same) >= sameKeyShare*float64(e.failures) &&
+		e.others >= acquittals && float64(e.others) >= acquittalShare*float64(e.same)
+}

@@ -1,0 +1,258 @@
+package policy
+
+import "time"
+
+// What follows is called with g.mu held.
+
+// inFlight is how many places are taken. A place that EnterFast takes back at
+// once may be counted for an instant, so it is never too low.
+func (g *Guard) inFlight() int64 {
+	left := g.left.Load() // first: a place taken in between is then counted, never missed
+	return g.entered.Load() - left
+}
+
+// most is how many places there are, when that is limited.
+func (g *Guard) most() (int64, bool) {
+	fixed := g.options.Limit == LimitFixed
+	switch {
+	case g.limiter.bound && fixed:
+		return min(g.limiter.whole(), int64(g.options.Fixed)), true
+	case fixed:
+		return int64(g.options.Fixed), true
+	}
+	return g.limiter.whole(), g.limiter.bound
+}
+
+// verdict is what an attempt is told now. The head of the line goes before
+// those who come.
+func (g *Guard) verdict(head bool) Verdict {
+	first := head || g.waiting == 0
+	if !g.gate.passing() {
+		if g.gate.due() && first {
+			return VerdictProbe
+		}
+		return VerdictHold
+	}
+	if most, bound := g.most(); !bound || first && g.inFlight() < most {
+		return VerdictGo
+	}
+	if g.gate.state == GateRamp {
+		return VerdictHold
+	}
+	return VerdictQueue
+}
+
+// take takes a place after a verdict that gives one.
+func (g *Guard) take(now time.Duration, v Verdict) Place {
+	g.entered.Add(1)
+	p := Place{at: now, kind: placeTaken}
+	if v == VerdictProbe {
+		p.probe = g.gate.begin(now, g.options.Rand)
+	}
+	g.publish()
+	return p
+}
+
+// enter is Enter under the lock.
+func (g *Guard) enter(now time.Duration) (Place, Verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lookIfDue(now)
+	g.gate.expire(now)
+	v := g.verdict(false)
+	if v <= VerdictProbe {
+		return g.take(now, v), v
+	}
+	g.waiting++
+	g.limiter.waited()
+	g.publish()
+	return Place{}, v
+}
+
+// undone balances the books after EnterFast took a place back.
+func (g *Guard) undone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slowLeft++
+	g.unsent++
+	g.left.Add(1)
+}
+
+// leave is Leave under the lock.
+func (g *Guard) leave(p Place, now time.Duration, e Ending) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.giveBack(p, e) {
+		return 0
+	}
+	before := g.eventAt
+	g.lookIfDue(now)
+	g.judge(p, now, e)
+	return g.settle(now, before)
+}
+
+// giveBack counts a place as left, unless it was freed before.
+func (g *Guard) giveBack(p Place, e Ending) bool {
+	switch {
+	case p.kind == placeNone:
+		return false
+	case p.kind == placeAbandoned && !g.lost.giveBack(p.batch):
+	default:
+		g.slowLeft++
+		g.left.Add(1)
+	}
+	switch e.Kind {
+	case Answered:
+		g.slowAnswered++
+	case Unsent, Connected:
+		g.unsent++
+	}
+	return true
+}
+
+// freed counts places of lostPlaces as left.
+func (g *Guard) freed(n int64) {
+	g.slowLeft += n
+	g.left.Add(n)
+}
+
+// judge learns from the end of an attempt.
+func (g *Guard) judge(p Place, now time.Duration, e Ending) {
+	if !g.gate.passing() {
+		g.judgeShut(p, now, e)
+		return
+	}
+	switch {
+	case e.Kind == Unsent || e.Kind == Connected:
+	case e.answeredWell():
+		g.wentWell(p, now, e)
+	case p.kind == placeAbandoned: // it failed already, when it was abandoned
+	case e.Kind == Refused:
+		g.shut(now, ClosedByRefused)
+	case e.Kind == DialFailed && !g.answeredSince(p.at, now):
+		g.shut(now, ClosedByDial)
+	default:
+		g.wentWrong(p, now, e)
+	}
+}
+
+// wentWell counts a good answer while the gate is open or opening.
+func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
+	g.evidence.good(now, 1)
+	if g.evidence.suspicious() {
+		g.evidence.acquit(e.Key)
+	}
+	if g.limiter.bound {
+		g.limiter.ended(now, p.at, true, &g.usual)
+	}
+	if g.gate.state == GateOpen {
+		g.fresh.add(now - p.at)
+	}
+}
+
+// wentWrong counts a failure while the gate is open or opening.
+func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
+	g.evidence.bad(now, e.Key)
+	if g.limiter.bound {
+		g.limiter.ended(now, p.at, false, &g.usual)
+	}
+	if g.evidence.condemns() {
+		g.shut(now, ClosedByFailing)
+	}
+}
+
+// judgeAbandoned learns from an attempt that is no longer waited for. A caller
+// who leaves early is no evidence.
+func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
+	switch {
+	case g.gate.passing():
+		if e.Kind == TimedOut || g.late(now-p.at) {
+			g.wentWrong(p, now, e)
+		}
+	case p.probe != 0 && p.probe == g.gate.probe && e.Closed:
+		g.gate.lose(now, g.options.Rand)
+	}
+}
+
+// late says whether age is far more than usual.
+func (g *Guard) late(age time.Duration) bool {
+	if !g.usual.known() {
+		return age >= lateUnknown
+	}
+	return age >= overdue(&g.usual)
+}
+
+// lateUnknown is far more than usual where that is not known: few services
+// take longer, and few callers have less patience.
+const lateUnknown = time.Second
+
+// judgeShut learns from the end of an attempt while the gate is not open.
+func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
+	probe := p.probe != 0 && p.probe == g.gate.probe
+	switch {
+	case e.answeredWell():
+		// What was sent before tells nothing of an upstream that refuses
+		// connections or fails, since it may be the last that went well;
+		// but of a silent one any answer does.
+		if probe || p.at >= g.gate.closedAt || g.gate.why == ClosedByStall {
+			g.reopen(now)
+		}
+	case !probe:
+	case e.Kind == Connected, e.Kind == Unsent:
+		g.gate.waive()
+	default:
+		g.gate.fail(now, g.blame(e), g.options.Rand)
+	}
+}
+
+// blame is the evidence that a failed probe gives.
+func (g *Guard) blame(e Ending) ClosedBy {
+	switch {
+	case e.Kind == Refused:
+		return ClosedByRefused
+	case e.Kind == DialFailed:
+		return ClosedByDial
+	case g.gate.why == ClosedByStall && e.Kind != Answered:
+		return ClosedByStall
+	}
+	return ClosedByFailing
+}
+
+// shut closes the gate; without one, overload is all that can be seen in it.
+func (g *Guard) shut(now time.Duration, why ClosedBy) {
+	if g.options.NoGate {
+		if g.options.Limit == LimitAdaptive && !g.limiter.bound && why >= ClosedByFailing {
+			g.bind(now)
+		}
+		return
+	}
+	g.gate.close(now, why, g.options.Rand)
+	g.limiter.release()
+	g.publish()
+}
+
+// bind makes the limit bind at what is under way.
+func (g *Guard) bind(now time.Duration) {
+	g.mode.Store(modeSlow) // before the places are counted, see EnterFast
+	g.limiter.bind(now, g.inFlight())
+}
+
+// reopen begins the ramp: a probe has succeeded.
+func (g *Guard) reopen(now time.Duration) {
+	g.gate.reopen(now)
+	g.freed(g.lost.freeAll())
+	g.evidence = evidence{}
+	g.limiter.start(now, &g.usual)
+	g.silence.reset(now, g.sent(), g.answers())
+}
+
+// answers is how many attempts were answered so far, sent how many were sent.
+func (g *Guard) answers() int64 { return g.left.Load() - g.slowLeft + g.slowAnswered }
+func (g *Guard) sent() int64    { return g.entered.Load() - g.unsent }
+
+// answeredSince says whether any attempt was answered after t, as finely as
+// looks go. Connections that are in use may work on while new ones fail.
+func (g *Guard) answeredSince(t, now time.Duration) bool {
+	g.look(now)
+	return g.silence.brokenAt > t
+}

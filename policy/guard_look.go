@@ -1,0 +1,147 @@
+package policy
+
+import "time"
+
+// What the Guard sees from time to time: the fast paths only count, and every
+// so often (lookEvery, 40 ms where answers take 100 ms) one of them looks at the
+// counters.
+
+// tick looks when it is due, unless another goroutine does.
+func (g *Guard) tick(now time.Duration) {
+	if !g.mu.TryLock() {
+		return
+	}
+	defer g.mu.Unlock()
+	if g.lookIfDue(now) {
+		g.publish()
+	}
+}
+
+// lookIfDue is called with g.mu held, as all that follows.
+func (g *Guard) lookIfDue(now time.Duration) bool {
+	if int64(now) < g.tickAt.Load() {
+		return false
+	}
+	g.look(now)
+	g.tickAt.Store(int64(now + lookEvery(&g.usual)))
+	return true
+}
+
+// look takes in what the fast paths counted.
+func (g *Guard) look(now time.Duration) {
+	fast := g.left.Load() - g.slowLeft
+	if fast > g.counted {
+		g.evidence.good(now, fast-g.counted)
+		g.counted = fast
+	}
+	if dt := now - g.usual.foldedAt; dt >= foldEvery {
+		g.learn(now, dt)
+	}
+	if n := g.lost.expire(now, g.lostBound()); n > 0 {
+		g.freed(n)
+	}
+	g.silence.look(now, g.sent(), g.answers())
+	if g.gate.passing() && g.usual.known() &&
+		g.silence.surprise(now, &g.usual, g.inFlight()) >= enoughSurprise {
+		g.shut(now, ClosedByStall)
+	}
+}
+
+// lostBound is how long after it was abandoned an attempt is taken to occupy
+// the upstream, when nothing is heard of it: ten times what most take. While
+// the gate is not open, the upstream may do nothing at all, and only success
+// of a probe or a minute says otherwise.
+func (g *Guard) lostBound() time.Duration {
+	const least, most, shut = time.Second, 30 * time.Second, time.Minute
+	if !g.gate.passing() {
+		return shut
+	}
+	if !g.usual.known() {
+		return most
+	}
+	return max(least, min(10*g.usual.p90, most))
+}
+
+// learn takes in the window of latencies that ends now. Only what was seen
+// while nothing was wrong says what is usual.
+func (g *Guard) learn(now, dt time.Duration) {
+	w := &g.window
+	g.fresh.drain(w)
+	switch {
+	case g.gate.state != GateOpen, g.limiter.bound && !g.limiter.innocent:
+		g.usual.foldedAt = now
+		return
+	case g.limiter.innocent:
+		g.limiter.release()
+		g.usual.forget(now)
+		return
+	case !g.overloaded(w, dt):
+		g.limiter.strikes = 0
+		g.usual.fold(w, now, dt)
+		return
+	}
+	g.usual.foldedAt = now
+	if g.limiter.strikes++; g.limiter.strikes >= strikesToBind && g.options.Limit == LimitAdaptive {
+		g.bind(now)
+	}
+}
+
+// overloaded says whether a window looks like overload: even the fast ones of
+// its answers took twice as long as the slow ones usually do, with twice as
+// many requests at once as were ever seen to go well. Endpoints that differ
+// tenfold do not look so, whatever their mix; nor does an upstream that takes
+// more without becoming slow.
+func (g *Guard) overloaded(w *latencySums, dt time.Duration) bool {
+	u := &g.usual
+	atOnce := float64(w.busy) / float64(dt)
+	return u.known() && w.total >= knownFrom &&
+		atOnce >= bindLeast && atOnce > 2*u.concurrency &&
+		w.quantile(0.1) > 2*u.p90
+}
+
+// settle ends every call that may have changed something: it lets happen what
+// is due, makes the fast paths see it, and says what the user has to do.
+func (g *Guard) settle(now, eventBefore time.Duration) Signal {
+	g.gate.expire(now)
+	if g.limiter.bound && g.limiter.rest(now, g.waiting, g.inFlight()) {
+		g.limiter.release()
+		g.gate.opened()
+	}
+	if g.gate.state == GateRamp && (!g.limiter.bound || now >= g.gate.rampedAt+rampMost) {
+		g.gate.opened()
+	}
+	g.publish()
+	var s Signal
+	if g.waiting > 0 && g.verdict(true) <= VerdictProbe {
+		s |= SignalWake
+	}
+	if g.eventAt != eventBefore {
+		s |= SignalEvent
+	}
+	return s
+}
+
+// rampMost is when a ramp is taken to be over at the latest: who waits then
+// waits for an upstream that is up and busy.
+const rampMost = 5 * time.Second
+
+// publish makes the state seen by the fast paths and works out the next event.
+func (g *Guard) publish() {
+	mode := uint32(0)
+	if _, bound := g.most(); bound || !g.gate.passing() || g.waiting > 0 {
+		mode |= modeSlow
+	}
+	if g.evidence.suspicious() {
+		mode |= modeSuspect
+	}
+	if g.mode.Load() != mode {
+		g.mode.Store(mode)
+	}
+	g.eventAt = min(g.gate.event(), g.limiter.event())
+	if mode&modeSlow != 0 {
+		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound()))
+	}
+	if g.waiting > 0 && g.verdict(true) <= VerdictProbe {
+		g.eventAt = 0 // somebody should be admitted now
+	}
+}

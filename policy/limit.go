@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"math"
+	"time"
+)
+
+// limiter finds how many requests an upstream bears at once, while there is
+// evidence that it does not bear them all. It is not safe for concurrent use.
+//
+// It has two phases. The slow start after an outage begins with the mean
+// concurrency remembered from before and adds one for each request that goes
+// well, so it doubles in the time of one answer, up to rampTimes of what is
+// remembered, as long as goodput grows with it. Then, and when overload made
+// the limit bind without an outage, it climbs: each round it compares goodput
+// and latency with those of the round before and moves by a step.
+//
+// It ends when nobody had to wait for a while: a limit that nobody reaches is
+// only a risk.
+type limiter struct {
+	bound    bool
+	starting bool    // slow start
+	limit    float64 // >= 1; its whole part counts
+	top      float64 // of the slow start
+
+	boundAt  time.Duration
+	easyFrom time.Duration // since when nobody waits; Forever: somebody does
+	strikes  int           // windows in a row that look overloaded, while not bound
+	times    uint64        // how often overload bound it
+	innocent bool          // the upstream became slow, but not by its load: what is usual has changed
+
+	round round // under way
+	last  round // the one before; began 0 and no counts: none
+}
+
+// round is what was seen over a stretch of time with one limit.
+type round struct {
+	began    time.Duration
+	took     time.Duration // set at its end
+	limit    float64
+	good     int
+	bad      int
+	busy     time.Duration // sum of the latencies of the good ones
+	full     bool          // somebody had to wait
+	measured bool          // it has ended and says something
+}
+
+func (r *round) rate() float64 { return float64(r.good) / r.took.Seconds() }
+func (r *round) mean() time.Duration {
+	if r.good == 0 {
+		return 0
+	}
+	return r.busy / time.Duration(r.good)
+}
+
+const (
+	// leastLimit is the stated minimum per process: no evidence of overload
+	// takes the limit below it. With fifty proxies these are 150 at once.
+	// Only a slow start may begin below, with 1.
+	leastLimit = 3
+	// rampTimes is how far above the mean concurrency before an outage the
+	// slow start goes. An upstream with reserves of any kind bears a burst
+	// of that; one without is found out by its goodput. All the callers who
+	// waited then come at once, so less makes them wait longer: with five,
+	// what gathered in 2 s of patience is worked off in the time of four
+	// usual answers per second of it.
+	rampTimes = 5
+	// startUnknown is the begin of a slow start without a memory.
+	startUnknown = leastLimit
+
+	easyTime  = time.Second     // nobody waits for so long: the limit ends
+	roundTime = time.Second     // a round takes this at least...
+	roundMost = 3 * time.Second // and this at most, when few requests end
+	roundGood = 20
+
+	growth    = 1.10 // of the limit in a round
+	shrinkage = 0.80
+	slowTimes = 2 // latency above this many times the usual is slow
+
+	// Elasticity is d ln(goodput) / d ln(limit). At 1 the upstream takes
+	// more and gives more; at 0 more only makes it slower.
+	elasticHigh = 0.6
+	elasticLow  = 0.4
+
+	strikesToBind = 2
+	bindLeast     = 10  // requests at once that overload has at least
+	badShare      = 0.2 // failures in a round that shrink the limit
+)
+
+// whole is the limit in requests.
+func (l *limiter) whole() int64 { return int64(l.limit) }
+
+// start begins a slow start.
+func (l *limiter) start(now time.Duration, u *usual) {
+	*l = limiter{bound: true, starting: true, boundAt: now, easyFrom: Forever, times: l.times}
+	if u.known() {
+		l.limit = max(1, u.concurrency)
+		l.top = max(leastLimit, rampTimes*u.concurrency)
+	} else {
+		l.limit, l.top = startUnknown, maxFixed
+	}
+	l.newRound(now)
+}
+
+// bind begins to climb from what is under way now.
+func (l *limiter) bind(now time.Duration, inFlight int64) {
+	*l = limiter{bound: true, boundAt: now, easyFrom: Forever, times: l.times + 1}
+	l.limit = float64(max(inFlight, leastLimit))
+	l.newRound(now)
+}
+
+// release ends the limit.
+func (l *limiter) release() { *l = limiter{times: l.times} }
+
+func (l *limiter) newRound(now time.Duration) {
+	l.round = round{began: now, limit: l.limit}
+}
+
+// waited notes that somebody has to wait for the limit.
+func (l *limiter) waited() {
+	l.round.full = true
+	l.easyFrom = Forever
+}
+
+// rest notes whether somebody waits, and says whether the limit may end.
+func (l *limiter) rest(now time.Duration, waiting int, inFlight int64) bool {
+	switch {
+	case waiting > 0 || inFlight >= l.whole():
+		l.easyFrom = Forever
+		return false
+	case l.easyFrom == Forever:
+		l.easyFrom = now
+	}
+	return now >= l.easyFrom+easyTime
+}
+
+// event is when rest has something to say.
+func (l *limiter) event() time.Duration {
+	if !l.bound || l.easyFrom == Forever {
+		return Forever
+	}
+	return l.easyFrom + easyTime
+}
+
+// ended takes in an attempt that was sent under this limit.
+func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
+	if entered < l.boundAt {
+		return
+	}
+	if !good {
+		l.round.bad++
+		if l.starting {
+			l.limit = max(1, l.limit-1)
+		}
+	} else {
+		l.round.good++
+		l.round.busy += now - entered
+		if l.starting {
+			l.limit = min(l.limit+1, l.top)
+		}
+	}
+	if l.starting {
+		l.startStep(now)
+	} else {
+		l.climb(now, u)
+	}
+}
+
+// startStep ends the slow start at its top, or when a doubling of the limit
+// brought less than a quarter more goodput.
+func (l *limiter) startStep(now time.Duration) {
+	if l.limit >= l.top {
+		l.starting = false
+		l.last = round{}
+		l.newRound(now)
+		return
+	}
+	r := &l.round
+	if r.good < max(int(r.limit), 1) {
+		return
+	}
+	r.took = max(now-r.began, 1)
+	const worthwhile, sayingMuch = 1.25, 8
+	if l.last.measured && r.full && l.last.limit >= sayingMuch && r.rate() < worthwhile*l.last.rate() {
+		l.starting = false
+		l.limit = max(leastLimit, l.last.limit)
+	}
+	l.endRound(now)
+}
+
+func (l *limiter) endRound(now time.Duration) {
+	l.round.measured = true
+	l.last = l.round
+	l.newRound(now)
+}
+
+// climb ends a round when it has lasted, and moves the limit.
+func (l *limiter) climb(now time.Duration, u *usual) {
+	r := &l.round
+	r.took = now - r.began
+	least := max(roundTime, 3*u.mean)
+	if r.took < least || r.good+r.bad < roundGood && r.took < max(roundMost, least) {
+		return
+	}
+	l.limit = max(leastLimit, l.next(u))
+	l.endRound(now)
+}
+
+// next is the limit for the next round.
+func (l *limiter) next(u *usual) float64 {
+	r := &l.round
+	more := r.limit + max(1, r.limit*(growth-1))
+	switch {
+	case float64(r.bad) >= badShare*float64(r.good+r.bad):
+		return r.limit * shrinkage
+	case !r.full:
+		return r.limit // nobody wanted more
+	case !u.known() || r.mean() <= slowTimes*u.mean:
+		return more
+	}
+	e, known := elasticity(&l.last, r)
+	switch {
+	case !known, e < elasticLow:
+		return r.limit * shrinkage
+	case e > elasticHigh:
+		l.innocent = true
+		return more
+	}
+	return r.limit
+}
+
+// elasticity is how much goodput followed the limit from round a to round b;
+// not known when the limit did not move.
+func elasticity(a, b *round) (float64, bool) {
+	if !a.measured || !a.full || a.good == 0 || b.good == 0 {
+		return 0, false
+	}
+	moved := math.Log(b.limit / a.limit)
+	if math.Abs(moved) < 0.01 {
+		return 0, false
+	}
+	return math.Log(b.rate()/a.rate()) / moved, true
+}

@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Latencies are counted in buckets of a fixed relative width: eight to the
+// octave from 8 us on, so that a bucket's ends differ by 6 to 13 %. Bucket i
+// holds [lowest(i), lowest(i+1)). The last one holds all from 67 minutes on.
+const (
+	latencyBuckets = 240
+	perOctave      = 8
+)
+
+// bucketOf is the bucket of a latency; what is not positive counts as nothing.
+func bucketOf(d time.Duration) int {
+	us := uint64(max(d, 0) / time.Microsecond)
+	if us < perOctave {
+		return int(us)
+	}
+	octave := bits.Len64(us) - 4 // us >> octave is in 8..15
+	return min(octave*perOctave+int(us>>octave), latencyBuckets-1)
+}
+
+// lowest is the least latency of bucket i.
+func lowest(i int) time.Duration {
+	if i < 2*perOctave {
+		return time.Duration(i) * time.Microsecond
+	}
+	octave := i/perOctave - 1
+	return time.Duration(uint64(perOctave+i%perOctave)<<octave) * time.Microsecond
+}
+
+// middle stands for all latencies of bucket i.
+func middle(i int) time.Duration { return lowest(i)/2 + lowest(i+1)/2 }
+
+// latencyWindow counts latencies; one atomic addition each.
+type latencyWindow [latencyBuckets]atomic.Uint32
+
+func (w *latencyWindow) add(d time.Duration) { w[bucketOf(d)].Add(1) }
+
+// drain moves the counts to s and leaves the window empty.
+func (w *latencyWindow) drain(s *latencySums) {
+	*s = latencySums{}
+	for i := range w {
+		if w[i].Load() == 0 {
+			continue
+		}
+		n := float64(w[i].Swap(0))
+		s.counts[i] = n
+		s.total += n
+		s.busy += time.Duration(n * float64(middle(i)))
+	}
+}
+
+// latencySums is what a window held.
+type latencySums struct {
+	counts [latencyBuckets]float64
+	total  float64
+	busy   time.Duration // sum of the latencies
+}
+
+// quantile is the upper end of the bucket where the share q of the counts is
+// reached; 0 without counts.
+func (s *latencySums) quantile(q float64) time.Duration {
+	if s.total <= 0 {
+		return 0
+	}
+	left := q * s.total
+	for i, n := range s.counts {
+		if left -= n; left <= 0 && n > 0 {
+			return lowest(i + 1)
+		}
+	}
+	return lowest(latencyBuckets)
+}
+
+// usual is what is usual for an upstream: the spread of its latencies and the
+// concurrency it was seen to bear. It learns from windows in which the
+// upstream was well and forgets slowly.
+type usual struct {
+	sums  latencySums // counts decayed
+	above [latencyBuckets + 1]float64
+
+	median, p90, mean time.Duration
+	longest           time.Duration // upper end of the last bucket that counts
+	concurrency       float64       // highest mean over a window, decayed
+	foldedAt          time.Duration
+}
+
+const (
+	// knownFrom is how many latencies make a usual one: fewer say nothing
+	// about their spread.
+	knownFrom = 10
+	// foldEvery is the window of one measurement of concurrency. It is long
+	// enough to hold a dozen requests of a small service and short enough to
+	// be a peak of a large one.
+	foldEvery = time.Second
+	// forgetIn halves the weight of what was learnt, as long as there is
+	// enough of it (keepFrom): five minutes follow a deployment or the time
+	// of day and outlast a hiccup.
+	forgetIn = 5 * time.Minute
+	keepFrom = 200
+)
+
+func (u *usual) known() bool { return u.sums.total >= knownFrom }
+
+// fold takes in a window of length dt that ends at now.
+func (u *usual) fold(s *latencySums, now, dt time.Duration) {
+	u.foldedAt = now
+	keep := math.Exp2(-float64(dt) / float64(forgetIn))
+	u.concurrency = max(u.concurrency*keep, float64(s.busy)/float64(dt))
+	if u.sums.total < keepFrom {
+		keep = 1
+	}
+	if s.total == 0 && keep == 1 {
+		return
+	}
+	u.sums.total, u.sums.busy = 0, 0
+	for i := range u.sums.counts {
+		n := u.sums.counts[i]*keep + s.counts[i]
+		u.sums.counts[i] = n
+		u.sums.total += n
+		u.sums.busy += time.Duration(n * float64(middle(i)))
+	}
+	u.derive()
+}
+
+// forget unlearns the latencies, when they have changed for good.
+func (u *usual) forget(now time.Duration) {
+	*u = usual{concurrency: u.concurrency, foldedAt: now}
+}
+
+// derive works out what is asked often.
+func (u *usual) derive() {
+	s := &u.sums
+	u.longest = 0
+	for i := latencyBuckets - 1; i >= 0; i-- {
+		u.above[i] = u.above[i+1] + s.counts[i]
+		if u.longest == 0 && u.above[i] >= 0.5 {
+			u.longest = lowest(i + 1)
+		}
+	}
+	if s.total > 0 {
+		u.mean = time.Duration(float64(s.busy) / s.total)
+	}
+	u.median, u.p90 = s.quantile(0.5), s.quantile(0.9)
+}
+
+// tailPower is how fast latencies longer than any seen are taken to become
+// rarer: P(L > a) ~ a^-3. Heavy for a response time (a lognormal one falls
+// faster), so that rare slow requests do not look like an outage.
+const tailPower = 3
+
+// tail is the probability that a request takes longer than age, by what was
+// seen, with the law of succession for what was not: never 0 and never 1.
+func (u *usual) tail(age time.Duration) float64 {
+	longer := u.above[min(bucketOf(age), latencyBuckets)]
+	p := (longer + 1) / (u.sums.total + 2)
+	if age > u.longest && u.longest > 0 {
+		p *= math.Pow(float64(u.longest)/float64(age), tailPower)
+	}
+	return p
+}
