@@ -50,6 +50,7 @@ type exchange struct {
 	upUntil  time.Time
 	upWrite  time.Time
 	avoid    string // the address the last attempt failed on
+	early    error  // what reading the answer met before receive began
 	resp     http1.Response
 	answer   responseBody
 	held     held
@@ -61,7 +62,10 @@ type exchange struct {
 	cancel    func() // ends a dial under way
 	progress  atomic.Int32
 	callerEnd atomic.Int32
-	bodyWrong http1.Refusal // with callerBroken and callerTooLarge
+	pieces    atomic.Uint32 // of bodies that the pump has moved
+
+	piecesSeen uint32        // ... when it was last looked whether it is stuck
+	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
 
 	began       time.Time
 	sentAt      time.Time // the request was first fully sent, or first failed

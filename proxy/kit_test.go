@@ -58,6 +58,11 @@ func startUpstreamAt(t testing.TB, addr string, handle func(c *upConn)) *fakeUps
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveListener(t, l, handle)
+}
+
+// serveListener is startUpstream on a listener of the test's own.
+func serveListener(t testing.TB, l net.Listener, handle func(c *upConn)) *fakeUpstream {
 	u := &fakeUpstream{Listener: l, open: map[net.Conn]struct{}{}}
 	u.wg.Go(func() {
 		for {

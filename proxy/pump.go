@@ -56,6 +56,7 @@ func (x *exchange) stopPump() {
 // says whether the caller is to be watched after it.
 func (x *exchange) pumpBody() bool {
 	for {
+		x.pieces.Add(1)
 		if x.canSplice() {
 			return x.spliceBody()
 		}

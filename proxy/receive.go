@@ -29,6 +29,10 @@ func (x *exchange) receive() policy.Attempt {
 	cause := x.readFinalHead()
 	switch cause {
 	case policy.CauseStatus:
+		if x.lateRefusal() {
+			x.dropUpstream()
+			return policy.Attempt{Cause: policy.CauseIdleClose}
+		}
 		x.answer.reset()
 		return x.statusAttempt()
 	case policy.CauseAttemptTimeout:
@@ -77,6 +81,10 @@ func (x *exchange) readHead() policy.Cause {
 				x.upR += n
 				return policy.CauseStatus
 			}
+		}
+		if err := x.early; err != nil {
+			x.early = nil
+			return x.readCause(err)
 		}
 		x.makeUpRoom()
 		if err := x.readUp(0); err != nil {
@@ -135,9 +143,24 @@ func (x *exchange) readUp(idle time.Duration) error {
 			return errCallerGone
 		case x.progress.Load() == progress && !until.IsZero() && !time.Now().Before(until):
 			return err
+		case x.leftWhileStuck():
+			x.callerEnd.Store(callerGone)
+			return errCallerGone
 		}
 		x.startWatch(nil)
 	}
+}
+
+// leftWhileStuck says whether the caller has left while the upstream takes
+// nothing of its body: the pump, stuck in a write, cannot see that.
+func (x *exchange) leftWhileStuck() bool {
+	if !x.uploading() {
+		return false
+	}
+	n := x.pieces.Load()
+	stuck := n == x.piecesSeen
+	x.piecesSeen = n
+	return stuck && x.c.hungUp()
 }
 
 // readUntil is when waiting for the upstream ends; zero: not by time.
@@ -161,13 +184,14 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 }
 
 // setUpRead sets the upstream's read deadline: until, or sooner while nobody
-// watches the caller. A deadline that is close enough stays as it is.
+// watches the caller all the time. A deadline that is close enough stays as it
+// is, unless the pump may have moved it.
 func (x *exchange) setUpRead(until time.Time) {
-	if !x.pumping {
+	if !x.pumping || x.uploading() {
 		soon := time.Now().Add(watchAfter)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(x.upUntil); d >= 0 && d < watchAfter/2 {
+			if d := soon.Sub(x.upUntil); !x.pumping && d >= 0 && d < watchAfter/2 {
 				return
 			}
 		}
@@ -200,6 +224,13 @@ func (x *exchange) cleanOut() []byte {
 		x.out = getBuffer(smallBuffer)
 	}
 	return x.out[:0]
+}
+
+// lateRefusal: a 408 that closes a reused connection was meant for its idling
+// and crossed our request on the way. A request that may run twice can be
+// repeated (RFC 9110 section 15.5.9).
+func (x *exchange) lateRefusal() bool {
+	return x.resp.Status == 408 && x.resp.Close && x.upReused && x.safe
 }
 
 // plainAnswer says whether the answer cannot be a failure by its status alone,

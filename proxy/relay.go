@@ -98,7 +98,7 @@ func (x *exchange) copyBody(f http1.Framing) error {
 			if x.canSpliceDown(f) {
 				return x.spliceDown()
 			}
-			piece, err = b.next(x.route.BodyIdleTimeout)
+			piece, err = b.next(x.idleOrForever())
 		}
 		switch {
 		case err == io.EOF || err == nil && piece == nil:
@@ -194,14 +194,21 @@ func (x *exchange) canSpliceDown(f http1.Framing) bool {
 // spliceDown moves the rest of the response's body to the caller.
 func (x *exchange) spliceDown() error {
 	b := &x.answer
+	until := time.Now().Add(x.idleOrForever())
 	for b.left > 0 {
 		x.c.extendWrite()
-		x.setUpRead(time.Now().Add(x.idleOrForever()))
+		x.setUpRead(until)
+		if x.callerEnd.Load() != callerStays {
+			return errCallerGone
+		}
 		want := min(b.left, splicePiece)
 		n, err := x.move(downward, x.c.tcp, rawTCP(x.up), want)
 		b.left -= n
+		if n > 0 {
+			until = time.Now().Add(x.idleOrForever())
+		}
 		if n < want {
-			if err := x.spliceDownEnded(n, err); err != nil {
+			if err := x.spliceDownEnded(err, until); err != nil {
 				return err
 			}
 		}
@@ -211,15 +218,15 @@ func (x *exchange) spliceDown() error {
 }
 
 // spliceDownEnded says why a splice ended early; nil: it can go on.
-func (x *exchange) spliceDownEnded(n int64, err error) error {
-	stalled := x.c.writeTimedOut()
+func (x *exchange) spliceDownEnded(err error, until time.Time) error {
 	switch {
-	case x.callerEnd.Load() != callerStays, isTimeout(err) && stalled:
+	case x.callerEnd.Load() != callerStays, isTimeout(err) && x.c.writeTimedOut():
 		return errCallerGone
-	case isTimeout(err) && !x.pumping:
-		x.startWatch(nil) // it was the short wait before the caller is watched
-		return nil
-	case isTimeout(err) && n > 0:
+	case isTimeout(err) && x.leftWhileStuck():
+		x.callerEnd.Store(callerGone)
+		return errCallerGone
+	case isTimeout(err) && time.Now().Before(until):
+		x.startWatch(nil) // the wait before the caller is watched is over, or the pump woke us
 		return nil
 	case err != nil && !isTimeout(err) && x.c.hungUp():
 		return errCallerGone

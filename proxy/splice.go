@@ -51,32 +51,41 @@ func (x *exchange) spliceBody() bool {
 			return false
 		}
 		x.extendUpWrite()
+		x.pieces.Add(1)
 		want := min(b.left, splicePiece)
 		n, err := x.move(upward, rawTCP(x.up), c.tcp, want)
 		b.total += n
 		b.left -= n
 		b.ended = b.left == 0
 		if n < want {
-			return x.spliceEnded(n, err, until)
+			if again, watch := x.spliceEnded(n, err, until); !again {
+				return watch
+			}
 		}
 	}
 	return x.sendDone()
 }
 
-// spliceEnded tells whose side ended a splice early, which the error does not say.
-func (x *exchange) spliceEnded(n int64, err error, until time.Time) bool {
+// spliceEnded tells whose side ended a splice early, which the error does not
+// say, whether it can go on, and whether the caller is to be watched. After
+// the upstream's side ended it cannot: what was in the kernel's pipe is lost.
+func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watch bool) {
+	now := time.Now()
 	switch {
 	case x.stop.Load():
 	case err == nil || err == io.EOF:
 		x.callerFailed(errBodyCut)
-	case isTimeout(err) && !time.Now().Before(until) && n > 0:
-		return x.spliceBody()
-	case isTimeout(err) && !time.Now().Before(until):
+	case isTimeout(err) && !x.upWrite.IsZero() && !now.Before(x.upWrite):
+		return false, x.sendFailed()
+	case isTimeout(err) && !now.Before(until):
+		if n > 0 {
+			return true, false
+		}
 		x.callerFailed(errBodyTooSlow)
 	case x.c.hungUp():
 		x.callerFailed(errCallerGone)
 	default:
-		return x.sendFailed()
+		return false, x.sendFailed()
 	}
-	return false
+	return false, false
 }

@@ -1,0 +1,407 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// What a caller sees of a response.
+type seenBody struct {
+	body string
+	err  error // nil: whole; io.ErrUnexpectedEOF: shorter than framed; ECONNRESET
+}
+
+func (c *caller) seenBody() seenBody {
+	_, body, err := c.response("GET")
+	if errors.Is(err, syscall.ECONNRESET) {
+		err = syscall.ECONNRESET
+	}
+	return seenBody{body, err}
+}
+
+func TestACutResponseLooksCut(t *testing.T) {
+	const (
+		length  = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
+		chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+		closing = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf"
+	)
+	fin := func(c *upConn) {}
+	rst := func(c *upConn) { time.Sleep(20 * time.Millisecond); c.reset() } // else it would overtake the bytes
+	stall := func(c *upConn) { _, _ = c.endOfInput() }
+	cases := []struct {
+		name, answer string
+		end          func(c *upConn)
+		to10         error // what an HTTP/1.0 caller sees
+	}{
+		{"length, end", length, fin, io.ErrUnexpectedEOF},
+		{"length, reset", length, rst, io.ErrUnexpectedEOF},
+		{"length, stall", length, stall, io.ErrUnexpectedEOF},
+		{"chunked, end between chunks", chunked, fin, syscall.ECONNRESET},
+		{"chunked, end in a chunk", chunked[:len(chunked)-2], fin, syscall.ECONNRESET},
+		{"chunked, end before the last CRLF", chunked + "0\r\n", fin, syscall.ECONNRESET},
+		{"chunked, reset", chunked, rst, syscall.ECONNRESET},
+		{"chunked, stall", chunked, stall, syscall.ECONNRESET},
+		{"chunked, malformed", chunked + "zz\r\n", stall, syscall.ECONNRESET},
+		{"chunked, malformed trailer", chunked + "0\r\nno colon\r\n\r\n", stall, syscall.ECONNRESET},
+		{"close, reset", closing, rst, syscall.ECONNRESET},
+		{"close, stall", closing, stall, syscall.ECONNRESET},
+	}
+	for _, tc := range cases {
+		for version, wantErr := range map[string]error{"1.1": io.ErrUnexpectedEOF, "1.0": tc.to10} {
+			t.Run(tc.name+" to "+version, func(t *testing.T) {
+				u := startUpstream(t, func(c *upConn) {
+					c.head()
+					if c.n > 1 {
+						c.say(ok200)
+						return
+					}
+					c.say("%s", tc.answer)
+					tc.end(c)
+				})
+				p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 50 * time.Millisecond })
+				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
+				got := c.seenBody()
+				if got.err != wantErr || got.body != "half" && wantErr != syscall.ECONNRESET {
+					t.Errorf("the caller saw %q, %v; want \"half\", %v", got.body, got.err, wantErr)
+				}
+				p.wantOutcome(0, policy.OutcomeResponseBroken)
+				if p.seen.codes[0] != 200 || u.sends() != 1 {
+					t.Errorf("code %d, %d sends; want 200, 1", p.seen.codes[0], u.sends())
+				}
+				p.dial().send(get("/")).want(200, "ok") // on another upstream connection
+				if u.connections() != 2 {
+					t.Errorf("%d upstream connections, want 2", u.connections())
+				}
+			})
+		}
+	}
+}
+
+func TestACutLargeResponseLooksCut(t *testing.T) {
+	for _, reset := range []bool{false, true} {
+		u := startUpstream(t, func(c *upConn) {
+			c.head()
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n%s", strings.Repeat("x", 3_000_000))
+			if reset {
+				c.reset()
+			}
+		})
+		p := startProxy(t, u, nil)
+		_, body, err := p.dial().send(get("/")).response("GET")
+		if err != io.ErrUnexpectedEOF || len(body) > 3_000_000 || !reset && len(body) < 3_000_000 {
+			t.Errorf("reset=%v: the caller saw %d bytes, %v", reset, len(body), err)
+		}
+		p.wantOutcome(0, policy.OutcomeResponseBroken)
+	}
+}
+
+// leave is a way for a caller to go.
+var ways = map[string]struct {
+	leave func(c *caller)
+	rude  bool
+}{
+	"close": {func(c *caller) { _ = c.Close() }, false},
+	"reset": {func(c *caller) { c.reset() }, true},
+}
+
+func TestACutUploadAbortsTheUpstream(t *testing.T) {
+	bodies := map[string]string{
+		"length":           request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half",
+		"chunked":          request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "4\r\nhalf\r\n",
+		"within a chunk":   request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "9\r\nhalf",
+		"HTTP/1.0":         request("PUT / HTTP/1.0", "Host: a", "Content-Length: 100") + "half",
+		"large, spliced":   request("PUT / HTTP/1.1", "Host: a", "Content-Length: 10000000") + strings.Repeat("x", 3_000_000),
+		"large, chunked":   request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + strings.Repeat("1000\r\n"+strings.Repeat("x", 0x1000)+"\r\n", 500),
+		"not a byte of it": request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100"),
+	}
+	for name, sent := range bodies {
+		for way, w := range ways {
+			t.Run(name+" by "+way, func(t *testing.T) {
+				type ending struct {
+					body string
+					err  error
+				}
+				ended := make(chan ending, 1)
+				u := startUpstream(t, func(c *upConn) {
+					c.head()
+					body, err := c.endOfInput()
+					ended <- ending{body, err}
+				})
+				p := startProxy(t, u, nil)
+				c := p.dial().send(sent)
+				time.Sleep(2 * inlineWait)
+				w.leave(c)
+				got := within(t, "the end upstream", ended)
+				if !errors.Is(got.err, syscall.ECONNRESET) || strings.Contains(got.body, "0\r\n\r\n") {
+					t.Errorf("the upstream saw %.40q, %v; want a reset and no end of the body", got.body, got.err)
+				}
+				want := policy.OutcomeRequestBroken
+				if w.rude {
+					want = policy.OutcomeClientGone
+				}
+				p.wantOutcome(0, want)
+				if u.sends() != 1 {
+					t.Errorf("%d sends, want 1", u.sends())
+				}
+			})
+		}
+	}
+}
+
+// A half close in the middle of a body is answered, since the caller may read.
+func TestACutUploadIsAnswered(t *testing.T) {
+	begun := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) { c.head(); c.body(4); close(begun); _, _ = c.endOfInput() })
+	p := startProxy(t, u, nil)
+	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half")
+	within(t, "the begin of the body", begun)
+	c.closeWrite()
+	c.want(400, "*")
+	c.wantEnd("")
+	p.wantOutcome(0, policy.OutcomeRequestBroken)
+}
+
+// gone checks that the caller's leaving ended the only request, soon, and that
+// what was sent was aborted.
+func gone(t *testing.T, p *testProxy, left time.Time, aborted <-chan error) {
+	t.Helper()
+	p.wantOutcome(0, policy.OutcomeClientGone)
+	if d := time.Since(left); d > 3*time.Second {
+		t.Errorf("noticed after %v", d)
+	}
+	if aborted == nil {
+		return
+	}
+	if err := within(t, "the end upstream", aborted); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("the upstream's connection ended with %v, want a reset", err)
+	}
+}
+
+func everyWay(t *testing.T, test func(t *testing.T, leave func(c *caller))) {
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) { test(t, w.leave) })
+	}
+}
+
+func TestTheCallerLeavingEndsADial(t *testing.T) {
+	everyWay(t, func(t *testing.T, leave func(c *caller)) {
+		dialling, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+		u := startUpstream(t, script(ok200))
+		p := startProxy(t, u, func(c *Config) {
+			c.Default.Upstream.DialTimeout = 30 * time.Second
+			c.Default.Upstream.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				dialling <- struct{}{}
+				<-ctx.Done()
+				ended <- struct{}{}
+				return nil, ctx.Err()
+			}
+		})
+		c := p.dial().send(get("/"))
+		within(t, "a dial", dialling)
+		left := time.Now()
+		leave(c)
+		within(t, "the end of the dial", ended)
+		gone(t, p, left, nil)
+		if len(p.seen.retries) != 0 {
+			t.Errorf("retries %v", p.seen.retries)
+		}
+	})
+}
+
+func TestTheCallerLeavingEndsTheWaitForAnAnswer(t *testing.T) {
+	for name, req := range map[string]string{"get": get("/"), "post": post("hello"), "pipelined": get("/") + get("/") + strings.Repeat("x", 20000)} {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, leave func(c *caller)) {
+				got, end := make(chan struct{}), make(chan error, 1)
+				u := startUpstream(t, func(c *upConn) {
+					discardBody(c, c.head())
+					close(got)
+					_, err := c.endOfInput()
+					end <- err
+				})
+				p := startProxy(t, u, nil)
+				c := p.dial().send(req)
+				within(t, "the request", got)
+				left := time.Now()
+				leave(c)
+				gone(t, p, left, end)
+				if u.sends() != 1 {
+					t.Errorf("%d sends, want 1", u.sends())
+				}
+			})
+		})
+	}
+}
+
+func TestTheCallerLeavingEndsABodyBeingRelayed(t *testing.T) {
+	for name, head := range map[string]string{
+		"silent":  "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx",
+		"spliced": "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\nx",
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+		"close":   "HTTP/1.1 200 OK\r\n\r\nx",
+	} {
+		for _, trickle := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " trickle=", trickle), func(t *testing.T) {
+				everyWay(t, func(t *testing.T, leave func(c *caller)) {
+					end := make(chan error, 1)
+					u := startUpstream(t, func(c *upConn) {
+						c.head()
+						c.say("%s", head)
+						if !trickle {
+							_, err := c.endOfInput()
+							end <- err
+							return
+						}
+						piece := "y"
+						if name == "chunked" {
+							piece = "1\r\ny\r\n"
+						}
+						for {
+							if _, err := io.WriteString(c.Conn, piece); err != nil {
+								end <- err
+								return
+							}
+							time.Sleep(5 * time.Millisecond)
+						}
+					})
+					p := startProxy(t, u, nil)
+					c := p.dial().send(get("/"))
+					if _, err := c.r.ReadString('x'); err != nil {
+						t.Fatal(err)
+					}
+					left := time.Now()
+					leave(c)
+					gone(t, p, left, end)
+					if p.seen.codes[0] != 200 {
+						t.Errorf("code %d", p.seen.codes[0])
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTheCallerLeavingEndsABackoff(t *testing.T) {
+	everyWay(t, func(t *testing.T, leave func(c *caller)) {
+		u := startUpstream(t, script(bad503))
+		p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 20*time.Second) })
+		c := p.dial().send(get("/"))
+		soon(t, "the wait", func() bool { return p.seen.waitsBegun() > 0 })
+		left := time.Now()
+		leave(c)
+		gone(t, p, left, nil)
+		if u.sends() != 1 || len(p.seen.retries) != 0 {
+			t.Errorf("%d sends, retries %v; want one and none", u.sends(), p.seen.retries)
+		}
+	})
+}
+
+// fill sends of the body until the pump is stuck, with only as much under way
+// that the caller's end still arrives.
+func (c *caller) fill(p *testProxy) {
+	c.t.Helper()
+	block := strings.Repeat("x", 16<<10)
+	for still, last := 0, uint32(0); still < 3; {
+		c.send(block)
+		time.Sleep(time.Millisecond)
+		if now := p.pieces(); now != last {
+			still, last = 0, now
+			continue
+		}
+		still++
+		time.Sleep(30 * time.Millisecond)
+	}
+}
+
+// pieces is how many pieces of bodies the pumps have moved.
+func (p *testProxy) pieces() (n uint32) {
+	p.each(func(c *conn) { n += c.x.pieces.Load() })
+	return n
+}
+
+// The upstream takes nothing, so the pump is stuck in a write to it and reads
+// nothing from the caller either.
+func TestTheCallerLeavingEndsAnUploadThatIsStuck(t *testing.T) {
+	const size = 64 << 20 // more than all socket buffers
+	for name, tc := range map[string]struct {
+		head   string
+		polite bool
+	}{
+		"spliced": {request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
+		"chunked": {request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
+	} {
+		for _, answered := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " answered=", answered), func(t *testing.T) {
+				stuck, end := make(chan struct{}), make(chan error, 1)
+				u := startUpstream(t, func(c *upConn) {
+					c.head()
+					if answered {
+						c.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+					}
+					<-stuck
+					_, err := io.Copy(io.Discard, c.Reader)
+					end <- err
+				})
+				release := sync.OnceFunc(func() { close(stuck) })
+				t.Cleanup(release)
+				p := startProxy(t, u, nil)
+				c := p.dial().send(tc.head)
+				if answered {
+					_, _ = c.r.ReadString('5')
+				}
+				c.fill(p)
+				left := time.Now()
+				if tc.polite {
+					_ = c.Close()
+				} else {
+					c.reset()
+				}
+				p.wantOutcome(0, policy.OutcomeClientGone)
+				release()
+				gone(t, p, left, end)
+			})
+		}
+	}
+}
+
+// The upstream takes nothing for longer than a body may pause, then goes on:
+// the request was given up by then, and what arrives is a clean prefix.
+func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
+	const size = 64 << 20
+	body := make([]byte, size)
+	for i := range body {
+		body[i] = byte(i>>16) ^ byte(i>>8) ^ byte(i)
+	}
+	goOn, got := make(chan struct{}), make(chan string, 1)
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		<-goOn
+		s, _ := c.endOfInput()
+		got <- s
+	})
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
+	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 200 * time.Millisecond })
+	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
+	sent := make(chan struct{})
+	go func() { defer close(sent); _, _ = c.Write(body) }()
+	time.Sleep(450 * time.Millisecond) // both deadlines of the first stalled piece pass
+	release()
+	s := within(t, "the upstream's end", got)
+	if len(s) == 0 || len(s) >= size || s != string(body[:len(s)]) {
+		t.Errorf("%d bytes arrived, not a prefix of the %d sent", len(s), size)
+	}
+	p.wantOutcome(0, policy.GaveUp(policy.ReasonBodyTooLarge))
+	_ = c.Close()
+	<-sent
+}

@@ -1,0 +1,190 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+const largeSize = 64 << 20
+
+// pattern is n bytes that differ from their shifted selves.
+type pattern struct{ at, n int }
+
+func (p *pattern) Read(b []byte) (int, error) {
+	if p.at == p.n {
+		return 0, io.EOF
+	}
+	n := min(len(b), p.n-p.at)
+	copy(b[:n], patternBlock[p.at%251:])
+	n = min(n, len(patternBlock)-p.at%251)
+	p.at += n
+	return n, nil
+}
+
+var patternBlock = func() []byte {
+	b := make([]byte, 251*1024)
+	for i := range b {
+		b[i] = byte(i % 251)
+	}
+	return b
+}()
+
+func sum(r io.Reader) (n int64, crc uint32) {
+	h := crc32.NewIEEE()
+	n, _ = io.Copy(h, r)
+	return n, h.Sum32()
+}
+
+func patternSum(n int) uint32 {
+	_, crc := sum(&pattern{n: n})
+	return crc
+}
+
+// A body of 64 MiB each way, by splice where both sides are TCP and the length
+// is known, by copying elsewhere.
+func TestLargeBodiesArriveWhole(t *testing.T) {
+	want := patternSum(largeSize)
+	for _, tc := range []struct {
+		name          string
+		unix, chunked bool
+	}{{"spliced", false, false}, {"copied", true, false}, {"chunked", false, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for {
+					req, err := http.ReadRequest(c.Reader)
+					if err != nil {
+						return
+					}
+					if req.Method == "PUT" {
+						n, crc := sum(req.Body)
+						c.say("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n%9d %10d", n, crc)
+						continue
+					}
+					var out io.Writer = c.Conn
+					if tc.chunked {
+						c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+						out = chunkWriter{c}
+					} else {
+						c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", largeSize)
+					}
+					_, _ = io.Copy(out, &pattern{n: largeSize})
+					if tc.chunked {
+						c.say("0\r\n\r\n")
+					}
+				}
+			}
+			p, u := startFor(t, tc.unix, handle, nil)
+			c := p.dial()
+			for range 2 { // and the connections stay in step
+				c.send(get("/"))
+				res, err := http.ReadResponse(c.r, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, crc := sum(res.Body); n != largeSize || crc != want {
+					t.Fatalf("GET: %d bytes, sum %d; want %d, %d", n, crc, largeSize, want)
+				}
+				if tc.chunked {
+					c.send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+					w := bufio.NewWriterSize(c.Conn, 1<<16)
+					_, _ = io.Copy(chunkWriter{w}, &pattern{n: largeSize})
+					_, _ = w.WriteString("0\r\n\r\n")
+					_ = w.Flush()
+				} else {
+					c.send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", largeSize)))
+					_, _ = io.Copy(c.Conn, &pattern{n: largeSize})
+				}
+				c.want(200, fmt.Sprintf("%9d %10d", largeSize, want))
+			}
+			if u.connections() != 1 {
+				t.Errorf("%d upstream connections, want 1", u.connections())
+			}
+		})
+	}
+}
+
+type chunkWriter struct{ io.Writer }
+
+func (w chunkWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), 60_000)
+		if _, err := fmt.Fprintf(w.Writer, "%x\r\n%s\r\n", n, rest[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+// startFor is startUpstream and startProxy over TCP or a unix socket.
+func startFor(t *testing.T, unix bool, handle func(c *upConn), change func(*Config)) (*testProxy, *fakeUpstream) {
+	t.Helper()
+	if !unix {
+		u := startUpstream(t, handle)
+		return startProxy(t, u, change), u
+	}
+	path := t.TempDir() + "/up.sock"
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := serveListener(t, l, handle)
+	return startProxyTo(t, "unix:"+path, change), u
+}
+
+// An upload that ends while a large response is under way does not disturb it.
+func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
+	const size = 200_000
+	uploaded := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size/2))
+		c.body(10)
+		close(uploaded)
+		time.Sleep(3 * watchAfter)
+		c.say("%s", strings.Repeat("y", size/2))
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 10") + "12345")
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, size/2)
+	time.Sleep(watchAfter / 2) // the proxy waits for more of the response
+	c.send("67890")
+	within(t, "the end of the upload", uploaded)
+	if rest, err := io.ReadAll(res.Body); len(rest) != size/2 || err != nil {
+		t.Errorf("then came %d bytes, %v; want %d", len(rest), err, size/2)
+	}
+	p.wantOutcome(0, policy.OutcomeSuccess)
+}
+
+// A slow but steady upstream and caller are served however long it takes: the
+// time allowed is per pause, not for the whole.
+func TestALargeResponseMaySlowDown(t *testing.T) {
+	const size, steps = 400_000, 8
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+		for range steps {
+			c.say("%s", strings.Repeat("x", size/steps))
+			time.Sleep(watchAfter / 2)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 3 * watchAfter })
+	_, body, err := p.dial().send(get("/")).response("GET")
+	if len(body) != size || err != nil {
+		t.Errorf("%d bytes, %v; want %d", len(body), err, size)
+	}
+	p.wantOutcome(0, policy.OutcomeSuccess)
+}
