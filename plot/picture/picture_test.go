@@ -1,0 +1,262 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// figure has everything that can be drawn: two panels, bands, a faint run,
+// marks, zeros on a logarithmic axis.
+func figure() *plot.Figure {
+	var x, wait, low, high []float64
+	for i := range 10 {
+		w := 0.05 * math.Pow(2, float64(i))
+		x = append(x, float64(i+1))
+		wait, low, high = append(wait, w), append(low, 0), append(high, 2*w)
+	}
+	panel := func(log bool) plot.Panel {
+		return plot.Panel{
+			Title: "panel", X: plot.Axis{Label: "retry", Unit: plot.Count}, Y: plot.Axis{Label: "wait", Unit: plot.Seconds, Log: log},
+			Series: []plot.Series{
+				{Name: "doubling", X: x, Y: wait, Low: low, High: high},
+				{Name: "zeros", X: x, Y: make([]float64, len(x))},
+				{Name: "zeros", X: x, Y: wait, Faint: true},
+			},
+			Marks: []plot.Mark{{At: 4, To: 6, Label: "outage"}, {At: -7, Label: "before"}, {At: 2, Label: "<&>"}},
+		}
+	}
+	return &plot.Figure{Title: "A <title> & more", Columns: 2, Panels: []plot.Panel{panel(false), panel(true)}}
+}
+
+func drawPNG(t testing.TB, f *plot.Figure, s Size) image.Image {
+	t.Helper()
+	var b bytes.Buffer
+	if err := PNG(&b, f, s); err != nil {
+		t.Fatal(err)
+	}
+	m, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestPNGHasTheSizeAskedFor(t *testing.T) {
+	for _, s := range []Size{DefaultSize, {640, 480}, {501, 333}, {400, 1200}, {1600, 300}} {
+		if got := drawPNG(t, figure(), s).Bounds().Size(); got != image.Pt(s.Width, s.Height) {
+			t.Errorf("%v: %v", s, got)
+		}
+	}
+}
+
+// pixels counts those of one colour.
+func pixels(m image.Image, c color.NRGBA) int {
+	n := 0
+	for y := range m.Bounds().Dy() {
+		for x := range m.Bounds().Dx() {
+			if color.NRGBAModel.Convert(m.At(x, y)) == c {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestPNGShowsEachSeriesInItsColour(t *testing.T) {
+	f := figure()
+	m := drawPNG(t, f, DefaultSize)
+	for i := range f.Names() {
+		if n := pixels(m, palette[i]); n < 100 {
+			t.Errorf("colour %d of %q: %d pixels", i, f.Names()[i], n)
+		}
+	}
+	if n := pixels(m, palette[2]); n > 0 {
+		t.Errorf("%d pixels of a colour that no series has", n)
+	}
+	if n := pixels(m, color.NRGBA{255, 255, 255, 255}); n < DefaultSize.Width*DefaultSize.Height/2 {
+		t.Errorf("only %d white pixels", n)
+	}
+}
+
+func TestSameFigureSameBytes(t *testing.T) {
+	for name, draw := range formats {
+		var a, b bytes.Buffer
+		if err := errors.Join(draw(&a, figure(), DefaultSize), draw(&b, figure(), DefaultSize)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a.Bytes(), b.Bytes()) {
+			t.Errorf("%s: two drawings differ", name)
+		}
+	}
+}
+
+var formats = map[string]func(io.Writer, *plot.Figure, Size) error{"PNG": PNG, "SVG": SVG}
+
+// svg is what a test wants to know of a document.
+type svg struct {
+	XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+	Width   string   `xml:"width,attr"`
+	Height  string   `xml:"height,attr"`
+	View    string   `xml:"viewBox,attr"`
+	texts   []string
+}
+
+func readSVG(t *testing.T, text []byte) svg {
+	t.Helper()
+	var s svg
+	if err := xml.Unmarshal(text, &s); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return s
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "text" {
+			var content string
+			if err := d.DecodeElement(&content, &start); err != nil {
+				t.Fatal(err)
+			}
+			s.texts = append(s.texts, content)
+		}
+	}
+}
+
+func TestSVGIsADocumentOfTheSizeAskedFor(t *testing.T) {
+	for _, size := range []Size{DefaultSize, {640, 480}, {501, 333}, {1335, 1337}} {
+		var b bytes.Buffer
+		if err := SVG(&b, figure(), size); err != nil {
+			t.Fatal(err)
+		}
+		s := readSVG(t, b.Bytes())
+		if got := s.Width + " " + s.Height; got != fmt.Sprintf("%d %d", size.Width, size.Height) {
+			t.Errorf("%v: %s", size, got)
+		}
+	}
+}
+
+func TestSVGHoldsEveryWord(t *testing.T) {
+	var b bytes.Buffer
+	if err := SVG(&b, figure(), DefaultSize); err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(readSVG(t, b.Bytes()).texts, "\n")
+	for _, want := range []string{"A <title> & more", "panel", "doubling", "zeros", "retry", "wait", "outage", "<&>", "10s", "100ms"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in %q", want, all)
+		}
+	}
+	if strings.Contains(all, "before") {
+		t.Error("a mark outside the axis is labelled")
+	}
+	if !bytes.Contains(b.Bytes(), []byte("Arial,Helvetica,sans-serif")) {
+		t.Error("no font to fall back to")
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	crowded := figure()
+	for range plot.MaxPanels - len(crowded.Panels) {
+		crowded.Panels = append(crowded.Panels, crowded.Panels[0])
+	}
+	wordy := figure()
+	for i := range 60 {
+		s := wordy.Panels[0].Series[0]
+		s.Name = strings.Repeat("x", plot.MaxText-2) + fmt.Sprint(i)
+		wordy.Panels[0].Series = append(wordy.Panels[0].Series, s)
+	}
+	for name, c := range map[string]struct {
+		figure *plot.Figure
+		size   Size
+		want   string
+	}{
+		"no figure":             {&plot.Figure{}, DefaultSize, "0 panels"},
+		"narrow":                {figure(), Size{MinSide - 1, 300}, "size 199x300"},
+		"high":                  {figure(), Size{300, MaxSide + 1}, "size 300x4001"},
+		"panels without room":   {crowded, Size{300, 300}, "too small"},
+		"a legend without room": {wordy, DefaultSize, "too small"},
+	} {
+		for format, draw := range formats {
+			if err := draw(io.Discard, c.figure, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, %s: %v, expected %q", name, format, err, c.want)
+			}
+		}
+	}
+}
+
+func TestDrawsTheSmallestAndTheMost(t *testing.T) {
+	one := figure()
+	one.Panels = one.Panels[:1]
+	many := figure()
+	for range plot.MaxPanels - len(many.Panels) {
+		many.Panels = append(many.Panels, many.Panels[0])
+	}
+	many.Columns = 3
+	odd := figure()
+	odd.Panels = append(odd.Panels, odd.Panels[0]) // leaves a place empty
+	point := &plot.Figure{Panels: []plot.Panel{{Series: []plot.Series{{Name: "point", X: []float64{1}, Y: []float64{1}}}}}}
+	for format, draw := range formats {
+		err := errors.Join(
+			draw(io.Discard, one, Size{MinSide, MinSide}), draw(io.Discard, many, Size{900, 900}),
+			draw(io.Discard, odd, DefaultSize), draw(io.Discard, point, DefaultSize))
+		if err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+var errFull = errors.New("full")
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestTellsOfAFailedWrite(t *testing.T) {
+	for format, draw := range formats {
+		if err := draw(full{}, figure(), DefaultSize); !errors.Is(err, errFull) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+func FuzzDraw(f *testing.F) {
+	f.Add(1.0, 2.0, 3.0, 0.0, 0.0, true, "seconds", 300, 300)
+	f.Add(-1e150, 1e150, 1e-150, 1.0, 2.0, false, "count", 900, 200)
+	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, true, "", 200, 200)
+	f.Fuzz(func(t *testing.T, a, b, c, low, high float64, log bool, unit string, width, height int) {
+		if width > 1000 || height > 1000 {
+			return // slow, and no different
+		}
+		axis := plot.Axis{Log: log, Unit: plot.Unit(unit), Min: low, Max: high}
+		figure := &plot.Figure{Panels: []plot.Panel{{
+			X: axis, Y: plot.Axis{Log: log}, Series: []plot.Series{{Name: "n", X: []float64{a, b}, Y: []float64{b, c}, Low: []float64{a, a}, High: []float64{c, c}}},
+			Marks: []plot.Mark{{At: 1, Label: "m"}},
+		}}}
+		var p, s bytes.Buffer
+		errPNG, errSVG := PNG(&p, figure, Size{width, height}), SVG(&s, figure, Size{width, height})
+		if (errPNG == nil) != (errSVG == nil) {
+			t.Fatalf("PNG: %v, SVG: %v", errPNG, errSVG)
+		}
+		if errPNG != nil {
+			return
+		}
+		readSVG(t, s.Bytes())
+		if m, err := png.Decode(&p); err != nil || m.Bounds().Size() != image.Pt(width, height) {
+			t.Fatalf("%v, %v", m.Bounds(), err)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package picture
+
+import (
+	"errors"
+	"image/color"
+
+	xfont "golang.org/x/image/font"
+	gonum "gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// Lengths in points of 1/72 inch.
+const (
+	margin     = vg.Length(9)
+	titleSize  = vg.Length(12)
+	textSize   = vg.Length(9)
+	lineWidth  = vg.Length(1.6)
+	faintWidth = vg.Length(0.6)
+	sample     = vg.Length(18) // a line in the legend
+	gap        = vg.Length(14) // between entries of the legend, and between panels
+)
+
+// About how many ticks an axis has, and how much of its length is free above
+// the highest point, so that the edge does not cut it.
+const (
+	xTicks   = 9
+	yTicks   = 8
+	headroom = 0.03
+)
+
+// manyPoints is from where on points are not marked: they would be a thick
+// line.
+const manyPoints = 40
+
+var (
+	ink  = color.Gray{0x22}
+	pale = color.Gray{0xdd}
+)
+
+func style(size vg.Length, bold bool) text.Style {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
+	return text.Style{Color: ink, Font: f, Handler: gonum.DefaultTextHandler}
+}
+
+// errSmall is for a figure whose legend or panels leave no room for lines.
+var errSmall = errors.New("the picture is too small for its legend and panels")
+
+// The least that a panel needs with its labels, in points.
+const (
+	leastWidth  = vg.Length(110)
+	leastHeight = vg.Length(70)
+)
+
+// render draws title, legend and panels from top to bottom.
+func render(c draw.Canvas, f *plot.Figure) error {
+	looks := looksOf(f)
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	c = draw.Crop(c, margin, -margin, margin, -margin)
+	if f.Title != "" {
+		s := style(titleSize, true)
+		s.YAlign = draw.YTop
+		c.FillText(s, vg.Point{X: c.Min.X, Y: c.Max.Y}, f.Title)
+		c = draw.Crop(c, 0, 0, 0, -titleSize*1.6)
+	}
+	return drawPanels(drawLegend(c, f.Names(), looks), f, looks)
+}
+
+func drawPanels(c draw.Canvas, f *plot.Figure, looks map[string]look) error {
+	columns := min(max(f.Columns, 1), len(f.Panels))
+	rows := (len(f.Panels) + columns - 1) / columns
+	if room := c.Size(); room.X < leastWidth*vg.Length(columns) || room.Y < leastHeight*vg.Length(rows) {
+		return errSmall
+	}
+	grid := make([][]*gonum.Plot, rows)
+	for i := range grid {
+		grid[i] = make([]*gonum.Plot, columns)
+	}
+	for i := range f.Panels {
+		grid[i/columns][i%columns] = panel(&f.Panels[i], looks)
+	}
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: gap, PadY: gap}
+	canvases := gonum.Align(grid, tiles, c)
+	for i, row := range grid {
+		for j, p := range row {
+			if p != nil {
+				p.Draw(canvases[i][j])
+			}
+		}
+	}
+	return nil
+}
+
+// panel sets up one pair of axes and what is between them, the lowest layer
+// first.
+func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
+	g := gonum.New()
+	g.Title.Text = p.Title
+	g.Title.TextStyle = style(textSize*1.1, true)
+	g.Title.TextStyle.XAlign, g.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
+	g.Title.Padding = 4
+	x, y := p.Bounds()
+	if !p.Y.Log && p.Y.Max == 0 {
+		y.High += (y.High - y.Low) * headroom
+	}
+	setAxis(&g.X, &p.X, x, xTicks)
+	setAxis(&g.Y, &p.Y, y, yTicks)
+	lines := plotter.NewGrid()
+	lines.Vertical.Color, lines.Horizontal.Color = pale, pale
+	lines.Vertical.Width, lines.Horizontal.Width = 0.5, 0.5
+	g.Add(stretches{p.Marks}, lines)
+	for i := range p.Series {
+		if s := &p.Series[i]; len(s.Low) > 0 {
+			g.Add(band{s, looks[s.Name]})
+		}
+	}
+	for i := range p.Series {
+		s := &p.Series[i]
+		g.Add(curve{s, looks[s.Name]})
+	}
+	g.Add(marks{p.Marks})
+	return g
+}
+
+// setAxis gives the library our spans, scales and ticks: its own logarithm
+// panics at 0, and it knows no durations.
+func setAxis(g *gonum.Axis, a *plot.Axis, s plot.Span, ticks int) {
+	g.Min, g.Max = s.Low, s.High
+	g.Scale = scale{a}
+	g.Padding = 0
+	g.LineStyle.Width, g.LineStyle.Color = 0.8, ink
+	g.Tick.LineStyle = g.LineStyle
+	g.Tick.Length = 4
+	g.Tick.Marker = ticker{a, ticks}
+	label, tick := &g.Label.TextStyle, &g.Tick.Label
+	label.Font, label.Color = style(textSize, false).Font, ink
+	tick.Font, tick.Color = style(textSize*0.95, false).Font, ink
+	g.Label.Text, g.Label.Padding = a.Label, 3
+}
+
+type scale struct{ axis *plot.Axis }
+
+// Normalize is 0 at the lower end and 1 at the upper one.
+func (s scale) Normalize(low, high, v float64) float64 {
+	return s.axis.At(plot.Span{Low: low, High: high}, v)
+}
+
+type ticker struct {
+	axis *plot.Axis
+	n    int
+}
+
+func (t ticker) Ticks(low, high float64) []gonum.Tick {
+	ours := t.axis.Ticks(plot.Span{Low: low, High: high}, t.n)
+	ticks := make([]gonum.Tick, len(ours))
+	for i, tick := range ours {
+		ticks[i] = gonum.Tick{Value: tick.Value, Label: tick.Label}
+	}
+	return ticks
+}
