@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -25,16 +26,29 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 		x.attemptT = time.Now()
 		x.continueCaller()
 	}
-	if cause := x.connect(fresh); cause != policy.CauseStatus {
-		return policy.Attempt{Cause: cause}
+	for {
+		if cause := x.connect(fresh); cause != policy.CauseStatus {
+			return policy.Attempt{Cause: cause}
+		}
+		if x.callerEnd.Load() != callerStays {
+			return policy.Attempt{Cause: policy.CauseDial} // it left during the dial: nothing is sent
+		}
+		switch x.send() {
+		case taken:
+			return x.receive()
+		case notTaken:
+			return policy.Attempt{Cause: x.notTaken()}
+		}
+		x.dropStale() // and take the next one: nothing was tried on it
 	}
-	if x.callerEnd.Load() != callerStays {
-		return policy.Attempt{Cause: policy.CauseDial} // it left during the dial: nothing is sent
-	}
-	if !x.send() {
-		return policy.Attempt{Cause: x.notTaken()}
-	}
-	return x.receive()
+}
+
+// dropStale ends a pooled connection that was found closed before it was written to.
+func (x *exchange) dropStale() {
+	up := x.up
+	x.giveUpBuffer()
+	x.up = nil
+	up.CloseUnsent()
 }
 
 // resume goes on waiting for an attempt that ran into its timeout when no
@@ -68,7 +82,7 @@ func (x *exchange) notTaken() policy.Cause {
 // the caller is watched. CauseStatus means that x.up is ready.
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
-	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid}
+	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.body.framing.Kind == http1.BodyNone}
 	if !x.safe || !x.body.keeping || x.limit < 1 {
 		o.MaxIdle = freshFor
 	}
@@ -88,10 +102,12 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 
 func (x *exchange) use(up *upstream.Conn) {
 	x.up, x.upReused = up, up.Reused
+	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upUntil, x.upWrite = time.Time{}, time.Time{}
-	x.upR, x.upW = 0, 0
+	x.upR, x.upW, x.early = 0, 0, nil
 	x.resp.Reset()
 	x.progress.Store(sending)
+	x.lastPiece.Store(false)
 }
 
 // dial opens a connection and gives up when the caller leaves.
@@ -139,9 +155,6 @@ func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
 
 // discard is done with an attempt that will be repeated.
 func (x *exchange) discard(a *policy.Attempt) {
-	if x.up != nil {
-		x.avoid = x.up.Addr
-	}
 	x.dropUpstream()
 	x.stopPump()
 }

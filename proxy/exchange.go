@@ -62,6 +62,7 @@ type exchange struct {
 	cancel    func() // ends a dial under way
 	progress  atomic.Int32
 	callerEnd atomic.Int32
+	lastPiece atomic.Bool   // the pump has the end of the body in hand
 	pieces    atomic.Uint32 // of bodies that the pump has moved
 
 	piecesSeen uint32        // ... when it was last looked whether it is stuck

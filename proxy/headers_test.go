@@ -248,7 +248,7 @@ func TestMaxForwards(t *testing.T) {
 		t.Errorf("TRACE: %v", res.Header)
 	}
 	p.wantOutcome(1, policy.OutcomeRefused)
-	res = c.send(request("OPTIONS / HTTP/1.1", "Host: a", "Max-Forwards: 0", "Content-Length: 3") + "abc").want(200, "")
+	res = c.send(request("OPTIONS / HTTP/1.1", "Host: a", "Max-Forwards: 0", "Content-Length: 3")+"abc").want(200, "")
 	if !res.Close {
 		t.Error("the body was left unread on a connection that goes on")
 	}

@@ -147,10 +147,14 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 
 // abandon ends an exchange whose caller left or broke its own request.
 func (x *exchange) abandon() (int, policy.Outcome) {
+	class := policy.NotSent
+	if x.up != nil {
+		class = policy.Unknown // the upstream may go on with it
+	}
 	x.dropUpstream()
 	x.stopPump()
 	if x.attemptOpen() {
-		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, policy.ClassNone)
+		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}
 	x.mustEnd = true
 	return x.answerCallersFault()

@@ -69,12 +69,21 @@ func (x *exchange) pumpBody() bool {
 			return false
 		}
 		end := err == io.EOF || x.body.atEnd()
+		x.lastPiece.Store(end)
 		if _, err := x.writeRequest(nil, piece, end); err != nil {
 			return x.sendFailed()
 		}
 		if end {
 			return x.sendDone()
 		}
+	}
+}
+
+// settle gives the pump a moment when an answer came while it was writing the
+// last piece: the upstream has read it, and only the pump does not know yet.
+func (x *exchange) settle() {
+	for n := 0; n < 100 && x.lastPiece.Load() && x.uploading(); n++ {
+		time.Sleep(100 * time.Microsecond)
 	}
 }
 

@@ -33,6 +33,7 @@ func (x *exchange) receive() policy.Attempt {
 			x.dropUpstream()
 			return policy.Attempt{Cause: policy.CauseIdleClose}
 		}
+		x.settle()
 		x.answer.reset()
 		return x.statusAttempt()
 	case policy.CauseAttemptTimeout:

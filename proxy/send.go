@@ -7,6 +7,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // A body is sent by the exchange's own goroutine while it is small and comes
@@ -17,10 +18,19 @@ const (
 	inlineWait = 20 * time.Millisecond
 )
 
+// sendEnd is how far the sending of a request came.
+type sendEnd uint8
+
+const (
+	taken    sendEnd = iota // at least a byte of it: from here on only the upstream's answer tells
+	notTaken                // the connection took no byte at all
+	stale                   // nothing was written: the upstream had closed the connection, or spoken unasked
+)
+
 // send writes the request: the head with the first of the body, then the rest
-// here or in the pump. False: the connection took no byte at all. A later
-// failure is not told here, since the upstream may have answered before it.
-func (x *exchange) send() bool {
+// here or in the pump. A failure after the first byte is not told here, since
+// the upstream may have answered before it.
+func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
 	head := forward.AppendAttempt(x.head, x.earlier+x.attempts, expect)
@@ -28,12 +38,15 @@ func (x *exchange) send() bool {
 	piece, end, err := x.firstPiece(expect)
 	if err != nil {
 		x.callerFailed(err) // known to be broken before a byte of it is sent
-		return true
+		return taken
+	}
+	if x.body.framing.Kind == http1.BodyNone && x.up.CanLook() {
+		return x.sendLooking(head)
 	}
 	n, err := x.writeRequest(head, piece, end)
 	switch {
 	case n == 0 && err != nil:
-		return false
+		return notTaken
 	case err != nil:
 		x.progress.Store(writeFailed)
 	case end:
@@ -43,7 +56,35 @@ func (x *exchange) send() bool {
 	default:
 		x.sendInline(len(piece))
 	}
-	return true
+	return taken
+}
+
+// sendLooking sends a request without a body and waits a short while for the
+// first bytes of the answer. What else comes of it, receive finds in x.early.
+func (x *exchange) sendLooking(head []byte) sendEnd {
+	if x.up.Buf == nil {
+		x.up.Buf = getBuffer(mediumBuffer)
+	}
+	x.extendUpWrite()
+	x.sentWhole()
+	x.setUpRead(x.readUntil(x.attemptSent, 0, sent))
+	n, got, err := x.up.SendLooking(head, x.up.Buf)
+	x.upW = got
+	switch {
+	case err == upstream.ErrStale:
+		return stale
+	case n == 0 && err != nil:
+		return notTaken
+	case n < len(head):
+		if _, err := x.up.Write(head[n:]); err != nil {
+			x.progress.Store(writeFailed)
+		}
+	case isTimeout(err):
+		x.startWatch(nil)
+	default:
+		x.early = err
+	}
+	return taken
 }
 
 // sentWhole notes that the upstream has the whole request.

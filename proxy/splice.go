@@ -53,6 +53,7 @@ func (x *exchange) spliceBody() bool {
 		x.extendUpWrite()
 		x.pieces.Add(1)
 		want := min(b.left, splicePiece)
+		x.lastPiece.Store(want == b.left)
 		n, err := x.move(upward, rawTCP(x.up), c.tcp, want)
 		b.total += n
 		b.left -= n

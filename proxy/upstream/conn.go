@@ -38,6 +38,7 @@ type Conn struct {
 	tls  *tlsWire        // below TLS, else nil
 	raw  syscall.RawConn // nil when there is no socket below (tests)
 	look func(fd uintptr)
+	ask  asking
 
 	// Result of look. The bytes are enough for the start of a status line.
 	heard    [12]byte
@@ -182,6 +183,11 @@ func (c *Conn) check() finding {
 	if err := c.raw.Control(c.look); err != nil {
 		return idleClose
 	}
+	return c.verdict()
+}
+
+// verdict is what the last look means.
+func (c *Conn) verdict() finding {
 	switch {
 	case c.heardErr == errQuiet:
 		return quiet

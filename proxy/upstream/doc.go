@@ -14,9 +14,9 @@
 //
 // What is promised:
 //
-//   - A connection from the pool was looked at before it was handed out (but
-//     see [GetOptions.MaxIdle] for one idle for less than 1 ms): one that the
-//     upstream closed, or that says something nobody asked for, is not given.
+//   - A connection from the pool was looked at before it was handed out, or is
+//     by [Conn.SendLooking] before it is written to (see [GetOptions.Unseen]): one that
+//     the upstream closed, or that says something nobody asked for, is not used.
 //     The upstream may still close it one microsecond later; the
 //     caller must expect that on any Conn with Reused set, and report it with
 //     CloseStale so that the pool learns the upstream's patience.

@@ -4,6 +4,9 @@ package upstream
 
 import "syscall"
 
+// canAsk: reading and writing a descriptor by hand works here.
+const canAsk = true
+
 // peek looks at what the socket would say now, without taking it and without
 // waiting: n > 0 bytes copied to p, n == 0 and err == nil for an end of
 // stream, errQuiet when there is nothing, else the socket's error.

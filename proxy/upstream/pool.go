@@ -21,10 +21,6 @@ const (
 	// sweepStep is how many connections are looked at while the lock is
 	// held, at well under a microsecond each.
 	sweepStep = 16
-
-	// trusted is the idle age up to which a connection is used unseen, by
-	// requests that can be repeated: shorter than any server's patience.
-	trusted = time.Millisecond
 )
 
 // Options bound a pool. The zero value of a field means its default.
@@ -39,10 +35,12 @@ type GetOptions struct {
 	// Fresh asks for a connection dialled now: after an idle close all
 	// pooled ones may be stale.
 	Fresh bool
-	// MaxIdle takes no pooled connection that was idle for longer; 0 means
-	// any, and that the request can be repeated: a connection idle for less
-	// than 1 ms is then handed out unseen.
+	// MaxIdle takes no pooled connection that was idle for longer; 0 means any.
 	MaxIdle time.Duration
+	// Unseen asks for the connection as it is: the request will be sent by
+	// SendLooking, which looks itself. It has no effect on a connection that
+	// cannot do that.
+	Unseen bool
 	// Avoid is the address that the last attempt failed on (Conn.Addr or
 	// DialError.Addr). Another one is preferred, pooled or dialled, if the
 	// name has several; "" avoids none.
@@ -136,7 +134,7 @@ func (p *Pool) TryPooled(o GetOptions) *Conn {
 			return nil
 		case expired:
 			_ = c.Close()
-		case c.idle < trusted && o.MaxIdle == 0, p.usable(c):
+		case o.Unseen && c.CanLook(), p.usable(c):
 			c.Reused = true
 			c.Uses++
 			return c

@@ -337,7 +337,7 @@ func TestPooledPathDoesNotAllocate(t *testing.T) {
 		o    GetOptions
 	}{
 		{"tcp, looked at", tcpServer(t), looked},
-		{"tcp, unseen", tcpServer(t), GetOptions{}},
+		{"tcp, unseen", tcpServer(t), GetOptions{Unseen: true}},
 		{"tcp, avoiding", tcpServer(t), GetOptions{Avoid: "10.0.0.1:1"}},
 		{"unix, looked at", unixServer(t), looked},
 	} {
@@ -359,7 +359,7 @@ func BenchmarkPooled(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	for name, o := range map[string]GetOptions{"unseen": {}, "looked": looked} {
+	for name, o := range map[string]GetOptions{"unseen": {Unseen: true}, "looked": looked} {
 		b.Run(name, func(b *testing.B) {
 			p := NewPool(Target{Network: "tcp", Address: l.Addr().String()}, Options{})
 			defer p.Close()

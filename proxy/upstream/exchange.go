@@ -1,0 +1,110 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// ErrStale is SendLooking's answer for a connection that the upstream had
+// closed, or on which it had said something unasked. Nothing was sent.
+var ErrStale = errors.New("the upstream closed the idle connection, or spoke unasked on it")
+
+// asking is one use of SendLooking, kept in the Conn so that it allocates nothing.
+type asking struct {
+	try     func(fd uintptr) bool
+	out, in []byte
+	asked   bool
+	sent, n int
+	err     error
+}
+
+// CanLook says whether SendLooking works here: there is a socket, and no TLS on it.
+func (c *Conn) CanLook() bool { return canAsk && c.raw != nil && c.tls == nil }
+
+// SendLooking looks whether the connection is still open and quiet, writes
+// out, and waits for the first bytes of the answer, which it reads into in. For
+// the price of a plain write and read (three system calls: such a read tries
+// once in vain before it waits) it closes the gap between a look and a write.
+//
+// sent is how much of out was taken; less than all with a nil error means
+// that the socket's buffer is full and that the rest is the caller's to write. n bytes
+// were read. ErrStale: nothing was sent, the holder ends the connection with CloseUnsent.
+// Other errors are the socket's, io.EOF, or os.ErrDeadlineExceeded when the
+// read deadline passed with all of out sent.
+func (c *Conn) SendLooking(out, in []byte) (sent, n int, err error) {
+	a := &c.ask
+	if a.try == nil {
+		a.try = c.tryAsk
+	}
+	a.out, a.in, a.asked, a.sent, a.n, a.err = out, in, false, 0, 0, nil
+	err = c.raw.Read(a.try)
+	a.out, a.in = nil, nil
+	if err == nil {
+		err = a.err
+	}
+	return a.sent, a.n, err
+}
+
+// tryAsk is called first to send, then whenever the socket may be readable.
+// The runtime notes readability from before the first call on, so that no
+// answer, however fast, is slept through. True ends the waiting.
+func (c *Conn) tryAsk(fd uintptr) bool {
+	a := &c.ask
+	if !a.asked {
+		a.asked = true
+		if c.heardN, c.heardErr = peek(fd, c.heard[:]); c.heardErr != errQuiet {
+			a.err = ErrStale
+			return true
+		}
+		return !c.askSend(fd)
+	}
+	a.n, a.err = retryEINTR(syscall.Read, fd, a.in)
+	switch {
+	case a.err == syscall.EAGAIN:
+		a.n, a.err = 0, nil
+		return false
+	case a.err != nil:
+		a.n, a.err = 0, os.NewSyscallError("read", a.err)
+	case a.n == 0:
+		a.err = io.EOF
+	}
+	return true
+}
+
+// askSend writes and says whether all of it was taken.
+func (c *Conn) askSend(fd uintptr) bool {
+	a := &c.ask
+	n, err := retryEINTR(syscall.Write, fd, a.out)
+	switch {
+	case err == syscall.EAGAIN:
+		return false
+	case err != nil:
+		a.err = os.NewSyscallError("write", err)
+		return false
+	}
+	a.sent = n
+	return n == len(a.out)
+}
+
+func retryEINTR(call func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := call(int(fd), p)
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// CloseUnsent ends a connection that SendLooking found stale. The pool counts
+// what was heard as it counts its own looks, and learns from it.
+func (c *Conn) CloseUnsent() {
+	if !c.pool.drop(c) {
+		return
+	}
+	c.pool.mu.Lock()
+	c.pool.found(c.verdict(), c.idle)
+	c.pool.mu.Unlock()
+	c.shut(false)
+}
