@@ -154,7 +154,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
 
 // discard is done with an attempt that will be repeated.
-func (x *exchange) discard(a *policy.Attempt) {
+func (x *exchange) discard() {
 	x.dropUpstream()
 	x.stopPump()
 }

@@ -27,7 +27,7 @@ func (x *exchange) run() (int, policy.Outcome) {
 		if !d.Retry {
 			return x.conclude(&a, d)
 		}
-		x.discard(&a)
+		x.discard()
 		switch x.pause(d) {
 		case callerLeft:
 			x.callerEnd.Store(callerGone)
