@@ -72,7 +72,7 @@ func (c *conn) awaitRequest() bool {
 		if err == nil {
 			return true
 		}
-		if !isTimeout(err) || time.Now().After(c.readAt) || c.server.closingIdle() {
+		if !isTimeout(err) || !time.Now().Before(c.readAt) || c.server.closingIdle() {
 			return false
 		}
 		c.readAt = past // somebody woke us by the deadline

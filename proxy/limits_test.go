@@ -1,0 +1,293 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func TestAHeadHasToComeInTime(t *testing.T) {
+	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 2 { // also later on the connection, and not counted from its begin
+			time.Sleep(20 * time.Second)
+			c.send("GET / HTTP/1.1\r\n")
+			time.Sleep(4900 * time.Millisecond)
+			c.send("Host: a\r\n\r\n").want(200, "ok")
+		}
+		began := time.Now()
+		go func() { // one byte a second does not help
+			for range 20 {
+				if _, err := c.Write([]byte("x")); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		res := c.want(408, "*")
+		if d := time.Since(began); d != 5*time.Second || !res.Close {
+			t.Errorf("answered after %v, close %v; want 5 s and an end", d, res.Close)
+		}
+		c.wantEnd("")
+		time.Sleep(time.Minute)
+		if o := m.seen.outcome(t, 2); o != policy.OutcomeRequestTimeout || m.up.sends() != 2 {
+			t.Errorf("outcome %v, %d sends", o, m.up.sends())
+		}
+	})
+}
+
+func TestAnIdleCallerIsClosedQuietly(t *testing.T) {
+	inMemory(t, script(ok200), func(c *Config) { c.CallerIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
+		fresh, used := m.caller(), m.caller()
+		used.send(get("/")).want(200, "ok")
+		time.Sleep(614 * time.Second)
+		used.send(get("/")).want(200, "ok")
+		began := time.Now()
+		fresh.wantEnd("")
+		if d := time.Since(began); d > 6*time.Second {
+			t.Errorf("the unused connection ended after %v", d+614*time.Second)
+		}
+		used.wantEnd("")
+		if d := time.Since(began); d < 615*time.Second || d > 620*time.Second {
+			t.Errorf("the idle connection ended after %v, want 615 to 620 s", d)
+		}
+		if n := len(m.seen.outcomes); n != 2 {
+			t.Errorf("%d requests counted, want 2", n)
+		}
+	})
+}
+
+func TestABodyMayNotPauseForLong(t *testing.T) {
+	for _, name := range []string{"length", "chunked"} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(c *upConn) { discardBody(c, c.head()) }, func(c *Config) { c.Default.BodyIdleTimeout = 7 * time.Second }, func(t *testing.T, m *memory) {
+				c := m.caller()
+				piece := "x"
+				if name == "length" {
+					c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 100"))
+				} else {
+					piece = "1\r\nx\r\n"
+					c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+				}
+				for range 3 {
+					time.Sleep(6 * time.Second)
+					c.send(piece)
+				}
+				began := time.Now()
+				c.want(408, "*")
+				if d := time.Since(began); d < 7*time.Second || d > 8*time.Second {
+					t.Errorf("ended after %v, want 7 s to 8 s", d)
+				}
+				synctest.Wait()
+				if o := m.seen.outcome(t, 0); o != policy.OutcomeRequestTimeout {
+					t.Errorf("outcome %v", o)
+				}
+			})
+		})
+	}
+}
+
+func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
+	handle := func(c *upConn) { discardBody(c, c.head()); c.say(ok200) }
+	inMemory(t, handle, func(c *Config) { c.MinBodyRate = 100 }, func(t *testing.T, m *memory) {
+		c := m.caller().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 6000"))
+		for range 60 {
+			time.Sleep(time.Second)
+			c.send(strings.Repeat("x", 100))
+		}
+		c.want(200, "ok")
+	})
+}
+
+func TestACallerThatReadsNothingIsCutOff(t *testing.T) {
+	answers := map[string]string{
+		"length":  fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 1<<20, strings.Repeat("x", 1<<20)),
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(randomBytes(1<<20), 10000),
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, script(answer), nil, func(t *testing.T, m *memory) {
+				c := m.caller().send(get("/"))
+				buf := make([]byte, 100<<10)
+				for range 5 { // slow, but it reads
+					time.Sleep(9 * time.Second)
+					if _, err := io.ReadFull(c.Conn, buf); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(21 * time.Second) // the write timeout is 10 s
+				if n, err := io.Copy(io.Discard, c.Conn); n > int64(mediumBuffer+largeBuffer) {
+					t.Errorf("then came %d bytes, %v", n, err)
+				}
+				synctest.Wait()
+				if o := m.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+					t.Errorf("outcome %v", o)
+				}
+			})
+		})
+	}
+}
+
+// The same with real sockets and a response that moves by splice.
+func TestACallerThatReadsNothingOfALargeResponseIsCutOff(t *testing.T) {
+	end := make(chan error, 1)
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", largeSize)
+		_, err := io.Copy(c.Conn, &pattern{n: largeSize})
+		end <- err
+	})
+	p := startProxy(t, u, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
+	c := p.dial().send(get("/"))
+	if err := within(t, "the end upstream", end); err == nil {
+		t.Error("the upstream could send all of it")
+	}
+	p.wantOutcome(0, policy.OutcomeClientGone)
+	if s, err := c.rest(); err == nil || len(s) >= largeSize {
+		t.Errorf("the caller could still read %d bytes and an orderly end", len(s))
+	}
+}
+
+func TestMaxConnectionsPausesAccepting(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) {
+		c.MaxConnections = 2
+		c.Listen = []string{"127.0.0.1:0", "127.0.0.1:0"} // an idle listener takes nobody's place
+	})
+	a, b := p.dial(), p.dial()
+	a.send(get("/")).want(200, "ok")
+	b.send(get("/")).want(200, "ok")
+	if n := p.Stats().AcceptPauses; n != 0 {
+		t.Errorf("%d pauses before the limit", n)
+	}
+	late := p.dial().send(get("/"))
+	soon(t, "the pause", func() bool { return p.Stats().AcceptPauses == 1 })
+	_ = late.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := late.r.Peek(1); !isTimeout(err) {
+		t.Errorf("a third caller was served at a limit of two: %v", err)
+	}
+	b.send(get("/")).want(200, "ok") // those within the limit go on
+	a.Close()
+	_ = late.SetReadDeadline(time.Now().Add(5 * time.Second))
+	late.want(200, "ok")
+	if s := p.Stats(); s.AcceptPauses != 1 || s.Connections != 2 {
+		t.Errorf("%+v, want one pause and two connections", s)
+	}
+}
+
+func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
+	goOn := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for c.head() != "" {
+			<-goOn
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.MaxConnections = 1 })
+	var callers []*caller
+	for range 4 {
+		callers = append(callers, p.dial().send(get("/")))
+	}
+	soon(t, "the first request", func() bool { return u.sends() == 1 && p.Stats().AcceptPauses > 0 })
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(context.Background()) }()
+	soon(t, "the queued requests", func() bool { return u.sends() == 4 })
+	close(goOn)
+	for _, c := range callers {
+		if res := c.want(200, "ok"); !res.Close {
+			t.Error("a response during the drain does not say Connection: close")
+		}
+	}
+	if err := within(t, "the end of the drain", drained); err != nil {
+		t.Error(err)
+	}
+	if nc, err := net.Dial("tcp", p.addr); err == nil {
+		nc.Close()
+		t.Error("the listener is still open")
+	}
+}
+
+// TestNoDescriptorsPausesAccepting runs the proxy in a process of its own, with
+// room for a few more descriptors than it has.
+func TestNoDescriptorsPausesAccepting(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	child := exec.Command(os.Args[0], "-test.run=^TestFewDescriptorsChild$")
+	child.Env = append(os.Environ(), "FEW_DESCRIPTORS_UPSTREAM="+u.Addr().String())
+	in, _ := child.StdinPipe()
+	out, _ := child.StdoutPipe()
+	child.Stderr = os.Stderr
+	if err := child.Start(); err != nil {
+		t.Skipf("no process of its own for the test: %v", err)
+	}
+	defer func() { _ = in.Close(); _ = child.Wait() }()
+	answers := bufio.NewScanner(out)
+	ask := func() (answer string) {
+		fmt.Fprintln(in, "?")
+		for answers.Scan() {
+			if s, ok := strings.CutPrefix(answers.Text(), "child: "); ok {
+				return s
+			}
+		}
+		t.Fatal("the child ended")
+		return ""
+	}
+	p := &testProxy{addr: ask(), t: t}
+	if p.addr == "skip" {
+		t.Skip("the descriptor limit cannot be lowered")
+	}
+	pauses := func() (n int) { fmt.Sscan(ask(), &n); return n }
+
+	first := p.dial().send(get("/"))
+	first.want(200, "ok")
+	var crowd []net.Conn
+	for range 60 {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, nc)
+	}
+	soon(t, "a pause", func() bool { return pauses() > 0 })
+	first.send(get("/")).want(200, "ok") // those connected are served
+	before, began := pauses(), time.Now()
+	time.Sleep(10 * acceptPause)
+	if n, most := pauses()-before, int(time.Since(began)/acceptPause)+2; n > most {
+		t.Errorf("%d failed accepts in %v: it spins", n, time.Since(began))
+	}
+	for _, nc := range crowd {
+		nc.Close()
+	}
+	p.dial().send(get("/")).want(200, "ok")
+}
+
+// TestFewDescriptorsChild is the other process of the test above.
+func TestFewDescriptorsChild(t *testing.T) {
+	addr := os.Getenv("FEW_DESCRIPTORS_UPSTREAM")
+	if addr == "" {
+		t.Skip("only run by TestNoDescriptorsPausesAccepting")
+	}
+	p := startProxyTo(t, "http://"+addr, nil)
+	in := bufio.NewScanner(os.Stdin)
+	in.Scan()
+	open, err := os.ReadDir("/proc/self/fd")
+	limit := syscall.Rlimit{Cur: uint64(len(open)) + 20, Max: uint64(len(open)) + 20}
+	if err != nil || syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		fmt.Println("child: skip")
+		return
+	}
+	fmt.Println("child: " + p.addr)
+	for in.Scan() {
+		fmt.Println("child:", p.Stats().AcceptPauses)
+	}
+}
