@@ -64,14 +64,11 @@ func (s Screen) paint(text string, series int) string {
 	return "\x1b[" + ansi[series%len(ansi)] + "m" + text + "\x1b[0m"
 }
 
-func (s Screen) bold(text string) string { return s.styled("1", text) }
-func (s Screen) dim(text string) string  { return s.styled("2", text) }
-
-func (s Screen) styled(code, text string) string {
+func (s Screen) bold(text string) string {
 	if !s.Color || text == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return "\x1b[1m" + text + "\x1b[0m"
 }
 
 // box are the characters of axes.

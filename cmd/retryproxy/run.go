@@ -82,7 +82,7 @@ type call struct {
 // looks at it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, explainCommand, healthCommand, drainCommand, demoCommand, versionCommand, docsCommand,
+		serveCommand, checkCommand, explainCommand, planCommand, healthCommand, drainCommand, demoCommand, versionCommand, docsCommand,
 	}
 }
 

@@ -3,6 +3,7 @@ package picture
 import (
 	"errors"
 	"image/color"
+	"math"
 
 	xfont "golang.org/x/image/font"
 	gonum "gonum.org/v1/plot"
@@ -109,7 +110,11 @@ func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	g.Title.TextStyle.XAlign, g.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
 	g.Title.Padding = 4
 	x, y := p.Bounds()
-	if !p.Y.Log && p.Y.Max == 0 {
+	switch {
+	case p.Y.Max != 0:
+	case p.Y.Log:
+		y.High *= math.Pow(y.High/y.Low, headroom)
+	default:
 		y.High += (y.High - y.Low) * headroom
 	}
 	setAxis(&g.X, &p.X, x, xTicks)

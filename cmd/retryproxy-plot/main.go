@@ -1,0 +1,183 @@
+// Command retryproxy-plot draws figures as PNG or SVG, for those commands of
+// retryproxy that plan and simulate. It reads what they print as JSON:
+//
+//	retryproxy plan --backoff full-jitter,additive --json | retryproxy-plot --png waits.png
+//
+// It is a command of its own so that the sidecar does not carry a drawing
+// library and fonts.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/plot/picture"
+)
+
+// main binds the outside world to run and does nothing else.
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes, as those of retryproxy.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+const usage = `Usage: retryproxy-plot [--png FILE] [--svg FILE] [--size 900x540] [FILE]
+
+Draws the figure in FILE, by default standard input: a JSON object with the
+member "figure", as retryproxy plan --json prints it. A picture's FILE may be -
+for standard output.
+
+Flags:
+`
+
+// version is set by the release build: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+// job is what the arguments ask for.
+type job struct {
+	png, svg, input string
+	size            picture.Size
+	version         bool
+}
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	j, err := parse(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "retryproxy-plot: %v; see retryproxy-plot --help\n", err)
+		return exitUsage
+	case j.version:
+		fmt.Fprintf(stdout, "retryproxy-plot %s (%s)\n", version, goVersion())
+		return exitOK
+	}
+	if err := j.do(stdin, stdout); err != nil {
+		fmt.Fprintln(stderr, "retryproxy-plot:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "go version unknown"
+}
+
+// parse reads the arguments; asked for help, it prints it and returns
+// flag.ErrHelp.
+func parse(args []string, stdout io.Writer) (*job, error) {
+	j := &job{size: picture.DefaultSize}
+	f := flag.NewFlagSet("retryproxy-plot", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&j.png, "png", "", "draw into this PNG `FILE`")
+	f.StringVar(&j.svg, "svg", "", "draw into this SVG `FILE`")
+	f.BoolVar(&j.version, "version", false, "print the version")
+	f.Func("size", "of the picture in `pixels`, default 900x540", func(s string) error {
+		size, err := parseSize(s)
+		j.size = size
+		return err
+	})
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, usage)
+		f.SetOutput(stdout)
+		f.PrintDefaults()
+	}
+	if err != nil || j.version {
+		return j, err
+	}
+	if f.NArg() > 1 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(1))
+	}
+	j.input = f.Arg(0)
+	return j, j.check()
+}
+
+func (j *job) check() error {
+	switch {
+	case j.png == "" && j.svg == "":
+		return errors.New("nothing to draw: expected --png or --svg")
+	case j.png == "-" && j.svg == "-":
+		return errors.New("two pictures for standard output")
+	}
+	return j.size.Validate()
+}
+
+func parseSize(s string) (picture.Size, error) {
+	var size picture.Size
+	var rest string
+	if n, _ := fmt.Sscanf(s, "%dx%d%s", &size.Width, &size.Height, &rest); n != 2 {
+		return size, errors.New("expected WIDTHxHEIGHT, such as 900x540")
+	}
+	return size, nil
+}
+
+func (j *job) do(stdin io.Reader, stdout io.Writer) error {
+	f, err := j.read(stdin)
+	if err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		path string
+		draw func(io.Writer, *plot.Figure, picture.Size) error
+	}{{j.png, picture.PNG}, {j.svg, picture.SVG}} {
+		if p.path == "" {
+			continue
+		}
+		draw := func(w io.Writer) error { return p.draw(w, f, j.size) }
+		if err := write(p.path, stdout, draw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *job) read(stdin io.Reader) (*plot.Figure, error) {
+	if j.input == "" || j.input == "-" {
+		return plot.Decode(stdin)
+	}
+	file, err := os.Open(j.input)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // nothing was written
+	f, err := plot.Decode(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.input, err)
+	}
+	return f, nil
+}
+
+// write puts what draw writes into a file, whole or not at all: a picture that
+// was there stays when drawing fails.
+func write(path string, stdout io.Writer, draw func(io.Writer) error) error {
+	if path == "-" {
+		return draw(stdout)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(draw(file), file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(file.Name()))
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+// Package pictures hands a figure to retryproxy-plot, the command that draws
+// PNG and SVG.
+//
+// It is a command of its own because the drawing library and its fonts would
+// make the sidecar larger, on disk and at rest; see docs/decisions/0004-plots.md.
+package pictures
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// Command is the name of the command that draws.
+const Command = "retryproxy-plot"
+
+// ErrNoCommand is what Draw returns when that command is not found.
+var ErrNoCommand = errors.New(Command + " was not found")
+
+// Wanted are the pictures that a user asked for. The zero value wants none.
+type Wanted struct {
+	PNG, SVG string // files, "" for none
+	Size     string // WIDTHxHEIGHT in pixels; "" leaves it to the command
+}
+
+// Flags adds --png, --svg and --size.
+func (w *Wanted) Flags(f *flag.FlagSet) {
+	f.StringVar(&w.PNG, "png", "", "draw into this PNG `FILE` instead of printing")
+	f.StringVar(&w.SVG, "svg", "", "draw into this SVG `FILE` instead of printing")
+	f.StringVar(&w.Size, "size", "", "of the picture in pixels, as `900x540`")
+}
+
+// Any reports that there is something to draw.
+func (w *Wanted) Any() bool { return w.PNG != "" || w.SVG != "" }
+
+// args are those of the command that draws.
+func (w *Wanted) args() []string {
+	var args []string
+	for _, a := range []struct{ name, value string }{{"--png", w.PNG}, {"--svg", w.SVG}, {"--size", w.Size}} {
+		if a.value != "" {
+			args = append(args, a.name, a.value)
+		}
+	}
+	return args
+}
+
+// Draw runs retryproxy-plot, which is looked for in the directory of this
+// executable, then in PATH. When it is nowhere, the error matches ErrNoCommand
+// and says how to go on: again is the command line that prints the same figure
+// as JSON. What the command writes on its standard error becomes the error;
+// its end is waited for.
+func (w *Wanted) Draw(ctx context.Context, f *plot.Figure, again []string) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	program, err := find()
+	if err != nil {
+		return fmt.Errorf("%w beside this command or in PATH; install it with\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest\nor run, where it is,\n  %s | %s",
+			ErrNoCommand, Command, shell(again), shell(append([]string{Command}, w.args()...)))
+	}
+	figure, err := json.Marshal(map[string]*plot.Figure{"figure": f})
+	if err != nil {
+		return err
+	}
+	var told bytes.Buffer
+	c := exec.CommandContext(ctx, program, w.args()...)
+	c.Stdin, c.Stderr = bytes.NewReader(figure), &told
+	if err := c.Run(); err != nil {
+		if text := strings.TrimSpace(told.String()); text != "" {
+			return errors.New(text)
+		}
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	return nil
+}
+
+func find() (string, error) {
+	name := Command
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	if self, err := os.Executable(); err == nil {
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return beside, nil
+		}
+	}
+	return exec.LookPath(name)
+}
+
+// shell writes a command line so that it can be pasted.
+func shell(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = a
+		if a == "" || strings.ContainsFunc(a, needsQuotes) {
+			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+func needsQuotes(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:,./+@%", r)
+}

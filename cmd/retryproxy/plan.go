@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/pictures"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/planning"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/strategy"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
+)
+
+var planCommand = command{
+	name:    "plan",
+	args:    "[--route NAME | --backoff NAME[,NAME...]] [--elapsed 1000s] [--png FILE | --svg FILE | --json]",
+	summary: "see what a backoff does: every wait, the worst case, when a recovery is noticed",
+	details: `Prints for each strategy when its retries begin, draws them over each other, and
+tells the worst that can come of it. Nothing is sent and nobody waits.
+
+--route takes a route's strategy and bounds from the settings as starting would;
+--backoff takes strategies by name, each with options of its own if it has any,
+as in normal:base=1s:factor=1.5. Both may be given, to compare. With neither it
+is the default strategy, or with --ratio the strategy ratio.
+
+--elapsed asks what happens when the upstream comes back after so long: how many
+retries there were, how long the wait is then, and when the recovery is noticed.
+
+Pictures are drawn by a second command, retryproxy-plot, so that this one stays
+small; --png and --svg run it when it is found beside this one or in PATH.`,
+	run: runPlan,
+}
+
+// list collects a flag that may be repeated.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = append(*l, s)
+	return nil
+}
+
+// planFlags are what plan takes.
+type planFlags struct {
+	wish     planning.Wish
+	routes   list
+	options  planning.Options
+	axis     string
+	show     string
+	json     bool
+	pictures pictures.Wanted
+}
+
+// ofBackoff are the flags that say something about --backoff only.
+var ofBackoff = append([]string{"retries", "request-timeout", "window"}, strategy.Keys()...)
+
+func parsePlan(c *call) (*planFlags, error) {
+	p := planFlags{wish: planning.Wish{Options: map[string]string{}}}
+	f := c.flags()
+	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is what no route matches")
+	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be repeated")
+	p.strategyFlags(f)
+	f.IntVar(&p.wish.Retries, "retries", 10, "most retries of --backoff")
+	f.DurationVar(&p.wish.RequestTimeout, "request-timeout", 0, "time for all attempts and waits of --backoff; 0 means no limit")
+	f.DurationVar(&p.wish.Window, "window", 0, "no retry of --backoff begins later than this after the first attempt; 0 means no such bound")
+	f.DurationVar(&p.options.Attempt, "attempt", 0, "how long each attempt is taken to last before it fails")
+	f.DurationVar(&p.options.Elapsed, "elapsed", 0, "tell what happens when the upstream comes back after so long")
+	f.Uint64Var(&p.options.Seed, "seed", 1, "of the randomness: the same seed gives the same plan")
+	f.StringVar(&p.axis, "axis", "", "linear, log or both; default log for text, both for pictures and JSON")
+	f.StringVar(&p.show, "show", "wait", "wait: the wait before each retry; total: when it begins")
+	f.BoolVar(&p.json, "json", false, "print JSON, with the plot as retryproxy-plot reads it")
+	p.pictures.Flags(f)
+	if _, err := c.parse(f, 0); err != nil {
+		return nil, err
+	}
+	if err := p.check(f); err != nil {
+		return nil, c.usage(f, err)
+	}
+	return &p, nil
+}
+
+// strategyFlags adds one flag for each option of a strategy.
+func (p *planFlags) strategyFlags(f *flag.FlagSet) {
+	for _, key := range strategy.Keys() {
+		note := func(value string) error {
+			p.wish.Options[key] = value
+			return nil
+		}
+		switch key {
+		case "ratio":
+			f.Var((*list)(&p.wish.Ratios), key, strategy.About(key)+"; `R[,R...]` compares several")
+		case "stay":
+			f.BoolFunc(key, strategy.About(key), note)
+		default:
+			f.Func(key, strategy.About(key), note)
+		}
+	}
+}
+
+// check refuses what cannot be meant.
+func (p *planFlags) check(f *flag.FlagSet) error {
+	var errs []error
+	named := len(p.wish.Backoffs) > 0 || len(p.wish.Ratios) > 0
+	f.Visit(func(given *flag.Flag) {
+		if len(p.routes) > 0 && !named && slices.Contains(ofBackoff, given.Name) {
+			errs = append(errs, fmt.Errorf("--%s says something about --backoff, and only --route is given", given.Name))
+		}
+		if getter, is := given.Value.(flag.Getter); is {
+			if d, is := getter.Get().(time.Duration); is && d < 0 {
+				errs = append(errs, fmt.Errorf("--%s is below 0", given.Name))
+			}
+		}
+	})
+	if p.wish.Retries < 0 || p.wish.Retries > planning.MaxRetries {
+		errs = append(errs, fmt.Errorf("--retries: expected 0 to %d", planning.MaxRetries))
+	}
+	if !slices.Contains([]string{"", "linear", "log", "both"}, p.axis) {
+		errs = append(errs, errors.New("--axis: expected linear, log or both"))
+	}
+	if p.show != "wait" && p.show != "total" {
+		errs = append(errs, errors.New("--show: expected wait or total"))
+	}
+	return errors.Join(errs...)
+}
+
+// view is what the plot shows; rich is for pictures and JSON.
+func (p *planFlags) view(rich bool) planning.View {
+	axis := p.axis
+	if axis == "" {
+		axis = map[bool]string{true: "both", false: "log"}[rich]
+	}
+	return planning.View{Total: p.show == "total", Linear: axis != "log", Log: axis != "linear"}
+}
+
+func runPlan(ctx context.Context, c *call) error {
+	p, err := parsePlan(c)
+	if err != nil {
+		return err
+	}
+	candidates, err := p.candidates(c)
+	if err != nil {
+		return err
+	}
+	plan := planning.Make(candidates, p.options)
+	if p.pictures.Any() {
+		if err := p.draw(ctx, c, plan); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.json:
+		return printJSON(c.stdout, plan.Document(p.view(true)))
+	case p.pictures.Any():
+		return nil
+	}
+	return plan.Text(c.stdout, p.view(false), terminal.Screen(c.stdout, c.getenv))
+}
+
+func (p *planFlags) draw(ctx context.Context, c *call, plan *planning.Plan) error {
+	if !plan.Drawable() {
+		return errors.New("there is nothing to draw: no retries")
+	}
+	ctx, stop := c.untilSignal(ctx)
+	defer stop()
+	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), p.again(c.args))
+}
+
+// again is the command line without what asks for pictures, for JSON.
+func (p *planFlags) again(args []string) []string {
+	line := []string{"retryproxy", "plan"}
+	for i := 0; i < len(args); i++ {
+		name, _, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		switch {
+		case !strings.HasPrefix(args[i], "-") || name == "json":
+			continue
+		case name == "png" || name == "svg" || name == "size":
+			if !joined {
+				i++
+			}
+			continue
+		}
+		line = append(line, args[i])
+		if !joined && name != "stay" && i+1 < len(args) {
+			i++
+			line = append(line, args[i])
+		}
+	}
+	return append(line, "--json")
+}
+
+// candidates are the routes, then the strategies asked for by name.
+func (p *planFlags) candidates(c *call) ([]planning.Candidate, error) {
+	candidates, err := p.fromRoutes(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.routes) > 0 && len(p.wish.Backoffs) == 0 && len(p.wish.Ratios) == 0 {
+		return candidates, nil
+	}
+	named, err := planning.Parse(p.wish)
+	if err != nil {
+		return nil, c.wrong(err)
+	}
+	return append(candidates, named...), nil
+}
+
+// wrong prints what is wrong with the arguments.
+func (c *call) wrong(err error) error {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(c.stderr, "retryproxy %s: %s\n", c.command.name, line)
+	}
+	return errUsage
+}
+
+// fromRoutes reads the settings, but only when a route is asked for.
+func (p *planFlags) fromRoutes(c *call) ([]planning.Candidate, error) {
+	if len(p.routes) == 0 {
+		return nil, nil
+	}
+	s, problems := settings.Load(c.env)
+	if problems.Err() != nil {
+		printProblems(c.stderr, c.paint(c.stderr), problems)
+		return nil, fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
+	}
+	var candidates []planning.Candidate
+	for name := range strings.SplitSeq(p.routes.String(), ",") {
+		r := findRoute(s, strings.TrimSpace(name))
+		if r == nil {
+			return nil, c.wrong(fmt.Errorf("there is no route %q; see RETRYPROXY_ROUTES", name))
+		}
+		candidate, err := candidateOf(r)
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, candidate)
+	}
+	return candidates, nil
+}
+
+func findRoute(s *settings.Settings, name string) *settings.Route {
+	for _, r := range s.All() {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+func candidateOf(r *settings.Route) (planning.Candidate, error) {
+	p, err := r.Policy()
+	if err != nil {
+		return planning.Candidate{}, err
+	}
+	c := planning.Candidate{
+		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
+		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout, Window: p.Window,
+	}
+	if b, has := r.Budget(); has {
+		c.Budget = &b
+	}
+	return c, nil
+}

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+// The sidecar does not carry what draws pictures: see
+// docs/decisions/0004-plots.md for what it would weigh.
+func TestNoDrawingLibraryInTheProxy(t *testing.T) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || len(info.Deps) == 0 {
+		t.Fatal("the binary does not tell what it was built from")
+	}
+	for _, d := range info.Deps {
+		if strings.Contains(d.Path, "gonum") || strings.Contains(d.Path, "font") || strings.Contains(d.Path, "image") {
+			t.Errorf("%s is part of it", d.Path)
+		}
+	}
+}
