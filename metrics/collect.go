@@ -88,6 +88,9 @@ func (c *counts) collectHistograms(ch chan<- prometheus.Metric, route string, ze
 	if zeros || c.backoff.count() > 0 {
 		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)
 	}
+	if zeros || c.hold.count() > 0 {
+		ch <- c.hold.metric(holdSeconds, backoffLadder, route)
+	}
 	if zeros || c.added.count() > 0 {
 		ch <- c.added.metric(addedSeconds, durationLadder, route)
 	}

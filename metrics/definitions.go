@@ -69,6 +69,9 @@ var (
 	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
 		"Time really waited before a retry; shorter than planned when the caller left or the proxy drained.",
 		"How long are the waits between attempts?")
+	holdSeconds = define(Histogram, "hold_seconds", labels("route"),
+		"Time waited at the upstream's gate while it was down, or for a place under its limit; requests that did not wait are not in it.",
+		"How long do callers wait for an upstream that is down or full?")
 	addedSeconds = define(Histogram, "added_latency_seconds", labels("route"),
 		"For requests with more than one attempt: time from the first attempt's end to the last one's.",
 		"What do retries cost the callers that needed them?")
@@ -109,6 +112,27 @@ var (
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows at this moment.",
 		"Is an outage eating up the retry budget?")
+	gateState = define(Gauge, "gate_state", labels("upstream", "state"),
+		"1 for the state that the upstream's gate is in, 0 for the others: open, closed, half_open, ramp.",
+		"Is the upstream taken for down?")
+	gateClosedTotal = define(Counter, "gate_closed_total", labels("upstream", "by"),
+		"Times that the gate closed, by the evidence: refused, dial, failing, stall.",
+		"How often was the upstream down, and how did it show?")
+	gateProbesTotal = define(Counter, "gate_probes_total", labels("upstream"),
+		"Probes of an upstream whose gate was not open.",
+		"How often is a dead upstream tried?")
+	limitNow = define(Gauge, "limit", labels("upstream"),
+		"Requests that may be under way at once to the upstream; +Inf while no limit binds.",
+		"Is the upstream overloaded, and what does it bear?")
+	limitBoundTotal = define(Counter, "limit_bound_total", labels("upstream"),
+		"Times that overload made the limit bind.",
+		"How often is the upstream overloaded?")
+	placesTaken = define(Gauge, "places_taken", labels("upstream", "by"),
+		"Attempts that the upstream has in hand: awaited, or abandoned by callers that left.",
+		"How much does the upstream have in hand, wanted and unwanted?")
+	doorWaiting = define(Gauge, "held_requests", labels("upstream"),
+		"Requests that wait at the upstream's gate or for a place under its limit.",
+		"How many callers wait for an upstream that is down or full?")
 	upstreamConnections = define(Gauge, "upstream_connections", labels("upstream", "state"),
 		"Connections to the upstream: active, dialing or idle.",
 		"How many connections does the upstream bear?")

@@ -30,6 +30,7 @@ type counts struct {
 	attempt  histogram // durationLadder
 	added    histogram // durationLadder
 	backoff  histogram // backoffLadder
+	hold     histogram // backoffLadder
 	byMethod [numMethods]codeTable
 	byClass  [policy.NumClasses]codeTable
 }
@@ -82,6 +83,11 @@ func (r *Route) WaitBegan() { r.counts().waits.Add(1) }
 // WaitEnded ends the wait begun last; waited is how long it really was.
 func (r *Route) WaitEnded(waited time.Duration) {
 	r.counts().backoff.observe(backoffLadder, waited)
+}
+
+// Held counts a wait at the upstream's door.
+func (r *Route) Held(waited time.Duration) {
+	r.counts().hold.observe(backoffLadder, waited)
 }
 
 // RequestDone counts a request with all that became of it. Once per
@@ -151,6 +157,7 @@ func (c *counts) add(o *counts) {
 	c.attempt.add(&o.attempt)
 	c.added.add(&o.added)
 	c.backoff.add(&o.backoff)
+	c.hold.add(&o.hold)
 	for i := range c.byMethod {
 		c.byMethod[i].add(&o.byMethod[i])
 	}

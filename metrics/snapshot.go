@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"math"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // Snapshot is what the proxy holds at one moment. The function given to Watch
@@ -35,6 +38,8 @@ type Upstream struct {
 
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
+
+	Guard policy.GuardState // gate and limit
 }
 
 // Certificate is one whose end of validity is watched.
@@ -79,9 +84,31 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	for i, n := range u.DialErrors[:min(len(u.DialErrors), len(dialErrorKinds))] {
 		dialErrorsTotal.emit(ch, float64(n), name, dialErrorKinds[i])
 	}
+	u.collectGuard(ch)
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)
 	}
+}
+
+func (u *Upstream) collectGuard(ch chan<- prometheus.Metric) {
+	g := &u.Guard
+	for s := range policy.NumGateStates {
+		state := policy.GateState(s)
+		gateState.emit(ch, oneIf(g.Gate == state), u.Name, state.String())
+	}
+	for by := 1; by < policy.NumClosedBy; by++ {
+		gateClosedTotal.emit(ch, float64(g.Closed[by]), u.Name, policy.ClosedBy(by).String())
+	}
+	gateProbesTotal.emit(ch, float64(g.Probes), u.Name)
+	limit := math.Inf(1)
+	if g.Limit > 0 {
+		limit = float64(g.Limit)
+	}
+	limitNow.emit(ch, limit, u.Name)
+	limitBoundTotal.emit(ch, float64(g.Bound), u.Name)
+	placesTaken.emit(ch, float64(g.InFlight-g.Abandoned), u.Name, "awaited")
+	placesTaken.emit(ch, float64(g.Abandoned), u.Name, "abandoned")
+	doorWaiting.emit(ch, float64(g.Waiting), u.Name)
 }
 
 // merged adds up upstreams of one name, such as those that differ only in
@@ -124,6 +151,7 @@ func (u *Upstream) add(o *Upstream) {
 	u.Dials += o.Dials
 	u.Reuses += o.Reuses
 	u.IdleCloses += o.IdleCloses
+	u.addGuard(&o.Guard)
 	u.HasBudget = u.HasBudget || o.HasBudget
 	u.BudgetTokens += o.BudgetTokens
 	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the given ones are not ours to change
@@ -132,6 +160,23 @@ func (u *Upstream) add(o *Upstream) {
 		errors[i] += n
 	}
 	u.DialErrors = errors
+}
+
+// addGuard adds counts up; of two gates the one that is less open is shown.
+func (u *Upstream) addGuard(o *policy.GuardState) {
+	g := &u.Guard
+	if g.Gate == policy.GateOpen || o.Gate == policy.GateClosed {
+		g.Gate = o.Gate
+	}
+	for i, n := range o.Closed {
+		g.Closed[i] += n
+	}
+	g.Probes += o.Probes
+	g.Bound += o.Bound
+	g.InFlight += o.InFlight
+	g.Abandoned += o.Abandoned
+	g.Waiting += o.Waiting
+	g.Limit += o.Limit
 }
 
 func oneIf(b bool) float64 {

@@ -61,6 +61,11 @@ type Route struct {
 	Budget   policy.BudgetConfig
 	NoBudget bool
 
+	Guard       policy.GuardOptions // gate and limit; upstreams that are equal share them too
+	Outage      Outage              // what becomes of requests while the gate is not open
+	HoldTimeout time.Duration       // the longest a request is held at the gate, with OutageHold
+	HoldMax     int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
+
 	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
 	AttemptTimeout  time.Duration // one attempt, while a repeat is still possible; 0 = none
 	BodyIdleTimeout time.Duration // a body, either way, without a byte
@@ -82,6 +87,9 @@ type Observer interface {
 	AttemptDone(class policy.Class, code int, d time.Duration)
 	// Retry is called when a retry will be sent for sure, before its wait.
 	Retry(reason policy.Reason)
+	// Held is called after a wait at the upstream's door, at the gate or for a
+	// place under the limit.
+	Held(waited time.Duration)
 	WaitBegan()
 	WaitEnded(waited time.Duration)
 	// RequestDone is called exactly once per RequestBegan. added is the time

@@ -55,6 +55,12 @@ type exchange struct {
 	answer   responseBody
 	held     held
 
+	waiter     waiter // its place at the upstream's door, or in line for one
+	turnedBy   policy.Verdict
+	dropped    bool      // out of a full line
+	holdUntil  time.Time // end of all waiting at a gate; zero: not begun
+	retryAfter int       // for our own 503, in seconds; 0: none
+
 	pumping   bool // the second goroutine runs
 	stop      atomic.Bool
 	stopped   chan struct{}
@@ -111,6 +117,7 @@ const (
 func (x *exchange) init(c *conn) {
 	x.c, x.req = c, &c.req
 	x.answer.x, x.held.x = x, x
+	x.waiter.c = c
 }
 
 // begin readies the exchange for the request just parsed. It does not decide
@@ -124,6 +131,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.attempts, x.retries, x.wait = 0, 0, 0
 	x.sentAt, x.deadline = time.Time{}, time.Time{}
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
+	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
 	x.cause, x.dialErr = policy.CauseStatus, nil
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()

@@ -129,12 +129,12 @@ func (h *held) drop() {
 }
 
 // relayHeld gives the caller the response held, as it came.
-func (x *exchange) relayHeld(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+func (x *exchange) relayHeld(o policy.Outcome, reason string) (int, policy.Outcome) {
 	h := &x.held
 	x.resp, h.resp = h.resp, x.resp
 	x.endIfUnread()
 	f := x.callerFraming(h.framing)
-	x.out = x.appendHead(x.cleanOut(), f, why)
+	x.out = x.appendHead(x.cleanOut(), f, reason)
 	x.started = true
 	err := x.writePiece(f, h.body)
 	if err == nil && h.cut {

@@ -244,6 +244,7 @@ type recorder struct {
 	classes  []policy.Class
 	retries  []policy.Reason
 	waits    []time.Duration
+	held     []time.Duration
 	waiting  int
 }
 
@@ -255,6 +256,7 @@ func (r *recorder) AttemptDone(c policy.Class, _ int, _ time.Duration) {
 	r.classes = append(r.classes, c)
 }
 func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
+func (r *recorder) Held(d time.Duration)  { defer r.lock()(); r.held = append(r.held, d) }
 func (r *recorder) WaitBegan()            { defer r.lock()(); r.waiting++ }
 func (r *recorder) WaitEnded(d time.Duration) {
 	defer r.lock()()
@@ -324,6 +326,9 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 			BodyIdleTimeout: 10 * time.Second,
 			MaxReplayBytes:  1 << 20,
 			HoldBytes:       64 << 10,
+			Guard:           policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}, // tests of the door switch them on
+			HoldTimeout:     20 * time.Second,
+			HoldMax:         4096,
 			ResponseHeaders: true,
 		},
 		Limits:            http1.Limits{HeadBytes: 64 << 10, Fields: 100},
@@ -366,6 +371,11 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 		if n := s.replay.used.Load(); n != 0 {
 			t.Errorf("%d bytes of replay memory were not given back", n)
 		}
+		for _, u := range s.settings.Load().upstreams() {
+			if g := u.door.guard.State(); g.InFlight-g.Abandoned != 0 || g.Waiting != 0 {
+				t.Errorf("places were not given back: %+v", g)
+			}
+		}
 		if n := s.faults.Load(); n != 0 {
 			t.Errorf("%d faults of the proxy itself", n)
 		}
@@ -383,14 +393,14 @@ type caller struct {
 	t testing.TB
 }
 
-// dial opens a caller's connection; everything on it has to end within 10 s.
+// dial opens a caller's connection; everything on it has to end within a minute.
 func (p *testProxy) dial() *caller {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	p.t.Cleanup(func() { nc.Close() })
 	return &caller{Conn: nc, r: bufio.NewReader(nc), t: p.t}
 }

@@ -6,38 +6,74 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// run is the retry loop: attempt, verdict, wait, again. It knows nothing of
-// the wire. It gives the status code the caller got (0: none) and the outcome.
+// run is the retry loop: a place at the upstream's door, attempt, verdict,
+// wait, again. It knows nothing of the wire. It gives the status code the
+// caller got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
 	fresh := false
-	for {
-		a := x.attempt(fresh)
-		if x.callerEnd.Load() != callerStays {
+	for now := x.began; ; now = time.Now() {
+		switch x.admit(now) {
+		case turnedAway:
+			return x.turnAway()
+		case leftWaiting:
+			return x.leave()
+		case drainedWaiting:
+			return x.turnAwayDraining()
+		}
+		a, d, stays := x.tryOnce(fresh)
+		switch {
+		case !stays:
 			return x.abandon()
-		}
-		d := x.judge(&a)
-		for !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
-			a = x.resume()
-			if x.callerEnd.Load() != callerStays {
-				return x.abandon()
-			}
-			d = x.judge(&a)
-		}
-		x.attemptDone(&a, d.Class)
-		if !d.Retry {
+		case !d.Retry:
 			return x.conclude(&a, d)
 		}
 		x.discard()
 		switch x.pause(d) {
 		case callerLeft:
-			x.callerEnd.Store(callerGone)
-			return x.abandon()
+			return x.leave()
 		case drainBegan:
 			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
 		}
 		x.route.observer.Retry(d.Why)
 		fresh = d.Free
 	}
+}
+
+// tryOnce is one attempt and the verdict on it; false: the caller's side
+// ended. An attempt timeout after which no repeat is possible is no end: the
+// attempt goes on with all the time that is left.
+func (x *exchange) tryOnce(fresh bool) (policy.Attempt, policy.Decision, bool) {
+	a := x.attempt(fresh || x.waiter.place.Probe())
+	d, stays := x.weigh(&a)
+	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
+		a = x.resume()
+		d, stays = x.weigh(&a)
+	}
+	if !stays {
+		return a, d, false
+	}
+	x.desert(policy.TimedOut) // has no effect where the place was given back
+	x.attemptDone(&a, d.Class)
+	return a, d, true
+}
+
+// weigh gives the attempt's place back and judges it; false: the caller's side
+// ended. What the upstream answered counts even then.
+func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
+	stays := x.callerEnd.Load() == callerStays
+	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
+		x.vacate(a)
+	}
+	if !stays {
+		return policy.Decision{}, false
+	}
+	return x.judge(a), true
+}
+
+// leave ends an exchange whose caller left while it waited.
+func (x *exchange) leave() (int, policy.Outcome) {
+	x.callerEnd.Store(callerGone)
+	return x.abandon()
 }
 
 // judge asks the policy. A failing answer is first asked for without the
@@ -67,7 +103,15 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 		a.Header = &x.held.resp // the head moved there with its response
 	}
 	s = x.situation()
-	return r.Policy.Decide(a, &s, r.budget(), x.set.server.since(time.Now()), policy.Shared())
+	budget, shut := r.budget(), x.gateShut()
+	if shut {
+		budget = nil // the gate lets in no more than the upstream bears
+	}
+	d = r.Policy.Decide(a, &s, budget, x.set.server.since(time.Now()), policy.Shared())
+	if shut && !a.HasRetryAfter {
+		d.Wait = 0 // the wait is at the gate
+	}
+	return d
 }
 
 // secure makes a repeat possible: the caller's body is read to its end and the
@@ -118,7 +162,7 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	}
 	x.route.observer.WaitBegan()
 	began := time.Now()
-	end := x.c.await(began.Add(d.Wait))
+	end := x.c.await(began.Add(d.Wait), nil)
 	x.route.observer.WaitEnded(time.Since(began))
 	return end
 }
@@ -136,17 +180,26 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	switch {
 	case x.held.full && (x.held.attempt == x.attempts || a.Cause != policy.CauseStatus):
 		x.dropUpstream()
-		return x.relayHeld(outcome, d.Why)
+		return x.relayHeld(outcome, reasonOf(d.Why))
 	case a.Cause == policy.CauseStatus:
 		x.held.drop()
-		return x.relay(outcome, d.Why)
+		return x.relay(outcome, reasonOf(d.Why))
 	}
 	x.dropUpstream()
 	return x.fail(a.Cause, outcome, d.Why)
 }
 
+// reasonOf is the text for the caller; none when there is nothing to explain.
+func reasonOf(why policy.Reason) string {
+	if why == policy.ReasonNone {
+		return ""
+	}
+	return why.String()
+}
+
 // abandon ends an exchange whose caller left or broke its own request.
 func (x *exchange) abandon() (int, policy.Outcome) {
+	x.desert(policy.Abandoned)
 	class := policy.NotSent
 	if x.up != nil {
 		class = policy.Unknown // the upstream may go on with it

@@ -11,14 +11,14 @@ import (
 
 // relay sends the response of the attempt that just ended to the caller while
 // it comes. It gives the status code and the outcome.
-func (x *exchange) relay(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
 	if status == 101 {
 		return x.tunnel()
 	}
 	x.endIfUnread()
 	framing := x.callerFraming(x.answer.framing)
-	x.out = x.appendHead(x.cleanOut(), framing, why)
+	x.out = x.appendHead(x.cleanOut(), framing, reason)
 	x.started, x.answer.base = true, 0 // the head's spans are not needed any more
 	err := x.writePiece(framing, x.answer.prefix)
 	if err == nil {
@@ -70,7 +70,7 @@ func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
 // it does not repeat what we repeated.
 func (x *exchange) callerIsProxy() bool { return x.req.Get(http1.XRetryproxyAttempt) != nil }
 
-func (x *exchange) appendHead(dst []byte, f http1.Framing, why policy.Reason) []byte {
+func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte {
 	o := forward.ResponseOptions{
 		Framing: f,
 		Minor:   x.req.Minor,
@@ -78,10 +78,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, why policy.Reason) []
 		Via:     x.route.Forward.Via,
 	}
 	if x.route.ResponseHeaders || x.callerIsProxy() {
-		o.Attempts = x.attempts
-		if why != policy.ReasonNone {
-			o.Reason = why.String()
-		}
+		o.Attempts, o.Reason = x.attempts, reason
 	}
 	return forward.AppendResponseHead(dst, &x.resp, o)
 }

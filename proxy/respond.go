@@ -51,6 +51,9 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	x.resp.Fields = append(x.resp.Fields[:0],
 		http1.MakeField("Content-Type", "application/json"),
 		http1.MakeField("Content-Length", strconv.Itoa(len(body))))
+	if x.retryAfter > 0 {
+		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Retry-After", strconv.Itoa(x.retryAfter)))
+	}
 	if status == 405 {
 		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Allow", allowed)) // RFC 9110 section 15.5.6
 	}

@@ -79,7 +79,7 @@ func (s *Server) Reload(c *Config) error {
 	}
 	for _, u := range old.upstreams() {
 		if !kept[u] {
-			u.pool.Close()
+			u.close()
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	accepting.Wait()
 	s.wg.Wait()
 	for _, u := range s.settings.Load().upstreams() {
-		u.pool.Close()
+		u.close()
 	}
 	return nil
 }
@@ -254,6 +254,7 @@ func (s *Server) contain(c *conn, fault any) {
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 	c.x.aborting = true
 	c.abort()
+	c.x.desert(policy.Abandoned)
 	c.x.dropUpstream()
 	c.x.stopPump()
 	if c.x.open {
@@ -290,6 +291,7 @@ type UpstreamStats struct {
 	Pool         upstream.Stats
 	BudgetTokens float64
 	HasBudget    bool
+	Guard        policy.GuardState
 }
 
 // Stats gives a picture for metrics.
@@ -305,6 +307,7 @@ func (s *Server) Stats() Stats {
 	for _, u := range n.upstreams() {
 		st.Upstreams = append(st.Upstreams, UpstreamStats{
 			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: true,
+			Guard: u.door.guard.State(),
 		})
 	}
 	return st
@@ -316,6 +319,7 @@ type nothing struct{}
 func (nothing) RequestBegan()                                                              {}
 func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
 func (nothing) Retry(policy.Reason)                                                        {}
+func (nothing) Held(time.Duration)                                                         {}
 func (nothing) WaitBegan()                                                                 {}
 func (nothing) WaitEnded(time.Duration)                                                    {}
 func (nothing) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}

@@ -41,6 +41,12 @@ type upstreamState struct {
 	key    string
 	pool   *upstream.Pool
 	budget *policy.Budget
+	door   *door
+}
+
+func (u *upstreamState) close() {
+	u.door.close()
+	u.pool.Close()
 }
 
 func (r *routeState) budget() *policy.Budget {
@@ -86,12 +92,14 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	state.gaveUpLog.perMinute = n.GaveUpLogPerMinute
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
-	key := fmt.Sprintf("%s %+v", r.Upstream.Key(), r.Budget)
+	key := fmt.Sprintf("%s %+v %+v %d", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax)
 	if known[key] == nil {
+		pool := upstream.NewPool(r.Upstream, upstream.Options{})
 		known[key] = &upstreamState{
 			key:    key,
-			pool:   upstream.NewPool(r.Upstream, upstream.Options{}),
+			pool:   pool,
 			budget: policy.NewBudget(r.Budget),
+			door:   newDoor(n.server, pool, r.Guard, r.HoldMax),
 		}
 	}
 	state.upstream = known[key]

@@ -45,7 +45,7 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		test(t, m)
 		s.kill()
 		for _, up := range s.settings.Load().upstreams() {
-			up.pool.Close()
+			up.close()
 		}
 		u.mu.Lock()
 		for c := range u.open {

@@ -11,6 +11,7 @@ const (
 	waitedOut waitEnd = iota
 	callerLeft
 	drainBegan
+	told
 )
 
 // pollEvery bounds how late a caller's leaving is noticed where reading cannot tell.
@@ -19,12 +20,16 @@ const pollEvery = 100 * time.Millisecond
 // await waits until t, on the caller's own connection: its read deadline is
 // the timer, and the caller's leaving or a drain end the wait at once. Bytes
 // that come meanwhile belong to the next request and are kept.
-func (c *conn) await(t time.Time) waitEnd {
+// w, where given, is told by the door, which ends the wait too.
+func (c *conn) await(t time.Time, w *waiter) waitEnd {
 	c.phase.Store(phaseBackoff)
 	defer c.phase.Store(phaseBusy)
 	for {
 		c.readAt = t
 		_ = c.nc.SetReadDeadline(t)
+		if w != nil && w.word.Load() != wordWait {
+			return told
+		}
 		if c.server.draining.Load() {
 			return drainBegan
 		}
@@ -33,6 +38,8 @@ func (c *conn) await(t time.Time) waitEnd {
 		case err == nil:
 		case !isTimeout(err):
 			return callerLeft
+		case w != nil && w.word.Load() != wordWait:
+			return told
 		case c.server.draining.Load():
 			return drainBegan
 		}

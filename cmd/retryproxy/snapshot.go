@@ -49,6 +49,7 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		IdleCloses:   u.Pool.IdleCloses,
 		HasBudget:    u.HasBudget,
 		BudgetTokens: u.BudgetTokens,
+		Guard:        u.Guard,
 	}
 }
 

@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Outage says what becomes of requests while their upstream's gate is not open.
+type Outage uint8
+
+// The choices of Outage.
+const (
+	OutageHold Outage = iota // they wait, up to HoldTimeout
+	OutageShed               // they get 503 at once
+)
+
+// queueTime is how long a request waits for a place at an upstream that is up
+// and as busy as it bears. More would be time in which the caller could have
+// gone elsewhere.
+const queueTime = time.Second
+
+// admission is what the door of an upstream made of an attempt.
+type admission uint8
+
+const (
+	admitted admission = iota
+	turnedAway
+	leftWaiting
+	drainedWaiting
+)
+
+// admit takes a place for the next attempt, waiting for it where the route
+// allows. Waiting here costs no retry and no budget.
+func (x *exchange) admit(now time.Time) admission {
+	d := x.route.upstream.door
+	t := x.set.server.since(now)
+	if place, ok := d.guard.EnterFast(t); ok {
+		x.waiter.place = place
+		return admitted
+	}
+	return x.admitSlowly(d, t)
+}
+
+func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
+	word, v, ticket := d.enter(&x.waiter, now, x.patience)
+	x.turnedBy = v
+	if word == wordWait {
+		began := time.Now()
+		var end waitEnd
+		word, end = x.standInLine(d, ticket, began, v)
+		x.route.observer.Held(time.Since(began))
+		switch {
+		case end == callerLeft:
+			x.unplace() // it may have been let in at the same moment
+			return leftWaiting
+		case word == wordWait && end == drainBegan:
+			return drainedWaiting
+		}
+	}
+	switch word {
+	case wordGo, wordProbe:
+		return admitted
+	case wordDropped:
+		x.dropped = v == policy.VerdictHold && x.route.Outage == OutageHold && x.holdLeft() > 0
+	}
+	return turnedAway
+}
+
+// standInLine waits for the door's word.
+func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v policy.Verdict) (int32, waitEnd) {
+	until := began.Add(queueTime)
+	if v == policy.VerdictHold {
+		until = began.Add(x.holdLeft())
+	}
+	if !x.deadline.IsZero() && x.deadline.Before(until) {
+		until = x.deadline
+	}
+	end := x.c.await(until, &x.waiter)
+	if word := x.waiter.word.Load(); word != wordWait {
+		return word, end
+	}
+	return d.quit(&x.waiter, t), end
+}
+
+// patience says whether the exchange wants to stand in line.
+func (x *exchange) patience(v policy.Verdict) bool {
+	if v == policy.VerdictQueue {
+		return true
+	}
+	return x.route.Outage == OutageHold && x.holdLeft() > 0 && !x.c.server.draining.Load()
+}
+
+// holdLeft is how much longer the request may be held, all holds together.
+func (x *exchange) holdLeft() time.Duration {
+	if x.holdUntil.IsZero() {
+		x.holdUntil = time.Now().Add(x.route.HoldTimeout)
+	}
+	return time.Until(x.holdUntil)
+}
+
+// unplace gives back a place that was not used.
+func (x *exchange) unplace() {
+	place := x.waiter.place
+	x.waiter.place = policy.Place{}
+	if place.Taken() {
+		d := x.route.upstream.door
+		d.heed(d.guard.Leave(place, x.set.server.since(time.Now()), policy.Ending{Kind: policy.Unsent}))
+	}
+}
+
+// vacate gives the attempt's place back and tells the Guard what became of it.
+func (x *exchange) vacate(a *policy.Attempt) {
+	place := x.waiter.place
+	if !place.Taken() {
+		return
+	}
+	x.waiter.place = policy.Place{}
+	d, t := x.route.upstream.door, x.set.server.since(time.Now())
+	e := policy.Ending{Kind: policy.Answered, Status: a.Status}
+	if a.Cause != policy.CauseStatus || a.Status >= 500 {
+		e = x.ending(a)
+	}
+	d.heed(d.guard.Leave(place, t, e))
+}
+
+// ending is what a failed attempt tells about the upstream.
+func (x *exchange) ending(a *policy.Attempt) policy.Ending {
+	e := policy.Ending{Status: a.Status, Key: x.urlKey()}
+	switch a.Cause {
+	case policy.CauseStatus:
+		e.Kind = policy.Answered
+	case policy.CauseIdleClose, policy.CauseRefusedStream:
+		e.Kind = policy.Unsent
+	case policy.CauseDial, policy.CauseTLS:
+		e.Kind = policy.DialFailed
+		if x.dialErr != nil {
+			e.Kind = dialEnding(x.dialErr)
+		}
+	case policy.CauseAttemptTimeout:
+		e.Kind = policy.TimedOut
+	default:
+		e.Kind = policy.Reset
+	}
+	return e
+}
+
+var urlSeed = maphash.MakeSeed()
+
+// urlKey tells URLs apart for the Guard.
+func (x *exchange) urlKey() uint32 {
+	var h maphash.Hash
+	h.SetSeed(urlSeed)
+	_, _ = h.Write(x.req.Method)
+	_, _ = h.Write(x.req.Path)
+	return uint32(h.Sum64()) | 1
+}
+
+// desert keeps the place of an attempt that was sent and is no longer waited
+// for: the upstream still works on it. The connection of a probe is read on,
+// since its late answer is the first sign that the upstream is back; any other is
+// closed by the caller of desert.
+func (x *exchange) desert(kind policy.EndKind) {
+	place := x.waiter.place
+	if !place.Taken() {
+		return
+	}
+	x.waiter.place = policy.Place{}
+	d, t := x.route.upstream.door, x.set.server.since(time.Now())
+	if x.up == nil || !x.sentSome() {
+		d.heed(d.guard.Leave(place, t, policy.Ending{Kind: policy.Unsent}))
+		return
+	}
+	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: !place.Probe()}
+	late, signal := d.guard.Abandon(place, t, e)
+	if place.Probe() {
+		x.stopPump()
+		up := x.up
+		x.giveUpBuffer()
+		x.up = nil
+		d.waitForLate(up, late)
+	}
+	d.heed(signal)
+}
+
+// sentSome says whether the upstream may have a byte of the attempt.
+func (x *exchange) sentSome() bool { return x.attemptOpen() && x.up != nil }
+
+// gateShut says whether the upstream's gate is not open, so that a retry will
+// wait at the door instead of in backoff.
+func (x *exchange) gateShut() bool {
+	return x.route.Outage == OutageHold && x.route.upstream.door.guard.State().Gate != policy.GateOpen
+}
+
+// turnAway answers a request that got no place: with the last real response,
+// else with our own 503.
+func (x *exchange) turnAway() (int, policy.Outcome) {
+	outcome, reason := policy.OutcomeShed, "shed"
+	switch {
+	case x.turnedBy == policy.VerdictQueue:
+		outcome, reason = policy.OutcomeOverloaded, "overloaded"
+	case x.dropped:
+		outcome, reason = policy.OutcomeHoldDropped, "hold_dropped"
+	case x.route.Outage == OutageHold:
+		outcome, reason = policy.OutcomeHoldTimeout, "hold_timeout"
+	}
+	return x.answerTurnedAway(outcome, reason)
+}
+
+// turnAwayDraining answers a request that waited for a place when the process
+// began to end.
+func (x *exchange) turnAwayDraining() (int, policy.Outcome) {
+	return x.answerTurnedAway(policy.GaveUp(policy.ReasonDraining), policy.ReasonDraining.String())
+}
+
+func (x *exchange) answerTurnedAway(o policy.Outcome, reason string) (int, policy.Outcome) {
+	if x.held.full {
+		return x.relayHeld(o, reason)
+	}
+	x.endIfUnread()
+	x.retryAfter = x.route.upstream.door.retryAfter()
+	return x.answerWith(503, o, reason, "the upstream is not taking requests")
+}

@@ -1,0 +1,220 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// door is where attempts enter one upstream. The policy.Guard decides; here
+// stand those who have to wait, and here run the timer and the probe that the
+// Guard asks for.
+type door struct {
+	guard *policy.Guard
+	pool  *upstream.Pool
+	since func(time.Time) time.Duration
+
+	mu     sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
+	line   *policy.Line[*waiter]
+	timer  *time.Timer
+	closed bool
+	probes sync.WaitGroup
+	cancel context.CancelFunc          // ends the connecting probe under way
+	late   map[*upstream.Conn]struct{} // abandoned probes still read from
+}
+
+// waiter is an exchange in line. Its exchange owns it; the door writes to it
+// while it is in line.
+type waiter struct {
+	c     *conn
+	word  atomic.Int32 // what the door said
+	place policy.Place
+}
+
+// What the door says to a waiter.
+const (
+	wordWait int32 = iota
+	wordGo
+	wordProbe
+	wordDropped // the line was full and it was the oldest
+)
+
+func newDoor(s *Server, pool *upstream.Pool, o policy.GuardOptions, holdMax int) *door {
+	d := &door{guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](holdMax), late: map[*upstream.Conn]struct{}{}}
+	d.timer = time.AfterFunc(time.Hour, d.tick)
+	d.timer.Stop()
+	return d
+}
+
+// enter asks for a place. With wordWait the waiter stands in line and will be
+// told; patient false: it does not want to, and does not stand there.
+func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict) bool) (word int32, v policy.Verdict, t policy.Ticket) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.place, v = d.guard.Enter(now)
+	switch v {
+	case policy.VerdictGo:
+		return wordGo, v, t
+	case policy.VerdictProbe:
+		d.arm()
+		return wordProbe, v, t
+	}
+	defer d.arm()
+	if !patience(v) {
+		d.guard.Quit(1)
+		return wordDropped, v, t
+	}
+	w.word.Store(wordWait)
+	t, out, dropped := d.line.Push(w)
+	if dropped {
+		d.guard.Quit(1)
+		out.tell(wordDropped)
+	}
+	return wordWait, v, t
+}
+
+// tell gives a waiter its word and wakes it.
+func (w *waiter) tell(word int32) {
+	w.word.Store(word)
+	w.c.wake(phaseBackoff)
+}
+
+// quit takes a waiter out of the line that does not want to wait any longer.
+// The word says what it had been told meanwhile, if anything.
+func (d *door) quit(w *waiter, t policy.Ticket) int32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.line.Remove(t) {
+		d.guard.Quit(1)
+		d.arm()
+		return wordWait
+	}
+	return w.word.Load()
+}
+
+// heed does what a Guard's call asked for.
+func (d *door) heed(s policy.Signal) {
+	if s == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s&policy.SignalWake != 0 {
+		d.admit()
+	}
+	d.arm()
+}
+
+// admit lets in whom the Guard has places for, whoever came last first. Called with mu held.
+func (d *door) admit() {
+	now := d.since(time.Now())
+	for d.line.Len() > 0 {
+		place, v := d.guard.Next(now)
+		if v > policy.VerdictProbe {
+			return
+		}
+		w, _ := d.line.Newest()
+		w.place = place
+		if v == policy.VerdictProbe {
+			w.tell(wordProbe)
+		} else {
+			w.tell(wordGo)
+		}
+	}
+}
+
+// arm sets the timer to the Guard's next event. Called with mu held.
+func (d *door) arm() {
+	at := d.guard.NextEvent()
+	if at == policy.Forever || d.closed {
+		d.timer.Stop()
+		return
+	}
+	d.timer.Reset(max(at-d.since(time.Now()), 0))
+}
+
+// tick is the timer's.
+func (d *door) tick() {
+	s := d.guard.Expire(d.since(time.Now()))
+	d.probeByConnecting()
+	d.heed(s | policy.SignalEvent)
+}
+
+// probeByConnecting takes the probe that is due, where a connection alone
+// tells enough, because connections were what failed. Otherwise the probe is
+// left to a request.
+func (d *door) probeByConnecting() {
+	why := d.guard.State().ClosedBy
+	if why != policy.ClosedByRefused && why != policy.ClosedByDial {
+		return
+	}
+	place, due := d.guard.Probe(d.since(time.Now()))
+	if !due {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	d.probes.Go(func() {
+		defer cancel()
+		d.connect(ctx, place)
+	})
+}
+
+// connect is the probe; the connection that it brings is the first in the pool.
+func (d *door) connect(ctx context.Context, place policy.Place) {
+	up, err := d.pool.Get(ctx, upstream.GetOptions{Fresh: true})
+	e := policy.Ending{Kind: policy.Connected}
+	if err == nil {
+		up.Release(0)
+	} else {
+		e.Kind = dialEnding(err)
+	}
+	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+}
+
+// dialEnding is what a failed dial tells about the upstream.
+func dialEnding(err error) policy.EndKind {
+	var dial *upstream.DialError
+	if !errors.As(err, &dial) {
+		return policy.DialFailed
+	}
+	switch dial.Kind {
+	case upstream.KindRefused:
+		return policy.Refused
+	case upstream.KindCanceled, upstream.KindNoDescriptors:
+		return policy.Unsent
+	}
+	return policy.DialFailed
+}
+
+// retryAfter is when a caller that was turned away may ask again, in whole
+// seconds: at the next probe, but not sooner than in one and not later than in thirty.
+func (d *door) retryAfter() int {
+	wait := d.guard.NextEvent() - d.since(time.Now())
+	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
+}
+
+// close ends timer and probe. Exchanges still at the door go on to be served.
+func (d *door) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.timer.Stop()
+	if d.cancel != nil {
+		d.cancel()
+	}
+	for up := range d.late {
+		_ = up.SetReadDeadline(past)
+	}
+	d.mu.Unlock()
+	d.probes.Wait()
+}

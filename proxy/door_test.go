@@ -1,0 +1,237 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// guarded switches gate and adaptive limit on, as they are by default.
+func guarded(c *Config) { c.Default.Guard = policy.GuardOptions{} }
+
+// deadPort gives an address on which nobody listens, until startUpstreamAt.
+func deadPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
+
+// waitFor polls until ok, for at most 5 s.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("within 5 s there was no %s", what)
+}
+
+// An application that restarts beside its sidecar costs callers time, not
+// errors: those never sent, whatever their method, and those that may run twice.
+func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
+	addr := deadPort(t)
+	p := startProxyTo(t, "http://"+addr, guarded)
+	const callers = 200
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	wrong := map[string]int{}
+	var first time.Time
+	for i := range callers {
+		c := p.dial()
+		wg.Go(func() {
+			request := get("/")
+			if i%2 == 1 {
+				request = post("x")
+			}
+			c.send(request)
+			res, body, err := c.response("GET")
+			mu.Lock()
+			defer mu.Unlock()
+			if first.IsZero() {
+				first = time.Now()
+			}
+			if err != nil || res.StatusCode != 200 || body != "ok" {
+				wrong[fmt.Sprint(res, body, err)]++
+			}
+		})
+	}
+	waitFor(t, "caller held", func() bool { return p.guard().Waiting > callers/2 })
+	time.Sleep(300 * time.Millisecond)
+	opened := time.Now()
+	startUpstreamAt(t, addr, script(ok200))
+	wg.Wait()
+	if len(wrong) > 0 {
+		t.Errorf("wrong answers: %v", wrong)
+	}
+	t.Logf("first answer %v after the port opened", first.Sub(opened))
+	g := p.guard()
+	if g.Closed[policy.ClosedByRefused] == 0 || g.Probes == 0 {
+		t.Errorf("the gate did not close and probe: %+v", g)
+	}
+	p.seen.outcome(t, callers-1)
+	defer p.seen.lock()()
+	for i, n := range p.seen.attempts {
+		if n > 2 {
+			t.Errorf("request %d took %d attempts, want at most the one that found the port closed and one more", i, n)
+		}
+	}
+}
+
+func TestShedTurnsAwayAtOnceWithRetryAfter(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+		guarded(c)
+		c.Default.Outage = OutageShed
+	})
+	c := p.dial()
+	c.send(get("/")) // closes the gate
+	res, _, err := c.response("GET")
+	if err != nil || res.StatusCode < 500 {
+		t.Fatal(res, err)
+	}
+	res = c.send(get("/")).want(503, "*")
+	if res.Header.Get("Retry-After") == "" || res.Header.Get("X-Retryproxy-Reason") != "shed" {
+		t.Errorf("header %v", res.Header)
+	}
+	if o := p.seen.outcome(t, 1); o != policy.OutcomeShed {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+func TestHoldTimeoutEndsWith503(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+		guarded(c)
+		c.Default.HoldTimeout = 50 * time.Millisecond
+	})
+	res := p.dial().send(get("/")).want(503, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "hold_timeout" {
+		t.Errorf("reason %q", got)
+	}
+}
+
+func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	c := p.dial().send(get("/"))
+	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	c.Close()
+	waitFor(t, "place freed", func() bool { return p.guard().Waiting == 0 })
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+func TestAFullLineDropsTheOldest(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+		guarded(c)
+		c.Default.HoldMax = 2
+	})
+	oldest := p.dial().send(get("/1"))
+	waitFor(t, "first caller held", func() bool { return p.guard().Waiting == 1 })
+	p.dial().send(get("/2"))
+	waitFor(t, "second caller held", func() bool { return p.guard().Waiting == 2 })
+	p.dial().send(get("/3"))
+	res := oldest.want(503, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "hold_dropped" {
+		t.Errorf("reason %q", got)
+	}
+}
+
+func TestBeyondAFixedLimitRequestsQueueThenAreTurnedAway(t *testing.T) {
+	release := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for c.head() != "" {
+			<-release
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) {
+		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+	})
+	first := p.dial().send(get("/1"))
+	waitFor(t, "request upstream", func() bool { return u.sends() == 1 })
+	second := p.dial().send(get("/2"))
+	waitFor(t, "request queued", func() bool { return p.guard().Waiting == 1 })
+	release <- struct{}{}
+	first.want(200, "ok")
+	waitFor(t, "second request upstream", func() bool { return u.sends() == 2 })
+	res := p.dial().send(get("/3")).want(503, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "overloaded" {
+		t.Errorf("reason %q", got)
+	}
+	release <- struct{}{}
+	second.want(200, "ok")
+}
+
+// A server that takes requests and answers none is found by its callers
+// leaving; when it goes on, the late answer of the probe opens the gate.
+func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
+	silent := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for c.head() != "" {
+			select {
+			case <-silent:
+			default:
+				if c.up.sends() > 100 {
+					<-silent
+				}
+			}
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, guarded)
+	c := p.dial()
+	for range 100 {
+		c.send(get("/")).want(200, "ok")
+	}
+	stop := time.Now().Add(4 * time.Second)
+	var leaving sync.WaitGroup
+	for p.guard().Gate == policy.GateOpen && time.Now().Before(stop) {
+		impatient := p.dial().send(get("/"))
+		leaving.Go(func() {
+			time.Sleep(300 * time.Millisecond)
+			impatient.Close()
+		})
+		time.Sleep(5 * time.Millisecond)
+	}
+	if p.guard().Gate == policy.GateOpen {
+		t.Fatalf("the gate stayed open: %+v", p.guard())
+	}
+	leaving.Wait()
+	held := p.dial().send(get("/held"))
+	waitFor(t, "request held or probing", func() bool { g := p.guard(); return g.Waiting > 0 || g.Probes > 0 })
+	sends := u.sends()
+	if sends > 300 {
+		t.Errorf("%d requests were sent to a silent upstream", sends)
+	}
+	before := p.guard()
+	close(silent)
+	defer func() {
+		if t.Failed() {
+			t.Logf("before the upstream went on: %+v\nat the end: %+v", before, p.guard())
+		}
+	}()
+	held.want(200, "ok")
+	waitFor(t, "open gate", func() bool { g := p.guard().Gate; return g == policy.GateOpen || g == policy.GateRamp })
+}
+
+func TestDrainEndsWaitsAtTheGate(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	c := p.dial().send(get("/"))
+	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	go func() { _ = p.Drain(t.Context()) }()
+	res := c.want(503, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
+		t.Errorf("reason %q", got)
+	}
+}
