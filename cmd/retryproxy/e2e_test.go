@@ -48,12 +48,24 @@ func serve(t *testing.T, environ ...string) *process {
 	t.Cleanup(func() {
 		p.client.CloseIdleConnections()
 		cancel()
-		if code := <-p.exit; code != exitOK {
+		if code := p.ended(); code != exitOK {
 			t.Errorf("exit code %d\n%s", code, p.log)
 		}
 	})
 	p.readStart()
 	return p
+}
+
+// ended waits for the exit code; one that does not come in time is forced.
+func (p *process) ended() int {
+	select {
+	case code := <-p.exit:
+		return code
+	case <-time.After(patience):
+		p.signals <- syscall.SIGINT
+		p.signals <- syscall.SIGINT
+		return <-p.exit
+	}
 }
 
 func (p *process) readStart() {
@@ -217,12 +229,15 @@ func TestConfigIsShownToLoopbackOnlyAndWithoutChange(t *testing.T) {
 
 func TestEndLetsRunningRequestsEnd(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
-		<-release
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
 		_, _ = io.WriteString(w, "done")
 	}))
-	defer upstream.Close()
+	t.Cleanup(upstream.Close)
 	p := serve(t, "UPSTREAM="+upstream.URL, "DRAIN_DELAY=50ms")
 	type answer struct {
 		response *http.Response
@@ -254,14 +269,14 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 	if a.body != "done" || !a.response.Close {
 		t.Errorf("%q, close %v", a.body, a.response.Close)
 	}
-	if code := <-p.exit; code != exitOK {
+	if code := p.ended(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
 	p.exit <- exitOK // for the cleanup
 }
 
 func TestRequestsAreTakenDuringTheDelay(t *testing.T) {
-	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL, "DRAIN_DELAY=1h")
+	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL, "DRAIN_DELAY=1m")
 	p.signals <- syscall.SIGTERM
 	p.await("unreadiness", func() bool { status, _ := p.ask("/readyz"); return status == 503 })
 	if _, body := p.get(0, "/"); body != "a" {
@@ -269,7 +284,7 @@ func TestRequestsAreTakenDuringTheDelay(t *testing.T) {
 	}
 	p.signals <- syscall.SIGHUP // means nothing now
 	p.signals <- syscall.SIGINT
-	if code := <-p.exit; code != exitFailed || !strings.Contains(p.log.String(), "second signal") {
+	if code := p.ended(); code != exitFailed || !strings.Contains(p.log.String(), "second signal") {
 		t.Errorf("exit code %d\n%s", code, p.log)
 	}
 	p.exit <- exitOK // for the cleanup
@@ -299,6 +314,7 @@ func TestReloadChangesWhatIsServed(t *testing.T) {
 		t.Errorf("after: %d %q", response.StatusCode, body)
 	}
 	for _, want := range []string{
+		`"outcome":"gave_up_retries_off"`, // by the data path, of the request given up
 		"is set in the environment and in line 3 of " + file,
 		"the one before stays in force",
 		`takes effect at the next start only","setting":"RETRYPROXY_MAX_CONNECTIONS"`,
@@ -329,6 +345,16 @@ func TestTLSUpstreamWithItsOwnAuthority(t *testing.T) {
 	_, metrics := p.ask("/metrics")
 	if want := fmt.Sprintf("retryproxy_certificate_expiry_timestamp_seconds{kind=\"upstream\",name=%q} %v", upstream.URL, float64(upstream.Certificate().NotAfter.Unix())); !strings.Contains(metrics, want) {
 		t.Errorf("no %s in\n%s", want, regexp.MustCompile(`(?m)^.*certificate.*$`).FindAllString(metrics, -1))
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for listen, want := range map[string]string{
+		":9797": "127.0.0.1:9797", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "10.0.0.1:1": "10.0.0.1:1", "localhost:1": "localhost:1",
+	} {
+		if got := reachable(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
 	}
 }
 

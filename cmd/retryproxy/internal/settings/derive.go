@@ -28,6 +28,14 @@ func derive(s *Settings, problems *Problems) {
 	}
 }
 
+// How long callers wait for an upstream that is down. An application that
+// restarts beside its sidecar is worth waiting for; a dependency that is down must
+// not park all workers of the application that calls it.
+const (
+	holdInbound  = 20 * time.Second
+	holdOutbound = time.Second
+)
+
 // attemptShare is how many attempts that time out fit the request timeout by
 // default: 10s of 30s.
 const attemptShare = 3
@@ -43,6 +51,13 @@ func (r *Route) derive(s *Settings) {
 	r.fillBackoff()
 	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
 		r.BackoffThrottledBase = atMost(max(r.BackoffThrottledBase, r.BackoffBase), r.BackoffMax)
+	}
+	if r.Variable("HOLD_TIMEOUT") == "" {
+		r.HoldTimeout = holdOutbound
+		if s.Side == "inbound" {
+			r.HoldTimeout = holdInbound
+		}
+		r.HoldTimeout = atMost(r.HoldTimeout, r.RequestTimeout)
 	}
 	if r.Variable("MAX_REPLAY_BYTES") == "" {
 		r.MaxReplayBytes = min(r.MaxReplayBytes, s.TotalReplayBytes)

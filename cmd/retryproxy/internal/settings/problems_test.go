@@ -317,6 +317,13 @@ func TestMask(t *testing.T) {
 	}
 }
 
+func TestEffectiveValuesAreMasked(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_RETRY_ON=retriable-header:X=http://me:geheim@example.com")
+	if got := find(nil, s.Default.Values(), "RETRY_ON").Text; !strings.Contains(got, "http://***@example.com") {
+		t.Error(got)
+	}
+}
+
 func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "env")

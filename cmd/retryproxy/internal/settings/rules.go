@@ -111,6 +111,12 @@ func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
 	return policy.BudgetConfig{Ratio: r.BudgetRatio.Value(), MinPerSecond: r.BudgetMinPerSecond, Burst: r.BudgetBurst}, !r.BudgetRatio.Off()
 }
 
+// Guard is how the route's upstream is guarded.
+func (r *Route) Guard() policy.GuardOptions {
+	mode, fixed := r.Limit.Mode()
+	return policy.GuardOptions{NoGate: r.Outage == "off", Limit: mode, Fixed: fixed}
+}
+
 // fillBackoff puts the strategy's own parameters where none were given, so
 // that they are seen in the effective settings. What the strategy does not
 // use stays 0.

@@ -100,6 +100,11 @@ type Shared struct {
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries a second allowed however few requests there are."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that can be saved up by a quiet upstream."`
 
+	Outage      string        `env:"OUTAGE" envDefault:"hold" group:"Outages" unit:"word" oneof:"hold,shed,off" about:"What becomes of requests while the upstream is down: hold lets them wait for it up to HOLD_TIMEOUT, shed answers 503 with Retry-After at once, off lets every request find out for itself."`
+	HoldTimeout time.Duration `env:"HOLD_TIMEOUT" shown:"20s inbound, 1s outbound" unit:"duration" min:"1ms" max:"1h" about:"The longest that a request waits for an upstream that is down, within REQUEST_TIMEOUT."`
+	HoldMax     int           `env:"HOLD_MAX" envDefault:"4096" unit:"count" min:"1" max:"1000000" about:"Requests that wait at once for one upstream; beyond, the one that waited longest is answered 503."`
+	Limit       Limit         `env:"LIMIT" envDefault:"adaptive" unit:"limit" about:"Requests under way at once to one upstream: adaptive learns what it bears and binds only when it is overloaded; a number is a fixed limit; off sets none."`
+
 	RequestTimeout  time.Duration `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
 	AttemptTimeout  time.Duration `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
 	BodyIdleTimeout time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`

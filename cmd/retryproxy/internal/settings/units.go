@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // units tells, for each value of the tag "unit", what a user may write.
@@ -30,6 +32,7 @@ var units = map[string]string{
 	"pathprefix":  "a path that begins with / and does not end with it, such as /a",
 	"prefixes":    "addresses or CIDR ranges, separated by commas",
 	"rate":        "bytes a second, such as 500 or 1KiB",
+	"limit":       "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":       "a number such as 0.2, a percentage such as 20%, or off",
 	"retryon":     "a list of failures, separated by commas",
 	"routes":      "names of letters and digits, separated by commas",
@@ -167,6 +170,38 @@ func (c AutoCount) MarshalText() ([]byte, error) {
 	}
 	return strconv.AppendInt(nil, int64(c.n), 10), nil
 }
+
+// Limit is how many requests may be under way at once.
+type Limit struct {
+	text  string
+	mode  policy.LimitMode
+	fixed int
+}
+
+// Mode and number, as a Guard wants them; the number is 0 unless fixed.
+func (l Limit) Mode() (mode policy.LimitMode, fixed int) { return l.mode, l.fixed }
+
+// UnmarshalText reads "adaptive", "off" or a number.
+func (l *Limit) UnmarshalText(text []byte) error {
+	s := strings.ToLower(string(text))
+	switch s {
+	case "adaptive":
+		*l = Limit{text: s, mode: policy.LimitAdaptive}
+		return nil
+	case "off":
+		*l = Limit{text: s, mode: policy.LimitOff}
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return errors.New("not a limit")
+	}
+	*l = Limit{text: s, mode: policy.LimitFixed, fixed: int(n)}
+	return policy.GuardOptions{Limit: l.mode, Fixed: l.fixed}.Validate()
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 
 // maxDuration bounds every duration without a max tag: long enough for any
 // purpose, and far from where sums of durations overflow.
