@@ -119,7 +119,7 @@ func (p *printer) worst(plan *Plan) {
 // inTime says how long the attempts may take.
 func (l *Line) inTime() string {
 	w := l.Worst
-	last := "the last begun after " + span(w.LastBegins) + " or before"
+	last := "the last begun after at most " + span(w.LastBegins)
 	if w.SlowAttempts != w.Attempts {
 		slow := "with the longest waits "
 		if l.Route != "" {
@@ -127,14 +127,22 @@ func (l *Line) inTime() string {
 		}
 		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins)
 	}
-	if w.Total == policy.Forever {
+	switch {
+	case w.Total == policy.Forever && w.Attempts == 1:
+		return "no limit on time"
+	case w.Total == policy.Forever:
 		return last + "; no limit on time"
+	case w.Attempts == 1:
+		return "the response's head within " + span(w.Total)
 	}
 	return "the response's head within " + span(w.Total) + "; " + last
 }
 
 func (l *Line) load() string {
 	alone := fmt.Sprintf("x%d", l.Worst.Attempts)
+	if l.Worst.Attempts == 1 {
+		return alone
+	}
 	b := l.budget()
 	if b == nil {
 		return alone + ", as there is no retry budget"
