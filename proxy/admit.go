@@ -215,6 +215,7 @@ func (x *exchange) turnAwayDraining() (int, policy.Outcome) {
 }
 
 func (x *exchange) answerTurnedAway(o policy.Outcome, reason string) (int, policy.Outcome) {
+	x.reason = reason
 	if x.held.full {
 		return x.relayHeld(o, reason)
 	}

@@ -170,6 +170,7 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 // conclude gives the caller the last real response, or our own word when there
 // never was one.
 func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+	x.reason = reasonOf(d.Why)
 	outcome := policy.GaveUp(d.Why)
 	if d.Class == policy.ClassNone {
 		outcome = policy.OutcomeSuccess

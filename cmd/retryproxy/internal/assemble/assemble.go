@@ -81,6 +81,10 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Policy:          p,
 		Budget:          budget,
 		NoBudget:        !hasBudget,
+		Guard:           r.Guard(),
+		Outage:          outage(r.Outage),
+		HoldTimeout:     r.HoldTimeout,
+		HoldMax:         r.HoldMax,
 		RequestTimeout:  r.RequestTimeout,
 		AttemptTimeout:  r.AttemptTimeout,
 		BodyIdleTimeout: r.BodyIdleTimeout,
@@ -94,6 +98,13 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 	made.Forward = m.forward(r, made.Upstream.Host)
 	m.note(r, made.Forward.Check())
 	return made
+}
+
+func outage(word string) proxy.Outage {
+	if word == "shed" {
+		return proxy.OutageShed
+	}
+	return proxy.OutageHold
 }
 
 func (m *maker) note(r *settings.Route, err error) {

@@ -112,6 +112,10 @@ var otherValues = map[string]string{
 	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
+	"OUTAGE":           "shed",
+	"HOLD_TIMEOUT":     "3s",
+	"HOLD_MAX":         "17",
+	"LIMIT":            "23",
 	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
 }
 
