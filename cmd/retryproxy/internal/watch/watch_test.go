@@ -16,7 +16,14 @@ func write(t *testing.T, path, content string) {
 }
 
 // settled looks until a change is told, or three times.
-func settled(f *Files) bool { return f.Look() || f.Look() || f.Look() }
+func settled(f *Files) bool {
+	for range 3 {
+		if f.Look() {
+			return true
+		}
+	}
+	return false
+}
 
 func TestTellsEveryKindOfChangeOnce(t *testing.T) {
 	dir := t.TempDir()

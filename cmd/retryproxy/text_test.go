@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+// The null device stands for a terminal: both are character devices.
+func TestColourIsForTerminalsAndAsked(t *testing.T) {
+	terminal, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close() //nolint:errcheck // a test's
+	for name, tt := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"terminal":    {[]string{"TERM=xterm"}, "\x1b[31mx\x1b[0m"},
+		"NO_COLOR":    {[]string{"TERM=xterm", "NO_COLOR=1"}, "x"},
+		"empty":       {[]string{"TERM=xterm", "NO_COLOR="}, "\x1b[31mx\x1b[0m"}, // no-color.org: only when not empty
+		"dumb":        {[]string{"TERM=dumb"}, "x"},
+		"no terminal": {nil, "x"},
+	} {
+		o := outside{env: tt.env}
+		p := o.paint(terminal)
+		if name == "no terminal" {
+			p = o.paint(&bytes.Buffer{})
+		}
+		if got := p.red("x"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
