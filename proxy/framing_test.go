@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -217,6 +218,36 @@ func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 	for _, path := range []string{"/1", "/2", long, "/4"} {
 		c.want(200, path)
 	}
+}
+
+func TestWhatFollowsAClosingRequestIsNotServed(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, bare)
+	c := p.dial().send(request("GET / HTTP/1.1", "Host: a", "Connection: close") + get("/smuggled"))
+	c.wantEnd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+	if u.sends() != 1 {
+		t.Errorf("%d sends, want 1", u.sends())
+	}
+}
+
+// Some callers send an empty line after a body. It begins no request.
+func TestAnEmptyLineBetweenRequestsIsIgnored(t *testing.T) {
+	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for _, blank := range []string{"\r\n", ""} {
+			c.send(post("hello")+blank).want(200, "ok")
+			time.Sleep(10 * time.Second) // longer than a head may take
+			c.send("\r\n" + get("/"))
+			c.want(200, "ok")
+			c.send("\r\n")
+			time.Sleep(10 * time.Second)
+		}
+		c.send("\r").send("\n"+get("/")).want(200, "ok")
+		synctest.Wait()
+		if n := len(m.seen.outcomes); n != 5 {
+			t.Errorf("%d requests counted, want 5", n)
+		}
+	})
 }
 
 func TestCallersOfHTTP10(t *testing.T) {

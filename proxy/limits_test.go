@@ -291,3 +291,15 @@ func TestFewDescriptorsChild(t *testing.T) {
 		fmt.Println("child:", p.Stats().AcceptPauses)
 	}
 }
+
+// A caller accepted while the server is cut off is not served on.
+func TestACallerThatComesAfterTheEndIsClosed(t *testing.T) {
+	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
+		m.kill()
+		began := time.Now()
+		m.caller().wantEnd("")
+		if d := time.Since(began); d != 0 {
+			t.Errorf("closed after %v, want at once", d)
+		}
+	})
+}

@@ -38,8 +38,10 @@ func (c *conn) finish() {
 // nextRequest waits for a request head and parses it. False: there will be
 // none, and whatever had to be answered was.
 func (c *conn) nextRequest() bool {
-	if c.r == c.w && !c.awaitRequest() {
-		return false
+	for c.r == c.w || c.onlyBlank() {
+		if !c.awaitRequest() {
+			return false
+		}
 	}
 	began := time.Now()
 	set := c.server.settings.Load()
@@ -50,6 +52,17 @@ func (c *conn) nextRequest() bool {
 	}
 	c.server.requestEnded()
 	return false
+}
+
+// onlyBlank drops an empty line with nothing behind it: some callers send one
+// after a body (RFC 9112 section 2.2), which begins no request.
+func (c *conn) onlyBlank() bool {
+	if c.w-c.r != 2 || c.in[c.r] != '\r' || c.in[c.r+1] != '\n' {
+		return false
+	}
+	c.r = c.w
+	c.dropBuffer()
+	return true
 }
 
 // idleSlack is how much earlier than configured an idle caller may be closed,

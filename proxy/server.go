@@ -25,6 +25,7 @@ type Server struct {
 	settings  atomic.Pointer[settings]
 	replay    replayMemory
 	draining  atomic.Bool
+	killed    atomic.Bool
 	closing   chan struct{} // closed when accepting has to end
 	closeOnce sync.Once
 	listeners []listener
@@ -152,6 +153,7 @@ func (s *Server) Serve(ctx context.Context) error {
 // kill ends everything at once.
 func (s *Server) kill() {
 	s.draining.Store(true)
+	s.killed.Store(true)
 	s.stopAccepting()
 	s.closeListeners()
 	s.each(func(c *conn) { _ = c.nc.Close() })
@@ -235,6 +237,9 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
+	if s.killed.Load() {
+		_ = nc.Close() // it may have come too late for kill to find it
+	}
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, c)
