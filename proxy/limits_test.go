@@ -187,6 +187,7 @@ func TestMaxConnectionsPausesAccepting(t *testing.T) {
 }
 
 func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
+	t.Parallel()
 	goOn := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		for c.head() != "" {
@@ -221,6 +222,7 @@ func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
 // TestNoDescriptorsPausesAccepting runs the proxy in a process of its own, with
 // room for a few more descriptors than it has.
 func TestNoDescriptorsPausesAccepting(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t, script(ok200))
 	child := exec.Command(os.Args[0], "-test.run=^TestFewDescriptorsChild$")
 	child.Env = append(os.Environ(), "FEW_DESCRIPTORS_UPSTREAM="+u.Addr().String())

@@ -311,7 +311,7 @@ func (s *Server) Stats() Stats {
 	now := s.since(time.Now())
 	for _, u := range n.upstreams() {
 		st.Upstreams = append(st.Upstreams, UpstreamStats{
-			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: true,
+			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],
 			Guard: u.door.guard.State(),
 		})
 	}

@@ -24,6 +24,7 @@ type settings struct {
 	fallback *routeState
 	trust    forward.Trust
 	all      []*routeState
+	budgeted map[*upstreamState]bool // those whose budget some route asks
 }
 
 // routeState is a route with what its requests share.
@@ -62,7 +63,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if c.Default.Upstream.Address == "" {
 		return nil, errors.New("no upstream for the default route")
 	}
-	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies)}
+	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}}
 	if n.Log == nil {
 		n.Log = zap.NewNop()
 	}
@@ -103,6 +104,9 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 		}
 	}
 	state.upstream = known[key]
+	if !r.NoBudget {
+		n.budgeted[state.upstream] = true
+	}
 	n.all = append(n.all, state)
 	return state
 }

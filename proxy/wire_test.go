@@ -2,12 +2,10 @@ package proxy
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,16 +33,6 @@ func (c *caller) wantEnd(want string) {
 	if got, err := c.rest(); got != want || err != nil {
 		c.t.Fatalf("the connection ended with %q, %v; want %q and an orderly end", got, err, want)
 	}
-}
-
-// wantReset reads to the end, which must be a reset.
-func (c *caller) wantReset() string {
-	c.t.Helper()
-	got, err := c.rest()
-	if !errors.Is(err, syscall.ECONNRESET) {
-		c.t.Fatalf("the connection ended with %v after %q; want a reset", err, got)
-	}
-	return got
 }
 
 // closeWrite tells the other side that no more comes.
@@ -89,21 +77,6 @@ func within[T any](t testing.TB, what string, ch <-chan T) T {
 		t.Fatalf("not within 5 s: %s", what)
 		panic("unreachable")
 	}
-}
-
-// tap records everything that comes from a reader.
-type tap struct {
-	io.Reader
-	mu  sync.Mutex
-	got strings.Builder
-}
-
-func (r *tap) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.mu.Lock()
-	r.got.Write(p[:n])
-	r.mu.Unlock()
-	return n, err
 }
 
 // rawBody reads from the upstream's side of a connection until it has n bytes
