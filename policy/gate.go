@@ -20,9 +20,11 @@ type gate struct {
 
 	probe     uint32        // number of the probe under way; 0 = none
 	lastProbe uint32        // the last number given
+	begunAt   time.Duration // when it began
 	probeEnds time.Duration // when a hung probe is given up for another one
 	failed    int           // probes that failed since the last success
 	hung      int           // probes that hung since the last success
+	impatient bool          // a caller left late since it was closed
 
 	closed           [numClosedBy]uint64
 	reopened, probes uint64
@@ -46,20 +48,22 @@ const (
 )
 
 // A hung probe stays open, and so do the requests that were under way when the
-// upstream fell silent: the late answer of any of them opens the gate. Another
-// probe is sent only for the case that all of them were lost without a word (a
-// machine that is gone, a path that changed). Each costs a stopped server one
-// more request to work off after its return, fifty proxies fifty. So it waits
-// U[15, 45] s, doubled each time up to U[30, 90] s.
+// upstream fell silent: the late answer of any of them opens the gate, and a
+// reset of any of them, as a machine sends that took over the address, makes
+// another probe due. Without either, another probe is sent only in case that all
+// of them were lost without a word. Each costs a stopped server one more request
+// to work off after its return, fifty proxies fifty. So it waits U[30, 60] s,
+// doubled once.
 //
 // Where connections are closed when callers leave, no late answer can come.
 // Then the next probe waits U[1/2, 1] * min(1 s * 2^k, 30 s), k = hung probes.
 const (
-	hungLeast  = 15 * time.Second
-	hungSpread = 30 * time.Second
-	hungTimes  = 2
-	goneFirst  = time.Second
-	goneMost   = 30 * time.Second
+	hungLeast   = 30 * time.Second
+	hungSpread  = 30 * time.Second
+	hungDoubled = 1
+	patientFor  = 4 * time.Second
+	goneFirst   = time.Second
+	goneMost    = 30 * time.Second
 )
 
 // close shuts an open or opening gate. With ClosedByStall a probe is due at
@@ -68,7 +72,7 @@ const (
 func (g *gate) close(now time.Duration, why ClosedBy, r Rand) {
 	g.why, g.closedAt = why, now
 	g.closed[why]++
-	g.probe = 0
+	g.probe, g.impatient = 0, false
 	g.state, g.dueAt = GateClosed, now+g.pause(r)
 	if why == ClosedByStall {
 		g.state = GateHalfOpen
@@ -106,10 +110,30 @@ func (g *gate) begin(now time.Duration, r Rand) uint32 {
 	if g.lastProbe == 0 {
 		g.lastProbe++
 	}
-	g.probe = g.lastProbe
+	g.probe, g.begunAt = g.lastProbe, now
 	g.probes++
-	g.probeEnds = now + (hungLeast+upTo(r, hungSpread))<<min(g.hung, hungTimes-1)
+	g.probeEnds = now + g.hungFor(r)
 	return g.probe
+}
+
+// hungFor is how long a probe may hang.
+func (g *gate) hungFor(r Rand) time.Duration {
+	long := (hungLeast + upTo(r, hungSpread)) << min(g.hung, hungDoubled)
+	if g.why == ClosedByStall && !g.impatient {
+		return min(long, half(grow(patientFor, hungLeast, 2, g.hung), r))
+	}
+	return long
+}
+
+// lostPatience notes that a caller left late while the gate was not open.
+func (g *gate) lostPatience(r Rand) {
+	if g.impatient {
+		return
+	}
+	g.impatient = true
+	if g.probe != 0 {
+		g.probeEnds = g.begunAt + g.hungFor(r)
+	}
 }
 
 // fail ends the probe under way with evidence against the upstream.

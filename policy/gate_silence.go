@@ -14,10 +14,10 @@ import (
 //
 //	surprise = sum over the requests sent since the last answer of -ln P(L > age)
 //
-// where P is the spread of latencies seen (usual.tail). Only requests older than
-// overdue count. So one request must be overdue by far, a few by less, and on
-// an upstream where half of the requests are long polls it takes a score of
-// them. This is the idea of the phi accrual failure detector (Hayashibara et
+// where P is the spread of latencies seen (usual.tail). The first of them must
+// be overdue, and there must be two. So two must be overdue by far, a few by
+// less, and on an upstream where half of the requests are long polls it takes a
+// dozen of them in a row. This is the idea of the phi accrual failure detector (Hayashibara et
 // al., 2004), with the latencies of requests in place of heartbeats.
 type silence struct {
 	answered int64         // answers when last looked at
@@ -34,16 +34,18 @@ type mark struct {
 
 const (
 	silenceMarks = 32
-	// enoughSurprise is -ln of 6e-6: one false alarm in 160 000 silences,
-	// and a silence must be overdue to be counted at all.
-	enoughSurprise = 12
-	// overdueLeast and overdueTimes: requests younger than the longer of
-	// 250 ms and three times the 90th percentile are never overdue. 250 ms
+	// enoughSurprise is -ln of 1e-4: one false alarm in 10 000 silences that
+	// are overdue, and a false alarm delays only those who come while the
+	// next one is answered (see gate.close).
+	enoughSurprise = 9.2
+	// Requests younger than the longest of 250 ms, three times the 90th
+	// percentile and 5/4 of the longest hiccup seen are never overdue. 250 ms
 	// leaves room for a long garbage collection and for one retransmission
 	// of TCP (200 ms); with three times the usual a caller's patience (a
 	// second or two, where latencies are 100 ms) is far away still.
 	overdueLeast = 250 * time.Millisecond
 	overdueTimes = 3
+	leastSilent  = 2 // requests
 	// looksPerOverdue is how finely ages are known.
 	looksPerOverdue = 8
 	// longestLook bounds the time between two looks.
@@ -51,7 +53,9 @@ const (
 )
 
 // overdue is the age from which on an unanswered request counts.
-func overdue(u *usual) time.Duration { return max(overdueLeast, overdueTimes*u.p90) }
+func overdue(u *usual) time.Duration {
+	return max(overdueLeast, overdueTimes*u.p90, u.pause+u.pause/4)
+}
 
 // lookEvery is the time between two looks.
 func lookEvery(u *usual) time.Duration { return min(overdue(u)/looksPerOverdue, longestLook) }
@@ -62,22 +66,24 @@ func (s *silence) reset(now time.Duration, sent, answered int64) {
 	s.marks[0] = mark{now, sent}
 }
 
-// look notes how many requests were sent and answered by now.
-func (s *silence) look(now time.Duration, sent, answered int64) {
+// look notes how many requests were sent and answered by now, and says whether
+// any was answered since the last look.
+func (s *silence) look(now time.Duration, sent, answered int64) bool {
 	if answered != s.answered || s.n == 0 {
 		s.reset(now, sent, answered)
 		s.brokenAt = now
-		return
+		return true
 	}
 	if sent == s.marks[s.n-1].sent {
 		s.marks[s.n-1].at = now // nothing was sent since: what comes is younger
-		return
+		return false
 	}
 	if s.n == silenceMarks {
 		s.thin()
 	}
 	s.marks[s.n] = mark{now, sent}
 	s.n++
+	return false
 }
 
 // thin drops every second mark: in a silence so long, ages may be coarser.
@@ -90,19 +96,31 @@ func (s *silence) thin() {
 	s.n = kept
 }
 
-// surprise is how surprising the silence is at now, after look. open is how
-// many requests are under way at most: what ended without an answer is not
-// missed.
+// surprise is how surprising the silence is at now, after look: 0 unless the
+// first request of it is overdue and another was sent that is half as old at
+// least. open is how many requests are under way at most: what ended without an
+// answer is not missed.
 func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
-	due, sum := overdue(u), 0.0
+	due := overdue(u)
+	if s.n < 2 || now-s.marks[0].at < due {
+		return 0
+	}
+	sum, seen := 0.0, int64(0)
 	for i := 0; i+1 < s.n && open > 0; i++ {
 		age := now - s.marks[i].at
-		if age < due {
+		if age < due/2 {
 			break
 		}
 		n := min(s.marks[i+1].sent-s.marks[i].sent, open)
 		open -= n
+		seen += n
 		sum -= float64(n) * math.Log(u.tail(age))
+	}
+	if seen < leastSilent {
+		return 0
 	}
 	return sum
 }
+
+// since is when the silence began, as finely as looks go.
+func (s *silence) since() time.Duration { return s.marks[0].at }

@@ -79,10 +79,12 @@ type Guard struct {
 	silence      silence
 	evidence     evidence
 	lost         lostPlaces
-	slowLeft     int64 // places given back other than by the fast path of Leave
-	slowAnswered int64 // of these, those that were answered
-	unsent       int64 // of these, those that were never sent
-	counted      int64 // fast leaves that evidence knows of
+	slowLeft     int64         // places given back other than by the fast path of Leave
+	slowAnswered int64         // of these, those that were answered
+	unsent       int64         // of these, those that were never sent
+	counted      int64         // fast leaves that evidence knows of
+	pendingAt    time.Duration // when pending requests were last looked for...
+	pendingSent  int64         // ...and how many had been sent then
 	waiting      int
 	eventAt      time.Duration
 	window       latencySums // scratch

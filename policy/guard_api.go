@@ -85,7 +85,7 @@ func (g *Guard) Expire(now time.Duration) Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.eventAt
-	g.lookIfDue(now)
+	g.look(now)
 	return g.settle(now, before)
 }
 
@@ -180,8 +180,11 @@ func (g *Guard) State() GuardState {
 		Remembered: g.usual.concurrency,
 		Usual:      g.usual.median,
 	}
-	if most, bound := g.most(); bound {
-		s.Limit = int(most)
+	if g.limiter.bound {
+		s.Limit = int(g.limiter.whole())
+	}
+	if g.options.Limit == LimitFixed && (s.Limit == 0 || s.Limit > g.options.Fixed) {
+		s.Limit = g.options.Fixed
 	}
 	return s
 }

@@ -11,16 +11,16 @@ func (g *Guard) inFlight() int64 {
 	return g.entered.Load() - left
 }
 
-// most is how many places there are, when that is limited.
-func (g *Guard) most() (int64, bool) {
-	fixed := g.options.Limit == LimitFixed
-	switch {
-	case g.limiter.bound && fixed:
-		return min(g.limiter.whole(), int64(g.options.Fixed)), true
-	case fixed:
-		return int64(g.options.Fixed), true
+// bound says whether the places are limited at all.
+func (g *Guard) bound() bool { return g.limiter.bound || g.options.Limit == LimitFixed }
+
+// room says whether the limits leave a place free.
+func (g *Guard) room() bool {
+	taken := g.inFlight()
+	if g.options.Limit == LimitFixed && taken >= int64(g.options.Fixed) {
+		return false
 	}
-	return g.limiter.whole(), g.limiter.bound
+	return !g.limiter.bound || g.limiter.room(taken)
 }
 
 // verdict is what an attempt is told now. The head of the line goes before
@@ -33,7 +33,7 @@ func (g *Guard) verdict(head bool) Verdict {
 		}
 		return VerdictHold
 	}
-	if most, bound := g.most(); !bound || first && g.inFlight() < most {
+	if first && g.room() || !g.bound() {
 		return VerdictGo
 	}
 	if g.gate.state == GateRamp {
@@ -118,6 +118,7 @@ func (g *Guard) freed(n int64) {
 
 // judge learns from the end of an attempt.
 func (g *Guard) judge(p Place, now time.Duration, e Ending) {
+	g.limiter.left(p.at)
 	if !g.gate.passing() {
 		g.judgeShut(p, now, e)
 		return
@@ -164,11 +165,17 @@ func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
 // judgeAbandoned learns from an attempt that is no longer waited for. A caller
 // who leaves early is no evidence.
 func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
+	late := e.Kind == TimedOut || g.late(now-p.at)
 	switch {
 	case g.gate.passing():
-		if e.Kind == TimedOut || g.late(now-p.at) {
+		if late {
 			g.wentWrong(p, now, e)
 		}
+		return
+	case late:
+		g.gate.lostPatience(g.options.Rand)
+	}
+	switch {
 	case p.probe != 0 && p.probe == g.gate.probe && e.Closed:
 		g.gate.lose(now, g.options.Rand)
 	}
@@ -195,9 +202,15 @@ func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 		// connections or fails, since it may be the last that went well;
 		// but of a silent one any answer does.
 		if probe || p.at >= g.gate.closedAt || g.gate.why == ClosedByStall {
-			g.reopen(now)
+			if g.gate.why == ClosedByStall {
+				g.usual.sawPause(now - g.silence.since())
+			}
+			g.reopen(now, probe || p.at >= g.gate.closedAt)
 		}
 	case !probe:
+		if e.Kind == Reset && g.gate.why == ClosedByStall && g.gate.probe != 0 {
+			g.gate.fail(now, ClosedByStall, g.options.Rand)
+		}
 	case e.Kind == Connected, e.Kind == Unsent:
 		g.gate.waive()
 	default:
@@ -237,12 +250,18 @@ func (g *Guard) bind(now time.Duration) {
 	g.limiter.bind(now, g.inFlight())
 }
 
-// reopen begins the ramp: a probe has succeeded.
-func (g *Guard) reopen(now time.Duration) {
+// reopen begins the ramp. byProbe says that what was sent after the gate closed
+// was answered before what was sent earlier: then those are lost, or long polls,
+// and do not count. Otherwise the upstream is working them off, so they do.
+func (g *Guard) reopen(now time.Duration, byProbe bool) {
 	g.gate.reopen(now)
 	g.freed(g.lost.freeAll())
 	g.evidence = evidence{}
-	g.limiter.start(now, &g.usual)
+	old := g.inFlight()
+	if !byProbe {
+		old = min(old, int64(g.usual.pending))
+	}
+	g.limiter.start(now, old, &g.usual)
 	g.silence.reset(now, g.sent(), g.answers())
 }
 

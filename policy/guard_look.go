@@ -40,7 +40,9 @@ func (g *Guard) look(now time.Duration) {
 	if n := g.lost.expire(now, g.lostBound()); n > 0 {
 		g.freed(n)
 	}
-	g.silence.look(now, g.sent(), g.answers())
+	if g.silence.look(now, g.sent(), g.answers()) {
+		g.learnPending(now)
+	}
 	if g.gate.passing() && g.usual.known() &&
 		g.silence.surprise(now, &g.usual, g.inFlight()) >= enoughSurprise {
 		g.shut(now, ClosedByStall)
@@ -70,45 +72,69 @@ func (g *Guard) learn(now, dt time.Duration) {
 	switch {
 	case g.gate.state != GateOpen, g.limiter.bound && !g.limiter.innocent:
 		g.usual.foldedAt = now
-		return
 	case g.limiter.innocent:
 		g.limiter.release()
 		g.usual.forget(now)
-		return
-	case !g.overloaded(w, dt):
+	case g.overloaded(w, dt):
+		g.usual.foldedAt = now
+		if g.limiter.strikes++; g.limiter.strikes >= strikesToBind && g.options.Limit == LimitAdaptive {
+			g.bind(now)
+		}
+	default:
 		g.limiter.strikes = 0
-		g.usual.fold(w, now, dt)
-		return
-	}
-	g.usual.foldedAt = now
-	if g.limiter.strikes++; g.limiter.strikes >= strikesToBind && g.options.Limit == LimitAdaptive {
-		g.bind(now)
+		g.usual.fold(w, now, dt, !g.slowed(w, easyTimes))
 	}
 }
 
-// overloaded says whether a window looks like overload: even the fast ones of
-// its answers took twice as long as the slow ones usually do, with twice as
-// many requests at once as were ever seen to go well. Endpoints that differ
-// tenfold do not look so, whatever their mix; nor does an upstream that takes
-// more without becoming slow.
+// learnPending looks, when others were just answered, for requests that are
+// overdue: at least those under way that are more than what was sent lately.
+func (g *Guard) learnPending(now time.Duration) {
+	if now-g.pendingAt < max(foldEvery, overdue(&g.usual)) {
+		return
+	}
+	sent := g.sent()
+	if g.gate.state == GateOpen {
+		g.usual.sawPending(g.inFlight() - (sent - g.pendingSent))
+	}
+	g.pendingAt, g.pendingSent = now, sent
+}
+
+// slowed says whether even the fast ones of a window's answers took so many
+// times as long as the slow ones usually do. Endpoints that differ tenfold do
+// not look so, whatever their mix.
+func (g *Guard) slowed(w *latencySums, times float64) bool {
+	const fast = 0.1
+	return float64(w.quantile(fast)) > times*float64(g.usual.p90)
+}
+
+const (
+	easyTimes     = 1.25
+	overloadTimes = 2
+)
+
+// overloaded says whether a window looks like overload: everything is slow,
+// and there is more at once than was ever seen to go well. An upstream that
+// takes more without becoming slow does not look so.
 func (g *Guard) overloaded(w *latencySums, dt time.Duration) bool {
 	u := &g.usual
 	atOnce := float64(w.busy) / float64(dt)
 	return u.known() && w.total >= knownFrom &&
-		atOnce >= bindLeast && atOnce > 2*u.concurrency &&
-		w.quantile(0.1) > 2*u.p90
+		atOnce >= bindLeast && atOnce > u.concurrency && g.slowed(w, overloadTimes)
 }
 
 // settle ends every call that may have changed something: it lets happen what
 // is due, makes the fast paths see it, and says what the user has to do.
 func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 	g.gate.expire(now)
-	if g.limiter.bound && g.limiter.rest(now, g.waiting, g.inFlight()) {
+	if g.limiter.bound && g.limiter.rest(now, g.waiting > 0 || !g.room()) {
 		g.limiter.release()
 		g.gate.opened()
 	}
 	if g.gate.state == GateRamp && (!g.limiter.bound || now >= g.gate.rampedAt+rampMost) {
 		g.gate.opened()
+	}
+	if g.limiter.bound && g.waiting > 0 && g.gate.passing() && !g.room() {
+		g.limiter.trickle(now, g.silence.brokenAt, overdue(&g.usual))
 	}
 	g.publish()
 	var s Signal
@@ -128,7 +154,7 @@ const rampMost = 5 * time.Second
 // publish makes the state seen by the fast paths and works out the next event.
 func (g *Guard) publish() {
 	mode := uint32(0)
-	if _, bound := g.most(); bound || !g.gate.passing() || g.waiting > 0 {
+	if g.bound() || !g.gate.passing() || g.waiting > 0 {
 		mode |= modeSlow
 	}
 	if g.evidence.suspicious() {
@@ -141,7 +167,11 @@ func (g *Guard) publish() {
 	if mode&modeSlow != 0 {
 		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound()))
 	}
-	if g.waiting > 0 && g.verdict(true) <= VerdictProbe {
+	switch {
+	case g.waiting == 0:
+	case g.verdict(true) <= VerdictProbe:
 		g.eventAt = 0 // somebody should be admitted now
+	case g.limiter.bound && g.gate.passing():
+		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.brokenAt, overdue(&g.usual)))
 	}
 }

@@ -24,6 +24,9 @@ type limiter struct {
 	top      float64 // of the slow start
 
 	boundAt  time.Duration
+	old      int64         // of those under way since before a slow start, those that do not count
+	extra    int64         // let through in silence, see trickle
+	extraAt  time.Duration // the last of these
 	easyFrom time.Duration // since when nobody waits; Forever: somebody does
 	strikes  int           // windows in a row that look overloaded, while not bound
 	times    uint64        // how often overload bound it
@@ -75,7 +78,8 @@ const (
 
 	growth    = 1.10 // of the limit in a round
 	shrinkage = 0.80
-	slowTimes = 2 // latency above this many times the usual is slow
+	headroom  = 1.25 // over Little's law, so that the limit can find out that more goes
+	slowTimes = 2    // latency above this many times the usual is slow
 
 	// Elasticity is d ln(goodput) / d ln(limit). At 1 the upstream takes
 	// more and gives more; at 0 more only makes it slower.
@@ -90,9 +94,12 @@ const (
 // whole is the limit in requests.
 func (l *limiter) whole() int64 { return int64(l.limit) }
 
-// start begins a slow start.
-func (l *limiter) start(now time.Duration, u *usual) {
-	*l = limiter{bound: true, starting: true, boundAt: now, easyFrom: Forever, times: l.times}
+// room says whether a place is free when so many are taken.
+func (l *limiter) room(taken int64) bool { return taken-l.old-l.extra < l.whole() }
+
+// start begins a slow start. old of the requests under way do not count.
+func (l *limiter) start(now time.Duration, old int64, u *usual) {
+	*l = limiter{bound: true, starting: true, boundAt: now, old: old, easyFrom: Forever, times: l.times}
 	if u.known() {
 		l.limit = max(1, u.concurrency)
 		l.top = max(leastLimit, rampTimes*u.concurrency)
@@ -122,10 +129,10 @@ func (l *limiter) waited() {
 	l.easyFrom = Forever
 }
 
-// rest notes whether somebody waits, and says whether the limit may end.
-func (l *limiter) rest(now time.Duration, waiting int, inFlight int64) bool {
+// rest notes whether the limit is reached, and says whether the limit may end.
+func (l *limiter) rest(now time.Duration, reached bool) bool {
 	switch {
-	case waiting > 0 || inFlight >= l.whole():
+	case reached:
 		l.easyFrom = Forever
 		return false
 	case l.easyFrom == Forever:
@@ -142,6 +149,30 @@ func (l *limiter) event() time.Duration {
 	return l.easyFrom + easyTime
 }
 
+// left notes that an attempt ended which took its place at entered.
+func (l *limiter) left(entered time.Duration) {
+	if l.old > 0 && entered < l.boundAt {
+		l.old--
+	}
+}
+
+// trickle lets one request more through when nothing was answered for longer
+// than overdue, and says so. Places may have been lost, or be taken by long
+// polls; if the upstream has stopped, two of these show it (see silence).
+func (l *limiter) trickle(now, answeredAt, due time.Duration) bool {
+	if now < l.trickleAt(answeredAt, due) {
+		return false
+	}
+	l.extra++
+	l.extraAt = now
+	return true
+}
+
+// trickleAt is when trickle has its way.
+func (l *limiter) trickleAt(answeredAt, due time.Duration) time.Duration {
+	return max(answeredAt, l.boundAt, l.extraAt) + due
+}
+
 // ended takes in an attempt that was sent under this limit.
 func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 	if entered < l.boundAt {
@@ -153,6 +184,7 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 			l.limit = max(1, l.limit-1)
 		}
 	} else {
+		l.extra = 0
 		l.round.good++
 		l.round.busy += now - entered
 		if l.starting {
@@ -220,8 +252,12 @@ func (l *limiter) next(u *usual) float64 {
 	}
 	e, known := elasticity(&l.last, r)
 	switch {
-	case !known, e < elasticLow:
+	case !known:
 		return r.limit * shrinkage
+	case e < elasticLow:
+		// Little's law: what goes well per second, times how long it takes
+		// when nothing is wrong, is what the upstream needs under way.
+		return min(r.limit*shrinkage, max(u.concurrency, headroom*r.rate()*u.mean.Seconds()))
 	case e > elasticHigh:
 		l.innocent = true
 		return more

@@ -82,13 +82,20 @@ func (s *latencySums) quantile(q float64) time.Duration {
 // concurrency it was seen to bear. It learns from windows in which the
 // upstream was well and forgets slowly.
 type usual struct {
-	sums  latencySums // counts decayed
+	sums  latencySums // weights, decayed
 	above [latencyBuckets + 1]float64
 
 	median, p90, mean time.Duration
 	longest           time.Duration // upper end of the last bucket that counts
 	concurrency       float64       // highest mean over a window, decayed
 	foldedAt          time.Duration
+
+	// Requests that take long are not in sums while they take it. So pending
+	// is how many were seen to be overdue while others were answered, decayed,
+	// and recent how many were answered in the last recentFor or so.
+	pending, recent float64
+
+	pause time.Duration // longest silence that ended by itself, decayed
 }
 
 const (
@@ -104,29 +111,66 @@ const (
 	// of day and outlast a hiccup.
 	forgetIn = 5 * time.Minute
 	keepFrom = 200
+	// mostPerSecond bounds the weight of a window, so that time counts and
+	// not requests: a rush of a few seconds, ten times as busy, must not make
+	// its own slowness usual.
+	mostPerSecond = 100
+	// reluctance is the weight of windows that were slower than usual. What
+	// becomes slow for good is learnt in minutes; overload that builds up in
+	// seconds is not.
+	reluctance = 0.1
+	recentFor  = 10 * time.Second
+	pendingFor = time.Minute
+	// longestPause bounds what is taken for a hiccup.
+	longestPause = 500 * time.Millisecond
 )
 
 func (u *usual) known() bool { return u.sums.total >= knownFrom }
 
-// fold takes in a window of length dt that ends at now.
-func (u *usual) fold(s *latencySums, now, dt time.Duration) {
+// fold takes in a window of length dt that ends at now. easy says that the
+// upstream was not slower than usual, so that it bears this concurrency.
+func (u *usual) fold(w *latencySums, now, dt time.Duration, easy bool) {
 	u.foldedAt = now
-	keep := math.Exp2(-float64(dt) / float64(forgetIn))
-	u.concurrency = max(u.concurrency*keep, float64(s.busy)/float64(dt))
+	keep := decay(dt, forgetIn)
+	u.concurrency *= keep
+	u.pause = time.Duration(float64(u.pause) * keep)
+	u.pending *= decay(dt, pendingFor)
+	u.recent = u.recent*decay(dt, recentFor) + w.total
+	if easy {
+		u.concurrency = max(u.concurrency, float64(w.busy)/float64(dt))
+	}
 	if u.sums.total < keepFrom {
 		keep = 1
 	}
-	if s.total == 0 && keep == 1 {
+	if w.total == 0 && keep == 1 {
 		return
+	}
+	weight := min(1, mostPerSecond*dt.Seconds()/max(w.total, 1))
+	if !easy {
+		weight *= reluctance
 	}
 	u.sums.total, u.sums.busy = 0, 0
 	for i := range u.sums.counts {
-		n := u.sums.counts[i]*keep + s.counts[i]
+		n := u.sums.counts[i]*keep + w.counts[i]*weight
 		u.sums.counts[i] = n
 		u.sums.total += n
 		u.sums.busy += time.Duration(n * float64(middle(i)))
 	}
 	u.derive()
+}
+
+// decay is what is left after dt of what halves in half.
+func decay(dt, half time.Duration) float64 { return math.Exp2(-float64(dt) / float64(half)) }
+
+// sawPending learns that n requests at least were overdue while others were
+// answered.
+func (u *usual) sawPending(n int64) { u.pending = max(u.pending, float64(n)) }
+
+// sawPause learns from a silence that ended by itself.
+func (u *usual) sawPause(d time.Duration) {
+	if d <= longestPause {
+		u.pause = max(u.pause, d)
+	}
 }
 
 // forget unlearns the latencies, when they have changed for good.
@@ -158,10 +202,10 @@ const tailPower = 3
 // tail is the probability that a request takes longer than age, by what was
 // seen, with the law of succession for what was not: never 0 and never 1.
 func (u *usual) tail(age time.Duration) float64 {
-	longer := u.above[min(bucketOf(age), latencyBuckets)]
+	longer := u.above[bucketOf(age)]
 	p := (longer + 1) / (u.sums.total + 2)
 	if age > u.longest && u.longest > 0 {
 		p *= math.Pow(float64(u.longest)/float64(age), tailPower)
 	}
-	return p
+	return max(p, u.pending/(u.pending+u.recent+1))
 }

@@ -1,0 +1,324 @@
+package storm
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// try is what a path keeps about a caller's request.
+type try struct {
+	ticket policy.Ticket // in line
+	sent   bool          // at the server
+	job    int32         // there
+	place  policy.Place  // of the attempt under way
+
+	attempt  uint32 // moves on when an attempt or a wait ends, so that its events are void
+	began    time.Duration
+	retries  int
+	previous time.Duration
+	waitFrom time.Duration // in line since; only while waiting
+	held     bool          // it waited for the gate, not for the limit
+}
+
+// proxies are retryproxy processes, each with its share of the callers.
+type proxies struct {
+	*world
+	each []proxy
+}
+
+type proxy struct {
+	guard   *policy.Guard
+	line    *policy.Line[int32]
+	budget  *policy.Budget
+	timerAt time.Duration // of the timer that is set; Forever: none
+	turn    uint32
+	index   int32
+}
+
+func newProxies(w *world) *proxies {
+	p := &proxies{world: w, each: make([]proxy, max(w.Proxies, 1))}
+	o := w.Config.Proxy.Guard
+	o.Rand = w.rand
+	for i := range p.each {
+		p.each[i] = proxy{
+			guard:   policy.NewGuard(o),
+			line:    policy.NewLine[int32](w.Config.Proxy.HoldMost),
+			budget:  policy.NewBudget(w.Config.Proxy.Budget),
+			timerAt: policy.Forever,
+			index:   int32(i),
+		}
+	}
+	return p
+}
+
+// of is the proxy of a caller.
+func (p *proxies) of(c int32) *proxy { return &p.each[int(c)%len(p.each)] }
+
+func (p *proxies) begin(c int32) {
+	x := p.of(c)
+	x.budget.Request(p.now)
+	t := &p.callers[c].try
+	*t = try{attempt: t.attempt + 1, began: p.now}
+	p.enter(c)
+}
+
+// enter asks for a place and sends, or stands in line.
+func (p *proxies) enter(c int32) {
+	x, t := p.of(c), &p.callers[c].try
+	if t.place, _ = x.guard.EnterFast(p.now); t.place.Taken() {
+		p.attempt(c)
+		return
+	}
+	place, v := x.guard.Enter(p.now)
+	if v <= policy.VerdictProbe {
+		t.place = place
+		p.arm(x)
+		p.attempt(c)
+		return
+	}
+	t.held = v == policy.VerdictHold
+	p.standInLine(c, x)
+}
+
+func (p *proxies) standInLine(c int32, x *proxy) {
+	t := &p.callers[c].try
+	wait := p.Proxy.QueueFor
+	if t.held {
+		wait = p.Proxy.HoldFor
+		p.result.Held++
+	} else {
+		p.result.Queued++
+	}
+	t.waitFrom = p.now
+	t.attempt++
+	p.after(wait, waitEnds, c, t.attempt)
+	var out int32
+	var dropped bool
+	t.ticket, out, dropped = x.line.Push(c)
+	if dropped {
+		x.guard.Quit(1)
+		p.result.Dropped++
+		p.callerGets(out, 503)
+	}
+	p.pump(x)
+}
+
+// pump admits from the line as long as there is room.
+func (p *proxies) pump(x *proxy) {
+	for x.line.Len() > 0 {
+		place, v := x.guard.Next(p.now)
+		if v > policy.VerdictProbe {
+			break
+		}
+		take := x.line.Newest
+		if p.Proxy.Oldest {
+			take = x.line.Oldest
+		}
+		c, _ := take()
+		t := &p.callers[c].try
+		t.attempt++
+		t.place = place
+		p.attempt(c)
+	}
+	p.arm(x)
+}
+
+// heed does what the guard asks for.
+func (p *proxies) heed(x *proxy, s policy.Signal) {
+	if s&policy.SignalWake != 0 {
+		p.pump(x)
+	} else if s&policy.SignalEvent != 0 {
+		p.arm(x)
+	}
+}
+
+// arm sets the timer for the next event.
+func (p *proxies) arm(x *proxy) {
+	at := x.guard.NextEvent()
+	if at == x.timerAt {
+		return
+	}
+	x.turn++
+	x.timerAt = at
+	if at != policy.Forever {
+		p.after(at-p.now, proxyTimer, x.index, x.turn)
+	}
+}
+
+// attempt sends with the place it has.
+func (p *proxies) attempt(c int32) {
+	k := &p.callers[c]
+	t := &k.try
+	if !p.server.accepts() {
+		x, place := p.of(c), t.place
+		t.place = policy.Place{}
+		s := x.guard.Leave(place, p.now, policy.Ending{Kind: policy.Refused})
+		p.heed(x, s)
+		p.refused(c)
+		return
+	}
+	t.sent = true
+	t.attempt++
+	t.job = p.server.take(c, k.turn)
+	j := &p.server.jobs[t.job]
+	j.proxy, j.place = p.of(c).index, t.place
+	if p.Proxy.AttemptTimeout > 0 {
+		p.after(p.Proxy.AttemptTimeout, attemptEnds, c, t.attempt)
+	}
+}
+
+// refused is a request that found no connection: it was never sent, so it goes
+// back in line when the gate is closed, and is repeated otherwise.
+func (p *proxies) refused(c int32) {
+	if !p.Proxy.Guard.NoGate {
+		p.enter(c)
+		return
+	}
+	p.decide(c, &policy.Attempt{Cause: policy.CauseDial}, 502)
+}
+
+// answered is the end of a job, whose caller may be gone.
+func (p *proxies) answered(j *job, status int) {
+	x := &p.each[j.proxy]
+	e := policy.Ending{Kind: policy.Answered, Status: status, Key: 1}
+	if status == 0 {
+		e.Kind = policy.Reset
+	}
+	k := &p.callers[j.caller]
+	waited := k.turn == j.turn && k.try.sent && k.try.place == j.place && j.heard
+	if waited {
+		k.try.sent = false
+		k.try.attempt++
+		k.try.place = policy.Place{}
+	}
+	s := policy.Signal(0)
+	if j.place.Taken() {
+		s = x.guard.Leave(j.place, p.now, e)
+	}
+	if waited {
+		p.attemptEnded(j.caller, status)
+	}
+	p.heed(x, s)
+}
+
+// attemptEnded gives the caller a good answer and asks about any other.
+func (p *proxies) attemptEnded(c int32, status int) {
+	switch {
+	case status == 0:
+		p.decide(c, &policy.Attempt{Cause: policy.CauseReset}, 502)
+	case status == 200:
+		p.callerGets(c, 200)
+	default:
+		p.decide(c, &policy.Attempt{Status: status}, status)
+	}
+}
+
+// decide repeats or gives the caller what there is.
+func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
+	k := &p.callers[c]
+	t := &k.try
+	s := policy.Situation{
+		Retries: t.retries, MaxRetries: p.Proxy.Policy.MaxRetries, Safe: true,
+		Left: policy.Forever, Elapsed: p.since(t.began), Previous: t.previous,
+	}
+	d := p.Proxy.Policy.Decide(a, &s, p.of(c).budget, p.now, p.rand)
+	if !d.Retry {
+		if status != 0 {
+			p.callerGets(c, status)
+		}
+		return false
+	}
+	t.retries++
+	t.previous = d.Wait
+	t.attempt++
+	p.result.Retries++
+	p.after(d.Wait, retryDue, c, t.attempt)
+	return true
+}
+
+// leave is the end of a caller's patience.
+func (p *proxies) leave(c int32) {
+	t := &p.callers[c].try
+	x := p.of(c)
+	t.attempt++
+	if t.sent {
+		t.sent = false
+		p.abandon(c, policy.Abandoned)
+		return
+	}
+	if x.line.Remove(t.ticket) {
+		x.guard.Quit(1)
+		p.arm(x)
+	}
+}
+
+// abandon leaves an attempt to itself.
+func (p *proxies) abandon(c int32, kind policy.EndKind) {
+	t := &p.callers[c].try
+	x := p.of(c)
+	j := &p.server.jobs[t.job]
+	place, s := x.guard.Abandon(t.place, p.now, policy.Ending{Kind: kind, Key: 1, Closed: p.Proxy.Hangup && !t.place.Probe()})
+	j.place, t.place = place, policy.Place{}
+	j.heard = false
+	p.heed(x, s)
+}
+
+func (p *proxies) on(e event) {
+	if e.kind == proxyTimer {
+		p.timer(e)
+		return
+	}
+	t := &p.callers[e.who].try
+	if t.attempt != e.turn {
+		return
+	}
+	switch e.kind {
+	case waitEnds:
+		x := p.of(e.who)
+		x.line.Remove(t.ticket)
+		x.guard.Quit(1)
+		p.result.Refused++
+		p.callerGets(e.who, 503)
+		p.arm(x)
+	case retryDue:
+		p.enter(e.who)
+	case attemptEnds:
+		p.attemptTimedOut(e.who)
+	}
+}
+
+// attemptTimedOut repeats when that may be, and waits on otherwise.
+func (p *proxies) attemptTimedOut(c int32) {
+	t := &p.callers[c].try
+	if !p.decide(c, &policy.Attempt{Cause: policy.CauseAttemptTimeout}, 0) {
+		return
+	}
+	t.sent = false
+	p.abandon(c, policy.TimedOut)
+}
+
+func (p *proxies) timer(e event) {
+	if e.who < 0 {
+		p.sumUp()
+		return
+	}
+	x := &p.each[e.who]
+	if x.turn != e.turn {
+		return
+	}
+	x.timerAt = policy.Forever
+	s := x.guard.Expire(p.now)
+	if s&policy.SignalWake != 0 {
+		p.pump(x)
+	}
+	p.arm(x)
+}
+
+// sumUp adds the guards' counters to the result.
+func (p *proxies) sumUp() {
+	for i := range p.each {
+		s := p.each[i].guard.State()
+		p.result.Guards = append(p.result.Guards, s)
+	}
+}

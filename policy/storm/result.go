@@ -1,0 +1,118 @@
+package storm
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Second is what happened within one second.
+type Second struct {
+	Good   int // 200 in time
+	Bad    int // another answer, or no connection
+	Late   int // given up
+	AtOnce int // most requests the server had at once; while it is stopped, none are added
+}
+
+// Result is what a storm brought.
+type Result struct {
+	Seconds []Second
+
+	Held    int // had to wait for the gate
+	Queued  int // had to wait for the limit
+	Dropped int // lost their place in line to newer ones
+	Refused int // waited in line as long as allowed
+	Retries int // of the proxies
+	Guards  []policy.GuardState
+
+	length time.Duration
+	ticks  []Second // the same by tickTime
+}
+
+// tickTime is how finely times of recovery are known.
+const tickTime = 100 * time.Millisecond
+
+func newResult(c *Config) *Result {
+	return &Result{
+		length:  c.Length,
+		Seconds: make([]Second, c.Length/time.Second+1),
+		ticks:   make([]Second, c.Length/tickTime+1),
+	}
+}
+
+func (r *Result) at(now time.Duration) (*Second, *Second) {
+	return &r.Seconds[now/time.Second], &r.ticks[now/tickTime]
+}
+
+func (r *Result) good(now time.Duration) {
+	a, b := r.at(now)
+	a.Good++
+	b.Good++
+}
+
+func (r *Result) bad(now time.Duration) {
+	a, b := r.at(now)
+	a.Bad++
+	b.Bad++
+}
+
+func (r *Result) late(now time.Duration) {
+	a, b := r.at(now)
+	a.Late++
+	b.Late++
+}
+
+func (r *Result) peak(now time.Duration, atOnce int) {
+	a, b := r.at(now)
+	a.AtOnce = max(a.AtOnce, atOnce)
+	b.AtOnce = max(b.AtOnce, atOnce)
+}
+
+func (r *Result) finish(w *world) {
+	n := int(r.length / time.Second)
+	r.Seconds = r.Seconds[:n]
+	r.ticks = r.ticks[:int(r.length/tickTime)]
+}
+
+// Sum adds up from from (inclusive) to to (exclusive), to a tenth of a second.
+func (r *Result) Sum(from, to time.Duration) Second {
+	var s Second
+	for _, t := range r.ticks[max(0, from/tickTime):min(to/tickTime, time.Duration(len(r.ticks)))] {
+		s.Good += t.Good
+		s.Bad += t.Bad
+		s.Late += t.Late
+		s.AtOnce = max(s.AtOnce, t.AtOnce)
+	}
+	return s
+}
+
+// Never is the time of what did not happen.
+const Never = policy.Forever
+
+// GoodAgain is how long after from the mean of good answers over the last five
+// seconds is back at share of perSecond, Never when it does not come back.
+func (r *Result) GoodAgain(from time.Duration, perSecond, share float64) time.Duration {
+	const mean = 5 * time.Second
+	for t := from + tickTime; t <= r.length; t += tickTime {
+		if float64(r.Sum(t-mean, t).Good) >= share*perSecond*mean.Seconds() {
+			return t - from
+		}
+	}
+	return Never
+}
+
+// ErrorsUnder is how long after from errors and tries given up are under share
+// of all, second by second, and stay there; Never when they do not.
+func (r *Result) ErrorsUnder(from time.Duration, share float64) time.Duration {
+	for t := r.length - time.Second; t >= from; t -= tickTime {
+		s := r.Sum(t, t+time.Second)
+		if all := s.Good + s.Bad + s.Late; all == 0 || float64(s.Bad+s.Late) >= share*float64(all) {
+			t += time.Second
+			if t > r.length-time.Second {
+				return Never
+			}
+			return t - from
+		}
+	}
+	return 0
+}

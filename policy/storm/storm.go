@@ -1,0 +1,159 @@
+// Package storm plays an outage in virtual time: a server, the callers who make
+// it worse by trying again, and what stands between them. It drives the code of
+// package policy itself (Guard, Line, Budget, Policy, every Backoff), so what
+// holds here holds in the proxy as far as the rules go; what a network, a
+// kernel and a scheduler add is not here.
+//
+// Begin with [Default], which is the storm that `make storm` plays live, change
+// what is to be different, and [Run] it. The same Config gives the same Result,
+// on any machine. Ten minutes of 100 000 callers take a few seconds.
+//
+// Nothing here reads a clock or starts a goroutine; a Run shares nothing with
+// another.
+package storm
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Config is a storm.
+type Config struct {
+	Seed    uint64
+	Length  time.Duration // virtual time to play
+	Callers Callers
+	Server  Server
+	Faults  []Fault // in order, not overlapping
+	Via     Via
+	Slots   int           // ViaSlots: connections to the server at most
+	SlotFor time.Duration // ViaSlots: wait for one at most, then 503
+	Proxies int           // ViaProxy: how many share the callers evenly; 0 = 1
+	Proxy   Proxy
+}
+
+// Callers are many independent programs that each want an answer now and then.
+type Callers struct {
+	N        int
+	Every    time.Duration // mean of the exponential pause after an answer
+	Patience time.Duration // each try is given up after this
+	// Again is the pause before the next try after a failure or a try given
+	// up, until a 200 comes. 0: never again (then the pause is Every).
+	Again   time.Duration
+	Backoff policy.Backoff // instead of Again; nil = the constant Again
+}
+
+// Server answers each request after a time that grows with the requests it has
+// at once, whoever waits for them still:
+//
+//	time = Base                                        up to Free at once
+//	time = Base * Factor^((at once - Free) / Step)     above
+//
+// looked at anew every Look while a request waits.
+type Server struct {
+	Base   time.Duration
+	Free   int
+	Factor float64
+	Step   float64
+	Look   time.Duration
+	// Slow is the share of requests that take SlowTimes as long.
+	Slow, SlowTimes float64
+	// Spread makes the times of single requests differ: each is multiplied by
+	// a lognormal number with this standard deviation of its logarithm.
+	Spread float64
+}
+
+// FaultKind is what goes wrong.
+type FaultKind uint8
+
+// The kinds of fault.
+const (
+	// Stop: as by SIGSTOP. Connections are accepted by the kernel, nothing is
+	// answered; what was sent meanwhile is worked off afterwards.
+	Stop FaultKind = iota
+	// Kill: connections are reset and refused; afterwards there is a new server.
+	Kill
+	// Reject: 503 to everything, after Fault.After.
+	Reject
+	// Slower: every answer takes Fault.Times as long.
+	Slower
+	// Surge: callers pause only 1/Fault.Times as long.
+	Surge
+	// Burst: at its begin, Fault.N callers who are pausing send at once.
+	Burst
+)
+
+// Fault is something that goes wrong for a while.
+type Fault struct {
+	Kind  FaultKind
+	At    time.Duration
+	For   time.Duration
+	After time.Duration // Reject: 0 = the usual time of an answer
+	Times float64       // Slower, Surge
+	N     int           // Burst
+}
+
+// Via is what stands between callers and server.
+type Via uint8
+
+// The ways.
+const (
+	ViaNothing Via = iota
+	// ViaSlots: a proxy with a fixed number of connections and a first-in
+	// first-out queue before it, which forgets requests of callers who left
+	// (HAProxy's maxconn and timeout queue).
+	ViaSlots
+	// ViaProxy: retryproxy.
+	ViaProxy
+)
+
+// Proxy is the part of retryproxy's settings that matters here.
+type Proxy struct {
+	Guard          policy.GuardOptions // Rand is set by Run
+	Policy         policy.Policy
+	Budget         policy.BudgetConfig
+	AttemptTimeout time.Duration
+	HoldMost       int           // in line at most
+	HoldFor        time.Duration // wait at a gate that is not open at most
+	QueueFor       time.Duration // wait for the limit at most
+	Oldest         bool          // serve the line from its old end
+	Hangup         bool          // close a connection when its caller leaves, instead of listening for a late answer
+}
+
+// Default is the storm of a server that is stopped for 40 s, straight.
+func Default() Config {
+	return Config{
+		Length: 115 * time.Second,
+		Callers: Callers{
+			N: 1000, Every: 10 * time.Second, Patience: 2 * time.Second, Again: 100 * time.Millisecond,
+		},
+		Server: Server{
+			Base: 100 * time.Millisecond, Free: 30, Factor: 1.05, Step: 15, Look: 50 * time.Millisecond,
+		},
+		Faults:  []Fault{{Kind: Stop, At: 15 * time.Second, For: 40 * time.Second}},
+		Slots:   30,
+		SlotFor: time.Second,
+		Proxies: 1,
+		Proxy:   DefaultProxy(),
+	}
+}
+
+// DefaultProxy has the settings of a proxy beside the server.
+func DefaultProxy() Proxy {
+	profile, err := policy.FindProfile(policy.DefaultProfile)
+	if err != nil {
+		panic(err) // it names one of its own
+	}
+	p, err := profile.Policy()
+	if err != nil {
+		panic(err) // they are constants
+	}
+	return Proxy{
+		Policy:         p,
+		Budget:         policy.DefaultBudget(),
+		AttemptTimeout: profile.AttemptTimeout,
+		HoldMost:       4096,
+		HoldFor:        20 * time.Second,
+		QueueFor:       time.Second,
+	}
+}

@@ -1,0 +1,138 @@
+package storm
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// The kinds of events, and whose turn voids them.
+const (
+	callerSends  eventKind = iota // caller
+	callerTires                   // caller
+	jobLook                       // job
+	attemptEnds                   // caller: the attempt timeout
+	waitEnds                      // caller: its time in line is up
+	retryDue                      // caller: the wait before a retry is over
+	proxyTimer                    // proxy
+	slotWaitEnds                  // caller, ViaSlots
+	faultBegins                   // index of the fault
+	faultEnds                     // index of the fault
+	burstBegins                   // index of the fault
+)
+
+// world is a storm under way.
+type world struct {
+	Config
+	*queue
+	rand    *rand.Rand
+	callers []caller
+	path    path
+	server  server
+	result  *Result
+	pace    float64 // callers pause 1/pace of Every
+}
+
+// path is what a try of a caller goes through. Each of its methods is called
+// for a caller with a try under way.
+type path interface {
+	begin(c int32)
+	leave(c int32)               // the caller gave up
+	answered(j *job, status int) // a job has ended; its caller may be gone. status 0 = reset
+	on(e event)                  // one of the path's own events
+}
+
+// Run plays the storm.
+func Run(c Config) *Result {
+	w := &world{
+		Config: c,
+		queue: newQueue(c.Callers.Patience, c.Callers.Again, c.Server.Look, c.Proxy.AttemptTimeout,
+			c.Proxy.HoldFor, c.Proxy.QueueFor, c.SlotFor),
+		rand: rand.New(rand.NewPCG(c.Seed, 0x73746f726d)),
+		pace: 1,
+	}
+	w.result = newResult(&w.Config)
+	w.server.init(w)
+	switch c.Via {
+	case ViaSlots:
+		w.path = newSlots(w)
+	case ViaProxy:
+		w.path = newProxies(w)
+	default:
+		w.path = straight{w}
+	}
+	w.beginCallers()
+	for i, f := range c.Faults {
+		if f.Kind == Burst {
+			w.after(f.At, burstBegins, int32(i), 0)
+			continue
+		}
+		w.after(f.At, faultBegins, int32(i), 0)
+		w.after(f.At+f.For, faultEnds, int32(i), 0)
+	}
+	for {
+		e, ok := w.next()
+		if !ok || e.at > c.Length {
+			break
+		}
+		w.happen(e)
+	}
+	w.path.on(event{kind: proxyTimer, who: -1})
+	w.result.finish(w)
+	return w.result
+}
+
+func (w *world) happen(e event) {
+	switch e.kind {
+	case callerSends:
+		if w.callers[e.who].turn == e.turn {
+			w.send(e.who)
+		}
+	case callerTires:
+		if w.callers[e.who].turn == e.turn {
+			w.tire(e.who)
+		}
+	case jobLook:
+		w.server.look(e.who, e.turn)
+	case faultBegins:
+		w.fault(&w.Faults[e.who], true)
+	case faultEnds:
+		w.fault(&w.Faults[e.who], false)
+	case burstBegins:
+		w.burst(w.Faults[e.who].N)
+	default:
+		w.path.on(e)
+	}
+}
+
+func (w *world) fault(f *Fault, begins bool) {
+	switch f.Kind {
+	case Surge:
+		w.pace = 1
+		if begins {
+			w.pace = f.Times
+		}
+	default:
+		w.server.fault(f, begins)
+	}
+}
+
+// straight is no proxy at all.
+type straight struct{ *world }
+
+func (s straight) begin(c int32) {
+	if !s.server.accepts() {
+		s.callerGets(c, 0)
+		return
+	}
+	s.server.take(c, s.callers[c].turn)
+}
+func (s straight) leave(int32) {}
+func (s straight) on(event)    {}
+func (s straight) answered(j *job, status int) {
+	if s.callers[j.caller].turn == j.turn {
+		s.callerGets(j.caller, status)
+	}
+}
+
+// since is how long ago t was.
+func (w *world) since(t time.Duration) time.Duration { return w.now - t }
