@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are all the constants of a storm.
+type options struct {
+	through  []string // each one of ways, played one after the other
+	outage   string   // one of outages
+	clients  string   // one of manners
+	runs     int      // of each way
+	proxies  int      // processes of retryproxy, each with its share of the callers
+	proxy    string   // the program
+	haproxy  string   // the program
+	seed     uint64
+	json     string
+	png      string
+	sample   time.Duration // between two looks at the proxies' metrics
+	peace    time.Duration
+	down     time.Duration
+	after    time.Duration
+	callers  callerOptions
+	server   serverOptions
+	maxconn  int           // of haproxy-tuned
+	queueFor time.Duration // of haproxy-tuned
+}
+
+// callerOptions are the manners of all callers.
+type callerOptions struct {
+	n        int
+	every    time.Duration // mean of the exponential pause after a good answer
+	patience time.Duration // each try is given up after this
+	again    time.Duration // pause before the next try; with backoff, before the first one
+	most     time.Duration // with backoff: the longest pause
+	backoff  bool          // pauses double and are drawn from [0, pause]
+	paths    int           // URLs that are asked for
+}
+
+var (
+	ways    = []string{"direct", "retryproxy", "haproxy-retry", "haproxy-tuned"}
+	outages = []string{"stop", "kill", "503"}
+	manners = []string{"naive", "backoff"}
+)
+
+// parse reads the arguments of a run; flag.ErrHelp when help was printed.
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("storm", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	through := f.String("through", "retryproxy", "what stands between callers and server, one or several of "+strings.Join(ways, ","))
+	f.StringVar(&o.outage, "outage", "stop", "what happens to the server: "+strings.Join(outages, ", "))
+	f.StringVar(&o.clients, "clients", "naive", "what callers do after a failure: naive (a constant pause) or backoff (exponential)")
+	f.IntVar(&o.runs, "runs", 1, "runs of each way")
+	f.IntVar(&o.proxies, "proxies", 1, "processes of retryproxy, each with an equal share of the callers")
+	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
+	f.StringVar(&o.haproxy, "haproxy", "haproxy", "the program haproxy")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the callers' pauses")
+	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
+	f.StringVar(&o.png, "png", "", "draw the runs over each other into this file")
+	f.DurationVar(&o.sample, "sample", time.Second, "time between two looks at the metrics of retryproxy")
+	f.DurationVar(&o.peace, "peace", 15*time.Second, "time before the outage")
+	f.DurationVar(&o.down, "down", 40*time.Second, "length of the outage")
+	f.DurationVar(&o.after, "after", 60*time.Second, "time after the outage")
+	f.IntVar(&o.maxconn, "maxconn", 30, "haproxy-tuned: connections to the server")
+	f.DurationVar(&o.queueFor, "timeout-queue", time.Second, "haproxy-tuned: longest wait for one of them")
+	o.callers.flags(f)
+	o.server.flags(f)
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	o.through = strings.Split(*through, ",")
+	o.callers.backoff = o.clients == "backoff"
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	return o, o.validate()
+}
+
+func (c *callerOptions) flags(f *flag.FlagSet) {
+	f.IntVar(&c.n, "callers", 1000, "callers, each with one request at a time")
+	f.DurationVar(&c.every, "every", 10*time.Second, "mean of the exponential pause of a caller after a good answer")
+	f.DurationVar(&c.patience, "patience", 2*time.Second, "time after which a try is given up")
+	f.DurationVar(&c.again, "again", 100*time.Millisecond, "pause before the next try after one that failed")
+	f.DurationVar(&c.most, "again-most", 10*time.Second, "backoff: the longest pause")
+	f.IntVar(&c.paths, "paths", 20, "URLs that are asked for")
+}
+
+// validate names everything that is out of range.
+func (o *options) validate() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for _, w := range o.through {
+		need(slices.Contains(ways, w), "--through: %q is none of %s", w, strings.Join(ways, ", "))
+	}
+	need(slices.Contains(outages, o.outage), "--outage: %q is none of %s", o.outage, strings.Join(outages, ", "))
+	need(slices.Contains(manners, o.clients), "--clients: %q is none of %s", o.clients, strings.Join(manners, ", "))
+	need(o.runs >= 1 && o.runs <= 100, "--runs must be in 1..100")
+	need(o.proxies >= 1 && o.proxies <= 200, "--proxies must be in 1..200")
+	need(o.callers.n >= 1 && o.callers.n <= 20_000, "--callers must be in 1..20000")
+	need(o.callers.paths >= 1, "--paths must be positive")
+	need(o.maxconn >= 1, "--maxconn must be positive")
+	for name, d := range map[string]time.Duration{
+		"sample": o.sample, "peace": o.peace, "down": o.down, "after": o.after, "timeout-queue": o.queueFor,
+		"every": o.callers.every, "patience": o.callers.patience, "again": o.callers.again, "again-most": o.callers.most,
+	} {
+		need(d >= time.Millisecond && d <= time.Hour, "--%s must be from 1ms to 1h", name)
+	}
+	return errors.Join(append(errs, o.server.validate())...)
+}
+
+// length is that of a run.
+func (o *options) length() time.Duration { return o.peace + o.down + o.after }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// progress tells each second what happened in it: on a terminal in one line,
+// else a line each.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	name     string
+}
+
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out}
+	if f, ok := out.(*os.File); ok {
+		i, err := f.Stat()
+		p.terminal = err == nil && i.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+// follow tells until ctx ends.
+func (p *progress) follow(ctx context.Context, s *stage) {
+	for n := 1; s.wait(ctx, time.Duration(n)*time.Second); n++ {
+		p.tell(s.line(time.Duration(n) * time.Second))
+	}
+	p.clear()
+}
+
+func (p *progress) tell(line string) {
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s  %s", p.name, line)
+		return
+	}
+	fmt.Fprintf(p.out, "%s  %s\n", p.name, line)
+}
+
+func (p *progress) clear() {
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
+
+// line is what happened in the second that ends at at.
+func (s *stage) line(at time.Duration) string {
+	t := s.record.sum(at-time.Second, at)
+	line := fmt.Sprintf("%3ds %-5s good %4d  bad %4d  late %4d  server %5d", at/time.Second, s.phase(at), t.Good, t.Bad, t.Late, s.load.Load())
+	return line + s.record.gates()
+}
+
+func (s *stage) phase(at time.Duration) string {
+	switch {
+	case at <= s.o.peace:
+		return "peace"
+	case at <= s.o.peace+s.o.down:
+		return "down"
+	}
+	return "after"
+}
+
+// gates is the last sample in short; "" without one.
+func (r *record) gates() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.proxy) == 0 {
+		return ""
+	}
+	v := r.proxy[len(r.proxy)-1].Values
+	var states []string
+	for _, s := range []string{"open", "closed", "half_open", "ramp"} {
+		if n := v["gate_state/"+s]; n > 0 {
+			states = append(states, fmt.Sprintf("%s:%.0f", s, n))
+		}
+	}
+	return fmt.Sprintf("  gate %s  limit %.0f  held %.0f", strings.Join(states, ","), v["limit"], v["held_requests"])
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// document is everything that was measured. With its figure it can be drawn by
+// retryproxy-plot.
+type document struct {
+	Args    []string     `json:"args"`
+	Commit  string       `json:"commit"`
+	Machine string       `json:"machine"`
+	Runs    []*runResult `json:"runs"`
+	Figure  *plot.Figure `json:"figure"`
+}
+
+// runResult is a run and how it ended.
+type runResult struct {
+	Name    string   `json:"name"` // of the way it went
+	Outage  string   `json:"outage"`
+	Clients string   `json:"clients"`
+	Proxies int      `json:"proxies,omitempty"`
+	Stopped float64  `json:"stopped_seconds"`
+	Resumed float64  `json:"resumed_seconds"`
+	Verdict verdict  `json:"verdict"`
+	Seconds []second `json:"seconds"`
+	Ticks   []tick   `json:"ticks"` // of 100 ms
+	Events  []event  `json:"events"`
+	Samples []sample `json:"samples,omitempty"`
+}
+
+// second is what happened within one, with what the bad answers were.
+type second struct {
+	tick
+	Kinds map[string]int `json:"bad_kinds,omitempty"`
+}
+
+func newRunResult(way string, s *stage) *runResult {
+	r := &runResult{
+		Name: way, Outage: s.o.outage, Clients: s.o.clients,
+		Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
+		Ticks: s.record.ticks, Events: s.record.events, Samples: s.record.proxy,
+		Verdict: judge(s.record.ticks, s.stopped, s.resumed),
+	}
+	if way == "retryproxy" {
+		r.Proxies = s.o.proxies
+	}
+	for i := range len(r.Ticks) / int(time.Second/tickTime) {
+		at := time.Duration(i) * time.Second
+		r.Seconds = append(r.Seconds, second{sum(r.Ticks, at, at+time.Second), s.record.kinds[i]})
+	}
+	return r
+}
+
+func newDocument(args []string, runs []*runResult) *document {
+	return &document{
+		Args: args, Commit: commit(), Runs: runs, Figure: figure(runs),
+		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+	}
+}
+
+// commit is the one that this program was built from, as far as the build says.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, changed := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return revision + changed
+}
+
+func (d *document) write(file string) error {
+	b, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o666)
+}
+
+// table prints what happened in each second.
+func (r *runResult) table(out io.Writer) {
+	fmt.Fprintf(out, "%s, outage %s, clients %s\n", r.Name, r.Outage, r.Clients)
+	fmt.Fprintln(out, "second  good   bad  late  server")
+	for i, s := range r.Seconds {
+		fmt.Fprintf(out, "%6d %5d %5d %5d %7d\n", i, s.Good, s.Bad, s.Late, s.AtOnce)
+	}
+}
