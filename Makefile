@@ -43,6 +43,11 @@ bench: ## benchmarks of the wire, the decisions and a proxied request
 soak: build ## SOAK (60s) of mixed load against an upstream that fails in every way
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
 
+.PHONY: storm
+storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy
+	go run ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
+		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
+
 .PHONY: e2e
 e2e: build ## curl, nginx and Prometheus against the real binary (needs them installed)
 	bash bench/e2e/run $(BIN)/retryproxy
