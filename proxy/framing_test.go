@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -340,164 +338,66 @@ func TestAResponseWithoutAnyFramingEndsWithTheConnection(t *testing.T) {
 	p.wantOutcome(1, policy.OutcomeSuccess)
 }
 
-// echo answers at once and sends every piece of the body back as it comes.
-func echo(c *upConn) {
-	head := c.head()
-	if head == "" {
-		return
-	}
-	req, err := http.ReadRequest(newReader(head, c))
-	if err != nil {
-		c.t.Errorf("upstream cannot read the request: %v", err)
-		return
-	}
-	c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := req.Body.Read(buf)
-		if n > 0 {
-			c.say("%x\r\n%s\r\n", n, buf[:n])
-		}
-		if err != nil {
-			break
-		}
-	}
-	c.say("0\r\n\r\n")
-}
-
-func TestFullDuplexEcho(t *testing.T) {
-	const pieces = 20
-	for _, size := range []int{1, 10000} {
-		for _, chunked := range []bool{false, true} {
-			for _, pause := range []time.Duration{0, 2 * time.Millisecond} {
-				t.Run(fmt.Sprintf("%d chunked=%v pause=%v", size, chunked, pause), func(t *testing.T) {
-					u := startUpstream(t, echo)
-					p := startProxy(t, u, nil)
-					c := p.dial()
-					if chunked {
-						c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
-					} else {
-						c.send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", pieces*size)))
-					}
-					res, err := http.ReadResponse(c.r, nil)
-					if err != nil {
-						t.Fatalf("no answer before the body: %v", err)
-					}
-					for i := range pieces {
-						piece := strings.Repeat(string(rune('a'+i)), size)
-						if chunked {
-							c.send(fmt.Sprintf("%x\r\n%s\r\n", size, piece))
-						} else {
-							c.send(piece)
-						}
-						got := make([]byte, size)
-						if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != piece {
-							t.Fatalf("piece %d came back as %.20q, %v", i, got, err)
-						}
-						time.Sleep(pause)
-					}
-					if chunked {
-						c.send("0\r\n\r\n")
-					}
-					if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
-						t.Errorf("after the last piece came %q, %v", rest, err)
-					}
-					p.wantOutcome(0, policy.OutcomeSuccess)
-				})
+// Heads may come a byte at a time, in both directions.
+func TestHeadsMayComeByteByByte(t *testing.T) {
+	answer := "HTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n"
+	inMemory(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			discardBody(c, head)
+			for i := range len(answer) {
+				time.Sleep(time.Millisecond)
+				c.say("%s", answer[i:i+1])
 			}
 		}
+	}, bare, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 2 {
+			for _, b := range request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "2\r\nhi\r\n0\r\n\r\n" {
+				c.send(string(b))
+				time.Sleep(time.Millisecond)
+			}
+			res := c.want(200, "ok")
+			if res.Trailer.Get("X-T") != "1" || res.Header.Get("X") != "y" {
+				t.Errorf("%v, trailers %v", res.Header, res.Trailer)
+			}
+		}
+	})
+}
+
+// Heads close to the limit pass whole, also when the response is held.
+func TestLargeHeadsPass(t *testing.T) {
+	var fields []string
+	for i := range 60 {
+		fields = append(fields, fmt.Sprintf("X-%d: %s", i, strings.Repeat(string(rune('a'+i%26)), 1000)))
+	}
+	for _, answers := range [][]string{
+		{request("HTTP/1.1 200 OK", append(fields, "Content-Length: 2")...) + "ok"},
+		{request("HTTP/1.1 503 No", append(fields, "Content-Length: 2")...) + "no", ""},
+	} {
+		u := startUpstream(t, script(answers...))
+		p := startProxy(t, u, bare)
+		c := p.dial()
+		c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).wantRaw(answers[0])
+		if got, want := withoutAdded(u.head(0)), request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...); got != want {
+			t.Errorf("%d bytes of head arrived, want %d", len(got), len(want))
+		}
 	}
 }
 
-// A caller that sends a byte now and then, and an upstream that answers after
-// the first few: the answer must not wait for the body.
-func TestAnAnswerDoesNotWaitForATricklingBody(t *testing.T) {
-	for _, chunked := range []bool{false, true} {
-		u := startUpstream(t, func(c *upConn) {
-			c.head()
-			c.body(1)
-			c.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			_, _ = c.endOfInput()
-		})
+// Answers of our own to HEAD, and held ones, have no body either.
+func TestHeadGetsNoBodyOfAFailure(t *testing.T) {
+	busy := startUpstream(t, script(strings.TrimSuffix(bad503, "busy")))
+	for _, u := range []*fakeUpstream{busy, startUpstream(t, script("nonsense\r\n\r\n"))} {
 		p := startProxy(t, u, nil)
 		c := p.dial()
-		if chunked {
-			c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
-		} else {
-			c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 1000000"))
-		}
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(inlineWait / 20):
-				}
-				piece := "x"
-				if chunked {
-					piece = "1\r\nx\r\n"
-				}
-				if _, err := io.WriteString(c.Conn, piece); err != nil {
-					return
-				}
+		for range 2 {
+			res, body, err := c.send(request("HEAD / HTTP/1.1", "Host: a")).response("HEAD")
+			if err != nil || body != "" || res.StatusCode < 500 || res.ContentLength <= 0 || res.Close {
+				t.Fatalf("%v %q %v", res, body, err)
 			}
-		}()
-		c.want(200, "ok")
-		close(stop)
-		<-stopped
-	}
-}
-
-// The size line of a chunk may come in pieces, long after the head.
-func TestAChunkSizeMayComeInPieces(t *testing.T) {
-	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, nil)
-	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
-	for _, piece := range []string{"0", "\r", "\n0123456789abcdef", "\r\n", "0\r\n", "\r\n"} {
-		time.Sleep(2 * inlineWait)
-		c.send(piece)
-	}
-	c.want(200, "ok")
-}
-
-func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
-	heads := map[string]string{
-		"chunked": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
-		"close":   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
-		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
-	}
-	for name, head := range heads {
-		for _, version := range []string{"1.1", "1.0"} {
-			t.Run(name+" to "+version, func(t *testing.T) {
-				seen := make(chan struct{})
-				u := startUpstream(t, func(c *upConn) {
-					c.head()
-					c.say("%s", head)
-					for range seen {
-						if event := "data: x\n\n"; name == "chunked" {
-							c.say("%x\r\n%s\r\n", len(event), event)
-						} else {
-							c.say("%s", event)
-						}
-					}
-				})
-				p := startProxy(t, u, nil)
-				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
-				res, err := http.ReadResponse(c.r, nil) // the head alone is flushed
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range 5 {
-					seen <- struct{}{} // the next event is sent when the one before has arrived
-					got := make([]byte, 9)
-					if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != "data: x\n\n" {
-						t.Fatalf("event %d: %q, %v", i, got, err)
-					}
-				}
-				close(seen)
-			})
 		}
+	}
+	if busy.connections() != 1 {
+		t.Errorf("%d connections to the upstream that answers 503, want 1 kept over all retries", busy.connections())
 	}
 }

@@ -1,0 +1,219 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// echo answers at once and sends every piece of the body back as it comes.
+func echo(c *upConn) {
+	head := c.head()
+	if head == "" {
+		return
+	}
+	req, err := http.ReadRequest(newReader(head, c))
+	if err != nil {
+		c.t.Errorf("upstream cannot read the request: %v", err)
+		return
+	}
+	c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := req.Body.Read(buf)
+		if n > 0 {
+			c.say("%x\r\n%s\r\n", n, buf[:n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	c.say("0\r\n\r\n")
+}
+
+func TestFullDuplexEcho(t *testing.T) {
+	const pieces = 20
+	for _, size := range []int{1, 10000} {
+		for _, chunked := range []bool{false, true} {
+			for _, pause := range []time.Duration{0, 2 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%d chunked=%v pause=%v", size, chunked, pause), func(t *testing.T) {
+					u := startUpstream(t, echo)
+					p := startProxy(t, u, nil)
+					c := p.dial()
+					if chunked {
+						c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+					} else {
+						c.send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", pieces*size)))
+					}
+					res, err := http.ReadResponse(c.r, nil)
+					if err != nil {
+						t.Fatalf("no answer before the body: %v", err)
+					}
+					for i := range pieces {
+						piece := strings.Repeat(string(rune('a'+i)), size)
+						if chunked {
+							c.send(fmt.Sprintf("%x\r\n%s\r\n", size, piece))
+						} else {
+							c.send(piece)
+						}
+						got := make([]byte, size)
+						if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != piece {
+							t.Fatalf("piece %d came back as %.20q, %v", i, got, err)
+						}
+						time.Sleep(pause)
+					}
+					if chunked {
+						c.send("0\r\n\r\n")
+					}
+					if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+						t.Errorf("after the last piece came %q, %v", rest, err)
+					}
+					p.wantOutcome(0, policy.OutcomeSuccess)
+				})
+			}
+		}
+	}
+}
+
+// A caller that sends a byte now and then, and an upstream that answers after
+// the first few: the answer must not wait for the body.
+func TestAnAnswerDoesNotWaitForATricklingBody(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		u := startUpstream(t, func(c *upConn) {
+			c.head()
+			c.body(1)
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			_, _ = c.endOfInput()
+		})
+		p := startProxy(t, u, nil)
+		c := p.dial()
+		if chunked {
+			c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+		} else {
+			c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 1000000"))
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(inlineWait / 20):
+				}
+				piece := "x"
+				if chunked {
+					piece = "1\r\nx\r\n"
+				}
+				if _, err := io.WriteString(c.Conn, piece); err != nil {
+					return
+				}
+			}
+		}()
+		c.want(200, "ok")
+		close(stop)
+		<-stopped
+	}
+}
+
+// The size line of a chunk may come in pieces, long after the head.
+func TestAChunkSizeMayComeInPieces(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, nil)
+	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
+	for _, piece := range []string{"0", "\r", "\n0123456789abcdef", "\r\n", "0\r\n", "\r\n"} {
+		time.Sleep(2 * inlineWait)
+		c.send(piece)
+	}
+	c.want(200, "ok")
+}
+
+func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
+	heads := map[string]string{
+		"chunked": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"close":   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+	}
+	for name, head := range heads {
+		for _, version := range []string{"1.1", "1.0"} {
+			t.Run(name+" to "+version, func(t *testing.T) {
+				seen := make(chan struct{})
+				u := startUpstream(t, func(c *upConn) {
+					c.head()
+					c.say("%s", head)
+					for range seen {
+						if event := "data: x\n\n"; name == "chunked" {
+							c.say("%x\r\n%s\r\n", len(event), event)
+						} else {
+							c.say("%s", event)
+						}
+					}
+				})
+				p := startProxy(t, u, nil)
+				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
+				res, err := http.ReadResponse(c.r, nil) // the head alone is flushed
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range 5 {
+					seen <- struct{}{} // the next event is sent when the one before has arrived
+					got := make([]byte, 9)
+					if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != "data: x\n\n" {
+						t.Fatalf("event %d: %q, %v", i, got, err)
+					}
+				}
+				close(seen)
+			})
+		}
+	}
+}
+
+// An upstream that answers, closes and leaves the body unread resets the
+// connection under the upload. Its answer reaches the caller all the same.
+func TestAnEarlyAnswerSurvivesTheResetAfterIt(t *testing.T) {
+	const size = 8 << 20
+	for name, head := range map[string]string{
+		"spliced": request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)),
+		"chunked": request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size),
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, func(c *upConn) {
+				c.head()
+				c.body(100_000)
+				c.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
+			})
+			p := startProxy(t, u, nil)
+			c := p.dial().send(head)
+			sent := make(chan struct{})
+			go func() { defer close(sent); _, _ = io.Copy(c.Conn, &pattern{n: size}) }()
+			if res := c.want(413, "big"); !res.Close {
+				t.Error("the connection is said to go on although the upload was given up")
+			}
+			c.Close()
+			<-sent
+			p.wantOutcome(0, policy.OutcomeSuccess)
+		})
+	}
+}
+
+// The rest of an upload that an early answer made needless is no next request.
+func TestWhatFollowsAnEarlyAnswerIsNotServed(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+		_, _ = c.endOfInput()
+	})
+	p := startProxy(t, u, bare)
+	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", len(get("/smuggled"))*2)))
+	c.wantRaw("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+	c.send(get("/smuggled") + get("/smuggled") + get("/smuggled"))
+	c.wantEnd("")
+	if u.sends() != 1 {
+		t.Errorf("%d sends, want 1", u.sends())
+	}
+}
