@@ -61,10 +61,11 @@ func TestAt(t *testing.T) {
 		{Axis{Log: true}, Span{1, 100}, 1000, 1},
 		{Axis{Log: true}, Span{1, 100}, 0, 0},
 		{Axis{Log: true}, Span{1, 100}, -5, 0},
+		{Axis{Log: true}, Span{0.5, 100}, -0.3, 0},
 		{Axis{Log: true}, Span{smallest, largest}, 1, 0.5},
 		{Axis{}, Span{-largest, largest}, 0, 0.5},
 	} {
-		if got := c.axis.At(c.span, c.v); math.Abs(got-c.want) > 1e-9 {
+		if got := c.axis.At(c.span, c.v); !(math.Abs(got-c.want) <= 1e-9) { // a NaN is wrong too
 			t.Errorf("%+v on %v: %v at %v, expected %v", c.axis, c.span, c.v, got, c.want)
 		}
 	}

@@ -50,6 +50,7 @@ func TestValidateRefuses(t *testing.T) {
 		"infinite":          {func(f *Figure) { f.Panels[0].Series[1].X[3] = math.Inf(1) }, "+Inf is no value"},
 		"infinite band":     {func(f *Figure) { f.Panels[0].Series[0].High[3] = math.Inf(1) }, "+Inf is no value"},
 		"escape in a title": {func(f *Figure) { f.Title = "a\x1b[31m" }, "cannot be shown"},
+		"delete in a title": {func(f *Figure) { f.Title = "a\x7f" }, "cannot be shown"},
 		"line end in a name": {func(f *Figure) {
 			f.Panels[0].Series[0].Name = "a\nb"
 		}, "cannot be shown"},

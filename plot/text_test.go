@@ -114,6 +114,22 @@ func TestEveryLineHasItsOwnCharacterWithoutColours(t *testing.T) {
 	}
 }
 
+func TestMarksStandWhereTheyAre(t *testing.T) {
+	f := waits()
+	columns := func(marks ...Mark) int {
+		f.Panels[0].Marks = marks
+		drawn, _, _ := strings.Cut(f.Text(Screen{Width: 80}), "   *") // without the legend
+		return strings.Count(drawn, ":")
+	}
+	none := columns()
+	if one, two := columns(Mark{At: 4}), columns(Mark{At: 4, To: 6}); one <= none || two <= one {
+		t.Errorf("%d cells of no mark, %d of one edge, %d of two", none, one, two)
+	}
+	if outside := columns(Mark{At: -5}, Mark{At: 99}); outside != none {
+		t.Errorf("%d cells of marks beyond the axis", outside)
+	}
+}
+
 func FuzzDecodeAndDraw(f *testing.F) {
 	for _, figure := range []*Figure{waits(), band()} {
 		b, err := json.Marshal(map[string]*Figure{"figure": figure})

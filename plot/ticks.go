@@ -22,7 +22,7 @@ func (a *Axis) Ticks(s Span, n int) []Tick {
 	slack := min(step, s.High-s.Low) * 1e-9 // ends that are ticks, but for rounding
 	var ticks []Tick
 	for i := math.Ceil((s.Low - slack) / step); i*step <= s.High+slack; i++ {
-		if len(ticks) > 2*n || i+1 == i { // numbers so large that a step is lost in them
+		if i+1 == i { // numbers so large that a step is lost in them
 			break
 		}
 		v := i*step + 0 // 0 and not -0

@@ -95,13 +95,13 @@ func (l curve) Plot(c draw.Canvas, g *gonum.Plot) {
 	}
 }
 
-// stretches shades those marks that last.
+// stretches shades those marks that last, as far as they are on the axis.
 type stretches struct{ marks []plot.Mark }
 
 func (s stretches) Plot(c draw.Canvas, g *gonum.Plot) {
 	x, _ := g.Transforms(&c)
 	for _, m := range s.marks {
-		if m.To > m.At && m.To > g.X.Min && m.At < g.X.Max {
+		if m.To > m.At {
 			left, right := x(m.At), x(m.To)
 			c.FillPolygon(color.NRGBA{0, 0, 0, 0x12}, []vg.Point{{X: left, Y: c.Min.Y}, {X: right, Y: c.Min.Y}, {X: right, Y: c.Max.Y}, {X: left, Y: c.Max.Y}})
 		}

@@ -89,6 +89,23 @@ func TestPNGShowsEachSeriesInItsColour(t *testing.T) {
 	}
 }
 
+func TestPNGShadesBandsAndStretches(t *testing.T) {
+	white := color.NRGBA{255, 255, 255, 255}
+	bare := figure()
+	for i := range bare.Panels {
+		bare.Panels[i].Series[0].Low, bare.Panels[i].Series[0].High = nil, nil
+	}
+	banded := pixels(drawPNG(t, figure(), DefaultSize), white)
+	plain := pixels(drawPNG(t, bare, DefaultSize), white)
+	for i := range bare.Panels {
+		bare.Panels[i].Marks = nil
+	}
+	empty := pixels(drawPNG(t, bare, DefaultSize), white)
+	if plain-banded < 20_000 || empty-plain < 20_000 {
+		t.Errorf("%d white pixels with bands and a stretch, %d without bands, %d without both", banded, plain, empty)
+	}
+}
+
 func TestSameFigureSameBytes(t *testing.T) {
 	for name, draw := range formats {
 		var a, b bytes.Buffer

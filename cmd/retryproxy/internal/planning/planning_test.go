@@ -181,10 +181,11 @@ func TestWorstOfAStrategy(t *testing.T) {
 		attempt time.Duration
 		want    policy.Worst
 	}{
-		"no bound":                {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3}, 0, policy.Worst{Total: policy.Forever, Attempts: 4, SlowAttempts: 4, LastBegins: 3 * time.Second}},
-		"slow attempts":           {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3}, time.Second, policy.Worst{Total: policy.Forever, Attempts: 4, SlowAttempts: 4, LastBegins: 6 * time.Second}},
-		"a request timeout":       {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, RequestTimeout: 4500 * time.Millisecond}, time.Second, policy.Worst{Total: 4500 * time.Millisecond, Attempts: 4, SlowAttempts: 3, LastBegins: 4 * time.Second}},
-		"a window, its end in it": {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, Window: 2 * time.Second}, 0, policy.Worst{Total: policy.Forever, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
+		"no bound":                 {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3}, 0, policy.Worst{Total: policy.Forever, Attempts: 4, SlowAttempts: 4, LastBegins: 3 * time.Second}},
+		"slow attempts":            {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3}, time.Second, policy.Worst{Total: policy.Forever, Attempts: 4, SlowAttempts: 4, LastBegins: 6 * time.Second}},
+		"a request timeout":        {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, RequestTimeout: 4500 * time.Millisecond}, time.Second, policy.Worst{Total: 4500 * time.Millisecond, Attempts: 4, SlowAttempts: 3, LastBegins: 4 * time.Second}},
+		"a request that just ends": {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, RequestTimeout: 3 * time.Second}, 0, policy.Worst{Total: 3 * time.Second, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
+		"a window, its end in it":  {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, Window: 2 * time.Second}, 0, policy.Worst{Total: policy.Forever, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
 	} {
 		if got := Make(parse(t, c.wish), Options{Attempt: c.attempt}).Lines[0].Worst; got != c.want {
 			t.Errorf("%s: %+v, expected %+v", name, got, c.want)
@@ -263,6 +264,15 @@ func TestReachEnds(t *testing.T) {
 	}
 	if v := p.Document(View{Log: true}).Strategies[0].AtElapsed; !v.Endless || v.Retries != nil {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
+	for elapsed, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
+		got := text(t, Make(parse(t, Wish{Ratios: []string{"1"}}), Options{Elapsed: elapsed}), View{}, plot.Screen{})
+		if strings.Contains(got, "no wait is longer than 1h") != want {
+			t.Errorf("%v: %s", elapsed, got)
+		}
 	}
 }
 
