@@ -39,6 +39,9 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 		case notTaken:
 			return policy.Attempt{Cause: x.notTaken()}
 		}
+		if !x.upReused {
+			return policy.Attempt{Cause: x.notTaken()} // dialled just now: the next dial is another attempt
+		}
 		x.dropStale() // and take the next one: nothing was tried on it
 	}
 }

@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// An upstream that takes connections only to end them, or to speak before it
+// is asked, gets one connection per attempt and no more: a look that finds a
+// freshly dialled connection ended is a failed attempt, not a stale pool.
+func TestAnUpstreamThatEndsNewConnectionsIsDialledOncePerAttempt(t *testing.T) {
+	for name, end := range map[string]func(c *upConn){
+		"end":    func(*upConn) {},
+		"reset":  func(c *upConn) { c.reset() },
+		"banner": func(c *upConn) { c.say("SSH-2.0-x\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const requests = 40
+			u := startUpstream(t, end)
+			p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 1 })
+			for i := range requests {
+				p.dial().send(get("/")).want(502, "*")
+				p.wantOutcome(i, policy.GaveUp(policy.ReasonRetriesExhausted))
+			}
+			// One that the accept loop has not counted yet is missing at most.
+			if n := u.connections(); n > 2*requests {
+				t.Errorf("%d connections for %d attempts", n, 2*requests)
+			}
+		})
+	}
+}
