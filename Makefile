@@ -45,7 +45,7 @@ soak: build ## SOAK (60s) of mixed load against an upstream that fails in every 
 
 .PHONY: storm
 storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy
-	go run ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
+	go run -buildvcs=true ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
 		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
 
 .PHONY: e2e

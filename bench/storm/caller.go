@@ -40,12 +40,14 @@ func runCallers(ctx context.Context, o *callerOptions, addrs []string, seed uint
 			dialer:  net.Dialer{LocalAddr: &net.TCPAddr{IP: sourceOf(i)}},
 			rand:    rand.New(rand.NewPCG(seed, uint64(i))),
 			request: fmt.Appendf(nil, "GET /work/%d HTTP/1.1\r\nHost: storm.example\r\nUser-Agent: storm\r\nAccept: */*\r\n\r\n", i%o.paths),
-			in:      bufio.NewReaderSize(nil, 1024),
+			in:      newReader(),
 		}
 		all.Go(func() { c.run(ctx) })
 	}
 	return &all
 }
+
+func newReader() *bufio.Reader { return bufio.NewReaderSize(nil, 1024) }
 
 // sourceOf spreads the callers over addresses of the loopback network, so that
 // no single one runs out of ports.

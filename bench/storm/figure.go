@@ -21,7 +21,7 @@ func figure(runs []*runResult) *plot.Figure {
 			p.Y.Min, p.Y.Max = 1, 30_000
 		}
 		for _, r := range runs {
-			p.Series = append(p.Series, r.series(value))
+			p.Series = append(p.Series, r.series(value, log))
 		}
 		if len(runs) > 0 {
 			p.Marks = []plot.Mark{{At: runs[0].Stopped, To: runs[0].Resumed, Label: "outage"}}
@@ -34,9 +34,13 @@ func figure(runs []*runResult) *plot.Figure {
 	return f
 }
 
-func (r *runResult) series(value func(s *second) float64) plot.Series {
+// series is a value by seconds; told: only of those in which the server told its load.
+func (r *runResult) series(value func(s *second) float64, told bool) plot.Series {
 	s := plot.Series{Name: r.title()}
 	for i := range r.Seconds {
+		if told && r.Seconds[i].AtOnce == 0 {
+			continue // the server could not tell
+		}
 		s.X = append(s.X, float64(i)+0.5)
 		s.Y = append(s.Y, value(&r.Seconds[i]))
 	}

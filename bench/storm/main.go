@@ -76,7 +76,7 @@ func storms(ctx context.Context, args []string, o *options, stdout, stderr io.Wr
 			runs = append(runs, r)
 		}
 	}
-	d := newDocument(args, runs)
+	d := newDocument(args, o.proxy, runs)
 	if o.json != "" {
 		if err := d.write(o.json); err != nil {
 			return err

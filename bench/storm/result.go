@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/plot"
@@ -17,6 +19,7 @@ import (
 type document struct {
 	Args    []string     `json:"args"`
 	Commit  string       `json:"commit"`
+	Proxy   string       `json:"proxy"` // what retryproxy version says
 	Machine string       `json:"machine"`
 	Runs    []*runResult `json:"runs"`
 	Figure  *plot.Figure `json:"figure"`
@@ -60,11 +63,20 @@ func newRunResult(way string, s *stage) *runResult {
 	return r
 }
 
-func newDocument(args []string, runs []*runResult) *document {
+func newDocument(args []string, proxy string, runs []*runResult) *document {
 	return &document{
-		Args: args, Commit: commit(), Runs: runs, Figure: figure(runs),
+		Args: args, Commit: commit(), Proxy: versionOf(proxy), Runs: runs, Figure: figure(runs),
 		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 	}
+}
+
+// versionOf is what a program says that it is; "" when it cannot be asked.
+func versionOf(program string) string {
+	out, err := exec.Command(program, "version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // commit is the one that this program was built from, as far as the build says.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// TestMain lets the test binary be the server, as the command is.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) == roleServer {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// small are the flags of a storm of a few seconds.
+func small(dir string, more ...string) []string {
+	return append([]string{
+		"--callers", "20", "--every", "200ms", "--patience", "300ms", "--again", "20ms", "--base", "10ms", "--look", "10ms", "--backlog", "1",
+		"--peace", "1s", "--down", "1s", "--after", "1s", "--json", filepath.Join(dir, "storm.json"),
+	}, more...)
+}
+
+// TestSmallStorms plays each kind of outage with real processes and looks
+// whether what was told fits together. How fast things happen is not looked at.
+func TestSmallStorms(t *testing.T) {
+	for _, outage := range outages {
+		t.Run(outage, func(t *testing.T) {
+			dir := t.TempDir()
+			var out, progress bytes.Buffer
+			if code := run(context.Background(), small(dir, "--through", "direct", "--outage", outage), nil, &out, &progress); code != exitOK {
+				t.Fatalf("exit code %d:\n%s", code, progress.String())
+			}
+			d := readDocument(t, filepath.Join(dir, "storm.json"))
+			r := d.Runs[0]
+			good, failed := sum(r.Ticks, 0, time.Hour), tick{}
+			for _, s := range r.Seconds {
+				good.Good -= s.Good
+				good.Bad -= s.Bad
+				good.Late -= s.Late
+				for _, n := range s.Kinds {
+					failed.Bad += n
+				}
+				failed.Bad -= s.Bad
+			}
+			if len(r.Seconds) != 3 || good.all() != 0 || failed.Bad != 0 {
+				t.Errorf("%d seconds, sums differ by %+v, kinds by %d", len(r.Seconds), good, failed.Bad)
+			}
+			if r.Seconds[0].Good == 0 || r.Seconds[1].Bad+r.Seconds[1].Late == 0 {
+				t.Errorf("no good answer in peace or no failure in the outage: %+v", r.Seconds)
+			}
+			if n := strings.Count(progress.String(), "\n"); n < 2 || strings.Contains(progress.String(), "\x1b") {
+				t.Errorf("%d lines of progress, want one a second and no control characters:\n%s", n, progress.String())
+			}
+		})
+	}
+}
+
+func readDocument(t *testing.T, file string) *document {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plot.Decode(bytes.NewReader(b)); err != nil {
+		t.Errorf("retryproxy-plot cannot draw it: %v", err)
+	}
+	return &d
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	for _, args := range [][]string{
+		{"--through", "nginx"}, {"--through", "direct,"}, {"--outage", "fire"}, {"--clients", "polite"}, {"--runs", "0"},
+		{"--peace", "0s"}, {"--callers", "1000000"}, {"--proxies", "0"}, {"--factor", "NaN"}, {"--step", "0"}, {"--backlog", "0"}, {"more"}, {"--unknown"},
+	} {
+		var errs bytes.Buffer
+		if code := run(context.Background(), args, nil, &errs, &errs); code != exitUsage {
+			t.Errorf("%v: exit code %d, want %d", args, code, exitUsage)
+		}
+	}
+	if code := run(context.Background(), []string{"--help"}, nil, &bytes.Buffer{}, &bytes.Buffer{}); code != exitOK {
+		t.Errorf("--help: exit code %d", code)
+	}
+}
+
+// TestInterruptEndsEverything: a server that was stopped must not be left behind.
+func TestInterruptEndsEverything(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	var out bytes.Buffer
+	if code := run(ctx, small(t.TempDir(), "--through", "direct"), nil, &out, &out); code != exitFailed {
+		t.Errorf("exit code %d, want %d:\n%s", code, exitFailed, out.String())
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+func storm() serverOptions {
+	return serverOptions{base: 100 * time.Millisecond, free: 30, factor: 1.05, step: 15, look: 50 * time.Millisecond, report: 100 * time.Millisecond, backlog: 1}
+}
+
+func TestNeedGrowsAboveFree(t *testing.T) {
+	o := storm()
+	for _, c := range []struct {
+		at   int
+		want time.Duration
+	}{
+		{1, 100 * time.Millisecond},
+		{30, 100 * time.Millisecond},
+		{45, 105 * time.Millisecond},
+		{60, 110250 * time.Microsecond},
+		{330, 265330 * time.Microsecond},
+	} {
+		if got := o.need(c.at); got < c.want-time.Microsecond || got > c.want+time.Microsecond {
+			t.Errorf("with %d at once %v, want %v", c.at, got, c.want)
+		}
+	}
+	if got := o.need(1 << 30); got <= 0 {
+		t.Errorf("with very many at once %v", got)
+	}
+}
+
+// TestWorkIsDoneAtItsTime drives the wheel with times of its own.
+func TestWorkIsDoneAtItsTime(t *testing.T) {
+	o := storm()
+	w := newWork(&o)
+	j := &job{done: make(chan int, 1)}
+	w.begin(j)
+	w.turn(j.began.Add(90 * time.Millisecond))
+	if len(j.done) != 0 {
+		t.Fatal("answered after 90 ms, want 100")
+	}
+	w.turn(j.began.Add(150 * time.Millisecond))
+	if len(j.done) != 1 || <-j.done != 200 {
+		t.Fatal("not answered with 200 after 150 ms")
+	}
+	if now, most, answered := w.load(); now != 0 || most != 1 || answered != 1 {
+		t.Errorf("load %d, most %d, answered %d; want 0, 1, 1", now, most, answered)
+	}
+}
+
+// TestAbandonedWorkCounts: those that wait make the others slow, whoever left.
+func TestAbandonedWorkCounts(t *testing.T) {
+	o := storm()
+	w := newWork(&o)
+	jobs := make([]*job, 330)
+	for i := range jobs {
+		jobs[i] = &job{done: make(chan int, 1)}
+		w.begin(jobs[i])
+	}
+	last := jobs[len(jobs)-1].began
+	for ms := range 200 {
+		w.turn(last.Add(time.Duration(ms) * time.Millisecond))
+	}
+	if now, _, _ := w.load(); now != len(jobs) {
+		t.Fatalf("%d of %d left after 200 ms, want all: each takes 265", now, len(jobs))
+	}
+	for ms := range 200 {
+		w.turn(last.Add(time.Duration(200+ms) * time.Millisecond))
+	}
+	if now, most, _ := w.load(); now != 0 || most != len(jobs) {
+		t.Errorf("%d left after 400 ms, most %d; want 0, %d", now, most, len(jobs))
+	}
+}
+
+func TestServerRejectsWhenTold(t *testing.T) {
+	o := storm()
+	o.base = time.Millisecond
+	w := newWork(&o)
+	go func() {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			w.turn(time.Now())
+		}
+	}()
+	near, far := net.Pipe()
+	var served sync.WaitGroup
+	served.Go(func() { w.serveConn(far) })
+	client := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return near, nil }}}
+	for _, want := range []int{200, 503, 200} {
+		w.reject.Store(want == 503)
+		resp, err := client.Get("http://storm.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("status %d, want %d", resp.StatusCode, want)
+		}
+	}
+	client.CloseIdleConnections()
+	served.Wait()
+}
