@@ -38,14 +38,16 @@ const (
 	// are overdue, and a false alarm delays only those who come while the
 	// next one is answered (see gate.close).
 	enoughSurprise = 9.2
-	// Requests younger than the longest of 250 ms, three times the 90th
-	// percentile and 5/4 of the longest hiccup seen are never overdue. 250 ms
-	// leaves room for a long garbage collection and for one retransmission
-	// of TCP (200 ms); with three times the usual a caller's patience (a
-	// second or two, where latencies are 100 ms) is far away still.
-	overdueLeast = 250 * time.Millisecond
-	overdueTimes = 3
-	leastSilent  = 2 // requests
+	// Requests younger than 250 ms are never overdue, nor those younger than
+	// three times the 90th percentile of latencies (or six times the median,
+	// where one in ten is of a slow endpoint) or 5/4 of the longest hiccup
+	// seen. 250 ms leaves room for a long garbage collection and for one
+	// retransmission of TCP (200 ms); with three times the usual a caller's
+	// patience (a second or two, where latencies are 100 ms) is far away still.
+	overdueLeast   = 250 * time.Millisecond
+	overdueTimes   = 3
+	overdueMedians = 6
+	leastSilent    = 2 // requests
 	// looksPerOverdue is how finely ages are known.
 	looksPerOverdue = 8
 	// longestLook bounds the time between two looks.
@@ -54,7 +56,8 @@ const (
 
 // overdue is the age from which on an unanswered request counts.
 func overdue(u *usual) time.Duration {
-	return max(overdueLeast, overdueTimes*u.p90, u.pause+u.pause/4)
+	usual := min(overdueTimes*u.p90, overdueMedians*u.median)
+	return max(overdueLeast, usual, u.pause+u.pause/4)
 }
 
 // lookEvery is the time between two looks.

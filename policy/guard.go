@@ -104,7 +104,7 @@ func NewGuard(o GuardOptions) *Guard {
 	}
 	o.Fixed = max(1, min(o.Fixed, maxFixed))
 	g := &Guard{options: o, eventAt: Forever}
-	g.publish()
+	g.publish(0)
 	return g
 }
 

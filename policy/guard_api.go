@@ -16,7 +16,7 @@ func (g *Guard) Next(now time.Duration) (Place, Verdict) {
 	g.gate.expire(now)
 	v := g.verdict(true)
 	if v > VerdictProbe {
-		g.publish()
+		g.publish(now)
 		return Place{}, v
 	}
 	g.waiting--
@@ -25,11 +25,11 @@ func (g *Guard) Next(now time.Duration) (Place, Verdict) {
 
 // Quit ends n waits without a place: the caller left, its time was up, it was
 // dropped from the line, or it was refused instead of put there.
-func (g *Guard) Quit(n int) {
+func (g *Guard) Quit(now time.Duration, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = max(0, g.waiting-n)
-	g.publish()
+	g.publish(now)
 }
 
 // Abandon says that an attempt which was sent is no longer waited for: the

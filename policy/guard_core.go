@@ -49,7 +49,7 @@ func (g *Guard) take(now time.Duration, v Verdict) Place {
 	if v == VerdictProbe {
 		p.probe = g.gate.begin(now, g.options.Rand)
 	}
-	g.publish()
+	g.publish(now)
 	return p
 }
 
@@ -65,7 +65,7 @@ func (g *Guard) enter(now time.Duration) (Place, Verdict) {
 	}
 	g.waiting++
 	g.limiter.waited()
-	g.publish()
+	g.publish(now)
 	return Place{}, v
 }
 
@@ -241,7 +241,7 @@ func (g *Guard) shut(now time.Duration, why ClosedBy) {
 	}
 	g.gate.close(now, why, g.options.Rand)
 	g.limiter.release()
-	g.publish()
+	g.publish(now)
 }
 
 // bind makes the limit bind at what is under way.

@@ -13,7 +13,7 @@ func (g *Guard) tick(now time.Duration) {
 	}
 	defer g.mu.Unlock()
 	if g.lookIfDue(now) {
-		g.publish()
+		g.publish(now)
 	}
 }
 
@@ -37,7 +37,7 @@ func (g *Guard) look(now time.Duration) {
 	if dt := now - g.usual.foldedAt; dt >= foldEvery {
 		g.learn(now, dt)
 	}
-	if n := g.lost.expire(now, g.lostBound()); n > 0 {
+	if n := g.lost.expire(now, g.lostBound(now)); n > 0 {
 		g.freed(n)
 	}
 	if g.silence.look(now, g.sent(), g.answers()) {
@@ -51,11 +51,11 @@ func (g *Guard) look(now time.Duration) {
 
 // lostBound is how long after it was abandoned an attempt is taken to occupy
 // the upstream, when nothing is heard of it: ten times what most take. While
-// the gate is not open, the upstream may do nothing at all, and only success
-// of a probe or a minute says otherwise.
-func (g *Guard) lostBound() time.Duration {
+// the gate is not open, or nothing is answered under a limit, the upstream may
+// do nothing at all, and only a success or a minute says otherwise.
+func (g *Guard) lostBound(now time.Duration) time.Duration {
 	const least, most, shut = time.Second, 30 * time.Second, time.Minute
-	if !g.gate.passing() {
+	if !g.gate.passing() || g.limiter.bound && now-g.silence.brokenAt > overdue(&g.usual) {
 		return shut
 	}
 	if !g.usual.known() {
@@ -82,7 +82,7 @@ func (g *Guard) learn(now, dt time.Duration) {
 		}
 	default:
 		g.limiter.strikes = 0
-		g.usual.fold(w, now, dt, !g.slowed(w, easyTimes))
+		g.usual.fold(w, now, dt, g.easy(w))
 	}
 }
 
@@ -99,27 +99,26 @@ func (g *Guard) learnPending(now time.Duration) {
 	g.pendingAt, g.pendingSent = now, sent
 }
 
-// slowed says whether even the fast ones of a window's answers took so many
-// times as long as the slow ones usually do. Endpoints that differ tenfold do
-// not look so, whatever their mix.
-func (g *Guard) slowed(w *latencySums, times float64) bool {
-	const fast = 0.1
-	return float64(w.quantile(fast)) > times*float64(g.usual.p90)
+// slower says whether the quantile q of a window's answers took so many times as
+// long as the slow ones usually do (the 90th percentile).
+func (g *Guard) slower(w *latencySums, q, times float64) bool {
+	return float64(w.quantile(q)) > times*float64(g.usual.p90)
 }
 
-const (
-	easyTimes     = 1.25
-	overloadTimes = 2
-)
+// easy says whether a window shows concurrency that the upstream bears: half
+// of the answers at least took no longer than the slow ones usually do.
+func (g *Guard) easy(w *latencySums) bool { return !g.slower(w, 0.5, 1.25) }
 
-// overloaded says whether a window looks like overload: everything is slow,
-// and there is more at once than was ever seen to go well. An upstream that
-// takes more without becoming slow does not look so.
+// overloaded says whether a window looks like overload: even the fast ones of
+// its answers took twice as long as the slow ones usually do, and there were
+// more at once than was ever seen to go well. Endpoints that differ tenfold do
+// not look so, whatever their mix; nor does an upstream that takes more without
+// becoming slow.
 func (g *Guard) overloaded(w *latencySums, dt time.Duration) bool {
 	u := &g.usual
 	atOnce := float64(w.busy) / float64(dt)
 	return u.known() && w.total >= knownFrom &&
-		atOnce >= bindLeast && atOnce > u.concurrency && g.slowed(w, overloadTimes)
+		atOnce >= bindLeast && atOnce > u.concurrency && g.slower(w, 0.2, 2)
 }
 
 // settle ends every call that may have changed something: it lets happen what
@@ -136,7 +135,7 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 	if g.limiter.bound && g.waiting > 0 && g.gate.passing() && !g.room() {
 		g.limiter.trickle(now, g.silence.brokenAt, overdue(&g.usual))
 	}
-	g.publish()
+	g.publish(now)
 	var s Signal
 	if g.waiting > 0 && g.verdict(true) <= VerdictProbe {
 		s |= SignalWake
@@ -152,7 +151,7 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 const rampMost = 5 * time.Second
 
 // publish makes the state seen by the fast paths and works out the next event.
-func (g *Guard) publish() {
+func (g *Guard) publish(now time.Duration) {
 	mode := uint32(0)
 	if g.bound() || !g.gate.passing() || g.waiting > 0 {
 		mode |= modeSlow
@@ -165,7 +164,7 @@ func (g *Guard) publish() {
 	}
 	g.eventAt = min(g.gate.event(), g.limiter.event())
 	if mode&modeSlow != 0 {
-		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound()))
+		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound(now)))
 	}
 	switch {
 	case g.waiting == 0:

@@ -192,15 +192,15 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 		}
 	}
 	if l.starting {
-		l.startStep(now)
+		l.startStep(now, u)
 	} else {
 		l.climb(now, u)
 	}
 }
 
 // startStep ends the slow start at its top, or when a doubling of the limit
-// brought less than a quarter more goodput.
-func (l *limiter) startStep(now time.Duration) {
+// brought less than a quarter more goodput and made answers slower.
+func (l *limiter) startStep(now time.Duration, u *usual) {
 	if l.limit >= l.top {
 		l.starting = false
 		l.last = round{}
@@ -212,8 +212,9 @@ func (l *limiter) startStep(now time.Duration) {
 		return
 	}
 	r.took = max(now-r.began, 1)
-	const worthwhile, sayingMuch = 1.25, 8
-	if l.last.measured && r.full && l.last.limit >= sayingMuch && r.rate() < worthwhile*l.last.rate() {
+	const worthwhile, sayingMuch, slower = 1.25, 8, 1.5
+	if l.last.measured && r.full && l.last.limit >= sayingMuch &&
+		r.rate() < worthwhile*l.last.rate() && float64(r.mean()) > slower*float64(u.mean) {
 		l.starting = false
 		l.limit = max(leastLimit, l.last.limit)
 	}
@@ -259,7 +260,7 @@ func (l *limiter) next(u *usual) float64 {
 		// when nothing is wrong, is what the upstream needs under way.
 		return min(r.limit*shrinkage, max(u.concurrency, headroom*r.rate()*u.mean.Seconds()))
 	case e > elasticHigh:
-		l.innocent = true
+		l.innocent = r.limit < l.last.limit // a step up is too small to tell
 		return more
 	}
 	return r.limit

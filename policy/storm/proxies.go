@@ -97,7 +97,7 @@ func (p *proxies) standInLine(c int32, x *proxy) {
 	var dropped bool
 	t.ticket, out, dropped = x.line.Push(c)
 	if dropped {
-		x.guard.Quit(1)
+		x.guard.Quit(p.now, 1)
 		p.result.Dropped++
 		p.callerGets(out, 503)
 	}
@@ -248,7 +248,7 @@ func (p *proxies) leave(c int32) {
 		return
 	}
 	if x.line.Remove(t.ticket) {
-		x.guard.Quit(1)
+		x.guard.Quit(p.now, 1)
 		p.arm(x)
 	}
 }
@@ -277,7 +277,7 @@ func (p *proxies) on(e event) {
 	case waitEnds:
 		x := p.of(e.who)
 		x.line.Remove(t.ticket)
-		x.guard.Quit(1)
+		x.guard.Quit(p.now, 1)
 		p.result.Refused++
 		p.callerGets(e.who, 503)
 		p.arm(x)

@@ -75,6 +75,9 @@ func Run(c Config) *Result {
 			break
 		}
 		w.happen(e)
+		if probe != nil {
+			probe(w)
+		}
 	}
 	w.path.on(event{kind: proxyTimer, who: -1})
 	w.result.finish(w)
@@ -136,3 +139,5 @@ func (s straight) answered(j *job, status int) {
 
 // since is how long ago t was.
 func (w *world) since(t time.Duration) time.Duration { return w.now - t }
+
+var probe func(*world)
