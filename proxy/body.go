@@ -154,6 +154,9 @@ func (b *body) readChunked(wait time.Duration) ([]byte, error) {
 			return nil, err
 		}
 		if len(data) > 0 {
+			if data, err = b.joinChunks(len(data)); err != nil {
+				return nil, err
+			}
 			b.total += int64(len(data))
 			b.keepCopy(data)
 			b.ended = b.chunked.Done()
@@ -173,6 +176,22 @@ func (b *body) readChunked(wait time.Duration) ([]byte, error) {
 		}
 		c.w += m
 	}
+}
+
+// joinChunks moves the payload that the read buffer still holds up to the n
+// bytes before c.r, so that tiny chunks do not become a write upstream each.
+func (b *body) joinChunks(n int) ([]byte, error) {
+	c := b.c
+	start, end := c.r-n, c.r
+	for c.r < c.w && !b.chunked.Done() {
+		took, data, err := b.chunked.Next(c.in[c.r:c.w])
+		c.r += took
+		if err != nil {
+			return nil, err
+		}
+		end += copy(c.in[end:], data)
+	}
+	return c.in[start:end:end], nil
 }
 
 // receive reads from the caller: within wait, or within what the idle timeout
