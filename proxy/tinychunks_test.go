@@ -1,0 +1,51 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+)
+
+// A body in tiny chunks costs the upstream, and us, no write for each: what
+// came together goes on together, byte for byte the same body.
+func TestTinyChunksAreJoined(t *testing.T) {
+	const n = 2000
+	var body, wire strings.Builder
+	for i := range n {
+		b := string(rune('a' + i%26))
+		body.WriteString(b)
+		wire.WriteString("1\r\n" + b + "\r\n")
+	}
+	got, chunks := make(chan string, 1), make(chan int, 1)
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		all, count := "", 0
+		for {
+			line, err := c.ReadString('\n')
+			if err != nil || line == "0\r\n" {
+				break
+			}
+			size := 0
+			for _, d := range strings.TrimSpace(line) {
+				size = size*16 + strings.IndexRune("0123456789abcdef", d)
+			}
+			all += c.body(size)
+			c.body(2)
+			count++
+		}
+		trailers, _ := c.ReadString('\n')
+		end, _ := c.ReadString('\n')
+		got <- all + "|" + trailers + end
+		chunks <- count
+		c.say(ok200)
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial()
+	c.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + wire.String() + "0\r\nX-Sum: 7\r\n\r\n" + get("/next"))
+	c.want(200, "ok")
+	if g, want := <-got, body.String()+"|X-Sum: 7\r\n\r\n"; g != want {
+		t.Errorf("the body differs: %d bytes, want %d", len(g), len(want))
+	}
+	if k := <-chunks; k > n/10 {
+		t.Errorf("%d chunks upstream for %d that came together", k, n)
+	}
+}
