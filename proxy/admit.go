@@ -134,7 +134,7 @@ func (x *exchange) ending(a *policy.Attempt) policy.Ending {
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = policy.Unsent
 	case policy.CauseDial, policy.CauseTLS:
-		e.Kind = policy.DialFailed
+		e.Kind = policy.Reset // connected, and ended before a byte was taken
 		if x.dialErr != nil {
 			e.Kind = dialEnding(x.dialErr)
 		}
