@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -82,7 +83,8 @@ func marks(s *settings.Setting) string {
 
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
-	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b].\n\n")
+	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n"+
+		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](tuning.md).\n\n")
 	var rows [][]string
 	for _, name := range policy.Strategies() {
 		info, _ := policy.Describe(name)
@@ -98,14 +100,18 @@ func defaults(o policy.Options) string {
 	var parts []string
 	for _, d := range []struct {
 		key   string
-		value time.Duration
-	}{{"BASE", o.Base}, {"MAX", o.Max}} {
-		if d.value != 0 {
-			parts = append(parts, d.key+" "+settings.DurationText(d.value))
+		value any
+	}{
+		{"BASE", o.Base}, {"FACTOR", o.Factor}, {"MAX", o.Max}, {"JITTER", o.Jitter}, {"SPREAD", o.Spread}, {"RATIO", o.Ratio}, {"SLOTS", o.Slots},
+	} {
+		if reflect.ValueOf(d.value).IsZero() {
+			continue
 		}
-	}
-	if o.Factor != 0 {
-		parts = append(parts, fmt.Sprintf("FACTOR %g", o.Factor))
+		text := fmt.Sprint(d.value)
+		if t, is := d.value.(time.Duration); is {
+			text = settings.DurationText(t)
+		}
+		parts = append(parts, d.key+" "+text)
 	}
 	return strings.Join(parts, ", ")
 }

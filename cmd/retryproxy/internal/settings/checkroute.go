@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/strategy"
 	"github.com/retryproxy/retryproxy/policy"
 )
 
@@ -62,6 +63,7 @@ func (c *checker) backoff() {
 	if c.set("BACKOFF_THROTTLED_BASE") && r.BackoffThrottledBase < r.BackoffBase {
 		c.warnf("BACKOFF_THROTTLED_BASE", DurationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), DurationText(r.BackoffBase))
 	}
+	c.unused()
 	usual, _, err := r.Backoffs()
 	if err != nil {
 		c.errorf("BACKOFF", r.Backoff, "%s", oneLine(err))
@@ -70,11 +72,43 @@ func (c *checker) backoff() {
 	c.room(usual)
 }
 
+// backoffKey is the setting of an option of package strategy.
+func backoffKey(option string) string { return "BACKOFF_" + strings.ToUpper(option) }
+
+// backoffKeys are the settings that the waits depend on.
+func backoffKeys() []string {
+	keys := []string{"BACKOFF"}
+	for _, option := range strategy.Keys() {
+		keys = append(keys, backoffKey(option))
+	}
+	return keys
+}
+
+// unused warns of options that the route's strategy does not look at. A global
+// one may be meant for any route.
+func (c *checker) unused() {
+	for _, option := range strategy.Ignored(c.r.Backoff, c.r.backoffOptions()) {
+		if key := backoffKey(option); c.own(key) && (c.r != &c.s.Default || !c.s.anyUses(option)) {
+			c.warnf(key, "", "has no effect: %s=%s does not use it; %s does", c.name("BACKOFF"), c.r.Backoff, strings.Join(strategy.Users(option), ", "))
+		}
+	}
+}
+
+// anyUses reports that some route's strategy looks at the option.
+func (s *Settings) anyUses(option string) bool {
+	for i := range s.Routes {
+		if strategy.Uses(s.Routes[i].Backoff, option) {
+			return true
+		}
+	}
+	return false
+}
+
 // room warns when the longest waits alone are more than the request may take:
 // then the last retries are promised but hardly ever made.
 func (c *checker) room(b policy.Backoff) {
 	r := c.r
-	if r.RequestTimeout == 0 || r.MaxRetries == 0 || !c.any("REQUEST_TIMEOUT", "MAX_RETRIES", "BACKOFF", "BACKOFF_BASE", "BACKOFF_FACTOR", "BACKOFF_MAX") {
+	if r.RequestTimeout == 0 || r.MaxRetries == 0 || !c.any("REQUEST_TIMEOUT", "MAX_RETRIES") && !c.any(backoffKeys()...) {
 		return
 	}
 	rows := policy.Plan(b, r.MaxRetries, policy.PlanOptions{Samples: 1})

@@ -86,12 +86,19 @@ func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), ni
 // Backoffs builds the route's backoff and the one after a 429 without
 // Retry-After. The error says which parameter is out of range.
 func (r *Route) Backoffs() (usual, throttled policy.Backoff, err error) {
-	o := policy.Options{Base: r.BackoffBase, Factor: r.BackoffFactor, Max: r.BackoffMax}
+	o := r.backoffOptions()
 	if usual, err = policy.New(r.Backoff, o); err != nil {
 		return nil, nil, err
 	}
 	throttled, err = policy.NewThrottled(r.Backoff, o, r.BackoffThrottledBase)
 	return usual, throttled, err
+}
+
+func (r *Route) backoffOptions() policy.Options {
+	return policy.Options{
+		Base: r.BackoffBase, Factor: r.BackoffFactor, Max: r.BackoffMax, Jitter: r.BackoffJitter, Spread: r.BackoffSpread,
+		Ratio: r.BackoffRatio, Slots: r.BackoffSlots, Stay: r.BackoffStay, Extra: r.BackoffExtra,
+	}
 }
 
 // Policy builds the route's policy.
@@ -129,10 +136,19 @@ func (r *Route) fillBackoff() {
 	if r.BackoffBase == 0 {
 		r.BackoffBase = atMost(d.Base, r.BackoffMax)
 	}
-	if r.BackoffFactor == 0 {
-		r.BackoffFactor = d.Factor
-	}
+	orDefault(&r.BackoffFactor, d.Factor)
+	orDefault(&r.BackoffJitter, d.Jitter)
+	orDefault(&r.BackoffSpread, d.Spread)
+	orDefault(&r.BackoffRatio, d.Ratio)
+	orDefault(&r.BackoffSlots, d.Slots)
 	if r.BackoffMax == 0 && d.Max != 0 {
 		r.BackoffMax = max(d.Max, r.BackoffBase)
+	}
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
 	}
 }

@@ -94,6 +94,12 @@ type Shared struct {
 	BackoffBase          time.Duration `env:"BACKOFF_BASE" shown:"the strategy's own, 100ms for full-jitter" unit:"duration" min:"1us" about:"First wait, before jitter."`
 	BackoffFactor        float64       `env:"BACKOFF_FACTOR" shown:"the strategy's own, 2 for full-jitter" unit:"number" min:"1" max:"1000" about:"By how much each wait is longer than the one before."`
 	BackoffMax           time.Duration `env:"BACKOFF_MAX" shown:"the strategy's own, 32s for full-jitter" unit:"duration" min:"1us" about:"Longest wait."`
+	BackoffJitter        float64       `env:"BACKOFF_JITTER" shown:"0.1" unit:"number" min:"0.001" max:"1" about:"Of the strategy normal: standard deviation of a wait as a fraction of it."`
+	BackoffSpread        time.Duration `env:"BACKOFF_SPREAD" shown:"1s" unit:"duration" min:"1us" about:"Of the strategy additive: longest random addition to a wait."`
+	BackoffRatio         float64       `env:"BACKOFF_RATIO" shown:"1" unit:"number" min:"0.001" max:"1000" about:"Of the strategy ratio: wanted ratio of a wait to the time that has passed before it."`
+	BackoffSlots         int           `env:"BACKOFF_SLOTS" shown:"10" unit:"count" min:"1" max:"32" about:"Of the strategy slots: ceiling, at which it begins again or stays."`
+	BackoffStay          bool          `env:"BACKOFF_STAY" shown:"false" unit:"bool" about:"Of the strategy slots: whether it stays at its ceiling instead of beginning again."`
+	BackoffExtra         time.Duration `env:"BACKOFF_EXTRA" shown:"0s" unit:"duration" about:"Further random wait of up to so much after that of any strategy, whatever its cap: for those whose waits become equal there."`
 	BackoffThrottledBase time.Duration `env:"BACKOFF_THROTTLED_BASE" envDefault:"1s" shown:"1s, or BACKOFF_MAX when that is shorter" unit:"duration" min:"1us" about:"First wait after a 429 without Retry-After."`
 
 	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" group:"Budget" unit:"ratio" max:"10" about:"Retries allowed for each request to the same upstream, over 10 seconds; off sets no budget."`

@@ -111,6 +111,7 @@ var otherValues = map[string]string{
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
 	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
+	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
 	"OUTAGE":           "shed",
 	"HOLD_TIMEOUT":     "3s",
@@ -339,6 +340,63 @@ func BenchmarkLoad10000Routes(b *testing.B) {
 	for b.Loop() {
 		if _, problems := Load(environ); problems != nil {
 			b.Fatal(problems)
+		}
+	}
+}
+
+// Each strategy can be chosen with every option of its own, and is then what
+// package policy makes of the same words.
+func TestEveryStrategyCanBeSet(t *testing.T) {
+	for name, c := range map[string]struct {
+		options string
+		want    policy.Backoff
+	}{
+		"full-jitter":  {"BASE=3ms FACTOR=3 MAX=1s", policy.FullJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
+		"equal-jitter": {"BASE=3ms FACTOR=3 MAX=1s", policy.EqualJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
+		"decorrelated": {"BASE=3ms FACTOR=4 MAX=1s", policy.Decorrelated{Base: 3 * time.Millisecond, Factor: 4, Max: time.Second}},
+		"fixed":        {"BASE=3ms", policy.Fixed{Base: 3 * time.Millisecond}},
+		"none":         {"", policy.None{}},
+		"additive":     {"BASE=1s FACTOR=2 SPREAD=500ms MAX=4s", policy.Additive{Base: time.Second, Factor: 2, Spread: 500 * time.Millisecond, Max: 4 * time.Second}},
+		"normal":       {"BASE=100ms FACTOR=2.7 JITTER=0.2 MAX=5s", policy.Normal{Base: 100 * time.Millisecond, Factor: 2.7, Jitter: 0.2, Max: 5 * time.Second}},
+		"slots":        {"BASE=5ms SLOTS=7 STAY=true MAX=1s", policy.Slots{Slot: 5 * time.Millisecond, Ceiling: 7, Stay: true, Max: time.Second}},
+		"ratio":        {"BASE=200ms RATIO=0.5 MAX=5s", policy.Ratio{First: 200 * time.Millisecond, Ratio: 0.5, Max: 5 * time.Second}},
+	} {
+		environ := []string{"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_BACKOFF=" + name}
+		for _, o := range strings.Fields(c.options) {
+			environ = append(environ, "RETRYPROXY_ROUTE_A_BACKOFF_"+o)
+		}
+		s := mustLoad(t, environ...)
+		usual, throttled, err := s.Routes[0].Backoffs()
+		if err != nil || usual != c.want || throttled == nil {
+			t.Errorf("%s: %v, %v; want %v", name, usual, err, c.want)
+		}
+		if usual, _, err := s.Default.Backoffs(); err != nil || reflect.TypeOf(usual) != reflect.TypeFor[policy.FullJitter]() {
+			t.Errorf("%s: the default route has %v, %v", name, usual, err)
+		}
+	}
+	for _, name := range policy.Strategies() {
+		s := mustLoad(t, "RETRYPROXY_BACKOFF="+name, "RETRYPROXY_BACKOFF_EXTRA=7ms")
+		usual, _, err := s.Default.Backoffs()
+		if want := "plus up to 7ms"; err != nil || !strings.Contains(fmt.Sprint(usual), want) {
+			t.Errorf("%s: %v, %v; want %q", name, usual, err, want)
+		}
+	}
+}
+
+// What a strategy does by itself is seen in the effective settings, and only
+// what it does.
+func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
+	for name, want := range map[string]map[string]string{
+		"normal":   {"BACKOFF_BASE": "100ms", "BACKOFF_FACTOR": "2", "BACKOFF_MAX": "15m", "BACKOFF_JITTER": "0.1", "BACKOFF_SLOTS": ""},
+		"slots":    {"BACKOFF_BASE": "10ms", "BACKOFF_SLOTS": "10", "BACKOFF_JITTER": "", "BACKOFF_FACTOR": ""},
+		"ratio":    {"BACKOFF_BASE": "1s", "BACKOFF_RATIO": "1", "BACKOFF_MAX": "1h", "BACKOFF_SPREAD": ""},
+		"additive": {"BACKOFF_BASE": "1s", "BACKOFF_SPREAD": "1s", "BACKOFF_MAX": "32s", "BACKOFF_RATIO": "", "BACKOFF_EXTRA": ""},
+	} {
+		s := mustLoad(t, "RETRYPROXY_BACKOFF="+name)
+		for key, text := range want {
+			if got := find(s.Values(), s.Default.Values(), key); got.Text != text {
+				t.Errorf("%s: %s is %q, want %q", name, key, got.Text, text)
+			}
 		}
 	}
 }

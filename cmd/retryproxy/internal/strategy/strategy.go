@@ -20,20 +20,39 @@ import (
 type option struct {
 	key, about string
 	set        func(*policy.Options, string) error
-	used       func(policy.Info) bool
+	given      func(policy.Options) bool
+	used       func(policy.Info) bool // nil: where it is given in the strategy's defaults
 }
 
 // options are in the order in which they are written.
 var options = []option{
-	{"base", "first wait before jitter; of slots the slot time", duration(func(o *policy.Options) *time.Duration { return &o.Base }), used(func(d policy.Options) bool { return d.Base != 0 })},
-	{"factor", "by how much each wait is longer than the one before", number(func(o *policy.Options) *float64 { return &o.Factor }), used(func(d policy.Options) bool { return d.Factor != 0 })},
-	{"max", "longest wait", duration(func(o *policy.Options) *time.Duration { return &o.Max }), used(func(d policy.Options) bool { return d.Max != 0 })},
-	{"jitter", "of normal: standard deviation as a fraction of the wait", number(func(o *policy.Options) *float64 { return &o.Jitter }), used(func(d policy.Options) bool { return d.Jitter != 0 })},
-	{"spread", "of additive: longest random addition", duration(func(o *policy.Options) *time.Duration { return &o.Spread }), used(func(d policy.Options) bool { return d.Spread != 0 })},
-	{"ratio", "of ratio: wanted ratio of wait to time elapsed", number(func(o *policy.Options) *float64 { return &o.Ratio }), used(func(d policy.Options) bool { return d.Ratio != 0 })},
-	{"slots", "of slots: ceiling of the slot number", setSlots, usesSlots},
-	{"stay", "of slots: stay at the ceiling instead of beginning again", setStay, usesSlots},
-	{"extra", "further wait of up to so much, whatever the cap", duration(func(o *policy.Options) *time.Duration { return &o.Extra }), func(policy.Info) bool { return true }},
+	{key: "base", about: "first wait before jitter; of slots the slot time",
+		set:   duration(func(o *policy.Options) *time.Duration { return &o.Base }),
+		given: func(o policy.Options) bool { return o.Base != 0 }},
+	{key: "factor", about: "by how much each wait is longer than the one before",
+		set:   number(func(o *policy.Options) *float64 { return &o.Factor }),
+		given: func(o policy.Options) bool { return o.Factor != 0 }},
+	{key: "max", about: "longest wait",
+		set:   duration(func(o *policy.Options) *time.Duration { return &o.Max }),
+		given: func(o policy.Options) bool { return o.Max != 0 }},
+	{key: "jitter", about: "of normal: standard deviation as a fraction of the wait",
+		set:   number(func(o *policy.Options) *float64 { return &o.Jitter }),
+		given: func(o policy.Options) bool { return o.Jitter != 0 }},
+	{key: "spread", about: "of additive: longest random addition",
+		set:   duration(func(o *policy.Options) *time.Duration { return &o.Spread }),
+		given: func(o policy.Options) bool { return o.Spread != 0 }},
+	{key: "ratio", about: "of ratio: wanted ratio of wait to time elapsed",
+		set:   number(func(o *policy.Options) *float64 { return &o.Ratio }),
+		given: func(o policy.Options) bool { return o.Ratio != 0 }},
+	{key: "slots", about: "of slots: ceiling of the slot number", set: setSlots,
+		given: func(o policy.Options) bool { return o.Slots != 0 }},
+	{key: "stay", about: "of slots: stay at the ceiling instead of beginning again", set: setStay,
+		given: func(o policy.Options) bool { return o.Stay },
+		used:  func(i policy.Info) bool { return i.Defaults.Slots != 0 }},
+	{key: "extra", about: "further wait of up to so much, whatever the cap",
+		set:   duration(func(o *policy.Options) *time.Duration { return &o.Extra }),
+		given: func(o policy.Options) bool { return o.Extra != 0 },
+		used:  func(policy.Info) bool { return true }},
 }
 
 // Keys lists the options in the order in which they are written. The slice is
@@ -59,7 +78,24 @@ func About(key string) string {
 func Uses(name, key string) bool {
 	info, known := policy.Describe(name)
 	o := find(key)
-	return known && o != nil && o.used(info)
+	switch {
+	case !known || o == nil:
+		return false
+	case o.used != nil:
+		return o.used(info)
+	}
+	return o.given(info.Defaults)
+}
+
+// Ignored lists those options given in o that the strategy does not look at.
+func Ignored(name string, o policy.Options) []string {
+	var keys []string
+	for _, x := range options {
+		if x.given(o) && !Uses(name, x.key) {
+			keys = append(keys, x.key)
+		}
+	}
+	return keys
 }
 
 // Users lists the strategies that look at the option.
@@ -89,12 +125,6 @@ func find(key string) *option {
 	}
 	return nil
 }
-
-func used(by func(defaults policy.Options) bool) func(policy.Info) bool {
-	return func(i policy.Info) bool { return by(i.Defaults) }
-}
-
-func usesSlots(i policy.Info) bool { return i.Defaults.Slots != 0 }
 
 func duration(field func(*policy.Options) *time.Duration) func(*policy.Options, string) error {
 	return func(o *policy.Options, value string) error {

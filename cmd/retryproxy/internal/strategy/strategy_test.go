@@ -92,3 +92,19 @@ func TestSetRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestIgnored(t *testing.T) {
+	all := policy.Options{Base: 1, Max: 1, Factor: 1, Jitter: 1, Spread: 1, Ratio: 1, Slots: 1, Stay: true, Extra: 1}
+	for name, want := range map[string]string{
+		"none":     "base factor max jitter spread ratio slots stay",
+		"slots":    "factor jitter spread ratio",
+		"additive": "jitter ratio slots stay",
+	} {
+		if got := strings.Join(Ignored(name, all), " "); got != want {
+			t.Errorf("%s: %s, expected %s", name, got, want)
+		}
+	}
+	if got := Ignored("none", policy.Options{}); got != nil {
+		t.Error(got)
+	}
+}
