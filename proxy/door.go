@@ -66,13 +66,13 @@ func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict)
 	}
 	defer d.arm()
 	if !patience(v) {
-		d.guard.Quit(1)
+		d.guard.Quit(now, 1)
 		return wordDropped, v, t
 	}
 	w.word.Store(wordWait)
 	t, out, dropped := d.line.Push(w)
 	if dropped {
-		d.guard.Quit(1)
+		d.guard.Quit(now, 1)
 		out.tell(wordDropped)
 	}
 	return wordWait, v, t
@@ -90,7 +90,7 @@ func (d *door) quit(w *waiter, t policy.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.line.Remove(t) {
-		d.guard.Quit(1)
+		d.guard.Quit(d.since(time.Now()), 1)
 		d.arm()
 		return wordWait
 	}
