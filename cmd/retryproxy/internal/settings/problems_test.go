@@ -203,6 +203,7 @@ func TestContradictions(t *testing.T) {
 		{"BACKOFF=slots BACKOFF_STAY=true BACKOFF_SLOTS=4 BACKOFF_MAX=1s", nil},
 		{"BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=slots", nil},
 		{"BACKOFF=slots ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed ROUTE_A_BACKOFF_SLOTS=4", []string{"warning: RETRYPROXY_ROUTE_A_BACKOFF_SLOTS: has no effect: RETRYPROXY_ROUTE_A_BACKOFF=fixed does not use it; slots does"}},
+		{"BACKOFF=slots BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed", nil},
 		{"BACKOFF_EXTRA=1s", nil},
 		{"BACKOFF_EXTRA=11s", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to"}},
 		{"BACKOFF=ratio BACKOFF_RATIO=5", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to 43s"}},
