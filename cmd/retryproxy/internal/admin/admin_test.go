@@ -145,6 +145,8 @@ func TestLocalOnly(t *testing.T) {
 		{"Host: localhost\nX-Forwarded-For: 127.0.0.1", 403},
 		{"Host: localhost\nForwarded: for=1.2.3.4", 403},
 		{"Host: localhost\nVia: 1.1 x", 403},
+		{"Host: localhost\nX-Retryproxy-Attempt: 1", 403},
+		{"Host: localhost\nX-Forwarded-Proto: http", 403},
 	} {
 		for _, line := range []string{"GET /config", "GET /debug/pprof/", "GET /debug/pprof/cmdline"} {
 			if status, body := send(t, "tcp", s.addr, line+" HTTP/1.1\n"+tt.fields+"\n"); status != tt.want {
