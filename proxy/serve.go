@@ -123,6 +123,8 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 			c.readAt = past
 		}
 		if err != nil {
+			c.req.Reset() // its spans may lie in a buffer that was given back since
+			_, _ = c.req.Parse(c.in[:c.w], set.Limits)
 			c.x.begin(set, began)
 			c.headCut(err)
 			return false

@@ -23,7 +23,10 @@ const pollEvery = 100 * time.Millisecond
 // w, where given, is told by the door, which ends the wait too.
 func (c *conn) await(t time.Time, w *waiter) waitEnd {
 	c.phase.Store(phaseBackoff)
-	defer c.phase.Store(phaseBusy)
+	defer func() {
+		c.phase.Store(phaseBusy)
+		c.readAt = past // who woke us may have moved the deadline there
+	}()
 	for {
 		c.readAt = t
 		_ = c.nc.SetReadDeadline(t)

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a request given up in the middle of its head is counted and logged as
+// lies in its own buffer, not in one that another caller has by now.
+func TestASlowHeadIsReportedFromItsOwnBuffer(t *testing.T) {
+	c := testConfig(t, "http://127.0.0.1:1", &recorder{})
+	c.ReadHeadTimeout = 50 * time.Millisecond
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	head := "GET /own HTTP/1.1\r\nHost: x\r\nA: "
+	go func() {
+		_, _ = io.WriteString(near, head+strings.Repeat("a", 3000-len(head)))
+		_, _ = io.WriteString(near, strings.Repeat("a", smallBuffer-3000)) // full, and not worth reading again
+		_, _ = io.Copy(io.Discard, near)
+	}()
+	conn := newConn(s, far, "")
+	if conn.nextRequest() {
+		t.Fatal("a head without end was taken")
+	}
+	if len(conn.in) <= smallBuffer {
+		t.Fatal("the buffer did not grow, so the test shows nothing")
+	}
+	for i := range conn.in {
+		conn.in[i] = 'X'
+	}
+	if !bytes.Equal(conn.req.Method, []byte("XXX")) || !bytes.Equal(conn.req.Path, []byte("XXXX")) {
+		t.Errorf("method %q and path %q lie in another buffer", conn.req.Method, conn.req.Path)
+	}
+	_ = far.Close()
+	_ = near.Close()
+}
+
+// After a wait that somebody ended early the read deadline is in the past, and
+// is known to be.
+func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
+	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	conn := newConn(s, far, "")
+	conn.in = getBuffer(smallBuffer)
+	w := &waiter{c: conn}
+	until := time.Now().Add(time.Minute)
+	done := make(chan waitEnd)
+	go func() { done <- conn.await(until, w) }()
+	soon(t, "the wait to begin", func() bool { return conn.phase.Load() == phaseBackoff })
+	w.tell(wordGo)
+	if end := <-done; end != told {
+		t.Fatalf("the wait ended as %v", end)
+	}
+	conn.setRead(until.Add(-time.Millisecond), time.Second) // as the pump does for a body
+	go func() { _, _ = io.WriteString(near, "x") }()
+	if err := conn.fill(); err != nil {
+		t.Errorf("the next read: %v", err)
+	}
+}
