@@ -83,7 +83,7 @@ func marks(s *settings.Setting) string {
 
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
-	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n"+
+	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
 		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](tuning.md).\n\n")
 	var rows [][]string
 	for _, name := range policy.Strategies() {
