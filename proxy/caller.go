@@ -33,6 +33,7 @@ type conn struct {
 	raw    syscall.RawConn // nil where there is no descriptor
 	listen string
 	peer   forward.Peer
+	peerBy *settings // the version that peer was judged by
 	req    http1.Request
 	x      exchange
 
@@ -48,7 +49,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn, listen string) *conn {
-	c := &conn{server: s, nc: nc, listen: listen, peer: peerOf(nc, s.settings.Load())}
+	c := &conn{server: s, nc: nc, listen: listen}
 	c.tcp, _ = nc.(*net.TCPConn)
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {

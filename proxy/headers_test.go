@@ -266,3 +266,21 @@ func TestStripPrefix(t *testing.T) {
 		}
 	}
 }
+
+func TestAReloadChangesWhomWeTrustOnOpenConnections(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	var first *Config
+	p := startProxy(t, u, func(c *Config) { first = c })
+	c := p.dial()
+	req := request("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 1.1.1.1")
+	c.send(req).want(200, "ok")
+	second := *first
+	second.TrustedProxies = []netip.Prefix{}
+	if err := p.Reload(&second); err != nil {
+		t.Fatal(err)
+	}
+	c.send(req).want(200, "ok")
+	if a, b := fieldOf(u.head(0), "X-Forwarded-For"), fieldOf(u.head(1), "X-Forwarded-For"); a != "1.1.1.1, 127.0.0.1" || b != "127.0.0.1" {
+		t.Errorf("X-Forwarded-For %q before and %q after", a, b)
+	}
+}

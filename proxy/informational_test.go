@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +125,28 @@ func TestRepeatsDropExpectAndContinueTheCaller(t *testing.T) {
 		c.send("hello").wantRaw(ok200)
 		if second != "hello" || strings.Contains(u.head(1), "Expect") || !strings.Contains(u.head(0), "Expect") {
 			t.Errorf("attempts %q and %q with body %q", u.head(0), u.head(1), second)
+		}
+	})
+	t.Run("not connected", func(t *testing.T) {
+		u := startUpstream(t, func(c *upConn) {
+			discardBody(c, c.head())
+			c.say(ok200)
+		})
+		p := startProxy(t, u, func(c *Config) {
+			bare(c)
+			dials := 0
+			c.Default.Upstream.Dial = func(_ context.Context, network, addr string) (net.Conn, error) {
+				if dials++; dials == 1 {
+					return nil, syscall.ECONNREFUSED
+				}
+				return net.Dial(network, addr)
+			}
+		})
+		c := p.dial().send(expecting("1.1", 5))
+		c.wantRaw(continue100)
+		c.send("hello").wantRaw(ok200)
+		if strings.Contains(u.head(0), "Expect") {
+			t.Errorf("the repeat said %q", u.head(0))
 		}
 	})
 	t.Run("continued already", func(t *testing.T) {

@@ -45,6 +45,9 @@ func (c *conn) nextRequest() bool {
 	}
 	began := time.Now()
 	set := c.server.settings.Load()
+	if set != c.peerBy {
+		c.peer, c.peerBy = peerOf(c.nc, set), set
+	}
 	c.phase.Store(phaseBusy)
 	c.server.requestBegan()
 	if c.readHead(set, began) {

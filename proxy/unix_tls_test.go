@@ -138,6 +138,23 @@ func TestUpstreamOverTLS(t *testing.T) {
 	}
 }
 
+// The deadlines by which a slow answer is waited for do no harm to TLS.
+func TestASlowAnswerOverTLS(t *testing.T) {
+	p, _ := secureUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			discardBody(c, head)
+			time.Sleep(2 * watchAfter)
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl")
+			time.Sleep(2 * watchAfter)
+			c.say("ow")
+		}
+	}, nil, upstream.TLSFiles{}, nil)
+	c := p.dial()
+	for range 2 {
+		c.send(post(strings.Repeat("x", 1000))).want(200, "slow")
+	}
+}
+
 func TestTLSServerNameAndClientCertificate(t *testing.T) {
 	p, _ := secureUpstream(t, func(c *upConn) {
 		c.head()
