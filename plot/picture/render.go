@@ -25,6 +25,7 @@ const (
 	faintWidth = vg.Length(0.6)
 	sample     = vg.Length(18) // a line in the legend
 	gap        = vg.Length(14) // between entries of the legend, and between panels
+	header     = vg.Length(16) // above a panel
 )
 
 // About how many ticks an axis has, and how much of its length is free above
@@ -58,7 +59,7 @@ var errSmall = errors.New("the picture is too small for its legend and panels")
 // The least that a panel needs with its labels, in points.
 const (
 	leastWidth  = vg.Length(110)
-	leastHeight = vg.Length(70)
+	leastHeight = vg.Length(80)
 )
 
 // render draws title, legend and panels from top to bottom.
@@ -89,26 +90,32 @@ func drawPanels(c draw.Canvas, f *plot.Figure, looks map[string]look) error {
 	for i := range f.Panels {
 		grid[i/columns][i%columns] = panel(&f.Panels[i], looks)
 	}
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: gap, PadY: gap}
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: gap, PadY: gap + header, PadTop: header}
 	canvases := gonum.Align(grid, tiles, c)
-	for i, row := range grid {
-		for j, p := range row {
-			if p != nil {
-				p.Draw(canvases[i][j])
-			}
-		}
+	for i := range f.Panels {
+		p, on := grid[i/columns][i%columns], canvases[i/columns][i%columns]
+		p.Draw(on)
+		drawHeader(on, p.DataCanvas(on).Min.X, &f.Panels[i])
 	}
 	return nil
+}
+
+// drawHeader writes title and Y axis's label above a panel. The label does not
+// stand upright beside its axis, where there may be less room than it takes.
+func drawHeader(c draw.Canvas, x vg.Length, p *plot.Panel) {
+	bold, plain := style(textSize*1.1, true), style(textSize, false)
+	at := vg.Point{X: x, Y: c.Max.Y + header/3}
+	if p.Title != "" {
+		c.FillText(bold, at, p.Title)
+		at.X += bold.Width(p.Title) + gap/2
+	}
+	c.FillText(plain, at, p.Y.Label)
 }
 
 // panel sets up one pair of axes and what is between them, the lowest layer
 // first.
 func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	g := gonum.New()
-	g.Title.Text = p.Title
-	g.Title.TextStyle = style(textSize*1.1, true)
-	g.Title.TextStyle.XAlign, g.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
-	g.Title.Padding = 4
 	x, y := p.Bounds()
 	switch {
 	case p.Y.Max != 0:
@@ -119,6 +126,7 @@ func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	}
 	setAxis(&g.X, &p.X, x, xTicks)
 	setAxis(&g.Y, &p.Y, y, yTicks)
+	g.Y.Label.Text = "" // drawHeader writes it
 	lines := plotter.NewGrid()
 	lines.Vertical.Color, lines.Horizontal.Color = pale, pale
 	lines.Vertical.Width, lines.Horizontal.Width = 0.5, 0.5

@@ -12,7 +12,7 @@ type View struct {
 }
 
 // mostBands is how many bands can be seen over each other.
-const mostBands = 3
+const mostBands = 2
 
 // Figure is the plan as lines over each other, with one panel for each axis
 // asked for; at least one must be. It needs a line with at least one retry:
@@ -21,7 +21,7 @@ func (p *Plan) Figure(v View) *plot.Figure {
 	f := &plot.Figure{Title: "Wait before each retry", Columns: 2}
 	label := "wait"
 	if v.Total {
-		f.Title, label = "When each retry begins", "time from the first attempt's begin"
+		f.Title, label = "When each retry begins", "after the first attempt's begin"
 	}
 	if len(p.Lines) == 1 {
 		f.Title += ": " + p.Lines[0].describe()

@@ -305,7 +305,7 @@ func TestFigure(t *testing.T) {
 	if total := two.Figure(View{Log: true, Total: true}); total.Panels[0].Series[1].Y[4] != 5 || total.Title == f.Title {
 		t.Errorf("%+v", total)
 	}
-	many := Make(parse(t, Wish{Backoffs: []string{"full-jitter,equal-jitter,additive,normal"}, Retries: 5}), Options{})
+	many := Make(parse(t, Wish{Backoffs: []string{"full-jitter,equal-jitter,additive"}, Retries: 5}), Options{})
 	if s := many.Figure(View{Log: true}).Panels[0].Series[0]; s.High != nil {
 		t.Error("bands over each other")
 	}
