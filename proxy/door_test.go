@@ -189,6 +189,8 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 			c.say(ok200)
 		}
 	})
+	goOn := sync.OnceFunc(func() { close(silent) })
+	t.Cleanup(goOn) // before the upstream is stopped
 	p := startProxy(t, u, guarded)
 	c := p.dial()
 	for range 100 {
@@ -215,7 +217,7 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 		t.Errorf("%d requests were sent to a silent upstream", sends)
 	}
 	before := p.guard()
-	close(silent)
+	goOn()
 	defer func() {
 		if t.Failed() {
 			t.Logf("before the upstream went on: %+v\nat the end: %+v", before, p.guard())

@@ -38,7 +38,9 @@ func (x *exchange) receive() policy.Attempt {
 		return x.statusAttempt()
 	case policy.CauseAttemptTimeout:
 	default:
-		x.dropUpstream()
+		if x.callerEnd.Load() == callerStays { // else abandon has a use for it
+			x.dropUpstream()
+		}
 	}
 	return policy.Attempt{Cause: cause}
 }
