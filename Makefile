@@ -14,8 +14,8 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
 .PHONY: build
-build: ## bin/retryproxy, static and stripped
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/retryproxy ./cmd/retryproxy
+build: ## bin/retryproxy and bin/retryproxy-plot, static and stripped
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot
 
 .PHONY: test
 test: lint vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
@@ -55,6 +55,10 @@ e2e: build ## curl, nginx and Prometheus against the real binary (needs them ins
 .PHONY: docs
 docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
+
+.PHONY: pictures
+pictures: build ## docs/pictures, by the commands in docs/tuning.md
+	grep -E '^retryproxy .*--png docs/pictures/' docs/tuning.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: check
 check: test e2e ## what CI runs
