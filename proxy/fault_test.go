@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"io"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -28,5 +31,58 @@ func TestAFaultEndsItsOwnRequestOnly(t *testing.T) {
 	other.send(get("/")).want(200, "ok")
 	if n := p.faults.Swap(0); n != 1 {
 		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// faultyConn fails at its second read, which is the pump's where a caller
+// waits for 100.
+type faultyConn struct {
+	net.Conn
+	reads int
+}
+
+func (c *faultyConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		panic("a fault of the test")
+	}
+	return c.Conn.Read(p)
+}
+
+func TestAFaultOfThePumpEndsItsOwnRequestOnly(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) { c.head(); c.head() })
+	p := startProxy(t, u, nil)
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() { defer close(done); p.ServeConn(&faultyConn{Conn: far}, "") }()
+	_, _ = io.WriteString(near, "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if b, err := io.ReadAll(near); err != nil || len(b) != 0 {
+		t.Errorf("the faulty request got %q, %v", b, err)
+	}
+	<-done
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// A wait's end that comes late must not end the watch over the caller.
+func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
+	arrived := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		close(arrived)
+		c.head() // ends when the proxy gives the attempt up
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial().send(get("/"))
+	within(t, "the request upstream", arrived)
+	time.Sleep(2 * watchAfter) // the watch runs
+	p.each(func(c *conn) { _ = c.nc.SetReadDeadline(past) })
+	time.Sleep(watchAfter / 2)
+	c.Close()
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
 	}
 }

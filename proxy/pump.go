@@ -29,10 +29,21 @@ func (x *exchange) startSecond(cancel func(), send bool) {
 	x.stopped, x.pumpDone = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(x.pumpDone)
+		defer func() { x.containPump(recover()) }()
 		if !send || x.pumpBody() {
 			x.watch()
 		}
 	}()
+}
+
+// containPump is Server.contain for the second goroutine: the request ends as
+// if its caller had left, and the exchange's own goroutine gives all back.
+func (x *exchange) containPump(fault any) {
+	if fault == nil {
+		return
+	}
+	x.c.server.report(fault)
+	x.callerFailed(errCallerGone)
 }
 
 // stopPump ends the second goroutine, where one runs, and takes its rights back.
@@ -129,10 +140,12 @@ func (x *exchange) watch() {
 	c := x.c
 	_ = c.nc.SetReadDeadline(time.Time{})
 	for !x.stop.Load() {
-		if err := x.watchOnce(); err != nil {
-			if !isTimeout(err) {
-				x.callerFailed(errCallerGone)
-			}
+		switch err := x.watchOnce(); {
+		case err == nil:
+		case isTimeout(err):
+			_ = c.nc.SetReadDeadline(time.Time{}) // a late call that meant a wait before this one; stopPump says stop first
+		default:
+			x.callerFailed(errCallerGone)
 			return
 		}
 	}

@@ -254,9 +254,7 @@ func (s *Server) contain(c *conn, fault any) {
 	if fault == nil {
 		return
 	}
-	s.faults.Add(1)
-	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
-		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
+	s.report(fault)
 	c.x.aborting = true
 	c.abort()
 	c.x.desert(policy.Abandoned)
@@ -267,6 +265,13 @@ func (s *Server) contain(c *conn, fault any) {
 		c.x.end()
 		s.requestEnded()
 	}
+}
+
+// report counts and logs a fault.
+func (s *Server) report(fault any) {
+	s.faults.Add(1)
+	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
+		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
 func (s *Server) each(f func(*conn)) {
