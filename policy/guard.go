@@ -182,18 +182,6 @@ type Ending struct {
 	Closed bool
 }
 
-// failing reports whether e speaks against the upstream as a whole. 500 is the
-// word of one URL, 429 is about one caller.
-func (e Ending) failing() bool {
-	switch e.Kind {
-	case Answered:
-		return e.Status >= 502 && e.Status <= 504
-	case Reset, TimedOut, Abandoned, Refused, DialFailed:
-		return true
-	}
-	return false
-}
-
 // answeredWell reports whether e shows that the upstream works.
 func (e Ending) answeredWell() bool {
 	return e.Kind == Answered && (e.Status < 502 || e.Status > 504)
