@@ -172,9 +172,11 @@ func (x *exchange) desert(kind policy.EndKind) {
 		d.heed(d.guard.Leave(place, t, policy.Ending{Kind: policy.Unsent}))
 		return
 	}
-	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: !place.Probe()}
+	// A request that was not sent whole is never answered.
+	listens := place.Probe() && x.progress.Load() == sent
+	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: !listens}
 	late, signal := d.guard.Abandon(place, t, e)
-	if place.Probe() {
+	if listens {
 		x.stopPump()
 		up := x.up
 		x.giveUpBuffer()
@@ -185,7 +187,7 @@ func (x *exchange) desert(kind policy.EndKind) {
 }
 
 // sentSome says whether the upstream may have a byte of the attempt.
-func (x *exchange) sentSome() bool { return x.attemptOpen() && x.up != nil }
+func (x *exchange) sentSome() bool { return x.attemptOpen() && x.up != nil && x.upAsked }
 
 // gateShut says whether the upstream's gate is not open, so that a retry will
 // wait at the door instead of in backoff.

@@ -106,6 +106,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 func (x *exchange) use(up *upstream.Conn) {
 	x.up, x.upReused = up, up.Reused
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
+	x.upAsked = false
 	x.upUntil, x.upWrite = time.Time{}, time.Time{}
 	x.upR, x.upW, x.early = 0, 0, nil
 	x.resp.Reset()

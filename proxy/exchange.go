@@ -46,7 +46,8 @@ type exchange struct {
 
 	up       *upstream.Conn
 	upReused bool
-	upR, upW int // up.Buf[upR:upW] is read and not yet used
+	upAsked  bool // it has a byte of the request
+	upR, upW int  // up.Buf[upR:upW] is read and not yet used
 	upUntil  time.Time
 	upWrite  time.Time
 	avoid    string // the address the last attempt failed on

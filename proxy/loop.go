@@ -200,11 +200,11 @@ func reasonOf(why policy.Reason) string {
 
 // abandon ends an exchange whose caller left or broke its own request.
 func (x *exchange) abandon() (int, policy.Outcome) {
-	x.desert(policy.Abandoned)
 	class := policy.NotSent
-	if x.up != nil {
+	if x.sentSome() {
 		class = policy.Unknown // the upstream may go on with it
 	}
+	x.desert(policy.Abandoned)
 	x.dropUpstream()
 	x.stopPump()
 	if x.attemptOpen() {

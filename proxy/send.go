@@ -44,6 +44,7 @@ func (x *exchange) send() sendEnd {
 		return x.sendLooking(head)
 	}
 	n, err := x.writeRequest(head, piece, end)
+	x.upAsked = n > 0
 	switch {
 	case n == 0 && err != nil:
 		return notTaken
@@ -69,7 +70,7 @@ func (x *exchange) sendLooking(head []byte) sendEnd {
 	x.sentWhole()
 	x.setUpRead(x.readUntil(x.attemptSent, 0, sent))
 	n, got, err := x.up.SendLooking(head, x.up.Buf)
-	x.upW = got
+	x.upW, x.upAsked = got, n > 0
 	switch {
 	case err == upstream.ErrStale:
 		return stale
