@@ -61,7 +61,7 @@ const (
 	hungLeast   = 30 * time.Second
 	hungSpread  = 30 * time.Second
 	hungDoubled = 1
-	patientFor  = 4 * time.Second
+	patientFor  = 6 * time.Second
 	goneFirst   = time.Second
 	goneMost    = 30 * time.Second
 )

@@ -22,6 +22,7 @@ import (
 type silence struct {
 	answered int64         // answers when last looked at
 	brokenAt time.Duration // the look that saw the last of them
+	left     int           // callers who left late since then
 	marks    [silenceMarks]mark
 	n        int
 }
@@ -48,6 +49,14 @@ const (
 	overdueTimes   = 3
 	overdueMedians = 6
 	leastSilent    = 2 // requests
+	// overdueUnknown is for an upstream of which little is known: few services
+	// take longer, and few callers have less patience.
+	overdueUnknown = time.Second
+	// Of an upstream of which little or nothing is known, so many callers must
+	// have left late besides, and nobody be answered: they know what they
+	// wait for, and who starts with a few long polls waits on.
+	leftLittle  = 1
+	leftNothing = 3
 	// looksPerOverdue is how finely ages are known.
 	looksPerOverdue = 8
 	// longestLook bounds the time between two looks.
@@ -56,6 +65,9 @@ const (
 
 // overdue is the age from which on an unanswered request counts.
 func overdue(u *usual) time.Duration {
+	if !u.well() {
+		return max(overdueUnknown, u.pause+u.pause/4)
+	}
 	usual := min(overdueTimes*u.p90, overdueMedians*u.median)
 	return max(overdueLeast, usual, u.pause+u.pause/4)
 }
@@ -65,7 +77,7 @@ func lookEvery(u *usual) time.Duration { return min(overdue(u)/looksPerOverdue, 
 
 // reset forgets all that was sent so far.
 func (s *silence) reset(now time.Duration, sent, answered int64) {
-	s.answered, s.n = answered, 1
+	s.answered, s.n, s.left = answered, 1, 0
 	s.marks[0] = mark{now, sent}
 }
 
@@ -105,6 +117,12 @@ func (s *silence) thin() {
 // answer is not missed.
 func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 	due := overdue(u)
+	switch {
+	case !u.known() && s.left >= leftNothing:
+		return enoughSurprise
+	case !u.known(), !u.well() && s.left < leftLittle:
+		return 0
+	}
 	if s.n < 2 || now-s.marks[0].at < due {
 		return 0
 	}

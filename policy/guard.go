@@ -85,6 +85,7 @@ type Guard struct {
 	counted      int64         // fast leaves that evidence knows of
 	pendingAt    time.Duration // when pending requests were last looked for...
 	pendingSent  int64         // ...and how many had been sent then
+	peak         int64         // most places taken at any look since the last window
 	waiting      int
 	eventAt      time.Duration
 	window       latencySums // scratch

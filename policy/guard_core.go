@@ -165,7 +165,10 @@ func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
 // judgeAbandoned learns from an attempt that is no longer waited for. A caller
 // who leaves early is no evidence.
 func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
-	late := e.Kind == TimedOut || g.late(now-p.at)
+	late := e.Kind == TimedOut || now-p.at >= overdue(&g.usual)
+	if late && p.at >= g.silence.since() {
+		g.silence.left++
+	}
 	switch {
 	case g.gate.passing():
 		if late {
@@ -180,18 +183,6 @@ func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
 		g.gate.lose(now, g.options.Rand)
 	}
 }
-
-// late says whether age is far more than usual.
-func (g *Guard) late(age time.Duration) bool {
-	if !g.usual.known() {
-		return age >= lateUnknown
-	}
-	return age >= overdue(&g.usual)
-}
-
-// lateUnknown is far more than usual where that is not known: few services
-// take longer, and few callers have less patience.
-const lateUnknown = time.Second
 
 // judgeShut learns from the end of an attempt while the gate is not open.
 func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {

@@ -34,6 +34,7 @@ func (g *Guard) look(now time.Duration) {
 		g.evidence.good(now, fast-g.counted)
 		g.counted = fast
 	}
+	g.peak = max(g.peak, g.inFlight())
 	if dt := now - g.usual.foldedAt; dt >= foldEvery {
 		g.learn(now, dt)
 	}
@@ -43,8 +44,7 @@ func (g *Guard) look(now time.Duration) {
 	if g.silence.look(now, g.sent(), g.answers()) {
 		g.learnPending(now)
 	}
-	if g.gate.passing() && g.usual.known() &&
-		g.silence.surprise(now, &g.usual, g.inFlight()) >= enoughSurprise {
+	if g.gate.passing() && g.silence.surprise(now, &g.usual, g.inFlight()) >= enoughSurprise {
 		g.shut(now, ClosedByStall)
 	}
 }
@@ -69,20 +69,24 @@ func (g *Guard) lostBound(now time.Duration) time.Duration {
 func (g *Guard) learn(now, dt time.Duration) {
 	w := &g.window
 	g.fresh.drain(w)
+	// Little's law, held to what was there: a long poll that ends counts
+	// for more than a window.
+	atOnce := min(float64(w.busy)/float64(dt), float64(g.peak))
+	g.peak = g.inFlight()
 	switch {
 	case g.gate.state != GateOpen, g.limiter.bound && !g.limiter.innocent:
 		g.usual.foldedAt = now
 	case g.limiter.innocent:
 		g.limiter.release()
 		g.usual.forget(now)
-	case g.overloaded(w, dt):
+	case g.overloaded(w, atOnce):
 		g.usual.foldedAt = now
 		if g.limiter.strikes++; g.limiter.strikes >= strikesToBind && g.options.Limit == LimitAdaptive {
 			g.bind(now)
 		}
 	default:
 		g.limiter.strikes = 0
-		g.usual.fold(w, now, dt, g.easy(w))
+		g.usual.fold(w, now, dt, atOnce, g.easy(w))
 	}
 }
 
@@ -106,18 +110,20 @@ func (g *Guard) slower(w *latencySums, q, times float64) bool {
 }
 
 // easy says whether a window shows concurrency that the upstream bears: half
-// of the answers at least took no longer than the slow ones usually do.
-func (g *Guard) easy(w *latencySums) bool { return !g.slower(w, 0.5, 1.25) }
+// of the answers at least took no longer than the slow ones usually do. What
+// is seen first is taken to be usual.
+func (g *Guard) easy(w *latencySums) bool {
+	return !g.usual.known() || !g.slower(w, 0.5, 1.25)
+}
 
 // overloaded says whether a window looks like overload: even the fast ones of
 // its answers took twice as long as the slow ones usually do, and there were
 // more at once than was ever seen to go well. Endpoints that differ tenfold do
 // not look so, whatever their mix; nor does an upstream that takes more without
 // becoming slow.
-func (g *Guard) overloaded(w *latencySums, dt time.Duration) bool {
+func (g *Guard) overloaded(w *latencySums, atOnce float64) bool {
 	u := &g.usual
-	atOnce := float64(w.busy) / float64(dt)
-	return u.known() && w.total >= knownFrom &&
+	return u.well() && w.total >= wellFrom &&
 		atOnce >= bindLeast && atOnce > u.concurrency && g.slower(w, 0.2, 2)
 }
 

@@ -76,10 +76,12 @@ const (
 	roundMost = 3 * time.Second // and this at most, when few requests end
 	roundGood = 20
 
-	growth    = 1.10 // of the limit in a round
-	shrinkage = 0.80
-	headroom  = 1.25 // over Little's law, so that the limit can find out that more goes
-	slowTimes = 2    // latency above this many times the usual is slow
+	growth     = 0.1 // of the limit in a round
+	easyGrowth = 0.5 // the same from the second on while answers take no longer than usual...
+	easyTimes  = 1.25
+	shrinkage  = 0.8
+	headroom   = 1.25 // over Little's law, so that the limit can find out that more goes
+	slowTimes  = 2    // latency above this many times the usual is slow
 
 	// Elasticity is d ln(goodput) / d ln(limit). At 1 the upstream takes
 	// more and gives more; at 0 more only makes it slower.
@@ -101,8 +103,8 @@ func (l *limiter) room(taken int64) bool { return taken-l.old-l.extra < l.whole(
 func (l *limiter) start(now time.Duration, old int64, u *usual) {
 	*l = limiter{bound: true, starting: true, boundAt: now, old: old, easyFrom: Forever, times: l.times}
 	if u.known() {
-		l.limit = max(1, u.concurrency)
-		l.top = max(leastLimit, rampTimes*u.concurrency)
+		l.limit = max(1, u.concurrency) + u.pending
+		l.top = max(leastLimit, rampTimes*u.concurrency) + u.pending
 	} else {
 		l.limit, l.top = startUnknown, maxFixed
 	}
@@ -242,7 +244,10 @@ func (l *limiter) climb(now time.Duration, u *usual) {
 // next is the limit for the next round.
 func (l *limiter) next(u *usual) float64 {
 	r := &l.round
-	more := r.limit + max(1, r.limit*(growth-1))
+	more := r.limit + max(1, r.limit*growth)
+	if l.last.full && u.known() && float64(r.mean()) <= easyTimes*float64(u.mean) {
+		more = r.limit + max(1, r.limit*easyGrowth)
+	}
 	switch {
 	case float64(r.bad) >= badShare*float64(r.good+r.bad):
 		return r.limit * shrinkage

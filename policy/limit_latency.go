@@ -99,9 +99,10 @@ type usual struct {
 }
 
 const (
-	// knownFrom is how many latencies make a usual one: fewer say nothing
-	// about their spread.
-	knownFrom = 10
+	// knownFrom is how many latencies make a usual one, wellFrom how many
+	// tell something of their spread.
+	knownFrom = 3
+	wellFrom  = 20
 	// foldEvery is the window of one measurement of concurrency. It is long
 	// enough to hold a dozen requests of a small service and short enough to
 	// be a peak of a large one.
@@ -126,10 +127,12 @@ const (
 )
 
 func (u *usual) known() bool { return u.sums.total >= knownFrom }
+func (u *usual) well() bool  { return u.sums.total >= wellFrom }
 
-// fold takes in a window of length dt that ends at now. easy says that the
+// fold takes in a window of length dt that ends at now, with a mean of atOnce
+// requests under way. easy says that the
 // upstream was not slower than usual, so that it bears this concurrency.
-func (u *usual) fold(w *latencySums, now, dt time.Duration, easy bool) {
+func (u *usual) fold(w *latencySums, now, dt time.Duration, atOnce float64, easy bool) {
 	u.foldedAt = now
 	keep := decay(dt, forgetIn)
 	u.concurrency *= keep
@@ -137,7 +140,7 @@ func (u *usual) fold(w *latencySums, now, dt time.Duration, easy bool) {
 	u.pending *= decay(dt, pendingFor)
 	u.recent = u.recent*decay(dt, recentFor) + w.total
 	if easy {
-		u.concurrency = max(u.concurrency, float64(w.busy)/float64(dt))
+		u.concurrency = max(u.concurrency, atOnce)
 	}
 	if u.sums.total < keepFrom {
 		keep = 1

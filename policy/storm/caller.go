@@ -8,17 +8,16 @@ import (
 
 // caller sends, waits, and tries again. It has one try under way at most.
 type caller struct {
-	turn  uint32 // moves on when a try begins or ends
-	busy  bool   // a try is under way
-	tries int    // failed since the last success
+	busy  bool // a try is under way
+	tries int  // failed since the last success
 	wait  time.Duration
 	began time.Duration // of the first of these tries
-	try   try           // what the path keeps about the try
 }
 
 // beginCallers sets every caller pausing.
 func (w *world) beginCallers() {
 	w.callers = make([]caller, w.Callers.N)
+	w.turns = make([]uint32, w.Callers.N)
 	for i := range w.callers {
 		w.pause(int32(i))
 	}
@@ -27,25 +26,25 @@ func (w *world) beginCallers() {
 // pause ends with a new request.
 func (w *world) pause(c int32) {
 	d := time.Duration(w.rand.ExpFloat64() * float64(w.Callers.Every) / w.pace)
-	w.after(d, callerSends, c, w.callers[c].turn)
+	w.after(d, callerSends, c, w.turns[c])
 }
 
 // send begins a try.
 func (w *world) send(c int32) {
 	k := &w.callers[c]
-	k.turn++
+	w.turns[c]++
 	k.busy = true
 	if k.tries == 0 {
 		k.began = w.now
 	}
-	w.after(w.Callers.Patience, callerTires, c, k.turn)
+	w.after(w.Callers.Patience, callerTires, c, w.turns[c])
 	w.path.begin(c)
 }
 
 // callerGets ends a try with an answer; status 0 = the connection failed.
 func (w *world) callerGets(c int32, status int) {
 	k := &w.callers[c]
-	k.turn++
+	w.turns[c]++
 	k.busy = false
 	if status == 200 {
 		w.result.good(w.now)
@@ -61,7 +60,7 @@ func (w *world) callerGets(c int32, status int) {
 func (w *world) tire(c int32) {
 	w.path.leave(c)
 	k := &w.callers[c]
-	k.turn++
+	w.turns[c]++
 	k.busy = false
 	w.result.late(w.now)
 	w.again(c)
@@ -76,7 +75,7 @@ func (w *world) again(c int32) {
 	}
 	k.wait = w.againAfter(k)
 	k.tries++
-	w.after(k.wait, callerSends, c, k.turn)
+	w.after(k.wait, callerSends, c, w.turns[c])
 }
 
 func (w *world) againAfter(k *caller) time.Duration {
@@ -92,8 +91,8 @@ func (w *world) burst(n int) {
 		if n == 0 {
 			return
 		}
-		if k := &w.callers[i]; !k.busy {
-			k.turn++
+		if !w.callers[i].busy {
+			w.turns[i]++
 			w.send(int32(i))
 			n--
 		}

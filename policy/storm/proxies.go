@@ -13,7 +13,6 @@ type try struct {
 	job    int32         // there
 	place  policy.Place  // of the attempt under way
 
-	attempt  uint32 // moves on when an attempt or a wait ends, so that its events are void
 	began    time.Duration
 	retries  int
 	previous time.Duration
@@ -24,7 +23,9 @@ type try struct {
 // proxies are retryproxy processes, each with its share of the callers.
 type proxies struct {
 	*world
-	each []proxy
+	each  []proxy
+	tries []try
+	acts  []uint32 // of each caller: moves on when an attempt or a wait ends, and voids its events
 }
 
 type proxy struct {
@@ -37,7 +38,7 @@ type proxy struct {
 }
 
 func newProxies(w *world) *proxies {
-	p := &proxies{world: w, each: make([]proxy, max(w.Proxies, 1))}
+	p := &proxies{world: w, each: make([]proxy, max(w.Proxies, 1)), tries: make([]try, w.Callers.N), acts: make([]uint32, w.Callers.N)}
 	o := w.Config.Proxy.Guard
 	o.Rand = w.rand
 	for i := range p.each {
@@ -58,14 +59,15 @@ func (p *proxies) of(c int32) *proxy { return &p.each[int(c)%len(p.each)] }
 func (p *proxies) begin(c int32) {
 	x := p.of(c)
 	x.budget.Request(p.now)
-	t := &p.callers[c].try
-	*t = try{attempt: t.attempt + 1, began: p.now}
+	t := &p.tries[c]
+	p.acts[c]++
+	*t = try{began: p.now}
 	p.enter(c)
 }
 
 // enter asks for a place and sends, or stands in line.
 func (p *proxies) enter(c int32) {
-	x, t := p.of(c), &p.callers[c].try
+	x, t := p.of(c), &p.tries[c]
 	if t.place, _ = x.guard.EnterFast(p.now); t.place.Taken() {
 		p.attempt(c)
 		return
@@ -82,7 +84,7 @@ func (p *proxies) enter(c int32) {
 }
 
 func (p *proxies) standInLine(c int32, x *proxy) {
-	t := &p.callers[c].try
+	t := &p.tries[c]
 	wait := p.Proxy.QueueFor
 	if t.held {
 		wait = p.Proxy.HoldFor
@@ -91,8 +93,8 @@ func (p *proxies) standInLine(c int32, x *proxy) {
 		p.result.Queued++
 	}
 	t.waitFrom = p.now
-	t.attempt++
-	p.after(wait, waitEnds, c, t.attempt)
+	p.acts[c]++
+	p.after(wait, waitEnds, c, p.acts[c])
 	var out int32
 	var dropped bool
 	t.ticket, out, dropped = x.line.Push(c)
@@ -116,8 +118,8 @@ func (p *proxies) pump(x *proxy) {
 			take = x.line.Oldest
 		}
 		c, _ := take()
-		t := &p.callers[c].try
-		t.attempt++
+		t := &p.tries[c]
+		p.acts[c]++
 		t.place = place
 		p.attempt(c)
 	}
@@ -148,8 +150,7 @@ func (p *proxies) arm(x *proxy) {
 
 // attempt sends with the place it has.
 func (p *proxies) attempt(c int32) {
-	k := &p.callers[c]
-	t := &k.try
+	t := &p.tries[c]
 	if !p.server.accepts() {
 		x, place := p.of(c), t.place
 		t.place = policy.Place{}
@@ -159,12 +160,12 @@ func (p *proxies) attempt(c int32) {
 		return
 	}
 	t.sent = true
-	t.attempt++
-	t.job = p.server.take(c, k.turn)
+	p.acts[c]++
+	t.job = p.server.take(c, p.turns[c])
 	j := &p.server.jobs[t.job]
 	j.proxy, j.place = p.of(c).index, t.place
 	if p.Proxy.AttemptTimeout > 0 {
-		p.after(p.Proxy.AttemptTimeout, attemptEnds, c, t.attempt)
+		p.after(p.Proxy.AttemptTimeout, attemptEnds, c, p.acts[c])
 	}
 }
 
@@ -185,12 +186,12 @@ func (p *proxies) answered(j *job, status int) {
 	if status == 0 {
 		e.Kind = policy.Reset
 	}
-	k := &p.callers[j.caller]
-	waited := k.turn == j.turn && k.try.sent && k.try.place == j.place && j.heard
+	t := &p.tries[j.caller]
+	waited := p.turns[j.caller] == j.turn && t.sent && t.place == j.place && j.heard
 	if waited {
-		k.try.sent = false
-		k.try.attempt++
-		k.try.place = policy.Place{}
+		t.sent = false
+		p.acts[j.caller]++
+		t.place = policy.Place{}
 	}
 	s := policy.Signal(0)
 	if j.place.Taken() {
@@ -206,7 +207,7 @@ func (p *proxies) answered(j *job, status int) {
 func (p *proxies) attemptEnded(c int32, status int) {
 	switch {
 	case status == 0:
-		p.decide(c, &policy.Attempt{Cause: policy.CauseReset}, 502)
+		p.reset(c)
 	case status == 200:
 		p.callerGets(c, 200)
 	default:
@@ -214,10 +215,25 @@ func (p *proxies) attemptEnded(c int32, status int) {
 	}
 }
 
+// reset is a request whose connection was reset, as all are when the server
+// dies. What no retry is left for is given up only if the upstream still takes
+// connections: the proxy dials, and a refusal closes the gate, behind which the
+// request waits without being a retry.
+func (p *proxies) reset(c int32) {
+	x := p.of(c)
+	if p.Proxy.Guard.NoGate || p.server.accepts() {
+		p.decide(c, &policy.Attempt{Cause: policy.CauseReset}, 502)
+		return
+	}
+	if place, ok := x.guard.EnterFast(p.now); ok {
+		p.heed(x, x.guard.Leave(place, p.now, policy.Ending{Kind: policy.Refused}))
+	}
+	p.enter(c)
+}
+
 // decide repeats or gives the caller what there is.
 func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
-	k := &p.callers[c]
-	t := &k.try
+	t := &p.tries[c]
 	s := policy.Situation{
 		Retries: t.retries, MaxRetries: p.Proxy.Policy.MaxRetries, Safe: true,
 		Left: policy.Forever, Elapsed: p.since(t.began), Previous: t.previous,
@@ -231,17 +247,17 @@ func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
 	}
 	t.retries++
 	t.previous = d.Wait
-	t.attempt++
+	p.acts[c]++
 	p.result.Retries++
-	p.after(d.Wait, retryDue, c, t.attempt)
+	p.after(d.Wait, retryDue, c, p.acts[c])
 	return true
 }
 
 // leave is the end of a caller's patience.
 func (p *proxies) leave(c int32) {
-	t := &p.callers[c].try
+	t := &p.tries[c]
 	x := p.of(c)
-	t.attempt++
+	p.acts[c]++
 	if t.sent {
 		t.sent = false
 		p.abandon(c, policy.Abandoned)
@@ -255,7 +271,7 @@ func (p *proxies) leave(c int32) {
 
 // abandon leaves an attempt to itself.
 func (p *proxies) abandon(c int32, kind policy.EndKind) {
-	t := &p.callers[c].try
+	t := &p.tries[c]
 	x := p.of(c)
 	j := &p.server.jobs[t.job]
 	place, s := x.guard.Abandon(t.place, p.now, policy.Ending{Kind: kind, Key: 1, Closed: p.Proxy.Hangup && !t.place.Probe()})
@@ -269,14 +285,13 @@ func (p *proxies) on(e event) {
 		p.timer(e)
 		return
 	}
-	t := &p.callers[e.who].try
-	if t.attempt != e.turn {
+	if p.acts[e.who] != e.turn {
 		return
 	}
 	switch e.kind {
 	case waitEnds:
 		x := p.of(e.who)
-		x.line.Remove(t.ticket)
+		x.line.Remove(p.tries[e.who].ticket)
 		x.guard.Quit(p.now, 1)
 		p.result.Refused++
 		p.callerGets(e.who, 503)
@@ -290,7 +305,7 @@ func (p *proxies) on(e event) {
 
 // attemptTimedOut repeats when that may be, and waits on otherwise.
 func (p *proxies) attemptTimedOut(c int32) {
-	t := &p.callers[c].try
+	t := &p.tries[c]
 	if !p.decide(c, &policy.Attempt{Cause: policy.CauseAttemptTimeout}, 0) {
 		return
 	}

@@ -11,7 +11,8 @@ import (
 type job struct {
 	caller int32
 	turn   uint32 // the caller's, when it was sent
-	serial uint32 // moves on when the job ends, so that its events are void
+	serial uint32 // moves on when the job is looked at otherwise, and voids its looks
+	number uint32 // moves on when the job ends
 	began  time.Duration
 	times  float64 // of the usual time of an answer
 	live   bool
@@ -32,6 +33,19 @@ type server struct {
 	times   float64
 	backlog []int32 // arrived while it was stopped
 	frozen  []int32 // were due to be looked at while it was stopped
+
+	// A job that cannot be done for long, unless there is much less at once,
+	// is parked: it is not looked at before that time or that level. It is
+	// then looked at when it would have been without, so nothing changes but
+	// that a collapsed server can be played at all.
+	parked []ticket
+	level  int // below it the parked are looked at again
+}
+
+// ticket is a job and its serial.
+type ticket struct {
+	job    int32
+	serial uint32
 }
 
 func (s *server) init(w *world) { s.world, s.times = w, 1 }
@@ -49,7 +63,7 @@ func (s *server) take(caller int32, turn uint32) int32 {
 		s.jobs = append(s.jobs, job{})
 	}
 	j := &s.jobs[i]
-	*j = job{caller: caller, turn: turn, serial: j.serial, began: s.now, times: 1, live: true, heard: true}
+	*j = job{caller: caller, turn: turn, serial: j.serial, number: j.number, began: s.now, times: 1, live: true, heard: true}
 	if s.Server.Slow > 0 && s.rand.Float64() < s.Server.Slow {
 		j.times = s.Server.SlowTimes
 	}
@@ -72,25 +86,53 @@ func (s *server) start(i int32) {
 	s.wait(i)
 }
 
-// need is how long a job takes with so many at once as now.
-func (s *server) need(j *job) time.Duration {
+// need is how long a job takes with so many at once.
+func (s *server) need(j *job, atOnce int) time.Duration {
 	if s.reject != nil && s.reject.After > 0 {
 		return s.reject.After
 	}
 	base := float64(s.Server.Base) * j.times * s.times
-	if over := s.atOnce - s.Server.Free; over > 0 {
+	if over := atOnce - s.Server.Free; over > 0 {
 		base *= math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
 	}
-	if base > float64(math.MaxInt64/2) {
-		return math.MaxInt64 / 2
-	}
-	return time.Duration(base)
+	return time.Duration(min(base, float64(aDay)))
 }
+
+const aDay = 24 * time.Hour
 
 // wait looks again after Look, or when the job should be done if that is sooner.
 func (s *server) wait(i int32) {
 	j := &s.jobs[i]
-	s.after(min(s.need(j)-s.since(j.began), s.Server.Look), jobLook, i, j.serial)
+	done := s.since(j.began)
+	if less := s.atOnce - s.atOnce/8; less > s.Server.Free && s.need(j, less)-done > parkFrom {
+		s.park(i, less, s.need(j, less)-done)
+		return
+	}
+	s.after(min(s.need(j, s.atOnce)-done, s.Server.Look), jobLook, i, j.serial)
+}
+
+// parkFrom is how long a job must have nothing to expect to be parked.
+const parkFrom = time.Second
+
+func (s *server) park(i int32, less int, span time.Duration) {
+	j := &s.jobs[i]
+	s.parked = append(s.parked, ticket{i, j.serial})
+	s.level = max(s.level, less)
+	s.after(span/s.Server.Look*s.Server.Look, jobLook, i, j.serial)
+}
+
+// unpark gives the parked their looks back, at the times they would have had.
+func (s *server) unpark() {
+	parked := s.parked
+	s.parked, s.level = nil, 0
+	for _, t := range parked {
+		j := &s.jobs[t.job]
+		if !j.live || j.serial != t.serial {
+			continue
+		}
+		j.serial++
+		s.after(s.Server.Look-s.since(j.began)%s.Server.Look, jobLook, t.job, j.serial)
+	}
 }
 
 // look ends a job whose time has come.
@@ -103,7 +145,8 @@ func (s *server) look(i int32, serial uint32) {
 		s.frozen = append(s.frozen, i)
 		return
 	}
-	if s.since(j.began) < s.need(j) {
+	if s.since(j.began) < s.need(j, s.atOnce) {
+		j.serial++ // it is not parked any more
 		s.wait(i)
 		return
 	}
@@ -113,6 +156,9 @@ func (s *server) look(i int32, serial uint32) {
 	}
 	s.atOnce--
 	s.end(i, status)
+	if s.atOnce < s.level {
+		s.unpark()
+	}
 }
 
 // end takes a job away and says so; status 0 = its connection was reset.
@@ -120,6 +166,7 @@ func (s *server) end(i int32, status int) {
 	j := s.jobs[i]
 	s.jobs[i].live = false
 	s.jobs[i].serial++
+	s.jobs[i].number++
 	s.free = append(s.free, i)
 	s.path.answered(&j, status)
 }
@@ -141,11 +188,13 @@ func (s *server) fault(f *Fault, begins bool) {
 		if begins {
 			s.reject = f
 		}
+		s.unpark()
 	case Slower:
 		s.times = 1
 		if begins {
 			s.times = f.Times
 		}
+		s.unpark()
 	}
 }
 
@@ -166,7 +215,7 @@ func (s *server) resume() {
 
 // die resets every connection.
 func (s *server) die() {
-	s.atOnce, s.backlog, s.frozen = 0, nil, nil
+	s.atOnce, s.backlog, s.frozen, s.parked, s.level = 0, nil, nil, nil, 0
 	for i := range s.jobs {
 		if s.jobs[i].live {
 			s.end(int32(i), 0)

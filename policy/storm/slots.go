@@ -2,15 +2,23 @@ package storm
 
 import "github.com/retryproxy/retryproxy/policy"
 
-// slots is a proxy with a fixed number of connections.
+// slots is a proxy with a fixed number of connections. One is taken until its
+// answer or SlotTimeout, whether the caller waits or not.
 type slots struct {
 	*world
 	used int
 	line *policy.Line[int32]
+	try  []slotTry // of each caller
+}
+
+// slotTry is where a caller's request is.
+type slotTry struct {
+	ticket policy.Ticket // in line
+	sent   bool          // at the server
 }
 
 func newSlots(w *world) *slots {
-	return &slots{world: w, line: policy.NewLine[int32](w.Config.Callers.N + 1)}
+	return &slots{world: w, line: policy.NewLine[int32](w.Config.Callers.N + 1), try: make([]slotTry, w.Config.Callers.N)}
 }
 
 func (s *slots) begin(c int32) {
@@ -18,22 +26,38 @@ func (s *slots) begin(c int32) {
 		s.sendOn(c)
 		return
 	}
-	k := &s.callers[c]
-	k.try = try{}
-	k.try.ticket, _, _ = s.line.Push(c)
-	s.after(s.SlotFor, slotWaitEnds, c, k.turn)
+	s.try[c] = slotTry{}
+	s.try[c].ticket, _, _ = s.line.Push(c)
+	s.after(s.SlotFor, slotWaitEnds, c, s.turns[c])
 }
 
 func (s *slots) sendOn(c int32) {
-	k := &s.callers[c]
-	k.try = try{}
+	s.try[c] = slotTry{}
 	if !s.server.accepts() {
 		s.callerGets(c, 503)
 		return
 	}
 	s.used++
-	k.try.sent = true
-	s.server.take(c, k.turn)
+	s.try[c].sent = true
+	i := s.server.take(c, s.turns[c])
+	j := &s.server.jobs[i]
+	j.heard = true
+	if s.SlotTimeout > 0 {
+		s.after(s.SlotTimeout, slotEnds, i, j.number)
+	}
+}
+
+// ends gives a connection up.
+func (s *slots) ends(i int32, number uint32) {
+	j := &s.server.jobs[i]
+	if !j.live || j.number != number || !j.heard {
+		return
+	}
+	j.heard = false
+	if s.turns[j.caller] == j.turn {
+		s.callerGets(j.caller, 504)
+	}
+	s.done()
 }
 
 // done frees a connection.
@@ -49,29 +73,28 @@ func (s *slots) done() {
 }
 
 func (s *slots) leave(c int32) {
-	if k := &s.callers[c]; k.try.sent {
-		s.done()
-	} else {
-		s.line.Remove(k.try.ticket)
+	if !s.try[c].sent {
+		s.line.Remove(s.try[c].ticket)
 	}
 }
 
 func (s *slots) answered(j *job, status int) {
-	if s.callers[j.caller].turn != j.turn {
-		return
-	}
 	if status == 0 {
 		status = 502
 	}
-	s.callerGets(j.caller, status)
-	s.done()
+	if s.turns[j.caller] == j.turn {
+		s.callerGets(j.caller, status)
+	}
+	if j.heard {
+		s.done()
+	}
 }
 
 func (s *slots) on(e event) {
-	if e.kind != slotWaitEnds || s.callers[e.who].turn != e.turn {
-		return
-	}
-	if s.line.Remove(s.callers[e.who].try.ticket) {
+	switch {
+	case e.kind == slotEnds:
+		s.ends(e.who, e.turn)
+	case e.kind == slotWaitEnds && s.turns[e.who] == e.turn && s.line.Remove(s.try[e.who].ticket):
 		s.callerGets(e.who, 503)
 	}
 }

@@ -28,8 +28,10 @@ type Config struct {
 	Via     Via
 	Slots   int           // ViaSlots: connections to the server at most
 	SlotFor time.Duration // ViaSlots: wait for one at most, then 503
-	Proxies int           // ViaProxy: how many share the callers evenly; 0 = 1
-	Proxy   Proxy
+	// ViaSlots: wait for an answer on one at most, then 504; 0 = no bound
+	SlotTimeout time.Duration
+	Proxies     int // ViaProxy: how many share the callers evenly; 0 = 1
+	Proxy       Proxy
 }
 
 // Callers are many independent programs that each want an answer now and then.
@@ -56,6 +58,10 @@ type Server struct {
 	Factor float64
 	Step   float64
 	Look   time.Duration
+	// Most requests have room in the server, its kernel included; more find
+	// nobody who accepts and wait in vain. It matters only to callers
+	// without a proxy. 0 = no bound.
+	Most int
 	// Slow is the share of requests that take SlowTimes as long.
 	Slow, SlowTimes float64
 	// Spread makes the times of single requests differ: each is multiplied by
@@ -128,11 +134,11 @@ func Default() Config {
 			N: 1000, Every: 10 * time.Second, Patience: 2 * time.Second, Again: 100 * time.Millisecond,
 		},
 		Server: Server{
-			Base: 100 * time.Millisecond, Free: 30, Factor: 1.05, Step: 15, Look: 50 * time.Millisecond,
+			Base: 100 * time.Millisecond, Free: 30, Factor: 1.05, Step: 15, Look: 50 * time.Millisecond, Most: 20_000,
 		},
 		Faults:  []Fault{{Kind: Stop, At: 15 * time.Second, For: 40 * time.Second}},
 		Slots:   30,
-		SlotFor: time.Second,
+		SlotFor: time.Second, SlotTimeout: 1100 * time.Millisecond,
 		Proxies: 1,
 		Proxy:   DefaultProxy(),
 	}
