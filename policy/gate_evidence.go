@@ -11,9 +11,13 @@ import "time"
 // long one for services of few requests. One URL that fails among healthy ones
 // does not condemn it, even where callers hammer it: when four of five failures
 // have the same key, attempts with other keys that went well meanwhile acquit.
+// Nor do failures that only add to what goes on as well as ever: while good
+// answers come at half of their usual rate or more, the upstream is up, and a
+// caller who sends nothing but failing requests harms nobody else.
 type evidence struct {
 	slots [evidenceSlots]evidenceSlot
-	slot  int64 // number of the current slot
+	slot  int64   // number of the current slot
+	usual float64 // good answers per slot, a mean that forgets within longWindow
 
 	// Since the first failure after a pause of longWindow:
 	failures int64         // failed, all keys
@@ -44,11 +48,12 @@ const (
 func (e *evidence) turn(now time.Duration) {
 	slot := int64(max(now, 0) / evidenceSlotTime)
 	for n := min(slot-e.slot, evidenceSlots); n > 0; n-- {
+		e.usual += (float64(e.slots[(slot-n)%evidenceSlots].good) - e.usual) / float64(evidenceSlots)
 		e.slots[(slot-n+1)%evidenceSlots] = evidenceSlot{}
 	}
 	e.slot = max(e.slot, slot)
 	if e.any && now-e.lastBad >= longWindow {
-		*e = evidence{slots: e.slots, slot: e.slot}
+		*e = evidence{slots: e.slots, slot: e.slot, usual: e.usual}
 	}
 }
 
@@ -98,11 +103,22 @@ func (e *evidence) condemns() bool {
 		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
 		good += s.good
 		bad += s.bad
-		if i+1 == int64(shortWindow/evidenceSlotTime) && condemned(good, bad) {
+		if i+1 == int64(shortWindow/evidenceSlotTime) && condemned(good, bad) && !e.asEver(good, i+1) {
 			return true
 		}
 	}
-	return condemned(good, bad)
+	return condemned(good, bad) && !e.asEver(good, evidenceSlots)
+}
+
+// asEver says whether good answers within as many slots are no fewer than half of
+// what is usual. Where too few are usual in a short time to tell, it is left to the
+// longer window.
+func (e *evidence) asEver(good, slots int64) bool {
+	expected := e.usual * float64(slots)
+	if slots < evidenceSlots && expected >= 0.5 && expected < 6 {
+		return true
+	}
+	return good >= 2 && 2*float64(good) >= expected
 }
 
 func condemned(good, bad int64) bool {
