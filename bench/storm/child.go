@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // child is a process that this one started and will end.
@@ -44,16 +43,6 @@ func (c *child) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) 
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended already
 	<-c.exited
-}
-
-// end asks the process to end and kills it if it does not.
-func (c *child) end() {
-	_ = c.signal(syscall.SIGTERM)
-	select {
-	case <-c.exited:
-	case <-time.After(2 * time.Second):
-		c.kill()
-	}
 }
 
 // lastLines keeps the end of what is written to it.

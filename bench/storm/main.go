@@ -72,7 +72,8 @@ func storms(ctx context.Context, args []string, o *options, stdout, stderr io.Wr
 				return fmt.Errorf("%s: %w", way, err)
 			}
 			r.table(stdout)
-			fmt.Fprintf(stdout, "%s: %s\n\n", r.title(), &r.Verdict)
+			fmt.Fprintf(stdout, "%s: %s\n", r.title(), &r.Verdict)
+			fmt.Fprintf(stdout, "the same in virtual time: %s\n\n", &r.Virtual)
 			runs = append(runs, r)
 		}
 	}

@@ -30,6 +30,7 @@ type options struct {
 	server   serverOptions
 	maxconn  int           // of haproxy-tuned
 	queueFor time.Duration // of haproxy-tuned
+	abort    bool          // HAProxy forgets requests whose callers left
 }
 
 // callerOptions are the manners of all callers.
@@ -70,6 +71,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.after, "after", 60*time.Second, "time after the outage")
 	f.IntVar(&o.maxconn, "maxconn", 30, "haproxy-tuned: connections to the server")
 	f.DurationVar(&o.queueFor, "timeout-queue", time.Second, "haproxy-tuned: longest wait for one of them")
+	f.BoolVar(&o.abort, "abortonclose", false, "haproxy: option abortonclose, forget requests whose callers left")
 	o.callers.flags(f)
 	o.server.flags(f)
 	if err := f.Parse(args); err != nil {

@@ -34,6 +34,7 @@ type runResult struct {
 	Stopped float64  `json:"stopped_seconds"`
 	Resumed float64  `json:"resumed_seconds"`
 	Verdict verdict  `json:"verdict"`
+	Virtual verdict  `json:"in_virtual_time"` // the same storm as policy/storm plays it
 	Seconds []second `json:"seconds"`
 	Ticks   []tick   `json:"ticks"` // of 100 ms
 	Events  []event  `json:"events"`
@@ -46,12 +47,13 @@ type second struct {
 	Kinds map[string]int `json:"bad_kinds,omitempty"`
 }
 
-func newRunResult(way string, s *stage) *runResult {
+func newRunResult(way string, s *stage, seed uint64) *runResult {
 	r := &runResult{
 		Name: way, Outage: s.o.outage, Clients: s.o.clients,
 		Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
 		Ticks: s.record.ticks, Events: s.record.events, Samples: s.record.proxy,
 		Verdict: judge(s.record.ticks, s.stopped, s.resumed),
+		Virtual: inVirtualTime(way, s.o, seed),
 	}
 	if way == "retryproxy" {
 		r.Proxies = s.o.proxies

@@ -39,7 +39,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, show *progre
 	if err := s.storm(ctx, b, seed, show); err != nil {
 		return nil, err
 	}
-	return newRunResult(way, s), nil
+	return newRunResult(way, s, seed), nil
 }
 
 func (s *stage) startServer() error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -89,7 +90,7 @@ func TestServerRejectsWhenTold(t *testing.T) {
 	near, far := net.Pipe()
 	var served sync.WaitGroup
 	served.Go(func() { w.serveConn(far) })
-	client := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return near, nil }}}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}}
 	for _, want := range []int{200, 503, 200} {
 		w.reject.Store(want == 503)
 		resp, err := client.Get("http://storm.example/")

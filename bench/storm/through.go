@@ -81,6 +81,9 @@ func haproxyConfig(way string, o *options, listen, server string) string {
 		"defaults", "  mode http", "  timeout connect 3s", "  timeout client 60s", "  timeout server 30s", "  timeout http-keep-alive 60s",
 		"  retries 3", "  option redispatch", "  retry-on all-retryable-errors",
 	}
+	if o.abort {
+		lines = append(lines, "  option abortonclose")
+	}
 	limit := ""
 	if way == "haproxy-tuned" {
 		lines = append(lines, "  timeout queue "+fmt.Sprintf("%dms", o.queueFor.Milliseconds()))

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"io"
+	"testing"
+)
+
+// TestVirtualTimePlaysTheSameStorm: straight it never ends, and what is told of
+// it fits the flags.
+func TestVirtualTimePlaysTheSameStorm(t *testing.T) {
+	o, err := parse([]string{"--callers", "500", "--after", "30s"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := inVirtualTime("direct", o, 1); v.GoodAgain != nil || v.Peak < 5000 {
+		t.Errorf("direct: %v; want never, with thousands at the server", &v)
+	}
+	v := inVirtualTime("retryproxy", o, 1)
+	if v.GoodAgain == nil || v.Peak > 150 {
+		t.Errorf("through retryproxy: %v; want an end, and at most 150 at the server", &v)
+	}
+	if v.Peace < 35 || v.Peace > 65 {
+		t.Errorf("%.1f good answers a second in peace, want about 50: 500 callers, one in 10 s each", v.Peace)
+	}
+}
