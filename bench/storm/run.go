@@ -43,11 +43,13 @@ func play(ctx context.Context, way string, o *options, seed uint64, show *progre
 }
 
 func (s *stage) startServer() error {
-	var err error
-	s.server, err = startServer(&s.o.server, s.addr, func(now, most int) {
+	server, err := startServer(&s.o.server, s.addr, func(now, most int) {
 		s.load.Store(int64(now))
 		s.record.atOnce(most)
 	})
+	if err == nil {
+		s.server = server
+	}
 	return err
 }
 
