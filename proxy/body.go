@@ -216,6 +216,9 @@ func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, io.ErrNoProgress
 	case isTimeout(err) && c.x.stop.Load():
 		return 0, errStopped
+	case isTimeout(err) && time.Now().Before(until):
+		c.readAt = past // a late word that meant a wait before this one
+		return b.receive(p, wait)
 	case isTimeout(err) && wait > 0:
 		return 0, err
 	case isTimeout(err):

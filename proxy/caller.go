@@ -32,6 +32,7 @@ type conn struct {
 	tcp    *net.TCPConn    // nil unless TCP
 	raw    syscall.RawConn // nil where there is no descriptor
 	listen string
+	used   bool // it has sent something
 	peer   forward.Peer
 	peerBy *settings // the version that peer was judged by
 	req    http1.Request

@@ -131,7 +131,7 @@ func (d *door) admit() {
 // arm sets the timer to the Guard's next event. Called with mu held.
 func (d *door) arm() {
 	at := d.guard.NextEvent()
-	if at == policy.Forever || d.closed {
+	if at == policy.Forever || d.closed && d.line.Len() == 0 {
 		d.timer.Stop()
 		return
 	}
@@ -159,7 +159,7 @@ func (d *door) probeByConnecting() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.closed && d.line.Len() == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -204,17 +204,21 @@ func (d *door) retryAfter() int {
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
-// close ends timer and probe. Exchanges still at the door go on to be served.
+// close ends timer and probes as soon as nobody stands in line any more: after
+// a reload, requests held here are still let in.
 func (d *door) close() {
 	d.mu.Lock()
 	d.closed = true
-	d.timer.Stop()
-	if d.cancel != nil {
+	d.arm()
+	held := d.line.Len() > 0
+	if !held && d.cancel != nil {
 		d.cancel()
 	}
 	for up := range d.late {
 		_ = up.SetReadDeadline(past)
 	}
 	d.mu.Unlock()
-	d.probes.Wait()
+	if !held {
+		d.probes.Wait()
+	}
 }

@@ -238,3 +238,26 @@ func TestDrainEndsWaitsAtTheGate(t *testing.T) {
 		t.Errorf("reason %q", got)
 	}
 }
+
+func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
+	addr := deadPort(t)
+	p := startProxyTo(t, "http://"+addr, guarded)
+	c := p.dial().send(get("/"))
+	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	other := startUpstream(t, script(bad503))
+	next := testConfig(t, "http://"+other.Addr().String(), p.seen)
+	if err := p.Reload(next); err != nil {
+		t.Fatal(err)
+	}
+	startUpstreamAt(t, addr, script(ok200))
+	c.want(200, "ok")
+}
+
+func TestAnUpstreamCannotParkItsCallersWhereNothingElseBoundsTheWait(t *testing.T) {
+	u := startUpstream(t, script("HTTP/1.1 503 No\r\nRetry-After: 86400\r\nContent-Length: 4\r\n\r\nbusy"))
+	p := startProxy(t, u, func(c *Config) { c.Default.RequestTimeout = 0 })
+	res := p.dial().send(get("/")).want(503, "busy")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "retry_after_too_long" {
+		t.Errorf("reason %q", got)
+	}
+}

@@ -127,9 +127,13 @@ func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	return policy.ReasonNone
 }
 
+// longestWait bounds a wait where no request timeout does, so that an upstream
+// cannot park its callers with one Retry-After.
+const longestWait = 10 * time.Minute
+
 func (x *exchange) situation() policy.Situation {
 	now := time.Now()
-	left := policy.Forever
+	left := longestWait
 	if !x.deadline.IsZero() {
 		left = x.deadline.Sub(now)
 	}

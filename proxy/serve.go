@@ -43,6 +43,7 @@ func (c *conn) nextRequest() bool {
 			return false
 		}
 	}
+	c.used = true
 	began := time.Now()
 	set := c.server.settings.Load()
 	if set != c.peerBy {
@@ -72,11 +73,19 @@ func (c *conn) onlyBlank() bool {
 // so that the deadline needs no setting for every request.
 const idleSlack = 5 * time.Second
 
+// firstRequestTime is how long a caller that never sent anything may stay.
+// Callers that keep spare connections use or renew them within that time.
+const firstRequestTime = time.Minute
+
 // awaitRequest waits for the first bytes of the next request.
 func (c *conn) awaitRequest() bool {
 	c.phase.Store(phaseIdle)
 	for {
-		if limit := c.idleLimit(); limit > 0 {
+		limit := c.idleLimit()
+		if !c.used {
+			limit = min(limit, firstRequestTime)
+		}
+		if limit > 0 {
 			c.setRead(time.Now().Add(limit), min(idleSlack, limit/10))
 		} else {
 			c.setRead(time.Now().Add(365*24*time.Hour), 30*24*time.Hour)

@@ -315,3 +315,15 @@ func TestSlowUploadIsEndedByItsRate(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+func TestACallerThatNeverSendsAnythingDoesNotStay(t *testing.T) {
+	inMemory(t, script(ok200), func(c *Config) { c.CallerIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
+		silent, used := m.caller(), m.caller()
+		used.send(get("/")).want(200, "ok")
+		time.Sleep(61 * time.Second)
+		if s, err := silent.rest(); s != "" || err != nil {
+			t.Errorf("the silent connection ended with %q, %v", s, err)
+		}
+		used.send(get("/")).want(200, "ok")
+	})
+}
