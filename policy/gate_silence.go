@@ -23,8 +23,17 @@ type silence struct {
 	answered int64         // answers when last looked at
 	brokenAt time.Duration // the look that saw the last of them
 	left     int           // callers who left late since then
+	gone     goneRequests
 	marks    [silenceMarks]mark
 	n        int
+}
+
+// goneRequests are those of a silence whose connections we closed: their answers
+// would not have been heard, so each counts with the age that it had then.
+type goneRequests struct {
+	n        int64
+	first    time.Duration // when the first of them was sent
+	surprise float64
 }
 
 // mark says how many requests had been sent by a time.
@@ -77,7 +86,7 @@ func lookEvery(u *usual) time.Duration { return min(overdue(u)/looksPerOverdue, 
 
 // reset forgets all that was sent so far.
 func (s *silence) reset(now time.Duration, sent, answered int64) {
-	s.answered, s.n, s.left = answered, 1, 0
+	s.answered, s.n, s.left, s.gone = answered, 1, 0, goneRequests{}
 	s.marks[0] = mark{now, sent}
 }
 
@@ -123,16 +132,19 @@ func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 	case !u.known(), !u.well() && s.left < leftLittle:
 		return 0
 	}
-	if s.n < 2 || now-s.marks[0].at < due {
+	first, sum, seen := s.marks[0].at, s.gone.surprise, s.gone.n
+	if seen > 0 {
+		first = min(first, s.gone.first)
+	}
+	if now-first < due {
 		return 0
 	}
-	sum, seen := 0.0, int64(0)
 	for i := 0; i+1 < s.n && open > 0; i++ {
 		age := now - s.marks[i].at
 		if age < due/2 {
 			break
 		}
-		n := min(s.marks[i+1].sent-s.marks[i].sent, open)
+		n := max(0, min(s.marks[i+1].sent-s.marks[i].sent, open))
 		open -= n
 		seen += n
 		sum -= float64(n) * math.Log(u.tail(age))
@@ -141,6 +153,19 @@ func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 		return 0
 	}
 	return sum
+}
+
+// lost takes a request out whose connection was closed at an age. It is no
+// longer among those sent.
+func (s *silence) lost(entered, age time.Duration, u *usual) {
+	if entered < s.brokenAt || !u.known() {
+		return
+	}
+	if s.gone.n == 0 || entered < s.gone.first {
+		s.gone.first = entered
+	}
+	s.gone.n++
+	s.gone.surprise -= math.Log(u.tail(age))
 }
 
 // since is when the silence began, as finely as looks go.

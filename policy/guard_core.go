@@ -165,21 +165,22 @@ func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
 // judgeAbandoned learns from an attempt that is no longer waited for. A caller
 // who leaves early is no evidence.
 func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
-	late := e.Kind == TimedOut || now-p.at >= overdue(&g.usual)
+	age := now - p.at
+	late := e.Kind == TimedOut || age >= overdue(&g.usual)
 	if late && p.at >= g.silence.since() {
 		g.silence.left++
 	}
+	if e.Closed {
+		g.unsent++ // its answer would not be heard, so it is not missed
+		g.silence.lost(p.at, age, &g.usual)
+	}
 	switch {
-	case g.gate.passing():
-		if late {
-			g.wentWrong(p, now, e)
-		}
-		return
+	case late && g.gate.passing():
+		g.wentWrong(p, now, e)
 	case late:
 		g.gate.lostPatience(g.options.Rand)
 	}
-	switch {
-	case p.probe != 0 && p.probe == g.gate.probe && e.Closed:
+	if !g.gate.passing() && e.Closed && p.probe != 0 && p.probe == g.gate.probe {
 		g.gate.lose(now, g.options.Rand)
 	}
 }

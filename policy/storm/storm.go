@@ -161,5 +161,6 @@ func DefaultProxy() Proxy {
 		HoldMost:       4096,
 		HoldFor:        20 * time.Second,
 		QueueFor:       time.Second,
+		Hangup:         true,
 	}
 }

@@ -147,4 +147,3 @@ func (s straight) answered(j *job, status int) {
 // since is how long ago t was.
 func (w *world) since(t time.Duration) time.Duration { return w.now - t }
 
-var probe func(*world)
