@@ -80,9 +80,6 @@ func Run(c Config) *Result {
 			break
 		}
 		w.happen(e)
-		if probe != nil {
-			probe(w)
-		}
 	}
 	w.path.on(event{kind: proxyTimer, who: -1})
 	w.result.finish(w)
@@ -146,4 +143,3 @@ func (s straight) answered(j *job, status int) {
 
 // since is how long ago t was.
 func (w *world) since(t time.Duration) time.Duration { return w.now - t }
-
