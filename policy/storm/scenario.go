@@ -1,0 +1,214 @@
+package storm
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Scenario is a storm with what retryproxy, with its default settings, must make
+// of it.
+type Scenario struct {
+	Name   string
+	About  string // one sentence
+	Config Config
+	Goal   Goal
+}
+
+// Goal bounds a Result. Times are from the end of the first fault.
+type Goal struct {
+	Good    time.Duration // good answers (5 s mean) are back at 95 % of peace; 0 = not asked
+	Errors  time.Duration // errors and tries given up are under 5 % and stay there; 0 = not asked
+	AtOnce  int           // most requests at the server, ever; 0 = not asked
+	NoWaits bool          // nobody waits, is refused or fails
+	NoFails bool          // nobody fails, whatever it takes
+}
+
+// Outcome is what a scenario brought, in the terms of its goal.
+type Outcome struct {
+	Good, Errors time.Duration // Never where it did not happen
+	AtOnce       int
+	Waits        int // requests that waited for the gate or the limit
+	Fails        int // tries that brought no 200 in time
+	Closed       int // how often a gate was closed
+	Bound        int // how often overload made a limit bind
+}
+
+// Play runs the scenario with a seed.
+func (s *Scenario) Play(seed uint64) (*Result, Outcome) {
+	c := s.Config
+	c.Seed = seed
+	r := Run(c)
+	all := r.Sum(0, c.Length)
+	o := Outcome{AtOnce: all.AtOnce, Waits: r.Held + r.Queued, Fails: all.Bad + all.Late}
+	for i := range r.Guards {
+		for _, n := range r.Guards[i].Closed {
+			o.Closed += int(n)
+		}
+		o.Bound += int(r.Guards[i].Bound)
+	}
+	if len(c.Faults) > 0 {
+		f := c.Faults[0]
+		perSecond := float64(c.Callers.N) / c.Callers.Every.Seconds()
+		o.Good = r.GoodAgain(f.At+f.For, perSecond, 0.95)
+		o.Errors = r.ErrorsUnder(f.At+f.For, 0.05)
+	}
+	return r, o
+}
+
+// Met lists in words what of the goal was missed; empty when all was met.
+func (g Goal) Met(o Outcome) []string {
+	var missed []string
+	miss := func(is bool, what string) {
+		if is {
+			missed = append(missed, what)
+		}
+	}
+	miss(g.Good > 0 && o.Good > g.Good, "good answers are back too late")
+	miss(g.Errors > 0 && o.Errors > g.Errors, "errors last too long")
+	miss(g.AtOnce > 0 && o.AtOnce > g.AtOnce, "too many requests at the server at once")
+	miss(g.NoWaits && (o.Waits > 0 || o.Closed > 0 || o.Bound > 0), "somebody had to wait at a healthy upstream")
+	miss((g.NoWaits || g.NoFails) && o.Fails > 0, "somebody failed")
+	return missed
+}
+
+// Scenarios are the storms that the constants of policy.Guard were found with.
+// First those that issue 3 asks for, then others.
+func Scenarios() []Scenario {
+	return append(append(asked(), further()...), healthy()...)
+}
+
+// through is Default through retryproxy, changed.
+func through(change func(*Config)) Config {
+	c := Default()
+	c.Via = ViaProxy
+	change(&c)
+	return c
+}
+
+const (
+	goodGoal   = 2 * time.Second
+	errorsGoal = 5 * time.Second
+	stormGoal  = 150
+)
+
+// exponential is a caller's own full-jitter backoff up to ten seconds.
+func exponential() policy.Backoff {
+	b, err := policy.New("full-jitter", policy.Options{Max: 10 * time.Second})
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return b
+}
+
+func asked() []Scenario {
+	goal := Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: stormGoal}
+	return []Scenario{
+		{"stop", "The server is stopped for 40 s and goes on; callers are naive.",
+			through(func(*Config) {}), goal},
+		{"kill", "The server is killed and its port refuses for 40 s.",
+			through(func(c *Config) { c.Faults[0].Kind = Kill }), goal},
+		{"reject", "The server answers 503 to everything for 40 s, as slowly as ever.",
+			through(func(c *Config) { c.Faults[0].Kind = Reject }), goal},
+		{"reject-fast", "The server answers 503 to everything for 40 s, at once.",
+			through(func(c *Config) { c.Faults[0].Kind, c.Faults[0].After = Reject, time.Millisecond }), goal},
+		{"stop-backoff", "Stopped for 40 s; callers back off exponentially themselves.",
+			through(func(c *Config) { c.Callers.Backoff = exponential() }), goal},
+		{"stop-fifty", "Stopped for 40 s; fifty proxies of twenty callers each.",
+			through(func(c *Config) { c.Proxies = 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
+		{"kill-fifty", "Killed for 40 s; fifty proxies of twenty callers each.",
+			through(func(c *Config) { c.Faults[0].Kind, c.Proxies = Kill, 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
+		{"restart", "A thousand requests under way when the application restarts for 15 s.",
+			through(func(c *Config) {
+				c.Faults[0].Kind, c.Faults[0].For = Kill, 15*time.Second
+				c.Callers.Every, c.Callers.Patience = 10*time.Millisecond, 30*time.Second
+				c.Server.Free, c.Length = 2000, 45*time.Second
+			}), Goal{NoFails: true}},
+	}
+}
+
+func further() []Scenario {
+	goal := Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: stormGoal}
+	late := Goal{Good: 3 * time.Second, Errors: errorsGoal}
+	return []Scenario{
+		{"stop-five", "Stopped; five proxies.", through(func(c *Config) { c.Proxies = 5 }), goal},
+		{"stop-spread", "Stopped; times of single answers differ (lognormal, 0.5).",
+			through(func(c *Config) { c.Server.Spread = 0.5 }), goal},
+		{"stop-tenfold", "Stopped; one request in ten takes ten times as long.",
+			through(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.1, 10 }), late},
+		{"stop-patient", "Stopped; callers wait ten seconds.",
+			through(func(c *Config) { c.Callers.Patience = 10 * time.Second }), goal},
+		{"stop-impatient", "Stopped; callers wait 200 ms.",
+			through(func(c *Config) { c.Callers.Patience = 200 * time.Millisecond }), goal},
+		{"stop-shed", "Stopped; held for a second only, as by default before a remote upstream.",
+			through(func(c *Config) { c.Proxy.HoldFor = time.Second }), goal},
+		{"stop-short", "Stopped for five seconds.",
+			through(func(c *Config) { c.Faults[0].For = 5 * time.Second }), goal},
+		{"stop-early", "Stopped one second after the proxy's start.",
+			through(func(c *Config) { c.Faults[0].At = time.Second }), goal},
+		{"stop-many", "Stopped; two hundred proxies of five callers each.",
+			through(func(c *Config) { c.Proxies = 200 }), Goal{Good: 3 * time.Second, Errors: errorsGoal, AtOnce: 60 + 5*200}},
+		{"kill-backoff", "Killed; callers back off exponentially themselves.",
+			through(func(c *Config) { c.Faults[0].Kind, c.Callers.Backoff = Kill, exponential() }), late},
+		{"surge", "Callers come thirty times as often for 40 s.",
+			through(func(c *Config) {
+				c.Faults[0] = Fault{Kind: Surge, At: 15 * time.Second, For: 40 * time.Second, Times: 30}
+			}), late},
+		{"slower", "Everything takes three times as long for 40 s, whatever the load.",
+			through(func(c *Config) {
+				c.Faults[0] = Fault{Kind: Slower, At: 15 * time.Second, For: 40 * time.Second, Times: 3}
+			}), late},
+	}
+}
+
+// healthy upstreams take any number at once without becoming slower, and callers
+// wait as long as it takes.
+func healthy() []Scenario {
+	well := func(change func(*Config)) Config {
+		return through(func(c *Config) {
+			c.Faults = nil
+			c.Server.Free = 1 << 30
+			c.Callers.Patience, c.Proxy.AttemptTimeout = 2*time.Minute, 2*time.Minute
+			c.Length = 2 * time.Minute
+			change(c)
+		})
+	}
+	bursts := []Fault{{Kind: Burst, At: 20 * time.Second, N: 300}, {Kind: Burst, At: 40 * time.Second, N: 300}}
+	goal := Goal{NoWaits: true}
+	return []Scenario{
+		{"healthy", "Peace.", well(func(*Config) {}), goal},
+		{"healthy-spread", "Times of single answers differ (lognormal, 0.7).",
+			well(func(c *Config) { c.Server.Spread = 0.7 }), goal},
+		{"healthy-few", "Ten callers.",
+			well(func(c *Config) { c.Callers.N, c.Server.Spread = 10, 0.5 }), goal},
+		{"healthy-tenfold", "One request in ten takes ten times as long.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.1, 10 }), goal},
+		{"healthy-tenfold-half", "Every second request takes ten times as long.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.5, 10 }), goal},
+		{"healthy-tenfold-rare", "One request in a hundred takes ten times as long; twenty callers.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.01, 10, 20 }), goal},
+		{"healthy-polls", "One request in twenty is a long poll of 30 s.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.05, 300, 200 }), goal},
+		{"healthy-polls-half", "Every second request is a long poll of 30 s; twenty callers.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.5, 300, 20 }), goal},
+		{"healthy-burst", "Three hundred at once, twice.",
+			well(func(c *Config) { c.Faults = bursts }), goal},
+		{"healthy-burst-early", "Three hundred at once, a moment after the start.",
+			well(func(c *Config) {
+				c.Faults = []Fault{{Kind: Burst, At: 100 * time.Millisecond, N: 300}, {Kind: Burst, At: 2 * time.Second, N: 300}}
+			}), goal},
+		{"healthy-burst-tenfold", "Three hundred at once, where one in ten takes ten times as long.",
+			well(func(c *Config) { c.Faults, c.Server.Slow, c.Server.SlowTimes = bursts, 0.1, 10 }), goal},
+		{"healthy-surge", "Thirty times the load for a minute.",
+			well(func(c *Config) {
+				c.Faults = []Fault{{Kind: Surge, At: 20 * time.Second, For: time.Minute, Times: 30}}
+			}), goal},
+		{"healthy-pauses", "The server pauses for 200 ms every five seconds.",
+			well(func(c *Config) {
+				c.Server.Base, c.Server.Look = 5*time.Millisecond, 5*time.Millisecond
+				for at := 5 * time.Second; at < c.Length; at += 5 * time.Second {
+					c.Faults = append(c.Faults, Fault{Kind: Stop, At: at, For: 200 * time.Millisecond})
+				}
+			}), goal},
+	}
+}
