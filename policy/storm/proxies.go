@@ -314,10 +314,6 @@ func (p *proxies) attemptTimedOut(c int32) {
 }
 
 func (p *proxies) timer(e event) {
-	if e.who < 0 {
-		p.sumUp()
-		return
-	}
 	x := &p.each[e.who]
 	if x.turn != e.turn {
 		return

@@ -25,8 +25,13 @@ type Result struct {
 	Retries int // of the proxies
 	Guards  []policy.GuardState
 
+	// First is when the first good answer came after the end of the first
+	// fault, counted from there; Never when none did.
+	First time.Duration
+
 	length time.Duration
-	ticks  []Second // the same by tickTime
+	overAt time.Duration // end of the first fault; 0: not yet
+	ticks  []Second      // the same by tickTime
 }
 
 // tickTime is how finely times of recovery are known.
@@ -34,6 +39,7 @@ const tickTime = 100 * time.Millisecond
 
 func newResult(c *Config) *Result {
 	return &Result{
+		First:   Never,
 		length:  c.Length,
 		Seconds: make([]Second, c.Length/time.Second+1),
 		ticks:   make([]Second, c.Length/tickTime+1),
@@ -48,6 +54,16 @@ func (r *Result) good(now time.Duration) {
 	a, b := r.at(now)
 	a.Good++
 	b.Good++
+	if r.overAt > 0 && r.First == Never {
+		r.First = now - r.overAt
+	}
+}
+
+// over notes that a fault has ended.
+func (r *Result) over(index int, now time.Duration) {
+	if index == 0 {
+		r.overAt = now
+	}
 }
 
 func (r *Result) bad(now time.Duration) {
@@ -68,7 +84,7 @@ func (r *Result) peak(now time.Duration, atOnce int) {
 	b.AtOnce = max(b.AtOnce, atOnce)
 }
 
-func (r *Result) finish(w *world) {
+func (r *Result) finish() {
 	n := int(r.length / time.Second)
 	r.Seconds = r.Seconds[:n]
 	r.ticks = r.ticks[:int(r.length/tickTime)]
@@ -101,8 +117,9 @@ func (r *Result) GoodAgain(from time.Duration, perSecond, share float64) time.Du
 	return Never
 }
 
-// ErrorsUnder is how long after from errors and tries given up are under share
-// of all, second by second, and stay there; Never when they do not.
+// ErrorsUnder is how long after from the last second ends in which errors and
+// tries given up were not under share of all, or in which nothing happened;
+// Never when that is so to the end.
 func (r *Result) ErrorsUnder(from time.Duration, share float64) time.Duration {
 	for t := r.length - time.Second; t >= from; t -= tickTime {
 		s := r.Sum(t, t+time.Second)

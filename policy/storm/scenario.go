@@ -19,6 +19,7 @@ type Scenario struct {
 type Goal struct {
 	Good    time.Duration // good answers (5 s mean) are back at 95 % of peace; 0 = not asked
 	Errors  time.Duration // errors and tries given up are under 5 % and stay there; 0 = not asked
+	First   time.Duration // the first good answer; 0 = not asked
 	AtOnce  int           // most requests at the server, ever; 0 = not asked
 	NoWaits bool          // nobody waits, is refused or fails
 	NoFails bool          // nobody fails, whatever it takes
@@ -26,12 +27,14 @@ type Goal struct {
 
 // Outcome is what a scenario brought, in the terms of its goal.
 type Outcome struct {
-	Good, Errors time.Duration // Never where it did not happen
-	AtOnce       int
-	Waits        int // requests that waited for the gate or the limit
-	Fails        int // tries that brought no 200 in time
-	Closed       int // how often a gate was closed
-	Bound        int // how often overload made a limit bind
+	// Never where it did not happen
+	Good, Errors, First time.Duration
+
+	AtOnce int
+	Waits  int // requests that waited for the gate or the limit
+	Fails  int // tries that brought no 200 in time
+	Closed int // how often a gate was closed
+	Bound  int // how often overload made a limit bind
 }
 
 // Play runs the scenario with a seed.
@@ -40,7 +43,7 @@ func (s *Scenario) Play(seed uint64) (*Result, Outcome) {
 	c.Seed = seed
 	r := Run(c)
 	all := r.Sum(0, c.Length)
-	o := Outcome{AtOnce: all.AtOnce, Waits: r.Held + r.Queued, Fails: all.Bad + all.Late}
+	o := Outcome{First: r.First, AtOnce: all.AtOnce, Waits: r.Held + r.Queued, Fails: all.Bad + all.Late}
 	for i := range r.Guards {
 		for _, n := range r.Guards[i].Closed {
 			o.Closed += int(n)
@@ -66,6 +69,7 @@ func (g Goal) Met(o Outcome) []string {
 	}
 	miss(g.Good > 0 && o.Good > g.Good, "good answers are back too late")
 	miss(g.Errors > 0 && o.Errors > g.Errors, "errors last too long")
+	miss(g.First > 0 && o.First > g.First, "the first good answer comes too late")
 	miss(g.AtOnce > 0 && o.AtOnce > g.AtOnce, "too many requests at the server at once")
 	miss(g.NoWaits && (o.Waits > 0 || o.Closed > 0 || o.Bound > 0), "somebody had to wait at a healthy upstream")
 	miss((g.NoWaits || g.NoFails) && o.Fails > 0, "somebody failed")
@@ -123,7 +127,7 @@ func asked() []Scenario {
 				c.Faults[0].Kind, c.Faults[0].For = Kill, 15*time.Second
 				c.Callers.Every, c.Callers.Patience = 10*time.Millisecond, 30*time.Second
 				c.Server.Free, c.Length = 2000, 45*time.Second
-			}), Goal{NoFails: true}},
+			}), Goal{NoFails: true, First: 250 * time.Millisecond}},
 	}
 }
 

@@ -38,8 +38,9 @@ type server struct {
 	// is parked: it is not looked at before that time or that level. It is
 	// then looked at when it would have been without, so nothing changes but
 	// that a collapsed server can be played at all.
-	parked []ticket
-	level  int // below it the parked are looked at again
+	parked   []ticket
+	level    int           // below it the parked are looked at again
+	parkFrom time.Duration // how long a job must have nothing to expect to be parked
 }
 
 // ticket is a job and its serial.
@@ -48,7 +49,7 @@ type ticket struct {
 	serial uint32
 }
 
-func (s *server) init(w *world) { s.world, s.times = w, 1 }
+func (s *server) init(w *world) { s.world, s.times, s.parkFrom = w, 1, time.Second }
 
 // accepts says whether a connection is possible.
 func (s *server) accepts() bool { return !s.killed }
@@ -104,15 +105,12 @@ const aDay = 24 * time.Hour
 func (s *server) wait(i int32) {
 	j := &s.jobs[i]
 	done := s.since(j.began)
-	if less := s.atOnce - s.atOnce/8; less > s.Server.Free && s.need(j, less)-done > parkFrom {
+	if less := s.atOnce - s.atOnce/8; less > s.Server.Free && s.need(j, less)-done > s.parkFrom {
 		s.park(i, less, s.need(j, less)-done)
 		return
 	}
 	s.after(min(s.need(j, s.atOnce)-done, s.Server.Look), jobLook, i, j.serial)
 }
-
-// parkFrom is how long a job must have nothing to expect to be parked.
-const parkFrom = time.Second
 
 func (s *server) park(i int32, less int, span time.Duration) {
 	j := &s.jobs[i]

@@ -48,6 +48,12 @@ type path interface {
 
 // Run plays the storm.
 func Run(c Config) *Result {
+	w := newWorld(c)
+	w.play()
+	return w.result
+}
+
+func newWorld(c Config) *world {
 	w := &world{
 		Config: c,
 		queue: newQueue(c.Callers.Patience, c.Callers.Again, c.Server.Look, c.Proxy.AttemptTimeout,
@@ -74,16 +80,21 @@ func Run(c Config) *Result {
 		w.after(f.At, faultBegins, int32(i), 0)
 		w.after(f.At+f.For, faultEnds, int32(i), 0)
 	}
+	return w
+}
+
+func (w *world) play() {
 	for {
 		e, ok := w.next()
-		if !ok || e.at > c.Length {
+		if !ok || e.at >= w.Length {
 			break
 		}
 		w.happen(e)
 	}
-	w.path.on(event{kind: proxyTimer, who: -1})
-	w.result.finish(w)
-	return w.result
+	if p, is := w.path.(*proxies); is {
+		p.sumUp()
+	}
+	w.result.finish()
 }
 
 func (w *world) happen(e event) {
@@ -102,6 +113,7 @@ func (w *world) happen(e event) {
 		w.fault(&w.Faults[e.who], true)
 	case faultEnds:
 		w.fault(&w.Faults[e.who], false)
+		w.result.over(int(e.who), w.now)
 	case burstBegins:
 		w.burst(w.Faults[e.who].N)
 	default:
