@@ -152,7 +152,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	took := now.Sub(x.attemptT)
 	x.attemptT = time.Time{}
 	x.route.observer.AttemptDone(class, code, took)
-	x.trail.attempted(code, a.Cause, took)
+	x.trail.attempted(code, a.Cause, class, took)
 }
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }

@@ -24,17 +24,18 @@ type trail struct {
 type step struct {
 	status int
 	cause  policy.Cause
+	class  policy.Class
 	took   time.Duration
 	wait   time.Duration // after it
 }
 
 func (t *trail) reset() { t.n = 0 }
 
-func (t *trail) attempted(status int, cause policy.Cause, took time.Duration) {
+func (t *trail) attempted(status int, cause policy.Cause, class policy.Class, took time.Duration) {
 	if t.n < trailLength {
 		t.n++
 	}
-	t.steps[t.n-1] = step{status: status, cause: cause, took: took}
+	t.steps[t.n-1] = step{status: status, cause: cause, class: class, took: took}
 }
 
 func (t *trail) waited(d time.Duration) {
@@ -43,7 +44,7 @@ func (t *trail) waited(d time.Duration) {
 	}
 }
 
-// MarshalLogArray writes the attempts as objects: status or cause, ms, wait_ms.
+// MarshalLogArray writes the attempts as objects: status or cause, class, ms, wait_ms.
 func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
 	for i := range t.steps[:t.n] {
 		if err := enc.AppendObject(&t.steps[i]); err != nil {
@@ -53,12 +54,14 @@ func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
 	return nil
 }
 
+// MarshalLogObject writes one attempt.
 func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if s.status > 0 {
 		enc.AddInt("status", s.status)
 	} else {
 		enc.AddString("cause", s.cause.String())
 	}
+	enc.AddString("class", s.class.String())
 	enc.AddInt64("ms", s.took.Milliseconds())
 	if s.wait > 0 {
 		enc.AddInt64("wait_ms", s.wait.Milliseconds())
