@@ -26,6 +26,9 @@ func (a *Axis) Ticks(s Span, n int) []Tick {
 			break
 		}
 		v := i*step + 0 // 0 and not -0
+		if v < s.Low-slack { // rounded down past the end, where numbers are large and the span is small
+			continue
+		}
 		ticks = append(ticks, Tick{v, a.label(v, step)})
 	}
 	return ticks
