@@ -97,9 +97,10 @@ func (a *Axis) logTicks(s Span, n int) []Tick {
 // units of time.
 func (a *Axis) grid(s Span, multiples []float64) []float64 {
 	var values []float64
+	slack := 1e-9 * min(s.Low, s.High-s.Low) // ends that are ticks, but for rounding
 	for base := a.firstBase(s.Low); base <= s.High; base = a.nextBase(base) {
 		for _, m := range multiples {
-			if v := base * m; v < a.nextBase(base)*(1-1e-9) && v >= s.Low*(1-1e-9) && v <= s.High*(1+1e-9) {
+			if v := base * m; v < a.nextBase(base)*(1-1e-9) && v >= s.Low-slack && v <= s.High+slack {
 				values = append(values, v)
 			}
 		}
