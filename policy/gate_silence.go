@@ -98,6 +98,9 @@ func (s *silence) look(now time.Duration, sent, answered int64) bool {
 		s.brokenAt = now
 		return true
 	}
+	for i := s.n - 1; i >= 0 && s.marks[i].sent > sent; i-- {
+		s.marks[i].sent = sent // a place that EnterFast took back at once
+	}
 	if sent == s.marks[s.n-1].sent {
 		s.marks[s.n-1].at = now // nothing was sent since: what comes is younger
 		return false
@@ -144,7 +147,7 @@ func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 		if age < due/2 {
 			break
 		}
-		n := max(0, min(s.marks[i+1].sent-s.marks[i].sent, open))
+		n := min(s.marks[i+1].sent-s.marks[i].sent, open)
 		open -= n
 		seen += n
 		sum -= float64(n) * math.Log(u.tail(age))
@@ -155,8 +158,14 @@ func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 	return sum
 }
 
-// lost takes a request out whose connection was closed at an age. It is no
-// longer among those sent.
+// unsent takes a request out of the marks that is no longer among those sent.
+func (s *silence) unsent(entered time.Duration) {
+	for i := s.n - 1; i >= 0 && s.marks[i].at > entered; i-- {
+		s.marks[i].sent--
+	}
+}
+
+// lost counts a request whose connection was closed at an age.
 func (s *silence) lost(entered, age time.Duration, u *usual) {
 	if entered < s.brokenAt || !u.known() {
 		return

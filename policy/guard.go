@@ -13,7 +13,7 @@ type LimitMode uint8
 // The modes of a limit, a closed set.
 const (
 	LimitAdaptive LimitMode = iota // none until there is evidence that the upstream is overloaded; then what it bears
-	LimitFixed                     // GuardOptions.Fixed, always
+	LimitFixed                     // GuardOptions.Fixed, always; only a probe may be one more
 	LimitOff                       // none; after an outage the gate still opens step by step
 )
 
@@ -44,7 +44,7 @@ func (o GuardOptions) Validate() error {
 // and the same count of places: a gate, which closes while the upstream is
 // down, lets a single probe through at a time and opens step by step; and a
 // limit on how many requests are under way at once, which binds only on
-// evidence of overload. docs/decisions/0003-gate-and-limit.md tells the rules
+// evidence of overload. docs/decisions/0005-gate-and-limit.md tells the rules
 // and their reasons.
 //
 // An attempt takes a place with Enter before it is sent and gives it back with
@@ -202,9 +202,8 @@ const (
 // Enter asks for a place for an attempt. With VerdictGo and VerdictProbe the
 // place is taken. With VerdictHold and VerdictQueue the Guard counts the
 // attempt as waiting: the user must put it in its line before another Next
-// (so call Enter under the line's lock when it may come to that: EnterFast is
-// for the time before), look at NextEvent, and end the wait by exactly one of
-// Next or Quit.
+// (so Enter is called under the line's lock, and EnterFast before without it),
+// look at NextEvent, and end the wait by exactly one of Next or Quit.
 func (g *Guard) Enter(now time.Duration) (Place, Verdict) {
 	if p, ok := g.EnterFast(now); ok {
 		return p, VerdictGo

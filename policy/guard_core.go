@@ -106,6 +106,7 @@ func (g *Guard) giveBack(p Place, e Ending) bool {
 		g.slowAnswered++
 	case Unsent, Connected:
 		g.unsent++
+		g.silence.unsent(p.at)
 	}
 	return true
 }
@@ -172,6 +173,7 @@ func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
 	}
 	if e.Closed {
 		g.unsent++ // its answer would not be heard, so it is not missed
+		g.silence.unsent(p.at)
 		g.silence.lost(p.at, age, &g.usual)
 	}
 	switch {
@@ -193,11 +195,11 @@ func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 		// What was sent before tells nothing of an upstream that refuses
 		// connections or fails, since it may be the last that went well;
 		// but of a silent one any answer does.
-		if probe || p.at >= g.gate.closedAt || g.gate.why == ClosedByStall {
+		if probe || p.at > g.gate.closedAt || g.gate.why == ClosedByStall {
 			if g.gate.why == ClosedByStall {
 				g.usual.sawPause(now - g.silence.since())
 			}
-			g.reopen(now, probe || p.at >= g.gate.closedAt)
+			g.reopen(now, probe || p.at > g.gate.closedAt)
 		}
 	case !probe:
 		if e.Kind == Reset && g.gate.why == ClosedByStall && g.gate.probe != 0 {

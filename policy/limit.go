@@ -30,6 +30,7 @@ type limiter struct {
 	easyFrom time.Duration // since when nobody waits; Forever: somebody does
 	strikes  int           // windows in a row that look overloaded, while not bound
 	times    uint64        // how often overload bound it
+	slowWell int           // rounds that were slow with no more than what was seen to go well
 	innocent bool          // the upstream became slow, but not by its load: what is usual has changed
 
 	round round // under way
@@ -87,6 +88,8 @@ const (
 	// more and gives more; at 0 more only makes it slower.
 	elasticHigh = 0.6
 	elasticLow  = 0.4
+
+	slowWellRounds = 3 // slow at a limit that went well before, to be innocent
 
 	strikesToBind = 2
 	bindLeast     = 10  // requests at once that overload has at least
@@ -177,7 +180,10 @@ func (l *limiter) trickleAt(answeredAt, due time.Duration) time.Duration {
 
 // ended takes in an attempt that was sent under this limit.
 func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
-	if entered < l.boundAt {
+	if good {
+		l.extra = 0
+	}
+	if entered < l.boundAt || now < l.round.began {
 		return
 	}
 	if !good {
@@ -186,7 +192,6 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 			l.limit = max(1, l.limit-1)
 		}
 	} else {
-		l.extra = 0
 		l.round.good++
 		l.round.busy += now - entered
 		if l.starting {
@@ -229,6 +234,12 @@ func (l *limiter) endRound(now time.Duration) {
 	l.newRound(now)
 }
 
+// settle lets the round begin when what was sent under the last one has ended:
+// until then goodput is still that of the limit before.
+func (l *limiter) settle() {
+	l.round.began += min(l.last.mean(), roundMost)
+}
+
 // climb ends a round when it has lasted, and moves the limit.
 func (l *limiter) climb(now time.Duration, u *usual) {
 	r := &l.round
@@ -239,6 +250,7 @@ func (l *limiter) climb(now time.Duration, u *usual) {
 	}
 	l.limit = max(leastLimit, l.next(u))
 	l.endRound(now)
+	l.settle()
 }
 
 // next is the limit for the next round.
@@ -256,14 +268,30 @@ func (l *limiter) next(u *usual) float64 {
 	case !u.known() || r.mean() <= slowTimes*u.mean:
 		return more
 	}
+	return l.seek(u, more)
+}
+
+// seek moves the limit of an upstream that answers slowly: down as long as
+// goodput does not follow, but not below what was seen to go well. If it is slow
+// with that few, or if goodput follows the limit down, load is not the reason:
+// what is usual has changed, and the limit must not make it worse.
+func (l *limiter) seek(u *usual, more float64) float64 {
+	r := &l.round
+	well := max(leastLimit, u.concurrency)
+	if r.limit <= well {
+		if l.slowWell++; l.slowWell >= slowWellRounds {
+			l.innocent = true
+		}
+		return well
+	}
 	e, known := elasticity(&l.last, r)
 	switch {
 	case !known:
-		return r.limit * shrinkage
+		return max(well, r.limit*shrinkage)
 	case e < elasticLow:
 		// Little's law: what goes well per second, times how long it takes
 		// when nothing is wrong, is what the upstream needs under way.
-		return min(r.limit*shrinkage, max(u.concurrency, headroom*r.rate()*u.mean.Seconds()))
+		return max(well, min(r.limit*shrinkage, headroom*r.rate()*u.mean.Seconds()))
 	case e > elasticHigh:
 		l.innocent = r.limit < l.last.limit // a step up is too small to tell
 		return more

@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// FuzzGuard drives a Guard by bytes, each one act, as its users may, and holds
+// it to what is promised whatever happens:
+//
+//   - no attempt is let through but a probe while the gate is not open;
+//   - there is one probe at a time, another only when the last one ended, was
+//     lost, or has hung for seconds;
+//   - no attempt but a probe goes beyond a fixed limit;
+//   - whoever waits is told when he could be let in, or by an event;
+//   - in the end no place is taken.
+func FuzzGuard(f *testing.F) {
+	f.Add(byte(0), []byte("eeeeLLLLeeeeeeRRRRttttttttttNNNNNN"))
+	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLL"))
+	f.Add(byte(2), []byte("eLeLeLeLeLeLeLeLeLeLTeTeTeTeTeTeTeTeTeTcTcTcTTTTpCpCtt"))
+	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
+	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
+		o := [4]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}}[kind%4]
+		o.Rand = rand.New(rand.NewPCG(uint64(kind), 1))
+		w := &fuzzed{t: t, g: NewGuard(o), fixed: o.Fixed}
+		for i, act := range acts[:min(len(acts), 2000)] {
+			w.act(act, i)
+		}
+		w.finish()
+	})
+}
+
+type fuzzed struct {
+	t     *testing.T
+	g     *Guard
+	fixed int
+	now   time.Duration
+	out   []Place // waited for
+	late  []Place // abandoned, their connections kept
+	line  int
+
+	probe   Place // the last one given, while it is under way
+	probeAt time.Duration
+}
+
+func (w *fuzzed) act(act byte, i int) {
+	pick := func(n int) int { return (int(act)*31 + i) % n }
+	switch act % 12 {
+	case 0, 1, 2, 3:
+		w.now += time.Duration(act) * 100 * time.Microsecond
+		state := w.g.State().Gate
+		p, v := w.g.Enter(w.now)
+		if v > VerdictProbe {
+			w.line++
+		} else {
+			w.taken(p, v, state)
+		}
+	case 4, 5:
+		if len(w.out) > 0 {
+			w.leave(pick(len(w.out)), Ending{Status: 200, Key: uint32(act)})
+		}
+	case 6:
+		if len(w.out) > 0 {
+			w.leave(pick(len(w.out)), Ending{Kind: EndKind(act / 12 % uint8(numEndKinds)), Status: 503, Key: 1})
+		}
+	case 7:
+		if n := len(w.out); n > 0 {
+			w.abandon(pick(n), act&16 != 0)
+		}
+	case 8:
+		if n := len(w.late); n > 0 {
+			k := pick(n)
+			p := w.late[k]
+			w.late = append(w.late[:k], w.late[k+1:]...)
+			w.ended(p)
+			w.heed(w.g.Leave(p, w.now, Ending{Kind: EndKind(act / 12 % 6), Status: 200}))
+		}
+	case 9:
+		w.now += time.Duration(act) * time.Duration(act) * 100 * time.Microsecond // up to 6.5 s
+		w.heed(w.g.Expire(w.now))
+	case 10:
+		if w.line > 0 {
+			w.line--
+			w.g.Quit(w.now, 1)
+		}
+	case 11:
+		state := w.g.State().Gate
+		if p, ok := w.g.Probe(w.now); ok {
+			w.taken(p, VerdictProbe, state)
+		}
+	}
+	w.check()
+}
+
+func (w *fuzzed) taken(p Place, v Verdict, before GateState) {
+	w.t.Helper()
+	state := w.g.State()
+	if v == VerdictGo && state.Gate != GateOpen && state.Gate != GateRamp {
+		w.t.Fatalf("let through while the gate is %v (before: %v)", state.Gate, before)
+	}
+	if v == VerdictGo && w.fixed > 0 && state.InFlight > w.fixed {
+		w.t.Fatalf("%d in flight, limit %d", state.InFlight, w.fixed)
+	}
+	if p.Probe() != (v == VerdictProbe) {
+		w.t.Fatalf("verdict %d with a place whose Probe is %v", v, p.Probe())
+	}
+	if v == VerdictProbe {
+		if w.probe.Taken() && w.now-w.probeAt < 3*time.Second {
+			w.t.Fatalf("a second probe %v after the first", w.now-w.probeAt)
+		}
+		w.probe, w.probeAt = p, w.now
+	}
+	w.out = append(w.out, p)
+}
+
+// ended notes that the probe, if p is it, is not under way any more.
+func (w *fuzzed) ended(p Place) {
+	if p.probe == w.probe.probe {
+		w.probe = Place{}
+	}
+}
+
+func (w *fuzzed) leave(i int, e Ending) {
+	w.t.Helper()
+	p := w.out[i]
+	w.out = append(w.out[:i], w.out[i+1:]...)
+	w.ended(p)
+	w.heed(w.g.Leave(p, w.now, e))
+	w.mayHaveReopened()
+}
+
+func (w *fuzzed) abandon(i int, closed bool) {
+	w.t.Helper()
+	p := w.out[i]
+	w.out = append(w.out[:i], w.out[i+1:]...)
+	q, s := w.g.Abandon(p, w.now, Ending{Kind: Abandoned, Closed: closed})
+	if q.Taken() == closed {
+		w.t.Fatalf("closed %v, and the place is taken %v", closed, q.Taken())
+	}
+	if closed {
+		w.ended(p)
+	} else {
+		w.late = append(w.late, q)
+	}
+	w.heed(s)
+}
+
+// mayHaveReopened forgets the probe when something else opened the gate, or a
+// reset said that another machine is there now.
+func (w *fuzzed) mayHaveReopened() {
+	if s := w.g.State(); s.Gate != GateHalfOpen {
+		w.probe = Place{}
+	}
+}
+
+func (w *fuzzed) heed(s Signal) {
+	w.t.Helper()
+	w.mayHaveReopened()
+	if s&SignalWake == 0 {
+		return
+	}
+	for w.line > 0 {
+		state := w.g.State().Gate
+		p, v := w.g.Next(w.now)
+		if v > VerdictProbe {
+			return
+		}
+		w.line--
+		w.taken(p, v, state)
+	}
+}
+
+func (w *fuzzed) check() {
+	w.t.Helper()
+	s := w.g.State()
+	if s.Waiting != w.line {
+		w.t.Fatalf("%d wait, counted %d", w.line, s.Waiting)
+	}
+	if least := len(w.out); s.InFlight < least || s.Abandoned < 0 {
+		w.t.Fatalf("%d in flight and %d abandoned, with %d waited for", s.InFlight, s.Abandoned, least)
+	}
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	if w.line > 0 && w.g.verdict(true) <= VerdictProbe && w.g.eventAt > 0 {
+		w.t.Fatal("somebody waits who could be let in, and no event says so")
+	}
+	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.eventAt == Forever {
+		w.t.Fatal("somebody waits, nothing is under way, and no event will come")
+	}
+}
+
+func (w *fuzzed) finish() {
+	w.t.Helper()
+	for turn := 0; len(w.out) > 0 || w.line > 0; turn++ {
+		if turn > 10_000+4*w.line {
+			w.t.Fatalf("%d wait for ever: %+v, next event %v, now %v", w.line, w.g.State(), w.g.NextEvent(), w.now)
+		}
+		for len(w.out) > 0 {
+			w.leave(0, Ending{Status: 200})
+		}
+		if w.line > 0 {
+			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
+			w.heed(w.g.Expire(w.now))
+			w.check()
+		}
+	}
+	for _, p := range w.late {
+		w.heed(w.g.Leave(p, w.now, Ending{Kind: Reset}))
+	}
+	w.now += 5 * time.Minute
+	w.g.Expire(w.now)
+	if s := w.g.State(); s.InFlight != 0 || s.Abandoned != 0 {
+		w.t.Fatalf("in the end: %+v", s)
+	}
+}

@@ -1,0 +1,228 @@
+package policy
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// bench is a limiter before a server, with endless demand, in steps of 1 ms.
+type bench struct {
+	l    limiter
+	u    usual
+	now  time.Duration
+	time func(atOnce int) time.Duration // of an answer
+	out  []time.Duration                // when each under way began
+	even bool                           // all take as long; else within a fifth of it
+	most int
+	bad  func(i int) bool
+	n    int
+}
+
+func newBench(concurrency float64, usually time.Duration, answer func(int) time.Duration) *bench {
+	b := &bench{time: answer, bad: func(int) bool { return false }}
+	learn(&b.u, 15, window(repeat(100, usually)...), true)
+	b.u.concurrency = concurrency
+	return b
+}
+
+func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+// run lets demand, in requests at once, meet the limit for d.
+func (b *bench) run(d time.Duration, demand int) {
+	for end := b.now + d; b.now < end; b.now += time.Millisecond {
+		need := b.time(len(b.out))
+		kept := b.out[:0]
+		for _, began := range b.out {
+			part := 0.8 + 0.4*float64(began.Milliseconds()*7919%101)/100
+			if b.even {
+				part = 1
+			}
+			if float64(b.now-began) < part*float64(need) {
+				kept = append(kept, began)
+				continue
+			}
+			b.n++
+			b.l.left(began)
+			b.l.ended(b.now, began, !b.bad(b.n), &b.u)
+		}
+		b.out = kept
+		for len(b.out) < demand && b.l.room(int64(len(b.out))) {
+			b.out = append(b.out, b.now)
+		}
+		if len(b.out) < demand {
+			b.l.waited()
+		}
+		b.most = max(b.most, len(b.out))
+	}
+}
+
+func TestSlowStartDoublesInTheTimeOfAnAnswer(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	for _, want := range []int64{10, 20, 40} {
+		if got := b.l.whole(); got < want*9/10 || got > want*11/10 {
+			t.Errorf("at %v: limit %d, want about %d", b.now, got, want)
+		}
+		b.run(101*time.Millisecond, 1000)
+	}
+}
+
+// Five times what is remembered, and then only slowly more.
+func TestSlowStartEndsAtItsTop(t *testing.T) {
+	b := newBench(12, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.run(1200*time.Millisecond, 1000)
+	if b.most < 55 || b.most > 62 {
+		t.Errorf("%d at once within 1.2 s, want 60", b.most)
+	}
+	b.run(800*time.Millisecond, 1000)
+	if b.most > 70 {
+		t.Errorf("%d at once within 2 s", b.most)
+	}
+	b.run(8*time.Second, 1000)
+	if b.most < 200 {
+		t.Errorf("%d at once after 10 s at an upstream that takes any number", b.most)
+	}
+}
+
+// A process of few requests goes up to the stated minimum and no further.
+func TestSlowStartOfAQuietProcess(t *testing.T) {
+	b := newBench(0.2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	if b.l.whole() != 1 {
+		t.Errorf("begins with %d", b.l.whole())
+	}
+	b.run(time.Second, 1000)
+	if b.most != leastLimit {
+		t.Errorf("%d at once, want %d", b.most, leastLimit)
+	}
+}
+
+// An upstream without reserves: twice the requests take twice as long.
+func TestSlowStartStopsWhereGoodputDoes(t *testing.T) {
+	full := func(n int) time.Duration { return max(100*time.Millisecond, time.Duration(n)*5*time.Millisecond) } // 200/s
+	b := newBench(20, 100*time.Millisecond, full)
+	b.l.start(0, 0, &b.u)
+	b.run(time.Second, 1000)
+	if b.l.starting || b.l.whole() > 50 {
+		t.Errorf("starting %v, limit %d after a second", b.l.starting, b.l.whole())
+	}
+}
+
+func TestSlowStartWithoutMemory(t *testing.T) {
+	b := &bench{time: always(10 * time.Millisecond), bad: func(int) bool { return false }}
+	b.l.start(0, 0, &b.u)
+	if b.l.whole() != startUnknown {
+		t.Errorf("begins with %d", b.l.whole())
+	}
+	b.run(200*time.Millisecond, 1000)
+	if b.most < 500 {
+		t.Errorf("%d at once after 20 answers' time, where nothing is known that speaks against it", b.most)
+	}
+}
+
+func TestFailuresShrink(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.bad = func(i int) bool { return i%3 == 0 }
+	b.l.bind(0, 100)
+	b.run(5*time.Second, 1000)
+	if got := b.l.whole(); got > 50 {
+		t.Errorf("limit %d with every third failing", got)
+	}
+	b.run(time.Minute, 1000)
+	if got := b.l.whole(); got != leastLimit {
+		t.Errorf("limit %d in the end, want %d", got, leastLimit)
+	}
+}
+
+// The server of issue 3 under overload: its goodput is highest at 307.
+func TestClimbFindsTheBestOfAnOverloadedServer(t *testing.T) {
+	storm := func(n int) time.Duration {
+		return time.Duration(1e8 * math.Pow(1.05, max(0, float64(n-30)/15)))
+	}
+	b := newBench(50, 100*time.Millisecond, storm)
+	b.l.bind(0, 700)
+	b.run(20*time.Second, 2000)
+	sum, n := 0, 0
+	for range 300 {
+		b.run(100*time.Millisecond, 2000)
+		sum, n = sum+len(b.out), n+1
+	}
+	if mean := sum / n; mean < 120 || mean > 380 {
+		t.Errorf("%d at once on average, want about 250", mean)
+	}
+	if b.l.innocent {
+		t.Error("overload was taken for a change of what is usual")
+	}
+}
+
+// An upstream that became slow whatever the load is not throttled for it.
+func TestSlownessThatLoadDoesNotMakeIsInnocent(t *testing.T) {
+	for _, even := range []bool{false, true} {
+		b := newBench(10, 100*time.Millisecond, always(500*time.Millisecond))
+		b.even = even
+		b.l.bind(0, 100)
+		for b.now < 10*time.Second && !b.l.innocent {
+			b.run(100*time.Millisecond, 110)
+		}
+		if !b.l.innocent {
+			t.Errorf("even %v: not innocent after %v", even, b.now)
+		}
+		if got := b.l.whole(); got < 10 {
+			t.Errorf("even %v: limit %d, though ten went well before", even, got)
+		}
+	}
+}
+
+func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	if b.l.rest(time.Second, true) || b.l.event() != Forever {
+		t.Error("ends though it is reached")
+	}
+	if b.l.rest(2*time.Second, false) || b.l.event() != 3*time.Second {
+		t.Errorf("event %v", b.l.event())
+	}
+	if b.l.rest(2500*time.Millisecond, true); b.l.rest(3*time.Second, false) {
+		t.Error("ends though it was reached meanwhile")
+	}
+	if !b.l.rest(4*time.Second, false) {
+		t.Error("does not end after a second of ease")
+	}
+}
+
+// Requests from before a slow start that do not count give their allowance back.
+func TestOldOnesDoNotCount(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(time.Second, 40, &b.u)
+	if !b.l.room(41) || b.l.room(42) {
+		t.Error("not two places beside forty")
+	}
+	for range 40 {
+		b.l.left(0)
+	}
+	b.l.left(0)
+	if !b.l.room(1) || b.l.room(2) {
+		t.Error("not two places after the forty left")
+	}
+}
+
+func TestTrickle(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(time.Second, 0, &b.u)
+	due := 300 * time.Millisecond
+	if b.l.trickle(1200*time.Millisecond, 0, due) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due) {
+		t.Error("lets one through though something was answered lately")
+	}
+	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due) || !b.l.room(2) {
+		t.Error("lets nothing through in a silence")
+	}
+	if b.l.trickle(1700*time.Millisecond, 0, due) {
+		t.Error("lets two through at once")
+	}
+	b.l.ended(1800*time.Millisecond, 1500*time.Millisecond, true, &b.u)
+	if b.l.extra != 0 {
+		t.Error("an answer does not end it")
+	}
+}
