@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -24,8 +26,10 @@ type door struct {
 	timer  *time.Timer
 	closed bool
 	probes sync.WaitGroup
-	cancel context.CancelFunc          // ends the connecting probe under way
-	late   map[*upstream.Conn]struct{} // abandoned probes still read from
+	log    func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
+	down   time.Time                             // when the gate closed, as far as was told; zero: open
+	cancel context.CancelFunc                    // ends the connecting probe under way
+	late   map[*upstream.Conn]struct{}           // abandoned probes still read from
 }
 
 // waiter is an exchange in line. Its exchange owns it; the door writes to it
@@ -44,8 +48,8 @@ const (
 	wordDropped // the line was full and it was the oldest
 )
 
-func newDoor(s *Server, pool *upstream.Pool, o policy.GuardOptions, holdMax int) *door {
-	d := &door{guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](holdMax), late: map[*upstream.Conn]struct{}{}}
+func newDoor(s *Server, pool *upstream.Pool, o policy.GuardOptions, holdMax int, log *zap.Logger) *door {
+	d := &door{log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](holdMax), late: map[*upstream.Conn]struct{}{}}
 	d.timer = time.AfterFunc(time.Hour, d.tick)
 	d.timer.Stop()
 	return d
@@ -108,6 +112,20 @@ func (d *door) heed(s policy.Signal) {
 		d.admit()
 	}
 	d.arm()
+	d.tell()
+}
+
+// tell logs that the upstream went down or came back. Called with mu held.
+func (d *door) tell() {
+	g := d.guard.State()
+	switch name := zap.String("upstream", d.pool.Target().String()); {
+	case g.Gate != policy.GateOpen && d.down.IsZero():
+		d.down = time.Now()
+		d.log("the upstream is taken for down", name, zap.Stringer("by", g.ClosedBy))
+	case g.Gate == policy.GateOpen && !d.down.IsZero():
+		d.log("the upstream is back", name, zap.Duration("after", time.Since(d.down)))
+		d.down = time.Time{}
+	}
 }
 
 // admit lets in whom the Guard has places for, whoever came last first. Called with mu held.

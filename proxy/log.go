@@ -101,7 +101,7 @@ func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
 	if x.set.AccessLog {
 		x.logRequest(x.set.Log.Info, "request", code, o, now)
 	}
-	if !o.GaveUp() && o != policy.OutcomeResponseBroken {
+	if !worthALine(o) {
 		return
 	}
 	ok, suppressed := x.route.gaveUpLog.allow(now)
@@ -111,6 +111,15 @@ func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
 	if ok {
 		x.logRequest(x.set.Log.Warn, "request given up", code, o, now)
 	}
+}
+
+// worthALine says whether an outcome is one that its caller will complain of.
+func worthALine(o policy.Outcome) bool {
+	switch o {
+	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded:
+		return true
+	}
+	return o.GaveUp()
 }
 
 // logRequest writes a line without anything secret: the query is left out.

@@ -52,3 +52,19 @@ func TestGivenUpRequestsAreLoggedUpToTheLimitThenCounted(t *testing.T) {
 		t.Errorf("%d lines for 10 requests given up, want 2 a minute", n)
 	}
 }
+
+func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
+	log, lines := logLines()
+	addr := deadPort(t)
+	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); c.Log = log })
+	c := p.dial().send(get("/"))
+	waitFor(t, "line of the outage", func() bool {
+		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+addr+`","by":"refused"`)
+	})
+	startUpstreamAt(t, addr, script(ok200))
+	c.want(200, "ok")
+	waitFor(t, "line of its end", func() bool {
+		c.send(get("/")).want(200, "ok")
+		return strings.Contains(lines.String(), `"msg":"the upstream is back"`)
+	})
+}

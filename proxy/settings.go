@@ -100,7 +100,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 			key:    key,
 			pool:   pool,
 			budget: policy.NewBudget(r.Budget),
-			door:   newDoor(n.server, pool, r.Guard, r.HoldMax),
+			door:   newDoor(n.server, pool, r.Guard, r.HoldMax, n.Log),
 		}
 	}
 	state.upstream = known[key]

@@ -78,7 +78,7 @@ func refusals(b *strings.Builder) {
 }
 
 func kinds(b *strings.Builder) {
-	b.WriteString("## kind\n\nWhy no connection to the upstream could be had: the label of `retryproxy_dial_errors_total`.\n\n")
+	b.WriteString("## kind\n\nWhy no connection to the upstream could be had: the label of `retryproxy_upstream_dial_errors_total`.\n\n")
 	var names []string
 	for i := range upstream.NumDialKinds {
 		names = append(names, code(upstream.DialKind(i).String()))

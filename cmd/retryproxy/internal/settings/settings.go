@@ -122,7 +122,7 @@ type Shared struct {
 // and what it cuts from their path.
 type Matcher struct {
 	Host        string  `env:"HOST" group:"Which requests a route takes" shown:"any" unit:"hostpattern" about:"Requests for this host; *.example.com takes all names below example.com."`
-	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path; /search/* takes everything below /search/."`
+	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path; /search/* takes /search and everything below it."`
 	Methods     Methods `env:"METHODS" shown:"any" unit:"methods" about:"Requests with one of these methods."`
 	Header      string  `env:"HEADER" shown:"any" unit:"header" about:"Requests with this field, and with this value if one is given: Name or Name=value."`
 	Listen      Address `env:"LISTEN" shown:"the main listener" unit:"address" live:"no" about:"Requests accepted on this address, which is opened for the route."`
