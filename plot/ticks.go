@@ -25,7 +25,7 @@ func (a *Axis) Ticks(s Span, n int) []Tick {
 		if i+1 == i { // numbers so large that a step is lost in them
 			break
 		}
-		v := i*step + 0 // 0 and not -0
+		v := i*step + 0      // 0 and not -0
 		if v < s.Low-slack { // rounded down past the end, where numbers are large and the span is small
 			continue
 		}
