@@ -4,8 +4,11 @@ SHELL := bash
 BIN := $(CURDIR)/bin
 STATICCHECK := v0.8.2
 GOVULNCHECK := v1.8.0
+GOTESTSUM := v1.13.0
 FUZZTIME ?= 60s
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
+IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
 export CGO_ENABLED ?= 0
 
@@ -14,12 +17,12 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
 .PHONY: build
-build: ## bin/retryproxy and bin/retryproxy-plot, static and stripped
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot
+build: ## bin/retryproxy, retryproxy-plot and retryproxy-inject, static and stripped
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot ./cmd/retryproxy-inject
 
 .PHONY: test
-test: lint vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
-	CGO_ENABLED=1 go test -race ./...
+test: lint vuln $(BIN)/gotestsum-$(GOTESTSUM) ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
+	@bash .ci/test $(BIN)/gotestsum-$(GOTESTSUM) ./...
 
 .PHONY: lint
 lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
@@ -39,6 +42,10 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 bench: ## benchmarks of the wire, the decisions and a proxied request
 	go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-peers
+bench-peers: build ## CPU, memory and start beside HAProxy and nginx (needs them and wrk installed): the goals, met or not
+	go run -buildvcs=true ./bench/peers --proxy $(BIN)/retryproxy --json $(BIN)/peers.json $(PEERS)
+
 .PHONY: soak
 soak: build ## SOAK (60s) of mixed load against an upstream that fails in every way
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
@@ -48,21 +55,64 @@ storm: build ## an outage with real processes: direct, through HAProxy (if insta
 	go run -buildvcs=true ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
 		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
 
+.PHONY: restart
+restart: build ## kill and restart an application with 1000 requests in hand behind retryproxy; what callers see
+	go run ./bench/restart --proxy $(BIN)/retryproxy
+
 .PHONY: e2e
 e2e: build ## curl, nginx and Prometheus against the real binary (needs them installed)
 	bash bench/e2e/run $(BIN)/retryproxy
+
+.PHONY: image
+image: ## the container image retryproxy:dev for this machine, compiled within golang:1.26
+	bash deploy/image/build $(IMAGE)
+
+.PHONY: images
+images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine
+	bash deploy/image/build $(IMAGE) amd64 arm64
+
+.PHONY: e2e-image
+e2e-image: ## the image: the same twice, what is in it, how it runs (needs dockerd)
+	E2E=image go test -count=1 -timeout 30m ./deploy/test/image
+
+check: e2e-image
 
 .PHONY: docs
 docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/tuning.md
-	grep -E '^retryproxy .*--png docs/pictures/' docs/tuning.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: build ## docs/pictures, by the commands in docs/tuning.md and docs/storm.md
+	grep -hE '^retryproxy .*--png docs/pictures/' docs/tuning.md docs/storm.md | PATH="$(BIN):$$PATH" bash -eux
+
+.PHONY: rules
+rules: ## the alert rules and the dashboard's queries, by promtool: syntax and unit tests
+	promtool check rules deploy/prometheus/retryproxy.rules.yaml
+	promtool test rules deploy/prometheus/*.test.yaml
+	go run ./deploy/generate --queries >$(BIN)/dashboard-queries.yaml
+	promtool check rules $(BIN)/dashboard-queries.yaml
+
+.PHONY: dashboard
+dashboard: ## deploy/grafana/dashboard.json and the PrometheusRule, from code
+	go run ./deploy/generate
+
+.PHONY: release
+release: ## dist/: archives for PLATFORMS built twice and compared, bills of materials, licences checked, checksums
+	bash .ci/release dist $(PLATFORMS)
+
+.PHONY: supply
+supply: ## the same for this platform and the proxy only, and go mod verify
+	go mod verify
+	COMMANDS=retryproxy bash .ci/release $(BIN)/dist $$(go env GOOS)/$$(go env GOARCH)
+
+.PHONY: manifests
+manifests: ## deploy/ rendered, decoded strictly into the Kubernetes API types, and validated by the API server's own code
+	cd deploy/test-go && go test -vet=off ./... # vetting the Kubernetes API takes longer than all the rest
 
 .PHONY: check
-check: test e2e ## what CI runs
+check: test e2e rules manifests ## what CI runs
 	$(MAKE) soak SOAK=10s
+	$(MAKE) supply
 
 $(BIN)/staticcheck-$(STATICCHECK):
 	GOBIN=$(BIN) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK)
@@ -71,3 +121,7 @@ $(BIN)/staticcheck-$(STATICCHECK):
 $(BIN)/govulncheck-$(GOVULNCHECK):
 	GOBIN=$(BIN) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
 	mv $(BIN)/govulncheck $@
+
+$(BIN)/gotestsum-$(GOTESTSUM):
+	GOBIN=$(BIN) go install gotest.tools/gotestsum@$(GOTESTSUM)
+	mv $(BIN)/gotestsum $@

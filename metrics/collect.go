@@ -63,6 +63,9 @@ func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 			retriesTotal.emit(ch, float64(n), route, reason.String())
 		}
 	}
+	if n := c.fallbackFailures.Load(); n > 0 || zeros {
+		fallbackFailuresTotal.emit(ch, float64(n), route)
+	}
 	if n := c.retries[policy.ReasonIdleClose].Load(); n > 0 || zeros {
 		idleCloseRepeatsTotal.emit(ch, float64(n), route)
 	}

@@ -57,6 +57,9 @@ var (
 	retriesTotal = define(Counter, "retries_total", labels("route", "reason"),
 		"Retries by what they were for.",
 		"Which failures cause the retries?")
+	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
+		"Requests sent to the fallback upstream (RETRYPROXY_FALLBACK) that had no better answer; those that it answered have the outcome fallback.",
+		"Does the fallback hold when it is needed?")
 	idleCloseRepeatsTotal = define(Counter, "idle_close_repeats_total", labels("route"),
 		"Repeats at once, outside count and budget, because the upstream had closed a kept connection; part of retries_total.",
 		"Does the upstream close idle connections sooner than the pool lets go of them?")
@@ -70,8 +73,8 @@ var (
 		"Time really waited before a retry; shorter than planned when the caller left or the proxy drained.",
 		"How long are the waits between attempts?")
 	holdSeconds = define(Histogram, "hold_seconds", labels("route"),
-		"Time waited at the upstream's gate while it was down, or for a place under its limit; requests that did not wait are not in it.",
-		"How long do callers wait for an upstream that is down or full?")
+		"Time waited at the upstream's gate while it was down, for a place under its limit, or for the end of a cool-down that others began; requests that did not wait are not in it.",
+		"How long do callers wait for an upstream that is down or full, or that asked for a pause?")
 	addedSeconds = define(Histogram, "added_latency_seconds", labels("route"),
 		"For requests with more than one attempt: time from the first attempt's end to the last one's.",
 		"What do retries cost the callers that needed them?")
@@ -97,18 +100,33 @@ var (
 	faultsTotal = define(Counter, "faults_total", nil,
 		"Requests that ended in a fault of the proxy itself.",
 		"Is there a bug to report?")
+	handshakeFailuresTotal = define(Counter, "handshake_failures_total", nil,
+		"Callers whose TLS handshake failed; always 0 without TLS.",
+		"Do callers reject our certificate, or come without a valid one of theirs?")
 	draining = define(Gauge, "draining", nil,
 		"1 while the proxy shuts down, 0 before.",
 		"Which proxies are on their way out?")
 	parseRefusalsTotal = define(Counter, "parse_refusals_total", labels("reason"),
 		"Requests refused because they broke the protocol or a limit of its parsing; nothing was sent upstream.",
 		"Does somebody send malformed requests, or is a limit too low?")
+	badDeadlinesTotal = define(Counter, "bad_deadlines_total", labels("field"),
+		"Request fields about the caller's patience that could not be read; they were forwarded as they came.",
+		"Does a caller set a deadline in a notation that nobody reads?")
 	replayBytes = define(Gauge, "replay_bytes", nil,
 		"Memory that keeps request bodies and failing responses for retries.",
 		"How much memory do retries take now?")
 	replayLimitBytes = define(Gauge, "replay_limit_bytes", nil,
 		"Most that replay_bytes may be (RETRYPROXY_TOTAL_REPLAY_BYTES).",
 		"How near is the replay memory to being full?")
+	retryPercent = define(Gauge, "retry_percent", nil,
+		"Percentage of the retries that would be made which are made (RETRYPROXY_RETRY_PERCENT, retryproxy retry-percent).",
+		"Did somebody switch retries off, and where is that still so?")
+	cooldownsTotal = define(Counter, "cooldowns_total", nil,
+		"Pauses begun that a 429 asked for and that requests share (RETRYPROXY_COOLDOWN_KEY).",
+		"How often does an upstream ask for a pause?")
+	cooldownsDisplacedTotal = define(Counter, "cooldowns_displaced_total", nil,
+		"Shared pauses forgotten before their end for want of room.",
+		"Are there more keys pausing at once than are remembered?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows at this moment.",
 		"Is an outage eating up the retry budget?")
@@ -121,6 +139,9 @@ var (
 	gateProbesTotal = define(Counter, "gate_probes_total", labels("upstream"),
 		"Probes of an upstream whose gate was not open.",
 		"How often is a dead upstream tried?")
+	pathProbesTotal = define(Counter, "path_probes_total", labels("upstream", "result"),
+		"Probes by GET of RETRYPROXY_PROBE_PATH that ended, by what they found; part of gate_probes_total, and no requests.",
+		"What does the upstream say of itself while its gate is not open?")
 	limitNow = define(Gauge, "limit", labels("upstream"),
 		"Requests that may be under way at once to the upstream; +Inf while no limit binds.",
 		"Is the upstream overloaded, and what does it bear?")
@@ -130,6 +151,9 @@ var (
 	placesTaken = define(Gauge, "places_taken", labels("upstream", "by"),
 		"Attempts that the upstream has in hand: awaited, or abandoned by callers that left.",
 		"How much does the upstream have in hand, wanted and unwanted?")
+	throttleProbability = define(Gauge, "throttle_probability", labels("upstream"),
+		"Share of requests not sent because the upstream rejects nearly all; shown where RETRYPROXY_THROTTLE is on.",
+		"Are requests turned away here to spare the upstream rejecting them?")
 	doorWaiting = define(Gauge, "held_requests", labels("upstream"),
 		"Requests that wait at the upstream's gate or for a place under its limit.",
 		"How many callers wait for an upstream that is down or full?")

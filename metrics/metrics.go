@@ -24,6 +24,8 @@ type Options struct {
 	// that refuse and dial.
 	Refusals       []string
 	DialErrorKinds []string
+
+	DeadlineFields []string // labels of BadDeadline, in its order
 }
 
 // Metrics are all metrics of one process. Safe for concurrent use.
@@ -35,6 +37,9 @@ type Metrics struct {
 	refusals     []string // labels; the last is other
 	refusalIndex map[string]int
 	refused      []atomic.Uint64
+
+	deadlineFields []string
+	badDeadlines   []atomic.Uint64
 
 	reloadFailures  atomic.Uint64
 	reloadSuccesses atomic.Uint64
@@ -55,6 +60,8 @@ func New(o Options) *Metrics {
 		build:          [3]string{valid(o.Version), valid(o.Revision), runtime.Version()},
 		dialErrorKinds: slices.Clone(o.DialErrorKinds),
 		refusals:       withOther(o.Refusals),
+		deadlineFields: slices.Clone(o.DeadlineFields),
+		badDeadlines:   make([]atomic.Uint64, len(o.DeadlineFields)),
 		routes:         make(map[string]*Route),
 	}
 	m.refused = make([]atomic.Uint64, len(m.refusals))
@@ -139,6 +146,14 @@ func (m *Metrics) Refused(reason string) {
 	m.refused[i].Add(1)
 }
 
+// BadDeadline counts a field of a caller that could not be read, by its place
+// in Options.DeadlineFields; one outside counts nothing.
+func (m *Metrics) BadDeadline(field int) {
+	if uint(field) < uint(len(m.badDeadlines)) {
+		m.badDeadlines[field].Add(1)
+	}
+}
+
 // ConfigLoaded tells that a configuration was taken into use at the time at,
 // or refused: at the start and at every reload.
 func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
@@ -171,6 +186,9 @@ func (m *Metrics) sortedRoutes() []*Route {
 func (m *Metrics) collectOwn(ch chan<- prometheus.Metric) {
 	for i, label := range m.refusals {
 		parseRefusalsTotal.emit(ch, float64(m.refused[i].Load()), label)
+	}
+	for i, field := range m.deadlineFields {
+		badDeadlinesTotal.emit(ch, float64(m.badDeadlines[i].Load()), field)
 	}
 	reloadSuccessful.emit(ch, oneIf(m.lastReloadOK.Load()))
 	reloadSeconds.emit(ch, float64(m.lastSuccess.Load())/1e3)

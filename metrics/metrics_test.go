@@ -21,22 +21,30 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, AcceptPauses: 2, Faults: 3, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			Connections: 7, AcceptPauses: 2, Faults: 3, HandshakeFailures: 8, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			RetryPercent: 30,
+			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
-					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5},
+					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,
+					HasThrottle: true, Throttle: 0.75,
+					HasProbe: true, Probed: [policy.NumProbeResults]uint64{policy.ProbeBack: 1, policy.ProbeFailing: 8}},
 				{Name: "unix:/run/\xff", DialErrors: []uint64{1, 2, 3, 4, 5}},
 			},
 			Certificates: []Certificate{{Kind: "client", Name: "tls.crt", NotAfter: expiry}},
 		}
 	})
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_connections`:         "7",
-		`retryproxy_faults_total`:        "3",
-		`retryproxy_draining`:            "1",
-		`retryproxy_accept_pauses_total`: "2",
-		`retryproxy_replay_bytes`:        "4096",
-		`retryproxy_replay_limit_bytes`:  "6.7108864e+07",
+		`retryproxy_connections`:               "7",
+		`retryproxy_faults_total`:              "3",
+		`retryproxy_handshake_failures_total`:  "8",
+		`retryproxy_draining`:                  "1",
+		`retryproxy_accept_pauses_total`:       "2",
+		`retryproxy_replay_bytes`:              "4096",
+		`retryproxy_replay_limit_bytes`:        "6.7108864e+07",
+		`retryproxy_retry_percent`:             "30",
+		`retryproxy_cooldowns_total`:           "11",
+		`retryproxy_cooldowns_displaced_total`: "12",
 		`retryproxy_upstream_connections{state="idle",upstream="http://api:80"}`:                  "3",
 		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`:                "1",
 		`retryproxy_upstream_connections{state="dialing",upstream="http://api:80"}`:               "1",
@@ -47,7 +55,11 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="http://api:80"}`:          "6",
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="unix:/run/` + "\uFFFD\"}": "3",
 		`retryproxy_budget_tokens{upstream="http://api:80"}`:                                      "9.5",
+		`retryproxy_throttle_probability{upstream="http://api:80"}`:                               "0.75",
+		`retryproxy_throttle_probability{upstream="unix:/run/` + "\uFFFD\"}":                      "",
 		`retryproxy_budget_tokens{upstream="unix:/run/` + "\uFFFD\"}":                             "",
+		`retryproxy_path_probes_total{result="failing",upstream="http://api:80"}`:                 "8",
+		`retryproxy_path_probes_total{result="back",upstream="unix:/run/` + "\uFFFD\"}":           "",
 		`retryproxy_certificate_expiry_timestamp_seconds{kind="client",name="tls.crt"}`:           "1.9e+09",
 	})
 	scrape(t, m).want(t, map[string]string{
@@ -242,13 +254,17 @@ func TestRetainDropsRoutesThatAreGone(t *testing.T) {
 
 // full is metrics with a value in every family.
 func full() *Metrics {
-	m := New(Options{Refusals: []string{"bare_lf"}, DialErrorKinds: []string{"refused"}})
+	m := New(Options{
+		Refusals:       []string{"bare_lf"},
+		DialErrorKinds: []string{"refused"},
+		DeadlineFields: []string{"grpc-timeout"},
+	})
 	r := m.Route("a")
 	r.AttemptDone(policy.ClassNone, 200, 0)
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	m.Watch(func() Snapshot {
 		return Snapshot{
-			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true}},
+			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasThrottle: true, HasProbe: true}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}
 	})
@@ -363,5 +379,20 @@ func BenchmarkScrapeThousandRoutes(b *testing.B) {
 		if _, err := m.registry.Gather(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestBadDeadlinesAreCountedByField(t *testing.T) {
+	m := New(Options{DeadlineFields: []string{"a", "b"}})
+	for _, field := range []int{1, 1, -1, 2} {
+		m.BadDeadline(field)
+	}
+	p := scrape(t, m)
+	p.want(t, map[string]string{
+		`retryproxy_bad_deadlines_total{field="a"}`: "0",
+		`retryproxy_bad_deadlines_total{field="b"}`: "2",
+	})
+	if got := p.sum(t, "retryproxy_bad_deadlines_total"); got != 2 {
+		t.Errorf("they add up to %v, want 2", got)
 	}
 }

@@ -23,6 +23,8 @@ type counts struct {
 	began atomic.Uint64 // requests
 	waits atomic.Uint64 // begun
 
+	fallbackFailures atomic.Uint64
+
 	outcomes [policy.NumOutcomes]atomic.Uint64
 	retries  [policy.NumReasons]atomic.Uint64
 	perReq   attemptCounts
@@ -90,6 +92,9 @@ func (r *Route) Held(waited time.Duration) {
 	r.counts().hold.observe(backoffLadder, waited)
 }
 
+// FallbackFailed counts a fallback upstream that had no better answer.
+func (r *Route) FallbackFailed() { r.counts().fallbackFailures.Add(1) }
+
 // RequestDone counts a request with all that became of it. Once per
 // RequestBegan. method is read, not kept; code is what the caller got, 0 when
 // nothing; d is the whole time; added, which counts only when there was more
@@ -152,6 +157,7 @@ func (r *Route) underWay(ended, began func(*counts) uint64) uint64 {
 func (c *counts) add(o *counts) {
 	addAll(c.outcomes[:], o.outcomes[:])
 	addAll(c.retries[:], o.retries[:])
+	c.fallbackFailures.Add(o.fallbackFailures.Load())
 	c.perReq.add(&o.perReq)
 	c.request.add(&o.request)
 	c.attempt.add(&o.attempt)

@@ -13,14 +13,17 @@ import (
 // Snapshot is what the proxy holds at one moment. The function given to Watch
 // makes one per scrape; the metrics package only reads it.
 type Snapshot struct {
-	Connections      int    // caller connections open
-	AcceptPauses     uint64 // times that accepting paused, since the start
-	Faults           uint64 // requests that ended in a fault of the proxy itself, since the start
-	Draining         bool   // the proxy is shutting down
-	ReplayBytes      int64  // memory that keeps bodies and responses for retries
-	ReplayLimitBytes int64  // the most that ReplayBytes may be
-	Upstreams        []Upstream
-	Certificates     []Certificate
+	Connections       int    // caller connections open
+	AcceptPauses      uint64 // times that accepting paused, since the start
+	Faults            uint64 // requests that ended in a fault of the proxy itself, since the start
+	HandshakeFailures uint64 // callers whose TLS handshake failed, since the start
+	Draining          bool   // the proxy is shutting down
+	ReplayBytes       int64  // memory that keeps bodies and responses for retries
+	ReplayLimitBytes  int64  // the most that ReplayBytes may be
+	RetryPercent      int    // of a hundred retries, those made
+	Cooldowns         policy.CooldownState
+	Upstreams         []Upstream
+	Certificates      []Certificate
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
@@ -40,6 +43,11 @@ type Upstream struct {
 	BudgetTokens float64 // retries allowed now
 
 	Guard policy.GuardState // gate and limit
+
+	HasThrottle bool
+	Throttle    float64                        // share of requests not sent
+	HasProbe    bool                           // RETRYPROXY_PROBE_PATH is set
+	Probed      [policy.NumProbeResults]uint64 // probes of that path that ended, by result
 }
 
 // Certificate is one whose end of validity is watched.
@@ -62,9 +70,13 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	callerConnections.emit(ch, float64(s.Connections))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
 	faultsTotal.emit(ch, float64(s.Faults))
+	handshakeFailuresTotal.emit(ch, float64(s.HandshakeFailures))
 	draining.emit(ch, oneIf(s.Draining))
 	replayBytes.emit(ch, float64(s.ReplayBytes))
 	replayLimitBytes.emit(ch, float64(s.ReplayLimitBytes))
+	retryPercent.emit(ch, float64(s.RetryPercent))
+	cooldownsTotal.emit(ch, float64(s.Cooldowns.Begun))
+	cooldownsDisplacedTotal.emit(ch, float64(s.Cooldowns.Displaced))
 	for _, u := range merged(s.Upstreams) {
 		u.collect(ch, dialErrorKinds)
 	}
@@ -85,8 +97,16 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 		dialErrorsTotal.emit(ch, float64(n), name, dialErrorKinds[i])
 	}
 	u.collectGuard(ch)
+	if u.HasThrottle {
+		throttleProbability.emit(ch, u.Throttle, name)
+	}
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)
+	}
+	if u.HasProbe {
+		for _, r := range policy.AllProbeResults() {
+			pathProbesTotal.emit(ch, float64(u.Probed[r]), name, r.String())
+		}
 	}
 }
 
@@ -154,6 +174,12 @@ func (u *Upstream) add(o *Upstream) {
 	u.addGuard(&o.Guard)
 	u.HasBudget = u.HasBudget || o.HasBudget
 	u.BudgetTokens += o.BudgetTokens
+	u.HasThrottle = u.HasThrottle || o.HasThrottle
+	u.Throttle = max(u.Throttle, o.Throttle)
+	u.HasProbe = u.HasProbe || o.HasProbe
+	for i, n := range o.Probed {
+		u.Probed[i] += n
+	}
 	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the given ones are not ours to change
 	copy(errors, u.DialErrors)
 	for i, n := range o.DialErrors {

@@ -65,7 +65,7 @@ const (
 //     above that is lost, so what a request put in and nobody used is lost
 //     after 9 to 10 s;
 //   - each retry takes one token, and where there is not a whole one there is
-//     no retry;
+//     no retry; one that is not sent after all gives it back;
 //   - it begins full, so with Burst tokens.
 //
 // So over any time of t seconds with n requests there are at most
@@ -181,6 +181,11 @@ func (b *Budget) TryRetry(now time.Duration) bool {
 		}
 	}
 }
+
+// GiveBack returns the token of a retry that was not sent after all: its caller
+// left while it waited, or it found the upstream's door closed. Once per
+// TryRetry that said yes.
+func (b *Budget) GiveBack() { b.used.Add(-perToken) }
 
 // Tokens is how many retries the bucket holds now, fractions included; never
 // negative.

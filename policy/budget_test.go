@@ -372,3 +372,29 @@ func BenchmarkBudgetTryRetry(b *testing.B) {
 		budget.TryRetry(now)
 	}
 }
+
+func TestATokenGivenBackIsThereAgain(t *testing.T) {
+	b := NewBudget(BudgetConfig{Burst: 3})
+	for range 3 {
+		if !b.TryRetry(0) {
+			t.Fatal("the burst is not there")
+		}
+	}
+	if b.TryRetry(0) {
+		t.Fatal("a fourth token")
+	}
+	b.GiveBack()
+	if !b.TryRetry(0) || b.TryRetry(0) {
+		t.Error("one given back is not one more")
+	}
+}
+
+func TestTokensGivenBackLateDoNotOverfill(t *testing.T) {
+	b := NewBudget(BudgetConfig{Burst: 3, MinPerSecond: 1})
+	b.TryRetry(0)
+	b.Tokens(time.Minute)
+	b.GiveBack() // the bucket filled up meanwhile
+	if got := b.Tokens(time.Minute); got != 3 {
+		t.Errorf("%v tokens, want the burst of 3", got)
+	}
+}

@@ -12,8 +12,9 @@ type HeaderLookup interface {
 // Attempt is what one attempt brought.
 type Attempt struct {
 	Cause  Cause
-	Status int  // 100..999, when Cause is CauseStatus
-	Final  bool // an inner retryproxy marked its answer as given up
+	Status int        // 100..999, when Cause is CauseStatus
+	Final  bool       // an inner retryproxy marked its answer as given up, or a gRPC server said not to repeat (grpc-retry-pushback-ms)
+	GRPC   GRPCStatus // of a gRPC call's answer, as far as it is known before a message; OK else
 
 	RetryAfter    time.Duration // as ParseRetryAfter gave it; never negative
 	HasRetryAfter bool
@@ -144,6 +145,10 @@ func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 	return d
 }
 
+// Fails reports whether a is a failure: an answer that RetryOn counts as one,
+// or none at all.
+func (p *Policy) Fails(a *Attempt) bool { return p.classify(a) != ClassNone }
+
 // classify says how sure we are; ClassNone when the answer is no failure.
 func (p *Policy) classify(a *Attempt) Class {
 	switch {
@@ -153,7 +158,7 @@ func (p *Policy) classify(a *Attempt) Class {
 		return Unknown
 	case !p.RetryOn.matches(a):
 		return ClassNone
-	case a.Status == 429 || a.Status == 503:
+	case a.Status == 429 || a.Status == 503, a.GRPC == GRPCUnavailable, a.GRPC == GRPCResourceExhausted:
 		return Rejected
 	}
 	return Unknown
@@ -166,7 +171,7 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 		return ReasonUpstreamGaveUp
 	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
 		return ReasonNotInRetryOn
-	case c != NotSent && !s.Safe:
+	case c != NotSent && !s.Safe && !p.RetryOn.grpcOptsIn(a):
 		return ReasonNotIdempotent
 	case p.MaxRetries <= 0:
 		return ReasonRetriesOff
@@ -259,6 +264,9 @@ func (p *Policy) whatFor(a *Attempt) Reason {
 		return causeReasons[a.Cause]
 	}
 	if !p.RetryOn.hasCode(a.Status) {
+		if p.RetryOn.grpc.has(a.GRPC) {
+			return ReasonGRPC
+		}
 		return ReasonHeader
 	}
 	switch a.Status {

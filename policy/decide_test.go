@@ -17,7 +17,7 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 // after exactly 5 s when throttled.
 func testPolicy(t testing.TB) Policy {
 	return Policy{
-		RetryOn:    mustRetryOn(t, DefaultRetryOn+",retriable-header:X-Again"),
+		RetryOn:    mustRetryOn(t, DefaultRetryOn+",grpc-unavailable,grpc-aborted,retriable-header:X-Again"),
 		MaxRetries: 3,
 		Backoff:    constant(time.Second),
 		Throttled:  constant(5 * time.Second),
@@ -57,6 +57,12 @@ func TestDecide(t *testing.T) {
 		{"520", status(520), nil, retry(Unknown, ReasonStatusOther, s)},
 		{"field", Attempt{Status: 200, Header: fields{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
 		{"listed status with a listed field", Attempt{Status: 503, Header: fields{"x-again": ""}}, nil, retry(Rejected, ReasonStatus503, s)},
+		{"gRPC status, not listed", Attempt{Status: 200, GRPC: GRPCInternal}, nil, no(ClassNone, ReasonNone)},
+		{"gRPC status, listed, of a POST", Attempt{Status: 200, GRPC: GRPCUnavailable}, unsafe, retry(Rejected, ReasonGRPC, s)},
+		{"gRPC status that may have done work", Attempt{Status: 200, GRPC: 10}, unsafe, retry(Unknown, ReasonGRPC, s)},
+		{"gRPC status with a pushback", Attempt{Status: 200, GRPC: GRPCUnavailable, HasRetryAfter: true, RetryAfter: 40 * s}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
+		{"gRPC status that is not to be repeated", Attempt{Status: 200, GRPC: GRPCUnavailable, Final: true}, unsafe, no(Rejected, ReasonUpstreamGaveUp)},
+		{"reset of an unsafe gRPC call", Attempt{Cause: CauseReset, GRPC: GRPCUnavailable}, unsafe, no(Unknown, ReasonNotIdempotent)},
 		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
 		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
 		{"refused stream", Attempt{Cause: CauseRefusedStream}, nil, retry(NotSent, ReasonRefusedStream, s)},

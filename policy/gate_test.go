@@ -50,6 +50,14 @@ func TestGateTransitions(t *testing.T) {
 	}
 }
 
+// An application that restarts beside its sidecar is to be served within 250 ms
+// of its port being open, and any other upstream soon after it is back.
+func TestProbesWaitNoLongerThanARestartBears(t *testing.T) {
+	if refusedMost > 200*time.Millisecond || failedMost > time.Second {
+		t.Errorf("probes wait up to %v after a refusal and %v otherwise, want at most 200ms and 1s", refusedMost, failedMost)
+	}
+}
+
 // The waits for the next probe, k failures after the gate was closed.
 func TestProbesComeInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

@@ -23,7 +23,10 @@ type GuardOptions struct {
 	NoGate bool      // the gate never closes
 	Limit  LimitMode // how the limit is found
 	Fixed  int       // for LimitFixed: requests at once, 1 to 1 000 000
-	Rand   Rand      // jitter of the probes; nil = Shared(). Used under the Guard's lock.
+	// OwnProbe: probes are the user's own, taken with Guard.Probe. Enter and Next
+	// then make no attempt the probe: whoever comes waits for it.
+	OwnProbe bool
+	Rand     Rand // jitter of the probes; nil = Shared(). Used under the Guard's lock.
 }
 
 const maxFixed = 1_000_000
@@ -79,6 +82,7 @@ type Guard struct {
 	silence      silence
 	evidence     evidence
 	lost         lostPlaces
+	comeback     comeback
 	slowLeft     int64         // places given back other than by the fast path of Leave
 	slowAnswered int64         // of these, those that were answered
 	unsent       int64         // of these, those that were never sent

@@ -70,12 +70,24 @@ func (g *Guard) Probe(now time.Duration) (Place, bool) {
 }
 
 // NextEvent is when Expire is to be called, Forever when there is nothing to
-// come; 0 when somebody in line should have been admitted already. It changes only within calls that return a SignalEvent, a Verdict that
+// come; 0 when somebody in line should have been admitted already, or, with
+// GuardOptions.OwnProbe, while a probe is due. It changes only within calls that return a SignalEvent, a Verdict that
 // is not VerdictGo, or a probe.
 func (g *Guard) NextEvent() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.eventAt
+}
+
+// Open reports whether the gate is open. It takes no lock while no limit binds
+// either.
+func (g *Guard) Open() bool {
+	if g.mode.Load()&modeSlow == 0 {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gate.state == GateOpen
 }
 
 // Expire lets happen what is due by now: a probe, places whose bound has

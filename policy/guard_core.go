@@ -28,7 +28,7 @@ func (g *Guard) room() bool {
 func (g *Guard) verdict(head bool) Verdict {
 	first := head || g.waiting == 0
 	if !g.gate.passing() {
-		if g.gate.due() && first {
+		if g.gate.due() && first && !g.options.OwnProbe {
 			return VerdictProbe
 		}
 		return VerdictHold
@@ -150,6 +150,7 @@ func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
 	if g.gate.state == GateOpen {
 		g.fresh.add(now - p.at)
 	}
+	g.cameBack(p, now)
 }
 
 // wentWrong counts a failure while the gate is open or opening.
@@ -200,6 +201,7 @@ func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 				g.usual.sawPause(now - g.silence.since())
 			}
 			g.reopen(now, probe || p.at > g.gate.closedAt)
+			g.cameBack(p, now)
 		}
 	case !probe:
 		if e.Kind == Reset && g.gate.why == ClosedByStall && g.gate.probe != 0 {
@@ -233,6 +235,9 @@ func (g *Guard) shut(now time.Duration, why ClosedBy) {
 		}
 		return
 	}
+	if g.gate.state == GateOpen {
+		g.comeback = comeback{}
+	}
 	g.gate.close(now, why, g.options.Rand)
 	g.limiter.release()
 	g.publish(now)
@@ -249,6 +254,7 @@ func (g *Guard) bind(now time.Duration) {
 // and do not count. Otherwise the upstream is working them off, so they do.
 func (g *Guard) reopen(now time.Duration, byProbe bool) {
 	g.gate.reopen(now)
+	g.comeback.reopened(now)
 	g.freed(g.lost.freeAll())
 	g.evidence = evidence{}
 	old := g.inFlight()

@@ -14,16 +14,18 @@ import (
 //     lost, or has hung for seconds;
 //   - no attempt but a probe goes beyond a fixed limit;
 //   - whoever waits is told when he could be let in, or by an event;
+//   - with OwnProbe no attempt is made the probe, and an event says that one is due;
 //   - in the end no place is taken.
 func FuzzGuard(f *testing.F) {
 	f.Add(byte(0), []byte("eeeeLLLLeeeeeeRRRRttttttttttNNNNNN"))
 	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLL"))
 	f.Add(byte(2), []byte("eLeLeLeLeLeLeLeLeLeLTeTeTeTeTeTeTeTeTeTcTcTcTTTTpCpCtt"))
+	f.Add(byte(4), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLLkkkk"))
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
-		o := [4]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}}[kind%4]
+		o := [5]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}, {OwnProbe: true}}[kind%5]
 		o.Rand = rand.New(rand.NewPCG(uint64(kind), 1))
-		w := &fuzzed{t: t, g: NewGuard(o), fixed: o.Fixed}
+		w := &fuzzed{t: t, g: NewGuard(o), fixed: o.Fixed, own: o.OwnProbe}
 		for i, act := range acts[:min(len(acts), 2000)] {
 			w.act(act, i)
 		}
@@ -35,6 +37,7 @@ type fuzzed struct {
 	t     *testing.T
 	g     *Guard
 	fixed int
+	own   bool // OwnProbe
 	now   time.Duration
 	out   []Place // waited for
 	late  []Place // abandoned, their connections kept
@@ -54,6 +57,7 @@ func (w *fuzzed) act(act byte, i int) {
 		if v > VerdictProbe {
 			w.line++
 		} else {
+			w.notOurs(v)
 			w.taken(p, v, state)
 		}
 	case 4, 5:
@@ -167,7 +171,16 @@ func (w *fuzzed) heed(s Signal) {
 			return
 		}
 		w.line--
+		w.notOurs(v)
 		w.taken(p, v, state)
+	}
+}
+
+// notOurs checks what an attempt was told.
+func (w *fuzzed) notOurs(v Verdict) {
+	w.t.Helper()
+	if w.own && v == VerdictProbe {
+		w.t.Fatal("an attempt was made the probe")
 	}
 }
 
@@ -184,6 +197,9 @@ func (w *fuzzed) check() {
 	defer w.g.mu.Unlock()
 	if w.line > 0 && w.g.verdict(true) <= VerdictProbe && w.g.eventAt > 0 {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
+	}
+	if w.own && w.g.gate.due() && w.g.eventAt > w.now {
+		w.t.Fatal("a probe is due, and no event says so")
 	}
 	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.eventAt == Forever {
 		w.t.Fatal("somebody waits, nothing is under way, and no event will come")
@@ -202,6 +218,9 @@ func (w *fuzzed) finish() {
 		if w.line > 0 {
 			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
 			w.heed(w.g.Expire(w.now))
+			if p, due := w.g.Probe(w.now); w.own && due {
+				w.taken(p, VerdictProbe, GateHalfOpen)
+			}
 			w.check()
 		}
 	}

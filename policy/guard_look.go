@@ -135,7 +135,7 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 		g.limiter.release()
 		g.gate.opened()
 	}
-	if g.gate.state == GateRamp && (!g.limiter.bound || now >= g.gate.rampedAt+rampMost) {
+	if g.gate.state == GateRamp && (!g.limiter.bound || !g.limiter.starting && now >= g.gate.rampedAt+rampMost) {
 		g.gate.opened()
 	}
 	if g.limiter.bound && g.waiting > 0 && g.gate.passing() && !g.room() {
@@ -152,8 +152,8 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 	return s
 }
 
-// rampMost is when a ramp is taken to be over at the latest: who waits then
-// waits for an upstream that is up and busy.
+// rampMost is when a ramp is taken to be over, unless its slow start still goes
+// on: who waits then waits for an upstream that is up and busy.
 const rampMost = 5 * time.Second
 
 // publish makes the state seen by the fast paths and works out the next event.
@@ -173,6 +173,8 @@ func (g *Guard) publish(now time.Duration) {
 		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound(now)))
 	}
 	switch {
+	case g.options.OwnProbe && g.gate.due():
+		g.eventAt = 0
 	case g.waiting == 0:
 	case g.verdict(true) <= VerdictProbe:
 		g.eventAt = 0 // somebody should be admitted now

@@ -20,6 +20,7 @@ import (
 type limiter struct {
 	bound    bool
 	starting bool    // slow start
+	anew     bool    // of an upstream that came back slower, see startAnew
 	limit    float64 // >= 1; its whole part counts
 	top      float64 // of the slow start
 
@@ -30,6 +31,7 @@ type limiter struct {
 	easyFrom time.Duration // since when nobody waits; Forever: somebody does
 	strikes  int           // windows in a row that look overloaded, while not bound
 	times    uint64        // how often overload bound it
+	unbegun  bool          // the first round begins with the first answer to what was sent under the limit
 	slowWell int           // rounds that were slow with no more than what was seen to go well
 	innocent bool          // the upstream became slow, but not by its load: what is usual has changed
 
@@ -114,11 +116,23 @@ func (l *limiter) start(now time.Duration, old int64, u *usual) {
 	l.newRound(now)
 }
 
+// startAnew goes on with a slow start, or begins one, that knows no top: what is
+// usual has changed. It has no effect while nothing is bound.
+func (l *limiter) startAnew(now time.Duration) {
+	if !l.bound {
+		return
+	}
+	l.starting, l.anew, l.top = true, true, maxFixed
+	l.last = round{}
+	l.newRound(now)
+}
+
 // bind begins to climb from what is under way now.
 func (l *limiter) bind(now time.Duration, inFlight int64) {
 	*l = limiter{bound: true, boundAt: now, easyFrom: Forever, times: l.times + 1}
 	l.limit = float64(max(inFlight, leastLimit))
 	l.newRound(now)
+	l.unbegun = true
 }
 
 // release ends the limit.
@@ -186,6 +200,11 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 	if entered < l.boundAt || now < l.round.began {
 		return
 	}
+	if l.unbegun {
+		l.unbegun = false
+		l.round.began = now
+		return
+	}
 	if !good {
 		l.round.bad++
 		if l.starting {
@@ -219,13 +238,27 @@ func (l *limiter) startStep(now time.Duration, u *usual) {
 		return
 	}
 	r.took = max(now-r.began, 1)
-	const worthwhile, sayingMuch, slower = 1.25, 8, 1.5
-	if l.last.measured && r.full && l.last.limit >= sayingMuch &&
-		r.rate() < worthwhile*l.last.rate() && float64(r.mean()) > slower*float64(u.mean) {
+	if l.last.measured && (l.inVain(u) || l.anew && l.slowedDown()) {
 		l.starting = false
 		l.limit = max(leastLimit, l.last.limit)
 	}
 	l.endRound(now)
+}
+
+const worthwhile = 1.25 // times the goodput, for twice as many at once
+
+// inVain says whether the last doubling was, as far as goodput tells.
+func (l *limiter) inVain(u *usual) bool {
+	const sayingMuch, slower = 8, 1.5
+	r := &l.round
+	return r.full && l.last.limit >= sayingMuch && r.rate() < worthwhile*l.last.rate() && float64(r.mean()) > slower*float64(u.mean)
+}
+
+// slowedDown says the same as far as latency tells, which it does with few
+// requests too: twice as many at once that each take 2/worthwhile times as long
+// bring worthwhile times the goodput (Little's law).
+func (l *limiter) slowedDown() bool {
+	return worthwhile*float64(l.round.mean()) > 2*float64(l.last.mean())
 }
 
 func (l *limiter) endRound(now time.Duration) {

@@ -63,6 +63,13 @@ type latencySums struct {
 	busy   time.Duration // sum of the latencies
 }
 
+func (s *latencySums) add(d time.Duration) {
+	i := bucketOf(d)
+	s.counts[i]++
+	s.total++
+	s.busy += middle(i)
+}
+
 // quantile is the upper end of the bucket where the share q of the counts is
 // reached; 0 without counts.
 func (s *latencySums) quantile(q float64) time.Duration {
@@ -179,6 +186,13 @@ func (u *usual) sawPause(d time.Duration) {
 // forget unlearns the latencies, when they have changed for good.
 func (u *usual) forget(now time.Duration) {
 	*u = usual{concurrency: u.concurrency, foldedAt: now}
+}
+
+// learnAnew takes latencies for usual in place of all that was learnt.
+func (u *usual) learnAnew(w *latencySums, now time.Duration) {
+	u.forget(now)
+	u.sums = *w
+	u.derive()
 }
 
 // derive works out what is asked often.

@@ -175,6 +175,51 @@ func TestSlownessThatLoadDoesNotMakeIsInnocent(t *testing.T) {
 	}
 }
 
+// What was sent before the limit is not counted in its first round, and so that
+// round must not begin before the first answer to what was sent under it: else
+// its goodput is too low, the next one's looks better with less at once, and a
+// slow upstream is cut down to what it needed when it was quick.
+func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
+	b := newBench(1, 10*time.Millisecond, always(250*time.Millisecond))
+	b.now = 250 * time.Millisecond
+	for i := range 20 {
+		b.out = append(b.out, time.Duration(i)*12*time.Millisecond)
+	}
+	b.l.bind(b.now, 20)
+	for b.now < 5*time.Second && !b.l.innocent {
+		b.run(100*time.Millisecond, 22)
+		if got := b.l.whole(); got < 12 {
+			t.Fatalf("limit %d after %v", got, b.now)
+		}
+	}
+	if !b.l.innocent {
+		t.Error("not innocent after 5 s")
+	}
+}
+
+// An upstream that came back slower gets what it needs, whatever was remembered,
+// but not more than brings goodput.
+func TestSlowStartAnew(t *testing.T) {
+	b := newBench(0.5, 10*time.Millisecond, always(500*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.l.startAnew(0)
+	b.run(5*time.Second, 1000)
+	if b.most < 200 {
+		t.Errorf("%d at once after ten answers' time, where any number brings more goodput", b.most)
+	}
+	one := newBench(0.5, 10*time.Millisecond, func(n int) time.Duration { return time.Duration(n) * 100 * time.Millisecond })
+	one.l.start(0, 0, &one.u)
+	one.l.startAnew(0)
+	one.run(10*time.Second, 1000)
+	if one.most > 12 {
+		t.Errorf("%d at once at an upstream that does one at a time", one.most)
+	}
+	var unbound limiter
+	if unbound.startAnew(0); unbound.starting {
+		t.Error("a limit that does not bind began a slow start")
+	}
+}
+
 func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
 	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(0, 0, &b.u)

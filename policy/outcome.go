@@ -25,6 +25,9 @@ const (
 	OutcomeGaveUpUpstreamGaveUp
 	OutcomeGaveUpNested
 	OutcomeGaveUpNotInRetryOn
+	OutcomeGaveUpCooldown
+	OutcomeGaveUpThrottled
+	OutcomeGaveUpSwitchedOff
 
 	OutcomeClientGone
 	OutcomeRequestBroken
@@ -38,6 +41,8 @@ const (
 	OutcomeHoldTimeout
 	OutcomeOverloaded
 	OutcomeFallback
+	OutcomeCooldown
+	OutcomeThrottled
 	numOutcomes
 )
 
@@ -60,6 +65,8 @@ var outcomeTexts = fillGaveUp([numOutcomes]text{
 	OutcomeHoldTimeout: {"hold_timeout", "The request waited for a stopped upstream as long as allowed."},
 	OutcomeOverloaded:  {"overloaded", "The upstream had as many requests at once as it bears, and the request was answered 503."},
 	OutcomeFallback:    {"fallback", "All else failed and the configured fallback answered."},
+	OutcomeCooldown:    {"cooldown", "The upstream had asked those with the same key for a pause (429); the request had no time to wait for its end and was answered 429 without being sent."},
+	OutcomeThrottled:   {"throttled", "The upstream rejects nearly everything; the request was answered 503 without being sent (RETRYPROXY_THROTTLE)."},
 })
 
 // fillGaveUp derives the texts of the gave_up outcomes from the reasons.
@@ -82,7 +89,7 @@ func GaveUp(why Reason) Outcome {
 
 // GaveUp reports whether o is one of the gave_up outcomes.
 func (o Outcome) GaveUp() bool {
-	return o >= OutcomeGaveUpNotIdempotent && o <= OutcomeGaveUpNotInRetryOn
+	return o >= OutcomeGaveUpNotIdempotent && o < OutcomeGaveUpNotIdempotent+Outcome(numReasons-firstWhyNot)
 }
 
 // String is the metric label. A value outside the set gives "invalid".

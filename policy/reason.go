@@ -4,7 +4,7 @@ package policy
 // value of the metric label `reason` and of the X-Retryproxy-Reason field.
 type Reason uint8
 
-// The reasons, a closed set. Those up to ReasonHeader say what a retry is for;
+// The reasons, a closed set. Those up to ReasonGRPC say what a retry is for;
 // those from ReasonNotIdempotent on say why a failure was not retried.
 const (
 	ReasonNone Reason = iota // nothing to explain: the answer is no failure
@@ -23,6 +23,7 @@ const (
 	ReasonStatus504
 	ReasonStatusOther
 	ReasonHeader
+	ReasonGRPC
 
 	ReasonNotIdempotent
 	ReasonRetriesExhausted
@@ -38,6 +39,9 @@ const (
 	ReasonUpstreamGaveUp
 	ReasonNested
 	ReasonNotInRetryOn
+	ReasonCooldown
+	ReasonThrottled
+	ReasonSwitchedOff
 	numReasons
 )
 
@@ -65,21 +69,25 @@ var reasonTexts = [numReasons]text{
 	ReasonStatus504:      {"status_504", "The upstream answered 504 Gateway Timeout."},
 	ReasonStatusOther:    {"status_other", "The upstream answered with another status that the retry-on setting lists."},
 	ReasonHeader:         {"header", "The response had a field that the retry-on setting names (retriable-header)."},
+	ReasonGRPC:           {"grpc_status", "The gRPC call ended with a status that the retry-on setting lists, before any message."},
 
 	ReasonNotIdempotent:     {"not_idempotent", "A repeat might do the work twice: the method is not idempotent, there is no Idempotency-Key and the route does not allow unsafe retries."},
 	ReasonRetriesExhausted:  {"retries_exhausted", "As many retries as allowed were made, or the window for them was over."},
 	ReasonRetriesOff:        {"retries_off", "The route allows no retries."},
 	ReasonBudgetExhausted:   {"budget_exhausted", "The retry budget that all requests to this upstream share was empty."},
 	ReasonDeadline:          {"deadline", "The wait did not fit in the time left for the request."},
-	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After) than the request had time left."},
+	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After, or a quota used up) than the request had time left or than a cool-down may last."},
 	ReasonBodyTooLarge:      {"body_too_large", "The request body was larger than what is kept for repeats."},
 	ReasonReplayMemoryFull:  {"replay_memory_full", "The memory that all requests share for keeping bodies was full."},
 	ReasonBodyUnfinished:    {"body_unfinished", "The upload was not whole when the attempt failed and could not be finished."},
 	ReasonResponseTooLarge:  {"response_too_large", "The failing response was too large to hold while a better one is sought, so it was passed on."},
 	ReasonDraining:          {"draining", "The proxy was shutting down and began no new retries."},
-	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The answer came from a retryproxy further on that had given up already."},
+	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The answer came from a retryproxy further on that had given up already, or from a gRPC server that asked not to repeat."},
 	ReasonNested:            {"nested", "The request was itself a repeat by a proxy before us, and the nesting rule left it no retries."},
 	ReasonNotInRetryOn:      {"not_in_retry_on", "The retry-on setting does not list this kind of failure."},
+	ReasonCooldown:          {"cooldown", "The upstream had asked those with the same key for a pause (429) that the request had no time to wait for."},
+	ReasonThrottled:         {"throttled", "The upstream rejects nearly everything, and this request was among those not sent to it any more (RETRYPROXY_THROTTLE)."},
+	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all of them or a share, by RETRYPROXY_RETRY_PERCENT or live by retryproxy retry-percent."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

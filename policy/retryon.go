@@ -24,6 +24,7 @@ type RetryOn struct {
 	connect bool
 	reset   bool
 	timeout bool
+	grpc    grpcSet
 	fields  []fieldRule
 	names   []string // of fields, each once
 }
@@ -39,7 +40,7 @@ type fieldRule struct {
 func (r *RetryOn) matches(a *Attempt) bool {
 	switch a.Cause {
 	case CauseStatus:
-		return r.hasCode(a.Status) || r.hasField(a)
+		return r.hasCode(a.Status) || r.hasField(a) || r.grpc.has(a.GRPC)
 	case CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream:
 		return r.connect
 	case CauseReset, CauseMalformed:
@@ -75,7 +76,7 @@ func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
 // reports whether any answer can be a failure.
 func (r *RetryOn) Cause(c Cause) bool {
 	if c == CauseStatus {
-		return !r.codes.empty() || len(r.fields) > 0
+		return !r.codes.empty() || len(r.fields) > 0 || r.grpc != 0
 	}
 	return r.matches(&Attempt{Cause: c})
 }
@@ -87,7 +88,7 @@ func (r *RetryOn) HeaderNames() []string { return r.names }
 
 // String is the shortest list that ParseRetryOn reads as the same setting:
 // "5xx" where it applies, then further codes and ranges in order, exclusions,
-// failures, fields.
+// failures, gRPC statuses, fields.
 func (r *RetryOn) String() string {
 	items := r.codeItems(nil)
 	for _, c := range conditions {
@@ -95,6 +96,7 @@ func (r *RetryOn) String() string {
 			items = append(items, c.name)
 		}
 	}
+	items = r.grpc.items(items)
 	for _, f := range r.fields {
 		item := headerPrefix + f.name
 		if !f.anyValue {

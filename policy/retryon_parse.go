@@ -46,6 +46,7 @@ type retryOnParser struct {
 //	connect-failure               no connection, failed TLS, closed idle connection, refused stream
 //	reset                         connection lost after bytes were sent, malformed response
 //	attempt-timeout               no response head in time
+//	grpc-unavailable              a gRPC call's status, by its name in lower case with hyphens
 //	retriable-header:Name         the response has this field
 //	retriable-header:Name=value   ... with exactly this value (its case counts)
 //	none                          nothing; stands alone
@@ -109,6 +110,12 @@ func (p *retryOnParser) item(item string) error {
 			return nil
 		}
 	}
+	if name, ok := strings.CutPrefix(item, grpcPrefix); ok {
+		if !p.r.grpc.add(name) {
+			return fmt.Errorf("%q is no gRPC status that can fail; those are, each behind %s: %s", item, grpcPrefix, grpcChoices())
+		}
+		return nil
+	}
 	if field, ok := strings.CutPrefix(item, headerPrefix); ok {
 		return p.field(field)
 	}
@@ -164,7 +171,7 @@ func isFieldValue(s string) bool {
 	return s != ""
 }
 
-var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, retriable-header:Name nor !status")
+var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
 
 // parseRun reads "503" or "500-504".
 func parseRun(s string) (codeRun, error) {

@@ -27,6 +27,7 @@ var closedSets = map[string][]member{
 	"cause":   members(AllCauses()),
 	"reason":  members(append(AllReasons(), ReasonNone)),
 	"outcome": members(AllOutcomes()),
+	"probe":   members(AllProbeResults()),
 	"nested":  members([]Nested{NestedHalve, NestedAllow, NestedDeny}),
 }
 
@@ -62,15 +63,15 @@ func TestLabelsStayAsPublished(t *testing.T) {
 	for name, want := range map[string]string{
 		"class": "ok not_sent rejected unknown",
 		"reason": "connect_failure tls_failure idle_close refused_stream reset attempt_timeout malformed " +
-			"status_429 status_500 status_502 status_503 status_504 status_other header " +
+			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +
 			"body_too_large replay_memory_full body_unfinished response_too_large draining upstream_gave_up nested " +
-			"not_in_retry_on none",
+			"not_in_retry_on cooldown throttled switched_off none",
 		"outcome": "success rescued gave_up_not_idempotent gave_up_retries_exhausted gave_up_retries_off " +
 			"gave_up_budget_exhausted gave_up_deadline gave_up_retry_after_too_long gave_up_body_too_large " +
 			"gave_up_replay_memory_full gave_up_body_unfinished gave_up_response_too_large gave_up_draining " +
-			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on client_gone request_broken " +
-			"request_timeout response_broken refused upgraded shed hold_dropped hold_timeout overloaded fallback",
+			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on gave_up_cooldown gave_up_throttled gave_up_switched_off client_gone request_broken " +
+			"request_timeout response_broken refused upgraded shed hold_dropped hold_timeout overloaded fallback cooldown throttled",
 		"nested": "halve allow deny",
 	} {
 		var got []string

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -16,7 +17,7 @@ const (
 	OutageShed               // they get 503 at once
 )
 
-// queueTime is how long a request waits for a place at an upstream that is up
+// queueTime is Route.QueueTimeout where that is 0: how long a request waits for a place at an upstream that is up
 // and as busy as it bears. More would be time in which the caller could have
 // gone elsewhere.
 const queueTime = time.Second
@@ -29,11 +30,15 @@ const (
 	turnedAway
 	leftWaiting
 	drainedWaiting
+	tooLate // the request's time is over
 )
 
 // admit takes a place for the next attempt, waiting for it where the route
 // allows. Waiting here costs no retry and no budget.
 func (x *exchange) admit(now time.Time) admission {
+	if !x.deadline.IsZero() && !now.Before(x.deadline) {
+		return tooLate
+	}
 	d := x.route.upstream.door
 	t := x.set.server.since(now)
 	if place, ok := d.guard.EnterFast(t); ok {
@@ -47,10 +52,10 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	word, v, ticket := d.enter(&x.waiter, now, x.patience)
 	x.turnedBy = v
 	if word == wordWait {
-		began := time.Now()
+		began := x.tick()
 		var end waitEnd
 		word, end = x.standInLine(d, ticket, began, v)
-		x.route.observer.Held(time.Since(began))
+		x.route.observer.Held(x.tick().Sub(began))
 		switch {
 		case end == callerLeft:
 			x.unplace() // it may have been let in at the same moment
@@ -70,7 +75,7 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 
 // standInLine waits for the door's word.
 func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v policy.Verdict) (int32, waitEnd) {
-	until := began.Add(queueTime)
+	until := began.Add(cmp.Or(x.route.QueueTimeout, queueTime))
 	if v == policy.VerdictHold {
 		until = began.Add(x.holdLeft())
 	}
@@ -117,9 +122,9 @@ func (x *exchange) vacate(a *policy.Attempt) {
 		return
 	}
 	x.waiter.place = policy.Place{}
-	d, t := x.route.upstream.door, x.set.server.since(time.Now())
-	e := policy.Ending{Kind: policy.Answered, Status: a.Status}
-	if a.Cause != policy.CauseStatus || a.Status >= 500 {
+	d, t := x.route.upstream.door, x.set.server.since(x.clock)
+	e := policy.Ending{Kind: policy.Answered, Status: guardStatus(a)}
+	if a.Cause != policy.CauseStatus || e.Status >= 500 {
 		e = x.ending(a)
 	}
 	d.heed(d.guard.Leave(place, t, e))
@@ -127,7 +132,7 @@ func (x *exchange) vacate(a *policy.Attempt) {
 
 // ending is what a failed attempt tells about the upstream.
 func (x *exchange) ending(a *policy.Attempt) policy.Ending {
-	e := policy.Ending{Status: a.Status, Key: x.urlKey()}
+	e := policy.Ending{Status: guardStatus(a), Key: x.urlKey()}
 	switch a.Cause {
 	case policy.CauseStatus:
 		e.Kind = policy.Answered
@@ -193,35 +198,4 @@ func (x *exchange) sentSome() bool { return x.attemptOpen() && x.up != nil && x.
 // wait at the door instead of in backoff.
 func (x *exchange) gateShut() bool {
 	return x.route.Outage == OutageHold && x.route.upstream.door.guard.State().Gate != policy.GateOpen
-}
-
-// turnAway answers a request that got no place: with the last real response,
-// else with our own 503.
-func (x *exchange) turnAway() (int, policy.Outcome) {
-	outcome, reason := policy.OutcomeShed, "shed"
-	switch {
-	case x.turnedBy == policy.VerdictQueue:
-		outcome, reason = policy.OutcomeOverloaded, "overloaded"
-	case x.dropped:
-		outcome, reason = policy.OutcomeHoldDropped, "hold_dropped"
-	case x.route.Outage == OutageHold:
-		outcome, reason = policy.OutcomeHoldTimeout, "hold_timeout"
-	}
-	return x.answerTurnedAway(outcome, reason)
-}
-
-// turnAwayDraining answers a request that waited for a place when the process
-// began to end.
-func (x *exchange) turnAwayDraining() (int, policy.Outcome) {
-	return x.answerTurnedAway(policy.GaveUp(policy.ReasonDraining), policy.ReasonDraining.String())
-}
-
-func (x *exchange) answerTurnedAway(o policy.Outcome, reason string) (int, policy.Outcome) {
-	x.reason = reason
-	if x.held.full {
-		return x.relayHeld(o, reason)
-	}
-	x.endIfUnread()
-	x.retryAfter = x.route.upstream.door.retryAfter()
-	return x.answerWith(503, o, reason, "the upstream is not taking requests")
 }

@@ -3,11 +3,9 @@ package proxy
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -23,7 +21,7 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 	x.attempts++
 	x.attemptT = x.began
 	if x.attempts > 1 {
-		x.attemptT = time.Now()
+		x.attemptT = x.clock
 		x.continueCaller()
 	}
 	for {
@@ -85,7 +83,8 @@ func (x *exchange) notTaken() policy.Cause {
 // the caller is watched. CauseStatus means that x.up is ready.
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
-	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.body.framing.Kind == http1.BodyNone}
+	x.unseen = x.inHand()
+	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
 	if !x.safe || !x.body.keeping || x.limit < 1 {
 		o.MaxIdle = freshFor
 	}
@@ -96,6 +95,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		}
 	}
 	up, err := x.dial(o)
+	x.tick()
 	if err != nil {
 		return x.dialFailed(err)
 	}
@@ -107,7 +107,7 @@ func (x *exchange) use(up *upstream.Conn) {
 	x.up, x.upReused = up, up.Reused
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upAsked = false
-	x.upUntil, x.upWrite = time.Time{}, time.Time{}
+	x.upUntil, x.upWrite = up.ReadBy, up.WriteBy
 	x.upR, x.upW, x.early = 0, 0, nil
 	x.resp.Reset()
 	x.progress.Store(sending)
@@ -140,7 +140,7 @@ func (x *exchange) dialFailed(err error) policy.Cause {
 
 // attemptDone closes the attempt's books.
 func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
-	now := time.Now()
+	now := x.clock
 	if x.attempts == 1 {
 		x.firstEnd = now
 	}
@@ -149,6 +149,8 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	if a.Cause == policy.CauseStatus {
 		code = a.Status
 	}
+	x.answered(a)
+	x.exposed = x.exposed || class != policy.NotSent
 	took := now.Sub(x.attemptT)
 	x.attemptT = time.Time{}
 	x.route.observer.AttemptDone(class, code, took)
@@ -187,6 +189,7 @@ func (x *exchange) releaseUpstream() {
 		closeWithoutWaiting(up)
 		return
 	}
+	up.ReadBy, up.WriteBy = x.upUntil, x.upWrite
 	up.Release(x.resp.KeepAliveTimeout)
 }
 
@@ -205,28 +208,25 @@ func (x *exchange) giveUpBuffer() {
 	x.up.Buf = nil
 }
 
-// writeUp sends the parts as one write where the system can.
-func (x *exchange) writeUp(parts net.Buffers) (int, error) {
-	x.extendUpWrite()
-	if len(parts) == 1 {
-		return x.up.Write(parts[0])
-	}
-	x.bufs = parts
-	n, err := x.bufs.WriteTo(x.up.Conn)
-	return int(n), err
+// writeUp sends the parts as one write where the system can. It cuts them to
+// what was not taken.
+func (x *exchange) writeUp(parts [][]byte) (int, error) {
+	x.extendUpWrite(time.Now())
+	return x.up.Writev(parts)
 }
 
 // extendUpWrite keeps the upstream's write deadline between one and two body
-// idle timeouts away.
-func (x *exchange) extendUpWrite() {
-	idle := x.route.BodyIdleTimeout
-	if idle <= 0 {
+// idle timeouts away. It may be that of a request before, of another route.
+func (x *exchange) extendUpWrite(now time.Time) {
+	idle := x.bodyIdle()
+	left := x.upWrite.Sub(now)
+	switch {
+	case idle <= 0 && x.upWrite.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
 		return
+	case idle <= 0:
+		x.upWrite = time.Time{}
+	default:
+		x.upWrite = now.Add(2 * idle)
 	}
-	now := time.Now()
-	if x.upWrite.Sub(now) >= idle {
-		return
-	}
-	x.upWrite = now.Add(2 * idle)
 	_ = x.up.SetWriteDeadline(x.upWrite)
 }

@@ -98,6 +98,37 @@ func (b *body) next(wait time.Duration) ([]byte, error) {
 	return piece, err
 }
 
+// nextNow is next for a body with a length, without a wait: an empty piece
+// says that there is nothing yet.
+func (b *body) nextNow() ([]byte, error) {
+	c := b.c
+	if b.cursor < len(b.kept) || b.ended || c.r < c.w {
+		return b.next(0)
+	}
+	if c.secure != nil || c.raw == nil {
+		return nil, nil // what lies between cannot be looked at without a wait
+	}
+	if !b.keeping {
+		b.release()
+	}
+	dst := b.room()
+	dst = dst[:min(int64(len(dst)), b.left)]
+	n, err := c.readNow(dst)
+	b.cursor = len(b.kept)
+	if n == 0 {
+		return nil, err
+	}
+	if !b.started {
+		b.started, b.began = true, time.Now()
+	}
+	b.passed(n)
+	b.commit(n)
+	if b.total > b.limit() {
+		return nil, errBodyTooLarge
+	}
+	return dst[:n], nil
+}
+
 func (b *body) limit() int64 {
 	if m := b.c.x.route.MaxBodyBytes; m > 0 {
 		return m
@@ -232,10 +263,10 @@ func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 // patience is when a caller that sends nothing more is too slow.
 func (b *body) patience(now time.Time) time.Time {
 	until := now.Add(365 * 24 * time.Hour)
-	if idle := b.c.x.route.BodyIdleTimeout; idle > 0 {
+	if idle := b.c.x.bodyIdle(); idle > 0 {
 		until = now.Add(idle)
 	}
-	if rate := b.c.x.set.MinBodyRate; rate > 0 {
+	if rate := b.c.x.set.MinBodyRate; rate > 0 && !b.c.x.grpc {
 		due := b.began.Add(bodyGrace + time.Duration(float64(b.total)/float64(rate)*float64(time.Second)))
 		if due.Before(until) {
 			until = due

@@ -4,10 +4,12 @@ import "sync"
 
 // Buffer sizes. A head and a small answer fit in the small one (measured
 // heads of browsers and services stay below 2 KiB), a usual JSON answer in
-// the medium one; the large one moves bodies.
+// the medium one, a request with a body of 16 KiB in the wide one; the large one
+// moves bodies.
 const (
 	smallBuffer  = 4 << 10
 	mediumBuffer = 16 << 10
+	wideBuffer   = 32 << 10
 	largeBuffer  = 64 << 10
 )
 
@@ -15,6 +17,7 @@ const (
 var (
 	smallBuffers  = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 	mediumBuffers = sync.Pool{New: func() any { return new([mediumBuffer]byte) }}
+	wideBuffers   = sync.Pool{New: func() any { return new([wideBuffer]byte) }}
 	largeBuffers  = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
@@ -26,6 +29,8 @@ func getBuffer(n int) []byte {
 		return smallBuffers.Get().(*[smallBuffer]byte)[:]
 	case n <= mediumBuffer:
 		return mediumBuffers.Get().(*[mediumBuffer]byte)[:]
+	case n <= wideBuffer:
+		return wideBuffers.Get().(*[wideBuffer]byte)[:]
 	case n <= largeBuffer:
 		return largeBuffers.Get().(*[largeBuffer]byte)[:]
 	}
@@ -40,6 +45,8 @@ func putBuffer(b []byte) {
 		smallBuffers.Put((*[smallBuffer]byte)(b[:smallBuffer]))
 	case mediumBuffer:
 		mediumBuffers.Put((*[mediumBuffer]byte)(b[:mediumBuffer]))
+	case wideBuffer:
+		wideBuffers.Put((*[wideBuffer]byte)(b[:wideBuffer]))
 	case largeBuffer:
 		largeBuffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -9,8 +10,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // past is a deadline that ends any read or write at once.
@@ -27,16 +30,20 @@ const (
 // one (the pump) reads from it while a body is sent or the upstream is waited
 // for, and hands the reading back when it ends.
 type conn struct {
-	server *Server
-	nc     net.Conn
-	tcp    *net.TCPConn    // nil unless TCP
-	raw    syscall.RawConn // nil where there is no descriptor
-	listen string
-	used   bool // it has sent something
-	peer   forward.Peer
-	peerBy *settings // the version that peer was judged by
-	req    http1.Request
-	x      exchange
+	server     *Server
+	nc         net.Conn
+	wire       net.Conn        // below TLS, else nc itself
+	stream     *bridge.Caller  // nil unless this is one stream of an HTTP/2 connection
+	secure     *tls.Conn       // nil without TLS, and for a stream
+	overSecure bool            // the caller, or the connection of this stream, came over TLS
+	tcp        *net.TCPConn    // nil unless plain TCP
+	raw        syscall.RawConn // of wire; nil where there is no descriptor
+	listen     string
+	used       bool // it has sent something
+	peer       forward.Peer
+	peerBy     *settings // the version that peer was judged by
+	req        http1.Request
+	x          exchange
 
 	in   []byte // read buffer, nil while idle; in[r:w] is read and not yet used
 	r, w int
@@ -44,49 +51,56 @@ type conn struct {
 	readAt  time.Time // read deadline now set
 	writeAt time.Time // write deadline now set
 	phase   atomic.Int32
+	http2   atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
 
 	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
 	idleErr  error
+	nowRead  func(fd uintptr) bool // likewise
+	now      readOnce
+
+	readSize int // of the buffer that the next request is read into
 }
 
 func newConn(s *Server, nc net.Conn, listen string) *conn {
-	c := &conn{server: s, nc: nc, listen: listen}
+	c := &conn{server: s, listen: listen, readSize: smallBuffer}
 	c.tcp, _ = nc.(*net.TCPConn)
-	if sc, ok := nc.(syscall.Conn); ok {
+	c.wire = sock.Wrap(nc)
+	c.nc = c.wire
+	if sc, ok := c.wire.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
 		}
 	}
-	c.idleRead = c.readIdle
+	c.overTLS(s.settings.Load())
+	c.idleRead, c.nowRead = c.readIdle, c.now.read
 	c.x.init(c)
 	return c
 }
 
-// setRead moves the read deadline to t. A deadline that is already close
-// enough (later than t, by at most slack) stays: moving a timer costs more
+// setRead moves the read deadline to t, or to somewhat later: by at most slack,
+// so that it stays where it is most of the time. Moving a timer costs more
 // than reading a clock.
 func (c *conn) setRead(t time.Time, slack time.Duration) {
 	if d := c.readAt.Sub(t); d >= 0 && d <= slack {
 		return
 	}
-	c.readAt = t
-	_ = c.nc.SetReadDeadline(t)
+	c.readAt = t.Add(slack)
+	_ = c.nc.SetReadDeadline(c.readAt)
 }
 
 // write sends p whole. The deadline is the one for a reader that takes nothing.
-func (c *conn) write(p []byte) error {
-	c.extendWrite()
+func (c *conn) write(p []byte, now time.Time) error {
+	c.extendWrite(now)
 	_, err := c.nc.Write(p)
 	return err
 }
 
 // extendWrite keeps the write deadline between one and two write timeouts away.
-func (c *conn) extendWrite() {
+func (c *conn) extendWrite(now time.Time) {
 	timeout := c.x.set.WriteTimeout
 	if timeout <= 0 {
 		return
 	}
-	now := time.Now()
 	if c.writeAt.Sub(now) >= timeout {
 		return
 	}
@@ -115,7 +129,7 @@ func (c *conn) fill() error {
 // fillIdle waits for the first bytes of a request. A connection with a
 // descriptor waits without a buffer: that is most of what an idle caller costs.
 func (c *conn) fillIdle() error {
-	if c.raw == nil {
+	if c.raw == nil || c.secure != nil {
 		if c.in == nil {
 			c.in = getBuffer(smallBuffer)
 		}
@@ -131,14 +145,14 @@ func (c *conn) fillIdle() error {
 // readIdle is called when the descriptor may be readable, says whether it was.
 func (c *conn) readIdle(fd uintptr) bool {
 	if c.in == nil {
-		c.in = getBuffer(smallBuffer)
+		c.in = getBuffer(c.readSize)
 		c.r, c.w = 0, 0
 	}
-	n, err := ignoringEINTR(int(fd), c.in[c.w:])
+	n, err := sock.TryRead(fd, c.in[c.w:])
 	switch {
 	case n > 0:
 		c.w += n
-	case errors.Is(err, syscall.EAGAIN):
+	case err == syscall.EAGAIN:
 		c.dropBuffer()
 		return false
 	case err == nil:
@@ -149,12 +163,41 @@ func (c *conn) readIdle(fd uintptr) bool {
 	return true
 }
 
-func ignoringEINTR(fd int, p []byte) (int, error) {
-	for {
-		n, err := syscall.Read(fd, p)
-		if err != syscall.EINTR {
-			return n, err
-		}
+// readNow reads once without a wait: nothing and no error when nothing is
+// there. Not under TLS.
+func (c *conn) readNow(p []byte) (int, error) {
+	c.now.p, c.now.n, c.now.err = p, 0, nil
+	err := c.raw.Read(c.nowRead)
+	c.now.p = nil
+	switch {
+	case isTimeout(err) || err == nil && c.now.err == syscall.EAGAIN:
+		return 0, nil
+	case err == nil && c.now.err == nil && c.now.n == 0:
+		return 0, errBodyCut
+	case err != nil || c.now.err != nil:
+		return 0, errCallerGone
+	}
+	return c.now.n, nil
+}
+
+// readOnce is one try, whatever comes of it.
+type readOnce struct {
+	p   []byte
+	n   int
+	err error
+}
+
+func (r *readOnce) read(fd uintptr) bool {
+	r.n, r.err = sock.TryRead(fd, r.p)
+	return true
+}
+
+// foresee sizes the buffer for the next request by this one: callers that send
+// small bodies send more of them, and head and body then come in one read.
+func (c *conn) foresee(f http1.Framing) {
+	c.readSize = smallBuffer
+	if f.Kind == http1.BodyLength && f.Length <= wideBuffer {
+		c.readSize = min(c.r+int(f.Length), wideBuffer)
 	}
 }
 
@@ -174,12 +217,13 @@ func (c *conn) compact() {
 	}
 }
 
-// abort closes the connection so that the caller sees a reset, not an orderly end.
+// abort closes the connection so that the caller sees a reset, not an orderly
+// end: TLS says no close_notify.
 func (c *conn) abort() {
-	if c.tcp != nil {
-		_ = c.tcp.SetLinger(0)
+	if tcp, ok := sock.Under(c.wire).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
 	}
-	_ = c.nc.Close()
+	_ = c.wire.Close()
 }
 
 // Bounds for reading on after an answer that came before the request's end,

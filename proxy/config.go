@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"crypto/tls"
+	"net"
 	"net/netip"
 	"time"
 
@@ -19,6 +21,12 @@ type Config struct {
 	// Listen are the addresses to accept on: "host:port" or "unix:/path".
 	// The first is the main one. Not reloadable.
 	Listen []string
+	// TLS, from package certs, is what callers over TCP meet; nil: they come
+	// without TLS. A reload changes it for new connections.
+	TLS *tls.Config
+	// Given is an open socket for an address of Listen, which becomes the
+	// Server's to close, or nil where one is to be opened. May be nil.
+	Given func(addr string) net.Listener
 	// Routes in any order; Default serves what none of them matches.
 	Routes  []Route
 	Default Route
@@ -30,16 +38,20 @@ type Config struct {
 
 	Limits http1.Limits // of a request or response head
 
-	MaxConnections     int           // callers at once; at it accepting pauses; 0 = no limit. Not reloadable.
-	ReadHeadTimeout    time.Duration // from a head's first byte to its last
-	CallerIdleTimeout  time.Duration // a kept-alive caller without a request
-	WriteTimeout       time.Duration // a caller that reads nothing for so long is cut off
-	MinBodyRate        int64         // bytes a second a caller's body must average after a grace of 10 s; 0 = none
-	TunnelIdleTimeout  time.Duration // an upgraded connection without a byte in either direction
-	TotalReplayBytes   int64         // replay memory of the process, bodies and held responses
-	DrainTimeout       time.Duration // from Drain's begin to the hard end
-	AccessLog          bool
-	GaveUpLogPerMinute int // lines for given-up requests per route and minute before they are only counted
+	MaxConnections int // callers at once; at it accepting pauses; 0 = no limit. Not reloadable.
+	// MaxConcurrentStreams is how many requests an HTTP/2 caller may have under
+	// way on one connection; 0: no HTTP/2 is spoken with callers. The streams
+	// of all callers together are bounded by MaxConnections, as the callers are.
+	MaxConcurrentStreams int
+	ReadHeadTimeout      time.Duration // from a head's first byte to its last
+	CallerIdleTimeout    time.Duration // a kept-alive caller without a request
+	WriteTimeout         time.Duration // a caller that reads nothing for so long is cut off
+	MinBodyRate          int64         // bytes a second a caller's body must average after a grace of 10 s; 0 = none
+	TunnelIdleTimeout    time.Duration // an upgraded connection without a byte in either direction
+	TotalReplayBytes     int64         // replay memory of the process, bodies and held responses
+	DrainTimeout         time.Duration // from Drain's begin to the hard end
+	AccessLog            bool
+	GaveUpLogPerMinute   int // lines for given-up requests per route and minute before they are only counted
 
 	// Observe gives the observer of a route by name, at New and Reload, once
 	// per route. Nil observes nothing.
@@ -47,7 +59,15 @@ type Config struct {
 	// Refused is told the label of every request refused before it had a
 	// route. May be nil.
 	Refused func(reason http1.Refusal)
-	Log     *zap.Logger // nil logs nothing
+	// BadDeadline is told every field about a caller's patience that could not
+	// be read. May be nil.
+	BadDeadline func(field forward.DeadlineField)
+	// CooldownBegan is told of every pause that begins here or grows by a tenth
+	// of a second or more: its key, a hash that is the same in every process with
+	// the same routes, and how long it lasts from now. Called on the request path:
+	// it must not block. May be nil. See Server.LearnCooldown.
+	CooldownBegan func(key uint64, lasts time.Duration)
+	Log           *zap.Logger // nil logs nothing
 }
 
 // Route is a named rule and everything that applies to the requests it takes.
@@ -61,10 +81,15 @@ type Route struct {
 	Budget   policy.BudgetConfig
 	NoBudget bool
 
-	Guard       policy.GuardOptions // gate and limit; upstreams that are equal share them too
-	Outage      Outage              // what becomes of requests while the gate is not open
-	HoldTimeout time.Duration       // the longest a request is held at the gate, with OutageHold
-	HoldMax     int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
+	Guard        policy.GuardOptions // gate and limit; upstreams that are equal share them too
+	Outage       Outage              // what becomes of requests while the gate is not open
+	HoldTimeout  time.Duration       // the longest a request is held at the gate, with OutageHold
+	QueueTimeout time.Duration       // the longest a request waits for a place under the limit; 0 = a second
+	Probe        Probe               // how the upstream is probed while its gate is not open
+	HoldMax      int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
+	Cooldown     Cooldown            // who shares the pause that a 429 asks for
+	Throttle     bool                // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
+	Fallback     *Fallback           // what answers when all else failed; nil: nothing
 
 	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
 	AttemptTimeout  time.Duration // one attempt, while a repeat is still possible; 0 = none
@@ -85,13 +110,15 @@ type Observer interface {
 	RequestBegan()
 	// AttemptDone: code 0 when no response head came.
 	AttemptDone(class policy.Class, code int, d time.Duration)
-	// Retry is called when a retry will be sent for sure, before its wait.
+	// Retry is called when a retry is sent, after its wait.
 	Retry(reason policy.Reason)
 	// Held is called after a wait at the upstream's door, at the gate or for a
-	// place under the limit.
+	// place under the limit, and after one for the end of a cool-down.
 	Held(waited time.Duration)
 	WaitBegan()
 	WaitEnded(waited time.Duration)
+	// FallbackFailed is called when a fallback upstream had no better answer.
+	FallbackFailed()
 	// RequestDone is called exactly once per RequestBegan. added is the time
 	// between the first attempt's end and the last attempt's end (0 without retry).
 	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)

@@ -28,8 +28,12 @@ type door struct {
 	probes sync.WaitGroup
 	log    func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
 	down   time.Time                             // when the gate closed, as far as was told; zero: open
-	cancel context.CancelFunc                    // ends the connecting probe under way
-	late   map[*upstream.Conn]struct{}           // abandoned probes still read from
+	late   map[*upstream.Conn]struct{}           // probes still read from
+
+	ask   []byte          // the request that probes; nil: none of our own does
+	asked probeCounts     // what came of it
+	dials context.Context // ends with the door; for dials of probes
+	stop  context.CancelFunc
 }
 
 // waiter is an exchange in line. Its exchange owns it; the door writes to it
@@ -48,8 +52,14 @@ const (
 	wordDropped // the line was full and it was the oldest
 )
 
-func newDoor(s *Server, pool *upstream.Pool, o policy.GuardOptions, holdMax int, log *zap.Logger) *door {
-	d := &door{log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](holdMax), late: map[*upstream.Conn]struct{}{}}
+func newDoor(s *Server, pool *upstream.Pool, r *Route, log *zap.Logger) *door {
+	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
+	o.OwnProbe = ask != nil
+	d := &door{
+		log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](r.HoldMax),
+		late: map[*upstream.Conn]struct{}{}, ask: ask,
+	}
+	d.dials, d.stop = context.WithCancel(context.Background())
 	d.timer = time.AfterFunc(time.Hour, d.tick)
 	d.timer.Stop()
 	return d
@@ -146,58 +156,30 @@ func (d *door) admit() {
 	}
 }
 
-// arm sets the timer to the Guard's next event. Called with mu held.
+// arm sets the timer to the Guard's next event. Called with mu held, after every
+// change of the line.
 func (d *door) arm() {
 	at := d.guard.NextEvent()
-	if at == policy.Forever || d.closed && d.line.Len() == 0 {
+	if d.ended() {
+		d.endProbes()
+		at = policy.Forever
+	}
+	if at == policy.Forever {
 		d.timer.Stop()
 		return
 	}
 	d.timer.Reset(max(at-d.since(time.Now()), 0))
 }
 
+// ended says whether the door is closed and was left by the last who stood in
+// line: after a reload, requests held here are still let in. Called with mu held.
+func (d *door) ended() bool { return d.closed && d.line.Len() == 0 }
+
 // tick is the timer's.
 func (d *door) tick() {
 	s := d.guard.Expire(d.since(time.Now()))
-	d.probeByConnecting()
+	d.probe()
 	d.heed(s | policy.SignalEvent)
-}
-
-// probeByConnecting takes the probe that is due, where a connection alone
-// tells enough, because connections were what failed. Otherwise the probe is
-// left to a request.
-func (d *door) probeByConnecting() {
-	why := d.guard.State().ClosedBy
-	if why != policy.ClosedByRefused && why != policy.ClosedByDial {
-		return
-	}
-	place, due := d.guard.Probe(d.since(time.Now()))
-	if !due {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed && d.line.Len() == 0 {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
-	d.probes.Go(func() {
-		defer cancel()
-		d.connect(ctx, place)
-	})
-}
-
-// connect is the probe; the connection that it brings is the first in the pool.
-func (d *door) connect(ctx context.Context, place policy.Place) {
-	up, err := d.pool.Get(ctx, upstream.GetOptions{Fresh: true})
-	e := policy.Ending{Kind: policy.Connected}
-	if err == nil {
-		up.Release(0)
-	} else {
-		e.Kind = dialEnding(err)
-	}
-	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
 }
 
 // dialEnding is what a failed dial tells about the upstream.
@@ -222,21 +204,15 @@ func (d *door) retryAfter() int {
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
-// close ends timer and probes as soon as nobody stands in line any more: after
-// a reload, requests held here are still let in.
+// close ends timer and probes as soon as nobody stands in line any more, which
+// it waits for only when that is now.
 func (d *door) close() {
 	d.mu.Lock()
 	d.closed = true
 	d.arm()
-	held := d.line.Len() > 0
-	if !held && d.cancel != nil {
-		d.cancel()
-	}
-	for up := range d.late {
-		_ = up.SetReadDeadline(past)
-	}
+	ended := d.ended()
 	d.mu.Unlock()
-	if !held {
+	if ended {
 		d.probes.Wait()
 	}
 }

@@ -26,16 +26,16 @@ func deadPort(t *testing.T) string {
 
 func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
 
-// waitFor polls until ok, for at most 5 s.
+// waitFor polls until ok, for at most 30 s.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if ok() {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("within 5 s there was no %s", what)
+	t.Fatalf("within 30 s there was no %s", what)
 }
 
 // An application that restarts beside its sidecar costs callers time, not

@@ -32,14 +32,20 @@ func (s *Server) Drain(ctx context.Context) error {
 	defer cancel()
 	s.lastBusy.Store(int64(s.since(time.Now())))
 	s.draining.Store(true)
-	s.each(func(c *conn) { c.wake(phaseBackoff) })
+	s.each(func(c *conn) {
+		c.wake(phaseBackoff)
+		c.http2.Load().goAway()
+	})
 	s.closeAfterQueue()
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	for {
 		if s.idleOnly() && s.quiet() {
 			s.idleEnd.Store(true)
-			s.each(func(c *conn) { c.wake(phaseIdle) })
+			s.each(func(c *conn) {
+				c.wake(phaseIdle)
+				c.http2.Load().goAway()
+			})
 		}
 		if s.empty() {
 			return nil

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"io"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +25,9 @@ type exchange struct {
 	reason   string // of a refusal, for the logs
 	idText   [maxIDLength]byte
 	keyText  [keyLength]byte
-	out      []byte      // scratch for what is written to the caller or the upstream
-	vec      [5][]byte   // the parts of one write to the upstream
-	bufs     net.Buffers // the same, as the system call consumes it
-	sizeLine [24]byte    // of a chunk being sent
+	out      []byte    // scratch for what is written to the caller or the upstream
+	vec      [8][]byte // the parts of one write to the upstream
+	sizeLine [24]byte  // of a chunk being sent
 	splice   [2]io.LimitedReader
 	body     body
 	open     bool // begun for the observer and not done
@@ -37,6 +35,7 @@ type exchange struct {
 	started  bool // bytes of the final response went to the caller
 	mustEnd  bool // the caller's connection cannot serve another request
 	aborting bool // ... and must end in a way that looks broken
+	grpc     bool // a gRPC call over HTTP/2
 	safe     bool
 	nested   bool
 	earlier  int // attempts that proxies before us made of this request
@@ -46,6 +45,8 @@ type exchange struct {
 
 	up       *upstream.Conn
 	upReused bool
+	// unseen: it was taken from the pool without a look at it.
+	unseen   bool
 	upAsked  bool // it has a byte of the request
 	upR, upW int  // up.Buf[upR:upW] is read and not yet used
 	upUntil  time.Time
@@ -56,6 +57,12 @@ type exchange struct {
 	answer   responseBody
 	held     held
 
+	token      bool // a budget's token is taken for a retry that is not sent yet
+	barred     barrier
+	exposed    bool   // the upstream may have seen the request
+	fellBack   string // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
+	madeKey    []byte // the Idempotency-Key that we gave the request
+	asked      bool   // the throttle let the attempt pass and waits to hear of it
 	waiter     waiter // its place at the upstream's door, or in line for one
 	turnedBy   policy.Verdict
 	dropped    bool      // out of a full line
@@ -75,7 +82,10 @@ type exchange struct {
 	piecesSeen uint32        // ... when it was last looked whether it is stuck
 	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
 
+	callerWaits forward.Deadline // what the caller said of its patience
+	callerUntil time.Time        // ... and so when it leaves; zero: it did not say
 	began       time.Time
+	clock       time.Time // when it was last looked at: by all steps that wait, after the wait
 	sentAt      time.Time // the request was first fully sent, or first failed
 	deadline    time.Time // zero: none (yet)
 	attempts    int
@@ -124,18 +134,29 @@ func (x *exchange) init(c *conn) {
 // begin readies the exchange for the request just parsed. It does not decide
 // anything about it.
 func (x *exchange) begin(set *settings, now time.Time) {
-	x.set, x.began = set, now
+	x.set, x.began, x.clock = set, now, now
+	x.grpc = x.isGRPCCall()
 	x.route = set.fallback
 	x.id, x.avoid, x.reason = nil, "", ""
 	x.expect, x.started, x.mustEnd, x.aborting = false, false, x.req.Close, false
 	x.safe, x.nested, x.freeUsed, x.patient = false, false, false, false
 	x.attempts, x.retries, x.wait = 0, 0, 0
-	x.sentAt, x.deadline = time.Time{}, time.Time{}
+	x.sentAt, x.deadline, x.callerUntil = time.Time{}, time.Time{}, time.Time{}
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
+	x.token, x.barred, x.asked = false, barredByDoor, false
+	x.exposed, x.fellBack = false, ""
 	x.cause, x.dialErr = policy.CauseStatus, nil
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()
+}
+
+// tick looks at the clock, for the steps that follow until one waits. Reading
+// it anew for each of them, which take microseconds, costs as much as some of
+// them.
+func (x *exchange) tick() time.Time {
+	x.clock = x.c.server.now()
+	return x.clock
 }
 
 // end gives all memory of the exchange back.
@@ -180,8 +201,10 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 func (x *exchange) prepare() {
 	r := x.route
 	x.body.reset(x.c, x.req.Body)
+	x.c.foresee(x.req.Body)
 	x.expect = x.req.ExpectContinue && !x.body.ended
 	key := x.idempotencyKey()
+	x.madeKey = key
 	x.safe = r.Policy.Repeatable(x.req.Method, key != nil || x.req.Get(http1.IdempotencyKey) != nil)
 	x.limit = r.Policy.MaxRetries
 	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
@@ -189,6 +212,7 @@ func (x *exchange) prepare() {
 		x.limit = r.Nested.Limit(x.limit)
 		x.nested = x.limit < 1
 	}
+	x.heedCaller()
 	x.head = getBuffer(smallBuffer)[:0]
 	x.id = forward.RequestID(x.req, x.idText[:0])
 	x.head = forward.AppendRequestHead(x.head, x.req, &r.Forward, &x.c.peer, x.id, key)
@@ -220,8 +244,8 @@ func (x *exchange) startClock(t time.Time) {
 		return
 	}
 	x.sentAt = t
-	if x.route.RequestTimeout > 0 {
-		x.deadline = t.Add(x.route.RequestTimeout)
+	if limit := x.requestTimeout(); limit > 0 {
+		x.deadline = earliest(x.deadline, t.Add(limit))
 	}
 }
 
@@ -250,7 +274,7 @@ func (x *exchange) idempotencyKey() []byte {
 // done tells the observer and the logs, once per request.
 func (x *exchange) done(code int, o policy.Outcome) {
 	x.open = false
-	now := time.Now()
+	now := x.tick()
 	took := now.Sub(x.began)
 	if o == policy.OutcomeUpgraded {
 		took = x.lastEnd.Sub(x.began) // to the answer: how long a tunnel lives is no latency

@@ -44,9 +44,10 @@ func (h *held) take() policy.Reason {
 	if x.upR > len(x.up.Buf)-holdRoom {
 		return policy.ReasonResponseTooLarge // its head alone fills the buffer
 	}
-	if !h.charge(cap(x.up.Buf)) {
+	if !h.charge(cap(x.up.Buf) + cap(x.answer.prefix)) {
 		return policy.ReasonReplayMemoryFull
 	}
+	h.body, x.answer.prefix = x.answer.prefix, nil // what was read of it to find out its status
 	if why := h.collect(limit); why != policy.ReasonNone {
 		x.answer.prefix = h.body
 		h.body = nil
@@ -133,6 +134,9 @@ func (x *exchange) relayHeld(o policy.Outcome, reason string) (int, policy.Outco
 	h := &x.held
 	x.resp, h.resp = h.resp, x.resp
 	x.endIfUnread()
+	if x.foreign() {
+		return x.translate(o)
+	}
 	f := x.callerFraming(h.framing)
 	x.out = x.appendHead(x.cleanOut(), f, reason)
 	x.started = true

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 // sent before may still be unread. False where it cannot be known.
 func (c *conn) hungUp() bool {
 	if c.raw == nil {
-		return false
+		return c.stream != nil && c.stream.Gone()
 	}
 	var gone bool
 	err := c.raw.Control(func(fd uintptr) {

@@ -165,7 +165,9 @@ func (c *upConn) say(format string, a ...any) {
 
 // reset closes so that the other side sees a reset.
 func (c *upConn) reset() {
-	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	if tcp, ok := c.Conn.(*net.TCPConn); ok { // in memory there is only one way to close
+		_ = tcp.SetLinger(0)
+	}
 	c.Conn.Close()
 }
 
@@ -246,6 +248,8 @@ type recorder struct {
 	waits    []time.Duration
 	held     []time.Duration
 	waiting  int
+
+	fallbackFailures int
 }
 
 func (r *recorder) lock() func() { r.mu.Lock(); return r.mu.Unlock }
@@ -257,6 +261,7 @@ func (r *recorder) AttemptDone(c policy.Class, _ int, _ time.Duration) {
 }
 func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
 func (r *recorder) Held(d time.Duration)  { defer r.lock()(); r.held = append(r.held, d) }
+func (r *recorder) FallbackFailed()       { defer r.lock()(); r.fallbackFailures++ }
 func (r *recorder) WaitBegan()            { defer r.lock()(); r.waiting++ }
 func (r *recorder) WaitEnded(d time.Duration) {
 	defer r.lock()()
@@ -276,7 +281,7 @@ func (r *recorder) retried() int { defer r.lock()(); return len(r.retries) }
 // outcome waits for the nth outcome (from 0): it is counted after the answer.
 func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
 	t.Helper()
-	for range 500 {
+	for range 3000 {
 		r.mu.Lock()
 		if n < len(r.outcomes) {
 			o := r.outcomes[n]
@@ -286,7 +291,7 @@ func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
 		r.mu.Unlock()
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("no outcome number %d within 5 s", n)
+	t.Fatalf("no outcome number %d within 30 s", n)
 	return 0
 }
 

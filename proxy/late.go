@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// lateBound is how long the answer to a probe is awaited whose caller has
-// left. It is longer than most outages; after it another probe will do.
+// lateBound is how long the answer to a probe is awaited that hangs or whose
+// caller has left. It is longer than most outages; after it another probe will do.
 const lateBound = time.Minute
 
 // waitForLate reads on for the answer to an abandoned probe and tells the
@@ -17,25 +17,39 @@ const lateBound = time.Minute
 func (d *door) waitForLate(up *upstream.Conn, place policy.Place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if !d.readsOn(up) {
 		up.Abort()
 		return
 	}
-	d.late[up] = struct{}{}
 	d.probes.Go(func() {
 		e := readLate(up)
-		d.mu.Lock()
-		delete(d.late, up)
-		d.mu.Unlock()
-		up.Abort()
+		d.readsNoMore(up)
 		d.heed(d.guard.Leave(place, d.since(time.Now()), e))
 	})
 }
 
-// readLate reads a response head.
+// readsOn bounds the reading from up by lateBound, and by the door's end: false
+// when that has come. Called with mu held.
+func (d *door) readsOn(up *upstream.Conn) bool {
+	if d.ended() {
+		return false
+	}
+	d.late[up] = struct{}{}
+	_ = up.SetDeadline(time.Now().Add(lateBound))
+	return true
+}
+
+// readsNoMore ends up.
+func (d *door) readsNoMore(up *upstream.Conn) {
+	d.mu.Lock()
+	delete(d.late, up)
+	d.mu.Unlock()
+	up.Abort()
+}
+
+// readLate reads a final response head, within the deadline that up has.
 func readLate(up *upstream.Conn) policy.Ending {
-	_ = up.SetReadDeadline(time.Now().Add(lateBound))
-	buf := getBuffer(smallBuffer)
+	buf := getBuffer(mediumBuffer)
 	defer putBuffer(buf)
 	var r http1.Response
 	for have := 0; have < len(buf); {
@@ -44,11 +58,27 @@ func readLate(up *upstream.Conn) policy.Ending {
 			break
 		}
 		have += n
-		if n, err := r.Parse(buf[:have], http1.Limits{HeadBytes: smallBuffer, Fields: 100}, nil); err != nil {
-			break
-		} else if n > 0 {
-			return policy.Ending{Kind: policy.Answered, Status: max(r.Status, 200)}
+		for {
+			n, err := r.Parse(buf[:have], http1.Limits{HeadBytes: len(buf), Fields: 100}, nil)
+			if err != nil {
+				return policy.Ending{Kind: policy.Reset}
+			}
+			if n == 0 {
+				break
+			}
+			if !r.Interim() {
+				return policy.Ending{Kind: policy.Answered, Status: r.Status}
+			}
+			have = copy(buf, buf[n:have])
 		}
 	}
 	return policy.Ending{Kind: policy.Reset}
+}
+
+// endProbes ends dialling and reading of all probes. Called with mu held.
+func (d *door) endProbes() {
+	d.stop()
+	for up := range d.late {
+		_ = up.SetDeadline(past)
+	}
 }

@@ -116,7 +116,8 @@ func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
 // worthALine says whether an outcome is one that its caller will complain of.
 func worthALine(o policy.Outcome) bool {
 	switch o {
-	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded:
+	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded,
+		policy.OutcomeCooldown, policy.OutcomeThrottled, policy.OutcomeFallback:
 		return true
 	}
 	return o.GaveUp()

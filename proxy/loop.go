@@ -10,17 +10,13 @@ import (
 // wait, again. It knows nothing of the wire. It gives the status code the
 // caller got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
-	fresh := false
-	for now := x.began; ; now = time.Now() {
-		switch x.admit(now) {
-		case turnedAway:
-			return x.turnAway()
-		case leftWaiting:
-			return x.leave()
-		case drainedWaiting:
-			return x.turnAwayDraining()
+	var again policy.Decision // what the next attempt repeats; nothing at first
+	for now := x.began; ; now = x.tick() {
+		if in := x.enter(now); in != admitted {
+			return x.stayOut(in)
 		}
-		a, d, stays := x.tryOnce(fresh)
+		x.retrying(again)
+		a, d, stays := x.tryOnce(again.Free)
 		switch {
 		case !stays:
 			return x.abandon()
@@ -30,12 +26,12 @@ func (x *exchange) run() (int, policy.Outcome) {
 		x.discard()
 		switch x.pause(d) {
 		case callerLeft:
-			return x.leave()
+			return x.stayOut(leftWaiting)
 		case drainBegan:
+			x.giveBack()
 			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
 		}
-		x.route.observer.Retry(d.Why)
-		fresh = d.Free
+		again = d
 	}
 }
 
@@ -44,9 +40,11 @@ func (x *exchange) run() (int, policy.Outcome) {
 // attempt goes on with all the time that is left.
 func (x *exchange) tryOnce(fresh bool) (policy.Attempt, policy.Decision, bool) {
 	a := x.attempt(fresh || x.waiter.place.Probe())
+	x.tick()
 	d, stays := x.weigh(&a)
 	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
 		a = x.resume()
+		x.tick()
 		d, stays = x.weigh(&a)
 	}
 	if !stays {
@@ -60,6 +58,7 @@ func (x *exchange) tryOnce(fresh bool) (policy.Attempt, policy.Decision, bool) {
 // weigh gives the attempt's place back and judges it; false: the caller's side
 // ended. What the upstream answered counts even then.
 func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
+	x.noteCooldown(a)
 	stays := x.callerEnd.Load() == callerStays
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
 		x.vacate(a)
@@ -84,7 +83,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.plainAnswer(a) {
 		return policy.Decision{}
 	}
-	x.startClock(time.Now())
+	x.startClock(x.clock)
 	s := x.situation()
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole
@@ -93,7 +92,12 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if !d.Retry || d.Free {
 		return d
 	}
-	if why := x.secure(a); why != policy.ReasonNone {
+	if why := x.against(a); why != policy.ReasonNone {
+		return policy.Decision{Class: d.Class, Why: why}
+	}
+	why := x.secure(a)
+	x.tick()
+	if why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	if x.callerEnd.Load() != callerStays {
@@ -107,7 +111,8 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if shut {
 		budget = nil // the gate lets in no more than the upstream bears
 	}
-	d = r.Policy.Decide(a, &s, budget, x.set.server.since(time.Now()), policy.Shared())
+	d = r.Policy.Decide(a, &s, budget, x.set.server.since(x.clock), policy.Shared())
+	x.token = d.Retry && !d.Free && budget != nil
 	if shut && !a.HasRetryAfter {
 		d.Wait = 0 // the wait is at the gate
 	}
@@ -132,10 +137,9 @@ func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 const longestWait = 10 * time.Minute
 
 func (x *exchange) situation() policy.Situation {
-	now := time.Now()
 	left := longestWait
 	if !x.deadline.IsZero() {
-		left = x.deadline.Sub(now)
+		left = x.deadline.Sub(x.clock)
 	}
 	return policy.Situation{
 		Retries:    x.retries,
@@ -143,7 +147,7 @@ func (x *exchange) situation() policy.Situation {
 		Safe:       x.safe,
 		Replay:     x.replay(),
 		Left:       left,
-		Elapsed:    now.Sub(x.began),
+		Elapsed:    x.clock.Sub(x.began),
 		Previous:   x.wait,
 		FreeUsed:   x.freeUsed,
 		Draining:   x.c.server.draining.Load(),
@@ -165,15 +169,20 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 		return waitedOut
 	}
 	x.route.observer.WaitBegan()
-	began := time.Now()
+	began := x.tick()
 	end := x.c.await(began.Add(d.Wait), nil)
-	x.route.observer.WaitEnded(time.Since(began))
+	x.route.observer.WaitEnded(x.tick().Sub(began))
 	return end
 }
 
 // conclude gives the caller the last real response, or our own word when there
 // never was one.
 func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+	if d.Class != policy.ClassNone {
+		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
+			return code, o
+		}
+	}
 	x.reason = reasonOf(d.Why)
 	outcome := policy.GaveUp(d.Why)
 	if d.Class == policy.ClassNone {
@@ -215,5 +224,6 @@ func (x *exchange) abandon() (int, policy.Outcome) {
 		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}
 	x.mustEnd = true
+	x.tick()
 	return x.answerCallersFault()
 }

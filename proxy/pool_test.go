@@ -133,6 +133,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 				c.Default.NoBudget = false
 				c.Default.Budget = policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 5}
 			})
+			p.SetRetryPercent(0) // and no retry in the sense of the switch
 			callers := manyPooled(t, p, 3, arrived, goOn)
 			soon(t, "the resets", func() bool { mu.Lock(); defer mu.Unlock(); return resets == 3 })
 			tokens := p.Stats().Upstreams[0].BudgetTokens

@@ -81,7 +81,7 @@ func (x *exchange) pumpBody() bool {
 		}
 		end := err == io.EOF || x.body.atEnd()
 		x.lastPiece.Store(end)
-		if _, err := x.writeRequest(nil, piece, end); err != nil {
+		if _, err := x.writeRequest(piece, end); err != nil {
 			return x.sendFailed()
 		}
 		if end {

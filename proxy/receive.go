@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 const (
@@ -35,7 +37,12 @@ func (x *exchange) receive() policy.Attempt {
 		}
 		x.settle()
 		x.answer.reset()
-		return x.statusAttempt()
+		a := x.statusAttempt()
+		if x.peekStatus(&a) {
+			return a
+		}
+		x.dropUpstream()
+		return policy.Attempt{Cause: policy.CauseReset}
 	case policy.CauseAttemptTimeout:
 	default:
 		if x.callerEnd.Load() == callerStays { // else abandon has a use for it
@@ -112,8 +119,13 @@ func (x *exchange) makeUpRoom() {
 }
 
 func (x *exchange) readCause(err error) policy.Cause {
-	if isTimeout(err) && x.progress.Load() != writeFailed {
+	switch {
+	case isTimeout(err) && x.progress.Load() != writeFailed:
 		return policy.CauseAttemptTimeout
+	case errors.Is(err, upstream.ErrRefused), errors.Is(err, upstream.ErrUnprocessed) && !x.upReused:
+		return policy.CauseRefusedStream
+	case errors.Is(err, upstream.ErrUnprocessed):
+		return policy.CauseIdleClose
 	}
 	return policy.CauseReset
 }
@@ -122,11 +134,11 @@ func (x *exchange) readCause(err error) policy.Cause {
 // (idle 0) the attempt's and the request's deadlines bound it; a body may
 // pause for idle. It returns early when the caller's side ended.
 func (x *exchange) readUp(idle time.Duration) error {
-	began := time.Now()
-	for {
+	began := x.tick()
+	for now := began; ; now = x.tick() {
 		progress := x.progress.Load()
 		until := x.readUntil(began, idle, progress)
-		x.setUpRead(until)
+		x.setUpRead(until, now)
 		if x.callerEnd.Load() != callerStays {
 			return errCallerGone
 		}
@@ -137,6 +149,7 @@ func (x *exchange) readUp(idle time.Duration) error {
 		x.upW += n
 		switch {
 		case n > 0:
+			x.tick()
 			return nil
 		case err == nil:
 			return io.ErrNoProgress
@@ -174,11 +187,11 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 	case progress == writeFailed:
 		return began.Add(lateAnswer)
 	case progress == sending:
-		return time.Time{} // the upload is bounded by its rate
+		return x.callerUntil // else the upload is bounded by its rate
 	}
 	x.startClock(x.attemptSent)
 	until := x.deadline
-	if t := x.route.AttemptTimeout; t > 0 && !x.patient {
+	if t := x.attemptTimeout(); t > 0 && !x.patient {
 		if end := x.attemptSent.Add(t); until.IsZero() || end.Before(until) {
 			until = end
 		}
@@ -189,9 +202,9 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 // setUpRead sets the upstream's read deadline: until, or sooner while nobody
 // watches the caller all the time. A deadline that is close enough stays as it
 // is, unless the pump may have moved it.
-func (x *exchange) setUpRead(until time.Time) {
+func (x *exchange) setUpRead(until, now time.Time) {
 	if !x.pumping || x.uploading() {
-		soon := time.Now().Add(watchAfter)
+		soon := now.Add(watchAfter)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
 			if d := soon.Sub(x.upUntil); !x.pumping && d >= 0 && d < watchAfter/2 {
@@ -216,7 +229,7 @@ func (x *exchange) forwardInformational() {
 		x.expect = false
 	}
 	x.out = forward.AppendInformational(x.cleanOut(), &x.resp)
-	if x.c.write(x.out) != nil {
+	if x.c.write(x.out, time.Now()) != nil {
 		x.callerEnd.Store(callerGone)
 	}
 }
@@ -253,5 +266,17 @@ func (x *exchange) statusAttempt() policy.Attempt {
 	if v := x.resp.Get(http1.RetryAfter); v != nil {
 		a.RetryAfter, a.HasRetryAfter = policy.ParseRetryAfter(v, x.resp.Get(http1.Date), time.Now())
 	}
+	if !a.HasRetryAfter && (a.Status == 429 || a.Status == 503) {
+		a.RetryAfter, a.HasRetryAfter = x.quotaWait()
+	}
 	return a
+}
+
+// quotaWait is the time until a quota is renewed that the response says is used up.
+func (x *exchange) quotaWait() (time.Duration, bool) {
+	var q policy.RateLimits
+	for i := range x.resp.Fields {
+		q.Add(x.resp.Fields[i].Name, x.resp.Fields[i].Value)
+	}
+	return q.Wait(x.resp.Get(http1.Date), time.Now())
 }

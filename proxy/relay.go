@@ -16,6 +16,9 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 	if status == 101 {
 		return x.tunnel()
 	}
+	if x.foreign() {
+		return x.translate(o)
+	}
 	x.endIfUnread()
 	framing := x.callerFraming(x.answer.framing)
 	x.out = x.appendHead(x.cleanOut(), framing, reason)
@@ -41,6 +44,9 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 	if err == errCallerGone {
 		x.aborting = true
 		return status, x.callerOutcome()
+	}
+	if x.grpc && f.Kind == http1.BodyChunked && x.endCall() == nil {
+		return status, policy.OutcomeResponseBroken
 	}
 	x.aborting = f.Kind == http1.BodyClose
 	return status, policy.OutcomeResponseBroken
@@ -77,9 +83,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 		Close:   x.mustEnd,
 		Via:     x.route.Forward.Via,
 	}
-	if x.route.ResponseHeaders || x.callerIsProxy() {
-		o.Attempts, o.Reason = x.attempts, reason
-	}
+	x.ownFields(&o, reason)
 	return forward.AppendResponseHead(dst, &x.resp, o)
 }
 
@@ -133,6 +137,7 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 			if err := x.flush(); err != nil {
 				return err
 			}
+			x.tick() // it may have waited for the caller
 		}
 		n := min(len(piece), cap(x.out)-len(x.out)-frame)
 		if f.Kind == http1.BodyChunked {
@@ -162,7 +167,7 @@ func (x *exchange) flush() error {
 	if len(x.out) == 0 {
 		return nil
 	}
-	err := x.c.write(x.out)
+	err := x.c.write(x.out, x.clock)
 	x.out = x.out[:0]
 	if err != nil {
 		return errCallerGone
@@ -193,8 +198,9 @@ func (x *exchange) spliceDown() error {
 	b := &x.answer
 	until := time.Now().Add(x.idleOrForever())
 	for b.left > 0 {
-		x.c.extendWrite()
-		x.setUpRead(until)
+		now := x.tick()
+		x.c.extendWrite(now)
+		x.setUpRead(until, now)
 		if x.callerEnd.Load() != callerStays {
 			return errCallerGone
 		}
@@ -232,7 +238,7 @@ func (x *exchange) spliceDownEnded(err error, until time.Time) error {
 }
 
 func (x *exchange) idleOrForever() time.Duration {
-	if t := x.route.BodyIdleTimeout; t > 0 {
+	if t := x.bodyIdle(); t > 0 {
 		return t
 	}
 	return 365 * 24 * time.Hour

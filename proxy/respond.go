@@ -44,12 +44,23 @@ func (x *exchange) answerError(status int, o policy.Outcome, reason string) (int
 }
 
 // answerWith writes a short JSON answer: what happened, for people, and the
-// reason, for programs.
+// reason, for programs. A gRPC call gets a status of gRPC's instead.
 func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
-	body := x.errorBody(status, reason, text)
+	if x.grpc {
+		code := grpcStatusOf(status)
+		if status == 504 {
+			code = policy.GRPCDeadlineExceeded // the caller's own, or ours
+		}
+		return x.answerCall(code, o, reason, text)
+	}
+	return x.answerOwn(status, "application/json", x.errorBody(status, reason, text), o, reason)
+}
+
+// answerOwn writes an answer that is not the upstream's.
+func (x *exchange) answerOwn(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, status, []byte(http.StatusText(status))
 	x.resp.Fields = append(x.resp.Fields[:0],
-		http1.MakeField("Content-Type", "application/json"),
+		http1.MakeField("Content-Type", contentType),
 		http1.MakeField("Content-Length", strconv.Itoa(len(body))))
 	if x.retryAfter > 0 {
 		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Retry-After", strconv.Itoa(x.retryAfter)))
@@ -57,11 +68,15 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	if status == 405 {
 		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Allow", allowed)) // RFC 9110 section 15.5.6
 	}
+	return x.writeAnswer(body, o, reason)
+}
+
+// writeAnswer writes the answer of our own in x.resp.
+func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+	status := x.resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
-	if x.route.ResponseHeaders || x.callerIsProxy() {
-		opt.Attempts, opt.Reason = x.attempts, reason
-	}
+	x.ownFields(&opt, reason)
 	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, opt)
 	if string(x.req.Method) != "HEAD" {
 		x.out = append(x.out, body...)
@@ -69,11 +84,18 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	x.started = true
 	if x.flush() != nil {
 		x.aborting = true
-		if o.GaveUp() {
+		if o.GaveUp() || o == policy.OutcomeFallback {
 			return status, policy.OutcomeClientGone
 		}
 	}
 	return status, o
+}
+
+// ownFields adds to a head what callers are told of us, where they want it.
+func (x *exchange) ownFields(o *forward.ResponseOptions, reason string) {
+	if x.route.ResponseHeaders || x.callerIsProxy() {
+		o.Attempts, o.Reason, o.Fallback = x.attempts, reason, x.fellBack
+	}
 }
 
 func (x *exchange) errorBody(status int, reason, text string) []byte {

@@ -33,17 +33,28 @@ const (
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
-	head := forward.AppendAttempt(x.head, x.earlier+x.attempts, expect)
+	head := x.head
+	if x.callerWaits.Given {
+		head = x.callerWaits.Append(head, x.timeLeft(time.Now()))
+	}
+	if x.callerWaits.GRPC {
+		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
+		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
+	}
+	head = forward.AppendAttempt(head, x.earlier+x.attempts, expect)
 	x.head = head[:len(x.head)]
-	piece, end, err := x.firstPiece(expect)
-	if err != nil {
+	parts, end, err := x.gather(head, expect)
+	switch {
+	case err != nil:
 		x.callerFailed(err) // known to be broken before a byte of it is sent
 		return taken
+	case end && x.unseen && x.up.CanLook():
+		return x.sendLooking(parts)
+	case x.unseen && x.upReused && !x.up.StillQuiet():
+		return stale
 	}
-	if x.body.framing.Kind == http1.BodyNone && x.up.CanLook() {
-		return x.sendLooking(head)
-	}
-	n, err := x.writeRequest(head, piece, end)
+	total := length(parts)
+	n, err := x.writeUp(parts)
 	x.upAsked = n > 0
 	switch {
 	case n == 0 && err != nil:
@@ -55,29 +66,51 @@ func (x *exchange) send() sendEnd {
 	case expect:
 		x.startPump()
 	default:
-		x.sendInline(len(piece))
+		x.sendInline(total - len(head))
 	}
 	return taken
 }
 
-// sendLooking sends a request without a body and waits a short while for the
+func length(parts [][]byte) int {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
+}
+
+// inHand says whether the whole request is here and stays here, so that it can
+// be written in one turn with the look at the connection, and again on another
+// one when that is stale.
+func (x *exchange) inHand() bool {
+	b := &x.body
+	if b.framing.Kind == http1.BodyNone || b.ended && b.keeping && b.keptLen <= inlineBody {
+		return true
+	}
+	return b.keeping && !b.started && b.framing.Kind == http1.BodyLength && int64(x.c.w-x.c.r) >= b.left && b.left <= inlineBody
+}
+
+// sendLooking sends a request that is whole and waits a short while for the
 // first bytes of the answer. What else comes of it, receive finds in x.early.
-func (x *exchange) sendLooking(head []byte) sendEnd {
+func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	if x.up.Buf == nil {
 		x.up.Buf = getBuffer(mediumBuffer)
 	}
-	x.extendUpWrite()
-	x.sentWhole()
-	x.setUpRead(x.readUntil(x.attemptSent, 0, sent))
-	n, got, err := x.up.SendLooking(head, x.up.Buf)
+	x.extendUpWrite(x.clock)
+	x.attemptSent = x.clock
+	x.progress.Store(sent)
+	x.setUpRead(x.readUntil(x.attemptSent, 0, sent), x.clock)
+	n, got, err := x.up.SendLooking(parts, x.up.Buf)
 	x.upW, x.upAsked = got, n > 0
 	switch {
 	case err == upstream.ErrStale:
 		return stale
+	case n == 0 && isTimeout(err):
+		return x.sendLate(parts)
 	case n == 0 && err != nil:
 		return notTaken
-	case n < len(head):
-		if _, err := x.up.Write(head[n:]); err != nil {
+	case length(parts) > 0: // what was taken is cut off
+		if _, err := x.up.Writev(parts); err != nil {
 			x.progress.Store(writeFailed)
 		}
 	case isTimeout(err):
@@ -88,33 +121,76 @@ func (x *exchange) sendLooking(head []byte) sendEnd {
 	return taken
 }
 
+// sendLate sends a request whose wait for the answer's first bytes was over
+// before anything was sent: the process had no processor for so long.
+func (x *exchange) sendLate(parts [][]byte) sendEnd {
+	if x.upReused && !x.up.StillQuiet() {
+		return stale
+	}
+	n, err := x.up.Writev(parts)
+	x.upAsked = n > 0
+	switch {
+	case n == 0 && err != nil:
+		return notTaken
+	case err != nil:
+		x.progress.Store(writeFailed)
+	}
+	return taken
+}
+
 // sentWhole notes that the upstream has the whole request.
 func (x *exchange) sentWhole() {
 	x.attemptSent = time.Now()
 	x.progress.Store(sent)
 }
 
-// firstPiece gives what of the body can go with the head without a wait, and
-// whether that is all of it.
-func (x *exchange) firstPiece(expect bool) (piece []byte, end bool, err error) {
+// gather gives the head with what of the body can go with it without a wait,
+// and whether that is all of it. It never waits for more: a slow body's first
+// bytes go on at once.
+func (x *exchange) gather(head []byte, expect bool) (parts [][]byte, end bool, err error) {
 	b := &x.body
-	if b.atEnd() {
-		return nil, true, nil
+	parts = append(x.vec[:0], head)
+	if b.framing.Kind == http1.BodyChunked {
+		return x.gatherChunk(parts, expect)
 	}
+	for total := 0; !b.atEnd(); {
+		if expect || total >= inlineBody || len(parts) == cap(parts) || len(parts) > 1 && !b.keeping {
+			return parts, false, nil // what is not kept is valid only until more is read
+		}
+		piece, err := b.nextNow()
+		if err != nil {
+			return parts, false, err
+		}
+		if len(piece) == 0 {
+			return parts, false, nil
+		}
+		parts = append(parts, piece)
+		total += len(piece)
+	}
+	return parts, true, nil
+}
+
+// gatherChunk is gather for a chunked body, of which one piece goes with the head.
+func (x *exchange) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool, err error) {
+	b := &x.body
 	if expect || !b.ready() {
-		return nil, false, nil
+		return parts, false, nil
 	}
-	piece, err = b.next(inlineWait)
+	piece, err := b.next(inlineWait)
 	if err == io.EOF || isTimeout(err) {
 		err = nil
 	}
-	return piece, b.atEnd(), err
+	end = b.atEnd()
+	return x.appendPiece(parts, piece, end), end, err
 }
 
 // sendInline sends what comes at once, up to a bound, then leaves the rest to
 // the pump.
 func (x *exchange) sendInline(total int) {
 	until := time.Now().Add(inlineWait)
+	if x.grpc {
+		until = time.Now() // what more comes may wait for an answer
+	}
 	for total < inlineBody {
 		piece, err := x.body.next(max(time.Until(until), time.Microsecond))
 		if isTimeout(err) {
@@ -125,7 +201,7 @@ func (x *exchange) sendInline(total int) {
 			return
 		}
 		end := err == io.EOF || x.body.atEnd()
-		if _, err := x.writeRequest(nil, piece, end); err != nil {
+		if _, err := x.writeRequest(piece, end); err != nil {
 			x.progress.Store(writeFailed)
 			return
 		}
@@ -138,12 +214,17 @@ func (x *exchange) sendInline(total int) {
 	x.startPump()
 }
 
-// writeRequest writes head, piece and end in the framing of the body.
-func (x *exchange) writeRequest(head, piece []byte, end bool) (int, error) {
-	parts := x.vec[:0]
-	if len(head) > 0 {
-		parts = append(parts, head)
+// writeRequest writes piece and end in the framing of the body.
+func (x *exchange) writeRequest(piece []byte, end bool) (int, error) {
+	parts := x.appendPiece(x.vec[:0], piece, end)
+	if len(parts) == 0 {
+		return 0, nil
 	}
+	return x.writeUp(parts)
+}
+
+// appendPiece appends piece and end in the framing of the body.
+func (x *exchange) appendPiece(parts [][]byte, piece []byte, end bool) [][]byte {
 	chunked := x.body.framing.Kind == http1.BodyChunked
 	switch {
 	case chunked && len(piece) > 0:
@@ -155,10 +236,7 @@ func (x *exchange) writeRequest(head, piece []byte, end bool) (int, error) {
 	if chunked && end {
 		parts = append(parts, x.lastChunk())
 	}
-	if len(parts) == 0 {
-		return 0, nil
-	}
-	return x.writeUp(parts)
+	return parts
 }
 
 var (
@@ -178,7 +256,7 @@ func (x *exchange) lastChunk() []byte {
 func (x *exchange) continueCaller() {
 	if x.expect {
 		x.expect = false
-		if x.c.write(continueLine) != nil {
+		if x.c.write(continueLine, time.Now()) != nil {
 			x.callerEnd.Store(callerGone)
 		}
 	}

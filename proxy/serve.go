@@ -14,15 +14,25 @@ import (
 func (c *conn) serve() {
 	defer c.finish()
 	defer func() { c.server.contain(c, recover()) }()
+	if !c.shakeHands() {
+		return
+	}
+	if c.agreedOnHTTP2() {
+		c.serveHTTP2()
+		return
+	}
 	for c.nextRequest() {
 		again := c.x.serve()
 		c.x.end()
 		c.server.requestEnded()
-		if !again {
+		if !again || c.stream != nil {
 			return
 		}
 		c.compact()
 		c.dropBuffer()
+	}
+	if c.http2.Load() != nil {
+		c.serveHTTP2()
 	}
 }
 
@@ -44,10 +54,13 @@ func (c *conn) nextRequest() bool {
 		}
 	}
 	c.used = true
-	began := time.Now()
+	began := c.server.now()
 	set := c.server.settings.Load()
 	if set != c.peerBy {
 		c.peer, c.peerBy = peerOf(c.nc, set), set
+		if c.overSecure {
+			c.peer.Proto = "https"
+		}
 	}
 	c.phase.Store(phaseBusy)
 	c.server.requestBegan()
@@ -81,14 +94,19 @@ const firstRequestTime = time.Minute
 func (c *conn) awaitRequest() bool {
 	c.phase.Store(phaseIdle)
 	for {
+		now := c.x.clock
+		if c.readAt == past || now.IsZero() {
+			now = time.Now() // this is not the way from one request to the next
+		}
 		limit := c.idleLimit()
 		if !c.used {
 			limit = min(limit, firstRequestTime)
 		}
 		if limit > 0 {
-			c.setRead(time.Now().Add(limit), min(idleSlack, limit/10))
+			slack := min(idleSlack, limit/10)
+			c.setRead(now.Add(limit-slack), slack)
 		} else {
-			c.setRead(time.Now().Add(365*24*time.Hour), 30*24*time.Hour)
+			c.setRead(now.Add(365*24*time.Hour), 30*24*time.Hour)
 		}
 		if c.server.closingIdle() {
 			return false
@@ -112,6 +130,9 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 	for {
 		n, err := c.req.Parse(c.in[:c.w], set.Limits)
 		if err != nil {
+			if c.sentPreface(set) {
+				return false
+			}
 			c.x.begin(set, began)
 			c.refuseHead(err)
 			return false
@@ -119,6 +140,9 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 		if n > 0 {
 			c.r = n
 			c.x.begin(set, began)
+			if limited {
+				c.x.tick() // the head took its time
+			}
 			return true
 		}
 		if !limited {
@@ -147,6 +171,7 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 // refuseHead answers a head that broke a rule, and ends the connection.
 func (c *conn) refuseHead(err error) {
 	x := &c.x
+	x.tick()
 	x.mustEnd = true
 	x.route.observer.RequestBegan()
 	status := 400
@@ -168,6 +193,7 @@ func (c *conn) headCut(err error) {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
 	x := &c.x
+	x.tick()
 	x.mustEnd = true
 	x.route.observer.RequestBegan()
 	x.done(x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout"))

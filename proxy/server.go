@@ -21,20 +21,24 @@ import (
 // Drain from another goroutine; Reload and Stats at any time. Safe for
 // concurrent use.
 type Server struct {
-	started   time.Time
-	settings  atomic.Pointer[settings]
-	replay    replayMemory
-	draining  atomic.Bool
-	killed    atomic.Bool
-	closing   chan struct{} // closed when accepting has to end
-	closeOnce sync.Once
-	listeners []listener
-	slots     chan struct{} // one per caller, nil without a limit
-	pauses    atomic.Uint64
-	faults    atomic.Uint64 // panics contained
-	active    atomic.Int64  // requests between head and end
-	lastBusy  atomic.Int64  // while draining: when a request last ended, since started
-	idleEnd   atomic.Bool   // idle connections are to end
+	started           time.Time
+	settings          atomic.Pointer[settings]
+	replay            replayMemory
+	cooldowns         policy.Cooldowns
+	withheld          atomic.Int32 // of a hundred retries, those not made
+	draining          atomic.Bool
+	killed            atomic.Bool
+	closing           chan struct{} // closed when accepting has to end
+	closeOnce         sync.Once
+	listeners         []listener
+	slots             chan struct{} // one per caller, nil without a limit
+	streams           chan struct{} // one per HTTP/2 stream, nil without a limit
+	pauses            atomic.Uint64
+	faults            atomic.Uint64 // panics contained
+	handshakeFailures atomic.Uint64 // of callers
+	active            atomic.Int64  // requests between head and end
+	lastBusy          atomic.Int64  // while draining: when a request last ended, since started
+	idleEnd           atomic.Bool   // idle connections are to end
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
@@ -56,6 +60,7 @@ func New(c *Config) (*Server, error) {
 	}
 	if c.MaxConnections > 0 {
 		s.slots = make(chan struct{}, c.MaxConnections)
+		s.streams = make(chan struct{}, c.MaxConnections)
 	}
 	n, err := s.prepare(c)
 	if err != nil {
@@ -90,7 +95,7 @@ func (s *Server) Reload(c *Config) error {
 // unix socket's path that nothing listens on any more is taken over.
 func (s *Server) Listen() error {
 	for i, addr := range s.settings.Load().Listen {
-		l, err := listen(addr)
+		l, err := s.socket(addr)
 		if err != nil {
 			s.closeListeners()
 			return err
@@ -102,6 +107,15 @@ func (s *Server) Listen() error {
 		s.listeners = append(s.listeners, listener{l, name})
 	}
 	return nil
+}
+
+func (s *Server) socket(addr string) (net.Listener, error) {
+	if given := s.settings.Load().Given; given != nil {
+		if l := given(addr); l != nil {
+			return l, nil
+		}
+	}
+	return listen(addr)
 }
 
 func listen(addr string) (net.Listener, error) {
@@ -123,6 +137,16 @@ func (s *Server) Addrs() []net.Addr {
 	var all []net.Addr
 	for _, l := range s.listeners {
 		all = append(all, l.Addr())
+	}
+	return all
+}
+
+// Sockets gives the sockets listened on, in the order of Config.Listen. They
+// stay the Server's.
+func (s *Server) Sockets() []net.Listener {
+	var all []net.Listener
+	for _, l := range s.listeners {
+		all = append(all, l.Listener)
 	}
 	return all
 }
@@ -156,7 +180,7 @@ func (s *Server) kill() {
 	s.killed.Store(true)
 	s.stopAccepting()
 	s.closeListeners()
-	s.each(func(c *conn) { _ = c.nc.Close() })
+	s.each(func(c *conn) { _ = c.wire.Close() })
 }
 
 func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
@@ -274,25 +298,33 @@ func (s *Server) report(fault any) {
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
+// each calls f for every connection, and for the streams on it after it.
 func (s *Server) each(f func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		f(c)
+		c.http2.Load().each(f)
 	}
 }
+
+// now is time.Now by one look at the monotonic clock instead of two at both.
+// It does not follow the wall clock when that is set anew.
+func (s *Server) now() time.Time { return s.started.Add(time.Since(s.started)) }
 
 // since is the server's own monotonic time.
 func (s *Server) since(t time.Time) time.Duration { return t.Sub(s.started) }
 
 // Stats is a picture of the server at one moment.
 type Stats struct {
-	Connections  int    // callers connected
-	AcceptPauses uint64 // times accepting had to wait
-	Faults       uint64 // requests that ended in a fault of the proxy itself
-	ReplayBytes  int64  // kept for repeats now
-	Draining     bool
-	Upstreams    []UpstreamStats
+	Connections       int    // callers connected
+	AcceptPauses      uint64 // times accepting had to wait
+	Faults            uint64 // requests that ended in a fault of the proxy itself
+	HandshakeFailures uint64 // callers whose TLS handshake failed
+	ReplayBytes       int64  // kept for repeats now
+	Draining          bool
+	Cooldowns         policy.CooldownState
+	Upstreams         []UpstreamStats
 }
 
 // UpstreamStats is the picture of one upstream.
@@ -302,6 +334,10 @@ type UpstreamStats struct {
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        policy.GuardState
+	HasThrottle  bool
+	Throttle     float64                        // share of requests not sent
+	HasProbe     bool                           // the upstream is probed by GET
+	Probed       [policy.NumProbeResults]uint64 // what came of these probes
 }
 
 // Stats gives a picture for metrics.
@@ -310,15 +346,20 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	st := Stats{Connections: len(s.conns)}
 	s.mu.Unlock()
-	st.AcceptPauses, st.Faults = s.pauses.Load(), s.faults.Load()
+	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
 	st.ReplayBytes = s.replay.used.Load()
 	st.Draining = s.draining.Load()
+	st.Cooldowns = s.cooldowns.State()
 	now := s.since(time.Now())
 	for _, u := range n.upstreams() {
-		st.Upstreams = append(st.Upstreams, UpstreamStats{
+		us := UpstreamStats{
 			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],
-			Guard: u.door.guard.State(),
-		})
+			Guard: u.door.guard.State(), HasProbe: u.door.ask != nil, Probed: u.door.asked.read(),
+		}
+		if u.throttle != nil {
+			us.HasThrottle, us.Throttle = true, u.throttle.Probability(now)
+		}
+		st.Upstreams = append(st.Upstreams, us)
 	}
 	return st
 }
@@ -330,6 +371,7 @@ func (nothing) RequestBegan()                                                   
 func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
 func (nothing) Retry(policy.Reason)                                                        {}
 func (nothing) Held(time.Duration)                                                         {}
+func (nothing) FallbackFailed()                                                            {}
 func (nothing) WaitBegan()                                                                 {}
 func (nothing) WaitEnded(time.Duration)                                                    {}
 func (nothing) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}

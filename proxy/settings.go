@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -19,12 +22,15 @@ import (
 // keeps the version that it began with.
 type settings struct {
 	*Config
-	server   *Server
-	table    *route.Table[*routeState]
-	fallback *routeState
-	trust    forward.Trust
-	all      []*routeState
-	budgeted map[*upstreamState]bool // those whose budget some route asks
+	server    *Server
+	table     *route.Table[*routeState]
+	fallback  *routeState
+	trust     forward.Trust
+	all       []*routeState
+	budgeted  map[*upstreamState]bool // those whose budget some route asks
+	callerTLS *tls.Config             // nil: callers come without TLS
+
+	longestCooldown time.Duration // that any route shares
 }
 
 // routeState is a route with what its requests share.
@@ -33,7 +39,9 @@ type routeState struct {
 	upstream     *upstreamState
 	observer     Observer
 	gaveUpLog    lineLimit
-	plainRetryOn bool // an answer below 300 is never a failure
+	spare        *routeState // as a request to the fallback upstream sees it; nil without one
+	plainRetryOn bool        // an answer below 300 is never a failure
+	cooldownSeed [sha256.Size]byte
 }
 
 // upstreamState is what all routes to one upstream share, and what outlives a
@@ -43,6 +51,8 @@ type upstreamState struct {
 	pool   *upstream.Pool
 	budget *policy.Budget
 	door   *door
+
+	throttle *policy.Throttle // nil: off
 }
 
 func (u *upstreamState) close() {
@@ -67,6 +77,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if n.Log == nil {
 		n.Log = zap.NewNop()
 	}
+	n.prepareTLS()
 	known := map[string]*upstreamState{}
 	if old := s.settings.Load(); old != nil {
 		for _, r := range old.all {
@@ -93,28 +104,45 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	state.gaveUpLog.perMinute = n.GaveUpLogPerMinute
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
-	key := fmt.Sprintf("%s %+v %+v %d", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax)
+	if r.Cooldown.Kind != CooldownNone {
+		state.cooldownSeed = cooldownSeed(r)
+		n.longestCooldown = max(n.longestCooldown, r.Cooldown.Max)
+	}
+	state.upstream = n.upstreamOf(r, known)
+	if !r.NoBudget {
+		n.budgeted[state.upstream] = true
+	}
+	n.all = append(n.all, state)
+	if r.Fallback != nil && r.Fallback.Status == 0 {
+		state.spare = &routeState{Route: spareRoute(r), observer: state.observer, plainRetryOn: state.plainRetryOn}
+		state.spare.upstream = n.upstreamOf(state.spare.Route, known)
+		n.all = append(n.all, state.spare)
+	}
+	return state
+}
+
+// upstreamOf is the one that routes with equal settings for it share.
+func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
+	key := fmt.Sprintf("%s %+v %+v %d %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe)
 	if known[key] == nil {
 		pool := upstream.NewPool(r.Upstream, upstream.Options{})
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,
 			budget: policy.NewBudget(r.Budget),
-			door:   newDoor(n.server, pool, r.Guard, r.HoldMax, n.Log),
+			door:   newDoor(n.server, pool, r, n.Log),
+		}
+		if r.Throttle {
+			known[key].throttle = policy.NewThrottle()
 		}
 	}
-	state.upstream = known[key]
-	if !r.NoBudget {
-		n.budgeted[state.upstream] = true
-	}
-	n.all = append(n.all, state)
-	return state
+	return known[key]
 }
 
 // plain says whether no answer below 300 can be a failure, so that most
 // answers need no closer look.
 func plain(on *policy.RetryOn) bool {
-	if len(on.HeaderNames()) > 0 {
+	if len(on.HeaderNames()) > 0 || on.AnyGRPC() {
 		return false
 	}
 	for code := 100; code < 300; code++ {

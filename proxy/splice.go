@@ -50,7 +50,7 @@ func (x *exchange) spliceBody() bool {
 		if x.stop.Load() {
 			return false
 		}
-		x.extendUpWrite()
+		x.extendUpWrite(time.Now())
 		x.pieces.Add(1)
 		want := min(b.left, splicePiece)
 		x.lastPiece.Store(want == b.left)

@@ -72,6 +72,7 @@ func steadyCases() []steadyCase {
 		{"get", "GET /api/items?id=1 HTTP/1.1\r\n" + head + "\r\n", 0, []string{steadyOK}},
 		{"post 2k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 2048\r\n\r\n" + strings.Repeat("x", 2048), 2048, []string{steadyOK}},
 		{"post 16k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 16384\r\n\r\n" + strings.Repeat("x", 16384), 16384, []string{steadyOK}},
+		{"get with deadlines", "GET /api HTTP/1.1\r\n" + head + "X-Request-Timeout: 2.5\r\nGrpc-Timeout: 5S\r\nX-Envoy-Expected-Rq-Timeout-Ms: 4000\r\n\r\n", 0, []string{steadyOK}},
 		{"retried get", "GET /api HTTP/1.1\r\n" + head + "\r\n", 0, []string{bad503, steadyOK}},
 	}
 }
@@ -86,6 +87,7 @@ func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 	return startProxy(t, u, func(c *Config) {
 		c.Observe = func(name string) Observer { return m.Route(name) }
 		c.Default.Policy.Backoff = none
+		c.Default.Forward.Deadlines = allDeadlines
 		c.Default.NoBudget = false
 		c.Default.Budget = policy.BudgetConfig{Ratio: 1, MinPerSecond: 1e4, Burst: 1e6}
 	})

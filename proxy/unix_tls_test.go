@@ -33,7 +33,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -50,7 +50,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
+func (a *authority) write(t testing.TB, name, kind string, der []byte) string {
 	t.Helper()
 	path := a.dir + "/" + name
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
@@ -60,11 +60,16 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
 }
 
 // issue makes a certificate for name and gives the files of it and of its key.
-func (a *authority) issue(t *testing.T, name string) (certFile, keyFile string) {
+func (a *authority) issue(t testing.TB, name string) (certFile, keyFile string) {
+	t.Helper()
+	return a.issueSerial(t, name, 2)
+}
+
+func (a *authority) issueSerial(t testing.TB, name string, serial int64) (certFile, keyFile string) {
 	t.Helper()
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
@@ -84,7 +89,7 @@ func secureUpstream(t *testing.T, handle func(c *upConn), server func(*tls.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, ClientCAs: x509.NewCertPool()}
+	conf := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}, ClientCAs: x509.NewCertPool()}
 	conf.ClientCAs.AddCert(a.cert)
 	if server != nil {
 		server(conf)

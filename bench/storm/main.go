@@ -73,7 +73,8 @@ func storms(ctx context.Context, args []string, o *options, stdout, stderr io.Wr
 			}
 			r.table(stdout)
 			fmt.Fprintf(stdout, "%s: %s\n", r.title(), &r.Verdict)
-			fmt.Fprintf(stdout, "the same in virtual time: %s\n\n", &r.Virtual)
+			fmt.Fprintf(stdout, "the same in virtual time: %s\n", &r.Virtual)
+			fmt.Fprintf(stdout, "live instead of virtual: %s\n\n", r.Verdict.against(&r.Virtual))
 			runs = append(runs, r)
 		}
 	}

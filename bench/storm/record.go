@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,7 +29,8 @@ func (t tick) fails() float64 {
 
 // record is what happened in a run. It is safe for concurrent use.
 type record struct {
-	began time.Time
+	made  time.Time
+	began atomic.Int64 // nanoseconds after made: where its time starts
 
 	mu     sync.Mutex // guards what follows
 	ticks  []tick
@@ -45,14 +47,19 @@ type event struct {
 
 func newRecord(length time.Duration) *record {
 	return &record{
-		began: time.Now(),
+		made:  time.Now(),
 		ticks: make([]tick, length/tickTime),
 		kinds: make([]map[string]int, length/time.Second+1),
 	}
 }
 
+// begin starts its time. What others noted before stays, at its start.
+func (r *record) begin() { r.began.Store(int64(time.Since(r.made))) }
+
 // since is the time since the beginning.
-func (r *record) since() time.Duration { return time.Since(r.began) }
+func (r *record) since() time.Duration {
+	return max(0, time.Since(r.made)-time.Duration(r.began.Load()))
+}
 
 // note adds to the current tick; what comes after the end is left out.
 func (r *record) note(do func(t *tick)) {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
 // stage is one run: the server, what stands before it, the callers.
@@ -22,7 +24,7 @@ type stage struct {
 
 // play plays one run. A run cut short by ctx is an error.
 func play(ctx context.Context, way string, o *options, seed uint64, show *progress) (*runResult, error) {
-	free, err := freeAddresses(1)
+	free, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, show *progre
 	if err := s.startServer(); err != nil {
 		return nil, err
 	}
-	defer func() { s.server.kill() }()
+	defer func() { s.server.Kill() }()
 	b, err := startBetween(way, o, s.addr)
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func (s *stage) startServer() error {
 
 // storm runs the callers and what happens to the server.
 func (s *stage) storm(ctx context.Context, b *between, seed uint64, show *progress) error {
-	s.record.began = time.Now()
+	s.record.begin()
 	run, stop := context.WithTimeout(ctx, s.o.length())
 	defer stop()
 	callers := runCallers(run, &s.o.callers, b.addrs, seed, s.record)
@@ -99,13 +101,13 @@ func (s *stage) outage(ctx context.Context) error {
 func (s *stage) begin() error {
 	switch s.o.outage {
 	case "kill":
-		s.server.kill()
+		s.server.Kill()
 		s.load.Store(0)
 		return nil
 	case "503":
 		return s.server.order("503")
 	}
-	return s.server.signal(syscall.SIGSTOP)
+	return s.server.Signal(syscall.SIGSTOP)
 }
 
 func (s *stage) resume() error {
@@ -115,7 +117,7 @@ func (s *stage) resume() error {
 	case "503":
 		return s.server.order("200")
 	}
-	return s.server.signal(syscall.SIGCONT)
+	return s.server.Signal(syscall.SIGCONT)
 }
 
 // wait waits for a time since the beginning.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os/exec"
 	"syscall"
 )
 
@@ -9,10 +8,4 @@ import (
 func setReusePort(fd int) error {
 	const soReusePort = 15 // asm-generic/socket.h; package syscall does not name it on all architectures
 	return syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1)
-}
-
-// endWithParent has the kernel end a child when this process dies, also one
-// that is stopped.
-func endWithParent(c *exec.Cmd) {
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

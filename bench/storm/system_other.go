@@ -2,8 +2,4 @@
 
 package main
 
-import "os/exec"
-
 func setReusePort(int) error { return nil }
-
-func endWithParent(*exec.Cmd) {}

@@ -1,20 +1,19 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
 // between is what stands between callers and server: processes, where callers
 // connect, and where metrics are.
 type between struct {
-	children []*child
+	children []*process.Child
 	addrs    []string
 	admins   []string // of retryproxy
 	dir      string   // removed at the end
@@ -42,7 +41,7 @@ func startBetween(way string, o *options, server string) (*between, error) {
 // startProxies starts retryproxy with its default settings.
 func (b *between) startProxies(o *options, server string) error {
 	for range o.proxies {
-		free, err := freeAddresses(2)
+		free, err := process.FreeAddresses(2)
 		if err != nil {
 			return err
 		}
@@ -59,7 +58,7 @@ func (b *between) startProxies(o *options, server string) error {
 
 // startHAProxy starts HAProxy with one of two configurations.
 func (b *between) startHAProxy(way string, o *options, server string) error {
-	free, err := freeAddresses(1)
+	free, err := process.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
@@ -95,13 +94,13 @@ func haproxyConfig(way string, o *options, listen, server string) string {
 
 // add starts a process and waits until callers can connect.
 func (b *between) add(cmd *exec.Cmd, addr string) error {
-	c, err := start(cmd, nil)
+	c, err := process.Start(cmd, nil)
 	if err != nil {
 		return err
 	}
 	b.children = append(b.children, c)
-	if err := awaitPort(addr, c); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", cmd.Path, err, c.lines())
+	if err := c.AwaitPort(addr); err != nil {
+		return fmt.Errorf("%s: %w; it said:\n%s", cmd.Path, err, c.Lines())
 	}
 	b.addrs = append(b.addrs, addr)
 	return nil
@@ -111,8 +110,8 @@ func (b *between) add(cmd *exec.Cmd, addr string) error {
 func (b *between) alive() error {
 	for _, c := range b.children {
 		select {
-		case <-c.exited:
-			return fmt.Errorf("%s ended in the middle of the run; it said:\n%s", c.cmd.Path, c.lines())
+		case <-c.Exited:
+			return fmt.Errorf("%s ended in the middle of the run; it said:\n%s", c.Cmd.Path, c.Lines())
 		default:
 		}
 	}
@@ -121,39 +120,9 @@ func (b *between) alive() error {
 
 func (b *between) end() {
 	for _, c := range b.children {
-		c.kill()
+		c.Kill()
 	}
 	if b.dir != "" {
 		_ = os.RemoveAll(b.dir)
 	}
-}
-
-// freeAddresses are n that nobody listened on a moment ago.
-func freeAddresses(n int) ([]string, error) {
-	var all []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all, nil
-}
-
-// awaitPort waits until a process accepts connections.
-func awaitPort(addr string, c *child) error {
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-c.exited:
-			return errors.New("it ended at once")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return errors.New("it does not accept connections after 15 s")
 }

@@ -94,3 +94,21 @@ func after(s *float64) string {
 	}
 	return fmt.Sprintf("%.1f s", *s)
 }
+
+// against is how far v is from another verdict on the same storm.
+func (v *verdict) against(o *verdict) string {
+	return fmt.Sprintf("good again %s, errors under %.0f%% %s, peak at the server %+d",
+		apart(v.GoodAgain, o.GoodAgain), 100*failing, apart(v.ErrorsUnder, o.ErrorsUnder), v.Peak-o.Peak)
+}
+
+func apart(a, b *float64) string {
+	switch {
+	case a == nil && b == nil:
+		return "never in both"
+	case a == nil:
+		return "never, though in virtual time it is"
+	case b == nil:
+		return "though never in virtual time"
+	}
+	return fmt.Sprintf("%+.1f s", *a-*b)
+}

@@ -98,3 +98,19 @@ func TestSumStaysWithinTheRun(t *testing.T) {
 		}
 	}
 }
+
+func TestVerdictsAreCompared(t *testing.T) {
+	v, o := &verdict{GoodAgain: new(1.5), ErrorsUnder: new(3.0), Peak: 64}, &verdict{GoodAgain: new(1.2), Peak: 70}
+	for _, tc := range []struct {
+		a, b *verdict
+		want string
+	}{
+		{v, o, "good again +0.3 s, errors under 5% though never in virtual time, peak at the server -6"},
+		{o, v, "good again -0.3 s, errors under 5% never, though in virtual time it is, peak at the server +6"},
+		{&verdict{}, &verdict{}, "good again never in both, errors under 5% never in both, peak at the server +0"},
+	} {
+		if got := tc.a.against(tc.b); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}

@@ -14,10 +14,13 @@ import (
 
 const root = "../.."
 
-// commands are the lines of the guide that a reader would paste.
+// commands are the lines of the guides that a reader would paste.
 func commands(t *testing.T) []string {
 	t.Helper()
-	lines := regexp.MustCompile(`(?m)^retryproxy plan .*$`).FindAllString(readFile(t, filepath.Join(root, "docs/tuning.md")), -1)
+	var lines []string
+	for _, guide := range []string{"docs/tuning.md", "docs/storm.md"} {
+		lines = append(lines, regexp.MustCompile(`(?m)^retryproxy (plan|simulate) .*$`).FindAllString(readFile(t, filepath.Join(root, guide)), -1)...)
+	}
 	if len(lines) < 5 {
 		t.Fatalf("only %d commands", len(lines))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/watch"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -38,6 +39,8 @@ type app struct {
 	phase   atomic.Pointer[string] // why it is not ready; nil when it is
 	drain   chan struct{}          // asked to drain by the admin server; room for one
 	changed chan struct{}          // a file changed; room for one
+
+	succession succession
 }
 
 // inForce is one version of the configuration.
@@ -58,7 +61,7 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	level := zap.NewAtomicLevelAt(levelOf(s))
 	a := &app{
 		env: env, level: level, log: newLogger(stderr, s.LogFormat, level), metrics: newMetrics(), files: watch.New(s.Files()...),
-		drain: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		drain: make(chan struct{}, 1), changed: make(chan struct{}, 1), succession: newSuccession(),
 	}
 	a.phase.Store(&phaseStarting)
 	c, err := a.configure(s)
@@ -68,11 +71,13 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	if a.proxy, err = proxy.New(c); err != nil {
 		return nil, err
 	}
+	a.proxy.SetRetryPercent(s.RetryPercent)
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
 			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
 		})
 	}
 	return a, nil
@@ -87,6 +92,9 @@ func newMetrics() *metrics.Metrics {
 	for i := range upstream.NumDialKinds {
 		o.DialErrorKinds = append(o.DialErrorKinds, upstream.DialKind(i).String())
 	}
+	for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+		o.DeadlineFields = append(o.DeadlineFields, f.String())
+	}
 	return metrics.New(o)
 }
 
@@ -98,7 +106,9 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	}
 	c.Observe = func(route string) proxy.Observer { return a.metrics.Route(route) }
 	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
+	c.BadDeadline = func(field forward.DeadlineField) { a.metrics.BadDeadline(int(field)) }
 	c.Log = a.log
+	c.Given = a.succession.socket
 	return c, nil
 }
 
@@ -138,7 +148,9 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 		background.Go(func() { adminEnded <- a.admin.Serve() })
 	}
 	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
+	background.Go(func() { a.awaitSuccessor(working) })
 	a.phase.Store(nil)
+	a.takeOver()
 
 	err := a.work(ctx, signals, served, adminEnded)
 	a.closeAdmin()
@@ -151,7 +163,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 // open opens the listeners, all or none.
 func (a *app) open(memory int64) error {
 	now := a.inForce.Load()
-	if err := a.proxy.Listen(); err != nil {
+	if err := a.listen(now.settings); err != nil {
 		return err
 	}
 	b := build()
@@ -164,10 +176,6 @@ func (a *app) open(memory int64) error {
 		fields = append(fields, zap.Stringer(name, addr))
 	}
 	if a.admin != nil {
-		if err := a.admin.Listen(now.settings.AdminListen.Split()); err != nil {
-			a.abandon()
-			return fmt.Errorf("admin listener: %w", err)
-		}
 		fields = append(fields, zap.Stringer("admin", a.admin.Addr()))
 	}
 	if memory > 0 {
@@ -179,11 +187,52 @@ func (a *app) open(memory int64) error {
 	return nil
 }
 
-// abandon closes what Listen opened.
+// listen opens, or takes over, every listener, or none.
+func (a *app) listen(now *settings.Settings) error {
+	if err := a.succession.inherit(now); err != nil {
+		return err
+	}
+	if err := a.proxy.Listen(); err != nil {
+		a.succession.abandon()
+		return err
+	}
+	err := a.listenAdmin(now)
+	if err == nil {
+		err = a.succession.settle()
+	}
+	if err == nil {
+		err = a.announce(now)
+	}
+	if err != nil {
+		a.abandon()
+	}
+	return err
+}
+
+func (a *app) listenAdmin(now *settings.Settings) error {
+	if a.admin == nil {
+		return nil
+	}
+	if given := a.succession.socket(now.AdminListen.String()); given != nil {
+		a.admin.Use(given)
+		return nil
+	}
+	if err := a.admin.Listen(now.AdminListen.Split()); err != nil {
+		return fmt.Errorf("admin listener: %w", err)
+	}
+	return nil
+}
+
+// abandon closes what listen opened, and leaves what it took over to whoever
+// has it too.
 func (a *app) abandon() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = a.proxy.Serve(ended) // ends at once
+	if a.admin != nil && a.admin.Socket() != nil {
+		_ = a.admin.Socket().Close()
+	}
+	a.succession.abandon()
 }
 
 // work is the time between start and end: it waits for whatever happens first.
@@ -192,7 +241,7 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 		select {
 		case s := <-signals:
 			if isEnd(s) {
-				return a.end(s.String(), signals, 1, served)
+				return a.end(s.String(), a.drainDelay(), signals, 1, served)
 			}
 			if s == syscall.SIGHUP {
 				a.reload("SIGHUP")
@@ -200,9 +249,12 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 		case <-a.changed:
 			a.reload("a file changed")
 		case <-a.drain:
-			return a.end("asked through the admin listener", signals, 0, served)
+			return a.end("asked through the admin listener", a.drainDelay(), signals, 0, served)
+		case <-a.succession.followed:
+			a.closeAdmin() // its socket is the new process's now
+			return a.end("a new process serves in its place", 0, signals, 0, served)
 		case <-ctx.Done():
-			return a.end("context ended", signals, 1, served)
+			return a.end("context ended", a.drainDelay(), signals, 1, served)
 		case err := <-served:
 			return fmt.Errorf("accepting ended by itself: %w", err)
 		case err := <-adminEnded:
@@ -211,12 +263,14 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 	}
 }
 
+func (a *app) drainDelay() time.Duration { return a.inForce.Load().settings.DrainDelay }
+
 // end drains: readiness fails at once, requests are taken for the delay, then
 // the data path ends what runs. A second signal cuts all of it short.
-func (a *app) end(why string, signals <-chan os.Signal, seen int, served <-chan error) error {
+func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, seen int, served <-chan error) error {
 	a.phase.Store(&phaseDraining)
 	s := a.inForce.Load().settings
-	a.log.Info("draining", zap.String("why", why), zap.Duration("delay", s.DrainDelay), zap.Duration("timeout", s.DrainTimeout))
+	a.log.Info("draining", zap.String("why", why), zap.Duration("delay", delay), zap.Duration("timeout", s.DrainTimeout))
 	began := time.Now()
 	patience, force := context.WithCancel(context.Background())
 	defer force()
@@ -224,11 +278,11 @@ func (a *app) end(why string, signals <-chan os.Signal, seen int, served <-chan 
 	done := make(chan struct{})
 	watching.Go(func() { a.watchForce(signals, seen, force, done) })
 
-	delay := time.NewTimer(s.DrainDelay)
+	waited := time.NewTimer(delay)
 	select {
-	case <-delay.C:
+	case <-waited.C:
 	case <-patience.Done():
-		delay.Stop()
+		waited.Stop()
 	}
 	a.log.Info("ending connections", millis("after_ms", time.Since(began)))
 	err := a.proxy.Drain(patience)

@@ -46,7 +46,7 @@ func runHealth(ctx context.Context, c *call) error {
 	if *live {
 		path = "/livez"
 	}
-	status, body, err := ask(ctx, http.MethodGet, path)
+	status, body, err := ask(ctx, http.MethodGet, path, "")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func runDrain(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	status, body, err := ask(ctx, http.MethodPost, "/drain")
+	status, body, err := ask(ctx, http.MethodPost, "/drain", "")
 	if err != nil {
 		return err
 	}
@@ -74,26 +74,33 @@ func runDrain(ctx context.Context, c *call) error {
 }
 
 // asker sends one request to the admin listener.
-type asker func(ctx context.Context, method, path string) (status int, body string, err error)
+type asker func(ctx context.Context, method, path, body string) (status int, answer string, err error)
 
 // maxAnswer is more than any answer to health or drain has.
 const maxAnswer = 64 << 10
 
 func (c *call) parseAsk(f *flag.FlagSet) (asker, error) {
+	ask, _, err := c.parseAskRest(f, 0)
+	return ask, err
+}
+
+// parseAskRest is parseAsk for a command with up to max arguments of its own.
+func (c *call) parseAskRest(f *flag.FlagSet, max int) (asker, []string, error) {
 	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
 	timeout := f.Duration("timeout", 2*time.Second, "time for the answer")
-	if _, err := c.parse(f, 0); err != nil {
-		return nil, err
+	rest, err := c.parse(f, max)
+	if err != nil {
+		return nil, nil, err
 	}
 	a, err := c.adminAddress(*address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return func(ctx context.Context, method, path string) (int, string, error) {
+	return func(ctx context.Context, method, path, body string) (int, string, error) {
 		ctx, cancel := context.WithTimeout(ctx, *timeout)
 		defer cancel()
-		return send(ctx, a, method, path)
-	}, nil
+		return send(ctx, a, method, path, body)
+	}, rest, nil
 }
 
 // adminAddress is where to ask. Problems of other settings are not this
@@ -114,7 +121,7 @@ func (c *call) adminAddress(given string) (settings.Address, error) {
 	return s.AdminListen, nil
 }
 
-func send(ctx context.Context, a settings.Address, method, path string) (int, string, error) {
+func send(ctx context.Context, a settings.Address, method, path, body string) (int, string, error) {
 	network, address := a.Split()
 	if network == "tcp" {
 		address = reachable(address)
@@ -131,17 +138,20 @@ func send(ctx context.Context, a settings.Address, method, path string) (int, st
 	if network == "tcp" && !strings.HasPrefix(address, "127.") && !strings.HasPrefix(address, "[::1]") {
 		host = address
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, "", fmt.Errorf("ask %s: %w", a, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return response.StatusCode, strings.TrimSpace(string(body)), err
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response.StatusCode, strings.TrimSpace(string(answer)), err
 }
 
 // reachable is where a listener on the address can be dialled from here: on

@@ -364,3 +364,63 @@ func TestGetenv(t *testing.T) {
 		t.Error("a variable is read wrongly")
 	}
 }
+
+// command runs another command against the admin listener of p.
+func (p *process) command(args ...string) (code int, out, errs string) {
+	var stdout, stderr logBuffer
+	code = run(context.Background(), &outside{args: append(args, "--timeout=30s"), env: []string{"RETRYPROXY_ADMIN_LISTEN=" + p.admin}, stdout: &stdout, stderr: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestRetriesAreSwitchedOffLive(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	set := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("RETRYPROXY_RETRY_PERCENT=0\n")
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	defer upstream.Close()
+	p := serve(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "BUDGET_RATIO=off", "ENV_FILE="+file)
+	reason := func() string {
+		response, _ := p.get(0, "/")
+		return response.Header.Get("X-Retryproxy-Reason")
+	}
+	if got := reason(); got != "switched_off" {
+		t.Errorf("with the setting at 0: %q", got)
+	}
+	if code, out, errs := p.command("retry-percent"); code != exitOK || out != "0\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if code, out, errs := p.command("retry-percent", "100"); code != exitOK || out != "100\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if got := reason(); got != "retries_exhausted" {
+		t.Errorf("switched on: %q", got)
+	}
+	if got := p.metric("retryproxy_retry_percent"); got != "100" {
+		t.Errorf("the gauge says %s", got)
+	}
+	for _, bad := range []string{"101", "x", "-1"} {
+		if code, _, errs := p.command("retry-percent", bad); code != exitUsage || errs == "" {
+			t.Errorf("%s: %d %q", bad, code, errs)
+		}
+	}
+
+	// A reload of something else leaves the switch as it is; one of the
+	// setting moves it.
+	set("RETRYPROXY_RETRY_PERCENT=0\nRETRYPROXY_MAX_RETRIES=1\n")
+	p.signals <- syscall.SIGHUP
+	p.await("the reload", func() bool { return strings.Contains(p.log.String(), `"changed":["RETRYPROXY_MAX_RETRIES"]`) })
+	if got := p.metric("retryproxy_retry_percent"); got != "100" {
+		t.Errorf("a reload of something else moved it to %s", got)
+	}
+	set("RETRYPROXY_RETRY_PERCENT=40\nRETRYPROXY_MAX_RETRIES=1\n")
+	p.signals <- syscall.SIGHUP
+	p.await("the setting in force", func() bool { return p.metric("retryproxy_retry_percent") == "40" })
+	if !strings.Contains(p.log.String(), `"from_percent":100,"to_percent":40,"why":"configuration"`) {
+		t.Errorf("the change was not logged:\n%s", p.log)
+	}
+}

@@ -168,30 +168,7 @@ func (p *planFlags) draw(ctx context.Context, c *call, plan *planning.Plan) erro
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
-	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), p.again(c.args))
-}
-
-// again is the command line without what asks for pictures, for JSON.
-func (p *planFlags) again(args []string) []string {
-	line := []string{"retryproxy", "plan"}
-	for i := 0; i < len(args); i++ {
-		name, _, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
-		switch {
-		case !strings.HasPrefix(args[i], "-") || name == "json":
-			continue
-		case name == "png" || name == "svg" || name == "size":
-			if !joined {
-				i++
-			}
-			continue
-		}
-		line = append(line, args[i])
-		if !joined && name != "stay" && i+1 < len(args) {
-			i++
-			line = append(line, args[i])
-		}
-	}
-	return append(line, "--json")
+	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), withoutPictures("plan", c.args))
 }
 
 // candidates are the routes, then the strategies asked for by name.
@@ -220,27 +197,16 @@ func (c *call) wrong(err error) error {
 
 // fromRoutes reads the settings, but only when a route is asked for.
 func (p *planFlags) fromRoutes(c *call) ([]planning.Candidate, error) {
-	if len(p.routes) == 0 {
-		return nil, nil
-	}
-	s, problems := settings.Load(c.env)
-	if problems.Err() != nil {
-		printProblems(c.stderr, c.paint(c.stderr), problems)
-		return nil, fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
-	}
+	routes, err := c.routes(p.routes)
 	var candidates []planning.Candidate
-	for name := range strings.SplitSeq(p.routes.String(), ",") {
-		r := findRoute(s, strings.TrimSpace(name))
-		if r == nil {
-			return nil, c.wrong(fmt.Errorf("there is no route %q; see RETRYPROXY_ROUTES", name))
-		}
+	for _, r := range routes {
 		candidate, err := candidateOf(r)
 		if err != nil {
 			return nil, err
 		}
 		candidates = append(candidates, candidate)
 	}
-	return candidates, nil
+	return candidates, err
 }
 
 func findRoute(s *settings.Settings, name string) *settings.Route {

@@ -76,13 +76,14 @@ type call struct {
 	*outside
 	command *command
 	args    []string // after the command's name
+	all     []command
 }
 
 // commands in the order of the help text. It is a function because help itself
 // looks at it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, explainCommand, planCommand, healthCommand, drainCommand, demoCommand, versionCommand, docsCommand,
+		serveCommand, checkCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, percentCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
 	}
 }
 
@@ -111,7 +112,7 @@ func dispatch(ctx context.Context, o *outside) error {
 		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", name)
 		return errUsage
 	}
-	return c.run(ctx, &call{outside: o, command: c, args: args})
+	return c.run(ctx, &call{outside: o, command: c, args: args, all: commands()})
 }
 
 func isHelp(arg string) bool {
@@ -140,7 +141,7 @@ func help(o *outside, args []string) error {
 		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", args[0])
 		return errUsage
 	}
-	return c.run(context.Background(), &call{outside: o, command: c, args: []string{"-h"}})
+	return c.run(context.Background(), &call{outside: o, command: c, args: []string{"-h"}, all: commands()})
 }
 
 func overview(w io.Writer) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
 // The data path tells the metrics through this interface.
@@ -14,12 +15,15 @@ var _ proxy.Observer = (*metrics.Route)(nil)
 func (a *app) snapshot() metrics.Snapshot {
 	stats, now := a.proxy.Stats(), a.inForce.Load()
 	s := metrics.Snapshot{
-		Connections:      stats.Connections,
-		AcceptPauses:     stats.AcceptPauses,
-		Faults:           stats.Faults,
-		Draining:         a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
-		ReplayBytes:      stats.ReplayBytes,
-		ReplayLimitBytes: int64(now.settings.TotalReplayBytes),
+		Connections:       stats.Connections,
+		AcceptPauses:      stats.AcceptPauses,
+		Faults:            stats.Faults,
+		HandshakeFailures: stats.HandshakeFailures,
+		Draining:          a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
+		ReplayBytes:       stats.ReplayBytes,
+		RetryPercent:      a.proxy.RetryPercent(),
+		Cooldowns:         stats.Cooldowns,
+		ReplayLimitBytes:  int64(now.settings.TotalReplayBytes),
 	}
 	seen := map[string]int{}
 	for i := range stats.Upstreams {
@@ -34,6 +38,9 @@ func (a *app) snapshot() metrics.Snapshot {
 		}
 	}
 	s.Certificates = append(s.Certificates, clientCertificates(now)...)
+	if notAfter, ok := certs.Expiry(now.config.TLS); ok {
+		s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "listener", Name: now.settings.TLSCert, NotAfter: notAfter})
+	}
 	return s
 }
 
@@ -50,6 +57,10 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		HasBudget:    u.HasBudget,
 		BudgetTokens: u.BudgetTokens,
 		Guard:        u.Guard,
+		HasThrottle:  u.HasThrottle,
+		Throttle:     u.Throttle,
+		HasProbe:     u.HasProbe,
+		Probed:       u.Probed,
 	}
 }
 

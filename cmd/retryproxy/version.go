@@ -18,6 +18,10 @@ var versionCommand = command{
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
+// revision is set likewise by builds that have no repository around them, as
+// the image's; otherwise the Go tool knows it.
+var revision string
+
 // buildView is what is known of the binary.
 type buildView struct {
 	Version  string `json:"version"`
@@ -28,6 +32,10 @@ type buildView struct {
 
 func build() buildView {
 	v := buildView{Version: version, Revision: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if revision != "" {
+		v.Revision = revision
+		return v
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -8,8 +8,9 @@ import (
 
 // caller sends, waits, and tries again. It has one try under way at most.
 type caller struct {
-	busy  bool // a try is under way
-	tries int  // failed since the last success
+	busy  bool  // a try is under way
+	tires timer // while it is
+	tries int   // failed since the last success
 	wait  time.Duration
 	began time.Duration // of the first of these tries
 }
@@ -37,13 +38,14 @@ func (w *world) send(c int32) {
 	if k.tries == 0 {
 		k.began = w.now
 	}
-	w.after(w.Callers.Patience, callerTires, c, w.turns[c])
+	k.tires = w.after(w.Callers.Patience, callerTires, c, 0)
 	w.path.begin(c)
 }
 
 // callerGets ends a try with an answer; status 0 = the connection failed.
 func (w *world) callerGets(c int32, status int) {
 	k := &w.callers[c]
+	w.cancel(k.tires)
 	w.turns[c]++
 	k.busy = false
 	if status == 200 {

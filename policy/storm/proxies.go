@@ -16,8 +16,8 @@ type try struct {
 	began    time.Duration
 	retries  int
 	previous time.Duration
-	waitFrom time.Duration // in line since; only while waiting
-	held     bool          // it waited for the gate, not for the limit
+	timer    timer // of the attempt under way, or of the wait in line
+	held     bool  // it waited for the gate, not for the limit
 }
 
 // proxies are retryproxy processes, each with its share of the callers.
@@ -60,9 +60,15 @@ func (p *proxies) begin(c int32) {
 	x := p.of(c)
 	x.budget.Request(p.now)
 	t := &p.tries[c]
-	p.acts[c]++
+	p.act(c)
 	*t = try{began: p.now}
 	p.enter(c)
+}
+
+// act ends what the caller's events were for.
+func (p *proxies) act(c int32) {
+	p.cancel(p.tries[c].timer)
+	p.acts[c]++
 }
 
 // enter asks for a place and sends, or stands in line.
@@ -92,9 +98,8 @@ func (p *proxies) standInLine(c int32, x *proxy) {
 	} else {
 		p.result.Queued++
 	}
-	t.waitFrom = p.now
 	p.acts[c]++
-	p.after(wait, waitEnds, c, p.acts[c])
+	t.timer = p.after(wait, waitEnds, c, p.acts[c])
 	var out int32
 	var dropped bool
 	t.ticket, out, dropped = x.line.Push(c)
@@ -119,7 +124,7 @@ func (p *proxies) pump(x *proxy) {
 		}
 		c, _ := take()
 		t := &p.tries[c]
-		p.acts[c]++
+		p.act(c)
 		t.place = place
 		p.attempt(c)
 	}
@@ -160,12 +165,12 @@ func (p *proxies) attempt(c int32) {
 		return
 	}
 	t.sent = true
-	p.acts[c]++
+	p.act(c)
 	t.job = p.server.take(c, p.turns[c])
-	j := &p.server.jobs[t.job]
+	j := p.server.job(t.job)
 	j.proxy, j.place = p.of(c).index, t.place
 	if p.Proxy.AttemptTimeout > 0 {
-		p.after(p.Proxy.AttemptTimeout, attemptEnds, c, p.acts[c])
+		t.timer = p.after(p.Proxy.AttemptTimeout, attemptEnds, c, p.acts[c])
 	}
 }
 
@@ -190,7 +195,7 @@ func (p *proxies) answered(j *job, status int) {
 	waited := p.turns[j.caller] == j.turn && t.sent && t.place == j.place && j.heard
 	if waited {
 		t.sent = false
-		p.acts[j.caller]++
+		p.act(j.caller)
 		t.place = policy.Place{}
 	}
 	s := policy.Signal(0)
@@ -247,7 +252,7 @@ func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
 	}
 	t.retries++
 	t.previous = d.Wait
-	p.acts[c]++
+	p.act(c)
 	p.result.Retries++
 	p.after(d.Wait, retryDue, c, p.acts[c])
 	return true
@@ -257,7 +262,7 @@ func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
 func (p *proxies) leave(c int32) {
 	t := &p.tries[c]
 	x := p.of(c)
-	p.acts[c]++
+	p.act(c)
 	if t.sent {
 		t.sent = false
 		p.abandon(c, policy.Abandoned)
@@ -273,7 +278,7 @@ func (p *proxies) leave(c int32) {
 func (p *proxies) abandon(c int32, kind policy.EndKind) {
 	t := &p.tries[c]
 	x := p.of(c)
-	j := &p.server.jobs[t.job]
+	j := p.server.job(t.job)
 	place, s := x.guard.Abandon(t.place, p.now, policy.Ending{Kind: kind, Key: 1, Closed: p.Proxy.Hangup && !t.place.Probe()})
 	j.place, t.place = place, policy.Place{}
 	j.heard = false

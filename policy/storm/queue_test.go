@@ -9,7 +9,7 @@ import (
 
 func TestQueueGivesEventsInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	q := newQueue(50*time.Millisecond, time.Second, 50*time.Millisecond, 0)
+	q := newQueue(Never, 50*time.Millisecond, time.Second, 50*time.Millisecond, 0)
 	if len(q.lanes) != 2 {
 		t.Fatalf("%d lanes", len(q.lanes))
 	}
@@ -42,7 +42,7 @@ func TestQueueGivesEventsInOrder(t *testing.T) {
 }
 
 func TestEventsOfOneTimeKeepTheirOrder(t *testing.T) {
-	q := newQueue(time.Second)
+	q := newQueue(Never, time.Second)
 	for i := range int32(100) {
 		q.after(time.Second, jobLook, 2*i, 0) // lane
 		q.now += 7
@@ -53,5 +53,67 @@ func TestEventsOfOneTimeKeepTheirOrder(t *testing.T) {
 		if e, _ := q.next(); e.who != i {
 			t.Fatalf("event %d came at place %d", e.who, i)
 		}
+	}
+}
+
+func TestCancelledEventsDoNotCome(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	q := newQueue(Never, time.Second, time.Minute)
+	left := map[int32]timer{}
+	gone := 0
+	var who int32
+	for range 20_000 {
+		who++
+		left[who] = q.after([]time.Duration{time.Second, time.Minute}[r.IntN(2)], jobLook, who, 0)
+		for w, timer := range left { // any
+			if r.IntN(2) == 0 {
+				q.cancel(timer)
+				q.cancel(timer) // a second time is nothing
+				delete(left, w)
+				gone++
+			}
+			break
+		}
+		if r.IntN(4) == 0 {
+			e, _ := q.next()
+			timer, there := left[e.who]
+			if !there {
+				t.Fatalf("event %d came, though it was cancelled or came before", e.who)
+			}
+			q.cancel(timer) // it has come: this is nothing
+			delete(left, e.who)
+		}
+	}
+	for e, ok := q.next(); ok; e, ok = q.next() {
+		if _, there := left[e.who]; !there {
+			t.Fatalf("event %d came, though it was cancelled or came before", e.who)
+		}
+		delete(left, e.who)
+	}
+	if len(left) > 0 || gone < 1000 {
+		t.Errorf("%d events never came; %d were cancelled", len(left), gone)
+	}
+}
+
+func TestEventsOfTheFarFutureCome(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 1))
+	q := newQueue(3 * time.Hour)
+	for range 3000 {
+		q.after(time.Duration(r.Int64N(int64(3*time.Hour))), jobLook, 0, 0)
+	}
+	q.after(3*time.Hour, jobLook, 1, 0) // at the end: not kept
+	n := 0
+	for last := time.Duration(0); ; n++ {
+		e, ok := q.next()
+		if !ok {
+			break
+		}
+		if e.at < last || e.who == 1 {
+			t.Fatalf("event of %v after one of %v, or beyond the end", e.at, last)
+		}
+		last = e.at
+	}
+	if n != 3000 {
+		t.Errorf("%d of 3000 events came", n)
 	}
 }

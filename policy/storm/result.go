@@ -11,13 +11,14 @@ type Second struct {
 	Good   int // 200 in time
 	Bad    int // another answer, or no connection
 	Late   int // given up
-	AtOnce int // most requests the server had at once; while it is stopped, none are added
+	AtOnce int // most requests the server had at once; while it is stopped, none are added or taken away
 }
 
 // Result is what a storm brought.
 type Result struct {
 	Seconds []Second
 
+	Sent    int // requests that reached the server
 	Held    int // had to wait for the gate
 	Queued  int // had to wait for the limit
 	Dropped int // lost their place in line to newer ones
@@ -32,6 +33,9 @@ type Result struct {
 	length time.Duration
 	overAt time.Duration // end of the first fault; 0: not yet
 	ticks  []Second      // the same by tickTime
+
+	atOnce  int           // the server's level now
+	carried time.Duration // number of the tick that it has not been carried into
 }
 
 // tickTime is how finely times of recovery are known.
@@ -78,13 +82,28 @@ func (r *Result) late(now time.Duration) {
 	b.Late++
 }
 
-func (r *Result) peak(now time.Duration, atOnce int) {
+// level notes how many requests the server has from now on.
+func (r *Result) level(now time.Duration, atOnce int) {
+	r.until(now)
 	a, b := r.at(now)
 	a.AtOnce = max(a.AtOnce, atOnce)
 	b.AtOnce = max(b.AtOnce, atOnce)
+	r.atOnce = atOnce
+}
+
+// until carries the level into the stretches of time that began since the last
+// one: in those without a change it is all there was.
+func (r *Result) until(now time.Duration) {
+	for r.carried*tickTime <= now && int(r.carried) < len(r.ticks) {
+		a, b := r.at(r.carried * tickTime)
+		a.AtOnce = max(a.AtOnce, r.atOnce)
+		b.AtOnce = max(b.AtOnce, r.atOnce)
+		r.carried++
+	}
 }
 
 func (r *Result) finish() {
+	r.until(r.length)
 	n := int(r.length / time.Second)
 	r.Seconds = r.Seconds[:n]
 	r.ticks = r.ticks[:int(r.length/tickTime)]

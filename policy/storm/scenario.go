@@ -131,6 +131,23 @@ func asked() []Scenario {
 	}
 }
 
+// quick is a server that answers in 10 ms however many ask, 80 times a second,
+// and callers who wait as long as the proxy.
+func quick(change func(*Config)) Config {
+	return through(func(c *Config) {
+		c.Callers = Callers{N: 800, Every: 10 * time.Second, Patience: time.Minute}
+		c.Server.Base, c.Server.Free = 10*time.Millisecond, 1<<30
+		c.Length = 80 * time.Second
+		change(c)
+	})
+}
+
+// coldAfter is an outage of five seconds from which the server comes back slower.
+func coldAfter(kind FaultKind, times float64) []Fault {
+	const at, out = 15 * time.Second, 5 * time.Second
+	return []Fault{{Kind: kind, At: at, For: out}, {Kind: Slower, At: at + out, For: 40 * time.Second, Times: times}}
+}
+
 func further() []Scenario {
 	goal := Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: stormGoal}
 	late := Goal{Good: 3 * time.Second, Errors: errorsGoal}
@@ -158,6 +175,16 @@ func further() []Scenario {
 			through(func(c *Config) {
 				c.Faults[0] = Fault{Kind: Surge, At: 15 * time.Second, For: 40 * time.Second, Times: 30}
 			}), late},
+		{"kill-cold", "Killed for five seconds; 40 s from then on everything takes 25 times as long, whatever the load.",
+			quick(func(c *Config) { c.Faults = coldAfter(Kill, 25) }), Goal{NoFails: true, Good: 4 * time.Second}},
+		{"kill-icy", "The same, a hundred times as long.",
+			quick(func(c *Config) { c.Faults = coldAfter(Kill, 100) }), Goal{NoFails: true, Good: 15 * time.Second}},
+		{"stop-cold", "Stopped for five seconds; 40 s from then on everything takes 25 times as long, whatever the load.",
+			quick(func(c *Config) { c.Faults = coldAfter(Stop, 25) }), Goal{NoFails: true, Good: 4 * time.Second}},
+		{"hundredfold", "Everything takes a hundred times as long for 40 s, whatever the load, without any outage.",
+			quick(func(c *Config) {
+				c.Faults = []Fault{{Kind: Slower, At: 15 * time.Second, For: 40 * time.Second, Times: 100}}
+			}), Goal{NoFails: true}},
 		{"slower", "Everything takes three times as long for 40 s, whatever the load.",
 			through(func(c *Config) {
 				c.Faults[0] = Fault{Kind: Slower, At: 15 * time.Second, For: 40 * time.Second, Times: 3}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var seeds = flag.Int("seeds", 2, "how many seeds to play each scenario with; -v shows median and worst")
+var seeds = flag.Int("seeds", usualSeeds, "how many seeds to play each scenario with; -v shows median and worst")
 
 // The constants of policy.Guard are held to the storms they were found with.
 func TestScenariosMeetTheirGoals(t *testing.T) {

@@ -9,24 +9,32 @@ import (
 
 // job is a request at the server. It outlives its caller's patience.
 type job struct {
+	began  time.Duration
+	times  float64      // of the usual time of an answer
+	place  policy.Place // ViaProxy
+	proxy  int32        // ViaProxy
 	caller int32
 	turn   uint32 // the caller's, when it was sent
 	serial uint32 // moves on when the job is looked at otherwise, and voids its looks
 	number uint32 // moves on when the job ends
-	began  time.Duration
-	times  float64 // of the usual time of an answer
 	live   bool
-
-	proxy int32 // ViaProxy
-	place policy.Place
-	heard bool // somebody listens for its answer
+	heard  bool // somebody listens for its answer
 }
+
+// jobBlock is as many jobs as are made at once: a collapsed server has
+// millions of them, and a slice that grows would copy them all.
+type jobBlock [1 << jobBits]job
+
+const jobBits = 10
 
 type server struct {
 	*world
-	jobs    []job
-	free    []int32
-	atOnce  int // as the server sees it: without the backlog
+	blocks  []*jobBlock // all jobs; see job
+	made    int32       // of them
+	free    []int32     // of them, to be used again
+	ended   job         // scratch for end
+	powers  []float64   // of slowness, 0 = not yet known
+	atOnce  int         // as the server sees it: without the backlog
 	stopped bool
 	killed  bool
 	reject  *Fault
@@ -54,16 +62,29 @@ func (s *server) init(w *world) { s.world, s.times, s.parkFrom = w, 1, time.Seco
 // accepts says whether a connection is possible.
 func (s *server) accepts() bool { return !s.killed }
 
+// job finds one by its number; the pointer stays good.
+func (s *server) job(i int32) *job { return &s.blocks[i>>jobBits][i&(1<<jobBits-1)] }
+
+// more makes another job.
+func (s *server) more() int32 {
+	i := s.made
+	if int(i>>jobBits) == len(s.blocks) {
+		s.blocks = append(s.blocks, new(jobBlock))
+	}
+	s.made++
+	return i
+}
+
 // take gives the server a request.
 func (s *server) take(caller int32, turn uint32) int32 {
 	var i int32
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
 	} else {
-		i = int32(len(s.jobs))
-		s.jobs = append(s.jobs, job{})
+		i = s.more()
 	}
-	j := &s.jobs[i]
+	s.result.Sent++
+	j := s.job(i)
 	*j = job{caller: caller, turn: turn, serial: j.serial, number: j.number, began: s.now, times: 1, live: true, heard: true}
 	if s.Server.Slow > 0 && s.rand.Float64() < s.Server.Slow {
 		j.times = s.Server.SlowTimes
@@ -81,9 +102,9 @@ func (s *server) take(caller int32, turn uint32) int32 {
 
 // start begins to work on a job.
 func (s *server) start(i int32) {
-	s.jobs[i].began = s.now
+	s.job(i).began = s.now
 	s.atOnce++
-	s.result.peak(s.now, s.atOnce)
+	s.result.level(s.now, s.atOnce)
 	s.wait(i)
 }
 
@@ -94,16 +115,32 @@ func (s *server) need(j *job, atOnce int) time.Duration {
 	}
 	base := float64(s.Server.Base) * j.times * s.times
 	if over := atOnce - s.Server.Free; over > 0 {
-		base *= math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
+		base *= s.slowness(over)
 	}
 	return time.Duration(min(base, float64(aDay)))
 }
+
+// slowness is Factor^(over/Step), which is asked for few values again and again.
+func (s *server) slowness(over int) float64 {
+	if over >= len(s.powers) {
+		if over >= mostPowers {
+			return math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
+		}
+		s.powers = append(s.powers, make([]float64, over+1-len(s.powers))...)
+	}
+	if s.powers[over] == 0 {
+		s.powers[over] = math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
+	}
+	return s.powers[over]
+}
+
+const mostPowers = 1 << 16
 
 const aDay = 24 * time.Hour
 
 // wait looks again after Look, or when the job should be done if that is sooner.
 func (s *server) wait(i int32) {
-	j := &s.jobs[i]
+	j := s.job(i)
 	done := s.since(j.began)
 	if less := s.atOnce - s.atOnce/8; less > s.Server.Free && s.need(j, less)-done > s.parkFrom {
 		s.park(i, less, s.need(j, less)-done)
@@ -113,7 +150,7 @@ func (s *server) wait(i int32) {
 }
 
 func (s *server) park(i int32, less int, span time.Duration) {
-	j := &s.jobs[i]
+	j := s.job(i)
 	s.parked = append(s.parked, ticket{i, j.serial})
 	s.level = max(s.level, less)
 	s.after(span/s.Server.Look*s.Server.Look, jobLook, i, j.serial)
@@ -124,7 +161,7 @@ func (s *server) unpark() {
 	parked := s.parked
 	s.parked, s.level = nil, 0
 	for _, t := range parked {
-		j := &s.jobs[t.job]
+		j := s.job(t.job)
 		if !j.live || j.serial != t.serial {
 			continue
 		}
@@ -135,7 +172,7 @@ func (s *server) unpark() {
 
 // look ends a job whose time has come.
 func (s *server) look(i int32, serial uint32) {
-	j := &s.jobs[i]
+	j := s.job(i)
 	if j.serial != serial || !j.live {
 		return
 	}
@@ -153,6 +190,7 @@ func (s *server) look(i int32, serial uint32) {
 		status = 503
 	}
 	s.atOnce--
+	s.result.level(s.now, s.atOnce)
 	s.end(i, status)
 	if s.atOnce < s.level {
 		s.unpark()
@@ -161,12 +199,13 @@ func (s *server) look(i int32, serial uint32) {
 
 // end takes a job away and says so; status 0 = its connection was reset.
 func (s *server) end(i int32, status int) {
-	j := s.jobs[i]
-	s.jobs[i].live = false
-	s.jobs[i].serial++
-	s.jobs[i].number++
+	j := s.job(i)
+	s.ended = *j
+	j.live = false
+	j.serial++
+	j.number++
 	s.free = append(s.free, i)
-	s.path.answered(&j, status)
+	s.path.answered(&s.ended, status)
 }
 
 func (s *server) fault(f *Fault, begins bool) {
@@ -202,21 +241,22 @@ func (s *server) resume() {
 	backlog, frozen := s.backlog, s.frozen
 	s.backlog, s.frozen = nil, nil
 	for _, i := range backlog {
-		if s.jobs[i].live {
+		if s.job(i).live {
 			s.start(i)
 		}
 	}
 	for _, i := range frozen {
-		s.look(i, s.jobs[i].serial)
+		s.look(i, s.job(i).serial)
 	}
 }
 
 // die resets every connection.
 func (s *server) die() {
 	s.atOnce, s.backlog, s.frozen, s.parked, s.level = 0, nil, nil, nil, 0
-	for i := range s.jobs {
-		if s.jobs[i].live {
-			s.end(int32(i), 0)
+	s.result.level(s.now, 0)
+	for i := range s.made {
+		if s.job(i).live {
+			s.end(i, 0)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (s *slots) sendOn(c int32) {
 	s.used++
 	s.try[c].sent = true
 	i := s.server.take(c, s.turns[c])
-	j := &s.server.jobs[i]
+	j := s.server.job(i)
 	j.heard = true
 	if s.SlotTimeout > 0 {
 		s.after(s.SlotTimeout, slotEnds, i, j.number)
@@ -49,7 +49,7 @@ func (s *slots) sendOn(c int32) {
 
 // ends gives a connection up.
 func (s *slots) ends(i int32, number uint32) {
-	j := &s.server.jobs[i]
+	j := s.server.job(i)
 	if !j.live || j.number != number || !j.heard {
 		return
 	}

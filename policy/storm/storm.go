@@ -13,6 +13,7 @@
 package storm
 
 import (
+	"math"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -142,6 +143,17 @@ func Default() Config {
 		Proxies: 1,
 		Proxy:   DefaultProxy(),
 	}
+}
+
+// Scale makes it the same storm with n callers, at least 1: a server, slots and
+// proxies for as many. A proxy has up to a thousand of them.
+func (c *Config) Scale(n int) {
+	times := float64(n) / float64(c.Callers.N)
+	size := func(v int) int { return max(1, int(math.Round(float64(v)*times))) }
+	c.Callers.N = n
+	c.Server.Free, c.Server.Most, c.Slots = size(c.Server.Free), size(c.Server.Most), size(c.Slots)
+	c.Server.Step *= times
+	c.Proxies = max(1, (n+999)/1000)
 }
 
 // DefaultProxy has the settings of a proxy beside the server.

@@ -104,6 +104,26 @@ func TestAnswerTimeGrowsWithLoad(t *testing.T) {
 	}
 }
 
+// What the server has counts in seconds without a change too.
+func TestLevelIsCarried(t *testing.T) {
+	r := newResult(&Config{Length: 5 * time.Second})
+	r.level(500*time.Millisecond, 7)
+	r.level(2500*time.Millisecond, 6)
+	r.level(3*time.Second, 5)
+	r.finish()
+	for i, want := range []int{7, 7, 7, 6, 5} {
+		if got := r.Seconds[i].AtOnce; got != want {
+			t.Errorf("second %d: %d at once, want %d", i, got, want)
+		}
+	}
+	if got := r.Sum(2400*time.Millisecond, 2500*time.Millisecond).AtOnce; got != 7 {
+		t.Errorf("%d in a tenth of a second without a change, want 7", got)
+	}
+	if got := r.Sum(0, 500*time.Millisecond).AtOnce; got != 0 {
+		t.Errorf("%d before the first", got)
+	}
+}
+
 func TestRecoveryTimes(t *testing.T) {
 	r := newResult(&Config{Length: 20 * time.Second})
 	for at := time.Duration(0); at < 20*time.Second; at += 10 * time.Millisecond {
@@ -140,16 +160,5 @@ func BenchmarkStorm(b *testing.B) {
 				Run(c)
 			}
 		})
-	}
-}
-
-// BenchmarkCity is 100 000 callers through a hundred proxies for ten minutes.
-func BenchmarkCity(b *testing.B) {
-	c := Default()
-	c.Via, c.Proxies, c.Callers.N = ViaProxy, 100, 100_000
-	c.Server.Free, c.Server.Step, c.Server.Most = 3000, 1500, 2_000_000
-	c.Length = 10 * time.Minute
-	for b.Loop() {
-		Run(c)
 	}
 }

@@ -56,7 +56,7 @@ func Run(c Config) *Result {
 func newWorld(c Config) *world {
 	w := &world{
 		Config: c,
-		queue: newQueue(c.Callers.Patience, c.Callers.Again, c.Server.Look, c.Proxy.AttemptTimeout,
+		queue: newQueue(c.Length, c.Callers.Patience, c.Callers.Again, c.Server.Look, c.Proxy.AttemptTimeout,
 			c.Proxy.HoldFor, c.Proxy.QueueFor, c.SlotFor, c.SlotTimeout),
 		rand: rand.New(rand.NewPCG(c.Seed, 0x73746f726d)),
 		pace: 1,
@@ -86,7 +86,7 @@ func newWorld(c Config) *world {
 func (w *world) play() {
 	for {
 		e, ok := w.next()
-		if !ok || e.at >= w.Length {
+		if !ok {
 			break
 		}
 		w.happen(e)
@@ -104,9 +104,7 @@ func (w *world) happen(e event) {
 			w.send(e.who)
 		}
 	case callerTires:
-		if w.turns[e.who] == e.turn {
-			w.tire(e.who)
-		}
+		w.tire(e.who)
 	case jobLook:
 		w.server.look(e.who, e.turn)
 	case faultBegins:

@@ -2,8 +2,8 @@
 // told of a request, and the caller of a response. It is pure: values in,
 // bytes appended, no socket, no clock, no allocation where dst has room.
 //
-// For a request begin with RequestID, then call AppendRequestHead once and
-// AppendAttempt before every attempt, on the same bytes. For a response call
+// For a request begin with RequestID and Deadline.Read, then call AppendRequestHead once,
+// and Deadline.Append and AppendAttempt before every attempt, on the same bytes. For a response call
 // AppendResponseHead, for interim ones AppendInformational. Bodies and trailers
 // are package http1's.
 //
@@ -69,6 +69,8 @@ type Settings struct {
 
 	Forwarded bool   // append to Forwarded (RFC 7239)
 	Via       string // our pseudonym (RFC 9110 section 7.6.3), "" for no Via
+
+	Deadlines DeadlineSet // fields in which callers say how long they wait; the upstream gets what is left of it
 
 	// StripPrefix is taken off the path: of "/api/x" by "/api" remains "/x",
 	// of "/api" itself "/". Paths outside it stay. A slash at its end does

@@ -6,7 +6,8 @@ import (
 
 // AppendRequestHead appends the request line, always HTTP/1.1, and the fields that
 // are the same for all attempts, to dst. Call AppendAttempt to end the head. The
-// framing field is written from r.Body.
+// framing field is written from r.Body. Fields of Settings.Deadlines that can be read
+// are left out: Deadline.Append writes them, before AppendAttempt.
 //
 // id is the request id to send, nil to leave X-Request-Id as it came. key is an
 // Idempotency-Key to add, nil for none; one that the caller sent stays instead.
@@ -135,6 +136,14 @@ func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fie
 	case http1.MaxForwards:
 		if n, ok := MaxForwards(w.r); ok && n > 0 {
 			return http1.AppendIntField(dst, f.Name, int64(n-1))
+		}
+	case http1.GRPCPreviousRPCAttempts:
+		if isGRPC(w.r.Get(http1.ContentType)) {
+			return dst // AppendGRPCAttempts writes it
+		}
+	case http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout:
+		if w.s.rewritesDeadline(f) {
+			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther:
 		if !w.inControl {

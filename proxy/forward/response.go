@@ -1,6 +1,10 @@
 package forward
 
-import "github.com/retryproxy/retryproxy/proxy/http1"
+import (
+	"bytes"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
 
 // ResponseOptions say what the head to the caller has that the upstream's had not.
 type ResponseOptions struct {
@@ -19,7 +23,13 @@ type ResponseOptions struct {
 	// says that the inner one has a reason.
 	Attempts int
 	Reason   string
+
+	// Fallback goes into X-Retryproxy-Fallback, in place of what an inner
+	// proxy said; "" leaves that as it is.
+	Fallback string
 }
+
+var fallbackName = []byte("X-Retryproxy-Fallback")
 
 // gaveUpAbove is the reason that refers to another proxy's (package policy).
 const gaveUpAbove = "upstream_gave_up"
@@ -90,6 +100,10 @@ func (w *responseWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fi
 		return w.appendAttempts(dst, f)
 	case http1.XRetryproxyReason:
 		return w.appendReason(dst, f)
+	case http1.XRetryproxyOther:
+		if w.o.Fallback != "" && bytes.EqualFold(f.Name, fallbackName) {
+			return dst
+		}
 	}
 	return http1.AppendField(dst, f.Name, f.Value)
 }
@@ -156,6 +170,9 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	}
 	if w.o.Reason != "" && !w.reason {
 		dst = http1.AppendField(dst, "X-Retryproxy-Reason", w.o.Reason)
+	}
+	if w.o.Fallback != "" {
+		dst = http1.AppendField(dst, fallbackName, w.o.Fallback)
 	}
 	return w.appendConnection(dst)
 }

@@ -121,6 +121,18 @@ func TestResponseHead(t *testing.T) {
 			want: []string{"HTTP/1.1 503 Sorry", "Content-Length: 0", "X-Retryproxy-Attempts: 4", "X-Retryproxy-Reason: retries_exhausted"},
 		},
 		{
+			name: "a fallback is told, in place of an inner one",
+			in:   []string{"HTTP/1.1 200 OK", "x-retryproxy-fallback: answer", "X-Retryproxy-Else: 1", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1, Fallback: "upstream"},
+			want: []string{"HTTP/1.1 200 OK", "X-Retryproxy-Else: 1", "Content-Length: 0", "X-Retryproxy-Fallback: upstream"},
+		},
+		{
+			name: "an inner proxy's fallback stays where there is none here",
+			in:   []string{"HTTP/1.1 200 OK", "x-retryproxy-fallback: answer", "Content-Length: 0"},
+			o:    ResponseOptions{Framing: length(0), Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "x-retryproxy-fallback: answer", "Content-Length: 0"},
+		},
+		{
 			name: "an inner proxy's word stays where ours only points to it",
 			in:   []string{"HTTP/1.1 503 Sorry", "x-retryproxy-attempts: 4", "X-Retryproxy-Reason: retries_exhausted", "X-Retryproxy-Attempts: 9", "Content-Length: 0", "X-Retryproxy-Reason: deadline"},
 			o:    ResponseOptions{Framing: length(0), Minor: 1, Attempts: 1, Reason: "upstream_gave_up"},

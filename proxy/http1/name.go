@@ -45,6 +45,9 @@ const (
 	XRetryproxyOther // any other name that begins with X-Retryproxy-
 	XEnvoyAttemptCount
 	GRPCPreviousRPCAttempts
+	XRequestTimeout
+	GRPCTimeout
+	XEnvoyExpectedTimeout
 
 	Date
 	Server
@@ -107,6 +110,7 @@ var spelling = [nameCount]string{
 	MaxForwards: "Max-Forwards", IdempotencyKey: "Idempotency-Key",
 	XRetryproxyAttempt: "X-Retryproxy-Attempt", XRetryproxyAttempts: "X-Retryproxy-Attempts", XRetryproxyReason: "X-Retryproxy-Reason",
 	XEnvoyAttemptCount: "X-Envoy-Attempt-Count", GRPCPreviousRPCAttempts: "Grpc-Previous-Rpc-Attempts",
+	XRequestTimeout: "X-Request-Timeout", GRPCTimeout: "Grpc-Timeout", XEnvoyExpectedTimeout: "X-Envoy-Expected-Rq-Timeout-Ms",
 	Date: "Date", Server: "Server", RetryAfter: "Retry-After", Location: "Location", Allow: "Allow", Age: "Age", Expires: "Expires",
 	Vary: "Vary", Warning: "Warning", ETag: "ETag", LastModified: "Last-Modified", CacheControl: "Cache-Control", Pragma: "Pragma",
 	ContentType: "Content-Type", ContentEncoding: "Content-Encoding", ContentLanguage: "Content-Language",

@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // errQuiet is what peek gives for an open socket with nothing to read.
@@ -33,12 +35,17 @@ type Conn struct {
 	// but takes a Conn released with Buf set for one with unread bytes and
 	// closes it: give the buffer back and set nil first.
 	Buf []byte
+	// ReadBy and WriteBy are the deadlines now set, where the last holder said
+	// so; zero says nothing. They stay over Release, since moving two timers
+	// twice for every request costs more than all the rest of the pool.
+	ReadBy, WriteBy time.Time
 
-	pool *Pool
-	tls  *tlsWire        // below TLS, else nil
-	raw  syscall.RawConn // nil when there is no socket below (tests)
-	look func(fd uintptr)
-	ask  asking
+	pool   *Pool
+	stream bool            // of an HTTP/2 connection: used once, never pooled
+	tls    *tlsWire        // below TLS, else nil
+	raw    syscall.RawConn // nil when there is no socket below (tests)
+	look   func(fd uintptr)
+	ask    asking
 
 	// Result of look. The bytes are enough for the start of a status line.
 	heard    [12]byte
@@ -78,10 +85,14 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 // wire is the connection at the bottom, below TLS.
 func (c *Conn) wire() net.Conn {
 	if c.tls != nil {
-		return c.tls.Conn
+		return sock.Under(c.tls.Conn)
 	}
-	return c.Conn
+	return sock.Under(c.Conn)
 }
+
+// Writev writes all of parts, with one system call where that is possible. It
+// cuts parts to what is left.
+func (c *Conn) Writev(parts [][]byte) (int, error) { return sock.Writev(c.Conn, parts) }
 
 // Fresh reports whether the connection was dialled for this use.
 func (c *Conn) Fresh() bool { return !c.Reused }
@@ -93,7 +104,7 @@ func (c *Conn) Raw() net.Conn {
 	if c.tls != nil {
 		return nil
 	}
-	return c.Conn
+	return sock.Under(c.Conn)
 }
 
 // TLS gives the state of the TLS connection, or nil without TLS.
@@ -111,18 +122,29 @@ func (c *Conn) TLS() *tls.ConnectionState {
 // keepAlive is the timeout of the response's Keep-Alive field; 0 means there was none
 // and an earlier one stays. The pool closes the connection instead when Buf is
 // set, when TLS still holds unread bytes, when the pool is full or closed.
-// Deadlines are taken off. Releasing what is not held does nothing.
+// Deadlines are taken off, unless ReadBy and WriteBy tell the next holder of
+// them. Releasing what is not held does nothing.
 func (c *Conn) Release(keepAlive time.Duration) {
 	if keepAlive > 0 {
 		c.keepAlive = keepAliveLimit(keepAlive)
 	}
-	if c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || c.SetDeadline(time.Time{}) != nil {
+	if c.stream || c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || !c.deadlinesKnown() {
 		_ = c.Close()
 		return
 	}
 	if !c.pool.put(c) {
 		c.shut(false)
 	}
+}
+
+// deadlinesKnown leaves the deadlines where the next holder is told of them,
+// and takes them off otherwise; false: the connection is closed.
+func (c *Conn) deadlinesKnown() bool {
+	if !c.ReadBy.IsZero() && !c.WriteBy.IsZero() {
+		return true
+	}
+	c.ReadBy, c.WriteBy = time.Time{}, time.Time{}
+	return c.SetDeadline(time.Time{}) == nil
 }
 
 // Close ends the connection. With TLS it says close_notify first, for which a

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 const (
@@ -40,16 +42,17 @@ type dialing struct {
 	deadline time.Time
 	total    time.Duration // from its begin to deadline
 	avoid    string
+	http1    bool // not HTTP/2, where there is a choice
 }
 
 // dial makes a new connection, counted as active, or gives a *DialError.
-func (p *Pool) dial(ctx context.Context, avoid string) (*Conn, error) {
+func (p *Pool) dial(ctx context.Context, avoid string, http1 bool) (*Conn, error) {
 	p.dialing.Add(1)
 	defer p.dialing.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, p.target.dialTimeout())
 	defer cancel()
 	at, _ := ctx.Deadline() // the caller's own, when that is earlier
-	c, err := p.dialAny(&dialing{ctx: ctx, deadline: at, total: time.Until(at), avoid: avoid})
+	c, err := p.dialAny(&dialing{ctx: ctx, deadline: at, total: time.Until(at), avoid: avoid, http1: http1})
 	if err != nil {
 		p.dialErrors[err.Kind].Add(1)
 		return nil, err
@@ -99,13 +102,33 @@ func (p *Pool) dialOne(d *dialing, addr string, left int) (*Conn, *DialError) {
 		return nil, &DialError{Kind: classify(err), Addr: addr, Err: bare(err)}
 	}
 	if p.target.TLS == nil {
-		return p.newConn(addr, wire, nil), nil
+		return p.ready(ctx, addr, wire, nil)
 	}
-	c, guard, err := p.handshake(ctx, wire)
+	c, guard, err := p.handshake(ctx, wire, d.http1)
 	if err != nil {
 		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Err: err}
 	}
-	return p.newConn(addr, c, guard), nil
+	return p.ready(ctx, addr, c, guard)
+}
+
+// ready makes a Conn of a connection: itself, or the first HTTP/2 stream on it.
+func (p *Pool) ready(ctx context.Context, addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
+	if p.streams == nil {
+		return p.newConn(addr, c, below), nil
+	}
+	two, err := p.streams.speaks(c)
+	if err != nil {
+		_ = c.Close()
+		return nil, &DialError{Kind: KindTLS, Addr: addr, Err: err}
+	}
+	if !two {
+		return p.newConn(addr, c, below), nil
+	}
+	conn, err := p.streams.begin(ctx, addr, c)
+	if err != nil {
+		return nil, &DialError{Kind: classify(err), Addr: addr, Err: err}
+	}
+	return conn, nil
 }
 
 // share is the time for one address of left.
@@ -115,10 +138,15 @@ func (d *dialing) share(left int) time.Duration {
 }
 
 func (p *Pool) connect(ctx context.Context, addr string) (net.Conn, error) {
+	dial := dialer.DialContext
 	if p.target.Dial != nil {
-		return p.target.Dial(ctx, p.target.Network, addr)
+		dial = p.target.Dial
 	}
-	return dialer.DialContext(ctx, p.target.Network, addr)
+	c, err := dial(ctx, p.target.Network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return sock.Wrap(c), nil
 }
 
 // bare takes off package net's own "dial tcp 10.0.0.7:80: ", since DialError

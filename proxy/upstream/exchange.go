@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // ErrStale is SendLooking's answer for a connection that the upstream had
@@ -13,32 +15,39 @@ var ErrStale = errors.New("the upstream closed the idle connection, or spoke una
 
 // asking is one use of SendLooking, kept in the Conn so that it allocates nothing.
 type asking struct {
-	try     func(fd uintptr) bool
-	out, in []byte
-	asked   bool
-	sent, n int
-	err     error
+	try   func(fd uintptr) bool
+	out   [][]byte
+	in    []byte
+	asked bool
+	sent  int
+	n     int
+	err   error
+	vecs  sock.Vectors
 }
 
 // CanLook says whether SendLooking works here: there is a socket, and no TLS on it.
-func (c *Conn) CanLook() bool { return canAsk && c.raw != nil && c.tls == nil }
+func (c *Conn) CanLook() bool { return c.raw != nil && c.tls == nil }
+
+// StillQuiet looks at a connection taken with GetOptions.Unseen that is not
+// used by SendLooking. False: the holder ends it with CloseUnsent.
+func (c *Conn) StillQuiet() bool { return c.check() == quiet }
 
 // SendLooking looks whether the connection is still open and quiet, writes
-// out, and waits for the first bytes of the answer, which it reads into in. For
+// the parts, and waits for the first bytes of the answer, which it reads into in. For
 // the price of a plain write and read (three system calls: such a read tries
 // once in vain before it waits) it closes the gap between a look and a write.
 //
-// sent is how much of out was taken; less than all with a nil error means
-// that the socket's buffer is full and that the rest is the caller's to write. n bytes
-// were read. ErrStale: nothing was sent, the holder ends the connection with CloseUnsent.
-// Other errors are the socket's, io.EOF, or os.ErrDeadlineExceeded when the
-// read deadline passed with all of out sent.
-func (c *Conn) SendLooking(out, in []byte) (sent, n int, err error) {
+// sent is how much was taken, and parts are cut to what is left: less than all with a
+// nil error means that the socket's buffer is full and that the rest is the
+// caller's to write. n bytes were read. ErrStale: nothing was sent, the holder ends
+// the connection with CloseUnsent. Other errors are the socket's, io.EOF, or
+// os.ErrDeadlineExceeded when the read deadline passed with all sent.
+func (c *Conn) SendLooking(parts [][]byte, in []byte) (sent, n int, err error) {
 	a := &c.ask
 	if a.try == nil {
 		a.try = c.tryAsk
 	}
-	a.out, a.in, a.asked, a.sent, a.n, a.err = out, in, false, 0, 0, nil
+	a.out, a.in, a.asked, a.sent, a.n, a.err = parts, in, false, 0, 0, nil
 	err = c.raw.Read(a.try)
 	a.out, a.in = nil, nil
 	if err == nil {
@@ -58,9 +67,9 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 			a.err = ErrStale
 			return true
 		}
-		return !c.askSend(fd)
+		return !a.send(fd)
 	}
-	a.n, a.err = retryEINTR(syscall.Read, fd, a.in)
+	a.n, a.err = sock.TryRead(fd, a.in)
 	switch {
 	case a.err == syscall.EAGAIN:
 		a.n, a.err = 0, nil
@@ -73,10 +82,9 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 	return true
 }
 
-// askSend writes and says whether all of it was taken.
-func (c *Conn) askSend(fd uintptr) bool {
-	a := &c.ask
-	n, err := retryEINTR(syscall.Write, fd, a.out)
+// send writes and says whether all of it was taken.
+func (a *asking) send(fd uintptr) bool {
+	n, err := sock.TryWritev(fd, a.out, &a.vecs)
 	switch {
 	case err == syscall.EAGAIN:
 		return false
@@ -85,16 +93,7 @@ func (c *Conn) askSend(fd uintptr) bool {
 		return false
 	}
 	a.sent = n
-	return n == len(a.out)
-}
-
-func retryEINTR(call func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {
-	for {
-		n, err := call(int(fd), p)
-		if err != syscall.EINTR {
-			return n, err
-		}
-	}
+	return sock.Consume(a.out, n) == 0
 }
 
 // CloseUnsent ends a connection that SendLooking found stale. The pool counts

@@ -45,12 +45,16 @@ type GetOptions struct {
 	// DialError.Addr). Another one is preferred, pooled or dialled, if the
 	// name has several; "" avoids none.
 	Avoid string
+	// HTTP1 asks for a connection of its own that speaks HTTP/1.1, where the
+	// upstream speaks either: only there can a request ask for an upgrade.
+	HTTP1 bool
 }
 
 // Stats is a picture of a pool. The counters never go down.
 type Stats struct {
 	Idle    int // connections kept for the next request
-	Active  int // connections handed out
+	Active  int // connections handed out, or with HTTP/2 streams on them
+	Streams int // HTTP/2 streams handed out
 	Dialing int // dials under way
 
 	Dials       uint64               // connections made
@@ -75,6 +79,7 @@ type Pool struct {
 	target    Target
 	idleConns int
 	start     time.Time // pool time is measured from here, monotonic
+	streams   *streams  // nil unless HTTP/2 may be spoken
 
 	dialing    atomic.Int64
 	dials      atomic.Uint64
@@ -102,7 +107,11 @@ func NewPool(t Target, o Options) *Pool {
 	if o.IdleAge <= 0 {
 		o.IdleAge = DefaultIdleAge
 	}
-	return &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}}
+	p := &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}}
+	if t.Protocol != HTTP1 {
+		p.streams = newStreams(p)
+	}
+	return p
 }
 
 // Target gives what the pool connects to.
@@ -115,12 +124,20 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if c := p.TryPooled(o); c != nil {
 		return c, nil
 	}
-	return p.dial(ctx, o.Avoid)
+	if p.shares(&o) {
+		return p.streams.get(ctx, o)
+	}
+	return p.dial(ctx, o.Avoid, o.HTTP1)
 }
 
 // TryPooled gives the pooled connection released last that suits o and is
 // still open and quiet, or nil. It does not block and does not allocate.
 func (p *Pool) TryPooled(o GetOptions) *Conn {
+	if p.shares(&o) {
+		if c := p.streams.open(&o); c != nil {
+			return c
+		}
+	}
 	if o.Fresh {
 		return nil
 	}
@@ -140,6 +157,11 @@ func (p *Pool) TryPooled(o GetOptions) *Conn {
 			return c
 		}
 	}
+}
+
+// shares says whether a request may be a stream among others on a connection.
+func (p *Pool) shares(o *GetOptions) bool {
+	return p.streams != nil && !(o.HTTP1 && p.target.Protocol == Either)
 }
 
 // take removes the next suitable connection and counts it as active. expired
@@ -251,6 +273,9 @@ func (p *Pool) drop(c *Conn) bool {
 	}
 	c.state = closed
 	p.active--
+	if c.stream {
+		p.streams.active.Add(-1)
+	}
 	return true
 }
 
@@ -267,6 +292,9 @@ func (p *Pool) Stats() Stats {
 		IdleLimit: p.patience.limit(now),
 	}
 	p.mu.Unlock()
+	if p.streams != nil {
+		p.streams.count(&s)
+	}
 	s.Dialing = int(p.dialing.Load())
 	s.Dials = p.dials.Load()
 	for k := range s.DialErrors {
@@ -296,5 +324,8 @@ func (p *Pool) Close() {
 	p.mu.Unlock()
 	for _, c := range idle {
 		_ = c.Conn.Close()
+	}
+	if p.streams != nil {
+		p.streams.close()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
@@ -49,7 +51,7 @@ func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 			if _, err := io.ReadFull(far, buf); err != nil || string(buf) != "ping" {
 				t.Fatalf("the upstream read %q, %v", buf, err)
 			}
-			if c.Raw() != c.Conn || c.Raw() == nil || c.TLS() != nil {
+			if c.Raw() != sock.Under(c.Conn) || c.Raw() == nil || c.TLS() != nil {
 				t.Error("Raw is not the plain connection")
 			}
 		})

@@ -34,6 +34,9 @@ type Target struct {
 	// a trailing dot; "localhost" for a unix socket.
 	Host string
 
+	// Protocol is what is spoken. HTTP2 and Either are for TCP.
+	Protocol Protocol
+
 	// TLS is the client configuration, nil for plain text. ServerName must
 	// be set in it. It is shared by all handshakes and never written.
 	TLS *tls.Config
@@ -54,7 +57,9 @@ type Target struct {
 	client *clientCert // nil without a client certificate
 }
 
-// ParseTarget reads http://host[:port], https://host[:port] or unix:/path. A
+// ParseTarget reads http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1,
+// as ALPN chooses), h2c://host[:port] (HTTP/2 without TLS), h2://host[:port]
+// (HTTP/2 over TLS) or unix:/path. A
 // single final slash is allowed. Anything else is refused with an error that
 // names what is wrong: another scheme, user information, a path, query or
 // fragment, an empty or malformed host, a port outside [1, 65535], a unix path
@@ -66,13 +71,25 @@ func ParseTarget(s string) (Target, error) {
 		return parseUnix(s, path)
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" {
-		return Target{}, fmt.Errorf("upstream %q: must be http://host[:port], https://host[:port] or unix:/path", redact(s))
+	if err != nil || schemes[u.Scheme].port == "" || u.Opaque != "" {
+		return Target{}, fmt.Errorf("upstream %q: must be http://host[:port], https://host[:port], h2c://host[:port], h2://host[:port] or unix:/path", redact(s))
 	}
 	if err := checkURL(s, u); err != nil {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), err)
 	}
 	return tcpTarget(u), nil
+}
+
+// schemes of URLs, each with its own port.
+var schemes = map[string]struct {
+	port     string
+	protocol Protocol
+	secure   bool
+}{
+	"http":  {"80", HTTP1, false},
+	"https": {"443", Either, true},
+	"h2c":   {"80", HTTP2, false},
+	"h2":    {"443", HTTP2, true},
 }
 
 // redact hides what stands before an "@", since it may be a password.
@@ -158,26 +175,27 @@ func tcpTarget(u *url.URL) Target {
 		host = strings.ToLower(host)
 		shown = strings.TrimSuffix(host, ".")
 	}
-	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	scheme := schemes[u.Scheme]
+	own := scheme.port
 	port := u.Port()
 	if port == "" {
 		port = own
 	}
 	port = strings.TrimLeft(port, "0")
-	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port)}
+	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port), Protocol: scheme.protocol}
 	t.Host = net.JoinHostPort(shown, port)
 	if port == own {
 		t.Host = strings.TrimSuffix(t.Host, ":"+port)
 	}
-	if u.Scheme == "https" {
-		t.TLS = baseTLS(shown)
+	if scheme.secure {
+		t.TLS = baseTLS(shown, t.Protocol)
 		t.tlsKey = shown
 	}
 	return t
 }
 
-// Key is equal for targets that may share a pool: same network, address, TLS
-// settings and dial timeout. The hooks Dial and Resolve are not part of it. A
+// Key is equal for targets that may share a pool: same network, address,
+// protocol, TLS settings and dial timeout. The hooks Dial and Resolve are not part of it. A
 // TLS configuration that did not come from this package equals only itself.
 func (t Target) Key() string {
 	id := ""
@@ -187,7 +205,7 @@ func (t Target) Key() string {
 		}
 		id = "tls " + id
 	}
-	return fmt.Sprintf("%s %q %q %s", t.Network, t.Address, id, t.dialTimeout())
+	return fmt.Sprintf("%s %q %d %q %s", t.Network, t.Address, t.Protocol, id, t.dialTimeout())
 }
 
 // String gives the target as a URL, for logs and messages. It holds no secret.
@@ -195,8 +213,12 @@ func (t Target) String() string {
 	switch {
 	case t.Network == "unix":
 		return "unix:" + t.Address
+	case t.TLS != nil && t.Protocol == HTTP2:
+		return "h2://" + t.Address
 	case t.TLS != nil:
 		return "https://" + t.Address
+	case t.Protocol == HTTP2:
+		return "h2c://" + t.Address
 	}
 	return "http://" + t.Address
 }

@@ -17,6 +17,8 @@ func TestParseTargetReadsWhatItAllows(t *testing.T) {
 		{in: "http://Example.COM:8080/", network: "tcp", address: "example.com:8080", host: "example.com:8080", str: "http://example.com:8080"},
 		{in: "HTTP://a_b-c.d:0080", network: "tcp", address: "a_b-c.d:80", host: "a_b-c.d", str: "http://a_b-c.d:80"},
 		{in: "https://example.com", network: "tcp", address: "example.com:443", host: "example.com", str: "https://example.com:443", sni: "example.com"},
+		{in: "h2c://example.com", network: "tcp", address: "example.com:80", host: "example.com", str: "h2c://example.com:80"},
+		{in: "h2://example.com", network: "tcp", address: "example.com:443", host: "example.com", str: "h2://example.com:443", sni: "example.com"},
 		{in: "https://example.com.:8443", network: "tcp", address: "example.com.:8443", host: "example.com:8443", str: "https://example.com.:8443", sni: "example.com"},
 		{in: "https://10.1.2.3:80", network: "tcp", address: "10.1.2.3:80", host: "10.1.2.3:80", str: "https://10.1.2.3:80", sni: "10.1.2.3"},
 		{in: "http://[::1]:80", network: "tcp", address: "[::1]:80", host: "[::1]", str: "http://[::1]:80", local: true},

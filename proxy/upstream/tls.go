@@ -83,14 +83,17 @@ func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
 
 // baseTLS is the configuration every https target starts from. TLS 1.2 is the
 // least that RFC 9325 section 3.1.1 allows.
-func baseTLS(serverName string) *tls.Config {
+func baseTLS(serverName string, p Protocol) *tls.Config {
 	return &tls.Config{
 		ServerName:         serverName,
-		NextProtos:         []string{"http/1.1"},
+		NextProtos:         offers[p],
 		MinVersion:         tls.VersionTLS12,
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
 	}
 }
+
+// offers are what ALPN may choose from.
+var offers = map[Protocol][]string{HTTP1: {"http/1.1"}, HTTP2: {"h2"}, Either: {"h2", "http/1.1"}}
 
 func loadRoots(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
@@ -104,10 +107,15 @@ func loadRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// handshake puts TLS over wire. It owns wire: on error wire is closed.
-func (p *Pool) handshake(ctx context.Context, wire net.Conn) (*tls.Conn, *tlsWire, error) {
+// handshake puts TLS over wire, with HTTP/1.1 alone where that is asked for and possible. It owns wire: on error wire is closed.
+func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.Conn, *tlsWire, error) {
 	guard := &tlsWire{Conn: wire}
-	c := tls.Client(guard, p.target.TLS)
+	conf := p.target.TLS
+	if http1 && p.target.Protocol == Either {
+		conf = conf.Clone()
+		conf.NextProtos = offers[HTTP1]
+	}
+	c := tls.Client(guard, conf)
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = wire.Close()
 		return nil, nil, err

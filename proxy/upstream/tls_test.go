@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -231,18 +232,23 @@ func TestTLSConnectionIsVerifiedAndReused(t *testing.T) {
 	})
 }
 
-func TestTLSOffersOnlyHTTP11AndTheTargetsName(t *testing.T) {
+func TestTLSOffersItsProtocolsAndTheTargetsName(t *testing.T) {
 	a, s := newAuthority(t), tcpServer(t)
 	cert := a.issue("app", time.Hour, "app.test", "other.test")
 	for name, want := range map[string]string{"": "app.test", "other.test": "other.test"} {
+		http1 := name == ""
+		offered := []string{"h2", "http/1.1"}
+		if http1 {
+			offered = offered[1:]
+		}
 		var hello *tls.ClientHelloInfo
-		far := s.tls(&tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		far := s.tls(&tls.Config{NextProtos: []string{"http/1.1"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			hello = h
 			return &cert, nil
 		}})
-		c := get(t, newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), ServerName: name}), Options{}), GetOptions{})
+		c := get(t, newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), ServerName: name}), Options{}), GetOptions{HTTP1: http1})
 		far.ready(t)
-		if hello.ServerName != want || len(hello.SupportedProtos) != 1 || c.TLS().NegotiatedProtocol != "http/1.1" {
+		if hello.ServerName != want || !slices.Equal(hello.SupportedProtos, offered) || c.TLS().NegotiatedProtocol != "http/1.1" {
 			t.Errorf("name %q, offered %q, got %q", hello.ServerName, hello.SupportedProtos, c.TLS().NegotiatedProtocol)
 		}
 		for _, v := range hello.SupportedVersions {

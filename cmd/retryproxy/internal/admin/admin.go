@@ -31,21 +31,23 @@ const (
 	maxConnections    = 128 // probes, scrapers and people; further ones wait
 )
 
-// Options are what the server shows and starts. Metrics, Ready, Config and
-// Drain have to be set.
+// Options are what the server shows and starts. Metrics, Ready, Config, Drain
+// and RetryPercent have to be set.
 type Options struct {
 	Metrics http.Handler
 	Ready   func() error // nil when requests are taken, else why not, in a word or two
 	Config  func() any   // the effective configuration without secrets, for JSON
 	Drain   func()       // begins to drain; returns at once, and may be called again
-	PProf   bool         // serve /debug/pprof/, locally
-	Log     *log.Logger  // for net/http's complaints; nil drops them
+	// RetryPercent shows and changes the share of retries that are made.
+	RetryPercent RetryPercent
+	PProf        bool        // serve /debug/pprof/, locally
+	Log          *log.Logger // for net/http's complaints; nil drops them
 }
 
 // Server is the admin listener. Its methods are safe for concurrent use.
 type Server struct {
-	http     *http.Server
-	listener net.Listener
+	http   *http.Server
+	socket net.Listener
 }
 
 // New makes a Server; nothing is opened yet.
@@ -59,6 +61,7 @@ func New(o Options) *Server {
 		o.Drain()
 		say(w, http.StatusAccepted, "draining")
 	})))
+	mux.Handle("/retry-percent", o.RetryPercent.handler())
 	if o.PProf {
 		addProfiles(mux)
 	}
@@ -140,16 +143,24 @@ func (s *Server) Listen(network, address string) error {
 	if err != nil {
 		return err
 	}
-	s.listener = newLimited(l, maxConnections)
+	s.Use(l)
 	return nil
 }
 
-// Addr is where the server listens. Call it after Listen.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Use takes a socket that listens already instead of Listen. It becomes the
+// server's to close.
+func (s *Server) Use(l net.Listener) { s.socket = l }
+
+// Socket is what the server listens on, after Listen or Use. It stays the
+// server's.
+func (s *Server) Socket() net.Listener { return s.socket }
+
+// Addr is where the server listens. Call it after Listen or Use.
+func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
 // Serve answers until Close; its error is nil then.
 func (s *Server) Serve() error {
-	err := s.http.Serve(s.listener)
+	err := s.http.Serve(newLimited(s.socket, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

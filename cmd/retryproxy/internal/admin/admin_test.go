@@ -23,6 +23,9 @@ type served struct {
 	addr   string
 	ready  atomic.Pointer[error]
 	drains atomic.Int32
+
+	percent atomic.Int32
+	changes atomic.Int32
 }
 
 // start serves on a real listener until the test ends.
@@ -39,7 +42,11 @@ func start(t *testing.T, pprof bool, network, address string) *served {
 		},
 		Config: func() any { return map[string]string{"a": "b"} },
 		Drain:  func() { s.drains.Add(1) },
-		PProf:  pprof,
+		RetryPercent: RetryPercent{
+			Get: func() int { return int(s.percent.Load()) },
+			Set: func(n int) { s.percent.Store(int32(n)); s.changes.Add(1) },
+		},
+		PProf: pprof,
 	})
 	if err := server.Listen(network, address); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/certs"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -24,19 +25,27 @@ import (
 func Config(s *settings.Settings) (*proxy.Config, error) {
 	m := &maker{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
 	c := &proxy.Config{
-		TrustedProxies:     s.TrustedProxies,
-		Limits:             http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields},
-		MaxConnections:     maxConnections(s.MaxConnections),
-		ReadHeadTimeout:    s.ReadHeadTimeout,
-		CallerIdleTimeout:  s.CallerIdleTimeout,
-		WriteTimeout:       s.WriteTimeout,
-		MinBodyRate:        int64(s.MinBodyRate),
-		TunnelIdleTimeout:  s.TunnelIdleTimeout,
-		TotalReplayBytes:   int64(s.TotalReplayBytes),
-		DrainTimeout:       s.DrainTimeout,
-		AccessLog:          s.AccessLog,
-		GaveUpLogPerMinute: s.GaveUpLogPerMinute,
-		Default:            m.route(&s.Default),
+		TrustedProxies:       s.TrustedProxies,
+		Limits:               http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields},
+		MaxConcurrentStreams: s.MaxStreams,
+		MaxConnections:       maxConnections(s.MaxConnections),
+		ReadHeadTimeout:      s.ReadHeadTimeout,
+		CallerIdleTimeout:    s.CallerIdleTimeout,
+		WriteTimeout:         s.WriteTimeout,
+		MinBodyRate:          int64(s.MinBodyRate),
+		TunnelIdleTimeout:    s.TunnelIdleTimeout,
+		TotalReplayBytes:     int64(s.TotalReplayBytes),
+		DrainTimeout:         s.DrainTimeout,
+		AccessLog:            s.AccessLog,
+		GaveUpLogPerMinute:   s.GaveUpLogPerMinute,
+		Default:              m.route(&s.Default),
+	}
+	if s.TLSCert != "" {
+		var err error
+		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
+		if err != nil {
+			m.errs = append(m.errs, fmt.Errorf("TLS for callers: %w", err))
+		}
 	}
 	for _, a := range s.Listeners() {
 		c.Listen = append(c.Listen, a.String())
@@ -85,6 +94,10 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Outage:          outage(r.Outage),
 		HoldTimeout:     r.HoldTimeout,
 		HoldMax:         r.HoldMax,
+		Throttle:        r.Throttle == "on",
+		Fallback:        m.fallback(r),
+		Cooldown:        cooldown(r),
+		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
 		RequestTimeout:  r.RequestTimeout,
 		AttemptTimeout:  r.AttemptTimeout,
 		BodyIdleTimeout: r.BodyIdleTimeout,
@@ -107,6 +120,17 @@ func outage(word string) proxy.Outage {
 	return proxy.OutageHold
 }
 
+func cooldown(r *settings.Route) proxy.Cooldown {
+	c := proxy.Cooldown{Max: r.CooldownMax, Header: r.CooldownKey.Header()}
+	switch {
+	case r.CooldownKey.Route():
+		c.Kind = proxy.CooldownRoute
+	case c.Header != "":
+		c.Kind = proxy.CooldownHeader
+	}
+	return c
+}
+
 func (m *maker) note(r *settings.Route, err error) {
 	if err != nil {
 		m.errs = append(m.errs, fmt.Errorf("route %s: %w", r.Name, err))
@@ -116,9 +140,30 @@ func (m *maker) note(r *settings.Route, err error) {
 // target adds certificates and the dial timeout to the upstream. An error is
 // told for the first route that has it.
 func (m *maker) target(r *settings.Route) upstream.Target {
-	target := r.Upstream.Target()
-	if r.Upstream.TLS() {
-		key := targetKey{r.Upstream.String(), upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName}}
+	return m.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName})
+}
+
+// fallback takes nothing of the route's certificates, which are for its upstream.
+func (m *maker) fallback(r *settings.Route) *proxy.Fallback {
+	if r.Fallback.None() {
+		return nil
+	}
+	status, body := r.Fallback.Answer()
+	f := &proxy.Fallback{Status: status, Body: []byte(body)}
+	if status == 0 {
+		f.Upstream = m.targetOf(r, r.Fallback.Upstream(), upstream.TLSFiles{})
+		f.Forward = m.forward(r, f.Upstream.Host)
+		if f.Forward.Host == forward.HostName {
+			f.Forward.Host = forward.HostUpstream // the name is the upstream's
+		}
+	}
+	return f
+}
+
+func (m *maker) targetOf(r *settings.Route, to settings.Upstream, files upstream.TLSFiles) upstream.Target {
+	target := to.Target()
+	if to.TLS() {
+		key := targetKey{to.String(), files}
 		made, known := m.targets[key]
 		if !known {
 			made.err = target.UseTLS(key.files)
@@ -139,6 +184,7 @@ func (m *maker) forward(r *settings.Route, upstreamHost string) forward.Settings
 		Forwarded:    r.Forwarded,
 		Via:          r.Via,
 		StripPrefix:  r.StripPrefix,
+		Deadlines:    r.CallerDeadlines.DeadlineSet,
 	}
 	switch rule := r.Shared.Host; {
 	case rule.Auto():

@@ -47,7 +47,8 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
 		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "NESTED=deny",
 		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
-		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB")
+		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB",
+		"THROTTLE=on", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "PROBE_PATH=/ready")
 	r := c.Default
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
@@ -68,6 +69,9 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"nested":      r.Nested == policy.NestedDeny,
 		"backoff":     r.Policy.Backoff.Wait(policy.Step{}, policy.Shared()) == 23*time.Millisecond && r.Policy.Throttled.Wait(policy.Step{}, policy.Shared()) == 240*time.Millisecond,
 		"budget":      !r.NoBudget && r.Budget == policy.BudgetConfig{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
+		"throttle":    r.Throttle,
+		"cool-downs":  r.Cooldown == proxy.Cooldown{Kind: proxy.CooldownHeader, Header: "X-Key", Max: 32 * time.Second},
+		"probe":       r.Probe == proxy.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
 		if !ok {
@@ -78,7 +82,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	c := config(t, "UPSTREAM=http://a", "ROUTES=search,up", "ROUTE_SEARCH_PATH=/s/*", "ROUTE_SEARCH_HOST=x.example", "ROUTE_SEARCH_METHODS=GET", "ROUTE_SEARCH_HEADER=K=v",
-		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example")
+		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example", "PROBE_PATH=/up")
 	search, up := c.Routes[0], c.Routes[1]
 	if m := search.Match; search.Name != "search" || m.Path != "/s/*" || m.Host != "x.example" || m.Header != "K=v" || !slices.Equal(m.Methods, []string{"GET"}) || m.Listen != "" {
 		t.Errorf("%+v", m)
@@ -89,8 +93,43 @@ func TestRoutes(t *testing.T) {
 	if up.Match.Listen != ":81" || !slices.Equal(c.Listen, []string{"127.0.0.1:8080", ":81"}) || !up.NoBudget {
 		t.Errorf("%+v %v", up.Match, c.Listen)
 	}
+	if (search.Probe != proxy.Probe{}) || (up.Probe != proxy.Probe{Path: "/up", Host: "up.example"}) {
+		t.Errorf("probes %+v and %+v: a path belongs to the upstream it was set for", search.Probe, up.Probe)
+	}
 	if up.Forward.Host != forward.HostName || up.Forward.HostName != "up.example" {
 		t.Errorf("%+v", up.Forward)
+	}
+}
+
+func TestFallbacks(t *testing.T) {
+	if f := config(t, "UPSTREAM=http://a").Default.Fallback; f != nil {
+		t.Errorf("%+v without a setting", f)
+	}
+	if f := config(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallback; f.Status != 503 || string(f.Body) != "later: really" {
+		t.Errorf("%+v", f)
+	}
+	c := config(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
+		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
+	f := c.Default.Fallback
+	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
+		t.Errorf("%+v", u)
+	}
+	if f.Forward.Host != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
+		t.Errorf("%+v", f.Forward)
+	}
+	if c.Routes[0].Fallback != nil {
+		t.Error("none did not switch it off")
+	}
+	if f := c.Routes[1].Fallback.Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestCooldownKeys(t *testing.T) {
+	for word, want := range map[string]proxy.CooldownKind{"none": proxy.CooldownNone, "route": proxy.CooldownRoute, "header:X": proxy.CooldownHeader} {
+		if got := config(t, "UPSTREAM=http://a", "COOLDOWN_KEY="+word).Default.Cooldown.Kind; got != want {
+			t.Errorf("%s: %v", word, got)
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ func Metrics() string {
 	}
 	list(&b, "reason (of a retry)", "What a retry was for: the label of `retryproxy_retries_total`.", retries)
 	list(&b, "reason (against a retry)", "Why a failure was not retried: in the outcome after `gave_up_`, in the field `X-Retryproxy-Reason` of the response and in the logs.", reasons)
+	list(&b, "result (of a probe)", "What a probe by GET found: the label of `retryproxy_path_probes_total`.", policy.AllProbeResults())
 	refusals(&b)
 	kinds(&b)
 	return b.String()

@@ -19,7 +19,7 @@ anything is started; a running process shows its own at ` + "`/config`" + ` of t
   takes is the route ` + "`default`" + `. The most specific route wins.
 - **A route's own values.** A setting marked *per route* may be set as ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. Where it is not, the nearest value counts: the
   route's own profile, then what is set without a route, then the profile there, then the default. A route that names its own upstream takes none of the
-  other upstream's certificates, key and server name.
+  other upstream's certificates, key, server name and probe path.
 - **Empty** means not set. **Durations** have a unit (` + "`250ms`, `10s`, `2m`" + `), **sizes** may have one (` + "`64KiB`, `1MiB`" + `, plain bytes).
 - **Names** that begin with ` + "`RETRYPROXY_`" + ` and are none of these stop the start, unless ` + "`RETRYPROXY_STRICT=false`" + `. Those that Kubernetes makes for a Service called
   retryproxy are recognised and ignored.

@@ -12,12 +12,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/beside"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -63,7 +61,7 @@ func (w *Wanted) Draw(ctx context.Context, f *plot.Figure, again []string) error
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	program, err := find()
+	program, err := beside.Find(Command)
 	if err != nil {
 		return fmt.Errorf("%w beside this command or in PATH; install it with\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest\nor run, where it is,\n  %s | %s",
 			ErrNoCommand, Command, shell(again), shell(append([]string{Command}, w.args()...)))
@@ -82,19 +80,6 @@ func (w *Wanted) Draw(ctx context.Context, f *plot.Figure, again []string) error
 		return fmt.Errorf("%s: %w", program, err)
 	}
 	return nil
-}
-
-func find() (string, error) {
-	name := Command
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	if self, err := os.Executable(); err == nil {
-		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
-			return beside, nil
-		}
-	}
-	return exec.LookPath(name)
 }
 
 // shell writes a command line so that it can be pasted.

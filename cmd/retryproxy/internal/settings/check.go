@@ -3,6 +3,7 @@ package settings
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -14,6 +15,7 @@ import (
 func (s *Settings) check(problems *Problems) {
 	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
 	c.listeners()
+	c.handover()
 	c.process()
 	c.routes()
 	for _, r := range s.All() {
@@ -21,8 +23,11 @@ func (s *Settings) check(problems *Problems) {
 		c.loops()
 		c.tls()
 		c.times()
+		c.outage()
 		c.backoff()
 		c.retries()
+		c.cooldown()
+		c.fallback()
 		c.memory()
 		if r != &s.Default {
 			c.matcher()
@@ -69,6 +74,15 @@ func (c *checker) errorf(key, value, format string, args ...any) {
 
 func (c *checker) warnf(key, value, format string, args ...any) {
 	c.problems.warnf(c.name(key), value, format, args...)
+}
+
+// handover: a fresh socket is made beside the path, under a longer name, and
+// then takes its place.
+func (c *checker) handover() {
+	const suffix = len(".4194304") // a dot and the highest process number
+	if path := c.s.Handover; path != "" && (!filepath.IsAbs(path) || len(path) > maxSocketPath-suffix) {
+		c.problems.errorf(Prefix+"HANDOVER", path, "must be an absolute path of at most %d bytes", maxSocketPath-suffix)
+	}
 }
 
 // listeners must not be the same address twice, routes sharing one excepted.
@@ -119,10 +133,25 @@ func (c *checker) process() {
 	if s.PProf && s.AdminListen.Off() {
 		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
 	}
+	c.callerTLS()
 	for _, p := range s.TrustedProxies {
 		if p.Bits() == 0 {
 			c.problems.warnf(Prefix+"TRUSTED_PROXIES", p.String(), "believes what everyone says about where a request comes from")
 		}
+	}
+}
+
+// callerTLS: certificate and key come together, and a client authority only
+// with them.
+func (c *checker) callerTLS() {
+	s := c.s
+	switch {
+	case s.TLSCert != "" && s.TLSKey == "":
+		c.problems.errorf(Prefix+"TLS_CERT", s.TLSCert, "needs %sTLS_KEY as well", Prefix)
+	case s.TLSCert == "" && s.TLSKey != "":
+		c.problems.errorf(Prefix+"TLS_KEY", s.TLSKey, "needs %sTLS_CERT as well", Prefix)
+	case s.TLSCert == "" && s.TLSClientCA != "":
+		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %[1]sTLS_CERT and %[1]sTLS_KEY", Prefix)
 	}
 }
 

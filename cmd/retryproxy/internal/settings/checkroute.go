@@ -28,6 +28,13 @@ func (c *checker) tls() {
 	}
 }
 
+// outage settings that belong to a gate where there is none.
+func (c *checker) outage() {
+	if r := c.r; r.Outage == "off" && r.ProbePath.Set() && c.set("PROBE_PATH") {
+		c.warnf("PROBE_PATH", r.ProbePath.String(), "has no effect: %s=off has no gate, so nothing is probed", c.name("OUTAGE"))
+	}
+}
+
 // times that leave no room for each other. Only what a user did set is judged.
 func (c *checker) times() {
 	r := c.r

@@ -90,6 +90,9 @@ func (s *Settings) Files() []string {
 		}
 	}
 	add(s.EnvFile)
+	add(s.TLSCert)
+	add(s.TLSKey)
+	add(s.TLSClientCA)
 	for _, r := range s.All() {
 		add(r.UpstreamCA)
 		add(r.UpstreamCert)

@@ -7,10 +7,14 @@ import "strings"
 // the global profile, the default.
 //
 // One group is not inherited: a route that names its own upstream takes none
-// of the global UPSTREAM_CA, _CERT, _KEY and _SERVER_NAME. They belong to the
-// global upstream; a client certificate is not for showing around.
+// of the global UPSTREAM_CA, _CERT, _KEY and _SERVER_NAME, and no PROBE_PATH.
+// They belong to the global upstream; a client certificate is not for showing
+// around.
 
 var upstreamKeys = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY", "UPSTREAM_SERVER_NAME"}
+
+// ofUpstream are all settings that belong to the upstream they were made for.
+var ofUpstream = append([]string{"PROBE_PATH"}, upstreamKeys...)
 
 func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
 	upper := strings.ToUpper(name)
@@ -49,7 +53,7 @@ func inherit(r *Route, own, global variables) {
 	}
 	cut := map[string]bool{}
 	if own["UPSTREAM"] != "" {
-		for _, key := range upstreamKeys {
+		for _, key := range ofUpstream {
 			cut[key] = true
 		}
 	}

@@ -2,9 +2,11 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -82,6 +84,44 @@ func (m *MethodSet) UnmarshalText(text []byte) error {
 
 // MarshalText is the inverse of UnmarshalText.
 func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// DeadlineFields is a forward.DeadlineSet.
+type DeadlineFields struct{ forward.DeadlineSet }
+
+// UnmarshalText reads names of fields, or none.
+func (d *DeadlineFields) UnmarshalText(text []byte) error {
+	d.DeadlineSet = 0
+	if strings.EqualFold(string(text), "none") {
+		return nil
+	}
+	var errs []error
+	for _, name := range splitList(string(text)) {
+		before := d.DeadlineSet
+		for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+			if strings.EqualFold(name, f.String()) {
+				d.DeadlineSet = d.With(f)
+			}
+		}
+		if d.DeadlineSet == before {
+			errs = append(errs, fmt.Errorf("%q is none of them, or there twice", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (d DeadlineFields) MarshalText() ([]byte, error) {
+	var names []string
+	for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+		if d.Has(f) {
+			names = append(names, f.String())
+		}
+	}
+	if names == nil {
+		return []byte("none"), nil
+	}
+	return []byte(strings.Join(names, ",")), nil
+}
 
 // Backoffs builds the route's backoff and the one after a 429 without
 // Retry-After. The error says which parameter is out of range.

@@ -38,6 +38,9 @@ const Prefix = "RETRYPROXY_"
 // Global holds the settings of the whole process.
 type Global struct {
 	Listen         Address    `env:"LISTEN" group:"Where it stands" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound" live:"no" about:"Address on which callers are accepted."`
+	TLSCert        string     `env:"TLS_CERT" shown:"none" unit:"path" about:"PEM file of the certificate, with its chain, shown to callers; with it every TCP listener for callers speaks TLS only, and a unix socket stays plain."`
+	TLSKey         string     `env:"TLS_KEY" shown:"none" unit:"path" about:"PEM file of that certificate's key."`
+	TLSClientCA    string     `env:"TLS_CLIENT_CA" shown:"none" unit:"path" about:"PEM file of the authorities that callers must have a certificate from; without it none is asked for."`
 	Side           string     `env:"SIDE" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"Whether retryproxy stands before the application (inbound) or before a remote service (outbound); auto says inbound when the upstream is loopback or a unix socket."`
 	AdminListen    Address    `env:"ADMIN_LISTEN" envDefault:":9797" unit:"addressoff" live:"no" about:"Address of metrics, health and administration; off opens none."`
 	TrustedProxies Prefixes   `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request fields are believed; once set, those fields from anyone else are dropped."`
@@ -46,6 +49,7 @@ type Global struct {
 	Strict         bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
 
 	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of the descriptor limit, 0 means no limit."`
+	MaxStreams        int           `env:"MAX_CONCURRENT_STREAMS" envDefault:"128" unit:"count" min:"0" max:"100000" about:"Requests that an HTTP/2 caller may have under way on one connection; those of all callers together are bounded by MAX_CONNECTIONS; 0 speaks no HTTP/2 with callers."`
 	MaxHeadBytes      Size          `env:"MAX_HEAD_BYTES" envDefault:"64KiB" unit:"size" min:"1KiB" max:"16MiB" about:"Longest head of a request or response; a longer request is refused with 431."`
 	MaxFields         int           `env:"MAX_FIELDS" envDefault:"100" unit:"count" min:"1" max:"10000" about:"Most fields in a head; a request with more is refused with 431."`
 	ReadHeadTimeout   time.Duration `env:"READ_HEAD_TIMEOUT" envDefault:"10s" unit:"duration" min:"10ms" about:"Time for a request's head from its first byte to its last."`
@@ -55,8 +59,12 @@ type Global struct {
 	MinBodyRate       Size          `env:"MIN_BODY_RATE" envDefault:"256" unit:"rate" max:"1GiB" about:"Bytes a second that a request's body must average after its first 10 seconds; 0 means no limit."`
 	TotalReplayBytes  Size          `env:"TOTAL_REPLAY_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Memory of the process for request bodies and responses kept in case of a retry; beyond it requests go on but cannot be repeated."`
 
+	RetryPercent int `env:"RETRY_PERCENT" envDefault:"100" group:"Kill switch" unit:"count" min:"0" max:"100" about:"Percentage of the retries that would be made which are made, over all routes; retryproxy retry-percent changes it in a running process."`
+
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" envDefault:"0s" group:"Ending" unit:"duration" max:"1h" about:"On SIGTERM, how long requests are still taken as usual after readiness has failed, so that load balancers notice."`
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" unit:"duration" max:"24h" about:"After the delay, how long running requests may take to end before their connections are cut."`
+
+	Handover string `env:"HANDOVER" shown:"none" unit:"path" live:"no" about:"Unix socket at which this process offers its listening sockets; a new one with the same setting takes them over and serves, and this one drains. The file is made, and belongs in a directory that only its user may write."`
 
 	LogLevel           string `env:"LOG_LEVEL" envDefault:"info" group:"Logs and administration" unit:"word" oneof:"debug,info,warn,error" about:"Least severe line that is logged."`
 	LogFormat          string `env:"LOG_FORMAT" envDefault:"json" unit:"word" oneof:"json,console" live:"no" about:"Form of the log lines on standard error."`
@@ -83,7 +91,7 @@ type Shared struct {
 	MaxBodyBytes    Size   `env:"MAX_BODY_BYTES" envDefault:"0" unit:"size" about:"Largest request body, a larger one is refused with 413; 0 means no limit."`
 
 	Profile      string        `env:"PROFILE" envDefault:"interactive" group:"Retries" unit:"word" oneof:"interactive,batch" about:"Set of defaults: batch means up to 8 retries within 180 s with additive backoff, for callers that can wait."`
-	RetryOn      RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, retriable-header:Name[=value], !code to leave one out, or none."`
+	RetryOn      RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (grpc-unavailable; then also for methods that are not repeated otherwise), retriable-header:Name[=value], !code to leave one out, or none."`
 	MaxRetries   int           `env:"MAX_RETRIES" envDefault:"3" batch:"8" unit:"count" min:"0" max:"100" about:"Most retries of one request, the first attempt not counted; 0 turns retries off."`
 	RetryWindow  time.Duration `env:"RETRY_WINDOW" envDefault:"0s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
 	RetryMethods MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be repeated after they were sent (RFC 9110 section 9.2.2)."`
@@ -109,13 +117,20 @@ type Shared struct {
 	Outage      string        `env:"OUTAGE" envDefault:"hold" group:"Outages" unit:"word" oneof:"hold,shed,off" about:"What becomes of requests while the upstream is down: hold lets them wait for it up to HOLD_TIMEOUT, shed answers 503 with Retry-After at once, off lets every request find out for itself."`
 	HoldTimeout time.Duration `env:"HOLD_TIMEOUT" shown:"20s inbound, 1s outbound" unit:"duration" min:"1ms" max:"1h" about:"The longest that a request waits for an upstream that is down, within REQUEST_TIMEOUT."`
 	HoldMax     int           `env:"HOLD_MAX" envDefault:"4096" unit:"count" min:"1" max:"1000000" about:"Requests that wait at once for one upstream; beyond, the one that waited longest is answered 503."`
+	ProbePath   ProbePath     `env:"PROBE_PATH" envDefault:"off" unit:"probepath" about:"Path that an upstream is asked for by GET while it is down, to learn when it is back: any answer from 200 to 499 but 429 says so. With off it is probed by connecting, or by one of the requests that wait."`
 	Limit       Limit         `env:"LIMIT" envDefault:"adaptive" unit:"limit" about:"Requests under way at once to one upstream: adaptive learns what it bears and binds only when it is overloaded; a number is a fixed limit; off sets none."`
+	Fallback    Fallback      `env:"FALLBACK" envDefault:"none" unit:"fallback" about:"What answers when all else failed, no answer or a failing one: another upstream, asked once where the request is whole and may be sent again, or an answer of ours, a status code and a body."`
+	Throttle    string        `env:"THROTTLE" envDefault:"off" unit:"word" oneof:"on,off" about:"Whether requests are answered 503 without being sent while the upstream rejects nearly all of them (429, 502, 503, 504 or no answer)."`
 
-	RequestTimeout  time.Duration `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
-	AttemptTimeout  time.Duration `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
-	BodyIdleTimeout time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`
-	MaxReplayBytes  Size          `env:"MAX_REPLAY_BYTES" envDefault:"1MiB" shown:"1MiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"64GiB" about:"Most of one request's body kept in case of a retry; a request with a larger one is sent once."`
-	HoldBytes       Size          `env:"HOLD_BYTES" envDefault:"64KiB" shown:"64KiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"1GiB" about:"Largest failed response kept while a better one is sought; a larger one is given to the caller instead of a retry."`
+	CooldownKey CooldownKey   `env:"COOLDOWN_KEY" envDefault:"none" group:"Cool-downs" unit:"cooldownkey" about:"Which requests share the pause that a 429 asks for: none, each pauses for itself; route, all of the route; header:Name, those of the route with the same value in that field. They wait where they have the time and else get 429 with Retry-After at once, without being sent."`
+	CooldownMax time.Duration `env:"COOLDOWN_MAX" envDefault:"1m" unit:"duration" min:"1ms" max:"24h" about:"The longest pause that is shared; a longer one is passed to the caller at once and stops nobody else."`
+
+	RequestTimeout  time.Duration  `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
+	AttemptTimeout  time.Duration  `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
+	CallerDeadlines DeadlineFields `env:"CALLER_DEADLINES" envDefault:"x-request-timeout,grpc-timeout,x-envoy-expected-rq-timeout-ms" unit:"deadlines" about:"Request fields in which a caller may say how long it waits: seconds or a duration, gRPC's notation, milliseconds. The request ends then, if REQUEST_TIMEOUT does not end it before, and the upstream is sent the time that is left in the same field; while grpc-timeout is among them, a gRPC call has no other time limit, as it may be a stream."`
+	BodyIdleTimeout time.Duration  `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`
+	MaxReplayBytes  Size           `env:"MAX_REPLAY_BYTES" envDefault:"1MiB" shown:"1MiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"64GiB" about:"Most of one request's body kept in case of a retry; a request with a larger one is sent once."`
+	HoldBytes       Size           `env:"HOLD_BYTES" envDefault:"64KiB" shown:"64KiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"1GiB" about:"Largest failed response kept while a better one is sought; a larger one is given to the caller instead of a retry."`
 }
 
 // Matcher holds the settings that only a route has: which requests it takes

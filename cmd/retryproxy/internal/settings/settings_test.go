@@ -103,8 +103,9 @@ var otherValues = map[string]string{
 	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "ROUTES": "a,b",
 	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEAD_BYTES": "32KiB", "MAX_FIELDS": "50", "READ_HEAD_TIMEOUT": "3s",
 	"CALLER_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "TOTAL_REPLAY_BYTES": "128MiB",
-	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
-	"GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
+	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "HANDOVER": "/run/retryproxy/next", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
+	"RETRY_PERCENT": "30", "GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
+	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
 	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "FORWARDED": "true", "VIA": "edge",
@@ -113,10 +114,16 @@ var otherValues = map[string]string{
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
+	"CALLER_DEADLINES": "x-request-timeout",
 	"OUTAGE":           "shed",
 	"HOLD_TIMEOUT":     "3s",
 	"HOLD_MAX":         "17",
 	"LIMIT":            "23",
+	"FALLBACK":         "503:busy: later",
+	"THROTTLE":         "on",
+	"COOLDOWN_KEY":     "header:X-Api-Key",
+	"COOLDOWN_MAX":     "2m",
+	"PROBE_PATH":       "/healthz?full=1",
 	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
 }
 
@@ -399,4 +406,20 @@ func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestDeadlineFieldsAreChosenByName(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                "x-request-timeout,grpc-timeout,x-envoy-expected-rq-timeout-ms",
+		"grpc-timeout":                    "grpc-timeout",
+		"Grpc-Timeout, X-Request-Timeout": "x-request-timeout,grpc-timeout",
+		"none":                            "none",
+	} {
+		s := mustLoad(t, "RETRYPROXY_CALLER_DEADLINES="+value)
+		if got, _ := s.Default.CallerDeadlines.MarshalText(); string(got) != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
+		}
+	}
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_CALLER_DEADLINES=grpc-timeout,x-timeout,grpc-timeout"),
+		`RETRYPROXY_CALLER_DEADLINES="grpc-timeout,x-timeout,grpc-timeout": expected names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none: "x-timeout" is none of them, or there twice; "grpc-timeout" is`)
 }

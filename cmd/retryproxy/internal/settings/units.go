@@ -18,8 +18,11 @@ var units = map[string]string{
 	"addressoff":  "host:port, :port, unix:/path or off",
 	"autocount":   "a whole number or auto",
 	"bool":        "true or false",
+	"cooldownkey": "none, route or header:Name",
 	"count":       "a whole number",
+	"deadlines":   "names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none",
 	"duration":    "a duration with its unit, such as 250ms, 10s or 2m",
+	"fallback":    "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
 	"header":      "a field name, or Name=value",
 	"host":        "auto, preserve, upstream, or a host name",
 	"hostpattern": "a host name, or *.example.com",
@@ -31,6 +34,7 @@ var units = map[string]string{
 	"pathpattern": "a path that begins with /, such as /a/b, or /a/* for all below /a/",
 	"pathprefix":  "a path that begins with / and does not end with it, such as /a",
 	"prefixes":    "addresses or CIDR ranges, separated by commas",
+	"probepath":   "a path that begins with /, such as /healthz, or off",
 	"rate":        "bytes a second, such as 500 or 1KiB",
 	"limit":       "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":       "a number such as 0.2, a percentage such as 20%, or off",
@@ -39,7 +43,7 @@ var units = map[string]string{
 	"size":        "bytes, such as 65536, 64KiB or 1MiB",
 	"strategy":    "the name of a backoff strategy",
 	"token":       "a word without spaces (RFC 9110 token)",
-	"upstream":    "http://host[:port], https://host[:port] or unix:/path",
+	"upstream":    "http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2) or unix:/path",
 	"word":        "one of the words",
 }
 

@@ -1,0 +1,115 @@
+package rig
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// Spec says how a proxy is started.
+type Spec struct {
+	Upstream string   // its address
+	Cores    []int    // the proxy's
+	Program  string   // of retryproxy
+	Env      []string // more settings of retryproxy
+}
+
+// The proxies that can be compared.
+const (
+	HAProxy    = "haproxy"
+	Nginx      = "nginx"
+	Retryproxy = "retryproxy"
+)
+
+// Need names the Debian packages of programs that are missing.
+func Need(programs ...string) error {
+	var missing []string
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not installed: %s; on Debian: apt-get install %s", strings.Join(missing, ", "), strings.Join(missing, " "))
+	}
+	return nil
+}
+
+// StartProxy starts one of them and waits until it accepts.
+func StartProxy(name string, s *Spec) (*Process, error) {
+	return startListening(func(addr string) (*command, error) { return s.command(name, addr) })
+}
+
+// command is how a proxy is started on an address.
+func (s *Spec) command(name, addr string) (*command, error) {
+	switch name {
+	case HAProxy:
+		return s.configured(haproxyConfig, addr, "haproxy", "-db", "-q", "-f")
+	case Nginx:
+		return s.configured(nginxConfig, addr, "nginx", "-c")
+	case Retryproxy:
+		return s.ours(addr), nil
+	}
+	return nil, fmt.Errorf("no proxy is called %q", name)
+}
+
+// ours is retryproxy with its default settings.
+func (s *Spec) ours(addr string) *command {
+	env := append(cleanEnviron(), "RETRYPROXY_LISTEN="+addr, "RETRYPROXY_ADMIN_LISTEN=127.0.0.1:0", "RETRYPROXY_UPSTREAM=http://"+s.Upstream)
+	if len(s.Cores) > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(len(s.Cores)))
+	}
+	return &command{path: s.Program, environ: append(env, s.Env...), cores: s.Cores}
+}
+
+func (s *Spec) configured(config func(s *Spec, addr, dir string) string, addr, program string, args ...string) (*command, error) {
+	f, err := tempFile("config", "")
+	if err == nil {
+		err = f.write(config(s, addr, f.dir))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &command{path: program, args: append(args, f.path), environ: cleanEnviron(), cores: s.Cores, dir: f.dir}, nil
+}
+
+// haproxyConfig repeats what HAProxy can repeat, reuses connections, and says
+// who asked, as retryproxy does by default.
+func haproxyConfig(s *Spec, addr, _ string) string {
+	return fmt.Sprintf(`global
+  nbthread %d
+  maxconn 9000
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 600s
+  timeout server 60s
+  option forwardfor
+  retries 3
+  retry-on conn-failure empty-response response-timeout 500 502 503 504
+  http-reuse always
+frontend f
+  bind %s backlog 8192
+  default_backend b
+backend b
+  server s1 %s
+`, max(1, len(s.Cores)), addr, s.Upstream)
+}
+
+// nginxConfig names the upstream twice, since nginx repeats only to another server.
+func nginxConfig(s *Spec, addr, dir string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return fmt.Sprintf(`worker_processes %d; daemon off; pid %[2]s/pid; error_log %[2]s/errors error;
+events { worker_connections 32768; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; client_body_buffer_size 1m;
+  client_body_temp_path %[2]s/bodies; proxy_temp_path %[2]s/answers; client_max_body_size 100m;
+  upstream up { server %[3]s max_fails=0; server %[3]s max_fails=0; keepalive 512; keepalive_requests 1000000000; }
+  server { listen %[4]s:%[5]s backlog=8192;
+    location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_next_upstream error timeout http_500 http_502 http_503 http_504 http_429; proxy_next_upstream_tries 4; }
+  } }
+`, max(1, len(s.Cores)), dir, s.Upstream, host, port)
+}

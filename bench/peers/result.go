@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
+)
+
+// result is what a case brought.
+type result struct {
+	Case   string             `json:"case"`
+	Work   string             `json:"work"`
+	Unit   string             `json:"unit"`
+	Goal   string             `json:"goal"`
+	Note   string             `json:"note,omitempty"`
+	Values map[string]*values `json:"values"` // by proxy
+	Met    bool               `json:"met"`
+}
+
+// values are one proxy's in the order of the rounds.
+type values struct {
+	All      []float64 `json:"all"`
+	Median   float64   `json:"median"`
+	Ratio    float64   `json:"ratio_to_first,omitempty"` // median of the ratios within the rounds
+	Low      float64   `json:"ratio_lowest,omitempty"`
+	High     float64   `json:"ratio_highest,omitempty"`
+	Requests int       `json:"requests,omitempty"`
+	Failed   int       `json:"failed,omitempty"`
+	Errors   bool      `json:"socket_errors,omitempty"`
+}
+
+func (r *result) of(name string) *values {
+	if r.Values == nil {
+		r.Values = map[string]*values{}
+	}
+	if r.Values[name] == nil {
+		r.Values[name] = &values{}
+	}
+	return r.Values[name]
+}
+
+func (r *result) add(name string, v float64) { o := r.of(name); o.All = append(o.All, v) }
+
+func (r *result) sent(name string, s *rig.Result) {
+	o := r.of(name)
+	o.Requests += s.Requests
+	o.Failed += s.Failed
+	o.Errors = o.Errors || s.SocketErrors
+}
+
+// conclude takes the medians. Ratios are to HAProxy where it took part.
+func (r *result) conclude(met func(r *result) bool) {
+	first := r.Values[rig.HAProxy]
+	for _, v := range r.Values {
+		v.Median = median(v.All)
+		if first == nil || len(first.All) != len(v.All) {
+			continue
+		}
+		ratios := make([]float64, len(v.All))
+		for i := range ratios {
+			ratios[i] = v.All[i] / first.All[i]
+		}
+		v.Ratio, v.Low, v.High = median(ratios), slices.Min(ratios), slices.Max(ratios)
+	}
+	r.Met = met(r)
+}
+
+func median(all []float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(all))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+func (r *result) ours() float64  { return r.of(rig.Retryproxy).Median }
+func (r *result) ratio() float64 { return r.of(rig.Retryproxy).Ratio }
+
+// belowNginx compares within the rounds too.
+func (r *result) belowNginx() bool {
+	n := r.Values[rig.Nginx]
+	if n == nil {
+		return true
+	}
+	var ratios []float64
+	for i, v := range r.of(rig.Retryproxy).All {
+		ratios = append(ratios, v/n.All[i])
+	}
+	return median(ratios) < 1
+}
+
+func (r *result) failedShare() float64 {
+	o := r.of(rig.Retryproxy)
+	return float64(o.Failed) / float64(max(o.Requests, 1))
+}
+
+// last is what the last round brought.
+func (r *result) last() string {
+	var parts []string
+	for _, name := range order {
+		if v := r.Values[name]; v != nil && len(v.All) > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.2f", name, v.All[len(v.All)-1]))
+		}
+	}
+	return strings.Join(parts, ", ") + " " + r.Unit
+}
+
+// line is the result in one line.
+func (r *result) line() string {
+	met := "missed"
+	if r.Met {
+		met = "met"
+	}
+	return fmt.Sprintf("retryproxy %s; %s: %s", r.cell(rig.Retryproxy), r.Goal, met)
+}
+
+// order is that of the columns.
+var order = []string{rig.HAProxy, rig.Nginx, rig.Retryproxy}
+
+// cell is what the table says of a proxy.
+func (r *result) cell(name string) string {
+	v := r.Values[name]
+	if v == nil {
+		return "—"
+	}
+	text := fmt.Sprintf("%.1f", v.Median)
+	if r.Unit == "x" {
+		text = fmt.Sprintf("%.2f", v.Median)
+	}
+	if v.Ratio > 0 && name != rig.HAProxy {
+		text += fmt.Sprintf(" (%.2f, %.2f to %.2f)", v.Ratio, v.Low, v.High)
+	}
+	if v.Failed > 0 {
+		text += fmt.Sprintf(", %.4f %% failed", 100*float64(v.Failed)/float64(v.Requests))
+	}
+	if v.Errors {
+		text += ", socket errors"
+	}
+	return text
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A process is the application when its environment says so.
+const (
+	roleVariable = "RESTART_ROLE"
+	roleApp      = "app"
+)
+
+func main() {
+	if os.Getenv(roleVariable) == roleApp {
+		os.Exit(runApp(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options are the flags.
+type options struct {
+	proxy    string
+	inHand   int           // requests that the application has when it is killed
+	later    int           // that come while it is down
+	down     time.Duration // from the kill to the start of the next process
+	answer   time.Duration // time that the application needs for a request
+	patience time.Duration // of callers
+	runs     int
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("restart", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the retryproxy to run")
+	f.IntVar(&o.inHand, "requests", 1000, "requests in hand at the kill")
+	f.IntVar(&o.later, "later", 200, "requests that come while the application is down")
+	f.DurationVar(&o.down, "down", 2*time.Second, "time from the kill to the next start")
+	f.DurationVar(&o.answer, "answer", 20*time.Millisecond, "time that the application needs for an answer")
+	f.DurationVar(&o.patience, "patience", 2*time.Minute, "time after which a caller counts as lost")
+	f.IntVar(&o.runs, "runs", 3, "runs")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.inHand < 1 || o.inHand > 100_000 || o.later < 0 || o.later > 100_000:
+		return nil, errors.New("requests must be 1 to 100000, later 0 to 100000")
+	case o.down < 0 || o.answer < 0 || o.patience <= 0 || o.down > time.Hour || o.answer > time.Hour:
+		return nil, errors.New("down and answer must be 0s to 1h, patience above 0s")
+	case o.runs < 1 || o.runs > 1000:
+		return nil, errors.New("runs must be 1 to 1000")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(stderr, "restart:", err)
+		return exitUsage
+	}
+	code := exitOK
+	for n := range o.runs {
+		r, err := playThrough(ctx, o)
+		if err != nil {
+			fmt.Fprintf(stderr, "restart: run %d: %v\n", n+1, err)
+			return exitFailed
+		}
+		fmt.Fprintf(stdout, "run %d: %s\n", n+1, r)
+		for _, line := range r.losses {
+			fmt.Fprintln(stdout, "  lost:", line)
+		}
+		if r.lost > 0 {
+			code = exitFailed
+		}
+	}
+	return code
+}
+
+// playThrough plays a run through a retryproxy of its own.
+func playThrough(ctx context.Context, o *options) (*result, error) {
+	free, err := process.FreeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	listen, app := free[0], free[1]
+	cmd := exec.Command(o.proxy)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
+		"RETRYPROXY_LISTEN=" + listen, "RETRYPROXY_ADMIN_LISTEN=off", "RETRYPROXY_UPSTREAM=http://" + app}
+	proxy, err := process.Start(cmd, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer proxy.Kill()
+	if err := proxy.AwaitPort(listen); err != nil {
+		return nil, fmt.Errorf("%s: %w; it said:\n%s", o.proxy, err, proxy.Lines())
+	}
+	return play(ctx, o, listen, app)
+}

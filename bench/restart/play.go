@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// play is one run through the proxy at through, to an application at app.
+func play(ctx context.Context, o *options, through, addr string) (*result, error) {
+	first, err := startApp(addr, "--hold")
+	if err != nil {
+		return nil, err
+	}
+	defer first.Kill()
+	if _, err := first.open(); err != nil {
+		return nil, err
+	}
+	cs := &crowd{through: through, patience: o.patience}
+	defer cs.leave()
+	if err := cs.come(o.inHand, true); err != nil {
+		return nil, err
+	}
+	if err := until(ctx, func() bool { return first.have.Load() >= int64(o.inHand) }); err != nil {
+		return nil, fmt.Errorf("the application has %d of %d requests: %w", first.have.Load(), o.inHand, err)
+	}
+	first.Kill()
+	if err := cs.come(o.later, false); err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, o.down); err != nil {
+		return nil, err
+	}
+	second, err := startApp(addr, "--answer", o.answer.String())
+	if err != nil {
+		return nil, err
+	}
+	defer second.Kill()
+	opened, err := second.open()
+	if err != nil {
+		return nil, err
+	}
+	cs.wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return judge(cs.all, opened), nil
+}
+
+// until polls for up to a minute.
+func until(ctx context.Context, ok func() bool) error {
+	for end := time.Now().Add(time.Minute); !ok(); {
+		if time.Now().After(end) {
+			return errors.New("it took more than a minute")
+		}
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// crowd are the callers.
+type crowd struct {
+	through  string
+	patience time.Duration
+	all      []*request
+	conns    []net.Conn
+	wg       sync.WaitGroup
+}
+
+// come lets n callers connect and send a request each.
+func (c *crowd) come(n int, held bool) error {
+	for i := range n {
+		nc, err := net.Dial("tcp", c.through)
+		if err != nil {
+			return err
+		}
+		r := &request{kind: i % len(kinds), had: held}
+		c.all, c.conns = append(c.all, r), append(c.conns, nc)
+		_ = nc.SetDeadline(time.Now().Add(c.patience))
+		c.wg.Go(func() { r.ask(nc) })
+	}
+	return nil
+}
+
+func (c *crowd) wait() { c.wg.Wait() }
+
+// leave ends all connections, so that nobody waits any longer.
+func (c *crowd) leave() {
+	for _, nc := range c.conns {
+		_ = nc.Close()
+	}
+	c.wg.Wait()
+}
+
+// kinds are the requests that come in turn.
+var kinds = [...]struct {
+	name, text  string
+	mayRunTwice bool
+}{
+	{"GET", "GET / HTTP/1.1\r\nHost: app\r\n\r\n", true},
+	{"PUT", "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 5\r\n\r\nhello", true},
+	{"POST with a key", "POST / HTTP/1.1\r\nHost: app\r\nIdempotency-Key: k\r\nContent-Length: 5\r\n\r\nhello", true},
+	{"POST", "POST / HTTP/1.1\r\nHost: app\r\nContent-Length: 5\r\n\r\nhello", false},
+}
+
+// request is one of a caller.
+type request struct {
+	kind   int
+	had    bool // the application that was killed had it
+	status int  // 0: no answer
+	reason string
+	err    error
+	at     time.Time // of the answer
+}
+
+func (r *request) ask(nc net.Conn) {
+	if _, r.err = nc.Write([]byte(kinds[r.kind].text)); r.err != nil {
+		return
+	}
+	res, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if r.at, r.err = time.Now(), err; err != nil {
+		return
+	}
+	_ = res.Body.Close()
+	r.status, r.reason = res.StatusCode, res.Header.Get("X-Retryproxy-Reason")
+}
+
+// result is what came of a run.
+type result struct {
+	first, last             time.Duration // answers after the port was open
+	answered, refused, lost int
+	losses                  []string // the first of them
+}
+
+// judge counts what became of the requests.
+func judge(all []*request, opened time.Time) *result {
+	r := &result{}
+	var served []time.Time
+	for _, q := range all {
+		switch {
+		case q.status == 200:
+			r.answered++
+			served = append(served, q.at)
+		case q.had && !kinds[q.kind].mayRunTwice && q.status == 502 && q.reason == "not_idempotent":
+			r.refused++
+		default:
+			if r.lost++; len(r.losses) < 10 {
+				r.losses = append(r.losses, fmt.Sprintf("%s: status %d, reason %q, error %v", kinds[q.kind].name, q.status, q.reason, q.err))
+			}
+		}
+	}
+	if len(served) > 0 {
+		r.first, r.last = slices.MinFunc(served, time.Time.Compare).Sub(opened), slices.MaxFunc(served, time.Time.Compare).Sub(opened)
+	}
+	return r
+}
+
+func (r *result) String() string {
+	const step = 100 * time.Microsecond
+	return fmt.Sprintf("first served %v after the port was open, the last %v; %d answered, %d refused as they may not run twice, %d lost",
+		r.first.Round(step), r.last.Round(step), r.answered, r.refused, r.lost)
+}

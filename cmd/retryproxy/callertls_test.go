@@ -1,0 +1,88 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// selfSigned writes a certificate for loopback and its key into dir, in place
+// of those there.
+func selfSigned(t *testing.T, dir string, serial int64) (cert, key string) {
+	t.Helper()
+	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs, _ := x509.MarshalPKCS8PrivateKey(private)
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs}} {
+		if err := os.WriteFile(name+".new", pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// shown gives the serial number of the certificate that callers meet.
+func (p *process) shown() int64 {
+	c, err := tls.Dial("tcp", p.listen[0], &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return 0
+	}
+	defer c.Close() //nolint:errcheck // a test's
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+}
+
+func TestCallersMeetTheCertificateThatTheFilesHoldNow(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-Proto"))
+	}))
+	defer upstream.Close()
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir, 11)
+	p := serve(t, "UPSTREAM="+upstream.URL, "TLS_CERT="+cert, "TLS_KEY="+key)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	response, err := client.Get("https://" + p.listen[0] + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if string(body) != "https" {
+		t.Errorf("the upstream was told that the caller used %q", body)
+	}
+	if n := p.shown(); n != 11 {
+		t.Fatalf("certificate %d, want 11", n)
+	}
+	if v := p.metric(fmt.Sprintf("retryproxy_certificate_expiry_timestamp_seconds{kind=\"listener\",name=%q}", cert)); v == "" {
+		t.Error("no metric of the certificate's end")
+	}
+	selfSigned(t, dir, 12)
+	p.await("new certificate", func() bool { return p.shown() == 12 })
+	if err := os.WriteFile(cert, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.await("refusal of the broken file", func() bool { return p.metric("retryproxy_config_last_reload_successful") == "0" })
+	if n := p.shown(); n != 12 {
+		t.Errorf("with a broken file certificate %d, want 12 still", n)
+	}
+}

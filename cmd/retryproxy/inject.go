@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/beside"
+)
+
+// injectProgram is a program of its own: what reads and writes YAML would make
+// every sidecar larger, see docs/decisions/0015-inject.md.
+const injectProgram = "retryproxy-inject"
+
+var injectCommand = command{
+	name:    "inject",
+	args:    "[-f FILE] [flags]",
+	summary: "put the sidecar into Kubernetes manifests",
+	details: `Reads manifests from FILE or standard input and prints them with a sidecar in
+every Pod template and traffic led through it. Runs retryproxy-inject, which has
+to stand beside this command or in PATH; retryproxy-inject --help tells its flags.`,
+	run: runInject,
+}
+
+var webhookCommand = command{
+	name:    "webhook",
+	args:    "--cert FILE --key FILE [flags]",
+	summary: "do so to Pods as Kubernetes admits them",
+	details: `Serves a mutating admission webhook, which puts the sidecar into Pods with the
+annotation retryproxy.io/inject: "true". Runs retryproxy-inject webhook; its own
+--help tells the flags.`,
+	run: runWebhook,
+}
+
+func runInject(ctx context.Context, c *call) error { return c.beside(ctx, c.args) }
+
+func runWebhook(ctx context.Context, c *call) error {
+	return c.beside(ctx, append([]string{"webhook"}, c.args...))
+}
+
+// besideEnd is how long the other program may take to end after SIGTERM. Its
+// own drain takes less.
+const besideEnd = time.Minute
+
+// beside runs the other program in this one's place: its streams, its signals,
+// its exit code. Help about the command is answered here.
+func (c *call) beside(ctx context.Context, args []string) error {
+	if len(c.args) == 1 && isHelp(c.args[0]) {
+		return c.usage(c.flags(), errHelp)
+	}
+	path, err := beside.Find(injectProgram)
+	if err != nil {
+		return fmt.Errorf("%s was not found beside this command or in PATH; it is in the same release, or\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest", injectProgram, injectProgram)
+	}
+	program := exec.CommandContext(ctx, path, args...)
+	program.Env, program.Stdin, program.Stdout, program.Stderr = c.env, c.stdin, c.stdout, c.stderr
+	program.Cancel = func() error { return program.Process.Signal(syscall.SIGTERM) }
+	program.WaitDelay = besideEnd
+	if err := program.Start(); err != nil {
+		return err
+	}
+	defer c.forward(program)()
+	err = program.Wait()
+	var ended *exec.ExitError
+	switch {
+	case !errors.As(err, &ended):
+		return err
+	case ended.ExitCode() == exitUsage:
+		return errUsage
+	}
+	return errTold
+}
+
+// forward passes signals on until stop is called.
+func (c *call) forward(program *exec.Cmd) (stop func()) {
+	if c.signals == nil {
+		return func() {}
+	}
+	signals, deaf := c.signals()
+	done := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		for {
+			select {
+			case s := <-signals:
+				_ = program.Process.Signal(s) // it may have ended already
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		deaf()
+		close(done)
+		passing.Wait()
+	}
+}

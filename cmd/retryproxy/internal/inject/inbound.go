@@ -1,0 +1,246 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// appPort is the application's port that the sidecar stands before.
+type appPort struct {
+	container *yaml.Node // nil when no container declares it
+	entry     *yaml.Node // of the container's ports; nil likewise
+	name      string     // "" when it has none
+	number    int
+}
+
+// keepsPlace reports that the entry stays in the application's container and gets
+// the sidecar's number: whoever uses its name or its host port then comes to the
+// sidecar.
+func (a *appPort) keepsPlace() bool {
+	return a.name != "" || get(a.entry, "hostPort") != nil
+}
+
+func (p *pod) injectInbound() error {
+	if there := p.container(inboundName); there != nil {
+		return p.keepInbound(there)
+	}
+	app, err := p.findPort()
+	if err != nil {
+		return err
+	}
+	listen := p.free(inboundPort)
+	if err := p.leadTo(app, listen); err != nil {
+		return err
+	}
+	admin := p.free(inboundAdminPort, listen)
+	env := merged(
+		p.common(fmt.Sprintf(":%d", listen), admin),
+		[]Setting{
+			{"RETRYPROXY_UPSTREAM", fmt.Sprintf("http://127.0.0.1:%d", app.number)},
+			{"RETRYPROXY_DRAIN_DELAY", drainDelay.String()}, {"RETRYPROXY_DRAIN_TIMEOUT", drainTimeout.String()},
+		}, p.Settings, p.InboundSettings)
+	if err := tried(env); err != nil {
+		return err
+	}
+	c := p.sidecar(inboundName, env, port{"rp-admin", admin})
+	if !app.keepsPlace() {
+		c.Ports = append([]port{{"rp-http", listen}}, c.Ports...)
+	}
+	if p.native() {
+		c.Lifecycle = &lifecycle{PreStop: &handler{exec("drain")}}
+	}
+	p.outlast(app)
+	p.add(p.spec, c)
+	p.inboundListen, p.changed = listen, true
+	return nil
+}
+
+// keepInbound leaves a sidecar that is there as it is, and lets Services that
+// came into the stream later lead to it.
+func (p *pod) keepInbound(there *yaml.Node) error {
+	listen, app := portOf(variable(there, "RETRYPROXY_LISTEN")), portOf(variable(there, "RETRYPROXY_UPSTREAM"))
+	if listen == 0 || app == 0 {
+		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports: it is not from here", inboundName)
+	}
+	p.inboundListen = listen
+	for s, sp := range p.targeting() {
+		if sp.target == strconv.Itoa(app) {
+			if err := sp.lead(s, listen, p.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// targeting are the ports of Services in the stream that select this Pod.
+func (p *pod) targeting() func(yield func(*service, *servicePort) bool) {
+	return func(yield func(*service, *servicePort) bool) {
+		for _, s := range p.services {
+			if s.namespace != p.namespace || !selects(s.selector, p.labels()) {
+				continue
+			}
+			for _, sp := range s.ports {
+				if !yield(s, sp) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// findPort decides which port of the application is meant.
+func (p *pod) findPort() (appPort, error) {
+	declared := p.declared()
+	if p.InboundPort != "" {
+		return p.named(p.InboundPort, declared)
+	}
+	var targets []string
+	for _, sp := range p.targeting() {
+		if !slices.Contains(targets, sp.target) {
+			targets = append(targets, sp.target)
+		}
+	}
+	var chosen []appPort
+	for _, t := range targets {
+		a, err := p.named(t, declared)
+		if err != nil {
+			return a, err
+		}
+		if !slices.ContainsFunc(chosen, func(c appPort) bool { return c.number == a.number }) {
+			chosen = append(chosen, a)
+		}
+	}
+	if len(targets) == 0 {
+		chosen = declared
+	}
+	switch len(chosen) {
+	case 0:
+		return appPort{}, errors.New("no container declares a TCP port and no Service in the input targets one: say which by --inbound-port (annotation retryproxy.io/inbound-port)")
+	case 1:
+		return chosen[0], nil
+	}
+	return appPort{}, fmt.Errorf("there are several ports (%s): say which by --inbound-port (annotation retryproxy.io/inbound-port)", describe(chosen))
+}
+
+func describe(ports []appPort) string {
+	var words []string
+	for _, a := range ports {
+		words = append(words, strings.TrimPrefix(fmt.Sprintf("%s %d", a.name, a.number), " "))
+	}
+	return strings.Join(words, ", ")
+}
+
+// declared are the TCP ports of the application's containers.
+func (p *pod) declared() []appPort {
+	var found []appPort
+	for _, c := range p.applications() {
+		for _, e := range items(get(c, "ports")) {
+			n, err := strconv.Atoi(text(get(e, "containerPort")))
+			if protocol := text(get(e, "protocol")); err == nil && (protocol == "" || protocol == "TCP") {
+				found = append(found, appPort{c, e, text(get(e, "name")), n})
+			}
+		}
+	}
+	return found
+}
+
+// named is the port of a name or number. A number need not be declared.
+func (p *pod) named(port string, declared []appPort) (appPort, error) {
+	n, err := strconv.Atoi(port)
+	for _, a := range declared {
+		if a.name == port || err == nil && a.number == n {
+			return a, nil
+		}
+	}
+	if err != nil || n < 1 || n > 65535 {
+		return appPort{}, fmt.Errorf("no container has a port named %q", port)
+	}
+	return appPort{number: n}, nil
+}
+
+// leadTo lets what comes for the application's port come to the sidecar.
+func (p *pod) leadTo(app appPort, listen int) error {
+	led := false
+	for s, sp := range p.targeting() {
+		byName, byNumber := app.name != "" && sp.target == app.name, sp.target == strconv.Itoa(app.number)
+		if !byName && !byNumber {
+			continue
+		}
+		if tls := sp.appProtocol; tls == "https" || strings.HasSuffix(tls, "/wss") {
+			return fmt.Errorf("the Service %s says appProtocol: %s, and the sidecar takes plain HTTP", s.name, tls)
+		}
+		if s.headless {
+			p.note("Service %s is headless: callers who use its name with the application's port %d reach the application and not the sidecar; its port is now %d", s.name, app.number, listen)
+		}
+		if byNumber {
+			if err := sp.lead(s, listen, p.name); err != nil {
+				return err
+			}
+		}
+		led = true
+	}
+	switch {
+	case !led && app.name != "":
+		p.note("no Service in the input targets port %s: one that targets the name leads through the sidecar, one that targets the number %d goes past it", app.name, app.number)
+	case !led && !p.ServiceElsewhere:
+		return fmt.Errorf("port %d has no name and no Service in the input targets it, so nothing would lead through the sidecar: "+
+			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and say --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
+	}
+	if app.keepsPlace() {
+		p.takePlace(app, listen)
+	}
+	return nil
+}
+
+// takePlace gives the port's entry the sidecar's number. The name stays in the
+// application's container: Services before Kubernetes 1.33 do not find the named
+// port of a native sidecar (kubernetes/kubernetes#127958). Hooks and probes of
+// the application that use the name go on to ask the application.
+func (p *pod) takePlace(app appPort, listen int) {
+	for _, hook := range [][]string{{"livenessProbe"}, {"readinessProbe"}, {"startupProbe"}, {"lifecycle", "postStart"}, {"lifecycle", "preStop"}} {
+		for _, kind := range []string{"httpGet", "tcpSocket"} {
+			if action := get(get(app.container, hook...), kind); app.name != "" && text(get(action, "port")) == app.name {
+				put(action, "port", number(app.number))
+			}
+		}
+	}
+	put(app.entry, "containerPort", number(listen))
+	ports := get(app.container, "ports")
+	at := slices.Index(ports.Content, app.entry)
+	own := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	put(own, "containerPort", number(app.number))
+	ports.Content = slices.Insert(ports.Content, at+1, own)
+}
+
+// outlast gives the application and the Pod the time that the sidecar needs to
+// drain.
+func (p *pod) outlast(app appPort) {
+	if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
+		if err == nil {
+			p.note("terminationGracePeriodSeconds raised from %d to %d: drain delay and drain take 25 s", grace, gracePeriod)
+		}
+		put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
+	}
+	c := app.container
+	if c == nil {
+		if all := p.applications(); len(all) == 1 {
+			c = all[0]
+		}
+	}
+	switch {
+	case c == nil:
+		p.note("the application has to take requests for %d s after the Pod began to end (a preStop that sleeps): the container of port %d is not known", appSleep, app.number)
+	case get(c, "lifecycle", "preStop") != nil:
+		p.note("container %s has a preStop already: it has to last %d s, in which the sidecar still passes on requests", text(get(c, "name")), appSleep)
+	case p.Kubernetes < sleepSince:
+		p.note("container %s has to take requests for %d s after the Pod began to end; before Kubernetes 1.30 there is no sleep action: give it a preStop of its own", text(get(c, "name")), appSleep)
+	default:
+		put(within(c, "lifecycle", yaml.MappingNode), "preStop", build(map[string]any{"sleep": map[string]any{"seconds": appSleep}}))
+	}
+}

@@ -1,0 +1,160 @@
+package inject
+
+import (
+	"errors"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// get follows keys through mappings; nil when one of them is not there.
+func get(n *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		_, n = entry(n, key)
+	}
+	return n
+}
+
+// entry is the key's position in a mapping's content and its value; -1 and nil
+// without one.
+func entry(n *yaml.Node, key string) (int, *yaml.Node) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return -1, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return i, n.Content[i+1]
+		}
+	}
+	return -1, nil
+}
+
+// text is a scalar's value, "" for anything else.
+func text(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+// items are those of a sequence, nil of anything else.
+func items(n *yaml.Node) []*yaml.Node {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+func str(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}
+
+func number(v int) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(v)}
+}
+
+// put sets a mapping's key. A value that is replaced leaves its comments to the
+// new one.
+func put(n *yaml.Node, key string, value *yaml.Node) {
+	if i, old := entry(n, key); i >= 0 {
+		value.HeadComment, value.LineComment, value.FootComment = old.HeadComment, old.LineComment, old.FootComment
+		n.Content[i+1] = value
+		return
+	}
+	n.Content = append(n.Content, str(key), value)
+}
+
+// within is the mapping or sequence below the key, made when it is not there or
+// null.
+func within(n *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
+	if _, v := entry(n, key); v != nil && v.Kind == kind {
+		if len(v.Content) == 0 {
+			v.Style = 0 // {} and [] grow as blocks
+		}
+		return v
+	}
+	made := &yaml.Node{Kind: kind, Tag: map[yaml.Kind]string{yaml.MappingNode: "!!map", yaml.SequenceNode: "!!seq"}[kind]}
+	put(n, key, made)
+	return made
+}
+
+// build is a node of a Go value.
+func build(v any) *yaml.Node {
+	n := &yaml.Node{}
+	if err := n.Encode(v); err != nil {
+		panic(err) // only our own structs come here
+	}
+	return n
+}
+
+// maxNodes bounds what aliases may make of a document. The largest workloads
+// that people write have some thousands of nodes.
+const maxNodes = 200_000
+
+var errTooLarge = errors.New("its aliases make it too large")
+
+// expand replaces aliases and merge keys by copies, so that a change in one
+// place is not one in another. Only documents that are changed need it.
+func expand(n *yaml.Node) error {
+	left := maxNodes
+	return expandWithin(n, &left)
+}
+
+func expandWithin(n *yaml.Node, left *int) error {
+	if *left--; *left < 0 {
+		return errTooLarge
+	}
+	for i, child := range n.Content {
+		if child.Kind == yaml.AliasNode {
+			n.Content[i] = clone(child.Alias, left)
+		}
+		if err := expandWithin(n.Content[i], left); err != nil {
+			return err
+		}
+	}
+	n.Anchor = ""
+	if n.Kind == yaml.MappingNode {
+		mergeKeys(n)
+	}
+	return nil
+}
+
+// clone copies a tree. Past the bound it stops short; the caller then finds the
+// bound used up.
+func clone(n *yaml.Node, left *int) *yaml.Node {
+	c := *n
+	c.Content = nil
+	for _, child := range n.Content {
+		if *left--; *left < 0 {
+			break
+		}
+		c.Content = append(c.Content, clone(child, left))
+	}
+	return &c
+}
+
+// mergeKeys puts what "<<" brings behind the mapping's own keys, which win.
+func mergeKeys(n *yaml.Node) {
+	var own, merged []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Tag != "!!merge" {
+			own = append(own, n.Content[i], n.Content[i+1])
+			continue
+		}
+		sources := []*yaml.Node{n.Content[i+1]}
+		if n.Content[i+1].Kind == yaml.SequenceNode {
+			sources = n.Content[i+1].Content
+		}
+		for _, s := range sources {
+			merged = append(merged, s.Content...)
+		}
+	}
+	n.Content = own
+	for i := 0; i+1 < len(merged); i += 2 {
+		if at, _ := entry(n, merged[i].Value); at < 0 {
+			n.Content = append(n.Content, merged[i], merged[i+1])
+		}
+	}
+}

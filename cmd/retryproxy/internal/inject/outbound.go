@@ -1,0 +1,272 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// way is one remote service that the outbound sidecar stands before.
+type way struct {
+	name     string // for a route's name
+	listen   int
+	upstream string // scheme://host[:port]
+}
+
+func (p *pod) injectOutbound() error {
+	if there := p.container(outboundName); there != nil {
+		return p.keepOutbound(there)
+	}
+	var ways []way
+	var errs []error
+	var edits []func() // done when all of them can be
+	taken := []int{p.inboundListen}
+	for _, name := range p.OutboundEnv {
+		w := way{name: name, listen: p.free(outboundPort, taken...)}
+		taken = append(taken, w.listen)
+		upstream, edit, err := p.pointVariable(name, w.listen)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		w.upstream = upstream
+		ways, edits = append(ways, w), append(edits, edit)
+	}
+	for _, h := range p.OutboundHosts {
+		if err := p.mayAlias(h, taken); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		taken = append(taken, h.Port)
+		ways = append(ways, way{h.Host, h.Port, strings.TrimSuffix(h.Upstream, "/")})
+		edits = append(edits, func() { p.alias(h) })
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	admin := p.free(outboundAdminPort, taken...)
+	env := p.outboundEnv(ways, admin)
+	if err := tried(env); err != nil {
+		return err
+	}
+	for _, edit := range edits {
+		edit()
+	}
+	// No preStop: the application may call out until it has ended, and a native sidecar gets SIGTERM after that.
+	p.add(p.spec, p.sidecar(outboundName, env, port{"rp-out-admin", admin}))
+	p.changed = true
+	return nil
+}
+
+// keepOutbound leaves a sidecar that is there as it is, provided that it has a
+// way for all that is asked for.
+func (p *pod) keepOutbound(there *yaml.Node) error {
+	listens := map[int]bool{}
+	for _, e := range items(get(there, "env")) {
+		if name := text(get(e, "name")); strings.HasSuffix(name, "LISTEN") && name != "RETRYPROXY_ADMIN_LISTEN" {
+			listens[portOf(text(get(e, "value")))] = true
+		}
+	}
+	var errs []error
+	for _, name := range p.OutboundEnv {
+		for _, e := range p.variables(name) {
+			u, err := url.Parse(text(get(e, "value")))
+			port, portErr := strconv.Atoi(urlPort(u))
+			if err != nil || portErr != nil || !isLoopback(u) || !listens[port] {
+				errs = append(errs, fmt.Errorf("%s does not lead to the container %s that is there: take that container out and inject again", name, outboundName))
+			}
+		}
+	}
+	for _, h := range p.OutboundHosts {
+		if !listens[h.Port] {
+			errs = append(errs, fmt.Errorf("host %s: the container %s that is there does not take port %d: take that container out and inject again", h.Host, outboundName, h.Port))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func urlPort(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Port()
+}
+
+func isLoopback(u *url.URL) bool {
+	if u.Hostname() == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return err == nil && a.IsLoopback()
+}
+
+// outboundEnv are the sidecar's settings: the first way is the default route's,
+// each further one a route with a listener of its own.
+func (p *pod) outboundEnv(ways []way, admin int) []Setting {
+	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // only this Pod may use it
+	env := p.common(listen(ways[0]), admin)
+	env = append(env, Setting{"RETRYPROXY_UPSTREAM", ways[0].upstream})
+	var names []string
+	var routes []Setting
+	for _, w := range ways[1:] {
+		name := routeName(w.name, names)
+		names = append(names, name)
+		prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
+		routes = append(routes, Setting{prefix + "LISTEN", listen(w)}, Setting{prefix + "UPSTREAM", w.upstream})
+	}
+	if len(names) > 0 {
+		env = append(append(env, Setting{"RETRYPROXY_ROUTES", strings.Join(names, ",")}), routes...)
+	}
+	end := []Setting{{"RETRYPROXY_DRAIN_TIMEOUT", outboundEnd.String()}}
+	if !p.native() {
+		// Sidecar and application get SIGTERM at the same time, and the application may still call out.
+		end = append(end, Setting{"RETRYPROXY_DRAIN_DELAY", (drainDelay + drainTimeout).String()})
+		p.note("before Kubernetes 1.29 the Pod takes %v to end, as the sidecar cannot know when the application has", drainDelay+drainTimeout)
+		if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
+			put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
+		}
+	}
+	return merged(env, end, p.Settings, p.OutboundSettings)
+}
+
+// routeName makes a name of letters and digits that is not taken.
+func routeName(s string, taken []string) string {
+	base := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(s))
+	if base == "" || base == "default" {
+		base = "out" + base
+	}
+	name := base
+	for n := 2; slices.Contains(taken, name); n++ {
+		name = fmt.Sprintf("%s%d", base, n)
+	}
+	return name
+}
+
+// variables are the entries of that name in the environments of the containers
+// that can use the sidecar.
+func (p *pod) variables(name string) []*yaml.Node {
+	containers := p.applications()
+	if p.native() { // it is up before them
+		for _, c := range items(get(p.spec, "initContainers")) {
+			if n := text(get(c, "name")); n != inboundName && n != outboundName && (p.Container == "" || n == p.Container) {
+				containers = append(containers, c)
+			}
+		}
+	}
+	var found []*yaml.Node
+	for _, c := range containers {
+		for _, e := range items(get(c, "env")) {
+			if text(get(e, "name")) == name {
+				found = append(found, e)
+			}
+		}
+	}
+	return found
+}
+
+// pointVariable takes the upstream from the variable's URL. edit points the
+// variable at the sidecar; path, query and user stay.
+func (p *pod) pointVariable(name string, listen int) (upstream string, edit func(), err error) {
+	entries := p.variables(name)
+	if len(entries) == 0 {
+		return "", nil, p.noVariable(name)
+	}
+	value := text(get(entries[0], "value"))
+	for _, e := range entries {
+		switch {
+		case get(e, "valueFrom") != nil:
+			return "", nil, fmt.Errorf("%s has its value from elsewhere (valueFrom), which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+		case text(get(e, "value")) != value:
+			return "", nil, fmt.Errorf("%s differs between the containers: say which is meant by --container (annotation retryproxy.io/container)", name)
+		}
+	}
+	u, err := url.Parse(value)
+	switch {
+	case strings.Contains(value, "$("):
+		return "", nil, fmt.Errorf("%s=%s is put together from other variables, which cannot be seen here: set it to the URL itself", name, value)
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "", nil, fmt.Errorf("%s=%s is no http:// or https:// URL", name, value)
+	case isLoopback(u):
+		return "", nil, fmt.Errorf("%s=%s leads to this Pod already", name, value)
+	}
+	to := *u
+	to.Scheme, to.Host = "http", fmt.Sprintf("127.0.0.1:%d", listen)
+	return u.Scheme + "://" + u.Host, func() {
+		for _, e := range entries {
+			put(e, "value", str(to.String()))
+		}
+	}, nil
+}
+
+func (p *pod) noVariable(name string) error {
+	for _, c := range p.applications() {
+		if len(items(get(c, "envFrom"))) > 0 {
+			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+		}
+	}
+	return fmt.Errorf("no container sets %s", name)
+}
+
+// mayAlias reports why the name cannot be pointed at loopback.
+func (p *pod) mayAlias(h HostAlias, taken []int) error {
+	if slices.Contains(taken, h.Port) || p.free(h.Port) != h.Port {
+		return fmt.Errorf("host %s: port %d is in use in this Pod", h.Host, h.Port)
+	}
+	for _, a := range items(get(p.spec, "hostAliases")) {
+		for _, name := range items(get(a, "hostnames")) {
+			if text(name) == h.Host && text(get(a, "ip")) != "127.0.0.1" {
+				return fmt.Errorf("host %s: hostAliases points it at %s already", h.Host, text(get(a, "ip")))
+			}
+		}
+	}
+	return nil
+}
+
+// alias points the name at loopback, for all containers of the Pod.
+func (p *pod) alias(h HostAlias) {
+	list := within(p.spec, "hostAliases", yaml.SequenceNode)
+	i := slices.IndexFunc(list.Content, func(a *yaml.Node) bool { return text(get(a, "ip")) == "127.0.0.1" })
+	if i < 0 {
+		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		put(made, "ip", str("127.0.0.1"))
+		list.Content = append(list.Content, made)
+		i = len(list.Content) - 1
+	}
+	names := within(list.Content[i], "hostnames", yaml.SequenceNode)
+	if !slices.ContainsFunc(names.Content, func(n *yaml.Node) bool { return text(n) == h.Host }) {
+		names.Content = append(names.Content, str(h.Host))
+	}
+	if h.Port < 1024 {
+		p.unprivileged(h.Port)
+	}
+}
+
+// unprivileged lets the sidecar, which is not root, listen below 1024. The
+// sysctl is one of Kubernetes' safe ones and concerns this Pod alone.
+func (p *pod) unprivileged(port int) {
+	const name = "net.ipv4.ip_unprivileged_port_start"
+	list := within(within(p.spec, "securityContext", yaml.MappingNode), "sysctls", yaml.SequenceNode)
+	for _, s := range list.Content {
+		if text(get(s, "name")) == name {
+			if v, err := strconv.Atoi(text(get(s, "value"))); err == nil && v > port {
+				put(s, "value", str(strconv.Itoa(port)))
+			}
+			return
+		}
+	}
+	made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	put(made, "name", str(name))
+	put(made, "value", str(strconv.Itoa(port)))
+	list.Content = append(list.Content, made)
+}

@@ -1,0 +1,165 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// pod is a Pod or Pod template on its way through the injection.
+type pod struct {
+	Options                    // with those of its annotations
+	template        *yaml.Node // what has metadata and spec
+	metadata, spec  *yaml.Node // metadata may be nil
+	namespace, name string     // of the object that it is part of; the name with the kind
+	services        []*service
+	changed         bool
+	notes           []string
+	inboundListen   int // the port that an inbound sidecar takes; 0 without one
+
+}
+
+// note tells something that a person should know and need not act on.
+func (p *pod) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// inject does all that is asked for, or reports all that cannot be done.
+func (p *pod) inject() error {
+	if text(get(p.spec, "hostNetwork")) == "true" {
+		return errors.New("hostNetwork: the sidecar's ports would be the node's; that cannot be done")
+	}
+	if len(items(get(p.spec, "containers"))) == 0 {
+		return errors.New("it has no containers")
+	}
+	var errs []error
+	if p.inbound() {
+		errs = append(errs, prefixed("inbound", p.injectInbound()))
+	}
+	if p.outbound() {
+		errs = append(errs, prefixed("outbound", p.injectOutbound()))
+	}
+	if p.changed {
+		p.finish()
+	}
+	return errors.Join(errs...)
+}
+
+func prefixed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// finish does what holds for either side.
+func (p *pod) finish() {
+	// Variables of Services called retryproxy... are recognised by the sidecar and
+	// ignored, so the application's service links can stay as they are.
+	var sides []string
+	for side, name := range map[string]string{"inbound": inboundName, "outbound": outboundName} {
+		if p.container(name) != nil {
+			sides = append(sides, side)
+		}
+	}
+	slices.Sort(sides)
+	put(within(within(p.template, "metadata", yaml.MappingNode), "annotations", yaml.MappingNode), annotateInjected, str(strings.Join(sides, ",")))
+}
+
+// all are the Pod's containers, those for initialisation first.
+func (p *pod) all() []*yaml.Node {
+	return slices.Concat(items(get(p.spec, "initContainers")), items(get(p.spec, "containers")))
+}
+
+// applications are the containers that are not ours.
+func (p *pod) applications() []*yaml.Node {
+	var found []*yaml.Node
+	for _, c := range items(get(p.spec, "containers")) {
+		if name := text(get(c, "name")); name != inboundName && name != outboundName && (p.Container == "" || name == p.Container) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// container is the one with the name, or nil.
+func (p *pod) container(name string) *yaml.Node {
+	for _, c := range p.all() {
+		if text(get(c, "name")) == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// variable is a value of a container's environment, "" when there is none.
+func variable(c *yaml.Node, name string) string {
+	for _, e := range items(get(c, "env")) {
+		if text(get(e, "name")) == name {
+			return text(get(e, "value"))
+		}
+	}
+	return ""
+}
+
+// free is the first port from n on that no container declares and nobody has
+// taken yet.
+func (p *pod) free(n int, taken ...int) int {
+	declared := map[int]bool{}
+	for _, t := range taken {
+		declared[t] = true
+	}
+	for _, c := range p.all() {
+		for _, e := range items(get(c, "ports")) {
+			if v, err := strconv.Atoi(text(get(e, "containerPort"))); err == nil {
+				declared[v] = true
+			}
+		}
+		for _, e := range items(get(c, "env")) { // what our own containers listen on
+			if name := text(get(e, "name")); strings.HasPrefix(name, "RETRYPROXY_") && strings.HasSuffix(name, "LISTEN") {
+				declared[portOf(text(get(e, "value")))] = true
+			}
+		}
+	}
+	for declared[n] {
+		n++
+	}
+	return n
+}
+
+// portOf is the number after the last colon, 0 without one.
+func portOf(address string) int {
+	n, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// labels of the template.
+func (p *pod) labels() map[string]string { return texts(get(p.metadata, "labels")) }
+
+func texts(n *yaml.Node) map[string]string {
+	m := map[string]string{}
+	if n != nil && n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = text(n.Content[i+1])
+		}
+	}
+	return m
+}
+
+// selects reports that a selector picks the labels. An empty one picks none.
+func selects(selector, labels map[string]string) bool {
+	for k := range maps.Keys(selector) {
+		if v, ok := labels[k]; !ok || v != selector[k] {
+			return false
+		}
+	}
+	return len(selector) > 0
+}

@@ -1,0 +1,297 @@
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Note is something that a person should know about an object.
+type Note struct {
+	Object string // kind/name
+	Text   string
+}
+
+// Result is what Stream did.
+type Result struct {
+	Output  []byte
+	Changed []string // kind/name of the workloads and Services that are not as they were
+	Notes   []Note
+}
+
+// templatePath is where an object of the kind has its Pod template.
+var templatePath = map[string][]string{
+	"Pod":                   {},
+	"Deployment":            {"spec", "template"},
+	"StatefulSet":           {"spec", "template"},
+	"DaemonSet":             {"spec", "template"},
+	"ReplicaSet":            {"spec", "template"},
+	"ReplicationController": {"spec", "template"},
+	"Job":                   {"spec", "template"},
+	"CronJob":               {"spec", "jobTemplate", "spec", "template"},
+	"PodTemplate":           {"template"},
+}
+
+// document is one of the stream, with the line that separates it from the one
+// before.
+type document struct {
+	separator, source string
+	root              *yaml.Node // nil when it has nothing but comments
+	changed           bool
+}
+
+// workload is an object with a Pod template.
+type workload struct {
+	doc    *document
+	object *yaml.Node
+	pod    *pod
+}
+
+// Stream injects into every Pod template of a stream of YAML (or JSON)
+// documents. Documents that need no change come out byte for byte; in others
+// comments and order are kept and blank lines are not. All errors are reported at
+// once, and then there is no output.
+func Stream(input []byte, o Options) (*Result, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	docs, err := parse(input)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{}
+	var workloads []*workload
+	var services []*service
+	serviceDocs := map[*service]*document{}
+	for _, d := range docs {
+		for _, object := range objects(d.root) {
+			if w := workloadOf(d, object); w != nil {
+				workloads = append(workloads, w)
+			} else if s := serviceOf(object); s != nil {
+				services = append(services, s)
+				serviceDocs[s] = d
+			} else if get(object, "spec", "template", "spec", "containers") != nil {
+				r.Notes = append(r.Notes, Note{nameOf(object), "a kind that is not known here, left as it is"})
+			}
+		}
+	}
+	if err := injectAll(workloads, services, o, r); err != nil {
+		return nil, err
+	}
+	for _, s := range services {
+		if s.apply() {
+			serviceDocs[s].changed = true
+			r.Changed = append(r.Changed, "Service/"+s.name)
+		}
+	}
+	r.Output, err = write(docs)
+	return r, err
+}
+
+func injectAll(workloads []*workload, services []*service, o Options, r *Result) error {
+	var errs []error
+	done := map[string]bool{}
+	for _, w := range workloads {
+		name := nameOf(w.object)
+		wanted, err := w.prepare(o, services)
+		if err == nil && wanted {
+			done[name], done[strings.ToLower(name)], done[name[strings.IndexByte(name, '/')+1:]] = true, true, true
+			err = w.pod.inject()
+		}
+		if err != nil {
+			errs = append(errs, indented(name, err))
+		}
+		for _, note := range w.pod.notes {
+			r.Notes = append(r.Notes, Note{name, note})
+		}
+		if w.pod.changed {
+			w.doc.changed = true
+			r.Changed = append(r.Changed, name)
+		}
+	}
+	for _, only := range o.Only {
+		if !done[only] && !done[strings.ToLower(only)] {
+			errs = append(errs, fmt.Errorf("%s is not in the input", only))
+		}
+	}
+	if len(workloads) == 0 {
+		errs = append(errs, errors.New("there is no Pod template in the input"))
+	}
+	errs = append(errs, strayed(workloads, services))
+	return errors.Join(errs...)
+}
+
+func indented(name string, err error) error {
+	return fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "\n"+name+": "))
+}
+
+// prepare reads what the workload itself wants, and reports whether it is to be
+// injected.
+func (w *workload) prepare(o Options, services []*service) (bool, error) {
+	template := get(w.object, templatePath[text(get(w.object, "kind"))]...)
+	if template == nil {
+		w.pod = &pod{}
+		return false, errors.New("it has no Pod template")
+	}
+	w.pod = &pod{
+		template: template, metadata: get(template, "metadata"), spec: get(template, "spec"),
+		services: services, namespace: text(get(w.object, "metadata", "namespace")), name: nameOf(w.object),
+	}
+	_, no, err := Wanted(w.pod.metadata)
+	if err != nil || no || !o.wants(w.object) {
+		return false, err
+	}
+	w.pod.Options, err = o.With(w.pod.metadata)
+	return err == nil, err
+}
+
+// wants reports that the options name the object, or none.
+func (o *Options) wants(object *yaml.Node) bool {
+	name := nameOf(object)
+	return len(o.Only) == 0 || slices.ContainsFunc(o.Only, func(only string) bool {
+		return strings.EqualFold(only, name) || only == name[strings.IndexByte(name, '/')+1:]
+	})
+}
+
+// strayed finds Pods that a Service would send to a port of a sidecar that they
+// do not have.
+func strayed(workloads []*workload, services []*service) error {
+	var errs []error
+	for _, s := range services {
+		for _, sp := range s.ports {
+			for _, w := range workloads {
+				if sp.listen != 0 && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && w.pod.inboundListen != sp.listen {
+					errs = append(errs, fmt.Errorf("the Service %s: it has to target the sidecar's port %d, but it also selects %s, where none takes that port: "+
+						"inject there too, or give the port of the containers a name and let the Service target it", s.name, sp.listen, nameOf(w.object)))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func nameOf(object *yaml.Node) string {
+	name := text(get(object, "metadata", "name"))
+	if name == "" {
+		name = text(get(object, "metadata", "generateName")) + "*"
+	}
+	return text(get(object, "kind")) + "/" + name
+}
+
+// objects are the document's object, or those of a List.
+func objects(root *yaml.Node) []*yaml.Node {
+	if root == nil {
+		return nil
+	}
+	if strings.HasSuffix(text(get(root, "kind")), "List") && get(root, "items") != nil {
+		return items(get(root, "items"))
+	}
+	return []*yaml.Node{root}
+}
+
+func workloadOf(d *document, object *yaml.Node) *workload {
+	version, kind := text(get(object, "apiVersion")), text(get(object, "kind"))
+	if _, known := templatePath[kind]; !known || !slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, version) {
+		return nil
+	}
+	return &workload{doc: d, object: object}
+}
+
+func serviceOf(object *yaml.Node) *service {
+	if text(get(object, "kind")) != "Service" || text(get(object, "apiVersion")) != "v1" {
+		return nil
+	}
+	return newService(object)
+}
+
+// parse splits the stream at its separators, so that what is not changed can be
+// given back as it was.
+func parse(input []byte) ([]*document, error) {
+	docs := []*document{{}}
+	for line := range bytes.Lines(input) {
+		if l := string(line); l == "---\n" || l == "---" || l == "---\r\n" || strings.HasPrefix(l, "--- ") {
+			docs = append(docs, &document{separator: l})
+			continue
+		}
+		d := docs[len(docs)-1]
+		d.source += string(line)
+	}
+	for i, d := range docs {
+		var n yaml.Node
+		if strings.HasPrefix(d.source, "%") && i == 0 {
+			continue // directives, which end at the first separator
+		}
+		if err := yaml.Unmarshal([]byte(d.source), &n); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
+		}
+		if n.Kind == yaml.DocumentNode && n.Content[0].Kind == yaml.MappingNode {
+			d.root = n.Content[0]
+			if err := expand(d.root); err != nil { // what is not changed is written from its source
+				return nil, fmt.Errorf("document %d: %w", i+1, err)
+			}
+			d.root.HeadComment = strings.Join(slices.DeleteFunc([]string{n.HeadComment, d.root.HeadComment}, func(s string) bool { return s == "" }), "\n\n")
+			d.root.FootComment = strings.Join(slices.DeleteFunc([]string{d.root.FootComment, n.FootComment}, func(s string) bool { return s == "" }), "\n\n")
+		}
+	}
+	return docs, nil
+}
+
+// write puts the stream together again.
+func write(docs []*document) ([]byte, error) {
+	var b bytes.Buffer
+	for _, d := range docs {
+		if d.separator != "" && b.Len() > 0 && b.Bytes()[b.Len()-1] != '\n' {
+			b.WriteByte('\n')
+		}
+		b.WriteString(d.separator)
+		if !d.changed {
+			b.WriteString(d.source)
+			continue
+		}
+		text, err := encode(d.root, indentsSequences(d.source))
+		if err != nil {
+			return nil, err
+		}
+		b.Write(text)
+	}
+	return b.Bytes(), nil
+}
+
+func encode(root *yaml.Node, indentSequences bool) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if !indentSequences {
+		e.CompactSeqIndent()
+	}
+	if err := e.Encode(root); err != nil {
+		return nil, err
+	}
+	err := e.Close()
+	return b.Bytes(), err
+}
+
+// indentsSequences tells which of the two ways of writing lists a document has:
+//
+//	key:        key:
+//	- item        - item
+//
+// The first list decides.
+func indentsSequences(source string) bool {
+	before := 0
+	for line := range strings.Lines(source) {
+		content := strings.TrimLeft(line, " ")
+		indent := len(line) - len(content)
+		if strings.HasPrefix(content, "- ") {
+			return indent > before
+		}
+		if trimmed := strings.TrimSpace(content); trimmed != "" && !strings.HasPrefix(trimmed, "#") {
+			before = indent
+		}
+	}
+	return true
+}

@@ -1,0 +1,278 @@
+package simulating
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/planning"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/storm"
+)
+
+// Wish is what a user asks for by flags. Sizes of 0 are those that fit the
+// number of callers.
+type Wish struct {
+	Seed    uint64
+	Through []string // names of Ways
+	Own     []Own    // ways of the user's own, after those of Through
+	// Backoffs are lists as planning.Wish has them: what a proxy waits between
+	// its own retries. Each is played with every way that retries; empty leaves
+	// the default.
+	Backoffs []string
+	// Clients are lists of what callers do after a failure: Naive, Once, or a
+	// strategy as in Backoffs. Each is played with every way.
+	Clients []string
+
+	Outage         string // one of Outages
+	Peace, Down    time.Duration
+	Length         time.Duration // of all
+	Slower         float64       // outage slow: how many times as long answers take
+	Callers        int
+	Every          time.Duration
+	Patience       time.Duration
+	Again          time.Duration
+	Base, Look     time.Duration
+	Free           int
+	Factor, Step   float64
+	Proxies, Slots int
+	SlotFor        time.Duration
+}
+
+// Own is a way of the user's own: a proxy with other settings.
+type Own struct {
+	Label string
+	Proxy storm.Proxy
+}
+
+// Default is the storm of docs/storm.md.
+func Default() Wish {
+	c := storm.Default()
+	return Wish{
+		Seed: 1, Through: []string{"direct", "haproxy", "retryproxy"}, Clients: []string{Naive},
+		Outage: "stop", Peace: c.Faults[0].At, Down: c.Faults[0].For, Length: c.Length, Slower: 10,
+		Callers: c.Callers.N, Every: c.Callers.Every, Patience: c.Callers.Patience, Again: c.Callers.Again,
+		Base: c.Server.Base, Look: c.Server.Look, Factor: c.Server.Factor, SlotFor: c.SlotFor,
+	}
+}
+
+// What callers do after a failure, besides the strategies.
+const (
+	Naive = "naive" // try again after Wish.Again, until there is a good answer
+	Once  = "once"  // go on as after a good answer
+)
+
+// Way is what may stand between callers and server.
+type Way struct {
+	Name, About string
+	retries     bool // it has a backoff of its own
+	change      func(*storm.Config)
+}
+
+// Ways are all of them.
+func Ways() []Way {
+	return []Way{
+		{"direct", "nothing", false, func(c *storm.Config) { c.Via = storm.ViaNothing }},
+		{"retries", "a proxy that repeats and does nothing else: no budget, gate or limit", true, func(c *storm.Config) {
+			c.Via = storm.ViaProxy
+			c.Proxy.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
+			c.Proxy.Budget = policy.BudgetConfig{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
+		}},
+		{"budget", "the same with retryproxy's retry budget", true, func(c *storm.Config) {
+			c.Via = storm.ViaProxy
+			c.Proxy.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
+		}},
+		{"haproxy", "a number of connections set by hand, and a queue before them; no retries", false, func(c *storm.Config) {
+			c.Via = storm.ViaSlots
+		}},
+		{"retryproxy", "retryproxy as it comes", true, func(c *storm.Config) { c.Via = storm.ViaProxy }},
+	}
+}
+
+// Outages are what can happen to the server.
+func Outages() []string { return []string{"stop", "kill", "503", "slow", "none"} }
+
+// Limits of what is played.
+const (
+	MaxRuns    = 12
+	MaxCallers = 1_000_000
+	MaxLength  = 24 * time.Hour
+)
+
+// Run is one storm to play.
+type Run struct {
+	Label  string // differs from that of every other
+	Config storm.Config
+}
+
+// Runs are the storms that w asks for: every way with every manner of callers.
+// The error names everything that is wrong with it.
+func (w *Wish) Runs() ([]Run, error) {
+	if err := w.validate(); err != nil {
+		return nil, err
+	}
+	ways, err1 := w.ways()
+	manners, err2 := w.manners()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if n := len(ways) * len(manners); n > MaxRuns {
+		return nil, fmt.Errorf("%d storms to play, expected at most %d", n, MaxRuns)
+	}
+	var runs []Run
+	for _, way := range ways {
+		for _, manner := range manners {
+			c := w.config()
+			manner.change(&c)
+			way.change(&c)
+			label := way.Name
+			if len(manners) > 1 {
+				label += ", callers " + manner.Name
+			}
+			if slices.ContainsFunc(runs, func(r Run) bool { return r.Label == label }) {
+				return nil, fmt.Errorf("%s is given twice", label)
+			}
+			runs = append(runs, Run{label, c})
+		}
+	}
+	return runs, nil
+}
+
+// config is the storm without a way.
+func (w *Wish) config() storm.Config {
+	c := storm.Default()
+	c.Seed, c.Length = w.Seed, w.Length
+	c.Scale(w.Callers)
+	c.Callers.Every, c.Callers.Patience, c.Callers.Again = w.Every, w.Patience, w.Again
+	c.Server.Base, c.Server.Look, c.Server.Factor = w.Base, w.Look, w.Factor
+	orGiven(&c.Server.Free, w.Free)
+	orGiven(&c.Server.Step, w.Step)
+	orGiven(&c.Slots, w.Slots)
+	orGiven(&c.Proxies, w.Proxies)
+	c.SlotFor = w.SlotFor
+	c.SlotTimeout = c.SlotFor + w.Base
+	kind := map[string]storm.FaultKind{"stop": storm.Stop, "kill": storm.Kill, "503": storm.Reject, "slow": storm.Slower}
+	c.Faults = nil
+	if w.Outage != "none" {
+		c.Faults = []storm.Fault{{Kind: kind[w.Outage], At: w.Peace, For: w.Down, Times: w.Slower}}
+	}
+	return c
+}
+
+func orGiven[T int | float64](field *T, given T) {
+	if given != 0 {
+		*field = given
+	}
+}
+
+// ways are those asked for, each that retries once per backoff.
+func (w *Wish) ways() ([]Way, error) {
+	chosen, err := w.chosen()
+	if err != nil || len(w.Backoffs) == 0 {
+		return chosen, err
+	}
+	backoffs, err := planning.Parse(planning.Wish{Backoffs: w.Backoffs})
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(chosen, func(way Way) bool { return way.retries }) {
+		return nil, errors.New("--backoff: nothing here retries by itself; --clients says what callers do")
+	}
+	var ways []Way
+	for _, way := range chosen {
+		if !way.retries {
+			ways = append(ways, way)
+			continue
+		}
+		for _, b := range backoffs {
+			ways = append(ways, Way{Name: way.Name + ", " + b.Label, change: func(c *storm.Config) {
+				way.change(c)
+				c.Proxy.Policy.Backoff = b.Backoff
+			}})
+		}
+	}
+	return ways, nil
+}
+
+// chosen are the ways of the list and the user's own.
+func (w *Wish) chosen() ([]Way, error) {
+	var chosen []Way
+	all := Ways()
+	for _, name := range w.Through {
+		i := slices.IndexFunc(all, func(way Way) bool { return way.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--through: %q is none of %s", name, strings.Join(names(all), ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	for _, own := range w.Own {
+		chosen = append(chosen, Way{Name: own.Label, retries: true, change: func(c *storm.Config) {
+			c.Via, c.Proxy = storm.ViaProxy, own.Proxy
+		}})
+	}
+	return chosen, nil
+}
+
+func names(ways []Way) []string {
+	list := make([]string, len(ways))
+	for i := range ways {
+		list[i] = ways[i].Name
+	}
+	return list
+}
+
+// manners are what callers do, as ways are.
+func (w *Wish) manners() ([]Way, error) {
+	var manners []Way
+	var errs []error
+	for name := range strings.SplitSeq(strings.Join(w.Clients, ","), ",") {
+		m := Way{Name: name}
+		switch name {
+		case Naive:
+			m.change = func(*storm.Config) {}
+		case Once:
+			m.change = func(c *storm.Config) { c.Callers.Again = 0 }
+		default:
+			b, err := planning.Parse(planning.Wish{Backoffs: []string{name}})
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--clients: expected %s, %s or a strategy: %w", Naive, Once, err))
+				continue
+			}
+			m.Name = b[0].Label
+			m.change = func(c *storm.Config) { c.Callers.Backoff = b[0].Backoff }
+		}
+		manners = append(manners, m)
+	}
+	return manners, errors.Join(errs...)
+}
+
+// validate names everything that is out of range.
+func (w *Wish) validate() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(slices.Contains(Outages(), w.Outage), "--outage: %q is none of %s", w.Outage, strings.Join(Outages(), ", "))
+	need(w.Callers >= 1 && w.Callers <= MaxCallers, "--callers: expected 1 to %d", MaxCallers)
+	need(w.Proxies >= 0 && w.Proxies <= w.Callers, "--proxies: expected 1 to as many as callers")
+	need(w.Free >= 0 && w.Slots >= 0, "--free and --slots: expected numbers above 0")
+	need(w.Factor >= 1 && w.Factor <= 100, "--factor: expected 1 to 100")
+	need(w.Step >= 0 && w.Step <= 1e9, "--step: expected a number above 0")
+	need(w.Slower > 0 && w.Slower <= 1e6, "--slower: expected a number above 0")
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"every", w.Every}, {"patience", w.Patience}, {"again", w.Again}, {"base", w.Base}, {"look", w.Look}, {"timeout-queue", w.SlotFor},
+	} {
+		need(d.value >= time.Millisecond && d.value <= MaxLength, "--%s: expected 1ms to %v", d.name, MaxLength)
+	}
+	need(w.Peace >= time.Second && w.Down >= time.Second, "--peace and --down: expected 1s or more")
+	need(w.Length <= MaxLength, "--length: expected at most %v", MaxLength)
+	need(w.Length >= w.Peace+w.Down+time.Second, "--length=%v: expected a second more than --peace and --down together", w.Length)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+var manCommand = command{
+	name:    "man",
+	summary: "print the manual page",
+	details: `Prints the manual page, made from the same texts as help and docs/settings.md:
+
+  retryproxy man | man -l -`,
+	run: runMan,
+}
+
+func runMan(ctx context.Context, c *call) error {
+	if _, err := c.parse(c.flags(), 0); err != nil {
+		return err
+	}
+	manPage(ctx, c.stdout, c.all)
+	return nil
+}
+
+// manPage writes roff with the man macros (groff_man(7)).
+func manPage(ctx context.Context, w io.Writer, commands []command) {
+	fmt.Fprintf(w, ".TH RETRYPROXY 1 \"\" %s\n", macroArg("retryproxy "+build().Version))
+	fmt.Fprint(w, ".SH NAME\nretryproxy \\- reverse proxy that retries what is safe and worth retrying\n")
+	fmt.Fprint(w, ".SH SYNOPSIS\n.B retryproxy\n[command] [flags]\n.SH COMMANDS\n")
+	for _, c := range commands {
+		if c.hidden {
+			continue
+		}
+		fmt.Fprintf(w, ".SS %s\n%s.\n.PP\n.EX\n", macroArg(c.name), roff(strings.ToUpper(c.summary[:1])+c.summary[1:]))
+		fmt.Fprintf(w, "%s\n.EE\n", roff(strings.TrimSpace(helpText(ctx, &c))))
+	}
+	manSettings(w)
+	fmt.Fprint(w, ".SH SIGNALS\nSIGTERM, SIGINT: end in order; a second one ends at once. SIGHUP: read the settings file and certificates again.\n"+
+		".SH EXIT STATUS\n0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
+}
+
+func manSettings(w io.Writer) {
+	fmt.Fprint(w, ".SH ENVIRONMENT\n")
+	group := ""
+	for _, s := range settings.Reference() {
+		if s.Group != group {
+			group = s.Group
+			fmt.Fprintf(w, ".SS %s\n", macroArg(group))
+		}
+		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(s.Variable()), roff(s.Description()))
+	}
+}
+
+// roff keeps text from being read as requests: backslashes and hyphens are
+// written as such, and no line begins with a dot or a quote.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			lines[i] = `\&` + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func macroArg(s string) string { return `"` + strings.ReplaceAll(roff(s), `"`, `\(dq`) + `"` }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+)
+
+var percentCommand = command{
+	name:    "retry-percent",
+	args:    "[--address HOST:PORT] [--timeout 2s] [N]",
+	summary: "show or change how many retries a running retryproxy makes",
+	details: `Prints the percentage of retries that are made of those that would be. With N, from
+0 (none) to 100 (all), changes it first, at once and for all routes. The change
+lasts until the process ends; RETRYPROXY_RETRY_PERCENT says what it begins with.
+A repeat after a kept connection was found closed is no retry in this sense.`,
+	run: runPercent,
+}
+
+func runPercent(ctx context.Context, c *call) error {
+	f := c.flags()
+	ask, rest, err := c.parseAskRest(f, 1)
+	if err != nil {
+		return err
+	}
+	method, body := http.MethodGet, ""
+	if len(rest) == 1 {
+		n, err := admin.ParsePercent(rest[0])
+		if err != nil {
+			return c.usage(f, err)
+		}
+		method, body = http.MethodPost, strconv.Itoa(n)
+	}
+	status, answer, err := ask(ctx, method, "/retry-percent", body)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the answer was %d: %s", status, answer)
+	}
+	fmt.Fprintln(c.stdout, answer)
+	return nil
+}
+
+// setPercent changes the share of retries that are made.
+func (a *app) setPercent(percent int, why string) {
+	was := a.proxy.RetryPercent()
+	a.proxy.SetRetryPercent(percent)
+	if was != percent {
+		a.log.Warn("the share of retries that are made was changed", zap.Int("from_percent", was), zap.Int("to_percent", percent), zap.String("why", why))
+	}
+}
+
+// reloadPercent puts the setting in force where it was changed; else what was
+// set live stays.
+func (a *app) reloadPercent(old, s *settings.Settings) {
+	if s.RetryPercent != old.RetryPercent {
+		a.setPercent(s.RetryPercent, "configuration")
+	}
+}

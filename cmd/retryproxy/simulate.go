@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/pictures"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/simulating"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/storm"
+)
+
+var simulateCommand = command{
+	name:    "simulate",
+	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--callers 1000] [--png FILE | --svg FILE | --json]",
+	summary: "play an outage in virtual time: who comes back, when, and at what load",
+	details: `Plays a server that becomes slow when many requests are there at once, callers who
+try again and again, an outage, and what stands between them; each way and each
+manner of callers once, over each other. Retries, budget, gate and limit are decided
+by the code that the proxy runs. Nothing is sent and nobody waits: ten minutes of
+100 000 callers take a few seconds.
+
+--through takes direct (nothing between), retries (a proxy that repeats and does
+nothing else), budget (the same with a retry budget), haproxy (a number of
+connections set by hand, with a queue) and retryproxy. --route adds a route of the
+settings as starting would take it.
+
+--backoff plays every way that retries once with each of these strategies, written
+as for plan; --clients says what callers do after a failure: naive (again after
+--again), once (give up), or a strategy.
+
+The server and the number of proxies grow with --callers unless they are given.
+The same --seed gives the same storm.`,
+	run: runSimulate,
+}
+
+// simulateFlags are what simulate takes.
+type simulateFlags struct {
+	wish     simulating.Wish
+	routes   list
+	show     string
+	json     bool
+	pictures pictures.Wanted
+}
+
+func parseSimulate(c *call) (*simulateFlags, error) {
+	s := simulateFlags{wish: simulating.Default()}
+	w := &s.wish
+	var through, clients list
+	f := c.flags()
+	f.Var(&through, "through", "what stands between, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
+	f.Var(&s.routes, "route", "play these routes of the settings too, `NAME[,NAME...]`")
+	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be repeated")
+	f.Var(&clients, "clients", "what callers do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
+	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulating.Outages(), ", "))
+	s.timeFlags(f)
+	s.sizeFlags(f)
+	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same storm")
+	f.StringVar(&s.show, "show", "", "good, errors, load or all; default good,load for text, all for pictures and JSON")
+	f.BoolVar(&s.json, "json", false, "print JSON, with the plot as retryproxy-plot reads it")
+	s.pictures.Flags(f)
+	if _, err := c.parse(f, 0); err != nil {
+		return nil, err
+	}
+	if clients != nil {
+		w.Clients = clients
+	}
+	if through != nil {
+		w.Through = strings.Split(through.String(), ",")
+	} else if s.routes != nil {
+		w.Through = []string{"direct"}
+	}
+	if w.Length == 0 {
+		w.Length = w.Peace + w.Down + time.Minute
+	}
+	if _, err := s.view(false); err != nil {
+		return nil, c.usage(f, err)
+	}
+	return &s, nil
+}
+
+func (s *simulateFlags) timeFlags(f *flag.FlagSet) {
+	w := &s.wish
+	w.Length = 0
+	f.DurationVar(&w.Peace, "peace", w.Peace, "time before the outage")
+	f.DurationVar(&w.Down, "down", w.Down, "length of the outage")
+	f.DurationVar(&w.Length, "length", 0, "virtual time to play; default a minute after the outage")
+	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a caller after a good answer")
+	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a caller gives a try up")
+	f.DurationVar(&w.Again, "again", w.Again, "pause of a naive caller before the next try")
+	f.DurationVar(&w.Base, "base", w.Base, "server: time of an answer while few requests are there")
+	f.DurationVar(&w.Look, "look", w.Look, "server: how often a waiting request looks how many there are")
+	f.DurationVar(&w.SlotFor, "timeout-queue", w.SlotFor, "haproxy: longest wait for a connection")
+}
+
+func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
+	w := &s.wish
+	f.IntVar(&w.Callers, "callers", w.Callers, "callers, each with one request at a time")
+	f.IntVar(&w.Free, "free", 0, "server: requests at once that are few; 0 means 30 per thousand callers")
+	f.Float64Var(&w.Factor, "factor", w.Factor, "server: above them, an answer takes this many times longer...")
+	f.Float64Var(&w.Step, "step", 0, "server: ...for each so many requests more; 0 means 15 per thousand callers")
+	f.Float64Var(&w.Slower, "slower", w.Slower, "outage slow: how many times as long answers take")
+	f.IntVar(&w.Slots, "slots", 0, "haproxy: connections to the server; 0 means 30 per thousand callers")
+	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the callers; 0 means one per thousand")
+}
+
+// view is what the plot shows; rich is for pictures and JSON.
+func (s *simulateFlags) view(rich bool) (simulating.View, error) {
+	show := s.show
+	if show == "" {
+		show = map[bool]string{true: "all", false: "good,load"}[rich]
+	}
+	var v simulating.View
+	for name := range strings.SplitSeq(show, ",") {
+		switch name {
+		case "good":
+			v.Good = true
+		case "errors":
+			v.Errors = true
+		case "load":
+			v.Load = true
+		case "all":
+			v = simulating.View{Good: true, Errors: true, Load: true}
+		default:
+			return v, fmt.Errorf("--show: %q is none of good, errors, load, all", name)
+		}
+	}
+	return v, nil
+}
+
+func runSimulate(ctx context.Context, c *call) error {
+	s, err := parseSimulate(c)
+	if err != nil {
+		return err
+	}
+	if err := s.addRoutes(c); err != nil {
+		return err
+	}
+	runs, err := s.wish.Runs()
+	if err != nil {
+		return c.wrong(err)
+	}
+	rich, _ := s.view(true) // was looked at by parse
+	plain, _ := s.view(false)
+	done := simulating.Play(&s.wish, runs)
+	if s.pictures.Any() {
+		ctx, stop := c.untilSignal(ctx)
+		defer stop()
+		if err := s.pictures.Draw(ctx, done.Figure(rich), withoutPictures("simulate", c.args)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.json:
+		return printJSON(c.stdout, done.Document(rich))
+	case s.pictures.Any():
+		return nil
+	}
+	return done.Text(c.stdout, plain, terminal.Screen(c.stdout, c.getenv))
+}
+
+// addRoutes adds the routes asked for, as proxies with their settings.
+func (s *simulateFlags) addRoutes(c *call) error {
+	routes, err := c.routes(s.routes)
+	for _, r := range routes {
+		p, err := proxyOf(r)
+		if err != nil {
+			return err
+		}
+		s.wish.Own = append(s.wish.Own, simulating.Own{Label: "route " + r.Name, Proxy: p})
+	}
+	return err
+}
+
+// unlimited is a budget that nothing exhausts.
+var unlimited = policy.BudgetConfig{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
+
+// proxyOf is what a storm knows of a route.
+func proxyOf(r *settings.Route) (storm.Proxy, error) {
+	p := storm.DefaultProxy()
+	var err error
+	if p.Policy, err = r.Policy(); err != nil {
+		return p, err
+	}
+	p.Budget = unlimited
+	if b, has := r.Budget(); has {
+		p.Budget = b
+	}
+	p.Guard = r.Guard()
+	p.AttemptTimeout, p.HoldMost, p.HoldFor = r.AttemptTimeout, r.HoldMax, r.HoldTimeout
+	if r.Outage == "shed" {
+		p.HoldFor = 0
+	}
+	return p, nil
+}
+
+// routes are those of the settings that a flag names; none when it names none.
+func (c *call) routes(named list) ([]*settings.Route, error) {
+	if len(named) == 0 {
+		return nil, nil
+	}
+	s, problems := settings.Load(c.env)
+	if problems.Err() != nil {
+		printProblems(c.stderr, c.paint(c.stderr), problems)
+		return nil, fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
+	}
+	var routes []*settings.Route
+	for name := range strings.SplitSeq(named.String(), ",") {
+		r := findRoute(s, strings.TrimSpace(name))
+		if r == nil {
+			return nil, c.wrong(fmt.Errorf("there is no route %q; see RETRYPROXY_ROUTES", name))
+		}
+		if slices.Contains(routes, r) {
+			return nil, c.wrong(errors.New("--route: " + r.Name + " is given twice"))
+		}
+		routes = append(routes, r)
+	}
+	return routes, nil
+}
+
+// switches are flags of plan and simulate without a value.
+var switches = []string{"json", "stay"}
+
+// withoutPictures is the command line without what asks for pictures, for JSON.
+func withoutPictures(name string, args []string) []string {
+	line := []string{"retryproxy", name}
+	for i := 0; i < len(args); i++ {
+		flag, _, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		takes := !joined && !slices.Contains(switches, flag) && i+1 < len(args)
+		switch {
+		case !strings.HasPrefix(args[i], "-") || flag == "json":
+			continue
+		case flag == "png" || flag == "svg" || flag == "size":
+			if takes {
+				i++
+			}
+			continue
+		}
+		line = append(line, args[i])
+		if takes {
+			i++
+			line = append(line, args[i])
+		}
+	}
+	return append(line, "--json")
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/storm"
+)
+
+// routeOf is the default route of these settings.
+func routeOf(t *testing.T, env ...string) *settings.Route {
+	t.Helper()
+	s, problems := settings.Load(append([]string{"RETRYPROXY_UPSTREAM=http://localhost:3000"}, env...))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return findRoute(s, "default")
+}
+
+func TestSimulateTakesARoutesSettings(t *testing.T) {
+	p, err := proxyOf(routeOf(t, "RETRYPROXY_MAX_RETRIES=1", "RETRYPROXY_BACKOFF=fixed", "RETRYPROXY_BACKOFF_BASE=7s", "RETRYPROXY_ATTEMPT_TIMEOUT=3s",
+		"RETRYPROXY_OUTAGE=shed", "RETRYPROXY_HOLD_MAX=9", "RETRYPROXY_LIMIT=30", "RETRYPROXY_BUDGET_RATIO=off"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Policy.MaxRetries != 1 || p.Policy.Backoff.Wait(policy.Step{}, policy.Shared()) != 7*time.Second || p.AttemptTimeout != 3*time.Second {
+		t.Errorf("policy %+v, attempt timeout %v", p.Policy, p.AttemptTimeout)
+	}
+	if p.HoldFor != 0 || p.HoldMost != 9 || p.Guard.Limit != policy.LimitFixed || p.Guard.Fixed != 30 || p.Guard.NoGate {
+		t.Errorf("held for %v, at most %d, guard %+v", p.HoldFor, p.HoldMost, p.Guard)
+	}
+	if p.Budget.Ratio < 1 {
+		t.Errorf("budget %+v for a route without one", p.Budget)
+	}
+}
+
+// What simulate plays as retryproxy is what starting with nothing but an
+// upstream gives.
+func TestSimulatedDefaultsAreTheProxys(t *testing.T) {
+	p, err := proxyOf(routeOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := storm.DefaultProxy()
+	if p.Budget != d.Budget || p.AttemptTimeout != d.AttemptTimeout || p.HoldMost != d.HoldMost || p.HoldFor != d.HoldFor || p.Guard != d.Guard ||
+		p.Policy.MaxRetries != d.Policy.MaxRetries || p.Policy.Backoff != d.Policy.Backoff || p.Policy.Throttled != d.Policy.Throttled {
+		t.Errorf("by settings\n%+v\nin storms\n%+v", p, d)
+	}
+}

@@ -1,0 +1,113 @@
+package policy
+
+import "strings"
+
+// GRPCStatus is the status of a gRPC call (google.rpc.Code). The zero value is
+// OK, and also stands for a response that is none of gRPC.
+type GRPCStatus uint8
+
+// The statuses that this project itself gives or looks for.
+const (
+	GRPCOK                GRPCStatus = 0
+	GRPCUnknown           GRPCStatus = 2
+	GRPCDeadlineExceeded  GRPCStatus = 4
+	GRPCPermissionDenied  GRPCStatus = 7
+	GRPCResourceExhausted GRPCStatus = 8
+	GRPCUnimplemented     GRPCStatus = 12
+	GRPCInternal          GRPCStatus = 13
+	GRPCUnavailable       GRPCStatus = 14
+	GRPCUnauthenticated   GRPCStatus = 16
+)
+
+// grpcPrefix begins the name of a gRPC status in a retry-on list.
+const grpcPrefix = "grpc-"
+
+// grpcNames are those of the gRPC specification ("Status codes"), in lower
+// case, by status.
+var grpcNames = [...]string{
+	"ok", "cancelled", "unknown", "invalid-argument", "deadline-exceeded", "not-found", "already-exists", "permission-denied",
+	"resource-exhausted", "failed-precondition", "aborted", "out-of-range", "unimplemented", "internal", "unavailable", "data-loss",
+	"unauthenticated",
+}
+
+// ParseGRPCStatus reads the value of grpc-status. What is no status that
+// exists reads as unknown, as gRPC's own clients read it.
+func ParseGRPCStatus(value []byte) GRPCStatus {
+	n := 0
+	for _, c := range value {
+		if c < '0' || c > '9' || n >= len(grpcNames) {
+			return GRPCUnknown
+		}
+		n = n*10 + int(c-'0')
+	}
+	if len(value) == 0 || n >= len(grpcNames) {
+		return GRPCUnknown
+	}
+	return GRPCStatus(n)
+}
+
+// String is the name as a retry-on list has it, without its prefix. A value
+// that is no status gives "invalid".
+func (s GRPCStatus) String() string {
+	if int(s) >= len(grpcNames) {
+		return "invalid"
+	}
+	return grpcNames[s]
+}
+
+// HTTPStatus is the HTTP status that says about the upstream what s says, for
+// those who judge it by HTTP's (the reverse of gRPC's own table, "HTTP to gRPC
+// Status Code Mapping"). A failure of the call itself, such as not-found, is 200.
+func (s GRPCStatus) HTTPStatus() int {
+	switch s {
+	case GRPCUnavailable:
+		return 503
+	case GRPCResourceExhausted:
+		return 429
+	case GRPCDeadlineExceeded:
+		return 504
+	case GRPCUnknown, GRPCInternal, 15:
+		return 500
+	}
+	return 200
+}
+
+// grpcSet is a set of statuses, without OK.
+type grpcSet uint32
+
+func (g grpcSet) has(s GRPCStatus) bool { return s != GRPCOK && g>>s&1 == 1 }
+
+// add takes the name of a status, without its prefix; false: there is none.
+func (g *grpcSet) add(name string) bool {
+	for s, have := range grpcNames {
+		if s > 0 && have == name {
+			*g |= 1 << s
+			return true
+		}
+	}
+	return false
+}
+
+// items appends the names, with their prefix, in the order of the statuses.
+func (g grpcSet) items(dst []string) []string {
+	for s := range GRPCStatus(len(grpcNames)) {
+		if g.has(s) {
+			dst = append(dst, grpcPrefix+s.String())
+		}
+	}
+	return dst
+}
+
+// grpcChoices are all names, for a message.
+func grpcChoices() string { return strings.Join(grpcNames[1:], ", ") }
+
+// GRPC reports whether an answer with this status is a failure.
+func (r *RetryOn) GRPC(s GRPCStatus) bool { return r.grpc.has(s) }
+
+// AnyGRPC reports whether some gRPC status is listed.
+func (r *RetryOn) AnyGRPC() bool { return r.grpc != 0 }
+
+// grpcOptsIn reports whether a is a call whose status is listed. To name a
+// gRPC status is to allow its repeat: gRPC calls are all POST and carry no
+// Idempotency-Key, so that nothing could be meant by it otherwise.
+func (r *RetryOn) grpcOptsIn(a *Attempt) bool { return a.Cause == CauseStatus && r.grpc.has(a.GRPC) }

@@ -1,0 +1,160 @@
+package bridge
+
+import (
+	"os"
+	"sync"
+	"time"
+)
+
+// bufferLimit is how many bytes wait between the two sides of a stream before
+// its writer waits: as much as the loop reads at once.
+const bufferLimit = 64 << 10
+
+// buffer is a bounded queue of bytes between goroutines, with deadlines as a
+// net.Conn has them. It must be made ready by init and not be copied.
+type buffer struct {
+	mu      sync.Mutex // guards all below
+	cond    sync.Cond
+	data    []byte
+	r       int   // data[:r] was read
+	end     error // after the last byte
+	waiting int   // goroutines in wait
+
+	readBy, writeBy    time.Time // zero: no deadline
+	readTime, writTime *time.Timer
+}
+
+func (b *buffer) init() { b.cond.L = &b.mu }
+
+// Read gives what is there, waiting for the first byte. An expired deadline
+// goes before everything, as with a socket.
+func (b *buffer) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		switch {
+		case expired(b.readBy):
+			return 0, os.ErrDeadlineExceeded
+		case b.r < len(b.data):
+			n := copy(p, b.data[b.r:])
+			if b.r += n; b.r == len(b.data) {
+				b.data, b.r = b.data[:0], 0
+			}
+			b.tell()
+			return n, nil
+		case b.end != nil:
+			return 0, b.end
+		}
+		b.wait(b.readBy, &b.readTime)
+	}
+}
+
+// Write waits for room as far as needed. n bytes were taken.
+func (b *buffer) Write(p []byte) (n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		if b.end != nil {
+			return n, b.end
+		}
+		if expired(b.writeBy) {
+			return n, os.ErrDeadlineExceeded
+		}
+		k := min(len(p)-n, max(bufferLimit-(len(b.data)-b.r), 0))
+		b.append(p[n : n+k])
+		n += k
+		if k > 0 {
+			b.tell()
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		b.wait(b.writeBy, &b.writTime)
+	}
+}
+
+// put takes p at once, however full the buffer is.
+func (b *buffer) put(p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end == nil {
+		b.append(p)
+		b.tell()
+	}
+}
+
+// append adds bytes and moves the unread ones to the front where that saves growing.
+func (b *buffer) append(p []byte) {
+	if b.r > 0 && len(b.data)+len(p) > cap(b.data) {
+		b.data = b.data[:copy(b.data, b.data[b.r:])]
+		b.r = 0
+	}
+	b.data = append(b.data, p...)
+}
+
+// close ends the buffer with err, which readers get after the last byte and
+// writers at once. The first end stays.
+func (b *buffer) close(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end == nil {
+		b.end = err
+	}
+	b.tell()
+}
+
+// drop is close that throws away what was not read.
+func (b *buffer) drop(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end == nil {
+		b.end = err
+	}
+	b.data, b.r = nil, 0
+	b.tell()
+}
+
+func (b *buffer) setReadDeadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readBy = t
+	b.tell()
+}
+
+func (b *buffer) setWriteDeadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writeBy = t
+	b.tell()
+}
+
+// tell wakes who waits, if anybody does. Called with mu held.
+func (b *buffer) tell() {
+	if b.waiting > 0 {
+		b.cond.Broadcast()
+	}
+}
+
+// wait gives up mu until somebody tells or until by.
+func (b *buffer) wait(by time.Time, timer **time.Timer) {
+	if !by.IsZero() {
+		d := max(time.Until(by), 0)
+		if *timer == nil {
+			*timer = time.AfterFunc(d, b.timeUp)
+		} else {
+			(*timer).Reset(d)
+		}
+		defer (*timer).Stop()
+	}
+	b.waiting++
+	b.cond.Wait()
+	b.waiting--
+}
+
+func (b *buffer) timeUp() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tell()
+}
+
+func expired(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }

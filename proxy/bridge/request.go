@@ -1,0 +1,114 @@
+package bridge
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// appendRequest writes the head of r as HTTP/1.1. Names are in their canonical
+// form and in alphabetical order: HTTP/2 has neither case nor, once the
+// standard library has sorted fields into a map, an order. False: a byte in it
+// would change where the head or a field ends.
+func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) {
+	ok := clean(r.Method) && clean(r.RequestURI) && clean(r.Host)
+	dst = http1.AppendRequestLine(dst, r.Method, r.RequestURI)
+	dst = http1.AppendField(dst, "Host", r.Host)
+	dst = http1.AppendFraming(dst, f)
+	dst, fieldsOK := appendFields(dst, r.Header, func(name, value string) bool {
+		return name == "Host" && value == r.Host || isHop(name, value)
+	})
+	if names := keys(r.Trailer); f.Kind == http1.BodyChunked && len(names) > 0 {
+		dst = http1.AppendField(dst, "Trailer", strings.Join(names, ", "))
+	}
+	return append(dst, "\r\n"...), ok && fieldsOK
+}
+
+// isHop says whether a field is about the connection or the framing, which the
+// other side has its own of.
+func isHop(name, _ string) bool {
+	switch name {
+	case "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Keep-Alive", "Proxy-Connection":
+		return true
+	}
+	return false
+}
+
+// appendResponse writes the head of an upstream's response as HTTP/1.1, and
+// for a body that is not sent the length that it would have. False as for
+// appendRequest.
+func appendResponse(dst []byte, r *http.Response, f http1.Framing) ([]byte, bool) {
+	dst = http1.AppendStatusLine(dst, r.StatusCode, http.StatusText(r.StatusCode))
+	dst = http1.AppendFraming(dst, f)
+	if declared := r.Header["Content-Length"]; f.Kind == http1.BodyNone && len(declared) == 1 && clean(declared[0]) {
+		dst = http1.AppendField(dst, "Content-Length", declared[0])
+	}
+	dst, ok := appendFields(dst, r.Header, isHop)
+	if names := keys(r.Trailer); f.Kind == http1.BodyChunked && len(names) > 0 {
+		dst = http1.AppendField(dst, "Trailer", strings.Join(names, ", "))
+		ok = ok && clean(strings.Join(names, ""))
+	}
+	return append(dst, "\r\n"...), ok
+}
+
+// appendFields writes the fields of h that skip does not take.
+func appendFields(dst []byte, h http.Header, skip func(name, value string) bool) ([]byte, bool) {
+	ok := true
+	var room [32]string
+	names := room[:0]
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, value := range h[name] {
+			if skip(name, value) {
+				continue
+			}
+			ok = ok && clean(name) && clean(value)
+			dst = http1.AppendField(dst, name, value)
+		}
+	}
+	return dst, ok
+}
+
+// clean says that s cannot end a line.
+func clean(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
+
+func keys(h http.Header) []string {
+	var names []string
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// framingOf is how the body of r goes over HTTP/1.1. The standard library has
+// made sure that a declared length is one, and that it is kept.
+func framingOf(r *http.Request) http1.Framing {
+	switch {
+	case r.ContentLength > 0:
+		return http1.Framing{Kind: http1.BodyLength, Length: r.ContentLength}
+	case r.ContentLength < 0:
+		return http1.Framing{Kind: http1.BodyChunked}
+	case r.Header["Content-Length"] != nil:
+		return http1.Framing{Kind: http1.BodyLength}
+	}
+	return http1.Framing{}
+}
+
+// trailerFields are h as fields; those that could end a line are left out.
+func trailerFields(h http.Header) []http1.Field {
+	var fields []http1.Field
+	for _, name := range keys(h) {
+		for _, value := range h[name] {
+			if clean(name) && clean(value) {
+				fields = append(fields, http1.MakeField(name, value))
+			}
+		}
+	}
+	return fields
+}

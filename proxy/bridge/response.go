@@ -1,0 +1,155 @@
+package bridge
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// errNoResponse is a response that is not HTTP/1.1, which the loop never writes.
+var errNoResponse = errors.New("what was written is not an HTTP/1.1 response")
+
+// ownLimits are for heads that the proxy wrote itself: they were within the
+// settings before and can only have grown by our own fields.
+var ownLimits = http1.Limits{HeadBytes: 64 << 20, Fields: 1 << 20}
+
+// response decodes HTTP/1.1 and gives it to an http.ResponseWriter.
+type response struct {
+	state   state
+	method  []byte
+	head    http1.Response
+	pending []byte // of a head that is not whole yet
+	left    int64
+	chunked http1.Chunked
+}
+
+type state uint8
+
+const (
+	atHead state = iota
+	atBody
+	atEnd
+)
+
+func (o *response) reset(method string) { o.method = []byte(method) }
+
+// write takes all of p. What follows the end of the response is an error.
+func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
+	total := len(p)
+	for len(p) > 0 {
+		var n int
+		var err error
+		switch o.state {
+		case atHead:
+			n, err = o.takeHead(w, p)
+		case atBody:
+			n, err = o.takeBody(w, p)
+		default:
+			err = errNoResponse
+		}
+		p = p[n:]
+		if err != nil {
+			return total - len(p), err
+		}
+	}
+	return total, nil
+}
+
+// takeHead consumes bytes of a head, and acts on it once it is whole.
+func (o *response) takeHead(w http.ResponseWriter, p []byte) (int, error) {
+	buf, had := p, len(o.pending)
+	if had > 0 {
+		o.pending = append(o.pending, p...)
+		buf = o.pending
+	}
+	n, err := o.head.Parse(buf, ownLimits, o.method)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		if had == 0 {
+			o.pending = append(o.pending, p...)
+		}
+		return len(p), nil
+	}
+	o.begin(w)
+	o.pending = o.pending[:0]
+	return n - had, nil
+}
+
+// begin writes the head just parsed and readies for what follows it.
+func (o *response) begin(w http.ResponseWriter) {
+	h := w.Header()
+	clear(h)
+	for i := range o.head.Fields {
+		o.addField(h, &o.head.Fields[i])
+	}
+	if o.head.Interim() {
+		w.WriteHeader(o.head.Status)
+		clear(h)
+		return
+	}
+	// A nil value keeps the standard library from making one up.
+	for _, name := range []string{"Date", "Content-Type"} {
+		if _, set := h[name]; !set {
+			h[name] = nil
+		}
+	}
+	w.WriteHeader(o.head.Status)
+	f := o.head.Body
+	o.state, o.left = atBody, f.Length
+	if f.Empty() {
+		o.state = atEnd
+	}
+	if f.Kind == http1.BodyChunked {
+		o.chunked.Reset()
+	}
+}
+
+// addField leaves out what belongs to an HTTP/1.1 connection (RFC 9113 section 8.2.2).
+func (o *response) addField(h http.Header, f *http1.Field) {
+	switch f.ID {
+	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TransferEncoding, http1.Upgrade:
+		return
+	}
+	name := http.CanonicalHeaderKey(string(f.Name))
+	h[name] = append(h[name], string(f.Value))
+}
+
+func (o *response) takeBody(w http.ResponseWriter, p []byte) (int, error) {
+	switch o.head.Body.Kind {
+	case http1.BodyLength:
+		n := int(min(int64(len(p)), o.left))
+		o.left -= int64(n)
+		if o.left == 0 {
+			o.state = atEnd
+		}
+		_, err := w.Write(p[:n])
+		return n, err
+	case http1.BodyChunked:
+		return o.takeChunks(w, p)
+	}
+	return 0, errNoResponse // ends with the connection: never written to a caller of HTTP/1.1
+}
+
+func (o *response) takeChunks(w http.ResponseWriter, p []byte) (int, error) {
+	n, data, err := o.chunked.Next(p)
+	if err != nil {
+		return n, err
+	}
+	if len(data) > 0 {
+		if _, err := w.Write(data); err != nil {
+			return n, err
+		}
+	}
+	if o.chunked.Done() {
+		o.state = atEnd
+		h := w.Header()
+		for _, f := range o.chunked.Trailers() {
+			name := http.TrailerPrefix + string(f.Name)
+			h[name] = append(h[name], string(f.Value))
+		}
+	}
+	return n, nil
+}

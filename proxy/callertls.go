@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+)
+
+// callerTLS is what callers meet on TCP; nil: no TLS. Unix sockets stay plain,
+// as nobody can listen in on them.
+func (n *settings) prepareTLS() {
+	if n.TLS == nil {
+		return
+	}
+	n.callerTLS = n.TLS.Clone()
+	n.callerTLS.NextProtos = callerProtocols
+	if n.MaxConcurrentStreams <= 0 {
+		n.callerTLS.NextProtos = callerProtocols[1:]
+	}
+}
+
+// callerProtocols are offered to callers by ALPN, the best first.
+var callerProtocols = []string{"h2", "http/1.1"}
+
+// overTLS puts TLS on a caller's connection where the settings want it.
+func (c *conn) overTLS(n *settings) {
+	if _, unix := sock.Under(c.wire).(*net.UnixConn); unix || n.callerTLS == nil {
+		return
+	}
+	c.secure = tls.Server(c.wire, n.callerTLS)
+	c.nc, c.overSecure = c.secure, true
+	c.tcp = nil // nothing moves past TLS inside the kernel
+}
+
+// shakeHands does the TLS handshake, where there is one; false: it failed.
+func (c *conn) shakeHands() bool {
+	if c.secure == nil {
+		return true
+	}
+	c.phase.Store(phaseIdle) // a drain that ends idle callers ends this one too
+	_ = c.wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeadTimeout))
+	if c.server.closingIdle() {
+		return false
+	}
+	err := c.secure.Handshake()
+	c.phase.Store(phaseBusy)
+	if err == nil {
+		_ = c.wire.SetDeadline(time.Time{})
+		return true
+	}
+	c.server.handshakeFailures.Add(1)
+	c.server.settings.Load().Log.Debug("TLS handshake with a caller failed", zap.Stringer("peer", c.wire.RemoteAddr()), zap.Error(err))
+	c.answerPlainText(err)
+	return false
+}
+
+// answerPlainText tells a caller that spoke HTTP where TLS is wanted.
+func (c *conn) answerPlainText(err error) {
+	var record tls.RecordHeaderError
+	if !errors.As(err, &record) || record.Conn == nil || !looksLikeHTTP(record.RecordHeader[:]) {
+		return
+	}
+	_ = c.wire.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
+}
+
+// looksLikeHTTP says whether the first bytes are those of a common method.
+func looksLikeHTTP(b []byte) bool {
+	switch string(b) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "PATCH", "DELET", "PRI *":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+// Package certs answers one question: what does the proxy show its callers
+// over TLS, and what does it ask of them?
+//
+// Load reads the files once. Who names files that change calls it again and
+// puts the new configuration in the place of the old one; while the new files
+// are not whole or do not belong together, Load fails and the old one stays.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Files are the PEM files of a listener.
+type Files struct {
+	Cert     string // the certificate, leaf first, then its chain
+	Key      string // its private key
+	ClientCA string // authorities that callers' certificates are checked against; "" asks for none
+}
+
+// Load makes the configuration of a listener. With a ClientCA a caller without
+// a valid certificate is refused in the handshake. TLS 1.2 is the least that
+// RFC 9325 section 3.1.1 allows. NextProtos is left to who serves the
+// connections. The error names the file.
+func Load(f Files) (*tls.Config, error) {
+	if f.Cert == "" || f.Key == "" {
+		return nil, errors.New("TLS needs both a certificate and a key file")
+	}
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if f.ClientCA == "" {
+		return c, nil
+	}
+	if c.ClientCAs, err = loadAuthorities(f.ClientCA); err != nil {
+		return nil, err
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	return c, nil
+}
+
+func loadAuthorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate in PEM form found", file)
+	}
+	return pool, nil
+}
+
+// Expiry is the end of validity of the certificate of a configuration from
+// Load; false for nil.
+func Expiry(c *tls.Config) (time.Time, bool) {
+	if c == nil || len(c.Certificates) == 0 || c.Certificates[0].Leaf == nil {
+		return time.Time{}, false
+	}
+	return c.Certificates[0].Leaf.NotAfter, true
+}

@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// CooldownKind says which requests share the pause that a 429 asks for.
+type CooldownKind uint8
+
+// The choices of CooldownKind.
+const (
+	CooldownNone   CooldownKind = iota // each request pauses for itself
+	CooldownRoute                      // all of the route
+	CooldownHeader                     // those of the route with the same value in a field; without it a request pauses for itself
+)
+
+// Cooldown is what a route does with the pause that a 429 asks for, by
+// Retry-After or by a quota used up.
+type Cooldown struct {
+	Kind   CooldownKind
+	Header string // the field's name, for CooldownHeader
+
+	// Max is the longest pause that is shared. A longer one is passed to the
+	// caller at once and stops nobody else.
+	Max time.Duration
+}
+
+// LearnCooldown takes over a pause that began elsewhere: key is what another
+// process with the same routes was given by Config.CooldownBegan, lasts how
+// much of the pause is left. It is not told to CooldownBegan here. What is
+// longer than any route's Cooldown.Max is not believed. It does not block;
+// safe for concurrent use.
+func (s *Server) LearnCooldown(key uint64, lasts time.Duration) {
+	if lasts <= 0 || lasts > s.settings.Load().longestCooldown {
+		return
+	}
+	now := s.since(time.Now())
+	s.cooldowns.Begin(key, now+lasts, now)
+}
+
+// cooldownKey is what the request shares a pause by; no when it shares none.
+// It is the same in every process with the same route to the same upstream. A
+// cryptographic hash, so that no caller can make a value that pauses another's.
+func (x *exchange) cooldownKey() (uint64, bool) {
+	r := x.route
+	h := r.cooldownSeed
+	switch r.Cooldown.Kind {
+	case CooldownRoute:
+	case CooldownHeader:
+		value, ok := x.req.Lookup(r.Cooldown.Header)
+		if !ok {
+			return 0, false
+		}
+		var buf [512]byte
+		h = sha256.Sum256(append(append(buf[:0], h[:]...), value...))
+	default:
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(h[:]), true
+}
+
+// cooldownSeed is the part of a key that is the same for all of a route.
+func cooldownSeed(r *Route) [sha256.Size]byte {
+	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.Cooldown.Header))
+}
+
+// noteCooldown takes up the pause that a 429 asks for.
+func (x *exchange) noteCooldown(a *policy.Attempt) {
+	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > x.route.Cooldown.Max {
+		return
+	}
+	key, ok := x.cooldownKey()
+	if !ok {
+		return
+	}
+	s := x.c.server
+	now := s.since(time.Now())
+	if s.cooldowns.Begin(key, now+a.RetryAfter, now) && x.set.CooldownBegan != nil {
+		x.set.CooldownBegan(key, a.RetryAfter)
+	}
+}
+
+// pauseTooLong says whether the failed attempt asks for a pause that is for
+// the caller to decide about.
+func (x *exchange) pauseTooLong(a *policy.Attempt) bool {
+	return x.route.Cooldown.Kind != CooldownNone && a.Cause == policy.CauseStatus && a.Status == 429 &&
+		a.HasRetryAfter && a.RetryAfter > x.route.Cooldown.Max
+}
+
+// cooldownLeft is how much longer the request has to pause; 0 when it has not.
+func (x *exchange) cooldownLeft(now time.Time) time.Duration {
+	s, t := x.c.server, x.c.server.since(now)
+	if x.route.Cooldown.Kind == CooldownNone || !s.cooldowns.Running(t) {
+		return 0
+	}
+	key, ok := x.cooldownKey()
+	if !ok {
+		return 0
+	}
+	left := s.cooldowns.Left(key, t)
+	if left > x.route.Cooldown.Max {
+		return 0 // learnt from a process that allows more
+	}
+	return left
+}
+
+// sitOut waits for the end of a cool-down that the request is in, when it has
+// the time, and gives the time that it then is. It holds no place at the
+// upstream meanwhile.
+func (x *exchange) sitOut(now time.Time) (admission, time.Time) {
+	for {
+		left := x.cooldownLeft(now)
+		if left <= 0 {
+			return admitted, now
+		}
+		room := x.waitRoom(now)
+		wait, fits := policy.CooldownWait(left, room, policy.Shared())
+		switch {
+		case room <= 0:
+			return tooLate, now
+		case !fits:
+			x.barred, x.retryAfter = barredByCooldown, wholeSeconds(left)
+			return turnedAway, now
+		}
+		end := x.c.await(now.Add(wait), nil)
+		x.route.observer.Held(x.tick().Sub(now))
+		switch end {
+		case callerLeft:
+			return leftWaiting, now
+		case drainBegan:
+			x.retryAfter = wholeSeconds(left)
+			return drainedWaiting, now
+		}
+		now = x.clock // others may have met a 429 meanwhile
+	}
+}
+
+// wholeSeconds rounds up, as the value of a Retry-After wants it.
+func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// waitRoom is how long the request may wait before its next attempt at most.
+func (x *exchange) waitRoom(now time.Time) time.Duration {
+	room := min(x.timeLeft(now), longestWait)
+	if limit := x.requestTimeout(); limit > 0 && x.sentAt.IsZero() { // its clock has not started: the body is not read yet
+		room = min(room, x.began.Add(limit).Sub(now))
+	}
+	if window := x.route.Policy.Window; window > 0 && x.attempts > 0 {
+		room = min(room, x.began.Add(window).Sub(now)+1)
+	}
+	return room
+}

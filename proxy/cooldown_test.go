@@ -1,0 +1,450 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// answer is a response with the fields given, one a line.
+func answer(status int, fields ...string) string {
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\n%s\r\nContent-Length: 4\r\n\r\nwait", status, http.StatusText(status), strings.Join(append(fields, "X-Test: 1"), "\r\n"))
+}
+
+// sharing switches cool-downs on: "route", or the name of a field.
+func sharing(key string) func(c *Config) {
+	return func(c *Config) {
+		c.Default.Cooldown = Cooldown{Kind: CooldownHeader, Header: key, Max: time.Minute}
+		if key == "route" {
+			c.Default.Cooldown = Cooldown{Kind: CooldownRoute, Max: time.Minute}
+		}
+	}
+}
+
+func getWith(fields ...string) string {
+	return "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Join(append(fields, ""), "\r\n") + "\r\n"
+}
+
+// timed answers first with the given answers, then 200, and notes when.
+type timed struct {
+	mu    sync.Mutex
+	first []string
+	at    []time.Time
+}
+
+func (s *timed) handle(c *upConn) {
+	for head := c.head(); head != ""; head = c.head() {
+		discardBody(c, head)
+		s.mu.Lock()
+		s.at = append(s.at, time.Now())
+		answer := ok200
+		if len(s.first) > 0 {
+			answer, s.first = s.first[0], s.first[1:]
+		}
+		s.mu.Unlock()
+		c.say("%s", answer)
+	}
+}
+
+// later runs the rest of a caller's exchange; call the result for its end.
+func (c *caller) later() (ended func() (*http.Response, time.Time)) {
+	var res *http.Response
+	var at time.Time
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		res, _, _ = c.response("GET")
+		at = time.Now()
+	}()
+	return func() (*http.Response, time.Time) { <-done; return res, at }
+}
+
+func TestA429PausesThoseWithTheSameKey(t *testing.T) {
+	for _, tc := range []struct {
+		name, key, first, second string
+		waits                    bool
+	}{
+		{name: "route", key: "route", waits: true},
+		{name: "same value", key: "X-Key", first: "X-Key: a", second: "x-key: a", waits: true},
+		{name: "another value", key: "X-Key", first: "X-Key: a", second: "X-Key: b"},
+		{name: "second without the field", key: "X-Key", first: "X-Key: a", second: "X-Other: a"},
+		{name: "first without the field", key: "X-Key", first: "X-Other: a", second: "X-Key: a"},
+		{name: "both without the field", key: "X-Key", first: "X-Other: a", second: "X-Other: a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			up := &timed{first: []string{answer(429, "Retry-After: 5")}}
+			inMemory(t, up.handle, sharing(tc.key), func(t *testing.T, m *memory) {
+				began := time.Now()
+				first := m.caller().send(getWith(tc.first)).later()
+				time.Sleep(time.Second)
+				second := m.caller().send(getWith(tc.second)).later()
+				res, at := second()
+				switch waited := at.Sub(began); {
+				case res.StatusCode != 200:
+					t.Errorf("got %d", res.StatusCode)
+				case tc.waits && (waited < 5*time.Second || waited > 6*time.Second):
+					t.Errorf("answered after %v, want within the second after 5 s", waited)
+				case !tc.waits && waited != time.Second:
+					t.Errorf("answered after %v, want at once", waited)
+				}
+				first()
+				if n := len(m.seen.retries); n != 1 {
+					t.Errorf("%d retries counted, want that of the first alone", n)
+				}
+				if held := len(m.seen.held); (held == 1) != tc.waits {
+					t.Errorf("%d holds counted", held)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutAKeyA429PausesItsOwnRequestAlone(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 5")}}
+	inMemory(t, up.handle, nil, func(t *testing.T, m *memory) {
+		began := time.Now()
+		first := m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		m.caller().send(get("/")).want(200, "ok")
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("the second was answered after %v", d)
+		}
+		first()
+	})
+}
+
+func TestA429WithoutATimeStopsNobodyElse(t *testing.T) {
+	for name, limited := range map[string]string{
+		"no word":       answer(429),
+		"quota left":    answer(429, "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 5"),
+		"503":           answer(503, "Retry-After: 5"),
+		"500":           answer(500, "Retry-After: 5"),
+		"at once":       answer(429, "Retry-After: 0"),
+		"200 exhausted": answer(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := &timed{first: []string{limited}}
+			inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
+				first := m.caller().send(get("/")).later()
+				time.Sleep(time.Second)
+				began := time.Now()
+				m.caller().send(get("/")).want(200, "ok")
+				if d := time.Since(began); d != 0 {
+					t.Errorf("the second was answered after %v", d)
+				}
+				first()
+			})
+		})
+	}
+}
+
+func TestAQuotaUsedUpIsWaitedForLikeARetryAfter(t *testing.T) {
+	for name, limited := range map[string]string{
+		"429 structured":         answer(429, `RateLimit: "a";r=0;t=7`),
+		"503 structured":         answer(503, `RateLimit: "a";r=0;t=7`),
+		"429 X":                  answer(429, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 7"),
+		"Retry-After goes first": answer(429, "Retry-After: 7", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := &timed{first: []string{limited}}
+			inMemory(t, up.handle, nil, func(t *testing.T, m *memory) {
+				began := time.Now()
+				m.caller().send(get("/")).want(200, "ok")
+				if d := time.Since(began); d < 7*time.Second || d > 7*time.Second+time.Millisecond {
+					t.Errorf("answered after %v, want 7 s plus the jitter of at most 1 ms", d)
+				}
+			})
+		})
+	}
+}
+
+func TestACooldownThatDoesNotFitIsAnsweredAtOnce(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
+	inMemory(t, up.handle, func(c *Config) {
+		sharing("route")(c)
+		c.Default.RequestTimeout = 10 * time.Second
+		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 2}
+	}, func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).want(429, "wait") // too long for itself
+		time.Sleep(500 * time.Millisecond)
+		for _, request := range []string{get("/"), post("x")} {
+			began := time.Now()
+			res := m.caller().send(request).want(429, "*")
+			if d := time.Since(began); d != 0 {
+				t.Errorf("answered after %v", d)
+			}
+			if h := res.Header; h.Get("Retry-After") != "20" || h.Get("X-Retryproxy-Reason") != "cooldown" || h.Get("X-Retryproxy-Attempts") != "" {
+				t.Errorf("header %v", h)
+			}
+		}
+		synctest.Wait()
+		if want := []policy.Outcome{policy.OutcomeGaveUpRetryAfterTooLong, policy.OutcomeCooldown, policy.OutcomeCooldown}; !slices.Equal(m.seen.outcomes, want) {
+			t.Errorf("outcomes %v, want %v", m.seen.outcomes, want)
+		}
+		if m.up.sends() != 1 || len(m.seen.retries) != 0 {
+			t.Errorf("%d sends, %d retries", m.up.sends(), len(m.seen.retries))
+		}
+		if tokens := m.Stats().Upstreams[0].BudgetTokens; tokens != 2 {
+			t.Errorf("%v tokens left of 2", tokens)
+		}
+		time.Sleep(20 * time.Second)
+		m.caller().send(get("/")).want(200, "ok")
+	})
+}
+
+func TestAPauseBeyondTheCapIsForTheCallerAndClosesNothing(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 61")}}
+	inMemory(t, up.handle, func(c *Config) {
+		sharing("route")(c)
+		c.Default.RequestTimeout = 10 * time.Minute
+	}, func(t *testing.T, m *memory) {
+		began := time.Now()
+		res := m.caller().send(get("/")).want(429, "wait")
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "retry_after_too_long" {
+			t.Errorf("reason %q", got)
+		}
+		m.caller().send(get("/")).want(200, "ok")
+		if d := time.Since(began); d != 0 {
+			t.Errorf("took %v", d)
+		}
+		if m.Stats().Cooldowns.Begun != 0 {
+			t.Error("a cool-down began")
+		}
+	})
+}
+
+func TestWaitersDoNotComeBackInTheSameInstant(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 5")}}
+	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		var ends []func() (*http.Response, time.Time)
+		for range 40 {
+			ends = append(ends, m.caller().send(get("/")).later())
+		}
+		for _, end := range ends {
+			end()
+		}
+		slices.SortFunc(up.at, time.Time.Compare)
+		distinct := len(slices.CompactFunc(slices.Clone(up.at[1:]), time.Time.Equal))
+		spread := up.at[len(up.at)-1].Sub(up.at[1])
+		if first := up.at[1].Sub(began); first < 5*time.Second || distinct < 39 || spread < 500*time.Millisecond || spread > time.Second {
+			t.Errorf("the first came back after %v, at %d different times spread over %v", first, distinct, spread)
+		}
+	})
+}
+
+func TestWaitersWaitOnWhenThePauseGrows(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 3"), answer(429, "Retry-After: 6")}}
+	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
+		began := time.Now()
+		first := m.caller().send(get("/")).later() // is told 3 s, then at 3 s 6 more
+		time.Sleep(time.Second)
+		second := m.caller().send(get("/")).later()
+		first()
+		if _, at := second(); at.Sub(began) < 3*time.Second {
+			t.Errorf("came back after %v", at.Sub(began))
+		}
+		for _, at := range up.at[2:] {
+			if d := at.Sub(began); d < 9*time.Second {
+				t.Errorf("sent after %v, within the second pause", d)
+			}
+		}
+	})
+}
+
+func TestTheCallersLeavingEndsACooldownsWait(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
+	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		c := m.caller().send(get("/"))
+		time.Sleep(time.Second)
+		c.Close()
+		synctest.Wait()
+		if want := []policy.Outcome{policy.OutcomeClientGone}; !slices.Equal(m.seen.outcomes, want) {
+			t.Errorf("outcomes %v, want %v at once", m.seen.outcomes, want)
+		}
+		if m.up.sends() != 1 {
+			t.Errorf("%d sends", m.up.sends())
+		}
+	})
+}
+
+func TestADrainEndsACooldownsWait(t *testing.T) {
+	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
+	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		waiting := m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		began := time.Now()
+		drained := make(chan error)
+		go func() { drained <- m.Drain(context.Background()) }()
+		res, at := waiting()
+		if res.StatusCode != 503 || !at.Equal(began) || res.Header.Get("X-Retryproxy-Reason") != "draining" || res.Header.Get("Retry-After") != "19" {
+			t.Errorf("%d after %v, %v", res.StatusCode, at.Sub(began), res.Header)
+		}
+		<-drained
+	})
+}
+
+// Both ways in which a retry that was decided is not sent after all.
+func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
+	busy := func(c *Config) {
+		backoff, _ := policy.New("fixed", policy.Options{Base: 2 * time.Second})
+		c.Default.Policy.Backoff, c.Default.Policy.Throttled = backoff, backoff
+		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+		c.Default.RequestTimeout = 10 * time.Second
+	}
+	check := func(t *testing.T, m *memory, ended func() (*http.Response, time.Time), reason string) {
+		t.Helper()
+		res, _ := ended()
+		if res.StatusCode != 503 || res.Header.Get("X-Retryproxy-Reason") != reason {
+			t.Errorf("%d, reason %q", res.StatusCode, res.Header.Get("X-Retryproxy-Reason"))
+		}
+		synctest.Wait()
+		if n := len(m.seen.retries); n != 0 {
+			t.Errorf("%d retries counted", n)
+		}
+		if tokens := m.Stats().Upstreams[0].BudgetTokens; tokens != 5 {
+			t.Errorf("%v tokens left of 5", tokens)
+		}
+	}
+	t.Run("cool-down", func(t *testing.T) {
+		up := &timed{first: []string{bad503, answer(429, "Retry-After: 30")}}
+		inMemory(t, up.handle, func(c *Config) { busy(c); sharing("route")(c) }, func(t *testing.T, m *memory) {
+			first := m.caller().send(get("/")).later()
+			time.Sleep(time.Second)
+			m.caller().send(get("/")).want(429, "wait")
+			check(t, m, first, "cooldown")
+			if !slices.Contains(m.seen.outcomes, policy.GaveUp(policy.ReasonCooldown)) {
+				t.Errorf("outcomes %v", m.seen.outcomes)
+			}
+		})
+	})
+	t.Run("gate", func(t *testing.T) {
+		var down atomic.Bool
+		inMemory(t, script(answer(503, "Connection: close")), func(c *Config) {
+			busy(c)
+			c.Default.Guard, c.Default.Outage = policy.GuardOptions{}, OutageShed
+			dial := c.Default.Upstream.Dial
+			c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if down.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				return dial(ctx, network, address)
+			}
+		}, func(t *testing.T, m *memory) {
+			first := m.caller().send(get("/")).later()
+			time.Sleep(time.Second)
+			down.Store(true)
+			second := m.caller().send(get("/")).later() // closes the gate, and waits as well
+			second()                                    // so that its token is back too
+			check(t, m, first, "shed")
+			check(t, m, second, "shed")
+		})
+	})
+	t.Run("caller left", func(t *testing.T) {
+		inMemory(t, script(bad503), busy, func(t *testing.T, m *memory) {
+			c := m.caller().send(get("/"))
+			time.Sleep(time.Second)
+			c.Close()
+			synctest.Wait()
+			if n, tokens := len(m.seen.retries), m.Stats().Upstreams[0].BudgetTokens; n != 0 || tokens != 5 {
+				t.Errorf("%d retries counted, %v tokens left of 5", n, tokens)
+			}
+		})
+	})
+}
+
+func TestARetryThatACooldownForbidsIsNotWaitedFor(t *testing.T) {
+	inMemory(t, slow(time.Second, bad503), func(c *Config) {
+		sharing("route")(c)
+		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 2 * time.Second})
+	}, func(t *testing.T, m *memory) {
+		began := time.Now()
+		ended := m.caller().send(get("/")).later()
+		time.Sleep(500 * time.Millisecond) // it is sent
+		m.LearnCooldown(m.learnable(), time.Minute)
+		res, at := ended()
+		if d := at.Sub(began); res.StatusCode != 503 || d != time.Second || res.Header.Get("X-Retryproxy-Reason") != "cooldown" {
+			t.Errorf("%d after %v, %v", res.StatusCode, d, res.Header)
+		}
+	})
+}
+
+// learnable is the key of the default route.
+func (m *memory) learnable() uint64 {
+	x := &exchange{route: m.settings.Load().fallback}
+	key, _ := x.cooldownKey()
+	return key
+}
+
+func TestCooldownsAreToldAndLearnt(t *testing.T) {
+	type told struct {
+		key   uint64
+		lasts time.Duration
+	}
+	var began []told
+	note := func(c *Config) {
+		sharing("X-Key")(c)
+		c.CooldownBegan = func(key uint64, lasts time.Duration) { began = append(began, told{key, lasts}) }
+	}
+	inMemory(t, script(answer(429, "Retry-After: 50")), note, func(t *testing.T, m *memory) {
+		for range 3 { // one after the other on kept connections: at the same time
+			m.caller().send(getWith("X-Key: a")).want(429, "*")
+		}
+		m.caller().send(getWith("X-Key: b")).want(429, "*")
+	})
+	if len(began) != 2 || began[0].lasts != 50*time.Second || began[0].key == began[1].key {
+		t.Fatalf("told %v", began)
+	}
+	key := began[0].key
+	inMemory(t, script(ok200), note, func(t *testing.T, m *memory) {
+		m.LearnCooldown(key, 61*time.Second)
+		m.LearnCooldown(key, -time.Second)
+		m.caller().send(getWith("X-Key: a")).want(200, "ok")
+		m.LearnCooldown(key, 60*time.Second)
+		m.caller().send(getWith("X-Key: a")).want(429, "*")
+		m.caller().send(getWith("X-Key: b")).want(200, "ok")
+	})
+	if len(began) != 2 {
+		t.Errorf("what was learnt was told on: %v", began)
+	}
+}
+
+func TestAKeyedRouteDoesNotAllocate(t *testing.T) {
+	u := echoServer(t, 0, steadyOK)
+	p := startProxy(t, u, sharing("Authorization"))
+	c := p.dial()
+	request := []byte(steadyCases()[0].request)
+	do := roundTrips(t, c.Conn, request, measureAnswer(t, c.Conn, request))
+	p.LearnCooldown(1, time.Minute) // of somebody else, so that every request looks
+	for range 50 {
+		do()
+	}
+	const rounds = 1000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		do()
+	}
+	runtime.ReadMemStats(&after)
+	if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
+		t.Errorf("%.3f allocations per request", per)
+	}
+}

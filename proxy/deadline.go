@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+)
+
+// heedCaller reads how long the caller will wait. Its time runs from the head
+// on, whatever becomes of the body; the request timeout still applies beside it.
+func (x *exchange) heedCaller() {
+	w := &x.callerWaits
+	w.Read(x.req, x.route.Forward.Deadlines)
+	if w.Bad != 0 && x.set.BadDeadline != nil {
+		for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+			if w.Bad.Has(f) {
+				x.set.BadDeadline(f)
+			}
+		}
+	}
+	if w.Given {
+		x.callerUntil = x.began.Add(w.Within)
+		x.deadline = x.began.Add(x.route.ownShare(w.Within))
+	}
+}
+
+// requestTimeout is the route's own, without what is kept back for a fallback; 0 for none. A gRPC call may be a stream
+// whose first header comes late, and nothing tells which are: such calls have
+// only the deadline that their caller gave (grpc-timeout), where that is heeded.
+func (x *exchange) requestTimeout() time.Duration {
+	if x.callerWaits.GRPC && x.route.Forward.Deadlines.Has(forward.DeadlineGRPC) {
+		return 0
+	}
+	return x.route.ownShare(x.route.RequestTimeout)
+}
+
+// timeLeft is how long the upstream has for its answer, as far as is known
+// before the request is sent: until the deadline that runs, or from the
+// request being sent on.
+func (x *exchange) timeLeft(now time.Time) time.Duration {
+	left := policy.Forever
+	if !x.deadline.IsZero() {
+		left = x.deadline.Sub(now)
+	}
+	if limit := x.requestTimeout(); limit > 0 && x.sentAt.IsZero() {
+		left = min(left, limit)
+	}
+	return left
+}
+
+// earliest is the earlier of two times, of which a may be zero for never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,184 @@
+package proxy
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+)
+
+const allDeadlines = forward.DeadlineSet(1<<forward.NumDeadlineFields - 1)
+
+func heedDeadlines(c *Config) { c.Default.Forward.Deadlines = allDeadlines }
+
+// never answers.
+func never(c *upConn) {
+	for head := c.head(); head != ""; head = c.head() {
+		discardBody(c, head)
+	}
+}
+
+func TestTheCallersDeadlineEndsTheRequest(t *testing.T) {
+	for field, want := range map[string]time.Duration{
+		"X-Request-Timeout: 2.5":               2500 * time.Millisecond,
+		"X-Request-Timeout: 1500ms":            1500 * time.Millisecond,
+		"Grpc-Timeout: 7S":                     7 * time.Second,
+		"X-Envoy-Expected-Rq-Timeout-Ms: 4000": 4 * time.Second,
+		"X-Request-Timeout: 300":               30 * time.Second, // never longer than the route's own
+		"X-Request-Timeout: tomorrow":          30 * time.Second,
+	} {
+		inMemory(t, never, heedDeadlines, func(t *testing.T, m *memory) {
+			began := time.Now()
+			m.caller().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
+			if d := time.Since(began); d != want {
+				t.Errorf("%s: answered after %v, want %v", field, d, want)
+			}
+		})
+	}
+}
+
+func TestWithoutTheSettingTheFieldMeansNothing(t *testing.T) {
+	inMemory(t, slow(5*time.Second, ok200), nil, func(t *testing.T, m *memory) {
+		m.caller().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
+		if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "1" {
+			t.Errorf("the upstream got %q, want it as it came", got)
+		}
+	})
+}
+
+// Every attempt is told what is left of the time.
+func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
+	fields := []string{"X-Request-Timeout: 20", "grpc-timeout: 20S", "x-envoy-expected-rq-timeout-ms: 20000"}
+	wait := func(c *Config) {
+		heedDeadlines(c)
+		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 3 * time.Second})
+	}
+	handle := script(bad503, bad503, ok200)
+	inMemory(t, handle, wait, func(t *testing.T, m *memory) {
+		m.caller().send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
+		for i, want := range []string{"20 20000000u 20000", "17 17000000u 17000", "14 14000000u 14000"} {
+			head := m.up.head(i)
+			got := fieldOf(head, "X-Request-Timeout") + " " + fieldOf(head, "grpc-timeout") + " " + fieldOf(head, "x-envoy-expected-rq-timeout-ms")
+			if got != want {
+				t.Errorf("attempt %d was told %q, want %q", i+1, got, want)
+			}
+			if n := strings.Count(strings.ToLower(head), "timeout"); n != 3 {
+				t.Errorf("attempt %d has %d such fields, want 3: %q", i+1, n, head)
+			}
+		}
+	})
+}
+
+// What is forwarded is never longer than we will wait ourselves.
+func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
+	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
+				m.caller().send(request("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
+				if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "30000ms" {
+					t.Errorf("the upstream was told %q, want 30000ms", got)
+				}
+			})
+		})
+	}
+}
+
+// A wait that ends after the caller's deadline is not begun.
+func TestNoWaitOutlastsTheCallersDeadline(t *testing.T) {
+	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nwait"
+	inMemory(t, script(limited, ok200), heedDeadlines, func(t *testing.T, m *memory) {
+		began := time.Now()
+		res := m.caller().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
+		if d := time.Since(began); d != 0 || res.Header.Get("X-Retryproxy-Reason") != "retry_after_too_long" {
+			t.Errorf("answered after %v because of %q", d, res.Header.Get("X-Retryproxy-Reason"))
+		}
+	})
+}
+
+// The caller's time runs while it uploads, unlike the request timeout.
+func TestTheCallersDeadlineRunsDuringItsUpload(t *testing.T) {
+	read := func(c *upConn) { discardBody(c, c.head()) }
+	inMemory(t, read, heedDeadlines, func(t *testing.T, m *memory) {
+		c := m.caller()
+		began := time.Now()
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 3\r\nContent-Length: 40\r\n\r\n")
+		go func() {
+			for range 5 {
+				time.Sleep(time.Second)
+				_, _ = c.Write([]byte("x"))
+			}
+		}()
+		c.want(504, "*")
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("answered after %v, want 3 s", d)
+		}
+		time.Sleep(10 * time.Second) // the upload ends
+	})
+}
+
+func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
+	inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
+		c := m.caller()
+		res := c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" || m.up.sends() != 0 {
+			t.Errorf("reason %q, %d sends; want deadline and none", got, m.up.sends())
+		}
+		c.send(get("/")).want(200, "ok") // the connection stays
+		m.wantOutcome(0, policy.GaveUp(policy.ReasonDeadline))
+		m.wantOutcome(1, policy.OutcomeSuccess)
+	})
+}
+
+// A stream's first header may come late, and nothing tells streams from others.
+func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
+	grpc := []string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc+proto"}
+	for name, tc := range map[string]struct {
+		fields []string
+		change func(*Config)
+		within time.Duration // 0: it is answered, after two minutes
+	}{
+		"none":                 {grpc, heedDeadlines, 0},
+		"longer than ours":     {append(grpc[:3:3], "grpc-timeout: 50S"), heedDeadlines, 50 * time.Second},
+		"gRPC-Web is no gRPC":  {[]string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc-web"}, heedDeadlines, 30 * time.Second},
+		"grpc-timeout ignored": {grpc, nil, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, slow(2*time.Minute, ok200), tc.change, func(t *testing.T, m *memory) {
+				began := time.Now()
+				status, want := 504, tc.within
+				if want == 0 {
+					status, want = 200, 2*time.Minute
+				}
+				m.caller().send(request("POST / HTTP/1.1", tc.fields...)).want(status, "*")
+				if d := time.Since(began); d != want {
+					t.Errorf("answered after %v, want %v", d, want)
+				}
+				time.Sleep(2 * time.Minute)
+			})
+		})
+	}
+}
+
+func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
+	var mu sync.Mutex
+	bad := map[string]int{}
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) {
+		heedDeadlines(c)
+		c.BadDeadline = func(f forward.DeadlineField) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
+	})
+	c := p.dial()
+	c.send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: soon", "grpc-timeout: 5", "x-envoy-expected-rq-timeout-ms: 100")).want(200, "ok")
+	c.send(request("GET / HTTP/1.1", "Host: a", "grpc-timeout: -1S")).want(200, "ok")
+	mu.Lock()
+	defer mu.Unlock()
+	if bad["x-request-timeout"] != 1 || bad["grpc-timeout"] != 2 || bad["x-envoy-expected-rq-timeout-ms"] != 0 {
+		t.Errorf("counted %v", bad)
+	}
+	if got := fieldOf(u.head(0), "X-Request-Timeout") + fieldOf(u.head(1), "grpc-timeout"); got != "soon-1S" {
+		t.Errorf("forwarded %q, want them as they came", got)
+	}
+}

@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// barrier is what kept an attempt from being sent.
+type barrier uint8
+
+const (
+	barredByDoor barrier = iota // see exchange.turnedBy
+	barredByCooldown
+	barredByThrottle
+)
+
+// enter asks all that stands before an attempt, in turn. Admitted means that
+// the attempt has its place and is sent now.
+func (x *exchange) enter(now time.Time) admission {
+	if x.route.Cooldown.Kind != CooldownNone {
+		in, later := x.sitOut(now)
+		if in != admitted {
+			return in
+		}
+		now = later
+	}
+	if x.attempts == 0 && !x.ask(now) { // a retry was asked for before its wait
+		x.barred, x.retryAfter = barredByThrottle, 1
+		return turnedAway
+	}
+	return x.admit(now)
+}
+
+// ask asks the upstream's throttle, where it has one, whether the next attempt
+// may be sent. While the gate is not open, that alone decides and nothing counts.
+func (x *exchange) ask(now time.Time) bool {
+	u := x.route.upstream
+	x.asked = u.throttle != nil && u.door.guard.Open()
+	return !x.asked || u.throttle.Ask(x.set.server.since(now), policy.Shared().Float64())
+}
+
+// answered tells the throttle what became of an attempt that it was asked for.
+func (x *exchange) answered(a *policy.Attempt) {
+	if !x.asked || x.callerEnd.Load() != callerStays {
+		return
+	}
+	x.asked = false
+	if accepted, known := a.Took(); known {
+		x.route.upstream.throttle.Done(accepted)
+	}
+}
+
+// retrying counts the retry that is sent now; d is none before the first attempt.
+func (x *exchange) retrying(d policy.Decision) {
+	if d.Retry {
+		x.token = false
+		x.route.observer.Retry(d.Why)
+	}
+}
+
+// giveBack returns the budget's token of a retry that is not sent after all.
+func (x *exchange) giveBack() {
+	if x.token {
+		x.token = false
+		x.route.upstream.budget.GiveBack()
+	}
+}
+
+// against is what speaks against a retry that the policy would make, beyond
+// what the policy knows. Like all of it, it is asked before the wait.
+func (x *exchange) against(a *policy.Attempt) policy.Reason {
+	if x.pauseTooLong(a) {
+		return policy.ReasonRetryAfterTooLong
+	}
+	now := time.Now()
+	if left := x.cooldownLeft(now); left > 0 && left >= x.waitRoom(now) {
+		return policy.ReasonCooldown
+	}
+	if !x.c.server.makesRetry() {
+		return policy.ReasonSwitchedOff
+	}
+	if !x.ask(now) {
+		return policy.ReasonThrottled
+	}
+	return policy.ReasonNone
+}

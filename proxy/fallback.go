@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Fallback is what answers when all else failed. See
+// docs/decisions/0009-fallback.md.
+type Fallback struct {
+	// Status, where it is not 0, and Body are the answer.
+	Status int // 200 to 599
+	Body   []byte
+
+	// Upstream is asked instead, once, where Status is 0. Forward are the
+	// settings of its requests.
+	Upstream upstream.Target
+	Forward  forward.Settings
+}
+
+// What answered, as X-Retryproxy-Fallback tells it.
+const (
+	fallbackAnswer   = "answer"
+	fallbackUpstream = "upstream"
+)
+
+// fallbackShare is the part of a request's time that is kept back for a
+// fallback upstream, so that an upstream which never answers leaves it some: a
+// tenth.
+const fallbackShare = 10
+
+// fallbackTime bounds the one attempt at a fallback upstream where neither the
+// attempt timeout nor the request's does.
+const fallbackTime = 10 * time.Second
+
+// spareRoute is the route as a request to its fallback upstream sees it: the
+// same, but for where it goes and that nobody waits there.
+func spareRoute(r *Route) *Route {
+	spare := *r
+	spare.Upstream, spare.Forward, spare.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
+	spare.NoBudget, spare.Throttle, spare.Cooldown, spare.Outage, spare.Probe = true, false, Cooldown{}, OutageShed, Probe{}
+	if spare.AttemptTimeout == 0 && spare.RequestTimeout == 0 {
+		spare.AttemptTimeout = fallbackTime
+	}
+	return &spare
+}
+
+// ownShare is d without the part that is kept back for a fallback upstream.
+func (r *routeState) ownShare(d time.Duration) time.Duration {
+	if r.spare != nil {
+		return d - d/fallbackShare
+	}
+	return d
+}
+
+// fallBack lets the route's fallback answer a request that failed because of
+// reason; a is its last attempt, nil when the next one was not sent. No when there
+// is no fallback, or when it has no better answer: nothing has changed then for
+// the caller, who gets what it would have got without.
+func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
+	f := x.route.Fallback
+	if f == nil {
+		return 0, 0, false
+	}
+	held := x.holdLast(a)
+	if f.Status != 0 {
+		x.discard()
+		x.held.drop()
+		x.endIfUnread()
+		x.reason, x.fellBack = reason, fallbackAnswer
+		code, o := x.answerOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
+		return code, o, true
+	}
+	if !held || x.exposed && !x.safe {
+		return 0, 0, false
+	}
+	x.discard()
+	x.fetchBody()
+	if x.callerEnd.Load() != callerStays {
+		code, o := x.abandon()
+		return code, o, true
+	}
+	if !x.body.ended || x.replay() != policy.ReplayWhole {
+		return 0, 0, false
+	}
+	return x.askSpare(reason)
+}
+
+// holdLast keeps the answer of the last attempt, where there was one, until the
+// fallback has a better one; no when it cannot be kept.
+func (x *exchange) holdLast(a *policy.Attempt) bool {
+	if a == nil || a.Cause != policy.CauseStatus || x.held.full && x.held.attempt == x.attempts {
+		return true
+	}
+	return x.held.take() == policy.ReasonNone
+}
+
+// fetchBody reads the caller's whole body, also where none of it was read yet.
+func (x *exchange) fetchBody() {
+	b := &x.body
+	if b.ended || !b.keeping {
+		return
+	}
+	if !b.started {
+		b.started, b.began = true, time.Now()
+	}
+	x.finishBody()
+}
+
+// askSpare sends the request to the fallback upstream, once, and relays what
+// comes if it is no failure. It is no attempt at the upstream and counts as none.
+func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
+	main, dialErr := x.route, x.dialErr
+	x.route = main.spare
+	defer func() { x.route, x.dialErr = main, dialErr }()
+	x.deadline = x.callerUntil
+	if limit := x.requestTimeout(); limit > 0 && !x.sentAt.IsZero() {
+		x.deadline = earliest(x.deadline, x.sentAt.Add(limit))
+	}
+	x.head = forward.AppendRequestHead(x.head[:0], x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
+	x.patient, x.avoid, x.dialErr = false, "", nil
+	switch x.admit(time.Now()) {
+	case admitted:
+	case leftWaiting:
+		code, o := x.leave()
+		return code, o, true
+	default:
+		main.observer.FallbackFailed()
+		return 0, 0, false
+	}
+	a := x.attempt(x.waiter.place.Probe())
+	x.attempts--
+	if x.callerEnd.Load() != callerStays {
+		x.desert(policy.Abandoned)
+		x.discard()
+		x.attemptT = time.Time{}
+		code, o := x.abandon()
+		return code, o, true
+	}
+	x.spareDone(&a)
+	if a.Cause != policy.CauseStatus || x.route.Policy.Fails(&a) {
+		x.discard()
+		main.observer.FallbackFailed()
+		return 0, 0, false
+	}
+	x.held.drop()
+	x.reason, x.fellBack = reason, fallbackUpstream
+	code, o := x.relay(policy.OutcomeFallback, reason)
+	return code, o, true
+}
+
+// spareDone gives the place at the fallback upstream back and closes the books.
+func (x *exchange) spareDone(a *policy.Attempt) {
+	if a.Cause == policy.CauseAttemptTimeout {
+		x.desert(policy.TimedOut)
+	}
+	x.vacate(a)
+	x.lastEnd = time.Now()
+	x.trail.attempted(a.Status, a.Cause, policy.ClassNone, x.lastEnd.Sub(x.attemptT))
+	x.attemptT = time.Time{}
+}
+
+// contentType is a guess from the first byte; what was written as JSON or HTML
+// is meant so.
+func contentType(body []byte) string {
+	if len(body) > 0 {
+		switch body[0] {
+		case '{', '[':
+			return "application/json"
+		case '<':
+			return "text/html; charset=utf-8"
+		}
+	}
+	return "text/plain; charset=utf-8"
+}

@@ -1,0 +1,342 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// spared is a fallback upstream in memory.
+type spared struct {
+	*fakeUpstream
+	bodies []string
+	mu     sync.Mutex
+}
+
+// inMemoryWithSpare is inMemory with a fallback upstream.
+func inMemoryWithSpare(t *testing.T, handle, spare func(c *upConn), change func(c *Config), test func(t *testing.T, m *memory, s *spared)) {
+	t.Helper()
+	s := &spared{}
+	inMemory(t, handle, func(c *Config) {
+		s.fakeUpstream = &fakeUpstream{open: map[net.Conn]struct{}{}}
+		c.Default.Policy.MaxRetries = 0
+		c.Default.Fallback = &Fallback{
+			Forward: forward.Settings{Host: forward.HostUpstream, UpstreamHost: "spare.test"},
+			Upstream: upstream.Target{Network: "tcp", Address: "spare.test:80", Host: "spare.test", Resolve: resolveTest,
+				Dial: func(context.Context, string, string) (net.Conn, error) {
+					ours, theirs := net.Pipe()
+					s.serve(t, theirs, spare)
+					return ours, nil
+				}},
+		}
+		if change != nil {
+			change(c)
+		}
+	}, func(t *testing.T, m *memory) {
+		test(t, m, s)
+		m.kill()
+		for _, u := range m.settings.Load().upstreams() {
+			u.close()
+		}
+		synctest.Wait()
+		s.stopConns()
+	})
+}
+
+func (u *fakeUpstream) stopConns() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.open {
+		c.Close()
+	}
+}
+
+// keepingBodies answers 200 and remembers the bodies that came.
+func (s *spared) keepingBodies(c *upConn) {
+	for head := c.head(); head != ""; head = c.head() {
+		body := discardBody(c, head)
+		s.mu.Lock()
+		s.bodies = append(s.bodies, string(body))
+		s.mu.Unlock()
+		c.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nspare")
+	}
+}
+
+const spareOK = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nspare"
+
+// chunked is a POST whose body comes in pieces of unknown length.
+const chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+
+func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
+	refused := "refused"
+	for _, tc := range []struct {
+		name, request, first string
+		reason               string
+		change               func(c *Config)
+		asked                bool
+	}{
+		{name: "a failing answer", request: get("/"), first: bad503, reason: "retries_off", asked: true},
+		{name: "after retries", request: get("/"), first: bad503, reason: "retries_exhausted", asked: true,
+			change: func(c *Config) { c.Default.Policy.MaxRetries = 2 }},
+		{name: "no answer", request: get("/"), first: "", reason: "retries_off", asked: true},
+		{name: "never sent, unsafe", request: post("abc"), first: refused, reason: "retries_off", asked: true},
+		{name: "never sent, unsafe, chunked", request: chunked, first: refused, reason: "retries_off", asked: true},
+		{name: "sent, unsafe", request: post("abc"), first: bad503},
+		{name: "sent, unsafe, reset", request: post("abc"), first: ""},
+		{name: "sent, with a key", request: strings.Replace(post("abc"), "\r\n\r\n", "\r\nIdempotency-Key: 1\r\n\r\n", 1), first: bad503, reason: "retries_off", asked: true},
+		{name: "sent, chunked, may run twice", request: chunked, first: bad503, reason: "retries_off", asked: true,
+			change: func(c *Config) { c.Default.Policy.Unsafe = true }},
+		{name: "body too large to keep", request: post(strings.Repeat("x", 300)), first: refused,
+			change: func(c *Config) { c.Default.MaxReplayBytes = 100 }},
+		{name: "answer too large to hold", request: get("/"), first: "HTTP/1.1 503 X\r\nContent-Length: 100\r\n\r\n" + strings.Repeat("y", 100),
+			change: func(c *Config) { c.Default.HoldBytes = 99 }},
+		{name: "an answer that is no failure", request: get("/"), first: "HTTP/1.1 404 X\r\nContent-Length: 4\r\n\r\nnone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inMemoryWithSpare(t, script(tc.first), script(spareOK), func(c *Config) {
+				if tc.first == refused {
+					c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrClosedPipe }
+				}
+				if tc.change != nil {
+					tc.change(c)
+				}
+			}, func(t *testing.T, m *memory, s *spared) {
+				res, body, err := m.caller().send(tc.request).response("GET")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.sends() > 1 || (s.sends() == 1) != tc.asked || (body == "spare") != tc.asked {
+					t.Fatalf("%d %q, %d sends to the fallback", res.StatusCode, body, s.sends())
+				}
+				o := m.seen.outcome(t, 0)
+				h := res.Header
+				if !tc.asked {
+					if o == policy.OutcomeFallback || h.Get("X-Retryproxy-Fallback") != "" {
+						t.Errorf("outcome %v, %v", o, h)
+					}
+					return
+				}
+				if o != policy.OutcomeFallback || h.Get("X-Retryproxy-Fallback") != "upstream" || h.Get("X-Retryproxy-Reason") != tc.reason {
+					t.Errorf("outcome %v, %v", o, h)
+				}
+				if head := s.head(0); !strings.Contains(head, "\r\nHost: spare.test\r\n") {
+					t.Errorf("head %q", head)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
+	for name, request := range map[string]string{"length": post("abc"), "chunked": chunked} {
+		t.Run(name, func(t *testing.T) {
+			var s *spared
+			inMemoryWithSpare(t, script(bad503), func(c *upConn) { s.keepingBodies(c) }, func(c *Config) { c.Default.Policy.Unsafe = true }, func(t *testing.T, m *memory, spare *spared) {
+				s = spare
+				m.caller().send(request).want(200, "spare")
+				if !slices.Equal(s.bodies, []string{"abc"}) {
+					t.Errorf("bodies %q", s.bodies)
+				}
+			})
+		})
+	}
+}
+
+// What the upstream said last is what the caller gets when the fallback has
+// nothing better, and it asks once.
+func TestAFailingFallbackLeavesTheLastRealAnswer(t *testing.T) {
+	for name, spare := range map[string]string{"503": bad429, "reset": "", "nonsense": "no HTTP\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			inMemoryWithSpare(t, script(bad503), script(spare), nil, func(t *testing.T, m *memory, s *spared) {
+				c := m.caller()
+				for i := range 2 { // the connection can go on
+					res := c.send(get("/")).want(503, "busy")
+					if h := res.Header; h.Get("X-Retryproxy-Fallback") != "" || h.Get("X-Retryproxy-Reason") != "retries_off" || h.Get("X-Retryproxy-Attempts") != "1" {
+						t.Errorf("%v", h)
+					}
+					if o := m.seen.outcome(t, i); o != policy.GaveUp(policy.ReasonRetriesOff) {
+						t.Errorf("outcome %v", o)
+					}
+				}
+				if s.sends() != 2 || m.seen.fallbackFailures != 2 || len(m.seen.retries) != 0 || len(m.seen.classes) != 2 {
+					t.Errorf("%d sends, %d failures, %d retries, %d attempts counted", s.sends(), m.seen.fallbackFailures, len(m.seen.retries), len(m.seen.classes))
+				}
+			})
+		})
+	}
+}
+
+func TestAnUpstreamThatNeverAnswersLeavesTimeForItsFallback(t *testing.T) {
+	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(2*time.Second, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "spare")
+		if d := time.Since(began); d != 29*time.Second {
+			t.Errorf("answered after %v, want 2 s after nine tenths of 30 s", d)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestAFallbackThatNeverAnswersEndsWithTheRequest(t *testing.T) {
+	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+		began := time.Now()
+		m.caller().send(get("/")).want(504, "*")
+		if d := time.Since(began); d != 30*time.Second {
+			t.Errorf("answered after %v", d)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestTheCallersLeavingEndsTheFallback(t *testing.T) {
+	inMemoryWithSpare(t, script(bad503), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+		c := m.caller().send(get("/"))
+		time.Sleep(time.Second)
+		c.Close()
+		synctest.Wait()
+		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.OutcomeClientGone}) || s.sends() != 1 {
+			t.Errorf("outcomes %v, %d sends", m.seen.outcomes, s.sends())
+		}
+		abandoned := map[string]int{}
+		for _, u := range m.Stats().Upstreams {
+			abandoned[u.Name] = u.Guard.Abandoned
+			if g := u.Guard; g.InFlight-g.Abandoned != 0 {
+				t.Errorf("%s: %d places taken", u.Name, g.InFlight)
+			}
+		}
+		if abandoned["http://spare.test:80"] != 1 { // it works on it still
+			t.Errorf("abandoned: %v", abandoned)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// answering gives the fallback of our own.
+func answering(status int, body string) func(c *Config) {
+	return func(c *Config) {
+		c.Default.Policy.MaxRetries = 0
+		c.Default.Fallback = &Fallback{Status: status, Body: []byte(body)}
+	}
+}
+
+func TestAnAnswerOfOursIsAFallbackForAll(t *testing.T) {
+	for name, tc := range map[string]struct{ request, first, body, contentType string }{
+		"GET":         {get("/"), bad503, "later", "text/plain; charset=utf-8"},
+		"POST":        {post("abc"), bad503, "later", "text/plain; charset=utf-8"},
+		"reset":       {post("abc"), "", `{"sorry":1}`, "application/json"},
+		"endless":     {get("/"), "HTTP/1.1 503 X\r\n\r\nabc", "<p>", "text/html; charset=utf-8"},
+		"empty":       {get("/"), bad503, "", "text/plain; charset=utf-8"},
+		"large error": {get("/"), "HTTP/1.1 503 X\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("y", 100000), "later", "text/plain; charset=utf-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, startUpstream(t, script(tc.first)), answering(203, tc.body))
+			c := p.dial()
+			for i := range 2 { // the connection can go on
+				res := c.send(tc.request).want(203, tc.body)
+				if h := res.Header; h.Get("X-Retryproxy-Fallback") != "answer" || h.Get("X-Retryproxy-Reason") == "" || h.Get("Content-Type") != tc.contentType {
+					t.Errorf("%v", h)
+				}
+				if o := p.seen.outcome(t, i); o != policy.OutcomeFallback {
+					t.Errorf("outcome %v", o)
+				}
+			}
+		})
+	}
+}
+
+func TestAFallbackToHEADHasNoBody(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script("HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\n")), answering(503, "later"))
+	res, body, err := p.dial().send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").response("HEAD")
+	if err != nil || res.StatusCode != 503 || body != "" || res.ContentLength != 5 {
+		t.Errorf("%v %q %v", res, body, err)
+	}
+}
+
+// Whatever keeps a request from being sent is a failure too.
+func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
+	t.Run("gate closed", func(t *testing.T) {
+		p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+			answering(200, "spare")(c)
+			guarded(c)
+			c.Default.Outage = OutageShed
+		})
+		c := p.dial()
+		c.send(get("/")).want(200, "spare") // closes the gate
+		res := c.send(post("x")).want(200, "spare")
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "shed" {
+			t.Errorf("reason %q", got)
+		}
+	})
+	t.Run("gate closed, upstream", func(t *testing.T) {
+		spare := startUpstream(t, script(spareOK))
+		p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+			guarded(c)
+			c.Default.Outage = OutageShed
+			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())
+			c.Default.Fallback = &Fallback{Upstream: target}
+		})
+		c := p.dial()
+		c.send(get("/")).want(200, "spare")
+		for range 3 { // bodies that nobody has read yet
+			c.send(post("abc")).want(200, "spare")
+			c.send(chunked).want(200, "spare")
+		}
+		if n := len(p.Stats().Upstreams); n != 2 {
+			t.Errorf("%d upstreams in the statistics", n)
+		}
+	})
+	t.Run("overloaded", func(t *testing.T) {
+		inMemory(t, slow(5*time.Second, ok200), func(c *Config) {
+			answering(200, "spare")(c)
+			c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+		}, func(t *testing.T, m *memory) {
+			first := m.caller().send(get("/")).later()
+			time.Sleep(time.Second)
+			res := m.caller().send(get("/")).want(200, "spare")
+			if got := res.Header.Get("X-Retryproxy-Reason"); got != "overloaded" {
+				t.Errorf("reason %q", got)
+			}
+			first()
+		})
+	})
+	t.Run("cool-down", func(t *testing.T) {
+		inMemory(t, script(ok200), func(c *Config) { answering(200, "spare")(c); sharing("route")(c) }, func(t *testing.T, m *memory) {
+			m.LearnCooldown(m.learnable(), time.Minute)
+			res := m.caller().send(get("/")).want(200, "spare")
+			if got := res.Header.Get("X-Retryproxy-Reason"); got != "cooldown" {
+				t.Errorf("reason %q", got)
+			}
+		})
+	})
+}
+
+func TestNoFallbackForWhatTheCallerDidWrong(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), answering(200, "spare"))
+	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").want(400, "*")
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeRefused {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+func TestWithoutResponseHeadersAFallbackIsNotTold(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+		answering(200, "spare")(c)
+		c.Default.ResponseHeaders = false
+	})
+	res := p.dial().send(get("/")).want(200, "spare")
+	for name := range res.Header {
+		if strings.HasPrefix(name, "X-Retryproxy") {
+			t.Errorf("%s: %s", name, res.Header.Get(name))
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package forward
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// DeadlineField is a request field in which a caller says how long it will
+// wait. It is a closed set, meant for a metric label.
+type DeadlineField uint8
+
+// The fields.
+const (
+	DeadlineRequest DeadlineField = iota // X-Request-Timeout: seconds as a decimal number ("2.5"), or a number with a unit ("2500ms")
+	DeadlineGRPC                         // grpc-timeout: one to eight digits and one of H, M, S, m, u, n (gRPC over HTTP/2, "Requests")
+	DeadlineEnvoy                        // x-envoy-expected-rq-timeout-ms: whole milliseconds
+
+	NumDeadlineFields = iota // number of fields: valid ones are in [0, NumDeadlineFields)
+)
+
+var deadlineNames = [NumDeadlineFields]string{
+	DeadlineRequest: "x-request-timeout",
+	DeadlineGRPC:    "grpc-timeout",
+	DeadlineEnvoy:   "x-envoy-expected-rq-timeout-ms",
+}
+
+// String is the field's name in lower case; "" for a value outside the set.
+func (f DeadlineField) String() string {
+	if int(f) >= len(deadlineNames) {
+		return ""
+	}
+	return deadlineNames[f]
+}
+
+// deadlineField tells which of the fields a name is.
+func deadlineField(id http1.Name) (f DeadlineField, ok bool) {
+	switch id {
+	case http1.XRequestTimeout:
+		return DeadlineRequest, true
+	case http1.GRPCTimeout:
+		return DeadlineGRPC, true
+	case http1.XEnvoyExpectedTimeout:
+		return DeadlineEnvoy, true
+	}
+	return 0, false
+}
+
+// DeadlineSet is a set of fields. The zero value is empty.
+type DeadlineSet uint8
+
+// Has says whether f is in the set.
+func (s DeadlineSet) Has(f DeadlineField) bool { return s>>f&1 == 1 }
+
+// With is the set with f.
+func (s DeadlineSet) With(f DeadlineField) DeadlineSet { return s | 1<<f }
+
+// maxDeadline is the longest that is told apart from a longer one. It keeps
+// sums of durations far from overflowing and fits all three notations.
+const maxDeadline = 365 * 24 * time.Hour
+
+// Deadline is how long a caller will wait, by its own words. It is for one
+// request and one goroutine.
+type Deadline struct {
+	Given  bool          // a field said something that could be read
+	Within time.Duration // with Given: the shortest that was said, in [0, a year]; 0 only from grpc-timeout
+	GRPC   bool          // the request is a gRPC call
+	Bad    DeadlineSet   // fields that could not be read; they are forwarded as they came
+
+	forms [NumDeadlineFields]form
+}
+
+// form is how a caller wrote a field, which is how the upstream gets it.
+type form uint8
+
+const (
+	absent form = iota
+	asSeconds
+	asMillis // the field's own unit, or a number with a unit
+)
+
+// Read takes what the request says in those fields that are in the set. It
+// does not allocate.
+func (d *Deadline) Read(r *http1.Request, set DeadlineSet) {
+	*d = Deadline{}
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if f.ID == http1.ContentType {
+			d.GRPC = isGRPC(f.Value)
+			continue
+		}
+		if which, ok := deadlineField(f.ID); ok && set.Has(which) {
+			d.note(which, f.Value)
+		}
+	}
+}
+
+func (d *Deadline) note(f DeadlineField, value []byte) {
+	within, how, ok := readDeadline(f, value)
+	switch {
+	case !ok:
+		d.Bad = d.Bad.With(f)
+		return
+	case !d.Given || within < d.Within:
+		d.Within = within
+	}
+	d.Given, d.forms[f] = true, how
+}
+
+// Append writes the fields that were read anew, with left in place of what the
+// caller said: rounded down, and at least one of the field's smallest unit.
+func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
+	left = min(max(left, 1), maxDeadline)
+	if d.forms[DeadlineRequest] != absent {
+		dst = append(dst, "X-Request-Timeout: "...)
+		dst = append(appendTimeout(dst, left, d.forms[DeadlineRequest]), "\r\n"...)
+	}
+	if d.forms[DeadlineGRPC] != absent {
+		dst = append(dst, "grpc-timeout: "...)
+		dst = append(appendGRPC(dst, left), "\r\n"...)
+	}
+	if d.forms[DeadlineEnvoy] != absent {
+		dst = http1.AppendIntField(dst, "x-envoy-expected-rq-timeout-ms", millis(left))
+	}
+	return dst
+}
+
+func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }
+
+// appendTimeout writes X-Request-Timeout to the millisecond.
+func appendTimeout(dst []byte, d time.Duration, how form) []byte {
+	ms := millis(d)
+	if how == asMillis {
+		return append(strconv.AppendInt(dst, ms, 10), "ms"...)
+	}
+	dst = strconv.AppendInt(dst, ms/1000, 10)
+	if ms %= 1000; ms == 0 {
+		return dst
+	}
+	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
+}
+
+// appendGRPC writes the finest unit whose number has at most eight digits.
+func appendGRPC(dst []byte, d time.Duration) []byte {
+	const limit = 1e8
+	switch {
+	case d < limit:
+		return append(strconv.AppendInt(dst, int64(d), 10), 'n')
+	case d < limit*time.Microsecond:
+		return append(strconv.AppendInt(dst, d.Microseconds(), 10), 'u')
+	case d < limit*time.Millisecond:
+		return append(strconv.AppendInt(dst, d.Milliseconds(), 10), 'm')
+	}
+	return append(strconv.AppendInt(dst, int64(d/time.Second), 10), 'S')
+}
+
+// readDeadline reads a field's value. Not ok: it is not written as the field
+// is, or it is 0, which some take for no limit at all; except in grpc-timeout,
+// where it means that the time is over.
+func readDeadline(f DeadlineField, value []byte) (d time.Duration, how form, ok bool) {
+	switch f {
+	case DeadlineGRPC:
+		d, ok = readGRPC(value)
+		return d, asMillis, ok
+	case DeadlineEnvoy:
+		n, isNumber := http1.ParseUint(value)
+		return times(n, time.Millisecond), asMillis, isNumber && n > 0
+	}
+	d, how, ok = readTimeout(value)
+	return d, how, ok && d > 0
+}
+
+// readGRPC reads TimeoutValue and TimeoutUnit of the gRPC protocol.
+func readGRPC(value []byte) (time.Duration, bool) {
+	last := len(value) - 1
+	if last < 1 || last > 8 {
+		return 0, false
+	}
+	n, ok := http1.ParseUint(value[:last])
+	switch value[last] {
+	case 'H':
+		return times(n, time.Hour), ok
+	case 'M':
+		return times(n, time.Minute), ok
+	case 'S':
+		return times(n, time.Second), ok
+	case 'm':
+		return times(n, time.Millisecond), ok
+	case 'u':
+		return times(n, time.Microsecond), ok
+	case 'n':
+		return times(n, 1), ok
+	}
+	return 0, false
+}
+
+// fractionDigits are as many as fit: a fraction of an hour in nanoseconds is
+// below 10^6 * 3.6*10^12 < 2^63. Further ones are read and mean nothing.
+const fractionDigits = 6
+
+// readTimeout reads a decimal number, of seconds or of the unit behind it.
+func readTimeout(value []byte) (time.Duration, form, bool) {
+	whole := digits(value)
+	n, ok := http1.ParseUint(value[:whole])
+	if !ok {
+		return 0, absent, false
+	}
+	rest, part, scale := value[whole:], int64(0), int64(1)
+	if len(rest) > 0 && rest[0] == '.' {
+		k := digits(rest[1:])
+		if k == 0 {
+			return 0, absent, false
+		}
+		for _, c := range rest[1 : 1+min(k, fractionDigits)] {
+			part, scale = part*10+int64(c-'0'), scale*10
+		}
+		rest = rest[1+k:]
+	}
+	unit, how, ok := unitOf(rest)
+	if !ok {
+		return 0, absent, false
+	}
+	return min(times(n, unit)+time.Duration(part*int64(unit)/scale), maxDeadline), how, true
+}
+
+// digits is how many of them p begins with.
+func digits(p []byte) int {
+	n := 0
+	for n < len(p) && '0' <= p[n] && p[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// unitOf knows the units of Go's durations.
+func unitOf(p []byte) (time.Duration, form, bool) {
+	switch string(p) {
+	case "":
+		return time.Second, asSeconds, true
+	case "s":
+		return time.Second, asMillis, true
+	case "ms":
+		return time.Millisecond, asMillis, true
+	case "us":
+		return time.Microsecond, asMillis, true
+	case "ns":
+		return time.Nanosecond, asMillis, true
+	case "m":
+		return time.Minute, asMillis, true
+	case "h":
+		return time.Hour, asMillis, true
+	}
+	return 0, absent, false
+}
+
+// times is n units, at most maxDeadline.
+func times(n int64, unit time.Duration) time.Duration {
+	if n > int64(maxDeadline/unit) {
+		return maxDeadline
+	}
+	return time.Duration(n) * unit
+}
+
+// isGRPC says whether a Content-Type is that of gRPC over HTTP/2: with or
+// without a subtype of its own ("application/grpc+proto"), but not gRPC-Web.
+func isGRPC(value []byte) bool {
+	const name = "application/grpc"
+	if len(value) < len(name) || !http1.EqualFold(value[:len(name)], name) {
+		return false
+	}
+	if len(value) == len(name) {
+		return true
+	}
+	c := value[len(name)]
+	return c == '+' || c == ';' || c == ' '
+}
+
+// rewritesDeadline says whether a field is written anew by Deadline.Append.
+func (s *Settings) rewritesDeadline(f *http1.Field) bool {
+	which, ok := deadlineField(f.ID)
+	if !ok || !s.Deadlines.Has(which) {
+		return false
+	}
+	_, _, ok = readDeadline(which, f.Value)
+	return ok
+}

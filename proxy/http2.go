@@ -1,0 +1,268 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
+)
+
+// preface is what a caller that knows HTTP/2 to be spoken here sends first
+// (RFC 9113 section 3.4). An HTTP/1.1 parser refuses it after its first line.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// HTTP/2's windows, in bytes. Until its stream is read from, a caller can make
+// us hold so much of one request, and so much over one connection.
+const (
+	streamWindow     = 512 << 10
+	connectionWindow = 1 << 20
+)
+
+// A caller that says nothing for pingAfter is asked whether it is still there;
+// one that vanished would otherwise hold its streams until TCP notices.
+const pingAfter = 30 * time.Second
+
+// http2Conn is a caller's HTTP/2 connection. The framing is net/http's, with a
+// server for this connection alone, so that a drain or a reload can treat it by
+// itself. Each stream becomes a conn of its own, served like an HTTP/1.1 one.
+type http2Conn struct {
+	c      *conn
+	server http.Server
+	ready  atomic.Bool // the server can be told to go away
+	once   sync.Once   // for goAway
+	away   sync.WaitGroup
+
+	mu       sync.Mutex // guards all below
+	over     bool
+	streams  map[*conn]struct{}
+	handlers sync.WaitGroup // of streams
+}
+
+// agreedOnHTTP2 says whether the handshake chose HTTP/2.
+func (c *conn) agreedOnHTTP2() bool {
+	return c.secure != nil && c.secure.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
+}
+
+// sentPreface says whether the first thing the caller sent begins HTTP/2.
+func (c *conn) sentPreface(set *settings) bool {
+	first := c.x.began.IsZero()
+	n := min(c.w, len(preface))
+	return first && c.stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.in[:n], []byte(preface)[:n]) && c.beginHTTP2(set)
+}
+
+func (c *conn) beginHTTP2(set *settings) bool {
+	if set.MaxConcurrentStreams <= 0 {
+		return false
+	}
+	h := &http2Conn{c: c, streams: map[*conn]struct{}{}}
+	h.server = http.Server{
+		Handler:                      http.HandlerFunc(h.serveStream),
+		DisableGeneralOptionsHandler: true,
+		MaxHeaderBytes:               set.Limits.HeadBytes,
+		IdleTimeout:                  set.CallerIdleTimeout,
+		Protocols:                    new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          set.MaxConcurrentStreams,
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout:               pingAfter,
+			WriteByteTimeout:              set.WriteTimeout,
+		},
+		ErrorLog: log.New(debugLog{set.Log}, "", 0),
+	}
+	h.server.Protocols.SetHTTP2(true)
+	h.server.Protocols.SetUnencryptedHTTP2(c.secure == nil)
+	c.http2.Store(h)
+	return true
+}
+
+// serveHTTP2 is the life of an HTTP/2 connection.
+func (c *conn) serveHTTP2() {
+	h := c.http2.Load()
+	nc := c.nc
+	if c.r < c.w {
+		nc = &replayed{Conn: nc, before: bytes.Clone(c.in[c.r:c.w])}
+		c.r = c.w
+	}
+	c.dropBuffer()
+	_ = nc.SetDeadline(time.Time{})
+	l := &oneConn{conn: nc, ended: make(chan struct{}), closed: make(chan struct{})}
+	h.server.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateIdle:
+			h.ready.Store(true)
+		case http.StateClosed:
+			l.end()
+		}
+	}
+	_ = h.server.Serve(l)
+	<-l.ended // Serve returns at a drain while the connection goes on
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.handlers.Wait()
+	h.away.Wait()
+}
+
+// goAway lets the streams finish and takes no more; then the connection ends.
+// It may be called on nil, and by anyone.
+func (h *http2Conn) goAway() {
+	if h == nil || !h.ready.Load() {
+		return
+	}
+	h.once.Do(func() {
+		h.away.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel() // the connection is waited for elsewhere
+			_ = h.server.Shutdown(ctx)
+		})
+	})
+}
+
+// each calls f for every stream. It may be called on nil.
+func (h *http2Conn) each(f func(*conn)) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.streams {
+		f(c)
+	}
+}
+
+// serveStream serves one request.
+func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
+	s := h.c.server
+	if s.draining.Load() {
+		h.goAway() // the connection began late; this request is still taken
+	}
+	stream := bridge.NewCaller(w, r, h.c.wire.LocalAddr(), h.c.wire.RemoteAddr())
+	if c := h.begin(stream); c != nil {
+		if s.streamSlot(r.Context()) {
+			c.serve()
+			s.freeStreamSlot()
+		}
+		h.end(c)
+	}
+	if !stream.Finish() {
+		panic(http.ErrAbortHandler) // net/http's way to reset a stream
+	}
+}
+
+// begin makes a conn of the stream; nil: the connection is over.
+func (h *http2Conn) begin(stream *bridge.Caller) *conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	c := newStreamConn(h.c, stream)
+	h.streams[c] = struct{}{}
+	h.handlers.Add(1)
+	return c
+}
+
+func (h *http2Conn) end(c *conn) {
+	h.mu.Lock()
+	delete(h.streams, c)
+	h.mu.Unlock()
+	h.handlers.Done()
+}
+
+func newStreamConn(parent *conn, stream *bridge.Caller) *conn {
+	c := &conn{server: parent.server, nc: stream, wire: stream, stream: stream, listen: parent.listen, overSecure: parent.overSecure}
+	c.x.init(c)
+	return c
+}
+
+// streamSlot waits for room for one more stream, as accepting waits for room
+// for one more caller; false: the caller left.
+func (s *Server) streamSlot(ctx context.Context) bool {
+	if s.streams == nil {
+		return true
+	}
+	select {
+	case s.streams <- struct{}{}:
+		return true
+	default:
+	}
+	s.pauses.Add(1)
+	select {
+	case s.streams <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Server) freeStreamSlot() {
+	if s.streams != nil {
+		<-s.streams
+	}
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn   net.Conn
+	given  bool
+	ended  chan struct{} // closed when the connection is
+	closed chan struct{} // closed when no more are accepted
+	onceA  sync.Once
+	onceB  sync.Once
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if !l.given {
+		l.given = true
+		return l.conn, nil
+	}
+	select {
+	case <-l.ended:
+	case <-l.closed:
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *oneConn) end() { l.onceA.Do(func() { close(l.ended) }) }
+
+func (l *oneConn) Close() error {
+	l.onceB.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return l.conn.LocalAddr() }
+
+// replayed is a connection of which something was read already.
+type replayed struct {
+	net.Conn
+	before []byte
+}
+
+func (c *replayed) Read(p []byte) (int, error) {
+	if len(c.before) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.before)
+	c.before = c.before[n:]
+	return n, nil
+}
+
+// debugLog takes what net/http has to say about a caller's faults.
+type debugLog struct{ log *zap.Logger }
+
+func (d debugLog) Write(p []byte) (int, error) {
+	d.log.Debug("HTTP/2 with a caller", zap.ByteString("said", bytes.TrimSpace(p)))
+	return len(p), nil
+}
+
+var _ io.Writer = debugLog{}

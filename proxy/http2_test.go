@@ -1,0 +1,627 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// speakHTTP2 lets callers come by HTTP/2.
+func speakHTTP2(c *Config) { c.MaxConcurrentStreams = 128 }
+
+// http2Client is a caller that speaks HTTP/2 only, over TLS where conf is not nil.
+func http2Client(t testing.TB, conf *tls.Config) *http.Client {
+	tr := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
+	if conf == nil {
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		tr.Protocols.SetHTTP2(true)
+		tr.TLSClientConfig = conf
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: time.Minute}
+}
+
+// fetch sends a request over HTTP/2 and reads the answer.
+func (p *testProxy) fetch(client *http.Client, method, path string, body io.Reader) (*http.Response, string) {
+	p.t.Helper()
+	req, err := http.NewRequest(method, "http://"+p.addr+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatalf("body: %v after %q", err, b)
+	}
+	return res, string(b)
+}
+
+func TestHTTP2CallerIsRetried(t *testing.T) {
+	u := startUpstream(t, script(bad503, ok200))
+	p := startProxy(t, u, speakHTTP2)
+	res, body := p.fetch(http2Client(t, nil), "GET", "/a?b=c", nil)
+	if res.ProtoMajor != 2 || res.StatusCode != 200 || body != "ok" || res.Header.Get("X-Retryproxy-Attempts") != "2" {
+		t.Errorf("%s %d %q %v", res.Proto, res.StatusCode, body, res.Header)
+	}
+	if res.Header["Date"] != nil || res.Header["Content-Type"] != nil {
+		t.Errorf("fields that the upstream did not send: %v", res.Header)
+	}
+	for n := range 2 {
+		if head := u.head(n); !strings.HasPrefix(head, "GET /a?b=c HTTP/1.1\r\nHost: "+p.addr+"\r\n") ||
+			!strings.Contains(head, "X-Forwarded-For: 127.0.0.1\r\n") || !strings.Contains(head, "X-Forwarded-Proto: http\r\n") ||
+			strings.Contains(head, "Transfer-Encoding") || strings.Contains(head, "Content-Length") {
+			t.Errorf("send %d: %q", n, head)
+		}
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+func TestHTTP2CallerOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		a.callersOverTLS(t, c, false)
+	})
+	res, err := http2Client(t, a.client()).Get("https://" + p.addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, _ := io.ReadAll(res.Body); res.ProtoMajor != 2 || string(b) != "ok" {
+		t.Errorf("%s %q", res.Proto, b)
+	}
+	if !strings.Contains(u.head(0), "X-Forwarded-Proto: https\r\n") {
+		t.Errorf("%q", u.head(0))
+	}
+}
+
+// Without streams allowed, ALPN does not offer HTTP/2 and the preface is refused as ever.
+func TestHTTP2CanBeTurnedOff(t *testing.T) {
+	a := newAuthority(t)
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { a.callersOverTLS(t, c, false) })
+	conf := a.client()
+	conf.NextProtos = []string{"h2", "http/1.1"}
+	c := p.dialTLS(conf)
+	if proto := c.Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto != "http/1.1" {
+		t.Errorf("agreed on %q", proto)
+	}
+	c.send(preface).want(505, "*")
+}
+
+// HTTP/2 begins with a connection's first byte or not at all: behind a request
+// it could have been smuggled.
+func TestPrefaceBehindARequestIsRefused(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, speakHTTP2)
+	c := p.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
+	c.send(preface).want(505, "*")
+}
+
+// The preface may come byte by byte.
+func TestPrefaceInPieces(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, speakHTTP2)
+	tr := http2Client(t, nil).Transport.(*http.Transport)
+	tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		nc, err := net.Dial("tcp", p.addr)
+		return &dribble{Conn: nc}, err
+	}
+	res, body := p.fetch(&http.Client{Transport: tr}, "GET", "/", nil)
+	if res.StatusCode != 200 || body != "ok" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+// dribble writes the first bytes one at a time.
+type dribble struct {
+	net.Conn
+	wrote int
+}
+
+func (d *dribble) Write(p []byte) (int, error) {
+	for i := range p {
+		if d.wrote > 60 {
+			n, err := d.Conn.Write(p[i:])
+			return i + n, err
+		}
+		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+		d.wrote++
+		time.Sleep(time.Millisecond)
+	}
+	return len(p), nil
+}
+
+// echoUpstream answers every request with its body, chunked, and with the trailers it came with.
+func echoUpstream(t testing.TB) *fakeUpstream {
+	return startUpstream(t, func(c *upConn) {
+		for {
+			req, err := http.ReadRequest(c.Reader)
+			if err != nil {
+				return
+			}
+			c.up.mu.Lock()
+			c.up.heads = append(c.up.heads, fmt.Sprint(req.ContentLength, req.Header))
+			c.up.mu.Unlock()
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				return
+			}
+			c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for b := range slicesOf(body, 50_000) {
+				c.say("%x\r\n%s\r\n", len(b), b)
+			}
+			c.say("0\r\nX-Got: %s\r\n\r\n", req.Trailer.Get("X-Sum"))
+		}
+	})
+}
+
+func slicesOf(b []byte, n int) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			k := min(n, len(b))
+			if !yield(b[:k]) {
+				return
+			}
+			b = b[k:]
+		}
+	}
+}
+
+func TestHTTP2BodiesAndTrailersBothWays(t *testing.T) {
+	p := startProxy(t, echoUpstream(t), func(c *Config) { speakHTTP2(c); c.Default.MaxReplayBytes = 64 << 10 })
+	client := http2Client(t, nil)
+	for _, size := range []int{1, 5000, 70_000, 3 << 20} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d bytes, length known %v", size, known), func(t *testing.T) {
+				sent := bytes.Repeat([]byte("0123456789"), (size+9)/10)[:size]
+				var body io.Reader = bytes.NewReader(sent)
+				if !known {
+					body = io.MultiReader(body)
+				}
+				req, _ := http.NewRequest("POST", "http://"+p.addr+"/", body)
+				if !known {
+					req.Trailer = http.Header{"X-Sum": {"42"}}
+				}
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				got, err := io.ReadAll(res.Body)
+				if err != nil || !bytes.Equal(got, sent) {
+					t.Fatalf("%d bytes came back (%v), want %d", len(got), err, size)
+				}
+				want := ""
+				if !known {
+					want = "42"
+				}
+				if v := res.Trailer.Get("X-Got"); v != want {
+					t.Errorf("trailer %q, want %q", v, want)
+				}
+			})
+		}
+	}
+}
+
+func TestHTTP2AnswersWithoutBody(t *testing.T) {
+	u := startUpstream(t, script(
+		"HTTP/1.1 204 No Content\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n",
+		"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 9\r\n\r\n"))
+	p := startProxy(t, u, speakHTTP2)
+	client := http2Client(t, nil)
+	if res, body := p.fetch(client, "GET", "/", nil); res.StatusCode != 204 || body != "" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	if res, body := p.fetch(client, "HEAD", "/", nil); res.ContentLength != 77 || body != "" {
+		t.Errorf("%d %q", res.ContentLength, body)
+	}
+	hints := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		if code == 103 && h.Get("Link") == "</x>" {
+			hints++
+		}
+		return nil
+	}})
+	req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+p.addr+"/", nil)
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 304 || res.Header.Get("ETag") != `"a"` || res.Header.Get("Link") != "" || hints != 1 {
+		t.Errorf("%d %v after %d hints", res.StatusCode, res.Header, hints)
+	}
+}
+
+// The head goes out before the body's end, and so does each piece.
+func TestHTTP2ResponseStreams(t *testing.T) {
+	next := make(chan string)
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for piece := range next {
+			c.say("%x\r\n%s\r\n", len(piece), piece)
+		}
+		c.say("0\r\n\r\n")
+	})
+	p := startProxy(t, u, speakHTTP2)
+	res, err := http2Client(t, nil).Get("http://" + p.addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for _, piece := range []string{"one", "two"} {
+		next <- piece
+		got := make([]byte, 3)
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != piece {
+			t.Fatalf("%q %v, want %q", got, err, piece)
+		}
+	}
+	close(next)
+	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+		t.Errorf("%q %v", rest, err)
+	}
+}
+
+// A response cut off upstream is a stream error for the caller, and the
+// connection goes on.
+func TestHTTP2CutResponseIsAStreamError(t *testing.T) {
+	for name, cut := range map[string]string{
+		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart",
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, func(c *upConn) {
+				c.head()
+				if c.n == 1 {
+					c.say("%s", cut)
+				} else {
+					c.say(ok200)
+				}
+			})
+			p := startProxy(t, u, speakHTTP2)
+			client := http2Client(t, nil)
+			res, err := client.Get("http://" + p.addr + "/")
+			if err == nil {
+				_, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+			}
+			if err == nil {
+				t.Error("the response looked whole")
+			}
+			if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
+				t.Errorf("outcome %v", o)
+			}
+			if _, body := p.fetch(client, "GET", "/", nil); body != "ok" {
+				t.Errorf("afterwards %q", body)
+			}
+			if n := p.Stats().Connections; n != 1 {
+				t.Errorf("%d connections of the caller, want 1", n)
+			}
+		})
+	}
+}
+
+// A caller that resets its stream ends the attempt, not its other streams.
+func TestHTTP2ResetEndsTheAttempt(t *testing.T) {
+	ended := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /quick") {
+				c.say(ok200)
+				continue
+			}
+			_, _ = c.Reader.ReadByte() // until the proxy hangs up
+			close(ended)
+			return
+		}
+	})
+	p := startProxy(t, u, speakHTTP2)
+	client := http2Client(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+p.addr+"/slow", nil)
+		_, err := client.Do(req)
+		gone <- err
+	}()
+	eventually(t, "the request is upstream", func() bool { return u.sends() == 1 })
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the attempt goes on")
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+	if _, body := p.fetch(client, "GET", "/quick", nil); body != "ok" {
+		t.Errorf("%q", body)
+	}
+}
+
+// A caller that leaves ends the wait before a retry.
+func TestHTTP2ResetEndsTheWait(t *testing.T) {
+	u := startUpstream(t, script("HTTP/1.1 503 Busy\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n", ok200))
+	p := startProxy(t, u, speakHTTP2)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+p.addr+"/", nil)
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = http2Client(t, nil).Do(req) }()
+	eventually(t, "the wait began", func() bool { defer p.seen.lock()(); return p.seen.waiting == 1 })
+	cancel()
+	<-done
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+func TestHTTP2ManyStreamsAtOnce(t *testing.T) {
+	const streams = 60
+	var mu sync.Mutex
+	arrived := 0
+	release := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			mu.Lock()
+			if arrived++; arrived == streams {
+				close(release)
+			}
+			mu.Unlock()
+			<-release
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, speakHTTP2)
+	client := http2Client(t, nil)
+	var all sync.WaitGroup
+	for range streams {
+		all.Go(func() {
+			if res, err := client.Get("http://" + p.addr + "/"); err != nil || res.StatusCode != 200 {
+				t.Error(res, err)
+			} else {
+				_ = res.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	if n := p.Stats().Connections; n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// Streams count against the process's limit of callers, and wait for a place
+// without keeping the connection's other streams from ending.
+func TestHTTP2StreamsAreLimitedOverAllCallers(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 3 })
+	client := http2Client(t, nil)
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			if res, err := client.Get("http://" + p.addr + "/"); err != nil || res.StatusCode != 200 {
+				t.Error(res, err)
+			} else {
+				_ = res.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	if most > 3 {
+		t.Errorf("%d requests under way at once, want at most 3", most)
+	}
+}
+
+func TestHTTP2HeadLimits(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Limits.HeadBytes, c.Limits.Fields = 8<<10, 20 })
+	client := http2Client(t, nil)
+	for name, fill := range map[string]func(http.Header){
+		"bytes": func(h http.Header) { h.Set("X-Large", strings.Repeat("x", 8<<10)) },
+		"fields": func(h http.Header) {
+			for i := range 30 {
+				h.Set(fmt.Sprintf("X-%d", i), "v")
+			}
+		},
+	} {
+		req, _ := http.NewRequest("GET", "http://"+p.addr+"/", nil)
+		fill(req.Header)
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 431 {
+			t.Errorf("%s: %d, want 431", name, res.StatusCode)
+		}
+	}
+	if n := u.sends(); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestHTTP2RequestThatIsNotForwarded(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, speakHTTP2)
+	req, _ := http.NewRequest("CONNECT", "http://"+p.addr, nil)
+	res, err := http2Client(t, nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode < 400 || u.sends() != 0 {
+		t.Errorf("CONNECT: %d, %d sends", res.StatusCode, u.sends())
+	}
+}
+
+// A drain tells the caller to go away, ends waits before retries, and lets
+// what runs finish.
+func TestHTTP2Drain(t *testing.T) {
+	finish := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /waits") {
+				c.say("HTTP/1.1 503 Busy\r\nRetry-After: 3600\r\nContent-Length: 4\r\n\r\nbusy")
+				continue
+			}
+			<-finish
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.DrainTimeout, c.Default.RequestTimeout = time.Minute, 2*time.Hour })
+	client := http2Client(t, nil)
+	answers := map[string]chan string{}
+	for _, path := range []string{"/runs", "/waits"} {
+		answers[path] = make(chan string, 1)
+		go func() {
+			res, err := client.Get("http://" + p.addr + path)
+			if err != nil {
+				answers[path] <- err.Error()
+				return
+			}
+			b, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			answers[path] <- fmt.Sprint(res.StatusCode, " ", string(b))
+		}()
+	}
+	eventually(t, "one waits and one runs", func() bool { defer p.seen.lock()(); return p.seen.waiting == 1 && u.sends() == 2 })
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(context.Background()) }()
+	if got := <-answers["/waits"]; got != "503 busy" {
+		t.Errorf("the one that waited got %q", got)
+	}
+	close(finish)
+	if got := <-answers["/runs"]; got != "200 ok" {
+		t.Errorf("the one that ran got %q", got)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTTP2IdleCallerDoesNotHoldADrain(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		speakHTTP2(c)
+		c.DrainTimeout, c.CallerIdleTimeout = time.Minute, time.Hour
+	})
+	p.fetch(http2Client(t, nil), "GET", "/", nil)
+	if err := p.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that connected before the drain and begins HTTP/2 in it is served
+// and then told to go away.
+func TestHTTP2BegunDuringADrain(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.DrainTimeout, c.CallerIdleTimeout = time.Minute, time.Hour
+	})
+	nc := p.dial().Conn
+	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(context.Background()) }()
+	eventually(t, "the drain began", func() bool { return p.Stats().Draining })
+	client := http2Client(t, nil)
+	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return nc, nil }
+	if res, body := p.fetch(client, "GET", "/", nil); res.StatusCode != 200 || body != "ok" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that opens no window for its response is cut off; others go on.
+func TestHTTP2CallerThatReadsNothingIsCutOff(t *testing.T) {
+	large := strings.Repeat("x", 8<<20)
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /quick") {
+				c.say(ok200)
+				continue
+			}
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(large), large)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.WriteTimeout = 100 * time.Millisecond })
+	client := http2Client(t, nil)
+	res, err := client.Get("http://" + p.addr + "/large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+	if _, body := p.fetch(client, "GET", "/quick", nil); body != "ok" {
+		t.Errorf("%q", body)
+	}
+	if b, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("%d bytes looked whole", len(b))
+	}
+}
+
+// An answer that comes before the body's end reaches the caller, and ends the stream.
+func TestHTTP2AnswerBeforeTheBodysEnd(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+		_, _ = io.Copy(io.Discard, c.Reader)
+	})
+	p := startProxy(t, u, speakHTTP2)
+	r, w := io.Pipe()
+	defer w.Close()
+	req, _ := http.NewRequest("POST", "http://"+p.addr+"/", r)
+	res, err := http2Client(t, nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, _ := io.ReadAll(res.Body); res.StatusCode != 403 || string(b) != "no" {
+		t.Errorf("%d %q", res.StatusCode, b)
+	}
+}

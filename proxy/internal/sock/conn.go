@@ -1,0 +1,184 @@
+package sock
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Conn is a stream connection. It may be used as any net.Conn, but for this:
+// at most one Read at a time, and one Write or Writev.
+type Conn struct {
+	net.Conn
+	raw syscall.RawConn
+	in  reading
+	out writing
+}
+
+// reading is one Read, kept so that it allocates nothing.
+type reading struct {
+	try func(fd uintptr) bool
+	p   []byte
+	n   int
+	err error
+}
+
+// writing is one Write or Writev.
+type writing struct {
+	try  func(fd uintptr) bool
+	p    [][]byte // what is left of it
+	one  [1][]byte
+	n    int
+	err  error
+	vecs Vectors
+}
+
+// Wrap gives a Conn over a TCP or unix connection, and c itself where there is
+// no socket to call: in tests, and under TLS.
+func Wrap(c net.Conn) net.Conn {
+	var raw syscall.RawConn
+	var err error
+	switch s := c.(type) {
+	case *net.TCPConn:
+		raw, err = s.SyscallConn()
+	case *net.UnixConn:
+		raw, err = s.SyscallConn()
+	default:
+		return c
+	}
+	if err != nil {
+		return c
+	}
+	w := &Conn{Conn: c, raw: raw}
+	w.in.try, w.out.try = w.in.readable, w.out.writable
+	return w
+}
+
+// Read is that of net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	r := &c.in
+	r.p, r.n, r.err = p, 0, nil
+	err := c.raw.Read(r.try)
+	r.p = nil
+	if err == nil {
+		err = r.err
+	}
+	return r.n, err
+}
+
+// readable is called when there may be something to read; true ends the wait.
+func (r *reading) readable(fd uintptr) bool {
+	n, err := TryRead(fd, r.p)
+	switch {
+	case err == syscall.EAGAIN:
+		return false
+	case err != nil:
+		r.err = os.NewSyscallError("read", err)
+	case n == 0:
+		r.err = io.EOF
+	}
+	r.n = n
+	return true
+}
+
+// Write is that of net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.Conn.Write(p)
+	}
+	c.out.one[0] = p
+	n, err := c.Writev(c.out.one[:])
+	c.out.one[0] = nil
+	return n, err
+}
+
+// Writev writes all of parts, with one system call where the socket takes it.
+// It cuts parts to what is left.
+func (c *Conn) Writev(parts [][]byte) (int, error) {
+	w := &c.out
+	w.p, w.n, w.err = parts, 0, nil
+	err := c.raw.Write(w.try)
+	w.p = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// writable is called when there may be room; true ends the wait.
+func (w *writing) writable(fd uintptr) bool {
+	for {
+		w.p = skipEmpty(w.p)
+		if len(w.p) == 0 {
+			return true
+		}
+		n, err := TryWritev(fd, w.p, &w.vecs)
+		switch {
+		case err == syscall.EAGAIN:
+			return false
+		case err != nil:
+			w.err = os.NewSyscallError("write", err)
+			return true
+		}
+		w.n += n
+		Consume(w.p, n)
+	}
+}
+
+func skipEmpty(parts [][]byte) [][]byte {
+	for len(parts) > 0 && len(parts[0]) == 0 {
+		parts = parts[1:]
+	}
+	return parts
+}
+
+// Consume cuts n bytes off the front of parts, in place, and says how many
+// are left.
+func Consume(parts [][]byte, n int) (left int) {
+	for i, p := range parts {
+		k := min(n, len(p))
+		parts[i] = p[k:]
+		n -= k
+		left += len(p) - k
+	}
+	return left
+}
+
+// CloseWrite ends the sending side.
+func (c *Conn) CloseWrite() error {
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // both kinds that Wrap takes have it
+}
+
+// SyscallConn gives the socket for other calls.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// Under gives what was wrapped, for what package net alone can do; c itself
+// where nothing was.
+func Under(c net.Conn) net.Conn {
+	if w, ok := c.(*Conn); ok {
+		return w.Conn
+	}
+	return c
+}
+
+// Writev writes all of parts to c, with one system call where that is possible.
+// It cuts parts to what is left.
+func Writev(c net.Conn, parts [][]byte) (int, error) {
+	if w, ok := c.(*Conn); ok {
+		return w.Writev(parts)
+	}
+	sent := 0
+	for i, p := range parts {
+		n, err := c.Write(p)
+		sent += n
+		parts[i] = p[n:]
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// port is one on loopback that belongs to the test, whether somebody listens on
+// it or not: a second socket is bound to it and never listens, so that no other
+// process gets it and no dial can meet itself there.
+type port struct {
+	addr string
+	t    testing.TB
+}
+
+func reservePort(t testing.TB) port {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := share(uintptr(fd)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port{fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port), t}
+}
+
+func share(fd uintptr) error {
+	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+}
+
+// open listens on the port. It may be called again once the listener is closed.
+func (p port) open() net.Listener {
+	p.t.Helper()
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if e := c.Control(func(fd uintptr) { err = share(fd) }); e != nil {
+			return e
+		}
+		return err
+	}}
+	l, err := lc.Listen(context.Background(), "tcp4", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return l
+}
+
+func TestAReservedPortRefusesUntilItIsOpen(t *testing.T) {
+	p := reservePort(t)
+	for range 2 {
+		if c, err := net.Dial("tcp4", p.addr); err == nil {
+			c.Close()
+			t.Fatal("connected to a port on which nobody listens")
+		}
+		l := p.open()
+		c, err := net.Dial("tcp4", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		l.Close()
+	}
+}

@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Probe says how an upstream is probed while its gate is not open. The zero
+// value: by connecting after failed dials, else by one held request.
+// docs/decisions/0007-probe-path.md tells the rules and their reasons.
+type Probe struct {
+	Path string // asked for by GET; begins with "/", may have a query, holds only what a request line may
+	Host string // for the Host field; "" is the upstream's own
+}
+
+// probeAgent is the User-Agent of a probe, so that logs of the upstream tell it
+// from callers.
+const probeAgent = "retryproxy-probe"
+
+// request renders the probe, nil where there is no path. Each has its own
+// connection, since those of the pool are from before the outage.
+func (p Probe) request(upstreamHost string) []byte {
+	if p.Path == "" {
+		return nil
+	}
+	if p.Host == "" {
+		p.Host = upstreamHost
+	}
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)
+}
+
+// probeCounts are the probes by GET that ended, by result.
+type probeCounts [policy.NumProbeResults]atomic.Uint64
+
+func (c *probeCounts) read() (n [policy.NumProbeResults]uint64) {
+	for i := range c {
+		n[i] = c[i].Load()
+	}
+	return n
+}
+
+// probe takes the probe that is due: by GET where there is a path, by
+// connecting where connections were what failed, so that one tells enough.
+// Otherwise the probe is left to a request.
+func (d *door) probe() {
+	by := d.probeByAsking
+	if d.ask == nil {
+		by = d.probeByConnecting
+		if why := d.guard.State().ClosedBy; why != policy.ClosedByRefused && why != policy.ClosedByDial {
+			return
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended() {
+		return
+	}
+	if place, due := d.guard.Probe(d.since(time.Now())); due {
+		d.probes.Go(func() { by(place) })
+	}
+}
+
+// probeByConnecting brings a connection that is the first in the pool.
+func (d *door) probeByConnecting(place policy.Place) {
+	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true})
+	e := policy.Ending{Kind: policy.Connected}
+	if err == nil {
+		up.Release(0)
+	} else {
+		e.Kind = dialEnding(err)
+	}
+	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+}
+
+// probeByAsking sends GET. Nothing but lateBound ends its wait: the Guard has
+// another probe sent when this one hangs, and its late answer counts all the same.
+func (d *door) probeByAsking(place policy.Place) {
+	up, e := d.askUp()
+	result, e := policy.ProbeEnding(e)
+	d.asked[result].Add(1)
+	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+	if up != nil {
+		d.endProbe(up)
+	}
+}
+
+// askUp sends the probe and waits for the answer's head. The connection is nil
+// where there was none.
+func (d *door) askUp() (*upstream.Conn, policy.Ending) {
+	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true})
+	if err != nil {
+		return nil, policy.Ending{Kind: dialEnding(err)}
+	}
+	d.mu.Lock()
+	going := d.readsOn(up)
+	d.mu.Unlock()
+	if !going {
+		return up, policy.Ending{Kind: policy.Reset}
+	}
+	if _, err := up.Write(d.ask); err != nil {
+		return up, policy.Ending{Kind: policy.Reset}
+	}
+	return up, readLate(up)
+}
+
+// probeRest bounds what is read behind a probe's head, so that the upstream is
+// not reset while it writes its answer.
+const (
+	probeRestBytes = 64 << 10
+	probeRestTime  = time.Second
+)
+
+// endProbe ends the connection of a probe by GET.
+func (d *door) endProbe(up *upstream.Conn) {
+	_ = up.SetDeadline(time.Now().Add(probeRestTime))
+	buf := getBuffer(smallBuffer)
+	defer putBuffer(buf)
+	for read := 0; read < probeRestBytes; {
+		n, err := up.Read(buf)
+		if err != nil {
+			break
+		}
+		read += n
+	}
+	d.readsNoMore(up)
+}

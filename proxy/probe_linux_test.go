@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+const readyPath = "/ready?full=1"
+
+// probed is guarded, with a path for probes.
+func probed(c *Config) {
+	guarded(c)
+	c.Default.Probe = Probe{Path: readyPath}
+}
+
+// readiness is an upstream that answers probes with what verdict says, and all
+// else with 200. It counts what came before it said yes.
+type readiness struct {
+	mu      sync.Mutex
+	asked   int
+	yes     bool
+	tooSoon int
+	last    string
+}
+
+func (r *readiness) handle(verdict func(asked int) string) func(c *upConn) {
+	return func(c *upConn) {
+		for {
+			head := c.head()
+			if head == "" {
+				return
+			}
+			discardBody(c, head)
+			if !strings.HasPrefix(head, "GET "+readyPath+" ") {
+				r.mu.Lock()
+				if !r.yes {
+					r.tooSoon++
+				}
+				r.mu.Unlock()
+				c.say(ok200)
+				continue
+			}
+			r.mu.Lock()
+			r.asked++
+			r.last = head
+			asked := r.asked
+			r.mu.Unlock()
+			answer := verdict(asked)
+			r.mu.Lock()
+			r.yes = r.yes || strings.HasSuffix(answer, ok200)
+			r.mu.Unlock()
+			c.say("%s", answer)
+			return
+		}
+	}
+}
+
+func (r *readiness) probes() int { r.mu.Lock(); defer r.mu.Unlock(); return r.asked }
+
+// While the gate is closed nothing is sent but probes, though connections work
+// again; no request, whatever its method, is used as one, and none is counted.
+func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, probed)
+	const callers = 20
+	var all []*caller
+	for i := range callers {
+		request := get("/")
+		if i%2 == 1 {
+			request = post("x")
+		}
+		all = append(all, p.dial().send(request))
+	}
+	eventually(t, "callers were held", func() bool { return p.guard().Waiting == callers })
+	eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[policy.ProbeUnreachable] > 0 })
+	var r readiness
+	u := serveListener(t, place.open(), r.handle(func(asked int) string {
+		return []string{bad503, bad429, bad503, "HTTP/1.1 103 Hints\r\n\r\n" + ok200}[min(asked, 4)-1]
+	}))
+	for _, c := range all {
+		c.want(200, "ok")
+	}
+	p.seen.outcome(t, callers-1)
+	if r.tooSoon > 0 || r.probes() < 4 {
+		t.Errorf("%d requests came before a good answer to a probe, of %d", r.tooSoon, r.probes())
+	}
+	for _, field := range []string{"Host: " + place.addr + "\r\n", "User-Agent: retryproxy-probe\r\n", "Connection: close\r\n"} {
+		if !strings.Contains(r.last, field) {
+			t.Errorf("a probe without %q: %q", field, r.last)
+		}
+	}
+	if got, want := u.sends()-r.probes(), callers; got != want {
+		t.Errorf("%d requests came, want %d", got, want)
+	}
+	s := p.Stats().Upstreams[0]
+	if got := s.Probed; !s.HasProbe || got[policy.ProbeFailing] != 3 || got[policy.ProbeBack] == 0 || got[policy.ProbeUnreachable] == 0 {
+		t.Errorf("probes counted as %v", got)
+	}
+	defer p.seen.lock()()
+	if p.seen.began != callers || len(p.seen.outcomes) != callers {
+		t.Errorf("%d requests and %d outcomes, want %d of both: probes are none", p.seen.began, len(p.seen.outcomes), callers)
+	}
+}
+
+// A probe that hangs stays open, nothing else is sent meanwhile, and its answer,
+// however late, lets all in.
+func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, probed)
+	held := p.dial().send(post("x"))
+	eventually(t, "callers were held", func() bool { return p.guard().Waiting == 1 })
+	answer := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(answer) })
+	var r readiness
+	u := serveListener(t, place.open(), r.handle(func(int) string { <-answer; return ok200 }))
+	t.Cleanup(goOn) // before the upstream is stopped
+	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
+	others := p.dial().send(get("/"))
+	eventually(t, "both callers were held", func() bool { return p.guard().Waiting == 2 })
+	if g := p.guard(); g.Gate != policy.GateHalfOpen || u.sends() != 1 {
+		t.Errorf("gate %v, %d sends while the probe hangs", g.Gate, u.sends())
+	}
+	goOn()
+	held.want(200, "ok")
+	others.want(200, "ok")
+	if r.probes() != 1 || r.tooSoon > 0 {
+		t.Errorf("%d probes, %d requests before the answer", r.probes(), r.tooSoon)
+	}
+}
+
+// A probe that hangs keeps neither a reload nor the end waiting.
+func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, probed)
+	c := p.dial().send(get("/"))
+	eventually(t, "callers were held", func() bool { return p.guard().Waiting == 1 })
+	never := make(chan struct{})
+	var r readiness
+	serveListener(t, place.open(), r.handle(func(int) string { <-never; return "" }))
+	t.Cleanup(func() { close(never) }) // before the upstream is stopped
+	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
+	c.Close()
+	eventually(t, "the place was freed", func() bool { return p.guard().Waiting == 0 })
+	next := testConfig(t, "http://"+startUpstream(t, script(ok200)).Addr().String(), p.seen)
+	reloaded := make(chan error, 1)
+	go func() { reloaded <- p.Reload(next) }()
+	select {
+	case err := <-reloaded:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(lateBound / 2):
+		t.Error("a reload waits for a probe that hangs")
+	}
+}

@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+)
+
+// segments is how many segments with data have come in on a connection. Small
+// enough writes make one each.
+func segments(t *testing.T, c *upConn) uint32 {
+	t.Helper()
+	raw, err := c.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	var info *unix.TCPInfo
+	if e := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); e != nil || err != nil {
+		t.Error(e, err)
+		return 0
+	}
+	return info.Data_segs_in
+}
+
+// A body that came with its head, or right behind it, leaves with its head, in
+// one write.
+func TestASmallBodyLeavesWithItsHead(t *testing.T) {
+	if !sock.OneWrite {
+		t.Skip("the race detector's build writes part by part")
+	}
+	for _, size := range []int{1, 2 << 10, 16 << 10, 30 << 10} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			u := startUpstream(t, func(c *upConn) {
+				for first, n := uint32(0), uint32(0); ; n++ {
+					req, err := http.ReadRequest(c.Reader)
+					if err != nil {
+						return
+					}
+					if got, err := io.Copy(io.Discard, req.Body); err != nil || req.Method == "POST" && got != int64(size) {
+						t.Errorf("%d of %d bytes: %v", got, size, err)
+					}
+					if n == 1 {
+						first = segments(t, c) // the system itself may cut what it sends first
+					} else if s := segments(t, c) - first; n > 1 && s != n-1 {
+						t.Errorf("%d segments for %d requests", s, n-1)
+					}
+					c.say(ok200)
+				}
+			})
+			p := startProxy(t, u, nil)
+			c := p.dial()
+			for range 3 { // after another request it is read in two pieces, after its like in one
+				c.send(get("/")).want(200, "ok")
+				c.send(post(strings.Repeat("b", size))).want(200, "ok")
+				c.send(post(strings.Repeat("b", size))).want(200, "ok")
+			}
+		})
+	}
+}
+
+// However a small body comes, and whatever comes behind it, each attempt
+// carries exactly it.
+func TestSmallBodiesInPieces(t *testing.T) {
+	for _, size := range []int{1, 4000, 16 << 10, 64 << 10, 64<<10 + 1, 200 << 10} {
+		for _, cuts := range []int{1, 2, 7} {
+			t.Run(fmt.Sprintf("%d in %d", size, cuts), func(t *testing.T) {
+				want := patternSum(size)
+				u := startUpstream(t, func(c *upConn) {
+					for n := 0; ; n++ {
+						req, err := http.ReadRequest(c.Reader)
+						if err != nil {
+							return
+						}
+						if req.Method == "PUT" {
+							if got, crc := sum(req.Body); got != int64(size) || crc != want {
+								t.Errorf("attempt %s: %d bytes, checksum %x, want %d, %x", req.Header.Get("X-Retryproxy-Attempt"), got, crc, size, want)
+							}
+							if req.Header.Get("X-Retryproxy-Attempt") == "1" {
+								c.say(bad503)
+								continue
+							}
+						}
+						c.say(ok200)
+					}
+				})
+				p := startProxy(t, u, nil)
+				c := p.dial()
+				for range 2 {
+					body, err := io.ReadAll(&pattern{n: size})
+					if err != nil {
+						t.Fatal(err)
+					}
+					whole := fmt.Sprintf("PUT /p HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s%s", size, body, get("/behind"))
+					for i := range cuts {
+						c.send(whole[len(whole)*i/cuts : len(whole)*(i+1)/cuts])
+						if cuts > 1 {
+							time.Sleep(time.Millisecond) // so that some pieces come alone; nothing depends on which
+						}
+					}
+					c.want(200, "ok")
+					c.want(200, "ok")
+				}
+			})
+		}
+	}
+}
+
+// A body that is not kept is sent right although pieces of it are gathered.
+func TestASmallBodyThatIsNotKept(t *testing.T) {
+	const size = 60 << 10
+	for name, change := range map[string]func(c *Config){
+		"too large":   func(c *Config) { c.Default.MaxReplayBytes = 10 << 10 },
+		"memory full": func(c *Config) { c.TotalReplayBytes = 20 << 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := patternSum(size)
+			u := startUpstream(t, func(c *upConn) {
+				for {
+					req, err := http.ReadRequest(c.Reader)
+					if err != nil {
+						return
+					}
+					if n, crc := sum(req.Body); n != size || crc != want {
+						t.Errorf("%d bytes, checksum %x, want %d, %x", n, crc, size, want)
+					}
+					c.say(ok200)
+				}
+			})
+			p := startProxy(t, u, change)
+			c := p.dial()
+			for range 20 {
+				body, _ := io.ReadAll(&pattern{n: size})
+				c.send(fmt.Sprintf("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, body)).want(200, "ok")
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func throttled(c *Config) { c.Default.Throttle = true }
+
+func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
+	inMemory(t, script(bad503), func(c *Config) { throttled(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+		c := m.caller()
+		turned := 0
+		for range 300 {
+			res := c.send(get("/")).want(503, "*")
+			if res.Header.Get("X-Retryproxy-Reason") == "throttled" {
+				turned++
+				if res.Header.Get("Retry-After") != "1" {
+					t.Errorf("header %v", res.Header)
+				}
+			}
+		}
+		// At once, 300 requests of which n were sent: about ln 300 = 6 of them.
+		if sent := m.up.sends(); sent != 300-turned || sent > 60 {
+			t.Errorf("%d sent, %d turned away", sent, turned)
+		}
+		m.seen.outcome(t, 299)
+		n := 0
+		for _, o := range m.seen.outcomes {
+			if o == policy.OutcomeThrottled {
+				n++
+			}
+		}
+		if s := m.Stats().Upstreams[0]; n != turned || !s.HasThrottle || s.Throttle < 0.9 {
+			t.Errorf("%d outcomes throttled, %d turned away, probability %v", n, turned, s.Throttle)
+		}
+	})
+}
+
+func TestWithoutThrottleAllAreSent(t *testing.T) {
+	inMemory(t, script(bad503), func(c *Config) { c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 50 {
+			c.send(get("/")).want(503, "busy")
+		}
+		if m.up.sends() != 50 {
+			t.Errorf("%d sent", m.up.sends())
+		}
+	})
+}
+
+func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
+	notFound := "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"
+	inMemory(t, script(notFound), throttled, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 100 {
+			c.send(get("/")).want(404, "none")
+		}
+		if p := m.Stats().Upstreams[0].Throttle; p != 0 {
+			t.Errorf("probability %v", p)
+		}
+	})
+}
+
+// A retry that the throttle does not let pass is not waited for, costs nothing
+// and leaves the caller the answer that there was.
+func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
+	inMemory(t, slow(time.Second, bad503), func(c *Config) {
+		throttled(c)
+		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 2 * time.Second})
+		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+	}, func(t *testing.T, m *memory) {
+		u := m.settings.Load().fallback.upstream
+		ended := m.caller().send(get("/")).later()
+		time.Sleep(500 * time.Millisecond) // it is sent
+		for range 1_000_000 {              // so that only a fluke lets a retry pass
+			u.throttle.Done(false)
+		}
+		began := time.Now()
+		time.Sleep(500 * time.Millisecond)
+		res, at := ended()
+		if d := at.Sub(began); res.StatusCode != 503 || d != 500*time.Millisecond || res.Header.Get("X-Retryproxy-Reason") != "throttled" || res.Header.Get("X-Retryproxy-Attempts") != "1" {
+			t.Errorf("%d after %v, %v", res.StatusCode, d, res.Header)
+		}
+		m.seen.outcome(t, 0)
+		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.GaveUp(policy.ReasonThrottled)}) || len(m.seen.retries) != 0 || m.Stats().Upstreams[0].BudgetTokens != 5 {
+			t.Errorf("outcomes %v, retries %v, %v tokens", m.seen.outcomes, m.seen.retries, m.Stats().Upstreams[0].BudgetTokens)
+		}
+	})
+}
+
+// What callers left or broke says nothing of the upstream.
+func TestThrottleDoesNotCountWhatCallersLeft(t *testing.T) {
+	inMemory(t, slow(time.Minute, ok200), throttled, func(t *testing.T, m *memory) {
+		for range 20 {
+			c := m.caller().send(get("/"))
+			time.Sleep(time.Second)
+			c.Close()
+		}
+		m.seen.outcome(t, 19)
+		if p := m.Stats().Upstreams[0].Throttle; p != 0 {
+			t.Errorf("probability %v", p)
+		}
+		time.Sleep(time.Hour) // the handlers' sleeps end
+	})
+}
+
+// While the gate is not open it alone decides: who waits there is not turned away.
+func TestThrottleLeavesAnOutageToTheGate(t *testing.T) {
+	addr := deadPort(t)
+	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); throttled(c) })
+	p.dial().send(get("/")) // closes the gate
+	waitFor(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
+	for range 30 {
+		p.dial().send(get("/"))
+	}
+	waitFor(t, "all held", func() bool { return p.guard().Waiting >= 30 })
+	startUpstreamAt(t, addr, script(ok200))
+	for i := range 31 {
+		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRescued {
+			t.Errorf("outcome %v", o)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
+)
+
+// Protocol says what is spoken with an upstream.
+type Protocol uint8
+
+// The protocols.
+const (
+	HTTP1  Protocol = iota // HTTP/1.1
+	HTTP2                  // HTTP/2: without TLS by prior knowledge, with TLS agreed on by ALPN
+	Either                 // what ALPN chooses; with TLS only
+)
+
+// What reading the response to a request sent by HTTP/2 gives when the
+// upstream surely did nothing with the request.
+var (
+	// ErrRefused: it said REFUSED_STREAM (RFC 9113 section 8.7).
+	ErrRefused = errors.New("the upstream refused the stream")
+	// ErrUnprocessed: the connection was going away (GOAWAY with a lower last
+	// stream, RFC 9113 section 6.8) or had ended before the request was on it.
+	ErrUnprocessed = errors.New("the upstream ended the connection before it took the request")
+)
+
+// Windows of HTTP/2 towards upstreams, in bytes: what a slow caller can make us
+// hold of one response, and what one connection can make us hold.
+const (
+	streamWindow     = 512 << 10
+	connectionWindow = 2 << 20
+)
+
+// maxHTTP2Head bounds a response head before the loop's own limit applies.
+const maxHTTP2Head = 1 << 20
+
+// pingAfter is when a quiet connection with requests on it is asked whether it is
+// alive. One that does not answer within as much again is ended.
+const pingAfter = 15 * time.Second
+
+// youngFor is how young a connection passes for dialled just now, when a fresh
+// one is asked for: all requests that lost one connection share the next.
+const youngFor = time.Second
+
+// streams are a pool's HTTP/2 connections. Each carries many requests at once, so
+// none is ever handed out whole: a Conn of it is one stream.
+type streams struct {
+	pool      *Pool
+	transport http.Transport
+
+	// conns is read without mu and replaced with it: a ClientConn may call look
+	// from any of its methods, which therefore are never called with mu held.
+	conns  atomic.Pointer[[]*shared]
+	active atomic.Int64  // Conns that are streams
+	reuses atomic.Uint64 // streams on a connection that had one before
+
+	mu      sync.Mutex // guards all below
+	seen    bool       // the upstream has spoken HTTP/2
+	dialing *oneDial   // the dial that others wait for
+	closed  bool
+}
+
+// shared is an HTTP/2 connection.
+type shared struct {
+	*http.ClientConn
+	addr string
+	wire net.Conn
+	born time.Time
+	uses atomic.Int64
+}
+
+// oneDial is a dial that its beginner's and other requests wait for.
+type oneDial struct {
+	done chan struct{}
+	err  *DialError // once done; nil: look again
+}
+
+// connKey is the context's key for the connection that the transport is to use.
+type connKey struct{}
+
+func newStreams(p *Pool) *streams {
+	s := &streams{pool: p}
+	s.conns.Store(new([]*shared))
+	given := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
+	s.transport = http.Transport{
+		DialContext: given, DialTLSContext: given,
+		DisableCompression:     true,
+		IdleConnTimeout:        p.patience.max,
+		MaxResponseHeaderBytes: maxHTTP2Head,
+		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingAfter,
+		},
+	}
+	s.transport.Protocols.SetHTTP2(p.target.TLS != nil)
+	s.transport.Protocols.SetUnencryptedHTTP2(p.target.TLS == nil)
+	return s
+}
+
+// open gives a stream on a connection that has room, nil when none has.
+func (s *streams) open(o *GetOptions) *Conn {
+	for _, c := range *s.conns.Load() {
+		if o.Avoid != "" && c.addr == o.Avoid && s.pool.several.Load() || o.Fresh && time.Since(c.born) > youngFor {
+			continue
+		}
+		if c.Err() == nil && c.Available() > 0 && c.Reserve() == nil {
+			return s.stream(c)
+		}
+	}
+	return nil
+}
+
+// stream makes a Conn of a reserved place on c.
+func (s *streams) stream(c *shared) *Conn {
+	scheme := "http"
+	if s.pool.target.TLS != nil {
+		scheme = "https"
+	}
+	uses := int(c.uses.Add(1))
+	s.active.Add(1)
+	if uses > 1 {
+		s.reuses.Add(1)
+	}
+	stream := bridge.NewStream(c.ClientConn, bridge.StreamOptions{
+		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), Why: whyNotAnswered,
+	})
+	conn := s.pool.newConn(c.addr, stream, nil)
+	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1
+	return conn
+}
+
+// get is Pool.Get for HTTP/2. Once the upstream is known to speak it, one dial
+// serves all that wait for one.
+func (s *streams) get(ctx context.Context, o GetOptions) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.pool.target.dialTimeout())
+	defer cancel()
+	for {
+		if c := s.open(&o); c != nil {
+			return c, nil
+		}
+		d, mine := s.join()
+		if mine {
+			c, err := s.pool.dial(ctx, o.Avoid, false)
+			s.finish(d, err)
+			return c, err
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, &DialError{Kind: classify(ctx.Err()), Addr: s.pool.target.Address, Err: ctx.Err()}
+		}
+	}
+}
+
+// join gives the dial to wait for; mine: it is the asker's to do.
+func (s *streams) join() (d *oneDial, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dialing != nil {
+		return s.dialing, false
+	}
+	d = &oneDial{done: make(chan struct{})}
+	if s.seen || s.pool.target.Protocol == HTTP2 {
+		s.dialing = d
+	}
+	return d, true
+}
+
+// finish tells those who waited. A dial that its beginner gave up says nothing
+// to them.
+func (s *streams) finish(d *oneDial, err error) {
+	s.mu.Lock()
+	if s.dialing == d {
+		s.dialing = nil
+	}
+	s.mu.Unlock()
+	var dial *DialError
+	if errors.As(err, &dial) && dial.Kind != KindCanceled {
+		d.err = dial
+	}
+	close(d.done)
+}
+
+// speaks says whether HTTP/2 is spoken on c; an error: it is not, though it must be.
+func (s *streams) speaks(c net.Conn) (bool, error) {
+	t, secure := c.(*tls.Conn)
+	if !secure {
+		return true, nil
+	}
+	if t.ConnectionState().NegotiatedProtocol == "h2" {
+		return true, nil
+	}
+	if s.pool.target.Protocol == HTTP2 {
+		return false, errors.New("the upstream does not offer HTTP/2 by ALPN")
+	}
+	return false, nil
+}
+
+// begin puts HTTP/2 over a connection just made and gives the first stream on
+// it. It owns wire.
+func (s *streams) begin(ctx context.Context, addr string, wire net.Conn) (*Conn, error) {
+	scheme := "http"
+	if s.pool.target.TLS != nil {
+		scheme = "https"
+	}
+	cc, err := s.transport.NewClientConn(context.WithValue(ctx, connKey{}, wire), scheme, "upstream:0")
+	if err != nil {
+		_ = wire.Close()
+		return nil, err
+	}
+	c := &shared{ClientConn: cc, addr: addr, wire: wire, born: time.Now()}
+	if err := cc.Reserve(); err != nil {
+		_ = cc.Close()
+		return nil, err
+	}
+	conn := s.stream(c)
+	s.mu.Lock()
+	s.seen = true
+	all := append(slices.Clone(*s.conns.Load()), c)
+	s.conns.Store(&all)
+	s.mu.Unlock()
+	cc.SetStateHook(func(*http.ClientConn) { s.look(c) })
+	s.look(c) // it may have ended already
+	return conn, nil
+}
+
+// look is called whenever c's state has changed. An ended connection is forgotten; an
+// idle one of a closed pool is ended.
+func (s *streams) look(c *shared) {
+	over := c.Err() != nil
+	s.mu.Lock()
+	if over {
+		rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *shared) bool { return o == c })
+		s.conns.Store(&rest)
+	}
+	end := s.closed && !over
+	s.mu.Unlock()
+	if end && c.InFlight() == 0 {
+		_ = c.Close()
+	}
+}
+
+// close ends the idle connections; the others end with their last stream.
+func (s *streams) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	for _, c := range *s.conns.Load() {
+		s.look(c)
+	}
+}
+
+// count adds the connections to st, in which their streams are.
+func (s *streams) count(st *Stats) {
+	st.Streams = int(s.active.Load())
+	st.Active = max(st.Active-st.Streams, 0)
+	st.Reuses += s.reuses.Load()
+	for _, c := range *s.conns.Load() {
+		if c.InFlight() > 0 {
+			st.Active++
+		} else {
+			st.Idle++
+		}
+	}
+}
+
+// streamError has the form that net/http lets its own be turned into (errors.As).
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return "a stream error" }
+
+const refusedStream = 7 // RFC 9113 section 7
+
+// unprocessed are net/http's words for a request that was not on a connection
+// when that ended, or beyond the last stream of its GOAWAY. It exports no
+// value for them; tests that provoke each keep watch over the words.
+var unprocessed = []string{
+	"http2: Transport received Server's graceful shutdown GOAWAY",
+	"http2: Transport received GOAWAY from server ErrCode:", // of the first stream, when it is beyond the last
+	"http2: client conn not usable",
+	"http2: client conn could not be established",
+}
+
+// whyNotAnswered turns net/http's error into ours where the upstream surely
+// did nothing with the request.
+func whyNotAnswered(err error) error {
+	var stream streamError
+	if errors.As(err, &stream) && stream.Code == refusedStream {
+		return ErrRefused
+	}
+	for _, words := range unprocessed {
+		if strings.HasPrefix(err.Error(), words) {
+			return ErrUnprocessed
+		}
+	}
+	return err
+}
