@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// keptFailures bounds the failures that /stats tells one by one.
+const keptFailures = 50
+
+// caller sends requests at a steady rate, whatever becomes of them, and counts
+// what came back. It repeats nothing itself.
+type caller struct {
+	target  string
+	client  *http.Client
+	paused  atomic.Bool
+	running sync.WaitGroup // requests under way; added to only with gate held
+	gate    sync.Mutex     // held while a request begins, and to pause
+
+	codes tally
+
+	mu       sync.Mutex // guards all below
+	errors   int64      // requests without an answer
+	failures []failure
+	slowest  time.Duration
+}
+
+// failure is a request that got no 200.
+type failure struct {
+	Began  time.Time `json:"began"`
+	Took   float64   `json:"took_seconds"`
+	Method string    `json:"method"`
+	Path   string    `json:"path"`
+	Safe   bool      `json:"safe"` // idempotent, or with a key: should not have failed
+	Code   int       `json:"code"`
+	Why    string    `json:"why"`
+}
+
+func addCaller(mux *http.ServeMux) error {
+	rate, err := number("RATE", 20)
+	if err != nil {
+		return err
+	}
+	c := &caller{target: strings.TrimSuffix(env("TARGET", ""), "/")}
+	if c.target == "" || rate == 0 {
+		return errors.New("TARGET and RATE: expected a URL and requests a second")
+	}
+	c.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}
+	c.paused.Store(env("PAUSED", "") != "")
+	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, c.stats()) })
+	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, _ *http.Request) { c.pause(); sendJSON(w, c.stats()) })
+	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) { c.paused.Store(false); sendJSON(w, c.stats()) })
+	go c.run(time.Second / time.Duration(rate))
+	return nil
+}
+
+// pause stops requests and waits until those under way have ended.
+func (c *caller) pause() {
+	c.gate.Lock()
+	c.paused.Store(true)
+	c.gate.Unlock()
+	c.running.Wait()
+}
+
+// run goes on for the life of the process.
+func (c *caller) run(every time.Duration) {
+	tick := time.NewTicker(every)
+	for n := 0; ; n++ {
+		<-tick.C
+		c.gate.Lock()
+		if !c.paused.Load() {
+			c.running.Go(func() { c.send(n) })
+		}
+		c.gate.Unlock()
+	}
+}
+
+// kinds of requests, in turn: of ten, seven GETs, a PUT, a POST with a key and
+// one without, which nobody may repeat once it was sent.
+func (c *caller) request(n int) (r *http.Request, safe bool, err error) {
+	method, key := http.MethodGet, ""
+	switch n % 10 {
+	case 3:
+		method = http.MethodPut
+	case 6, 9:
+		method = http.MethodPost
+	}
+	if n%10 == 6 {
+		key = `"` + strconv.FormatInt(time.Now().UnixNano(), 36) + `"`
+	}
+	var body io.Reader
+	if method != http.MethodGet {
+		body = strings.NewReader("amount=1&of=shoes")
+	}
+	r, err = http.NewRequestWithContext(context.Background(), method, c.target+"/orders/"+strconv.Itoa(n), body)
+	if err == nil && key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	return r, method != http.MethodPost || key != "", err
+}
+
+func (c *caller) send(n int) {
+	r, safe, err := c.request(n)
+	began := time.Now()
+	f := failure{Began: began, Path: "/orders/" + strconv.Itoa(n), Safe: safe}
+	if err == nil {
+		f.Method = r.Method
+		f.Code, f.Why, err = c.ask(r)
+	}
+	if err != nil {
+		f.Why = err.Error()
+	}
+	took := time.Since(began)
+	f.Took = took.Seconds()
+	if f.Code != 0 {
+		c.codes.add(kind(f.Method, safe), f.Code)
+	}
+	c.note(&f, took, err != nil)
+}
+
+// kind tells POSTs with a key from those without.
+func kind(method string, safe bool) string {
+	if method == http.MethodPost && safe {
+		return "POST+key"
+	}
+	return method
+}
+
+// ask sends the request and reads the answer whole; an answer cut off is an error.
+func (c *caller) ask(r *http.Request) (code int, why string, err error) {
+	response, err := c.client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	why = response.Header.Get("X-Retryproxy-Reason") + " after " + response.Header.Get("X-Retryproxy-Attempts") + ": " + strings.TrimSpace(string(body))
+	return response.StatusCode, why, err
+}
+
+func (c *caller) note(f *failure, took time.Duration, unanswered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slowest = max(c.slowest, took)
+	if unanswered {
+		c.errors++
+	}
+	if (f.Code != http.StatusOK || unanswered) && len(c.failures) < keptFailures {
+		c.failures = append(c.failures, *f)
+	}
+}
+
+func (c *caller) stats() map[string]any {
+	codes := c.codes.all()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return map[string]any{
+		"answered": codes, "unanswered": c.errors, "slowest_seconds": c.slowest.Seconds(), "failures": append([]failure{}, c.failures...),
+	}
+}

@@ -1,0 +1,100 @@
+// Command example plays the three parts around retryproxy in the compose
+// stack: an application, a flaky upstream, and their callers.
+//
+//	example app      answers by asking UPSTREAM
+//	example flaky    fails every FAIL_EVERY-th request that was not sent before
+//	example caller   sends RATE requests a second to TARGET and counts what comes back
+//	example health   asks one of these on this machine whether it is there
+//
+// All listen on LISTEN (:3000). /healthz answers 200, /stats tells what was
+// counted so far as JSON, and the caller's /pause and /resume stop its requests
+// and let them go on.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "caller": addCaller}
+	if len(os.Args) == 2 && os.Args[1] == "health" {
+		os.Exit(health())
+	}
+	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: example app|flaky|caller|health")
+		os.Exit(2)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	err := parts[os.Args[1]](mux)
+	if err == nil {
+		err = serve(&http.Server{Addr: env("LISTEN", ":3000"), Handler: mux, ReadHeaderTimeout: 10 * time.Second})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		os.Exit(1)
+	}
+}
+
+// serve ends in order at SIGTERM, within 5 s.
+func serve(s *http.Server) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.ListenAndServe() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.Shutdown(patience); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// health is the exit code that tells a container's health.
+func health() int {
+	response, err := (&http.Client{Timeout: 2 * time.Second}).Get("http://localhost" + env("LISTEN", ":3000") + "/healthz")
+	if err != nil || response.StatusCode != http.StatusOK {
+		return 1
+	}
+	return 0
+}
+
+// env is the value of a variable, fallback where it is not set or empty.
+func env(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// number is the same for a number that must be one.
+func number(name string, fallback int) (int, error) {
+	v := os.Getenv(name)
+	if v == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s=%s: expected a whole number, 0 or more", name, v)
+	}
+	return n, nil
+}
+
+func sendJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // who left needs no answer
+}

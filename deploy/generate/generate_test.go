@@ -1,0 +1,267 @@
+package main
+
+import (
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+const root = "../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestGeneratedFilesAreCurrent(t *testing.T) {
+	files, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stale := staleOf(root, files); len(stale) > 0 {
+		t.Errorf("stale: %v; run make dashboard", stale)
+	}
+}
+
+func TestStaleFilesAreFoundAndWritten(t *testing.T) {
+	tree := t.TempDir()
+	for _, path := range []string{rulesPath, dashboardPath, prometheusRulePath} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tree, rulesPath), []byte(read(t, rulesPath)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if code := run([]string{"--check", tree}, io.Discard, &out); code != 1 || !strings.Contains(out.String(), "dashboard.json is stale") {
+		t.Errorf("%d %q", code, out.String())
+	}
+	out.Reset()
+	if code := run([]string{tree}, io.Discard, &out); code != 0 || out.Len() > 0 {
+		t.Errorf("%d %q", code, out.String())
+	}
+	if code := run([]string{"--check", tree}, io.Discard, &out); code != 0 {
+		t.Errorf("%d %q", code, out.String())
+	}
+}
+
+// What Prometheus itself, the operator and the scrape configuration add.
+var scrapeLabels = []string{"namespace", "job", "instance", "cluster", "pod", "le", "alertname", "alertstate", "severity", "version", "revision", "goversion"}
+
+// Process metrics of client_golang that are used.
+var foreign = map[string]bool{"process_cpu_seconds_total": true, "process_resident_memory_bytes": true}
+
+var (
+	metricName = regexp.MustCompile(`\b(?:retryproxy|process|go)_[a-z0-9_]+\b`)
+	selector   = regexp.MustCompile(`\b((?:retryproxy|process|go)_[a-z0-9_]+)\{([^}]*)\}`)
+	matcher    = regexp.MustCompile(`([a-z_]+)\s*(=~|!~|!=|=)\s*"([^"]*)"`)
+	grouping   = regexp.MustCompile(`\b(?:by|on)\s*\(([^)]*)\)`)
+)
+
+// reference is every metric of the binary with its labels, histograms by the
+// names of their series.
+func reference() map[string][]string {
+	known := map[string][]string{}
+	for _, r := range metrics.Reference() {
+		if r.Type == metrics.Histogram {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				known[r.Name+suffix] = r.Labels
+			}
+			continue
+		}
+		known[r.Name] = r.Labels
+	}
+	return known
+}
+
+// lint is what is wrong with a query: a metric that the binary does not export,
+// a label that it does not have, a value that the label never takes.
+func lint(query string) (wrong []string) {
+	known := reference()
+	grouped := map[string]bool{}
+	for _, name := range metricName.FindAllString(withoutStrings(query), -1) {
+		if _, ok := known[name]; !ok && !foreign[name] {
+			wrong = append(wrong, "no metric "+name)
+		}
+		for _, l := range known[name] {
+			grouped[l] = true
+		}
+	}
+	for _, s := range selector.FindAllStringSubmatch(query, -1) {
+		for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+			if !slices.Contains(known[s[1]], m[1]) && !slices.Contains(scrapeLabels, m[1]) {
+				wrong = append(wrong, s[1]+" has no label "+m[1])
+			}
+			wrong = append(wrong, lintValue(m[1], m[2], m[3])...)
+		}
+	}
+	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
+		for l := range strings.SplitSeq(g[1], ",") {
+			if l = strings.TrimSpace(l); !grouped[l] && !slices.Contains(scrapeLabels, l) {
+				wrong = append(wrong, "grouped by "+l+", which none of its metrics has")
+			}
+		}
+	}
+	return wrong
+}
+
+func withoutStrings(query string) string {
+	return regexp.MustCompile(`"[^"]*"`).ReplaceAllString(query, `""`)
+}
+
+// lintValue: each alternative of a match on a closed set matches a member.
+func lintValue(label, operator, value string) (wrong []string) {
+	sets := map[string][]string{"state": {"open", "closed", "half_open", "ramp"}}
+	for _, o := range policy.AllOutcomes() {
+		sets["outcome"] = append(sets["outcome"], o.String())
+	}
+	for _, r := range policy.AllReasons() {
+		sets["reason"] = append(sets["reason"], r.String())
+	}
+	members, closed := sets[label]
+	if !closed || strings.HasPrefix(value, "$") || value == "" {
+		return nil
+	}
+	alternatives := []string{regexp.QuoteMeta(value)}
+	if strings.HasSuffix(operator, "~") {
+		alternatives = strings.Split(value, "|")
+	}
+	for _, a := range alternatives {
+		full, err := regexp.Compile("^(?:" + a + ")$")
+		if err != nil || !slices.ContainsFunc(members, full.MatchString) {
+			wrong = append(wrong, label+" is never "+a)
+		}
+	}
+	return wrong
+}
+
+func TestDashboardAsksForWhatThereIs(t *testing.T) {
+	queries, err := queriesOf([]byte(read(t, dashboardPath)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(queries) < 40 {
+		t.Fatalf("only %d queries found", len(queries))
+	}
+	for _, q := range queries {
+		for _, wrong := range lint(fill.Replace(q)) {
+			t.Errorf("%s\n  in %s", wrong, q)
+		}
+	}
+}
+
+func TestRulesAskForWhatThereIs(t *testing.T) {
+	asked := map[string]bool{}
+	rules := regexp.MustCompile(`(?m)^ +- (?:alert|record): `).Split(read(t, rulesPath), -1)[1:]
+	for _, rule := range rules {
+		expression, prose, _ := strings.Cut(rule, "annotations:")
+		for _, wrong := range lint(recorded.ReplaceAllString(expression, "0")) {
+			t.Errorf("%s\n  in %s", wrong, expression)
+		}
+		for _, name := range metricName.FindAllString(expression, -1) {
+			asked[name] = true
+		}
+		for _, name := range metricName.FindAllString(prose, -1) { // a histogram is named there as a whole
+			if !slices.ContainsFunc(metrics.Reference(), func(r metrics.Row) bool { return r.Name == name }) {
+				t.Errorf("a runbook names %s, which there is not", name)
+			}
+		}
+	}
+	if len(rules) < 15 || len(asked) < 10 {
+		t.Errorf("%d rules ask for %d metrics", len(rules), len(asked))
+	}
+}
+
+// recorded are the rules' own series.
+var recorded = regexp.MustCompile(`retryproxy:[a-z0-9:_]+`)
+
+// Each alert says what it is, what it means and what to do, with labels that it has.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	alerts := strings.Split(read(t, rulesPath), "- alert: ")[1:]
+	if len(alerts) < 10 {
+		t.Fatalf("%d alerts", len(alerts))
+	}
+	for _, a := range alerts {
+		name, rest, _ := strings.Cut(a, "\n")
+		rest, _, _ = strings.Cut(rest, "\n  - name:")
+		for _, part := range []string{"severity: ", "summary: ", "description: ", "runbook: |", "1. "} {
+			if !strings.Contains(rest, part) {
+				t.Errorf("%s has no %s", name, strings.Trim(part, ": |"))
+			}
+		}
+		kept := map[string]bool{}
+		for _, g := range grouping.FindAllStringSubmatch(rest[:strings.Index(rest, "annotations:")], -1) {
+			for l := range strings.SplitSeq(g[1], ",") {
+				kept[strings.TrimSpace(l)] = true
+			}
+		}
+		if len(kept) == 0 { // not grouped: the labels of the series itself, or of a recording
+			kept = map[string]bool{"namespace": true, "job": true, "route": true, "instance": true, "kind": true, "name": true}
+		}
+		for _, m := range regexp.MustCompile(`\$labels\.([a-z_]+)`).FindAllStringSubmatch(rest, -1) {
+			if !kept[m[1]] {
+				t.Errorf("%s tells of a label %s, which it does not have (%v)", name, m[1], slices.Sorted(maps.Keys(kept)))
+			}
+		}
+	}
+}
+
+// The runbooks name settings that exist.
+func TestRunbooksNameWhatThereIs(t *testing.T) {
+	settings := read(t, "docs/settings.md")
+	for _, name := range regexp.MustCompile(`RETRYPROXY_[A-Z_]+`).FindAllString(read(t, rulesPath), -1) {
+		if !strings.Contains(settings, "`"+name+"`") {
+			t.Errorf("no setting %s", name)
+		}
+	}
+}
+
+func TestLintRefuses(t *testing.T) {
+	for query, want := range map[string]string{
+		`rate(retryproxy_request_total[5m])`:                            "no metric retryproxy_request_total",
+		`rate(retryproxy_request_duration_seconds[5m])`:                 "no metric retryproxy_request_duration_seconds",
+		`retryproxy_requests_total{upstream="x"}`:                       "retryproxy_requests_total has no label upstream",
+		`sum by (upstream) (retryproxy_requests_total)`:                 "grouped by upstream, which none of its metrics has",
+		`retryproxy_outcomes_total{outcome=~"success|gave_in_.*"}`:      "outcome is never gave_in_.*",
+		`retryproxy_gate_state{state="shut"}`:                           "state is never shut",
+		`retryproxy_outcomes_total{outcome=~"gave_up_.*|shed",job="a"}`: "",
+	} {
+		got := strings.Join(lint(query), "; ")
+		if got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+}
+
+// Panels lie side by side and below each other, none over another.
+func TestPanelsDoNotOverlap(t *testing.T) {
+	taken := map[[2]int]string{}
+	ids := map[int]bool{}
+	for _, p := range lay(rows) {
+		if ids[p.ID] || p.GridPos.X+p.GridPos.W > columns {
+			t.Errorf("%s: id %d, at %+v", p.Title, p.ID, p.GridPos)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok {
+					t.Fatalf("%s lies over %s", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// Command generate writes those files below deploy/ that come from code or from
+// each other: the Grafana dashboard and the PrometheusRule.
+//
+//	go run ./deploy/generate [--check | --queries] [DIRECTORY]
+//
+// DIRECTORY is the root of the tree, by default the present one. With --check
+// it writes nothing and fails when a file is stale. With --queries it prints
+// the dashboard's queries as a rules file, for promtool to parse.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// main binds the outside world to run and does nothing else.
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	f := flag.NewFlagSet("generate", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	check := f.Bool("check", false, "write nothing, fail when a file is stale")
+	queries := f.Bool("queries", false, "write nothing, print the dashboard's queries as a rules file for promtool")
+	if err := f.Parse(args); err != nil || f.NArg() > 1 {
+		return 2
+	}
+	root := "."
+	if f.NArg() == 1 {
+		root = f.Arg(0)
+	}
+	if *queries {
+		return printQueries(stdout, stderr)
+	}
+	files, err := generate(root)
+	if err == nil && !*check {
+		err = write(root, files)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "generate:", err)
+		return 1
+	}
+	stale := staleOf(root, files)
+	for _, path := range stale {
+		fmt.Fprintln(stderr, path, "is stale; run make dashboard")
+	}
+	return min(len(stale), 1)
+}
+
+func printQueries(stdout, stderr io.Writer) int {
+	dashboard, err := dashboardJSON()
+	if err == nil {
+		var rules string
+		if rules, err = queriesAsRules(dashboard); err == nil {
+			_, err = io.WriteString(stdout, rules)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "generate:", err)
+		return 1
+	}
+	return 0
+}
+
+// file is one that is generated, its path below the root.
+type file struct {
+	path    string
+	content []byte
+}
+
+func generate(root string) ([]file, error) {
+	dashboard, err := dashboardJSON()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := os.ReadFile(filepath.Join(root, rulesPath))
+	if err != nil {
+		return nil, err
+	}
+	rule, err := prometheusRule(rules)
+	if err != nil {
+		return nil, err
+	}
+	return []file{{dashboardPath, dashboard}, {prometheusRulePath, rule}}, nil
+}
+
+func write(root string, files []file) error {
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(root, f.path), f.content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func staleOf(root string, files []file) (stale []string) {
+	for _, f := range files {
+		present, err := os.ReadFile(filepath.Join(root, f.path))
+		if err != nil || !bytes.Equal(present, f.content) {
+			stale = append(stale, f.path)
+		}
+	}
+	return stale
+}

@@ -1,0 +1,111 @@
+package main
+
+import "fmt"
+
+// The selections by the dashboard's variables.
+const (
+	byProcess  = `namespace=~"$namespace", job=~"$job", instance=~"$instance"`
+	byRoute    = byProcess + `, route=~"$route"`
+	byUpstream = byProcess + `, upstream=~"$upstream"`
+)
+
+// failed are the outcomes that a caller would call a failure of ours; those
+// that are the caller's own doing are not asked about. As in the rules.
+const (
+	failed  = `outcome=~"gave_up_.*|shed|hold_dropped|hold_timeout|overloaded|response_broken"`
+	counted = `outcome!~"client_gone|request_broken|request_timeout|refused"`
+)
+
+func rate(metric, selection string) string {
+	return fmt.Sprintf("rate(retryproxy_%s{%s}[$__rate_interval])", metric, selection)
+}
+
+func sum(metric, selection string) string { return "sum(" + rate(metric, selection) + ")" }
+
+func sumBy(labels, metric, selection string) string {
+	return fmt.Sprintf("sum by (%s) (%s)", labels, rate(metric, selection))
+}
+
+func sumNow(labels, metric, selection string) string {
+	return fmt.Sprintf("sum by (%s) (retryproxy_%s{%s})", labels, metric, selection)
+}
+
+// quantile of a histogram of ours over all that is selected.
+func quantile(q float64, metric string) string {
+	return fmt.Sprintf("histogram_quantile(%v, sum by (le) (%s))", q, rate(metric+"_bucket", byRoute))
+}
+
+func quantiles(metric, what string) []query {
+	return []query{{quantile(0.5, metric), what + " p50"}, {quantile(0.99, metric), what + " p99"}}
+}
+
+var rows = []row{
+	{"Callers", []chart{
+		{title: "Requests a second", kind: stat, unit: "reqps", queries: []query{{sum("requests_total", byRoute), ""}}},
+		{title: "Failed, retries included", about: "What callers would call a failure of ours. The objective in the alerts is 0.1 %.", kind: stat, unit: "percentunit",
+			warn: at(0.001), bad: at(0.01), queries: []query{{"(" + sum("outcomes_total", byRoute+", "+failed) + " or vector(0)) / " + sum("outcomes_total", byRoute+", "+counted), ""}}},
+		{title: "Rescued by retries", about: "Failed at first, answered in the end.", kind: stat, unit: "percentunit",
+			queries: []query{{sum("outcomes_total", byRoute+`, outcome="rescued"`) + " / " + sum("outcomes_total", byRoute+", "+counted), ""}}},
+		{title: "Requests sent for one received", about: "Attempts by requests. With the default budget at most 1.2.", kind: stat, unit: "none",
+			warn: at(1.2), bad: at(1.5), queries: []query{{sum("attempts_total", byRoute) + " / " + sum("requests_total", byRoute), ""}}},
+		{title: "Upstreams down", about: "For at least one proxy.", kind: stat, unit: "none", warn: at(1), bad: at(1),
+			queries: []query{{fmt.Sprintf(`count(max by (upstream) (retryproxy_gate_state{%s, state=~"closed|half_open"}) == 1) or vector(0)`, byUpstream), ""}}},
+		{title: "Proxies", kind: stat, unit: "none", queries: []query{{fmt.Sprintf("count(retryproxy_build_info{%s})", byProcess), ""}}},
+
+		{title: "What became of requests", about: "One outcome for each request: success, rescued by a retry, or why not.", kind: stacked, unit: "reqps", wide: true,
+			queries: []query{{sumBy("outcome", "outcomes_total", byRoute) + " > 0", "{{outcome}}"}}},
+		{title: "What callers got", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("code", "requests_total", byRoute), "{{code}}"}}},
+		{title: "How long callers wait", about: "From a request's head to the end of its response, all attempts and waits included; beside it single attempts.", kind: lines, unit: "s",
+			queries: append(quantiles("request_duration_seconds", "request"), quantiles("attempt_duration_seconds", "attempt")...)},
+		{title: "Traffic by route", kind: stacked, unit: "reqps", queries: []query{{sumBy("route", "requests_total", byRoute), "{{route}}"}}},
+		{title: "Under way and waiting", kind: lines, unit: "none", queries: []query{
+			{sumNow("job", "requests_in_flight", byRoute), "{{job}} under way"}, {sumNow("job", "requests_waiting", byRoute), "{{job}} wait for a retry"},
+			{sumNow("job", "held_requests", byUpstream), "{{job}} held for an upstream"}}},
+	}},
+	{"Retries", []chart{
+		{title: "Retries by reason", kind: stacked, unit: "reqps", queries: []query{{sumBy("reason", "retries_total", byRoute), "{{reason}}"}}},
+		{title: "Failed and not retried (again)", about: "The reason against a further retry.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("outcome", "outcomes_total", byRoute+`, outcome=~"gave_up_.*"`) + " > 0", "{{outcome}}"}}},
+		{title: "Retries by request", kind: lines, unit: "percentunit",
+			queries: []query{{sumBy("route", "retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
+		{title: "Waits between attempts", kind: lines, unit: "s", queries: quantiles("backoff_seconds", "wait")},
+		{title: "What retries cost those who needed them", about: "From the first attempt's end to the last one's.", kind: lines, unit: "s", queries: quantiles("added_latency_seconds", "added")},
+		{title: "Retries that the budget still allows", about: "By upstream, the least of all proxies.", kind: lines, unit: "none",
+			queries: []query{{fmt.Sprintf("min by (upstream) (retryproxy_budget_tokens{%s})", byUpstream), "{{upstream}}"}}},
+	}},
+	{"Upstreams", []chart{
+		{title: "Gate", about: "The worst of all proxies.", kind: timeline, unit: "none", wide: true,
+			words: map[string]word{"0": {"open", "green"}, "1": {"getting its load back", "yellow"}, "2": {"being tried", "orange"}, "3": {"closed", "red"}},
+			queries: []query{{fmt.Sprintf(`max by (upstream) (3 * retryproxy_gate_state{%[1]s, state="closed"} or 2 * retryproxy_gate_state{%[1]s, state="half_open"}`+
+				` or 1 * retryproxy_gate_state{%[1]s, state="ramp"})`, byUpstream), "{{upstream}}"}}},
+		{title: "Gates closed, by evidence", kind: stacked, unit: "none",
+			queries: []query{{fmt.Sprintf("sum by (upstream, by) (increase(retryproxy_gate_closed_total{%s}[$__rate_interval]))", byUpstream), "{{upstream}} {{by}}"}}},
+		{title: "Answers, before retries hide them", kind: stacked, unit: "reqps", queries: []query{{sumBy("class, code", "attempts_total", byRoute), "{{class}} {{code}}"}}},
+		{title: "Waited for an upstream", about: "At its gate while it was down, or for a place under its limit.", kind: lines, unit: "s", queries: quantiles("hold_seconds", "held")},
+		{title: "Held requests", kind: lines, unit: "none", queries: []query{{sumNow("upstream", "held_requests", byUpstream), "{{upstream}}"}}},
+		{title: "Limit and places", about: "The limit is shown only while it binds. Abandoned are attempts whose caller has left and whom the upstream still works for.", kind: lines, unit: "none",
+			queries: []query{
+				{sumNow("upstream", "limit", byUpstream) + " < +Inf", "{{upstream}} limit"},
+				{sumNow("upstream, by", "places_taken", byUpstream), "{{upstream}} {{by}}"}}},
+		{title: "Connections to upstreams", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, state", "upstream_connections", byUpstream), "{{upstream}} {{state}}"}}},
+		{title: "Failed dials", kind: stacked, unit: "cps", queries: []query{{sumBy("upstream, kind", "upstream_dial_errors_total", byUpstream) + " > 0", "{{upstream}} {{kind}}"}}},
+		{title: "Connections made, used again, closed by the upstream", kind: lines, unit: "cps", queries: []query{
+			{sum("upstream_dials_total", byUpstream), "made"}, {sum("upstream_reuses_total", byUpstream), "used again"}, {sum("upstream_idle_closes_total", byUpstream), "closed by the upstream while idle"}}},
+	}},
+	{"Process", []chart{
+		{title: "CPU", kind: lines, unit: "none", queries: []query{{fmt.Sprintf(`rate(process_cpu_seconds_total{%s}[$__rate_interval]) and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}}"}}},
+		{title: "Memory", kind: lines, unit: "bytes", queries: []query{
+			{fmt.Sprintf(`process_resident_memory_bytes{%s} and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}} resident"},
+			{sumNow("instance", "replay_bytes", byProcess), "{{instance}} kept for repeats"}}},
+		{title: "Callers' connections", kind: lines, unit: "none", queries: []query{{sumNow("instance", "connections", byProcess), "{{instance}}"}}},
+		{title: "Refused requests", about: "They broke the protocol or a limit; nothing was sent upstream.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("reason", "parse_refusals_total", byProcess) + " > 0", "{{reason}}"}}},
+		{title: "Trouble", about: "Faults are bugs. Pauses mean that the limit of connections is too low. A refused configuration is not in use.", kind: lines, unit: "none", queries: []query{
+			{sumBy("instance", "faults_total", byProcess), "{{instance}} faults/s"}, {sumBy("instance", "accept_pauses_total", byProcess), "{{instance}} pauses/s"},
+			{fmt.Sprintf("1 - retryproxy_config_last_reload_successful{%s}", byProcess), "{{instance}} configuration refused"},
+			{sumNow("instance", "draining", byProcess), "{{instance}} draining"}}},
+		{title: "Certificates end in", kind: tableOf, unit: "s", queries: []query{{fmt.Sprintf("min by (kind, name) (retryproxy_certificate_expiry_timestamp_seconds{%s}) - time()", byProcess), ""}}},
+		{title: "Versions", kind: tableOf, unit: "none", queries: []query{{fmt.Sprintf("count by (version, revision, goversion) (retryproxy_build_info{%s})", byProcess), ""}}},
+	}},
+}
