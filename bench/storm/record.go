@@ -33,6 +33,7 @@ type record struct {
 	began atomic.Int64 // nanoseconds after made: where its time starts
 
 	mu     sync.Mutex // guards what follows
+	ended  bool
 	ticks  []tick
 	kinds  []map[string]int // per second: what the bad ones were
 	events []event
@@ -61,12 +62,20 @@ func (r *record) since() time.Duration {
 	return max(0, time.Since(r.made)-time.Duration(r.began.Load()))
 }
 
+// end freezes the ticks: what the server still tells is left out, so they can
+// be read without the lock.
+func (r *record) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+}
+
 // note adds to the current tick; what comes after the end is left out.
 func (r *record) note(do func(t *tick)) {
 	i := int(r.since() / tickTime)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i < len(r.ticks) {
+	if i < len(r.ticks) && !r.ended {
 		do(&r.ticks[i])
 	}
 }

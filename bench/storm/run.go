@@ -41,6 +41,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, show *progre
 	if err := s.storm(ctx, b, seed, show); err != nil {
 		return nil, err
 	}
+	s.record.end()
 	return newRunResult(way, s, seed), nil
 }
 
