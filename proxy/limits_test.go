@@ -179,7 +179,7 @@ func TestMaxConnectionsPausesAccepting(t *testing.T) {
 	}
 	b.send(get("/")).want(200, "ok") // those within the limit go on
 	a.Close()
-	_ = late.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = late.SetReadDeadline(time.Now().Add(patience))
 	late.want(200, "ok")
 	if s := p.Stats(); s.AcceptPauses != 1 || s.Connections != 2 {
 		t.Errorf("%+v, want one pause and two connections", s)
@@ -195,7 +195,7 @@ func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
 			c.say(ok200)
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { c.MaxConnections = 1 })
+	p := startProxy(t, u, func(c *Config) { c.MaxConnections, c.DrainTimeout = 1, patience })
 	var callers []*caller
 	for range 4 {
 		callers = append(callers, p.dial().send(get("/")))

@@ -135,7 +135,7 @@ func TestCallerLeavingEndsTheAttempt(t *testing.T) {
 	c.Close()
 	select {
 	case <-aborted:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the upstream was not told that the caller left")
 	}
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {

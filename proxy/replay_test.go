@@ -161,7 +161,7 @@ func TestTheFirstAttemptIsNotDelayedByBuffering(t *testing.T) {
 	c := p.dial().send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n1")
 	select {
 	case <-firstByte:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the first byte did not reach the upstream before the last was sent")
 	}
 	c.send("234567890").want(200, "ok")
