@@ -69,6 +69,27 @@ func (g *Guard) Probe(now time.Duration) (Place, bool) {
 	return g.take(now, VerdictProbe), true
 }
 
+// Hangs reports whether the probe p is still the one under way.
+func (g *Guard) Hangs(p Place) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.probe != 0 && p.probe == g.gate.probe
+}
+
+// ProbeAgain gives the probe p up before its time, if it is still the one under
+// way: the upstream is known to be elsewhere now. Another is due at once. p
+// stays taken; should it be answered after all, that counts as ever.
+func (g *Guard) ProbeAgain(p Place, now time.Duration) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.probe == 0 || p.probe != g.gate.probe {
+		return 0
+	}
+	before := g.eventAt
+	g.gate.waive()
+	return g.settle(now, before)
+}
+
 // NextEvent is when Expire is to be called, Forever when there is nothing to
 // come; 0 when somebody in line should have been admitted already, or, with
 // GuardOptions.OwnProbe, while a probe is due. It changes only within calls that return a SignalEvent, a Verdict that

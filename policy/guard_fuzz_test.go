@@ -11,7 +11,7 @@ import (
 //
 //   - no attempt is let through but a probe while the gate is not open;
 //   - there is one probe at a time, another only when the last one ended, was
-//     lost, or has hung for seconds;
+//     lost or given up, or has hung for seconds;
 //   - no attempt but a probe goes beyond a fixed limit;
 //   - whoever waits is told when he could be let in, or by an event;
 //   - with OwnProbe no attempt is made the probe, and an event says that one is due;
@@ -21,6 +21,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLL"))
 	f.Add(byte(2), []byte("eLeLeLeLeLeLeLeLeLeLTeTeTeTeTeTeTeTeTeTcTcTcTTTTpCpCtt"))
 	f.Add(byte(4), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLLkkkk"))
+	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTT\xef\xefee\xefnnnnLLLL"))
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
 		o := [5]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}, {OwnProbe: true}}[kind%5]
@@ -92,6 +93,10 @@ func (w *fuzzed) act(act byte, i int) {
 		state := w.g.State().Gate
 		if p, ok := w.g.Probe(w.now); ok {
 			w.taken(p, VerdictProbe, state)
+		} else if act&128 != 0 && w.probe.Taken() {
+			s := w.g.ProbeAgain(w.probe, w.now)
+			w.ended(w.probe)
+			w.heed(s)
 		}
 	}
 	w.check()

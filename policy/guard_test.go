@@ -294,6 +294,35 @@ func TestAStoppedUpstreamGetsFewRequests(t *testing.T) {
 	d.want(GateRamp, ClosedByStall)
 }
 
+// A probe that is known to be lost makes room for another, once, and is listened
+// for all the same.
+func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
+	d := newDesk(t, GuardOptions{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	for d.g.State().Probes == 0 {
+		d.now += 10 * time.Millisecond
+		d.ask()
+	}
+	first := d.out[len(d.out)-1]
+	d.ask()
+	if d.line == 0 || !d.g.Hangs(first) {
+		t.Fatal("no probe hangs")
+	}
+	d.heed(d.g.ProbeAgain(d.out[0], d.now)) // no probe
+	sent := len(d.out)
+	d.heed(d.g.ProbeAgain(first, d.now))
+	if n := len(d.out); n != sent+1 || !d.out[sent].Probe() || d.g.Hangs(first) || !d.g.Hangs(d.out[sent]) {
+		t.Fatalf("%d sent, want one probe", n-sent)
+	}
+	d.ask()
+	d.heed(d.g.ProbeAgain(first, d.now))
+	if n := d.g.State().Probes; n != 2 {
+		t.Errorf("%d probes, want 2", n)
+	}
+	d.end(sent-1, Ending{Status: 200})
+	d.want(GateRamp, ClosedByStall)
+}
+
 // Late answers say nothing of an upstream that refuses: they may be the last.
 func TestLateAnswersDoNotOpenWhatRefuses(t *testing.T) {
 	d := newDesk(t, GuardOptions{})

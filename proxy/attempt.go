@@ -100,6 +100,9 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		return x.dialFailed(err)
 	}
 	x.use(up)
+	if place := x.waiter.place; place.Probe() {
+		x.route.upstream.door.watchProbe(place, up.Addr)
+	}
 	return policy.CauseStatus
 }
 

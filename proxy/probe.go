@@ -79,7 +79,7 @@ func (d *door) probeByConnecting(place policy.Place) {
 // probeByAsking sends GET. Nothing but lateBound ends its wait: the Guard has
 // another probe sent when this one hangs, and its late answer counts all the same.
 func (d *door) probeByAsking(place policy.Place) {
-	up, e := d.askUp()
+	up, e := d.askUp(place)
 	result, e := policy.ProbeEnding(e)
 	d.asked[result].Add(1)
 	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
@@ -90,11 +90,12 @@ func (d *door) probeByAsking(place policy.Place) {
 
 // askUp sends the probe and waits for the answer's head. The connection is nil
 // where there was none.
-func (d *door) askUp() (*upstream.Conn, policy.Ending) {
+func (d *door) askUp(place policy.Place) (*upstream.Conn, policy.Ending) {
 	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true})
 	if err != nil {
 		return nil, policy.Ending{Kind: dialEnding(err)}
 	}
+	d.watchProbe(place, up.Addr)
 	d.mu.Lock()
 	going := d.readsOn(up)
 	d.mu.Unlock()

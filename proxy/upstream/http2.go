@@ -78,6 +78,7 @@ type shared struct {
 	wire net.Conn
 	born time.Time
 	uses atomic.Int64
+	left atomic.Bool // the upstream is not there any more: it ends with its last stream
 }
 
 // oneDial is a dial that its beginner's and other requests wait for.
@@ -242,7 +243,7 @@ func (s *streams) begin(ctx context.Context, addr string, wire net.Conn) (*Conn,
 }
 
 // look is called whenever c's state has changed. An ended connection is forgotten; an
-// idle one of a closed pool is ended.
+// idle one of a closed pool, or to an address that the upstream has left, is ended.
 func (s *streams) look(c *shared) {
 	over := c.Err() != nil
 	s.mu.Lock()
@@ -250,7 +251,7 @@ func (s *streams) look(c *shared) {
 		rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *shared) bool { return o == c })
 		s.conns.Store(&rest)
 	}
-	end := s.closed && !over
+	end := (s.closed || c.left.Load()) && !over
 	s.mu.Unlock()
 	if end && c.InFlight() == 0 {
 		_ = c.Close()
