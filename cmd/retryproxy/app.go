@@ -38,6 +38,7 @@ type app struct {
 	inForce atomic.Pointer[inForce]
 	phase   atomic.Pointer[string] // why it is not ready; nil when it is
 	drain   chan struct{}          // asked to drain by the admin server; room for one
+	quit    chan struct{}          // asked to end without delay; room for one
 	changed chan struct{}          // a file changed; room for one
 
 	succession succession
@@ -61,7 +62,7 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	level := zap.NewAtomicLevelAt(levelOf(s))
 	a := &app{
 		env: env, level: level, log: newLogger(stderr, s.LogFormat, level), metrics: newMetrics(), files: watch.New(s.Files()...),
-		drain: make(chan struct{}, 1), changed: make(chan struct{}, 1), succession: newSuccession(),
+		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), succession: newSuccession(),
 	}
 	a.phase.Store(&phaseStarting)
 	c, err := a.configure(s)
@@ -76,7 +77,7 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
-			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, Quit: func() { poke(a.quit) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
 			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
 		})
 	}
@@ -250,6 +251,8 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 			a.reload("a file changed")
 		case <-a.drain:
 			return a.end("asked through the admin listener", a.drainDelay(), signals, 0, served)
+		case <-a.quit:
+			return a.end("asked to quit through the admin listener", 0, signals, 0, served)
 		case <-a.succession.followed:
 			a.closeAdmin() // its socket is the new process's now
 			return a.end("a new process serves in its place", 0, signals, 0, served)
@@ -266,7 +269,8 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 func (a *app) drainDelay() time.Duration { return a.inForce.Load().settings.DrainDelay }
 
 // end drains: readiness fails at once, requests are taken for the delay, then
-// the data path ends what runs. A second signal cuts all of it short.
+// the data path ends what runs. A second signal cuts all of it short; being
+// asked to quit, only the delay.
 func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, seen int, served <-chan error) error {
 	a.phase.Store(&phaseDraining)
 	s := a.inForce.Load().settings
@@ -281,6 +285,8 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	waited := time.NewTimer(delay)
 	select {
 	case <-waited.C:
+	case <-a.quit:
+		waited.Stop()
 	case <-patience.Done():
 		waited.Stop()
 	}

@@ -35,6 +35,21 @@ signal with.`,
 	run: runDrain,
 }
 
+var quitCommand = command{
+	name:    "quit",
+	args:    "[--address HOST:PORT] [--timeout 2s]",
+	summary: "tell a running retryproxy that its work is done",
+	details: `Like drain, but without RETRYPROXY_DRAIN_DELAY: requests under way end within
+RETRYPROXY_DRAIN_TIMEOUT and the process ends with exit code 0. For a Job whose
+sidecar has to end when the work is done, where the application in the Pod says
+so itself, as by
+
+  wget -qO- --post-data= http://localhost:9797/quit
+
+A Job on Kubernetes 1.29 or later with a native sidecar does not need it.`,
+	run: runQuit,
+}
+
 func runHealth(ctx context.Context, c *call) error {
 	f := c.flags()
 	live := f.Bool("live", false, "ask whether the process lives, not whether it takes requests")
@@ -57,12 +72,17 @@ func runHealth(ctx context.Context, c *call) error {
 	return nil
 }
 
-func runDrain(ctx context.Context, c *call) error {
+func runDrain(ctx context.Context, c *call) error { return c.order(ctx, "/drain") }
+
+func runQuit(ctx context.Context, c *call) error { return c.order(ctx, "/quit") }
+
+// order posts to a path that begins something.
+func (c *call) order(ctx context.Context, path string) error {
 	ask, err := c.parseAsk(c.flags())
 	if err != nil {
 		return err
 	}
-	status, body, err := ask(ctx, http.MethodPost, "/drain", "")
+	status, body, err := ask(ctx, http.MethodPost, path, "")
 	if err != nil {
 		return err
 	}

@@ -31,13 +31,14 @@ const (
 	maxConnections    = 128 // probes, scrapers and people; further ones wait
 )
 
-// Options are what the server shows and starts. Metrics, Ready, Config, Drain
-// and RetryPercent have to be set.
+// Options are what the server shows and starts. Metrics, Ready, Config, Drain,
+// Quit and RetryPercent have to be set.
 type Options struct {
 	Metrics http.Handler
 	Ready   func() error // nil when requests are taken, else why not, in a word or two
 	Config  func() any   // the effective configuration without secrets, for JSON
 	Drain   func()       // begins to drain; returns at once, and may be called again
+	Quit    func()       // likewise, without the delay before
 	// RetryPercent shows and changes the share of retries that are made.
 	RetryPercent RetryPercent
 	PProf        bool        // serve /debug/pprof/, locally
@@ -57,10 +58,8 @@ func New(o Options) *Server {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readiness(w, o.Ready()) })
 	mux.Handle("GET /config", LocalOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, o.Config()) })))
-	mux.Handle("POST /drain", LocalOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		o.Drain()
-		say(w, http.StatusAccepted, "draining")
-	})))
+	mux.Handle("POST /drain", LocalOnly(order(o.Drain, "draining")))
+	mux.Handle("POST /quit", LocalOnly(order(o.Quit, "ending")))
 	mux.Handle("/retry-percent", o.RetryPercent.handler())
 	if o.PProf {
 		addProfiles(mux)
@@ -109,6 +108,15 @@ func harden(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
+	})
+}
+
+// order does something that is only begun, and says so. It wants no body and
+// no type of one: who ends a Job's sidecar is a shell's wget as often as not.
+func order(do func(), answer string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		do()
+		say(w, http.StatusAccepted, answer)
 	})
 }
 

@@ -23,6 +23,7 @@ type served struct {
 	addr   string
 	ready  atomic.Pointer[error]
 	drains atomic.Int32
+	quits  atomic.Int32
 
 	percent atomic.Int32
 	changes atomic.Int32
@@ -42,6 +43,7 @@ func start(t *testing.T, pprof bool, network, address string) *served {
 		},
 		Config: func() any { return map[string]string{"a": "b"} },
 		Drain:  func() { s.drains.Add(1) },
+		Quit:   func() { s.quits.Add(1) },
 		RetryPercent: RetryPercent{
 			Get: func() int { return int(s.percent.Load()) },
 			Set: func(n int) { s.percent.Store(int32(n)); s.changes.Add(1) },
@@ -160,14 +162,39 @@ func TestLocalOnly(t *testing.T) {
 				t.Errorf("%s, %q: %d %q, want %d", line, tt.fields, status, body, tt.want)
 			}
 		}
-		before := s.drains.Load()
-		status, _ := send(t, "tcp", s.addr, "POST /drain HTTP/1.1\nContent-Length: 0\n"+tt.fields+"\n")
-		if drained := s.drains.Load() > before; drained != (tt.want == 200) || drained != (status == 202) {
-			t.Errorf("POST /drain, %q: %d, drained %v", tt.fields, status, drained)
+		for path, done := range map[string]*atomic.Int32{"/drain": &s.drains, "/quit": &s.quits} {
+			before := done.Load()
+			status, _ := send(t, "tcp", s.addr, "POST "+path+" HTTP/1.1\nContent-Length: 0\n"+tt.fields+"\n")
+			if begun := done.Load() > before; begun != (tt.want == 200) || begun != (status == 202) {
+				t.Errorf("POST %s, %q: %d, done %v", path, tt.fields, status, begun)
+			}
 		}
 	}
-	if status, _ := send(t, "tcp", s.addr, "GET /drain HTTP/1.1\nHost: localhost\n"); status != 405 || s.drains.Load() > 10 {
-		t.Errorf("GET /drain: %d", status)
+}
+
+// A link, an image or a prefetch is a GET.
+func TestOrdersAreOnlyTakenByPost(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	for _, path := range []string{"/drain", "/quit"} {
+		for _, method := range []string{"GET", "PATCH", "PUT", "OPTIONS"} {
+			if status, _ := send(t, "tcp", s.addr, method+" "+path+" HTTP/1.1\nHost: localhost\nContent-Length: 0\n"); status != 405 {
+				t.Errorf("%s %s: %d", method, path, status)
+			}
+		}
+	}
+	if d, q := s.drains.Load(), s.quits.Load(); d != 0 || q != 0 {
+		t.Errorf("%d drains, %d quits", d, q)
+	}
+}
+
+// Busybox's wget cannot post without saying that it is a form.
+func TestQuitIsTakenFromWget(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	if status, body := send(t, "tcp", s.addr, "POST /quit HTTP/1.1\nHost: localhost:9797\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0\n"); status != 202 || body != "ending\n" {
+		t.Errorf("%d %q", status, body)
+	}
+	if n := s.quits.Load(); n != 1 {
+		t.Errorf("%d quits", n)
 	}
 }
 
