@@ -66,6 +66,11 @@ func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 	if n := c.fallbackFailures.Load(); n > 0 || zeros {
 		fallbackFailuresTotal.emit(ch, float64(n), route)
 	}
+	for _, kind := range policy.AllFaultKinds() {
+		if n := c.faults[kind].Load(); n > 0 || zeros {
+			injectedFaultsTotal.emit(ch, float64(n), route, kind.String())
+		}
+	}
 	if n := c.retries[policy.ReasonIdleClose].Load(); n > 0 || zeros {
 		idleCloseRepeatsTotal.emit(ch, float64(n), route)
 	}

@@ -60,6 +60,9 @@ var (
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
 		"Requests sent to the fallback upstream (RETRYPROXY_FALLBACK) that had no better answer; those that it answered have the outcome fallback.",
 		"Does the fallback hold when it is needed?")
+	injectedFaultsTotal = define(Counter, "injected_faults_total", labels("route", "kind"),
+		"Faults made up for attempts (RETRYPROXY_FAULT), by kind: status, reset, delay. Each attempt that met one is in attempts_total as any other.",
+		"Are faults made up here, and how many of the failures that I see are such?")
 	idleCloseRepeatsTotal = define(Counter, "idle_close_repeats_total", labels("route"),
 		"Repeats at once, outside count and budget, because the upstream had closed a kept connection; part of retries_total.",
 		"Does the upstream close idle connections sooner than the pool lets go of them?")

@@ -25,6 +25,7 @@ type counts struct {
 
 	fallbackFailures atomic.Uint64
 
+	faults   [policy.NumFaultKinds]atomic.Uint64
 	outcomes [policy.NumOutcomes]atomic.Uint64
 	retries  [policy.NumReasons]atomic.Uint64
 	perReq   attemptCounts
@@ -95,6 +96,13 @@ func (r *Route) Held(waited time.Duration) {
 // FallbackFailed counts a fallback upstream that had no better answer.
 func (r *Route) FallbackFailed() { r.counts().fallbackFailures.Add(1) }
 
+// FaultInjected counts a fault made up for an attempt.
+func (r *Route) FaultInjected(kind policy.FaultKind) {
+	if int(kind) < policy.NumFaultKinds {
+		r.counts().faults[kind].Add(1)
+	}
+}
+
 // RequestDone counts a request with all that became of it. Once per
 // RequestBegan. method is read, not kept; code is what the caller got, 0 when
 // nothing; d is the whole time; added, which counts only when there was more
@@ -157,6 +165,7 @@ func (r *Route) underWay(ended, began func(*counts) uint64) uint64 {
 func (c *counts) add(o *counts) {
 	addAll(c.outcomes[:], o.outcomes[:])
 	addAll(c.retries[:], o.retries[:])
+	addAll(c.faults[:], o.faults[:])
 	c.fallbackFailures.Add(o.fallbackFailures.Load())
 	c.perReq.add(&o.perReq)
 	c.request.add(&o.request)

@@ -254,3 +254,17 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	})
 }
+
+func TestInjectedFaultsAreCountedByKind(t *testing.T) {
+	m := New(Options{})
+	r := m.Route("a")
+	r.FaultInjected(policy.FaultStatus)
+	r.FaultInjected(policy.FaultDelay)
+	r.FaultInjected(policy.FaultDelay)
+	r.FaultInjected(policy.FaultKind(policy.NumFaultKinds)) // outside the set: not counted
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_injected_faults_total{kind="status",route="a"}`: "1",
+		`retryproxy_injected_faults_total{kind="reset",route="a"}`:  "0",
+		`retryproxy_injected_faults_total{kind="delay",route="a"}`:  "2",
+	})
+}

@@ -40,7 +40,7 @@ func sourceFiles(t *testing.T) (*token.FileSet, []*ast.File) {
 func TestImportsOnlyPureStandardLibrary(t *testing.T) {
 	allowed := map[string]bool{
 		"bytes": true, "errors": true, "fmt": true, "maps": true, "math": true, "math/bits": true, "math/rand/v2": true,
-		"slices": true, "strings": true, "sync": true, "sync/atomic": true, "time": true,
+		"slices": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true, "time": true,
 	}
 	fset, files := sourceFiles(t)
 	for _, f := range files {

@@ -28,6 +28,7 @@ var closedSets = map[string][]member{
 	"reason":  members(append(AllReasons(), ReasonNone)),
 	"outcome": members(AllOutcomes()),
 	"probe":   members(AllProbeResults()),
+	"fault":   members(AllFaultKinds()),
 	"nested":  members([]Nested{NestedHalve, NestedAllow, NestedDeny}),
 }
 
@@ -73,6 +74,7 @@ func TestLabelsStayAsPublished(t *testing.T) {
 			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on gave_up_cooldown gave_up_throttled gave_up_switched_off client_gone request_broken " +
 			"request_timeout response_broken refused upgraded shed hold_dropped hold_timeout overloaded fallback cooldown throttled",
 		"nested": "halve allow deny",
+		"fault":  "status reset delay",
 	} {
 		var got []string
 		for _, m := range closedSets[name] {

@@ -173,12 +173,12 @@ func (x *exchange) desert(kind policy.EndKind) {
 	}
 	x.waiter.place = policy.Place{}
 	d, t := x.route.upstream.door, x.set.server.since(time.Now())
-	if x.up == nil || !x.sentSome() {
+	if !x.sentSome() {
 		d.heed(d.guard.Leave(place, t, policy.Ending{Kind: policy.Unsent}))
 		return
 	}
 	// A request that was not sent whole is never answered.
-	listens := place.Probe() && x.progress.Load() == sent
+	listens := place.Probe() && x.up != nil && x.progress.Load() == sent
 	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: !listens}
 	late, signal := d.guard.Abandon(place, t, e)
 	if listens {
@@ -192,7 +192,9 @@ func (x *exchange) desert(kind policy.EndKind) {
 }
 
 // sentSome says whether the upstream may have a byte of the attempt.
-func (x *exchange) sentSome() bool { return x.attemptOpen() && x.up != nil && x.upAsked }
+func (x *exchange) sentSome() bool {
+	return x.attemptOpen() && (x.fault.stalled || x.up != nil && x.upAsked)
+}
 
 // gateShut says whether the upstream's gate is not open, so that a retry will
 // wait at the door instead of in backoff.

@@ -24,6 +24,17 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 		x.attemptT = x.clock
 		x.continueCaller()
 	}
+	x.makeFault()
+	return x.carryOut(fresh)
+}
+
+// carryOut is the attempt once its books are open.
+func (x *exchange) carryOut(fresh bool) policy.Attempt {
+	if x.fault.stalled {
+		if cause := x.stall(); cause != policy.CauseStatus {
+			return policy.Attempt{Cause: cause}
+		}
+	}
 	for {
 		if cause := x.connect(fresh); cause != policy.CauseStatus {
 			return policy.Attempt{Cause: cause}
@@ -56,12 +67,15 @@ func (x *exchange) dropStale() {
 // repeat is possible: it then has all the time that is left.
 func (x *exchange) resume() policy.Attempt {
 	x.patient = true
+	if x.fault.stalled {
+		return x.carryOut(false)
+	}
 	return x.receive()
 }
 
 // waitsOn says whether the attempt that timed out may be waited for longer.
 func (x *exchange) waitsOn() bool {
-	return x.up != nil && (x.deadline.IsZero() || time.Now().Before(x.deadline))
+	return (x.up != nil || x.fault.stalled) && (x.deadline.IsZero() || time.Now().Before(x.deadline))
 }
 
 // notTaken ends a connection that took no byte of the request and gives the
@@ -84,6 +98,10 @@ func (x *exchange) notTaken() policy.Cause {
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
 	x.unseen = x.inHand()
+	if up := x.standIn(); up != nil {
+		x.use(up)
+		return policy.CauseStatus
+	}
 	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
 	if !x.safe || !x.body.keeping || x.limit < 1 {
 		o.MaxIdle = freshFor

@@ -67,7 +67,10 @@ type Config struct {
 	// the same routes, and how long it lasts from now. Called on the request path:
 	// it must not block. May be nil. See Server.LearnCooldown.
 	CooldownBegan func(key uint64, lasts time.Duration)
-	Log           *zap.Logger // nil logs nothing
+	// Rand draws the faults of Route.Faults; nil: the process's own. Safe for
+	// concurrent use.
+	Rand policy.Rand
+	Log  *zap.Logger // nil logs nothing
 }
 
 // Route is a named rule and everything that applies to the requests it takes.
@@ -90,6 +93,7 @@ type Route struct {
 	Cooldown     Cooldown            // who shares the pause that a 429 asks for
 	Throttle     bool                // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
 	Fallback     *Fallback           // what answers when all else failed; nil: nothing
+	Faults       *policy.Faults      // made up below the retry loop, for trying policies out; nil: none. Such a route shares no gate, limit, budget and connections with others
 
 	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
 	AttemptTimeout  time.Duration // one attempt, while a repeat is still possible; 0 = none
@@ -115,6 +119,8 @@ type Observer interface {
 	// Held is called after a wait at the upstream's door, at the gate or for a
 	// place under the limit, and after one for the end of a cool-down.
 	Held(waited time.Duration)
+	// FaultInjected is called when a fault of Route.Faults is drawn for an attempt.
+	FaultInjected(kind policy.FaultKind)
 	WaitBegan()
 	WaitEnded(waited time.Duration)
 	// FallbackFailed is called when a fallback upstream had no better answer.

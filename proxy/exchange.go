@@ -57,6 +57,7 @@ type exchange struct {
 	answer   responseBody
 	held     held
 
+	fault      attemptFault
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	barred     barrier
 	exposed    bool   // the upstream may have seen the request
@@ -146,7 +147,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
 	x.token, x.barred, x.asked = false, barredByDoor, false
 	x.exposed, x.fellBack = false, ""
-	x.cause, x.dialErr = policy.CauseStatus, nil
+	x.cause, x.dialErr, x.fault = policy.CauseStatus, nil, attemptFault{}
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()
 }

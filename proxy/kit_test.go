@@ -250,19 +250,26 @@ type recorder struct {
 	waiting  int
 
 	fallbackFailures int
+	faults           []policy.FaultKind
+	took             []time.Duration
 }
 
 func (r *recorder) lock() func() { r.mu.Lock(); return r.mu.Unlock }
 
 func (r *recorder) RequestBegan() { defer r.lock()(); r.began++ }
-func (r *recorder) AttemptDone(c policy.Class, _ int, _ time.Duration) {
+func (r *recorder) AttemptDone(c policy.Class, _ int, d time.Duration) {
 	defer r.lock()()
+	r.took = append(r.took, d)
 	r.classes = append(r.classes, c)
 }
 func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
 func (r *recorder) Held(d time.Duration)  { defer r.lock()(); r.held = append(r.held, d) }
 func (r *recorder) FallbackFailed()       { defer r.lock()(); r.fallbackFailures++ }
-func (r *recorder) WaitBegan()            { defer r.lock()(); r.waiting++ }
+func (r *recorder) FaultInjected(k policy.FaultKind) {
+	defer r.lock()()
+	r.faults = append(r.faults, k)
+}
+func (r *recorder) WaitBegan() { defer r.lock()(); r.waiting++ }
 func (r *recorder) WaitEnded(d time.Duration) {
 	defer r.lock()()
 	r.waiting--

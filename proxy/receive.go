@@ -192,7 +192,7 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 	x.startClock(x.attemptSent)
 	until := x.deadline
 	if t := x.attemptTimeout(); t > 0 && !x.patient {
-		if end := x.attemptSent.Add(t); until.IsZero() || end.Before(until) {
+		if end := x.attemptSent.Add(t - x.fault.taken); until.IsZero() || end.Before(until) {
 			until = end
 		}
 	}

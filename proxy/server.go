@@ -372,6 +372,7 @@ func (nothing) AttemptDone(policy.Class, int, time.Duration)                    
 func (nothing) Retry(policy.Reason)                                                        {}
 func (nothing) Held(time.Duration)                                                         {}
 func (nothing) FallbackFailed()                                                            {}
+func (nothing) FaultInjected(policy.FaultKind)                                             {}
 func (nothing) WaitBegan()                                                                 {}
 func (nothing) WaitEnded(time.Duration)                                                    {}
 func (nothing) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}

@@ -123,7 +123,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe)
+	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults)
 	if known[key] == nil {
 		pool := upstream.NewPool(r.Upstream, upstream.Options{})
 		known[key] = &upstreamState{
@@ -137,6 +137,14 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 		}
 	}
 	return known[key]
+}
+
+// rand is what draws faults.
+func (n *settings) rand() policy.Rand {
+	if n.Rand != nil {
+		return n.Rand
+	}
+	return policy.Shared()
 }
 
 // plain says whether no answer below 300 can be a failure, so that most

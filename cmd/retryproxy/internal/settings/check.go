@@ -29,6 +29,7 @@ func (s *Settings) check(problems *Problems) {
 		c.cooldown()
 		c.fallback()
 		c.memory()
+		c.faults()
 		if r != &s.Default {
 			c.matcher()
 		}

@@ -23,6 +23,7 @@ var units = map[string]string{
 	"deadlines":   "names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none",
 	"duration":    "a duration with its unit, such as 250ms, 10s or 2m",
 	"fallback":    "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
+	"fault":       "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
 	"header":      "a field name, or Name=value",
 	"host":        "auto, preserve, upstream, or a host name",
 	"hostpattern": "a host name, or *.example.com",

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// attemptFault is what was made up for the running attempt, where its route
+// asks for faults. See docs/decisions/0008-observe-and-advise.md.
+type attemptFault struct {
+	policy.Fault               // Delay is what is left of it
+	stalled      bool          // within its delay: to all others the upstream has the request and is silent
+	taken        time.Duration // of its delay
+}
+
+// makeFault draws what becomes of the attempt that begins, and tells it.
+func (x *exchange) makeFault() {
+	x.fault = attemptFault{}
+	if x.route.Faults == nil {
+		return
+	}
+	x.fault.Fault = x.route.Faults.Draw(x.set.rand())
+	switch {
+	case x.fault.Status != 0:
+		x.route.observer.FaultInjected(policy.FaultStatus)
+	case x.fault.Reset:
+		x.route.observer.FaultInjected(policy.FaultReset)
+	}
+	if x.fault.Delay > 0 {
+		x.fault.stalled = true
+		x.route.observer.FaultInjected(policy.FaultDelay)
+	}
+}
+
+// stall waits out the delay, within the time that the attempt and the request
+// have. CauseStatus: it is over and the attempt goes on. A drain ends it early.
+func (x *exchange) stall() policy.Cause {
+	began := x.tick()
+	until := began.Add(x.fault.Delay)
+	end := x.c.await(x.stallUntil(began, until), nil)
+	took := x.tick().Sub(began)
+	x.fault.taken += took
+	x.fault.Delay -= took
+	switch {
+	case end == callerLeft:
+		x.callerEnd.Store(callerGone)
+		return policy.CauseReset
+	case end != drainBegan && x.fault.Delay > 0:
+		return policy.CauseAttemptTimeout
+	}
+	x.fault.stalled = false
+	return policy.CauseStatus
+}
+
+// stallUntil is until, or earlier where the attempt's or the request's time ends.
+func (x *exchange) stallUntil(began, until time.Time) time.Time {
+	if t := x.attemptTimeout(); t > 0 && !x.patient {
+		until = earliest(until, began.Add(t))
+	}
+	if !x.deadline.IsZero() {
+		until = earliest(until, x.deadline)
+	}
+	return until
+}
+
+// standIn is what takes the upstream's place in an attempt that breaks; nil:
+// nothing does.
+func (x *exchange) standIn() *upstream.Conn {
+	if !x.fault.Breaks() {
+		return nil
+	}
+	c := &madeConn{end: io.EOF}
+	if x.fault.Reset {
+		c.end = &net.OpError{Op: "read", Net: "fault", Err: syscall.ECONNRESET}
+	} else {
+		c.answer = madeAnswer(x.fault.Status)
+	}
+	return x.route.upstream.pool.Adopt(c)
+}
+
+// madeAnswer is the answer of an attempt with that status.
+func madeAnswer(status int) []byte {
+	body := "made up by retryproxy (RETRYPROXY_FAULT); the upstream was not asked\n"
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, http.StatusText(status), len(body), body)
+}
+
+// madeConn is a connection with nobody at its other end: it takes whatever is
+// written and gives answer, then end. No call of it ever waits, so deadlines
+// mean nothing. One goroutine may read while another writes.
+type madeConn struct {
+	answer []byte
+	end    error
+}
+
+func (c *madeConn) Read(p []byte) (int, error) {
+	if len(c.answer) == 0 {
+		return 0, c.end
+	}
+	n := copy(p, c.answer)
+	c.answer = c.answer[n:]
+	return n, nil
+}
+
+func (c *madeConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *madeConn) Close() error                     { return nil }
+func (c *madeConn) LocalAddr() net.Addr              { return madeAddr{} }
+func (c *madeConn) RemoteAddr() net.Addr             { return madeAddr{} }
+func (c *madeConn) SetDeadline(time.Time) error      { return nil }
+func (c *madeConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *madeConn) SetWriteDeadline(time.Time) error { return nil }
+
+type madeAddr struct{}
+
+func (madeAddr) Network() string { return "fault" }
+func (madeAddr) String() string  { return "fault" }
