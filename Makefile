@@ -71,6 +71,10 @@ image: ## the container image retryproxy:dev for this machine, compiled within g
 images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine
 	bash deploy/image/build $(IMAGE) amd64 arm64
 
+.PHONY: image-inject
+image-inject: ## the webhook's image retryproxy-inject:dev
+	docker build -f deploy/image/inject/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxy-inject:dev .
+
 .PHONY: e2e-image
 e2e-image: ## the image: the same twice, what is in it, how it runs (needs dockerd)
 	E2E=image go test -count=1 -timeout 30m ./deploy/test/image

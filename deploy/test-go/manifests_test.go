@@ -1,6 +1,7 @@
 package deploytest
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,37 +21,45 @@ import (
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 )
 
-// binary builds retryproxy once for all tests: the manifests are checked
-// against what it really understands.
-var binary = sync.OnceValues(func() (string, error) {
+// binaries builds retryproxy and retryproxy-inject once for all tests: the
+// manifests are checked against what they really understand.
+var binaries = sync.OnceValues(func() (string, error) {
 	directory, err := os.MkdirTemp("", "deploytest")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(directory, "retryproxy")
-	build := exec.Command("go", "build", "-o", path, "./cmd/retryproxy")
+	build := exec.Command("go", "build", "-o", directory+"/", "./cmd/retryproxy", "./cmd/retryproxy-inject")
 	build.Dir = "../.."
 	build.Stderr = os.Stderr
-	return path, build.Run()
+	return directory, build.Run()
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if directory, err := binaries(); err == nil {
+		_ = os.RemoveAll(directory)
 	}
 	os.Exit(code)
 }
 
 func retryproxy(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	path, err := binary()
+	return program(t, "retryproxy", env, "", args...)
+}
+
+func program(t *testing.T, name string, env []string, input string, args ...string) (string, error) {
+	t.Helper()
+	directory, err := binaries()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(path, args...)
+	command := exec.Command(filepath.Join(directory, name), args...)
 	command.Env = env
-	out, err := command.CombinedOutput()
+	command.Stdin = strings.NewReader(input)
+	out, err := command.Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return string(out) + string(exit.Stderr), err
+	}
 	return string(out), err
 }
 
@@ -110,13 +119,17 @@ func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 	}
 	found := 0
 	for _, c := range containers(spec) {
-		if isProxy(c) {
+		switch {
+		case isProxy(c):
 			found++
 			checkProxy(t, c)
+		case isWebhook(c):
+			found++
+			checkWebhook(t, c)
 		}
 	}
 	if found == 0 {
-		t.Error("no retryproxy in the Pod")
+		t.Error("neither retryproxy nor retryproxy-inject in the Pod")
 	}
 }
 
@@ -138,18 +151,7 @@ func checkRestricted(t *testing.T, template *corev1.PodTemplateSpec) {
 
 func checkProxy(t *testing.T, c corev1.Container) {
 	t.Helper()
-	if tag := c.Image[strings.LastIndex(c.Image, "/"):]; strings.HasSuffix(tag, ":latest") || !strings.ContainsAny(tag, ":@") {
-		t.Errorf("image %s is not a fixed version", c.Image)
-	}
-	if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.RunAsUser == nil || *s.RunAsUser != 65532 {
-		t.Error("the root file system can be written, or the user is not 65532")
-	}
-	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
-		t.Error("requests of CPU and memory and a limit of memory are not all there")
-	}
-	if !c.Resources.Limits.Cpu().IsZero() {
-		t.Error("a CPU limit throttles")
-	}
+	checkContainer(t, c)
 	for name, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe == nil || probe.Exec == nil {
 			t.Errorf("no %s probe by command", name)
@@ -163,6 +165,23 @@ func checkProxy(t *testing.T, c corev1.Container) {
 				checkCommand(t, hook.Exec.Command)
 			}
 		}
+	}
+}
+
+// checkContainer is what both images promise.
+func checkContainer(t *testing.T, c corev1.Container) {
+	t.Helper()
+	if tag := c.Image[strings.LastIndex(c.Image, "/"):]; strings.HasSuffix(tag, ":latest") || !strings.ContainsAny(tag, ":@") {
+		t.Errorf("image %s is not a fixed version", c.Image)
+	}
+	if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.RunAsUser == nil || *s.RunAsUser != 65532 {
+		t.Error("the root file system can be written, or the user is not 65532")
+	}
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+		t.Error("requests of CPU and memory and a limit of memory are not all there")
+	}
+	if !c.Resources.Limits.Cpu().IsZero() {
+		t.Error("a CPU limit throttles")
 	}
 }
 

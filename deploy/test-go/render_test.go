@@ -103,3 +103,6 @@ func containers(spec *corev1.PodSpec) []corev1.Container {
 func isProxy(c corev1.Container) bool {
 	return strings.Contains(c.Image, "/retryproxy:") || strings.Contains(c.Image, "/retryproxy@")
 }
+
+// isWebhook tells the webhook's container.
+func isWebhook(c corev1.Container) bool { return strings.Contains(c.Image, "/retryproxy-inject:") }

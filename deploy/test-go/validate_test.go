@@ -131,6 +131,10 @@ func problemsOf(object runtime.Object) (field.ErrorList, error) {
 
 // withNamespace is what the API server does with the namespace of the request.
 func withNamespace(object runtime.Object) {
+	switch object.(type) {
+	case *admissionregistration.MutatingWebhookConfiguration, *core.Namespace:
+		return // they have none
+	}
 	if o, ok := object.(interface {
 		GetNamespace() string
 		SetNamespace(string)
@@ -160,6 +164,8 @@ func validateInternal(object runtime.Object) (field.ErrorList, error) {
 		return corevalidation.ValidatePodCreate(o, podutil.GetValidationOptionsFromPodSpecAndMeta(&o.Spec, nil, &o.ObjectMeta, nil)), nil
 	case *core.Service:
 		return corevalidation.ValidateServiceCreate(o), nil
+	case *core.Namespace:
+		return corevalidation.ValidateNamespace(o), nil
 	case *core.ConfigMap:
 		return corevalidation.ValidateConfigMap(o), nil
 	case *core.ServiceAccount:

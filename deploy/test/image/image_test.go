@@ -298,3 +298,32 @@ func checkDrain(t *testing.T, name string) {
 		t.Errorf("it did not drain:\n%s", logs)
 	}
 }
+
+// The webhook's image understands its command under the same restrictions, and
+// has nothing else in it.
+func TestInjectImage(t *testing.T) {
+	engine.Asked(t, "image")
+	engine.Run(t, nil, "bash", "deploy/test/stand-ins", "golang")
+	const image = "retryproxy-inject:test"
+	engine.Run(t, nil, "docker", "build", "-f", "deploy/image/inject/Dockerfile", "--build-arg", "VERSION=1.2.3", "-t", image, ".")
+	if got := engine.Inspect(t, image, "{{.Config.User}}"); got != "65532:65532" {
+		t.Errorf("user %q", got)
+	}
+	args := append([]string{"run", "--rm", "--network=none"}, hard...)
+	if got := engine.Docker(t, append(args, image, "webhook", "--help")...); !strings.Contains(got, "/mutate") {
+		t.Errorf("webhook --help says %q", got)
+	}
+	regular := 0
+	for header := range contents(t, image) {
+		// The engine itself makes /etc/hosts and the like, all empty.
+		if header.Typeflag == tar.TypeReg && header.Size > 0 {
+			regular++
+			if header.Name != "retryproxy-inject" {
+				t.Errorf("there is %s", header.Name)
+			}
+		}
+	}
+	if regular != 1 {
+		t.Errorf("%d files, want the binary alone", regular)
+	}
+}
