@@ -33,7 +33,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 // zeroRoutes is the number of routes up to which the members of closed sets
 // are shown before they are first counted, so that rates and alerts have a
-// beginning to count from. With more routes, some 130 series for each that
+// beginning to count from. With more routes, some 150 series for each that
 // say nothing cost more than that is worth, and a route is shown once used.
 const zeroRoutes = 100
 
@@ -61,6 +61,9 @@ func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 	for _, reason := range policy.AllReasons() {
 		if n := c.retries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
 			retriesTotal.emit(ch, float64(n), route, reason.String())
+		}
+		if n := c.would[reason].Load(); n > 0 || zeros && reason.ForRetry() {
+			wouldRetriesTotal.emit(ch, float64(n), route, reason.String())
 		}
 	}
 	if n := c.fallbackFailures.Load(); n > 0 || zeros {

@@ -57,6 +57,9 @@ var (
 	retriesTotal = define(Counter, "retries_total", labels("route", "reason"),
 		"Retries by what they were for.",
 		"Which failures cause the retries?")
+	wouldRetriesTotal = define(Counter, "would_retries_total", labels("route", "reason"),
+		"Retries that would have been made where RETRYPROXY_MODE is observe, by what they would be for; at most one per request.",
+		"What would this route retry, before it does?")
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
 		"Requests sent to the fallback upstream (RETRYPROXY_FALLBACK) that had no better answer; those that it answered have the outcome fallback.",
 		"Does the fallback hold when it is needed?")

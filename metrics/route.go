@@ -28,6 +28,7 @@ type counts struct {
 	faults   [policy.NumFaultKinds]atomic.Uint64
 	outcomes [policy.NumOutcomes]atomic.Uint64
 	retries  [policy.NumReasons]atomic.Uint64
+	would    [policy.NumReasons]atomic.Uint64 // retries, in a route that observes
 	perReq   attemptCounts
 	request  histogram // durationLadder
 	attempt  histogram // durationLadder
@@ -77,6 +78,13 @@ func (r *Route) AttemptDone(class policy.Class, code int, d time.Duration) {
 func (r *Route) Retry(reason policy.Reason) {
 	if reason.ForRetry() {
 		r.counts().retries[reason].Add(1)
+	}
+}
+
+// WouldRetry counts a retry that would have been made, by what it would be for.
+func (r *Route) WouldRetry(reason policy.Reason) {
+	if reason.ForRetry() {
+		r.counts().would[reason].Add(1)
 	}
 }
 
@@ -165,6 +173,7 @@ func (r *Route) underWay(ended, began func(*counts) uint64) uint64 {
 func (c *counts) add(o *counts) {
 	addAll(c.outcomes[:], o.outcomes[:])
 	addAll(c.retries[:], o.retries[:])
+	addAll(c.would[:], o.would[:])
 	addAll(c.faults[:], o.faults[:])
 	c.fallbackFailures.Add(o.fallbackFailures.Load())
 	c.perReq.add(&o.perReq)

@@ -255,6 +255,23 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
+func TestWouldBeRetriesAreCountedByReasonApartFromRealOnes(t *testing.T) {
+	m := New(Options{})
+	r := m.Route("a")
+	r.WouldRetry(policy.ReasonStatus503)
+	r.WouldRetry(policy.ReasonStatus503)
+	r.WouldRetry(policy.ReasonNotIdempotent) // says why not: not counted
+	r.WouldRetry(policy.ReasonNone)
+	r.Retry(policy.ReasonReset)
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_would_retries_total{reason="status_503",route="a"}`:     "2",
+		`retryproxy_would_retries_total{reason="reset",route="a"}`:          "0",
+		`retryproxy_would_retries_total{reason="not_idempotent",route="a"}`: "",
+		`retryproxy_retries_total{reason="status_503",route="a"}`:           "0",
+		`retryproxy_retries_total{reason="reset",route="a"}`:                "1",
+	})
+}
+
 func TestInjectedFaultsAreCountedByKind(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a")

@@ -170,6 +170,7 @@ var givenElsewhere = map[Reason]bool{
 	ReasonCooldown:         true,
 	ReasonThrottled:        true,
 	ReasonSwitchedOff:      true,
+	ReasonObserved:         true,
 }
 
 func TestDecideKeepsItsPromises(t *testing.T) {

@@ -41,6 +41,23 @@ func TestFaultsAreDrawnAsOftenAsAsked(t *testing.T) {
 	}
 }
 
+// edge draws one number.
+type edge struct {
+	Rand
+	n int64
+}
+
+func (e edge) Int64N(int64) int64 { return e.n }
+
+func TestSharesHaveSharpEdges(t *testing.T) {
+	f := mustFaults(t, "503:10%,reset:0.5%")
+	for n, want := range map[int64]Fault{0: {Status: 503}, 99_999: {Status: 503}, 100_000: {Reset: true}, 104_999: {Reset: true}, 105_000: {}, 999_999: {}} {
+		if got := f.Draw(edge{n: n}); got != want {
+			t.Errorf("%d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
 func TestWholeSharesHitAlwaysAndOffNever(t *testing.T) {
 	all, off := mustFaults(t, "502:99.9999%,reset:0.0001%"), mustFaults(t, "off")
 	for range 10_000 {

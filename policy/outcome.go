@@ -28,6 +28,7 @@ const (
 	OutcomeGaveUpCooldown
 	OutcomeGaveUpThrottled
 	OutcomeGaveUpSwitchedOff
+	OutcomeGaveUpObserved
 
 	OutcomeClientGone
 	OutcomeRequestBroken

@@ -42,6 +42,7 @@ const (
 	ReasonCooldown
 	ReasonThrottled
 	ReasonSwitchedOff
+	ReasonObserved
 	numReasons
 )
 
@@ -88,6 +89,7 @@ var reasonTexts = [numReasons]text{
 	ReasonCooldown:          {"cooldown", "The upstream had asked those with the same key for a pause (429) that the request had no time to wait for."},
 	ReasonThrottled:         {"throttled", "The upstream rejects nearly everything, and this request was among those not sent to it any more (RETRYPROXY_THROTTLE)."},
 	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all of them or a share, by RETRYPROXY_RETRY_PERCENT or live by retryproxy retry-percent."},
+	ReasonObserved:          {"observed", "The route only observes (RETRYPROXY_MODE=observe): in mode retry, the request would have been sent again."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

@@ -103,7 +103,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		return policy.CauseStatus
 	}
 	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
-	if !x.safe || !x.body.keeping || x.limit < 1 {
+	if !x.safe || !x.body.keeping || x.limit < 1 || x.route.Observe {
 		o.MaxIdle = freshFor
 	}
 	if !fresh {

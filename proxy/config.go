@@ -93,6 +93,7 @@ type Route struct {
 	Cooldown     Cooldown            // who shares the pause that a 429 asks for
 	Throttle     bool                // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
 	Fallback     *Fallback           // what answers when all else failed; nil: nothing
+	Observe      bool                // forward once and count the retries that would be made; nothing is held, repeated, turned away or added to a response
 	Faults       *policy.Faults      // made up below the retry loop, for trying policies out; nil: none. Such a route shares no gate, limit, budget and connections with others
 
 	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
@@ -116,6 +117,9 @@ type Observer interface {
 	AttemptDone(class policy.Class, code int, d time.Duration)
 	// Retry is called when a retry is sent, after its wait.
 	Retry(reason policy.Reason)
+	// WouldRetry is called, at most once per request, when a retry would be made
+	// of a route that only observes.
+	WouldRetry(reason policy.Reason)
 	// Held is called after a wait at the upstream's door, at the gate or for a
 	// place under the limit, and after one for the end of a cool-down.
 	Held(waited time.Duration)

@@ -58,6 +58,7 @@ type exchange struct {
 	held     held
 
 	fault      attemptFault
+	wouldRetry bool // counted, in a route that observes
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	barred     barrier
 	exposed    bool   // the upstream may have seen the request
@@ -147,7 +148,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
 	x.token, x.barred, x.asked = false, barredByDoor, false
 	x.exposed, x.fellBack = false, ""
-	x.cause, x.dialErr, x.fault = policy.CauseStatus, nil, attemptFault{}
+	x.cause, x.dialErr, x.fault, x.wouldRetry = policy.CauseStatus, nil, attemptFault{}, false
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()
 }
@@ -206,7 +207,7 @@ func (x *exchange) prepare() {
 	x.expect = x.req.ExpectContinue && !x.body.ended
 	key := x.idempotencyKey()
 	x.madeKey = key
-	x.safe = r.Policy.Repeatable(x.req.Method, key != nil || x.req.Get(http1.IdempotencyKey) != nil)
+	x.safe = r.Policy.Repeatable(x.req.Method, r.GenerateKey || x.req.Get(http1.IdempotencyKey) != nil)
 	x.limit = r.Policy.MaxRetries
 	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
 	if x.isRepeat() {
@@ -266,7 +267,7 @@ func (x *exchange) countIn(id http1.Name) int64 {
 }
 
 func (x *exchange) idempotencyKey() []byte {
-	if !x.route.GenerateKey || x.req.Get(http1.IdempotencyKey) != nil {
+	if !x.route.GenerateKey || x.route.Observe || x.req.Get(http1.IdempotencyKey) != nil {
 		return nil
 	}
 	return forward.AppendRandomID(x.keyText[:0])

@@ -251,6 +251,7 @@ type recorder struct {
 
 	fallbackFailures int
 	faults           []policy.FaultKind
+	wouldRetry       []policy.Reason
 	took             []time.Duration
 }
 
@@ -265,6 +266,10 @@ func (r *recorder) AttemptDone(c policy.Class, _ int, d time.Duration) {
 func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
 func (r *recorder) Held(d time.Duration)  { defer r.lock()(); r.held = append(r.held, d) }
 func (r *recorder) FallbackFailed()       { defer r.lock()(); r.fallbackFailures++ }
+func (r *recorder) WouldRetry(w policy.Reason) {
+	defer r.lock()()
+	r.wouldRetry = append(r.wouldRetry, w)
+}
 func (r *recorder) FaultInjected(k policy.FaultKind) {
 	defer r.lock()()
 	r.faults = append(r.faults, k)

@@ -89,7 +89,12 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 		s.Replay = policy.ReplayWhole
 	}
 	d := r.Policy.Decide(a, &s, nil, 0, policy.Shared())
-	if !d.Retry || d.Free {
+	switch {
+	case d.Free:
+		return d
+	case r.Observe:
+		return x.observe(a, d)
+	case !d.Retry:
 		return d
 	}
 	if why := x.against(a); why != policy.ReasonNone {

@@ -93,7 +93,7 @@ func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (in
 
 // ownFields adds to a head what callers are told of us, where they want it.
 func (x *exchange) ownFields(o *forward.ResponseOptions, reason string) {
-	if x.route.ResponseHeaders || x.callerIsProxy() {
+	if !x.route.Observe && (x.route.ResponseHeaders || x.callerIsProxy()) {
 		o.Attempts, o.Reason, o.Fallback = x.attempts, reason, x.fellBack
 	}
 }

@@ -370,6 +370,7 @@ type nothing struct{}
 func (nothing) RequestBegan()                                                              {}
 func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
 func (nothing) Retry(policy.Reason)                                                        {}
+func (nothing) WouldRetry(policy.Reason)                                                   {}
 func (nothing) Held(time.Duration)                                                         {}
 func (nothing) FallbackFailed()                                                            {}
 func (nothing) FaultInjected(policy.FaultKind)                                             {}

@@ -98,6 +98,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 }
 
 func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
+	r = observed(r)
 	state := &routeState{Route: r, observer: nothing{}}
 	if n.Observe != nil {
 		state.observer = n.Observe(r.Name)
@@ -123,7 +124,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults)
+	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s %v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults, r.Observe)
 	if known[key] == nil {
 		pool := upstream.NewPool(r.Upstream, upstream.Options{})
 		known[key] = &upstreamState{

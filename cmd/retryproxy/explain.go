@@ -46,6 +46,7 @@ type explainView struct {
 	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
+	Mode     string       `json:"mode,omitempty"` // observe: nothing is sent again, and what follows says what would be
 	// Repeatable: sending it twice does no harm, as far as the settings say.
 	Repeatable bool       `json:"repeatable"`
 	Why        string     `json:"why,omitempty"`
@@ -153,7 +154,7 @@ func explain(s *settings.Settings, head []byte, listener string) (*explainView, 
 		listener = ""
 	}
 	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
-	v.Route, v.Upstream = r.Name, r.Upstream.String()
+	v.Route, v.Upstream, v.Mode = r.Name, r.Upstream.String(), r.Mode
 	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}

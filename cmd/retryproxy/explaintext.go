@@ -16,6 +16,9 @@ func printExplain(c *call, v *explainView) {
 		fmt.Fprintf(w, "refused     %s with %d: %s\n", p.red(v.Refused.Reason), v.Refused.Status, v.Refused.Text)
 		return
 	}
+	if v.Mode == "observe" {
+		fmt.Fprintf(w, "mode        %s: nothing is sent again but what a kept connection did not take; the rest is what would be\n", p.yellow(v.Mode))
+	}
 	word := p.yellow("no")
 	if v.Repeatable {
 		word = p.green("yes")

@@ -92,6 +92,9 @@ func worstOf(r *settings.Route) (policy.Worst, error) {
 	if err != nil {
 		return policy.Worst{}, err
 	}
+	if r.Mode == "observe" {
+		p.MaxRetries = 0
+	}
 	return p.Worst(r.RequestTimeout, r.AttemptTimeout), nil
 }
 

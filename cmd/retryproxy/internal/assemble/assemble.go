@@ -96,6 +96,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		HoldMax:         r.HoldMax,
 		Throttle:        r.Throttle == "on",
 		Fallback:        m.fallback(r),
+		Observe:         r.Mode == "observe",
 		Faults:          r.Fault.Faults(),
 		Cooldown:        cooldown(r),
 		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},

@@ -38,6 +38,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"RETRY_PERCENT=-1":               "expected a whole number, from 0 to 100",
 		"FAULT=503":                      "503:10%,reset:1%,delay:200ms:5%, or off: \"503\": no percentage",
 		"FAULT=99:1%":                    "status 99 is not within 400 to 599",
+		"MODE=watch":                     "expected one of retry, observe",
 		"FALLBACK=503":                   "or none: no colon and body after 503",
 		"FALLBACK=99:x":                  "status 99 is not within 200 to 599",
 		"FALLBACK=600:x":                 "status 600 is not within 200 to 599",

@@ -125,6 +125,7 @@ var otherValues = map[string]string{
 	"COOLDOWN_MAX":     "2m",
 	"PROBE_PATH":       "/healthz?full=1",
 	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
+	"MODE":  "observe",
 	"FAULT": "503:10%,reset:1%,delay:200ms:5%",
 }
 
