@@ -30,6 +30,11 @@ func (x *exchange) isGRPCCall() bool {
 // message is delayed by as much, once. Tests on slow machines raise it.
 var statusWait = 50 * time.Millisecond
 
+// endWait is the same while the end of the caller's messages has not been seen:
+// it mostly is on its way, but a stream's caller may wait for this header before
+// it goes on.
+var endWait = 5 * time.Millisecond
+
 // peekStatus finds out the status of a call that ended without a message, as
 // far as that shows soon. false: the answer was cut off, with nothing of it given
 // to the caller.
@@ -55,12 +60,11 @@ func (x *exchange) peekBody() bool {
 	if b.ended || x.upR > len(x.up.Buf)-holdRoom {
 		return true // without a body, or with a head that leaves no room to read one
 	}
-	wait := statusWait
-	if x.progress.Load() != sent {
-		wait = time.Nanosecond // the caller may wait for this header before it goes on
-	}
 	b.base = x.upR // the head stays where it is
-	piece, err := b.next(wait)
+	piece, err := b.next(endWait)
+	if isTimeout(err) && x.progress.Load() == sent {
+		piece, err = b.next(statusWait)
+	}
 	if len(piece) > 0 {
 		b.prefix = append(grow(b.prefix, len(piece)), piece...)
 	}
