@@ -40,6 +40,8 @@ type conn struct {
 	raw        syscall.RawConn // of wire; nil where there is no descriptor
 	listen     string
 	used       bool // it has sent something
+	parks      bool // it may be parked when idle
+	left       bool // it was parked: this goroutine's part is done
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
 	req        http1.Request
@@ -49,6 +51,7 @@ type conn struct {
 	r, w int
 
 	readAt  time.Time // read deadline now set
+	idleEnd time.Time // of the wait that was begun before it was parked; zero: none was
 	writeAt time.Time // write deadline now set
 	phase   atomic.Int32
 	http2   atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
@@ -62,6 +65,13 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn, listen string) *conn {
+	c := newPlainConn(s, nc, listen)
+	c.overTLS(s.settings.Load())
+	return c
+}
+
+// newPlainConn is newConn for a connection known to be without TLS.
+func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s, listen: listen, readSize: smallBuffer}
 	c.tcp, _ = nc.(*net.TCPConn)
 	c.wire = sock.Wrap(nc)
@@ -71,7 +81,6 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 			c.raw = raw
 		}
 	}
-	c.overTLS(s.settings.Load())
 	c.idleRead, c.nowRead = c.readIdle, c.now.read
 	c.x.init(c)
 	return c

@@ -53,6 +53,8 @@ type Config struct {
 	AccessLog            bool
 	GaveUpLogPerMinute   int // lines for given-up requests per route and minute before they are only counted
 
+	parkAfter time.Duration // of tests; 0: the constant
+
 	// Observe gives the observer of a route by name, at New and Reload, once
 	// per route. Nil observes nothing.
 	Observe func(route string) Observer

@@ -46,6 +46,7 @@ func (s *Server) Drain(ctx context.Context) error {
 				c.wake(phaseIdle)
 				c.http2.Load().goAway()
 			})
+			s.lot.Clear()
 		}
 		if s.empty() {
 			return nil
@@ -79,11 +80,7 @@ func (s *Server) closeAfterQueue() {
 	s.stopAccepting()
 }
 
-func (s *Server) empty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns) == 0
-}
+func (s *Server) empty() bool { return s.connections.Load() == 0 }
 
 // closingIdle says whether idle connections are to end.
 func (s *Server) closingIdle() bool { return s.idleEnd.Load() }

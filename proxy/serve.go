@@ -38,6 +38,9 @@ func (c *conn) serve() {
 
 // finish closes the connection and gives its memory back.
 func (c *conn) finish() {
+	if c.left {
+		return
+	}
 	if !c.x.aborting {
 		c.closeGently()
 	}
@@ -90,39 +93,76 @@ const idleSlack = 5 * time.Second
 // Callers that keep spare connections use or renew them within that time.
 const firstRequestTime = time.Minute
 
-// awaitRequest waits for the first bytes of the next request.
+// awaitRequest waits for the first bytes of the next request. False: there
+// will be none, or the connection is parked.
 func (c *conn) awaitRequest() bool {
 	c.phase.Store(phaseIdle)
-	for {
-		now := c.x.clock
-		if c.readAt == past || now.IsZero() {
-			now = time.Now() // this is not the way from one request to the next
-		}
-		limit := c.idleLimit()
-		if !c.used {
-			limit = min(limit, firstRequestTime)
-		}
-		if limit > 0 {
-			slack := min(idleSlack, limit/10)
-			c.setRead(now.Add(limit-slack), slack)
+	now := c.x.clock
+	if c.readAt == past || now.IsZero() {
+		now = time.Now() // this is not the way from one request to the next
+	}
+	end, slack := c.idlePatience(now)
+	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = time.Now() {
+		if parks {
+			c.setRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
 		} else {
-			c.setRead(now.Add(365*24*time.Hour), 30*24*time.Hour)
+			c.setRead(end.Add(-slack), slack)
 		}
 		if c.server.closingIdle() {
-			return false
+			return c.lastLook()
 		}
 		err := c.fillIdle()
 		if err == nil {
 			return true
 		}
-		if !isTimeout(err) || !time.Now().Before(c.readAt) || c.server.closingIdle() {
+		switch {
+		case !isTimeout(err):
 			return false
+		case c.server.closingIdle():
+			return c.lastLook()
+		case time.Now().Before(c.readAt):
+			c.readAt = past // somebody woke us by the deadline
+		case !parks:
+			return c.lastLook()
+		case c.park(end):
+			return false
+		default:
+			parks = false
 		}
-		c.readAt = past // somebody woke us by the deadline
 	}
 }
 
-func (c *conn) idleLimit() time.Duration { return c.server.settings.Load().CallerIdleTimeout }
+// idlePatience is when a connection that is idle from now on is closed, and by
+// how much that may be sooner.
+func (c *conn) idlePatience(now time.Time) (end time.Time, slack time.Duration) {
+	if end = c.idleEnd; !end.IsZero() {
+		c.idleEnd = time.Time{}
+		return end, 0
+	}
+	limit := c.server.settings.Load().CallerIdleTimeout
+	if !c.used {
+		limit = min(limit, firstRequestTime)
+	}
+	if limit <= 0 {
+		return now.Add(365 * 24 * time.Hour), 30 * 24 * time.Hour
+	}
+	return now.Add(limit), min(idleSlack, limit/10)
+}
+
+// lastLook takes what came at the last moment before an idle connection is
+// closed: an answer is better than a close that crosses a request.
+func (c *conn) lastLook() bool {
+	if c.raw == nil || c.secure != nil {
+		return false
+	}
+	c.phase.Store(phaseBusy)
+	_ = c.nc.SetReadDeadline(time.Time{})
+	c.readAt = past
+	c.in, c.r, c.w = getBuffer(c.readSize), 0, 0
+	c.w, _ = c.readNow(c.in)
+	c.dropBuffer()
+	return c.w > 0
+}
 
 // readHead parses the head in the buffer, reading on until it is whole.
 func (c *conn) readHead(set *settings, began time.Time) bool {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/lot"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -42,7 +44,13 @@ type Server struct {
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
-	wg    sync.WaitGroup // of connections
+
+	connections atomic.Int64   // callers connected, parked or not
+	ends        sync.WaitGroup // of these
+	wg          sync.WaitGroup // of goroutines that serve them
+	lot         lot.Lot        // where idle ones are parked
+	parkAfter   time.Duration
+	tidying     tidying
 }
 
 type listener struct {
@@ -53,10 +61,12 @@ type listener struct {
 // New checks c and makes a Server of it. Nothing is opened or dialled.
 func New(c *Config) (*Server, error) {
 	s := &Server{
-		started: time.Now(),
-		closing: make(chan struct{}),
-		conns:   map[*conn]struct{}{},
-		replay:  replayMemory{limit: c.TotalReplayBytes},
+		started:   time.Now(),
+		closing:   make(chan struct{}),
+		conns:     map[*conn]struct{}{},
+		replay:    replayMemory{limit: c.TotalReplayBytes},
+		parkAfter: cmp.Or(c.parkAfter, parkAfter),
+		tidying:   tidying{over: make(chan struct{})},
 	}
 	if c.MaxConnections > 0 {
 		s.slots = make(chan struct{}, c.MaxConnections)
@@ -167,6 +177,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		accepting.Go(func() { s.accept(l) })
 	}
 	accepting.Wait()
+	s.ends.Wait()
+	close(s.tidying.over)
+	s.lot.Close()
 	s.wg.Wait()
 	for _, u := range s.settings.Load().upstreams() {
 		u.close()
@@ -181,6 +194,7 @@ func (s *Server) kill() {
 	s.stopAccepting()
 	s.closeListeners()
 	s.each(func(c *conn) { _ = c.wire.Close() })
+	s.lot.Close()
 }
 
 func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
@@ -246,23 +260,46 @@ func (s *Server) freeSlot() {
 }
 
 func (s *Server) start(nc net.Conn, name string) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		defer s.freeSlot()
-		s.ServeConn(nc, name)
-	}()
+	s.ends.Add(1)
+	s.connections.Add(1)
+	s.wg.Go(func() {
+		c := newConn(s, nc, name)
+		c.parks = c.raw != nil && c.secure == nil
+		s.run(c)
+	})
+}
+
+// run serves an accepted connection until it ends or is parked.
+func (s *Server) run(c *conn) {
+	s.handle(c)
+	s.leaves()
+	if !c.left {
+		s.gone()
+	}
+}
+
+// gone forgets an accepted connection that has ended.
+func (s *Server) gone() {
+	s.freeSlot()
+	s.connections.Add(-1)
+	s.ends.Done()
 }
 
 // ServeConn serves one caller's connection until it ends, and closes it. name
 // is the listener for the routes, "" the main one.
 func (s *Server) ServeConn(nc net.Conn, name string) {
-	c := newConn(s, nc, name)
+	s.connections.Add(1)
+	defer s.connections.Add(-1)
+	s.handle(newConn(s, nc, name))
+}
+
+// handle serves a connection where kill and Drain can find it.
+func (s *Server) handle(c *conn) {
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	if s.killed.Load() {
-		_ = nc.Close() // it may have come too late for kill to find it
+		_ = c.wire.Close() // it may have come too late for kill to find it
 	}
 	defer func() {
 		s.mu.Lock()
@@ -343,9 +380,7 @@ type UpstreamStats struct {
 // Stats gives a picture for metrics.
 func (s *Server) Stats() Stats {
 	n := s.settings.Load()
-	s.mu.Lock()
-	st := Stats{Connections: len(s.conns)}
-	s.mu.Unlock()
+	st := Stats{Connections: int(s.connections.Load())}
 	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
 	st.ReplayBytes = s.replay.used.Load()
 	st.Draining = s.draining.Load()

@@ -1,0 +1,278 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+)
+
+// parksAtOnce parks whoever idles for a millisecond or two.
+func parksAtOnce(c *Config) { c.parkAfter = time.Millisecond }
+
+// wantParked waits until n callers are parked and no other is connected.
+func (p *testProxy) wantParked(n int) {
+	p.t.Helper()
+	soon(p.t, "callers parked", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.lot.Guests() == n && len(p.conns) == 0
+	})
+	if got := p.Stats().Connections; got != n {
+		p.t.Errorf("%d callers are counted, want %d", got, n)
+	}
+}
+
+func TestAParkedCallerIsServed(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
+	c := p.dial()
+	p.wantParked(1) // before it ever said something
+	for range 3 {
+		c.send(get("/")).want(200, "ok")
+		p.wantParked(1)
+	}
+	c.send("\r\n") // no request (RFC 9112 section 2.2)
+	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbo")
+	c.send("dy" + get("/1") + get("/2"))
+	for range 3 {
+		c.want(200, "ok")
+	}
+	p.wantParked(1)
+	c.closeWrite()
+	c.wantEnd("")
+	p.wantParked(0)
+}
+
+func TestAParkedCallerOnAUnixSocketIsServed(t *testing.T) {
+	path := t.TempDir() + "/s"
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.Listen = []string{"unix:" + path} })
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	p.wantParked(1)
+	if _, err := io.WriteString(nc, strings.Replace(get("/"), "\r\n", "\r\nConnection: close\r\n", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(nc); !strings.HasSuffix(string(got), "\r\n\r\nok") || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestAParkedCallerHoldsItsPlace(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.MaxConnections = 1 })
+	first := p.dial()
+	p.wantParked(1)
+	second := p.dial().send(get("/"))
+	soon(t, "accepting to pause", func() bool { return p.Stats().AcceptPauses == 1 })
+	p.wantParked(1)
+	first.send(get("/")).want(200, "ok")
+	first.Close()
+	second.want(200, "ok")
+}
+
+func TestAParkedCallerIsClosedWhenItsTimeIsOver(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.CallerIdleTimeout = 200 * time.Millisecond })
+	c := p.dial()
+	c.send(get("/")).want(200, "ok")
+	began := time.Now()
+	c.wantEnd("")
+	if d := time.Since(began); d < 150*time.Millisecond {
+		t.Errorf("closed after %v", d)
+	}
+	p.wantParked(0)
+}
+
+// What is near its end anyway, or cannot be waited for without its buffers, keeps its goroutine.
+func TestWhoIsNotParked(t *testing.T) {
+	a := newAuthority(t)
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.callersOverTLS(t, c, false) })
+	p.dialTLS(a.client()).send(get("/")).want(200, "ok")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if c.parks {
+			t.Error("a caller over TLS would be parked")
+		}
+	}
+	if len(p.conns) != 1 {
+		t.Errorf("%d callers", len(p.conns))
+	}
+}
+
+// TLS that a reload switches on is for new connections only.
+func TestAParkedCallerStaysWithoutTLS(t *testing.T) {
+	a := newAuthority(t)
+	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
+	c := p.dial()
+	p.wantParked(1)
+	next := *p.settings.Load().Config
+	a.callersOverTLS(t, &next, false)
+	if err := p.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	c.send(get("/")).want(200, "ok")
+}
+
+func TestHTTP2BegunAfterParking(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
+	fresh := p.dial()
+	p.wantParked(1)
+	fresh.send(preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
+	fresh.wantRaw("\x00\x00")                                    // a frame, not "HTTP"
+	fresh.Close()
+	used := p.dial()
+	used.send(get("/")).want(200, "ok")
+	p.wantParked(1)
+	if res, _, err := used.send(preface).response("GET"); err != nil || res.StatusCode != 505 {
+		t.Errorf("HTTP/2 after a request was answered %v, %v; want 505", res, err)
+	}
+}
+
+func TestDrainServesAndEndsParkedCallers(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.DrainTimeout = time.Minute })
+	var all []*caller
+	for range 10 {
+		all = append(all, p.dial())
+	}
+	p.wantParked(len(all))
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(context.Background()) }()
+	soon(t, "the drain to begin", p.draining.Load)
+	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
+		t.Error("the response does not say Connection: close")
+	}
+	for _, c := range all {
+		c.wantEnd("")
+	}
+	if err := within(t, "the drain", drained); err != nil {
+		t.Error(err)
+	}
+	p.wantParked(0)
+}
+
+// A request that is there when an idle connection is about to be closed is answered.
+func TestTheLastLookFindsARequest(t *testing.T) {
+	for _, closing := range []string{"drain", "idle timeout"} {
+		t.Run(closing, func(t *testing.T) {
+			c := testConfig(t, "http://127.0.0.1:1", &recorder{})
+			s, err := New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			far, near := tcpPair(t)
+			if _, err := io.WriteString(far, get("/")); err != nil {
+				t.Fatal(err)
+			}
+			conn := newConn(s, near, "")
+			var b [1]byte
+			if err := conn.raw.Read(func(fd uintptr) bool { n, _ := sock.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+				t.Fatal(err)
+			}
+			if closing == "drain" {
+				s.idleEnd.Store(true)
+			} else {
+				conn.idleEnd = time.Now().Add(-time.Second)
+			}
+			if !conn.nextRequest() || string(conn.req.Method) != "GET" {
+				t.Error("the request was not seen")
+			}
+			conn.x.end()
+		})
+	}
+}
+
+func TestTheEndClosesParkedCallers(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
+	c := p.dial()
+	p.wantParked(1)
+	p.kill()
+	if _, err := c.rest(); isTimeout(err) {
+		t.Error("the caller was left")
+	}
+	p.wantParked(0)
+}
+
+// tcpPair is a connection within the test.
+func tcpPair(t *testing.T) (far, near net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close(); near.Close() })
+	return far, near
+}
+
+// A wave of connections leaves no memory behind; here only that it is tidied,
+// and that an end of the server meanwhile is not held up.
+func TestTidiesAfterAWave(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
+	var all []*caller
+	for range 32 {
+		all = append(all, p.dial())
+	}
+	for range tidyAfter / len(all) {
+		p.wantParked(len(all))
+		for _, c := range all {
+			c.send(get("/")).want(200, "ok")
+		}
+	}
+	soon(t, "the tidying", func() bool { return p.tidying.left.Load() == 0 })
+}
+
+// TestEveryRequestIsAnsweredHoweverParkingFalls sends requests whole and in
+// pieces at intervals around that of parking, then drains.
+func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
+	const callers, requests = 24, 40
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = 200 * time.Microsecond; c.DrainTimeout = time.Minute })
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	for i := range callers {
+		c := p.dial()
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(3, uint64(i)))
+			nap := func() { time.Sleep(time.Duration(r.IntN(600)) * time.Microsecond) }
+			for n := range requests {
+				req := get("/")
+				if cut := r.IntN(2 * len(req)); cut < len(req) {
+					_, _ = io.WriteString(c.Conn, req[:cut])
+					nap()
+					req = req[cut:]
+				}
+				_, err := io.WriteString(c.Conn, req)
+				res, body, rerr := c.response("GET")
+				if err != nil || rerr != nil || res.StatusCode != 200 || body != "ok" {
+					t.Errorf("caller %d, request %d: %v, %v, %q", i, n, err, rerr, body)
+					return
+				}
+				answered.Add(1)
+				nap()
+			}
+		})
+	}
+	wg.Wait()
+	if n := answered.Load(); n != callers*requests {
+		t.Errorf("%d answers to %d requests", n, callers*requests)
+	}
+	if err := p.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	p.wantParked(0)
+}
