@@ -14,7 +14,7 @@ func observed(r *Route) *Route {
 	}
 	o := *r
 	o.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
-	o.Probe, o.Cooldown, o.Throttle, o.Fallback, o.ResponseHeaders = Probe{}, Cooldown{}, false, nil, false
+	o.Probe, o.Cooldown, o.Throttle, o.Fallback = Probe{}, Cooldown{}, false, nil
 	return &o
 }
 

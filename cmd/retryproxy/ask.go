@@ -96,8 +96,9 @@ func (c *call) order(ctx context.Context, path string) error {
 // asker sends one request to the admin listener.
 type asker func(ctx context.Context, method, path, body string) (status int, answer string, err error)
 
-// maxAnswer is more than any answer to health or drain has.
-const maxAnswer = 64 << 10
+// maxAnswer is more than any answer has: the metrics of ten thousand routes in
+// use are the longest.
+const maxAnswer = 64 << 20
 
 func (c *call) parseAsk(f *flag.FlagSet) (asker, error) {
 	ask, _, err := c.parseAskRest(f, 0)
