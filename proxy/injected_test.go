@@ -198,7 +198,7 @@ func TestMadeFaultsReachTheGateOfTheirRouteOnly(t *testing.T) {
 		{"all fail", "503:100%", policy.ClosedByFailing},
 		{"all are lost", "reset:100%", policy.ClosedByFailing},
 		{"all are late", "delay:1m:100%", policy.ClosedByFailing},
-		{"a tenth fails", "503:10%,reset:1%,delay:10s:5%", policy.ClosedByNothing},
+		{"a tenth fails", "503:10%,reset:1%,delay:20ms:5%", policy.ClosedByNothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemory(t, script(ok200), func(c *Config) {

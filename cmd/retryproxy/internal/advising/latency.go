@@ -31,20 +31,14 @@ type latency struct {
 
 // latencyOf leaves the failures out of the histogram, which does not tell them
 // from answers. Attempts that ran into their timeout were surely among the
-// slowest. Of all others the worst is taken: that they were the fastest, so
-// that they can make nothing look faster than it is.
+// slowest, and what is counted from below never gets to them. Of all others the
+// worst is taken: that they were the fastest, so that they can make nothing
+// look faster than it is.
 func latencyOf(c *Counts) latency {
-	h := &Histogram{Edges: c.Attempt.Edges, Counts: append([]float64(nil), c.Attempt.Counts...)}
-	total := h.Total()
+	total := c.Attempt.Total()
 	failed := max(0, min(total, c.Attempts-c.Good))
 	slow := min(failed, c.Retries["attempt_timeout"]+hung(c))
-	left := slow
-	for i := len(h.Counts) - 1; i >= 0 && left > 0; i-- {
-		n := min(left, h.Counts[i])
-		h.Counts[i] -= n
-		left -= n
-	}
-	return latency{histogram: h, fast: failed - slow, answers: total - failed}
+	return latency{histogram: &c.Attempt, fast: failed - slow, answers: total - failed}
 }
 
 // hung are the attempts of a route that observes which passed the attempt

@@ -130,8 +130,6 @@ func (a *adviser) requestTimeout() {
 // load that a struggling upstream cannot take.
 var ratios = []float64{0.1, 0.15, 0.2}
 
-const leastPerSecond = 0.1
-
 // budget: twice what ordinary failures need.
 func (a *adviser) budget() {
 	requests := a.c.Requests()
@@ -153,7 +151,7 @@ func (a *adviser) budget() {
 		return
 	}
 	rate := requests / a.seconds
-	perSecond := max(leastPerSecond, min(1, math.Ceil(10*ratio*rate)/10))
+	perSecond := min(1, math.Ceil(10*ratio*rate)/10)
 	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the floor adds no more than the proportion does", number(round2(rate)))
 }
 
