@@ -66,6 +66,10 @@ func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 			wouldRetriesTotal.emit(ch, float64(n), route, reason.String())
 		}
 	}
+	if n := c.hedges.Load(); n > 0 || zeros {
+		hedgesTotal.emit(ch, float64(n), route)
+		hedgesWonTotal.emit(ch, float64(c.hedgesWon.Load()), route)
+	}
 	if n := c.fallbackFailures.Load(); n > 0 || zeros {
 		fallbackFailuresTotal.emit(ch, float64(n), route)
 	}

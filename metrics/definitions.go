@@ -60,6 +60,12 @@ var (
 	wouldRetriesTotal = define(Counter, "would_retries_total", labels("route", "reason"),
 		"Retries that would have been made where RETRYPROXY_MODE is observe, by what they would be for; at most one per request.",
 		"What would this route retry, before it does?")
+	hedgesTotal = define(Counter, "hedges_total", labels("route"),
+		"Second attempts sent beside one that was still waited for (RETRYPROXY_HEDGE_AFTER); attempts, but not in retries_total.",
+		"How much load does hedging add?")
+	hedgesWonTotal = define(Counter, "hedges_won_total", labels("route"),
+		"Hedges whose answer was relayed, because it came first or the other attempt failed.",
+		"How many requests does hedging make faster?")
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
 		"Requests sent to the fallback upstream (RETRYPROXY_FALLBACK) that had no better answer; those that it answered have the outcome fallback.",
 		"Does the fallback hold when it is needed?")
@@ -82,7 +88,7 @@ var (
 		"Time waited at the upstream's gate while it was down, for a place under its limit, or for the end of a cool-down that others began; requests that did not wait are not in it.",
 		"How long do callers wait for an upstream that is down or full, or that asked for a pause?")
 	addedSeconds = define(Histogram, "added_latency_seconds", labels("route"),
-		"For requests with more than one attempt: time from the first attempt's end to the last one's.",
+		"For requests with an attempt that failed and another after it: time from the first attempt's end to the last one's.",
 		"What do retries cost the callers that needed them?")
 	attemptsPerRequest = define(Histogram, "attempts_per_request", labels("route"),
 		"Attempts that a request took; one without any, such as a refused one, is in the lowest bucket and adds 0 to the sum.",

@@ -73,15 +73,16 @@ func TestAttemptsAreCountedByNumber(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a")
 	for _, n := range []int{-5, 0, 1, 1, 3, 9, 10, 100} {
-		r.RequestDone(nil, 200, 0, 0, 0, n)
+		r.RequestDone(nil, 200, 0, 0, time.Millisecond, n)
 	}
+	r.RequestDone(nil, 200, 0, 0, 0, 2) // hedged, and none failed
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_attempts_per_request_bucket{route="a",le="1"}`:    "4",
-		`retryproxy_attempts_per_request_bucket{route="a",le="2"}`:    "4",
-		`retryproxy_attempts_per_request_bucket{route="a",le="3"}`:    "5",
-		`retryproxy_attempts_per_request_bucket{route="a",le="9"}`:    "6",
-		`retryproxy_attempts_per_request_bucket{route="a",le="+Inf"}`: "8",
-		`retryproxy_attempts_per_request_sum{route="a"}`:              "124",
+		`retryproxy_attempts_per_request_bucket{route="a",le="2"}`:    "5",
+		`retryproxy_attempts_per_request_bucket{route="a",le="3"}`:    "6",
+		`retryproxy_attempts_per_request_bucket{route="a",le="9"}`:    "7",
+		`retryproxy_attempts_per_request_bucket{route="a",le="+Inf"}`: "9",
+		`retryproxy_attempts_per_request_sum{route="a"}`:              "126",
 		`retryproxy_added_latency_seconds_count{route="a"}`:           "4",
 	})
 }

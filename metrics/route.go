@@ -24,6 +24,8 @@ type counts struct {
 	waits atomic.Uint64 // begun
 
 	fallbackFailures atomic.Uint64
+	hedges           atomic.Uint64
+	hedgesWon        atomic.Uint64
 
 	faults   [policy.NumFaultKinds]atomic.Uint64
 	outcomes [policy.NumOutcomes]atomic.Uint64
@@ -111,10 +113,16 @@ func (r *Route) FaultInjected(kind policy.FaultKind) {
 	}
 }
 
+// Hedged counts a hedge that was sent, HedgeWon one whose answer was relayed.
+func (r *Route) Hedged() { r.counts().hedges.Add(1) }
+
+// HedgeWon is told after Hedged.
+func (r *Route) HedgeWon() { r.counts().hedgesWon.Add(1) }
+
 // RequestDone counts a request with all that became of it. Once per
 // RequestBegan. method is read, not kept; code is what the caller got, 0 when
 // nothing; d is the whole time; added, which counts only when there was more
-// than one attempt, the time from the first attempt's end to the last one's.
+// than one attempt and one failed (else it is 0), the time from the first attempt's end to the last one's.
 func (r *Route) RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int) {
 	if int(o) >= policy.NumOutcomes {
 		return
@@ -123,7 +131,7 @@ func (r *Route) RequestDone(method []byte, code int, o policy.Outcome, d, added 
 	c.byMethod[methodIndex(method)].inc(code)
 	c.request.observe(durationLadder, d)
 	c.perReq.observe(attempts)
-	if attempts > 1 {
+	if attempts > 1 && added > 0 {
 		c.added.observe(durationLadder, added)
 	}
 	c.outcomes[o].Add(1)
@@ -176,6 +184,8 @@ func (c *counts) add(o *counts) {
 	addAll(c.would[:], o.would[:])
 	addAll(c.faults[:], o.faults[:])
 	c.fallbackFailures.Add(o.fallbackFailures.Load())
+	c.hedges.Add(o.hedges.Load())
+	c.hedgesWon.Add(o.hedgesWon.Load())
 	c.perReq.add(&o.perReq)
 	c.request.add(&o.request)
 	c.attempt.add(&o.attempt)

@@ -53,6 +53,21 @@ func TestARescuedRequestCountsEverywhereOnce(t *testing.T) {
 	})
 }
 
+func TestHedgesAreCountedByRoute(t *testing.T) {
+	m := New(Options{})
+	a := m.Route("a")
+	m.Route("b")
+	a.Hedged()
+	a.Hedged()
+	a.HedgeWon()
+	scrape(t, m).want(t, map[string]string{
+		`retryproxy_hedges_total{route="a"}`:     "2",
+		`retryproxy_hedges_won_total{route="a"}`: "1",
+		`retryproxy_hedges_total{route="b"}`:     "0",
+		`retryproxy_hedges_won_total{route="b"}`: "0",
+	})
+}
+
 func TestRequestsUnderWayAreShown(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a")

@@ -10,6 +10,7 @@ const (
 	NotSent                // no byte of the request was taken: safe to repeat, whatever the method
 	Rejected               // the upstream says that it did not process it (429, 503): repeated when idempotent
 	Unknown                // it may have been processed: repeated when idempotent
+	Overtaken              // no failure: it was given up because the other attempt of a hedged request answered
 	numClasses
 )
 
@@ -21,6 +22,7 @@ var classTexts = [numClasses]text{
 	NotSent:   {"not_sent", "The upstream cannot have seen the request: no connection, or none that took a byte. Safe to repeat whatever the method."},
 	Rejected:  {"rejected", "The upstream answered 429 or 503, so it says that it did not do the work. Repeated when the method is idempotent or there is a key."},
 	Unknown:   {"unknown", "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or another listed status. Repeated when the method is idempotent or there is a key."},
+	Overtaken: {"overtaken", "No failure: the attempt was given up because the other one of a hedged request (RETRYPROXY_HEDGE_AFTER) answered first."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

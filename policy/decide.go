@@ -106,7 +106,7 @@ func (p *Policy) Repeatable(method []byte, hasKey bool) bool {
 // source of jitter. Decide does not allocate and is safe for concurrent use
 // when r is.
 func (p *Policy) Decide(a *Attempt, s *Situation, b *Budget, now time.Duration, r Rand) Decision {
-	d := Decision{Class: p.classify(a)}
+	d := Decision{Class: p.Classify(a)}
 	if d.Class == ClassNone {
 		return d
 	}
@@ -147,10 +147,10 @@ func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 
 // Fails reports whether a is a failure: an answer that RetryOn counts as one,
 // or none at all.
-func (p *Policy) Fails(a *Attempt) bool { return p.classify(a) != ClassNone }
+func (p *Policy) Fails(a *Attempt) bool { return p.Classify(a) != ClassNone }
 
-// classify says how sure we are; ClassNone when the answer is no failure.
-func (p *Policy) classify(a *Attempt) Class {
+// Classify says how sure we are; ClassNone when the answer is no failure.
+func (p *Policy) Classify(a *Attempt) Class {
 	switch {
 	case a.Cause.Sure():
 		return NotSent

@@ -51,8 +51,8 @@ const (
 const NumOutcomes = int(numOutcomes)
 
 var outcomeTexts = fillGaveUp([numOutcomes]text{
-	OutcomeSuccess: {"success", "The first attempt's answer was no failure and was relayed."},
-	OutcomeRescued: {"rescued", "A retry brought an answer that was no failure, and it was relayed."},
+	OutcomeSuccess: {"success", "No attempt failed; the first one's answer, or that of its hedge, was relayed."},
+	OutcomeRescued: {"rescued", "An attempt failed, another one brought an answer that was no failure, and it was relayed."},
 
 	OutcomeClientGone:     {"client_gone", "The caller left before it had its answer."},
 	OutcomeRequestBroken:  {"request_broken", "The caller's body was malformed or cut off."},

@@ -62,7 +62,7 @@ func TestOutsideTheSetIsInvalid(t *testing.T) {
 // Labels are in dashboards and alerts of other people: a change breaks them.
 func TestLabelsStayAsPublished(t *testing.T) {
 	for name, want := range map[string]string{
-		"class": "ok not_sent rejected unknown",
+		"class": "ok not_sent rejected unknown overtaken",
 		"reason": "connect_failure tls_failure idle_close refused_stream reset attempt_timeout malformed " +
 			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // Outage says what becomes of requests while their upstream's gate is not open.
@@ -131,7 +132,10 @@ func (x *exchange) vacate(a *policy.Attempt) {
 }
 
 // ending is what a failed attempt tells about the upstream.
-func (x *exchange) ending(a *policy.Attempt) policy.Ending {
+func (x *exchange) ending(a *policy.Attempt) policy.Ending { return x.endingOf(a, x.dialErr) }
+
+// endingOf is ending for an attempt whose dial, where that failed, gave dialErr.
+func (x *exchange) endingOf(a *policy.Attempt, dialErr *upstream.DialError) policy.Ending {
 	e := policy.Ending{Status: guardStatus(a), Key: x.urlKey()}
 	switch a.Cause {
 	case policy.CauseStatus:
@@ -140,8 +144,8 @@ func (x *exchange) ending(a *policy.Attempt) policy.Ending {
 		e.Kind = policy.Unsent
 	case policy.CauseDial, policy.CauseTLS:
 		e.Kind = policy.Reset // connected, and ended before a byte was taken
-		if x.dialErr != nil {
-			e.Kind = dialEnding(x.dialErr)
+		if dialErr != nil {
+			e.Kind = dialEnding(dialErr)
 		}
 	case policy.CauseAttemptTimeout:
 		e.Kind = policy.TimedOut

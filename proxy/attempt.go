@@ -24,6 +24,7 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 		x.attemptT = x.clock
 		x.continueCaller()
 	}
+	x.armHedge()
 	x.makeFault()
 	return x.carryOut(fresh)
 }
@@ -66,7 +67,7 @@ func (x *exchange) dropStale() {
 // resume goes on waiting for an attempt that ran into its timeout when no
 // repeat is possible: it then has all the time that is left.
 func (x *exchange) resume() policy.Attempt {
-	x.patient = true
+	x.patient, x.hedge.after = true, 0
 	if x.fault.stalled {
 		return x.carryOut(false)
 	}
@@ -162,9 +163,10 @@ func (x *exchange) dialFailed(err error) policy.Cause {
 // attemptDone closes the attempt's books.
 func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	now := x.clock
-	if x.attempts == 1 {
+	if x.firstEnd.IsZero() {
 		x.firstEnd = now
 	}
+	x.learnLatency(a, class)
 	x.lastEnd, x.cause = now, a.Cause
 	code := 0
 	if a.Cause == policy.CauseStatus {
@@ -172,6 +174,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	}
 	x.answered(a)
 	x.exposed = x.exposed || class != policy.NotSent
+	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
 	took := now.Sub(x.attemptT)
 	x.attemptT = time.Time{}
 	x.route.observer.AttemptDone(class, code, took)

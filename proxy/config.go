@@ -98,6 +98,10 @@ type Route struct {
 	Observe      bool                // forward once and count the retries that would be made; nothing is held, repeated, turned away or added to a response
 	Faults       *policy.Faults      // made up below the retry loop, for trying policies out; nil: none. Such a route shares no gate, limit, budget and connections with others
 
+	// HedgeAfter is when a second attempt is sent beside one that was not
+	// answered yet; see docs/decisions/0006-hedging.md. Zero: never.
+	HedgeAfter policy.HedgeAfter
+
 	RequestTimeout  time.Duration // all attempts and waits, from the request being fully sent to the response head; 0 = none
 	AttemptTimeout  time.Duration // one attempt, while a repeat is still possible; 0 = none
 	BodyIdleTimeout time.Duration // a body, either way, without a byte
@@ -122,6 +126,10 @@ type Observer interface {
 	// WouldRetry is called, at most once per request, when a retry would be made
 	// of a route that only observes.
 	WouldRetry(reason policy.Reason)
+	// Hedged is called when it is known that a hedge was sent, HedgeWon when its
+	// answer was the one relayed.
+	Hedged()
+	HedgeWon()
 	// Held is called after a wait at the upstream's door, at the gate or for a
 	// place under the limit, and after one for the end of a cool-down.
 	Held(waited time.Duration)
@@ -132,6 +140,6 @@ type Observer interface {
 	// FallbackFailed is called when a fallback upstream had no better answer.
 	FallbackFailed()
 	// RequestDone is called exactly once per RequestBegan. added is the time
-	// between the first attempt's end and the last attempt's end (0 without retry).
+	// between the first attempt's end and the last attempt's end (0 when none failed).
 	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
 }

@@ -33,11 +33,22 @@ func (x *exchange) enter(now time.Time) admission {
 }
 
 // ask asks the upstream's throttle, where it has one, whether the next attempt
-// may be sent. While the gate is not open, that alone decides and nothing counts.
+// may be sent.
 func (x *exchange) ask(now time.Time) bool {
+	var pass bool
+	x.asked, pass = x.askThrottle(now)
+	return pass
+}
+
+// askThrottle asks the upstream's throttle, where it has one. While the gate is
+// not open, that alone decides and nothing counts. asked: it waits to hear what
+// becomes of an attempt that it lets pass.
+func (x *exchange) askThrottle(now time.Time) (asked, pass bool) {
 	u := x.route.upstream
-	x.asked = u.throttle != nil && u.door.guard.Open()
-	return !x.asked || u.throttle.Ask(x.set.server.since(now), policy.Shared().Float64())
+	if u.throttle == nil || !u.door.guard.Open() {
+		return false, true
+	}
+	return true, u.throttle.Ask(x.set.server.since(now), policy.Shared().Float64())
 }
 
 // answered tells the throttle what became of an attempt that it was asked for.

@@ -61,6 +61,8 @@ type exchange struct {
 	wouldRetry bool // counted, in a route that observes
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	barred     barrier
+	hedge      hedging
+	failed     bool   // an attempt did
 	exposed    bool   // the upstream may have seen the request
 	fellBack   string // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
 	madeKey    []byte // the Idempotency-Key that we gave the request
@@ -147,6 +149,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
 	x.token, x.barred, x.asked = false, barredByDoor, false
+	x.hedge, x.failed = hedging{}, false
 	x.exposed, x.fellBack = false, ""
 	x.cause, x.dialErr, x.fault, x.wouldRetry = policy.CauseStatus, nil, attemptFault{}, false
 	x.callerEnd.Store(callerStays)
@@ -282,7 +285,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 		took = x.lastEnd.Sub(x.began) // to the answer: how long a tunnel lives is no latency
 	}
 	var added time.Duration
-	if x.attempts > 1 {
+	if x.failed {
 		added = x.lastEnd.Sub(x.firstEnd)
 	}
 	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)

@@ -42,6 +42,7 @@ func spareRoute(r *Route) *Route {
 	spare := *r
 	spare.Upstream, spare.Forward, spare.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
 	spare.NoBudget, spare.Throttle, spare.Cooldown, spare.Outage, spare.Probe, spare.Faults = true, false, Cooldown{}, OutageShed, Probe{}, nil
+	spare.HedgeAfter = policy.HedgeAfter{}
 	if spare.AttemptTimeout == 0 && spare.RequestTimeout == 0 {
 		spare.AttemptTimeout = fallbackTime
 	}

@@ -23,20 +23,25 @@ type attemptFault struct {
 // makeFault draws what becomes of the attempt that begins, and tells it.
 func (x *exchange) makeFault() {
 	x.fault = attemptFault{}
-	if x.route.Faults == nil {
-		return
+	if x.route.Faults != nil {
+		x.fault.Fault = x.drawFault()
+		x.fault.stalled = x.fault.Delay > 0
 	}
-	x.fault.Fault = x.route.Faults.Draw(x.set.rand())
+}
+
+// drawFault draws a fault and tells it.
+func (x *exchange) drawFault() policy.Fault {
+	f := x.route.Faults.Draw(x.set.rand())
 	switch {
-	case x.fault.Status != 0:
+	case f.Status != 0:
 		x.route.observer.FaultInjected(policy.FaultStatus)
-	case x.fault.Reset:
+	case f.Reset:
 		x.route.observer.FaultInjected(policy.FaultReset)
 	}
-	if x.fault.Delay > 0 {
-		x.fault.stalled = true
+	if f.Delay > 0 {
 		x.route.observer.FaultInjected(policy.FaultDelay)
 	}
+	return f
 }
 
 // stall waits out the delay, within the time that the attempt and the request
@@ -76,13 +81,18 @@ func (x *exchange) standIn() *upstream.Conn {
 	if !x.fault.Breaks() {
 		return nil
 	}
+	return breaks(x.route.upstream.pool, x.fault.Fault)
+}
+
+// breaks gives what takes the upstream's place for f, which breaks the attempt.
+func breaks(pool *upstream.Pool, f policy.Fault) *upstream.Conn {
 	c := &madeConn{end: io.EOF}
-	if x.fault.Reset {
+	if f.Reset {
 		c.end = &net.OpError{Op: "read", Net: "fault", Err: syscall.ECONNRESET}
 	} else {
-		c.answer = madeAnswer(x.fault.Status)
+		c.answer = madeAnswer(f.Status)
 	}
-	return x.route.upstream.pool.Adopt(c)
+	return pool.Adopt(c)
 }
 
 // madeAnswer is the answer of an attempt with that status.

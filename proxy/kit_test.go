@@ -249,10 +249,11 @@ type recorder struct {
 	held     []time.Duration
 	waiting  int
 
-	fallbackFailures int
-	faults           []policy.FaultKind
-	wouldRetry       []policy.Reason
-	took             []time.Duration
+	fallbackFailures  int
+	faults            []policy.FaultKind
+	wouldRetry        []policy.Reason
+	took              []time.Duration
+	hedged, hedgesWon int
 }
 
 func (r *recorder) lock() func() { r.mu.Lock(); return r.mu.Unlock }
@@ -275,6 +276,8 @@ func (r *recorder) FaultInjected(k policy.FaultKind) {
 	r.faults = append(r.faults, k)
 }
 func (r *recorder) WaitBegan() { defer r.lock()(); r.waiting++ }
+func (r *recorder) Hedged()    { defer r.lock()(); r.hedged++ }
+func (r *recorder) HedgeWon()  { defer r.lock()(); r.hedgesWon++ }
 func (r *recorder) WaitEnded(d time.Duration) {
 	defer r.lock()()
 	r.waiting--

@@ -192,7 +192,7 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	outcome := policy.GaveUp(d.Why)
 	if d.Class == policy.ClassNone {
 		outcome = policy.OutcomeSuccess
-		if x.attempts > 1 {
+		if x.failed {
 			outcome = policy.OutcomeRescued
 		}
 	}

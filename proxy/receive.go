@@ -29,15 +29,23 @@ func (x *exchange) receive() policy.Attempt {
 		x.up.Buf = getBuffer(mediumBuffer)
 	}
 	cause := x.readFinalHead()
+	if x.hedge.rival != nil {
+		return x.race(cause)
+	}
+	return x.received(cause)
+}
+
+// received is what the attempt brought, after the reading of its head ended with cause.
+func (x *exchange) received(cause policy.Cause) policy.Attempt {
 	switch cause {
 	case policy.CauseStatus:
-		if x.lateRefusal() {
+		if x.lateRefusal(&x.resp, x.upReused) {
 			x.dropUpstream()
 			return policy.Attempt{Cause: policy.CauseIdleClose}
 		}
 		x.settle()
 		x.answer.reset()
-		a := x.statusAttempt()
+		a := x.statusOf(&x.resp)
 		if x.peekStatus(&a) {
 			return a
 		}
@@ -119,10 +127,18 @@ func (x *exchange) makeUpRoom() {
 }
 
 func (x *exchange) readCause(err error) policy.Cause {
+	if x.progress.Load() == writeFailed && isTimeout(err) {
+		return policy.CauseReset
+	}
+	return causeOf(err, x.upReused)
+}
+
+// causeOf is what an error of reading a head means.
+func causeOf(err error, reused bool) policy.Cause {
 	switch {
-	case isTimeout(err) && x.progress.Load() != writeFailed:
+	case isTimeout(err):
 		return policy.CauseAttemptTimeout
-	case errors.Is(err, upstream.ErrRefused), errors.Is(err, upstream.ErrUnprocessed) && !x.upReused:
+	case errors.Is(err, upstream.ErrRefused), errors.Is(err, upstream.ErrUnprocessed) && !reused:
 		return policy.CauseRefusedStream
 	case errors.Is(err, upstream.ErrUnprocessed):
 		return policy.CauseIdleClose
@@ -138,9 +154,17 @@ func (x *exchange) readUp(idle time.Duration) error {
 	for now := began; ; now = x.tick() {
 		progress := x.progress.Load()
 		until := x.readUntil(began, idle, progress)
-		x.setUpRead(until, now)
+		whole := idle == 0 && progress == sent
+		wake := until
+		if whole {
+			wake = x.orHedge(until)
+		}
+		x.setUpRead(wake, now)
 		if x.callerEnd.Load() != callerStays {
 			return errCallerGone
+		}
+		if whole && x.overtaken() {
+			return errOvertaken
 		}
 		if x.progress.Load() != progress {
 			continue
@@ -159,6 +183,9 @@ func (x *exchange) readUp(idle time.Duration) error {
 			return errCallerGone
 		case x.progress.Load() == progress && !until.IsZero() && !time.Now().Before(until):
 			return err
+		case whole && x.hedgeDue():
+			x.sendHedge()
+			continue
 		case x.leftWhileStuck():
 			x.callerEnd.Store(callerGone)
 			return errCallerGone
@@ -192,7 +219,11 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 	x.startClock(x.attemptSent)
 	until := x.deadline
 	if t := x.attemptTimeout(); t > 0 && !x.patient {
-		if end := x.attemptSent.Add(t - x.fault.taken); until.IsZero() || end.Before(until) {
+		from := x.attemptSent.Add(-x.fault.taken)
+		if r := x.hedge.rival; r != nil {
+			from = r.began // both have the time of the later one
+		}
+		if end := from.Add(t); until.IsZero() || end.Before(until) {
 			until = end
 		}
 	}
@@ -201,13 +232,13 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 
 // setUpRead sets the upstream's read deadline: until, or sooner while nobody
 // watches the caller all the time. A deadline that is close enough stays as it
-// is, unless the pump may have moved it.
+// is, unless the pump or a hedge may have moved it.
 func (x *exchange) setUpRead(until, now time.Time) {
 	if !x.pumping || x.uploading() {
 		soon := now.Add(watchAfter)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(x.upUntil); !x.pumping && d >= 0 && d < watchAfter/2 {
+			if d := soon.Sub(x.upUntil); !x.pumping && x.hedge.rival == nil && d >= 0 && d < watchAfter/2 {
 				return
 			}
 		}
@@ -245,8 +276,8 @@ func (x *exchange) cleanOut() []byte {
 // lateRefusal: a 408 that closes a reused connection was meant for its idling
 // and crossed our request on the way. A request that may run twice can be
 // repeated (RFC 9110 section 15.5.9).
-func (x *exchange) lateRefusal() bool {
-	return x.resp.Status == 408 && x.resp.Close && x.upReused && x.safe
+func (x *exchange) lateRefusal(r *http1.Response, reused bool) bool {
+	return r.Status == 408 && r.Close && reused && x.safe
 }
 
 // plainAnswer says whether the answer cannot be a failure by its status alone,
@@ -255,28 +286,28 @@ func (x *exchange) plainAnswer(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
 }
 
-// statusAttempt says of the response what the policy wants to know.
-func (x *exchange) statusAttempt() policy.Attempt {
-	a := policy.Attempt{Cause: policy.CauseStatus, Status: x.resp.Status}
+// statusOf says of a response what the policy wants to know.
+func (x *exchange) statusOf(r *http1.Response) policy.Attempt {
+	a := policy.Attempt{Cause: policy.CauseStatus, Status: r.Status}
 	if x.plainAnswer(&a) {
 		return a
 	}
-	a.Header = &x.resp
-	a.Final = x.resp.Get(http1.XRetryproxyReason) != nil
-	if v := x.resp.Get(http1.RetryAfter); v != nil {
-		a.RetryAfter, a.HasRetryAfter = policy.ParseRetryAfter(v, x.resp.Get(http1.Date), time.Now())
+	a.Header = r
+	a.Final = r.Get(http1.XRetryproxyReason) != nil
+	if v := r.Get(http1.RetryAfter); v != nil {
+		a.RetryAfter, a.HasRetryAfter = policy.ParseRetryAfter(v, r.Get(http1.Date), time.Now())
 	}
 	if !a.HasRetryAfter && (a.Status == 429 || a.Status == 503) {
-		a.RetryAfter, a.HasRetryAfter = x.quotaWait()
+		a.RetryAfter, a.HasRetryAfter = quotaWait(r)
 	}
 	return a
 }
 
 // quotaWait is the time until a quota is renewed that the response says is used up.
-func (x *exchange) quotaWait() (time.Duration, bool) {
+func quotaWait(r *http1.Response) (time.Duration, bool) {
 	var q policy.RateLimits
-	for i := range x.resp.Fields {
-		q.Add(x.resp.Fields[i].Name, x.resp.Fields[i].Value)
+	for i := range r.Fields {
+		q.Add(r.Fields[i].Name, r.Fields[i].Value)
 	}
-	return q.Wait(x.resp.Get(http1.Date), time.Now())
+	return q.Wait(r.Get(http1.Date), time.Now())
 }

@@ -33,15 +33,7 @@ const (
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
-	head := x.head
-	if x.callerWaits.Given {
-		head = x.callerWaits.Append(head, x.timeLeft(time.Now()))
-	}
-	if x.callerWaits.GRPC {
-		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
-		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
-	}
-	head = forward.AppendAttempt(head, x.earlier+x.attempts, expect)
+	head := x.finishHead(x.head, expect)
 	x.head = head[:len(x.head)]
 	parts, end, err := x.gather(head, expect)
 	switch {
@@ -69,6 +61,18 @@ func (x *exchange) send() sendEnd {
 		x.sendInline(total - len(head))
 	}
 	return taken
+}
+
+// finishHead appends to the request's head what differs by attempt.
+func (x *exchange) finishHead(head []byte, expect bool) []byte {
+	if x.callerWaits.Given {
+		head = x.callerWaits.Append(head, x.timeLeft(time.Now()))
+	}
+	if x.callerWaits.GRPC {
+		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
+		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
+	}
+	return forward.AppendAttempt(head, x.earlier+x.attempts, expect)
 }
 
 func length(parts [][]byte) int {
@@ -99,7 +103,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	x.extendUpWrite(x.clock)
 	x.attemptSent = x.clock
 	x.progress.Store(sent)
-	x.setUpRead(x.readUntil(x.attemptSent, 0, sent), x.clock)
+	x.setUpRead(x.orHedge(x.readUntil(x.attemptSent, 0, sent)), x.clock)
 	n, got, err := x.up.SendLooking(parts, x.up.Buf)
 	x.upW, x.upAsked = got, n > 0
 	switch {
@@ -113,6 +117,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 		if _, err := x.up.Writev(parts); err != nil {
 			x.progress.Store(writeFailed)
 		}
+	case isTimeout(err) && x.hedgeDue(): // receive goes on with it
 	case isTimeout(err):
 		x.startWatch(nil)
 	default:

@@ -318,6 +318,7 @@ func (s *Server) contain(c *conn, fault any) {
 	s.report(fault)
 	c.x.aborting = true
 	c.abort()
+	c.x.forsake()
 	c.x.desert(policy.Abandoned)
 	c.x.dropUpstream()
 	c.x.stopPump()
@@ -406,6 +407,8 @@ func (nothing) RequestBegan()                                                   
 func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
 func (nothing) Retry(policy.Reason)                                                        {}
 func (nothing) WouldRetry(policy.Reason)                                                   {}
+func (nothing) Hedged()                                                                    {}
+func (nothing) HedgeWon()                                                                  {}
 func (nothing) Held(time.Duration)                                                         {}
 func (nothing) FallbackFailed()                                                            {}
 func (nothing) FaultInjected(policy.FaultKind)                                             {}

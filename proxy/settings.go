@@ -30,7 +30,8 @@ type settings struct {
 	budgeted  map[*upstreamState]bool // those whose budget some route asks
 	callerTLS *tls.Config             // nil: callers come without TLS
 
-	longestCooldown time.Duration // that any route shares
+	hedges          map[hedgeKey]*policy.Hedge // of the version before
+	longestCooldown time.Duration              // that any route shares
 }
 
 // routeState is a route with what its requests share.
@@ -39,8 +40,9 @@ type routeState struct {
 	upstream     *upstreamState
 	observer     Observer
 	gaveUpLog    lineLimit
-	spare        *routeState // as a request to the fallback upstream sees it; nil without one
-	plainRetryOn bool        // an answer below 300 is never a failure
+	spare        *routeState   // as a request to the fallback upstream sees it; nil without one
+	hedge        *policy.Hedge // nil: off
+	plainRetryOn bool          // an answer below 300 is never a failure
 	cooldownSeed [sha256.Size]byte
 }
 
@@ -84,12 +86,14 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 			known[r.upstream.key] = r.upstream
 		}
 	}
+	n.hedges = s.hedges()
 	var rules []route.Rule[*routeState]
 	for i := range c.Routes {
 		r := n.add(&c.Routes[i], known)
 		rules = append(rules, route.Rule[*routeState]{Match: r.Match, Value: r, Name: r.Name})
 	}
 	n.fallback = n.add(&c.Default, known)
+	n.hedges = nil
 	var err error
 	if n.table, err = route.New(rules, n.fallback); err != nil {
 		return nil, fmt.Errorf("routes: %w", err)
@@ -110,6 +114,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 		n.longestCooldown = max(n.longestCooldown, r.Cooldown.Max)
 	}
 	state.upstream = n.upstreamOf(r, known)
+	state.hedge = n.hedgeOf(state)
 	if !r.NoBudget {
 		n.budgeted[state.upstream] = true
 	}

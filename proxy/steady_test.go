@@ -139,6 +139,36 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// A hedge that is never due costs nothing that lasts.
+func TestSteadyStateDoesNotAllocateWithHedging(t *testing.T) {
+	for _, after := range []string{"5m", "p95"} {
+		t.Run(after, func(t *testing.T) {
+			p := startProxy(t, echoServer(t, 0, steadyOK), func(c *Config) {
+				c.Default.HedgeAfter = hedgeAfter(t, after)
+				c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{} // nothing is sent, however slow the machine
+				c.Observe = func(string) Observer { return nothing{} }
+				c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
+			})
+			c := p.dial()
+			request := []byte(get("/"))
+			do := roundTrips(t, c.Conn, request, measureAnswer(t, c.Conn, request))
+			for range 500 {
+				do()
+			}
+			const rounds = 1000
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range rounds {
+				do()
+			}
+			runtime.ReadMemStats(&after)
+			if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
+				t.Errorf("%.3f allocations per request", per)
+			}
+		})
+	}
+}
+
 func BenchmarkProxied(b *testing.B) {
 	for _, tc := range steadyCases() {
 		b.Run(strings.ReplaceAll(tc.name, " ", "-"), func(b *testing.B) {

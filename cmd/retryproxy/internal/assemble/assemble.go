@@ -98,6 +98,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Fallback:        m.fallback(r),
 		Observe:         r.Mode == "observe",
 		Faults:          r.Fault.Faults(),
+		HedgeAfter:      r.HedgeAfter.HedgeAfter,
 		Cooldown:        cooldown(r),
 		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
 		RequestTimeout:  r.RequestTimeout,

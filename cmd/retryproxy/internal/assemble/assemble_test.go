@@ -48,7 +48,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "NESTED=deny",
 		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
 		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB",
-		"THROTTLE=on", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "PROBE_PATH=/ready", "FAULT=503:33%,delay:34ms:100%", "MODE=observe")
+		"THROTTLE=on", "HEDGE_AFTER=33ms", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "PROBE_PATH=/ready", "FAULT=503:33%,delay:34ms:100%", "MODE=observe")
 	r := c.Default
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
@@ -72,6 +72,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"throttle":    r.Throttle,
 		"mode":        r.Observe,
 		"faults":      r.Faults.String() == "503:33%,delay:34ms:100%",
+		"hedge":       r.HedgeAfter.Fixed() == 33*time.Millisecond,
 		"cool-downs":  r.Cooldown == proxy.Cooldown{Kind: proxy.CooldownHeader, Header: "X-Key", Max: 32 * time.Second},
 		"probe":       r.Probe == proxy.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,

@@ -26,6 +26,7 @@ func (s *Settings) check(problems *Problems) {
 		c.outage()
 		c.backoff()
 		c.retries()
+		c.hedge()
 		c.cooldown()
 		c.fallback()
 		c.memory()

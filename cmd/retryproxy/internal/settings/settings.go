@@ -122,6 +122,8 @@ type Shared struct {
 	Fallback    Fallback      `env:"FALLBACK" envDefault:"none" unit:"fallback" about:"What answers when all else failed, no answer or a failing one: another upstream, asked once where the request is whole and may be sent again, or an answer of ours, a status code and a body."`
 	Throttle    string        `env:"THROTTLE" envDefault:"off" unit:"word" oneof:"on,off" about:"Whether requests are answered 503 without being sent while the upstream rejects nearly all of them (429, 502, 503, 504 or no answer)."`
 
+	HedgeAfter HedgeAfter `env:"HEDGE_AFTER" envDefault:"off" group:"Hedging" unit:"hedge" about:"How long an answer is waited for before the request is sent a second time beside the first, where it may be repeated; the first good answer is relayed and the other attempt ended. p95: as long as 95 of 100 answers take, as learnt from at least 200 (p99: 1000) of them. A hedge counts as a retry against MAX_RETRIES and the budget, which bounds the load that it adds."`
+
 	CooldownKey CooldownKey   `env:"COOLDOWN_KEY" envDefault:"none" group:"Cool-downs" unit:"cooldownkey" about:"Which requests share the pause that a 429 asks for: none, each pauses for itself; route, all of the route; header:Name, those of the route with the same value in that field. They wait where they have the time and else get 429 with Retry-After at once, without being sent."`
 	CooldownMax time.Duration `env:"COOLDOWN_MAX" envDefault:"1m" unit:"duration" min:"1ms" max:"24h" about:"The longest pause that is shared; a longer one is passed to the caller at once and stops nobody else."`
 

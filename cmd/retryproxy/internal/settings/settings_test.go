@@ -121,6 +121,7 @@ var otherValues = map[string]string{
 	"LIMIT":            "23",
 	"FALLBACK":         "503:busy: later",
 	"THROTTLE":         "on",
+	"HEDGE_AFTER":      "p90",
 	"COOLDOWN_KEY":     "header:X-Api-Key",
 	"COOLDOWN_MAX":     "2m",
 	"PROBE_PATH":       "/healthz?full=1",

@@ -25,6 +25,7 @@ var units = map[string]string{
 	"fallback":    "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
 	"fault":       "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
 	"header":      "a field name, or Name=value",
+	"hedge":       "p50 to p99, a duration from 1ms to 10m, or off",
 	"host":        "auto, preserve, upstream, or a host name",
 	"hostpattern": "a host name, or *.example.com",
 	"methods":     "method names in upper case, separated by commas",

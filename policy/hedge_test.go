@@ -1,0 +1,160 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseHedgeAfter(t *testing.T) {
+	for text, want := range map[string]HedgeAfter{
+		"off": {}, "OFF": {}, "p50": {percent: 50}, "p95": {percent: 95}, "p99": {percent: 99},
+		"1ms": {fixed: time.Millisecond}, "50ms": {fixed: 50 * time.Millisecond}, "10m": {fixed: 10 * time.Minute},
+	} {
+		h, err := ParseHedgeAfter(text)
+		if err != nil || h != want {
+			t.Errorf("%s: %+v, %v", text, h, err)
+		}
+		if again, err := ParseHedgeAfter(h.String()); err != nil || again != h {
+			t.Errorf("%s: %s is read as %+v, %v", text, h, again, err)
+		}
+		if h.Off() != (strings.EqualFold(text, "off")) || h.Fixed() != want.fixed || (NewHedge(h) == nil) != h.Off() {
+			t.Errorf("%s: off %v, fixed %v", text, h.Off(), h.Fixed())
+		}
+	}
+	for text, says := range map[string]string{
+		"": "neither", "95": "neither", "p": "not within p50", "p49": "not within p50", "p100": "not within p50", "p-1": "not within", "p95.5": "not within", "P95": "neither",
+		"999us": "not within 1ms", "10m1s": "not within 1ms", "-5ms": "not within", "0s": "not within", "on": "neither",
+	} {
+		if _, err := ParseHedgeAfter(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want an error that says %q", text, err, says)
+		}
+	}
+}
+
+func TestHedgeAfterWhatWasLearnt(t *testing.T) {
+	if h := NewHedge(HedgeAfter{fixed: time.Second}); h.After(0) != time.Second {
+		t.Errorf("fixed: %v", h.After(0))
+	} else {
+		h.Learn(time.Hour, true)
+		h.Learn(time.Hour, false)
+	}
+	h := NewHedge(HedgeAfter{percent: 95})
+	if d := h.After(0); d != 0 {
+		t.Errorf("%v of nothing", d)
+	}
+	for range 200 {
+		h.Learn(100*time.Microsecond, true)
+	}
+	if d := h.After(time.Minute); d != leastHedge {
+		t.Errorf("after %v, want no less than %v", d, leastHedge)
+	}
+	for range 100 {
+		h.Learn(time.Second, false)
+	}
+	if d := h.After(time.Hour); d < time.Second {
+		t.Errorf("after %v: what was overtaken is not counted", d)
+	}
+}
+
+func TestMayHedge(t *testing.T) {
+	full := func() *Budget { return NewBudget(BudgetConfig{Burst: 1}) }
+	fine := Situation{Retries: 1, MaxRetries: 3, Safe: true, Left: time.Second, Elapsed: time.Second}
+	for _, tc := range []struct {
+		name   string
+		change func(p *Policy, s *Situation)
+		want   Reason
+	}{
+		{"nothing against it", nil, ReasonNone},
+		{"without a deadline", func(_ *Policy, s *Situation) { s.Left = Forever }, ReasonNone},
+		{"just within the window", func(p *Policy, s *Situation) { p.Window = time.Second }, ReasonNone},
+		{"not safe", func(_ *Policy, s *Situation) { s.Safe = false }, ReasonNotIdempotent},
+		{"nested", func(_ *Policy, s *Situation) { s.Nested = true }, ReasonNested},
+		{"retries off", func(p *Policy, _ *Situation) { p.MaxRetries = 0 }, ReasonRetriesOff},
+		{"none for this request", func(_ *Policy, s *Situation) { s.MaxRetries = 0 }, ReasonRetriesOff},
+		{"all made", func(_ *Policy, s *Situation) { s.Retries = 3 }, ReasonRetriesExhausted},
+		{"beyond the window", func(p *Policy, s *Situation) { p.Window = time.Second - 1 }, ReasonRetriesExhausted},
+		{"body too large", func(_ *Policy, s *Situation) { s.Replay = ReplayTooLarge }, ReasonBodyTooLarge},
+		{"no memory", func(_ *Policy, s *Situation) { s.Replay = ReplayMemoryFull }, ReasonReplayMemoryFull},
+		{"still coming", func(_ *Policy, s *Situation) { s.Replay = ReplayUnfinished }, ReasonBodyUnfinished},
+		{"draining", func(_ *Policy, s *Situation) { s.Draining = true }, ReasonDraining},
+		{"no time left", func(_ *Policy, s *Situation) { s.Left = 0 }, ReasonDeadline},
+	} {
+		p, s := Policy{MaxRetries: 3}, fine
+		if tc.change != nil {
+			tc.change(&p, &s)
+		}
+		b := full()
+		if got := p.MayHedge(&s, nil, 0); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+		if got := p.MayHedge(&s, b, 0); got != tc.want {
+			t.Errorf("%s, with a budget: %v, want %v", tc.name, got, tc.want)
+		}
+		if taken := b.Tokens(0) == 0; taken != (tc.want == ReasonNone) {
+			t.Errorf("%s: token taken: %v", tc.name, taken)
+		}
+	}
+	p, s, b := Policy{MaxRetries: 3}, fine, full()
+	if p.MayHedge(&s, b, 0) != ReasonNone || p.MayHedge(&s, b, 0) != ReasonBudgetExhausted {
+		t.Error("the budget has one token")
+	}
+}
+
+// Whatever forbids the retry after a reset forbids the hedge, and the other way
+// round: a hedge is never the way around a rule.
+func TestMayHedgeAgreesWithDecide(t *testing.T) {
+	on, err := ParseRetryOn("reset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := Shared()
+	pick := func(n int64) int { return int(rnd.Int64N(n)) }
+	for range 200_000 {
+		p := Policy{RetryOn: on, MaxRetries: pick(3), Window: time.Duration(pick(3)) * time.Second}
+		s := Situation{
+			Retries: pick(3), MaxRetries: pick(3), Safe: pick(8) > 0, Replay: Replay(pick(6)), Left: time.Duration(pick(3)) * time.Second,
+			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Nested: pick(4) == 0,
+		}
+		d := p.Decide(&Attempt{Cause: CauseReset}, &s, nil, 0, rnd)
+		if why := p.MayHedge(&s, nil, 0); (why == ReasonNone) != d.Retry {
+			t.Fatalf("%+v %+v: a hedge %v, a retry %v (%v)", p, s, why, d.Retry, d.Why)
+		}
+	}
+}
+
+func TestBetterFailure(t *testing.T) {
+	answer := Attempt{Cause: CauseStatus, Status: 503}
+	wait := func(d time.Duration) Attempt {
+		return Attempt{Cause: CauseStatus, Status: 503, HasRetryAfter: true, RetryAfter: d}
+	}
+	final := Attempt{Cause: CauseStatus, Status: 503, Final: true}
+	late, reset, dial := Attempt{Cause: CauseAttemptTimeout}, Attempt{Cause: CauseReset}, Attempt{Cause: CauseDial}
+	for _, tc := range []struct {
+		name   string
+		a, b   Attempt
+		second bool
+	}{
+		{"two answers", answer, answer, true},
+		{"an answer, then none", answer, reset, false},
+		{"an answer, then too late", answer, late, false},
+		{"none, then an answer", reset, answer, true},
+		{"too late, then an answer", late, answer, true},
+		{"neither", reset, dial, false},
+		{"both too late", late, late, false},
+		{"gone, and one that may still come", reset, late, true},
+		{"one that may still come, and gone", late, dial, false},
+		{"a wait, then none", wait(0), answer, false},
+		{"none, then a wait", answer, wait(0), true},
+		{"the longer wait first", wait(2), wait(1), false},
+		{"the longer wait second", wait(1), wait(2), true},
+		{"equal waits", wait(1), wait(1), true},
+		{"final first", final, wait(time.Hour), false},
+		{"final second", wait(time.Hour), final, true},
+		{"both final", final, final, true},
+	} {
+		if got := BetterFailure(&tc.a, &tc.b); got != tc.second {
+			t.Errorf("%s: second %v, want %v", tc.name, got, tc.second)
+		}
+	}
+}

@@ -1,0 +1,521 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func hedgeAfter(t testing.TB, s string) policy.HedgeAfter {
+	t.Helper()
+	h, err := policy.ParseHedgeAfter(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// hedged is a route whose requests get a hedge after 20 ms.
+func hedged(t testing.TB) func(c *Config) {
+	return func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "20ms") }
+}
+
+// byConn lets each connection be handled by its own function, in order of
+// arrival; the last one handles all that follow.
+func byConn(handlers ...func(c *upConn)) func(c *upConn) {
+	return func(c *upConn) { handlers[min(c.n, len(handlers))-1](c) }
+}
+
+// unanswered reads requests and answers none; it ends when the connection does.
+func unanswered(c *upConn) {
+	head := c.head()
+	discardBody(c, head)
+	_, _ = io.Copy(io.Discard, c.Reader)
+}
+
+// answers is slow without a wait of its own handler's: it answers after d,
+// unless the connection ends before.
+func answers(d time.Duration, answer string) func(c *upConn) {
+	return func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			discardBody(c, head)
+			if !c.stays(d) {
+				return
+			}
+			if answer == "" {
+				c.reset()
+				return
+			}
+			c.say("%s", answer)
+		}
+	}
+}
+
+// stays waits and says whether the other side is still there.
+func (c *upConn) stays(d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	defer c.SetReadDeadline(time.Time{})
+	_, err := c.Peek(1)
+	return isTimeout(err)
+}
+
+// lastly503 is bad503 by a server that closes the connection.
+const lastly503 = "HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbusy"
+
+func reply(status int, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+}
+
+// What comes of a race, in virtual time: the hedge is sent after 20 ms.
+func TestHedgeRaces(t *testing.T) {
+	const ms = time.Millisecond
+	ok, none := policy.ClassNone, ""
+	for _, tc := range []struct {
+		name          string
+		first, second func(c *upConn)
+		third         func(c *upConn)
+		retries       int
+		status        int
+		body          string
+		after         time.Duration
+		attempts      string
+		outcome       policy.Outcome
+		classes       []policy.Class
+		hedged, won   int
+	}{
+		{name: "answered in time", first: answers(19*ms, ok200), status: 200, body: "ok", after: 19 * ms, attempts: "1",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{ok}},
+		{name: "the hedge wins", first: unanswered, second: answers(5*ms, reply(200, "second")), status: 200, body: "second", after: 25 * ms, attempts: "2",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1, won: 1},
+		{name: "the first wins", first: answers(30*ms, reply(200, "first")), second: unanswered, status: 200, body: "first", after: 30 * ms, attempts: "2",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1},
+		{name: "the first fails, the hedge is waited for", first: answers(30*ms, bad503), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Rejected, ok}, hedged: 1, won: 1},
+		{name: "the first is reset, the hedge is waited for", first: answers(30*ms, none), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
+		{name: "the hedge fails, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, bad503), status: 200, body: "first", after: 50 * ms, attempts: "2",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Rejected, ok}, hedged: 1},
+		{name: "the hedge is reset, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, none), status: 200, body: "first", after: 50 * ms, attempts: "2",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
+		{name: "both fail, a retry", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 51 * ms, attempts: "3",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Rejected, policy.Rejected, ok}, hedged: 1},
+		{name: "both are reset, a retry", first: answers(40*ms, none), second: answers(10*ms, none), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 41 * ms, attempts: "3",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+		{name: "both fail, no retry left: the later answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, reply(502, "second")), retries: 1, status: 502, body: "second", after: 50 * ms, attempts: "2",
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Rejected, policy.Unknown}, hedged: 1},
+		{name: "only the first has an answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Rejected}, hedged: 1},
+		{name: "only the hedge has an answer, early", first: answers(50*ms, none), second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Rejected}, hedged: 1},
+		{name: "neither answers in time", first: unanswered, second: unanswered, third: answers(0, reply(200, "third")), status: 200, body: "third", after: 10*time.Second + 21*ms, attempts: "3",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+		{name: "no retry left: the first has all the time", first: answers(20*time.Second, reply(200, "first")), second: unanswered, retries: 1, status: 200, body: "first", after: 20 * time.Second, attempts: "2",
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
+		{name: "no retry left: the hedge has all the time", first: answers(50*ms, none), second: answers(20*time.Second, reply(200, "second")), retries: 1, status: 200, body: "second", after: 20*time.Second + 20*ms, attempts: "2",
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			handlers := []func(c *upConn){tc.first, tc.second, tc.third}
+			handle := func(c *upConn) {
+				if h := handlers[min(c.n, 3)-1]; h != nil {
+					h(c)
+				}
+			}
+			inMemory(t, handle, func(c *Config) {
+				hedged(t)(c)
+				if tc.retries > 0 {
+					c.Default.Policy.MaxRetries = tc.retries
+				}
+			}, func(t *testing.T, m *memory) {
+				began := time.Now()
+				c := m.caller()
+				res := c.send(get("/")).want(tc.status, tc.body)
+				if d := time.Since(began); d != tc.after {
+					t.Errorf("answered after %v, want %v", d, tc.after)
+				}
+				if got := res.Header.Get("X-Retryproxy-Attempts"); got != tc.attempts || fmt.Sprint(m.up.sends()) != tc.attempts {
+					t.Errorf("attempts %q, %d sends, want %s", got, m.up.sends(), tc.attempts)
+				}
+				if o := m.seen.outcome(t, 0); o != tc.outcome {
+					t.Errorf("outcome %v, want %v", o, tc.outcome)
+				}
+				if !slices.Equal(m.seen.classes, tc.classes) || m.seen.hedged != tc.hedged || m.seen.hedgesWon != tc.won {
+					t.Errorf("classes %v, %d hedges, %d won", m.seen.classes, m.seen.hedged, m.seen.hedgesWon)
+				}
+				synctest.Wait()
+				if g := m.guard(); g.InFlight-g.Abandoned != 0 {
+					t.Errorf("places were not given back: %+v", g)
+				}
+				for i := range m.up.sends() {
+					if got := fieldOf(m.up.head(i), "X-Retryproxy-Attempt"); got != fmt.Sprint(i+1) {
+						t.Errorf("send %d says attempt %q", i+1, got)
+					}
+				}
+				_ = c.SetReadDeadline(time.Now().Add(time.Second))
+				if _, err := c.r.ReadByte(); !isTimeout(err) {
+					t.Errorf("the caller's connection: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Whatever speaks against a repeat speaks against a hedge, and some more.
+func TestNoHedge(t *testing.T) {
+	keyed := strings.Replace(post("abc"), "\r\n\r\n", "\r\nIdempotency-Key: 1\r\n\r\n", 1)
+	const soon = 10 * time.Millisecond // before the hedge is due
+	for _, tc := range []struct {
+		name    string
+		request string
+		change  func(c *Config)
+		then    func(m *memory) // while the request is under way
+		sends   int
+	}{
+		{name: "a hedge", sends: 2},
+		{name: "PUT", request: strings.Replace(post("abc"), "POST", "PUT", 1), sends: 2},
+		{name: "with a key", request: keyed, sends: 2},
+		{name: "chunked, may run twice", request: chunked, change: func(c *Config) { c.Default.Policy.Unsafe = true }, sends: 2},
+		{name: "POST", request: post("abc"), sends: 1},
+		{name: "POST, key of our own", request: post("abc"), change: func(c *Config) { c.Default.GenerateKey = true }, sends: 2},
+		{name: "off", change: func(c *Config) { c.Default.HedgeAfter = policy.HedgeAfter{} }, sends: 1},
+		{name: "nothing learnt yet", change: func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, sends: 1},
+		{name: "retries off", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, sends: 1},
+		{name: "a repeat of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
+			change: func(c *Config) { c.Default.Nested = policy.NestedDeny }, sends: 1},
+		{name: "after the window", change: func(c *Config) { c.Default.Policy.Window = soon }, sends: 1},
+		{name: "a body that is not kept", request: keyed, change: func(c *Config) { c.Default.MaxReplayBytes = 2 }, sends: 1},
+		{name: "no replay memory", request: strings.Replace(chunked, "POST", "PUT", 1), change: func(c *Config) { c.TotalReplayBytes = 1 }, sends: 1},
+		{name: "budget empty", change: func(c *Config) { c.Default.NoBudget = false }, sends: 1},
+		{name: "budget", change: func(c *Config) { c.Default.NoBudget, c.Default.Budget.Burst = false, 1 }, sends: 2},
+		{name: "an upgrade", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 1), sends: 1},
+		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
+		{name: "observing", change: func(c *Config) { c.Default.Observe = true }, sends: 1},
+		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
+		{name: "draining", then: func(m *memory) { m.draining.Store(true) }, sends: 1},
+		{name: "gate closed", change: guarded, then: func(m *memory) { shut(m) }, sends: 1},
+		{name: "gate open", change: guarded, sends: 2},
+		{name: "limit reached", change: func(c *Config) { c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1} }, sends: 1},
+		{name: "below the limit", change: func(c *Config) { c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 2} }, sends: 2},
+		{name: "throttled", change: throttled, then: func(m *memory) {
+			for range 1_000_000 {
+				m.settings.Load().fallback.upstream.throttle.Done(false)
+			}
+		}, sends: 1},
+		{name: "cool-down", change: func(c *Config) { c.Default.Cooldown = Cooldown{Kind: CooldownRoute, Max: time.Minute} }, then: func(m *memory) {
+			x := exchange{route: m.settings.Load().fallback}
+			key, _ := x.cooldownKey()
+			m.LearnCooldown(key, time.Minute)
+		}, sends: 1},
+		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inMemory(t, unanswered, func(c *Config) {
+				hedged(t)(c)
+				c.Default.AttemptTimeout = 0
+				if tc.change != nil {
+					tc.change(c)
+				}
+			}, func(t *testing.T, m *memory) {
+				if tc.request == "" {
+					tc.request = get("/")
+				}
+				c := m.caller().send(tc.request)
+				time.Sleep(soon)
+				if tc.then != nil {
+					tc.then(m)
+				}
+				time.Sleep(time.Second)
+				if m.up.sends() != tc.sends {
+					t.Errorf("%d sends, want %d", m.up.sends(), tc.sends)
+				}
+				b := m.settings.Load().fallback.upstream.budget
+				if left := b.Tokens(m.since(time.Now())); m.budgeted() && left != 0 {
+					t.Errorf("%v tokens left", left)
+				}
+				c.Close()
+				m.seen.outcome(t, 0)
+			})
+		})
+	}
+}
+
+func (m *memory) budgeted() bool { return !m.settings.Load().fallback.NoBudget }
+
+// each calls f for every open connection.
+func (u *fakeUpstream) each(f func(c net.Conn)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.open {
+		f(c)
+	}
+}
+
+// shut closes the gate of the default route's upstream.
+func shut(m *memory) {
+	d := m.settings.Load().fallback.upstream.door
+	now := m.since(time.Now())
+	place, _ := d.guard.EnterFast(now)
+	d.guard.Leave(place, now, policy.Ending{Kind: policy.Refused})
+}
+
+// Both attempts carry the same request.
+func TestTheHedgeCarriesTheWholeRequest(t *testing.T) {
+	for name, request := range map[string]string{
+		"none":    get("/a?b=c"),
+		"length":  "PUT /a HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 9\r\nContent-Length: 3\r\n\r\nabc",
+		"chunked": "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\nX-T: 1\r\n\r\n",
+		"large":   "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("0123456789", 30_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies := make(chan string, 2)
+			keep := func(then func(c *upConn)) func(c *upConn) {
+				return func(c *upConn) {
+					bodies <- string(discardBody(c, c.head()))
+					then(c)
+				}
+			}
+			u := startUpstream(t, byConn(keep(unanswered), keep(func(c *upConn) { c.say(ok200) })))
+			p := startProxy(t, u, func(c *Config) { hedged(t)(c); c.Default.Forward.Deadlines = allDeadlines })
+			p.dial().send(request).want(200, "ok")
+			if a, b := <-bodies, <-bodies; a != b || name != "none" && a == "" {
+				t.Errorf("%d bytes and %d bytes", len(a), len(b))
+			}
+			cut := func(s string) string {
+				var kept []string
+				for line := range strings.SplitSeq(s, "\r\n") {
+					if !strings.HasPrefix(line, "X-Retryproxy-Attempt:") && !strings.HasPrefix(line, "X-Request-Timeout:") {
+						kept = append(kept, line)
+					}
+				}
+				return strings.Join(kept, "\r\n")
+			}
+			if a, b := u.head(0), u.head(1); cut(a) != cut(b) || (fieldOf(a, "X-Request-Timeout") == "") != (fieldOf(b, "X-Request-Timeout") == "") {
+				t.Errorf("%q and %q", a, b)
+			}
+		})
+	}
+}
+
+// A hedge that is not sent after all is none: its token goes back.
+func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
+	for name, end := range map[string]error{"refused": errors.New("refused"), "still dialling": nil} {
+		t.Run(name, func(t *testing.T) {
+			var dials atomic.Int32
+			inMemory(t, nil, func(c *Config) {
+				hedged(t)(c)
+				c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+			}, func(t *testing.T, m *memory) {
+				dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+					switch n := dials.Add(1); {
+					case n > 1 && end == nil:
+						<-ctx.Done()
+						return nil, ctx.Err()
+					case n > 1:
+						return nil, end
+					}
+					ours, theirs := net.Pipe()
+					m.up.serve(t, theirs, answers(time.Second, ok200))
+					return ours, nil
+				}
+				n := *m.settings.Load().Config
+				n.Default.Upstream.Dial = dial
+				n.Default.Upstream.Host = "other.test"
+				n.Default.Upstream.Address = "other.test:80"
+				if err := m.Reload(&n); err != nil {
+					t.Fatal(err)
+				}
+				res := m.caller().send(get("/")).want(200, "ok")
+				m.seen.outcome(t, 0)
+				tokens := m.Stats().Upstreams[0].BudgetTokens
+				if dials.Load() != 2 || m.seen.hedged != 0 || tokens != 5 {
+					t.Errorf("%d dials, %d hedges, %v tokens", dials.Load(), m.seen.hedged, tokens)
+				}
+				want, classes := "1", []policy.Class{policy.ClassNone}
+				if end != nil { // it was tried
+					want, classes = "2", []policy.Class{policy.NotSent, policy.ClassNone}
+				}
+				if got := res.Header.Get("X-Retryproxy-Attempts"); got != want || !slices.Equal(m.seen.classes, classes) {
+					t.Errorf("attempts %s, classes %v", got, m.seen.classes)
+				}
+			})
+		})
+	}
+}
+
+// Callers who leave end both attempts, whatever state these are in.
+func TestTheCallerLeavesARace(t *testing.T) {
+	for name, first := range map[string]func(c *upConn){
+		"both are out":           unanswered,
+		"the first has failed":   answers(30*time.Millisecond, bad503),
+		"the first was reset":    answers(30*time.Millisecond, ""),
+		"only the hedge is left": func(c *upConn) { c.head(); time.Sleep(30 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, byConn(first, unanswered), hedged(t), func(t *testing.T, m *memory) {
+				c := m.caller().send(get("/"))
+				time.Sleep(time.Second)
+				if m.up.sends() != 2 {
+					t.Fatalf("%d sends", m.up.sends())
+				}
+				c.Close()
+				synctest.Wait()
+				if len(m.seen.outcomes) != 1 || m.seen.outcomes[0] != policy.OutcomeClientGone || m.seen.attempts[0] != 2 || len(m.seen.classes) != 2 || m.seen.hedgesWon != 0 || m.seen.hedged != 1 {
+					t.Errorf("outcomes %v, classes %v, attempts %v, %d hedges", m.seen.outcomes, m.seen.classes, m.seen.attempts, m.seen.hedged)
+				}
+				if slices.Contains(m.seen.classes, policy.ClassNone) || slices.Contains(m.seen.classes, policy.Overtaken) || slices.Contains(m.seen.classes, policy.NotSent) {
+					t.Errorf("classes %v", m.seen.classes)
+				}
+				m.up.each(func(net.Conn) { t.Error("a connection to the upstream is still open") })
+				if g := m.guard(); g.InFlight-g.Abandoned != 0 {
+					t.Errorf("places were not given back: %+v", g)
+				}
+			})
+		})
+	}
+}
+
+// The percentile is learnt from the route's own answers, and a reload keeps it.
+func TestHedgeAfterWhatIsUsual(t *testing.T) {
+	var seen atomic.Bool
+	handle := func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			d := 10 * time.Millisecond
+			if strings.HasPrefix(head, "GET /slow ") && !seen.Swap(true) {
+				d = time.Minute
+			}
+			if !c.stays(d) {
+				return
+			}
+			c.say(ok200)
+		}
+	}
+	inMemory(t, handle, func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 250 {
+			c.send(get("/")).want(200, "ok")
+		}
+		n := *m.settings.Load().Config
+		n.Default.MaxBodyBytes = 1 << 20
+		if err := m.Reload(&n); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		c.send(get("/slow")).want(200, "ok")
+		if d := time.Since(began); d < 20*time.Millisecond || d > 22*time.Millisecond {
+			t.Errorf("answered after %v, want 10 ms after a hedge at 10 to 12 ms", d)
+		}
+		if m.seen.hedgesWon != 1 || m.seen.hedged != 1 {
+			t.Errorf("%d hedges, %d won", m.seen.hedged, m.seen.hedgesWon)
+		}
+	})
+}
+
+// The fallback upstream gets one attempt and no hedge.
+func TestTheFallbackIsNotHedged(t *testing.T) {
+	inMemoryWithSpare(t, script(bad503), answers(time.Second, spareOK), hedged(t), func(t *testing.T, m *memory, s *spared) {
+		m.caller().send(get("/")).want(200, "spare")
+		if s.sends() != 1 || m.seen.hedged != 0 {
+			t.Errorf("%d sends to the fallback, %d hedges", s.sends(), m.seen.hedged)
+		}
+	})
+}
+
+// Informational answers are the first attempt's.
+func TestARivalsInformationalAnswersAreLeftOut(t *testing.T) {
+	early := "HTTP/1.1 103 Early Hints\r\nLink: <%s>\r\n\r\n"
+	inMemory(t, byConn(
+		func(c *upConn) { c.head(); c.say(early, "first"); c.stays(time.Minute) },
+		func(c *upConn) { c.head(); c.say(early, "second"); c.say(early, "second"); c.say(ok200) },
+	), hedged(t), func(t *testing.T, m *memory) {
+		c := m.caller().send(get("/"))
+		res := c.want(103, "*")
+		if got := res.Header.Get("Link"); got != "<first>" {
+			t.Errorf("link %q", got)
+		}
+		c.want(200, "ok")
+	})
+}
+
+// What is no answer from the hedge leaves the first one alone.
+func TestARivalsNonsense(t *testing.T) {
+	for name, nonsense := range map[string]string{
+		"malformed": "nonsense\r\n\r\n", "switching": "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+		"cut": "HTTP/1.1 200 OK\r\nContent-", "endless": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n",
+		"interim": strings.Repeat("HTTP/1.1 102 X\r\n\r\n", 65),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, byConn(answers(100*time.Millisecond, ok200), func(c *upConn) { c.head(); c.say("%s", nonsense) }), hedged(t), func(t *testing.T, m *memory) {
+				m.caller().send(get("/")).want(200, "ok")
+				m.seen.outcome(t, 0)
+				if !slices.Equal(m.seen.classes, []policy.Class{policy.Unknown, policy.ClassNone}) {
+					t.Errorf("classes %v", m.seen.classes)
+				}
+			})
+		})
+	}
+}
+
+// A large head of the hedge's answer comes in many pieces.
+func TestARivalsLargeHead(t *testing.T) {
+	long := strings.Repeat("y", 40<<10)
+	inMemory(t, byConn(unanswered, func(c *upConn) {
+		c.head()
+		for _, part := range []string{"HTTP/1.1 200 OK\r\nX-Long: ", long, "\r\nContent-Length: 40960\r\n\r\n", long} {
+			c.say("%s", part)
+		}
+	}), hedged(t), func(t *testing.T, m *memory) {
+		if res := m.caller().send(get("/")).want(200, long); res.Header.Get("X-Long") != long {
+			t.Error("the field is not whole")
+		}
+	})
+}
+
+// A fault is drawn for a hedge as for any attempt.
+func TestFaultsOfARival(t *testing.T) {
+	for _, tc := range []struct {
+		faults  string
+		classes []policy.Class
+		kinds   []policy.FaultKind
+		after   time.Duration
+	}{
+		{"503:50%", []policy.Class{policy.Rejected, policy.ClassNone}, []policy.FaultKind{policy.FaultStatus}, time.Second},
+		{"reset:50%", []policy.Class{policy.Unknown, policy.ClassNone}, []policy.FaultKind{policy.FaultReset}, time.Second},
+		{"delay:100ms:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, 120 * time.Millisecond},
+		{"delay:10s:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, time.Second},
+	} {
+		t.Run(tc.faults, func(t *testing.T) {
+			faults, err := policy.ParseFaults(tc.faults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inMemory(t, byConn(answers(time.Second, ok200), answers(0, ok200)), func(c *Config) {
+				hedged(t)(c)
+				c.Default.Faults, c.Rand = faults, &dice{throw: []int64{999_999, 0}} // the hedge only
+			}, func(t *testing.T, m *memory) {
+				began := time.Now()
+				m.caller().send(get("/")).want(200, "ok")
+				d := time.Since(began)
+				m.seen.outcome(t, 0)
+				if d != tc.after || !slices.Equal(m.seen.classes, tc.classes) || !slices.Equal(m.seen.faults, tc.kinds) {
+					t.Errorf("after %v, classes %v, faults %v", d, m.seen.classes, m.seen.faults)
+				}
+				if m.seen.hedged != 1 || m.seen.attempts[0] != 2 {
+					t.Errorf("%d hedges, %d attempts", m.seen.hedged, m.seen.attempts[0])
+				}
+			})
+		})
+	}
+}

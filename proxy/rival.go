@@ -1,0 +1,245 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// rival is a hedge under way: an attempt that a goroutine of its own sends and
+// reads the response head of. The exchange starts the goroutine, and waits for its
+// end (done) before it touches what the goroutine writes or gives back what it
+// reads; stop makes that soon.
+type rival struct {
+	first   *upstream.Conn // of the attempt it stands beside, whose reader is woken at the end
+	pool    *upstream.Pool
+	report  func(fault any)
+	fault   policy.Fault // made up for it
+	request [][]byte
+	method  []byte
+	limits  http1.Limits
+	place   policy.Place
+	asked   bool           // the throttle waits to hear of it
+	budget  *policy.Budget // a token of which is taken; nil: none
+	began   time.Time
+	until   time.Time // zero: never
+	ctx     context.Context
+	cancel  context.CancelFunc
+	over    atomic.Bool   // it ended, and done will be closed without a wait
+	done    chan struct{} // the goroutine has ended
+
+	mu      sync.Mutex     // guards stopped and the setting of up
+	stopped bool           // ... by stop
+	up      *upstream.Conn // nil: none, or closed
+
+	// The goroutine's, and after done the exchange's.
+	sentAt  time.Time
+	wrote   bool // the upstream has a byte of it
+	r, w    int  // up.Buf[r:w] is read and not yet used
+	resp    http1.Response
+	cause   policy.Cause
+	dialErr *upstream.DialError
+	result  policy.Attempt // what cause and resp mean; the exchange's
+}
+
+// stop makes the goroutine end at once, whatever it does. It may be called by
+// any goroutine, more than once.
+func (r *rival) stop() {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	if r.up != nil {
+		_ = r.up.SetDeadline(past)
+	}
+}
+
+// run is the goroutine.
+func (r *rival) run() {
+	defer close(r.done)
+	defer r.cancel()
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.report(fault)
+			r.cause = policy.CauseReset
+			r.abort()
+		}
+		r.over.Store(true)
+		_ = r.first.SetReadDeadline(past)
+	}()
+	r.cause = r.attempt()
+}
+
+// attempt sends the request and reads its response head. The connection stays
+// with a status, and when the time was over.
+func (r *rival) attempt() policy.Cause {
+	if r.fault.Delay > 0 && !r.stall() {
+		return policy.CauseAttemptTimeout
+	}
+	cause := r.send(false)
+	if cause == policy.CauseIdleClose && !r.isStopped() {
+		cause = r.send(true) // what was pooled was stale
+	}
+	if cause != policy.CauseStatus {
+		return cause
+	}
+	r.sentAt = time.Now()
+	cause = r.readFinalHead()
+	if cause != policy.CauseStatus && cause != policy.CauseAttemptTimeout {
+		r.abort()
+	}
+	return cause
+}
+
+// send writes the request to a connection. CauseStatus: it is sent whole.
+func (r *rival) send(fresh bool) policy.Cause {
+	up, err := r.connect(fresh)
+	if err != nil {
+		return r.dialFailed(err)
+	}
+	if !r.hold(up) {
+		if r.fault.Breaks() {
+			up.Abort()
+		} else {
+			up.Release(0) // for the next request
+		}
+		return policy.CauseDial
+	}
+	n, err := up.Writev(slices.Clone(r.request)) // which cuts what it is given
+	r.wrote = r.wrote || n > 0
+	switch {
+	case err == nil:
+		return policy.CauseStatus
+	case n > 0:
+		r.abort()
+		return policy.CauseReset
+	case up.Reused && !isTimeout(err):
+		r.take().CloseStale()
+		return policy.CauseIdleClose
+	}
+	r.abort()
+	return policy.CauseDial
+}
+
+// stall waits out the delay made up for it; to all others the upstream has the
+// request and is silent. No: there is no more time, or it was stopped.
+func (r *rival) stall() bool {
+	r.wrote = true
+	delay := time.NewTimer(r.fault.Delay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// connect gets a connection, to another address than the first attempt's where
+// there is one, or what stands in for one.
+func (r *rival) connect(fresh bool) (*upstream.Conn, error) {
+	if r.fault.Breaks() {
+		return breaks(r.pool, r.fault), nil
+	}
+	return r.pool.Get(r.ctx, upstream.GetOptions{Fresh: fresh, Avoid: r.first.Addr})
+}
+
+func (r *rival) dialFailed(err error) policy.Cause {
+	if errors.As(err, &r.dialErr) && r.dialErr.Kind == upstream.KindTLS {
+		return policy.CauseTLS
+	}
+	return policy.CauseDial
+}
+
+// hold shows up to stop; false: it was called already.
+func (r *rival) hold(up *upstream.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return false
+	}
+	_ = up.SetDeadline(r.until)
+	r.up = up
+	return true
+}
+
+func (r *rival) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
+
+// take gives the connection, which is the taker's to end; nil when there is none.
+func (r *rival) take() *upstream.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	up := r.up
+	r.up = nil
+	if up != nil {
+		putBuffer(up.Buf)
+		up.Buf = nil
+	}
+	return up
+}
+
+// abort ends the connection, where there is one.
+func (r *rival) abort() {
+	if up := r.take(); up != nil {
+		up.Abort()
+	}
+}
+
+// readFinalHead reads heads until a final one is in resp. Informational ones are
+// left out: the caller gets those of the first attempt.
+func (r *rival) readFinalHead() policy.Cause {
+	r.up.Buf = getBuffer(mediumBuffer)
+	for interim := 0; interim < maxInformational; {
+		n, err := r.resp.Parse(r.up.Buf[r.r:r.w], r.limits, r.method)
+		switch {
+		case err != nil || n > 0 && r.resp.Status == 101: // which was not asked for
+			return policy.CauseMalformed
+		case n > 0 && !r.resp.Interim():
+			r.r += n
+			return policy.CauseStatus
+		case n > 0:
+			r.r += n
+			interim++
+			continue
+		}
+		if err := r.read(); err != nil {
+			return causeOf(err, r.up.Reused)
+		}
+	}
+	return policy.CauseMalformed
+}
+
+// read reads once, making room before.
+func (r *rival) read() error {
+	up := r.up
+	switch {
+	case r.w < len(up.Buf):
+	case r.r > 0:
+		r.w = copy(up.Buf, up.Buf[r.r:r.w])
+		r.r = 0
+	default:
+		b := grow(up.Buf[:r.w], len(up.Buf))
+		up.Buf = b[:cap(b)]
+	}
+	n, err := up.Read(up.Buf[r.w:])
+	r.w += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
