@@ -42,6 +42,9 @@ func runAdvise(ctx context.Context, c *call) error {
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
+	if *window > 0 && isTerminal(c.stderr) {
+		fmt.Fprintf(c.stderr, "looking at the next %v\n", *window)
+	}
 	in, err := observeWindow(ctx, ask, *window)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 func retriesOf(c *Counts, now InForce) Retries {
 	made := sum(c.Retries, "") - c.Retries["idle_close"]
 	r := Retries{Made: int64(made), Rescued: int64(c.Outcomes["rescued"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}
-	if first := c.Attempts - made; first > 0 {
+	if first := c.Attempts - made - c.Hedges; first > 0 {
 		r.Load = made / first
 	}
 	if !now.Observes {

@@ -256,6 +256,15 @@ func TestTheBackoffFollowsAnswersAndCallers(t *testing.T) {
 	}
 }
 
+// Answers whose bodies are still on their way are of requests that are not done.
+func TestRequestsUnderWayAreNoDivisor(t *testing.T) {
+	c := good(map[float64]float64{0.1: 10_000})
+	c.Outcomes = map[string]float64{}
+	if r := advise(t, c, outbound(), 1000); proposed(r)["BUDGET_RATIO"] != "0.1" || strings.Contains(r.Proposals[2].Why, "NaN") {
+		t.Errorf("%+v", r.Proposals)
+	}
+}
+
 func TestRetriesAreWeighed(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_120})
 	c.Attempts = 10_120
@@ -264,6 +273,10 @@ func TestRetriesAreWeighed(t *testing.T) {
 	c.Would = map[string]float64{"status_503": 40, "attempt_timeout": 10}
 	if got := advise(t, c, outbound(), 0).Retries; got != (Retries{Made: 115, Rescued: 100, GaveUp: 10, Load: 115. / 10_005}) {
 		t.Errorf("retry: %+v", got)
+	}
+	c.Hedges = 5
+	if got := advise(t, c, outbound(), 0).Retries.Load; got != 115./10_000 {
+		t.Errorf("with hedges: %v", got)
 	}
 	now := outbound()
 	now.Observes, now.MaxRetries = true, 4
@@ -281,6 +294,7 @@ func TestWhatMakesAdviceDoubtfulIsSaid(t *testing.T) {
 		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this was no ordinary time"},
 		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["rescued"] = 30, 3 }, "30 retries rescued 3 requests: what fails keeps failing"},
 		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget refused retries for 4 requests"},
+		"hedges":           {func(c *Counts, _ *InForce) { c.Overtaken = 7 }, "7 attempts were overtaken by their hedges"},
 		"made-up faults":   {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were made up (RETRYPROXY_FAULT)"},
 		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts are given up after 100ms now"},
 	} {

@@ -64,7 +64,7 @@ func (a *adviser) attemptTimeout() {
 	d := a.latency.at(t.share, t.further)
 	median := a.latency.at(0.5, 0)
 	if d > mostAttempt {
-		a.note("no ATTEMPT_TIMEOUT is proposed: %s of the answers take longer than the histogram tells", rest(t))
+		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the answers take as long as the histogram tells, or longer", rest(t))
 		return
 	}
 	why := fmt.Sprintf("%s: %s %% of the answers come within %s", t.name, number(100*t.share), settings.DurationText(within))
@@ -132,7 +132,7 @@ var ratios = []float64{0.1, 0.15, 0.2}
 
 // budget: twice what ordinary failures need.
 func (a *adviser) budget() {
-	requests := a.c.Requests()
+	requests := max(1, a.c.Requests()) // answers that are long on their way may be none of a request that is done
 	needed := float64(a.route.Retries.Made) + a.c.Outcomes["gave_up_budget_exhausted"]
 	a.failing = needed / requests
 	ratio := ratios[len(ratios)-1]
@@ -222,6 +222,9 @@ func (a *adviser) remark() {
 	}
 	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {
 		a.note("the budget refused retries for %.0f requests", n)
+	}
+	if a.c.Overtaken > 0 {
+		a.note("%.0f attempts were overtaken by their hedges, so how long they would have taken is not known, and ATTEMPT_TIMEOUT may come out too short", a.c.Overtaken)
 	}
 	if a.c.Faults > 0 {
 		a.note("%.0f faults were made up (RETRYPROXY_FAULT): this advice is about them too", a.c.Faults)

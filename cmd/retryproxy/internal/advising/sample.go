@@ -18,15 +18,17 @@ type Sample struct {
 
 // Counts are those of one route.
 type Counts struct {
-	Outcomes map[string]float64 // requests
-	Attempts float64
-	Good     float64 // of Attempts, those that did not fail
-	Silent   float64 // of Attempts, those that may have been processed and brought no answer
-	Retries  map[string]float64
-	Would    map[string]float64 // retries that would have been made
-	Faults   float64            // made up
-	Attempt  Histogram          // how long attempts took
-	Request  Histogram          // how long requests took, bodies included
+	Outcomes  map[string]float64 // requests
+	Attempts  float64
+	Good      float64 // of Attempts, those that did not fail
+	Silent    float64 // of Attempts, those that may have been processed and brought no answer
+	Retries   map[string]float64
+	Would     map[string]float64 // retries that would have been made
+	Faults    float64            // made up
+	Hedges    float64            // attempts sent beside others
+	Overtaken float64            // of Attempts, those given up because the other of a hedge answered
+	Attempt   Histogram          // how long attempts took
+	Request   Histogram          // how long requests took, bodies included
 }
 
 // Histogram is how many values lie above the edge before and up to Edges[i]
@@ -132,6 +134,7 @@ var takers = map[string]func(c *Counts, v *value){
 	"retryproxy_retries_total":            func(c *Counts, v *value) { c.Retries[v.labels["reason"]] += v.n },
 	"retryproxy_would_retries_total":      func(c *Counts, v *value) { c.Would[v.labels["reason"]] += v.n },
 	"retryproxy_injected_faults_total":    func(c *Counts, v *value) { c.Faults += v.n },
+	"retryproxy_hedges_total":             func(c *Counts, v *value) { c.Hedges += v.n },
 	"retryproxy_attempts_total":           takeAttempts,
 	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt = v.histogram },
 	"retryproxy_request_duration_seconds": func(c *Counts, v *value) { c.Request = v.histogram },
@@ -140,8 +143,11 @@ var takers = map[string]func(c *Counts, v *value){
 func takeAttempts(c *Counts, v *value) {
 	c.Attempts += v.n
 	switch class := v.labels["class"]; {
-	case class == "ok", class == "overtaken":
+	case class == "ok":
 		c.Good += v.n
+	case class == "overtaken":
+		c.Good += v.n
+		c.Overtaken += v.n
 	case class == "unknown" && v.labels["code"] == "other":
 		c.Silent += v.n
 	}
@@ -183,15 +189,17 @@ func (d *difference) of(now, old float64) float64 {
 
 func (d *difference) counts(now, old *Counts) *Counts {
 	return &Counts{
-		Outcomes: d.labels(now.Outcomes, old.Outcomes),
-		Attempts: d.of(now.Attempts, old.Attempts),
-		Good:     d.of(now.Good, old.Good),
-		Silent:   d.of(now.Silent, old.Silent),
-		Retries:  d.labels(now.Retries, old.Retries),
-		Would:    d.labels(now.Would, old.Would),
-		Faults:   d.of(now.Faults, old.Faults),
-		Attempt:  d.histogram(now.Attempt, old.Attempt),
-		Request:  d.histogram(now.Request, old.Request),
+		Outcomes:  d.labels(now.Outcomes, old.Outcomes),
+		Attempts:  d.of(now.Attempts, old.Attempts),
+		Good:      d.of(now.Good, old.Good),
+		Silent:    d.of(now.Silent, old.Silent),
+		Retries:   d.labels(now.Retries, old.Retries),
+		Would:     d.labels(now.Would, old.Would),
+		Faults:    d.of(now.Faults, old.Faults),
+		Hedges:    d.of(now.Hedges, old.Hedges),
+		Overtaken: d.of(now.Overtaken, old.Overtaken),
+		Attempt:   d.histogram(now.Attempt, old.Attempt),
+		Request:   d.histogram(now.Request, old.Request),
 	}
 }
 

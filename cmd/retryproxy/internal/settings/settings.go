@@ -135,7 +135,7 @@ type Shared struct {
 	HoldBytes       Size           `env:"HOLD_BYTES" envDefault:"64KiB" shown:"64KiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"1GiB" about:"Largest failed response kept while a better one is sought; a larger one is given to the caller instead of a retry."`
 
 	Mode  string `env:"MODE" envDefault:"retry" group:"Trying out" unit:"word" oneof:"retry,observe" about:"Whether failures are repeated as the settings say (retry), or every request is sent once, its answer passed on as it came, and the retries that would have been made are only counted, by reason (observe: no gate, limit, cool-down, throttle or fallback either; time limits stay)."`
-	Fault Faults `env:"FAULT" envDefault:"off" unit:"fault" about:"Faults made up for attempts instead of asking the upstream, for trying policies out and never for traffic that matters: an answer with a status, a lost connection, or time before the attempt is sent, each with its percentage of attempts; a log line and a warning tell of them. A route with faults shares no gate, limit, budget and connections with routes that have others or none."`
+	Fault Faults `env:"FAULT" envDefault:"off" unit:"fault" about:"Faults made up for attempts instead of asking the upstream, for trying policies out and never for traffic that matters: an answer with a status, a lost connection, or time before the attempt is sent, each with its percentage of attempts; every start, reload and check warns of them. A route with faults shares no gate, limit, budget and connections with routes that have others or none."`
 }
 
 // Matcher holds the settings that only a route has: which requests it takes
