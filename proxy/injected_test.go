@@ -255,7 +255,7 @@ func TestUploadsMeetFaults(t *testing.T) {
 			"expected": "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("x", 300_000),
 		} {
 			t.Run(fault+" "+name, func(t *testing.T) {
-				whole := make(chan int, 1)
+				whole := make(chan int, 8)
 				u := startUpstream(t, func(c *upConn) {
 					for head := c.head(); head != ""; head = c.head() {
 						whole <- len(discardBody(c, head))
@@ -304,5 +304,33 @@ func TestHTTP2OnBothSidesMeetsFaults(t *testing.T) {
 				t.Errorf("%d %q %v, outcome %v", res.StatusCode, body, res.Proto, o)
 			}
 		})
+	}
+}
+
+func TestAnHTTP2CallerWhoLeavesEndsTheDelay(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		faults(t, "delay:1h:100%")(c)
+		c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
+	})
+	client := http2Client(t, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+p.addr+"/", nil)
+		res, err := client.Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		left <- err
+	}()
+	waitFor(t, "the fault", func() bool { defer p.seen.lock()(); return len(p.seen.faults) == 1 })
+	leave()
+	if err := <-left; err == nil {
+		t.Error("it was answered")
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone || u.sends() != 0 {
+		t.Errorf("outcome %v, %d sends", o, u.sends())
 	}
 }
