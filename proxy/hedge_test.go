@@ -395,6 +395,8 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 			d := 10 * time.Millisecond
 			if strings.HasPrefix(head, "GET /slow ") && !seen.Swap(true) {
 				d = time.Minute
+			} else if strings.HasPrefix(head, "POST") {
+				d = time.Second
 			}
 			if !c.stays(d) {
 				return
@@ -404,8 +406,10 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 	}
 	inMemory(t, handle, func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, func(t *testing.T, m *memory) {
 		c := m.caller()
-		for range 250 {
-			c.send(get("/")).want(200, "ok")
+		for i := range 250 {
+			if c.send(get("/")).want(200, "ok"); i%10 == 0 {
+				c.send(post("")).want(200, "ok") // which is never hedged and teaches nothing
+			}
 		}
 		n := *m.settings.Load().Config
 		n.Default.MaxBodyBytes = 1 << 20
@@ -419,6 +423,36 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 		}
 		if m.seen.hedgesWon != 1 || m.seen.hedged != 1 {
 			t.Errorf("%d hedges, %d won", m.seen.hedged, m.seen.hedgesWon)
+		}
+	})
+}
+
+// What is overtaken counts as what takes long: else hedges would come sooner
+// and sooner.
+func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
+	handle := func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			d := 10 * time.Millisecond
+			if strings.HasPrefix(head, "GET /slow ") && fieldOf(head, "X-Retryproxy-Attempt") == "1" {
+				d = time.Minute
+			}
+			if !c.stays(d) {
+				return
+			}
+			c.say(ok200)
+		}
+	}
+	inMemory(t, handle, func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, func(t *testing.T, m *memory) {
+		c := m.caller()
+		for range 250 {
+			c.send(get("/")).want(200, "ok")
+		}
+		for range 40 {
+			c.send(get("/slow")).want(200, "ok")
+		}
+		time.Sleep(time.Second)
+		if d := m.settings.Load().fallback.hedge.After(m.since(time.Now())); d < 20*time.Millisecond {
+			t.Errorf("one in seven was waited for 20 ms at least, and the 95th percentile is %v", d)
 		}
 	})
 }

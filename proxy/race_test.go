@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -236,6 +239,81 @@ func TestHedgesAddUp(t *testing.T) {
 	}
 	if r.hedged == 0 || r.hedgesWon == 0 || r.hedgesWon > r.hedged || attempts < r.began+len(r.retries)+r.hedged {
 		t.Errorf("%d hedges, %d won, %d retries, %d attempts", r.hedged, r.hedgesWon, len(r.retries), attempts)
+	}
+}
+
+// A gRPC call may be a stream, so none is hedged, whatever the route repeats.
+func TestGRPCCallsAreNotHedged(t *testing.T) {
+	addr, heads := grpcServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		time.Sleep(100 * time.Millisecond)
+		ok(w, r)
+	})
+	p := startProxyTo(t, "h2c://"+addr, func(c *Config) {
+		speakGRPC(t, "grpc-unavailable")(c)
+		c.Default.Policy.Unsafe = true
+		c.Default.HedgeAfter = hedgeAfter(t, "1ms")
+	})
+	if a := p.call(bytes.NewReader(message("x"))); a.status != "0" {
+		t.Error(a)
+	}
+	if p.seen.outcome(t, 0); p.seen.hedged != 0 || len(heads) != 1 {
+		t.Errorf("%d hedges, %d sends", p.seen.hedged, len(heads))
+	}
+}
+
+// A fault in the hedge's goroutine leaves the first attempt alone.
+func TestAFaultOfARivalIsContained(t *testing.T) {
+	var dials atomic.Int32
+	u := startUpstream(t, answers(200*time.Millisecond, ok200))
+	p := startProxy(t, u, func(c *Config) {
+		hedgedOnce(t)(c)
+		c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) {
+			if dials.Add(1) > 1 {
+				panic("a fault of the test")
+			}
+			return net.Dial("tcp", u.Addr().String())
+		}
+	})
+	p.dial().send(get("/")).want(200, "ok")
+	if p.seen.outcome(t, 0); p.seen.attempts[0] != 2 || len(p.seen.classes) != 2 {
+		t.Errorf("attempts %v, classes %v", p.seen.attempts, p.seen.classes)
+	}
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// faultyRace is an observer that fails when the loser of a race is counted.
+type faultyRace struct{ *recorder }
+
+func (faultyRace) AttemptDone(policy.Class, int, time.Duration) { panic("a fault of the test") }
+
+// A fault in the middle of a race ends both attempts.
+func TestAFaultInARaceEndsBothAttempts(t *testing.T) {
+	ended := make(chan error, 2)
+	u := startUpstream(t, byConn(
+		func(c *upConn) { c.head(); _, err := c.ReadByte(); ended <- err },
+		func(c *upConn) { c.head(); c.say(ok200); _, err := c.ReadByte(); ended <- err },
+	))
+	p := startProxy(t, u, func(c *Config) {
+		hedgedOnce(t)(c)
+		seen := c.Observe("").(*recorder)
+		c.Observe = func(string) Observer { return faultyRace{seen} }
+	})
+	c := p.dial().send(get("/"))
+	if s, err := c.rest(); s != "" || err == nil {
+		t.Errorf("the faulty request got %q, %v", s, err)
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("an attempt was not ended")
+		}
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
+		t.Errorf("outcome %v", o)
+	}
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
 	}
 }
 

@@ -69,6 +69,9 @@ var rows = []row{
 			queries: []query{{sumBy("outcome", "outcomes_total", byRoute+`, outcome=~"gave_up_.*"`) + " > 0", "{{outcome}}"}}},
 		{title: "Retries by request", kind: lines, unit: "percentunit",
 			queries: []query{{sumBy("route", "retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
+		{title: "Hedges by request", about: "Second attempts sent beside a slow one (RETRYPROXY_HEDGE_AFTER), and those whose answer was relayed.", kind: lines, unit: "percentunit",
+			queries: []query{
+				{sum("hedges_total", byRoute) + " / " + sum("requests_total", byRoute), "sent"}, {sum("hedges_won_total", byRoute) + " / " + sum("requests_total", byRoute), "won"}}},
 		{title: "Waits between attempts", kind: lines, unit: "s", queries: quantiles("backoff_seconds", "wait")},
 		{title: "What retries cost those who needed them", about: "From the first attempt's end to the last one's.", kind: lines, unit: "s", queries: quantiles("added_latency_seconds", "added")},
 		{title: "Retries that the budget still allows", about: "By upstream, the least of all proxies.", kind: lines, unit: "none",
