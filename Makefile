@@ -81,6 +81,16 @@ e2e-image: ## the image: the same twice, what is in it, how it runs (needs docke
 
 check: e2e-image
 
+.PHONY: e2e-page
+e2e-page: build ## the page in a real browser (needs chromium installed)
+	cd tools/page && RETRYPROXY=$(BIN)/retryproxy go test -count=1 -timeout 15m ./...
+
+check: e2e-page
+
+.PHONY: page-pictures
+page-pictures: build ## docs/pictures/page-*.png, some three minutes of made-up trouble
+	cd tools/page && RETRYPROXY=$(BIN)/retryproxy go test -count=1 -timeout 15m -run TestPictures . -pictures $(CURDIR)/docs/pictures
+
 .PHONY: docs
 docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs

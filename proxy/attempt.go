@@ -19,9 +19,8 @@ const freshFor = 1500 * time.Millisecond
 // timeout, for resume. fresh asks for a newly dialled connection.
 func (x *exchange) attempt(fresh bool) policy.Attempt {
 	x.attempts++
-	x.attemptT = x.began
+	x.attemptT = x.clock // the request's begin, or the end of a wait before the attempt
 	if x.attempts > 1 {
-		x.attemptT = x.clock
 		x.continueCaller()
 	}
 	x.armHedge()
@@ -179,6 +178,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	x.attemptT = time.Time{}
 	x.route.observer.AttemptDone(class, code, took)
 	x.trail.attempted(code, a.Cause, class, took)
+	x.trail.beganAt(now.Sub(x.began) - took)
 }
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }

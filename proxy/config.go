@@ -69,6 +69,8 @@ type Config struct {
 	// the same routes, and how long it lasts from now. Called on the request path:
 	// it must not block. May be nil. See Server.LearnCooldown.
 	CooldownBegan func(key uint64, lasts time.Duration)
+	// Journal is asked about every request that ended. May be nil.
+	Journal Journal
 	// Rand draws the faults of Route.Faults; nil: the process's own. Safe for
 	// concurrent use.
 	Rand policy.Rand

@@ -290,4 +290,5 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	}
 	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
 	x.logDone(code, o, now)
+	x.keep(code, o, now, took)
 }

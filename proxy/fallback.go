@@ -161,6 +161,7 @@ func (x *exchange) spareDone(a *policy.Attempt) {
 	x.vacate(a)
 	x.lastEnd = time.Now()
 	x.trail.attempted(a.Status, a.Cause, policy.ClassNone, x.lastEnd.Sub(x.attemptT))
+	x.trail.beganAt(x.attemptT.Sub(x.began))
 	x.attemptT = time.Time{}
 }
 

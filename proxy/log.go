@@ -27,6 +27,7 @@ type step struct {
 	class  policy.Class
 	took   time.Duration
 	wait   time.Duration // after it
+	began  time.Duration // since the request did
 }
 
 func (t *trail) reset() { t.n = 0 }
@@ -37,6 +38,9 @@ func (t *trail) attempted(status int, cause policy.Cause, class policy.Class, to
 	}
 	t.steps[t.n-1] = step{status: status, cause: cause, class: class, took: took}
 }
+
+// beganAt adds when the attempt told last began.
+func (t *trail) beganAt(d time.Duration) { t.steps[t.n-1].began = d }
 
 func (t *trail) waited(d time.Duration) {
 	if t.n > 0 {

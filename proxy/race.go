@@ -200,6 +200,7 @@ func (x *exchange) bookRival(r *rival, class policy.Class) {
 	took := x.clock.Sub(r.began)
 	x.route.observer.AttemptDone(class, a.Status, took)
 	x.trail.attempted(a.Status, a.Cause, class, took)
+	x.trail.beganAt(r.began.Sub(x.began))
 }
 
 // forsake ends a race after a fault, with nothing more than has to be.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/watch"
 	"github.com/retryproxy/retryproxy/metrics"
@@ -34,6 +35,7 @@ type app struct {
 	metrics *metrics.Metrics
 	proxy   *proxy.Server
 	admin   *admin.Server // nil when off
+	page    *page.Page    // likewise
 	files   *watch.Files
 	inForce atomic.Pointer[inForce]
 	phase   atomic.Pointer[string] // why it is not ready; nil when it is
@@ -65,6 +67,9 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), succession: newSuccession(),
 	}
 	a.phase.Store(&phaseStarting)
+	if !s.AdminListen.Off() {
+		a.page = a.newPage()
+	}
 	c, err := a.configure(s)
 	if err != nil {
 		return nil, err
@@ -78,6 +83,7 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
 			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, Quit: func() { poke(a.quit) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			Page:         a.page,
 			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
 		})
 	}
@@ -108,6 +114,9 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	c.Observe = func(route string) proxy.Observer { return a.metrics.Route(route) }
 	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
 	c.BadDeadline = func(field forward.DeadlineField) { a.metrics.BadDeadline(int(field)) }
+	if a.page != nil {
+		c.Journal = a.page
+	}
 	c.Log = a.log
 	c.Given = a.succession.socket
 	return c, nil
@@ -147,6 +156,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 	background.Go(func() { served <- a.proxy.Serve(working) })
 	if a.admin != nil {
 		background.Go(func() { adminEnded <- a.admin.Serve() })
+		background.Go(func() { a.page.Run(working) })
 	}
 	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
 	background.Go(func() { a.awaitSuccessor(working) })
@@ -337,6 +347,7 @@ func (a *app) closeAdmin() {
 	if a.admin == nil {
 		return
 	}
+	a.page.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
 	defer cancel()
 	if err := a.admin.Close(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -83,7 +83,7 @@ type call struct {
 // looks at it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
+		serveCommand, checkCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
 	}
 }
 

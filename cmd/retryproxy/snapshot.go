@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/certs"
@@ -25,16 +23,10 @@ func (a *app) snapshot() metrics.Snapshot {
 		Cooldowns:         stats.Cooldowns,
 		ReplayLimitBytes:  int64(now.settings.TotalReplayBytes),
 	}
-	seen := map[string]int{}
+	s.Upstreams = upstreamsOf(stats)
 	for i := range stats.Upstreams {
-		u := upstreamMetrics(&stats.Upstreams[i])
-		// Routes to one upstream with budgets of their own have a pool each.
-		if seen[u.Name]++; seen[u.Name] > 1 {
-			u.Name = fmt.Sprintf("%s #%d", u.Name, seen[u.Name])
-		}
-		s.Upstreams = append(s.Upstreams, u)
 		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {
-			s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "upstream", Name: u.Name, NotAfter: expiry})
+			s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "upstream", Name: s.Upstreams[i].Name, NotAfter: expiry})
 		}
 	}
 	s.Certificates = append(s.Certificates, clientCertificates(now)...)

@@ -41,8 +41,10 @@ type Options struct {
 	Quit    func()       // likewise, without the delay before
 	// RetryPercent shows and changes the share of retries that are made.
 	RetryPercent RetryPercent
-	PProf        bool        // serve /debug/pprof/, locally
-	Log          *log.Logger // for net/http's complaints; nil drops them
+	// Page serves / and what is below /page/, locally; nil: nothing is there.
+	Page  http.Handler
+	PProf bool        // serve /debug/pprof/, locally
+	Log   *log.Logger // for net/http's complaints; nil drops them
 }
 
 // Server is the admin listener. Its methods are safe for concurrent use.
@@ -61,6 +63,10 @@ func New(o Options) *Server {
 	mux.Handle("POST /drain", LocalOnly(order(o.Drain, "draining")))
 	mux.Handle("POST /quit", LocalOnly(order(o.Quit, "ending")))
 	mux.Handle("/retry-percent", o.RetryPercent.handler())
+	if o.Page != nil {
+		mux.Handle("GET /{$}", LocalOnly(o.Page))
+		mux.Handle("GET /page/", LocalOnly(o.Page))
+	}
 	if o.PProf {
 		addProfiles(mux)
 	}

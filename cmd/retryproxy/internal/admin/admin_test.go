@@ -48,6 +48,7 @@ func start(t *testing.T, pprof bool, network, address string) *served {
 			Get: func() int { return int(s.percent.Load()) },
 			Set: func(n int) { s.percent.Store(int32(n)); s.changes.Add(1) },
 		},
+		Page:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.Path) }),
 		PProf: pprof,
 	})
 	if err := server.Listen(network, address); err != nil {
@@ -157,7 +158,7 @@ func TestLocalOnly(t *testing.T) {
 		{"Host: localhost\nX-Retryproxy-Attempt: 1", 403},
 		{"Host: localhost\nX-Forwarded-Proto: http", 403},
 	} {
-		for _, line := range []string{"GET /config", "GET /debug/pprof/", "GET /debug/pprof/cmdline"} {
+		for _, line := range []string{"GET /config", "GET /", "GET /page/events", "GET /page/state.json", "GET /debug/pprof/", "GET /debug/pprof/cmdline"} {
 			if status, body := send(t, "tcp", s.addr, line+" HTTP/1.1\n"+tt.fields+"\n"); status != tt.want {
 				t.Errorf("%s, %q: %d %q, want %d", line, tt.fields, status, body, tt.want)
 			}
@@ -168,6 +169,15 @@ func TestLocalOnly(t *testing.T) {
 			if begun := done.Load() > before; begun != (tt.want == 200) || begun != (status == 202) {
 				t.Errorf("POST %s, %q: %d, done %v", path, tt.fields, status, begun)
 			}
+		}
+	}
+}
+
+func TestPageHasItsPathsAndNoOthers(t *testing.T) {
+	s := start(t, false, "tcp", "127.0.0.1:0")
+	for path, want := range map[string]int{"/": 200, "/page/main.js": 200, "/other": 404, "/pages": 404} {
+		if status, body := send(t, "tcp", s.addr, "GET "+path+" HTTP/1.1\nHost: localhost\n"); status != want {
+			t.Errorf("%s: %d %q", path, status, body)
 		}
 	}
 }

@@ -114,10 +114,12 @@ func (s *stage) serveProxy(server *proxy.Server, replayLimit int64) {
 
 func (s *stage) openAdmin(listen string, drain func()) error {
 	server := admin.New(admin.Options{
-		Metrics: s.metrics.Handler(),
-		Ready:   func() error { return nil },
-		Config:  func() any { return environment(hostport(s.proxyURL()), hostport(s.adminURL()), s.upstream.url()) },
-		Drain:   drain,
+		Metrics:      s.metrics.Handler(),
+		Ready:        func() error { return nil },
+		Config:       func() any { return environment(hostport(s.proxyURL()), hostport(s.adminURL()), s.upstream.url()) },
+		Drain:        drain,
+		Quit:         drain,
+		RetryPercent: admin.RetryPercent{Get: s.proxy.RetryPercent, Set: s.proxy.SetRetryPercent},
 	})
 	if err := server.Listen("tcp", listen); err != nil {
 		if err := server.Listen("tcp", anyPort); err != nil {

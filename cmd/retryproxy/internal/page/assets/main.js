@@ -1,0 +1,81 @@
+// The page: it listens to /page/events and shows what comes.
+
+import {el, setText, setAttribute} from '/page/dom.js';
+import {showRoutes} from '/page/routes.js';
+import {showUpstreams} from '/page/upstreams.js';
+import {showRequests} from '/page/requests.js';
+import * as text from '/page/text.js';
+
+const by = (id) => document.getElementById(id);
+const told = new Map(); // what the notices say, by what they are about
+let source = null, paused = false;
+
+function showState(state) {
+  const p = state.process;
+  setText(by('about'), `${state.version}, ${p.side}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} callers connected · ` +
+    `${text.size(p.replay_bytes)} of ${text.size(p.replay_limit_bytes)} kept for retries`);
+  showRoutes(by('routes'), by('more-routes'), state);
+  showUpstreams(by('upstreams').tBodies[0], state.upstreams);
+  showNotices(state);
+}
+
+// showNotices says at the top what is not as usual, and tells those who cannot
+// see it when that changes.
+function showNotices(state) {
+  const now = new Map();
+  if (state.process.draining) now.set('draining', 'The proxy is draining: it ends when the requests under way have.');
+  if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (retry-percent).`);
+  for (const u of state.upstreams) {
+    if (u.gate === 'ramp') now.set(u.name, `Gate opening: ${u.name} is back and gets more step by step.`);
+    else if (u.gate !== 'open') now.set(u.name, `Gate closed: ${u.name} is taken for down; requests wait or are refused until a probe finds it back.`);
+  }
+  const news = [...now].filter(([about, words]) => told.get(about) !== words).map(([, words]) => words);
+  for (const about of told.keys()) {
+    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Gate open again: ${about}.`);
+  }
+  if (!news.length) return;
+  told.clear();
+  for (const [about, words] of now) told.set(about, words);
+  setText(by('news'), news.join(' '));
+  by('notices').replaceChildren(...[...now.values()].map((words) => el('p', {class: 'notice'}, words)));
+}
+
+function showLink(words, kind) {
+  setText(by('link'), words);
+  setAttribute(by('link'), 'class', 'chip ' + kind);
+}
+
+function connect() {
+  if (source || paused || document.hidden) return;
+  source = new EventSource('/page/events');
+  source.addEventListener('state', (e) => { showLink('live', 'good'); showState(JSON.parse(e.data)); });
+  source.addEventListener('requests', (e) => showRequests(JSON.parse(e.data)));
+  source.addEventListener('error', () => {
+    showLink('not connected', 'bad');
+    if (source && source.readyState === EventSource.CLOSED) { // refused: the browser does not try again by itself
+      disconnect();
+      setTimeout(connect, 5000);
+    }
+  });
+}
+
+function disconnect() {
+  if (source) source.close();
+  source = null;
+}
+
+by('pause').addEventListener('click', () => {
+  paused = !paused;
+  setAttribute(by('pause'), 'aria-pressed', String(paused));
+  setText(by('pause'), paused ? 'Go on' : 'Pause');
+  if (paused) {
+    disconnect();
+    showLink('paused', 'wait');
+  } else {
+    connect();
+  }
+});
+
+// A page that nobody sees asks for nothing.
+document.addEventListener('visibilitychange', () => document.hidden ? disconnect() : connect());
+connect();

@@ -1,0 +1,113 @@
+// The table of routes.
+
+import {el, cell, keyed, setText, setAttribute} from '/page/dom.js';
+import {stack, lines, curve} from '/page/draw.js';
+import * as text from '/page/text.js';
+
+const known = new Map();
+const columns = ['Requests', 'First try', 'Rescued', 'Failed', 'Retries', 'Callers p50', 'Callers p99', 'Attempts p50', 'Attempts p99'];
+
+export function showRoutes(table, more, state) {
+  keyed(known, table, state.routes.map((r) => r.name), make);
+  for (const r of state.routes) known.get(r.name).show(r);
+  const left = state.more_routes;
+  setText(more, left ? `${left} more ${left === 1 ? 'route is' : 'routes are'} in use and not kept here; /metrics has all.`
+    : state.routes.length ? '' : 'No request has come yet.');
+}
+
+function make(name) {
+  const id = 'route-' + known.size + '-' + Math.random().toString(36).slice(2, 8);
+  const button = el('button', {type: 'button', class: 'more', 'aria-expanded': 'false', 'aria-controls': id}, el('span', {class: 'name'}, name));
+  const upstream = el('span', {class: 'quiet'});
+  const spark = stack(220, 44, ['ok', 'rescued', 'failed']);
+  const [now, last] = ['now', '5 min'].map((word) => ({head: el('th', {role: 'rowheader', scope: 'row', class: 'when'}, word), cells: columns.map((c) => cell(c, '–'))}));
+  const flight = cell('In flight', '–'), waiting = cell('Waiting', '');
+  const detail = details(id);
+  const node = el('tbody', {role: 'rowgroup'},
+    el('tr', {role: 'row', class: 'first'},
+      el('th', {role: 'rowheader', scope: 'rowgroup', rowspan: 2, class: 'word'}, button, upstream),
+      el('td', {role: 'cell', rowspan: 2, class: 'chart'}, spark.node), now.head, ...now.cells, flight),
+    el('tr', {role: 'row'}, last.head, ...last.cells, waiting),
+    detail.node);
+  let route = null;
+  const open = (yes) => {
+    setAttribute(button, 'aria-expanded', String(yes));
+    detail.node.hidden = !yes;
+    if (yes && route) detail.show(route);
+  };
+  button.addEventListener('click', () => open(detail.node.hidden));
+  const show = (r) => {
+    route = r;
+    setText(upstream, r.rule.upstream);
+    spark.show([r.history.first_try, r.history.rescued, r.history.failed],
+      `last 5 minutes: ${r.last.first_try} at the first try, ${r.last.rescued} rescued, ${r.last.failed} failed`);
+    fill(now.cells, figures(r.now, (n) => text.rate(n, r.now.seconds)), r.now);
+    setText(now.cells[0], text.rate(r.now.requests, r.now.seconds) + '/s');
+    fill(last.cells, [text.count(r.last.requests), ...[r.last.first_try, r.last.rescued, r.last.failed].map((n) => text.share(n, r.last.requests)),
+      text.count(r.last.retries), ...times(r.last)], r.last);
+    setText(flight, text.count(r.in_flight));
+    setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
+    if (!detail.node.hidden) detail.show(r);
+  };
+  open(known.size < 1);
+  return {node, show};
+}
+
+const times = (s) => [s.p50, s.p99, s.attempt_p50, s.attempt_p99].map(text.time);
+const figures = (s, write) => [s.requests, s.first_try, s.rescued, s.failed, s.retries].map(write).concat(times(s));
+
+// fill writes the cells and marks what needs attention, in words that stand
+// there anyway and by colour.
+function fill(cells, words, span) {
+  words.forEach((w, i) => setText(cells[i], w));
+  setAttribute(cells[2], 'class', span.rescued ? 'rescued' : 'zero');
+  setAttribute(cells[3], 'class', span.failed ? 'failed' : 'zero');
+  setAttribute(cells[4], 'class', span.retries ? '' : 'zero');
+}
+
+function details(id) {
+  const why = el('div'), retried = el('div'), waits = el('div'), slow = lines(280, 74, ['callers', 'attempts'], true);
+  const scale = el('p', {class: 'quiet'});
+  const part = (title, ...children) => el('div', {class: 'part'}, el('h3', {}, title), ...children);
+  const node = el('tr', {role: 'row', id, class: 'details'}, el('td', {role: 'cell', colspan: 13},
+    el('div', {class: 'parts'},
+      part('Failed, and why', why), part('Retries, by what for', retried),
+      part('p99 over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key callers'}), 'callers ', el('span', {class: 'key attempts'}), 'attempts'), scale),
+      part('Backoff as set', waits))));
+  let rule = '';
+  return {node, show(r) {
+    list(why, r.outcomes, 'Nothing failed in the last 5 minutes.');
+    list(retried, r.retried, 'Nothing was retried in the last 5 minutes.');
+    const all = [...r.history.p99, ...r.history.attempt_p99].filter((v) => v > 0);
+    slow.show([r.history.p99, r.history.attempt_p99].map((row) => row.map((v) => v || null)), all.length ? `from ${text.time(Math.min(...all))} to ${text.time(Math.max(...all))}` : 'nothing measured');
+    setText(scale, all.length ? `${text.time(Math.min(...all))} to ${text.time(Math.max(...all))}, logarithmic` : 'nothing measured yet');
+    if (rule !== (rule = JSON.stringify(r.rule))) waits.replaceChildren(...settings(r.rule));
+  }};
+}
+
+// list shows counts with a bar each, the largest as wide as there is room.
+function list(node, counts, none) {
+  const items = counts.length ? counts.map((c) => `${c.name} ${c.count}`).join() : none;
+  if (node.dataset.shown === items) return;
+  node.dataset.shown = items;
+  if (!counts.length) {
+    node.replaceChildren(el('p', {class: 'quiet'}, none));
+    return;
+  }
+  const top = Math.max(...counts.map((c) => c.count));
+  node.replaceChildren(el('dl', {class: 'counts'}, ...[...counts].sort((a, b) => b.count - a.count).map((c) => el('div', {title: c.why},
+    el('dt', {}, text.words(c.name)), el('dd', {}, text.count(c.count)),
+    el('dd', {class: 'bar'}, el('meter', {min: 0, max: top, value: c.count, 'aria-hidden': 'true', class: c.kind || ''}))))));
+}
+
+function settings(rule) {
+  const limit = (ms) => ms ? text.time(ms * 1000) : 'no limit';
+  const words = `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
+    `request ${limit(rule.request_timeout_ms)}, attempt ${limit(rule.attempt_timeout_ms)}`;
+  const range = (w) => w.min === w.max ? wait(w.max) : `${wait(w.min)} to ${wait(w.max)}`;
+  if (!rule.curve.length) return [el('p', {class: 'quiet'}, words)];
+  const said = rule.curve.map((w, i) => `retry ${i + 1} after ${range(w)}, ${wait(w.mean)} on average`).join('; ');
+  return [curve(rule.curve, range, said), el('p', {class: 'quiet'}, words)];
+}
+
+const wait = (ms) => ms ? text.time(ms * 1000) : '0';

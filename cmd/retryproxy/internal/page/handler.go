@@ -1,0 +1,160 @@
+package page
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of the streams of events.
+const (
+	maxClients   = 8 // at once; further ones get 503
+	every        = time.Second
+	frameAge     = every / 2        // a frame this young is sent to others too
+	writeTimeout = 10 * time.Second // for a client that does not read
+)
+
+//go:embed assets
+var assets embed.FS
+
+// policyField lets the page load what is beside it and nothing else, and lets no
+// text become markup.
+const policyField = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// kindsOf are the types of the files, by the end of their names.
+var kindsOf = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// Snapshot is all there is to see at one moment, as /page/state.json gives it.
+type Snapshot struct {
+	State    State    `json:"state"`
+	Requests Requests `json:"requests"`
+}
+
+// ServeHTTP serves the page at / and what belongs to it below /page/.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
+		return
+	}
+	switch r.URL.Path {
+	case "/page/events":
+		p.serveEvents(w, r)
+	case "/page/state.json":
+		p.serveState(w)
+	default:
+		serveFile(w, r)
+	}
+}
+
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	name, below := strings.CutPrefix(r.URL.Path, "/page/")
+	if r.URL.Path == "/" {
+		name, below = "index.html", true
+	}
+	content, err := assets.ReadFile("assets/" + name)
+	if !below || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kindsOf[path.Ext(name)])
+	w.Header().Set("Content-Security-Policy", policyField)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+func (p *Page) serveState(w http.ResponseWriter) {
+	now := time.Now()
+	requests, _ := p.journal.read(now)
+	body, err := json.Marshal(Snapshot{p.State(now), requests})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // who left needs no answer
+}
+
+// serveEvents sends the state once a second, and the requests when they have
+// changed, until the client leaves or the Page is closed.
+func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.clients <- struct{}{}:
+		defer func() { <-p.clients }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d pages are open already", maxClients), http.StatusServiceUnavailable)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the server's is for requests; this one has come
+	w.Header().Set("Content-Type", "text/event-stream")
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for sent := uint64(0); ; {
+		frame, version := p.events(time.Now(), sent)
+		sent = version
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := w.Write(frame); err != nil || control.Flush() != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-r.Context().Done():
+			return
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+// frames are the events as they were sent last.
+type frames struct {
+	state    []byte
+	stateAt  time.Time
+	requests []byte
+	version  uint64 // of the requests
+}
+
+// events are what to send now to a client that has the requests of that
+// version; 0 for none.
+func (p *Page) events(now time.Time, sent uint64) (text []byte, version uint64) {
+	upstreams, process := p.options.Upstreams(), p.options.Process()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := &p.frames
+	if f.state == nil || now.Sub(f.stateAt) >= frameAge {
+		f.stateAt, f.state = now, event("state", p.state(now, process, upstreams))
+	}
+	if f.requests == nil || f.version != p.journal.changes() {
+		var list Requests
+		list, f.version = p.journal.read(now)
+		f.requests = event("requests", list)
+	}
+	if sent == f.version+1 {
+		return f.state, sent
+	}
+	return slices.Concat(f.state, f.requests), f.version + 1
+}
+
+func event(name string, v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil { // cannot be: plain values
+		body = []byte("null")
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, body)
+}

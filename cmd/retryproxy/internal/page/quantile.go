@@ -1,0 +1,38 @@
+package page
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/metrics"
+)
+
+// buckets count durations, as metrics.Counts does.
+type buckets [metrics.NumBuckets]uint32
+
+var edges = metrics.DurationEdges()
+
+// quantile estimates the q-quantile, 0 < q <= 1, in microseconds as Prometheus
+// does: values are taken to lie evenly within a bucket, and above the last edge
+// on it. It is 0 when nothing was counted.
+func (b *buckets) quantile(q float64) uint32 {
+	total := uint64(0)
+	for _, n := range b {
+		total += uint64(n)
+	}
+	if total == 0 {
+		return 0
+	}
+	rank, below := q*float64(total), float64(0)
+	for i, n := range b[:len(edges)] {
+		if n == 0 || below+float64(n) < rank {
+			below += float64(n)
+			continue
+		}
+		low := time.Duration(0)
+		if i > 0 {
+			low = edges[i-1]
+		}
+		return max(1, micros(low+time.Duration(float64(edges[i]-low)*(rank-below)/float64(n))))
+	}
+	return micros(edges[len(edges)-1])
+}

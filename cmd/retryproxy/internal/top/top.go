@@ -1,0 +1,165 @@
+// Package top writes what the page shows as text: one Snapshot, for a terminal
+// or a file. It asks nobody and keeps nothing.
+package top
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// shownRequests is how many failed requests fit below the tables.
+const shownRequests = 6
+
+// Write writes s as tables, in colours and with blocks where the screen has
+// them. Lines are as long as what they say, whatever the screen's width.
+func Write(w io.Writer, s *page.Snapshot, screen plot.Screen) error {
+	d := drawing{screen: screen}
+	d.head(&s.State)
+	d.routes(&s.State)
+	d.upstreams(s.State.Upstreams)
+	d.requests(s.Requests.Failed)
+	_, err := io.WriteString(w, d.text.String())
+	return err
+}
+
+type drawing struct {
+	screen plot.Screen
+	text   strings.Builder
+}
+
+func (d *drawing) line(format string, args ...any) { fmt.Fprintf(&d.text, format+"\n", args...) }
+
+// The colours (ECMA-48 SGR), with which nothing is said that the words do not.
+const (
+	plain  = ""
+	bold   = "1"
+	faint  = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (d *drawing) paint(code, s string) string {
+	if code == plain || !d.screen.Color {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (d *drawing) head(s *page.State) {
+	p := &s.Process
+	d.line("%s %s, %s, up %s, %d callers connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), printable(s.Version), p.Side,
+		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.ReplayBytes), size(p.ReplayLimitBytes))
+	if p.Draining {
+		d.line("%s", d.paint(yellow, "draining: it ends when the requests under way have"))
+	}
+	if p.RetryPercent < 100 {
+		d.line("%s", d.paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
+	}
+}
+
+func (d *drawing) routes(s *page.State) {
+	d.line("")
+	if len(s.Routes) == 0 {
+		d.line("no request has come yet")
+		return
+	}
+	t := newTable("route", "", "requests", "first try", "rescued", "failed", "retries", "p50", "p99", "attempt p50", "attempt p99", "in flight")
+	t.left = 2
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		n, l := &r.Now, &r.Last
+		t.row(word(printable(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstTry, n.Seconds)), count(n.Rescued, yellow, rate(n.Rescued, n.Seconds)),
+			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(rate(n.Retries, n.Seconds)), word(short(n.P50)), word(short(n.P99)), word(short(n.AttemptP50)), word(short(n.AttemptP99)),
+			word(fmt.Sprint(r.InFlight)))
+		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstTry, l.Requests)), count(l.Rescued, yellow, share(l.Rescued, l.Requests)),
+			count(l.Failed, red, share(l.Failed, l.Requests)), word(fmt.Sprint(l.Retries)), word(short(l.P50)), word(short(l.P99)), word(short(l.AttemptP50)), word(short(l.AttemptP99)), word(""))
+	}
+	t.write(d)
+	if s.MoreRoutes > 0 {
+		d.line("%d more routes are in use; /metrics has all", s.MoreRoutes)
+	}
+}
+
+func (d *drawing) upstreams(all []page.Upstream) {
+	d.line("")
+	t := newTable("upstream", "gate", "in flight", "limit", "waiting", "budget left", "busy", "idle")
+	t.left = 2
+	for i := range all {
+		u := &all[i]
+		limit, budget := "none", "none"
+		if u.Limit > 0 {
+			limit = fmt.Sprint(u.Limit)
+		}
+		if u.HasBudget {
+			budget = fmt.Sprint(int(u.Budget))
+		}
+		t.row(word(printable(u.Name)), cell{strings.ReplaceAll(u.Gate, "_", " "), gateColor(u.Gate)}, word(fmt.Sprint(u.InFlight)), word(limit),
+			count(uint32(max(u.Waiting, 0)), yellow, fmt.Sprint(u.Waiting)), word(budget), word(fmt.Sprint(u.Active)), word(fmt.Sprint(u.Idle)))
+	}
+	t.write(d)
+	for i := range all {
+		d.gate(&all[i])
+	}
+}
+
+// gate says more of a gate that is not open, or was not in the last minutes.
+func (d *drawing) gate(u *page.Upstream) {
+	if u.Gate != "open" {
+		d.line("%s: %s %s", printable(u.Name), u.GateWhy, u.ClosedBy)
+	}
+	marks := map[string]string{"": " ", "open": ".", "ramp": "-", "half_open": "+", "closed": "#"}
+	if d.screen.Unicode {
+		marks = map[string]string{"": " ", "open": "▁", "ramp": "▄", "half_open": "▆", "closed": "█"}
+	}
+	strip, shut := "", false
+	for _, state := range u.History.Gate {
+		shut = shut || state != "" && state != "open"
+		strip += d.paint(gateColor(state), marks[state])
+	}
+	if shut {
+		d.line("%s over 5 min: %s", printable(u.Name), strip)
+	}
+}
+
+func gateColor(state string) string {
+	return map[string]string{"open": green, "ramp": yellow, "half_open": yellow, "closed": red}[state]
+}
+
+func (d *drawing) requests(failed []page.Request) {
+	if len(failed) == 0 {
+		return
+	}
+	d.line("")
+	t := newTable("failed last", "route", "took", "answer", "why", "attempts", "request")
+	t.left = 7
+	for _, r := range failed[:min(len(failed), shownRequests)] {
+		var attempts []string
+		for _, a := range r.Attempts {
+			attempts = append(attempts, strings.ReplaceAll(a.Result, "_", " ")+" "+short(a.Took))
+		}
+		answer := "none"
+		if r.Code > 0 {
+			answer = fmt.Sprint(r.Code)
+		}
+		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(printable(r.Route)), word(short(r.Took)), word(answer),
+			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(strings.Join(attempts, ", ")), word(printable(r.Method+" "+r.Path)))
+	}
+	t.write(d)
+}
+
+// printable keeps what a caller sent from steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}

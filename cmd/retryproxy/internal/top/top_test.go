@@ -1,0 +1,113 @@
+package top
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// bad is a moment of trouble.
+func bad() *page.Snapshot {
+	gates := make([]string, page.Points)
+	for i := range gates {
+		gates[i] = []string{"", "open", "open", "closed", "half_open", "ramp"}[i/10]
+	}
+	return &page.Snapshot{
+		State: page.State{
+			Version: "1.2.3", UptimeMS: 3_723_400, MoreRoutes: 2,
+			Process: page.Process{Side: "inbound", Connections: 12, ReplayBytes: 1536, ReplayLimitBytes: 64 << 20, Draining: true, RetryPercent: 30},
+			Routes: []page.Route{{
+				Name: "default", InFlight: 7,
+				Now:  page.Span{Seconds: 5, Requests: 100, FirstTry: 80, Rescued: 15, Failed: 5, Retries: 30, P50: 4200, P99: 950_000, AttemptP50: 3900, AttemptP99: 12_000},
+				Last: page.Span{Seconds: 300, Requests: 10_000, FirstTry: 9_999, Rescued: 1, P50: 4200, P99: 31_000_000},
+			}, {Name: "search-with-a-long-name"}},
+			Upstreams: []page.Upstream{{
+				Name: "http://localhost:3000", Gate: "closed", GateWhy: "The upstream is down.", ClosedBy: "No address took connections.",
+				Limit: 20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Gate: gates},
+			}, {Name: "https://api.example.com", Gate: "open", History: page.UpstreamHistory{Gate: []string{"open", "open"}}}},
+		},
+		Requests: page.Requests{Failed: []page.Request{
+			{BeganMS: 1_767_355_200_000, Route: "default", Method: "GET", Path: "/a\x1b[2J/é", Code: 503, Outcome: "gave_up_retries_exhausted", Took: 750_000,
+				Attempts: []page.Attempt{{Took: 1200, Result: "503"}, {Took: 10_000_000, Result: "attempt_timeout"}}},
+			{BeganMS: 1_767_355_200_000, Route: "default", Method: "POST", Path: "/b", Outcome: "shed"},
+		}},
+	}
+}
+
+func text(t *testing.T, s *page.Snapshot, screen plot.Screen) string {
+	t.Helper()
+	zone := time.Local
+	time.Local = time.UTC
+	defer func() { time.Local = zone }()
+	var b strings.Builder
+	if err := Write(&b, s, screen); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPlainTables(t *testing.T) {
+	got := text(t, bad(), plot.Screen{Width: 80})
+	want, err := os.ReadFile(filepath.Join("testdata", "plain.txt"))
+	if os.Getenv("UPDATE") != "" {
+		err = os.WriteFile(filepath.Join("testdata", "plain.txt"), []byte(got), 0o644)
+		want = []byte(got)
+	}
+	if err != nil || got != string(want) {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+var escape = regexp.MustCompile("\x1b\\[[0-9]+m")
+
+func TestColourSaysNothingMore(t *testing.T) {
+	plain := text(t, bad(), plot.Screen{Width: 80, Unicode: true})
+	if strings.Contains(plain, "\x1b") {
+		t.Error("an escape sequence without colours")
+	}
+	coloured := text(t, bad(), plot.Screen{Width: 1000, Unicode: true, Color: true})
+	if !strings.Contains(coloured, "\x1b[31mclosed") {
+		t.Error("a closed gate is not red")
+	}
+	if without := escape.ReplaceAllString(coloured, ""); without != plain {
+		t.Errorf("without colours\n%s\nexpected\n%s", without, plain)
+	}
+}
+
+func TestNothingYet(t *testing.T) {
+	s := &page.Snapshot{State: page.State{Process: page.Process{RetryPercent: 100}}}
+	got := text(t, s, plot.Screen{Width: 80})
+	if !strings.Contains(got, "no request has come yet") || strings.Contains(got, "failed last") || strings.Contains(got, "draining") || strings.Contains(got, "retry-percent") {
+		t.Error(got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		rate(0, 5): "0", rate(1, 5): "0.2", rate(1000, 5): "200", rate(3, 0): "3000",
+		share(0, 0): "-", share(0, 9): "0 %", share(9, 9): "100 %", share(1, 10_000): "<0.1 %", share(9_999, 10_000): "99.9 %", share(1, 3): "33.3 %",
+		short(0): "-", short(900): "0.9 ms", short(12_345): "12 ms", short(31_000_000): "31.0 s",
+		size(5): "5 B", size(1536): "1.5 KiB", size(64 << 20): "64 MiB",
+	} {
+		if got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestWriteErrorIsTold(t *testing.T) {
+	if err := Write(full{}, bad(), plot.Screen{Width: 80}); err == nil {
+		t.Error("no error")
+	}
+}

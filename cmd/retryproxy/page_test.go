@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
+)
+
+// lookAt asks for the JSON behind the page.
+func (p *process) lookAt() (s page.Snapshot) {
+	p.t.Helper()
+	status, body := p.ask("/page/state.json")
+	if err := json.Unmarshal([]byte(body), &s); status != 200 || err != nil {
+		p.t.Fatalf("%d, %v: %s", status, err, body)
+	}
+	return s
+}
+
+func TestPageShowsWhatTheProxyDid(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/bad") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(up.Close)
+	p := serve(t, "UPSTREAM="+up.URL, "ROUTES=bad", "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "RETRY_PERCENT=90")
+	p.get(0, "/fine")
+	p.get(0, "/bad/x?token=secret")
+
+	s := p.lookAt()
+	if len(s.State.Routes) != 2 || s.State.Routes[0].Name != "bad" {
+		t.Fatalf("%+v", s.State.Routes)
+	}
+	bad := s.State.Routes[0]
+	if bad.Last.Failed != 1 || bad.Now.Requests != 1 || s.State.Routes[1].Last.FirstTry != 1 {
+		t.Errorf("%+v", s.State.Routes)
+	}
+	if r := bad.Rule; r.Upstream != up.URL || r.MaxRetries != 2 || r.Backoff != "fixed" || len(r.Curve) != 2 || r.Curve[1] != (page.Wait{Min: 2, Mean: 2, Max: 2}) || r.RequestTimeoutMS != 30000 {
+		t.Errorf("%+v", r)
+	}
+	if len(s.Requests.Failed) != 1 || s.Requests.Failed[0].Path != "/bad/x" || len(s.Requests.Failed[0].Attempts) == 0 || s.Requests.Failed[0].Attempts[0].Result != "503" {
+		t.Errorf("%+v", s.Requests.Failed)
+	}
+	if u := s.State.Upstreams; len(u) != 1 || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
+		t.Errorf("%+v", u)
+	}
+	if pr := s.State.Process; pr.RetryPercent != 90 || pr.Side != "inbound" || pr.ReplayLimitBytes == 0 || pr.Draining {
+		t.Errorf("%+v", pr)
+	}
+	if _, body := p.ask("/page/state.json"); strings.Contains(body, "secret") {
+		t.Error("the query is in it")
+	}
+	if status, body := p.ask("/"); status != 200 || !strings.Contains(body, "<h1>retryproxy</h1>") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// The end does not wait for those who look on.
+func TestOpenPageDoesNotHoldUpTheEnd(t *testing.T) {
+	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
+	response, err := p.client.Get("http://" + p.admin + "/page/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // a test's
+	first, err := bufio.NewReader(response.Body).ReadString('\n')
+	if err != nil || first != "event: state\n" {
+		t.Fatalf("%q, %v", first, err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := io.Copy(io.Discard, response.Body); ended <- err }()
+	if status, body := tell(t, p, "/quit"); status != 202 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if code := p.ended(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	p.exit <- exitOK // for the end of the test
+	if err := <-ended; err != nil {
+		t.Errorf("the stream was cut off: %v", err)
+	}
+}
+
+func tell(t *testing.T, p *process, path string) (int, string) {
+	t.Helper()
+	response, err := p.client.Post("http://"+p.admin+path, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // a test's
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}

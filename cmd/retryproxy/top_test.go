@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
+)
+
+// topOf runs the command against p.
+func topOf(p *process, flags ...string) (string, string, int) {
+	var out, errs bytes.Buffer
+	code := run(context.Background(), &outside{args: append([]string{"top", "--address", p.admin}, flags...), stdout: &out, stderr: &errs})
+	return out.String(), errs.String(), code
+}
+
+func TestTopShowsOneTableWhereNobodyLooks(t *testing.T) {
+	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
+	p.get(0, "/x?token=secret")
+	out, errs, code := topOf(p)
+	if code != exitOK || errs != "" || strings.Contains(out, "\x1b") || strings.Contains(out, "secret") {
+		t.Fatalf("%d %s\n%s", code, errs, out)
+	}
+	for _, want := range []string{"retryproxy ", "default", "5 min", "upstream", "open"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestTopAsJSON(t *testing.T) {
+	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
+	p.get(0, "/x")
+	out, errs, code := topOf(p, "--json")
+	var s page.Snapshot
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != exitOK || len(s.State.Routes) != 1 || s.State.Routes[0].Last.Requests != 1 {
+		t.Errorf("%d %s %v\n%s", code, errs, err, out)
+	}
+}
+
+func TestTopFailsWhenNobodyAnswers(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := run(context.Background(), &outside{args: []string{"top", "--address", "unix:" + t.TempDir() + "/none"}, stdout: &out, stderr: &errs})
+	if code != exitFailed || out.String() != "" || !strings.Contains(errs.String(), "ask unix:") {
+		t.Errorf("%d %q %q", code, out.String(), errs.String())
+	}
+}
+
+// On a terminal it looks again and again, and says when nobody answers.
+func TestTopDrawsAgainInPlace(t *testing.T) {
+	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
+	_, first := p.ask("/page/state.json")
+	ctx, cancel := context.WithCancel(context.Background())
+	looks := 0
+	var out bytes.Buffer
+	c := &call{outside: &outside{stdout: &out}, command: &topCommand}
+	err := c.keepTop(ctx, func(context.Context, string, string, string) (int, string, error) {
+		if looks++; looks > 3 {
+			cancel()
+		}
+		return map[bool]int{true: 503, false: 200}[looks == 2], first, nil
+	}, first, leastEvery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if n := strings.Count(text, "F\x1b[J"); n != 3 || strings.Count(text, "the answer was 503") != 1 || strings.Count(text, "retryproxy ") != 3 {
+		t.Errorf("%d redrawn:\n%q", n, text)
+	}
+	if !strings.HasPrefix(text, "\x1b[?7l") || !strings.HasSuffix(text, "\x1b[?7h") {
+		t.Errorf("wrapping is not given back: %q", text)
+	}
+}

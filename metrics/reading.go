@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// NumBuckets is the number of buckets of a histogram of durations; see
+// DurationEdges.
+const NumBuckets = maxEdges + 1
+
+// Counts are what a route counted since the start, for a page that shows it
+// beside /metrics. They never fall; one field may be a request ahead of another.
+type Counts struct {
+	Outcomes          [policy.NumOutcomes]uint64
+	Retries           [policy.NumReasons]uint64
+	Requests          [NumBuckets]uint64 // by how long each took, waits included
+	Attempts          [NumBuckets]uint64 // by how long each took
+	InFlight, Waiting uint64
+}
+
+// DurationEdges are the upper, inclusive edges of the buckets of Counts, one
+// fewer than buckets. The slice belongs to the caller.
+func DurationEdges() []time.Duration {
+	return append([]time.Duration(nil), durationLadder.edges[:durationLadder.n]...)
+}
+
+// Each calls f for every route, in no order. f must not call m.
+func (m *Metrics) Each(f func(*Route)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.routes {
+		f(r)
+	}
+}
+
+// Name is the route's name.
+func (r *Route) Name() string { return r.name }
+
+// Used says whether anything was counted yet.
+func (r *Route) Used() bool {
+	for i := range r.stripes {
+		if r.stripes[i].Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Read gives the counts as they are now. It does not allocate.
+func (r *Route) Read() (out Counts) {
+	for i := range r.stripes {
+		c := r.stripes[i].Load()
+		if c == nil {
+			continue
+		}
+		addLoaded(out.Outcomes[:], c.outcomes[:])
+		addLoaded(out.Retries[:], c.retries[:])
+		addLoaded(out.Requests[:], c.request.buckets[:])
+		addLoaded(out.Attempts[:], c.attempt.buckets[:])
+	}
+	out.InFlight = r.underWay((*counts).done, func(c *counts) uint64 { return c.began.Load() })
+	out.Waiting = r.underWay(func(c *counts) uint64 { return c.backoff.count() }, func(c *counts) uint64 { return c.waits.Load() })
+	return out
+}
+
+func addLoaded(to []uint64, from []atomic.Uint64) {
+	for i := range to {
+		to[i] += from[i].Load()
+	}
+}

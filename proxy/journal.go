@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Journal keeps some finished requests for people to look at. Both methods are
+// called on the request path by many goroutines at once and must not block.
+type Journal interface {
+	// Wants says whether Keep is to be told of a request that ended so. It is
+	// asked for every request and should neither lock nor allocate.
+	Wants(ended time.Time, took time.Duration, o policy.Outcome) bool
+	// Keep gets a request that Wants wanted; it is the callee's only until Keep
+	// returns.
+	Keep(e *Ended)
+}
+
+// Ended is a request that is over. Method and Path are the caller's, of any
+// length and content; the query is left out.
+type Ended struct {
+	Route        string
+	Method, Path []byte
+	Began        time.Time
+	Took         time.Duration
+	Code         int // what the caller got; 0 for nothing
+	Outcome      policy.Outcome
+	Attempts     int
+	Steps        []Step // the first attempts and the last, eight at most
+}
+
+// Step is one attempt.
+type Step struct {
+	Began  time.Duration // since the request did
+	Took   time.Duration
+	Status int // 0 when no response head came; then Cause says why
+	Cause  policy.Cause
+	Class  policy.Class
+}
+
+// keep tells the journal of a request, if it wants it.
+func (x *exchange) keep(code int, o policy.Outcome, now time.Time, took time.Duration) {
+	j := x.set.Journal
+	if j == nil || !j.Wants(now, took, o) {
+		return
+	}
+	e := Ended{
+		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Began: x.began, Took: took,
+		Code: code, Outcome: o, Attempts: x.attempts, Steps: make([]Step, 0, trailLength),
+	}
+	for _, s := range x.trail.steps[:x.trail.n] {
+		e.Steps = append(e.Steps, Step{Began: s.began, Took: s.took, Status: s.status, Cause: s.cause, Class: s.class})
+	}
+	j.Keep(&e)
+}

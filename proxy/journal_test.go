@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// notebook is a Journal that wants what its function says.
+type notebook struct {
+	want func(o policy.Outcome) bool
+
+	mu    sync.Mutex // guards all below
+	asked int
+	kept  []Ended
+}
+
+func (n *notebook) Wants(ended time.Time, took time.Duration, o policy.Outcome) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	return n.want(o)
+}
+
+func (n *notebook) Keep(e *Ended) {
+	copied := *e
+	copied.Method, copied.Path, copied.Steps = slices.Clone(e.Method), slices.Clone(e.Path), slices.Clone(e.Steps)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept = append(n.kept, copied)
+}
+
+func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
+	book := &notebook{want: func(o policy.Outcome) bool { return o == policy.OutcomeRescued }}
+	inMemory(t, script(bad503, "", ok200, ok200), func(c *Config) {
+		c.Journal = book
+		c.Default.Policy.Backoff = policy.Fixed{Base: 5 * time.Second}
+	}, func(t *testing.T, m *memory) {
+		c := m.caller()
+		c.send("GET /a/b?token=secret HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
+		c.send(get("/plain")).want(200, "ok")
+		synctest.Wait()
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		if book.asked != 2 || len(book.kept) != 1 {
+			t.Fatalf("asked of %d, told of %d", book.asked, len(book.kept))
+		}
+		e := book.kept[0]
+		if string(e.Method) != "GET" || string(e.Path) != "/a/b" || e.Code != 200 || e.Outcome != policy.OutcomeRescued || e.Attempts != 3 || len(e.Steps) != 3 {
+			t.Fatalf("%+v", e)
+		}
+		for i, want := range []Step{{Status: 503, Class: policy.Rejected}, {Cause: policy.CauseReset, Class: policy.Unknown}, {Status: 200}} {
+			got := e.Steps[i]
+			if got.Status != want.Status || got.Cause != want.Cause || got.Class != want.Class {
+				t.Errorf("attempt %d: %+v", i+1, got)
+			}
+			if at := 5 * time.Second * time.Duration(i); got.Began < at || got.Began+got.Took > at+time.Second || got.Began > e.Took {
+				t.Errorf("attempt %d began at %v and took %v of %v", i+1, got.Began, got.Took, e.Took)
+			}
+		}
+	})
+}
+
+// A request that never was sent has no attempts, and one whose head is not one
+// has no path.
+func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
+	book := &notebook{want: func(policy.Outcome) bool { return true }}
+	inMemory(t, script(ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
+		m.caller().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
+		synctest.Wait()
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		if len(book.kept) != 1 || book.kept[0].Outcome != policy.OutcomeRefused || len(book.kept[0].Steps) != 0 {
+			t.Errorf("%+v", book.kept)
+		}
+	})
+}
+
+// What waits before it is sent is not yet an attempt.
+func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
+	book := &notebook{want: func(policy.Outcome) bool { return true }}
+	server := &timed{first: []string{answer(429, "Retry-After: 2")}}
+	inMemory(t, server.handle, func(c *Config) {
+		sharing("route")(c)
+		c.Journal = book
+		c.Default.Policy.MaxRetries = 0
+	}, func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).want(429, "*")
+		m.caller().send(get("/")).want(200, "ok")
+		synctest.Wait()
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		if len(book.kept) != 2 || len(book.kept[1].Steps) != 1 {
+			t.Fatalf("%+v", book.kept)
+		}
+		if s := book.kept[1].Steps[0]; s.Began < 2*time.Second || s.Took > time.Second {
+			t.Errorf("the attempt began after %v and took %v", s.Began, s.Took)
+		}
+	})
+}
