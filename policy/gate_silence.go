@@ -135,11 +135,8 @@ func (s *silence) surprise(now time.Duration, u *usual, open int64) float64 {
 	case !u.known(), !u.well() && s.left < leftLittle:
 		return 0
 	}
-	first, sum, seen := s.marks[0].at, s.gone.surprise, s.gone.n
-	if seen > 0 {
-		first = min(first, s.gone.first)
-	}
-	if now-first < due {
+	sum, seen := s.gone.surprise, s.gone.n
+	if now-s.first() < due {
 		return 0
 	}
 	for i := 0; i+1 < s.n && open > 0; i++ {
@@ -175,6 +172,14 @@ func (s *silence) lost(entered, age time.Duration, u *usual) {
 	}
 	s.gone.n++
 	s.gone.surprise -= math.Log(u.tail(age))
+}
+
+// first is when the first request was sent that the silence leaves without an answer.
+func (s *silence) first() time.Duration {
+	if s.gone.n > 0 {
+		return min(s.marks[0].at, s.gone.first)
+	}
+	return s.marks[0].at
 }
 
 // since is when the silence began, as finely as looks go.

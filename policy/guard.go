@@ -75,24 +75,28 @@ type Guard struct {
 
 	options GuardOptions
 
-	mu           sync.Mutex // guards what follows
-	gate         gate
-	limiter      limiter
-	usual        usual
-	silence      silence
-	evidence     evidence
-	lost         lostPlaces
-	comeback     comeback
-	slowLeft     int64         // places given back other than by the fast path of Leave
-	slowAnswered int64         // of these, those that were answered
-	unsent       int64         // of these, those that were never sent
-	counted      int64         // fast leaves that evidence knows of
-	pendingAt    time.Duration // when pending requests were last looked for...
-	pendingSent  int64         // ...and how many had been sent then
-	peak         int64         // most places taken at any look since the last window
-	waiting      int
-	eventAt      time.Duration
-	window       latencySums // scratch
+	mu             sync.Mutex // guards what follows
+	gate           gate
+	limiter        limiter
+	usual          usual
+	silence        silence
+	evidence       evidence
+	lost           lostPlaces
+	comeback       comeback
+	doubt          doubt
+	pace           pace
+	slowLeft       int64 // places given back other than by the fast path of Leave
+	slowAnswered   int64 // of these, those that were answered
+	unsent         int64 // of these, those that were never sent
+	counted        int64 // fast leaves that evidence knows of
+	foldedSent     int64 // how many had been sent and answered at the end of the last window
+	foldedAnswered int64
+	pendingAt      time.Duration // when pending requests were last looked for...
+	pendingSent    int64         // ...and how many had been sent then
+	peak           int64         // most places taken at any look since the last window
+	waiting        int
+	eventAt        time.Duration
+	window         latencySums // scratch
 }
 
 // Bits of Guard.mode.
@@ -127,6 +131,10 @@ const (
 	// VerdictHold: the gate is not open. Stand in line (and then Next or Quit)
 	// or Quit at once and refuse.
 	VerdictHold
+	// VerdictDoubt: no answer came for longer than usual. As VerdictHold, but
+	// also where nobody is held it is worth a short wait: most likely the
+	// upstream is up, and about a second later it is known.
+	VerdictDoubt
 	// VerdictQueue: the limit is reached. As VerdictHold, but the wait should
 	// be short: the upstream is up and as busy as it bears.
 	VerdictQueue

@@ -13,7 +13,7 @@ func (g *Guard) Next(now time.Duration) (Place, Verdict) {
 		return Place{}, VerdictHold
 	}
 	g.lookIfDue(now)
-	g.gate.expire(now)
+	g.expire(now)
 	v := g.verdict(true)
 	if v > VerdictProbe {
 		g.publish(now)
@@ -187,6 +187,7 @@ type GuardState struct {
 	Closed     [NumClosedBy]uint64 // how often the gate was closed, by evidence
 	Reopened   uint64              // how often it began to open again
 	Probes     uint64              // places given to probes
+	Doubt      bool                // no answer came for longer than usual, and the gate is not closed: few pass
 	Limit      int                 // requests at once; 0 = no limit binds
 	Bound      uint64              // how often overload made the limit bind
 	InFlight   int                 // places taken, abandoned ones included
@@ -206,6 +207,7 @@ func (g *Guard) State() GuardState {
 		Closed:     g.gate.closed,
 		Reopened:   g.gate.reopened,
 		Probes:     g.gate.probes,
+		Doubt:      g.doubt.on,
 		Bound:      g.limiter.times,
 		InFlight:   int(g.inFlight()),
 		Abandoned:  int(g.lost.count),

@@ -46,6 +46,5 @@ func (g *Guard) cameBack(p Place, now time.Duration) {
 	if c.seen.total < knownFrom || !g.usual.known() || !g.slower(&c.seen, 0, cameBackSlower) {
 		return
 	}
-	g.usual.learnAnew(&c.seen, now)
-	g.limiter.startAnew(now)
+	g.becameSlower(&c.seen, now)
 }

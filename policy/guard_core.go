@@ -16,11 +16,12 @@ func (g *Guard) bound() bool { return g.limiter.bound || g.options.Limit == Limi
 
 // room says whether the limits leave a place free.
 func (g *Guard) room() bool {
-	taken := g.inFlight()
-	if g.options.Limit == LimitFixed && taken >= int64(g.options.Fixed) {
-		return false
-	}
-	return !g.limiter.bound || g.limiter.room(taken)
+	return !g.full() && (!g.limiter.bound || g.limiter.room(g.inFlight()))
+}
+
+// full says whether a fixed limit is reached.
+func (g *Guard) full() bool {
+	return g.options.Limit == LimitFixed && g.inFlight() >= int64(g.options.Fixed)
 }
 
 // verdict is what an attempt is told now. The head of the line goes before
@@ -32,6 +33,15 @@ func (g *Guard) verdict(head bool) Verdict {
 			return VerdictProbe
 		}
 		return VerdictHold
+	}
+	if g.doubt.on {
+		if first && g.doubt.free && !g.full() {
+			return VerdictGo
+		}
+		if g.options.NoGate {
+			return VerdictQueue
+		}
+		return VerdictDoubt
 	}
 	if first && g.room() || !g.bound() {
 		return VerdictGo
@@ -49,6 +59,7 @@ func (g *Guard) take(now time.Duration, v Verdict) Place {
 	if v == VerdictProbe {
 		p.probe = g.gate.begin(now, g.options.Rand)
 	}
+	g.doubt.let(now)
 	g.publish(now)
 	return p
 }
@@ -58,13 +69,15 @@ func (g *Guard) enter(now time.Duration) (Place, Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lookIfDue(now)
-	g.gate.expire(now)
+	g.expire(now)
 	v := g.verdict(false)
 	if v <= VerdictProbe {
 		return g.take(now, v), v
 	}
 	g.waiting++
-	g.limiter.waited()
+	if v != VerdictDoubt {
+		g.limiter.waited()
+	}
 	g.publish(now)
 	return Place{}, v
 }
@@ -120,6 +133,7 @@ func (g *Guard) freed(n int64) {
 // judge learns from the end of an attempt.
 func (g *Guard) judge(p Place, now time.Duration, e Ending) {
 	g.limiter.left(p.at)
+	g.heard(e)
 	if !g.gate.passing() {
 		g.judgeShut(p, now, e)
 		return
@@ -151,6 +165,7 @@ func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
 		g.fresh.add(now - p.at)
 	}
 	g.cameBack(p, now)
+	g.keptPace(p, now)
 }
 
 // wentWrong counts a failure while the gate is open or opening.
@@ -202,6 +217,7 @@ func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 			}
 			g.reopen(now, probe || p.at > g.gate.closedAt)
 			g.cameBack(p, now)
+			g.keptPace(p, now)
 		}
 	case !probe:
 		if e.Kind == Reset && g.gate.why == ClosedByStall && g.gate.probe != 0 {
@@ -231,7 +247,7 @@ func (g *Guard) blame(e Ending) ClosedBy {
 func (g *Guard) shut(now time.Duration, why ClosedBy) {
 	if g.options.NoGate {
 		if g.options.Limit == LimitAdaptive && !g.limiter.bound && why >= ClosedByFailing {
-			g.bind(now)
+			g.bind(now, g.inFlight())
 		}
 		return
 	}
@@ -239,14 +255,15 @@ func (g *Guard) shut(now time.Duration, why ClosedBy) {
 		g.comeback = comeback{}
 	}
 	g.gate.close(now, why, g.options.Rand)
+	g.doubt = doubt{}
 	g.limiter.release()
 	g.publish(now)
 }
 
-// bind makes the limit bind at what is under way.
-func (g *Guard) bind(now time.Duration) {
-	g.mode.Store(modeSlow) // before the places are counted, see EnterFast
-	g.limiter.bind(now, g.inFlight())
+// bind makes the limit bind.
+func (g *Guard) bind(now time.Duration, atOnce int64) {
+	g.mode.Store(modeSlow)
+	g.limiter.bind(now, atOnce)
 }
 
 // reopen begins the ramp. byProbe says that what was sent after the gate closed

@@ -13,6 +13,7 @@ import (
 //   - there is one probe at a time, another only when the last one ended, was
 //     lost or given up, or has hung for seconds;
 //   - no attempt but a probe goes beyond a fixed limit;
+//   - in doubt one passes each 100 ms at most;
 //   - whoever waits is told when he could be let in, or by an event;
 //   - with OwnProbe no attempt is made the probe, and an event says that one is due;
 //   - in the end no place is taken.
@@ -22,6 +23,9 @@ func FuzzGuard(f *testing.F) {
 	f.Add(byte(2), []byte("eLeLeLeLeLeLeLeLeLeLTeTeTeTeTeTeTeTeTeTcTcTcTTTTpCpCtt"))
 	f.Add(byte(4), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLLkkkk"))
 	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTT\xef\xefee\xefnnnnLLLL"))
+	f.Add(byte(0), []byte("eLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeeeeeeee----eeee--eeee--eeee--LLLLLL"))
+	f.Add(byte(3), []byte("eLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeeeeeeee----eeee--eeee--eeee--aaaaTTTT"))
+	f.Add(byte('1'), []byte("0000A007A07A\xe100*09#XX07\xb1"))
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
 		o := [5]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}, {OwnProbe: true}}[kind%5]
@@ -44,7 +48,8 @@ type fuzzed struct {
 	late  []Place // abandoned, their connections kept
 	line  int
 
-	probe   Place // the last one given, while it is under way
+	doubted time.Duration // when one passed in doubt
+	probe   Place         // the last one given, while it is under way
 	probeAt time.Duration
 }
 
@@ -84,6 +89,10 @@ func (w *fuzzed) act(act byte, i int) {
 	case 9:
 		w.now += time.Duration(act) * time.Duration(act) * 100 * time.Microsecond // up to 6.5 s
 		w.heed(w.g.Expire(w.now))
+		w.heed(w.g.Expire(w.now)) // what came to light may make something due
+		if at := w.g.NextEvent(); at > 0 && at <= w.now {
+			w.t.Fatalf("at %v, the next event is one of %v: its timer never rests", w.now, at)
+		}
 	case 10:
 		if w.line > 0 {
 			w.line--
@@ -107,6 +116,12 @@ func (w *fuzzed) taken(p Place, v Verdict, before GateState) {
 	state := w.g.State()
 	if v == VerdictGo && state.Gate != GateOpen && state.Gate != GateRamp {
 		w.t.Fatalf("let through while the gate is %v (before: %v)", state.Gate, before)
+	}
+	if v == VerdictGo && state.Doubt {
+		if w.doubted > 0 && w.now-w.doubted < doubtLeast {
+			w.t.Fatalf("two passed in doubt within %v", w.now-w.doubted)
+		}
+		w.doubted = w.now
 	}
 	if v == VerdictGo && w.fixed > 0 && state.InFlight > w.fixed {
 		w.t.Fatalf("%d in flight, limit %d", state.InFlight, w.fixed)

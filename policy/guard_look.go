@@ -44,9 +44,8 @@ func (g *Guard) look(now time.Duration) {
 	if g.silence.look(now, g.sent(), g.answers()) {
 		g.learnPending(now)
 	}
-	if g.gate.passing() && g.silence.surprise(now, &g.usual, g.inFlight()) >= enoughSurprise {
-		g.shut(now, ClosedByStall)
-	}
+	g.judgeSilence(now)
+	g.pace.expire(now)
 }
 
 // lostBound is how long after it was abandoned an attempt is taken to occupy
@@ -71,21 +70,24 @@ func (g *Guard) learn(now, dt time.Duration) {
 	g.fresh.drain(w)
 	// Little's law, held to what was there: a long poll that ends counts
 	// for more than a window.
-	atOnce := min(float64(w.busy)/float64(dt), float64(g.peak))
+	peak := g.peak
+	atOnce := min(float64(w.busy)/float64(dt), float64(peak))
 	g.peak = g.inFlight()
+	sent, answered := g.sent()-g.foldedSent, g.answers()-g.foldedAnswered
+	g.foldedSent, g.foldedAnswered = g.foldedSent+sent, g.foldedAnswered+answered
 	switch {
 	case g.gate.state != GateOpen, g.limiter.bound && !g.limiter.innocent:
 		g.usual.foldedAt = now
 	case g.limiter.innocent:
 		g.limiter.release()
 		g.usual.forget(now)
-	case g.overloaded(w, atOnce):
+	case g.overloaded(w, atOnce), g.limiter.overload.seen && w.total < wellFrom && g.inFlight() >= bindLeast:
 		g.usual.foldedAt = now
-		if g.limiter.strikes++; g.limiter.strikes >= strikesToBind && g.options.Limit == LimitAdaptive {
-			g.bind(now)
+		if g.limiter.overload.grows(sent, answered, 0.5*g.usual.rate*dt.Seconds()) && g.options.Limit == LimitAdaptive {
+			g.bind(now, peak)
 		}
 	default:
-		g.limiter.strikes = 0
+		g.limiter.overload = overload{}
 		g.usual.fold(w, now, dt, atOnce, g.easy(w))
 	}
 }
@@ -130,7 +132,7 @@ func (g *Guard) overloaded(w *latencySums, atOnce float64) bool {
 // settle ends every call that may have changed something: it lets happen what
 // is due, makes the fast paths see it, and says what the user has to do.
 func (g *Guard) settle(now, eventBefore time.Duration) Signal {
-	g.gate.expire(now)
+	g.expire(now)
 	if g.limiter.bound && g.limiter.rest(now, g.waiting > 0 || !g.room()) {
 		g.limiter.release()
 		g.gate.opened()
@@ -138,8 +140,8 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 	if g.gate.state == GateRamp && (!g.limiter.bound || !g.limiter.starting && now >= g.gate.rampedAt+rampMost) {
 		g.gate.opened()
 	}
-	if g.limiter.bound && g.waiting > 0 && g.gate.passing() && !g.room() {
-		g.limiter.trickle(now, g.silence.brokenAt, overdue(&g.usual))
+	if g.limiter.bound && g.waiting > 0 && g.gate.passing() && !g.doubt.on && !g.room() {
+		g.limiter.trickle(now, g.silence.brokenAt, overdue(&g.usual), g.inFlight())
 	}
 	g.publish(now)
 	var s Signal
@@ -156,13 +158,19 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 // on: who waits then waits for an upstream that is up and busy.
 const rampMost = 5 * time.Second
 
+// expire lets happen what is due by time alone.
+func (g *Guard) expire(now time.Duration) {
+	g.gate.expire(now)
+	g.doubt.expire(now)
+}
+
 // publish makes the state seen by the fast paths and works out the next event.
 func (g *Guard) publish(now time.Duration) {
 	mode := uint32(0)
-	if g.bound() || !g.gate.passing() || g.waiting > 0 {
+	if g.bound() || !g.gate.passing() || g.doubt.on || g.waiting > 0 {
 		mode |= modeSlow
 	}
-	if g.evidence.suspicious() {
+	if g.evidence.suspicious() || g.pace.on {
 		mode |= modeSuspect
 	}
 	if g.mode.Load() != mode {
@@ -178,6 +186,8 @@ func (g *Guard) publish(now time.Duration) {
 	case g.waiting == 0:
 	case g.verdict(true) <= VerdictProbe:
 		g.eventAt = 0 // somebody should be admitted now
+	case g.doubt.on:
+		g.eventAt = min(g.eventAt, g.doubt.event(), g.silence.first()+downAfter(&g.usual))
 	case g.limiter.bound && g.gate.passing():
 		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.brokenAt, overdue(&g.usual)))
 	}

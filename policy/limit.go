@@ -18,18 +18,19 @@ import (
 // It ends when nobody had to wait for a while: a limit that nobody reaches is
 // only a risk.
 type limiter struct {
-	bound    bool
-	starting bool    // slow start
-	anew     bool    // of an upstream that came back slower, see startAnew
-	limit    float64 // >= 1; its whole part counts
-	top      float64 // of the slow start
+	bound      bool
+	starting   bool    // slow start
+	overloaded bool    // overload bound it, not an outage
+	anew       bool    // of an upstream that came back slower, see startAnew
+	limit      float64 // >= 1; its whole part counts
+	top        float64 // of the slow start
 
 	boundAt  time.Duration
 	old      int64         // of those under way since before a slow start, those that do not count
 	extra    int64         // let through in silence, see trickle
 	extraAt  time.Duration // the last of these
 	easyFrom time.Duration // since when nobody waits; Forever: somebody does
-	strikes  int           // windows in a row that look overloaded, while not bound
+	overload overload      // while not bound
 	times    uint64        // how often overload bound it
 	unbegun  bool          // the first round begins with the first answer to what was sent under the limit
 	slowWell int           // rounds that were slow with no more than what was seen to go well
@@ -48,6 +49,7 @@ type round struct {
 	bad      int
 	busy     time.Duration // sum of the latencies of the good ones
 	full     bool          // somebody had to wait
+	waits    int           // how many had to
 	measured bool          // it has ended and says something
 }
 
@@ -79,12 +81,13 @@ const (
 	roundMost = 3 * time.Second // and this at most, when few requests end
 	roundGood = 20
 
-	growth     = 0.1 // of the limit in a round
-	easyGrowth = 0.5 // the same from the second on while answers take no longer than usual...
-	easyTimes  = 1.25
-	shrinkage  = 0.8
-	headroom   = 1.25 // over Little's law, so that the limit can find out that more goes
-	slowTimes  = 2    // latency above this many times the usual is slow
+	growth        = 0.1 // of the limit in a round
+	easyGrowth    = 0.5 // the same from the second on while answers take no longer than usual...
+	easyTimes     = 1.25
+	shrinkage     = 0.8
+	mostShrinkage = 0.5
+	headroom      = 1.25 // over Little's law, so that the limit can find out that more goes
+	slowTimes     = 2    // latency above this many times the usual is slow
 
 	// Elasticity is d ln(goodput) / d ln(limit). At 1 the upstream takes
 	// more and gives more; at 0 more only makes it slower.
@@ -93,10 +96,32 @@ const (
 
 	slowWellRounds = 3 // slow at a limit that went well before, to be innocent
 
-	strikesToBind = 2
-	bindLeast     = 10  // requests at once that overload has at least
-	badShare      = 0.2 // failures in a round that shrink the limit
+	bindLeast = 10  // requests at once that overload has at least
+	crowded   = 0.2 // who had to wait, of those answered, that say that more comes than is answered
+	badShare  = 0.2 // failures in a round that shrink the limit
 )
+
+// overload tells an upstream that gets more than it answers from one that is only
+// slower than it was: what is under way grows from window to window. It grows
+// as well for the time of one answer when answers begin to take longer, so
+// the first window that looks overloaded does not count.
+type overload struct {
+	seen           bool
+	sent, answered int64 // since the first window that looked so
+}
+
+// grows takes in another window that looks overloaded and says whether more came
+// than was answered, by more than chance and by more than a few callers who left.
+func (o *overload) grows(sent, answered int64, least float64) bool {
+	if !o.seen {
+		o.seen = true
+		return false
+	}
+	o.sent += sent
+	o.answered += answered
+	more, all := float64(o.sent-o.answered), float64(o.sent)
+	return float64(answered)+3*math.Sqrt(float64(answered)) < least || more > max(bindLeast, 3*math.Sqrt(all), 0.05*all)
+}
 
 // whole is the limit in requests.
 func (l *limiter) whole() int64 { return int64(l.limit) }
@@ -117,19 +142,21 @@ func (l *limiter) start(now time.Duration, old int64, u *usual) {
 }
 
 // startAnew goes on with a slow start, or begins one, that knows no top: what is
-// usual has changed. It has no effect while nothing is bound.
-func (l *limiter) startAnew(now time.Duration) {
+// usual has changed, and so many at once are needed for the goodput of before. It
+// has no effect while nothing is bound.
+func (l *limiter) startAnew(now time.Duration, needed float64) {
 	if !l.bound {
 		return
 	}
 	l.starting, l.anew, l.top = true, true, maxFixed
+	l.limit = min(max(l.limit, needed), maxFixed)
 	l.last = round{}
 	l.newRound(now)
 }
 
 // bind begins to climb from what is under way now.
 func (l *limiter) bind(now time.Duration, inFlight int64) {
-	*l = limiter{bound: true, boundAt: now, easyFrom: Forever, times: l.times + 1}
+	*l = limiter{bound: true, overloaded: true, boundAt: now, easyFrom: Forever, times: l.times + 1}
 	l.limit = float64(max(inFlight, leastLimit))
 	l.newRound(now)
 	l.unbegun = true
@@ -145,6 +172,7 @@ func (l *limiter) newRound(now time.Duration) {
 // waited notes that somebody has to wait for the limit.
 func (l *limiter) waited() {
 	l.round.full = true
+	l.round.waits++
 	l.easyFrom = Forever
 }
 
@@ -178,11 +206,11 @@ func (l *limiter) left(entered time.Duration) {
 // trickle lets one request more through when nothing was answered for longer
 // than overdue, and says so. Places may have been lost, or be taken by long
 // polls; if the upstream has stopped, two of these show it (see silence).
-func (l *limiter) trickle(now, answeredAt, due time.Duration) bool {
+func (l *limiter) trickle(now, answeredAt, due time.Duration, taken int64) bool {
 	if now < l.trickleAt(answeredAt, due) {
 		return false
 	}
-	l.extra++
+	l.extra = max(l.extra, taken-l.old-l.whole()) + 1
 	l.extraAt = now
 	return true
 }
@@ -249,9 +277,9 @@ const worthwhile = 1.25 // times the goodput, for twice as many at once
 
 // inVain says whether the last doubling was, as far as goodput tells.
 func (l *limiter) inVain(u *usual) bool {
-	const sayingMuch, slower = 8, 1.5
+	const sayingMuch, slower = 8, 1.25
 	r := &l.round
-	return r.full && l.last.limit >= sayingMuch && r.rate() < worthwhile*l.last.rate() && float64(r.mean()) > slower*float64(u.mean)
+	return r.full && l.last.limit >= sayingMuch && r.rate() < worthwhile*l.last.rate() && float64(r.mean()) > slower*float64(l.last.mean())
 }
 
 // slowedDown says the same as far as latency tells, which it does with few
@@ -277,7 +305,7 @@ func (l *limiter) settle() {
 func (l *limiter) climb(now time.Duration, u *usual) {
 	r := &l.round
 	r.took = now - r.began
-	least := max(roundTime, 3*u.mean)
+	least := max(roundTime, 3*u.mean, min(2*r.mean(), roundMost))
 	if r.took < least || r.good+r.bad < roundGood && r.took < max(roundMost, least) {
 		return
 	}
@@ -296,10 +324,12 @@ func (l *limiter) next(u *usual) float64 {
 	switch {
 	case float64(r.bad) >= badShare*float64(r.good+r.bad):
 		return r.limit * shrinkage
-	case !r.full:
-		return r.limit // nobody wanted more
+	case !r.full || l.easyFrom != Forever:
+		return r.limit // nobody wanted more, or nobody does any longer: goodput is what was asked for
 	case !u.known() || r.mean() <= slowTimes*u.mean:
 		return more
+	case float64(r.waits) < crowded*float64(r.good):
+		return r.limit
 	}
 	return l.seek(u, more)
 }
@@ -319,12 +349,14 @@ func (l *limiter) seek(u *usual, more float64) float64 {
 	}
 	e, known := elasticity(&l.last, r)
 	switch {
+	case !known && !l.overloaded:
+		return more // a slow start went before, and it was good so far
 	case !known:
 		return max(well, r.limit*shrinkage)
 	case e < elasticLow:
 		// Little's law: what goes well per second, times how long it takes
 		// when nothing is wrong, is what the upstream needs under way.
-		return max(well, min(r.limit*shrinkage, headroom*r.rate()*u.mean.Seconds()))
+		return max(well, r.limit*mostShrinkage, min(r.limit*shrinkage, headroom*r.rate()*u.mean.Seconds()))
 	case e > elasticHigh:
 		l.innocent = r.limit < l.last.limit // a step up is too small to tell
 		return more

@@ -70,6 +70,14 @@ func (s *latencySums) add(d time.Duration) {
 	s.busy += middle(i)
 }
 
+// mean is the mean latency; 0 without counts.
+func (s *latencySums) mean() time.Duration {
+	if s.total <= 0 {
+		return 0
+	}
+	return time.Duration(float64(s.busy) / s.total)
+}
+
 // quantile is the upper end of the bucket where the share q of the counts is
 // reached; 0 without counts.
 func (s *latencySums) quantile(q float64) time.Duration {
@@ -95,6 +103,7 @@ type usual struct {
 	median, p90, mean time.Duration
 	longest           time.Duration // upper end of the last bucket that counts
 	concurrency       float64       // highest mean over a window, decayed
+	rate              float64       // most answers per second over a window, decayed
 	foldedAt          time.Duration
 
 	// Requests that take long are not in sums while they take it. So pending
@@ -143,11 +152,13 @@ func (u *usual) fold(w *latencySums, now, dt time.Duration, atOnce float64, easy
 	u.foldedAt = now
 	keep := decay(dt, forgetIn)
 	u.concurrency *= keep
+	u.rate *= keep
 	u.pause = time.Duration(float64(u.pause) * keep)
 	u.pending *= decay(dt, pendingFor)
 	u.recent = u.recent*decay(dt, recentFor) + w.total
 	if easy {
 		u.concurrency = max(u.concurrency, atOnce)
+		u.rate = max(u.rate, w.total/dt.Seconds())
 	}
 	if u.sums.total < keepFrom {
 		keep = 1
@@ -185,7 +196,7 @@ func (u *usual) sawPause(d time.Duration) {
 
 // forget unlearns the latencies, when they have changed for good.
 func (u *usual) forget(now time.Duration) {
-	*u = usual{concurrency: u.concurrency, foldedAt: now}
+	*u = usual{concurrency: u.concurrency, rate: u.rate, foldedAt: now}
 }
 
 // learnAnew takes latencies for usual in place of all that was learnt.

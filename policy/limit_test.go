@@ -202,20 +202,20 @@ func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
 func TestSlowStartAnew(t *testing.T) {
 	b := newBench(0.5, 10*time.Millisecond, always(500*time.Millisecond))
 	b.l.start(0, 0, &b.u)
-	b.l.startAnew(0)
+	b.l.startAnew(0, 0)
 	b.run(5*time.Second, 1000)
 	if b.most < 200 {
 		t.Errorf("%d at once after ten answers' time, where any number brings more goodput", b.most)
 	}
 	one := newBench(0.5, 10*time.Millisecond, func(n int) time.Duration { return time.Duration(n) * 100 * time.Millisecond })
 	one.l.start(0, 0, &one.u)
-	one.l.startAnew(0)
+	one.l.startAnew(0, 0)
 	one.run(10*time.Second, 1000)
 	if one.most > 12 {
 		t.Errorf("%d at once at an upstream that does one at a time", one.most)
 	}
 	var unbound limiter
-	if unbound.startAnew(0); unbound.starting {
+	if unbound.startAnew(0, 0); unbound.starting {
 		t.Error("a limit that does not bind began a slow start")
 	}
 }
@@ -257,17 +257,78 @@ func TestTrickle(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(time.Second, 0, &b.u)
 	due := 300 * time.Millisecond
-	if b.l.trickle(1200*time.Millisecond, 0, due) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due) {
+	if b.l.trickle(1200*time.Millisecond, 0, due, 2) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due, 2) {
 		t.Error("lets one through though something was answered lately")
 	}
-	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due) || !b.l.room(2) {
+	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due, 2) || !b.l.room(2) {
 		t.Error("lets nothing through in a silence")
 	}
-	if b.l.trickle(1700*time.Millisecond, 0, due) {
+	if b.l.trickle(1700*time.Millisecond, 0, due, 2) {
 		t.Error("lets two through at once")
 	}
 	b.l.ended(1800*time.Millisecond, 1500*time.Millisecond, true, &b.u)
 	if b.l.extra != 0 {
 		t.Error("an answer does not end it")
+	}
+	if !b.l.trickle(3*time.Second, 0, due, 700) || !b.l.room(700) || b.l.room(701) {
+		t.Error("not one more where the limit was lowered below what is under way")
+	}
+}
+
+// What is under way grows where more comes than is answered, not where answers only
+// take longer.
+func TestOverloadIsMoreThanIsAnswered(t *testing.T) {
+	type window struct{ sent, answered int64 }
+	for _, tc := range []struct {
+		name    string
+		windows []window
+		least   float64
+		want    bool
+	}{
+		{"answers begin to take longer", []window{{400, 100}, {400, 400}, {410, 395}, {390, 400}}, 200, false},
+		{"more comes, again and again", []window{{400, 300}, {400, 300}}, 200, true},
+		{"a little more, but always", []window{{100, 90}, {100, 84}, {100, 84}, {100, 84}, {100, 84}}, 50, true},
+		{"a few callers leave", []window{{400, 396}, {400, 396}, {400, 396}, {400, 396}}, 200, false},
+		{"far less is answered than before", []window{{300, 300}, {300, 300}}, 450, true},
+		{"few are, and that is chance", []window{{20, 20}, {20, 20}}, 25, false},
+	} {
+		var o overload
+		got := false
+		for _, w := range tc.windows {
+			got = o.grows(w.sent, w.answered, tc.least) || got
+		}
+		if got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
+
+// Only where many have to wait does a limit go down.
+func TestALimitThatFewReachStays(t *testing.T) {
+	for _, tc := range []struct {
+		waits int
+		down  bool
+	}{{3, false}, {100, true}} {
+		b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
+		b.l.bind(0, 40)
+		b.l.round = round{limit: 40, good: 100, busy: 100 * 300 * time.Millisecond, took: time.Second, full: true, waits: tc.waits}
+		if next := b.l.next(&b.u); next < 40 != tc.down || next > 40 {
+			t.Errorf("%d of 100 waited: from 40 to %v", tc.waits, next)
+		}
+		b.l.easyFrom = time.Second // nobody waits any longer
+		if next := b.l.next(&b.u); next != 40 {
+			t.Errorf("nobody waits any longer: from 40 to %v", next)
+		}
+	}
+}
+
+// A slow start that went well is no overload: what stands above it is first given more.
+func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.l.starting = false
+	b.l.round = round{limit: 10, good: 100, busy: 100 * 300 * time.Millisecond, took: time.Second, full: true, waits: 100}
+	if next := b.l.next(&b.u); next <= 10 {
+		t.Errorf("from 10 to %v", next)
 	}
 }

@@ -69,17 +69,21 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	case wordGo, wordProbe:
 		return admitted
 	case wordDropped:
-		x.dropped = v == policy.VerdictHold && x.route.Outage == OutageHold && x.holdLeft() > 0
+		x.dropped = v != policy.VerdictQueue && x.route.Outage == OutageHold && x.holdLeft() > 0
 	}
 	return turnedAway
 }
 
 // standInLine waits for the door's word.
 func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v policy.Verdict) (int32, waitEnd) {
-	until := began.Add(cmp.Or(x.route.QueueTimeout, queueTime))
-	if v == policy.VerdictHold {
-		until = began.Add(x.holdLeft())
+	wait := cmp.Or(x.route.QueueTimeout, queueTime)
+	switch {
+	case v == policy.VerdictHold:
+		wait = x.holdLeft()
+	case v == policy.VerdictDoubt && x.route.Outage == OutageHold:
+		wait = max(wait, x.holdLeft())
 	}
+	until := began.Add(wait)
 	if !x.deadline.IsZero() && x.deadline.Before(until) {
 		until = x.deadline
 	}
@@ -92,7 +96,7 @@ func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v poli
 
 // patience says whether the exchange wants to stand in line.
 func (x *exchange) patience(v policy.Verdict) bool {
-	if v == policy.VerdictQueue {
+	if v != policy.VerdictHold {
 		return true
 	}
 	return x.route.Outage == OutageHold && x.holdLeft() > 0 && !x.c.server.draining.Load()

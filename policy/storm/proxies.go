@@ -85,15 +85,18 @@ func (p *proxies) enter(c int32) {
 		p.attempt(c)
 		return
 	}
-	t.held = v == policy.VerdictHold
-	p.standInLine(c, x)
+	t.held = v != policy.VerdictQueue
+	p.standInLine(c, x, v)
 }
 
-func (p *proxies) standInLine(c int32, x *proxy) {
+func (p *proxies) standInLine(c int32, x *proxy, v policy.Verdict) {
 	t := &p.tries[c]
 	wait := p.Proxy.QueueFor
 	if t.held {
 		wait = p.Proxy.HoldFor
+		if v == policy.VerdictDoubt {
+			wait = max(wait, p.Proxy.QueueFor)
+		}
 		p.result.Held++
 	} else {
 		p.result.Queued++
