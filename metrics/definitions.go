@@ -179,8 +179,23 @@ var (
 		"Times that a kept connection to the upstream was used again.",
 		"Are connections reused?")
 	dialErrorsTotal = define(Counter, "upstream_dial_errors_total", labels("upstream", "kind"),
-		"Failed dials by kind of error.",
+		"Failed dials by kind of error, each address of an upstream with several counted.",
 		"Why can the upstream not be reached?")
+	upstreamAddresses = define(Gauge, "upstream_addresses", labels("upstream", "state"),
+		"Addresses of the upstream: used, ejected (left out for failures in a row, RETRYPROXY_EJECT_AFTER) or draining (no longer in the answer for its name).",
+		"Does the name resolve to what I expect, and does each address work?")
+	addressRequests = define(Gauge, "upstream_address_requests", labels("upstream", "address"),
+		"Requests that an address has in hand, of an upstream with several; at most 32 addresses are shown, the rest is other.",
+		"Is the load spread?")
+	addressAttemptsTotal = define(Counter, "upstream_address_attempts_total", labels("upstream", "address"),
+		"Attempts for which an address was taken, of an upstream with several.",
+		"Is the load spread?")
+	addressFailuresTotal = define(Counter, "upstream_address_failures_total", labels("upstream", "address"),
+		"Attempts and dials that failed and that are held against an address, of an upstream with several.",
+		"Which address is bad?")
+	addressEjected = define(Gauge, "upstream_address_ejected", labels("upstream", "address"),
+		"1 while an address is left out for its failures.",
+		"Which address is bad?")
 	idleClosesTotal = define(Counter, "upstream_idle_closes_total", labels("upstream"),
 		"Kept connections that the upstream closed while they were idle.",
 		"Is the upstream's keep-alive time shorter than ours?")

@@ -264,7 +264,7 @@ func full() *Metrics {
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	m.Watch(func() Snapshot {
 		return Snapshot{
-			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasThrottle: true, HasProbe: true}},
+			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasThrottle: true, HasProbe: true, Each: []Address{{Name: "a"}}}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}
 	})

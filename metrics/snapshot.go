@@ -39,6 +39,9 @@ type Upstream struct {
 	DialErrors []uint64 // failed dials, one count per label of Options.DialErrorKinds
 	IdleCloses uint64   // kept connections the upstream closed while idle
 
+	Addresses [NumAddressStates]int // how many are in each state
+	Each      []Address             // those of an upstream with several, a bounded number
+
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
 
@@ -96,6 +99,7 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	for i, n := range u.DialErrors[:min(len(u.DialErrors), len(dialErrorKinds))] {
 		dialErrorsTotal.emit(ch, float64(n), name, dialErrorKinds[i])
 	}
+	u.collectAddresses(ch)
 	u.collectGuard(ch)
 	if u.HasThrottle {
 		throttleProbability.emit(ch, u.Throttle, name)
@@ -171,6 +175,7 @@ func (u *Upstream) add(o *Upstream) {
 	u.Dials += o.Dials
 	u.Reuses += o.Reuses
 	u.IdleCloses += o.IdleCloses
+	u.addAddresses(o)
 	u.addGuard(&o.Guard)
 	u.HasBudget = u.HasBudget || o.HasBudget
 	u.BudgetTokens += o.BudgetTokens

@@ -18,6 +18,7 @@ const freshFor = 1500 * time.Millisecond
 // the connection stays open, its head in x.resp; so it does after an attempt
 // timeout, for resume. fresh asks for a newly dialled connection.
 func (x *exchange) attempt(fresh bool) policy.Attempt {
+	x.member = nil
 	x.attempts++
 	x.attemptT = x.clock // the request's begin, or the end of a wait before the attempt
 	if x.attempts > 1 {
@@ -102,7 +103,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		x.use(up)
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, Avoid: x.avoid, Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
 	if !x.safe || !x.body.keeping || x.limit < 1 || x.route.Observe {
 		o.MaxIdle = freshFor
 	}
@@ -125,7 +126,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 }
 
 func (x *exchange) use(up *upstream.Conn) {
-	x.up, x.upReused = up, up.Reused
+	x.up, x.upReused, x.member = up, up.Reused, up.Member
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upAsked = false
 	x.upUntil, x.upWrite = up.ReadBy, up.WriteBy
@@ -149,7 +150,7 @@ func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 }
 
 func (x *exchange) dialFailed(err error) policy.Cause {
-	x.dialErr = nil
+	x.dialErr, x.member = nil, nil
 	if errors.As(err, &x.dialErr) {
 		x.avoid = x.dialErr.Addr
 		if x.dialErr.Kind == upstream.KindTLS {

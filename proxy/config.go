@@ -92,6 +92,7 @@ type Route struct {
 	Outage       Outage              // what becomes of requests while the gate is not open
 	HoldTimeout  time.Duration       // the longest a request is held at the gate, with OutageHold
 	QueueTimeout time.Duration       // the longest a request waits for a place under the limit; 0 = a second
+	Eject        Eject               // when addresses of an upstream with several are left out
 	Probe        Probe               // how the upstream is probed while its gate is not open
 	HoldMax      int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
 	Cooldown     Cooldown            // who shares the pause that a 429 asks for

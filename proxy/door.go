@@ -18,7 +18,7 @@ import (
 // Guard asks for.
 type door struct {
 	guard *policy.Guard
-	pool  *upstream.Pool
+	pool  *upstream.Group
 	since func(time.Time) time.Duration
 
 	mu     sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
@@ -52,7 +52,7 @@ const (
 	wordDropped // the line was full and it was the oldest
 )
 
-func newDoor(s *Server, pool *upstream.Pool, r *Route, log *zap.Logger) *door {
+func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
 	o.OwnProbe = ask != nil
 	d := &door{

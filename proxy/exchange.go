@@ -51,8 +51,9 @@ type exchange struct {
 	upR, upW int  // up.Buf[upR:upW] is read and not yet used
 	upUntil  time.Time
 	upWrite  time.Time
-	avoid    string // the address the last attempt failed on
-	early    error  // what reading the answer met before receive began
+	avoid    string           // the address the last attempt failed on
+	member   *upstream.Member // ... as one of several; nil where there is one, or no connection was made
+	early    error            // what reading the answer met before receive began
 	resp     http1.Response
 	answer   responseBody
 	held     held
@@ -141,7 +142,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.set, x.began, x.clock = set, now, now
 	x.grpc = x.isGRPCCall()
 	x.route = set.fallback
-	x.id, x.avoid, x.reason = nil, "", ""
+	x.id, x.avoid, x.member, x.reason = nil, "", nil, ""
 	x.expect, x.started, x.mustEnd, x.aborting = false, false, x.req.Close, false
 	x.safe, x.nested, x.freeUsed, x.patient = false, false, false, false
 	x.attempts, x.retries, x.wait = 0, 0, 0

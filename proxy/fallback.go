@@ -122,7 +122,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 		x.deadline = earliest(x.deadline, x.sentAt.Add(limit))
 	}
 	x.head = forward.AppendRequestHead(x.head[:0], x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
-	x.patient, x.avoid, x.dialErr = false, "", nil
+	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
 	switch x.admit(time.Now()) {
 	case admitted:
 	case leftWaiting:

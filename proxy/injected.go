@@ -85,7 +85,7 @@ func (x *exchange) standIn() *upstream.Conn {
 }
 
 // breaks gives what takes the upstream's place for f, which breaks the attempt.
-func breaks(pool *upstream.Pool, f policy.Fault) *upstream.Conn {
+func breaks(pool *upstream.Group, f policy.Fault) *upstream.Conn {
 	c := &madeConn{end: io.EOF}
 	if f.Reset {
 		c.end = &net.OpError{Op: "read", Net: "fault", Err: syscall.ECONNRESET}

@@ -66,7 +66,7 @@ func (d *door) probe() {
 
 // probeByConnecting brings a connection that is the first in the pool.
 func (d *door) probeByConnecting(place policy.Place) {
-	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true})
+	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
 	e := policy.Ending{Kind: policy.Connected}
 	if err == nil {
 		up.Release(0)
@@ -91,7 +91,7 @@ func (d *door) probeByAsking(place policy.Place) {
 // askUp sends the probe and waits for the answer's head. The connection is nil
 // where there was none.
 func (d *door) askUp(place policy.Place) (*upstream.Conn, policy.Ending) {
-	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true})
+	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
 	if err != nil {
 		return nil, policy.Ending{Kind: dialEnding(err)}
 	}

@@ -105,6 +105,9 @@ func (x *exchange) overtake(r *rival) policy.Attempt {
 func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) policy.Attempt {
 	x.desert(policy.TimedOut) // has no effect where the place was given back
 	x.noteCooldown(a)
+	if class != policy.Overtaken {
+		judgeMember(x.member, a)
+	}
 	x.attemptDone(a, class)
 	x.discard()
 	x.countHedge(r)
@@ -112,6 +115,7 @@ func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) poli
 		x.route.observer.HedgeWon()
 	}
 	x.up, x.upReused, x.avoid, x.unseen = r.up, r.up.Reused, r.up.Addr, false
+	x.member = r.member
 	x.upR, x.upW, x.upAsked, x.early = r.r, r.w, true, nil
 	x.upUntil, x.upWrite = time.Time{}, time.Time{}
 	x.resp, r.resp = r.resp, x.resp
@@ -150,6 +154,7 @@ func (x *exchange) dismiss(r *rival) {
 		}
 	default:
 		x.leaveRival(r, policy.TimedOut)
+		judgeMember(r.member, &r.result)
 	}
 	x.bookRival(r, class)
 	r.abort()

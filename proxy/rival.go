@@ -20,7 +20,7 @@ import (
 // reads; stop makes that soon.
 type rival struct {
 	first   *upstream.Conn // of the attempt it stands beside, whose reader is woken at the end
-	pool    *upstream.Pool
+	pool    *upstream.Group
 	report  func(fault any)
 	fault   policy.Fault // made up for it
 	request [][]byte
@@ -47,7 +47,8 @@ type rival struct {
 	resp    http1.Response
 	cause   policy.Cause
 	dialErr *upstream.DialError
-	result  policy.Attempt // what cause and resp mean; the exchange's
+	member  *upstream.Member // whom it was sent to
+	result  policy.Attempt   // what cause and resp mean; the exchange's
 }
 
 // stop makes the goroutine end at once, whatever it does. It may be called by
@@ -167,7 +168,7 @@ func (r *rival) hold(up *upstream.Conn) bool {
 		return false
 	}
 	_ = up.SetDeadline(r.until)
-	r.up = up
+	r.up, r.member = up, up.Member
 	return true
 }
 

@@ -369,6 +369,7 @@ type Stats struct {
 type UpstreamStats struct {
 	Name         string // its URL, without secrets
 	Pool         upstream.Stats
+	Addresses    upstream.Addresses
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        policy.GuardState
@@ -389,7 +390,7 @@ func (s *Server) Stats() Stats {
 	now := s.since(time.Now())
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
-			Name: u.pool.Target().String(), Pool: u.pool.Stats(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],
+			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],
 			Guard: u.door.guard.State(), HasProbe: u.door.ask != nil, Probed: u.door.asked.read(),
 		}
 		if u.throttle != nil {

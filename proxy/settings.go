@@ -50,7 +50,7 @@ type routeState struct {
 // reload while any route still uses it.
 type upstreamState struct {
 	key    string
-	pool   *upstream.Pool
+	pool   *upstream.Group
 	budget *policy.Budget
 	door   *door
 
@@ -129,9 +129,9 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s %v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults, r.Observe)
+	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults, r.Observe, r.Eject)
 	if known[key] == nil {
-		pool := upstream.NewPool(r.Upstream, upstream.Options{})
+		pool := upstream.NewGroup(r.Upstream, r.Eject.options())
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,

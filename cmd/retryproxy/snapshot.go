@@ -4,6 +4,7 @@ import (
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/certs"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // The data path tells the metrics through this interface.
@@ -46,6 +47,8 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		Reuses:       u.Pool.Reuses,
 		DialErrors:   u.Pool.DialErrors[:],
 		IdleCloses:   u.Pool.IdleCloses,
+		Addresses:    [metrics.NumAddressStates]int{metrics.AddressUsed: u.Addresses.Used, metrics.AddressEjected: u.Addresses.Ejected, metrics.AddressDraining: u.Addresses.Draining},
+		Each:         addressMetrics(&u.Addresses),
 		HasBudget:    u.HasBudget,
 		BudgetTokens: u.BudgetTokens,
 		Guard:        u.Guard,
@@ -54,6 +57,14 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		HasProbe:     u.HasProbe,
 		Probed:       u.Probed,
 	}
+}
+
+func addressMetrics(all *upstream.Addresses) []metrics.Address {
+	var list []metrics.Address
+	for _, a := range all.Each {
+		list = append(list, metrics.Address{Name: a.Addr, Requests: a.Active, Attempts: a.Attempts, Failures: a.Failures, Ejected: a.Ejected})
+	}
+	return list
 }
 
 // clientCertificates are those we show to upstreams, each file once.

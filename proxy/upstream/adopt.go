@@ -6,3 +6,11 @@ import "net"
 // active while it is held; it is Fresh, and fit for the pool only if its
 // holder releases it.
 func (p *Pool) Adopt(c net.Conn) *Conn { return p.newConn("", c, nil) }
+
+// Adopt makes a Conn as Pool.Adopt does. It belongs to no member.
+func (g *Group) Adopt(c net.Conn) *Conn {
+	if g.one != nil {
+		return g.one.Adopt(c)
+	}
+	return g.adopted.Adopt(c)
+}

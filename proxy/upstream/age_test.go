@@ -117,7 +117,7 @@ func TestIdleAgeObeysEveryLimit(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, late %v", c.name, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var made []*memory
-					p := newPool(t, inMemory(t, &made), c.options)
+					p := makePool(t, inMemory(t, &made), c.options)
 					conn := get(t, p, GetOptions{})
 					conn.Release(c.keepAlive)
 					time.Sleep(c.limit)
@@ -143,7 +143,7 @@ func TestIdleAgeObeysEveryLimit(t *testing.T) {
 func TestAnAnnouncedTimeoutIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		c := get(t, p, GetOptions{})
 		c.Release(5 * time.Second)
 		get(t, p, GetOptions{}).Release(0)
@@ -157,7 +157,7 @@ func TestAnAnnouncedTimeoutIsRemembered(t *testing.T) {
 func TestEvenTheYoungestConnectionIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		c := get(t, p, GetOptions{})
 		made[0].hangUp()
 		c.Release(0)
@@ -172,7 +172,7 @@ func TestEvenTheYoungestConnectionIsLookedAt(t *testing.T) {
 func TestPoolLearnsTheUpstreamsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		for range 2 {
 			get(t, p, GetOptions{}).Release(0)
 			time.Sleep(5*time.Second + 100*time.Millisecond)
@@ -198,7 +198,7 @@ func TestPoolLearnsTheUpstreamsPatience(t *testing.T) {
 func TestLookBeforeUseTeaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		for range 2 {
 			time.Sleep(time.Minute)
 			get(t, p, GetOptions{}).Release(0)
@@ -218,7 +218,7 @@ func TestLookBeforeUseTeaches(t *testing.T) {
 func TestCloseStaleTeaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		for range 2 {
 			get(t, p, GetOptions{}).Release(0)
 			time.Sleep(5 * time.Second)
@@ -235,7 +235,7 @@ func TestCloseStaleTeaches(t *testing.T) {
 func TestSweepKeepsOrderAndTheOpenOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		var conns []*Conn
 		for range 3*sweepStep + 1 {
 			conns = append(conns, get(t, p, GetOptions{}))
@@ -267,7 +267,7 @@ func TestSweepKeepsOrderAndTheOpenOnes(t *testing.T) {
 func TestSweepClosesTheOldAndThenRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{IdleAge: 3 * time.Second})
+		p := makePool(t, inMemory(t, &made), Options{IdleAge: 3 * time.Second})
 		get(t, p, GetOptions{}).Release(0)
 		time.Sleep(3500 * time.Millisecond)
 		if s := p.Stats(); s.Idle != 1 { // the sweep at 3 s is not too early
@@ -291,7 +291,7 @@ func TestSweepClosesTheOldAndThenRests(t *testing.T) {
 func TestCloseStopsTheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*memory
-		p := newPool(t, inMemory(t, &made), Options{})
+		p := makePool(t, inMemory(t, &made), Options{})
 		get(t, p, GetOptions{}).Release(0)
 		p.Close()
 		if p.timer.Stop() {

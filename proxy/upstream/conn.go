@@ -26,6 +26,9 @@ type Conn struct {
 
 	// Addr is what was dialled, "ip:port" or a socket's path; fit for GetOptions.Avoid.
 	Addr string
+	// Member is whom Addr belongs to, to be told how the attempt went; nil where
+	// the upstream has a single address.
+	Member *Member
 	// Reused says that the connection came from the pool, so that the
 	// upstream may have closed it meanwhile.
 	Reused bool
@@ -69,7 +72,7 @@ const (
 
 // newConn counts the connection as active.
 func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
-	conn := &Conn{Conn: c, Addr: addr, Uses: 1, pool: p, tls: below}
+	conn := &Conn{Conn: c, Addr: addr, Member: p.member, Uses: 1, pool: p, tls: below}
 	if s, ok := conn.wire().(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			conn.raw = raw
@@ -77,7 +80,7 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 		}
 	}
 	p.mu.Lock()
-	p.active++
+	p.hold(1)
 	p.mu.Unlock()
 	return conn
 }

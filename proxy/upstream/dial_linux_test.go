@@ -8,7 +8,7 @@ import (
 
 func TestSocketOptionsOfADialledConnection(t *testing.T) {
 	s := tcpServer(t)
-	c := get(t, newPool(t, s.target(), Options{}), GetOptions{})
+	c := get(t, makePool(t, s.target(), Options{}), GetOptions{})
 	raw, err := c.Raw().(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,15 @@
 //
 // Begin with [ParseTarget], which turns the text of a setting into a [Target],
 // and [Target.UseTLS] when the operator named certificate files. Make one
-// [Pool] per [Target.Key] with [NewPool]. Then, per attempt:
+// [Group] per [Target.Key] with [NewGroup]: a [Pool] for each address that the
+// target has. Then, per attempt:
 //
-//   - [Pool.TryPooled] gives a kept connection without blocking, without a
+//   - [Group.Choose] says which address is to have it;
+//   - [Group.TryPooled] gives a kept connection without blocking, without a
 //     context and without allocating, or nil;
-//   - [Pool.Get] does the same and dials when there is none. Its error is
+//   - [Group.Get] does the same and dials when there is none. Its error is
 //     always a [*DialError], and after it surely nothing of the request was sent;
+//   - [Member.Answered] or [Member.Failed] of [Conn.Member] tells the address how it went;
 //   - exactly one of [Conn.Release], [Conn.Close], [Conn.Abort] or
 //     [Conn.CloseStale] ends the use of a [Conn].
 //
@@ -20,17 +23,18 @@
 //     The upstream may still close it one microsecond later; the
 //     caller must expect that on any Conn with Reused set, and report it with
 //     CloseStale so that the pool learns the upstream's patience.
-//   - Names are resolved anew for every dial and every address is tried.
+//   - Names are looked up anew when their answer has run out and after any
+//     failure, and a dial tries every address.
 //   - A TLS stream cut off without close_notify reads as
 //     [io.ErrUnexpectedEOF], never as [io.EOF].
 //   - No goroutine runs while a pool is unused. One timer per pool runs while
-//     it holds idle connections, and [Pool.Close] ends it.
+//     it holds idle connections, and one per group while it has connections or
+//     an ejected address; [Group.Close] ends them.
 //   - Nothing but the target, or what its name resolves to, is ever dialled;
 //     proxy settings of the environment are not read.
 //
 // What to avoid: sharing a Conn between two requests, keeping a Conn after its
 // use was ended, matching on error text (use [DialError.Kind]).
 //
-// The package imports the standard library only and has no logger: it returns
-// errors and counts ([Pool.Stats]).
+// The package has no logger: it returns errors and counts ([Group.Stats]).
 package upstream

@@ -14,7 +14,7 @@ import (
 func pair(t *testing.T) (*Pool, *Conn, net.Conn) {
 	t.Helper()
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	get(t, p, GetOptions{}).Release(0)
 	theirs := s.accept()
 	c := p.TryPooled(GetOptions{Unseen: true})

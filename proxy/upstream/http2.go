@@ -78,7 +78,6 @@ type shared struct {
 	wire net.Conn
 	born time.Time
 	uses atomic.Int64
-	left atomic.Bool // the upstream is not there any more: it ends with its last stream
 }
 
 // oneDial is a dial that its beginner's and other requests wait for.
@@ -115,7 +114,7 @@ func newStreams(p *Pool) *streams {
 // open gives a stream on a connection that has room, nil when none has.
 func (s *streams) open(o *GetOptions) *Conn {
 	for _, c := range *s.conns.Load() {
-		if o.Avoid != "" && c.addr == o.Avoid && s.pool.several.Load() || o.Fresh && time.Since(c.born) > youngFor {
+		if o.Fresh && time.Since(c.born) > youngFor {
 			continue
 		}
 		if c.Err() == nil && c.Available() > 0 && c.Reserve() == nil {
@@ -155,7 +154,7 @@ func (s *streams) get(ctx context.Context, o GetOptions) (*Conn, error) {
 		}
 		d, mine := s.join()
 		if mine {
-			c, err := s.pool.dial(ctx, o.Avoid, false)
+			c, err := s.pool.dial(ctx, false)
 			s.finish(d, err)
 			return c, err
 		}
@@ -243,7 +242,7 @@ func (s *streams) begin(ctx context.Context, addr string, wire net.Conn) (*Conn,
 }
 
 // look is called whenever c's state has changed. An ended connection is forgotten; an
-// idle one of a closed pool, or to an address that the upstream has left, is ended.
+// idle one of a closed pool is ended.
 func (s *streams) look(c *shared) {
 	over := c.Err() != nil
 	s.mu.Lock()
@@ -251,8 +250,11 @@ func (s *streams) look(c *shared) {
 		rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *shared) bool { return o == c })
 		s.conns.Store(&rest)
 	}
-	end := (s.closed || c.left.Load()) && !over
+	end := s.closed && !over
 	s.mu.Unlock()
+	if over {
+		s.pool.member.doubt()
+	}
 	if end && c.InFlight() == 0 {
 		_ = c.Close()
 	}

@@ -24,16 +24,22 @@ func TestLeftTellsWhetherTheNameStillLeadsThere(t *testing.T) {
 	} {
 		target := resolving(80, "127.0.0.1")
 		target.Resolve = func(context.Context, string) ([]netip.Addr, error) { return tc.now, tc.err }
-		p := NewPool(target, Options{})
+		p := NewGroup(target, Options{})
 		if got := p.Left(t.Context(), "127.0.0.1:80"); got != tc.left {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 		p.Close()
 	}
-	p := NewPool(Target{Network: "tcp", Address: "127.0.0.1:80"}, Options{})
-	defer p.Close()
-	if p.Left(t.Context(), "127.0.0.2:80") {
-		t.Error("an address that is no name is said to lead elsewhere")
+	for _, fixed := range []string{"http://127.0.0.1", "http://127.0.0.1,http://127.0.0.3"} {
+		target, err := ParseTarget(fixed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := NewGroup(target, Options{})
+		if p.Left(t.Context(), "127.0.0.2:80") {
+			t.Errorf("%s, which is no name, is said to lead elsewhere", fixed)
+		}
+		p.Close()
 	}
 }
 
@@ -43,7 +49,7 @@ func TestIdleConnectionsToWhereItLeftAreClosed(t *testing.T) {
 	ips := addrs("127.0.0.1")
 	target := resolving(s.addr.(*net.TCPAddr).Port)
 	target.Resolve = func(context.Context, string) ([]netip.Addr, error) { return ips, nil }
-	p := newPool(t, target, Options{})
+	p := makeGroup(t, target, Options{})
 	idle, used := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 	idle.Release(0)
 	ips = addrs("127.0.0.2")

@@ -81,15 +81,29 @@ func unixServer(t *testing.T) *server {
 	return listen(t, "unix", filepath.Join(t.TempDir(), "s"))
 }
 
-func newPool(t *testing.T, target Target, o Options) *Pool {
+func makePool(t *testing.T, target Target, o Options) *Pool {
 	t.Helper()
 	p := NewPool(target, o)
 	t.Cleanup(p.Close)
 	return p
 }
 
+// makeGroup makes a group that takes the first of what there is to choose from.
+func makeGroup(t *testing.T, target Target, o Options) *Group {
+	t.Helper()
+	g := NewGroup(target, o)
+	g.random = func(uint32) uint32 { return 0 }
+	t.Cleanup(g.Close)
+	return g
+}
+
+// getter gives connections: a pool or a group.
+type getter interface {
+	Get(context.Context, GetOptions) (*Conn, error)
+}
+
 // get must succeed.
-func get(t *testing.T, p *Pool, o GetOptions) *Conn {
+func get(t *testing.T, p getter, o GetOptions) *Conn {
 	t.Helper()
 	c, err := p.Get(t.Context(), o)
 	if err != nil {
@@ -100,7 +114,7 @@ func get(t *testing.T, p *Pool, o GetOptions) *Conn {
 }
 
 // fail must not succeed and gives the error's kind.
-func fail(t *testing.T, p *Pool, ctx context.Context, o GetOptions) *DialError {
+func fail(t *testing.T, p getter, ctx context.Context, o GetOptions) *DialError {
 	t.Helper()
 	c, err := p.Get(ctx, o)
 	if err == nil {

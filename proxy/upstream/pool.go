@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +22,13 @@ const (
 	sweepStep = 16
 )
 
-// Options bound a pool. The zero value of a field means its default.
+// Options bound a pool or a group, each pool of it. The zero value of a field means its default.
 type Options struct {
 	IdleConns int           // most idle connections kept; default DefaultIdleConns
 	IdleAge   time.Duration // longest idle time; default DefaultIdleAge; an upstream's Keep-Alive field and experience lower it
+
+	EjectAfter int           // failures in a row that eject an address of a Group; default DefaultEjectAfter; below 0: none does
+	EjectFor   time.Duration // how long for; default DefaultEjectFor
 }
 
 // GetOptions say what a request needs from its connection. The zero value
@@ -41,10 +43,15 @@ type GetOptions struct {
 	// SendLooking, which looks itself. It has no effect on a connection that
 	// cannot do that.
 	Unseen bool
+	// Anew asks for the name to be resolved anew before a dial, whatever is
+	// known: the upstream may have moved.
+	Anew bool
 	// Avoid is the address that the last attempt failed on (Conn.Addr or
 	// DialError.Addr). Another one is preferred, pooled or dialled, if the
-	// name has several; "" avoids none.
+	// upstream has several; "" avoids none.
 	Avoid string
+	// To is whom Group.Choose chose; nil: whoever's turn it is.
+	To *Member
 	// HTTP1 asks for a connection of its own that speaks HTTP/1.1, where the
 	// upstream speaks either: only there can a request ask for an upgrade.
 	HTTP1 bool
@@ -67,7 +74,7 @@ type Stats struct {
 	PeerExpiry time.Time     // end of validity of the certificate last shown by the upstream; zero without TLS
 }
 
-// Pool keeps idle connections to one target and dials new ones. Safe for
+// Pool keeps idle connections to one address and dials new ones. Safe for
 // concurrent use. The last one released is the first handed out, so that the
 // surplus of a burst grows old and goes.
 //
@@ -85,7 +92,8 @@ type Pool struct {
 	dials      atomic.Uint64
 	dialErrors [NumDialKinds]atomic.Uint64
 	peerExpiry atomic.Int64 // Unix seconds; 0 = none seen
-	several    atomic.Bool  // the name last resolved to more than one address
+	member     *Member      // of a group of several; nil: the pool stands alone
+	load       atomic.Int64 // active, to be read without mu; kept for members only
 
 	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O that can wait
 	idle        []*Conn    // in the order of release, the next to hand out last
@@ -99,15 +107,30 @@ type Pool struct {
 	unsolicited uint64
 }
 
-// NewPool makes an empty pool. It dials nothing and starts nothing.
-func NewPool(t Target, o Options) *Pool {
+// withDefaults fills in what was left zero.
+func (o Options) withDefaults() Options {
 	if o.IdleConns <= 0 {
 		o.IdleConns = DefaultIdleConns
 	}
 	if o.IdleAge <= 0 {
 		o.IdleAge = DefaultIdleAge
 	}
-	p := &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}}
+	if o.EjectAfter == 0 {
+		o.EjectAfter = DefaultEjectAfter
+	}
+	if o.EjectFor <= 0 {
+		o.EjectFor = DefaultEjectFor
+	}
+	return o
+}
+
+// NewPool makes an empty pool. It dials nothing and starts nothing. The
+// target's Address is dialled as it is: names are a Group's.
+func NewPool(t Target, o Options) *Pool { return newPool(t, o, nil) }
+
+func newPool(t Target, o Options, m *Member) *Pool {
+	o = o.withDefaults()
+	p := &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}, member: m}
 	if t.Protocol != HTTP1 {
 		p.streams = newStreams(p)
 	}
@@ -127,7 +150,7 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if p.shares(&o) {
 		return p.streams.get(ctx, o)
 	}
-	return p.dial(ctx, o.Avoid, o.HTTP1)
+	return p.dial(ctx, o.HTTP1)
 }
 
 // TryPooled gives the pooled connection released last that suits o and is
@@ -140,9 +163,6 @@ func (p *Pool) TryPooled(o GetOptions) *Conn {
 	}
 	if o.Fresh {
 		return nil
-	}
-	if !p.several.Load() {
-		o.Avoid = ""
 	}
 	for {
 		c, expired := p.take(&o)
@@ -170,7 +190,7 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := p.pick(o.Avoid)
+	i := len(p.idle) - 1
 	if i < 0 {
 		return nil, false
 	}
@@ -179,8 +199,9 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
 		return nil, false // those below are older still
 	}
-	p.idle = slices.Delete(p.idle, i, i+1)
-	p.active++
+	p.idle[i] = nil
+	p.idle = p.idle[:i]
+	p.hold(1)
 	c.state = held
 	c.idle = idle
 	if idle > p.limit(c, now) {
@@ -190,14 +211,12 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	return c, false
 }
 
-// pick gives the index of the youngest connection to another address than
-// avoid, -1 for none.
-func (p *Pool) pick(avoid string) int {
-	i := len(p.idle) - 1
-	for avoid != "" && i >= 0 && p.idle[i].Addr == avoid {
-		i--
+// hold counts connections as handed out. Called with mu held.
+func (p *Pool) hold(n int) {
+	p.active += n
+	if p.member != nil {
+		p.load.Store(int64(p.active))
 	}
-	return i
 }
 
 // limit is the idle age allowed for c.
@@ -217,7 +236,7 @@ func (p *Pool) usable(c *Conn) bool {
 	}
 	p.mu.Lock()
 	p.found(f, c.idle)
-	p.active--
+	p.hold(-1)
 	p.reuses--
 	c.state = closed
 	p.mu.Unlock()
@@ -232,6 +251,7 @@ func (p *Pool) found(f finding, age time.Duration) {
 		return
 	}
 	p.idleCloses++
+	p.member.doubt()
 	p.patience.observe(p.now(), age)
 }
 
@@ -250,7 +270,7 @@ func (p *Pool) put(c *Conn) bool {
 	if c.state != held {
 		return true
 	}
-	p.active--
+	p.hold(-1)
 	if p.closed || len(p.idle) >= p.idleConns {
 		c.state = closed
 		return false
@@ -272,7 +292,7 @@ func (p *Pool) drop(c *Conn) bool {
 		return false
 	}
 	c.state = closed
-	p.active--
+	p.hold(-1)
 	if c.stream {
 		p.streams.active.Add(-1)
 	}

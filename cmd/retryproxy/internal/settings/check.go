@@ -4,9 +4,11 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // check looks for settings that are right each by itself but not together.
@@ -209,18 +211,27 @@ func (u Upstream) reaches(a Address) bool {
 	if !u.Set() || network != u.target.Network {
 		return false
 	}
-	if network == "unix" {
-		return u.target.Address == address
+	return slices.ContainsFunc(append([]upstream.Target{u.target}, u.target.Also...), func(t upstream.Target) bool {
+		return ends(&t, address)
+	})
+}
+
+// ends is reaches for one target of the listener's network.
+func ends(t *upstream.Target, address string) bool {
+	if t.Network == "unix" {
+		return t.Address == address
 	}
 	host, port, _ := net.SplitHostPort(address)
-	dialled, dialledPort, _ := net.SplitHostPort(u.target.Address)
+	dialled, dialledPort, _ := net.SplitHostPort(t.Address)
+	one := *t
+	one.Also = nil
 	switch {
 	case port != dialledPort:
 		return false
 	case isWildcard(host):
-		return u.Loopback()
+		return one.Local()
 	case isLoopbackName(host):
-		return u.Loopback() && !differentLoopbacks(host, dialled)
+		return one.Local() && !differentLoopbacks(host, dialled)
 	}
 	return host == dialled
 }

@@ -76,13 +76,15 @@ type Global struct {
 // Shared holds the settings that a route may have of its own; where it has
 // none, the global one of the same name applies.
 type Shared struct {
-	Upstream           Upstream      `env:"UPSTREAM" group:"Upstream" unit:"upstream" shown:"none, must be set" about:"Where requests are sent."`
+	Upstream           Upstream      `env:"UPSTREAM" group:"Upstream" unit:"upstream" shown:"none, must be set" about:"Where requests are sent: an address, a name, of which all addresses are used, or several with commas between, which are one upstream."`
 	UpstreamCA         string        `env:"UPSTREAM_CA" shown:"the system's" unit:"path" about:"PEM file of the authorities that an https upstream's certificate is checked against."`
 	UpstreamCert       string        `env:"UPSTREAM_CERT" shown:"none" unit:"path" about:"PEM file of the certificate shown to an https upstream."`
 	UpstreamKey        string        `env:"UPSTREAM_KEY" shown:"none" unit:"path" about:"PEM file of that certificate's key."`
 	UpstreamServerName string        `env:"UPSTREAM_SERVER_NAME" shown:"the upstream's host" unit:"name" about:"Name asked for (SNI) and checked in an https upstream's certificate."`
 	Host               HostRule      `env:"HOST" route:"UPSTREAM_HOST" envDefault:"auto" unit:"host" about:"Host field sent: preserve keeps the caller's, upstream sends the upstream's, auto sends the upstream's when the caller named retryproxy or loopback and else keeps it; any other value is sent as it is."`
 	DialTimeout        time.Duration `env:"DIAL_TIMEOUT" envDefault:"3s" shown:"3s, or ATTEMPT_TIMEOUT when that is shorter" unit:"duration" min:"1ms" max:"10m" about:"Time to connect to the upstream, TLS included."`
+	EjectAfter         int           `env:"EJECT_AFTER" envDefault:"5" unit:"count" min:"0" max:"1000000" about:"Of an upstream with several addresses: failures of one in a row (no connection, reset, ATTEMPT_TIMEOUT, 502, 503, 504) after which it is left out for a while, unless more than half would be; 0 leaves none out."`
+	EjectFor           time.Duration `env:"EJECT_FOR" envDefault:"30s" unit:"duration" min:"100ms" max:"1h" about:"How long an address is left out the first time; the nth time n times as long, up to ten times."`
 
 	Forwarded       bool   `env:"FORWARDED" envDefault:"false" group:"What is forwarded" unit:"bool" about:"Whether a Forwarded field (RFC 7239) is added beside X-Forwarded-*."`
 	Via             string `env:"VIA" shown:"none" unit:"token" about:"Pseudonym with which a Via field is added to requests and responses; without it none is added, as some servers stop compressing when they see one."`

@@ -108,7 +108,7 @@ var otherValues = map[string]string{
 	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
-	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "FORWARDED": "true", "VIA": "edge",
+	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
 	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",

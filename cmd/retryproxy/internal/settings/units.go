@@ -45,7 +45,7 @@ var units = map[string]string{
 	"size":        "bytes, such as 65536, 64KiB or 1MiB",
 	"strategy":    "the name of a backoff strategy",
 	"token":       "a word without spaces (RFC 9110 token)",
-	"upstream":    "http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2) or unix:/path",
+	"upstream":    "http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind with commas between",
 	"word":        "one of the words",
 }
 

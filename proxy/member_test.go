@@ -1,0 +1,296 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/dnstest"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// listenAt listens on the same port of several loopback addresses.
+func listenAt(t *testing.T, ips ...string) (port string, all []net.Listener) {
+	t.Helper()
+	var err error
+	for range 20 {
+		port, all = "0", nil
+		for _, ip := range ips {
+			var l net.Listener
+			if l, err = net.Listen("tcp", ip+":"+port); err != nil {
+				break
+			}
+			all = append(all, l)
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+		}
+		if err == nil {
+			return port, all
+		}
+		for _, l := range all {
+			l.Close()
+		}
+	}
+	t.Fatal(err)
+	return "", nil
+}
+
+// named has the upstream's name stand for the addresses that the test sets.
+func named(c *Config, ips ...string) {
+	var all []netip.Addr
+	for _, ip := range ips {
+		all = append(all, netip.MustParseAddr(ip))
+	}
+	c.Default.Upstream.Resolve = func(context.Context, string) ([]netip.Addr, error) { return all, nil }
+}
+
+func (p *testProxy) addresses() upstream.Addresses { return p.Stats().Upstreams[0].Addresses }
+
+func TestAllAddressesAreUsed(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	var ups []*fakeUpstream
+	for _, l := range l {
+		ups = append(ups, serveListener(t, l, script(ok200)))
+	}
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { named(c, "127.0.0.1", "127.0.0.2", "127.0.0.3") })
+	c := p.dial()
+	for range 60 {
+		c.send(get("/")).want(200, "ok")
+	}
+	for _, u := range ups {
+		if n := u.sends(); n < 5 || u.connections() != 1 {
+			t.Errorf("%s got %d of 60 requests over %d connections", u.Addr(), n, u.connections())
+		}
+	}
+}
+
+func TestWhatEjectsAnAddress(t *testing.T) {
+	answer := func(code int) string {
+		return fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 2\r\n\r\nok", code)
+	}
+	for name, tc := range map[string]struct {
+		answer  string
+		ejected int
+	}{
+		"502": {answer(502), 1}, "503": {answer(503), 1}, "504": {answer(504), 1}, "reset": {"", 1}, "malformed": {"nonsense\r\n\r\n", 1},
+		"500": {answer(500), 0}, "429": {answer(429), 0}, "404": {answer(404), 0}, "501": {answer(501), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+			bad := serveListener(t, l[0], script(tc.answer))
+			good := serveListener(t, l[1], script(ok200))
+			p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+				named(c, "127.0.0.1", "127.0.0.2")
+				c.Default.Policy.MaxRetries = 0
+			})
+			for range 100 {
+				p.dial().send(get("/")).response("GET")
+			}
+			// A request may have been on its way when the last of the five came back.
+			if a, n := p.addresses(), bad.sends(); a.Ejected != tc.ejected || tc.ejected == 1 && n != upstream.DefaultEjectAfter || tc.ejected == 0 && n < 10 {
+				t.Errorf("%d sent to the bad address, %d to the good one: %+v", n, good.sends(), a)
+			}
+		})
+	}
+}
+
+func TestWhenEveryAddressRefusesTheGateClosesAndOneOpensIt(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	for _, l := range l {
+		l.Close()
+	}
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+		guarded(c)
+		named(c, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+		c.Default.HoldTimeout, c.Default.HoldMax = time.Minute, 100
+		c.Default.RequestTimeout = 0
+	})
+	c := p.dial()
+	c.send(get("/"))
+	eventually(t, "the gate is closed", func() bool { return p.Stats().Upstreams[0].Guard.Gate == policy.GateClosed })
+	back, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skipf("somebody took the port: %v", err)
+	}
+	u := serveListener(t, back, script(ok200))
+	c.want(200, "ok")
+	if u.sends() != 1 {
+		t.Errorf("%d requests", u.sends())
+	}
+	eventually(t, "the gate is open", func() bool {
+		p.dial().send(get("/")).want(200, "ok")
+		return p.Stats().Upstreams[0].Guard.Gate == policy.GateOpen
+	})
+}
+
+func TestAnAddressThatIsGoneIsDrainedWithoutAFailedRequest(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	dns := dnstest.Start(t)
+	dns.Host("name.test", 1, "127.0.0.1", "127.0.0.2")
+	arrived := make(chan int, 100) // which address got a slow request
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	handle := func(i int) func(c *upConn) {
+		return func(c *upConn) {
+			for head := c.head(); head != ""; head = c.head() {
+				if strings.HasPrefix(head, "GET /slow") {
+					if arrived <- i; i == 0 {
+						<-held
+					}
+				}
+				c.say("%s", ok200)
+			}
+		}
+	}
+	going := serveListener(t, l[0], handle(0))
+	serveListener(t, l[1], handle(1))
+	coming := serveListener(t, l[2], handle(2))
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { c.Default.Upstream.DNS = dns.Addr })
+	var waiting []*caller
+	for at := -1; at != 0; at = <-arrived { // until one is held where it goes
+		waiting = append(waiting, p.dial().send(get("/slow")))
+	}
+	dns.Host("name.test", 1, "127.0.0.2", "127.0.0.3")
+	c := p.dial()
+	eventually(t, "the name is looked up again", func() bool {
+		c.send(get("/")).want(200, "ok")
+		return p.addresses().Draining == 1
+	})
+	before := going.sends()
+	eventually(t, "the new address is used", func() bool {
+		c.send(get("/")).want(200, "ok")
+		return coming.sends() > 0
+	})
+	if n := going.sends(); n != before {
+		t.Errorf("%d requests went to the address that is gone", n-before)
+	}
+	release()
+	for _, c := range waiting {
+		c.want(200, "ok")
+	}
+	eventually(t, "nothing is left of it", func() bool { return p.addresses().Draining == 0 })
+}
+
+func TestAServiceOfTwoHosts(t *testing.T) {
+	dns := dnstest.Start(t)
+	a, b := startUpstream(t, script(ok200)), startUpstream(t, script(ok200))
+	portOf := func(u *fakeUpstream) uint16 { return uint16(u.Addr().(*net.TCPAddr).Port) }
+	dns.Host("one.test", 60, "127.0.0.1")
+	dns.Service("_http._tcp.app.test", 60,
+		dnstest.Service{Host: "one.test", Port: portOf(a), Priority: 1, Weight: 1}, dnstest.Service{Host: "one.test", Port: portOf(b), Priority: 1, Weight: 1})
+	p := startProxyTo(t, "http+srv://_http._tcp.app.test", func(c *Config) { c.Default.Upstream.DNS = dns.Addr })
+	c := p.dial()
+	for range 60 {
+		c.send(get("/")).want(200, "ok")
+	}
+	if a.sends() < 5 || b.sends() < 5 || a.sends()+b.sends() != 60 {
+		t.Errorf("%d and %d requests", a.sends(), b.sends())
+	}
+}
+
+// http2At serves HTTP/2 without TLS on l until the test ends.
+func http2At(t *testing.T, l net.Listener, h http.HandlerFunc) {
+	t.Helper()
+	s := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+}
+
+func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+	var sends [2]atomic.Int32
+	var bad atomic.Bool
+	for i, l := range l {
+		http2At(t, l, func(w http.ResponseWriter, r *http.Request) {
+			sends[i].Add(1)
+			if i == 0 && bad.Load() {
+				w.WriteHeader(503)
+				return
+			}
+			_, _ = io.WriteString(w, r.Proto)
+		})
+	}
+	p := startProxyTo(t, "h2c://name.test:"+port, func(c *Config) { named(c, "127.0.0.1", "127.0.0.2") })
+	c := p.dial()
+	for range 60 {
+		c.send(get("/")).want(200, "HTTP/2.0")
+	}
+	if a, b := sends[0].Load(), sends[1].Load(); a < 5 || b < 5 || a+b != 60 {
+		t.Errorf("%d and %d requests", a, b)
+	}
+	eventually(t, "there is one idle connection to each", func() bool {
+		s := p.Stats().Upstreams[0].Pool
+		return s.Dials == 2 && s.Idle == 2 && s.Streams == 0
+	})
+	bad.Store(true)
+	before := sends[0].Load()
+	for range 60 {
+		c.send(get("/")).want(200, "HTTP/2.0") // a 503 is repeated, at the other address
+	}
+	if n := sends[0].Load() - before; n != upstream.DefaultEjectAfter || p.addresses().Ejected != 1 {
+		t.Errorf("%d requests went to the bad address, %+v", n, p.addresses())
+	}
+}
+
+// A hedge goes elsewhere. One that is overtaken says nothing about its
+// address, one that failed does.
+func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+	hedges := make(chan int, 10) // the addresses they went to
+	var bad atomic.Bool
+	handle := func(i int) func(c *upConn) {
+		return func(c *upConn) {
+			for head := c.head(); head != ""; head = c.head() {
+				switch first := strings.Contains(head, "X-Retryproxy-Attempt: 1\r\n"); {
+				case !first && bad.Load():
+					c.say("%s", bad503)
+					hedges <- i
+				case !first:
+					c.say("%s", ok200)
+					hedges <- i
+				case bad.Load():
+					hedges <- <-hedges // once the hedge has failed
+					c.say("%s", ok200)
+				default:
+					_, _ = io.Copy(io.Discard, c.Reader) // never
+				}
+			}
+		}
+	}
+	for i, l := range l {
+		serveListener(t, l, handle(i))
+	}
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+		hedged(t)(c)
+		named(c, "127.0.0.1", "127.0.0.2")
+		c.Default.AttemptTimeout = 0
+	})
+	failures := func() (n [2]uint64) {
+		for _, a := range p.addresses().Each {
+			n[strings.Count(a.Addr, ".2:")] = a.Failures
+		}
+		return n
+	}
+	p.dial().send(get("/")).want(200, "ok")
+	<-hedges
+	if n := failures(); n != [2]uint64{} {
+		t.Errorf("failures %v though nothing failed", n)
+	}
+	bad.Store(true)
+	p.dial().send(get("/")).want(200, "ok")
+	at := <-hedges
+	var want [2]uint64
+	want[at] = 1
+	eventually(t, "the hedge that failed counts against its address alone", func() bool { return failures() == want })
+}

@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// maxHosts bounds the hosts that SRV records name.
+const maxHosts = 64
+
+// asker is one lookup by package net's resolver, which knows /etc/hosts,
+// /etc/resolv.conf, search lists, retries and TCP, but does not tell how long an
+// answer holds: that is read from the messages on their way.
+// docs/decisions/0012-several-addresses.md says why so.
+type asker struct {
+	server string        // asked in place of the configured ones, unless ""
+	least  atomic.Uint32 // TTL in seconds, plus one; 0: none was seen
+}
+
+// resolver begins a lookup of its own: the resolver of package net otherwise
+// joins those of one name.
+func (a *asker) resolver() *net.Resolver { return &net.Resolver{PreferGo: true, Dial: a.dial} }
+
+// ttl is how long everything heard so far holds.
+func (a *asker) ttl() time.Duration {
+	return time.Duration(max(a.least.Load(), 1)-1) * time.Second
+}
+
+// host looks up addresses.
+func (a *asker) host(ctx context.Context, host, port string) answer {
+	ips, err := a.resolver().LookupNetIP(ctx, "ip", host)
+	return found(host, port, ips, err, a.ttl())
+}
+
+// service looks up SRV records and the addresses of the hosts that they name.
+// Hosts that have none are left out.
+func (a *asker) service(ctx context.Context, name string) answer {
+	_, records, err := a.resolver().LookupSRV(ctx, "", "", name)
+	if len(records) > maxHosts {
+		records = records[:maxHosts]
+	}
+	if err == nil && len(records) == 0 || len(records) == 1 && records[0].Target == "." { // "decidedly not available", RFC 2782
+		err = &net.DNSError{Err: "no such service", Name: name, IsNotFound: true}
+	}
+	if err != nil {
+		return answer{err: err}
+	}
+	hosts := make([]answer, len(records))
+	var all sync.WaitGroup
+	for i, r := range records {
+		all.Go(func() { hosts[i] = a.host(ctx, r.Target, strconv.Itoa(int(r.Port))) })
+	}
+	all.Wait()
+	var sum answer
+	for i, h := range hosts {
+		if h.err != nil {
+			err = h.err
+			continue
+		}
+		for _, p := range h.places {
+			p.priority, p.weight = records[i].Priority, share(records[i].Weight, len(h.places))
+			sum.places = append(sum.places, p)
+		}
+	}
+	if sum.ttl = a.ttl(); len(sum.places) == 0 {
+		sum.err = err
+	}
+	return sum
+}
+
+// share is the weight of one of n addresses of a host. A weight of 0 is for
+// hosts that are hardly to be chosen beside others (RFC 2782).
+func share(weight uint16, n int) uint32 { return max(uint32(weight)*100/uint32(n), 1) }
+
+// dial connects to a server, so that its answers are heard.
+func (a *asker) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if a.server != "" {
+		address = a.server
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if packets, ok := c.(*net.UDPConn); ok {
+		return &heardPackets{packets, a}, nil
+	}
+	return &heardStream{Conn: c, asker: a}, nil
+}
+
+// hear notes the lowest TTL among a message's answers.
+func (a *asker) hear(message []byte) {
+	var p dnsmessage.Parser
+	if h, err := p.Start(message); err != nil || !h.Response || p.SkipAllQuestions() != nil {
+		return
+	}
+	for {
+		r, err := p.AnswerHeader()
+		if err != nil || p.SkipAnswer() != nil {
+			return
+		}
+		for was := a.least.Load(); was == 0 || r.TTL < was-1; was = a.least.Load() {
+			if a.least.CompareAndSwap(was, min(r.TTL, 1<<31)+1) {
+				break
+			}
+		}
+	}
+}
+
+// heardPackets is a connection by UDP: a read brings a message. It is a
+// net.PacketConn, by which the resolver knows that.
+type heardPackets struct {
+	*net.UDPConn
+	asker *asker
+}
+
+func (c *heardPackets) Read(p []byte) (int, error) {
+	n, err := c.UDPConn.Read(p)
+	c.asker.hear(p[:n])
+	return n, err
+}
+
+// heardStream is a connection by TCP: a message has its length in two bytes before it.
+type heardStream struct {
+	net.Conn
+	asker *asker
+	got   []byte
+}
+
+func (c *heardStream) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.got = append(c.got, p[:n]...)
+	for len(c.got) >= 2 {
+		end := 2 + int(binary.BigEndian.Uint16(c.got))
+		if len(c.got) < end {
+			break
+		}
+		c.asker.hear(c.got[2:end])
+		c.got = c.got[end:]
+	}
+	return n, err
+}
+
+var _ net.PacketConn = (*heardPackets)(nil)

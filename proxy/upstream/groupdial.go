@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// minShare is the least time one address gets before the next one is
+// tried, but never more than a quarter of the whole: a name with
+// hundreds of addresses must not leave each too little for one round
+// trip. So at least four addresses are always tried, and twelve with the
+// default timeout, however silent they are; those that refuse at once
+// cost next to nothing.
+const minShare = 250 * time.Millisecond
+
+// dialing is one dial, over all addresses.
+type dialing struct {
+	ctx      context.Context // the whole dial's, ends at deadline
+	deadline time.Time
+	total    time.Duration // from its begin to deadline
+}
+
+// Get gives a pooled connection (see TryPooled) or dials: the address whose turn
+// it is and, while they fail, every other. Only looking up and dialling use ctx;
+// they end at the target's DialTimeout or with ctx, whichever is first. The
+// error is always a *DialError; its Kind is not KindDNS as long as an answer
+// for the name was ever had.
+func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
+	if g.one != nil {
+		return g.one.Get(ctx, o)
+	}
+	if !o.Anew {
+		if o.To == nil {
+			o.To = g.Choose(o.Avoid)
+		}
+		if c := g.TryPooled(o); c != nil {
+			return c, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
+	defer cancel()
+	at, _ := ctx.Deadline() // the caller's own, when that is earlier
+	d := &dialing{ctx: ctx, deadline: at, total: time.Until(at)}
+	if err := g.known(ctx, &o, d.total); err != nil {
+		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
+		g.dnsErrors[failed.Kind].Add(1)
+		return nil, failed
+	}
+	return g.dialAny(d, &o)
+}
+
+// dialAny tries every address in order, each with its share of the time left.
+func (g *Group) dialAny(d *dialing, o *GetOptions) (*Conn, error) {
+	var failed []error
+	order := g.view.Load().order(o.To, o.Avoid, g.random)
+	for i, m := range order {
+		c, err := d.dialOne(m, o, len(order)-i)
+		if err == nil {
+			return c, nil
+		}
+		failed = append(failed, err.Err)
+		if i == len(order)-1 || d.over() || err.Kind == KindNoDescriptors {
+			return nil, join(*err, failed)
+		}
+	}
+	panic("unreachable: a view has at least one member")
+}
+
+// dialOne connects to m in the share of time of one address of left. A failed
+// handshake counts like a failed connect: each is verified, so no less is proven.
+func (d *dialing) dialOne(m *Member, o *GetOptions, left int) (*Conn, *DialError) {
+	share := d.share(left)
+	ctx, cancel := context.WithTimeout(d.ctx, share)
+	defer cancel()
+	c, err := m.pool.Get(ctx, *o)
+	if err == nil {
+		return c, nil
+	}
+	var dial *DialError
+	if !errors.As(err, &dial) {
+		dial = &DialError{Addr: m.addr, Err: err}
+	}
+	switch hurried := dial.Kind == KindTimeout && share < minShare; {
+	case hurried, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // says nothing about the address
+	default:
+		m.Failed()
+	}
+	return nil, dial
+}
+
+// over: canceled, or no time left (the context may learn of it a little later).
+func (d *dialing) over() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
+
+// join is the last error with the causes of all. What it is made of may be shared.
+func join(last DialError, all []error) *DialError {
+	if len(all) > 1 {
+		last.Err = errors.Join(all...)
+	}
+	return &last
+}
+
+// share is the time for one address of left.
+func (d *dialing) share(left int) time.Duration {
+	even := time.Until(d.deadline) / time.Duration(left)
+	return max(even, min(minShare, d.total/4))
+}

@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxListed bounds the members of a list; more are better found by a name.
+const maxListed = 64
+
+// ParseTarget reads http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1,
+// as ALPN chooses), h2c://host[:port] (HTTP/2 without TLS), h2://host[:port]
+// (HTTP/2 over TLS) or unix:/path; the schemes but unix also as
+// http+srv://name, for a name with SRV records (RFC 2782); and several of one
+// scheme with commas between them, which are the addresses of one upstream. A
+// single final slash is allowed. Anything else is refused with an error that
+// names what is wrong: another scheme, user information, a path, query or
+// fragment, an empty or malformed host, a port outside [1, 65535], a unix path
+// that is relative or longer than 107 bytes. An https target verifies against
+// the system's certificates until UseTLS says otherwise. Nothing is resolved
+// or opened.
+//
+// The Host field (Target.Host) of a list is that of its first member.
+func ParseTarget(s string) (Target, error) {
+	parts := splitList(s)
+	t, err := parseOne(parts[0])
+	if len(parts) == 1 || err != nil {
+		return t, err
+	}
+	if len(parts) > maxListed {
+		return Target{}, fmt.Errorf("upstream %q: more than %d in a list; use a name that resolves to them", redact(s), maxListed)
+	}
+	seen := map[string]bool{t.url(): true}
+	for _, part := range parts[1:] {
+		o, err := parseOne(part)
+		switch {
+		case err != nil:
+			return Target{}, err
+		case seen[o.url()]:
+			return Target{}, fmt.Errorf("upstream %q: %s is there twice", redact(s), o.url())
+		case o.Network != t.Network || o.Protocol != t.Protocol || (o.TLS == nil) != (t.TLS == nil):
+			return Target{}, fmt.Errorf("upstream %q: all of a list must have one scheme", redact(s))
+		}
+		seen[o.url()] = true
+		t.Also = append(t.Also, o)
+	}
+	return t, nil
+}
+
+// splitList splits at commas, but leaves those in a socket's path.
+func splitList(s string) []string {
+	parts := strings.Split(s, ",")
+	whole := parts[:1]
+	for _, p := range parts[1:] {
+		begin := strings.TrimLeft(p, " ")
+		if strings.HasPrefix(parts[0], "unix:") && !strings.HasPrefix(begin, "unix:") {
+			whole[len(whole)-1] += "," + p
+			continue
+		}
+		whole = append(whole, begin)
+	}
+	return whole
+}
