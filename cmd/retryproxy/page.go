@@ -85,7 +85,7 @@ func ruleOf(now *inForce, name string) page.Rule {
 			made = &now.config.Routes[i-1]
 		}
 		return page.Rule{
-			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries,
+			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, Observes: made.Observe,
 			RequestTimeoutMS: made.RequestTimeout.Milliseconds(), AttemptTimeoutMS: made.AttemptTimeout.Milliseconds(), Curve: curveOf(&made.Policy),
 		}
 	}

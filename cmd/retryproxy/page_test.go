@@ -29,16 +29,21 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 		}
 	}))
 	t.Cleanup(up.Close)
-	p := serve(t, "UPSTREAM="+up.URL, "ROUTES=bad", "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "RETRY_PERCENT=90")
+	p := serve(t, "UPSTREAM="+up.URL, "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "ROUTES=bad,quiet", "ROUTE_QUIET_PATH=/quiet", "ROUTE_QUIET_MODE=observe", "RETRY_PERCENT=90")
 	p.get(0, "/fine")
 	p.get(0, "/bad/x?token=secret")
+	p.get(0, "/quiet")
 
-	s := p.lookAt()
-	if len(s.State.Routes) != 2 || s.State.Routes[0].Name != "bad" {
+	var s page.Snapshot // a caller may have its answer before it is counted
+	p.await("all three in the page", func() bool {
+		s = p.lookAt()
+		return len(s.State.Routes) == 3 && s.State.Routes[1].Last.FirstTry == 1 && s.State.Routes[2].Last.FirstTry == 1 && len(s.Requests.Failed) == 1
+	})
+	if s.State.Routes[0].Name != "bad" || s.State.Routes[2].Name != "quiet" {
 		t.Fatalf("%+v", s.State.Routes)
 	}
 	bad := s.State.Routes[0]
-	if bad.Last.Failed != 1 || bad.Now.Requests != 1 || s.State.Routes[1].Last.FirstTry != 1 {
+	if bad.Last.Failed != 1 || bad.Now.Requests != 1 {
 		t.Errorf("%+v", s.State.Routes)
 	}
 	if r := bad.Rule; r.Upstream != up.URL || r.MaxRetries != 2 || r.Backoff != "fixed" || len(r.Curve) != 2 || r.Curve[1] != (page.Wait{Min: 2, Mean: 2, Max: 2}) || r.RequestTimeoutMS != 30000 {
@@ -47,8 +52,11 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	if len(s.Requests.Failed) != 1 || s.Requests.Failed[0].Path != "/bad/x" || len(s.Requests.Failed[0].Attempts) == 0 || s.Requests.Failed[0].Attempts[0].Result != "503" {
 		t.Errorf("%+v", s.Requests.Failed)
 	}
-	if u := s.State.Upstreams; len(u) != 1 || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
+	if u := s.State.Upstreams; len(u) != 2 || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
 		t.Errorf("%+v", u)
+	}
+	if bad.Rule.Observes || !s.State.Routes[2].Rule.Observes {
+		t.Errorf("%+v", s.State.Routes)
 	}
 	if pr := s.State.Process; pr.RetryPercent != 90 || pr.Side != "inbound" || pr.ReplayLimitBytes == 0 || pr.Draining {
 		t.Errorf("%+v", pr)

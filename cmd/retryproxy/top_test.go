@@ -20,6 +20,7 @@ func topOf(p *process, flags ...string) (string, string, int) {
 func TestTopShowsOneTableWhereNobodyLooks(t *testing.T) {
 	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
 	p.get(0, "/x?token=secret")
+	p.await("the route in the page", func() bool { return len(p.lookAt().State.Routes) == 1 })
 	out, errs, code := topOf(p)
 	if code != exitOK || errs != "" || strings.Contains(out, "\x1b") || strings.Contains(out, "secret") {
 		t.Fatalf("%d %s\n%s", code, errs, out)
@@ -34,6 +35,7 @@ func TestTopShowsOneTableWhereNobodyLooks(t *testing.T) {
 func TestTopAsJSON(t *testing.T) {
 	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
 	p.get(0, "/x")
+	p.await("the request in the page", func() bool { r := p.lookAt().State.Routes; return len(r) == 1 && r[0].Last.Requests == 1 })
 	out, errs, code := topOf(p, "--json")
 	var s page.Snapshot
 	if err := json.Unmarshal([]byte(out), &s); err != nil || code != exitOK || len(s.State.Routes) != 1 || s.State.Routes[0].Last.Requests != 1 {

@@ -27,7 +27,7 @@ type tab struct {
 // open shows the page of p in a new browser.
 func open(t *testing.T, p *proxy, width, height int64, scheme string) *tab {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience), chromedp.Flag("hide-scrollbars", true))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, closeTab := chromedp.NewContext(allocator)

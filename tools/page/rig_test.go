@@ -20,7 +20,7 @@ import (
 )
 
 // patience only ends a hang.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // upstream answers as the path says, until it is taken away.
 type upstream struct {
@@ -97,6 +97,8 @@ func startProxy(t *testing.T, environ ...string) *proxy {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer hung.Stop()
 	lines := bufio.NewScanner(log)
 	p := &proxy{}
 	for p.listen == "" && lines.Scan() {

@@ -101,7 +101,6 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the server's is for requests; this one has come
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

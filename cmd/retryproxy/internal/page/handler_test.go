@@ -200,6 +200,26 @@ func TestEventsBringTheStateAndRequestsThatChanged(t *testing.T) {
 	}
 }
 
+// The server's time limits are for requests and answers that end.
+func TestStreamOutlastsTheServersTimeLimits(t *testing.T) {
+	const limit = 2 * time.Second
+	s := newStage()
+	server := httptest.NewUnstartedServer(s.Page)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit
+	server.Start()
+	t.Cleanup(func() {
+		s.Close()
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	events := listen(t, server.URL)
+	for began := time.Now(); time.Since(began) < 2*limit; {
+		if name, _ := events.next(); name == "" {
+			t.Fatalf("it ended after %v", time.Since(began))
+		}
+	}
+}
+
 func TestStreamsAreBoundedAndEndWithThePage(t *testing.T) {
 	s, server := served(t)
 	var open []*stream

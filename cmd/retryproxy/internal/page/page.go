@@ -58,6 +58,7 @@ type Rule struct {
 	Upstream         string `json:"upstream"`
 	Backoff          string `json:"backoff"`
 	MaxRetries       int    `json:"max_retries"`
+	Observes         bool   `json:"observes"` // no retry is made, only counted
 	RequestTimeoutMS int64  `json:"request_timeout_ms"`
 	AttemptTimeoutMS int64  `json:"attempt_timeout_ms"`
 	Curve            []Wait `json:"curve"` // of the first retries
