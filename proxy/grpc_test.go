@@ -456,3 +456,51 @@ func TestGRPCCancel(t *testing.T) {
 		t.Error("the call goes on upstream")
 	}
 }
+
+// A stream that is refused when its caller has sent a message and waits for an
+// answer is repeated with that message, and goes on.
+func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
+	for name, refuse := range map[string]func(http.ResponseWriter, *http.Request){
+		"reset":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"unavailable": func(w http.ResponseWriter, _ *http.Request) { only(w, "14") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := make(chan string, 1)
+			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				one := make([]byte, len(message("one")))
+				_, _ = io.ReadFull(r.Body, one)
+				if n == 1 {
+					refuse(w, r)
+					return
+				}
+				_, _ = w.Write(message("first"))
+				w.(http.Flusher).Flush()
+				rest, _ := io.ReadAll(r.Body)
+				second <- string(one) + string(rest)
+				w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+			})
+			p := startProxyTo(t, "h2c://"+addr, func(c *Config) {
+				speakGRPC(t, "grpc-unavailable,reset")(c)
+				c.Default.Policy.Unsafe = true
+			})
+			in, out := io.Pipe()
+			answered := make(chan grpcAnswer, 1)
+			go func() { answered <- p.call(in) }()
+			_, _ = out.Write(message("one"))
+			for range 2 {
+				within(t, "an attempt", heads)
+			}
+			_, _ = out.Write(message("two"))
+			_ = out.Close()
+			if a := within(t, "the end of the call", answered); a.status != "0" || a.body != string(message("first")) {
+				t.Error(a)
+			}
+			if got, want := within(t, "the second attempt's messages", second), string(message("one"))+string(message("two")); got != want {
+				t.Errorf("the second attempt carried %q, want %q", got, want)
+			}
+			if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+				t.Errorf("outcome %v", o)
+			}
+		})
+	}
+}

@@ -87,7 +87,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	x.startClock(x.clock)
 	s := x.situation()
 	if s.Replay == policy.ReplayUnfinished {
-		s.Replay = policy.ReplayWhole
+		s.Replay = policy.ReplayWhole // as far as it can become so
 	}
 	d := r.Policy.Decide(a, &s, nil, 0, policy.Shared())
 	switch {
@@ -113,6 +113,9 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 		a.Header = &x.held.resp // the head moved there with its response
 	}
 	s = x.situation()
+	if x.grpc && s.Replay == policy.ReplayUnfinished {
+		s.Replay = policy.ReplayWhole // what came is kept, and the rest follows it as it comes
+	}
 	budget, shut := r.budget(), x.gateShut()
 	if shut {
 		budget = nil // the gate lets in no more than the upstream bears
@@ -126,11 +129,15 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 }
 
 // secure makes a repeat possible: the caller's body is read to its end and the
-// failing answer is held. It gives the reason why that cannot be.
+// failing answer is held. It gives the reason why that cannot be. The caller of a gRPC
+// call may wait for an answer before it sends more, so its messages are not
+// waited for.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	if x.replay() == policy.ReplayUnfinished {
 		x.stopPump()
-		x.finishBody()
+		if !x.grpc {
+			x.finishBody()
+		}
 	}
 	if a.Cause == policy.CauseStatus {
 		return x.held.take()
