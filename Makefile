@@ -123,8 +123,12 @@ supply: ## the same for this platform and the proxy only, and go mod verify
 manifests: ## deploy/ rendered, decoded strictly into the Kubernetes API types, and validated by the API server's own code
 	cd deploy/test-go && go test -vet=off ./... # vetting the Kubernetes API takes longer than all the rest
 
+.PHONY: interop
+interop: ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
+	cd bench/interop && go vet ./... && go test -count=1 -timeout 30m ./...
+
 .PHONY: check
-check: test e2e rules manifests ## what CI runs
+check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s
 	$(MAKE) supply
 

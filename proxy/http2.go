@@ -27,6 +27,11 @@ const (
 	connectionWindow = 1 << 20
 )
 
+// frameSize is the largest frame that a caller may send: the least that there is
+// (RFC 9113 section 4.2). A larger one would be read whole before it counts, and
+// net/http's own 1 MiB is more than a stream's window.
+const frameSize = 16 << 10
+
 // A caller that says nothing for pingAfter is asked whether it is still there;
 // one that vanished would otherwise hold its streams until TCP notices.
 const pingAfter = 30 * time.Second
@@ -72,6 +77,7 @@ func (c *conn) beginHTTP2(set *settings) bool {
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          set.MaxConcurrentStreams,
+			MaxReadFrameSize:              frameSize,
 			MaxReceiveBufferPerStream:     streamWindow,
 			MaxReceiveBufferPerConnection: connectionWindow,
 			SendPingTimeout:               pingAfter,

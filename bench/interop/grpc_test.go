@@ -1,0 +1,94 @@
+package interop
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/testdata"
+)
+
+// cases are those of the interoperability client that need no cloud
+// (grpc/doc/interop-test-descriptions.md).
+var cases = []string{
+	"empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream", "timeout_on_sleeping_server",
+	"cancel_after_begin", "cancel_after_first_response", "status_code_and_message", "special_status_message", "custom_metadata",
+	"unimplemented_method", "unimplemented_service", "pick_first_unary", "orca_per_rpc", "orca_oob",
+}
+
+// retrying lets every call be repeated that surely did nothing. The budget is
+// as large as a third of all streams being refused needs.
+var retrying = []string{"RETRYPROXY_RETRY_ON=connect-failure,reset,grpc-unavailable", "RETRYPROXY_BUDGET_RATIO=2", "RETRYPROXY_BUDGET_BURST=1000"}
+
+// caseTime ends a case that hangs. The longest takes a second.
+const caseTime = time.Minute
+
+// passing are the cases that pass when the client asks addr, and what the
+// client said of each.
+func passing(t *testing.T, addr string, flags ...string) (pass []string, said map[string]string) {
+	t.Helper()
+	said = map[string]string{}
+	for _, c := range cases {
+		args := append([]string{"--server_host=127.0.0.1", "--server_port=" + port(t, addr), "--test_case=" + c}, flags...)
+		out, err := run(t, caseTime, "", nil, filepath.Join(directory, "client"), args...)
+		if err == nil {
+			pass = append(pass, c)
+		}
+		said[c] = out
+	}
+	return pass, said
+}
+
+// mustPass fails for each case that passed directly and does not now.
+func mustPass(t *testing.T, direct []string, addr string, flags ...string) {
+	t.Helper()
+	if len(direct) < 14 {
+		t.Errorf("directly only %v pass", direct)
+	}
+	pass, said := passing(t, addr, flags...)
+	for _, c := range direct {
+		if !slices.Contains(pass, c) {
+			t.Errorf("%s passes directly and not through the proxy:\n%s", c, said[c])
+		}
+	}
+}
+
+func TestGRPCInterop(t *testing.T) {
+	addr := address(t)
+	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
+	direct, _ := passing(t, addr)
+	t.Logf("pass directly: %v", direct)
+	mustPass(t, direct, startProxy(t, "h2c://"+addr, retrying...).addr)
+}
+
+// Every third stream is refused, which says that nothing was done with it.
+func TestGRPCInteropWithRefusedStreams(t *testing.T) {
+	addr := address(t)
+	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
+	direct, _ := passing(t, addr)
+	r := refuse(t, addr, 3)
+	p := startProxy(t, "h2c://"+r.addr, retrying...)
+	for range 2 { // most cases have one call
+		mustPass(t, direct, p.addr)
+	}
+	refused, retries := r.refused.Load(), p.metric(t, "retryproxy_retries_total")
+	t.Logf("%d streams refused, %v retries", refused, retries)
+	if refused < 8 || retries < float64(refused) {
+		t.Errorf("%d streams were refused and %v calls repeated", refused, retries)
+	}
+}
+
+// The same with TLS on both sides.
+func TestGRPCInteropOverTLS(t *testing.T) {
+	const name = "foo.test.google.fr" // what the gRPC project's test certificate is for
+	addr := address(t)
+	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr), "--use_tls",
+		"--tls_cert_file="+testdata.Path("server1.pem"), "--tls_key_file="+testdata.Path("server1.key"))
+	flags := []string{"--use_tls", "--use_test_ca", "--ca_file=" + testdata.Path("ca.pem"), "--server_host_override=" + name}
+	direct, _ := passing(t, addr, flags...)
+	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata.Path("ca.pem"), "RETRYPROXY_UPSTREAM_SERVER_NAME=" + name,
+		"RETRYPROXY_TLS_CERT=" + testdata.Path("server1.pem"), "RETRYPROXY_TLS_KEY=" + testdata.Path("server1.key")}, retrying...)
+	p := startProxy(t, "https://"+addr, settings...)
+	mustPass(t, direct, p.addr, flags...)
+}
