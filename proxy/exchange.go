@@ -19,7 +19,7 @@ type exchange struct {
 	route *routeState
 	req   *http1.Request
 
-	head     []byte // the request head for the upstream, without what differs by attempt
+	head     []byte // the request head for the upstream, without what differs by attempt; nil: see renderHead
 	headBuf  []byte // the caller's buffer with the request's spans, once detached
 	id       []byte // X-Request-Id
 	reason   string // of a refusal, for the logs
@@ -47,8 +47,10 @@ type exchange struct {
 	upReused bool
 	// unseen: it was taken from the pool without a look at it.
 	unseen   bool
-	upAsked  bool // it has a byte of the request
-	upR, upW int  // up.Buf[upR:upW] is read and not yet used
+	upAsked  bool  // it has a byte of the request
+	upR, upW int   // up.Buf[upR:upW] is read and not yet used
+	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the answer is read
+	headEnd  int32
 	upUntil  time.Time
 	upWrite  time.Time
 	avoid    string           // the address the last attempt failed on
@@ -219,9 +221,8 @@ func (x *exchange) prepare() {
 		x.nested = x.limit < 1
 	}
 	x.heedCaller()
-	x.head = getBuffer(smallBuffer)[:0]
 	x.id = forward.RequestID(x.req, x.idText[:0])
-	x.head = forward.AppendRequestHead(x.head, x.req, &r.Forward, &x.c.peer, x.id, key)
+	x.renderHead()
 	if x.body.framing.Kind == http1.BodyChunked {
 		x.detachHead(mediumBuffer)
 	}

@@ -142,6 +142,7 @@ func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budge
 // wholeRequest is the request as its next attempt sends it, for a goroutine
 // that may read it until the exchange ends. Its body is kept whole.
 func (x *exchange) wholeRequest() [][]byte {
+	x.renderHead()
 	head := make([]byte, 0, len(x.head)+smallBuffer/8)
 	parts := [][]byte{x.finishHead(append(head, x.head...), false)}
 	chunked := x.body.framing.Kind == http1.BodyChunked

@@ -25,6 +25,9 @@ type held struct {
 	resp    http1.Response
 	framing http1.Framing
 	head    []byte // the buffer with resp's spans
+	headAt  int32  // the head in it
+	headEnd int32
+	slimmed bool // for a wait
 	body    []byte
 	cut     bool // the upstream cut it off, so the caller's copy is cut off too
 	chunked http1.Chunked
@@ -111,6 +114,7 @@ func (h *held) keep() {
 	h.framing = x.answer.framing
 	h.resp, x.resp = x.resp, h.resp
 	h.head, x.up.Buf = x.up.Buf, nil
+	h.headAt, h.headEnd, h.slimmed = x.headAt, x.headEnd, false
 	x.resp.Close, x.resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
 	if h.framing.Kind == http1.BodyChunked {
 		h.chunked, x.answer.chunked = x.answer.chunked, h.chunked

@@ -50,7 +50,7 @@ func (x *exchange) keep(code int, o policy.Outcome, now time.Time, took time.Dur
 		Code: code, Outcome: o, Attempts: x.attempts, Steps: make([]Step, 0, trailLength),
 	}
 	for _, s := range x.trail.steps[:x.trail.n] {
-		e.Steps = append(e.Steps, Step{Began: s.began, Took: s.took, Status: s.status, Cause: s.cause, Class: s.class})
+		e.Steps = append(e.Steps, Step{Began: s.began, Took: s.took, Status: int(s.status), Cause: s.cause, Class: s.class})
 	}
 	j.Keep(&e)
 }

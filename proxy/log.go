@@ -22,7 +22,7 @@ type trail struct {
 }
 
 type step struct {
-	status int
+	status int32
 	cause  policy.Cause
 	class  policy.Class
 	took   time.Duration
@@ -36,7 +36,7 @@ func (t *trail) attempted(status int, cause policy.Cause, class policy.Class, to
 	if t.n < trailLength {
 		t.n++
 	}
-	t.steps[t.n-1] = step{status: status, cause: cause, class: class, took: took}
+	t.steps[t.n-1] = step{status: int32(status), cause: cause, class: class, took: took}
 }
 
 // beganAt adds when the attempt told last began.
@@ -61,7 +61,7 @@ func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
 // MarshalLogObject writes one attempt.
 func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if s.status > 0 {
-		enc.AddInt("status", s.status)
+		enc.AddInt32("status", s.status)
 	} else {
 		enc.AddString("cause", s.cause.String())
 	}

@@ -96,6 +96,7 @@ func (x *exchange) readHead() policy.Cause {
 				return policy.CauseMalformed
 			}
 			if n > 0 {
+				x.headAt, x.headEnd = int32(x.upR), int32(x.upR+n)
 				x.upR += n
 				return policy.CauseStatus
 			}

@@ -33,6 +33,7 @@ const (
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
+	x.renderHead()
 	head := x.finishHead(x.head, expect)
 	x.head = head[:len(x.head)]
 	parts, end, err := x.gather(head, expect)

@@ -39,6 +39,7 @@ type Server struct {
 	faults            atomic.Uint64 // panics contained
 	handshakeFailures atomic.Uint64 // of callers
 	active            atomic.Int64  // requests between head and end
+	waiting           atomic.Int64  // requests that wait for a retry or a place
 	lastBusy          atomic.Int64  // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool   // idle connections are to end
 
@@ -178,7 +179,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	accepting.Wait()
 	s.ends.Wait()
-	close(s.tidying.over)
+	s.tidying.end()
 	s.lot.Close()
 	s.wg.Wait()
 	for _, u := range s.settings.Load().upstreams() {
@@ -195,6 +196,7 @@ func (s *Server) kill() {
 	s.closeListeners()
 	s.each(func(c *conn) { _ = c.wire.Close() })
 	s.lot.Close()
+	s.tidying.end()
 }
 
 func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
@@ -272,7 +274,7 @@ func (s *Server) start(nc net.Conn, name string) {
 // run serves an accepted connection until it ends or is parked.
 func (s *Server) run(c *conn) {
 	s.handle(c)
-	s.leaves()
+	s.tidying.note()
 	if !c.left {
 		s.gone()
 	}

@@ -3,13 +3,14 @@ package proxy
 import (
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// tidyAfter is how many connections have to be parked or ended before it is
-	// worth it: each leaves about 10 KiB behind.
+	// tidyAfter is how many connections have to be parked or ended, or requests to
+	// begin a wait, before it is worth it: each leaves about 10 KiB behind.
 	tidyAfter = 256
 	// tidyQuiet is how long no other may have been meanwhile.
 	tidyQuiet = 500 * time.Millisecond
@@ -17,21 +18,40 @@ const (
 	tidyShare = 100
 )
 
-// tidying gives memory back to the system after a wave of connections. What
-// they no longer need is only garbage, and a process at rest makes none that
-// would start a collection.
+// tidying gives memory back to the system after a wave of connections, or of
+// requests that wait. What they no longer need is only garbage, and a process at
+// rest makes none that would start a collection.
 type tidying struct {
-	left atomic.Int64  // connections parked or ended since
+	left atomic.Int64  // connections parked or ended, and waits begun, since
 	took time.Duration // the last time; of the goroutine that tidies
-	over chan struct{} // closed when all connections have ended
+
+	mu    sync.Mutex // guards ended, and the order of it and Go
+	ended bool
+	over  chan struct{} // closed then
+	wg    sync.WaitGroup
 }
 
-// leaves notes that a connection was parked or has ended. It is called by a
-// goroutine that s.wg counts.
-func (s *Server) leaves() {
-	if s.tidying.left.Add(1) == tidyAfter {
-		s.wg.Go(s.tidying.run)
+// note notes that memory was left.
+func (t *tidying) note() {
+	if t.left.Add(1) != tidyAfter {
+		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.wg.Go(t.run)
+	}
+}
+
+// end ends a tidying that waits, and waits for one under way. No other begins.
+func (t *tidying) end() {
+	t.mu.Lock()
+	if !t.ended {
+		t.ended = true
+		close(t.over)
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
 }
 
 // run waits until the wave is over, then tidies. Only one runs at a time.

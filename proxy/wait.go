@@ -22,8 +22,12 @@ const pollEvery = 100 * time.Millisecond
 // that come meanwhile belong to the next request and are kept.
 // w, where given, is told by the door, which ends the wait too.
 func (c *conn) await(t time.Time, w *waiter) waitEnd {
+	if c.server.waiting.Add(1) > slimAbove {
+		c.x.slim()
+	}
 	c.phase.Store(phaseBackoff)
 	defer func() {
+		c.server.waiting.Add(-1)
 		c.phase.Store(phaseBusy)
 		c.readAt = past // who woke us may have moved the deadline there
 	}()

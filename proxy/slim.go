@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+const (
+	// slimAbove is how many requests may wait at once before their memory is worth
+	// the copying.
+	slimAbove = 64
+	// readTail is room for what a caller sends while its request waits.
+	readTail = 64
+)
+
+// slim makes the exchange small for a wait, in which thousands may stand: what
+// is kept over it moves out of the buffers that it was read into. Heads are read
+// again where they are then, which gives the same and is cheaper than to keep
+// every buffer.
+func (x *exchange) slim() {
+	putBuffer(x.head)
+	x.head = nil
+	x.held.slim()
+	x.slimRequest()
+	x.c.server.tidying.note()
+}
+
+// slimRequest does that for the caller's read buffer.
+func (x *exchange) slimRequest() {
+	c := x.c
+	switch {
+	case x.pumping || x.hedge.rival != nil: // another goroutine may read it
+	case x.headBuf != nil && x.body.ended && c.r == c.w: // a chunked body was read through it
+		putBuffer(c.in)
+		c.in, c.r, c.w = make([]byte, readTail), 0, 0
+	case x.headBuf == nil && x.body.framing.Kind == http1.BodyNone && 2*(c.w+readTail) <= cap(c.in):
+		exact := make([]byte, c.w+readTail)
+		copy(exact, c.in[:c.w])
+		putBuffer(c.in)
+		c.in = exact
+		x.id = append(x.idText[:0], x.id...) // it may be the request's own
+		_, _ = c.req.Parse(c.in[:c.r], x.set.Limits)
+	}
+}
+
+// renderHead makes the request head for the upstream, where it was not kept.
+func (x *exchange) renderHead() {
+	if x.head == nil {
+		x.head = getBuffer(smallBuffer)[:0]
+		x.head = forward.AppendRequestHead(x.head, x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
+	}
+}
+
+// slim does that for the response held.
+func (h *held) slim() {
+	if !h.full || h.slimmed {
+		return
+	}
+	h.slimmed = true
+	x, before := h.x, cap(h.head)+cap(h.body)
+	head := append([]byte(nil), h.head[h.headAt:h.headEnd]...)
+	body := append([]byte(nil), h.body...)
+	putBuffer(h.head)
+	putBuffer(h.body)
+	h.head, h.body = head, body
+	_, _ = h.resp.Parse(head, x.set.Limits, x.req.Method)
+	saved := before - cap(head) - cap(body)
+	x.c.server.replay.give(saved)
+	h.charged -= saved
+}

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// While many wait, what is held of an answer costs what it is long.
+func TestManyWaitInLittleMemory(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+		c.Default.Policy.Backoff, c.Default.RequestTimeout = policy.Fixed{Base: 5 * time.Minute}, time.Hour
+	})
+	const n = slimAbove + 20
+	for range n {
+		p.dial().send(get("/"))
+	}
+	soon(t, "all to wait", func() bool { return p.waiting.Load() == n && p.seen.waitsBegun() == n })
+	if kept := p.replay.used.Load(); kept < slimAbove*mediumBuffer || kept > slimAbove*(mediumBuffer+smallBuffer)+20*300 {
+		t.Errorf("%d bytes are kept for answers of %d", kept, len(bad503))
+	}
+	p.kill()
+	soon(t, "none to wait", func() bool { return p.waiting.Load() == 0 })
+}
+
+const id = "X-Request-Id: of-the-caller\r\n"
+
+// slimCases are requests that wait before a retry, each on a connection of its own.
+var slimCases = map[string]struct {
+	request string
+	answer  string // of every attempt
+	answers int    // that the caller gets; 0: all until the proxy closes
+}{
+	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", bad503, 1},
+	"empty line":  {"\r\nGET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
+	"large head":  {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 3000) + "\r\n\r\n", bad503, 1},
+	"larger head": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 5000) + "\r\n\r\n", bad503, 1},
+	"head":        {"HEAD / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n", "HTTP/1.1 503 No\r\nX-A: b\r\nContent-Length: 99\r\n\r\n", 0},
+	"absolute":    {"GET http://other.test/x HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
+	"put":         {"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Content-Length: 2000\r\n\r\n" + strings.Repeat("p", 2000), bad503, 1},
+	"chunked": {
+		"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /next HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
+		bad503, 2,
+	},
+	"pipelined": {strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 3), bad503, 3},
+	"many pipelined": {
+		strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 60), bad503, 60,
+	},
+	"after an informational one": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n",
+		"HTTP/1.1 103 Early Hints\r\nLink: </s>\r\n\r\nHTTP/1.1 503 Busy Now\r\nX-One: 1\r\nRetry-After: 0\r\nContent-Length: 4\r\n\r\nbusy", 0,
+	},
+	"chunked answer": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\nTE: trailers\r\n" + id + "\r\n",
+		"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\nX-T: end\r\n\r\n", 1,
+	},
+	"without a body": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 1},
+	"large answer":   {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
+}
+
+// changing is what differs from one run to the next.
+var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|port=\d+|:\d{4,5}`)
+
+// whatCame is all that the caller and the upstream get.
+func whatCame(t *testing.T, slim bool, request, answer string, answers int) string {
+	u := startUpstream(t, script(answer))
+	p := startProxy(t, u, nil)
+	if slim {
+		p.waiting.Store(slimAbove)
+	}
+	c := p.dial().send(request)
+	var got strings.Builder
+	for range answers {
+		res, body, err := c.response("GET")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Header.Write(&got)
+		_ = res.Trailer.Write(&got)
+		got.WriteString(res.Status + body + "\n")
+	}
+	if answers > 0 {
+		c.closeWrite()
+	}
+	rest, err := c.rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.WriteString(rest)
+	for i := range u.sends() {
+		got.WriteString(u.head(i))
+	}
+	return changing.ReplaceAllString(got.String(), "")
+}
+
+// Memory saved over a wait changes nothing that anybody sees.
+func TestASlimWaitChangesNothing(t *testing.T) {
+	for name, tc := range slimCases {
+		t.Run(name, func(t *testing.T) {
+			plain := whatCame(t, false, tc.request, tc.answer, tc.answers)
+			slim := whatCame(t, true, tc.request, tc.answer, tc.answers)
+			if plain != slim {
+				t.Errorf("without:\n%s\nwith:\n%s", plain, slim)
+			}
+			if !strings.Contains(plain, "X-Retryproxy-Attempt: 4\r\n") {
+				t.Error("it was not retried")
+			}
+		})
+	}
+}
