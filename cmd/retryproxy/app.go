@@ -16,6 +16,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/atrest"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/watch"
@@ -160,6 +161,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 	}
 	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
 	background.Go(func() { a.awaitSuccessor(working) })
+	background.Go(func() { atrest.Settle(working) })
 	a.phase.Store(nil)
 	a.takeOver()
 
