@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,19 +56,20 @@ func named(c *Config, ips ...string) {
 func (p *testProxy) addresses() upstream.Addresses { return p.Stats().Upstreams[0].Addresses }
 
 func TestAllAddressesAreUsed(t *testing.T) {
-	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	ips := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"}
+	port, l := listenAt(t, ips...)
 	var ups []*fakeUpstream
 	for _, l := range l {
 		ups = append(ups, serveListener(t, l, script(ok200)))
 	}
-	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { named(c, "127.0.0.1", "127.0.0.2", "127.0.0.3") })
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { named(c, ips...) })
 	c := p.dial()
-	for range 60 {
+	for range 300 {
 		c.send(get("/")).want(200, "ok")
 	}
 	for _, u := range ups {
-		if n := u.sends(); n < 5 || u.connections() != 1 {
-			t.Errorf("%s got %d of 60 requests over %d connections", u.Addr(), n, u.connections())
+		if n := u.sends(); n == 0 || u.connections() != 1 {
+			t.Errorf("%s got %d of 300 requests over %d connections, want some over one", u.Addr(), n, u.connections())
 		}
 	}
 }
@@ -76,16 +78,18 @@ func TestWhatEjectsAnAddress(t *testing.T) {
 	answer := func(code int) string {
 		return fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 2\r\n\r\nok", code)
 	}
+	row := slices.Repeat([]string{answer(503), answer(503), answer(503), answer(503), ok200}, 100)
 	for name, tc := range map[string]struct {
-		answer  string
+		answers []string
 		ejected int
 	}{
-		"502": {answer(502), 1}, "503": {answer(503), 1}, "504": {answer(504), 1}, "reset": {"", 1}, "malformed": {"nonsense\r\n\r\n", 1},
-		"500": {answer(500), 0}, "429": {answer(429), 0}, "404": {answer(404), 0}, "501": {answer(501), 0},
+		"a row that answers break": {row, 0},
+		"502":                      {[]string{answer(502)}, 1}, "503": {[]string{answer(503)}, 1}, "504": {[]string{answer(504)}, 1}, "reset": {[]string{""}, 1}, "malformed": {[]string{"nonsense\r\n\r\n"}, 1},
+		"500": {[]string{answer(500)}, 0}, "429": {[]string{answer(429)}, 0}, "404": {[]string{answer(404)}, 0}, "501": {[]string{answer(501)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
-			bad := serveListener(t, l[0], script(tc.answer))
+			bad := serveListener(t, l[0], script(tc.answers...))
 			good := serveListener(t, l[1], script(ok200))
 			p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
 				named(c, "127.0.0.1", "127.0.0.2")

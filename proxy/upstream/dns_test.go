@@ -27,33 +27,34 @@ func byDNS(t *testing.T, s *dnstest.Server, upstream string) *Group {
 
 func TestTheTTLIsReadFromTheAnswer(t *testing.T) {
 	for name, cut := range map[string]bool{"udp": false, "tcp": true} {
-		dns, s := dnstest.Start(t), tcpServer(t)
+		dns := dnstest.Start(t)
 		if cut {
 			dns.Cut()
 		}
-		port := strconv.Itoa(s.addr.(*net.TCPAddr).Port)
-		dns.Host("app.test", 30, "127.0.0.1")
-		g := byDNS(t, dns, "http://app.test:"+port)
-		began := time.Now()
-		for range 3 {
-			_ = get(t, g, GetOptions{Fresh: true}).Close()
+		dns.Host("app.test", 30, "127.0.0.1", "::1")
+		a := (&asker{server: dns.Addr}).host(t.Context(), "app.test", "80")
+		if a.ttl != 30*time.Second || a.err != nil || len(a.places) != 2 {
+			t.Errorf("%s: %+v", name, a)
 		}
-		g.mu.Lock()
-		holds := g.holds.Sub(began)
-		g.mu.Unlock()
-		want := 1
-		if cut {
-			want = 2 // by UDP, and again by TCP
-		}
-		if n := dns.Asked("app.test"); n != want || holds < 30*time.Second || holds > 40*time.Second {
-			t.Errorf("%s: asked %d times, the answer holds for %v", name, n, holds)
-		}
-		dns.Host("app.test", 60, "127.0.0.1", "127.0.0.2", "::1")
-		_ = get(t, g, GetOptions{Fresh: true, Anew: true}).Close()
-		got := members(g)
-		if slices.Sort(got); !slices.Equal(got, []string{"127.0.0.1:" + port, "127.0.0.2:" + port, "[::1]:" + port}) {
-			t.Errorf("%s: members %v", name, got)
-		}
+	}
+}
+
+func TestANameIsAskedForAsItsTTLSays(t *testing.T) {
+	dns, s := dnstest.Start(t), tcpServer(t)
+	port := strconv.Itoa(s.addr.(*net.TCPAddr).Port)
+	dns.Host("app.test", 3600, "127.0.0.1")
+	g := byDNS(t, dns, "http://app.test:"+port)
+	for range 3 {
+		_ = get(t, g, GetOptions{Fresh: true}).Close()
+	}
+	if n := dns.Asked("app.test"); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	dns.Host("app.test", 0, "127.0.0.1", "127.0.0.2", "::1")
+	_ = get(t, g, GetOptions{Fresh: true, Anew: true}).Close()
+	got := members(g)
+	if slices.Sort(got); !slices.Equal(got, []string{"127.0.0.1:" + port, "127.0.0.2:" + port, "[::1]:" + port}) {
+		t.Errorf("members %v", got)
 	}
 }
 

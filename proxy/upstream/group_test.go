@@ -230,6 +230,9 @@ func TestAListOfAddressesIsOneUpstream(t *testing.T) {
 	if s := g.Stats(); s.Dials != 2 || s.Reuses != 48 {
 		t.Errorf("%+v", s)
 	}
+	if g.looked != 0 || g.refresh != nil {
+		t.Errorf("%d lookups where there is no name", g.looked)
+	}
 }
 
 func TestClosedGroupStillDialsButKeepsNothing(t *testing.T) {
@@ -385,5 +388,69 @@ func BenchmarkGroup(b *testing.B) {
 				c.Release(5 * time.Second)
 			}
 		})
+	}
+}
+
+func TestTheOthersKeepWhatThoseThatAreGoneHadCounted(t *testing.T) {
+	w := newTown(t, time.Hour, many(40)...)
+	g := w.group(Options{})
+	others := func() AddressStats { each := g.Addresses().Each; return each[len(each)-1] }
+	var held []*Conn
+	for range 400 {
+		held = append(held, get(t, g, GetOptions{}))
+	}
+	for _, c := range held {
+		if c.Member.Failed(); !c.Member.named {
+			c.Member.Answered() // so that it is not ejected
+		}
+		c.Release(0)
+	}
+	before := others()
+	w.name(time.Hour, many(33)...)
+	get(t, g, GetOptions{Anew: true, Avoid: many(33)[32]}).Release(0)
+	if after := others(); g.Addresses().Draining != 0 || after != before || after.Attempts == 0 || after.Failures == 0 {
+		t.Errorf("%+v became %+v", before, after)
+	}
+}
+
+// A member that is gone may still be chosen by one who looked before.
+func TestNothingIsUnderWayAtThoseThatAreGone(t *testing.T) {
+	w := newTown(t, time.Hour, many(2)...)
+	g := w.group(Options{})
+	get(t, g, GetOptions{}).Release(0)
+	m := g.member(t, many(2)[0])
+	m.pool.dialing.Add(1)
+	g.mu.Lock()
+	g.bury(m)
+	g.mu.Unlock()
+	m.pool.dialing.Add(-1)
+	if s := g.Stats(); s.Dialing != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestTheAvoidedAddressIsDialledAfterTheEjectedOnes(t *testing.T) {
+	_, g, m := three(t, Options{})
+	failTimes(m[1], DefaultEjectAfter)
+	g.random = func(uint32) uint32 { return 0 }
+	if order := g.view.Load().order(nil, m[0].addr, g.random); !slices.Equal(order, []*Member{m[2], m[1], m[0]}) {
+		for _, m := range order {
+			t.Log(m.addr)
+		}
+		t.Error("want the usable one, the ejected one and the avoided one")
+	}
+}
+
+func TestTheAddressesAreBounded(t *testing.T) {
+	w := newTown(t, time.Hour)
+	for i := range 2 * maxMembers {
+		w.said.places = append(w.said.places, place{fmt.Sprintf("10.0.%d.%d:80", i/250, i%250), 0, 1})
+	}
+	g := w.group(Options{})
+	for range 2 {
+		get(t, g, GetOptions{Anew: true}).Release(0)
+		if n := len(members(g)); n != maxMembers {
+			t.Errorf("%d members", n)
+		}
 	}
 }
