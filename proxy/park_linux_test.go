@@ -84,10 +84,10 @@ func TestAParkedCallerHoldsItsPlace(t *testing.T) {
 func TestAParkedCallerIsClosedWhenItsTimeIsOver(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.CallerIdleTimeout = 200 * time.Millisecond })
 	c := p.dial()
-	c.send(get("/")).want(200, "ok")
 	began := time.Now()
+	c.send(get("/")).want(200, "ok")
 	c.wantEnd("")
-	if d := time.Since(began); d < 150*time.Millisecond {
+	if d := time.Since(began); d < 200*time.Millisecond {
 		t.Errorf("closed after %v", d)
 	}
 	p.wantParked(0)
@@ -140,9 +140,18 @@ func TestHTTP2BegunAfterParking(t *testing.T) {
 }
 
 func TestDrainServesAndEndsParkedCallers(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+	release := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /held") {
+				<-release
+			}
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) {
 		parksAtOnce(c)
-		c.DrainTimeout, c.CallerIdleTimeout = time.Minute, time.Hour
+		c.DrainTimeout, c.CallerIdleTimeout, c.Default.AttemptTimeout = time.Minute, time.Hour, time.Minute
 	})
 	var all []*caller
 	for range 10 {
@@ -150,12 +159,16 @@ func TestDrainServesAndEndsParkedCallers(t *testing.T) {
 		all[len(all)-1].send(get("/")).want(200, "ok")
 	}
 	p.wantParked(len(all))
+	busy := p.dial().send(get("/held")) // as long as it runs, idle callers stay
+	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
 	soon(t, "the drain to begin", p.draining.Load)
 	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
 		t.Error("the response does not say Connection: close")
 	}
+	close(release)
+	busy.want(200, "ok")
 	for _, c := range all {
 		c.wantEnd("")
 	}
@@ -254,7 +267,9 @@ func TestTidiesAfterAWave(t *testing.T) {
 // pieces at intervals around that of parking, then drains.
 func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	const callers, requests = 24, 40
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = 200 * time.Microsecond; c.DrainTimeout = time.Minute })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		c.parkAfter, c.DrainTimeout, c.ReadHeadTimeout = 200*time.Microsecond, time.Minute, time.Minute
+	})
 	var answered atomic.Int64
 	var wg sync.WaitGroup
 	for i := range callers {

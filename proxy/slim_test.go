@@ -31,7 +31,7 @@ const id = "X-Request-Id: of-the-caller\r\n"
 // slimCases are requests that wait before a retry, each on a connection of its own.
 var slimCases = map[string]struct {
 	request string
-	answer  string // of every attempt
+	answer  string // of every attempt; with a \x00, of the first and of all others
 	answers int    // that the caller gets; 0: all until the proxy closes
 }{
 	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", bad503, 1},
@@ -57,6 +57,10 @@ var slimCases = map[string]struct {
 		"GET / HTTP/1.1\r\nHost: app.test\r\nTE: trailers\r\n" + id + "\r\n",
 		"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\nX-T: end\r\n\r\n", 1,
 	},
+	"its buffer used again": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
+		"HTTP/1.1 503 Busy\r\nX-Held: yes\r\nContent-Length: 4\r\n\r\nbusy\x00" + strings.Repeat("no answer ", 40) + "\r\n\r\n", 1,
+	},
 	"without a body": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 1},
 	"large answer":   {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
 }
@@ -66,7 +70,7 @@ var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|p
 
 // whatCame is all that the caller and the upstream get.
 func whatCame(t *testing.T, slim bool, request, answer string, answers int) string {
-	u := startUpstream(t, script(answer))
+	u := startUpstream(t, script(strings.Split(answer, "\x00")...))
 	p := startProxy(t, u, nil)
 	if slim {
 		p.waiting.Store(slimAbove)
