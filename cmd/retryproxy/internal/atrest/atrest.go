@@ -40,15 +40,20 @@ type span struct{ start, end uint64 }
 // be lost: one that was relocated at the start, or has a breakpoint.
 func untouched(smaps []byte, exe string) (all []span) {
 	var now span
-	ours := false
+	ours, changed := false, true
 	for line := range bytes.Lines(smaps) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if s, mode, path, ok := mapping(line); ok {
-			now, ours = s, path == exe && len(mode) > 1 && mode[1] == '-'
+			now, ours, changed = s, path == exe && len(mode) > 1 && mode[1] == '-', true
 			continue
 		}
-		if rest, found := bytes.CutPrefix(line, []byte("Anonymous:")); ours && found {
-			if string(bytes.TrimSpace(rest)) == "0 kB" {
+		name, size, _ := bytes.Cut(line, []byte(":"))
+		none := string(bytes.TrimSpace(size)) == "0 kB"
+		switch string(name) {
+		case "Anonymous":
+			changed = !none
+		case "Swap": // comes later, and holds those changed pages that are not in memory
+			if ours && none && !changed {
 				all = append(all, now)
 			}
 		}

@@ -16,19 +16,29 @@ const smaps = `00400000-009c6000 r-xp 00000000 fe:00 1234                       
 Size:               5912 kB
 Rss:                5080 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 VmFlags: rd ex mr mw me
 009c6000-01010000 r--p 005c6000 fe:00 1234                       /usr/bin/retry proxy
 Anonymous:             0 kB
-01010000-0107a000 r--p 00c10000 fe:00 1234                       /usr/bin/retry proxy
+Swap:                  0 kB
+01010000-01074000 r--p 00c10000 fe:00 1234                       /usr/bin/retry proxy
 Anonymous:             4 kB
+Swap:                  0 kB
+01074000-0107a000 r--p 00c10000 fe:00 1234                       /usr/bin/retry proxy
+Anonymous:             0 kB
+Swap:                  4 kB
 0107a000-010c0000 rw-p 00c10000 fe:00 1234                       /usr/bin/retry proxy
 Anonymous:             0 kB
+Swap:                  0 kB
 c000000000-c000400000 rw-p 00000000 00:00 0 
 Anonymous:           972 kB
+Swap:                  0 kB
 7f0000000000-7f0000001000 r-xp 00000000 fe:00 99                 /lib/libc.so
 Anonymous:             0 kB
+Swap:                  0 kB
 7fff0000-7fff1000 r-xp 00000000 00:00 0                          [vdso]
 Anonymous:             0 kB
+Swap:                  0 kB
 `
 
 // Only the program's own pages go, and none that may differ from the file.
@@ -38,7 +48,7 @@ func TestWhatIsLetGo(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
-	for _, bad := range []string{"", "x", "zz-1 r-xp 0 0 0 /usr/bin/retry proxy\nAnonymous: 0 kB\n", "1 r-xp 0 0 0 /usr/bin/retry proxy\nAnonymous: 0 kB\n"} {
+	for _, bad := range []string{"", "x", "zz-1 r-xp 0 0 0 /usr/bin/retry proxy\nAnonymous: 0 kB\nSwap: 0 kB\n", "1 r-xp 0 0 0 /usr/bin/retry proxy\nAnonymous: 0 kB\nSwap: 0 kB\n"} {
 		if got := untouched([]byte(bad), "/usr/bin/retry proxy"); got != nil {
 			t.Errorf("%q: %x", bad, got)
 		}
