@@ -162,9 +162,11 @@ func (s *silence) unsent(entered time.Duration) {
 	}
 }
 
-// lost counts a request whose connection was closed at an age.
+// lost counts a request whose connection was closed at an age, unless that was
+// too young to count while it was under way: who leaves a moment after asking
+// says nothing.
 func (s *silence) lost(entered, age time.Duration, u *usual) {
-	if entered < s.brokenAt || !u.known() {
+	if entered < s.brokenAt || !u.known() || age < overdue(u)/2 {
 		return
 	}
 	if s.gone.n == 0 || entered < s.gone.first {

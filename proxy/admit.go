@@ -199,6 +199,16 @@ func (x *exchange) desert(kind policy.EndKind) {
 	d.heed(signal)
 }
 
+// overtime is how an attempt ended whose time is over. Where the time was its
+// caller's own it is as if the caller had left: hurried callers must not close
+// the gate of an upstream that is as quick as ever for others.
+func (x *exchange) overtime() policy.EndKind {
+	if w := &x.callerWaits; w.Given && !time.Now().Before(x.began.Add(x.route.ownShare(w.Within))) {
+		return policy.Abandoned
+	}
+	return policy.TimedOut
+}
+
 // sentSome says whether the upstream may have a byte of the attempt.
 func (x *exchange) sentSome() bool {
 	return x.attemptOpen() && (x.fault.stalled || x.up != nil && x.upAsked)

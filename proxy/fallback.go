@@ -156,7 +156,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 // spareDone gives the place at the fallback upstream back and closes the books.
 func (x *exchange) spareDone(a *policy.Attempt) {
 	if a.Cause == policy.CauseAttemptTimeout {
-		x.desert(policy.TimedOut)
+		x.desert(x.overtime())
 	}
 	x.vacate(a)
 	x.lastEnd = time.Now()

@@ -50,7 +50,7 @@ func (x *exchange) tryOnce(fresh bool) (policy.Attempt, policy.Decision, bool) {
 	if !stays {
 		return a, d, false
 	}
-	x.desert(policy.TimedOut) // has no effect where the place was given back
+	x.desert(x.overtime()) // has no effect where the place was given back
 	judgeMember(x.member, &a)
 	x.attemptDone(&a, d.Class)
 	return a, d, true

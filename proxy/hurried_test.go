@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// A caller's own short deadline is no attempt timeout: it says no more of the
+// upstream than a caller who leaves, which is nothing until the answer is overdue by far.
+func TestHurriedCallersDoNotCloseTheGate(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		field   string
+		latency time.Duration // from then on
+		timeout time.Duration // of attempts
+		want    policy.ClosedBy
+	}{
+		{"less than an answer takes", "X-Request-Timeout: 5ms", 10 * time.Millisecond, 10 * time.Second, policy.ClosedByNothing},
+		{"less than an answer takes, as gRPC says it", "Grpc-Timeout: 5m", 10 * time.Millisecond, 10 * time.Second, policy.ClosedByNothing},
+		{"far more than an answer takes", "X-Request-Timeout: 2s", time.Hour, 10 * time.Second, policy.ClosedByStall},
+		{"more than the attempt timeout", "X-Request-Timeout: 1s", time.Hour, 5 * time.Millisecond, policy.ClosedByStall},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for head := c.head(); head != ""; head = c.head() {
+					if strings.Contains(head, "/slow") {
+						time.Sleep(tc.latency)
+					} else {
+						time.Sleep(time.Millisecond)
+					}
+					c.say(ok200)
+				}
+			}
+			inMemory(t, handle, func(c *Config) {
+				guarded(c)
+				heedDeadlines(c)
+				c.Default.AttemptTimeout = tc.timeout
+			}, func(t *testing.T, m *memory) {
+				c := m.caller()
+				for range 100 {
+					c.send(get("/")).want(200, "ok")
+				}
+				time.Sleep(6 * time.Second) // what went well is long ago
+				for i := range 60 {
+					hurried := m.caller().send(request(fmt.Sprintf("GET /slow/%d HTTP/1.1", i), "Host: a", tc.field))
+					t.Cleanup(func() { hurried.Close() })
+					time.Sleep(20 * time.Millisecond)
+					if closed := m.guard().Gate != policy.GateOpen; i == 40 && closed != (tc.timeout < time.Second) {
+						t.Errorf("after 820 ms: closed %v", closed)
+					}
+				}
+				time.Sleep(3 * time.Second)
+				if got := m.guard().ClosedBy; got != tc.want {
+					t.Errorf("closed by %v, want %v: %+v", got, tc.want, m.guard())
+				}
+				if tc.latency == time.Hour {
+					time.Sleep(time.Hour) // the handlers end
+				}
+			})
+		})
+	}
+}
