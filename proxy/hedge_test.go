@@ -391,6 +391,35 @@ func TestTheCallerLeavesARace(t *testing.T) {
 	}
 }
 
+// A hedge that is still being dialled when the caller leaves was none, and the
+// first attempt, which has failed, counts as what it was.
+func TestTheCallerLeavesWhileTheHedgeIsDialled(t *testing.T) {
+	var dials atomic.Int32
+	inMemory(t, nil, hedged(t), func(t *testing.T, m *memory) {
+		n := *m.settings.Load().Config
+		n.Default.Upstream.Host, n.Default.Upstream.Address = "other.test", "other.test:80"
+		n.Default.Upstream.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if dials.Add(1) > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			ours, theirs := net.Pipe()
+			m.up.serve(t, theirs, answers(30*time.Millisecond, bad503))
+			return ours, nil
+		}
+		if err := m.Reload(&n); err != nil {
+			t.Fatal(err)
+		}
+		c := m.caller().send(get("/"))
+		time.Sleep(time.Second)
+		c.Close()
+		synctest.Wait()
+		if dials.Load() != 2 || m.seen.hedged != 0 || !slices.Equal(m.seen.attempts, []int{1}) || !slices.Equal(m.seen.classes, []policy.Class{policy.Rejected}) {
+			t.Errorf("%d dials, %d hedges, attempts %v, classes %v", dials.Load(), m.seen.hedged, m.seen.attempts, m.seen.classes)
+		}
+	})
+}
+
 // The percentile is learnt from the route's own answers, and a reload keeps it.
 func TestHedgeAfterWhatIsUsual(t *testing.T) {
 	var seen atomic.Bool

@@ -133,7 +133,7 @@ func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) poli
 // dismiss ends the rival, which is not gone on with, and closes its books. One
 // of which nothing was sent yet was none.
 func (x *exchange) dismiss(r *rival) {
-	ended := r.over.Load()
+	ended := r.over.Load() && !r.isStopped() // by itself, not when the caller left
 	r.stop()
 	x.rivalEnded(r)
 	x.upUntil = time.Time{} // the rival moved the deadline
