@@ -68,7 +68,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 // A request that never was sent has no attempts, and one whose head is not one
 // has no path.
 func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
-	book := &notebook{want: func(policy.Outcome) bool { return true }}
+	book := wantsAll()
 	inMemory(t, script(ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
 		m.caller().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
 		synctest.Wait()
@@ -82,7 +82,7 @@ func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
 
 // What waits before it is sent is not yet an attempt.
 func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
-	book := &notebook{want: func(policy.Outcome) bool { return true }}
+	book := wantsAll()
 	server := &timed{first: []string{answer(429, "Retry-After: 2")}}
 	inMemory(t, server.handle, func(c *Config) {
 		sharing("route")(c)
@@ -99,6 +99,52 @@ func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
 		}
 		if s := book.kept[1].Steps[0]; s.Began < 2*time.Second || s.Took > time.Second {
 			t.Errorf("the attempt began after %v and took %v", s.Began, s.Took)
+		}
+	})
+}
+
+// wantsAll is a notebook that wants every request.
+func wantsAll() *notebook {
+	return &notebook{want: func(policy.Outcome) bool { return true }}
+}
+
+// steps are those of the only request kept, in the order of their begin.
+func (n *notebook) steps(t *testing.T, want int) []Step {
+	t.Helper()
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.kept) != 1 || len(n.kept[0].Steps) != want {
+		t.Fatalf("%+v", n.kept)
+	}
+	steps := n.kept[0].Steps
+	slices.SortFunc(steps, func(a, b Step) int { return int(a.Began - b.Began) })
+	return steps
+}
+
+func TestJournalPlacesAHedge(t *testing.T) {
+	const ms = time.Millisecond
+	book := wantsAll()
+	inMemory(t, byConn(answers(50*ms, ok200), unanswered), func(c *Config) {
+		hedged(t)(c)
+		c.Journal = book
+	}, func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).want(200, "ok")
+		got := book.steps(t, 2)
+		if got[0].Began != 0 || got[0].Took != 50*ms || got[1].Began != 20*ms || got[1].Took != 30*ms || got[1].Class != policy.Overtaken {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestJournalPlacesAFallback(t *testing.T) {
+	const ms = time.Millisecond
+	book := wantsAll()
+	inMemoryWithSpare(t, answers(10*ms, bad503), answers(30*ms, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory, s *spared) {
+		m.caller().send(get("/")).want(200, "ok")
+		got := book.steps(t, 2)
+		if got[0].Began != 0 || got[0].Took != 10*ms || got[1].Began != 10*ms || got[1].Took != 30*ms {
+			t.Errorf("%+v", got)
 		}
 	})
 }
