@@ -52,7 +52,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	if len(s.Requests.Failed) != 1 || s.Requests.Failed[0].Path != "/bad/x" || len(s.Requests.Failed[0].Attempts) == 0 || s.Requests.Failed[0].Attempts[0].Result != "503" {
 		t.Errorf("%+v", s.Requests.Failed)
 	}
-	if u := s.State.Upstreams; len(u) != 2 || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
+	if u := s.State.Upstreams; len(u) != 2 || u[1].Name != up.URL+" #2" || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
 		t.Errorf("%+v", u)
 	}
 	if bad.Rule.Observes || !s.State.Routes[2].Rule.Observes {
