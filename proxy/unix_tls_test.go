@@ -295,11 +295,14 @@ func TestATunnelOverTLSGoesOnAfterAHalfClose(t *testing.T) {
 }
 
 func TestUpstreamOnAUnixSocket(t *testing.T) {
+	closed := make(chan struct{})
 	p, u := startFor(t, true, func(c *upConn) {
 		for head := c.head(); head != ""; head = c.head() {
 			body := discardBody(c, head)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			if c.n == 1 && string(body) == "last" {
+				_ = c.Close()
+				close(closed)
 				return
 			}
 		}
@@ -315,6 +318,7 @@ func TestUpstreamOnAUnixSocket(t *testing.T) {
 		t.Errorf("%d connections, want 1", u.connections())
 	}
 	c.send(post("last")).want(200, "last") // then the upstream closes
+	<-closed                               // a POST sent before that might have been acted on
 	c.send(post("again")).want(200, "again")
 	if u.connections() != 2 || p.seen.retried() != 0 {
 		t.Errorf("%d connections, %d retries; want 2, none", u.connections(), p.seen.retried())
