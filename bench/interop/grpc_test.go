@@ -3,6 +3,7 @@ package interop
 import (
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,22 +22,35 @@ var cases = []string{
 // as large as a third of all streams being refused needs.
 var retrying = []string{"RETRYPROXY_RETRY_ON=connect-failure,reset,grpc-unavailable", "RETRYPROXY_BUDGET_RATIO=2", "RETRYPROXY_BUDGET_BURST=1000"}
 
-// caseTime ends a case that hangs. The longest takes a second.
+// caseTime ends a case that hangs. The longest takes some twenty seconds.
 const caseTime = time.Minute
+
+// atOnce is how many clients run at a time: most of one's time is its start.
+const atOnce = 4
 
 // passing are the cases that pass when the client asks addr, and what the
 // client said of each.
 func passing(t *testing.T, addr string, flags ...string) (pass []string, said map[string]string) {
 	t.Helper()
 	said = map[string]string{}
+	var mu sync.Mutex // guards pass and said
+	var all sync.WaitGroup
+	some := make(chan struct{}, atOnce)
 	for _, c := range cases {
-		args := append([]string{"--server_host=127.0.0.1", "--server_port=" + port(t, addr), "--test_case=" + c}, flags...)
-		out, err := run(t, caseTime, "", nil, filepath.Join(directory, "client"), args...)
-		if err == nil {
-			pass = append(pass, c)
-		}
-		said[c] = out
+		all.Go(func() {
+			some <- struct{}{}
+			defer func() { <-some }()
+			args := append([]string{"--server_host=127.0.0.1", "--server_port=" + port(t, addr), "--test_case=" + c}, flags...)
+			out, err := run(t, caseTime, "", nil, filepath.Join(directory, "client"), args...)
+			mu.Lock()
+			defer mu.Unlock()
+			if said[c] = out; err == nil {
+				pass = append(pass, c)
+			}
+		})
 	}
+	all.Wait()
+	slices.Sort(pass)
 	return pass, said
 }
 
@@ -55,6 +69,7 @@ func mustPass(t *testing.T, direct []string, addr string, flags ...string) {
 }
 
 func TestGRPCInterop(t *testing.T) {
+	t.Parallel()
 	addr := address(t)
 	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
 	direct, _ := passing(t, addr)
@@ -64,6 +79,7 @@ func TestGRPCInterop(t *testing.T) {
 
 // Every third stream is refused, which says that nothing was done with it.
 func TestGRPCInteropWithRefusedStreams(t *testing.T) {
+	t.Parallel()
 	addr := address(t)
 	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
 	direct, _ := passing(t, addr)
@@ -74,13 +90,15 @@ func TestGRPCInteropWithRefusedStreams(t *testing.T) {
 	}
 	refused, retries := r.refused.Load(), p.metric(t, "retryproxy_retries_total")
 	t.Logf("%d streams refused, %v retries", refused, retries)
-	if refused < 8 || retries < float64(refused) {
+	// A call that its client ends meanwhile, or that has a millisecond, is not repeated.
+	if refused < 8 || retries < 0.8*float64(refused) {
 		t.Errorf("%d streams were refused and %v calls repeated", refused, retries)
 	}
 }
 
 // The same with TLS on both sides.
 func TestGRPCInteropOverTLS(t *testing.T) {
+	t.Parallel()
 	const name = "foo.test.google.fr" // what the gRPC project's test certificate is for
 	addr := address(t)
 	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr), "--use_tls",
