@@ -10,6 +10,8 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
 IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
+# go test, where a test that fails is run again by itself, twice at most: for those that drive other people's programs.
+AGAIN = $(BIN)/gotestsum-$(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped --rerun-fails=2 --packages
 export CGO_ENABLED ?= 0
 
 .PHONY: help
@@ -76,14 +78,14 @@ image-inject: ## the webhook's image retryproxy-inject:dev
 	docker build -f deploy/image/inject/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxy-inject:dev .
 
 .PHONY: e2e-image
-e2e-image: ## the image: the same twice, what is in it, how it runs (needs dockerd)
-	E2E=image go test -count=1 -timeout 30m ./deploy/test/image
+e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is in it, how it runs (needs dockerd)
+	E2E=image $(AGAIN) ./deploy/test/image -- -count=1 -timeout 30m
 
 check: e2e-image
 
 .PHONY: e2e-page
-e2e-page: build ## the page in a real browser (needs chromium installed)
-	cd tools/page && RETRYPROXY=$(BIN)/retryproxy go test -count=1 -timeout 15m ./...
+e2e-page: build $(BIN)/gotestsum-$(GOTESTSUM) ## the page in a real browser (needs chromium installed)
+	cd tools/page && RETRYPROXY=$(BIN)/retryproxy $(AGAIN) ./... -- -count=1 -timeout 15m
 
 check: e2e-page
 
@@ -124,8 +126,8 @@ manifests: ## deploy/ rendered, decoded strictly into the Kubernetes API types, 
 	cd deploy/test-go && go test -vet=off ./... # vetting the Kubernetes API takes longer than all the rest
 
 .PHONY: interop
-interop: ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
-	cd bench/interop && go vet ./... && go test -count=1 -timeout 30m ./...
+interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
+	cd bench/interop && go vet ./... && $(AGAIN) ./... -- -count=1 -timeout 30m
 
 .PHONY: check
 check: test e2e rules manifests interop ## what CI runs
