@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/machine"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -67,7 +67,7 @@ func newRunResult(way string, s *stage, seed uint64) *runResult {
 
 func newDocument(args []string, proxy string, runs []*runResult) *document {
 	return &document{
-		Args: args, Commit: commit(), Proxy: versionOf(proxy), Runs: runs, Figure: figure(runs),
+		Args: args, Commit: machine.Commit(), Proxy: versionOf(proxy), Runs: runs, Figure: figure(runs),
 		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 	}
 }
@@ -79,24 +79,6 @@ func versionOf(program string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// commit is the one that this program was built from, as far as the build says.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	revision, changed := "unknown", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = " with changes"
-		}
-	}
-	return revision + changed
 }
 
 func (d *document) write(file string) error {
