@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -437,14 +436,5 @@ func TestAKeyedRouteDoesNotAllocate(t *testing.T) {
 	for range 50 {
 		do()
 	}
-	const rounds = 1000
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range rounds {
-		do()
-	}
-	runtime.ReadMemStats(&after)
-	if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
-		t.Errorf("%.3f allocations per request", per)
-	}
+	wantNoAllocations(t, do)
 }

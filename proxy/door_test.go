@@ -26,18 +26,6 @@ func deadPort(t *testing.T) string {
 
 func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
 
-// waitFor polls until ok, for at most 30 s.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 6000 {
-		if ok() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("within 30 s there was no %s", what)
-}
-
 // An application that restarts beside its sidecar costs callers time, not
 // errors: those never sent, whatever their method, and those that may run twice.
 func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
@@ -67,7 +55,7 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "caller held", func() bool { return p.guard().Waiting > callers/2 })
+	soon(t, "caller held", func() bool { return p.guard().Waiting > callers/2 })
 	time.Sleep(300 * time.Millisecond)
 	opened := time.Now()
 	startUpstreamAt(t, addr, script(ok200))
@@ -123,9 +111,9 @@ func TestHoldTimeoutEndsWith503(t *testing.T) {
 func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
 	p := startProxyTo(t, "http://"+deadPort(t), guarded)
 	c := p.dial().send(get("/"))
-	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	c.Close()
-	waitFor(t, "place freed", func() bool { return p.guard().Waiting == 0 })
+	soon(t, "place freed", func() bool { return p.guard().Waiting == 0 })
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
 	}
@@ -137,9 +125,9 @@ func TestAFullLineDropsTheOldest(t *testing.T) {
 		c.Default.HoldMax = 2
 	})
 	oldest := p.dial().send(get("/1"))
-	waitFor(t, "first caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "first caller held", func() bool { return p.guard().Waiting == 1 })
 	p.dial().send(get("/2"))
-	waitFor(t, "second caller held", func() bool { return p.guard().Waiting == 2 })
+	soon(t, "second caller held", func() bool { return p.guard().Waiting == 2 })
 	p.dial().send(get("/3"))
 	res := oldest.want(503, "*")
 	if got := res.Header.Get("X-Retryproxy-Reason"); got != "hold_dropped" {
@@ -159,12 +147,12 @@ func TestBeyondAFixedLimitRequestsQueueThenAreTurnedAway(t *testing.T) {
 		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
 	})
 	first := p.dial().send(get("/1"))
-	waitFor(t, "request upstream", func() bool { return u.sends() == 1 })
+	soon(t, "request upstream", func() bool { return u.sends() == 1 })
 	second := p.dial().send(get("/2"))
-	waitFor(t, "request queued", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "request queued", func() bool { return p.guard().Waiting == 1 })
 	release <- struct{}{}
 	first.want(200, "ok")
-	waitFor(t, "second request upstream", func() bool { return u.sends() == 2 })
+	soon(t, "second request upstream", func() bool { return u.sends() == 2 })
 	res := p.dial().send(get("/3")).want(503, "*")
 	if got := res.Header.Get("X-Retryproxy-Reason"); got != "overloaded" {
 		t.Errorf("reason %q", got)
@@ -212,7 +200,7 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 	}
 	leaving.Wait()
 	held := p.dial().send(get("/held"))
-	waitFor(t, "request held or probing", func() bool { g := p.guard(); return g.Waiting > 0 || g.Probes > 0 })
+	soon(t, "request held or probing", func() bool { g := p.guard(); return g.Waiting > 0 || g.Probes > 0 })
 	sends := u.sends()
 	if sends > 1000 {
 		t.Errorf("%d requests were sent to a silent upstream", sends)
@@ -225,13 +213,13 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 		}
 	}()
 	held.want(200, "ok")
-	waitFor(t, "open gate", func() bool { g := p.guard().Gate; return g == policy.GateOpen || g == policy.GateRamp })
+	soon(t, "open gate", func() bool { g := p.guard().Gate; return g == policy.GateOpen || g == policy.GateRamp })
 }
 
 func TestDrainEndsWaitsAtTheGate(t *testing.T) {
 	p := startProxyTo(t, "http://"+deadPort(t), guarded)
 	c := p.dial().send(get("/"))
-	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	go func() { _ = p.Drain(t.Context()) }()
 	res := c.want(503, "*")
 	if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
@@ -243,7 +231,7 @@ func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
 	addr := deadPort(t)
 	p := startProxyTo(t, "http://"+addr, guarded)
 	c := p.dial().send(get("/"))
-	waitFor(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	other := startUpstream(t, script(bad503))
 	next := testConfig(t, "http://"+other.Addr().String(), p.seen)
 	if err := p.Reload(next); err != nil {

@@ -325,7 +325,7 @@ func TestAnHTTP2CallerWhoLeavesEndsTheDelay(t *testing.T) {
 		}
 		left <- err
 	}()
-	waitFor(t, "the fault", func() bool { defer p.seen.lock()(); return len(p.seen.faults) == 1 })
+	soon(t, "the fault", func() bool { defer p.seen.lock()(); return len(p.seen.faults) == 1 })
 	leave()
 	if err := <-left; err == nil {
 		t.Error("it was answered")

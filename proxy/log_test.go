@@ -21,7 +21,7 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	p := startProxy(t, u, func(c *Config) { c.AccessLog, c.Log = true, log })
 	p.dial().send("GET /a?token=secret HTTP/1.1\r\nHost: a\r\nX-Request-Id: my-id\r\n\r\n").want(200, "ok")
 	p.seen.outcome(t, 0)
-	waitFor(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
+	soon(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
 	line := lines.String()
 	for _, want := range []string{
 		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"rescued"`,
@@ -58,12 +58,12 @@ func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	addr := deadPort(t)
 	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); c.Log = log })
 	c := p.dial().send(get("/"))
-	waitFor(t, "line of the outage", func() bool {
+	soon(t, "line of the outage", func() bool {
 		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+addr+`","by":"refused"`)
 	})
 	startUpstreamAt(t, addr, script(ok200))
 	c.want(200, "ok")
-	waitFor(t, "line of its end", func() bool {
+	soon(t, "line of its end", func() bool {
 		c.send(get("/")).want(200, "ok")
 		return strings.Contains(lines.String(), `"msg":"the upstream is back"`)
 	})

@@ -112,6 +112,23 @@ func measureAnswer(t testing.TB, nc net.Conn, request []byte) int {
 	return n
 }
 
+// wantNoAllocations runs do a thousand times.
+func wantNoAllocations(t *testing.T, do func()) {
+	t.Helper()
+	const rounds = 1000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		do()
+	}
+	runtime.ReadMemStats(&after)
+	// A garbage collection empties the buffer pools now and then, and
+	// the race detector drops pooled buffers at random.
+	if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
+		t.Errorf("%.3f allocations per request", per)
+	}
+}
+
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	for _, tc := range steadyCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -123,18 +140,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 			for range 50 {
 				do()
 			}
-			const rounds = 1000
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for range rounds {
-				do()
-			}
-			runtime.ReadMemStats(&after)
-			// A garbage collection empties the buffer pools now and then, and
-			// the race detector drops pooled buffers at random.
-			if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
-				t.Errorf("%.3f allocations per request", per)
-			}
+			wantNoAllocations(t, do)
 		})
 	}
 }
@@ -155,16 +161,7 @@ func TestSteadyStateDoesNotAllocateWithHedging(t *testing.T) {
 			for range 500 {
 				do()
 			}
-			const rounds = 1000
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for range rounds {
-				do()
-			}
-			runtime.ReadMemStats(&after)
-			if per := float64(after.Mallocs-before.Mallocs) / rounds; per > allowedAllocs {
-				t.Errorf("%.3f allocations per request", per)
-			}
+			wantNoAllocations(t, do)
 		})
 	}
 }

@@ -113,11 +113,11 @@ func TestThrottleLeavesAnOutageToTheGate(t *testing.T) {
 	addr := deadPort(t)
 	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); throttled(c) })
 	p.dial().send(get("/")) // closes the gate
-	waitFor(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
+	soon(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
 	for range 30 {
 		p.dial().send(get("/"))
 	}
-	waitFor(t, "all held", func() bool { return p.guard().Waiting >= 30 })
+	soon(t, "all held", func() bool { return p.guard().Waiting >= 30 })
 	startUpstreamAt(t, addr, script(ok200))
 	for i := range 31 {
 		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRescued {

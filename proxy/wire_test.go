@@ -59,7 +59,7 @@ func (p *testProxy) wantOutcome(n int, want policy.Outcome) {
 
 // patience ends a test that hangs; nothing that works takes so long, also on a
 // machine that is busy with other things.
-const patience = time.Minute
+const patience = 30 * time.Second
 
 // soon waits until cond holds, within patience.
 func soon(t testing.TB, what string, cond func() bool) {
