@@ -72,7 +72,7 @@ func (r *refuser) pass(caller net.Conn) {
 			if err != nil {
 				return
 			}
-			if copyFrame(toCaller, frame, f) != nil {
+			if copyFrame(toCaller, frame) != nil {
 				return
 			}
 		}
@@ -127,7 +127,7 @@ func (r *refuser) forward(caller, server net.Conn, toCaller *locked) {
 			}
 		default:
 			if !gone[id] {
-				err = copyFrame(server, frame, in)
+				err = copyFrame(server, frame)
 			}
 		}
 		if err != nil {
@@ -151,16 +151,14 @@ func (l *locked) Write(p []byte) (int, error) {
 func (l *locked) frame(write func(*http2.Framer) error) error { return write(http2.NewFramer(l, nil)) }
 
 // copyFrame writes the frame just read as it is, in one write.
-func copyFrame(w io.Writer, frame http2.Frame, _ *http2.Framer) error {
+func copyFrame(w io.Writer, frame http2.Frame) error {
 	h := frame.Header()
-	var payload []byte
 	var b bytes.Buffer
 	f := http2.NewFramer(&b, nil)
 	f.AllowIllegalWrites = true
 	switch v := frame.(type) {
 	case *http2.DataFrame:
-		payload = v.Data()
-		_ = f.WriteData(h.StreamID, v.StreamEnded(), payload)
+		_ = f.WriteData(h.StreamID, v.StreamEnded(), v.Data())
 	case *http2.HeadersFrame:
 		_ = f.WriteRawFrame(h.Type, h.Flags&^(http2.FlagHeadersPadded|http2.FlagHeadersPriority), h.StreamID, v.HeaderBlockFragment())
 	case *http2.ContinuationFrame:
