@@ -115,6 +115,9 @@ var (
 	handshakeFailuresTotal = define(Counter, "handshake_failures_total", nil,
 		"Callers whose TLS handshake failed; always 0 without TLS.",
 		"Do callers reject our certificate, or come without a valid one of theirs?")
+	proxyHeaderFailuresTotal = define(Counter, "proxy_header_failures_total", labels("reason"),
+		"Connections closed because they did not begin with the PROXY protocol header that RETRYPROXY_PROXY_PROTOCOL_FROM wants of them: missing, malformed, too_long, slow or cut.",
+		"Does the load balancer send the PROXY protocol, and does anyone else come from its addresses?")
 	draining = define(Gauge, "draining", nil,
 		"1 while the proxy shuts down, 0 before.",
 		"Which proxies are on their way out?")
@@ -139,6 +142,30 @@ var (
 	cooldownsDisplacedTotal = define(Counter, "cooldowns_displaced_total", nil,
 		"Shared pauses forgotten before their end for want of room.",
 		"Are there more keys pausing at once than are remembered?")
+	quotaSlotsTotal = define(Counter, "quota_slots_total", labels("upstream", "quota", "from"),
+		"Turns in a quota (RETRYPROXY_QUOTA): used of those leased from the shared engine, used of the process's own share, or leased and not used in time and given back (expired).",
+		"How much of the quota does this process use, and does sharing work?")
+	quotaWaiting = define(Gauge, "quota_waiting", labels("upstream", "quota"),
+		"Requests that wait for their turn in a quota.",
+		"Is the quota what slows callers down?")
+	sharedUp = define(Gauge, "shared_up", nil,
+		"1 while the shared engine (RETRYPROXY_SHARED) answers, 0 while the process goes on by itself; none of shared_* is shown without one.",
+		"Do the processes act as one?")
+	sharedLostTotal = define(Counter, "shared_lost_total", nil,
+		"Times that the shared engine stopped to answer.",
+		"How reliable is the shared engine?")
+	sharedProcesses = define(Gauge, "shared_processes", nil,
+		"Processes of the scope, this one included, as last seen at the shared engine; 0 before it ever answered.",
+		"Who shares?")
+	sharedCommandsTotal = define(Counter, "shared_commands_total", nil,
+		"Calls of the shared engine, by the background; requests make none.",
+		"What does sharing cost the engine?")
+	sharedErrorsTotal = define(Counter, "shared_errors_total", nil,
+		"Calls of the shared engine without a good answer, and messages from it that could not be read.",
+		"Is the shared engine slow, full, misconfigured or gone?")
+	sharedCooldownsTotal = define(Counter, "shared_cooldowns_total", labels("way"),
+		"Pauses that a 429 asked for: told to the others, learnt from them, or dropped because the shared engine did not answer or too many began at once.",
+		"Does one process's 429 spare the others theirs?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows at this moment.",
 		"Is an outage eating up the retry budget?")

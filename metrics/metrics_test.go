@@ -21,9 +21,11 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, AcceptPauses: 2, Faults: 3, HandshakeFailures: 8, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			Connections: 7, AcceptPauses: 2, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
 			RetryPercent: 30,
 			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
+			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
+			Shared:       &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, CooldownsTold: 25, CooldownsLearnt: 26, CooldownsDropped: 27},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,
@@ -35,16 +37,29 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		}
 	})
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_connections`:               "7",
-		`retryproxy_faults_total`:              "3",
-		`retryproxy_handshake_failures_total`:  "8",
-		`retryproxy_draining`:                  "1",
-		`retryproxy_accept_pauses_total`:       "2",
-		`retryproxy_replay_bytes`:              "4096",
-		`retryproxy_replay_limit_bytes`:        "6.7108864e+07",
-		`retryproxy_retry_percent`:             "30",
-		`retryproxy_cooldowns_total`:           "11",
-		`retryproxy_cooldowns_displaced_total`: "12",
+		`retryproxy_connections`:                                "7",
+		`retryproxy_faults_total`:                               "3",
+		`retryproxy_handshake_failures_total`:                   "8",
+		`retryproxy_draining`:                                   "1",
+		`retryproxy_proxy_header_failures_total{reason="slow"}`: "9",
+		`retryproxy_accept_pauses_total`:                        "2",
+		`retryproxy_replay_bytes`:                               "4096",
+		`retryproxy_replay_limit_bytes`:                         "6.7108864e+07",
+		`retryproxy_retry_percent`:                              "30",
+		`retryproxy_cooldowns_total`:                            "11",
+		`retryproxy_cooldowns_displaced_total`:                  "12",
+		`retryproxy_shared_up`:                                  "1",
+		`retryproxy_quota_slots_total{from="leased",quota="100/s",upstream="http://api:80"}`:  "32",
+		`retryproxy_quota_slots_total{from="own",quota="100/s",upstream="http://api:80"}`:     "33",
+		`retryproxy_quota_slots_total{from="expired",quota="100/s",upstream="http://api:80"}`: "34",
+		`retryproxy_quota_waiting{quota="100/s",upstream="http://api:80"}`:                    "31",
+		`retryproxy_shared_lost_total`:                                                            "21",
+		`retryproxy_shared_processes`:                                                             "22",
+		`retryproxy_shared_commands_total`:                                                        "23",
+		`retryproxy_shared_errors_total`:                                                          "24",
+		`retryproxy_shared_cooldowns_total{way="told"}`:                                           "25",
+		`retryproxy_shared_cooldowns_total{way="learnt"}`:                                         "26",
+		`retryproxy_shared_cooldowns_total{way="dropped"}`:                                        "27",
 		`retryproxy_upstream_connections{state="idle",upstream="http://api:80"}`:                  "3",
 		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`:                "1",
 		`retryproxy_upstream_connections{state="dialing",upstream="http://api:80"}`:               "1",
@@ -264,6 +279,8 @@ func full() *Metrics {
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	m.Watch(func() Snapshot {
 		return Snapshot{
+			Shared: &Shared{}, HeaderFailures: map[string]uint64{"cut": 1},
+			Quotas:       []Quota{{Upstream: "u", Rate: "1/s"}},
 			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasThrottle: true, HasProbe: true, Each: []Address{{Name: "a"}}}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}

@@ -13,17 +13,37 @@ import (
 // Snapshot is what the proxy holds at one moment. The function given to Watch
 // makes one per scrape; the metrics package only reads it.
 type Snapshot struct {
-	Connections       int    // caller connections open
-	AcceptPauses      uint64 // times that accepting paused, since the start
-	Faults            uint64 // requests that ended in a fault of the proxy itself, since the start
-	HandshakeFailures uint64 // callers whose TLS handshake failed, since the start
-	Draining          bool   // the proxy is shutting down
-	ReplayBytes       int64  // memory that keeps bodies and responses for retries
-	ReplayLimitBytes  int64  // the most that ReplayBytes may be
-	RetryPercent      int    // of a hundred retries, those made
+	Connections       int               // caller connections open
+	AcceptPauses      uint64            // times that accepting paused, since the start
+	Faults            uint64            // requests that ended in a fault of the proxy itself, since the start
+	HandshakeFailures uint64            // callers whose TLS handshake failed, since the start
+	HeaderFailures    map[string]uint64 // connections without the PROXY protocol header that they had to begin with, by reason, of a closed set
+	Draining          bool              // the proxy is shutting down
+	ReplayBytes       int64             // memory that keeps bodies and responses for retries
+	ReplayLimitBytes  int64             // the most that ReplayBytes may be
+	RetryPercent      int               // of a hundred retries, those made
 	Cooldowns         policy.CooldownState
+	Quotas            []Quota
+	Shared            *Shared // nil: nothing is shared
 	Upstreams         []Upstream
 	Certificates      []Certificate
+}
+
+// Quota is the state of one quota. Counts are since the start and never fall.
+type Quota struct {
+	Upstream string // the label, without credentials
+	Rate     string // 100/s; no two quotas agree in both
+	Waiting  int    // requests that wait for their turn
+	State    policy.QuotaState
+}
+
+// Shared is what is known of the shared engine. Counts are since the start and
+// never fall.
+type Shared struct {
+	Up                                               bool
+	Lost, Commands, Errors                           uint64
+	Processes                                        int
+	CooldownsTold, CooldownsLearnt, CooldownsDropped uint64
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
@@ -74,18 +94,42 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
 	faultsTotal.emit(ch, float64(s.Faults))
 	handshakeFailuresTotal.emit(ch, float64(s.HandshakeFailures))
+	for reason, n := range s.HeaderFailures {
+		proxyHeaderFailuresTotal.emit(ch, float64(n), reason)
+	}
 	draining.emit(ch, oneIf(s.Draining))
 	replayBytes.emit(ch, float64(s.ReplayBytes))
 	replayLimitBytes.emit(ch, float64(s.ReplayLimitBytes))
 	retryPercent.emit(ch, float64(s.RetryPercent))
 	cooldownsTotal.emit(ch, float64(s.Cooldowns.Begun))
 	cooldownsDisplacedTotal.emit(ch, float64(s.Cooldowns.Displaced))
+	for _, q := range s.Quotas {
+		name := valid(q.Upstream)
+		quotaSlotsTotal.emit(ch, float64(q.State.Leased), name, q.Rate, "leased")
+		quotaSlotsTotal.emit(ch, float64(q.State.Own), name, q.Rate, "own")
+		quotaSlotsTotal.emit(ch, float64(q.State.Expired), name, q.Rate, "expired")
+		quotaWaiting.emit(ch, float64(q.Waiting), name, q.Rate)
+	}
+	if s.Shared != nil {
+		s.Shared.collect(ch)
+	}
 	for _, u := range merged(s.Upstreams) {
 		u.collect(ch, dialErrorKinds)
 	}
 	for id, end := range earliest(s.Certificates) {
 		certificateExpiry.emit(ch, float64(end.Unix()), id.kind, id.name)
 	}
+}
+
+func (s *Shared) collect(ch chan<- prometheus.Metric) {
+	sharedUp.emit(ch, oneIf(s.Up))
+	sharedLostTotal.emit(ch, float64(s.Lost))
+	sharedProcesses.emit(ch, float64(s.Processes))
+	sharedCommandsTotal.emit(ch, float64(s.Commands))
+	sharedErrorsTotal.emit(ch, float64(s.Errors))
+	sharedCooldownsTotal.emit(ch, float64(s.CooldownsTold), "told")
+	sharedCooldownsTotal.emit(ch, float64(s.CooldownsLearnt), "learnt")
+	sharedCooldownsTotal.emit(ch, float64(s.CooldownsDropped), "dropped")
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {

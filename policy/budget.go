@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -89,6 +90,17 @@ type Budget struct {
 	// follows from the requests and the clock (see deposited), so this one
 	// word is all that a retry has to change.
 	used atomic.Int64
+
+	// Of a budget that a fleet shares; see Share.
+	wish     func()       // nil: nobody shares it
+	allowed  atomic.Int64 // retries until the next answer
+	spent    atomic.Int64 // retries not told yet
+	freshTo  atomic.Int64 // until when the last answer is believed; 0: there is none
+	wantedAt atomic.Int64 // since when an answer has been waited for; 0: none is
+
+	telling sync.Mutex    // guards what follows
+	askedAt time.Duration // the last question
+	told    int64         // requests told in all
 }
 
 // NewBudget makes a full bucket. Values out of range are moved to the nearest
@@ -169,6 +181,14 @@ func (b *Budget) deposited(now time.Duration) (sum, full int64) {
 
 // TryRetry takes a token for one retry, or reports that there is none.
 func (b *Budget) TryRetry(now time.Duration) bool {
+	if b.wish != nil {
+		return b.tryShared(now)
+	}
+	return b.tryOwn(now)
+}
+
+// tryOwn is TryRetry of this process alone.
+func (b *Budget) tryOwn(now time.Duration) bool {
 	sum, full := b.deposited(now)
 	for {
 		old := b.used.Load()
@@ -185,11 +205,19 @@ func (b *Budget) TryRetry(now time.Duration) bool {
 // GiveBack returns the token of a retry that was not sent after all: its caller
 // left while it waited, or it found the upstream's door closed. Once per
 // TryRetry that said yes.
-func (b *Budget) GiveBack() { b.used.Add(-perToken) }
+func (b *Budget) GiveBack() {
+	b.used.Add(-perToken)
+	if b.wish != nil {
+		b.spent.Add(-1)
+	}
+}
 
 // Tokens is how many retries the bucket holds now, fractions included; never
-// negative.
+// negative. In a fleet it is those that this process may make until the next answer.
 func (b *Budget) Tokens(now time.Duration) float64 {
+	if b.wish != nil && !b.alone(now) {
+		return float64(b.allowed.Load())
+	}
 	sum, full := b.deposited(now)
 	return float64(max(sum-max(b.used.Load(), sum-full), 0)) / perToken
 }

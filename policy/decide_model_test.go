@@ -169,6 +169,7 @@ var givenElsewhere = map[Reason]bool{
 	ReasonResponseTooLarge: true,
 	ReasonCooldown:         true,
 	ReasonThrottled:        true,
+	ReasonQuota:            true,
 	ReasonSwitchedOff:      true,
 	ReasonObserved:         true,
 }

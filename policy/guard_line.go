@@ -31,6 +31,9 @@ func NewLine[T any](n int) *Line[T] {
 	return &Line[T]{free: noSpot, first: noSpot, last: noSpot, most: max(n, 1)}
 }
 
+// Full says whether Push would drop the oldest.
+func (l *Line[T]) Full() bool { return l.n >= l.most }
+
 // Len is how many stand in line.
 func (l *Line[T]) Len() int { return l.n }
 
@@ -38,7 +41,7 @@ func (l *Line[T]) Len() int { return l.n }
 // it: dropped is true and out is that one, which then must be told (and
 // Guard.Quit).
 func (l *Line[T]) Push(v T) (t Ticket, out T, dropped bool) {
-	if l.n >= l.most {
+	if l.Full() {
 		out, dropped = l.Oldest()
 	}
 	i := l.free

@@ -27,6 +27,7 @@ const (
 	OutcomeGaveUpNotInRetryOn
 	OutcomeGaveUpCooldown
 	OutcomeGaveUpThrottled
+	OutcomeGaveUpQuota
 	OutcomeGaveUpSwitchedOff
 	OutcomeGaveUpObserved
 
@@ -44,6 +45,7 @@ const (
 	OutcomeFallback
 	OutcomeCooldown
 	OutcomeThrottled
+	OutcomeQuota
 	numOutcomes
 )
 
@@ -67,6 +69,7 @@ var outcomeTexts = fillGaveUp([numOutcomes]text{
 	OutcomeOverloaded:  {"overloaded", "The upstream had as many requests at once as it bears, and the request was answered 503."},
 	OutcomeFallback:    {"fallback", "All else failed and the configured fallback answered."},
 	OutcomeCooldown:    {"cooldown", "The upstream had asked those with the same key for a pause (429); the request had no time to wait for its end and was answered 429 without being sent."},
+	OutcomeQuota:       {"quota", "The upstream's quota (RETRYPROXY_QUOTA) had no turn for the request within the time that it may wait; it was answered 429 without being sent."},
 	OutcomeThrottled:   {"throttled", "The upstream rejects nearly everything; the request was answered 503 without being sent (RETRYPROXY_THROTTLE)."},
 })
 

@@ -41,6 +41,7 @@ const (
 	ReasonNotInRetryOn
 	ReasonCooldown
 	ReasonThrottled
+	ReasonQuota
 	ReasonSwitchedOff
 	ReasonObserved
 	numReasons
@@ -88,6 +89,7 @@ var reasonTexts = [numReasons]text{
 	ReasonNotInRetryOn:      {"not_in_retry_on", "The retry-on setting does not list this kind of failure."},
 	ReasonCooldown:          {"cooldown", "The upstream had asked those with the same key for a pause (429) that the request had no time to wait for."},
 	ReasonThrottled:         {"throttled", "The upstream rejects nearly everything, and this request was among those not sent to it any more (RETRYPROXY_THROTTLE)."},
+	ReasonQuota:             {"quota", "The upstream's quota (RETRYPROXY_QUOTA) had no turn for a retry within the time that it may wait."},
 	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all of them or a share, by RETRYPROXY_RETRY_PERCENT or live by retryproxy retry-percent."},
 	ReasonObserved:          {"observed", "The route only observes (RETRYPROXY_MODE=observe): in mode retry, the request would have been sent again."},
 }

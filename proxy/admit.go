@@ -52,11 +52,13 @@ func (x *exchange) admit(now time.Time) admission {
 func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	word, v, ticket := d.enter(&x.waiter, now, x.patience)
 	x.turnedBy = v
-	if word == wordWait {
+	stood := word == wordWait
+	if stood {
 		began := x.tick()
 		var end waitEnd
 		word, end = x.standInLine(d, ticket, began, v)
 		x.route.observer.Held(x.tick().Sub(began))
+		x.traceWait(waitHeld, began)
 		switch {
 		case end == callerLeft:
 			x.unplace() // it may have been let in at the same moment
@@ -69,7 +71,11 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	case wordGo, wordProbe:
 		return admitted
 	case wordDropped:
-		x.dropped = v != policy.VerdictQueue && x.route.Outage == OutageHold && x.holdLeft() > 0
+		holds := v != policy.VerdictQueue && x.route.Outage == OutageHold && x.holdLeft() > 0
+		if holds && !stood {
+			return drainedWaiting // nothing else makes one impatient that may be held
+		}
+		x.dropped = holds
 	}
 	return turnedAway
 }

@@ -24,6 +24,7 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 	if x.attempts > 1 {
 		x.continueCaller()
 	}
+	x.trace.attempt = x.traceAttempt(x.attemptT, false)
 	x.armHedge()
 	x.makeFault()
 	return x.carryOut(fresh)
@@ -127,6 +128,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 
 func (x *exchange) use(up *upstream.Conn) {
 	x.up, x.upReused, x.member = up, up.Reused, up.Member
+	x.trace.connected(up)
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upAsked = false
 	x.upUntil, x.upWrite = up.ReadBy, up.WriteBy
@@ -153,6 +155,7 @@ func (x *exchange) dialFailed(err error) policy.Cause {
 	x.dialErr, x.member = nil, nil
 	if errors.As(err, &x.dialErr) {
 		x.avoid = x.dialErr.Addr
+		x.trace.peer = x.dialErr.Addr
 		if x.dialErr.Kind == upstream.KindTLS {
 			return policy.CauseTLS
 		}
@@ -180,6 +183,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	x.route.observer.AttemptDone(class, code, took)
 	x.trail.attempted(code, a.Cause, class, took)
 	x.trail.beganAt(now.Sub(x.began) - took)
+	x.attemptTraced(x.trace.attempt, a, class, x.trace.peer)
 }
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }

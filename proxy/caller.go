@@ -39,9 +39,11 @@ type conn struct {
 	tcp        *net.TCPConn    // nil unless plain TCP
 	raw        syscall.RawConn // of wire; nil where there is no descriptor
 	listen     string
-	used       bool // it has sent something
-	parks      bool // it may be parked when idle
-	left       bool // it was parked: this goroutine's part is done
+	used       bool         // it has sent something
+	parks      bool         // it may be parked when idle
+	left       bool         // it was parked: this goroutine's part is done
+	announces  bool         // it begins with a header of the PROXY protocol, not yet read
+	told       *net.TCPAddr // who the caller is, by that header; nil: who the connection says
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
 	req        http1.Request
@@ -54,6 +56,7 @@ type conn struct {
 	idleEnd time.Time // of the wait that was begun before it was parked; zero: none was
 	writeAt time.Time // write deadline now set
 	phase   atomic.Int32
+	tunnel  atomic.Pointer[tunnel]
 	http2   atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
 
 	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
@@ -66,7 +69,10 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, listen string) *conn {
 	c := newPlainConn(s, nc, listen)
-	c.overTLS(s.settings.Load())
+	n := s.settings.Load()
+	if c.announces = n.announces(nc); !c.announces {
+		c.overTLS(n)
+	}
 	return c
 }
 

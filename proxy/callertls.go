@@ -32,9 +32,10 @@ func (c *conn) overTLS(n *settings) {
 	if _, unix := sock.Under(c.wire).(*net.UnixConn); unix || n.callerTLS == nil {
 		return
 	}
-	c.secure = tls.Server(c.wire, n.callerTLS)
+	c.secure = tls.Server(c.unread(c.wire), n.callerTLS)
 	c.nc, c.overSecure = c.secure, true
 	c.tcp = nil // nothing moves past TLS inside the kernel
+	c.parks = false
 }
 
 // shakeHands does the TLS handshake, where there is one; false: it failed.

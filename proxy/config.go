@@ -36,6 +36,16 @@ type Config struct {
 	// whoever sent them, control fields are believed from loopback only.
 	TrustedProxies []netip.Prefix
 
+	// ForwardProxy refuses requests in absolute form, as clients of a forward proxy
+	// send them, that are not for the route that takes them: their target names
+	// neither its upstream nor a host of its Match.
+	ForwardProxy bool
+	// ProxyProtocolFrom are the peers whose connections over TCP have to begin with
+	// a header of the PROXY protocol, version 1 or 2, which says who the caller is.
+	// From anyone else such a header is no valid request. A reload changes it for
+	// new connections.
+	ProxyProtocolFrom []netip.Prefix
+
 	Limits http1.Limits // of a request or response head
 
 	MaxConnections int // callers at once; at it accepting pauses; 0 = no limit. Not reloadable.
@@ -69,8 +79,17 @@ type Config struct {
 	// the same routes, and how long it lasts from now. Called on the request path:
 	// it must not block. May be nil. See Server.LearnCooldown.
 	CooldownBegan func(key uint64, lasts time.Duration)
+	// QuotaWanted, where quotas are shared with other processes, is told that a
+	// request waits for a slot, often: see Server.QuotaAsks. It must not block. Nil: they
+	// are this process's alone. Not reloadable.
+	QuotaWanted func()
+	// BudgetWanted is the same for retry budgets; see Server.BudgetAsks.
+	BudgetWanted func()
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
+	// Tracer makes spans, and with it traceparent and tracestate are those of
+	// the attempts. Nil: both go on as they came. Not reloadable.
+	Tracer Tracer
 	// Rand draws the faults of Route.Faults; nil: the process's own. Safe for
 	// concurrent use.
 	Rand policy.Rand
@@ -96,6 +115,7 @@ type Route struct {
 	Probe        Probe               // how the upstream is probed while its gate is not open
 	HoldMax      int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
 	Cooldown     Cooldown            // who shares the pause that a 429 asks for
+	Quota        Quota               // how many attempts the upstream may be sent in a time
 	Throttle     bool                // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
 	Fallback     *Fallback           // what answers when all else failed; nil: nothing
 	Observe      bool                // forward once and count the retries that would be made; nothing is held, repeated, turned away or added to a response

@@ -128,6 +128,7 @@ func (x *exchange) sitOut(now time.Time) (admission, time.Time) {
 		}
 		end := x.c.await(now.Add(wait), nil)
 		x.route.observer.Held(x.tick().Sub(now))
+		x.traceWait(waitHeld, now)
 		switch end {
 		case callerLeft:
 			return leftWaiting, now

@@ -249,3 +249,21 @@ func TestAnUpstreamCannotParkItsCallersWhereNothingElseBoundsTheWait(t *testing.
 		t.Errorf("reason %q", got)
 	}
 }
+
+// A request that comes in a drain while the gate is closed is not held, and is
+// told of the drain: nobody took its place.
+func TestARequestThatComesInADrainIsNotHeld(t *testing.T) {
+	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	held, late := p.dial().send(get("/")), p.dial()
+	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "second caller", func() bool { return p.Stats().Connections == 2 })
+	go func() { _ = p.Drain(t.Context()) }()
+	if _, _, err := held.response("GET"); err != nil { // it waits, or it probes
+		t.Error(err)
+	}
+	res := late.send(get("/")).want(503, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
+		t.Errorf("reason %q", got)
+	}
+	p.wantOutcome(1, policy.GaveUp(policy.ReasonDraining))
+}

@@ -13,6 +13,10 @@ const (
 	// quietTime is how long no request may have come before the connections
 	// that only idle are closed: a caller about to use one has done so by then.
 	quietTime = time.Second
+	// tunnelsEnd is how long before the end of a drain connections that were
+	// upgraded are ended in order, a quarter of a short drain at most: nobody knows
+	// whether their two sides would end them.
+	tunnelsEnd = 2 * time.Second
 	// drainPoll is how often a drain looks whether it is done.
 	drainPoll = 20 * time.Millisecond
 )
@@ -24,12 +28,15 @@ var ErrDrainTimeout = errors.New("requests were still under way at the end of th
 // Drain ends the server in order: from now on every response ends its
 // connection, no retry begins and waits for one end at once; callers in the
 // accept queue are still taken, then the listeners close; idle connections
-// stay readable until no request came for a second. Whatever is left when
+// stay readable until no request came for a second. Connections that were upgraded
+// go on until shortly before the end, then both their sides are told that nothing more comes. Whatever is left when
 // DrainTimeout or ctx ends is cut off, which is an ErrDrainTimeout. Serve
 // returns afterwards.
 func (s *Server) Drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Load().DrainTimeout)
+	limit := s.settings.Load().DrainTimeout
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	ending := time.Now().Add(limit - min(tunnelsEnd, limit/4))
 	s.lastBusy.Store(int64(s.since(time.Now())))
 	s.draining.Store(true)
 	s.each(func(c *conn) {
@@ -48,6 +55,9 @@ func (s *Server) Drain(ctx context.Context) error {
 			})
 			s.lot.Clear()
 		}
+		if time.Now().After(ending) {
+			s.each(func(c *conn) { c.tunnel.Load().end() })
+		}
 		if s.empty() {
 			return nil
 		}
@@ -63,7 +73,7 @@ func (s *Server) Drain(ctx context.Context) error {
 // wake ends a wait of c by its deadline, if it waits in that phase.
 func (c *conn) wake(phase int32) {
 	if c.phase.Load() == phase {
-		_ = c.nc.SetReadDeadline(past)
+		_ = c.wire.SetReadDeadline(past) // nc may just become TLS
 	}
 }
 

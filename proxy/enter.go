@@ -13,6 +13,7 @@ const (
 	barredByDoor barrier = iota // see exchange.turnedBy
 	barredByCooldown
 	barredByThrottle
+	barredByQuota
 )
 
 // enter asks all that stands before an attempt, in turn. Admitted means that
@@ -28,6 +29,13 @@ func (x *exchange) enter(now time.Time) admission {
 	if x.attempts == 0 && !x.ask(now) { // a retry was asked for before its wait
 		x.barred, x.retryAfter = barredByThrottle, 1
 		return turnedAway
+	}
+	if q := x.route.quota; q != nil {
+		in, later := x.awaitSlot(q, now)
+		if in != admitted {
+			return in
+		}
+		now = later
 	}
 	return x.admit(now)
 }
@@ -63,7 +71,10 @@ func (x *exchange) answered(a *policy.Attempt) {
 }
 
 // retrying counts the retry that is sent now; d is none before the first attempt.
+// What was taken for it is used.
 func (x *exchange) retrying(d policy.Decision) {
+	x.trace.why, x.trace.wait = d.Why, d.Wait
+	x.slot = nil
 	if d.Retry {
 		x.token = false
 		x.route.observer.Retry(d.Why)

@@ -65,12 +65,13 @@ type exchange struct {
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	barred     barrier
 	hedge      hedging
-	failed     bool   // an attempt did
-	exposed    bool   // the upstream may have seen the request
-	fellBack   string // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
-	madeKey    []byte // the Idempotency-Key that we gave the request
-	asked      bool   // the throttle let the attempt pass and waits to hear of it
-	waiter     waiter // its place at the upstream's door, or in line for one
+	failed     bool       // an attempt did
+	exposed    bool       // the upstream may have seen the request
+	fellBack   string     // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
+	madeKey    []byte     // the Idempotency-Key that we gave the request
+	asked      bool       // the throttle let the attempt pass and waits to hear of it
+	slot       *quotaDoor // a slot of which is taken for an attempt that is not sent yet
+	waiter     waiter     // its place at the upstream's door, or in line for one
 	turnedBy   policy.Verdict
 	dropped    bool      // out of a full line
 	holdUntil  time.Time // end of all waiting at a gate; zero: not begun
@@ -105,6 +106,7 @@ type exchange struct {
 	cause       policy.Cause // of the last attempt
 	dialErr     *upstream.DialError
 	trail       trail
+	trace       tracing
 }
 
 // mostEarlier bounds what is believed of the attempts before ours; more of them
@@ -151,7 +153,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.sentAt, x.deadline, x.callerUntil = time.Time{}, time.Time{}, time.Time{}
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
-	x.token, x.barred, x.asked = false, barredByDoor, false
+	x.token, x.barred, x.asked, x.slot = false, barredByDoor, false, nil
 	x.hedge, x.failed = hedging{}, false
 	x.exposed, x.fellBack = false, ""
 	x.cause, x.dialErr, x.fault, x.wouldRetry = policy.CauseStatus, nil, attemptFault{}, false
@@ -184,6 +186,7 @@ func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
 	x.open = true
 	x.route.observer.RequestBegan()
+	x.beginTrace()
 	code, outcome := x.prepareAndRun()
 	x.done(code, outcome)
 	if x.aborting {
@@ -293,4 +296,5 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
 	x.logDone(code, o, now)
 	x.keep(code, o, now, took)
+	x.endTrace(code, o, x.began.Add(took))
 }

@@ -42,7 +42,7 @@ func spareRoute(r *Route) *Route {
 	spare := *r
 	spare.Upstream, spare.Forward, spare.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
 	spare.NoBudget, spare.Throttle, spare.Cooldown, spare.Outage, spare.Probe, spare.Faults = true, false, Cooldown{}, OutageShed, Probe{}, nil
-	spare.HedgeAfter = policy.HedgeAfter{}
+	spare.HedgeAfter, spare.Quota = policy.HedgeAfter{}, Quota{}
 	if spare.AttemptTimeout == 0 && spare.RequestTimeout == 0 {
 		spare.AttemptTimeout = fallbackTime
 	}
@@ -75,7 +75,7 @@ func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 		code, o := x.answerOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
 		return code, o, true
 	}
-	if !held || x.exposed && !x.safe {
+	if !held || x.exposed && !x.safe || x.inPlainAgainstWill(f.Upstream) {
 		return 0, 0, false
 	}
 	x.discard()
@@ -137,6 +137,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	if x.callerEnd.Load() != callerStays {
 		x.desert(policy.Abandoned)
 		x.discard()
+		x.attemptTraced(x.trace.attempt, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown, x.trace.peer)
 		x.attemptT = time.Time{}
 		code, o := x.abandon()
 		return code, o, true
@@ -162,6 +163,8 @@ func (x *exchange) spareDone(a *policy.Attempt) {
 	x.lastEnd = time.Now()
 	x.trail.attempted(a.Status, a.Cause, policy.ClassNone, x.lastEnd.Sub(x.attemptT))
 	x.trail.beganAt(x.attemptT.Sub(x.began))
+	x.tick()
+	x.attemptTraced(x.trace.attempt, a, x.route.Policy.Classify(a), x.trace.peer)
 	x.attemptT = time.Time{}
 }
 

@@ -236,7 +236,7 @@ func TestGRPCCallerGetsErrorsInGRPC(t *testing.T) {
 		"404":              {addr: html(404), status: "12", says: "404"},
 		"200 without gRPC": {addr: html(200), status: "2", says: "200"},
 		"too large": {addr: silent, fields: []string{"Content-Length", "10"}, change: func(c *Config) { c.Default.MaxBodyBytes = 5 }, status: "8",
-			says: "Too Large"},
+			says: "longer than the configured limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxyTo(t, "h2c://"+tc.addr, func(c *Config) {

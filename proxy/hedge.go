@@ -76,7 +76,7 @@ func (x *exchange) sendHedge() {
 	if !pass || x.mayHedge(budget) != policy.ReasonNone {
 		return
 	}
-	place, ok := x.route.upstream.door.enterNow(x.set.server.since(x.clock))
+	place, ok := x.hedgePlace(x.set.server.since(x.clock))
 	if !ok {
 		if budget != nil {
 			budget.GiveBack()
@@ -100,6 +100,20 @@ func (x *exchange) passes(now time.Time) (asked, pass bool) {
 	return x.askThrottle(now)
 }
 
+// hedgePlace takes what a hedge needs: a slot of the quota, where there is one, and a
+// place at the upstream.
+func (x *exchange) hedgePlace(now time.Duration) (policy.Place, bool) {
+	q := x.route.quota
+	if q != nil && !q.takeNow(now) {
+		return policy.Place{}, false
+	}
+	place, ok := x.route.upstream.door.enterNow(now)
+	if !ok && q != nil {
+		q.giveBack(now)
+	}
+	return place, ok
+}
+
 // enterNow takes a place for an attempt that does not wait for one and is no probe.
 func (d *door) enterNow(now time.Duration) (policy.Place, bool) {
 	if place, ok := d.guard.EnterFast(now); ok {
@@ -120,9 +134,10 @@ func (d *door) enterNow(now time.Duration) (policy.Place, bool) {
 func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budget) *rival {
 	x.attempts++
 	x.retries++
+	span := x.traceAttempt(x.clock, true)
 	r := &rival{
 		first: x.up, pool: x.route.upstream.pool, report: x.c.server.report,
-		request: x.wholeRequest(), method: x.req.Method, limits: x.set.Limits,
+		span: span, request: x.wholeRequest(span), method: x.req.Method, limits: x.set.Limits,
 		place: place, asked: asked, budget: budget, began: x.clock, done: make(chan struct{}),
 	}
 	if x.route.Faults != nil {
@@ -141,10 +156,10 @@ func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budge
 
 // wholeRequest is the request as its next attempt sends it, for a goroutine
 // that may read it until the exchange ends. Its body is kept whole.
-func (x *exchange) wholeRequest() [][]byte {
+func (x *exchange) wholeRequest(span AttemptSpan) [][]byte {
 	x.renderHead()
 	head := make([]byte, 0, len(x.head)+smallBuffer/8)
-	parts := [][]byte{x.finishHead(append(head, x.head...), false)}
+	parts := [][]byte{x.finishHead(append(head, x.head...), false, span)}
 	chunked := x.body.framing.Kind == http1.BodyChunked
 	for _, piece := range x.body.kept {
 		switch {

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	_ "github.com/retryproxy/retryproxy/proxy/internal/xconnect" // WebSocket by extended CONNECT
 )
 
 // preface is what a caller that knows HTTP/2 to be spoken here sends first
@@ -42,6 +44,7 @@ const pingAfter = 30 * time.Second
 type http2Conn struct {
 	c      *conn
 	server http.Server
+	watch  *frameWatch
 	ready  atomic.Bool // the server can be told to go away
 	once   sync.Once   // for goAway
 	away   sync.WaitGroup
@@ -73,6 +76,7 @@ func (c *conn) beginHTTP2(set *settings) bool {
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes:               set.Limits.HeadBytes,
+		ReadHeaderTimeout:            set.ReadHeadTimeout, // for the preface alone; net/http clears it behind that
 		IdleTimeout:                  set.CallerIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
@@ -85,8 +89,7 @@ func (c *conn) beginHTTP2(set *settings) bool {
 		},
 		ErrorLog: log.New(debugLog{set.Log}, "", 0),
 	}
-	h.server.Protocols.SetHTTP2(true)
-	h.server.Protocols.SetUnencryptedHTTP2(c.secure == nil)
+	h.server.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, ends before the frames are watched
 	c.http2.Store(h)
 	return true
 }
@@ -94,14 +97,15 @@ func (c *conn) beginHTTP2(set *settings) bool {
 // serveHTTP2 is the life of an HTTP/2 connection.
 func (c *conn) serveHTTP2() {
 	h := c.http2.Load()
-	nc := c.nc
-	if c.r < c.w {
-		nc = &replayed{Conn: nc, before: bytes.Clone(c.in[c.r:c.w])}
-		c.r = c.w
-	}
-	c.dropBuffer()
+	nc := c.unread(c.nc)
 	_ = nc.SetDeadline(time.Time{})
-	l := &oneConn{conn: nc, ended: make(chan struct{}), closed: make(chan struct{})}
+	set := c.server.settings.Load()
+	h.watch = watchFrames(nc, set.ReadHeadTimeout, func() {
+		if set.Refused != nil {
+			set.Refused(http1.RefusalTooManyFrames)
+		}
+	})
+	l := &oneConn{conn: h.watch, ended: make(chan struct{}), closed: make(chan struct{})}
 	h.server.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateIdle:
@@ -152,7 +156,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		h.goAway() // the connection began late; this request is still taken
 	}
-	stream := bridge.NewCaller(w, r, h.c.wire.LocalAddr(), h.c.wire.RemoteAddr())
+	stream := bridge.NewCaller(paying{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
 		if s.streamSlot(r.Context()) {
 			c.serve()
@@ -163,6 +167,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	if !stream.Finish() {
 		panic(http.ErrAbortHandler) // net/http's way to reset a stream
 	}
+	h.watch.credit.Add(1)
 }
 
 // begin makes a conn of the stream; nil: the connection is over.

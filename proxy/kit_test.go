@@ -290,8 +290,9 @@ func (r *recorder) RequestDone(_ []byte, code int, o policy.Outcome, _, _ time.D
 	r.attempts = append(r.attempts, attempts)
 }
 
-// retried is how many retries were counted.
-func (r *recorder) retried() int { defer r.lock()(); return len(r.retries) }
+// requests is how many requests began, retried how many retries were counted.
+func (r *recorder) requests() int { defer r.lock()(); return r.began }
+func (r *recorder) retried() int  { defer r.lock()(); return len(r.retries) }
 
 // outcome waits for the nth outcome (from 0): it is counted after the answer.
 func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {

@@ -121,7 +121,7 @@ func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
 func worthALine(o policy.Outcome) bool {
 	switch o {
 	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded,
-		policy.OutcomeCooldown, policy.OutcomeThrottled, policy.OutcomeFallback:
+		policy.OutcomeCooldown, policy.OutcomeThrottled, policy.OutcomeQuota, policy.OutcomeFallback:
 		return true
 	}
 	return o.GaveUp()

@@ -185,6 +185,7 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	began := x.tick()
 	end := x.c.await(began.Add(d.Wait), nil)
 	x.route.observer.WaitEnded(x.tick().Sub(began))
+	x.traceWait(d.Why.String(), began)
 	return end
 }
 

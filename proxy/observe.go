@@ -14,7 +14,7 @@ func observed(r *Route) *Route {
 	}
 	o := *r
 	o.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
-	o.Probe, o.Cooldown, o.Throttle, o.Fallback = Probe{}, Cooldown{}, false, nil
+	o.Probe, o.Cooldown, o.Quota, o.Throttle, o.Fallback = Probe{}, Cooldown{}, Quota{}, false, nil
 	o.HedgeAfter = policy.HedgeAfter{}
 	return &o
 }

@@ -21,6 +21,7 @@ type parked struct {
 	nc     net.Conn
 	listen string
 	used   bool // it has sent something
+	told   *net.TCPAddr
 	until  time.Time
 }
 
@@ -33,7 +34,7 @@ func (c *conn) park(until time.Time) bool {
 		return false
 	}
 	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, until: until}
+	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, told: c.told, until: until}
 	if s.lot.Park(c.raw, until, p) == nil {
 		c.left = true
 		return true
@@ -58,7 +59,7 @@ func (p *parked) Leave(lot.Why) {
 // for, it finds out as if it had waited itself.
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
-	c.parks, c.idleEnd = true, p.until
+	c.parks, c.told, c.idleEnd = true, p.told, p.until
 	if c.used = p.used; c.used {
 		c.x.began = p.server.started // what it says next is not the first
 	}

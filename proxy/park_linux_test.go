@@ -304,3 +304,15 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	}
 	p.wantParked(0)
 }
+
+// Who the caller is, is not forgotten while nothing else is kept of it.
+func TestAParkedCallerStaysWhomItsHeaderNamed(t *testing.T) {
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); announce(c) })
+	c := p.dial().send(from1)
+	for n := range 3 {
+		p.wantParked(1)
+		c.send(get("/")).want(200, "ok")
+		u.wantFrom(t, n, "192.0.2.1")
+	}
+}

@@ -121,6 +121,7 @@ func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) poli
 	x.resp, r.resp = r.resp, x.resp
 	x.lastPiece.Store(false)
 	x.attemptT, x.attemptSent = r.began, r.sentAt
+	x.trace.attempt, x.trace.peer = r.span, r.addr
 	x.waiter.place, x.asked = r.place, r.asked
 	x.answer.reset()
 	result := r.result
@@ -206,6 +207,7 @@ func (x *exchange) bookRival(r *rival, class policy.Class) {
 	x.route.observer.AttemptDone(class, a.Status, took)
 	x.trail.attempted(a.Status, a.Cause, class, took)
 	x.trail.beganAt(r.began.Sub(x.began))
+	x.attemptTraced(r.span, a, class, r.addr)
 }
 
 // forsake ends a race after a fault, with nothing more than has to be.

@@ -7,6 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // relay sends the response of the attempt that just ended to the caller while
@@ -132,6 +133,9 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
 		x.out = grow(x.out, len(piece)+frame)
 	}
+	if f.Kind != http1.BodyChunked && len(piece) > cap(x.out)-len(x.out) {
+		return x.flushWith(piece)
+	}
 	for len(piece) > 0 {
 		if cap(x.out)-len(x.out) <= frame {
 			if err := x.flush(); err != nil {
@@ -169,6 +173,20 @@ func (x *exchange) flush() error {
 	}
 	err := x.c.write(x.out, x.clock)
 	x.out = x.out[:0]
+	if err != nil {
+		return errCallerGone
+	}
+	return nil
+}
+
+// flushWith writes what x.out holds, and p behind it without a copy.
+func (x *exchange) flushWith(p []byte) error {
+	x.c.extendWrite(x.clock)
+	parts := append(x.vec[:0], x.out, p)
+	_, err := sock.Writev(x.c.nc, parts)
+	clear(parts)
+	x.out = x.out[:0]
+	x.tick() // it may have waited for the caller
 	if err != nil {
 		return errCallerGone
 	}

@@ -112,6 +112,9 @@ func (x *exchange) errorBody(status int, reason, text string) []byte {
 // refusal says why a well-formed request is not forwarded; 0 when it is.
 func (x *exchange) refusal() (int, http1.Refusal) {
 	r, q := x.route, x.req
+	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.meant(q) {
+		return 403, http1.RefusalOtherHost
+	}
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
 		return 413, http1.RefusalBodyTooLarge
 	}
@@ -124,7 +127,12 @@ func (x *exchange) refusal() (int, http1.Refusal) {
 func (x *exchange) refuse(status int, why http1.Refusal) (int, policy.Outcome) {
 	x.mustEnd = true
 	x.tellRefused(why)
-	return x.answerError(status, policy.OutcomeRefused, why.String())
+	return x.answerRefused(status, why)
+}
+
+// answerRefused says which rule was broken, for people, beside its label.
+func (x *exchange) answerRefused(status int, why http1.Refusal) (int, policy.Outcome) {
+	return x.answerWith(status, policy.OutcomeRefused, why.String(), why.Explain())
 }
 
 func (x *exchange) tellRefused(why http1.Refusal) {

@@ -30,7 +30,8 @@ type rival struct {
 	asked   bool           // the throttle waits to hear of it
 	budget  *policy.Budget // a token of which is taken; nil: none
 	began   time.Time
-	until   time.Time // zero: never
+	span    AttemptSpan // nil: off
+	until   time.Time   // zero: never
 	ctx     context.Context
 	cancel  context.CancelFunc
 	over    atomic.Bool   // it ended, and done will be closed without a wait
@@ -48,6 +49,7 @@ type rival struct {
 	cause   policy.Cause
 	dialErr *upstream.DialError
 	member  *upstream.Member // whom it was sent to
+	addr    string           // likewise; "" before there was a connection
 	result  policy.Attempt   // what cause and resp mean; the exchange's
 }
 
@@ -168,7 +170,7 @@ func (r *rival) hold(up *upstream.Conn) bool {
 		return false
 	}
 	_ = up.SetDeadline(r.until)
-	r.up, r.member = up, up.Member
+	r.up, r.member, r.addr = up, up.Member, up.Addr
 	return true
 }
 

@@ -34,7 +34,7 @@ func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expect && x.attempts == 1
 	x.renderHead()
-	head := x.finishHead(x.head, expect)
+	head := x.finishHead(x.head, expect, x.trace.attempt)
 	x.head = head[:len(x.head)]
 	parts, end, err := x.gather(head, expect)
 	switch {
@@ -64,8 +64,8 @@ func (x *exchange) send() sendEnd {
 	return taken
 }
 
-// finishHead appends to the request's head what differs by attempt.
-func (x *exchange) finishHead(head []byte, expect bool) []byte {
+// finishHead appends to the request's head what differs by attempt, whose span s is.
+func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
 	if x.callerWaits.Given {
 		head = x.callerWaits.Append(head, x.timeLeft(time.Now()))
 	}
@@ -73,7 +73,7 @@ func (x *exchange) finishHead(head []byte, expect bool) []byte {
 		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
 		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
 	}
-	return forward.AppendAttempt(head, x.earlier+x.attempts, expect)
+	return forward.AppendAttempt(x.appendTrace(head, s), x.earlier+x.attempts, expect)
 }
 
 func length(parts [][]byte) int {

@@ -14,7 +14,7 @@ import (
 func (c *conn) serve() {
 	defer c.finish()
 	defer func() { c.server.contain(c, recover()) }()
-	if !c.shakeHands() {
+	if c.announces && !c.announced() || !c.shakeHands() {
 		return
 	}
 	if c.agreedOnHTTP2() {
@@ -60,7 +60,7 @@ func (c *conn) nextRequest() bool {
 	began := c.server.now()
 	set := c.server.settings.Load()
 	if set != c.peerBy {
-		c.peer, c.peerBy = peerOf(c.nc, set), set
+		c.peer, c.peerBy = peerOf(c.remote(), set), set
 		if c.overSecure {
 			c.peer.Proto = "https"
 		}
@@ -214,15 +214,12 @@ func (c *conn) refuseHead(err error) {
 	x.tick()
 	x.mustEnd = true
 	x.route.observer.RequestBegan()
-	status := 400
-	var refused *http1.Error
-	if errors.As(err, &refused) {
-		status = refused.Status
-		x.tellRefused(refused.Reason)
-		x.reason = refused.Reason.String()
+	why := http1.RefusalBadRequestLine
+	if refused := (*http1.Error)(nil); errors.As(err, &refused) {
+		why = refused.Reason
 	}
-	code, outcome := x.answerError(status, policy.OutcomeRefused, x.reason)
-	x.done(code, outcome)
+	x.tellRefused(why)
+	x.done(x.answerRefused(why.Status(), why))
 	x.end()
 }
 

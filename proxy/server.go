@@ -16,6 +16,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/lot"
+	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -38,10 +39,11 @@ type Server struct {
 	pauses            atomic.Uint64
 	faults            atomic.Uint64 // panics contained
 	handshakeFailures atomic.Uint64 // of callers
-	active            atomic.Int64  // requests between head and end
-	waiting           atomic.Int64  // requests that wait for a retry or a place
-	lastBusy          atomic.Int64  // while draining: when a request last ended, since started
-	idleEnd           atomic.Bool   // idle connections are to end
+	headerFailures    [proxyproto.NumFailures]atomic.Uint64
+	active            atomic.Int64 // requests between head and end
+	waiting           atomic.Int64 // requests that wait for a retry or a place
+	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
+	idleEnd           atomic.Bool  // idle connections are to end
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
@@ -357,13 +359,15 @@ func (s *Server) since(t time.Time) time.Duration { return t.Sub(s.started) }
 
 // Stats is a picture of the server at one moment.
 type Stats struct {
-	Connections       int    // callers connected
-	AcceptPauses      uint64 // times accepting had to wait
-	Faults            uint64 // requests that ended in a fault of the proxy itself
-	HandshakeFailures uint64 // callers whose TLS handshake failed
-	ReplayBytes       int64  // kept for repeats now
+	Connections       int                            // callers connected
+	AcceptPauses      uint64                         // times accepting had to wait
+	Faults            uint64                         // requests that ended in a fault of the proxy itself
+	HandshakeFailures uint64                         // callers whose TLS handshake failed
+	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
+	ReplayBytes       int64                          // kept for repeats now
 	Draining          bool
 	Cooldowns         policy.CooldownState
+	Quotas            []QuotaStats // in no order
 	Upstreams         []UpstreamStats
 }
 
@@ -386,10 +390,16 @@ func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connections.Load())}
 	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
+	for why := range st.HeaderFailures {
+		st.HeaderFailures[why] = s.headerFailures[why].Load()
+	}
 	st.ReplayBytes = s.replay.used.Load()
 	st.Draining = s.draining.Load()
 	st.Cooldowns = s.cooldowns.State()
 	now := s.since(time.Now())
+	for _, q := range n.quotas {
+		st.Quotas = append(st.Quotas, q.stats())
+	}
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
 			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],

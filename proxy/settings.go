@@ -30,7 +30,10 @@ type settings struct {
 	budgeted  map[*upstreamState]bool // those whose budget some route asks
 	callerTLS *tls.Config             // nil: callers come without TLS
 
+	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
+
 	hedges          map[hedgeKey]*policy.Hedge // of the version before
+	quotas          map[uint64]*quotaDoor      // by key
 	longestCooldown time.Duration              // that any route shares
 }
 
@@ -41,9 +44,11 @@ type routeState struct {
 	observer     Observer
 	gaveUpLog    lineLimit
 	spare        *routeState   // as a request to the fallback upstream sees it; nil without one
+	isSpare      bool          // it is the spare of another
 	hedge        *policy.Hedge // nil: off
 	plainRetryOn bool          // an answer below 300 is never a failure
 	cooldownSeed [sha256.Size]byte
+	quota        *quotaDoor // nil: none
 }
 
 // upstreamState is what all routes to one upstream share, and what outlives a
@@ -53,6 +58,8 @@ type upstreamState struct {
 	pool   *upstream.Group
 	budget *policy.Budget
 	door   *door
+
+	budgetKey uint64 // in a fleet
 
 	throttle *policy.Throttle // nil: off
 }
@@ -75,7 +82,8 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if c.Default.Upstream.Address == "" {
 		return nil, errors.New("no upstream for the default route")
 	}
-	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}}
+	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}, quotas: map[uint64]*quotaDoor{}}
+	n.announcers = forward.NewTrust(c.ProxyProtocolFrom)
 	if n.Log == nil {
 		n.Log = zap.NewNop()
 	}
@@ -103,6 +111,9 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 
 func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	r = observed(r)
+	if n.Tracer != nil {
+		r = traced(r)
+	}
 	state := &routeState{Route: r, observer: nothing{}}
 	if n.Observe != nil {
 		state.observer = n.Observe(r.Name)
@@ -115,12 +126,13 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	state.upstream = n.upstreamOf(r, known)
 	state.hedge = n.hedgeOf(state)
+	state.quota = n.quotaOf(r)
 	if !r.NoBudget {
 		n.budgeted[state.upstream] = true
 	}
 	n.all = append(n.all, state)
 	if r.Fallback != nil && r.Fallback.Status == 0 {
-		state.spare = &routeState{Route: spareRoute(r), observer: state.observer, plainRetryOn: state.plainRetryOn}
+		state.spare = &routeState{Route: spareRoute(r), isSpare: true, observer: state.observer, plainRetryOn: state.plainRetryOn}
 		state.spare.upstream = n.upstreamOf(state.spare.Route, known)
 		n.all = append(n.all, state.spare)
 	}
@@ -135,14 +147,30 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,
-			budget: policy.NewBudget(r.Budget),
-			door:   newDoor(n.server, pool, r, n.Log),
+			budget: n.newBudget(r), budgetKey: budgetKey(r),
+			door: newDoor(n.server, pool, r, n.Log),
 		}
 		if r.Throttle {
 			known[key].throttle = policy.NewThrottle()
 		}
 	}
 	return known[key]
+}
+
+// quotaOf is the one that routes of the same quota to the same upstream share, with
+// those who wait for it since the version before; nil for none.
+func (n *settings) quotaOf(r *Route) *quotaDoor {
+	if !r.Quota.Rate.Limited() {
+		return nil
+	}
+	key := quotaKey(r)
+	if old := n.server.settings.Load(); n.quotas[key] == nil && old != nil && old.quotas[key] != nil {
+		n.quotas[key] = old.quotas[key]
+	}
+	if n.quotas[key] == nil {
+		n.quotas[key] = newQuotaDoor(n.server, r, n.QuotaWanted)
+	}
+	return n.quotas[key]
 }
 
 // rand is what draws faults.
@@ -186,9 +214,9 @@ func (n *settings) upstreams() []*upstreamState {
 }
 
 // peerOf says who is at the other end.
-func peerOf(nc net.Conn, n *settings) forward.Peer {
+func peerOf(addr net.Addr, n *settings) forward.Peer {
 	p := forward.Peer{Proto: "http", TrustConfigured: n.TrustedProxies != nil}
-	switch a := nc.RemoteAddr().(type) {
+	switch a := addr.(type) {
 	case *net.TCPAddr:
 		ap := a.AddrPort()
 		p.Addr = ap.Addr().Unmap()

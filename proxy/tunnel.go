@@ -27,8 +27,10 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 		x.aborting = true
 		return 101, policy.OutcomeClientGone
 	}
-	t := tunnel{idle: x.set.TunnelIdleTimeout}
-	t.run(x.c, x.up)
+	t := &tunnel{idle: x.set.TunnelIdleTimeout, caller: x.c.nc, up: x.up}
+	x.c.tunnel.Store(t)
+	t.run(x.c)
+	x.c.tunnel.Store(nil)
 	x.giveUpBuffer()
 	_ = x.up.Close()
 	x.up = nil
@@ -37,15 +39,27 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 
 // tunnel is a pair of byte streams.
 type tunnel struct {
-	idle  time.Duration
-	moved atomic.Int64 // pieces, either way
+	idle       time.Duration
+	caller, up net.Conn
+	moved      atomic.Int64 // pieces, either way
+	ending     atomic.Bool  // each side is to be told that nothing more comes
+}
+
+// end ends both directions behind what was moved. It may be called on nil, by
+// anyone and more than once, and does not wait.
+func (t *tunnel) end() {
+	if t != nil && !t.ending.Swap(true) {
+		_ = t.caller.SetReadDeadline(past)
+		_ = t.up.SetReadDeadline(past)
+	}
 }
 
 // run moves bytes until both directions have ended. The bytes that the caller
 // sent behind its request go first.
-func (t *tunnel) run(c *conn, up net.Conn) {
-	_ = c.nc.SetDeadline(time.Time{})
-	_ = up.SetDeadline(time.Time{})
+func (t *tunnel) run(c *conn) {
+	up := t.up
+	_ = c.nc.SetWriteDeadline(time.Time{})
+	_ = up.SetWriteDeadline(time.Time{})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -71,6 +85,9 @@ func (t *tunnel) copy(dst, src net.Conn) {
 		seen := t.moved.Load()
 		t.extend(src, dst)
 		n, err := src.Read(buf)
+		if isTimeout(err) && t.ending.Load() {
+			err = io.EOF
+		}
 		if n > 0 {
 			t.moved.Add(1)
 			if _, werr := dst.Write(buf[:n]); werr != nil {
@@ -91,12 +108,15 @@ func (t *tunnel) copy(dst, src net.Conn) {
 }
 
 func (t *tunnel) extend(src, dst net.Conn) {
-	if t.idle <= 0 {
-		return
+	by := time.Time{}
+	if t.idle > 0 {
+		by = time.Now().Add(t.idle)
 	}
-	now := time.Now()
-	_ = src.SetReadDeadline(now.Add(t.idle))
-	_ = dst.SetWriteDeadline(now.Add(t.idle))
+	_ = src.SetReadDeadline(by)
+	_ = dst.SetWriteDeadline(by)
+	if t.ending.Load() {
+		_ = src.SetReadDeadline(past) // it was asked for before the deadline was moved
+	}
 }
 
 // closeWrite tells the peer that nothing more comes; false where that cannot

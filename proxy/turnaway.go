@@ -21,6 +21,7 @@ func gaveUp(status int, why policy.Reason, text string) turnedOut {
 // stayOut ends an exchange whose next attempt is not sent.
 func (x *exchange) stayOut(in admission) (int, policy.Outcome) {
 	x.giveBack()
+	x.dropSlot()
 	if in == leftWaiting {
 		return x.leave()
 	}
@@ -44,6 +45,12 @@ func (x *exchange) turnedOut(in admission) turnedOut {
 		t := gaveUp(429, policy.ReasonCooldown, "the upstream asked for a pause that is not over")
 		if x.attempts == 0 {
 			t.outcome = policy.OutcomeCooldown
+		}
+		return t
+	case barredByQuota:
+		t := gaveUp(429, policy.ReasonQuota, "the quota of the upstream is used up")
+		if x.attempts == 0 {
+			t.outcome = policy.OutcomeQuota
 		}
 		return t
 	case barredByThrottle:

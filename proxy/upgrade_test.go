@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -208,4 +209,58 @@ func TestATunnelWhoseCallerBreaksEndsForTheUpstream(t *testing.T) {
 	c.wantRaw(switched)
 	c.reset()
 	within(t, "the upstream's end", ended)
+}
+
+// A tunnel that nobody ends does not make a drain cut connections off: both
+// sides are told in order, and what was sent before arrives.
+func TestADrainEndsTunnelsInOrder(t *testing.T) {
+	ended := make(chan error, 1)
+	u := startUpstream(t, func(c *upConn) {
+		if c.head() == "" {
+			return
+		}
+		c.say(switching101 + "hello")
+		got, err := c.endOfInput()
+		if got != "bye" && err == nil {
+			err = errors.New("got " + got)
+		}
+		ended <- err
+	})
+	short := func(c *Config) { bare(c); speakHTTP2(c); c.DrainTimeout = 2 * time.Second }
+	drained := func(t *testing.T, p *testProxy) chan error {
+		end := make(chan error, 1)
+		go func() { end <- p.Drain(t.Context()) }()
+		return end
+	}
+	finish := func(t *testing.T, end chan error) {
+		t.Helper()
+		if err := within(t, "the drain's end", end); err != nil {
+			t.Error(err)
+		}
+		if err := within(t, "the upstream's end", ended); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		p := startProxy(t, u, short)
+		c := p.dial().send(upgradeRequest)
+		c.wantRaw(switched + "hello")
+		c.send("bye")
+		end := drained(t, p)
+		c.wantEnd("")
+		_ = c.Close()
+		finish(t, end)
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		p := startProxy(t, u, short)
+		w := p.openWebSocket(t, "websocket")
+		if _, err := io.WriteString(w.to, "bye"); err != nil {
+			t.Fatal(err)
+		}
+		end := drained(t, p)
+		if got, err := io.ReadAll(w.from); string(got) != "hello" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		finish(t, end)
+	})
 }

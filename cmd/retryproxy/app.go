@@ -37,12 +37,16 @@ type app struct {
 	proxy   *proxy.Server
 	admin   *admin.Server // nil when off
 	page    *page.Page    // likewise
+	fleet   sharer        // nil: nothing is shared
+	tracer  tracer        // nil when no spans are made
 	files   *watch.Files
 	inForce atomic.Pointer[inForce]
 	phase   atomic.Pointer[string] // why it is not ready; nil when it is
 	drain   chan struct{}          // asked to drain by the admin server; room for one
 	quit    chan struct{}          // asked to end without delay; room for one
 	changed chan struct{}          // a file changed; room for one
+
+	drainedBy time.Time // when the drain's time is over; zero before it began
 
 	succession succession
 }
@@ -70,6 +74,13 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	a.phase.Store(&phaseStarting)
 	if !s.AdminListen.Off() {
 		a.page = a.newPage()
+	}
+	var err error
+	if a.fleet, err = newFleet(s, a.log); err != nil {
+		return nil, fmt.Errorf("%sSHARED: %w", settings.Prefix, err)
+	}
+	if err := a.startTracing(); err != nil {
+		return nil, err
 	}
 	c, err := a.configure(s)
 	if err != nil {
@@ -118,6 +129,12 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	if a.page != nil {
 		c.Journal = a.page
 	}
+	if a.fleet != nil {
+		a.fleet.attach(c)
+	}
+	if a.tracer != nil {
+		c.Tracer = a.tracer
+	}
 	c.Log = a.log
 	c.Given = a.succession.socket
 	return c, nil
@@ -161,6 +178,9 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 	}
 	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
 	background.Go(func() { a.awaitSuccessor(working) })
+	if a.fleet != nil {
+		background.Go(func() { a.fleet.run(working, a.proxy) })
+	}
 	background.Go(func() { atrest.Settle(working) })
 	a.phase.Store(nil)
 	a.takeOver()
@@ -169,6 +189,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 	a.closeAdmin()
 	stop()
 	background.Wait()
+	a.endTracing()
 	a.log.Info("ended", zap.Error(err))
 	return err
 }
@@ -303,6 +324,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 		waited.Stop()
 	}
 	a.log.Info("ending connections", millis("after_ms", time.Since(began)))
+	a.drainedBy = time.Now().Add(s.DrainTimeout)
 	err := a.proxy.Drain(patience)
 	forced := patience.Err() != nil
 	close(done)
@@ -312,6 +334,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	}
 	switch {
 	case forced:
+		a.drainedBy = time.Now()
 		a.log.Warn("ended by a second signal; what was under way was cut off", millis("took_ms", time.Since(began)))
 		return errForce
 	case errors.Is(err, proxy.ErrDrainTimeout):

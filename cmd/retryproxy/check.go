@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 )
@@ -45,6 +47,7 @@ func runCheck(_ context.Context, c *call) error {
 // loadAll loads the settings and tries what they name outside: certificates.
 func loadAll(env []string) (*settings.Settings, settings.Problems) {
 	s, problems := settings.Load(env)
+	problems = append(problems, traceProblems(&outside{env: env})...)
 	if problems.Err() != nil {
 		return s, problems // what cannot be built says nothing new
 	}
@@ -52,6 +55,9 @@ func loadAll(env []string) (*settings.Settings, settings.Problems) {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			problems = append(problems, settings.Problem{Variable: settings.Prefix + "UPSTREAM", Message: line})
 		}
+	}
+	if _, err := newFleet(s, zap.NewNop()); err != nil {
+		problems = append(problems, settings.Problem{Variable: settings.Prefix + "SHARED", Message: err.Error()})
 	}
 	return s, problems
 }

@@ -23,6 +23,7 @@ func main() {
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
 		signals: listen,
+		become:  syscall.Exec,
 	}))
 }
 

@@ -22,6 +22,8 @@ type outside struct {
 	// signals begins to listen for SIGTERM, SIGINT and SIGHUP. Nil in tests,
 	// which end a command by its context.
 	signals func() (signals <-chan os.Signal, stop func())
+	// become runs another program in place of this process. Nil in tests.
+	become func(program string, args, env []string) error
 }
 
 // getenv is the value of a variable, "" when it is not set.

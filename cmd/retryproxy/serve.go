@@ -25,12 +25,16 @@ func runServe(ctx context.Context, c *call) error {
 	if _, err := c.parse(c.flags(), 0); err != nil {
 		return err
 	}
+	if err := becomeTracing(c); err != nil {
+		fmt.Fprintf(c.stderr, "retryproxy: %s cannot be run, so no spans are made: %v\n", tracingProgram, err)
+	}
 	s, problems := settings.Load(c.env)
 	if problems.Err() != nil {
 		printProblems(c.stderr, c.paint(c.stderr), problems)
 		fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", plural(len(problems.Errors()), "error"))
 		return fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
 	}
+	problems = append(problems, traceProblems(c.outside)...)
 	memory := memlimit.Apply(c.getenv("GOMEMLIMIT"))
 	a, err := newApp(c.env, s, problems, c.stderr)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/certs"
+	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -22,9 +23,14 @@ func (a *app) snapshot() metrics.Snapshot {
 		ReplayBytes:       stats.ReplayBytes,
 		RetryPercent:      a.proxy.RetryPercent(),
 		Cooldowns:         stats.Cooldowns,
+		Shared:            a.sharedMetrics(),
 		ReplayLimitBytes:  int64(now.settings.TotalReplayBytes),
 	}
+	s.HeaderFailures = headerFailures(&stats)
 	s.Upstreams = upstreamsOf(stats)
+	for _, q := range stats.Quotas {
+		s.Quotas = append(s.Quotas, metrics.Quota{Upstream: q.Upstream, Rate: q.Rate.String(), Waiting: q.Waiting, State: q.State})
+	}
 	for i := range stats.Upstreams {
 		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {
 			s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "upstream", Name: s.Upstreams[i].Name, NotAfter: expiry})
@@ -35,6 +41,14 @@ func (a *app) snapshot() metrics.Snapshot {
 		s.Certificates = append(s.Certificates, metrics.Certificate{Kind: "listener", Name: now.settings.TLSCert, NotAfter: notAfter})
 	}
 	return s
+}
+
+func headerFailures(stats *proxy.Stats) map[string]uint64 {
+	all := map[string]uint64{}
+	for why := proxyproto.None + 1; why < proxyproto.NumFailures; why++ {
+		all[why.String()] = stats.HeaderFailures[why]
+	}
+	return all
 }
 
 func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {

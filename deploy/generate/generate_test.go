@@ -37,7 +37,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 
 func TestStaleFilesAreFoundAndWritten(t *testing.T) {
 	tree := t.TempDir()
-	for _, path := range []string{rulesPath, dashboardPath, prometheusRulePath} {
+	for _, path := range []string{rulesPath, dashboardPath, prometheusRulePath, chartRulesPath} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,6 @@
 // Command generate writes those files below deploy/ that come from code or from
-// each other: the Grafana dashboard and the PrometheusRule.
+// each other: the Grafana dashboard, the PrometheusRule and the chart's copy of
+// the rules.
 //
 //	go run ./deploy/generate [--check | --queries] [DIRECTORY]
 //
@@ -86,7 +87,7 @@ func generate(root string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []file{{dashboardPath, dashboard}, {prometheusRulePath, rule}}, nil
+	return []file{{dashboardPath, dashboard}, {prometheusRulePath, rule}, {chartRulesPath, rules}}, nil
 }
 
 func write(root string, files []file) error {

@@ -12,7 +12,7 @@ const (
 // failed are the outcomes that a caller would call a failure of ours; those
 // that are the caller's own doing are not asked about. As in the rules.
 const (
-	failed  = `outcome=~"gave_up_.*|shed|hold_dropped|hold_timeout|overloaded|response_broken"`
+	failed  = `outcome=~"gave_up_.*|shed|hold_dropped|hold_timeout|overloaded|throttled|cooldown|response_broken"`
 	counted = `outcome!~"client_gone|request_broken|request_timeout|refused"`
 )
 
@@ -95,6 +95,26 @@ var rows = []row{
 		{title: "Failed dials", kind: stacked, unit: "cps", queries: []query{{sumBy("upstream, kind", "upstream_dial_errors_total", byUpstream) + " > 0", "{{upstream}} {{kind}}"}}},
 		{title: "Connections made, used again, closed by the upstream", kind: lines, unit: "cps", queries: []query{
 			{sum("upstream_dials_total", byUpstream), "made"}, {sum("upstream_reuses_total", byUpstream), "used again"}, {sum("upstream_idle_closes_total", byUpstream), "closed by the upstream while idle"}}},
+	}},
+	{"Addresses of upstreams with several", []chart{
+		{title: "Addresses", about: "Used, left out for failures in a row (ejected), or no longer in the answer for the name (draining). Of all proxies.", kind: stacked, unit: "none",
+			queries: []query{{sumNow("upstream, state", "upstream_addresses", byUpstream), "{{upstream}} {{state}}"}}},
+		{title: "Left out", about: "By at least one proxy. At most half of the addresses of an upstream are.", kind: timeline, unit: "none", wide: true,
+			words:   map[string]word{"0": {"used", "green"}, "1": {"left out", "red"}},
+			queries: []query{{fmt.Sprintf("max by (upstream, address) (retryproxy_upstream_address_ejected{%s})", byUpstream), "{{address}}"}}},
+		{title: "Attempts by address", about: "The load is spread when the curves are equal, and an address in trouble gets less.", kind: lines, unit: "reqps",
+			queries: []query{{sumBy("upstream, address", "upstream_address_attempts_total", byUpstream), "{{address}}"}}},
+		{title: "Failed attempts by address", about: "Of its attempts and dials, those that count towards leaving it out.", kind: lines, unit: "reqps",
+			queries: []query{{sumBy("upstream, address", "upstream_address_failures_total", byUpstream) + " > 0", "{{address}}"}}},
+		{title: "In hand by address", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_address_requests", byUpstream), "{{address}}"}}},
+	}},
+	{"Trying out", []chart{
+		{title: "Would be retried", about: "On routes that only observe (RETRYPROXY_MODE=observe), by what the retry would be for.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("route, reason", "would_retries_total", byRoute), "{{route}} {{reason}}"}}},
+		{title: "Would be retried, by request", about: "What a route in mode retry would add to the upstream's load at most, before its budget.", kind: lines, unit: "percentunit",
+			queries: []query{{sumBy("route", "would_retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
+		{title: "Faults made up here", about: "By RETRYPROXY_FAULT. They are in all other graphs as if the upstream had failed.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("route, kind", "injected_faults_total", byRoute), "{{route}} {{kind}}"}}},
 	}},
 	{"Process", []chart{
 		{title: "CPU", kind: lines, unit: "none", queries: []query{{fmt.Sprintf(`rate(process_cpu_seconds_total{%s}[$__rate_interval]) and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}}"}}},

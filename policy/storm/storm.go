@@ -8,6 +8,9 @@
 // what is to be different, and [Run] it. The same Config gives the same Result,
 // on any machine. Ten minutes of 100 000 callers take a few seconds.
 //
+// [RunFleet] plays something else by the same means: many processes that call
+// one upstream which has a quota, and what they share.
+//
 // Nothing here reads a clock or starts a goroutine; a Run shares nothing with
 // another.
 package storm

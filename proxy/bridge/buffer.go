@@ -73,14 +73,19 @@ func (b *buffer) Write(p []byte) (n int, err error) {
 	}
 }
 
-// put takes p at once, however full the buffer is.
-func (b *buffer) put(p []byte) {
+// put takes p without a wait. False: there is no room, and nothing was taken.
+func (b *buffer) put(p []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.end == nil {
-		b.append(p)
-		b.tell()
+	switch {
+	case b.end != nil:
+		return true // nobody reads it
+	case len(b.data)-b.r+len(p) > bufferLimit:
+		return false
 	}
+	b.append(p)
+	b.tell()
+	return true
 }
 
 // append adds bytes and moves the unread ones to the front where that saves growing.

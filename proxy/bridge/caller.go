@@ -43,9 +43,8 @@ type Caller struct {
 func NewCaller(w http.ResponseWriter, r *http.Request, local, remote net.Addr) *Caller {
 	c := &Caller{w: w, r: r, ctl: http.NewResponseController(w), local: local, remote: remote}
 	c.in.init()
-	c.out.reset(r.Method)
 	f := framingOf(r)
-	head, ok := appendRequest(make([]byte, 0, 1024), r, f)
+	head, ok := c.appendHead(make([]byte, 0, 1024), f)
 	if !ok {
 		c.in.close(errGone)
 		return c
@@ -57,6 +56,16 @@ func NewCaller(w http.ResponseWriter, r *http.Request, local, remote net.Addr) *
 		go c.copyBody(f)
 	}
 	return c
+}
+
+// appendHead writes the request's head and readies for its response.
+func (c *Caller) appendHead(dst []byte, f http1.Framing) ([]byte, bool) {
+	if c.out.websocket = opensWebSocket(c.r); c.out.websocket {
+		c.out.reset(http.MethodGet)
+		return appendHandshake(dst, c.r)
+	}
+	c.out.reset(c.r.Method)
+	return appendRequest(dst, c.r, f)
 }
 
 // Finish ends all use of the handler's arguments. False: the response is not
@@ -147,8 +156,14 @@ func (c *Caller) RemoteAddr() net.Addr { return c.remote }
 // Finish. Nothing bounds how long the caller may take: the reader's deadlines do.
 func (c *Caller) copyBody(f http1.Framing) {
 	defer close(c.bodyDone)
-	if err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }); err != io.EOF {
+	if c.out.websocket {
+		f = http1.Framing{} // what follows the head goes as it is
+	}
+	switch err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }); {
+	case err != io.EOF:
 		c.in.drop(errGone)
+	case c.out.websocket:
+		c.in.close(io.EOF)
 	}
 }
 

@@ -18,7 +18,7 @@ func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) 
 	dst = http1.AppendField(dst, "Host", r.Host)
 	dst = http1.AppendFraming(dst, f)
 	dst, fieldsOK := appendFields(dst, r.Header, func(name, value string) bool {
-		return name == "Host" && value == r.Host || isHop(name, value)
+		return name == protocolField || name == "Host" && value == r.Host || isHop(name, value)
 	})
 	if names := keys(r.Trailer); f.Kind == http1.BodyChunked && len(names) > 0 {
 		dst = http1.AppendField(dst, "Trailer", strings.Join(names, ", "))

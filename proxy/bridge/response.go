@@ -22,6 +22,9 @@ type response struct {
 	pending []byte // of a head that is not whole yet
 	left    int64
 	chunked http1.Chunked
+
+	websocket bool // the request opens one
+	switched  bool // ... and the upstream agreed
 }
 
 type state uint8
@@ -29,6 +32,7 @@ type state uint8
 const (
 	atHead state = iota
 	atBody
+	inTunnel // behind the head that opened a WebSocket
 	atEnd
 )
 
@@ -45,6 +49,8 @@ func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 			n, err = o.takeHead(w, p)
 		case atBody:
 			n, err = o.takeBody(w, p)
+		case inTunnel:
+			n, err = w.Write(p)
 		default:
 			err = errNoResponse
 		}
@@ -80,6 +86,9 @@ func (o *response) takeHead(w http.ResponseWriter, p []byte) (int, error) {
 
 // begin writes the head just parsed and readies for what follows it.
 func (o *response) begin(w http.ResponseWriter) {
+	if o.websocket {
+		o.openTunnel()
+	}
 	h := w.Header()
 	clear(h)
 	for i := range o.head.Fields {
@@ -99,7 +108,10 @@ func (o *response) begin(w http.ResponseWriter) {
 	w.WriteHeader(o.head.Status)
 	f := o.head.Body
 	o.state, o.left = atBody, f.Length
-	if f.Empty() {
+	switch {
+	case o.switched:
+		o.state = inTunnel
+	case f.Empty():
 		o.state = atEnd
 	}
 	if f.Kind == http1.BodyChunked {
@@ -114,6 +126,9 @@ func (o *response) addField(h http.Header, f *http1.Field) {
 		return
 	}
 	name := http.CanonicalHeaderKey(string(f.Name))
+	if o.websocket && name == "Sec-Websocket-Accept" {
+		return // it answers the key, which is ours
+	}
 	h[name] = append(h[name], string(f.Value))
 }
 

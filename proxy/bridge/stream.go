@@ -247,13 +247,17 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
+// errManyInterim ends a stream. net/http leaves it to who takes 1xx responses
+// to bound them.
+var errManyInterim = errors.New("more interim responses than are read")
+
 // gotInterim passes a 1xx response on. It is called by the goroutine that
 // reads for all streams and must not wait.
 func (s *Stream) gotInterim(code int, h textproto.MIMEHeader) error {
 	head := http1.AppendStatusLine(nil, code, http.StatusText(code))
 	head, ok := appendFields(head, http.Header(h), isHop)
-	if ok && code != http.StatusSwitchingProtocols {
-		s.in.put(append(head, "\r\n"...))
+	if ok && code != http.StatusSwitchingProtocols && !s.in.put(append(head, "\r\n"...)) {
+		return errManyInterim
 	}
 	return nil
 }

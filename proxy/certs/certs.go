@@ -38,14 +38,16 @@ func Load(f Files) (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return c, nil
 	}
-	if c.ClientCAs, err = loadAuthorities(f.ClientCA); err != nil {
+	if c.ClientCAs, err = Authorities(f.ClientCA); err != nil {
 		return nil, err
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
 }
 
-func loadAuthorities(file string) (*x509.CertPool, error) {
+// Authorities reads certificates in PEM form to check others against. The error
+// names the file.
+func Authorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,8 @@ type Settings struct {
 
 	Deadlines DeadlineSet // fields in which callers say how long they wait; the upstream gets what is left of it
 
+	OwnTrace bool // traceparent and tracestate are left out: they differ by attempt; see AppendCallersTrace
+
 	// StripPrefix is taken off the path: of "/api/x" by "/api" remains "/x",
 	// of "/api" itself "/". Paths outside it stay. A slash at its end does
 	// not matter. Ask route.Table.Ambiguous before: a path that an upstream

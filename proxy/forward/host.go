@@ -2,7 +2,6 @@ package forward
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -82,16 +81,10 @@ func isOwn(own []string, authority []byte, proto string) bool {
 	}
 	host, port := splitPort(authority)
 	if len(port) == 0 {
-		port = []byte("80")
-		if proto == "https" {
-			port = []byte("443")
-		}
+		port = []byte(ownPort(proto == "https"))
 	}
 	for _, o := range own {
-		name, number := o, ""
-		if i := strings.LastIndexByte(o, ':'); i >= 0 && strings.IndexByte(o[i:], ']') < 0 {
-			name, number = o[:i], o[i+1:]
-		}
+		name, number := cutPort(o)
 		if http1.EqualFold(host, name) && (number == "" || string(port) == number) {
 			return true
 		}

@@ -141,6 +141,10 @@ func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fie
 		if isGRPC(w.r.Get(http1.ContentType)) {
 			return dst // AppendGRPCAttempts writes it
 		}
+	case http1.Traceparent, http1.Tracestate:
+		if w.s.OwnTrace {
+			return dst // AppendCallersTrace writes them, or the caller of this package
+		}
 	case http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout:
 		if w.s.rewritesDeadline(f) {
 			return dst

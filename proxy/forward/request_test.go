@@ -143,6 +143,18 @@ func TestRequestHead(t *testing.T) {
 				"Forwarded: for=unknown;host=a.example;proto=http"},
 		},
 		{
+			name: "trace context as it came",
+			in:   []string{"GET / HTTP/1.1", "Host: a.example", "TraceParent: 00-x", "tracestate: a=1", "Tracestate: b=2", "baggage: c=3", "traceparent: 00-y"},
+			want: []string{"GET / HTTP/1.1", "Host: a.example", "TraceParent: 00-x", "tracestate: a=1", "Tracestate: b=2", "baggage: c=3", "traceparent: 00-y",
+				"X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
+		},
+		{
+			name:     "trace context left out for what each attempt has",
+			in:       []string{"GET / HTTP/1.1", "Host: a.example", "TraceParent: 00-x", "tracestate: a=1", "baggage: c=3", "Connection: traceparent"},
+			settings: Settings{OwnTrace: true},
+			want:     []string{"GET / HTTP/1.1", "Host: a.example", "baggage: c=3", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
+		},
+		{
 			name: "a request id in the place of what was no good, once",
 			in:   []string{"GET / HTTP/1.1", "Host: a.example", "x-request-id: no good", "A: a", "X-Request-Id: other"},
 			id:   "0123",

@@ -47,6 +47,8 @@ const (
 
 	RefusalBodyTooLarge
 	RefusalAmbiguousPath
+	RefusalTooManyFrames
+	RefusalOtherHost
 
 	refusalCount
 )
@@ -64,7 +66,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalBadRequestLine: {"bad_request_line", 400, "The request line is not `method SP target SP HTTP/x.y CRLF` (RFC 9112 section 3)."},
 	RefusalMethodTooLong:  {"method_too_long", 501, "The method is longer than any method in use (RFC 9112 section 3)."},
 	RefusalBadVersion:     {"bad_version", 505, "The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."},
-	RefusalConnect:        {"connect", 501, "CONNECT asks for a forward proxy, which this is not (RFC 9110 section 9.3.6)."},
+	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, in which no request can be seen or repeated: call http:// and let the upstream's scheme be https (RFC 9110 section 9.3.6)."},
 	RefusalBadTarget:      {"bad_target", 400, "The request target has a fragment, illegal bytes, a broken escape or a form that does not fit the method (RFC 9112 section 3.2)."},
 	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for the head (RFC 9112 section 3)."},
 	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 599 (RFC 9112 section 4)."},
@@ -99,6 +101,8 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
+	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 caller sent more frames that ask for nothing than any caller needs; its connection was ended without an answer (RFC 9113 section 10.5)."},
+	RefusalOtherHost:     {"other_host", 403, "The target names a host, port or scheme that no route is for (RETRYPROXY_FORWARD_PROXY)."},
 }
 
 // String is the label of the refusal in metrics and logs: lower case words joined by underscores.

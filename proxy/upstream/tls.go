@@ -3,14 +3,14 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
 // sessionCache is how many TLS sessions a target keeps for resumption: one per
@@ -64,7 +64,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 		config.ServerName = f.ServerName
 	}
 	if f.CA != "" {
-		roots, err := loadRoots(f.CA)
+		roots, err := certs.Authorities(f.CA)
 		if err != nil {
 			return fmt.Errorf("upstream %s: %w", t, err)
 		}
@@ -109,18 +109,6 @@ func baseTLS(serverName string, p Protocol) *tls.Config {
 
 // offers are what ALPN may choose from.
 var offers = map[Protocol][]string{HTTP1: {"http/1.1"}, HTTP2: {"h2"}, Either: {"h2", "http/1.1"}}
-
-func loadRoots(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in PEM form found", file)
-	}
-	return roots, nil
-}
 
 // handshake puts TLS over wire, with HTTP/1.1 alone where that is asked for and possible. It owns wire: on error wire is closed.
 func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.Conn, *tlsWire, error) {

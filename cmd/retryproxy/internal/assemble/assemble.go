@@ -26,6 +26,8 @@ func Config(s *settings.Settings) (*proxy.Config, error) {
 	m := &maker{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
 	c := &proxy.Config{
 		TrustedProxies:       s.TrustedProxies,
+		ProxyProtocolFrom:    s.ProxyProtocolFrom,
+		ForwardProxy:         s.ForwardProxy,
 		Limits:               http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields},
 		MaxConcurrentStreams: s.MaxStreams,
 		MaxConnections:       maxConnections(s.MaxConnections),
@@ -101,6 +103,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Faults:          r.Fault.Faults(),
 		HedgeAfter:      r.HedgeAfter.HedgeAfter,
 		Cooldown:        cooldown(r),
+		Quota:           proxy.Quota{Rate: r.Quota.QuotaRate, Wait: r.QuotaWait},
 		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
 		RequestTimeout:  r.RequestTimeout,
 		AttemptTimeout:  r.AttemptTimeout,

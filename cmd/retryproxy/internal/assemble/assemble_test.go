@@ -41,7 +41,7 @@ func config(t *testing.T, environ ...string) *proxy.Config {
 
 // Every value is unlike its neighbours, so that one in the wrong field shows.
 func TestEverySettingReachesTheProxy(t *testing.T) {
-	c := config(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "MAX_CONNECTIONS=11", "MAX_HEAD_BYTES=2KiB", "MAX_FIELDS=12",
+	c := config(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2", "FORWARD_PROXY=true", "MAX_CONNECTIONS=11", "MAX_HEAD_BYTES=2KiB", "MAX_FIELDS=12",
 		"READ_HEAD_TIMEOUT=13s", "CALLER_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "TOTAL_REPLAY_BYTES=18MiB",
 		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true", "GAVE_UP_LOG_PER_MINUTE=20",
 		"HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
@@ -53,6 +53,8 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
 		"trusted":     len(c.TrustedProxies) == 1,
+		"announcers":  len(c.ProxyProtocolFrom) == 2,
+		"forwarding":  c.ForwardProxy,
 		"connections": c.MaxConnections == 11,
 		"limits":      c.Limits == http1.Limits{HeadBytes: 2048, Fields: 12},
 		"times":       c.ReadHeadTimeout == 13*time.Second && c.CallerIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,

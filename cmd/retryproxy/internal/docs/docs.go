@@ -1,6 +1,6 @@
 // Package docs writes the parts of the documentation that follow from the
-// code: the references of settings and metrics, and the README's table of what
-// is repeated.
+// code: the references of settings and metrics, the README's table of what is
+// repeated, and the names of settings in the schema of the Helm chart.
 //
 // Files gives them all; `make docs` writes them, and a test fails when what
 // lies in the repository is not what Files gives. So they are never edited by
@@ -24,9 +24,18 @@ type File struct {
 	Path    string // below the repository's root
 	Content string
 	// Part is the name of the block in the file that Content stands in,
-	// between the lines <!-- begin Part --> and <!-- end Part -->; "" for the
-	// whole file.
+	// between the lines <!-- begin Part --> and <!-- end Part -->, in JSON two
+	// objects with a $comment; "" for the whole file.
 	Part string
+}
+
+// marks are the lines before and after the generated part; the last is without
+// its line end, as nothing may follow it.
+func (f *File) marks() (begin, end string) {
+	if filepath.Ext(f.Path) == ".json" {
+		return fmt.Sprintf("{ \"$comment\": \"begin %s\" },\n", f.Part), fmt.Sprintf("              { \"$comment\": \"end %s\" }", f.Part)
+	}
+	return fmt.Sprintf("<!-- begin %s -->\n", f.Part), fmt.Sprintf("<!-- end %s -->", f.Part)
 }
 
 // Files lists everything that is generated.
@@ -39,6 +48,7 @@ func Files() ([]File, error) {
 		{Path: "docs/settings.md", Content: Settings()},
 		{Path: "docs/metrics.md", Content: Metrics()},
 		{Path: "README.md", Part: "will my request be repeated", Content: repeated},
+		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},
 	}, nil
 }
 
@@ -52,7 +62,7 @@ func (f *File) Current(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	begin, end := fmt.Sprintf("<!-- begin %s -->\n", f.Part), fmt.Sprintf("<!-- end %s -->", f.Part)
+	begin, end := f.marks()
 	before, rest, found := strings.Cut(string(old), begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
@@ -95,7 +105,7 @@ func each(root string, do func(path, want string) error) error {
 	for i := range files {
 		want, err := files[i].Current(root)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a tree without README has no table that could be stale
+			continue // a tree without README or chart has no part that could be stale
 		}
 		if err != nil {
 			return err

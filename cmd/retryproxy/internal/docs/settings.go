@@ -29,6 +29,7 @@ anything is started; a running process shows its own at ` + "`/config`" + ` of t
 - **Changes.** The file is read again on SIGHUP and when it changes, also by the swap of a mounted ConfigMap (not one mounted by subPath, which Kubernetes never
   updates). A new version that is not valid is refused, with its errors in the log and a count in the metrics, and the old one goes on. What takes effect only
   at the next start is marked *at start*; a change of it is named in the log.
+- **Traces** are set by OpenTelemetry's own variables, such as ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](traces.md).
 
 `
 

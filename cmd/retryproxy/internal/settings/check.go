@@ -30,6 +30,7 @@ func (s *Settings) check(problems *Problems) {
 		c.retries()
 		c.hedge()
 		c.cooldown()
+		c.quota()
 		c.fallback()
 		c.memory()
 		c.faults()
@@ -138,9 +139,16 @@ func (c *checker) process() {
 		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
 	}
 	c.callerTLS()
-	for _, p := range s.TrustedProxies {
+	c.shared()
+	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "a request")
+	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "a connection")
+}
+
+// trustsAll warns of a setting that leaves nobody out.
+func (c *checker) trustsAll(key string, prefixes Prefixes, what string) {
+	for _, p := range prefixes {
 		if p.Bits() == 0 {
-			c.problems.warnf(Prefix+"TRUSTED_PROXIES", p.String(), "believes what everyone says about where a request comes from")
+			c.problems.warnf(Prefix+key, p.String(), "believes what everyone says about where %s comes from", what)
 		}
 	}
 }

@@ -51,6 +51,15 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"COOLDOWN_KEY=header:":           "expected none, route or header:Name",
 		"COOLDOWN_KEY=header:a b":        "expected none, route or header:Name",
 		"COOLDOWN_KEY=Route":             "expected none, route or header:Name",
+		"SHARED=http://cache":            "expected redis://[user@]host[:port][/db], rediss:// for TLS",
+		"SHARED=redis://u:secret@cache":  `RETRYPROXY_SHARED="redis://***@cache": expected`,
+		"SHARED=redis://u:secret@c":      "RETRYPROXY_SHARED_PASSWORD_FILE",
+		"SHARED_SCOPE=a":                 "has no effect without RETRYPROXY_SHARED",
+		"SHARED_CA=/ca.pem":              "has no effect without RETRYPROXY_SHARED",
+		"QUOTA=100":                      "expected a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+		"QUOTA=0/s":                      `"0" is not a number from 1 to 1000000`,
+		"QUOTA=10/d":                     `"d" is none of s, m and h`,
+		"QUOTA=20000/s":                  "more than 10000 a second",
 		"MAX_CONNECTIONS=few":            "expected a whole number or auto",
 		"HANDOVER=run/next":              "must be an absolute path of at most 99 bytes",
 		"LISTEN=8080":                    "expected host:port, :port or unix:/path",
@@ -223,6 +232,7 @@ func TestContradictions(t *testing.T) {
 		{"UPSTREAM=https://a UPSTREAM_KEY=/k", []string{"needs RETRYPROXY_UPSTREAM_CERT"}},
 		{"PPROF=true ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_PPROF"}},
 		{"TRUSTED_PROXIES=0.0.0.0/0", []string{"warning: RETRYPROXY_TRUSTED_PROXIES"}},
+		{"PROXY_PROTOCOL_FROM=::/0", []string{"warning: RETRYPROXY_PROXY_PROTOCOL_FROM"}},
 		{"LISTEN=:9797", []string{"RETRYPROXY_ADMIN_LISTEN=\":9797\": is where RETRYPROXY_LISTEN=:9797 accepts callers"}},
 		{"LISTEN=127.0.0.1:9797", []string{"is where"}},
 		{"LISTEN=127.0.0.1:9797 ADMIN_LISTEN=127.0.0.2:9797", nil},
@@ -388,4 +398,22 @@ func writeFile(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+func TestAWaitForNoQuota(t *testing.T) {
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_QUOTA_WAIT=2s"), `warning: RETRYPROXY_QUOTA_WAIT="2s": has no effect with RETRYPROXY_QUOTA=off`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_QUOTA_WAIT=2s", "RETRYPROXY_QUOTA=1/s"))
+}
+
+// What is shared is learnt of an upstream that is the same for all.
+func TestSharingIsForOneUpstream(t *testing.T) {
+	const engine = "RETRYPROXY_SHARED=redis://cache"
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", engine),
+		`RETRYPROXY_SHARED="redis://cache": processes share what they learn of one upstream, and each inbound one has its own (http://localhost:3000); where it is the same for all, set RETRYPROXY_SIDE=outbound`)
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_SIDE=outbound", engine))
+	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_PASSWORD_FILE=/p"))
+	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_CA=/ca"),
+		`RETRYPROXY_SHARED_CA="/ca": has no effect on RETRYPROXY_SHARED=redis://cache; TLS is spoken with rediss://`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_SHARED=rediss://cache", "RETRYPROXY_SHARED_CERT=/c"),
+		`RETRYPROXY_SHARED_CERT="/c": RETRYPROXY_SHARED_CERT and RETRYPROXY_SHARED_KEY need each other`)
 }

@@ -16,6 +16,8 @@ package settings
 
 import (
 	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/engine"
 )
 
 // Prefix begins the name of every variable of ours.
@@ -37,16 +39,18 @@ const Prefix = "RETRYPROXY_"
 
 // Global holds the settings of the whole process.
 type Global struct {
-	Listen         Address    `env:"LISTEN" group:"Where it stands" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound" live:"no" about:"Address on which callers are accepted."`
-	TLSCert        string     `env:"TLS_CERT" shown:"none" unit:"path" about:"PEM file of the certificate, with its chain, shown to callers; with it every TCP listener for callers speaks TLS only, and a unix socket stays plain."`
-	TLSKey         string     `env:"TLS_KEY" shown:"none" unit:"path" about:"PEM file of that certificate's key."`
-	TLSClientCA    string     `env:"TLS_CLIENT_CA" shown:"none" unit:"path" about:"PEM file of the authorities that callers must have a certificate from; without it none is asked for."`
-	Side           string     `env:"SIDE" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"Whether retryproxy stands before the application (inbound) or before a remote service (outbound); auto says inbound when the upstream is loopback or a unix socket."`
-	AdminListen    Address    `env:"ADMIN_LISTEN" envDefault:":9797" unit:"addressoff" live:"no" about:"Address of metrics, health and administration; off opens none."`
-	TrustedProxies Prefixes   `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request fields are believed; once set, those fields from anyone else are dropped."`
-	Routes         RouteNames `env:"ROUTES" shown:"none" unit:"routes" about:"Names of the routes; each needs at least one matcher, and what no route matches is the route default."`
-	EnvFile        string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File of further settings, one NAME=VALUE a line, read again on SIGHUP and when it changes."`
-	Strict         bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
+	Listen            Address    `env:"LISTEN" group:"Where it stands" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound" live:"no" about:"Address on which callers are accepted."`
+	TLSCert           string     `env:"TLS_CERT" shown:"none" unit:"path" about:"PEM file of the certificate, with its chain, shown to callers; with it every TCP listener for callers speaks TLS only, and a unix socket stays plain."`
+	TLSKey            string     `env:"TLS_KEY" shown:"none" unit:"path" about:"PEM file of that certificate's key."`
+	TLSClientCA       string     `env:"TLS_CLIENT_CA" shown:"none" unit:"path" about:"PEM file of the authorities that callers must have a certificate from; without it none is asked for."`
+	Side              string     `env:"SIDE" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"Whether retryproxy stands before the application (inbound) or before a remote service (outbound); auto says inbound when the upstream is loopback or a unix socket."`
+	AdminListen       Address    `env:"ADMIN_LISTEN" envDefault:":9797" unit:"addressoff" live:"no" about:"Address of metrics, health and administration; off opens none."`
+	TrustedProxies    Prefixes   `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request fields are believed; once set, those fields from anyone else are dropped."`
+	ProxyProtocolFrom Prefixes   `env:"PROXY_PROTOCOL_FROM" shown:"none" unit:"prefixes" about:"Peers, load balancers say, whose connections over TCP have to begin with a header of the PROXY protocol, version 1 or 2, and are then taken for the caller's that it names; one without is closed. From anyone else such a header is refused."`
+	ForwardProxy      bool       `env:"FORWARD_PROXY" envDefault:"false" unit:"bool" about:"Whether requests in absolute form, as clients with http_proxy set send them, are served only where they name the upstream of their route or match its HOST, port included, and are refused otherwise; CONNECT always is. No other address is ever dialled, either way."`
+	Routes            RouteNames `env:"ROUTES" shown:"none" unit:"routes" about:"Names of the routes; each needs at least one matcher, and what no route matches is the route default."`
+	EnvFile           string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File of further settings, one NAME=VALUE a line, read again on SIGHUP and when it changes."`
+	Strict            bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
 
 	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of the descriptor limit, 0 means no limit."`
 	MaxStreams        int           `env:"MAX_CONCURRENT_STREAMS" envDefault:"128" unit:"count" min:"0" max:"100000" about:"Requests that an HTTP/2 caller may have under way on one connection; those of all callers together are bounded by MAX_CONNECTIONS; 0 speaks no HTTP/2 with callers."`
@@ -55,7 +59,7 @@ type Global struct {
 	ReadHeadTimeout   time.Duration `env:"READ_HEAD_TIMEOUT" envDefault:"10s" unit:"duration" min:"10ms" about:"Time for a request's head from its first byte to its last."`
 	CallerIdleTimeout time.Duration `env:"CALLER_IDLE_TIMEOUT" envDefault:"620s" unit:"duration" min:"1s" about:"How long a caller's connection is kept without a request; longer than cloud load balancers keep theirs, so that they close first."`
 	WriteTimeout      time.Duration `env:"WRITE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A caller that reads nothing of its response for so long is cut off."`
-	TunnelIdleTimeout time.Duration `env:"TUNNEL_IDLE_TIMEOUT" envDefault:"1h" unit:"duration" min:"1s" about:"An upgraded connection (WebSocket) without a byte in either direction for so long is closed."`
+	TunnelIdleTimeout time.Duration `env:"TUNNEL_IDLE_TIMEOUT" envDefault:"1h" unit:"duration" min:"1s" about:"An upgraded connection (WebSocket, over HTTP/2 too) without a byte in either direction for so long is closed."`
 	MinBodyRate       Size          `env:"MIN_BODY_RATE" envDefault:"256" unit:"rate" max:"1GiB" about:"Bytes a second that a request's body must average after its first 10 seconds; 0 means no limit."`
 	TotalReplayBytes  Size          `env:"TOTAL_REPLAY_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Memory of the process for request bodies and responses kept in case of a retry; beyond it requests go on but cannot be repeated."`
 
@@ -63,6 +67,13 @@ type Global struct {
 
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" envDefault:"0s" group:"Ending" unit:"duration" max:"1h" about:"On SIGTERM, how long requests are still taken as usual after readiness has failed, so that load balancers notice."`
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" unit:"duration" max:"24h" about:"After the delay, how long running requests may take to end before their connections are cut."`
+
+	SharedEngine       engine.Engine `env:"SHARED" shown:"none" group:"A fleet" unit:"engine" live:"no" about:"Redis or Valkey server through which processes that call the same upstream tell each other of its cool-downs and have one QUOTA and one retry budget together; while it does not answer, each goes on by itself. Not in the default container image."`
+	SharedScope        string        `env:"SHARED_SCOPE" envDefault:"default" unit:"token" live:"no" about:"Name for whom to share with: those with the same name on the same engine, for routes of the same name to the same upstream."`
+	SharedPasswordFile string        `env:"SHARED_PASSWORD_FILE" shown:"none" unit:"path" live:"no" about:"File with the password for the shared engine, read at every connect."`
+	SharedCA           string        `env:"SHARED_CA" shown:"the system's" unit:"path" live:"no" about:"PEM file of the authorities that a rediss engine's certificate is checked against."`
+	SharedCert         string        `env:"SHARED_CERT" shown:"none" unit:"path" live:"no" about:"PEM file of the certificate shown to a rediss engine, read at every connect."`
+	SharedKey          string        `env:"SHARED_KEY" shown:"none" unit:"path" live:"no" about:"PEM file of that certificate's key."`
 
 	Handover string `env:"HANDOVER" shown:"none" unit:"path" live:"no" about:"Unix socket at which this process offers its listening sockets; a new one with the same setting takes them over and serves, and this one drains. The file is made, and belongs in a directory that only its user may write."`
 
@@ -112,7 +123,7 @@ type Shared struct {
 	BackoffExtra         time.Duration `env:"BACKOFF_EXTRA" shown:"0s" unit:"duration" about:"Further random wait of up to so much after that of any strategy, whatever its cap: for those whose waits become equal there."`
 	BackoffThrottledBase time.Duration `env:"BACKOFF_THROTTLED_BASE" envDefault:"1s" shown:"1s, or BACKOFF_MAX when that is shorter" unit:"duration" min:"1us" about:"First wait after a 429 without Retry-After."`
 
-	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" group:"Budget" unit:"ratio" max:"10" about:"Retries allowed for each request to the same upstream, over 10 seconds; off sets no budget."`
+	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" group:"Budget" unit:"ratio" max:"10" about:"Retries allowed for each request to the same upstream, over 10 seconds, with SHARED by all processes of the scope together; off sets no budget."`
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries a second allowed however few requests there are."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that can be saved up by a quiet upstream."`
 
@@ -128,6 +139,9 @@ type Shared struct {
 
 	CooldownKey CooldownKey   `env:"COOLDOWN_KEY" envDefault:"none" group:"Cool-downs" unit:"cooldownkey" about:"Which requests share the pause that a 429 asks for: none, each pauses for itself; route, all of the route; header:Name, those of the route with the same value in that field. They wait where they have the time and else get 429 with Retry-After at once, without being sent."`
 	CooldownMax time.Duration `env:"COOLDOWN_MAX" envDefault:"1m" unit:"duration" min:"1ms" max:"24h" about:"The longest pause that is shared; a longer one is passed to the caller at once and stops nobody else."`
+
+	Quota     QuotaRate     `env:"QUOTA" envDefault:"off" group:"Quota" unit:"quota" about:"How many attempts the upstream may be sent in a time, retries and hedges included, spread evenly; with SHARED by all processes of the scope together. Routes to one upstream with the same quota share it. 98.5 % of it is used, since an upstream that counts a little differently answers 429 to the rest."`
+	QuotaWait time.Duration `env:"QUOTA_WAIT" envDefault:"1s" unit:"duration" max:"1h" about:"The longest that a request waits for its turn, within REQUEST_TIMEOUT; one whose turn is not likely to come by then gets 429 with Retry-After at once, without being sent. With 0s nobody waits, but for the 150ms that a lease may take with SHARED."`
 
 	RequestTimeout  time.Duration  `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
 	AttemptTimeout  time.Duration  `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`

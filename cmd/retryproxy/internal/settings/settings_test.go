@@ -100,12 +100,14 @@ func TestReferenceIsComplete(t *testing.T) {
 // Each setting has a value that is not its default here, so that one whose
 // tag is wrong is found.
 var otherValues = map[string]string{
-	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "ROUTES": "a,b",
+	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
 	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEAD_BYTES": "32KiB", "MAX_FIELDS": "50", "READ_HEAD_TIMEOUT": "3s",
 	"CALLER_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "TOTAL_REPLAY_BYTES": "128MiB",
 	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "HANDOVER": "/run/retryproxy/next", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
 	"RETRY_PERCENT": "30", "GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
 	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
+	"SHARED": "rediss+sentinel://a:1,b:2/main/3", "SHARED_SCOPE": "payments", "SHARED_PASSWORD_FILE": "/password", "SHARED_CA": "/engines.pem",
+	"SHARED_CERT": "/engine.pem", "SHARED_KEY": "/engine.key",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
 	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
@@ -124,6 +126,8 @@ var otherValues = map[string]string{
 	"HEDGE_AFTER":      "p90",
 	"COOLDOWN_KEY":     "header:X-Api-Key",
 	"COOLDOWN_MAX":     "2m",
+	"QUOTA":            "600/m",
+	"QUOTA_WAIT":       "3s",
 	"PROBE_PATH":       "/healthz?full=1",
 	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
 	"MODE":  "observe",

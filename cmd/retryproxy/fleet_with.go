@@ -1,0 +1,50 @@
+//go:build !small
+
+package main
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/fleet"
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/proxy"
+)
+
+// The fleet reaches the data path through this interface.
+var _ fleet.Local = (*proxy.Server)(nil)
+
+// newFleet reads the files that the settings name for the shared engine; nil
+// without one. Nothing is opened.
+func newFleet(s *settings.Settings, log *zap.Logger) (sharer, error) {
+	if !s.SharedEngine.Set() {
+		return nil, nil
+	}
+	f, err := fleet.New(fleet.Options{
+		Engine: s.SharedEngine, Scope: s.SharedScope, PasswordFile: s.SharedPasswordFile,
+		CA: s.SharedCA, Cert: s.SharedCert, Key: s.SharedKey, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shared{f}, nil
+}
+
+// shared is the fleet as a sharer.
+type shared struct{ fleet *fleet.Fleet }
+
+func (s shared) attach(c *proxy.Config) {
+	c.CooldownBegan, c.QuotaWanted, c.BudgetWanted = s.fleet.CooldownBegan, s.fleet.QuotaWanted, s.fleet.BudgetWanted
+}
+
+func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }
+
+func (s shared) metrics() *metrics.Shared {
+	st := s.fleet.Stats()
+	return &metrics.Shared{
+		Up: st.Up, Lost: st.Lost, Processes: st.Members, Commands: st.Commands, Errors: st.Errors,
+		CooldownsTold: st.CooldownsTold, CooldownsLearnt: st.CooldownsLearnt, CooldownsDropped: st.CooldownsDropped,
+	}
+}

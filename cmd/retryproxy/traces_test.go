@@ -1,0 +1,47 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWhenTracesAreAsked(t *testing.T) {
+	for _, tc := range []struct {
+		env  string
+		want string
+	}{
+		{"", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", otlpEndpoint},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/t", otlpTracesEndpoint},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_SDK_DISABLED=TRUE", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_TRACES_EXPORTER=none", ""},
+		{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c:4318", ""},
+	} {
+		o := &outside{env: strings.Fields(tc.env)}
+		if got := tracesAsked(o.getenv); got != tc.want {
+			t.Errorf("%s: asked by %q, want %q", tc.env, got, tc.want)
+		}
+	}
+}
+
+// An environment made for a whole Pod must not keep the proxy from starting.
+func TestWhatIsWrongWithTracesIsAWarning(t *testing.T) {
+	o := &outside{env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://u:p@c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_TRACES_EXPORTER=zipkin"}}
+	t.Setenv("PATH", t.TempDir())
+	var variables []string
+	for _, p := range traceProblems(o) {
+		variables = append(variables, p.Variable)
+		if !p.Warning || strings.Contains(p.String(), "u:p") {
+			t.Errorf("%s, warning %v", p, p.Warning)
+		}
+	}
+	want := []string{otlpEndpoint, "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_TRACES_EXPORTER"}
+	if hasTracing {
+		want = want[1:]
+	}
+	if !slices.Equal(variables, want) {
+		t.Errorf("warnings about %v, want %v", variables, want)
+	}
+}

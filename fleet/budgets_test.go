@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// The script and policy.BudgetLedger are one rule. With nothing earned by time
+// and little of it passing they differ by rounding only.
+func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	r := rand.New(rand.NewPCG(8, 9))
+	var ledger policy.BudgetLedger
+	began := time.Now()
+	for i := range 40 {
+		a := policy.BudgetAsk{Key: 1, Config: policy.BudgetConfig{Ratio: 0.2, Burst: 10}, Requests: r.IntN(200), Spent: r.IntN(40) - 3}
+		got, ok := p.settleOne(a)
+		want := ledger.Settle(time.Since(began), a)
+		if !ok || math.Abs(got-want) > 1+math.Abs(want)/20 {
+			t.Fatalf("%d: %+v: the engine says %v, the ledger %v", i, a, got, want)
+		}
+	}
+	if left := s.Do("PTTL", p.budgetKey(1)).(int64); left <= 0 {
+		t.Error("kept for ever")
+	}
+}
+
+// What one process's requests put in is there for another, and what one takes
+// is taken from all.
+func TestABudgetOfTwoProcesses(t *testing.T) {
+	s := enginetest.Start(t)
+	a, b := joined(t, s), joined(t, s)
+	config := policy.BudgetConfig{Ratio: 0.2, Burst: 10}
+	if level, ok := a.settleOne(policy.BudgetAsk{Key: 1, Config: config, Requests: 100}); !ok || level < 9 || level > 30 {
+		t.Errorf("%v, %v", level, ok)
+	}
+	if level, ok := b.settleOne(policy.BudgetAsk{Key: 1, Config: config, Requests: 100, Spent: 40}); !ok || level > 10.1 || level < -15 {
+		t.Errorf("%v, %v", level, ok)
+	}
+	s.Do("HSET", a.budgetKey(1), "level", "inf", "recent", "nan", "at", "x")
+	a.settleOne(policy.BudgetAsk{Key: 1, Config: config})
+	if level, ok := a.settleOne(policy.BudgetAsk{Key: 1, Config: config}); !ok || level != 10 {
+		t.Errorf("after nonsense: %v, %v", level, ok)
+	}
+	s.Kill()
+	if _, ok := a.settleOne(policy.BudgetAsk{Key: 1, Config: config}); ok {
+		t.Error("an answer of nobody")
+	}
+}

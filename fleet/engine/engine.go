@@ -1,0 +1,197 @@
+// Package engine says where the engine is that a fleet shares its state on: a
+// Redis or Valkey server, a group of them behind sentinels, or a cluster.
+//
+// Parse is all there is to call. The package opens and imports nothing of the
+// client, so that whoever only checks settings does not carry it.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Kind is how the engine is made up.
+type Kind uint8
+
+// The kinds of Engine.
+const (
+	Single   Kind = iota // one server, or one address that leads to the right one
+	Sentinel             // sentinels say which server it is
+	Cluster              // the keys are spread over several
+)
+
+// Engine is where the engine is and whom to be there. The zero value is none.
+type Engine struct {
+	Kind    Kind
+	TLS     bool
+	Network string   // "tcp" or "unix"
+	Addrs   []string // host:port each, or one path of a socket; of sentinels or nodes where there are any
+	Master  string   // of Sentinel: the name that they know the server by
+	User    string   // "" is the engine's default user
+	DB      int      // 0 to 15 unless the server has more; always 0 in a cluster
+
+	text string
+}
+
+const (
+	defaultPort  = "6379"
+	sentinelPort = "26379"
+	maxAddrs     = 64
+	maxDB        = 1 << 16
+)
+
+// Parse reads
+//
+//	redis://[user@]host[:port][/db]                 one server; rediss:// with TLS
+//	redis+sentinel://[user@]host[:port],.../master[/db]   sentinels; rediss+sentinel:// with TLS
+//	redis+cluster://[user@]host[:port],...          a cluster; rediss+cluster:// with TLS
+//	unix:/path                                      one server on this machine
+//
+// A password is refused: it would be seen wherever the setting is.
+func Parse(text string) (Engine, error) {
+	e := Engine{text: text, Network: "unix"}
+	if path, local := strings.CutPrefix(text, "unix:"); local {
+		if !strings.HasPrefix(path, "/") {
+			return Engine{}, errors.New("a socket's path must begin with /")
+		}
+		e.Addrs = []string{path}
+		return e, nil
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found || !e.scheme(scheme) {
+		return Engine{}, errors.New("no scheme that is known")
+	}
+	e.Network = "tcp"
+	authority, path, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, err := parseUser(authority[:at])
+		if err != nil {
+			return Engine{}, err
+		}
+		e.User, authority = user, authority[at+1:]
+	}
+	if err := e.hosts(authority); err != nil {
+		return Engine{}, err
+	}
+	if err := e.path(path); err != nil {
+		return Engine{}, err
+	}
+	return e, nil
+}
+
+func (e *Engine) scheme(s string) bool {
+	s, kind, _ := strings.Cut(s, "+")
+	e.TLS = s == "rediss"
+	switch kind {
+	case "":
+	case "sentinel":
+		e.Kind = Sentinel
+	case "cluster":
+		e.Kind = Cluster
+	default:
+		return false
+	}
+	return e.TLS || s == "redis"
+}
+
+func parseUser(s string) (string, error) {
+	name, _, hasPassword := strings.Cut(s, ":")
+	if hasPassword {
+		return "", errors.New("a password does not belong here, where it is seen; put it into a file and name that by RETRYPROXY_SHARED_PASSWORD_FILE")
+	}
+	name, err := url.PathUnescape(name)
+	if err != nil {
+		return "", errors.New("the user's name has a bad %-escape")
+	}
+	return name, nil
+}
+
+func (e *Engine) hosts(list string) error {
+	all := strings.Split(list, ",")
+	if len(all) > maxAddrs {
+		return fmt.Errorf("more than %d addresses", maxAddrs)
+	}
+	if e.Kind == Single && len(all) > 1 {
+		return errors.New("several addresses are for +sentinel and +cluster")
+	}
+	port := defaultPort
+	if e.Kind == Sentinel {
+		port = sentinelPort
+	}
+	for _, a := range all {
+		address, err := hostPort(a, port)
+		if err != nil {
+			return err
+		}
+		e.Addrs = append(e.Addrs, address)
+	}
+	return nil
+}
+
+// hostPort adds the port where there is none.
+func hostPort(s, port string) (string, error) {
+	u, err := url.Parse("//" + s)
+	if err != nil || u.Host != s || u.Hostname() == "" {
+		return "", fmt.Errorf("%q is no host[:port]", s)
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return "", fmt.Errorf("the port of %q is not a number from 1 to 65535", s)
+		}
+		port = p
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// path reads what follows the addresses.
+func (e *Engine) path(path string) error {
+	if e.Kind == Sentinel {
+		e.Master, path, _ = strings.Cut(path, "/")
+		if e.Master == "" {
+			return errors.New("the name by which the sentinels know the server is missing: redis+sentinel://host/NAME")
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	if e.Kind == Cluster {
+		return errors.New("a cluster has one database, without a number")
+	}
+	db, err := strconv.ParseUint(path, 10, 31)
+	if err != nil || db > maxDB {
+		return fmt.Errorf("the database %q is not a number", path)
+	}
+	e.DB = int(db)
+	return nil
+}
+
+// Set reports that an engine was named.
+func (e Engine) Set() bool { return e.text != "" }
+
+// String is the engine as it was written; "" for none.
+func (e Engine) String() string { return e.text }
+
+// Name is the engine without the user, for logs.
+func (e Engine) Name() string {
+	scheme, rest, found := strings.Cut(e.text, "://")
+	if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {
+		return scheme + "://" + rest[at+1:]
+	}
+	return e.text
+}
+
+// UnmarshalText is Parse.
+func (e *Engine) UnmarshalText(text []byte) error {
+	read, err := Parse(string(text))
+	if err == nil {
+		*e = read
+	}
+	return err
+}
+
+// MarshalText is String.
+func (e Engine) MarshalText() ([]byte, error) { return []byte(e.text), nil }

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]Engine{
+		"redis://cache":                         {Network: "tcp", Addrs: []string{"cache:6379"}},
+		"redis://cache:6380/3":                  {Network: "tcp", Addrs: []string{"cache:6380"}, DB: 3},
+		"rediss://me%40here@cache/":             {Network: "tcp", TLS: true, Addrs: []string{"cache:6379"}, User: "me@here"},
+		"redis://[::1]:7000/1":                  {Network: "tcp", Addrs: []string{"[::1]:7000"}, DB: 1},
+		"redis://[::1]":                         {Network: "tcp", Addrs: []string{"[::1]:6379"}},
+		"redis+sentinel://a,b:1/mymaster":       {Kind: Sentinel, Network: "tcp", Addrs: []string{"a:26379", "b:1"}, Master: "mymaster"},
+		"rediss+sentinel://u@a/m/2":             {Kind: Sentinel, Network: "tcp", TLS: true, Addrs: []string{"a:26379"}, Master: "m", User: "u", DB: 2},
+		"redis+cluster://10.0.0.1,10.0.0.2:700": {Kind: Cluster, Network: "tcp", Addrs: []string{"10.0.0.1:6379", "10.0.0.2:700"}},
+		"unix:/run/redis.sock":                  {Network: "unix", Addrs: []string{"/run/redis.sock"}},
+	} {
+		want.text = text
+		if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "scheme",
+		"cache:6379":                     "scheme",
+		"http://cache":                   "scheme",
+		"redis+mesh://cache":             "scheme",
+		"valkeys://cache":                "scheme",
+		"redis://":                       "no host",
+		"redis://:6379":                  "no host",
+		"redis://a/b":                    `database "b"`,
+		"redis://a/-1":                   "database",
+		"redis://a/0/1":                  "database",
+		"redis://a/99999999999":          "database",
+		"redis://a:0":                    "port",
+		"redis://a:65536":                "port",
+		"redis://a b":                    "no host",
+		"redis://a?db=1":                 "no host",
+		"redis://a,b":                    "several",
+		"redis://user:secret@a":          "RETRYPROXY_SHARED_PASSWORD_FILE",
+		"redis://:secret@a":              "RETRYPROXY_SHARED_PASSWORD_FILE",
+		"redis://%zz@a":                  "escape",
+		"redis+sentinel://a":             "NAME",
+		"redis+sentinel://a/":            "NAME",
+		"redis+cluster://a/1":            "one database",
+		"unix:run/redis.sock":            "begin with /",
+		"redis+cluster://a,,b":           "no host",
+		"redis+cluster://a" + many(",a"): "64",
+	} {
+		got, err := Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q in it", text, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error tells the password: %v", text, err)
+		}
+		if got.Set() {
+			t.Errorf("%q: set all the same", text)
+		}
+	}
+}
+
+func many(s string) string { return strings.Repeat(s, maxAddrs) }

@@ -1,0 +1,144 @@
+// Package enginetest runs a real redis-server for tests. Where there is none, the test
+// fails: what is shared is not shown by anything less.
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/retryproxy/retryproxy/fleet/engine"
+)
+
+// Server is a redis-server that ends with its test. It is not for concurrent use.
+type Server struct {
+	URL string // for RETRYPROXY_SHARED
+
+	t       testing.TB
+	network string
+	address string
+	args    []string
+	process *exec.Cmd
+	out     bytes.Buffer
+	ended   chan struct{}
+	admin   *redis.Client
+}
+
+// Start runs a server on a unix socket that nobody else knows.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "engine") // short, as a socket's path has to be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	return start(t, &Server{URL: "unix:" + socket, network: "unix", address: socket, args: append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir}, args...)})
+}
+
+// StartTCP runs a server on a free port of loopback.
+func StartTCP(t testing.TB, args ...string) *Server {
+	t.Helper()
+	port := FreePort(t)
+	return start(t, &Server{
+		URL: fmt.Sprintf("redis://127.0.0.1:%d", port), network: "tcp", address: fmt.Sprintf("127.0.0.1:%d", port),
+		args: append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args...),
+	})
+}
+
+// FreePort is a port of loopback that nobody listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func start(t testing.TB, s *Server) *Server {
+	t.Helper()
+	s.t = t
+	s.args = append([]string{"--save", "", "--appendonly", "no", "--daemonize", "no"}, s.args...)
+	s.admin = redis.NewClient(&redis.Options{Network: s.network, Addr: s.address, MaxRetries: -1})
+	t.Cleanup(func() {
+		_ = s.admin.Close()
+		s.Kill()
+	})
+	s.Restart()
+	return s
+}
+
+// Restart runs the server again, empty, after Kill.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.process = exec.Command("redis-server", s.args...)
+	s.process.Stdout, s.process.Stderr = &s.out, &s.out
+	if err := s.process.Start(); err != nil {
+		s.t.Fatalf("redis-server (Debian: apt-get install redis-server): %v", err)
+	}
+	process, ended := s.process, make(chan struct{})
+	s.ended = ended
+	go func() {
+		defer close(ended)
+		_ = process.Wait()
+	}()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial(s.network, s.address)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		select {
+		case <-ended:
+			s.t.Fatalf("redis-server ended:\n%s", &s.out)
+		default:
+		}
+		if time.Now().After(until) {
+			s.t.Fatalf("redis-server does not listen: %v", err)
+		}
+	}
+}
+
+// Kill ends the server without a word.
+func (s *Server) Kill() {
+	_ = s.process.Process.Signal(syscall.SIGKILL)
+	<-s.ended
+}
+
+// Pause stops the server until Continue: its sockets stay open and nothing
+// answers.
+func (s *Server) Pause() { _ = s.process.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *Server) Continue() { _ = s.process.Process.Signal(syscall.SIGCONT) }
+
+// Do runs a command as an administrator would.
+func (s *Server) Do(args ...any) any {
+	s.t.Helper()
+	reply, err := s.admin.Do(context.Background(), args...).Result()
+	if err != nil && err != redis.Nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// Engine is the server as settings name it.
+func (s *Server) Engine() engine.Engine {
+	s.t.Helper()
+	e, err := engine.Parse(s.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// The script and policy.QuotaLedger are one rule. Time passes between the
+// calls, so the ledger may be as far behind as that took.
+func TestTheScriptIsTheLedger(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, gap := range []time.Duration{policy.QuotaRate{Attempts: 500, Per: time.Second}.Gap(), policy.QuotaRate{Attempts: 7, Per: time.Second}.Gap(), policy.QuotaRate{Attempts: 3, Per: time.Hour}.Gap()} {
+		var ledger policy.QuotaLedger
+		var slowest time.Duration
+		key, began := uint64(gap), time.Now()
+		for range 200 {
+			a := policy.QuotaAsk{Key: key, Gap: gap, Want: r.IntN(12), Charge: r.IntN(7) - 3}
+			before := time.Since(began)
+			got, ok := p.ask(a)
+			after := time.Since(began)
+			slowest = max(slowest, after-before)
+			want := ledger.Lease(after, a)
+			near := slowest + 2*time.Millisecond
+			if d := got.Ahead - want.Ahead; !ok || d < -near || d > near+gap*time.Duration(abs(got.Slots-want.Slots)) {
+				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+			}
+			if got.Slots != want.Slots { // a slot more or less began within the horizon: go on from the engine's word
+				if n := abs(got.Slots - want.Slots); time.Duration(n)*gap > near+gap {
+					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+				}
+				ledger.Lease(after, policy.QuotaAsk{Gap: gap, Charge: got.Slots - want.Slots})
+			}
+		}
+	}
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// Of all processes together no more slots begin in a time than the quota has.
+func TestLeasedSlotsAreThoseOfAll(t *testing.T) {
+	s := enginetest.Start(t)
+	processes := []*process{joined(t, s), joined(t, s), joined(t, s)}
+	gap := 2 * time.Millisecond
+	began, slots := time.Now(), 0
+	for time.Since(began) < 500*time.Millisecond {
+		for _, p := range processes {
+			g, _ := p.ask(policy.QuotaAsk{Key: 1, Gap: gap, Want: 20})
+			slots += g.Slots
+		}
+	}
+	most := int((time.Since(began)+policy.QuotaHorizon)/gap) + 2
+	if slots > most || slots < most*8/10 {
+		t.Errorf("%d slots in %v, want at most %d and nearly as many", slots, time.Since(began), most)
+	}
+}
+
+func TestASlotWithoutAnEngine(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	soon(t, "told how many they are", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.processes == 1 })
+	s.Kill()
+	a := policy.QuotaAsk{Key: 1, Gap: time.Millisecond, Want: 1}
+	if _, ok := p.ask(a); ok {
+		t.Error("a lease of nobody")
+	}
+	soon(t, "lost", func() bool { return !p.Stats().Up })
+	began := time.Now()
+	for range 100 {
+		if _, ok := p.ask(a); ok {
+			t.Error("a lease of nobody")
+		}
+	}
+	if d := time.Since(began); d > callTimeout {
+		t.Errorf("100 questions took %v", d)
+	}
+	s.Restart()
+	soon(t, "back", func() bool { return p.Stats().Up })
+	if _, ok := p.ask(a); ok && !p.link.allBack() {
+		t.Error("a lease before the others can have found the engine again")
+	}
+	soon(t, "a lease", func() bool { _, ok := p.ask(a); return ok })
+}
+
+// What is not a time is taken for none, one far away for a near one, and every
+// key ends.
+func TestHostileQuota(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	key := p.quotaKey(1)
+	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999"} {
+		s.Do("SET", key, value)
+		g, ok := p.ask(policy.QuotaAsk{Key: 1, Gap: time.Millisecond, Want: 3})
+		if !ok || g.Ahead > 3*policy.QuotaHorizon+time.Millisecond {
+			t.Errorf("%q: %+v, %v", value, g, ok)
+		}
+		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400 {
+			t.Errorf("%q: expires in %d ms", value, left)
+		}
+	}
+	if got := s.Do("TYPE", key); got != "string" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,123 @@
+package fleet
+
+import "github.com/redis/go-redis/v9"
+
+// The scripts that run at the engine, where several keys or steps have to move
+// together. Time is the engine's own, so that the clocks of the processes do
+// not matter, in microseconds since 1970; numbers of that size are exact in a
+// double but not in Lua's own notation, so they are written by string.format.
+
+// What adds comes before what removes: an engine that is full refuses a script
+// whose first change could make it fuller, and no later one.
+
+// clock is the beginning of each script.
+const clock = `
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local function whole(n) return string.format('%.0f', n) end
+`
+
+// present notes that a member is there and replies how many are.
+//
+//	KEYS[1] the members, a sorted set by when each was last there
+//	ARGV    the member, after how many microseconds one is taken for gone
+//
+// Members of the future are from before the engine's clock was set back.
+var present = redis.NewScript(clock + `
+local ttl = tonumber(ARGV[2])
+redis.call('ZADD', KEYS[1], whole(now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now - ttl))
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. whole(now), '+inf')
+redis.call('PEXPIRE', KEYS[1], whole(ttl / 1000))
+return redis.call('ZCARD', KEYS[1])
+`)
+
+// begun notes pauses and tells those who listen.
+//
+//	KEYS[1] the pauses, a sorted set by when each ends
+//	ARGV    the channel, who tells, how many pauses there is room for, then in turn a key and how long it pauses
+//
+// A pause that is noted already with the same end, give or take a tenth of a
+// second, is not told again: many meet the same 429 at once. Of too many those
+// that end first go; none lasts longer than a day.
+var begun = redis.NewScript(clock + `
+local news = {}
+for i = 4, #ARGV, 2 do
+  local ends = now + tonumber(ARGV[i + 1])
+  local had = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or 0)
+  if math.abs(ends - had) >= 100000 then
+    news[#news + 1] = ARGV[i] .. ':' .. ARGV[i + 1]
+  end
+  if ends > had then
+    redis.call('ZADD', KEYS[1], whole(ends), ARGV[i])
+  end
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now))
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. whole(now + 86400000000), '+inf')
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+if last[2] then
+  redis.call('PEXPIRE', KEYS[1], whole((last[2] - now) / 1000 + 1))
+end
+if #news > 0 then
+  redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. table.concat(news, ' '))
+end
+return #news
+`)
+
+// leased is policy.QuotaLedger.Lease: a question for slots of a quota. It
+// replies how many are leased, and how far ahead in microseconds they begin.
+//
+//	KEYS[1] when the next slot is
+//	ARGV    microseconds between two slots, slots wanted, slots used without asking, how many microseconds ahead slots are leased
+var leased = redis.NewScript(clock + `
+local gap, ahead = tonumber(ARGV[1]), tonumber(ARGV[4])
+local latest = now + ahead
+local at = math.max(tonumber(redis.call('GET', KEYS[1]) or '') or now, now)
+at = math.max(now, math.min(at + gap * ARGV[3], latest + 2 * ahead + gap))
+local slots = 0
+if at <= latest then
+  slots = math.min(tonumber(ARGV[2]), math.floor((latest - at) / gap) + 1)
+end
+local after = at + gap * slots
+redis.call('SET', KEYS[1], string.format('%.2f', after), 'PX', whole((after - now) / 1000 + 1000))
+return {slots, math.floor(at - now)}
+`)
+
+// settled is policy.BudgetLedger.Settle: what a process tells of a retry budget.
+// It replies how many retries there are, in thousandths.
+//
+//	KEYS[1] level, what requests put in lately, when that was
+//	ARGV    ratio, retries a second, burst, requests, retries
+var settled = redis.NewScript(clock + `
+local had = redis.call('HMGET', KEYS[1], 'level', 'recent', 'at')
+local burst = tonumber(ARGV[3])
+local level = tonumber(had[1] or '') or burst
+local recent = math.max(tonumber(had[2] or '') or 0, 0)
+local took = math.min(math.max(now - (tonumber(had[3] or '') or now), 0) / 1000000, 3600)
+local earned = ARGV[1] * ARGV[4]
+recent = recent * math.exp(-took / 10) + earned
+local full = burst + recent
+level = math.min(level + earned + ARGV[2] * took, full)
+level = math.max(level - ARGV[5], -full)
+if level ~= level or recent ~= recent then -- no number was there
+  level, recent = burst, 0
+end
+redis.call('HSET', KEYS[1], 'level', string.format('%.4f', level), 'recent', string.format('%.4f', recent), 'at', whole(now))
+redis.call('PEXPIRE', KEYS[1], 3600000)
+return math.floor(level * 1000)
+`)
+
+// running replies with the pauses that are not over, in turn a key and how much
+// is left, in the form that is told too.
+//
+//	KEYS[1] the pauses
+//	ARGV    how many at most
+var running = redis.NewScript(clock + `
+local all = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+local left = {}
+for i = 1, #all, 2 do
+  left[#left + 1] = all[i] .. ':' .. whole(all[i + 1] - now)
+end
+return table.concat(left, ' ')
+`)

@@ -1,0 +1,283 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestParseQuota(t *testing.T) {
+	for text, want := range map[string]QuotaRate{
+		"100/s":   {100, time.Second},
+		"1/h":     {1, time.Hour},
+		"600/m":   {600, time.Minute},
+		"10000/s": {10_000, time.Second},
+	} {
+		if got, err := ParseQuota(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "off", "100", "/s", "0/s", "-1/s", "1.5/s", "10001/s", "1000001/h", "5/d", "5/", "5/ss", "5 /s"} {
+		if got, err := ParseQuota(text); err == nil || got.Limited() || got.String() != "off" {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// quotaFleet is processes that share a quota, in virtual time.
+type quotaFleet struct {
+	rate      QuotaRate
+	ledger    QuotaLedger
+	processes []*quotaProcess
+	gone      func(now time.Duration) bool // the engine is
+	sent      []time.Duration
+}
+
+type quotaProcess struct {
+	*Quota
+	demand  float64 // requests a second
+	carry   float64
+	waiting int
+	used    int
+	phase   time.Duration
+}
+
+func newQuotaFleet(text string, demands ...float64) *quotaFleet {
+	rate, err := ParseQuota(text)
+	if err != nil {
+		panic(err)
+	}
+	r := rand.New(rand.NewPCG(uint64(len(demands)), 7))
+	f := &quotaFleet{rate: rate, gone: func(time.Duration) bool { return false }}
+	for _, d := range demands {
+		p := &quotaProcess{Quota: NewQuota(rate, true, r), demand: d, carry: r.Float64(), phase: time.Duration(r.IntN(int(QuotaAskEvery)))}
+		p.Share(len(demands))
+		f.processes = append(f.processes, p)
+	}
+	return f
+}
+
+// many is n processes of the same demand.
+func many(n int, demand float64) []float64 {
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = demand
+	}
+	return all
+}
+
+// run goes on until the time, in steps of a millisecond.
+func (f *quotaFleet) run(from, until time.Duration) {
+	const step = time.Millisecond
+	const line = 20 // more of a process do not wait
+	for now := from; now < until; now += step {
+		for _, p := range f.processes {
+			p.carry += p.demand * step.Seconds()
+			for ; p.carry >= 1; p.carry-- {
+				p.Arrive()
+				p.waiting = min(p.waiting+1, line)
+			}
+			for p.waiting > 0 && p.Take(now) {
+				p.waiting--
+				p.used++
+				f.sent = append(f.sent, now)
+			}
+			if now < p.phase || p.Due(now, p.waiting) > now {
+				continue
+			}
+			a := p.Ask(now, p.waiting)
+			if f.gone(now) {
+				p.Fail()
+			} else {
+				p.Grant(now, f.ledger.Lease(now, a))
+			}
+		}
+	}
+}
+
+// most is the largest number sent in any window of that length.
+func (f *quotaFleet) most(window time.Duration) int {
+	most, first := 0, 0
+	for i, at := range f.sent {
+		for f.sent[first] <= at-window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// within counts what was sent in [from, until).
+func (f *quotaFleet) within(from, until time.Duration) (n int) {
+	for _, at := range f.sent {
+		if at >= from && at < until {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAFleetUsesItsQuotaAndNoMore(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		quota   string
+		demands []float64
+	}{
+		{"all want too much", "500/s", many(50, 20)},
+		{"one wants all", "500/s", append(many(49, 0), 2000)},
+		{"some want much and some little", "500/s", append(many(40, 5), many(10, 200)...)},
+		{"one alone", "500/s", many(1, 900)},
+		{"more processes than slots", "10/s", many(50, 3)},
+		{"very many", "2000/s", many(500, 10)},
+		{"few a minute", "120/m", many(3, 5)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newQuotaFleet(tc.quota, tc.demands...)
+			const from, until = 2 * time.Second, 32 * time.Second
+			f.run(0, until)
+			perSecond := float64(f.rate.Attempts) / f.rate.Per.Seconds()
+			share := float64(f.within(from, until)) / (perSecond * (until - from).Seconds())
+			if share < 0.97 || share > 1 {
+				t.Errorf("%.1f %% of the quota used", 100*share)
+			}
+			if most, limit := f.most(time.Second), int(perSecond*1.02)+2; f.sent[0] < from && most > limit+int(perSecond/10) {
+				t.Errorf("%d in one second, want at most %d", most, limit)
+			}
+			f.sent = f.sent[f.within(0, from):]
+			if most, limit := f.most(time.Second), int(perSecond*1.02)+2; most > limit {
+				t.Errorf("%d in one second later on, want at most %d", most, limit)
+			}
+		})
+	}
+}
+
+func TestAFleetIsFair(t *testing.T) {
+	f := newQuotaFleet("500/s", append(many(25, 12), many(25, 400)...)...)
+	f.run(0, 60*time.Second)
+	least, most := f.processes[0].used, 0
+	for _, p := range f.processes {
+		least, most = min(least, p.used), max(most, p.used)
+	}
+	if least < 300 || most > 1200 { // of 600 on average
+		t.Errorf("between %d and %d slots of 60 s", least, most)
+	}
+}
+
+// Below the quota nearly nobody waits.
+func TestAFleetBelowItsQuotaDoesNotWait(t *testing.T) {
+	f := newQuotaFleet("500/s", many(50, 5)...)
+	f.run(0, 20*time.Second)
+	waited := 0
+	for _, p := range f.processes {
+		waited += p.waiting
+	}
+	if n := f.within(2*time.Second, 20*time.Second); n < 18*250*99/100 || waited > 5 {
+		t.Errorf("%d sent of %d, %d wait", n, 18*250, waited)
+	}
+}
+
+// Without an engine each goes on with its share, from one instant to the next,
+// and when it is back they are one again.
+func TestAFleetWithoutItsEngine(t *testing.T) {
+	f := newQuotaFleet("500/s", many(50, 20)...)
+	f.gone = func(now time.Duration) bool { return now >= 10*time.Second && now < 20*time.Second }
+	f.run(0, 30*time.Second)
+	for _, from := range []time.Duration{8 * time.Second, 11 * time.Second, 15 * time.Second, 22 * time.Second} {
+		if n := f.within(from, from+2*time.Second); n < 960 || n > 1000 {
+			t.Errorf("%d in the two seconds from %v, want nearly 1000", n, from)
+		}
+	}
+	if most := f.most(time.Second); most > 560 {
+		t.Errorf("%d in one second", most)
+	}
+}
+
+// An engine that hangs is not waited for: 100 ms and then our own share.
+func TestAnAnswerThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	q := NewQuota(QuotaRate{500, time.Second}, true, nil)
+	q.Share(5)
+	q.Ask(0, 1)
+	sent := 0
+	for now := time.Millisecond; now <= time.Second; now += time.Millisecond {
+		if q.Take(now) {
+			if sent++; now < quotaPatience {
+				t.Fatalf("sent at %v without a slot", now)
+			}
+		}
+	}
+	if sent < 80 || sent > 100 { // 98.5 a second, from 100 ms on
+		t.Errorf("%d sent", sent)
+	}
+}
+
+// Alone: of any arrivals, in any time, no more than the quota and what may be caught up with.
+func TestAQuotaAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		rate := QuotaRate{1 + r.IntN(1000), []time.Duration{time.Second, time.Minute}[r.IntN(2)]}
+		q := NewQuota(rate, false, nil)
+		if q.Due(0, 5) != Forever {
+			t.Fatal("nobody is there to be asked")
+		}
+		var sent []time.Duration
+		now := time.Duration(0)
+		for range 500 {
+			now += time.Duration(r.ExpFloat64() * float64(q.gap) * r.Float64() * 4)
+			at := q.Next(now)
+			if q.Take(now) != (at <= now) {
+				t.Fatalf("%v: Next says %v at %v", rate, at, now)
+			}
+			if at <= now {
+				sent = append(sent, now)
+			}
+		}
+		for i := range sent {
+			for j := i; j < len(sent); j++ {
+				if most := float64(sent[j]-sent[i]+quotaCatchUp)/float64(q.gap) + 1; float64(j-i+1) > most+1e-6 {
+					t.Fatalf("%v: %d within %v", rate, j-i+1, sent[j]-sent[i])
+				}
+			}
+		}
+	}
+}
+
+func TestAQuotaGivenBack(t *testing.T) {
+	for _, fleet := range []bool{false, true} {
+		t.Run(fmt.Sprint("fleet ", fleet), func(t *testing.T) {
+			q := NewQuota(QuotaRate{1, time.Second}, fleet, nil)
+			if fleet {
+				q.Grant(time.Second, QuotaGrant{Slots: 1})
+				q.slack = false
+			}
+			now := time.Second
+			if !q.Take(now) || q.Take(now) {
+				t.Fatal("one slot, not none or two")
+			}
+			q.GiveBack(now)
+			if a := q.Ask(now, 1); fleet && a.Charge != -1 || !fleet && !q.Take(now) {
+				t.Errorf("%+v, and no slot", a)
+			}
+		})
+	}
+}
+
+// What a hostile engine grants is no more than the horizon has.
+func TestHostileGrants(t *testing.T) {
+	q := NewQuota(QuotaRate{100, time.Second}, true, nil)
+	for range 1000 {
+		q.Grant(0, QuotaGrant{Slots: 1 << 40, Ahead: -1 << 50})
+		q.Grant(0, QuotaGrant{Slots: -5, Ahead: Forever})
+	}
+	if n := q.want(0, 1<<30); n < 0 || len(q.leases) > maxLeases {
+		t.Errorf("wants %d, %d leases", n, len(q.leases))
+	}
+	if q.askAt > time.Second {
+		t.Errorf("asks again at %v", q.askAt)
+	}
+	for _, l := range q.leases {
+		if l.n > 11 || l.at < 0 || l.at > QuotaHorizon {
+			t.Errorf("%+v", l)
+		}
+	}
+}

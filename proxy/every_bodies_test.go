@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func replayCap(n int64) func(*testing.T, *Config) {
+	return func(_ *testing.T, c *Config) { c.Default.MaxReplayBytes = n }
+}
+
+// replayRules: every attempt carries the same bytes, however many.
+func replayRules() []rule {
+	var all []rule
+	for _, size := range []int{0, 1, 4096, 64<<10 + 1, 300 << 10, 1 << 20} {
+		for _, unknown := range []bool{false, true} {
+			all = append(all, rule{name: fmt.Sprintf("a body of %d bytes, length unknown %v, is replayed whole", size, unknown),
+				acts: []act{busy, resets, says(200, "ok")}, call: call{method: "PUT", body: randomBytes(size), unknown: unknown},
+				want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRescued, check: sameFields}})
+		}
+	}
+	return all
+}
+
+// uploads writes part, then the rest once go on is true, which ends the body.
+func uploads(part string, until func(r *run) bool, rest string, end error) func(*run, io.Writer) error {
+	return func(r *run, w io.Writer) error {
+		if _, err := io.WriteString(w, part); err != nil {
+			return err
+		}
+		soon(r, "what the upload waits for", func() bool { return until(r) })
+		if _, err := io.WriteString(w, rest); err != nil {
+			return err
+		}
+		return end
+	}
+}
+
+func released(r *run) bool {
+	select {
+	case <-r.release:
+		return true
+	default:
+		return false
+	}
+}
+
+func answeredYet(r *run) bool { return r.p.seen.done() }
+
+// readsOf reads n bytes of the body and lets the test go on.
+func (a *arrival) readsOf(n int) {
+	_, _ = io.ReadFull(a, make([]byte, n))
+	a.r.goOn()
+}
+
+// endless uploads until it is stopped.
+func endless(r *run, w io.Writer) error {
+	piece := make([]byte, 16<<10)
+	for {
+		n, err := w.Write(piece)
+		if r.caller.put.Add(int64(n)); err != nil {
+			return err
+		}
+	}
+}
+
+// What becomes of bodies.
+var bodyRules = append(replayRules(),
+	rule{name: "the request's trailers come with every attempt", acts: []act{busy, says(200, "ok")},
+		call: call{method: "PUT", body: []byte("hello"), trailers: http.Header{"X-Sum": {"5"}}},
+		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+	rule{name: "a body over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
+		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
+	rule{name: "a body of unknown length over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy},
+		call: call{method: "PUT", body: randomBytes(100 << 10), unknown: true}, want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
+	rule{name: "a full replay memory stops retries, not requests", acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
+		set:  func(_ *testing.T, c *Config) { c.TotalReplayBytes = 70 << 10 },
+		want: passedOn(503, 1, "busy", policy.ReasonReplayMemoryFull)},
+	rule{name: "a large upload arrives whole", acts: []act{says(200, "ok")}, call: call{method: "POST", body: randomBytes(3 << 20)},
+		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
+	rule{name: "the first attempt is not delayed by buffering", call: call{method: "PUT", upload: uploads("1", released, "23", nil)},
+		acts: []act{func(a *arrival) { a.readsOf(1); says(200, "ok")(a) }},
+		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
+	rule{name: "an early failing answer is repeated with the whole body",
+		call: call{method: "PUT", upload: uploads("first ", released, "second", nil)},
+		acts: []act{func(a *arrival) {
+			a.head(503, 4, nil)
+			a.data("busy")
+			a.readsOf(6)
+			_ = a.readAll()
+		}, says(200, "ok")},
+		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+			if a := r.up.all()[1]; string(a.body) != "first second" {
+				r.Errorf("the repeat carried %q", a.body)
+			}
+		})},
+	rule{name: "an early final answer is relayed", acts: []act{saysEarly(413, "big")}, call: call{method: "PUT", upload: uploads("first", answeredYet, "", nil)},
+		want: want{status: 413, body: "big", sends: 1, outcome: policy.OutcomeSuccess}},
+	rule{name: "an early failing answer to a body over the cap is relayed", set: replayCap(64 << 10), acts: []act{func(a *arrival) {
+		_, _ = io.ReadFull(a, make([]byte, 100<<10))
+		saysEarly(503, "busy")(a)
+	}}, call: call{method: "PUT", upload: uploads(string(randomBytes(100<<10)), answeredYet, "", nil)},
+		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
+	rule{name: "an upload that pauses too long is ended", set: bodyIdle, acts: []act{stalls},
+		call:   call{method: "POST", upload: uploads("x", released, "y", nil)},
+		during: func(r *run) { r.p.wantOutcome(0, policy.OutcomeRequestTimeout); r.goOn() },
+		want:   want{status: 408, body: "*", sends: 1, reason: "request_timeout", outcome: policy.OutcomeRequestTimeout, givenUp: 1}},
+	rule{name: "an upload that its caller breaks off is broken off upstream", acts: []act{func(a *arrival) { a.readsOf(4); _ = a.readAll() }},
+		call: call{method: "PUT", upload: uploads("half", released, "", errors.New("no more"))},
+		want: want{sends: 1, outcome: policy.OutcomeRequestBroken, givenUp: 1},
+		unlike: func(caller, _ proto, w *want) string {
+			if caller == one {
+				return ""
+			}
+			w.outcome = policy.OutcomeClientGone
+			return "a connection of HTTP/1.1 that ends in the middle of a body is a body cut off; a stream that is reset is a caller gone"
+		}},
+	rule{name: "a body larger than allowed is refused unsent", set: maxBody(10), acts: []act{says(200, "ok")},
+		call: call{method: "PUT", body: []byte("hello world")},
+		want: want{status: 413, body: "*", reason: "body_too_large", outcome: policy.OutcomeRefused}},
+	rule{name: "a body that grows larger than allowed is cut off", set: maxBody(10), acts: []act{func(a *arrival) { a.readsOf(5); _ = a.readAll() }},
+		call: call{method: "PUT", upload: uploads("hello", released, " world", nil)},
+		want: want{status: 413, body: "*", sends: 1, reason: "body_too_large", outcome: policy.OutcomeRefused, givenUp: 1}},
+	rule{name: "a caller that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
+		call: call{method: "PUT", body: []byte("hello"), fields: []string{"Expect", "100-continue"}},
+		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+	rule{name: "a large answer arrives whole", acts: []act{says(200, strings.Repeat("0123456789abcdef", 200<<10))},
+		want: want{status: 200, body: strings.Repeat("0123456789abcdef", 200<<10), sends: 1, outcome: policy.OutcomeSuccess}},
+	rule{name: "an answer of unknown length with trailers", acts: []act{streams(200, "hello", "X-Sum", "1")},
+		want: want{status: 200, body: "hello", sends: 1, outcome: policy.OutcomeSuccess, check: wantTrailer}},
+	rule{name: "204 has no body", acts: []act{busy, says(204, "")}, want: want{status: 204, sends: 2, outcome: policy.OutcomeRescued}},
+	rule{name: "304 has no body", acts: []act{busy, says(304, "")}, want: want{status: 304, sends: 2, outcome: policy.OutcomeRescued}},
+)
+
+func bodyIdle(_ *testing.T, c *Config) { c.Default.BodyIdleTimeout = 500 * time.Millisecond }
+
+func maxBody(n int64) func(*testing.T, *Config) {
+	return func(_ *testing.T, c *Config) { c.Default.MaxBodyBytes = n }
+}

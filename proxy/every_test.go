@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// proto is what one side of the proxy speaks.
+type proto string
+
+const (
+	one proto = "HTTP1"
+	two proto = "HTTP2"
+)
+
+// A rule of the retry loop, as a case that is written once and holds whatever
+// is spoken on either side: what the upstream does with attempt after attempt, what
+// the caller asks for and does meanwhile, and what has to become of it.
+type rule struct {
+	name   string
+	set    func(t *testing.T, c *Config)
+	down   int   // so many dials are refused first; < 0: until the test says otherwise
+	acts   []act // of the upstream, attempt by attempt; the last one is repeated
+	call   call
+	stuck  bool         // the first dial does not come to an end by itself
+	before func(r *run) // runs before the request is sent
+	// during runs while the request is under way.
+	during func(r *run)
+	want   want
+	// unlike changes what is wanted where the protocols differ, and says why they do.
+	unlike func(caller, up proto, w *want) (why string)
+	// only says why the case means nothing between these two; "": it does.
+	only func(caller, up proto) (why string)
+}
+
+// want is what has to become of a request.
+type want struct {
+	status   int    // 0: the caller has no answer; < 0: any of 5xx
+	body     string // "*": any
+	cut      bool   // the answer looks cut off to the caller
+	reason   string // X-Retryproxy-Reason
+	sends    int    // requests that reached the upstream
+	attempts int    // 0: as many; < 0: any number
+	told     int    // X-Retryproxy-Attempts; 0: as many
+	outcome  policy.Outcome
+	classes  []policy.Class  // of the attempts; nil: not looked at
+	retries  []policy.Reason // why each retry was; nil: not looked at
+	givenUp  int             // attempts of which the upstream was told that nobody waits any more
+	check    func(r *run)    // whatever else
+}
+
+// run is a rule being tried.
+type run struct {
+	*testing.T
+	rule
+	p       *testProxy
+	up      *scripted
+	caller  *protoCaller
+	release chan struct{} // for acts that wait for the test
+	once    sync.Once     // for release
+	refuses atomic.Int64  // dials to refuse; < 0: all
+	dials   atomic.Int64
+	ended   atomic.Bool // the proxy drains or has ended: nobody is served any more
+	drained chan error
+}
+
+// TestEveryRuleOverEveryProtocol runs the rules over both protocols of callers and both
+// of upstreams.
+func TestEveryRuleOverEveryProtocol(t *testing.T) {
+	names := map[string]bool{}
+	var all sync.WaitGroup
+	room := make(chan struct{}, 8) // most of them wait most of the time
+	for _, c := range slices.Concat(answerRules, methodRules, bodyRules, unsentRules, unknownRules, timeRules, leaveRules, drainRules, doorRules, wireRules) {
+		if names[c.name] {
+			t.Fatalf("two cases are called %q", c.name)
+		}
+		names[c.name] = true
+		for _, caller := range []proto{one, two} {
+			for _, up := range []proto{one, two} {
+				room <- struct{}{}
+				all.Go(func() {
+					defer func() { <-room }()
+					t.Run(fmt.Sprintf("%s/%s to %s", c.name, caller, up), func(t *testing.T) { c.try(t, caller, up) })
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
+func (c rule) try(t *testing.T, caller, up proto) {
+	if c.only != nil {
+		if why := c.only(caller, up); why != "" {
+			t.Skip(why)
+		}
+	}
+	if c.unlike != nil {
+		if why := c.unlike(caller, up, &c.want); why != "" {
+			t.Log("unlike the others: " + why)
+		}
+	}
+	r := &run{T: t, rule: c, release: make(chan struct{}), drained: make(chan error, 1)}
+	r.refuses.Store(int64(c.down))
+	r.up = startScripted(r, up)
+	r.p = startProxyTo(t, r.up.url, func(conf *Config) {
+		speakHTTP2(conf)
+		conf.Default.Upstream.Dial = r.dial
+		conf.DrainTimeout, conf.Default.AttemptTimeout, conf.Default.BodyIdleTimeout = patience, patience, patience // a slow machine meets no limit that a case does not set
+		if c.set != nil {
+			c.set(t, conf)
+		}
+	})
+	r.caller = newProtoCaller(r, caller)
+	if c.before != nil {
+		c.before(r)
+	}
+	got := r.caller.begin(&r.call)
+	if c.during != nil {
+		c.during(r)
+	}
+	r.judge(within(t, "the caller's end", got))
+}
+
+func (r *run) judge(got *answered) {
+	r.Helper()
+	w := &r.want
+	r.p.wantOutcome(0, w.outcome)
+	r.judgeAnswer(got)
+	if n := r.up.arrived(); n != w.sends {
+		r.Errorf("%d requests reached the upstream, want %d", n, w.sends)
+	}
+	r.judgeArrivals()
+	r.judgeBooks()
+	soon(r, "the attempts being given up", func() bool { return r.up.givenUp() >= w.givenUp })
+	if w.check != nil {
+		w.check(r)
+	}
+	if !r.ended.Load() {
+		r.wantGoesOn()
+	}
+}
+
+func (r *run) judgeAnswer(got *answered) {
+	r.Helper()
+	w := &r.want
+	if got.status != w.status && (w.status >= 0 || got.status < 500) {
+		r.Fatalf("the caller got %d %.100q (%v), want %d", got.status, got.body, got.err, w.status)
+	}
+	if w.status == 0 {
+		return
+	}
+	if (got.err != nil) != w.cut {
+		r.Errorf("the answer ended with %v, cut off wanted: %v", got.err, w.cut)
+	}
+	if w.body != "*" && string(got.body) != w.body {
+		r.Errorf("the caller got %d bytes %.100q, want %d bytes %.100q", len(got.body), got.body, len(w.body), w.body)
+	}
+	if reason := got.header.Get("X-Retryproxy-Reason"); reason != w.reason {
+		r.Errorf("reason %q, want %q", reason, w.reason)
+	}
+	if n := got.header.Get("X-Retryproxy-Attempts"); n != "" && w.attempts >= 0 && n != strconv.Itoa(max(w.told, w.made())) {
+		r.Errorf("the caller is told of %s attempts, want %d", n, max(w.told, w.made()))
+	}
+}
+
+func (w *want) made() int {
+	if w.attempts > 0 {
+		return w.attempts
+	}
+	return w.sends
+}
+
+// judgeArrivals: every attempt that came whole carried the caller's request.
+func (r *run) judgeArrivals() {
+	r.Helper()
+	for i, a := range r.up.all() {
+		a.mu.Lock()
+		if a.method != r.call.verb() || a.path != "/rule" {
+			r.Errorf("attempt %d was %s %s", i+1, a.method, a.path)
+		}
+		if a.whole && r.call.upload == nil && !bytes.Equal(a.body, r.call.body) {
+			r.Errorf("attempt %d carried %d bytes that differ from the %d sent", i+1, len(a.body), len(r.call.body))
+		}
+		for name := range r.call.trailers {
+			if a.whole && a.trailers.Get(name) != r.call.trailers.Get(name) {
+				r.Errorf("attempt %d came with trailers %v, want %v", i+1, a.trailers, r.call.trailers)
+			}
+		}
+		a.mu.Unlock()
+	}
+}
+
+// judgeBooks compares what was counted.
+func (r *run) judgeBooks() {
+	r.Helper()
+	defer r.p.seen.lock()()
+	seen, w := r.p.seen, &r.want
+	if len(seen.outcomes) != 1 || seen.began != 1 {
+		r.Errorf("%d requests began and ended %v, want one", seen.began, seen.outcomes)
+	}
+	if n := len(seen.classes); w.attempts >= 0 && n != w.made() || seen.attempts[0] != n {
+		r.Errorf("%d attempts were counted, and %d of the request; want %d", n, seen.attempts[0], w.made())
+	}
+	if w.classes != nil && !slices.Equal(seen.classes, w.classes) {
+		r.Errorf("classes %v, want %v", seen.classes, w.classes)
+	}
+	if w.retries != nil && !slices.Equal(seen.retries, w.retries) {
+		r.Errorf("retries for %v, want %v", seen.retries, w.retries)
+	}
+	if seen.waiting != 0 {
+		r.Errorf("%d wait still", seen.waiting)
+	}
+}
+
+// wantGoesOn: whatever became of its request, the caller is served on.
+func (r *run) wantGoesOn() {
+	r.Helper()
+	got := within(r, "the request afterwards", r.caller.begin(&call{path: afterwards}))
+	if got.status != 200 || string(got.body) != "after" {
+		r.Errorf("afterwards the caller got %d %q (%v)", got.status, got.body, got.err)
+	}
+}
+
+// dial is the proxy's, as long as the upstream is not down.
+func (r *run) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if r.dials.Add(1) == 1 && r.stuck {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if n := r.refuses.Load(); n != 0 {
+		r.refuses.CompareAndSwap(n, max(n-1, -1))
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+// warm makes the proxy have a connection to the upstream, and forgets the request.
+func (r *run) warm() {
+	r.wantGoesOn()
+	r.p.seen.outcome(r, 0)
+	defer r.p.seen.lock()()
+	s := r.p.seen
+	s.began, s.outcomes, s.codes, s.attempts, s.classes = 0, nil, nil, nil, nil
+}
+
+// untilNoticed returns when the proxy has seen that its connections over HTTP/2
+// have ended, which a goroutine of theirs tells it; over HTTP/1.1 it looks before each use.
+func (r *run) untilNoticed() {
+	r.Helper()
+	if strings.HasPrefix(r.up.url, "h2c:") {
+		soon(r, "the end being noticed", func() bool { return r.p.Stats().Upstreams[0].Pool.Idle == 0 })
+	}
+}
+
+// untilWaiting returns once the request waits for its repeat.
+func (r *run) untilWaiting() {
+	r.Helper()
+	soon(r, "the wait", func() bool { defer r.p.seen.lock()(); return r.p.seen.waiting == 1 })
+}
+
+// untilSent returns once n attempts have reached the upstream.
+func (r *run) untilSent(n int) {
+	r.Helper()
+	soon(r, "the attempt", func() bool { return r.up.arrived() >= n })
+}
+
+// drain begins one.
+func (r *run) drain() {
+	r.ended.Store(true)
+	go func() { r.drained <- r.p.Drain(context.Background()) }()
+	soon(r, "the drain", func() bool { return r.p.Stats().Draining })
+}
+
+// goOn lets acts go on that wait for the test.
+func (r *run) goOn() { r.once.Do(func() { close(r.release) }) }

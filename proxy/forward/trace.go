@@ -1,0 +1,39 @@
+package forward
+
+import "github.com/retryproxy/retryproxy/proxy/http1"
+
+// TraceContext gives the request's traceparent, nil when there is none or more
+// than one, and its tracestate: all fields of that name as one list (W3C Trace
+// Context, sections 3.2 and 3.3). They may be spans of the request.
+func TraceContext(r *http1.Request) (parent, state []byte) {
+	parents, states := 0, 0
+	for i := range r.Fields {
+		switch f := &r.Fields[i]; f.ID {
+		case http1.Traceparent:
+			parents++
+			parent = f.Value
+		case http1.Tracestate:
+			if states++; states == 1 {
+				state = f.Value
+				continue
+			}
+			joined := append(append([]byte(nil), state...), ", "...)
+			state = append(joined, f.Value...)
+		}
+	}
+	if parents != 1 {
+		return nil, nil
+	}
+	return parent, state
+}
+
+// AppendCallersTrace appends the fields traceparent and tracestate as the
+// caller sent them, for a head that was written with Settings.OwnTrace.
+func AppendCallersTrace(dst []byte, r *http1.Request) []byte {
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
+			dst = http1.AppendField(dst, f.Name, f.Value)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// What the fleet's bucket holds is what a process retries, and without an
+// answer its own does.
+func TestRetriesOfAFleetsBudget(t *testing.T) {
+	wishes := 0
+	inMemory(t, script(bad503), func(c *Config) {
+		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+		c.Default.Policy.MaxRetries = 1
+		c.BudgetWanted = func() { wishes++ }
+	}, func(t *testing.T, m *memory) {
+		key := m.settings.Load().fallback.upstream.budgetKey
+		retries := func(requests int) int {
+			before := m.up.sends()
+			for range requests {
+				m.caller().send(get("/")).want(503, "busy")
+			}
+			return m.up.sends() - before - requests
+		}
+		m.GrantBudget(key, 2, 1)
+		if n := retries(3); n != 2 || wishes == 0 {
+			t.Errorf("%d retries, the fleet has two; %d wishes", n, wishes)
+		}
+		time.Sleep(2 * policy.BudgetAskEvery)
+		asks := m.BudgetAsks(nil)
+		if len(asks) != 1 || asks[0].Key != key || asks[0].Requests != 3 || asks[0].Spent != 2 {
+			t.Errorf("told %+v", asks)
+		}
+		m.GrantBudget(key, -4, 1)
+		if n := retries(1); n != 0 {
+			t.Errorf("%d retries of a budget that is overdrawn", n)
+		}
+		m.FailBudget(key)
+		if n := retries(4); n != 3 {
+			t.Errorf("%d retries, its own bucket has three left", n)
+		}
+		m.GrantBudget(key+1, 9, 1) // of a budget that is gone
+		time.Sleep(time.Millisecond)
+	})
+}

@@ -1,0 +1,192 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Tracer makes spans: one per request and one per attempt. All methods, its own
+// and those of what it gives, are called on the request path and must not
+// block. A Tracer is called by many goroutines at once, what it gives by one at
+// a time.
+type Tracer interface {
+	// Request begins the span of a request that has found its route. The
+	// slices in r are the callee's only until it returns.
+	Request(r *TraceRequest) RequestSpan
+}
+
+// RequestSpan is the span of one request. Its End is called once, after the
+// Done of all attempts; neither is after a fault of the proxy.
+type RequestSpan interface {
+	// Attempt begins the span of an attempt.
+	Attempt(a *TraceAttempt) AttemptSpan
+	// Waited tells of a wait that is over: for what (the reason of a retry, or
+	// "held" for a wait at the upstream's door or for the end of a cool-down).
+	Waited(what string, began time.Time, took time.Duration)
+	End(e *TraceEnd)
+}
+
+// AttemptSpan is the span of one attempt. One whose Done is not called was no
+// attempt: nothing of it was sent.
+type AttemptSpan interface {
+	// Context is what the upstream gets as traceparent and tracestate ("": none).
+	// Not ok: both go on as the caller sent them.
+	Context() (parent, state string, ok bool)
+	// Done tells what the attempt brought. The answer of one without a failure
+	// is still to be relayed.
+	Done(d *TraceAttemptEnd)
+}
+
+// TraceRequest is a request as its span begins.
+type TraceRequest struct {
+	Route                   string
+	Method, Path, Authority []byte // the caller's, of any length and content; the query is left out
+	Minor                   int    // of HTTP/1
+	HTTP2                   bool
+	Scheme                  string // "http" or "https"
+	Peer                    string // address, "unix", or ""
+	Parent, State           []byte // traceparent and tracestate; Parent is nil without exactly one, State is all of its fields
+	Began                   time.Time
+}
+
+// TraceAttempt is an attempt as it begins.
+type TraceAttempt struct {
+	Began    time.Time
+	Resend   int           // attempts before this one
+	Why      policy.Reason // of the retry; ReasonNone for a first attempt, a hedge and the fallback's
+	Wait     time.Duration // before the retry
+	Hedge    bool
+	Fallback bool   // it goes to the route's fallback upstream
+	Host     string // the upstream's "host" or "host:port"; of several, the first one's
+	Scheme   string
+}
+
+// TraceAttemptEnd is what an attempt brought.
+type TraceAttemptEnd struct {
+	At     time.Time
+	Status int // 0 when no response head came; then Cause says why
+	Cause  policy.Cause
+	Class  policy.Class
+	Left   bool   // the caller ended it
+	Peer   string // "ip:port" or a socket's path; "" when no connection was made
+}
+
+// TraceEnd is how a request ended.
+type TraceEnd struct {
+	At       time.Time
+	Code     int // what the caller got; 0 for nothing
+	Outcome  policy.Outcome
+	Reason   string // why no more was tried, or why it was refused; "" where there is nothing to tell
+	Attempts int
+}
+
+// tracing is what an exchange knows of its spans.
+type tracing struct {
+	request RequestSpan // nil: off
+	attempt AttemptSpan // the running one
+	peer    string      // whom it went to; "" before there is a connection
+	why     policy.Reason
+	wait    time.Duration
+}
+
+// traced is the route as it runs beside a Tracer.
+func traced(r *Route) *Route {
+	t := *r
+	t.Forward.OwnTrace = true
+	if r.Fallback != nil {
+		f := *r.Fallback
+		f.Forward.OwnTrace = true
+		t.Fallback = &f
+	}
+	return &t
+}
+
+// beginTrace begins the request's span, where there is a Tracer.
+func (x *exchange) beginTrace() {
+	if x.set.Tracer == nil {
+		return
+	}
+	parent, state := forward.TraceContext(x.req)
+	x.trace.request = x.set.Tracer.Request(&TraceRequest{
+		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Authority: x.req.Authority,
+		Minor: x.req.Minor, HTTP2: x.c.stream != nil, Scheme: x.c.peer.Proto, Peer: x.c.peer.Text,
+		Parent: parent, State: state, Began: x.began,
+	})
+}
+
+// traceAttempt begins the span of an attempt that begins.
+func (x *exchange) traceAttempt(began time.Time, hedge bool) AttemptSpan {
+	t := &x.trace
+	if t.request == nil {
+		return nil
+	}
+	if !hedge {
+		t.peer = ""
+	}
+	target := &x.route.Upstream
+	a := TraceAttempt{Began: began, Resend: x.attempts - 1, Hedge: hedge, Fallback: x.route.isSpare, Host: target.Host, Scheme: "http"}
+	if target.TLS != nil {
+		a.Scheme = "https"
+	}
+	if !hedge && !a.Fallback {
+		a.Why, a.Wait = t.why, t.wait
+	}
+	return t.request.Attempt(&a)
+}
+
+// connected notes whom the running attempt goes to.
+func (t *tracing) connected(up *upstream.Conn) {
+	if t.attempt != nil {
+		t.peer = up.Addr
+	}
+}
+
+// attemptTraced ends the span of an attempt. peer is where it went.
+func (x *exchange) attemptTraced(s AttemptSpan, a *policy.Attempt, class policy.Class, peer string) {
+	if s == nil {
+		return
+	}
+	e := TraceAttemptEnd{At: x.clock, Cause: a.Cause, Class: class, Left: !x.callerStaysOn(), Peer: peer}
+	if a.Cause == policy.CauseStatus {
+		e.Status = a.Status
+	}
+	s.Done(&e)
+}
+
+// traceWait tells of a wait that began at began and is over now.
+func (x *exchange) traceWait(what string, began time.Time) {
+	if x.trace.request != nil {
+		x.trace.request.Waited(what, began, x.clock.Sub(began))
+	}
+}
+
+const waitHeld = "held"
+
+// endTrace ends the request's span.
+func (x *exchange) endTrace(code int, o policy.Outcome, at time.Time) {
+	if x.trace.request == nil {
+		return
+	}
+	x.trace.request.End(&TraceEnd{At: at, Code: code, Outcome: o, Reason: x.reason, Attempts: x.attempts})
+	x.trace = tracing{}
+}
+
+// appendTrace appends the fields of an attempt's span; s may be nil.
+func (x *exchange) appendTrace(head []byte, s AttemptSpan) []byte {
+	if s == nil {
+		return head
+	}
+	parent, state, ok := s.Context()
+	if !ok {
+		return forward.AppendCallersTrace(head, x.req)
+	}
+	head = http1.AppendField(head, "traceparent", parent)
+	if state != "" {
+		head = http1.AppendField(head, "tracestate", state)
+	}
+	return head
+}
