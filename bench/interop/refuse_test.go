@@ -63,7 +63,10 @@ func (r *refuser) pass(caller net.Conn) {
 	defer back.Wait()
 	defer server.Close() //nolint:errcheck // it is over
 	toCaller := &locked{w: caller}
+	settled := make(chan struct{}) // closed once the server's SETTINGS, which go first, were passed on
 	back.Go(func() {
+		settle := sync.OnceFunc(func() { close(settled) })
+		defer settle()
 		defer caller.Close() //nolint:errcheck // it is over
 		f := http2.NewFramer(toCaller, server)
 		f.SetMaxReadFrameSize(1 << 20)
@@ -75,14 +78,15 @@ func (r *refuser) pass(caller net.Conn) {
 			if copyFrame(toCaller, frame) != nil {
 				return
 			}
+			settle()
 		}
 	})
-	r.forward(caller, server, toCaller)
+	r.forward(caller, server, toCaller, settled)
 }
 
 // forward passes the caller's frames on. Header blocks are written anew, as
 // those of refused streams are missing from the compression's state.
-func (r *refuser) forward(caller, server net.Conn, toCaller *locked) {
+func (r *refuser) forward(caller, server net.Conn, toCaller *locked, settled <-chan struct{}) {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(caller, preface); err != nil {
 		return
@@ -108,6 +112,7 @@ func (r *refuser) forward(caller, server net.Conn, toCaller *locked) {
 			if !gone[id] && f.PseudoValue("method") != "" && r.seen.Add(1)%r.every == 0 {
 				gone[id] = true
 				r.refused.Add(1)
+				<-settled
 				err = toCaller.frame(func(w *http2.Framer) error { return w.WriteRSTStream(id, http2.ErrCodeRefusedStream) })
 				break
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,7 @@ type work struct {
 }
 
 func (w *work) load(s *stage, to *rig.Process) *rig.Load {
-	return &rig.Load{URL: to.URL(w.path), Connections: w.connections, For: s.o.slice, Method: w.method, BodyBytes: w.body, Cores: s.cores.load}
+	return &rig.Load{URL: to.URL(w.path), Connections: w.connections, For: s.o.slice, Method: w.method, BodyBytes: w.body, Cores: s.cores.Load}
 }
 
 // cost measures CPU time per request, all proxies in turn.
@@ -34,7 +33,7 @@ func (s *stage) cost(r *result, w *work) error {
 	}
 	for round := range s.o.rounds {
 		for _, name := range s.order(round) {
-			us, sent, err := s.turn(w, g[name])
+			us, sent, err := g[name].Cost(s.ctx, w.load(s, g[name]))
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -44,26 +43,6 @@ func (s *stage) cost(r *result, w *work) error {
 		s.note("  round %d of %d: %s", round+1, s.o.rounds, r.last())
 	}
 	return nil
-}
-
-// turn is one proxy's in a round: its CPU time per request in microseconds.
-func (s *stage) turn(w *work, p *rig.Process) (float64, *rig.Result, error) {
-	before, err := p.CPU()
-	if err != nil {
-		return 0, nil, errors.Join(err, p.Alive())
-	}
-	sent, err := w.load(s, p).Send(s.ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	after, err := p.CPU()
-	if err != nil {
-		return 0, nil, errors.Join(err, p.Alive())
-	}
-	if sent.Requests == 0 {
-		return 0, nil, errors.New("no request was answered")
-	}
-	return (after - before).Seconds() * 1e6 / float64(sent.Requests), sent, p.Alive()
 }
 
 // latency measures what each proxy adds to the median of a single connection.
@@ -96,12 +75,12 @@ func (s *stage) latency(r *result) error {
 // has no cores of its own then, throughput tells nothing, and what two cores
 // could do is told by the CPU time that a request takes on each: 2 x one / two.
 func (s *stage) scaling(r *result) error {
-	if !s.cores.beside {
+	if !s.cores.Beside {
 		r.Note = "from CPU time per request, since the load shares the two cores"
 	}
 	g := group{}
 	defer func() { g.end() }()
-	for name, cores := range map[string][]int{"one core": s.cores.one, "two cores": s.cores.two} {
+	for name, cores := range map[string][]int{"one core": s.cores.One, "two cores": s.cores.Two} {
 		p, err := s.proxy(rig.Retryproxy, cores)
 		if err != nil {
 			return err
@@ -109,20 +88,20 @@ func (s *stage) scaling(r *result) error {
 		g[name] = p
 	}
 	w := &work{path: "/small", connections: 256}
-	if s.cores.beside {
-		s.cores.load = s.cores.load[1:]
+	if s.cores.Beside {
+		s.cores.Load = s.cores.Load[1:]
 	}
 	for round := range s.o.rounds {
 		var us, rate [2]float64
 		for i, name := range []string{"one core", "two cores"} {
-			cpu, sent, err := s.turn(w, g[name])
+			cpu, sent, err := g[name].Cost(s.ctx, w.load(s, g[name]))
 			if err != nil {
 				return err
 			}
 			us[i], rate[i] = cpu, float64(sent.Requests)
 		}
 		x := 2 * us[0] / us[1]
-		if s.cores.beside {
+		if s.cores.Beside {
 			x = rate[1] / rate[0]
 		}
 		r.add(rig.Retryproxy, x)

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
 // document is everything that was measured.
@@ -57,9 +56,5 @@ func (d *document) tell(w io.Writer, file string) error {
 	if file == "" {
 		return nil
 	}
-	b, err := json.MarshalIndent(d, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o666)
+	return show.JSON(file, d)
 }

@@ -60,8 +60,8 @@ func compare(ctx context.Context, o *options, stderr io.Writer) (*document, erro
 	if err := rig.Need(o.needs()...); err != nil {
 		return nil, err
 	}
-	s := &stage{ctx: ctx, o: o, cores: divide(), note: func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) }}
-	up, err := rig.StartUpstream(s.cores.load)
+	s := &stage{ctx: ctx, o: o, cores: rig.Divide(), note: func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) }}
+	up, err := rig.StartUpstream(s.cores.Load)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}

@@ -58,7 +58,7 @@ func (s *stage) alone(name string, env []string, measure func(p *rig.Process) er
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	p, err := mine.proxy(name, s.cores.one, env...)
+	p, err := mine.proxy(name, s.cores.One, env...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -235,7 +235,7 @@ func gauge(ctx context.Context, url, name string) (int, error) {
 func (s *stage) start(r *result) error {
 	for range max(s.o.rounds, 5) {
 		for _, name := range s.o.proxies() {
-			took, err := rig.StartToAnswer(s.ctx, name, &rig.Spec{Upstream: s.upstream.Addr, Cores: s.cores.one, Program: s.o.proxy}, "/small")
+			took, err := rig.StartToAnswer(s.ctx, name, &rig.Spec{Upstream: s.upstream.Addr, Cores: s.cores.One, Program: s.o.proxy}, "/small")
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

@@ -54,7 +54,7 @@ func (r *result) sent(name string, s *rig.Result) {
 func (r *result) conclude(met func(r *result) bool) {
 	first := r.Values[rig.HAProxy]
 	for _, v := range r.Values {
-		v.Median = median(v.All)
+		v.Median = rig.Median(v.All)
 		if first == nil || len(first.All) != len(v.All) {
 			continue
 		}
@@ -62,17 +62,9 @@ func (r *result) conclude(met func(r *result) bool) {
 		for i := range ratios {
 			ratios[i] = v.All[i] / first.All[i]
 		}
-		v.Ratio, v.Low, v.High = median(ratios), slices.Min(ratios), slices.Max(ratios)
+		v.Ratio, v.Low, v.High = rig.Median(ratios), slices.Min(ratios), slices.Max(ratios)
 	}
 	r.Met = met(r)
-}
-
-func median(all []float64) float64 {
-	if len(all) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(all))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 func (r *result) ours() float64  { return r.of(rig.Retryproxy).Median }
@@ -88,7 +80,7 @@ func (r *result) belowNginx() bool {
 	for i, v := range r.of(rig.Retryproxy).All {
 		ratios = append(ratios, v/n.All[i])
 	}
-	return median(ratios) < 1
+	return rig.Median(ratios) < 1
 }
 
 func (r *result) failedShare() float64 {

@@ -11,27 +11,9 @@ import (
 type stage struct {
 	ctx      context.Context
 	o        *options
-	cores    division
+	cores    rig.Division
 	upstream *rig.Process
 	note     func(format string, a ...any)
-}
-
-// division is which cores are whose.
-type division struct {
-	one  []int // a proxy on one core
-	two  []int // a proxy on two
-	load []int // upstream and wrk
-	// beside: the load has cores of its own also beside a proxy on two.
-	beside bool
-}
-
-func divide() division {
-	all := rig.Cores()
-	d := division{one: all[:1], two: all[:min(2, len(all))], load: all, beside: len(all) >= 4}
-	if len(all) > 1 {
-		d.load = all[1:]
-	}
-	return d
 }
 
 // proxy starts one of the proxies.
@@ -52,7 +34,7 @@ func (g group) end() {
 func (s *stage) all() (group, error) {
 	g := group{}
 	for _, name := range s.o.proxies() {
-		p, err := s.proxy(name, s.cores.one)
+		p, err := s.proxy(name, s.cores.One)
 		if err != nil {
 			g.end()
 			return nil, fmt.Errorf("%s: %w", name, err)

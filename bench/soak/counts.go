@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
 // level is what a proxy without work holds.
@@ -25,11 +27,11 @@ func (p *proxy) level() (level, error) {
 	return level{
 		Goroutines:  int(s["go_goroutines"]),
 		Descriptors: p.descriptors(),
-		Connections: int(s.sum("connections")),
-		ReplayBytes: int(s.sum("replay_bytes")),
-		InFlight:    int(s.sum("requests_in_flight")),
-		Waiting:     int(s.sum("requests_waiting")),
-		Idle:        int(s.sum("upstream_connections")),
+		Connections: int(s.Sum("connections")),
+		ReplayBytes: int(s.Sum("replay_bytes")),
+		InFlight:    int(s.Sum("requests_in_flight")),
+		Waiting:     int(s.Sum("requests_waiting")),
+		Idle:        int(s.Sum("upstream_connections")),
 	}, nil
 }
 
@@ -73,25 +75,25 @@ func (p *proxy) settle(l *ledger, before level) level {
 
 // checkCounts compares the proxy's counts with what was sent, and with each
 // other, once nothing is under way.
-func checkCounts(l *ledger, s series, sent, heads uint64, breakers float64) {
+func checkCounts(l *ledger, s series.Series, sent, heads uint64, breakers float64) {
 	equal := func(what string, got float64, with string, want float64) {
 		if math.Abs(got-want) > 0.5 {
 			l.violation("counts do not add up", "%s is %.0f, %s %.0f", what, got, with, want)
 		}
 	}
-	requests, attempts := s.sum("requests_total"), s.sum("attempts_total")
-	equal("outcomes_total", s.sum("outcomes_total"), "requests sent are", float64(sent))
-	equal("requests_total", requests, "outcomes_total is", s.sum("outcomes_total"))
-	equal("request_duration_seconds_count", s.sum("request_duration_seconds_count"), "requests_total is", requests)
-	equal("attempts_per_request_sum", s.sum("attempts_per_request_sum"), "attempts_total is", attempts)
-	equal("attempt_duration_seconds_count", s.sum("attempt_duration_seconds_count"), "attempts_total is", attempts)
-	equal("outcome refused", s.by("outcomes_total", "outcome")["refused"], "malformed requests sent are", breakers)
-	equal("parse_refusals_total", s.sum("parse_refusals_total"), "malformed requests sent are", breakers)
-	equal("faults_total", s.sum("faults_total"), "should be", 0)
+	requests, attempts := s.Sum("requests_total"), s.Sum("attempts_total")
+	equal("outcomes_total", s.Sum("outcomes_total"), "requests sent are", float64(sent))
+	equal("requests_total", requests, "outcomes_total is", s.Sum("outcomes_total"))
+	equal("request_duration_seconds_count", s.Sum("request_duration_seconds_count"), "requests_total is", requests)
+	equal("attempts_per_request_sum", s.Sum("attempts_per_request_sum"), "attempts_total is", attempts)
+	equal("attempt_duration_seconds_count", s.Sum("attempt_duration_seconds_count"), "attempts_total is", attempts)
+	equal("outcome refused", s.By("outcomes_total", "outcome")["refused"], "malformed requests sent are", breakers)
+	equal("parse_refusals_total", s.Sum("parse_refusals_total"), "malformed requests sent are", breakers)
+	equal("faults_total", s.Sum("faults_total"), "should be", 0)
 	if float64(heads) > attempts {
 		l.violation("counts do not add up", "the upstream saw %d attempts, attempts_total is %.0f", heads, attempts)
 	}
-	if r := s.sum("retries_total"); r > attempts {
+	if r := s.Sum("retries_total"); r > attempts {
 		l.violation("counts do not add up", "retries_total is %.0f, attempts_total %.0f", r, attempts)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
 // matterOf makes a case in which all is right: a GET, answered whole at the
@@ -120,8 +122,8 @@ func TestTheNewestAnswerIsGiven(t *testing.T) {
 }
 
 func TestCountsMustAddUp(t *testing.T) {
-	good := func() series {
-		return series{
+	good := func() series.Series {
+		return series.Series{
 			`retryproxy_outcomes_total{route="a",outcome="success"}`: 8, `retryproxy_outcomes_total{route="a",outcome="refused"}`: 2,
 			`retryproxy_requests_total{route="a"}`: 10, `retryproxy_request_duration_seconds_count{route="a"}`: 10,
 			`retryproxy_attempts_total{route="a"}`: 12, `retryproxy_attempts_per_request_sum{route="a"}`: 12,

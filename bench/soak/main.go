@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
 // options of a run.
@@ -42,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err == nil {
 		var r *report
-		if r, err = soak(ctx, o, newProgress(stderr)); err == nil {
+		if r, err = soak(ctx, o, show.NewProgress(stderr)); err == nil {
 			r.print(stdout, o.json)
 			if len(r.Violations) > 0 {
 				return exitViolations

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
 // Settings of the proxy that the judgement depends on.
@@ -141,16 +143,8 @@ func (p *proxy) stop() error {
 }
 
 // scrape reads the proxy's metrics: value by series.
-func (p *proxy) scrape() (series, error) {
-	resp, err := p.client.Get("http://" + p.admin + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET /metrics: status %d", resp.StatusCode)
-	}
-	return readSeries(resp.Body)
+func (p *proxy) scrape() (series.Series, error) {
+	return series.Fetch(context.Background(), p.client, p.admin)
 }
 
 // descriptors counts the open files of the proxy, sockets included; -1 where

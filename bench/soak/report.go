@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"sort"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
 // report is the result of a run.
@@ -36,12 +36,12 @@ type report struct {
 	Violations []string           `json:"violations"`
 }
 
-func newReport(r *session, s series, after level, took time.Duration) *report {
+func newReport(r *session, s series.Series, after level, took time.Duration) *report {
 	return &report{
 		Seed: r.o.seed, Seconds: math.Round(took.Seconds()*10) / 10, Callers: r.o.callers,
 		Requests: r.team.sent.Load(), PerSecond: math.Round(float64(r.team.sent.Load()) / took.Seconds()),
 		Attempts: r.upstream.heads.Load(), SentBytes: r.team.up.Load(), GotBytes: r.team.down.Load(),
-		Outcomes: nonZero(s.by("outcomes_total", "outcome")), Retries: nonZero(s.by("retries_total", "reason")),
+		Outcomes: nonZero(s.By("outcomes_total", "outcome")), Retries: nonZero(s.By("retries_total", "reason")),
 		Cut: r.judge.cut.Load(), Own: r.judge.own.Load(), Unseen: r.judge.unseen.Load(), Lost: r.judge.lost.Load(), Stray: r.judge.stray.Load(),
 		PeakMemory: s["process_resident_memory_bytes"], Before: r.before, After: after,
 		Violations: append([]string{}, r.ledger.report()...),
@@ -102,52 +102,4 @@ func table(w io.Writer, title string, counts map[string]float64) {
 		fmt.Fprintf(t, "%s\t%.0f\t\n", name, counts[name])
 	}
 	t.Flush()
-}
-
-// progress shows one line at a time: in place on a terminal, else one after
-// the other.
-type progress struct {
-	mu      sync.Mutex
-	w       io.Writer
-	inPlace bool
-	open    bool // a line without its end is shown
-}
-
-// newProgress writes to w. It writes in place when w is a terminal and neither
-// NO_COLOR nor a dumb terminal asks for plain text.
-func newProgress(w io.Writer) *progress {
-	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return &progress{w: w}
-	}
-	info, err := f.Stat()
-	return &progress{w: w, inPlace: err == nil && info.Mode()&os.ModeCharDevice != 0}
-}
-
-// line shows the state of things, in place of the one before where it can.
-func (p *progress) line(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.inPlace {
-		fmt.Fprintln(p.w, text)
-		return
-	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", text)
-	p.open = true
-}
-
-// end ends the line shown in place.
-func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open {
-		fmt.Fprintln(p.w)
-		p.open = false
-	}
-}
-
-// say shows a line that stays.
-func (p *progress) say(text string) {
-	p.end()
-	fmt.Fprintln(p.w, text)
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
 // session is a soak under way.
@@ -21,7 +23,7 @@ type session struct {
 }
 
 // soak runs it all. An error means that it could not be run.
-func soak(ctx context.Context, o *options, show *progress) (*report, error) {
+func soak(ctx context.Context, o *options, told *show.Progress) (*report, error) {
 	r := &session{o: o, ledger: newLedger(o.seed)}
 	up, ln, err := newUpstream(r.ledger)
 	if err != nil {
@@ -43,15 +45,15 @@ func soak(ctx context.Context, o *options, show *progress) (*report, error) {
 	}
 	r.judge = &judge{ledger: r.ledger, timeout: attemptTimeout}
 	r.team = &team{ledger: r.ledger, seed: o.seed, proxy: r.proxy.addr, judge: r.judge, patience: mostPatience}
-	r.call(ctx, show)
+	r.call(ctx, told)
 	if err := endAll(); err != nil {
 		r.ledger.violation("upstream", "%v", err)
 	}
-	return r.conclude(show), nil
+	return r.conclude(told), nil
 }
 
 // call lets the callers work for the time asked for and waits for their end.
-func (r *session) call(ctx context.Context, show *progress) {
+func (r *session) call(ctx context.Context, told *show.Progress) {
 	r.began = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.o.lasts)
 	defer cancel()
@@ -67,7 +69,7 @@ func (r *session) call(ctx context.Context, show *progress) {
 	for {
 		select {
 		case <-ended:
-			show.end()
+			told.End()
 			return
 		case <-r.proxy.exited:
 			r.ledger.violation("proxy ended", "%v; it said:\n%s", r.proxy.exitErr, r.proxy.log)
@@ -75,15 +77,15 @@ func (r *session) call(ctx context.Context, show *progress) {
 			<-ended
 			return
 		case <-tick.C:
-			show.line(r.status())
+			told.Line(r.status())
 		}
 	}
 }
 
 // conclude checks the counts and the end of the proxy.
-func (r *session) conclude(show *progress) *report {
+func (r *session) conclude(told *show.Progress) *report {
 	took := time.Since(r.began)
-	show.say("callers are done, waiting for the proxy to be idle")
+	told.Say("callers are done, waiting for the proxy to be idle")
 	after := r.proxy.settle(r.ledger, r.before)
 	s, err := r.proxy.scrape()
 	if err != nil {
@@ -110,8 +112,8 @@ func (r *session) status() string {
 		r.ledger.violation("no metrics", "%v", err)
 		return line
 	}
-	outcomes := s.by("outcomes_total", "outcome")
+	outcomes := s.By("outcomes_total", "outcome")
 	return line + fmt.Sprintf("  rescued %.0f  gave up %.0f  broken %.0f  cut %d  replay %.1f MiB  goroutines %.0f  violations %d",
 		outcomes["rescued"], gaveUp(outcomes), outcomes["response_broken"], r.judge.cut.Load(),
-		s.sum("replay_bytes")/(1<<20), s["go_goroutines"], r.ledger.violationCount())
+		s.Sum("replay_bytes")/(1<<20), s["go_goroutines"], r.ledger.violationCount())
 }

@@ -166,26 +166,6 @@ func TestAProxyThatDoesNotStartIsTold(t *testing.T) {
 	}
 }
 
-func TestProgressIsPlainWhenPiped(t *testing.T) {
-	var b bytes.Buffer
-	p := newProgress(&b)
-	p.line("one")
-	p.line("two")
-	p.end()
-	p.say("three")
-	if got := b.String(); got != "one\ntwo\nthree\n" {
-		t.Errorf("%q", got)
-	}
-	in := &progress{w: &b, inPlace: true}
-	b.Reset()
-	in.line("one")
-	in.line("two")
-	in.say("three")
-	if got := b.String(); got != "\r\x1b[Kone\r\x1b[Ktwo\nthree\n" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestReportAsJSONHasEverything(t *testing.T) {
 	r := &report{Seed: 7, Outcomes: map[string]float64{"success": 2}, Violations: []string{"x: y"}}
 	var b bytes.Buffer
@@ -210,15 +190,5 @@ func TestViolationsOfOneKindAreToldAFewTimes(t *testing.T) {
 	got := l.report()
 	if len(got) != maxTold+2 || got[len(got)-1] != "a: 100 in all" || l.violationCount() != 101 {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestSeriesAreRead(t *testing.T) {
-	s, err := readSeries(strings.NewReader("# HELP x y\nretryproxy_a_total{route=\"r\",kind=\"x y\"} 2\nretryproxy_a_total{route=\"s\",kind=\"z\"} 3\nretryproxy_a_total_more 9\ngo_goroutines 1e1\n"))
-	if err != nil || s.sum("a_total") != 5 || s.by("a_total", "kind")["x y"] != 2 || s["go_goroutines"] != 10 {
-		t.Errorf("%v, %v", s, err)
-	}
-	if _, err := readSeries(strings.NewReader("a b\n")); err == nil {
-		t.Error("a value that is no number is accepted")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/client"
 )
 
 func TestPauses(t *testing.T) {
@@ -57,8 +59,8 @@ func TestSourcesHaveRoom(t *testing.T) {
 func newCaller(addr string) *caller {
 	o := &callerOptions{n: 1, every: time.Hour, patience: 30 * time.Second, again: time.Millisecond, most: time.Second, paths: 1}
 	r := newRecord(time.Hour)
-	c := &caller{o: o, addr: addr, record: r, rand: rand.New(rand.NewPCG(1, 2)), request: []byte("GET / HTTP/1.1\r\nHost: storm.example\r\n\r\n")}
-	c.in = newReader()
+	c := &caller{o: o, record: r, rand: rand.New(rand.NewPCG(1, 2))}
+	c.client = client.Client{Addr: addr, Request: []byte("GET / HTTP/1.1\r\nHost: storm.example\r\n\r\n")}
 	return c
 }
 
@@ -67,7 +69,7 @@ func TestTryTellsWhatCameOfIt(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	addr := strings.TrimPrefix(s.URL, "http://")
 	c := newCaller(addr)
-	defer c.hangUp()
+	defer c.client.HangUp()
 	for _, code := range []int32{200, 503, 200} {
 		status.Store(code)
 		if got := c.try(context.Background()); got != (code == 200) {
@@ -111,7 +113,7 @@ func TestTryIsGivenUp(t *testing.T) {
 	if got, want := c.record.sum(0, time.Hour), (tick{Late: 1}); got != want {
 		t.Errorf("noted %+v, want %+v", got, want)
 	}
-	if c.conn != nil {
+	if c.client.Connected() {
 		t.Error("the connection is kept")
 	}
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"os"
-
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
+
+// pictureSize is that of the picture in docs/storm.md.
+var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
 // figure draws runs over each other; those of the same way are one series.
 func figure(runs []*runResult) *plot.Figure {
@@ -60,15 +60,4 @@ func (r *runResult) title() string {
 		name += ", many processes"
 	}
 	return name
-}
-
-func drawPNG(f *plot.Figure, file string) error {
-	if err := f.Validate(); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := picture.PNG(&b, f, picture.Size{Width: 1000, Height: 1200}); err != nil {
-		return err
-	}
-	return os.WriteFile(file, b.Bytes(), 0o666)
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
 // Exit codes.
@@ -63,11 +65,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // storms plays all runs that were asked for.
 func storms(ctx context.Context, args []string, o *options, stdout, stderr io.Writer) error {
 	var runs []*runResult
-	show := newProgress(stderr)
+	told := &progress{Progress: show.NewProgress(stderr)}
 	for n := range o.runs {
 		for _, way := range o.through {
-			show.name = way
-			r, err := play(ctx, way, o, o.seed+uint64(n), show)
+			told.name = way
+			r, err := play(ctx, way, o, o.seed+uint64(n), told)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
@@ -80,12 +82,12 @@ func storms(ctx context.Context, args []string, o *options, stdout, stderr io.Wr
 	}
 	d := newDocument(args, o.proxy, runs)
 	if o.json != "" {
-		if err := d.write(o.json); err != nil {
+		if err := show.JSON(o.json, d); err != nil {
 			return err
 		}
 	}
 	if o.png != "" {
-		return drawPNG(d.Figure, o.png)
+		return show.PNG(o.png, d.Figure, pictureSize)
 	}
 	return nil
 }
@@ -110,5 +112,5 @@ func draw(args []string, stderr io.Writer) error {
 		}
 		runs = append(runs, d.Runs...)
 	}
-	return drawPNG(figure(runs), *png)
+	return show.PNG(*png, figure(runs), pictureSize)
 }

@@ -3,49 +3,24 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
-// progress tells each second what happened in it: on a terminal in one line,
-// else a line each.
+// progress tells each second what happened in it.
 type progress struct {
-	out      io.Writer
-	terminal bool
-	name     string
-}
-
-func newProgress(out io.Writer) *progress {
-	p := &progress{out: out}
-	if f, ok := out.(*os.File); ok {
-		i, err := f.Stat()
-		p.terminal = err == nil && i.Mode()&os.ModeCharDevice != 0
-	}
-	return p
+	*show.Progress
+	name string
 }
 
 // follow tells until ctx ends.
 func (p *progress) follow(ctx context.Context, s *stage) {
 	for n := 1; s.wait(ctx, time.Duration(n)*time.Second); n++ {
-		p.tell(s.line(time.Duration(n) * time.Second))
+		p.Line(p.name + "  " + s.line(time.Duration(n)*time.Second))
 	}
-	p.clear()
-}
-
-func (p *progress) tell(line string) {
-	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K%s  %s", p.name, line)
-		return
-	}
-	fmt.Fprintf(p.out, "%s  %s\n", p.name, line)
-}
-
-func (p *progress) clear() {
-	if p.terminal {
-		fmt.Fprint(p.out, "\r\x1b[K")
-	}
+	p.Clear()
 }
 
 // line is what happened in the second that ends at at.

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -79,14 +77,6 @@ func versionOf(program string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func (d *document) write(file string) error {
-	b, err := json.MarshalIndent(d, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o666)
 }
 
 // table prints what happened in each second.

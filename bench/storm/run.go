@@ -23,7 +23,7 @@ type stage struct {
 }
 
 // play plays one run. A run cut short by ctx is an error.
-func play(ctx context.Context, way string, o *options, seed uint64, show *progress) (*runResult, error) {
+func play(ctx context.Context, way string, o *options, seed uint64, told *progress) (*runResult, error) {
 	free, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, show *progre
 		return nil, err
 	}
 	defer b.end()
-	if err := s.storm(ctx, b, seed, show); err != nil {
+	if err := s.storm(ctx, b, seed, told); err != nil {
 		return nil, err
 	}
 	s.record.end()
@@ -57,14 +57,14 @@ func (s *stage) startServer() error {
 }
 
 // storm runs the callers and what happens to the server.
-func (s *stage) storm(ctx context.Context, b *between, seed uint64, show *progress) error {
+func (s *stage) storm(ctx context.Context, b *between, seed uint64, told *progress) error {
 	s.record.begin()
 	run, stop := context.WithTimeout(ctx, s.o.length())
 	defer stop()
 	callers := runCallers(run, &s.o.callers, b.addrs, seed, s.record)
 	var others sync.WaitGroup
 	others.Go(func() { follow(run, b.admins, s.o.sample, s.record) })
-	others.Go(func() { show.follow(run, s) })
+	others.Go(func() { told.follow(run, s) })
 	err := s.outage(run)
 	if err == nil {
 		<-run.Done()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strings"
@@ -87,10 +88,19 @@ func (c *Child) AwaitPort(addr string) error {
 }
 
 // FreeAddresses are n of loopback that nobody listened on a moment ago.
-func FreeAddresses(n int) ([]string, error) {
+func FreeAddresses(n int) ([]string, error) { return freeAddresses("127.0.0.1", n) }
+
+// OwnAddresses are n on an address of the loopback network that is hardly
+// anybody else's: no connection of another program takes one of their ports as its
+// own end before they are listened on. Only Linux has that network as a whole.
+func OwnAddresses(n int) ([]string, error) {
+	return freeAddresses(fmt.Sprintf("127.%d.%d.%d", 64+rand.N(64), rand.N(256), 1+rand.N(254)), n)
+}
+
+func freeAddresses(ip string, n int) ([]string, error) {
 	var all []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 		if err != nil {
 			return nil, err
 		}

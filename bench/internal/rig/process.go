@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +14,9 @@ import (
 // Process is a program that listens, pinned to cores.
 type Process struct {
 	*process.Child
-	Addr string
-	dir  string // removed at the end
+	Addr  string
+	Admin string // of those that StartMany started
+	dir   string // removed at the end
 }
 
 // command is a program to start.
@@ -35,11 +38,16 @@ func startListening(how func(addr string) (*command, error)) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.listen(free[0])
+}
+
+// listen starts the program and waits until it accepts at addr.
+func (c *command) listen(addr string) (*Process, error) {
 	p, err := c.start()
 	if err != nil {
 		return nil, err
 	}
-	p.Addr = free[0]
+	p.Addr = addr
 	if err := p.AwaitPort(p.Addr); err != nil {
 		p.End()
 		return nil, fmt.Errorf("%s: %w; it said:\n%s", c.path, err, p.Lines())
@@ -77,6 +85,28 @@ func (p *Process) Alive() error {
 	default:
 		return nil
 	}
+}
+
+// Cost sends load, which is to go to p, and gives the CPU time of p for each
+// request in microseconds, with what was sent. An error says that p ended, that wrk
+// failed, or that nothing was answered.
+func (p *Process) Cost(ctx context.Context, load *Load) (float64, *Result, error) {
+	before, err := p.CPU()
+	if err != nil {
+		return 0, nil, errors.Join(err, p.Alive())
+	}
+	sent, err := load.Send(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	after, err := p.CPU()
+	if err != nil {
+		return 0, nil, errors.Join(err, p.Alive())
+	}
+	if sent.Requests == 0 {
+		return 0, nil, errors.New("no request was answered")
+	}
+	return (after - before).Seconds() * 1e6 / float64(sent.Requests), sent, p.Alive()
 }
 
 // cleanEnviron is the environment without settings of the proxy or the Go runtime.

@@ -1,11 +1,15 @@
 package rig
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
 // Spec says how a proxy is started.
@@ -40,6 +44,41 @@ func Need(programs ...string) error {
 // StartProxy starts one of them and waits until it accepts.
 func StartProxy(name string, s *Spec) (*Process, error) {
 	return startListening(func(addr string) (*command, error) { return s.command(name, addr) })
+}
+
+// StartMany starts n processes of retryproxy at once, each with an admin
+// listener of its own, and waits until all accept. On an error none is left.
+func StartMany(s *Spec, n int) ([]*Process, error) {
+	free, err := process.OwnAddresses(2 * n) // all at once, so that no two are the same
+	if err != nil {
+		return nil, err
+	}
+	all, errs := make([]*Process, n), make([]error, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() {
+			one := *s
+			one.Env = append([]string{"RETRYPROXY_ADMIN_LISTEN=" + free[n+i]}, s.Env...)
+			if all[i], errs[i] = one.ours(free[i]).listen(free[i]); errs[i] == nil {
+				all[i].Admin = free[n+i]
+			}
+		})
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		EndAll(all)
+		return nil, err
+	}
+	return all, nil
+}
+
+// EndAll kills processes that keep nothing; nil ones are left out.
+func EndAll(all []*Process) {
+	for _, p := range all {
+		if p != nil {
+			p.Kill()
+		}
+	}
 }
 
 // command is how a proxy is started on an address.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stood is a result that nothing is wrong with.
+func stood() *result {
+	quiet := service{Requests: 100, P99: time.Millisecond}
+	r := reading{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
+	return &result{Name: "x", Bound: 5 * mib, Why: "4 heads", Sent: 1, Ended: 1, ends: true, Quiet: quiet, Under: quiet, Before: r, During: r, After: r}
+}
+
+func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *result)
+		says   string
+	}{
+		"withstood":                   {func(*result) {}, ""},
+		"a failed request":            {func(r *result) { r.Under.Failed, r.Under.First = 1, "reset" }, "1 during the attack: reset"},
+		"a failed request before":     {func(r *result) { r.Quiet.Failed = 2 }, "2 requests of others failed before"},
+		"others not served":           {func(r *result) { r.Under.Requests = 0 }, "no request of others"},
+		"memory at its bound":         {func(r *result) { r.During.Peak = 15 * mib }, ""},
+		"memory beyond it":            {func(r *result) { r.During.Peak = 15*mib + 1 }, "memory grew by 5.0 MiB, more than 5.0 MiB for 4 heads"},
+		"memory beyond it afterwards": {func(r *result) { r.After.Peak = 20 * mib }, "memory grew by 10.0 MiB"},
+		"nothing sent":                {func(r *result) { r.Sent = 0 }, "sent nothing"},
+		"not turned away":             {func(r *result) { r.Ended = 0 }, "not turned away"},
+		"a stream refused":            {func(r *result) { r.Ended, r.Resets = 0, 1 }, ""},
+		"need not be turned away":     {func(r *result) { r.Ended, r.ends = 0, false }, ""},
+		"a few goroutines more":       {func(r *result) { r.After.Goroutines += slack }, ""},
+		"goroutines that stay":        {func(r *result) { r.After.Goroutines += slack + 1 }, "33 goroutines"},
+		"descriptors that stay":       {func(r *result) { r.After.Descriptors += slack + 1 }, "28 descriptors"},
+	} {
+		r := stood()
+		tc.change(r)
+		if got := strings.Join(r.wrong(), "; "); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+			t.Errorf("%s: %q, want %q", name, got, tc.says)
+		}
+	}
+}
+
+func TestThe99thPercentile(t *testing.T) {
+	o := &others{}
+	for i := range 200 {
+		o.note(time.Duration(i+1)*time.Millisecond, nil)
+	}
+	if s := o.sum(); s.P99 != 199*time.Millisecond || s.Requests != 200 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestEveryAttackIsWhole(t *testing.T) {
+	names := map[string]bool{}
+	for _, all := range [][]attack{http2Attacks, http1Attacks} {
+		for _, a := range all {
+			if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || a.strike == nil {
+				t.Errorf("%+v", a)
+			}
+			names[a.name] = true
+		}
+	}
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such attack"}} {
+		var out, said bytes.Buffer
+		if code := run(t.Context(), args, &out, &said); code != exitUsage || said.Len() == 0 {
+			t.Errorf("%v: code %d, said %q", args, code, &said)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func startTestEngine(t *testing.T) *engine {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed")
+	}
+	e, err := startEngine("redis-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.end)
+	return e
+}
+
+func TestStockFindsKeysWithoutExpiry(t *testing.T) {
+	e, ctx := startTestEngine(t), t.Context()
+	e.client.Set(ctx, "a", strings.Repeat("x", 1000), time.Minute)
+	e.client.Set(ctx, "b", "1", time.Minute)
+	e.client.Set(ctx, "c", "1", 0)
+	s, err := e.stock(ctx)
+	if err != nil || s.Keys != 3 || s.Forever != 1 || s.Bytes["a"] < 1000 || s.Bytes["b"] < 40 || s.Bytes["b"] > 100 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := e.flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := e.stock(ctx); err != nil || s.Keys != 0 {
+		t.Errorf("after a flush: %+v, %v", s, err)
+	}
+}
+
+func TestWhatHappensToTheEngineHappens(t *testing.T) {
+	e, ctx := startTestEngine(t), t.Context()
+	answers := func() bool {
+		_, err := e.info(ctx, "stats")
+		return err == nil
+	}
+	if err := e.pause(); err != nil || answers() {
+		t.Errorf("paused, %v: it answers", err)
+	}
+	if err := e.goOn(); err != nil || !answers() {
+		t.Errorf("going on, %v: it does not answer", err)
+	}
+	e.kill()
+	if answers() {
+		t.Error("killed: it answers")
+	}
+	if err := e.start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !answers(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("started again, it does not answer after a minute")
+		}
+	}
+}
+
+func TestListenersAreAwaited(t *testing.T) {
+	e, ctx := startTestEngine(t), t.Context()
+	s := e.client.Subscribe(ctx, "told")
+	defer s.Close()
+	if _, err := s.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.awaitListeners(ctx, 1); err != nil {
+		t.Error(err)
+	}
+	if n, err := e.listeners(ctx); n != 1 || err != nil {
+		t.Errorf("%d listeners, %v", n, err)
+	}
+}
+
+func TestInfoIsRead(t *testing.T) {
+	got := parseInfo("# Stats\r\ntotal_commands_processed:12\r\ncmdstat_evalsha:calls=7,usec=3\r\nversion:7.0.15\r\n")
+	if len(got) != 2 || got["total_commands_processed"] != 12 || got["cmdstat_evalsha"] != 7 {
+		t.Errorf("%v", got)
+	}
+}

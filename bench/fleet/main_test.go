@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// program is retryproxy, built for the test.
+func program(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds retryproxy")
+	}
+	path := filepath.Join(t.TempDir(), "retryproxy")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/retryproxy").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// small are the flags of a fleet of three and a quota of fifty.
+func small(program string, more ...string) []string {
+	return append([]string{"--proxy", program, "--proxies", "3", "--quota", "50", "--burst", "10", "--callers", "120", "--for", "4s", "--settle", "1s"}, more...)
+}
+
+// Three processes that share nothing meet their upstream's quota again and
+// again, and all that is told of it agrees.
+func TestASmallFleetAlone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "fleet.json")
+	var out, progress bytes.Buffer
+	if code := run(t.Context(), small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != exitOK {
+		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Arms) != 1 || d.Figure == nil || d.Figure.Validate() != nil || len(d.Figure.Panels[0].Series) != 1 {
+		t.Fatalf("%s", b)
+	}
+	a := d.Arms[0]
+	if a.Sent < 150 || a.Limited < 20 || a.Sent-a.Limited > 170 || a.Failed != 0 || len(a.Seconds) < 3 || a.CPU <= 0 {
+		t.Errorf("%+v", a)
+	}
+	if _, err := plot.Decode(bytes.NewReader(b)); err != nil {
+		t.Errorf("the figure cannot be drawn again: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "fleet.png")); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(progress.String(), "alone      2s of 4") || strings.Contains(progress.String(), "\x1b") {
+		t.Errorf("progress: %q", &progress)
+	}
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	for _, args := range [][]string{
+		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--callers", "20000"}, {"more"}, {"--unknown"},
+	} {
+		var errs bytes.Buffer
+		if code := run(t.Context(), args, &errs, &errs); code != exitUsage {
+			t.Errorf("%v: exit code %d, want %d:\n%s", args, code, exitUsage, &errs)
+		}
+	}
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != exitFailed || !strings.Contains(errs.String(), "/nowhere") {
+		t.Errorf("exit code %d: %s", code, &errs)
+	}
+}

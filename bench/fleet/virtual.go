@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/show"
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/policy/storm"
+)
+
+// roleSimulate as the first argument plays fleets in virtual time instead.
+const roleSimulate = "simulate"
+
+// virtualSize is that of the picture in docs/fleet.md.
+var virtualSize = picture.Size{Width: 900, Height: 900}
+
+// sharings are what is compared.
+var sharings = []struct {
+	name  string
+	share storm.Sharing
+	delay time.Duration
+}{
+	{"alone", storm.ShareNothing, 0},
+	{"cooldown", storm.ShareWithin, 0},
+	{"shared", storm.ShareCooldowns, 10 * time.Millisecond},
+	{"quota", storm.ShareQuota, 10 * time.Millisecond},
+	{"quota, 100 ms away", storm.ShareQuota, 100 * time.Millisecond},
+}
+
+// asking is the sharing whose questions to the ledger are told.
+const asking = 3
+
+// point is one fleet and what came of it.
+type point struct {
+	Name      string        `json:"name"`
+	Processes int           `json:"processes"`
+	Delay     time.Duration `json:"delay_nanoseconds"`
+	storm.FleetResult
+}
+
+// simulate plays fleets of several sizes and tells the table as Markdown.
+func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("fleet simulate", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	list := f.String("processes", "1,3,10,30,100,300,1000,3000,10000", "numbers of processes")
+	grow := f.Bool("grow", false, "the quota and the callers grow with the processes, ten requests a second for each")
+	length := f.Duration("for", 33*time.Second, "virtual time, the first 3 s of which are not counted")
+	seed := f.Uint64("seed", 1, "the same seed gives the same fleets")
+	png := f.String("png", "", "draw into this file")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	sizes, err := parseSizes(*list)
+	if err != nil {
+		return err
+	}
+	points := playFleets(ctx, sizes, func(c *storm.Fleet) {
+		c.Seed, c.Length = *seed, *length
+		if *grow {
+			c.Grow()
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tellFleets(stdout, sizes, points, *length)
+	if *png != "" {
+		return show.PNG(*png, fleetsFigure(points), virtualSize)
+	}
+	return nil
+}
+
+func parseSizes(list string) ([]int, error) {
+	var sizes []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100_000 {
+			return nil, fmt.Errorf("--processes: %q is not a number from 1 to 100000", text)
+		}
+		sizes = append(sizes, n)
+	}
+	if len(sizes) > 50 {
+		return nil, errors.New("--processes: more than 50 numbers")
+	}
+	return sizes, nil
+}
+
+// playFleets plays each sharing with each number of processes, two at a time.
+func playFleets(ctx context.Context, sizes []int, change func(*storm.Fleet)) []point {
+	points := make([]point, len(sharings)*len(sizes))
+	room := make(chan struct{}, 2)
+	var all sync.WaitGroup
+	for i := range points {
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			if ctx.Err() != nil {
+				return
+			}
+			s := &sharings[i/len(sizes)]
+			c := storm.DefaultFleet(sizes[i%len(sizes)])
+			c.Share, c.Delay = s.share, s.delay
+			change(&c)
+			points[i] = point{s.name, c.Processes, c.Delay, storm.RunFleet(c)}
+		})
+	}
+	all.Wait()
+	return points
+}
+
+// tellFleets prints shares of 429s and good answers, by processes.
+func tellFleets(w io.Writer, sizes []int, points []point, length time.Duration) {
+	fmt.Fprintf(w, "Commit %s. In each cell: share of 429s at the upstream, good answers as a share of the quota.\n\n| processes |", machine.Commit())
+	for _, s := range sharings {
+		fmt.Fprintf(w, " %s |", s.name)
+	}
+	fmt.Fprint(w, " questions/s |\n| ---: |", strings.Repeat(" ---: |", len(sharings)+1), "\n")
+	for n := range sizes {
+		fmt.Fprintf(w, "| %d |", sizes[n])
+		for i := range sharings {
+			p := &points[i*len(sizes)+n]
+			fmt.Fprintf(w, " %.2f %%, %.1f %% |", 100*p.LimitedShare, 100*p.GoodShare)
+		}
+		fmt.Fprintf(w, " %.0f |\n", float64(points[asking*len(sizes)+n].Asked)/length.Seconds())
+	}
+}
+
+// fleetsFigure draws both shares against the number of processes.
+func fleetsFigure(points []point) *plot.Figure {
+	panel := func(title string, value func(p *point) float64) plot.Panel {
+		panel := plot.Panel{Title: title, X: plot.Axis{Label: "processes", Unit: plot.Count, Log: true}, Y: plot.Axis{Label: "percent"}}
+		for i := range points {
+			p := &points[i]
+			if n := len(panel.Series); n == 0 || panel.Series[n-1].Name != p.Name {
+				panel.Series = append(panel.Series, plot.Series{Name: p.Name})
+			}
+			s := &panel.Series[len(panel.Series)-1]
+			s.X, s.Y = append(s.X, float64(p.Processes)), append(s.Y, 100*value(p))
+		}
+		return panel
+	}
+	return &plot.Figure{Title: "One quota, twice as much asked for, in virtual time", Panels: []plot.Panel{
+		panel("429s, of all that reaches the upstream", func(p *point) float64 { return p.LimitedShare }),
+		panel("Good answers, of the quota", func(p *point) float64 { return p.GoodShare }),
+	}}
+}
