@@ -30,6 +30,7 @@ ARG TARGETARCH
 ARG VERSION=dev
 ARG REVISION=unknown
 ARG SOURCE_DATE_EPOCH=0
+ARG TAGS=
 RUN sh deploy/image/compile "${TARGETARCH}" /out/retryproxy && \
     sh deploy/image/root /out/root /out/retryproxy /etc/ssl/certs/ca-certificates.crt && \
     go clean -cache

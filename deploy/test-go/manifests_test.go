@@ -2,6 +2,7 @@ package deploytest
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,13 +68,18 @@ func program(t *testing.T, name string, env []string, input string, args ...stri
 func TestManifestsAreValid(t *testing.T) {
 	for _, directory := range kustomizations(t) {
 		t.Run(strings.TrimPrefix(directory, k8s+"/"), func(t *testing.T) {
-			for _, object := range objects(t, directory) {
-				validate(t, directory, object)
-				if template := templateOf(object); template != nil {
-					checkPod(t, template)
-				}
-			}
+			checkObjects(t, directory, objects(t, directory))
 		})
+	}
+}
+
+func checkObjects(t *testing.T, source string, all []runtime.Object) {
+	t.Helper()
+	for _, object := range all {
+		validate(t, source, object)
+		if template := templateOf(object); template != nil {
+			checkPod(t, template)
+		}
 	}
 }
 
@@ -215,13 +221,20 @@ func settingsOf(t *testing.T, all []runtime.Object, spec *corev1.PodSpec, c core
 			t.Fatal(err)
 		}
 		env = append(env, "RETRYPROXY_ENV_FILE="+file)
-		for line := range strings.Lines(content) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
-				values[name] = value
-			}
-		}
+		maps.Copy(values, settingsIn(content))
 	}
 	return env, values
+}
+
+// settingsIn are the settings of a file, without its comments.
+func settingsIn(file string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(file) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
+			values[name] = value
+		}
+	}
+	return values
 }
 
 // mounted is the content of a ConfigMap's key that a container sees at path.
@@ -249,23 +262,27 @@ const slack = 5 * time.Second
 func TestSettingsAreAcceptedAndTimesAddUp(t *testing.T) {
 	for _, directory := range kustomizations(t) {
 		t.Run(strings.TrimPrefix(directory, k8s+"/"), func(t *testing.T) {
-			all := objects(t, directory)
-			for _, object := range all {
-				template := templateOf(object)
-				if template == nil {
-					continue
-				}
-				for _, c := range containers(&template.Spec) {
-					if isProxy(c) {
-						env, values := settingsOf(t, all, &template.Spec, c)
-						if out, err := retryproxy(t, env, "check"); err != nil || strings.Contains(out, "warning:") {
-							t.Errorf("retryproxy check: %v\n%s", err, out)
-						}
-						checkTimes(t, &template.Spec, values)
-					}
-				}
-			}
+			checkSettings(t, objects(t, directory))
 		})
+	}
+}
+
+func checkSettings(t *testing.T, all []runtime.Object) {
+	t.Helper()
+	for _, object := range all {
+		template := templateOf(object)
+		if template == nil {
+			continue
+		}
+		for _, c := range containers(&template.Spec) {
+			if isProxy(c) {
+				env, values := settingsOf(t, all, &template.Spec, c)
+				if out, err := retryproxy(t, env, "check"); err != nil || strings.Contains(out, "warning:") {
+					t.Errorf("retryproxy check: %v\n%s", err, out)
+				}
+				checkTimes(t, &template.Spec, values)
+			}
+		}
 	}
 }
 

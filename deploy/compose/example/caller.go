@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// keptFailures bounds the failures that /stats tells one by one.
+// keptFailures bounds the failures since the last /resume that /stats tells one by one.
 const keptFailures = 50
 
 // caller sends requests at a steady rate, whatever becomes of them, and counts
@@ -26,10 +27,16 @@ type caller struct {
 
 	codes tally
 
-	mu       sync.Mutex // guards all below
-	errors   int64      // requests without an answer
-	failures []failure
-	slowest  time.Duration
+	mu     sync.Mutex // guards all below
+	errors int64      // requests without an answer
+	since  window
+}
+
+// window is what is told of the time since the last /resume.
+type window struct {
+	Sent     int64     `json:"sent"`
+	Slowest  float64   `json:"slowest_seconds"` // of those that may be repeated
+	Failures []failure `json:"failures"`        // the first keptFailures
 }
 
 // failure is a request that got no 200.
@@ -52,11 +59,15 @@ func addCaller(mux *http.ServeMux) error {
 	if c.target == "" || rate == 0 {
 		return errors.New("TARGET and RATE: expected a URL and requests a second")
 	}
-	c.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}
+	// The address of a container that has just gone answers nothing. Of two
+	// addresses the second is tried after half of the time to dial.
+	dial := &net.Dialer{Timeout: 4 * time.Second}
+	c.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{
+		DialContext: dial.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}
 	c.paused.Store(env("PAUSED", "") != "")
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, c.stats()) })
 	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, _ *http.Request) { c.pause(); sendJSON(w, c.stats()) })
-	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) { c.paused.Store(false); sendJSON(w, c.stats()) })
+	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) { c.resume(); sendJSON(w, c.stats()) })
 	go c.run(time.Second / time.Duration(rate))
 	return nil
 }
@@ -67,6 +78,13 @@ func (c *caller) pause() {
 	c.paused.Store(true)
 	c.gate.Unlock()
 	c.running.Wait()
+}
+
+func (c *caller) resume() {
+	c.mu.Lock()
+	c.since = window{}
+	c.mu.Unlock()
+	c.paused.Store(false)
 }
 
 // run goes on for the life of the process.
@@ -117,12 +135,11 @@ func (c *caller) send(n int) {
 	if err != nil {
 		f.Why = err.Error()
 	}
-	took := time.Since(began)
-	f.Took = took.Seconds()
+	f.Took = time.Since(began).Seconds()
 	if f.Code != 0 {
 		c.codes.add(kind(f.Method, safe), f.Code)
 	}
-	c.note(&f, took, err != nil)
+	c.note(&f, err != nil)
 }
 
 // kind tells POSTs with a key from those without.
@@ -145,15 +162,18 @@ func (c *caller) ask(r *http.Request) (code int, why string, err error) {
 	return response.StatusCode, why, err
 }
 
-func (c *caller) note(f *failure, took time.Duration, unanswered bool) {
+func (c *caller) note(f *failure, unanswered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.slowest = max(c.slowest, took)
+	c.since.Sent++
+	if f.Safe {
+		c.since.Slowest = max(c.since.Slowest, f.Took)
+	}
 	if unanswered {
 		c.errors++
 	}
-	if (f.Code != http.StatusOK || unanswered) && len(c.failures) < keptFailures {
-		c.failures = append(c.failures, *f)
+	if (f.Code != http.StatusOK || unanswered) && len(c.since.Failures) < keptFailures {
+		c.since.Failures = append(c.since.Failures, *f)
 	}
 }
 
@@ -161,7 +181,7 @@ func (c *caller) stats() map[string]any {
 	codes := c.codes.all()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return map[string]any{
-		"answered": codes, "unanswered": c.errors, "slowest_seconds": c.slowest.Seconds(), "failures": append([]failure{}, c.failures...),
-	}
+	since := c.since
+	since.Failures = append([]failure{}, since.Failures...)
+	return map[string]any{"answered": codes, "unanswered": c.errors, "since_resume": since}
 }

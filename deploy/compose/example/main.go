@@ -5,10 +5,11 @@
 //	example flaky    fails every FAIL_EVERY-th request that was not sent before
 //	example caller   sends RATE requests a second to TARGET and counts what comes back
 //	example health   asks one of these on this machine whether it is there
+//	example stats    prints what it counted
 //
 // All listen on LISTEN (:3000). /healthz answers 200, /stats tells what was
-// counted so far as JSON, and the caller's /pause and /resume stop its requests
-// and let them go on.
+// counted so far as JSON. The caller's /pause stops its requests and answers
+// when none is under way, its /resume lets them go on and begins a new window.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -26,11 +28,11 @@ import (
 
 func main() {
 	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "caller": addCaller}
-	if len(os.Args) == 2 && os.Args[1] == "health" {
-		os.Exit(health())
+	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
+		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}
 	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: example app|flaky|caller|health")
+		fmt.Fprintln(os.Stderr, "usage: example app|flaky|caller|health|stats")
 		os.Exit(2)
 	}
 	mux := http.NewServeMux()
@@ -64,10 +66,17 @@ func serve(s *http.Server) error {
 	return nil
 }
 
-// health is the exit code that tells a container's health.
-func health() int {
-	response, err := (&http.Client{Timeout: 2 * time.Second}).Get("http://localhost" + env("LISTEN", ":3000") + "/healthz")
-	if err != nil || response.StatusCode != http.StatusOK {
+// ask prints the answer of the part that runs in this container. Its exit code
+// tells the container's health.
+func ask(path string) int {
+	response, err := (&http.Client{Timeout: 2 * time.Second}).Get("http://localhost" + env("LISTEN", ":3000") + path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		return 1
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	_, _ = io.Copy(os.Stdout, response.Body)
+	if response.StatusCode != http.StatusOK {
 		return 1
 	}
 	return 0

@@ -99,7 +99,7 @@ func Docker(t *testing.T, args ...string) string {
 func Start(t *testing.T, part string, args ...string) string {
 	t.Helper()
 	name := Name(part)
-	t.Cleanup(func() { Remove(t, name) })
+	Cleanup(t, func() { Remove(t, name) })
 	Docker(t, append([]string{"run", "--detach", "--name", name}, args...)...)
 	return name
 }
@@ -119,7 +119,7 @@ func Remove(t *testing.T, name string) {
 func Network(t *testing.T) string {
 	t.Helper()
 	name := Name("net")
-	t.Cleanup(func() {
+	Cleanup(t, func() {
 		if out, err := exec.Command("docker", "network", "rm", name).CombinedOutput(); err != nil {
 			t.Errorf("remove network %s: %v: %s", name, err, out)
 		}

@@ -65,7 +65,7 @@ func contents(t *testing.T, image string) func(func(*tar.Header, []byte) bool) {
 	t.Helper()
 	name := engine.Name("export")
 	engine.Docker(t, "create", "--name", name, image)
-	t.Cleanup(func() { engine.Remove(t, name) })
+	engine.Cleanup(t, func() { engine.Remove(t, name) })
 	out, err := exec.Command("docker", "export", name).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -325,5 +325,15 @@ func TestInjectImage(t *testing.T) {
 	}
 	if regular != 1 {
 		t.Errorf("%d files, want the binary alone", regular)
+	}
+}
+
+// Alone, each process would take the whole of what is meant for all.
+func TestImageThatCannotShareDoesNotStart(t *testing.T) {
+	engine.Asked(t, "image")
+	out, err := exec.Command("docker", "run", "--rm", "--network", "none", "-e", "RETRYPROXY_SIDE=outbound",
+		"-e", "RETRYPROXY_UPSTREAM=http://192.0.2.1", "-e", "RETRYPROXY_SHARED=redis://192.0.2.2", engine.Image(t)).CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("RETRYPROXY_SHARED")) || !bytes.Contains(out, []byte("image-full")) {
+		t.Errorf("%v, it said:\n%s", err, out)
 	}
 }
