@@ -5,9 +5,11 @@ BIN := $(CURDIR)/bin
 STATICCHECK := v0.8.2
 GOVULNCHECK := v1.8.0
 GOTESTSUM := v1.13.0
+BENCHSTAT := v0.0.0-20260908200009-22c9c6c9d4da
 FUZZTIME ?= 60s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
+ATTACK ?= 10s
 IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
 # go test, where a test that fails is run again by itself, twice at most: for those that drive other people's programs.
@@ -19,8 +21,9 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
 .PHONY: build
-build: ## bin/retryproxy, retryproxy-plot and retryproxy-inject, static and stripped
+build: ## bin/retryproxy, retryproxy-otel, retryproxy-plot and retryproxy-inject, static and stripped
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot ./cmd/retryproxy-inject
+	go build -trimpath -ldflags '$(LDFLAGS)' -tags otel -o $(BIN)/retryproxy-otel ./cmd/retryproxy
 
 .PHONY: test
 test: lint vuln $(BIN)/gotestsum-$(GOTESTSUM) ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
@@ -30,6 +33,8 @@ test: lint vuln $(BIN)/gotestsum-$(GOTESTSUM) ## all tests with the race detecto
 lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	go vet ./...
+	go vet -tags otel ./cmd/retryproxy
+	go vet -tags small ./cmd/retryproxy
 	$(BIN)/staticcheck-$(STATICCHECK) ./...
 
 .PHONY: vuln
@@ -44,6 +49,18 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 bench: ## benchmarks of the wire, the decisions and a proxied request
 	go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-baseline
+bench-baseline: ## the same six times, kept in bench/baseline.txt (on a quiet machine)
+	bash .ci/bench record
+
+.PHONY: bench-check
+bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more than 5 % worse than bench/baseline.txt
+	bash .ci/bench check $<
+
+.PHONY: growth
+growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)
+	go run -buildvcs=true ./bench/growth --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png
+
 .PHONY: bench-peers
 bench-peers: build ## CPU, memory and start beside HAProxy and nginx (needs them and wrk installed): the goals, met or not
 	go run -buildvcs=true ./bench/peers --proxy $(BIN)/retryproxy --json $(BIN)/peers.json $(PEERS)
@@ -52,10 +69,18 @@ bench-peers: build ## CPU, memory and start beside HAProxy and nginx (needs them
 soak: build ## SOAK (60s) of mixed load against an upstream that fails in every way
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
 
+.PHONY: attacks
+attacks: build ## floods, bombs and stalls by HTTP/2 and HTTP/1.1, ATTACK (10s) each, while others are served (Linux)
+	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
+
 .PHONY: storm
 storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy
 	go run -buildvcs=true ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
 		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
+
+.PHONY: fleet
+fleet: build ## fifty processes and one quota: alone, and together by way of a redis-server (needs it installed)
+	go run -buildvcs=true ./bench/fleet --proxy $(BIN)/retryproxy --json $(BIN)/fleet.json --png $(BIN)/fleet.png $(FLEET)
 
 .PHONY: restart
 restart: build ## kill and restart an application with 1000 requests in hand behind retryproxy; what callers see
@@ -73,6 +98,10 @@ image: ## the container image retryproxy:dev for this machine, compiled within g
 images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine
 	bash deploy/image/build $(IMAGE) amd64 arm64
 
+.PHONY: image-full
+image-full: ## the image with sharing and OpenTelemetry in it, retryproxy:dev-full
+	TAGS=otel bash deploy/image/build $(IMAGE)-full
+
 .PHONY: image-inject
 image-inject: ## the webhook's image retryproxy-inject:dev
 	docker build -f deploy/image/inject/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxy-inject:dev .
@@ -82,6 +111,18 @@ e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is i
 	E2E=image $(AGAIN) ./deploy/test/image -- -count=1 -timeout 30m
 
 check: e2e-image
+
+.PHONY: e2e-compose
+e2e-compose: $(BIN)/gotestsum-$(GOTESTSUM) ## deploy/compose on the engine: what faults of the upstream and restarts cost callers (needs dockerd, docker-compose, prometheus)
+	E2E=compose $(AGAIN) ./deploy/test/compose -- -count=1 -timeout 30m
+
+check: e2e-compose
+
+.PHONY: e2e-pod
+e2e-pod: $(BIN)/gotestsum-$(GOTESTSUM) ## what inject prints, run as containers that share one network (needs dockerd)
+	E2E=pod $(AGAIN) ./deploy/test/pod -- -count=1 -timeout 30m
+
+check: e2e-pod
 
 .PHONY: e2e-page
 e2e-page: build $(BIN)/gotestsum-$(GOTESTSUM) ## the page in a real browser (needs chromium installed)
@@ -98,8 +139,8 @@ docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/tuning.md and docs/storm.md
-	grep -hE '^retryproxy .*--png docs/pictures/' docs/tuning.md docs/storm.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: build ## docs/pictures, by the commands in docs/tuning.md, docs/storm.md and docs/fleet.md
+	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/tuning.md docs/storm.md docs/fleet.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
 rules: ## the alert rules and the dashboard's queries, by promtool: syntax and unit tests
@@ -125,6 +166,16 @@ supply: ## the same for this platform and the proxy only, and go mod verify
 manifests: ## deploy/ rendered, decoded strictly into the Kubernetes API types, and validated by the API server's own code
 	cd deploy/test-go && go test -vet=off ./... # vetting the Kubernetes API takes longer than all the rest
 
+.PHONY: conformance
+conformance: build ## some 770 raw HTTP/1.1 requests and responses through the real binary: what is forwarded, refused, and in which form
+	RETRYPROXY=$(BIN)/retryproxy go test -count=1 ./bench/conformance
+
+check: conformance
+
+.PHONY: conformance-peers
+conformance-peers: build ## the same beside HAProxy and nginx (needs them installed): docs/conformance.md
+	RETRYPROXY=$(BIN)/retryproxy go test -count=1 ./bench/conformance -update -peers
+
 .PHONY: interop
 interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
 	cd bench/interop && go vet ./... && $(AGAIN) ./... -- -count=1 -timeout 30m
@@ -132,6 +183,8 @@ interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and ser
 .PHONY: check
 check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s
+	$(MAKE) attacks ATTACK=2s
+	$(MAKE) fleet FLEET=--short
 	$(MAKE) supply
 
 $(BIN)/staticcheck-$(STATICCHECK):
@@ -141,6 +194,10 @@ $(BIN)/staticcheck-$(STATICCHECK):
 $(BIN)/govulncheck-$(GOVULNCHECK):
 	GOBIN=$(BIN) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
 	mv $(BIN)/govulncheck $@
+
+$(BIN)/benchstat-$(BENCHSTAT):
+	GOBIN=$(BIN) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT)
+	mv $(BIN)/benchstat $@
 
 $(BIN)/gotestsum-$(GOTESTSUM):
 	GOBIN=$(BIN) go install gotest.tools/gotestsum@$(GOTESTSUM)
