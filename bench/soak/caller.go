@@ -100,10 +100,12 @@ func (c *caller) exchange(p *plan) {
 	e := c.t.ledger.open(p)
 	w := c.startWriting(p)
 	left := p.conduct == leaves && waitSeen(e, p, c.t.patience/3)
+	end := ending{}
 	if !left {
 		got := c.read(e, w)
 		left = got.left
 		c.t.judge.ruling(e, got)
+		end = got.ending()
 	}
 	if left || !p.lasts() || !c.wrote(w) {
 		c.hangUp(left && p.id%2 == 0)
@@ -113,7 +115,8 @@ func (c *caller) exchange(p *plan) {
 	if p.conduct == breaksRules {
 		c.t.breakers.Add(1)
 	}
-	c.t.ledger.close(e, left || p.conduct == cutsUpload)
+	end.left = left || p.conduct == cutsUpload
+	c.t.ledger.close(e, end)
 }
 
 // lasts: the connection may serve another request after this one.
@@ -172,11 +175,14 @@ func (c *caller) pipeline(p *plan) {
 	}
 	w.begin(c.conn)
 	for _, e := range entries {
+		end := ending{reply: "no answer, as the connection ended before its turn"}
 		if c.conn != nil {
-			c.t.judge.ruling(e, c.read(e, w))
+			got := c.read(e, w)
+			c.t.judge.ruling(e, got)
 			c.t.sent.Add(1)
+			end = got.ending()
 		}
-		c.t.ledger.close(e, false)
+		c.t.ledger.close(e, end)
 	}
 	if !c.wrote(w) {
 		c.hangUp(false)

@@ -103,6 +103,9 @@ func (v *verifier) check(p []byte) {
 	}
 }
 
+// looksWhole ends what is said of a body that ended in order, but too soon.
+const looksWhole = "and it looks whole"
+
 // read reads r to its end and says what differs from the content: nothing when
 // wrong is empty. cut is the error that ended r early; a cut body is still
 // checked as far as it came.
@@ -113,7 +116,7 @@ func (c content) read(r io.Reader) (wrong string, n int64, cut error) {
 	case v.bad != "":
 		return v.bad, v.off, cut
 	case cut == nil && v.off != c.size:
-		return fmt.Sprintf("%d bytes instead of %d, and it looks whole", v.off, c.size), v.off, nil
+		return fmt.Sprintf("%d bytes instead of %d, %s", v.off, c.size, looksWhole), v.off, nil
 	}
 	return "", v.off, cut
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,6 +25,15 @@ type reply struct {
 	ended   time.Time
 }
 
+// ending is how the request ended that got this reply.
+func (r *reply) ending() ending {
+	end := ending{took: r.ended.Sub(r.begun), reply: fmt.Sprintf("no answer (%v)", r.err)}
+	if r.resp != nil {
+		end.reply = fmt.Sprintf("status %d of attempt %d, reason %q", r.resp.StatusCode, r.attempt, r.resp.Header.Get("X-Retryproxy-Reason"))
+	}
+	return end
+}
+
 // read reads the answer to e's request and hangs up when it ends the connection.
 func (c *caller) read(e *entry, w *writing) *reply {
 	got := &reply{attempt: -1, begun: w.begun}
@@ -34,7 +45,7 @@ func (c *caller) read(e *entry, w *writing) *reply {
 	if text := got.resp.Header.Get(fieldAttempt); text != "" {
 		got.attempt, _ = strconv.Atoi(text)
 	}
-	c.readBody(e.plan, got)
+	c.readBody(e.plan, w, got)
 	c.t.down.Add(got.n)
 	if !got.left && (got.err != nil || got.resp.Close || e.plan.close) {
 		c.hangUp(false)
@@ -83,7 +94,7 @@ func (c *caller) interim(p *plan, w *writing, got *reply, resp *http.Response) {
 
 // readBody reads the body: the proxy's own as a text, the upstream's against
 // what it must be.
-func (c *caller) readBody(p *plan, got *reply) {
+func (c *caller) readBody(p *plan, w *writing, got *reply) {
 	defer got.resp.Body.Close()
 	var body io.Reader = &patientReader{c: c, r: got.resp.Body, slow: p.conduct == readsSlowly}
 	if got.attempt < 0 {
@@ -102,7 +113,13 @@ func (c *caller) readBody(p *plan, got *reply) {
 		want.size = 0
 	}
 	got.wrong, got.n, got.err = want.read(body)
+	if strings.HasSuffix(got.wrong, looksWhole) && untilClose(got.resp) && w.wasReset() {
+		got.wrong, got.err = "", w.err
+	}
 }
+
+// untilClose: only the end of the connection ends the body.
+func untilClose(r *http.Response) bool { return r.ContentLength < 0 && len(r.TransferEncoding) == 0 }
 
 // patientReader gives every read its own time, and takes its time when slow.
 type patientReader struct {

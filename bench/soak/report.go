@@ -30,6 +30,7 @@ type report struct {
 	Unseen     uint64             `json:"of_these_never_at_the_upstream"`
 	Lost       uint64             `json:"answers_lost_to_a_reset_upload"`
 	Stray      uint64             `json:"stray_408"`
+	Late       uint64             `json:"late_attempts"`
 	PeakMemory float64            `json:"resident_bytes_at_end"`
 	Before     level              `json:"idle_before"`
 	After      level              `json:"idle_after"`
@@ -42,7 +43,7 @@ func newReport(r *session, s series.Series, after level, took time.Duration) *re
 		Requests: r.team.sent.Load(), PerSecond: math.Round(float64(r.team.sent.Load()) / took.Seconds()),
 		Attempts: r.upstream.heads.Load(), SentBytes: r.team.up.Load(), GotBytes: r.team.down.Load(),
 		Outcomes: nonZero(s.By("outcomes_total", "outcome")), Retries: nonZero(s.By("retries_total", "reason")),
-		Cut: r.judge.cut.Load(), Own: r.judge.own.Load(), Unseen: r.judge.unseen.Load(), Lost: r.judge.lost.Load(), Stray: r.judge.stray.Load(),
+		Cut: r.judge.cut.Load(), Own: r.judge.own.Load(), Unseen: r.judge.unseen.Load(), Lost: r.judge.lost.Load(), Stray: r.judge.stray.Load(), Late: r.ledger.late.Load(),
 		PeakMemory: s["process_resident_memory_bytes"], Before: r.before, After: after,
 		Violations: append([]string{}, r.ledger.report()...),
 	}
@@ -78,8 +79,8 @@ func (r *report) print(w io.Writer, asJSON bool) {
 	const mib = 1 << 20
 	fmt.Fprintf(w, "seed %d: %d requests in %.0f s (%.0f/s), %d attempts at the upstream, %d MiB up, %d MiB down\n",
 		r.Seed, r.Requests, r.Seconds, r.PerSecond, r.Attempts, r.SentBytes/mib, r.GotBytes/mib)
-	fmt.Fprintf(w, "cut as they should %d, answers of the proxy itself %d (%d never at the upstream), lost to a reset upload %d, stray 408 %d\n",
-		r.Cut, r.Own, r.Unseen, r.Lost, r.Stray)
+	fmt.Fprintf(w, "cut as they should %d, answers of the proxy itself %d (%d never at the upstream), lost to a reset upload %d, stray 408 %d, attempts read late %d\n",
+		r.Cut, r.Own, r.Unseen, r.Lost, r.Stray, r.Late)
 	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v, %.0f MiB resident\n", r.Before, r.After, r.PeakMemory/mib)
 	table(w, "outcome", r.Outcomes)
 	table(w, "retry for", r.Retries)

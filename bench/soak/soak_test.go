@@ -192,3 +192,60 @@ func TestViolationsOfOneKindAreToldAFewTimes(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestAResetThatTheWriterIsTold: a reset ends an answer that only the end of
+// the connection delimits; the kernel tells the caller's writer of it, so its
+// reader sees the answer end in order.
+func TestAResetThatTheWriterIsTold(t *testing.T) {
+	for name, reset := range map[string]bool{"reset": true, "closed": false} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			p := &plan{id: 1, method: "GET"}
+			for newAct(1, p.id, 0).body.size < 5 {
+				p.id++
+			}
+			some := make([]byte, 4)
+			newAct(1, p.id, 0).body.fill(some, 0)
+			head := "HTTP/1.0 200 OK\r\n" + fieldAttempt + ": 0\r\n\r\n" + string(some)
+			go func() {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				io.WriteString(c, head)
+				if reset {
+					io.CopyN(io.Discard, c, 4)
+					c.(*net.TCPConn).SetLinger(0)
+				} else {
+					c.(*net.TCPConn).CloseWrite()
+					io.CopyN(io.Discard, c, 4000)
+				}
+				c.Close()
+			}()
+			c := &caller{t: &team{ledger: newLedger(1), seed: 1, proxy: ln.Addr().String(), patience: 5 * time.Second}, from: net.IPv4(127, 0, 0, 1)}
+			if !c.dial() {
+				t.Fatal(c.t.ledger.report())
+			}
+			defer c.hangUp(false)
+			w := &writing{t: c.t, rest: func(conn io.Writer) error {
+				for range 1000 {
+					if _, err := conn.Write([]byte("more")); err != nil {
+						return err
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+				return nil
+			}}
+			w.begin(c.conn)
+			<-w.done // so that the writer is told first
+			got := c.read(c.t.ledger.open(p), w)
+			if cut := got.err != nil; cut != reset || (got.wrong == "") != reset {
+				t.Errorf("the answer is cut: %v (%v, %q)", cut, got.err, got.wrong)
+			}
+		})
+	}
+}

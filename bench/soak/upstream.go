@@ -207,8 +207,8 @@ func (x *exchange) checkHead() {
 	if q.Header.Get("X-Forwarded-For") == "" {
 		bad("X-Forwarded-For", "empty", "the caller's address")
 	}
-	if n, err := strconv.Atoi(q.Header.Get("X-Retryproxy-Attempt")); err != nil || n <= x.n {
-		bad("X-Retryproxy-Attempt", q.Header.Get("X-Retryproxy-Attempt"), x.n+1)
+	if n, err := strconv.Atoi(q.Header.Get("X-Retryproxy-Attempt")); err != nil || n < 1 || !x.e.number(x.n, n) {
+		bad("X-Retryproxy-Attempt", q.Header.Get("X-Retryproxy-Attempt"), "a number that no other attempt had")
 	}
 	x.checkRepeat()
 }
@@ -244,7 +244,7 @@ func (x *exchange) readBody() bool {
 		x.u.ledger.violation("cut upload looks whole", "request %d, attempt %d: %d bytes", p.id, x.n, n)
 	case cut == nil:
 		x.checkTrailer()
-	case !answered && p.conduct == behaves:
+	case !answered && p.conduct == behaves && time.Since(x.e.opened) < attemptTimeout: // later, the proxy may have given up
 		x.u.ledger.violation("upload cut", "request %d, attempt %d: %d of %d bytes: %v", p.id, x.n, n, p.body.size, cut)
 	}
 	return cut == nil

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -50,6 +52,17 @@ func (w *writing) wait(c *caller) {
 	case <-w.done:
 	case <-time.After(3 * w.t.patience):
 		c.t.ledger.violation("stuck write", "a request could not be sent in %v", 3*w.t.patience)
+	}
+}
+
+// wasReset says whether the request met a reset. The kernel tells of one only
+// once: when the writer is told, the reader sees a mere end of the connection.
+func (w *writing) wasReset() bool {
+	select {
+	case <-w.done:
+		return errors.Is(w.err, syscall.ECONNRESET)
+	case <-time.After(time.Second):
+		return false
 	}
 }
 

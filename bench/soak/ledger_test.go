@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAttemptsAfterTheEnd holds what an attempt that comes late is taken for.
+func TestAttemptsAfterTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  *ending // nil: not yet
+		want string  // start of the violation; empty: none
+		late uint64
+	}{
+		"before the answer":                  {},
+		"after an answer that came soon":     {end: &ending{took: attemptTimeout / 2}, want: "attempt after the answer"},
+		"after a time-out of the proxy":      {end: &ending{took: attemptTimeout}, late: 1},
+		"after its caller left":              {end: &ending{left: true}},
+		"behind the end of its connection":   {end: &ending{reply: "no answer"}, want: "attempt after the answer"},
+		"after a time-out, of a left caller": {end: &ending{left: true, took: attemptTimeout}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			e := l.open(newPlan(1, 7))
+			if c.end != nil {
+				l.close(e, *c.end)
+			}
+			_, _, known := l.arrived(7)
+			got := strings.Join(l.report(), "\n")
+			if known != (c.want == "") || !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || l.late.Load() != c.late {
+				t.Errorf("known %v, late %d, said %q", known, l.late.Load(), got)
+			}
+		})
+	}
+}
+
+func TestEndedRequestsAreForgotten(t *testing.T) {
+	l := newLedger(1)
+	l.close(l.open(newPlan(1, 7)), ending{left: true})
+	l.ended[0].end.at = time.Now().Add(-2 * lingers)
+	l.close(l.open(newPlan(1, 8)), ending{left: true})
+	if len(l.entries) != 1 || len(l.ended) != 1 {
+		t.Errorf("%d requests remembered, %d of them ended", len(l.entries), len(l.ended))
+	}
+	if _, _, known := l.arrived(7); known || l.kinds["attempt from nowhere"] != 1 {
+		t.Errorf("an attempt at a forgotten request: known %v, %v", known, l.report())
+	}
+}
+
+func TestNoTwoAttemptsHaveOneNumber(t *testing.T) {
+	l := newLedger(1)
+	e := l.open(newPlan(1, 7))
+	for n, c := range []struct {
+		number int
+		isNew  bool
+	}{{2, true}, {1, true}, {2, false}} {
+		l.arrived(7)
+		if got := e.number(n, c.number); got != c.isNew {
+			t.Errorf("number %d at attempt %d is new: %v", c.number, n, got)
+		}
+	}
+}
