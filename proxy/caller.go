@@ -110,6 +110,13 @@ func (c *conn) write(p []byte, now time.Time) error {
 	return err
 }
 
+// writeBoth is write for what is in two places.
+func (c *conn) writeBoth(p, q []byte, now time.Time) error {
+	c.extendWrite(now)
+	_, err := sock.WriteBoth(c.nc, p, q)
+	return err
+}
+
 // extendWrite keeps the write deadline between one and two write timeouts away.
 func (c *conn) extendWrite(now time.Time) {
 	timeout := c.x.set.WriteTimeout

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,5 +217,61 @@ func TestWhatFollowsAnEarlyAnswerIsNotServed(t *testing.T) {
 	c.wantEnd("")
 	if u.sends() != 1 {
 		t.Errorf("%d sends, want 1", u.sends())
+	}
+}
+
+// TestLargePiecesBothWaysAtOnce: the upstream answers at once, in pieces that
+// are larger than any buffer, while the request's body still comes in small ones.
+func TestLargePiecesBothWaysAtOnce(t *testing.T) {
+	const size = 4 << 20
+	up, _ := io.ReadAll(&pattern{n: size})
+	down := slices.Clone(up)
+	slices.Reverse(down)
+	got := make(chan []byte, 1)
+	u := startUpstream(t, func(c *upConn) {
+		head := c.head()
+		if head == "" {
+			return
+		}
+		most := make(chan struct{})
+		go func() {
+			defer close(most)
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, down[1:])
+		}()
+		req, err := http.ReadRequest(newReader(head, c))
+		if err != nil {
+			c.t.Errorf("upstream cannot read the request: %v", err)
+			return
+		}
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			c.t.Errorf("upstream cannot read the body: %v", err)
+		}
+		<-most
+		c.say("%s", down[:1]) // an answer that is whole ends the upload
+		got <- body
+	})
+	a := newAuthority(t)
+	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	c := p.dialTLS(a.client())
+	c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for rest := up; len(rest) > 0; rest = rest[1<<10:] {
+			fmt.Fprintf(c, "400\r\n%s\r\n", rest[:1<<10])
+		}
+		io.WriteString(c, "0\r\n\r\n")
+	}()
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(body, append(down[1:], down[0])) {
+		t.Errorf("%d bytes of %d came down, not as they were, %v", len(body), size, err)
+	}
+	<-sent
+	if body := <-got; !bytes.Equal(body, up) {
+		t.Errorf("%d bytes of %d came up, not as they were", len(body), size)
 	}
 }

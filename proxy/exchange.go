@@ -26,7 +26,7 @@ type exchange struct {
 	idText   [maxIDLength]byte
 	keyText  [keyLength]byte
 	out      []byte    // scratch for what is written to the caller or the upstream
-	vec      [8][]byte // the parts of one write to the upstream
+	vec      [8][]byte // the parts of one write to the upstream; the pump has it while one runs
 	sizeLine [24]byte  // of a chunk being sent
 	splice   [2]io.LimitedReader
 	body     body

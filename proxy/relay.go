@@ -7,7 +7,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // relay sends the response of the attempt that just ended to the caller while
@@ -134,7 +133,9 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 		x.out = grow(x.out, len(piece)+frame)
 	}
 	if f.Kind != http1.BodyChunked && len(piece) > cap(x.out)-len(x.out) {
-		return x.flushWith(piece)
+		err := x.flushWith(piece)
+		x.tick() // it may have waited for the caller
+		return err
 	}
 	for len(piece) > 0 {
 		if cap(x.out)-len(x.out) <= frame {
@@ -171,22 +172,13 @@ func (x *exchange) flush() error {
 	if len(x.out) == 0 {
 		return nil
 	}
-	err := x.c.write(x.out, x.clock)
-	x.out = x.out[:0]
-	if err != nil {
-		return errCallerGone
-	}
-	return nil
+	return x.flushWith(nil)
 }
 
 // flushWith writes what x.out holds, and p behind it without a copy.
 func (x *exchange) flushWith(p []byte) error {
-	x.c.extendWrite(x.clock)
-	parts := append(x.vec[:0], x.out, p)
-	_, err := sock.Writev(x.c.nc, parts)
-	clear(parts)
+	err := x.c.writeBoth(x.out, p, x.clock)
 	x.out = x.out[:0]
-	x.tick() // it may have waited for the caller
 	if err != nil {
 		return errCallerGone
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Conn is a stream connection. It may be used as any net.Conn, but for this:
-// at most one Read at a time, and one Write or Writev.
+// at most one Read at a time, and one Write, WriteBoth or Writev.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -24,11 +24,11 @@ type reading struct {
 	err error
 }
 
-// writing is one Write or Writev.
+// writing is one Write, WriteBoth or Writev.
 type writing struct {
 	try  func(fd uintptr) bool
 	p    [][]byte // what is left of it
-	one  [1][]byte
+	two  [2][]byte
 	n    int
 	err  error
 	vecs Vectors
@@ -90,10 +90,16 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
 	}
-	c.out.one[0] = p
-	n, err := c.Writev(c.out.one[:])
-	c.out.one[0] = nil
-	return n, err
+	return c.writeTwo(1, p, nil)
+}
+
+// writeTwo writes the first n of p and q.
+func (c *Conn) writeTwo(n int, p, q []byte) (int, error) {
+	w := &c.out
+	w.two = [2][]byte{p, q}
+	sent, err := c.Writev(w.two[:n])
+	w.two = [2][]byte{}
+	return sent, err
 }
 
 // Writev writes all of parts, with one system call where the socket takes it.
@@ -163,6 +169,24 @@ func Under(c net.Conn) net.Conn {
 		return w.Conn
 	}
 	return c
+}
+
+// WriteBoth writes p and then q to c, with one system call where that is possible.
+func WriteBoth(c net.Conn, p, q []byte) (int, error) {
+	switch w, ok := c.(*Conn); {
+	case len(q) == 0:
+		return c.Write(p)
+	case len(p) == 0:
+		return c.Write(q)
+	case ok:
+		return w.writeTwo(2, p, q)
+	}
+	n, err := c.Write(p)
+	if err != nil {
+		return n, err
+	}
+	m, err := c.Write(q)
+	return n + m, err
 }
 
 // Writev writes all of parts to c, with one system call where that is possible.
