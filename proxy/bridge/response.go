@@ -24,7 +24,6 @@ type response struct {
 	chunked http1.Chunked
 
 	websocket bool // the request opens one
-	switched  bool // ... and the upstream agreed
 }
 
 type state uint8
@@ -86,9 +85,7 @@ func (o *response) takeHead(w http.ResponseWriter, p []byte) (int, error) {
 
 // begin writes the head just parsed and readies for what follows it.
 func (o *response) begin(w http.ResponseWriter) {
-	if o.websocket {
-		o.openTunnel()
-	}
+	switched := o.websocket && o.openTunnel()
 	h := w.Header()
 	clear(h)
 	for i := range o.head.Fields {
@@ -109,7 +106,7 @@ func (o *response) begin(w http.ResponseWriter) {
 	f := o.head.Body
 	o.state, o.left = atBody, f.Length
 	switch {
-	case o.switched:
+	case switched:
 		o.state = inTunnel
 	case f.Empty():
 		o.state = atEnd

@@ -42,15 +42,16 @@ func nonce() string {
 
 // openTunnel turns the 101 just parsed into the 200 of HTTP/2, behind which
 // bytes go as they are. Any other 2xx did not open a WebSocket, and must not
-// look to the caller as if it had.
-func (o *response) openTunnel() {
+// look to the caller as if it had. It says whether it did.
+func (o *response) openTunnel() bool {
 	switch s := o.head.Status; {
 	case s == http.StatusSwitchingProtocols:
 		o.head.Status, o.head.Body = http.StatusOK, http1.Framing{}
-		o.switched = true
+		return true
 	case s >= 200 && s < 300:
 		o.head.Status = http.StatusBadGateway
 	}
+	return false
 }
 
 // CloseWrite ends a WebSocket's stream in order, in both directions: HTTP/2's
