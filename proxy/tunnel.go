@@ -57,21 +57,20 @@ func (t *tunnel) end() {
 // run moves bytes until both directions have ended. The bytes that the caller
 // sent behind its request go first.
 func (t *tunnel) run(c *conn) {
-	up := t.up
-	_ = c.nc.SetWriteDeadline(time.Time{})
-	_ = up.SetWriteDeadline(time.Time{})
+	_ = t.caller.SetWriteDeadline(time.Time{})
+	_ = t.up.SetWriteDeadline(time.Time{})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if c.r < c.w {
-			if _, err := up.Write(c.in[c.r:c.w]); err != nil {
+			if _, err := t.up.Write(c.in[c.r:c.w]); err != nil {
 				return
 			}
 			c.r = c.w
 		}
-		t.copy(up, c.nc)
+		t.copy(t.up, t.caller)
 	}()
-	t.copy(c.nc, up)
+	t.copy(t.caller, t.up)
 	<-ended
 }
 
