@@ -134,9 +134,6 @@ func (w *frameWatch) frame() bool {
 	kind, flags := w.head[3], w.head[4]
 	if kind == frameHeaders || kind == frameContinuation {
 		w.inHead, w.last = true, flags&flagEndHeaders != 0
-		if w.skip == 0 && w.last {
-			w.inHead, w.last = false, false
-		}
 	}
 	switch {
 	case kind == frameHeaders:
