@@ -196,8 +196,8 @@ func (x *exchange) serve() bool {
 }
 
 func (x *exchange) prepareAndRun() (int, policy.Outcome) {
-	if code, refusal := x.refusal(); code != 0 {
-		return x.refuse(code, refusal)
+	if why := x.refusal(); why != http1.RefusalNone {
+		return x.refuse(why)
 	}
 	if x.answersItself() {
 		return x.answerMaxForwards()

@@ -109,30 +109,26 @@ func (x *exchange) errorBody(status int, reason, text string) []byte {
 	return append(body, '\n')
 }
 
-// refusal says why a well-formed request is not forwarded; 0 when it is.
-func (x *exchange) refusal() (int, http1.Refusal) {
+// refusal says why a well-formed request is not forwarded; RefusalNone when it is.
+func (x *exchange) refusal() http1.Refusal {
 	r, q := x.route, x.req
 	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.meant(q) {
-		return 403, http1.RefusalOtherHost
+		return http1.RefusalOtherHost
 	}
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
-		return 413, http1.RefusalBodyTooLarge
+		return http1.RefusalBodyTooLarge
 	}
 	if x.set.table.Ambiguous(x.c.listen, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
-		return 400, http1.RefusalAmbiguousPath
+		return http1.RefusalAmbiguousPath
 	}
-	return 0, http1.RefusalNone
+	return http1.RefusalNone
 }
 
-func (x *exchange) refuse(status int, why http1.Refusal) (int, policy.Outcome) {
+// refuse says which rule was broken, for people, beside its label.
+func (x *exchange) refuse(why http1.Refusal) (int, policy.Outcome) {
 	x.mustEnd = true
 	x.tellRefused(why)
-	return x.answerRefused(status, why)
-}
-
-// answerRefused says which rule was broken, for people, beside its label.
-func (x *exchange) answerRefused(status int, why http1.Refusal) (int, policy.Outcome) {
-	return x.answerWith(status, policy.OutcomeRefused, why.String(), why.Explain())
+	return x.answerWith(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
 }
 
 func (x *exchange) tellRefused(why http1.Refusal) {

@@ -212,14 +212,12 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 func (c *conn) refuseHead(err error) {
 	x := &c.x
 	x.tick()
-	x.mustEnd = true
 	x.route.observer.RequestBegan()
 	why := http1.RefusalBadRequestLine
 	if refused := (*http1.Error)(nil); errors.As(err, &refused) {
 		why = refused.Reason
 	}
-	x.tellRefused(why)
-	x.done(x.answerRefused(why.Status(), why))
+	x.done(x.refuse(why))
 	x.end()
 }
 
