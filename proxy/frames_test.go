@@ -348,3 +348,34 @@ func TestAnHTTP2HeadHasToComeInTime(t *testing.T) {
 		}
 	})
 }
+
+// A head ends with its last frame, also where that one has no content.
+func TestAHeadEndsWithItsLastFrame(t *testing.T) {
+	open := http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc")}
+	whole, empty := open, http2.HeadersFrameParam{StreamID: 1, EndHeaders: true}
+	whole.EndHeaders = true
+	for name, tc := range map[string]struct {
+		write func(f *http2.Framer)
+		open  bool
+	}{
+		"one frame":            {func(f *http2.Framer) { _ = f.WriteHeaders(whole) }, false},
+		"one empty frame":      {func(f *http2.Framer) { _ = f.WriteHeaders(empty) }, false},
+		"more to come":         {func(f *http2.Framer) { _ = f.WriteHeaders(open) }, true},
+		"two frames":           {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, true, []byte("x")) }, false},
+		"the last one empty":   {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, true, nil) }, false},
+		"an empty one, not it": {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, false, nil) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := framesOf(tc.write)
+			for n := 1; n <= len(b); n++ {
+				w := watchFrames(nil, time.Minute, nil)
+				for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
+					w.pass(rest[:min(n, len(rest))])
+				}
+				if w.inHead != tc.open {
+					t.Fatalf("read %d bytes at a time: in a head: %v", n, w.inHead)
+				}
+			}
+		})
+	}
+}
