@@ -30,13 +30,10 @@ type quotaDoor struct {
 	timer *time.Timer
 }
 
-// newQuotaDoor makes the door of a route's quota; nil without one.
-func newQuotaDoor(s *Server, r *Route, wanted func()) *quotaDoor {
-	if !r.Quota.Rate.Limited() {
-		return nil
-	}
+// newQuotaDoor makes the door of the quota of a route that has one.
+func newQuotaDoor(s *Server, key uint64, r *Route, wanted func()) *quotaDoor {
 	q := &quotaDoor{
-		key: quotaKey(r), name: r.Upstream.String(), rate: r.Quota.Rate, since: s.since, fleet: wanted,
+		key: key, name: r.Upstream.String(), rate: r.Quota.Rate, since: s.since, fleet: wanted,
 		quota: policy.NewQuota(r.Quota.Rate, wanted != nil, nil), line: policy.NewLine[*waiter](r.HoldMax),
 	}
 	q.timer = time.AfterFunc(time.Hour, q.tick)

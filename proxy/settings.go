@@ -168,7 +168,7 @@ func (n *settings) quotaOf(r *Route) *quotaDoor {
 		n.quotas[key] = old.quotas[key]
 	}
 	if n.quotas[key] == nil {
-		n.quotas[key] = newQuotaDoor(n.server, r, n.QuotaWanted)
+		n.quotas[key] = newQuotaDoor(n.server, key, r, n.QuotaWanted)
 	}
 	return n.quotas[key]
 }
