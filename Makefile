@@ -10,6 +10,7 @@ FUZZTIME ?= 60s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
 ATTACK ?= 10s
+PROMISES ?= 1000000
 IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
 # go test, where a test that fails is run again by itself, twice at most: for those that drive other people's programs.
@@ -72,6 +73,10 @@ soak: build ## SOAK (60s) of mixed load against an upstream that fails in every 
 .PHONY: attacks
 attacks: build ## floods, bombs and stalls by HTTP/2 and HTTP/1.1, ATTACK (10s) each, while others are served (Linux)
 	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
+
+.PHONY: promises
+promises: ## PROMISES (a million) requests with random policies, failures and callers through the real loop, in virtual time
+	go test -count=1 -timeout 60m -run TestNeverMoreThanPromised -v ./proxy -promises $(PROMISES)
 
 .PHONY: storm
 storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy

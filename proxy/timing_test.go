@@ -3,6 +3,8 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -225,6 +227,31 @@ func TestDrainCutsTheWaitShort(t *testing.T) {
 		if err := <-drained; err != nil {
 			t.Errorf("drain: %v", err)
 		}
+	})
+}
+
+func TestDrainEndsAWaitBehindAFullBuffer(t *testing.T) {
+	refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
+	inMemory(t, nil, func(c *Config) {
+		c.Default.Upstream.Dial = refused
+		c.Default.Policy.Backoff = fixedWait(t, 50*time.Millisecond)
+	}, func(t *testing.T, m *memory) {
+		c := m.caller()
+		go io.WriteString(c, post(strings.Repeat("x", 100_000))) // more than is read before there is somewhere to send it
+		time.Sleep(20 * time.Millisecond)
+		go m.Drain(context.Background())
+		res, _, err := c.response("POST")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
+			t.Errorf("reason %q", got)
+		}
+		if n := m.seen.retried(); n != 0 {
+			t.Errorf("%d retries after the drain began", n)
+		}
+		c.Close()
+		time.Sleep(time.Minute)
 	})
 }
 

@@ -42,8 +42,7 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 		}
 		err := c.awaitRead(t)
 		switch {
-		case err == nil:
-		case !isTimeout(err):
+		case err != nil && !isTimeout(err):
 			return callerLeft
 		case w != nil && w.word.Load() != wordWait:
 			return told

@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// judge names every promise that the world saw broken.
+func (w *promiseWorld) judge(t *testing.T) {
+	t.Helper()
+	for _, q := range w.requests {
+		w.judgeRequest(q)
+	}
+	if w.route.Guard.NoGate && !w.route.NoBudget {
+		w.judgeBudget()
+	}
+	w.judgeBooks()
+	for i, b := range w.broken {
+		if i == 5 {
+			break
+		}
+		t.Errorf("world %d: %s", w.seed, b)
+	}
+	if len(w.broken) > 0 {
+		t.Logf("its policy: %+v; budget %+v, none: %v; timeouts %v and %v; replay %d of %d; hold %d; gate %v",
+			w.route.Policy, w.route.Budget, w.route.NoBudget, w.route.RequestTimeout, w.route.AttemptTimeout, w.route.MaxReplayBytes, w.config.TotalReplayBytes, w.route.HoldBytes, !w.route.Guard.NoGate)
+	}
+}
+
+func (w *promiseWorld) breaks(q *promiseRequest, format string, a ...any) {
+	w.broken = append(w.broken, fmt.Sprintf("request %d %s of %d bytes: ", q.id, q.method, q.body)+fmt.Sprintf(format, a...)+fmt.Sprintf("; it ended as %+v, arrived as %v", q.ended, q.arrivals))
+}
+
+// freeRepeats is how many of a request's repeats were free: that after the
+// first idle close, where one followed.
+func freeRepeats(e *Ended) int {
+	for _, s := range e.Steps[:max(len(e.Steps)-1, 0)] {
+		if s.Cause == policy.CauseIdleClose {
+			return 1
+		}
+	}
+	return 0
+}
+
+func (w *promiseWorld) judgeRequest(q *promiseRequest) {
+	e := q.ended
+	if e == nil {
+		if len(q.arrivals) > 0 || q.status != 0 && w.drained.IsZero() {
+			w.breaks(q, "was sent or answered and never ended")
+		}
+		return
+	}
+	if retries := max(e.Attempts-1, 0) - freeRepeats(e); retries > w.route.Policy.MaxRetries {
+		w.breaks(q, "%d retries, allowed are %d", retries, w.route.Policy.MaxRetries)
+	}
+	if len(q.arrivals) > e.Attempts {
+		w.breaks(q, "reached the upstream %d times with %d attempts", len(q.arrivals), e.Attempts)
+	}
+	if w.unsafe(q) && len(q.arrivals) > 1 {
+		w.breaks(q, "must not be repeated once it was sent")
+	}
+	if q.left.IsZero() && q.status != 0 && q.status != e.Code {
+		w.breaks(q, "the caller got %d", q.status)
+	}
+	w.judgeTimes(q, e)
+	w.judgeOutcome(q, e)
+}
+
+// judgeTimes: nothing is begun too late, nor too early.
+func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
+	p, deadline := &w.route.Policy, w.deadline(q, e)
+	for i, s := range e.Steps {
+		began := e.Began.Add(s.Began)
+		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
+		switch {
+		case !q.left.IsZero() && began.After(q.left):
+			w.breaks(q, "attempt %d began %v after the caller had left", i+1, began.Sub(q.left))
+		case !deadline.IsZero() && i > 0 && !began.Before(deadline):
+			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
+		case retry && p.Window > 0 && w.route.Guard.NoGate && s.Began-e.Steps[0].Began > p.Window:
+			w.breaks(q, "retry %d began %v after the first attempt, outside of the window", i, s.Began-e.Steps[0].Began)
+		case retry && w.route.Guard.NoGate && !w.drained.IsZero() && began.After(w.drained):
+			w.breaks(q, "retry %d began %v after the drain", i, began.Sub(w.drained))
+		}
+	}
+	if ended := e.Began.Add(e.Took); !deadline.IsZero() && q.pause == 0 && ended.After(deadline) {
+		w.breaks(q, "it ended %v after its deadline", ended.Sub(deadline))
+	}
+	for i, a := range q.arrivals {
+		if !q.left.IsZero() && a.at.After(q.left) {
+			w.breaks(q, "it arrived %v after the caller had left", a.at.Sub(q.left))
+		}
+		if i > 0 && a.at.Before(q.arrivals[i-1].until) && !w.gaveUpOn(e, q.arrivals[i-1]) {
+			w.breaks(q, "arrival %d came %v before the Retry-After was over", i+1, q.arrivals[i-1].until.Sub(a.at))
+		}
+		if i > 0 && a.number <= q.arrivals[i-1].number {
+			w.breaks(q, "arrival %d bears number %d", i+1, a.number)
+		}
+	}
+}
+
+// gaveUpOn: the attempt's answer was not waited for any more, or never read.
+func (w *promiseWorld) gaveUpOn(e *Ended, a promiseArrival) bool {
+	return a.number > len(e.Steps) || e.Steps[a.number-1].Status == 0 || !w.route.Policy.RetryOn.Code(e.Steps[a.number-1].Status)
+}
+
+// deadline is the latest that the request's may be: counted from its begin, or, as
+// it has a body, from the end of its first attempt, before which it was sent whole
+// or had failed. Zero: it has none.
+func (w *promiseWorld) deadline(q *promiseRequest, e *Ended) time.Time {
+	switch {
+	case w.route.RequestTimeout == 0:
+		return time.Time{}
+	case q.body == 0:
+		return e.Began.Add(w.route.RequestTimeout)
+	case len(e.Steps) == 0:
+		return time.Time{}
+	}
+	return e.Began.Add(e.Steps[0].Began + e.Steps[0].Took + w.route.RequestTimeout)
+}
+
+func (w *promiseWorld) judgeOutcome(q *promiseRequest, e *Ended) {
+	failed := e.Attempts > 1
+	switch {
+	case e.Outcome == policy.OutcomeSuccess && failed, e.Outcome == policy.OutcomeRescued && !failed:
+		w.breaks(q, "an outcome that cannot be with %d attempts", e.Attempts)
+	case e.Outcome == policy.OutcomeClientGone && q.left.IsZero():
+		w.breaks(q, "the caller did not leave")
+	case q.left.IsZero() && q.status == 0 && e.Outcome != policy.OutcomeResponseBroken && e.Outcome != policy.OutcomeRequestTimeout && e.Code != 0:
+		w.breaks(q, "the caller stayed and got nothing")
+	}
+}
+
+// judgeBudget: over any stretch no more retries than the burst, what its
+// requests and those of the ten seconds before earned, and the floor.
+func (w *promiseWorld) judgeBudget() {
+	var requests, retries []time.Time
+	for _, e := range w.ended {
+		requests = append(requests, e.Began)
+		free := freeRepeats(&e)
+		for i, s := range e.Steps[:max(min(len(e.Steps), e.Attempts)-1, 0)] {
+			if s.Cause == policy.CauseIdleClose && free > 0 {
+				free--
+				continue
+			}
+			if i+1 < e.Attempts {
+				retries = append(retries, e.Began.Add(s.Began+s.Took)) // when it was decided
+			}
+		}
+	}
+	slices.SortFunc(retries, time.Time.Compare)
+	c := w.route.Budget
+	for i, from := range retries {
+		for j := i; j < len(retries); j++ {
+			earned := 0
+			for _, at := range requests {
+				if !at.Before(from.Add(-10*time.Second)) && !at.After(retries[j]) {
+					earned++
+				}
+			}
+			limit := float64(c.Burst) + c.Ratio*float64(earned) + c.MinPerSecond*retries[j].Sub(from).Seconds()
+			if spent := float64(j - i + 1); spent > limit+1e-6 {
+				w.broken = append(w.broken, fmt.Sprintf("%v retries from %v on within %v, the budget allows %v", spent, from, retries[j].Sub(from), limit))
+				return
+			}
+		}
+	}
+}
+
+// judgeBooks: outcomes add up to requests, and what is counted to what was.
+func (w *promiseWorld) judgeBooks() {
+	defer w.seen.lock()()
+	attempts, retries := 0, 0
+	for i := range w.ended {
+		attempts += w.ended[i].Attempts
+		retries += max(w.ended[i].Attempts-1, 0)
+	}
+	if n := len(w.ended); w.seen.began != n || len(w.seen.outcomes) != n {
+		w.broken = append(w.broken, fmt.Sprintf("%d requests began, %d outcomes were counted, %d ended", w.seen.began, len(w.seen.outcomes), n))
+	}
+	if len(w.seen.classes) != attempts || len(w.seen.retries) != retries || w.seen.waiting != 0 {
+		w.broken = append(w.broken, fmt.Sprintf("%d attempts and %d retries were counted of %d and %d; %d wait still", len(w.seen.classes), len(w.seen.retries), attempts, retries, w.seen.waiting))
+	}
+}
