@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -13,24 +12,13 @@ import (
 // guarded switches gate and adaptive limit on, as they are by default.
 func guarded(c *Config) { c.Default.Guard = policy.GuardOptions{} }
 
-// deadPort gives an address on which nobody listens, until startUpstreamAt.
-func deadPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
 
 // An application that restarts beside its sidecar costs callers time, not
 // errors: those never sent, whatever their method, and those that may run twice.
 func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, guarded)
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, guarded)
 	const callers = 200
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -58,7 +46,7 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 	soon(t, "caller held", func() bool { return p.guard().Waiting > callers/2 })
 	time.Sleep(300 * time.Millisecond)
 	opened := time.Now()
-	startUpstreamAt(t, addr, script(ok200))
+	serveListener(t, place.open(), script(ok200))
 	wg.Wait()
 	if len(wrong) > 0 {
 		t.Errorf("wrong answers: %v", wrong)
@@ -78,7 +66,7 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 }
 
 func TestShedTurnsAwayAtOnceWithRetryAfter(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
 		c.Default.Outage = OutageShed
 	})
@@ -98,7 +86,7 @@ func TestShedTurnsAwayAtOnceWithRetryAfter(t *testing.T) {
 }
 
 func TestHoldTimeoutEndsWith503(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
 		c.Default.HoldTimeout = 50 * time.Millisecond
 	})
@@ -109,7 +97,7 @@ func TestHoldTimeoutEndsWith503(t *testing.T) {
 }
 
 func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	c := p.dial().send(get("/"))
 	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	c.Close()
@@ -120,7 +108,7 @@ func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
 }
 
 func TestAFullLineDropsTheOldest(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
 		c.Default.HoldMax = 2
 	})
@@ -217,7 +205,7 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 }
 
 func TestDrainEndsWaitsAtTheGate(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	c := p.dial().send(get("/"))
 	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	go func() { _ = p.Drain(t.Context()) }()
@@ -228,8 +216,8 @@ func TestDrainEndsWaitsAtTheGate(t *testing.T) {
 }
 
 func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, guarded)
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, guarded)
 	c := p.dial().send(get("/"))
 	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	other := startUpstream(t, script(bad503))
@@ -237,7 +225,7 @@ func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
 	if err := p.Reload(next); err != nil {
 		t.Fatal(err)
 	}
-	startUpstreamAt(t, addr, script(ok200))
+	serveListener(t, place.open(), script(ok200))
 	c.want(200, "ok")
 }
 
@@ -253,7 +241,7 @@ func TestAnUpstreamCannotParkItsCallersWhereNothingElseBoundsTheWait(t *testing.
 // A request that comes in a drain while the gate is closed is not held, and is
 // told of the drain: nobody took its place.
 func TestARequestThatComesInADrainIsNotHeld(t *testing.T) {
-	p := startProxyTo(t, "http://"+deadPort(t), guarded)
+	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	held, late := p.dial().send(get("/")), p.dial()
 	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
 	soon(t, "second caller", func() bool { return p.Stats().Connections == 2 })

@@ -265,7 +265,7 @@ func TestAFallbackToHEADHasNoBody(t *testing.T) {
 // Whatever keeps a request from being sent is a failure too.
 func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	t.Run("gate closed", func(t *testing.T) {
-		p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			answering(200, "spare")(c)
 			guarded(c)
 			c.Default.Outage = OutageShed
@@ -279,7 +279,7 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	})
 	t.Run("gate closed, upstream", func(t *testing.T) {
 		spare := startUpstream(t, script(spareOK))
-		p := startProxyTo(t, "http://"+deadPort(t), func(c *Config) {
+		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			guarded(c)
 			c.Default.Outage = OutageShed
 			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())

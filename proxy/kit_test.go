@@ -48,13 +48,7 @@ func (c *upConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 // startUpstream serves each connection with handle until the test ends.
 func startUpstream(t testing.TB, handle func(c *upConn)) *fakeUpstream {
 	t.Helper()
-	return startUpstreamAt(t, "127.0.0.1:0", handle)
-}
-
-// startUpstreamAt is startUpstream on an address of the test's choice.
-func startUpstreamAt(t testing.TB, addr string, handle func(c *upConn)) *fakeUpstream {
-	t.Helper()
-	l, err := net.Listen("tcp", addr)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

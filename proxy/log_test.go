@@ -55,13 +55,13 @@ func TestGivenUpRequestsAreLoggedUpToTheLimitThenCounted(t *testing.T) {
 
 func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	log, lines := logLines()
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); c.Log = log })
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); c.Log = log })
 	c := p.dial().send(get("/"))
 	soon(t, "line of the outage", func() bool {
-		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+addr+`","by":"refused"`)
+		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+place.addr+`","by":"refused"`)
 	})
-	startUpstreamAt(t, addr, script(ok200))
+	serveListener(t, place.open(), script(ok200))
 	c.want(200, "ok")
 	soon(t, "line of its end", func() bool {
 		c.send(get("/")).want(200, "ok")

@@ -103,8 +103,8 @@ func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 
 // Nobody waits at a gate or for a place, and nobody is turned away.
 func TestARouteThatObservesHoldsNobody(t *testing.T) {
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); observing(c) })
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); observing(c) })
 	c := p.dial()
 	for range 30 { // a gate would hold the second one for 20 s
 		c.send(get("/")).want(502, "*")

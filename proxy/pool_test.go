@@ -38,7 +38,8 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reset=%v", reset), func(t *testing.T) {
 			arrived, goOn := make(chan struct{}), make(chan struct{})
-			u := startUpstream(t, func(c *upConn) {
+			place := reservePort(t)
+			u := serveListener(t, place.open(), func(c *upConn) {
 				c.head()
 				arrived <- struct{}{}
 				<-goOn
@@ -50,7 +51,6 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 			})
 			p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
 			callers := manyPooled(t, p, n, arrived, goOn)
-			addr := u.Addr().String()
 			if reset {
 				u.mu.Lock()
 				for c := range u.open {
@@ -59,7 +59,7 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 				u.mu.Unlock()
 			}
 			u.stop()
-			again := startUpstreamAt(t, addr, script(ok200))
+			again := serveListener(t, place.open(), script(ok200))
 			var wg sync.WaitGroup
 			for i, c := range callers {
 				wg.Go(func() {

@@ -160,8 +160,8 @@ func TestACallerThatLeavesTheQuotasLine(t *testing.T) {
 
 // A slot taken for a request that the gate then turns away is another's.
 func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, func(c *Config) {
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
 		guarded(c)
 		rationed("100/s", time.Second)(c)
 		c.Default.Outage, c.Default.Policy.MaxRetries = OutageShed, 0

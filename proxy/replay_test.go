@@ -127,10 +127,8 @@ func TestAFullReplayMemoryStopsRetriesNotRequests(t *testing.T) {
 func TestConnectRetriesWorkAtAnySize(t *testing.T) {
 	body := randomBytes(3 << 20)
 	var seen bodies
-	u := startUpstream(t, seen.answer(ok200))
-	addr := u.Addr().String()
-	u.Close() // nobody listens yet
-	p := startProxyTo(t, "http://"+addr, func(c *Config) {
+	place := reservePort(t) // nobody listens yet
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
 		c.Default.Policy.MaxRetries = 50
 		c.Default.Policy.Backoff = fixedWait(t, 20*time.Millisecond)
 	})
@@ -142,10 +140,9 @@ func TestConnectRetriesWorkAtAnySize(t *testing.T) {
 	for p.seen.retried() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	again := startUpstreamAt(t, addr, seen.answer(ok200))
+	serveListener(t, place.open(), seen.answer(ok200))
 	c.want(200, "ok")
 	seen.check(t, 1, body)
-	_ = again
 }
 
 func TestTheFirstAttemptIsNotDelayedByBuffering(t *testing.T) {

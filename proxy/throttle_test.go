@@ -110,15 +110,15 @@ func TestThrottleDoesNotCountWhatCallersLeft(t *testing.T) {
 
 // While the gate is not open it alone decides: who waits there is not turned away.
 func TestThrottleLeavesAnOutageToTheGate(t *testing.T) {
-	addr := deadPort(t)
-	p := startProxyTo(t, "http://"+addr, func(c *Config) { guarded(c); throttled(c) })
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); throttled(c) })
 	p.dial().send(get("/")) // closes the gate
 	soon(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
 	for range 30 {
 		p.dial().send(get("/"))
 	}
 	soon(t, "all held", func() bool { return p.guard().Waiting >= 30 })
-	startUpstreamAt(t, addr, script(ok200))
+	serveListener(t, place.open(), script(ok200))
 	for i := range 31 {
 		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRescued {
 			t.Errorf("outcome %v", o)

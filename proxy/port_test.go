@@ -20,10 +20,11 @@ type port struct {
 
 func reservePort(t testing.TB) port {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	unix.CloseOnExec(fd)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if err := share(uintptr(fd)); err != nil {
 		t.Fatal(err)
