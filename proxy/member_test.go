@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -247,54 +248,62 @@ func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
 	}
 }
 
-// A hedge goes elsewhere. One that is overtaken says nothing about its
-// address, one that failed does.
+// A hedge goes to the other address, and each of the two is told what became of
+// what was sent to it: nothing where it was overtaken.
 func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
-	port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
-	hedges := make(chan int, 10) // the addresses they went to
-	var bad atomic.Bool
-	handle := func(i int) func(c *upConn) {
-		return func(c *upConn) {
-			for head := c.head(); head != ""; head = c.head() {
-				switch first := strings.Contains(head, "X-Retryproxy-Attempt: 1\r\n"); {
-				case !first && bad.Load():
-					c.say("%s", bad503)
-					hedges <- i
-				case !first:
-					c.say("%s", ok200)
-					hedges <- i
-				case bad.Load():
-					hedges <- <-hedges // once the hedge has failed
-					c.say("%s", ok200)
-				default:
-					_, _ = io.Copy(io.Discard, c.Reader) // never
-				}
+	addresses := [2]string{"192.0.2.1:80", "192.0.2.2:80"}
+	handle := func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			discardBody(c, head)
+			switch hedge := strings.Contains(head, "X-Retryproxy-Attempt: 2\r\n"); {
+			case hedge && strings.HasPrefix(head, "GET /fails"):
+				c.say("%s", bad503)
+			case hedge:
+				c.say("%s", reply(200, c.LocalAddr().String()))
+			case strings.HasPrefix(head, "GET /fails") && c.stays(50*time.Millisecond): // the hedge has failed by then
+				c.say("%s", reply(200, c.LocalAddr().String()))
+			default:
+				_, _ = io.Copy(io.Discard, c.Reader) // never
 			}
 		}
 	}
-	for i, l := range l {
-		serveListener(t, l, handle(i))
-	}
-	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+	inMemory(t, handle, func(c *Config) {
 		hedged(t)(c)
-		named(c, "127.0.0.1", "127.0.0.2")
-		c.Default.AttemptTimeout = 0
-	})
-	failures := func() (n [2]uint64) {
-		for _, a := range p.addresses().Each {
-			n[strings.Count(a.Addr, ".2:")] = a.Failures
+		named(c, "192.0.2.1", "192.0.2.2")
+		c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
+	}, func(t *testing.T, m *memory) {
+		m.caller().send(post("")) // is never answered nor hedged: its address is the busier one from now on
+		synctest.Wait()
+		busy := slices.IndexFunc(m.addresses().Each, func(a upstream.AddressStats) bool { return a.Active == 1 })
+		quiet := addresses[1-busy]
+		wantFailures := func(n uint64) {
+			t.Helper()
+			for _, a := range m.addresses().Each {
+				if want := map[bool]uint64{true: n}[a.Addr != quiet]; a.Failures != want {
+					t.Errorf("%d failures of %s, want %d", a.Failures, a.Addr, want)
+				}
+			}
 		}
-		return n
-	}
-	p.dial().send(get("/")).want(200, "ok")
-	<-hedges
-	if n := failures(); n != [2]uint64{} {
-		t.Errorf("failures %v though nothing failed", n)
-	}
-	bad.Store(true)
-	p.dial().send(get("/")).want(200, "ok")
-	at := <-hedges
-	var want [2]uint64
-	want[at] = 1
-	eventually(t, "the hedge that failed counts against its address alone", func() bool { return failures() == want })
+		c := m.caller()
+		failing := func(n int) {
+			for range n {
+				c.send(get("/fails")).want(200, quiet)
+			}
+		}
+		c.send(get("/")).want(200, addresses[busy])
+		wantFailures(0) // nothing has failed
+		const row = upstream.DefaultEjectAfter - 1
+		failing(row)
+		wantFailures(row)
+		c.send(get("/")).want(200, addresses[busy]) // ends the row
+		failing(row)
+		wantFailures(2 * row)
+		if n := m.addresses().Ejected; n != 0 {
+			t.Errorf("%d addresses are left out after a good answer and %d failures", n, row)
+		}
+		failing(1)
+		if n := m.addresses().Ejected; n != 1 {
+			t.Errorf("%d addresses are left out after %d failures in a row", n, row+1)
+		}
+	})
 }

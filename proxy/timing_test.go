@@ -30,9 +30,9 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		u := &fakeUpstream{open: map[net.Conn]struct{}{}}
 		seen := &recorder{}
 		c := testConfig(t, "http://upstream.test:80", seen)
-		c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) {
+		c.Default.Upstream.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			u.serve(t, theirs, handle)
+			u.serve(t, dialled{theirs, address}, handle)
 			return ours, nil
 		}
 		c.Default.Upstream.Resolve = resolveTest
@@ -59,6 +59,16 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 			t.Errorf("%d bytes of replay memory were not given back", n)
 		}
 	})
+}
+
+// dialled is an upstream's end of a connection: LocalAddr is what was dialled.
+type dialled struct {
+	net.Conn
+	address string
+}
+
+func (d dialled) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(d.address))
 }
 
 // caller opens a caller's connection.
