@@ -11,6 +11,7 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
 ATTACK ?= 10s
 PROMISES ?= 1000000
+REPLAYS ?= 100000
 IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
 # go test, where a test that fails is run again by itself, twice at most: for those that drive other people's programs.
@@ -77,6 +78,10 @@ attacks: build ## floods, bombs and stalls by HTTP/2 and HTTP/1.1, ATTACK (10s) 
 .PHONY: promises
 promises: ## PROMISES (a million) requests with random policies, failures and callers through the real loop, in virtual time
 	go test -count=1 -timeout 60m -run TestNeverMoreThanPromised -v ./proxy -promises $(PROMISES)
+
+.PHONY: replay
+replay: ## REPLAYS (100 000) requests whose attempts fail anywhere, over both protocols: each attempt whole or visibly cut off
+	go test ./proxy -count=1 -timeout 60m -run TestReplayIsExact -v -replays $(REPLAYS)
 
 .PHONY: storm
 storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy

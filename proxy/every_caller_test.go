@@ -111,7 +111,7 @@ func (c *protoCaller) request(ctx context.Context, what *call) *http.Request {
 	case what.upload != nil:
 		r, w := io.Pipe()
 		go func() { _ = w.CloseWithError(what.upload(c.r, w)) }()
-		req.Body, req.ContentLength = r, -1
+		req.Body, req.ContentLength, req.Trailer = r, -1, what.trailers
 	case what.body != nil:
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(what.body)), int64(len(what.body))
 		if what.unknown || what.trailers != nil {

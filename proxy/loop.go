@@ -174,12 +174,12 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	x.trail.waited(d.Wait)
 	if d.Free {
 		x.freeUsed = true
-		return waitedOut
+		return x.noWait()
 	}
 	x.retries++
 	x.wait = d.Wait
 	if d.Wait <= 0 {
-		return waitedOut
+		return x.noWait()
 	}
 	x.route.observer.WaitBegan()
 	began := x.tick()
@@ -187,6 +187,15 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	x.route.observer.WaitEnded(x.tick().Sub(began))
 	x.traceWait(d.Why.String(), began)
 	return end
+}
+
+// noWait is the end of a wait of no length. An attempt that took less than
+// watchAfter was not watched, so the caller may have left meanwhile.
+func (x *exchange) noWait() waitEnd {
+	if x.c.hungUp() {
+		return callerLeft
+	}
+	return waitedOut
 }
 
 // conclude gives the caller the last real response, or our own word when there

@@ -142,3 +142,28 @@ func TestCallerLeavingEndsTheAttempt(t *testing.T) {
 		t.Errorf("outcome %v", o)
 	}
 }
+
+// An attempt that ends soon is not watched; that its caller left meanwhile is
+// seen before a repeat without a wait.
+func TestNoRepeatWithoutAWaitForACallerThatLeft(t *testing.T) {
+	left := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		if c.head() != "" {
+			left <- struct{}{}
+			<-left
+			c.say(bad503)
+		}
+		if c.head() != "" {
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = nil })
+	c := p.dial().send(get("/"))
+	<-left
+	c.Close()
+	time.Sleep(5 * time.Millisecond) // its end has to cross loopback
+	left <- struct{}{}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone || u.sends() != 1 {
+		t.Errorf("outcome %v after %d sends", o, u.sends())
+	}
+}

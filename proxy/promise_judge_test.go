@@ -70,14 +70,16 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 	w.judgeOutcome(q, e)
 }
 
-// judgeTimes: nothing is begun too late, nor too early.
+// judgeTimes: nothing is begun too late, nor too early. That a caller left may
+// be known watchAfter later, where the attempt before ended sooner: a connection in
+// memory cannot be looked at as a socket can.
 func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 	p, deadline := &w.route.Policy, w.deadline(q, e)
 	for i, s := range e.Steps {
 		began := e.Began.Add(s.Began)
 		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
 		switch {
-		case !q.left.IsZero() && began.After(q.left):
+		case !q.left.IsZero() && began.After(q.left.Add(watchAfter)):
 			w.breaks(q, "attempt %d began %v after the caller had left", i+1, began.Sub(q.left))
 		case !deadline.IsZero() && i > 0 && !began.Before(deadline):
 			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
@@ -91,7 +93,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 		w.breaks(q, "it ended %v after its deadline", ended.Sub(deadline))
 	}
 	for i, a := range q.arrivals {
-		if !q.left.IsZero() && a.at.After(q.left) {
+		if !q.left.IsZero() && a.at.After(q.left.Add(watchAfter)) {
 			w.breaks(q, "it arrived %v after the caller had left", a.at.Sub(q.left))
 		}
 		if i > 0 && a.at.Before(q.arrivals[i-1].until) && !w.gaveUpOn(e, q.arrivals[i-1]) {
