@@ -190,6 +190,17 @@ conformance-peers: build ## the same beside HAProxy and nginx (needs them instal
 interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
 	cd bench/interop && go vet ./... && $(AGAIN) ./... -- -count=1 -timeout 30m
 
+FAULT ?= 3s
+.PHONY: faults
+faults: build ## one fault after another between callers, the proxy and its upstream, FAULT (3s) each (Linux; root, iproute2, iptables)
+	go run -buildvcs=true ./bench/faults --for $(FAULT) --proxy $(BIN)/retryproxy $(FAULTS)
+
+.PHONY: faults-short
+faults-short:
+	$(MAKE) faults FAULT=1500ms
+
+check: faults-short
+
 .PHONY: check
 check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s

@@ -1,0 +1,205 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/client"
+)
+
+// verdict is what a caller had of a request.
+type verdict int
+
+const (
+	served  verdict = iota // the right answer, whole
+	failed                 // another status, whole; or no connection that took the request
+	cut                    // an answer that ended visibly too soon
+	lost                   // the request was taken and there was no byte of an answer
+	changed                // an answer that looks whole and is not the right one
+	verdicts
+)
+
+// manner is what a caller sends.
+type manner struct {
+	method string
+	key    bool // with an Idempotency-Key
+	once   bool // each request on a connection of its own
+	body   int  // bytes of the requests, where the method has a body; 0: a few
+}
+
+// mayRepeat says whether the proxy may send it twice after it was sent (RFC 9110 section 9.2.2).
+func (m manner) mayRepeat() bool { return m.method != http.MethodPost || m.key }
+
+// manners are those of the callers, one each.
+var manners = []manner{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}
+
+const (
+	// patience is what a caller waits for an answer: longer than the proxy's own 30 s.
+	patience = 40 * time.Second
+	// between the requests of a caller.
+	between = 10 * time.Millisecond
+	// inHandFor is how long the upstream takes for requests that are to be in hand at SIGTERM.
+	inHandFor = time.Second
+)
+
+// event is a request that is over.
+type event struct {
+	began, ended time.Time
+	mayRepeat    bool
+	verdict      verdict
+	what         string // about one that was not served
+}
+
+// team is all callers of a proxy.
+type team struct {
+	network, addr string
+	wait          atomic.Bool
+	stopped       atomic.Bool // no new requests
+	inHand        atomic.Int64
+	ids           atomic.Int64
+	all           sync.WaitGroup
+
+	mu     sync.Mutex // guards events
+	events []event
+}
+
+// call starts one caller of each manner; they go on until ctx ends or stop.
+func (t *team) call(ctx context.Context, some []manner) {
+	for _, m := range some {
+		c := &caller{team: t, manner: m}
+		t.all.Go(func() {
+			defer c.hangUp()
+			for !t.stopped.Load() && client.Sleep(ctx, between) {
+				c.ask()
+			}
+		})
+	}
+}
+
+// stop has the callers end after what they have in hand.
+func (t *team) stop() { t.stopped.Store(true) }
+
+// since are the events that ended later than at.
+func (t *team) since(at time.Time) (some []event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.events {
+		if e.ended.After(at) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// caller sends one request after the other on a connection that it keeps.
+type caller struct {
+	*team
+	manner
+	conn net.Conn // nil: none
+	in   *bufio.Reader
+}
+
+func (c *caller) hangUp() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+func (c *caller) ask() {
+	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
+	id := fmt.Sprintf("%08d", c.ids.Add(1))
+	if err := c.send(id); err != nil {
+		e.verdict, e.what = failed, "not taken: "+err.Error()
+	} else {
+		c.inHand.Add(1)
+		e.verdict, e.what = c.receive(id)
+		c.inHand.Add(-1)
+	}
+	if c.once || e.verdict != served && e.verdict != failed {
+		c.hangUp()
+	}
+	e.ended = time.Now()
+	c.mu.Lock()
+	c.events = append(c.events, e)
+	c.mu.Unlock()
+}
+
+func (c *caller) send(id string) error {
+	if c.conn == nil {
+		conn, err := net.DialTimeout(c.network, c.addr, patience)
+		if err != nil {
+			return err
+		}
+		c.conn, c.in = conn, bufio.NewReader(conn)
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	body := ""
+	if c.method != http.MethodGet {
+		body = strings.Repeat(id, max(c.body/len(id), 1))
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s /%s HTTP/1.1\r\nHost: faults.test\r\n%s: %s\r\n%s: %s\r\n", c.method, id, fieldID, id, fieldSum, sum([]byte(body)))
+	if c.wait.Load() {
+		fmt.Fprintf(&b, "%s: %v\r\n", fieldWait, inHandFor)
+	}
+	if c.key {
+		fmt.Fprintf(&b, "Idempotency-Key: %q\r\n", id)
+	}
+	if c.method != http.MethodGet {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
+	}
+	b.WriteString("\r\n" + body)
+	if _, err := c.conn.Write(b.Bytes()); err != nil {
+		c.hangUp()
+		return err
+	}
+	return nil
+}
+
+// receive reads the answer and judges it.
+func (c *caller) receive(id string) (verdict, string) {
+	if _, err := c.in.Peek(1); err != nil {
+		return lost, err.Error()
+	}
+	r, err := http.ReadResponse(c.in, &http.Request{Method: c.method})
+	if err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return cut, "within the head"
+		}
+		return changed, err.Error()
+	}
+	body, err := io.ReadAll(r.Body)
+	if r.Close {
+		c.hangUp()
+	}
+	want := goodBody(id)
+	if r.Header.Get(fieldShort) != "" {
+		want = want[:len(want)/2] // as the upstream announced it
+	}
+	switch {
+	case r.StatusCode != http.StatusOK && err == nil:
+		return failed, fmt.Sprintf("%d %s %.80q", r.StatusCode, r.Header.Get("X-Retryproxy-Reason"), body)
+	case r.StatusCode == http.StatusOK && !strings.HasPrefix(want, string(body)):
+		return changed, fmt.Sprintf("%.100q instead of %.100q", body, want)
+	case err != nil:
+		return cut, err.Error()
+	case string(body) != want:
+		return changed, fmt.Sprintf("%.100q looks whole and is not %.100q", body, want)
+	}
+	return served, ""
+}

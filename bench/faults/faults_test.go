@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be the other processes, as the command is.
+func TestMain(m *testing.M) {
+	if _, other := roles[os.Getenv(roleVariable)]; other {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// fine is a result that nothing is wrong with.
+func fine() *result {
+	c := counts{MayRepeat: [verdicts]int{10}, Others: [verdicts]int{5}}
+	return &result{Name: "x", Felt: felt{1, "failed attempts"}, Counts: c, Before: c, Drained: c, InHand: 8, Recovered: time.Second, Again: true, Exit: "exit status 0"}
+}
+
+func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *result)
+		says   string
+	}{
+		"all well":                        {func(*result) {}, ""},
+		"failed":                          {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, "1 failed that may be repeated"},
+		"others failed":                   {func(r *result) { r.Counts.Others[failed] = 2 }, "2 of the others failed"},
+		"others may fail":                 {func(r *result) { r.Counts.Others[failed], r.expects.OthersFail = 2, true }, ""},
+		"all may fail":                    {func(r *result) { r.Counts.MayRepeat[failed], r.Counts.Others[failed], r.expects.Fail = 1, 2, true }, ""},
+		"lost":                            {func(r *result) { r.Counts.Others[lost], r.expects.OthersFail = 1, true }, "1 lost"},
+		"changed":                         {func(r *result) { r.Counts.MayRepeat[changed] = 1 }, "1 changed"},
+		"cut":                             {func(r *result) { r.Counts.MayRepeat[cut] = 1 }, "1 cut, more than 0"},
+		"cut as expected":                 {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 1, 2 }, ""},
+		"cut more":                        {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 2, 2 }, "3 cut, more than 2"},
+		"failed before the SIGTERM":       {func(r *result) { r.Before.MayRepeat[failed] = 1 }, "1 failed that may be repeated before the SIGTERM"},
+		"refused at the SIGTERM":          {func(r *result) { r.Drained.MayRepeat[failed] = 1 }, ""},
+		"lost at the SIGTERM":             {func(r *result) { r.Drained.MayRepeat[lost] = 1 }, "1 lost at the SIGTERM"},
+		"cut at the SIGTERM":              {func(r *result) { r.Drained.MayRepeat[cut] = 1 }, "1 cut at the SIGTERM"},
+		"fewer answers than were in hand": {func(r *result) { r.InHand = 16 }, "16 requests were in hand"},
+		"nothing in hand":                 {func(r *result) { r.InHand = 0 }, "no request was in hand"},
+		"not felt":                        {func(r *result) { r.Felt.Times = 0 }, "no failed attempts"},
+		"not served again":                {func(r *result) { r.Again = false }, "not served again"},
+		"never served again":              {func(r *result) { r.Recovered = -1 }, "not served again"},
+		"served again late":               {func(r *result) { r.Recovered = recoverWithin + 1 }, "only after"},
+		"an exit with an error":           {func(r *result) { r.Exit = "exit status 1" }, "exit status 1"},
+		"not played":                      {func(r *result) { r.Error = "no proxy" }, "no proxy"},
+		"impossible":                      {func(r *result) { r.Error, r.Impossible = "no netem", true }, ""},
+	} {
+		r := fine()
+		tc.change(r)
+		if got := strings.Join(r.wrong(), "; "); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+			t.Errorf("%s: %q, want %q", name, got, tc.says)
+		}
+	}
+}
+
+func TestRecoveredIsTheFirstAnswerAfterTheEnd(t *testing.T) {
+	end := time.Now()
+	at := func(d time.Duration, v verdict) event { return event{ended: end.Add(d), verdict: v} }
+	if got := recovered([]event{at(-1, served), at(5, failed), at(9, served), at(7, served)}, end); got != 7 {
+		t.Errorf("%v", got)
+	}
+	if got := recovered([]event{at(-1, served), at(5, failed)}, end); got != -1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestEveryFaultIsWhole(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range faults() {
+		if names[f.name] || f.name == "" || f.how == "" || f.begin == nil || f.end == nil || f.felt == nil {
+			t.Errorf("%+v", f)
+		}
+		names[f.name] = true
+	}
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--at-once", "0"}} {
+		var out, said bytes.Buffer
+		if code := run(t.Context(), args, &out, &said); code != exitUsage || said.Len() == 0 {
+			t.Errorf("%v: code %d, said %q", args, code, &said)
+		}
+	}
+}
+
+// playedBy runs the command with the real proxy.
+func playedBy(t *testing.T, args ...string) (code int, out, said string) {
+	t.Helper()
+	proxy := t.TempDir() + "/retryproxy"
+	build := exec.Command("go", "build", "-o", proxy, "../../cmd/retryproxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), append([]string{"--proxy", proxy, "--for", "1s"}, args...), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// TestAProxyThatRepeatsNothingIsFoundOut plays a fault that the proxy masters, with and without what it masters it by.
+func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
+	const fault = "upstream killed"
+	if code, out, said := playedBy(t, "--only", fault); code != exitOK {
+		t.Errorf("code %d\n%s%s", code, out, said)
+	}
+	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_OUTAGE=off")
+	if code != exitMissed || !strings.Contains(said, "failed that may be repeated") {
+		t.Errorf("without retries: code %d\n%s%s", code, out, said)
+	}
+}

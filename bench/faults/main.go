@@ -1,0 +1,179 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/machine"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitMissed = 1 // an expectation, or a row that could not be played
+	exitUsage  = 2
+)
+
+// roleVariable says which other program this one is to be.
+const roleVariable = "FAULTS_ROLE"
+
+// roles are the programs that this one can be instead: a fault needs processes
+// that can be stopped and killed. Each serves until its standard input ends.
+var roles = map[string]func(args []string, orders io.Reader, out io.Writer) error{
+	roleUpstream: serveUpstream,
+	roleDNS:      serveDNS,
+	roleHold:     holdNamespace,
+}
+
+// options are the flags.
+type options struct {
+	proxy  string
+	lasts  time.Duration
+	only   string
+	atOnce int
+	json   bool
+	set    settings
+}
+
+// settings are environment variables, from repeated flags.
+type settings []string
+
+func (s *settings) String() string     { return strings.Join(*s, " ") }
+func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
+
+func main() {
+	if role, ok := roles[os.Getenv(roleVariable)]; ok {
+		if err := role(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitMissed)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("faults", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program to test")
+	f.DurationVar(&o.lasts, "for", 3*time.Second, "how long each fault lasts")
+	f.StringVar(&o.only, "only", "", "only faults whose name has this in it")
+	f.IntVar(&o.atOnce, "at-once", 4, "faults played beside each other, each with processes of its own")
+	f.BoolVar(&o.json, "json", false, "print the results as JSON, one a line")
+	f.Var(&o.set, "set", "NAME=VALUE for the proxy, over what a fault sets; to see an expectation missed, say RETRYPROXY_MAX_RETRIES=0")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.lasts < time.Second || o.lasts > longestFault:
+		return nil, fmt.Errorf("--for must be 1s to %v", longestFault)
+	case o.atOnce < 1 || o.atOnce > 16:
+		return nil, errors.New("--at-once must be in 1..16")
+	}
+	var err error
+	o.proxy, err = filepath.Abs(o.proxy)
+	return o, err
+}
+
+// needed are other programs without which rows could not be played.
+var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables"}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	for _, program := range needed {
+		if err == nil {
+			if _, missing := exec.LookPath(program); missing != nil {
+				err = fmt.Errorf("%s is needed: %w", program, missing)
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "faults:", err)
+		return exitUsage
+	}
+	chosen := o.chosen()
+	if len(chosen) == 0 {
+		fmt.Fprintf(stderr, "faults: none has %q in its name\n", o.only)
+		return exitUsage
+	}
+	return o.report(o.playAll(ctx, chosen, stderr), stdout, stderr)
+}
+
+func (o *options) chosen() (some []fault) {
+	for _, f := range faults() {
+		if strings.Contains(f.name, o.only) {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// playAll plays some faults beside each other and gives what came of each, in their order.
+func (o *options) playAll(ctx context.Context, chosen []fault, stderr io.Writer) []*result {
+	rows := make([]*result, len(chosen))
+	places := make(chan struct{}, o.atOnce)
+	var all sync.WaitGroup
+	for i, f := range chosen {
+		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			r, err := play(ctx, &f, o)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				r = &result{Name: f.name, How: f.how, Error: err.Error(), Impossible: errors.As(err, new(impossible))}
+			}
+			rows[i] = r
+			fmt.Fprintf(stderr, "faults: %s: %s\n", f.name, r.summary())
+		})
+	}
+	all.Wait()
+	return rows
+}
+
+func (o *options) report(rows []*result, stdout, stderr io.Writer) int {
+	code := exitOK
+	if !o.json {
+		fmt.Fprintf(stdout, "%s, at %s\n\n%s", machine.Describe(), machine.Commit(), header)
+	}
+	for _, r := range rows {
+		if o.json {
+			_ = json.NewEncoder(stdout).Encode(r)
+		} else {
+			r.print(stdout)
+		}
+	}
+	for _, r := range rows {
+		for _, wrong := range r.wrong() {
+			fmt.Fprintf(stderr, "faults: %s: %s\n", r.Name, wrong)
+			code = exitMissed
+		}
+		if r.Impossible {
+			fmt.Fprintf(stderr, "faults: NOT PLAYED: %s: %s\n", r.Name, r.Error)
+		}
+	}
+	return code
+}

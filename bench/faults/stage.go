@@ -1,0 +1,237 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/series"
+)
+
+// stage is where one fault is played: an upstream, a proxy and its callers.
+type stage struct {
+	ctx  context.Context
+	o    *options
+	f    *fault
+	dir  string // of its own, removed at the end
+	undo []func()
+
+	// What a fault's prepare may set before the processes are started.
+	upAddr   string   // where the upstream listens
+	upArgs   []string // beside --listen
+	upBy     []string // command by way of which the upstream is started
+	proxyBy  []string // and the proxy
+	settings []string // of the proxy, over those of the fault
+	target   string   // RETRYPROXY_UPSTREAM
+	sockets  bool     // callers reach the proxy by unix sockets, as it is in a namespace of its own
+
+	up     *child
+	proxy  *proxy
+	team   *team
+	before series.Series // as the fault begins
+}
+
+// impossible is why this machine cannot play a fault.
+type impossible struct{ why string }
+
+func (i impossible) Error() string { return "not possible here: " + i.why }
+
+// later has something done as the stage is cleared, the last first.
+func (st *stage) later(do func()) { st.undo = append(st.undo, do) }
+
+func (st *stage) clear() {
+	for _, do := range slices.Backward(st.undo) {
+		do()
+	}
+}
+
+// build starts the upstream and the proxy.
+func (st *stage) build() error {
+	var err error
+	if st.dir, err = os.MkdirTemp("", "faults-"); err != nil {
+		return err
+	}
+	st.later(func() { _ = os.RemoveAll(st.dir) })
+	own, err := process.OwnAddresses(3)
+	if err != nil {
+		return err
+	}
+	st.upAddr, st.target = own[0], "http://"+own[0]
+	if st.f.prepare != nil {
+		if err := st.f.prepare(st); err != nil {
+			return err
+		}
+	}
+	if err := st.startUpstream(); err != nil {
+		return err
+	}
+	st.later(func() { st.up.Kill() })
+	listen, admin := own[1], own[2]
+	if st.sockets {
+		listen, admin = "unix:"+filepath.Join(st.dir, "callers"), "unix:"+filepath.Join(st.dir, "admin")
+	}
+	st.proxy, err = startProxy(st.ctx, st.o.proxy, listen, admin, st.proxyBy,
+		defaults, []string{"RETRYPROXY_UPSTREAM=" + st.target}, st.f.settings, st.settings, st.o.set)
+	if err != nil {
+		return err
+	}
+	st.later(func() { st.proxy.Kill() })
+	return nil
+}
+
+func (st *stage) startUpstream() (err error) {
+	st.up, err = startRole(roleUpstream, st.upBy, append([]string{"--listen", st.upAddr}, st.upArgs...)...)
+	return err
+}
+
+// within is how long something may take that happens soon on a machine that does nothing else.
+const within = 20 * time.Second
+
+// await waits until it is so.
+func (st *stage) await(what string, limit time.Duration, so func() bool) error {
+	for end := time.Now().Add(limit); !so(); {
+		select {
+		case <-st.proxy.Exited:
+			return fmt.Errorf("the proxy has ended; it said:\n%s", st.proxy.Lines())
+		default:
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("not %s within %v", what, limit)
+		}
+		if !client.Sleep(st.ctx, 10*time.Millisecond) {
+			return st.ctx.Err()
+		}
+	}
+	return nil
+}
+
+// hold lasts as long as the fault does.
+func (st *stage) hold() error {
+	if st.f.until == nil {
+		client.Sleep(st.ctx, st.o.lasts)
+		return st.ctx.Err()
+	}
+	return st.await("through with the fault", longestFault, func() bool { return st.f.until(st) })
+}
+
+// play plays a fault: alone, and with a SIGTERM in its middle.
+func play(ctx context.Context, f *fault, o *options) (*result, error) {
+	st := &stage{ctx: ctx, o: o, f: f}
+	defer st.clear()
+	if err := st.build(); err != nil {
+		return nil, err
+	}
+	network, addr := ways(st.proxy.listen)
+	st.team = &team{network: network, addr: addr}
+	callersCtx, cancel := context.WithCancel(ctx)
+	defer func() { st.team.stop(); cancel() }()
+	st.team.call(callersCtx, f.callers())
+	r := &result{Name: f.name, How: f.how, expects: f.expects}
+	if err := st.alone(r); err != nil {
+		return nil, err
+	}
+	if err := st.inTheMiddle(r); err != nil {
+		return nil, err
+	}
+	return r, ctx.Err()
+}
+
+// servedSince counts the requests served that began later than at.
+func (st *stage) servedSince(at time.Time) (n int) {
+	for _, e := range st.team.since(at) {
+		if e.verdict == served && e.began.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// alone makes the fault, ends it, and waits until callers are served again.
+func (st *stage) alone(r *result) error {
+	start := time.Now()
+	if err := st.await("at work", within, func() bool { return st.servedSince(start) >= 5*len(manners) }); err != nil {
+		return fmt.Errorf("before the fault: %w; callers had: %v", err, counted(st.team.since(start)))
+	}
+	var err error
+	if st.before, err = st.proxy.scrape(st.ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := st.f.begin(st); err != nil {
+		return err
+	}
+	if err := st.hold(); err != nil {
+		return err
+	}
+	ended := time.Now()
+	if err := st.f.end(st); err != nil {
+		return err
+	}
+	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
+	_ = st.await("done with what was in hand", patience, func() bool { return !st.inHandSince(ended) })
+	if err := st.ctx.Err(); err != nil {
+		return err
+	}
+	r.Counts = counted(st.team.since(began))
+	r.Meanwhile = served0(st.team.since(began), ended)
+	r.Recovered, r.Again = recovered(st.team.since(began), ended), again == nil
+	r.Felt, err = st.f.felt(st)
+	return err
+}
+
+// inHandSince says whether a caller has waited since before at: it has no event that began after it yet.
+func (st *stage) inHandSince(at time.Time) bool {
+	n := 0
+	for _, e := range st.team.since(at) {
+		if e.began.Before(at) {
+			n++
+		}
+	}
+	return n < int(min(st.team.inHand.Load(), int64(len(manners)))) && st.team.inHand.Load() == int64(len(manners))
+}
+
+// inTheMiddle makes the fault again and ends the proxy while it lasts, with requests in hand.
+func (st *stage) inTheMiddle(r *result) error {
+	st.team.wait.Store(true)
+	began := time.Now()
+	if err := st.f.begin(st); err != nil {
+		return err
+	}
+	client.Sleep(st.ctx, st.o.lasts/2)
+	st.team.stop()
+	// Requests that are on their way to the proxy are not accepted yet.
+	_ = st.await("all accepted", 5*time.Second, func() bool {
+		m, err := st.proxy.scrape(st.ctx)
+		return err != nil || int64(m.Sum("requests_in_flight")) >= st.team.inHand.Load()
+	})
+	at := time.Now()
+	r.InHand = int(st.team.inHand.Load())
+	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	client.Sleep(st.ctx, st.o.lasts/2)
+	if err := st.f.end(st); err != nil {
+		return err
+	}
+	st.team.all.Wait()
+	if err := st.ctx.Err(); err != nil {
+		return err
+	}
+	r.Before = counted(before(st.team.since(began), at))
+	r.Drained = counted(st.team.since(at))
+	select {
+	case <-st.proxy.Exited:
+		r.Exit = st.proxy.Cmd.ProcessState.String()
+	case <-time.After(within):
+		r.Exit = fmt.Sprintf("still running %v after the last answer", within)
+	}
+	return nil
+}
