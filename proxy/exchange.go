@@ -23,8 +23,8 @@ type exchange struct {
 	headBuf  []byte // the caller's buffer with the request's spans, once detached
 	id       []byte // X-Request-Id
 	reason   string // of a refusal, for the logs
-	idText   [maxIDLength]byte
-	keyText  [keyLength]byte
+	idText   [forward.RandomIDLen]byte
+	keyText  [forward.RandomIDLen]byte
 	out      []byte    // scratch for what is written to the caller or the upstream
 	vec      [8][]byte // the parts of one write to the upstream; the pump has it while one runs
 	sizeLine [24]byte  // of a chunk being sent
@@ -112,11 +112,6 @@ type exchange struct {
 // mostEarlier bounds what is believed of the attempts before ours; more of them
 // change nothing any more.
 const mostEarlier = 100
-
-const (
-	maxIDLength = 128
-	keyLength   = 32
-)
 
 // What the pump has done with the request being sent.
 const (

@@ -136,6 +136,7 @@ func (h *held) drop() {
 // relayHeld gives the caller the response held, as it came.
 func (x *exchange) relayHeld(o policy.Outcome, reason string) (int, policy.Outcome) {
 	h := &x.held
+	h.fatten()
 	x.resp, h.resp = h.resp, x.resp
 	x.endIfUnread()
 	if x.foreign() {

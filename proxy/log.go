@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"math"
 	"sync"
 	"time"
 
@@ -22,13 +23,19 @@ type trail struct {
 }
 
 type step struct {
-	status int32
+	began  time.Duration // since the request did
+	took   time.Duration
+	wait   micros // after it
+	status int16
 	cause  policy.Cause
 	class  policy.Class
-	took   time.Duration
-	wait   time.Duration // after it
-	began  time.Duration // since the request did
 }
+
+// micros is a time in microseconds, up to 71 minutes, in half the room of a
+// time.Duration: every connection has room for its request's steps.
+type micros uint32
+
+func inMicros(d time.Duration) micros { return micros(min(max(d.Microseconds(), 0), math.MaxUint32)) }
 
 func (t *trail) reset() { t.n = 0 }
 
@@ -36,7 +43,7 @@ func (t *trail) attempted(status int, cause policy.Cause, class policy.Class, to
 	if t.n < trailLength {
 		t.n++
 	}
-	t.steps[t.n-1] = step{status: int32(status), cause: cause, class: class, took: took}
+	t.steps[t.n-1] = step{status: int16(status), cause: cause, class: class, took: took}
 }
 
 // beganAt adds when the attempt told last began.
@@ -44,7 +51,7 @@ func (t *trail) beganAt(d time.Duration) { t.steps[t.n-1].began = d }
 
 func (t *trail) waited(d time.Duration) {
 	if t.n > 0 {
-		t.steps[t.n-1].wait = d
+		t.steps[t.n-1].wait = inMicros(d)
 	}
 }
 
@@ -61,14 +68,14 @@ func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
 // MarshalLogObject writes one attempt.
 func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if s.status > 0 {
-		enc.AddInt32("status", s.status)
+		enc.AddInt16("status", s.status)
 	} else {
 		enc.AddString("cause", s.cause.String())
 	}
 	enc.AddString("class", s.class.String())
 	enc.AddInt64("ms", s.took.Milliseconds())
 	if s.wait > 0 {
-		enc.AddInt64("wait_ms", s.wait.Milliseconds())
+		enc.AddUint32("wait_ms", uint32(s.wait)/1000)
 	}
 	return nil
 }

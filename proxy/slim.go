@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"bytes"
+
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -20,6 +22,9 @@ const (
 func (x *exchange) slim() {
 	putBuffer(x.head)
 	x.head = nil
+	if !x.pumping { // which writes by them
+		clear(x.vec[:]) // what was written still points into buffers
+	}
 	x.held.slim()
 	x.slimRequest()
 	x.c.server.tidying.note()
@@ -51,20 +56,26 @@ func (x *exchange) renderHead() {
 	}
 }
 
-// slim does that for the response held.
+// slim does that for the response held. Its head is read again when it is wanted.
 func (h *held) slim() {
 	if !h.full || h.slimmed {
 		return
 	}
 	h.slimmed = true
-	x, before := h.x, cap(h.head)+cap(h.body)
-	head := append([]byte(nil), h.head[h.headAt:h.headEnd]...)
-	body := append([]byte(nil), h.body...)
+	before := cap(h.head) + cap(h.body)
+	head := bytes.Clone(h.head[h.headAt:h.headEnd])
+	body := bytes.Clone(h.body)
 	putBuffer(h.head)
 	putBuffer(h.body)
-	h.head, h.body = head, body
-	_, _ = h.resp.Parse(head, x.set.Limits, x.req.Method)
+	h.head, h.body, h.resp = head, body, http1.Response{}
 	saved := before - cap(head) - cap(body)
-	x.c.server.replay.give(saved)
+	h.x.c.server.replay.give(saved)
 	h.charged -= saved
+}
+
+// fatten undoes what slim did to the head.
+func (h *held) fatten() {
+	if h.slimmed {
+		_, _ = h.resp.Parse(h.head, h.x.set.Limits, h.x.req.Method)
+	}
 }

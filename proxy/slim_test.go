@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -113,5 +114,13 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 				t.Error("it was not retried")
 			}
 		})
+	}
+}
+
+// TestAConnectionFitsItsSizeClass: the allocator rounds a connection up to one
+// of its sizes. Above 3072 bytes that is 3200, for every connection in use.
+func TestAConnectionFitsItsSizeClass(t *testing.T) {
+	if n := unsafe.Sizeof(conn{}); n > 3072 {
+		t.Errorf("a connection takes %d bytes", n)
 	}
 }
