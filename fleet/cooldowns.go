@@ -102,7 +102,7 @@ func (f *Fleet) hear(ctx context.Context, local Local) error {
 	s := f.link.client.Subscribe(ctx)
 	defer func() { _ = s.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // ends the wait for a message
-	if err := f.link.do(ctx, func(ctx context.Context) error { return s.Subscribe(ctx, f.channel()) }); err != nil {
+	if err := f.link.do(ctx, func(ctx context.Context) error { return s.Subscribe(ctx, f.channel(), f.openedChannel()) }); err != nil {
 		return err
 	}
 	defer f.hearing.Store(false)
@@ -122,7 +122,7 @@ func (f *Fleet) hear(ctx context.Context, local Local) error {
 			}
 		}
 		if m, ok := message.(*redis.Message); ok {
-			f.takeIn(m.Payload, local)
+			f.takeIn(m, local)
 		}
 		if message != nil && !f.hearing.Load() { // the first thing heard is that we are listening
 			if err := f.catchUp(ctx, local); err != nil {
@@ -146,8 +146,12 @@ func (f *Fleet) catchUp(ctx context.Context, local Local) error {
 }
 
 // takeIn reads a message: who tells, and what.
-func (f *Fleet) takeIn(message string, local Local) {
-	who, what, _ := strings.Cut(message, " ")
+func (f *Fleet) takeIn(m *redis.Message, local Local) {
+	if m.Channel == f.openedChannel() {
+		f.hearOpened(m.Payload, local)
+		return
+	}
+	who, what, _ := strings.Cut(m.Payload, " ")
 	if who != f.member {
 		f.learn(what, local)
 	}

@@ -44,6 +44,11 @@ type Local interface {
 	BudgetAsks(asks []policy.BudgetAsk) []policy.BudgetAsk
 	GrantBudget(key uint64, level float64, processes int)
 	FailBudget(key uint64)
+
+	// GateAsks, GrantGate and HearGate likewise.
+	GateAsks(asks []policy.GateAsk) ([]policy.GateAsk, time.Duration)
+	GrantGate(key uint64, t policy.GateTurn)
+	HearGate(key uint64)
 }
 
 // Fleet is this process's part in a fleet. Its life is New and one Run; all
@@ -55,11 +60,16 @@ type Fleet struct {
 	told   chan pause
 	wanted chan struct{} // slots are, where none were; room for one
 	spent  chan struct{} // retries were, of a budget; room for one
+	shut   chan struct{} // a gate is; room for one
+	opened chan uint64   // gates
 
 	members                atomic.Int64 // processes of the scope as last seen; 0: never
 	hearing                atomic.Bool  // what others tell, all of it since we joined
 	tells, learnt, dropped atomic.Uint64
 	malformed              atomic.Uint64
+
+	turnsOurs, turnsAnothers                atomic.Uint64
+	openedTold, openedLearnt, openedDropped atomic.Uint64
 }
 
 // New makes a Fleet and reads the files that o names. Nothing is connected yet:
@@ -77,6 +87,8 @@ func New(o Options) (*Fleet, error) {
 		told:   make(chan pause, toldRoom),
 		wanted: make(chan struct{}, 1),
 		spent:  make(chan struct{}, 1),
+		shut:   make(chan struct{}, 1),
+		opened: make(chan uint64, openedRoom),
 	}, nil
 }
 
@@ -87,6 +99,8 @@ func (f *Fleet) Run(ctx context.Context, local Local) {
 	parts.Go(func() { f.beat(ctx, local) })
 	parts.Go(func() { f.leaseSlots(ctx, local) })
 	parts.Go(func() { f.settleBudgets(ctx, local) })
+	parts.Go(func() { f.takeTurns(ctx, local) })
+	parts.Go(func() { f.tellOpened(ctx) })
 	parts.Go(func() { f.tell(ctx) })
 	parts.Go(func() { f.listen(ctx, local) })
 	<-ctx.Done()
@@ -173,6 +187,12 @@ type Stats struct {
 	CooldownsTold    uint64 // pauses begun here and told to the others
 	CooldownsLearnt  uint64 // pauses begun elsewhere and taken over
 	CooldownsDropped uint64 // pauses not told for want of room or of an engine
+
+	TurnsOurs     uint64 // questions whose turn it is to probe, answered that it is ours
+	TurnsAnothers uint64 // and another's
+	OpenedTold    uint64 // upstreams found up here and told to the others
+	OpenedLearnt  uint64 // words of others that one is up
+	OpenedDropped uint64 // upstreams found up and not told for want of room or of an engine
 }
 
 // Stats gives a picture for metrics.
@@ -181,5 +201,7 @@ func (f *Fleet) Stats() Stats {
 	return Stats{
 		Up: l.up(), Lost: l.lost.Load(), Members: int(f.members.Load()), Commands: l.commands.Load(), Errors: l.errors.Load() + f.malformed.Load(),
 		CooldownsTold: f.tells.Load(), CooldownsLearnt: f.learnt.Load(), CooldownsDropped: f.dropped.Load(),
+		TurnsOurs: f.turnsOurs.Load(), TurnsAnothers: f.turnsAnothers.Load(),
+		OpenedTold: f.openedTold.Load(), OpenedLearnt: f.openedLearnt.Load(), OpenedDropped: f.openedDropped.Load(),
 	}
 }

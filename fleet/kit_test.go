@@ -32,6 +32,9 @@ type process struct {
 	processes int // as told
 	told      []policy.BudgetAsk
 	levels    []float64
+	gateAsks  []policy.GateAsk
+	turns     []policy.GateTurn
+	heard     map[uint64]int // words that a gate opened
 }
 
 // QuotaAsks asks what the test put there, and then no more.
@@ -107,7 +110,7 @@ func joinWith(t testing.TB, o Options) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Fleet: f, t: t, logs: logs, learnt: map[uint64]time.Duration{}}
+	p := &process{Fleet: f, t: t, logs: logs, learnt: map[uint64]time.Duration{}, heard: map[uint64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -189,4 +192,50 @@ func (p *process) settleOne(a policy.BudgetAsk) (level float64, ok bool) {
 		return ok || p.failed > 0
 	})
 	return level, ok
+}
+
+// GateAsks asks what the test put there, and then no more.
+func (p *process) GateAsks([]policy.GateAsk) ([]policy.GateAsk, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asks := p.gateAsks
+	p.gateAsks = nil
+	return asks, policy.Forever
+}
+
+func (p *process) GrantGate(_ uint64, t policy.GateTurn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turns = append(p.turns, t)
+}
+
+func (p *process) HearGate(key uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard[key]++
+}
+
+// heardOf is how often the process heard that the gate opened.
+func (p *process) heardOf(key uint64) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard[key]
+}
+
+// turn asks whose turn it is and waits for the answer.
+func (p *process) turn(a policy.GateAsk) (t policy.GateTurn) {
+	p.t.Helper()
+	p.mu.Lock()
+	p.gateAsks, p.turns = []policy.GateAsk{a}, nil
+	p.mu.Unlock()
+	p.GateWanted()
+	soon(p.t, "answer", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.turns) > 0 {
+			t = p.turns[0]
+		}
+		return len(p.turns) > 0
+	})
+	return t
 }

@@ -166,6 +166,12 @@ var (
 	sharedCooldownsTotal = define(Counter, "shared_cooldowns_total", labels("way"),
 		"Pauses that a 429 asked for: told to the others, learnt from them, or dropped because the shared engine did not answer or too many began at once.",
 		"Does one process's 429 spare the others theirs?")
+	sharedTurnsTotal = define(Counter, "shared_probe_turns_total", labels("whose"),
+		"Answers of the shared engine whose turn it is to probe an upstream whose gate is not open: this process's (ours) or that of another, which holds this process's probes back.",
+		"Does one process probe for all during an outage?")
+	sharedOpenedTotal = define(Counter, "shared_opened_total", labels("way"),
+		"Words that an upstream is up again: told to the others, learnt from them, or dropped because the shared engine did not answer.",
+		"Do all processes hear at once that an outage is over?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows at this moment.",
 		"Is an outage eating up the retry budget?")

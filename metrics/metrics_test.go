@@ -25,7 +25,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 			RetryPercent: 30,
 			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
 			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
-			Shared:       &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, CooldownsTold: 25, CooldownsLearnt: 26, CooldownsDropped: 27},
+			Shared:       &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, CooldownsTold: 25, CooldownsLearnt: 26, CooldownsDropped: 27, TurnsOurs: 28, TurnsAnothers: 29, OpenedTold: 30, OpenedLearnt: 31, OpenedDropped: 32},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,

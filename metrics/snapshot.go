@@ -44,6 +44,8 @@ type Shared struct {
 	Lost, Commands, Errors                           uint64
 	Processes                                        int
 	CooldownsTold, CooldownsLearnt, CooldownsDropped uint64
+	TurnsOurs, TurnsAnothers                         uint64 // to probe an upstream whose gate is not open
+	OpenedTold, OpenedLearnt, OpenedDropped          uint64 // words that one is up
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
@@ -130,6 +132,11 @@ func (s *Shared) collect(ch chan<- prometheus.Metric) {
 	sharedCooldownsTotal.emit(ch, float64(s.CooldownsTold), "told")
 	sharedCooldownsTotal.emit(ch, float64(s.CooldownsLearnt), "learnt")
 	sharedCooldownsTotal.emit(ch, float64(s.CooldownsDropped), "dropped")
+	sharedTurnsTotal.emit(ch, float64(s.TurnsOurs), "ours")
+	sharedTurnsTotal.emit(ch, float64(s.TurnsAnothers), "another")
+	sharedOpenedTotal.emit(ch, float64(s.OpenedTold), "told")
+	sharedOpenedTotal.emit(ch, float64(s.OpenedLearnt), "learnt")
+	sharedOpenedTotal.emit(ch, float64(s.OpenedDropped), "dropped")
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {

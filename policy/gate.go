@@ -25,6 +25,7 @@ type gate struct {
 	failed    int           // probes that failed since the last success
 	hung      int           // probes that hung since the last success
 	impatient bool          // a caller left late since it was closed
+	held      held          // by what others of a fleet say
 
 	closed           [numClosedBy]uint64
 	reopened, probes uint64
@@ -72,7 +73,7 @@ const (
 func (g *gate) close(now time.Duration, why ClosedBy, r Rand) {
 	g.why, g.closedAt = why, now
 	g.closed[why]++
-	g.probe, g.impatient = 0, false
+	g.probe, g.impatient, g.held = 0, false, held{}
 	g.state, g.dueAt = GateClosed, now+g.pause(r)
 	if why == ClosedByStall {
 		g.state = GateHalfOpen
@@ -92,12 +93,18 @@ func half(d time.Duration, r Rand) time.Duration { return d/2 + upTo(r, d/2) }
 
 // expire makes the probe due when its time has come, and gives a hung one up.
 func (g *gate) expire(now time.Duration) {
-	switch {
-	case g.state == GateClosed && now >= g.dueAt:
-		g.state = GateHalfOpen
-	case g.state == GateHalfOpen && g.probe != 0 && now >= g.probeEnds:
-		g.probe = 0
+	if g.state == GateHalfOpen && g.probe != 0 && now >= g.probeEnds {
+		g.probe, g.held.most = 0, 0
 		g.hung++
+	}
+	switch {
+	case g.holds(now):
+		g.held.from = min(g.held.from, g.dueAt)
+		if g.due() {
+			g.state = GateClosed
+		}
+	case g.state == GateClosed && now >= g.readyAt():
+		g.state = GateHalfOpen
 	}
 }
 
@@ -110,7 +117,7 @@ func (g *gate) begin(now time.Duration, r Rand) uint32 {
 	if g.lastProbe == 0 {
 		g.lastProbe++
 	}
-	g.probe, g.begunAt = g.lastProbe, now
+	g.probe, g.begunAt, g.held.most = g.lastProbe, now, 0
 	g.probes++
 	g.probeEnds = now + g.hungFor(r)
 	return g.probe
@@ -152,7 +159,7 @@ func (g *gate) lose(now time.Duration, r Rand) {
 
 // waive ends the probe under way that was no probe after all; another may be
 // sent at once.
-func (g *gate) waive() { g.probe = 0 }
+func (g *gate) waive() { g.probe, g.held = 0, held{} }
 
 // reopen begins the ramp.
 func (g *gate) reopen(now time.Duration) {
@@ -175,7 +182,7 @@ func (g *gate) passing() bool { return g.state == GateOpen || g.state == GateRam
 func (g *gate) event() time.Duration {
 	switch {
 	case g.state == GateClosed:
-		return g.dueAt
+		return g.readyAt()
 	case g.state == GateHalfOpen && g.probe != 0:
 		return g.probeEnds
 	}

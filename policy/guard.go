@@ -85,6 +85,7 @@ type Guard struct {
 	comeback       comeback
 	doubt          doubt
 	pace           pace
+	turns          turns
 	slowLeft       int64 // places given back other than by the fast path of Leave
 	slowAnswered   int64 // of these, those that were answered
 	unsent         int64 // of these, those that were never sent

@@ -71,6 +71,9 @@ func (g *Guard) enter(now time.Duration) (Place, Verdict) {
 	g.lookIfDue(now)
 	g.expire(now)
 	v := g.verdict(false)
+	if !g.gate.passing() {
+		g.turns.wantedAt = now
+	}
 	if v <= VerdictProbe {
 		return g.take(now, v), v
 	}

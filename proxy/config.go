@@ -85,6 +85,11 @@ type Config struct {
 	QuotaWanted func()
 	// BudgetWanted is the same for retry budgets; see Server.BudgetAsks.
 	BudgetWanted func()
+	// GateWanted, where processes probe by turns, is told that a gate is not open, and
+	// GateOpened that one opened; see Server.GateAsks and Server.HearGate. They must not
+	// block. Nil: each process probes by itself. Not reloadable.
+	GateWanted func()
+	GateOpened func(key uint64)
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
 	// Tracer makes spans, and with it traceparent and tracestate are those of

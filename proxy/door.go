@@ -29,6 +29,7 @@ type door struct {
 	log    func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
 	down   time.Time                             // when the gate closed, as far as was told; zero: open
 	late   map[*upstream.Conn]struct{}           // probes still read from
+	shared sharedGate                            // with other processes
 
 	ask   []byte          // the request that probes; nil: none of our own does
 	asked probeCounts     // what came of it
@@ -75,8 +76,11 @@ func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict)
 	case policy.VerdictGo:
 		return wordGo, v, t
 	case policy.VerdictProbe:
+		d.shared.want()
 		d.arm()
 		return wordProbe, v, t
+	case policy.VerdictHold:
+		d.shared.want()
 	}
 	defer d.arm()
 	if !patience(v) {
@@ -125,9 +129,10 @@ func (d *door) heed(s policy.Signal) {
 	d.tell()
 }
 
-// tell logs that the upstream went down or came back. Called with mu held.
+// tell says that the upstream went down or came back. Called with mu held.
 func (d *door) tell() {
 	g := d.guard.State()
+	d.shared.tell(&g)
 	switch name := zap.String("upstream", d.pool.Target().String()); {
 	case g.Gate != policy.GateOpen && d.down.IsZero():
 		d.down = time.Now()

@@ -150,6 +150,7 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 			budget: n.newBudget(r), budgetKey: budgetKey(r),
 			door: newDoor(n.server, pool, r, n.Log),
 		}
+		known[key].door.shared = n.shareGate(r)
 		if r.Throttle {
 			known[key].throttle = policy.NewThrottle()
 		}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,18 +128,17 @@ func (e *engine) awaitListeners(ctx context.Context, n int) error {
 	}
 }
 
-// listeners are the subscriptions to any channel.
+// listeners are the subscriptions to the channel that has fewest.
 func (e *engine) listeners(ctx context.Context) (int64, error) {
 	channels, err := e.client.PubSubChannels(ctx, "*").Result()
 	if err != nil {
 		return 0, err
 	}
 	counts, err := e.client.PubSubNumSub(ctx, channels...).Result()
-	var sum int64
-	for _, n := range counts {
-		sum += n
+	if err != nil || len(counts) == 0 {
+		return 0, err
 	}
-	return sum, err
+	return slices.Min(slices.Collect(maps.Values(counts))), nil
 }
 
 // count adds what the engine was asked since the last time, second by second,

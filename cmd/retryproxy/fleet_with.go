@@ -37,6 +37,7 @@ type shared struct{ fleet *fleet.Fleet }
 
 func (s shared) attach(c *proxy.Config) {
 	c.CooldownBegan, c.QuotaWanted, c.BudgetWanted = s.fleet.CooldownBegan, s.fleet.QuotaWanted, s.fleet.BudgetWanted
+	c.GateWanted, c.GateOpened = s.fleet.GateWanted, s.fleet.GateOpened
 }
 
 func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }
@@ -46,5 +47,6 @@ func (s shared) metrics() *metrics.Shared {
 	return &metrics.Shared{
 		Up: st.Up, Lost: st.Lost, Processes: st.Members, Commands: st.Commands, Errors: st.Errors,
 		CooldownsTold: st.CooldownsTold, CooldownsLearnt: st.CooldownsLearnt, CooldownsDropped: st.CooldownsDropped,
+		TurnsOurs: st.TurnsOurs, TurnsAnothers: st.TurnsAnothers, OpenedTold: st.OpenedTold, OpenedLearnt: st.OpenedLearnt, OpenedDropped: st.OpenedDropped,
 	}
 }
