@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -121,12 +120,4 @@ type point struct {
 	Peer   float64 `json:"haproxy_us,omitempty"`
 	Ratio  float64 `json:"ratio,omitempty"` // median of those within the rounds
 	Failed float64 `json:"failed_share,omitempty"`
-}
-
-func (d *document) write(file string) error {
-	b, err := json.MarshalIndent(d, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o666)
 }

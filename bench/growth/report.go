@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/retryproxy/retryproxy/bench/internal/show"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
@@ -21,14 +20,14 @@ func (d *document) tell(w io.Writer, o *options) error {
 		g.tell(w)
 	}
 	if o.json != "" {
-		if err := d.write(o.json); err != nil {
+		if err := show.JSON(o.json, d); err != nil {
 			return err
 		}
 	}
 	if o.png == "" {
 		return nil
 	}
-	return d.draw(o.png)
+	return show.PNG(o.png, d.figure(), picture.Size{Width: 1000, Height: 1100})
 }
 
 func (g *growth) tell(w io.Writer) {
@@ -79,16 +78,4 @@ func (g *growth) series(name string, log bool, of func(*point) float64) plot.Ser
 		s.X, s.Y = append(s.X, float64(p.Value)), append(s.Y, of(p)/1e6)
 	}
 	return s
-}
-
-func (d *document) draw(file string) error {
-	f := d.figure()
-	if err := f.Validate(); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := picture.PNG(&b, f, picture.Size{Width: 1000, Height: 1100}); err != nil {
-		return err
-	}
-	return os.WriteFile(file, b.Bytes(), 0o666)
 }
