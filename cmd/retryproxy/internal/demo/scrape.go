@@ -3,9 +3,9 @@ package demo
 import (
 	"bytes"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/advising"
 )
 
 // routeCounts is what /metrics says about one route.
@@ -36,22 +36,27 @@ func scrape(h http.Handler, names []string) []routeCounts {
 	for i, name := range names {
 		routes[i] = routeCounts{name: name, outcomes: map[string]int{}, retries: map[string]int{}}
 	}
-	for line := range bytes.Lines(fetch(h)) {
-		s, ok := parseSample(string(line))
-		i := slices.Index(names, s.labels["route"])
-		if !ok || i < 0 || s.value == 0 {
-			continue
-		}
-		switch s.name {
-		case "retryproxy_attempts_total":
-			routes[i].attempts += s.value
-		case "retryproxy_outcomes_total":
-			routes[i].outcomes[s.labels["outcome"]] = s.value
-		case "retryproxy_retries_total":
-			routes[i].retries[s.labels["reason"]] = s.value
+	page, err := advising.Parse(string(fetch(h)))
+	if err != nil {
+		return routes // nothing was sent yet
+	}
+	for i, name := range names {
+		if c := page.Routes[name]; c != nil {
+			routes[i] = routeCounts{name, int(c.Attempts), whole(c.Outcomes), whole(c.Retries)}
 		}
 	}
 	return routes
+}
+
+// whole are the counts that are not zero.
+func whole(counts map[string]float64) map[string]int {
+	out := map[string]int{}
+	for label, n := range counts {
+		if n != 0 {
+			out[label] = int(n)
+		}
+	}
+	return out
 }
 
 // page is a response kept in memory.
@@ -71,31 +76,4 @@ func fetch(h http.Handler) []byte {
 	}
 	h.ServeHTTP(p, r)
 	return p.Bytes()
-}
-
-// sample is a line of the text format with a whole number.
-type sample struct {
-	name   string
-	labels map[string]string
-	value  int
-}
-
-// parseSample reads name{label="value",...} number. Values with escapes, which
-// the demo's routes do not have, and numbers with a fraction are not read.
-func parseSample(line string) (sample, bool) {
-	name, rest, ok := strings.Cut(strings.TrimSpace(line), "{")
-	text, number, ok2 := strings.Cut(rest, "} ")
-	value, err := strconv.Atoi(number)
-	if !ok || !ok2 || err != nil || strings.Contains(text, `\`) {
-		return sample{}, false
-	}
-	s := sample{name: name, labels: map[string]string{}, value: value}
-	for pair := range strings.SplitSeq(strings.TrimSuffix(text, `"`), `",`) {
-		label, v, ok := strings.Cut(pair, `="`)
-		if !ok {
-			return sample{}, false
-		}
-		s.labels[label] = v
-	}
-	return s, true
 }

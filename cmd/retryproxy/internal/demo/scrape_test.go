@@ -34,28 +34,6 @@ func TestScrapeReadsWhatMetricsShow(t *testing.T) {
 	}
 }
 
-func TestParseSample(t *testing.T) {
-	good := sample{"x_total", map[string]string{"a": "1", "b": "two, three"}, 12}
-	for _, c := range []struct {
-		line string
-		want sample
-		ok   bool
-	}{
-		{"x_total{a=\"1\",b=\"two, three\"} 12\n", good, true},
-		{`x_total{a="1"} 1.5e+06`, sample{}, false},
-		{`x_total{a="q\"q"} 1`, sample{}, false},
-		{`x_total 1`, sample{}, false},
-		{`# TYPE x_total counter`, sample{}, false},
-		{`x_total{} 1`, sample{}, false},
-		{`x_total{a="1"`, sample{}, false},
-		{``, sample{}, false},
-	} {
-		if got, ok := parseSample(c.line); ok != c.ok || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%q: %+v %v, want %+v %v", c.line, got, ok, c.want, c.ok)
-		}
-	}
-}
-
 func TestSum(t *testing.T) {
 	counts := map[string]int{"gave_up_deadline": 2, "gave_up_nested": 3, "success": 10}
 	if got := sum(counts, "gave_up_"); got != 5 {
