@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// tardy is a Tracer that stands for a process without a processor: it takes its time
+// between the look at the clock and the sending of each attempt.
+type tardy time.Duration
+
+func (d tardy) Request(*TraceRequest) RequestSpan { return d }
+func (d tardy) Attempt(*TraceAttempt) AttemptSpan { return d }
+func (d tardy) Context() (parent, state string, ok bool) {
+	time.Sleep(time.Duration(d))
+	return "", "", false
+}
+func (d tardy) Waited(string, time.Time, time.Duration) {}
+func (d tardy) Done(*TraceAttemptEnd)                   {}
+func (d tardy) End(*TraceEnd)                           {}
+
+// A request whose wait for an answer is over before anything was sent is sent all
+// the same, and only where a look finds the connection open.
+func TestARequestThatComesToBeSentLate(t *testing.T) {
+	closed := make(chan struct{})
+	u := startUpstream(t, byConn(func(c *upConn) {
+		for range 2 {
+			c.head()
+			c.say(ok200)
+		}
+		c.Close()
+		close(closed)
+	}, script(ok200)))
+	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * watchAfter) })
+	c := p.dial()
+	for i, connections := range []int{1, 1, 2} {
+		if i == 2 {
+			within(t, "the idle connection's end", closed)
+		}
+		res := c.send(get("/")).want(200, "ok")
+		if got := res.Header.Get("X-Retryproxy-Attempts"); got != "1" || u.connections() != connections || u.sends() != i+1 {
+			t.Errorf("request %d: attempts %q, %d connections, %d sends", i, got, u.connections(), u.sends())
+		}
+		p.wantOutcome(i, policy.OutcomeSuccess)
+	}
+}
