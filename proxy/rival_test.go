@@ -27,7 +27,9 @@ func TestAHedgeOverAStaleConnectionIsSentAgain(t *testing.T) {
 		answers(0, reply(200, "fresh")),
 	)
 	inMemory(t, handle, hedged(t), func(t *testing.T, m *memory) {
-		a, b := m.caller().send(get("/")), m.caller().send(get("/"))
+		a := m.caller().send(get("/"))
+		synctest.Wait() // it has the first connection
+		b := m.caller().send(get("/"))
 		a.want(200, "ok")
 		b.want(200, "ok")
 		time.Sleep(2 * time.Second)
