@@ -10,6 +10,7 @@ FUZZTIME ?= 60s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
 ATTACK ?= 10s
+FOR ?= 1m
 PROMISES ?= 1000000
 REPLAYS ?= 100000
 IMAGE ?= retryproxy:dev
@@ -77,11 +78,15 @@ attacks: build ## floods, bombs and stalls by HTTP/2 and HTTP/1.1, ATTACK (10s) 
 
 .PHONY: promises
 promises: ## PROMISES (a million) requests with random policies, failures and callers through the real loop, in virtual time
-	go test -count=1 -timeout 60m -run TestNeverMoreThanPromised -v ./proxy -promises $(PROMISES)
+	go test ./proxy -count=1 -timeout 60m -run TestNeverMoreThanPromised -v -promises $(PROMISES)
 
 .PHONY: replay
 replay: ## REPLAYS (100 000) requests whose attempts fail anywhere, over both protocols: each attempt whole or visibly cut off
 	go test ./proxy -count=1 -timeout 60m -run TestReplayIsExact -v -replays $(REPLAYS)
+
+.PHONY: two-parsers
+two-parsers: build ## FOR (1m) of odd requests: net/http, nginx and HAProxy read what is sent upstream alike (needs them installed)
+	go run ./bench/twoparsers --for $(FOR) --proxy $(BIN)/retryproxy
 
 .PHONY: storm
 storm: build ## an outage with real processes: direct, through HAProxy (if installed), through retryproxy
@@ -205,6 +210,7 @@ check: faults-short
 check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s
 	$(MAKE) attacks ATTACK=2s
+	$(MAKE) two-parsers FOR=20s
 	$(MAKE) fleet FLEET=--short
 	$(MAKE) supply
 

@@ -81,7 +81,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 		switch {
 		case !q.left.IsZero() && began.After(q.left.Add(watchAfter)):
 			w.breaks(q, "attempt %d began %v after the caller had left", i+1, began.Sub(q.left))
-		case !deadline.IsZero() && i > 0 && !began.Before(deadline):
+		case !deadline.IsZero() && i > 0 && (began.After(deadline) || began.Equal(deadline) && w.route.Guard.NoGate): // the gate may let in at the very instant
 			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
 		case retry && p.Window > 0 && w.route.Guard.NoGate && s.Began-e.Steps[0].Began > p.Window:
 			w.breaks(q, "retry %d began %v after the first attempt, outside of the window", i, s.Began-e.Steps[0].Began)

@@ -54,15 +54,16 @@ func (d *drained) Read(p []byte) (int, error) {
 func (w *promiseWorld) handle(c *upConn) {
 	c.Reader = bufio.NewReader(drain(c.Conn))
 	for head := c.head(); head != ""; head = c.head() {
-		q, r := w.arrived(head)
-		if q == nil || !w.act(c, head, q, r) {
+		q, n, r := w.arrived(head)
+		if q == nil || !w.act(c, head, q, n, r) {
 			return
 		}
 	}
 }
 
-// arrived notes an attempt and gives the source of what becomes of it.
-func (w *promiseWorld) arrived(head string) (*promiseRequest, *rand.Rand) {
+// arrived notes an attempt, and gives its number, from 0, and the source of what
+// becomes of it.
+func (w *promiseWorld) arrived(head string) (*promiseRequest, int, *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, rest, _ := strings.Cut(head, " /p/")
@@ -70,7 +71,7 @@ func (w *promiseWorld) arrived(head string) (*promiseRequest, *rand.Rand) {
 	id, err := strconv.Atoi(text)
 	if err != nil || id >= len(w.requests) {
 		w.broken = append(w.broken, fmt.Sprintf("the upstream got %.80q", head))
-		return nil, nil
+		return nil, 0, nil
 	}
 	_, rest, _ = strings.Cut(head, "X-Retryproxy-Attempt: ")
 	text, _, _ = strings.Cut(rest, "\r\n")
@@ -80,11 +81,11 @@ func (w *promiseWorld) arrived(head string) (*promiseRequest, *rand.Rand) {
 	}
 	q := w.requests[id]
 	q.arrivals = append(q.arrivals, promiseArrival{at: time.Now(), number: number})
-	return q, promiseSource(w.seed, drawsAct+uint64(id), uint64(len(q.arrivals)))
+	return q, len(q.arrivals) - 1, promiseSource(w.seed, drawsAct+uint64(id), uint64(len(q.arrivals)))
 }
 
 // act does something with an attempt; false: the connection is over.
-func (w *promiseWorld) act(c *upConn, head string, q *promiseRequest, r *rand.Rand) bool {
+func (w *promiseWorld) act(c *upConn, head string, q *promiseRequest, n int, r *rand.Rand) bool {
 	early := r.IntN(10) == 0
 	if !early {
 		discardBody(c, head)
@@ -93,7 +94,7 @@ func (w *promiseWorld) act(c *upConn, head string, q *promiseRequest, r *rand.Ra
 		time.Sleep(promiseTime(r))
 	}
 	if r.IntN(100) >= w.troubled {
-		return w.answer(c, q, r, 200) && !early
+		return w.answer(c, q, n, r, 200) && !early
 	}
 	switch r.IntN(9) {
 	case 0:
@@ -108,17 +109,17 @@ func (w *promiseWorld) act(c *upConn, head string, q *promiseRequest, r *rand.Ra
 		c.say("HTTP/1.1 503 x\r\nContent-Length: 50\r\n\r\npart")
 		return false
 	}
-	return w.answer(c, q, r, oneOf(r, 429, 500, 502, 503, 503, 504, 404)) && !early
+	return w.answer(c, q, n, r, oneOf(r, 429, 500, 502, 503, 503, 504, 404)) && !early
 }
 
 // answer says a status, and now and then more than that.
-func (w *promiseWorld) answer(c *upConn, q *promiseRequest, r *rand.Rand, status int) bool {
+func (w *promiseWorld) answer(c *upConn, q *promiseRequest, n int, r *rand.Rand, status int) bool {
 	extra, body := "", "ok"
 	if status != 200 && r.IntN(2) == 0 {
 		seconds := oneOf(r, 0, 1, 1, 7, 31, 3600)
 		extra = fmt.Sprintf("Retry-After: %d\r\n", seconds)
 		w.mu.Lock()
-		q.arrivals[len(q.arrivals)-1].until = time.Now().Add(time.Duration(seconds) * time.Second)
+		q.arrivals[n].until = time.Now().Add(time.Duration(seconds) * time.Second)
 		w.mu.Unlock()
 	}
 	if r.IntN(8) == 0 {

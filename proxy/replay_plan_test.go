@@ -80,7 +80,7 @@ func (x *replayTrial) play(a *arrival) {
 	x.up.arrivals = nil // there are many
 	x.up.mu.Unlock()
 	p := x.plan(id)
-	s := &replayAttempt{arrival: a, x: x, p: p, willing: true}
+	s := &replayAttempt{arrival: a, x: x, p: p, willing: !p.hangs}
 	s.n = x.arrived(p)
 	defer s.judge()
 	r := rand.New(rand.NewPCG(x.seed, uint64(id)<<8|uint64(2+s.n)))
@@ -90,7 +90,6 @@ func (x *replayTrial) play(a *arrival) {
 	}
 	k := r.IntN(len(p.body) + 1)
 	if p.hangs {
-		s.willing = false
 		s.take(oneOf(r, k, len(p.body)+1))
 		s.abandoned()
 		return
@@ -157,7 +156,7 @@ type replayAttempt struct {
 	off     int
 	wrong   bool // a byte differed
 	ended   bool // it came to its end
-	willing bool // the upstream would read on
+	willing bool // the upstream would read on, and no timeout strikes
 	refused bool // unread, and said so
 }
 

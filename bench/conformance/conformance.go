@@ -64,3 +64,11 @@ func cases(table []family) (all []testCase) {
 	}
 	return all
 }
+
+// Requests are the raw requests of the table, for whoever makes others of them.
+func Requests() (all []string) {
+	for _, c := range cases(requestFamilies) {
+		all = append(all, c.raw)
+	}
+	return all
+}

@@ -32,6 +32,14 @@ func isNamed(named [][]byte, name []byte) bool {
 	return false
 }
 
+// announcesFraming reports whether a Trailer field names a field that must not stand
+// in a trailer section and for which net/http refuses the whole message. Others
+// read on, so the message would have two readings. Nothing is lost with the field: it
+// is a hint, and such a trailer is not forwarded.
+func announcesFraming(trailer []byte) bool {
+	return http1.HasToken(trailer, "content-length") || http1.HasToken(trailer, "transfer-encoding") || http1.HasToken(trailer, "trailer")
+}
+
 // appendList begins one field with the values of f and of the fields in rest that
 // have the same id, as one list (RFC 9110 section 5.3). The line is not ended.
 func appendList(dst []byte, f *http1.Field, rest []http1.Field) []byte {

@@ -119,7 +119,7 @@ func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fie
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if w.r.Body.Kind != http1.BodyChunked {
+		if w.r.Body.Kind != http1.BodyChunked || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.Host:

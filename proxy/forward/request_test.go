@@ -47,6 +47,11 @@ func TestRequestHead(t *testing.T) {
 				"X-Forwarded-Proto: http", "X-Forwarded-Host: a.example", "Connection: TE", "TE: trailers"},
 		},
 		{
+			name: "a Trailer that names framing is left out: net/http refuses such a request, others read on",
+			in:   []string{"POST / HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked", "Trailer: X-T, Content-Length", "Trailer: transfer-encoding", "Trailer: X-U"},
+			want: []string{"POST / HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked", "Trailer: X-U", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
+		},
+		{
 			name: "an HTTP/1.0 caller becomes 1.1, without trailers, and gets a Host",
 			in:   []string{"GET / HTTP/1.0", "TE: trailers", "A: a"},
 			want: []string{"GET / HTTP/1.1", "Host: up.example", "A: a", "X-Forwarded-Proto: http"},

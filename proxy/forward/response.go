@@ -89,7 +89,7 @@ func (w *responseWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fi
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if w.o.Framing.Kind != http1.BodyChunked {
+		if w.o.Framing.Kind != http1.BodyChunked || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.Via:

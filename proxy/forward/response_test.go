@@ -37,6 +37,12 @@ func TestResponseHead(t *testing.T) {
 			want: []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Trailer: X-T", "A: a"},
 		},
 		{
+			name: "a Trailer that names framing is left out",
+			in:   []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Trailer: trailer", "A: a"},
+			o:    ResponseOptions{Framing: chunked, Minor: 1},
+			want: []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "A: a"},
+		},
+		{
 			name: "chunked to 1.0 ends by close",
 			in:   []string{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Trailer: X-T", "A: a"},
 			o:    ResponseOptions{Framing: http1.Framing{Kind: http1.BodyClose}, Minor: 0},

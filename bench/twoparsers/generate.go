@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/conformance"
+)
+
+// last ends a caller's stream: whoever reads the end of what is before it
+// elsewhere swallows it.
+const last = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
+
+// usable are the requests of the table that are not large.
+func usable() (all []string) {
+	for _, raw := range conformance.Requests() {
+		if len(raw) < 4<<10 {
+			all = append(all, raw)
+		}
+	}
+	return all
+}
+
+func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+// generate makes the nth stream of a seed: what one caller sends.
+func generate(seed, n uint64, table []string) []byte {
+	r := rand.New(rand.NewPCG(seed, n))
+	var b bytes.Buffer
+	for range 1 + r.IntN(4) {
+		switch r.IntN(10) {
+		case 0:
+			b.WriteString(oneOf(r, table...))
+		case 1, 2:
+			b.Write(mutate(r, []byte(oneOf(r, table...))))
+		case 3, 4:
+			b.Write(mutate(r, []byte(sentence(r))))
+		default:
+			b.WriteString(sentence(r))
+		}
+	}
+	b.WriteString(last)
+	return b.Bytes()
+}
+
+// shards are what mutations put in: where parsers were once found to differ.
+var shards = []string{
+	"\r\n", "\n", "\r", "\x00", "\t", " ", ":", ",", ";", "0", "\x0b", "\x85", "\xc2\xa0", "\r\n ", "\r\n\r\n", "0\r\n\r\n", "0\n\n", "%00", "%0d%0a", "#", "?", "\\", "//", "../",
+	"Content-Length: 5\r\n", "Content-Length: 0\r\n", "Content-Length: 05\r\n", "Content-Length: 5, 5\r\n", "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: identity\r\n",
+	"Transfer-Encoding : chunked\r\n", "Transfer-Encoding:\tchunked\r\n", "transfer_encoding: chunked\r\n", "Connection: close\r\n", "Connection: content-length\r\n", "Expect: 100-continue\r\n",
+	"Host: b.example\r\n", "Upgrade: x\r\nConnection: upgrade\r\n", "TE: trailers\r\n", "Trailer: X\r\n", "HTTP/1.0", "HTTP/1.1", "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "5\r\nhello\r\n", ";a=\"b\r\n\"",
+}
+
+// mutate changes a few places.
+func mutate(r *rand.Rand, b []byte) []byte {
+	for range 1 + r.IntN(3) {
+		at := r.IntN(len(b) + 1)
+		switch r.IntN(6) {
+		case 0, 1:
+			b = bytes.Join([][]byte{b[:at], []byte(oneOf(r, shards...)), b[at:]}, nil)
+		case 2:
+			to := min(len(b), at+1+r.IntN(4))
+			b = bytes.Join([][]byte{b[:at], b[to:]}, nil)
+		case 3:
+			if at < len(b) {
+				b[at] = byte(r.IntN(256))
+			}
+		case 4: // a line twice, or at another place
+			lines := bytes.SplitAfter(b, []byte("\r\n"))
+			i, j := r.IntN(len(lines)), r.IntN(len(lines))
+			lines = append(lines[:j:j], append([][]byte{lines[i]}, lines[j:]...)...)
+			b = bytes.Join(lines, nil)
+		default:
+			if at < len(b) {
+				b[at] ^= 0x20 // the case of a letter
+			}
+		}
+	}
+	return b
+}
+
+// sentence is a request by the grammar, with all that is allowed and rare.
+func sentence(r *rand.Rand) string {
+	method := oneOf(r, "GET", "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "M-SEARCH", "get", "X!#$%&'*+.^_`|~")
+	target := oneOf(r, "/", "/a/b?c=d&e", "/%41%2f%00", "//a//b", "/a/../b", "/.", "/?", "/a?b?c", "/a;b=c:@!$&'()*+,", "/\xc3\xa9", "/%zz", "/%", "/..", "http://a.example/x?y", "http://a.example", "http://a.example:8080/", "/\"<>{}|^`\\", "/"+strings.Repeat("a", r.IntN(3000)))
+	if method == "OPTIONS" && r.IntN(3) == 0 {
+		target = "*"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, target)
+	lines := []string{"Host: " + oneOf(r, "a.example", "a.example", "a.example:8080", "[::1]", "1.2.3.4", "A.eXample", "a_b.example")}
+	for range r.IntN(5) {
+		lines = append(lines, field(r))
+	}
+	body := framed(r, &lines)
+	r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	for _, line := range lines {
+		b.WriteString(line + "\r\n")
+	}
+	return b.String() + "\r\n" + body
+}
+
+func field(r *rand.Rand) string {
+	name := oneOf(r, "X-A", "x", "X_Under_Score", "!#$%&'*+-.^_`|~", "Accept", "Cookie", "Content-Type", "X-Forwarded-For", "Via", "Forwarded", "Range", "If-Match", "Content-Encoding", "TE", "Trailer", "Connection", "Keep-Alive", "Expect", "Upgrade", "Proxy-Connection", "Max-Forwards", "X-Content-Length", "Content.Length", "HTTP2-Settings", "Sec-WebSocket-Key")
+	value := oneOf(r, "", "1", "a, b", "trailers", "close", "keep-alive", "upgrade", "100-continue", "websocket", "x-a", "content-length", "transfer-encoding, host", "\xe9\xff", "a\tb", "\"q\\\"\"", "(c)", "a:b:c", "chunked", strings.Repeat("v", r.IntN(2000)))
+	return name + ":" + oneOf(r, " ", " ", "", "\t", "  ") + value + oneOf(r, "", "", " ", "\t")
+}
+
+// framed adds the framing to lines and gives the body.
+func framed(r *rand.Rand, lines *[]string) string {
+	body := oneOf(r, "", "hello", "0\r\n\r\n", last, "GET / HTTP/1.1\r\n\r\n", "\r\n", strings.Repeat("z", r.IntN(30000)))
+	switch r.IntN(3) {
+	case 0:
+		return ""
+	case 1:
+		*lines = append(*lines, oneOf(r, "Content-Length", "content-length", "CONTENT-LENGTH")+":"+oneOf(r, " ", "", "\t ")+fmt.Sprint(len(body)))
+		return body
+	}
+	*lines = append(*lines, oneOf(r, "Transfer-Encoding", "transfer-encoding", "TRANSFER-ENCODING")+":"+oneOf(r, " ", "", "\t")+oneOf(r, "chunked", "Chunked", "CHUNKED"))
+	var b strings.Builder
+	for len(body) > 0 {
+		n := min(len(body), 1+r.IntN(1+r.IntN(9000)))
+		fmt.Fprintf(&b, oneOf(r, "%x", "%X", "%04x")+oneOf(r, "", "", ";a", ";a=b", `;a="b;c"`)+"\r\n%s\r\n", n, body[:n])
+		body = body[n:]
+	}
+	b.WriteString(oneOf(r, "0", "0", "000", "0;x") + "\r\n")
+	for range r.IntN(3) {
+		b.WriteString(oneOf(r, "X-T: 1", "X-T:", "Etag: \"x\"", "Content-Length: 7", "Transfer-Encoding: chunked", "Host: b", "X-Sum:\tabc ") + "\r\n")
+	}
+	return b.String() + "\r\n"
+}
+
+// quiet is how long an answer may pause before its caller leaves: the proxy waits
+// for more then.
+const quiet = 200 * time.Millisecond
+
+// send sends a stream and reads what comes until all is quiet.
+func send(addr string, stream []byte) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	written := make(chan struct{})
+	go func() { defer close(written); _, _ = c.Write(stream) }()
+	defer func() { c.Close(); <-written }()
+	buf := make([]byte, 32<<10)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(quiet))
+		if _, err := io.ReadAtLeast(c, buf, 1); err != nil {
+			return
+		}
+	}
+}

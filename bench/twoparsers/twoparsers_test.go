@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestAStreamFollowsFromItsSeed(t *testing.T) {
+	table := usable()
+	differ := false
+	for n := range uint64(200) {
+		one := generate(1, n, table)
+		if !bytes.Equal(one, generate(1, n, table)) {
+			t.Fatalf("stream %d differs from itself", n)
+		}
+		differ = differ || !bytes.Equal(one, generate(2, n, table))
+	}
+	if !differ {
+		t.Error("another seed changes nothing")
+	}
+}
+
+func TestSplit(t *testing.T) {
+	const a, b = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-T: 1\r\n\r\n", "GET /b HTTP/1.1\r\nHost: h\r\n\r\n"
+	for name, c := range map[string]struct {
+		all   string
+		whole int
+		rest  string
+		fault bool
+	}{
+		"whole":     {all: a + b, whole: 2},
+		"cut head":  {all: a + b[:9], whole: 1, rest: b[:9]},
+		"cut body":  {all: b + a[:len(a)-1], whole: 1, rest: a[:len(a)-1]},
+		"no reques": {all: b + "GET\r\n\r\n", whole: 1, rest: "GET\r\n\r\n", fault: true},
+	} {
+		got, rest, fault := split([]byte(c.all))
+		if len(got) != c.whole || string(rest) != c.rest || (fault != nil) != c.fault {
+			t.Errorf("%s: %d requests, rest %q, fault %v", name, len(got), rest, fault)
+		}
+	}
+}
+
+// A reader that swallows a request, or finds one more, is told of.
+func TestOtherReadingsAreViolations(t *testing.T) {
+	whole := []byte("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello")
+	for name, change := range map[string]func(m *message){
+		"none":   func(*message) {},
+		"target": func(m *message) { m.Target = "/b" },
+		"body":   func(m *message) { m.Body = emptyBody },
+		"number": func(m *message) { m.raw = append(m.raw, m.raw...) },
+		"end":    func(m *message) { m.raw = m.raw[:len(m.raw)-1] },
+	} {
+		o, err := newOrigin(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, _ := split(whole)
+		change(&got[0])
+		r := newReport(1)
+		(&reader{"net/http", o.addr, o}).readAll(r, got)
+		if (r.Violations > 0) != (name != "none") {
+			t.Errorf("%s: %d violations %v", name, r.Violations, r.Told)
+		}
+		o.server.Close()
+	}
+}
+
+func TestAboveRoot(t *testing.T) {
+	for target, above := range map[string]bool{"/": false, "/..": true, "/a/../..": true, "/a/..": false, "/%2e%2e": true, "/?/..": false, "/./..": true, "//..": false} {
+		if aboveRoot(target) != above {
+			t.Errorf("%s: %v", target, !above)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, args := range [][]string{{"x"}, {"--for", "0s"}, {"--cases", "-1"}} {
+		if _, err := parse(args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+	if o, err := parse(nil, &bytes.Buffer{}); err != nil || o.seed == 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
