@@ -165,7 +165,7 @@ func (w *promiseWorld) judgeBudget() {
 				}
 			}
 			limit := float64(c.Burst) + c.Ratio*float64(earned) + c.MinPerSecond*retries[j].Sub(from).Seconds()
-			if spent := float64(j - i + 1); spent > limit+1e-6 {
+			if spent := float64(j - i + 1); spent > limit+1e-4 { // it counts in steps of a ten-thousandth
 				w.broken = append(w.broken, fmt.Sprintf("%v retries from %v on within %v, the budget allows %v", spent, from, retries[j].Sub(from), limit))
 				return
 			}

@@ -93,6 +93,7 @@ func (x *replayTrial) send(n int) {
 			for id := int(x.next.Add(1)); id <= n && !x.Failed(); id = int(x.next.Add(1)) {
 				got := <-c.begin(x.plan(id).call())
 				if got.err != nil {
+					x.Logf("request %d: %v", id, got.err)
 					x.tally.refusedCallers.Add(1)
 				}
 			}
@@ -116,14 +117,17 @@ func (x *replayTrial) judge(n int) {
 	if x.Failed() {
 		return
 	}
-	soon(x, "all outcomes", func() bool { defer x.p.seen.lock()(); return len(x.p.seen.outcomes) == n })
+	a := &x.tally
+	soon(x, "all outcomes", func() bool { defer x.p.seen.lock()(); return len(x.p.seen.outcomes) == x.p.seen.began })
+	if lost := int64(n - x.p.seen.requests()); lost > a.refusedCallers.Load() { // a client may be told to use another connection, which Go's cannot with a body
+		x.Errorf("%d requests did not reach the proxy, and their callers know nothing of it", lost)
+	}
 	outcomes := map[policy.Outcome]int{}
 	x.p.seen.mu.Lock()
 	for _, o := range x.p.seen.outcomes {
 		outcomes[o]++
 	}
 	x.p.seen.mu.Unlock()
-	a := &x.tally
 	x.Logf("%d requests, %d attempts, %d of them repeats; %d came whole, %d of these repeats, %d cut off; %d with trailers; %d bytes; %d callers without a whole answer; %v",
 		n, a.attempts.Load(), a.repeats.Load(), a.whole.Load(), a.wholeRepeats.Load(), a.cut.Load(), a.withTrailers.Load(), a.bytes.Load(), a.refusedCallers.Load(), outcomes)
 	tooLarge, full := outcomes[policy.GaveUp(policy.ReasonBodyTooLarge)], outcomes[policy.GaveUp(policy.ReasonReplayMemoryFull)]
