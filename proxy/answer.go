@@ -103,13 +103,23 @@ func (b *responseBody) fill(idle time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == io.EOF && b.untilClose():
+	case err == io.EOF && b.untilClose() && !x.resetWhileSending():
 		b.ended = true
 		return nil
 	case errors.Is(err, errCallerGone) || isTimeout(err):
 		return err
 	}
 	return errResponseCut
+}
+
+// resetWhileSending says whether a write of the request met a reset. The kernel
+// tells of one once, and a read after that meets a mere end. A reset that comes
+// after the end of the answer is told as EPIPE. An upload still under way is given up.
+func (x *exchange) resetWhileSending() bool {
+	if x.uploading() {
+		x.stopPump() // it may have been told just now
+	}
+	return x.progress.Load() == writeReset
 }
 
 // widen moves to a large buffer when more than a first read is to come.

@@ -408,3 +408,31 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 	_ = c.Close()
 	<-sent
 }
+
+// TestAResetThatTheUploadIsTold: the kernel tells of a reset once. When the
+// write of the request's body is told, the read of the answer meets a mere end,
+// which would pass for that of an answer without a length.
+func TestAResetThatTheUploadIsTold(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		if c.head() != "" {
+			c.say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf")
+			_, _ = io.CopyN(io.Discard, c.Reader, 100_000)
+			c.reset()
+		}
+	})
+	p := startProxy(t, u, nil)
+	for range 100 {
+		c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+		go func() {
+			for {
+				if _, err := io.WriteString(c, "400\r\n"+strings.Repeat("x", 0x400)+"\r\n"); err != nil {
+					return
+				}
+			}
+		}()
+		if _, body, err := c.response("PUT"); err == nil {
+			t.Fatalf("the caller saw %q end in order", body)
+		}
+		_ = c.Close()
+	}
+}

@@ -77,7 +77,7 @@ func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watc
 	case err == nil || err == io.EOF:
 		x.callerFailed(errBodyCut)
 	case isTimeout(err) && !x.upWrite.IsZero() && !now.Before(x.upWrite):
-		return false, x.sendFailed()
+		return false, x.sendFailed(err)
 	case isTimeout(err) && !now.Before(until):
 		if n > 0 {
 			return true, false
@@ -86,7 +86,7 @@ func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watc
 	case x.c.hungUp():
 		x.callerFailed(errCallerGone)
 	default:
-		return false, x.sendFailed()
+		return false, x.sendFailed(err)
 	}
 	return false, false
 }
