@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,8 +49,8 @@ const (
 	patience = 40 * time.Second
 	// between the requests of a caller.
 	between = 10 * time.Millisecond
-	// inHandFor is how long the upstream takes for requests that are to be in hand at SIGTERM.
-	inHandFor = time.Second
+	// inHandFor is how long the upstream takes for requests that are to be in hand at SIGTERM: less than ATTEMPT_TIMEOUT.
+	inHandFor = 700 * time.Millisecond
 )
 
 // event is a request that is over.
@@ -66,13 +65,14 @@ type event struct {
 type team struct {
 	network, addr string
 	wait          atomic.Bool
-	stopped       atomic.Bool // no new requests
-	inHand        atomic.Int64
+	paused        atomic.Bool // no new requests for now
+	stopped       atomic.Bool // no more requests
 	ids           atomic.Int64
 	all           sync.WaitGroup
 
-	mu     sync.Mutex // guards events
+	mu     sync.Mutex // guards all below
 	events []event
+	open   map[string]time.Time // requests that are not over, and since when
 }
 
 // call starts one caller of each manner; they go on until ctx ends or stop.
@@ -82,7 +82,9 @@ func (t *team) call(ctx context.Context, some []manner) {
 		t.all.Go(func() {
 			defer c.hangUp()
 			for !t.stopped.Load() && client.Sleep(ctx, between) {
-				c.ask()
+				if !t.paused.Load() {
+					c.ask()
+				}
 			}
 		})
 	}
@@ -119,22 +121,44 @@ func (c *caller) hangUp() {
 }
 
 func (c *caller) ask() {
-	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
 	id := fmt.Sprintf("%08d", c.ids.Add(1))
+	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
+	c.begin(id, e.began)
 	if err := c.send(id); err != nil {
 		e.verdict, e.what = failed, "not taken: "+err.Error()
 	} else {
-		c.inHand.Add(1)
 		e.verdict, e.what = c.receive(id)
-		c.inHand.Add(-1)
 	}
 	if c.once || e.verdict != served && e.verdict != failed {
 		c.hangUp()
 	}
 	e.ended = time.Now()
-	c.mu.Lock()
-	c.events = append(c.events, e)
-	c.mu.Unlock()
+	c.end(id, e)
+}
+
+func (t *team) begin(id string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[id] = at
+}
+
+func (t *team) end(id string, e event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, id)
+	t.events = append(t.events, e)
+}
+
+// inHand counts the requests that are not over and began before at.
+func (t *team) inHand(at time.Time) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, began := range t.open {
+		if began.Before(at) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *caller) send(id string) error {
@@ -171,16 +195,25 @@ func (c *caller) send(id string) error {
 	return nil
 }
 
+// awaitHead waits until a whole head is in the buffer, and says how much of it is where there is none.
+func (c *caller) awaitHead() (int, error) {
+	for n := 1; ; n++ {
+		b, err := c.in.Peek(n)
+		if err != nil || bytes.HasSuffix(b, []byte("\r\n\r\n")) {
+			return len(b), err
+		}
+	}
+}
+
 // receive reads the answer and judges it.
 func (c *caller) receive(id string) (verdict, string) {
-	if _, err := c.in.Peek(1); err != nil {
+	if got, err := c.awaitHead(); err != nil && got == 0 {
 		return lost, err.Error()
+	} else if err != nil {
+		return cut, "within the head: " + err.Error()
 	}
 	r, err := http.ReadResponse(c.in, &http.Request{Method: c.method})
 	if err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return cut, "within the head"
-		}
 		return changed, err.Error()
 	}
 	body, err := io.ReadAll(r.Body)

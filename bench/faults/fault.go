@@ -4,8 +4,11 @@ package main
 
 import "time"
 
-// longestFault bounds each fault.
-const longestFault = time.Minute
+// Bounds of each fault. A shorter one would be over before ATTEMPT_TIMEOUT.
+const (
+	shortestFault = 1500 * time.Millisecond
+	longestFault  = time.Minute
+)
 
 // fault is one thing that goes wrong. begin and end are called twice.
 type fault struct {

@@ -104,7 +104,7 @@ func playedBy(t *testing.T, args ...string) (code int, out, said string) {
 		t.Fatalf("%v: %s", err, b)
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(context.Background(), append([]string{"--proxy", proxy, "--for", "1s"}, args...), &stdout, &stderr)
+	code = run(context.Background(), append([]string{"--proxy", proxy, "--for", "1500ms"}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 

@@ -84,8 +84,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	switch {
 	case f.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.lasts < time.Second || o.lasts > longestFault:
-		return nil, fmt.Errorf("--for must be 1s to %v", longestFault)
+	case o.lasts < shortestFault || o.lasts > longestFault:
+		return nil, fmt.Errorf("--for must be %v to %v", shortestFault, longestFault)
 	case o.atOnce < 1 || o.atOnce > 16:
 		return nil, errors.New("--at-once must be in 1..16")
 	}

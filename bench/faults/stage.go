@@ -130,7 +130,7 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 		return nil, err
 	}
 	network, addr := ways(st.proxy.listen)
-	st.team = &team{network: network, addr: addr}
+	st.team = &team{network: network, addr: addr, open: map[string]time.Time{}}
 	callersCtx, cancel := context.WithCancel(ctx)
 	defer func() { st.team.stop(); cancel() }()
 	st.team.call(callersCtx, f.callers())
@@ -176,8 +176,7 @@ func (st *stage) alone(r *result) error {
 		return err
 	}
 	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
-	_ = st.await("done with what was in hand", patience, func() bool { return !st.inHandSince(ended) })
-	if err := st.ctx.Err(); err != nil {
+	if err := st.await("done with what was in hand", patience+within, func() bool { return st.team.inHand(ended) == 0 }); err != nil {
 		return err
 	}
 	r.Counts = counted(st.team.since(began))
@@ -187,15 +186,16 @@ func (st *stage) alone(r *result) error {
 	return err
 }
 
-// inHandSince says whether a caller has waited since before at: it has no event that began after it yet.
-func (st *stage) inHandSince(at time.Time) bool {
-	n := 0
-	for _, e := range st.team.since(at) {
-		if e.began.Before(at) {
-			n++
-		}
+// allAccepted pauses the callers; it says whether the proxy has all that they
+// have in hand, and has them go on where that is nothing.
+func (st *stage) allAccepted() bool {
+	st.team.paused.Store(true)
+	m, err := st.proxy.scrape(st.ctx)
+	n := st.team.inHand(time.Now())
+	if n == 0 {
+		st.team.paused.Store(false)
 	}
-	return n < int(min(st.team.inHand.Load(), int64(len(manners)))) && st.team.inHand.Load() == int64(len(manners))
+	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n
 }
 
 // inTheMiddle makes the fault again and ends the proxy while it lasts, with requests in hand.
@@ -206,14 +206,19 @@ func (st *stage) inTheMiddle(r *result) error {
 		return err
 	}
 	client.Sleep(st.ctx, st.o.lasts/2)
+	times := 0 // in a row: the first pause may come as a caller begins
+	accepted := func() bool {
+		if times++; !st.allAccepted() {
+			times = 0
+		}
+		return times == 2
+	}
+	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inHand(time.Now()) > 0) {
+		return err
+	} // with none in hand the row is judged so
 	st.team.stop()
-	// Requests that are on their way to the proxy are not accepted yet.
-	_ = st.await("all accepted", 5*time.Second, func() bool {
-		m, err := st.proxy.scrape(st.ctx)
-		return err != nil || int64(m.Sum("requests_in_flight")) >= st.team.inHand.Load()
-	})
 	at := time.Now()
-	r.InHand = int(st.team.inHand.Load())
+	r.InHand = st.team.inHand(at)
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -221,9 +226,10 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.f.end(st); err != nil {
 		return err
 	}
-	st.team.all.Wait()
-	if err := st.ctx.Err(); err != nil {
-		return err
+	for st.team.inHand(time.Now()) > 0 { // each ends after its caller's patience
+		if !client.Sleep(st.ctx, 10*time.Millisecond) {
+			return st.ctx.Err()
+		}
 	}
 	r.Before = counted(before(st.team.since(began), at))
 	r.Drained = counted(st.team.since(at))
