@@ -59,6 +59,9 @@ func (m *moving) handle(c *upConn) {
 	}
 }
 
+// readyPath is a path for probes.
+const readyPath = "/ready?full=1"
+
 func (m *moving) sends(home string) int { m.mu.Lock(); defer m.mu.Unlock(); return m.asked[home] }
 
 // fallSilent has the upstream serve, then answer nothing, until its gate is closed

@@ -9,8 +9,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-const readyPath = "/ready?full=1"
-
 // probed is guarded, with a path for probes.
 func probed(c *Config) {
 	guarded(c)
