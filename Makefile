@@ -210,7 +210,7 @@ check: faults-short
 check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s
 	$(MAKE) attacks ATTACK=2s
-	$(MAKE) two-parsers FOR=20s
+	$(MAKE) two-parsers FOR=1m
 	$(MAKE) fleet FLEET=--short
 	$(MAKE) supply
 
