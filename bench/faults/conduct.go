@@ -35,6 +35,7 @@ const (
 	tooLong      = "too-long"
 	tooShort     = "too-short"
 	misdated     = "misdated"
+	nowAndThen   = "now-and-then"
 )
 
 var conducts = map[string]conduct{
@@ -48,6 +49,7 @@ var conducts = map[string]conduct{
 	tooLong:      (*exchange).tooLong,
 	tooShort:     (*exchange).tooShort,
 	misdated:     (*exchange).misdated,
+	nowAndThen:   (*exchange).nowAndThen,
 }
 
 // read reads and checks the request's body.

@@ -95,7 +95,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 }
 
 // needed are other programs without which rows could not be played.
-var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables"}
+var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables", "go", "nice"}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)

@@ -158,12 +158,3 @@ func logsFull() fault {
 	}
 	return f
 }
-
-// clockStepped would be the machine's own clock.
-func clockStepped() fault {
-	return fault{name: "clock of the machine stepped", how: "not made; the upstream's clock is, above",
-		prepare: func(*stage) error {
-			return impossible{"CLOCK_REALTIME is one for the whole machine (time namespaces have only the monotonic clocks), and libfaketime does not reach a static Go program"}
-		},
-		begin: func(*stage) error { return nil }, end: func(*stage) error { return nil }, felt: failedAttempts}
-}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,6 +30,7 @@ type stage struct {
 	upArgs   []string // beside --listen
 	upBy     []string // command by way of which the upstream is started
 	proxyBy  []string // and the proxy
+	program  string   // the proxy; empty: --proxy
 	settings []string // of the proxy, over those of the fault
 	target   string   // RETRYPROXY_UPSTREAM
 	sockets  bool     // callers reach the proxy by unix sockets, as it is in a namespace of its own
@@ -78,7 +80,7 @@ func (st *stage) build() error {
 	if st.sockets {
 		listen, admin = "unix:"+filepath.Join(st.dir, "callers"), "unix:"+filepath.Join(st.dir, "admin")
 	}
-	st.proxy, err = startProxy(st.ctx, st.o.proxy, listen, admin, st.proxyBy,
+	st.proxy, err = startProxy(st.ctx, cmp.Or(st.program, st.o.proxy), listen, admin, st.proxyBy,
 		defaults, []string{"RETRYPROXY_UPSTREAM=" + st.target}, st.f.settings, st.settings, st.o.set)
 	if err != nil {
 		return err

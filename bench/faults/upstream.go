@@ -28,6 +28,7 @@ import (
 //	drop        reset all connections
 //	cert FILE   speak TLS with the certificate and the key in this file
 //	count       nothing
+//	waits       nothing; the number is that of the waits that were wrong
 const roleUpstream = "upstream"
 
 // server is the upstream's process.
@@ -37,6 +38,7 @@ type server struct {
 	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
 	met     atomic.Int64                    // answers that a fault has met
 	nth     atomic.Int64                    // of the answers of a conduct
+	waits   waits
 
 	mu    sync.Mutex // guards all below
 	deaf  bool
@@ -96,6 +98,8 @@ func (s *server) order(what, arg string) (int64, error) {
 	case "cert":
 		err = s.setCert(arg)
 	case "count":
+	case "waits":
+		return s.waits.judged()
 	default:
 		err = errors.New("unknown")
 	}
