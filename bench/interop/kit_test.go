@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -126,15 +127,20 @@ func (p *program) await(t *testing.T, addr string) {
 
 func tail(s string) string { return s[max(0, len(s)-4000):] }
 
-// address is one of loopback that nobody listened on a moment ago.
+// address is one of loopback that nobody listened on a moment ago, with a port that
+// no connection takes as its own end: Linux gives those from 32768 on.
 func address(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.N(12000))))
+		if err != nil {
+			continue
+		}
+		defer l.Close() //nolint:errcheck // it was only asked
+		return l.Addr().String()
 	}
-	defer l.Close() //nolint:errcheck // it was only asked
-	return l.Addr().String()
+	t.Fatal("no free port from 20000 to 32000")
+	return ""
 }
 
 func port(t *testing.T, addr string) string {
