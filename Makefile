@@ -202,7 +202,7 @@ faults: build ## one fault after another between callers, the proxy and its upst
 
 .PHONY: faults-short
 faults-short:
-	$(MAKE) faults FAULT=1500ms
+	$(MAKE) faults FAULT=1500ms FAULTS='--tries 2'
 
 check: faults-short
 

@@ -114,8 +114,31 @@ func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
 	if code, out, said := playedBy(t, "--only", fault); code != exitOK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}
-	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_OUTAGE=off")
-	if code != exitMissed || !strings.Contains(said, "failed that may be repeated") {
+	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_OUTAGE=off", "--tries", "2")
+	if code != exitMissed || !strings.Contains(said, "failed that may be repeated") || strings.Count(said, "once more") != 1 {
 		t.Errorf("without retries: code %d\n%s%s", code, out, said)
+	}
+}
+
+func TestWhatIsLostHasNoSecondTry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *result)
+		has    bool
+	}{
+		"all well":                {func(*result) {}, false},
+		"failed":                  {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, true},
+		"late":                    {func(r *result) { r.Recovered = time.Minute }, true},
+		"not played":              {func(r *result) { r.Error = "no port" }, true},
+		"not possible":            {func(r *result) { r.Error, r.Impossible = "no root", true }, false},
+		"lost":                    {func(r *result) { r.Counts.Others[lost] = 1 }, false},
+		"changed, and late":       {func(r *result) { r.Recovered, r.Before.MayRepeat[changed] = time.Minute, 1 }, false},
+		"lost after the SIGTERM":  {func(r *result) { r.Drained.MayRepeat[lost] = 1 }, false},
+		"ended with another code": {func(r *result) { r.Exit = "exit status 2" }, false},
+	} {
+		r := fine()
+		tc.change(r)
+		if got := r.hasSecondTry(); got != tc.has {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -45,6 +45,7 @@ type options struct {
 	lasts  time.Duration
 	only   string
 	atOnce int
+	tries  int
 	json   bool
 	set    settings
 }
@@ -76,6 +77,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.lasts, "for", 3*time.Second, "how long each fault lasts")
 	f.StringVar(&o.only, "only", "", "only faults whose name has this in it")
 	f.IntVar(&o.atOnce, "at-once", 4, "faults played beside each other, each with processes of its own")
+	f.IntVar(&o.tries, "tries", 1, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
 	f.BoolVar(&o.json, "json", false, "print the results as JSON, one a line")
 	f.Var(&o.set, "set", "NAME=VALUE for the proxy, over what a fault sets; to see an expectation missed, say RETRYPROXY_MAX_RETRIES=0")
 	if err := f.Parse(args); err != nil {
@@ -88,6 +90,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("--for must be %v to %v", shortestFault, longestFault)
 	case o.atOnce < 1 || o.atOnce > 16:
 		return nil, errors.New("--at-once must be in 1..16")
+	case o.tries < 1 || o.tries > 5:
+		return nil, errors.New("--tries must be in 1..5")
 	}
 	var err error
 	o.proxy, err = filepath.Abs(o.proxy)
@@ -139,19 +143,30 @@ func (o *options) playAll(ctx context.Context, chosen []fault, stderr io.Writer)
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			r, err := play(ctx, &f, o)
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				r = &result{Name: f.name, How: f.how, Error: err.Error(), Impossible: errors.As(err, new(impossible))}
-			}
-			rows[i] = r
-			fmt.Fprintf(stderr, "faults: %s: %s\n", f.name, r.summary())
+			rows[i] = o.playOne(ctx, &f, stderr)
 		})
 	}
 	all.Wait()
+	for i, r := range rows {
+		for try := 1; try < o.tries && r.hasSecondTry(); try++ {
+			fmt.Fprintf(stderr, "faults: %s: once more, alone\n", r.Name)
+			r = o.playOne(ctx, &chosen[i], stderr)
+		}
+		rows[i] = r
+	}
 	return rows
+}
+
+func (o *options) playOne(ctx context.Context, f *fault, stderr io.Writer) *result {
+	r, err := play(ctx, f, o)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		r = &result{Name: f.name, How: f.how, Error: err.Error(), Impossible: errors.As(err, new(impossible))}
+	}
+	fmt.Fprintf(stderr, "faults: %s: %s\n", f.name, r.summary())
+	return r
 }
 
 func (o *options) report(rows []*result, stdout, stderr io.Writer) int {

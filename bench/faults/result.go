@@ -139,6 +139,17 @@ func (r *result) wrong() (all []string) {
 	return all
 }
 
+// hasSecondTry says whether what was not as expected may be the machine's fault.
+func (r *result) hasSecondTry() bool {
+	for _, c := range []counts{r.Counts, r.Before, r.Drained} {
+		if c.both(lost)+c.both(changed) > 0 {
+			return false
+		}
+	}
+	ended := r.Error != "" || r.Exit == "exit status 0"
+	return ended && len(r.wrong()) > 0
+}
+
 // summary is a line about it.
 func (r *result) summary() string {
 	switch wrong := r.wrong(); {
