@@ -49,7 +49,7 @@ func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*
 		defer f.end()
 		processes[name] = f.all[0]
 	}
-	if err := e.awaitListeners(ctx, 2); err != nil {
+	if err := e.awaitChannels(ctx, 4); err != nil { // two scopes, for cool-downs and for opened gates
 		return nil, err
 	}
 	each := map[string][]float64{}

@@ -115,15 +115,28 @@ func parseInfo(text string) map[string]int {
 	return values
 }
 
-// awaitListeners waits until n processes listen to what others tell.
+// awaitListeners waits until n processes of one scope listen to what others tell.
 func (e *engine) awaitListeners(ctx context.Context, n int) error {
+	return await(ctx, n, "processes listen at the engine", e.listeners)
+}
+
+// awaitChannels waits until somebody listens on n channels.
+func (e *engine) awaitChannels(ctx context.Context, n int) error {
+	return await(ctx, n, "channels of the engine are listened to", func(ctx context.Context) (int64, error) {
+		channels, err := e.client.PubSubChannels(ctx, "*").Result()
+		return int64(len(channels)), err
+	})
+}
+
+// await waits until there are n.
+func await(ctx context.Context, n int, what string, count func(context.Context) (int64, error)) error {
 	for end := time.Now().Add(15 * time.Second); ; {
-		have, err := e.listeners(ctx)
+		have, err := count(ctx)
 		if err == nil && have >= int64(n) {
 			return nil
 		}
 		if time.Now().After(end) || !client.Sleep(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("%d of %d processes listen at the engine (%v)", have, n, err)
+			return fmt.Errorf("%d of %d %s (%v)", have, n, what, err)
 		}
 	}
 }
