@@ -139,8 +139,11 @@ const (
 	// With more processes than the quota has slots in that time, each having
 	// one ready would be more than the upstream takes.
 	ownAhead = 200 * time.Millisecond
-	// ownUntold is how many slots of our own share are used before that is told:
-	// enough to begin with, until there is a lease.
+	// ownUntold is how many slots of our own share are used before that is told, or as
+	// many as it has in untoldFor: enough that nearly nobody waits for a lease while
+	// the fleet does not use its whole quota. With more, those who use it up in an instant
+	// exceed it by what was not told.
+	untoldFor = QuotaHorizon / 5
 	ownUntold = 2
 	// arrivalsMean is the time constant of the rate of arrivals.
 	arrivalsMean = time.Second
@@ -234,7 +237,10 @@ func (q *Quota) useOwn(now time.Duration) bool {
 }
 
 // spare says whether our own share may be used without asking.
-func (q *Quota) spare() bool { return q.slack && q.share <= ownAhead && q.charge < ownUntold }
+func (q *Quota) spare() bool { return q.slack && q.share <= ownAhead && q.charge < q.untold() }
+
+// untold is how many slots of our own share are used before that is told.
+func (q *Quota) untold() int { return max(ownUntold, int(untoldFor/q.share)) }
 
 // late says whether an answer is missing.
 func (q *Quota) late(now time.Duration) bool {
@@ -328,7 +334,7 @@ func (q *Quota) want(now time.Duration, waiting int) int {
 	const ahead = 2 * QuotaAskEvery
 	need := float64(waiting) + q.rate*ahead.Seconds()
 	if q.spare() {
-		need -= ahead.Seconds() / q.share.Seconds()
+		need -= min(ahead.Seconds()/q.share.Seconds(), float64(q.untold()))
 	}
 	for _, l := range q.leases {
 		need -= float64(l.n)

@@ -164,6 +164,40 @@ func TestAFleetIsFair(t *testing.T) {
 	}
 }
 
+// While a fleet does not use its whole quota, a request takes its slot at once: nearly none
+// waits for a lease, which costs a park and a wake.
+func TestBelowTheQuotaNearlyEachSlotIsAtHand(t *testing.T) {
+	for _, tc := range []struct {
+		demands []float64 // of 10 000 a second
+		most    float64   // share of requests that wait
+	}{
+		{many(1, 1000), 0.002}, {many(1, 3000), 0.005}, {many(1, 7000), 0.03}, {many(1, 9000), 0.15}, {many(50, 20), 0.01}, {many(50, 100), 0.02},
+	} {
+		f := newQuotaFleet("10000/s", tc.demands...)
+		waited, all := 0, 0
+		for now := time.Duration(0); now < 10*time.Second; now += 100 * time.Microsecond {
+			for _, p := range f.processes {
+				for p.carry += p.demand * 2e-4 * p.rand.Float64(); p.carry >= 1; p.carry-- {
+					p.Arrive()
+					if all++; p.waiting > 0 || !p.Take(now) {
+						waited++
+						p.waiting++
+					}
+				}
+				for p.waiting > 0 && p.Take(now) {
+					p.waiting--
+				}
+				if now >= p.phase && p.Due(now, p.waiting) <= now {
+					p.Grant(now, f.ledger.Lease(now, p.Ask(now, p.waiting)))
+				}
+			}
+		}
+		if share := float64(waited) / float64(all); share > tc.most {
+			t.Errorf("%d of %.0f/s: %.2f %% of %d requests waited", len(tc.demands), tc.demands[0], 100*share, all)
+		}
+	}
+}
+
 // Below the quota nearly nobody waits.
 func TestAFleetBelowItsQuotaDoesNotWait(t *testing.T) {
 	f := newQuotaFleet("500/s", many(50, 5)...)
