@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func Start(t testing.TB, args ...string) *Server {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	return start(t, &Server{URL: "unix:" + socket, network: "unix", address: socket, args: append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir}, args...)})
+	return start(t, &Server{URL: "unix:" + socket, network: "unix", address: socket, args: slices.Concat(forgetful, []string{"--port", "0", "--unixsocket", socket, "--dir", dir}, args)})
 }
 
 // StartTCP runs a server on a free port of loopback.
@@ -51,9 +52,31 @@ func StartTCP(t testing.TB, args ...string) *Server {
 	port := FreePort(t)
 	return start(t, &Server{
 		URL: fmt.Sprintf("redis://127.0.0.1:%d", port), network: "tcp", address: fmt.Sprintf("127.0.0.1:%d", port),
-		args: append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args...),
+		args: slices.Concat(forgetful, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args),
 	})
 }
+
+// StartSentinel runs a sentinel on a free port of loopback, which watches the server by
+// the name.
+func (s *Server) StartSentinel(t testing.TB, name string) *Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(t.TempDir(), "sentinel.conf") // which it writes to
+	if err := os.WriteFile(conf, fmt.Appendf(nil, "sentinel monitor %s %s %s 1\n", name, host, port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := FreePort(t)
+	return start(t, &Server{
+		URL: fmt.Sprintf("redis+sentinel://127.0.0.1:%d/%s", own, name), network: "tcp", address: fmt.Sprintf("127.0.0.1:%d", own),
+		args: []string{conf, "--sentinel", "--port", fmt.Sprint(own), "--bind", "127.0.0.1", "--dir", t.TempDir()},
+	})
+}
+
+// forgetful has a server keep nothing on disk.
+var forgetful = []string{"--save", "", "--appendonly", "no", "--daemonize", "no"}
 
 // FreePort is a port of loopback that nobody listens on.
 func FreePort(t testing.TB) int {
@@ -69,7 +92,6 @@ func FreePort(t testing.TB) int {
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
 	s.t = t
-	s.args = append([]string{"--save", "", "--appendonly", "no", "--daemonize", "no"}, s.args...)
 	s.admin = redis.NewClient(&redis.Options{Network: s.network, Addr: s.address, MaxRetries: -1})
 	t.Cleanup(func() {
 		_ = s.admin.Close()

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/engine"
+	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// kinds are the ways to have an engine, each a real one: where it is, and the
+// options besides.
+var kinds = map[string]func(t *testing.T) (url string, o Options){
+	"one server": func(t *testing.T) (string, Options) { return enginetest.StartTCP(t).URL, Options{} },
+	"over TLS": func(t *testing.T) (string, Options) {
+		cert, key := selfSigned(t)
+		port := enginetest.FreePort(t)
+		enginetest.StartTCP(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+		return fmt.Sprintf("rediss://127.0.0.1:%d", port), Options{CA: cert, Cert: cert, Key: key}
+	},
+	"a cluster": func(t *testing.T) (string, Options) {
+		s := enginetest.StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(enginetest.FreePort(t)))
+		s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+		soon(t, "a cluster", func() bool { return strings.Contains(fmt.Sprint(s.Do("CLUSTER", "INFO")), "cluster_state:ok") })
+		return strings.Replace(s.URL, "redis://", "redis+cluster://", 1), Options{}
+	},
+	"behind a sentinel": func(t *testing.T) (string, Options) {
+		return enginetest.StartTCP(t).StartSentinel(t, "cache").URL, Options{}
+	},
+}
+
+// All that is shared is shared through every kind of engine: in a cluster the
+// keys of each script have to be in one slot.
+func TestAllIsSharedThroughEveryKindOfEngine(t *testing.T) {
+	for name, start := range kinds {
+		t.Run(name, func(t *testing.T) {
+			url, o := start(t)
+			e, err := engine.Parse(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Engine, o.Scope = e, "test"
+			a, b := joinWith(t, o), joinWith(t, o)
+			a.listening()
+			b.listening()
+			for key := range uint64(8) { // of several slots
+				sharesAll(t, a, b, key+1)
+			}
+		})
+	}
+}
+
+func sharesAll(t *testing.T, a, b *process, key uint64) {
+	t.Helper()
+	a.CooldownBegan(key, time.Minute)
+	soon(t, "pause learnt", func() bool { return b.pause(key) > 0 })
+	if g, ok := a.ask(policy.QuotaAsk{Key: key, Gap: time.Millisecond, Want: 5}); !ok || g.Slots == 0 {
+		t.Errorf("key %d: lease %+v, %v", key, g, ok)
+	}
+	if _, ok := b.settleOne(policy.BudgetAsk{Key: key, Config: policy.DefaultBudget(), Requests: 100}); !ok {
+		t.Errorf("key %d: no level of the budget", key)
+	}
+	if w := a.turn(policy.GateAsk{Key: key, Takes: true}).Whose; w != policy.TurnOurs {
+		t.Errorf("key %d: turn %v", key, w)
+	}
+	if w := b.turn(policy.GateAsk{Key: key, Takes: true}).Whose; w != policy.TurnOfAnother {
+		t.Errorf("key %d: the other's turn %v", key, w)
+	}
+	a.GateOpened(key)
+	soon(t, "the word that it opened", func() bool { return b.heardOf(key) == 1 })
+}
+
+// selfSigned makes a certificate of 127.0.0.1 that vouches for itself.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, b []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", pkcs8)
+}
