@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // Exit codes.
@@ -106,12 +106,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
 	}
-	for _, program := range needed {
-		if err == nil {
-			if _, missing := exec.LookPath(program); missing != nil {
-				err = fmt.Errorf("%s is needed: %w", program, missing)
-			}
-		}
+	if err == nil {
+		err = rig.Need(needed...)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "faults:", err)

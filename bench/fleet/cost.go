@@ -97,20 +97,15 @@ var costNames = []string{"alone", "shared", "quota alone", "quota shared"}
 func compare(each map[string][]float64) []*costResult {
 	var all []*costResult
 	for i, name := range costNames {
-		c := &costResult{Name: name, Each: each[name], Median: median(each[name]), To: costNames[i&^1]}
+		c := &costResult{Name: name, Each: each[name], Median: rig.Median(each[name]), To: costNames[i&^1]}
 		var ratios []float64
 		for n, v := range each[name] {
 			ratios = append(ratios, v/each[c.To][n])
 		}
-		c.Ratio, c.Low, c.High = median(ratios), slices.Min(ratios), slices.Max(ratios)
+		c.Ratio, c.Low, c.High = rig.Median(ratios), slices.Min(ratios), slices.Max(ratios)
 		all = append(all, c)
 	}
 	return all
-}
-
-func median(all []float64) float64 {
-	s := slices.Sorted(slices.Values(all))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 func lastOf(each map[string][]float64) string {

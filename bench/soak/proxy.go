@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
@@ -65,10 +65,11 @@ type proxy struct {
 
 // startProxy starts the program and waits until it is ready.
 func startProxy(ctx context.Context, path, upstream string) (*proxy, error) {
-	addr, admin, err := freeAddresses()
+	free, err := process.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
+	addr, admin := free[0], free[1]
 	p := &proxy{addr: addr, admin: admin, exited: make(chan struct{}), log: &logTail{},
 		client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1}}}
 	p.cmd = exec.Command(path)
@@ -90,18 +91,6 @@ func startProxy(ctx context.Context, path, upstream string) (*proxy, error) {
 		return nil, fmt.Errorf("%w; it said:\n%s", err, p.log)
 	}
 	return p, nil
-}
-
-// freeAddresses are two that nobody listened on a moment ago.
-func freeAddresses() (a, b string, err error) {
-	la, errA := net.Listen("tcp", "127.0.0.1:0")
-	lb, errB := net.Listen("tcp", "127.0.0.1:0")
-	if err := errors.Join(errA, errB); err != nil {
-		return "", "", err
-	}
-	defer la.Close()
-	defer lb.Close()
-	return la.Addr().String(), lb.Addr().String(), nil
 }
 
 func (p *proxy) awaitReady(ctx context.Context) error {
