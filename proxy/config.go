@@ -90,6 +90,10 @@ type Config struct {
 	// block. Nil: each process probes by itself. Not reloadable.
 	GateWanted func()
 	GateOpened func(key uint64)
+	// Tidied is called after memory was given back to the system once a wave of
+	// connections or waits was over, at most once in half a second, for what else can be
+	// given back then. May be nil. Not reloadable.
+	Tidied func()
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
 	// Tracer makes spans, and with it traceparent and tracestate are those of

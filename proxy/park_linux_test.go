@@ -246,10 +246,15 @@ func forced() uint32 {
 	return m.NumForcedGC
 }
 
-// A wave of connections leaves no memory behind; here only that it is tidied.
+// A wave of connections leaves no memory behind; here only that it is tidied,
+// and who can give more back is told.
 func TestTidiesAfterAWave(t *testing.T) {
 	before := forced()
-	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
+	var told atomic.Int64
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		parksAtOnce(c)
+		c.Tidied = func() { told.Add(1) }
+	})
 	var all []*caller
 	for range 32 {
 		all = append(all, p.dial())
@@ -260,7 +265,7 @@ func TestTidiesAfterAWave(t *testing.T) {
 			c.send(get("/")).want(200, "ok")
 		}
 	}
-	soon(t, "the tidying", func() bool { return p.tidying.left.Load() == 0 && forced() >= before+2 })
+	soon(t, "the tidying", func() bool { return p.tidying.left.Load() == 0 && forced() >= before+2 && told.Load() > 0 })
 }
 
 // TestEveryRequestIsAnsweredHoweverParkingFalls sends requests whole and in

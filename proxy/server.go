@@ -69,7 +69,7 @@ func New(c *Config) (*Server, error) {
 		conns:     map[*conn]struct{}{},
 		replay:    replayMemory{limit: c.TotalReplayBytes},
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
-		tidying:   tidying{over: make(chan struct{})},
+		tidying:   tidying{more: c.Tidied, over: make(chan struct{})},
 	}
 	if c.MaxConnections > 0 {
 		s.slots = make(chan struct{}, c.MaxConnections)

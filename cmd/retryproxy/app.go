@@ -135,6 +135,7 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	if a.tracer != nil {
 		c.Tracer = a.tracer
 	}
+	c.Tidied = atrest.LetGo
 	c.Log = a.log
 	c.Given = a.succession.socket
 	return c, nil

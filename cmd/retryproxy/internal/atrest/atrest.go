@@ -1,9 +1,10 @@
-// Package atrest gives back what only the start of the process needed.
+// Package atrest gives back what only the start of the process needed, or a wave
+// of work.
 //
 // A start runs the initialisation of every package and reads every setting, and
 // so brings most of the program's file into the process's memory, code as well
 // as tables: the kernel maps what lies around a touched page too. Call
-// Settle in a goroutine once the process serves.
+// Settle in a goroutine once the process serves, and LetGo whenever it comes to rest.
 package atrest
 
 import (
@@ -17,10 +18,8 @@ import (
 // been used by then.
 const After = 2 * time.Second
 
-// Settle waits until After has passed, or ctx ends, which makes it do nothing. It
-// then lets go of the pages of the program's file that are mapped. The system
-// keeps them cached while it has room; those in use come back as they are
-// touched, at a microsecond or so for sixteen, and those of the start do not.
+// Settle waits until After has passed, or ctx ends, which makes it do nothing. Then
+// it does LetGo.
 func Settle(ctx context.Context) {
 	timer := time.NewTimer(After)
 	defer timer.Stop()
@@ -29,7 +28,7 @@ func Settle(ctx context.Context) {
 		return
 	case <-timer.C:
 	}
-	letGo()
+	LetGo()
 }
 
 // span is a part of the address space.

@@ -6,9 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// letGo drops the mapped pages. That is an offer to the system: what goes wrong, such as a
-// /proc that may not be read, leaves things as they are.
-func letGo() {
+// LetGo lets go of the pages of the program's file that are mapped. The system
+// keeps them cached while it has room; those in use come back as they are
+// touched, at a microsecond or so for sixteen, and others do not. What goes wrong, such as
+// a /proc that may not be read, leaves things as they are. Safe for concurrent use.
+func LetGo() {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

@@ -29,7 +29,7 @@ func TestLettingGoOfTheProgramsPages(t *testing.T) {
 		t.Fatal(len(exe), err)
 	}
 	before := mapped(t)
-	letGo()
+	LetGo()
 	if after := mapped(t); after >= before {
 		t.Errorf("%d KiB mapped, %d before", after, before)
 	}

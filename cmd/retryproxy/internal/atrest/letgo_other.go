@@ -2,5 +2,5 @@
 
 package atrest
 
-// letGo has no way to do it here.
-func letGo() {}
+// LetGo has no way to do it here.
+func LetGo() {}
