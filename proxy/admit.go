@@ -70,6 +70,8 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	switch word {
 	case wordGo, wordProbe:
 		return admitted
+	case wordDrained:
+		return drainedWaiting
 	case wordDropped:
 		holds := v != policy.VerdictQueue && x.route.Outage == OutageHold && x.holdLeft() > 0
 		if holds && !stood {
@@ -93,6 +95,7 @@ func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v poli
 	if !x.deadline.IsZero() && x.deadline.Before(until) {
 		until = x.deadline
 	}
+	x.waiter.turn = 0
 	end := x.c.await(until, &x.waiter)
 	if word := x.waiter.word.Load(); word != wordWait {
 		return word, end
@@ -105,7 +108,7 @@ func (x *exchange) patience(v policy.Verdict) bool {
 	if v != policy.VerdictHold {
 		return true
 	}
-	return x.route.Outage == OutageHold && x.holdLeft() > 0 && !x.c.server.draining.Load()
+	return x.route.Outage == OutageHold && x.holdLeft() > 0 && !x.waiter.drained(x.c.server)
 }
 
 // holdLeft is how much longer the request may be held, all holds together.

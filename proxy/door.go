@@ -20,6 +20,7 @@ type door struct {
 	guard *policy.Guard
 	pool  *upstream.Group
 	since func(time.Time) time.Duration
+	drain *atomic.Bool // the server drains
 
 	mu     sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
 	line   *policy.Line[*waiter]
@@ -41,7 +42,8 @@ type door struct {
 // while it is in line.
 type waiter struct {
 	c     *conn
-	word  atomic.Int32 // what the door said
+	word  atomic.Int32  // what the door said
+	turn  time.Duration // when it expects to be let in, since the server's start; 0: at any time
 	place policy.Place
 }
 
@@ -51,13 +53,14 @@ const (
 	wordGo
 	wordProbe
 	wordDropped // the line was full and it was the oldest
+	wordDrained // the gate closed in a drain
 )
 
 func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
 	o.OwnProbe = ask != nil
 	d := &door{
-		log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, line: policy.NewLine[*waiter](r.HoldMax),
+		log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, drain: &s.draining, line: policy.NewLine[*waiter](r.HoldMax),
 		late: map[*upstream.Conn]struct{}{}, ask: ask,
 	}
 	d.dials, d.stop = context.WithCancel(context.Background())
@@ -133,6 +136,9 @@ func (d *door) heed(s policy.Signal) {
 func (d *door) tell() {
 	g := d.guard.State()
 	d.shared.tell(&g)
+	if d.drain.Load() && !lets(g.Gate) {
+		d.dismiss()
+	}
 	switch name := zap.String("upstream", d.pool.Target().String()); {
 	case g.Gate != policy.GateOpen && d.down.IsZero():
 		d.down = time.Now()
@@ -141,6 +147,22 @@ func (d *door) tell() {
 		d.log("the upstream is back", name, zap.Duration("after", time.Since(d.down)))
 		d.down = time.Time{}
 	}
+}
+
+// shut says whether nobody is let in but a probe.
+func (d *door) shut() bool { return !lets(d.guard.State().Gate) }
+
+func lets(g policy.GateState) bool { return g == policy.GateOpen || g == policy.GateRamp }
+
+// dismiss turns away all who stand in line, in a drain. Called with mu held.
+func (d *door) dismiss() {
+	now := d.since(time.Now())
+	for d.line.Len() > 0 {
+		w, _ := d.line.Oldest()
+		d.guard.Quit(now, 1)
+		w.tell(wordDrained)
+	}
+	d.arm()
 }
 
 // admit lets in whom the Guard has places for, whoever came last first. Called with mu held.

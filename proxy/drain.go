@@ -13,10 +13,11 @@ const (
 	// quietTime is how long no request may have come before the connections
 	// that only idle are closed: a caller about to use one has done so by then.
 	quietTime = time.Second
-	// tunnelsEnd is how long before the end of a drain connections that were
+	// lastPart is how long before the end of a drain connections that were
 	// upgraded are ended in order, a quarter of a short drain at most: nobody knows
-	// whether their two sides would end them.
-	tunnelsEnd = 2 * time.Second
+	// whether their two sides would end them. Whoever then still waits for a place at
+	// its upstream is refused: an answer could hardly come in time.
+	lastPart = 2 * time.Second
 	// drainPoll is how often a drain looks whether it is done.
 	drainPoll = 20 * time.Millisecond
 )
@@ -26,7 +27,8 @@ const (
 var ErrDrainTimeout = errors.New("requests were still under way at the end of the drain timeout and were cut off")
 
 // Drain ends the server in order: from now on every response ends its
-// connection, no retry begins and waits for one end at once; callers in the
+// connection, no retry begins and waits for one end at once; who waits for a place
+// at an upstream that is up is let in as places come free, until shortly before the end; callers in the
 // accept queue are still taken, then the listeners close; idle connections
 // stay readable until no request came for a second. Connections that were upgraded
 // go on until shortly before the end, then both their sides are told that nothing more comes. Whatever is left when
@@ -36,7 +38,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := time.Now().Add(limit - min(tunnelsEnd, limit/4))
+	ending := time.Now().Add(limit - min(lastPart, limit/4))
+	s.waitsEnd.Store(int64(s.since(ending)))
 	s.lastBusy.Store(int64(s.since(time.Now())))
 	s.draining.Store(true)
 	s.each(func(c *conn) {
@@ -56,7 +59,10 @@ func (s *Server) Drain(ctx context.Context) error {
 			s.lot.Clear()
 		}
 		if time.Now().After(ending) {
-			s.each(func(c *conn) { c.tunnel.Load().end() })
+			s.each(func(c *conn) {
+				c.wake(phaseBackoff)
+				c.tunnel.Load().end()
+			})
 		}
 		if s.empty() {
 			return nil
@@ -68,6 +74,21 @@ func (s *Server) Drain(ctx context.Context) error {
 			return ErrDrainTimeout
 		}
 	}
+}
+
+// drained says whether a drain ends the wait of w, which may be nil for one that
+// is for no place. Who waits for one was accepted before and goes on waiting as
+// long as its turn may come in time for an answer, and its upstream is not down; but no retry
+// is sent in a drain.
+func (w *waiter) drained(s *Server) bool {
+	if !s.draining.Load() {
+		return false
+	}
+	if w == nil || w.c.x.retries > 0 || w.c.x.route.upstream.door.shut() {
+		return true
+	}
+	end := time.Duration(s.waitsEnd.Load())
+	return w.turn > end || s.since(time.Now()) >= end
 }
 
 // wake ends a wait of c by its deadline, if it waits in that phase.

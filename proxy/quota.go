@@ -146,6 +146,7 @@ func (x *exchange) awaitSlot(q *quotaDoor, now time.Time) (admission, time.Time)
 	case wordDropped:
 		return x.outOfQuota(wait), now
 	}
+	x.waiter.turn = q.since(now) + wait
 	end := x.c.await(now.Add(room), &x.waiter)
 	later := x.tick()
 	x.route.observer.Held(later.Sub(now))
@@ -154,6 +155,7 @@ func (x *exchange) awaitSlot(q *quotaDoor, now time.Time) (admission, time.Time)
 		case callerLeft:
 			return leftWaiting, later
 		case drainBegan:
+			x.retryAfter = wholeSeconds(max(x.waiter.turn-q.since(later), time.Second))
 			return drainedWaiting, later
 		}
 		return x.outOfQuota(wait), later

@@ -44,6 +44,7 @@ type Server struct {
 	waiting           atomic.Int64 // requests that wait for a retry or a place
 	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool  // idle connections are to end
+	waitsEnd          atomic.Int64 // while draining: when nobody waits for a place any longer, since started
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}

@@ -20,7 +20,8 @@ const pollEvery = 100 * time.Millisecond
 // await waits until t, on the caller's own connection: its read deadline is
 // the timer, and the caller's leaving or a drain end the wait at once. Bytes
 // that come meanwhile belong to the next request and are kept.
-// w, where given, is told by the door, which ends the wait too.
+// w, where given, is told by the door, which ends the wait too, and a drain
+// only as waiter.drained says.
 func (c *conn) await(t time.Time, w *waiter) waitEnd {
 	if c.server.waiting.Add(1) > slimAbove {
 		c.x.slim()
@@ -37,7 +38,7 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 		if w != nil && w.word.Load() != wordWait {
 			return told
 		}
-		if c.server.draining.Load() {
+		if w.drained(c.server) {
 			return drainBegan
 		}
 		err := c.awaitRead(t)
@@ -46,7 +47,7 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 			return callerLeft
 		case w != nil && w.word.Load() != wordWait:
 			return told
-		case c.server.draining.Load():
+		case w.drained(c.server):
 			return drainBegan
 		}
 		if !time.Now().Before(t) {
