@@ -34,7 +34,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.rounds, "rounds", 7, "rounds, in each of which every proxy has its turn")
 	f.DurationVar(&o.slice, "slice", time.Second, "length of a turn, in whole seconds")
 	f.IntVar(&o.connections, "connections", 4000, "idle connections for their memory")
-	f.IntVar(&o.waiting, "waiting", 10_000, "requests in backoff for their memory")
+	f.IntVar(&o.waiting, "waiting", rig.AtMost(10_000), "requests in backoff for their memory")
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.strict, "strict", false, "exit code 3 when a goal is missed")

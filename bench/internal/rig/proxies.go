@@ -119,7 +119,7 @@ func (s *Spec) configured(config func(s *Spec, addr, dir string) string, addr, p
 func haproxyConfig(s *Spec, addr, _ string) string {
 	return fmt.Sprintf(`global
   nbthread %d
-  maxconn 9000
+  maxconn 9950
 defaults
   mode http
   timeout connect 5s
