@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // TestMain lets the test binary be the other processes, as the command is.
@@ -88,7 +90,7 @@ func TestEveryFaultIsWhole(t *testing.T) {
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--at-once", "0"}} {
 		var out, said bytes.Buffer
-		if code := run(t.Context(), args, &out, &said); code != exitUsage || said.Len() == 0 {
+		if code := command.Program(run).Run(t.Context(), "faults", args, &out, &said); code != command.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
 		}
 	}
@@ -104,18 +106,18 @@ func playedBy(t *testing.T, args ...string) (code int, out, said string) {
 		t.Fatalf("%v: %s", err, b)
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(context.Background(), append([]string{"--proxy", proxy, "--for", "1500ms"}, args...), &stdout, &stderr)
+	code = command.Program(run).Run(context.Background(), "faults", append([]string{"--proxy", proxy, "--for", "1500ms"}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
 // TestAProxyThatRepeatsNothingIsFoundOut plays a fault that the proxy masters, with and without what it masters it by.
 func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
 	const fault = "upstream killed"
-	if code, out, said := playedBy(t, "--only", fault); code != exitOK {
+	if code, out, said := playedBy(t, "--only", fault); code != command.OK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}
 	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_OUTAGE=off", "--tries", "2")
-	if code != exitMissed || !strings.Contains(said, "failed that may be repeated") || strings.Count(said, "once more") != 1 {
+	if code != command.Failed || !strings.Contains(said, "failed that may be repeated") || strings.Count(said, "once more") != 1 {
 		t.Errorf("without retries: code %d\n%s%s", code, out, said)
 	}
 }

@@ -10,22 +10,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/machine"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-)
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitMissed = 1 // an expectation, or a row that could not be played
-	exitUsage  = 2
 )
 
 // roleVariable says which other program this one is to be.
@@ -60,13 +52,11 @@ func main() {
 	if role, ok := roles[os.Getenv(roleVariable)]; ok {
 		if err := role(os.Args[1:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(exitMissed)
+			os.Exit(command.Failed)
 		}
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("faults", run)
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -80,43 +70,36 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.tries, "tries", 1, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
 	f.BoolVar(&o.json, "json", false, "print the results as JSON, one a line")
 	f.Var(&o.set, "set", "NAME=VALUE for the proxy, over what a fault sets; to see an expectation missed, say RETRYPROXY_MAX_RETRIES=0")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
+	return o, command.Parse(f, args, o.validate)
+}
+
+func (o *options) validate() error {
 	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.lasts < shortestFault || o.lasts > longestFault:
-		return nil, fmt.Errorf("--for must be %v to %v", shortestFault, longestFault)
+		return fmt.Errorf("--for must be %v to %v", shortestFault, longestFault)
 	case o.atOnce < 1 || o.atOnce > 16:
-		return nil, errors.New("--at-once must be in 1..16")
+		return errors.New("--at-once must be in 1..16")
 	case o.tries < 1 || o.tries > 5:
-		return nil, errors.New("--tries must be in 1..5")
+		return errors.New("--tries must be in 1..5")
 	}
 	var err error
-	o.proxy, err = filepath.Abs(o.proxy)
-	return o, err
+	if o.proxy, err = filepath.Abs(o.proxy); err != nil {
+		return err
+	}
+	return rig.Need(needed...)
 }
 
 // needed are other programs without which rows could not be played.
 var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables", "go", "nice"}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
-	if err == nil {
-		err = rig.Need(needed...)
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "faults:", err)
-		return exitUsage
+		return err
 	}
 	chosen := o.chosen()
 	if len(chosen) == 0 {
-		fmt.Fprintf(stderr, "faults: none has %q in its name\n", o.only)
-		return exitUsage
+		return command.Wrong(fmt.Errorf("none has %q in its name", o.only))
 	}
 	return o.report(o.playAll(ctx, chosen, stderr), stdout, stderr)
 }
@@ -165,8 +148,10 @@ func (o *options) playOne(ctx context.Context, f *fault, stderr io.Writer) *resu
 	return r
 }
 
-func (o *options) report(rows []*result, stdout, stderr io.Writer) int {
-	code := exitOK
+// report tells what came of the faults. An expectation that was missed, or a row that
+// could not be played, is command.ErrFound.
+func (o *options) report(rows []*result, stdout, stderr io.Writer) error {
+	var found error
 	if !o.json {
 		fmt.Fprintf(stdout, "%s, at %s\n\n%s", machine.Describe(), machine.Commit(), header)
 	}
@@ -180,11 +165,11 @@ func (o *options) report(rows []*result, stdout, stderr io.Writer) int {
 	for _, r := range rows {
 		for _, wrong := range r.wrong() {
 			fmt.Fprintf(stderr, "faults: %s: %s\n", r.Name, wrong)
-			code = exitMissed
+			found = command.ErrFound
 		}
 		if r.Impossible {
 			fmt.Fprintf(stderr, "faults: NOT PLAYED: %s: %s\n", r.Name, r.Error)
 		}
 	}
-	return code
+	return found
 }

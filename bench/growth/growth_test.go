@@ -9,13 +9,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
 		_ = rig.ServeUpstream(os.Args[2:])
-		os.Exit(exitFailed)
+		os.Exit(command.Failed)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -85,7 +86,7 @@ func TestManyRoutesAreWrittenOnce(t *testing.T) {
 func TestArgumentsThatMeanNothingAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"--only", "colour"}, {"--rounds", "0"}, {"--slice", "1ms"}, {"more"}} {
 		var said bytes.Buffer
-		if code := run(t.Context(), args, &said, &said); code != exitUsage || said.Len() == 0 {
+		if code := command.Program(run).Run(t.Context(), "growth", args, &said, &said); code != command.Usage || said.Len() == 0 {
 			t.Errorf("%v: exit %d, %q", args, code, &said)
 		}
 	}

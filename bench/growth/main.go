@@ -7,52 +7,34 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/machine"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-)
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
 		fmt.Fprintln(os.Stderr, "growth upstream:", rig.ServeUpstream(os.Args[2:]))
-		os.Exit(exitFailed)
+		os.Exit(command.Failed)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("growth", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "growth:", err)
-		return exitUsage
+		return err
 	}
 	d := &document{Args: args, Commit: machine.Commit(), Machine: machine.Describe(),
 		Proxies: []string{machine.Version("haproxy", "-v"), machine.Version(o.proxy, "version")}}
-	if err = d.measure(ctx, o, stderr); err == nil {
-		err = d.tell(stdout, o)
+	if err := d.measure(ctx, o, stderr); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Fprintln(stderr, "growth:", err)
-		return exitFailed
-	}
-	return exitOK
+	return d.tell(stdout, o)
 }
 
 // options are the arguments.
@@ -79,22 +61,22 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.StringVar(&o.png, "png", "", "draw it into this file")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	o.only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
+	return o, command.Parse(f, args, func() error {
+		o.only = command.List(*only)
+		return o.validate(known)
+	})
+}
+
+func (o *options) validate(known []string) error {
 	for _, name := range o.only {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--only: %q is none of %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(known, ", "))
 		}
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
 	if o.rounds < 1 || o.rounds > 100 || o.slice < time.Second || o.slice > time.Minute {
-		return nil, errors.New("--rounds must be in 1..100 and --slice in 1s..1m")
+		return errors.New("--rounds must be in 1..100 and --slice in 1s..1m")
 	}
-	return o, rig.Need("haproxy", "wrk")
+	return rig.Need("haproxy", "wrk")
 }
 
 // document is everything that was measured.

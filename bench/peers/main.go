@@ -2,62 +2,44 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-)
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-	exitMissed = 3
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
 		fmt.Fprintln(os.Stderr, "peers upstream:", rig.ServeUpstream(os.Args[2:]))
-		os.Exit(exitFailed)
+		os.Exit(command.Failed)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("peers", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(stderr, "peers:", err)
-		return exitUsage
+	if err != nil {
+		return err
 	}
 	d, err := compare(ctx, o, stderr)
-	if err == nil {
-		d.Args = args
-		err = d.tell(stdout, o.json)
+	if err != nil {
+		return err
 	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(stderr, "peers:", err)
-		return exitFailed
-	case o.strict && d.missed() > 0:
-		return exitMissed
+	d.Args = args
+	if err := d.tell(stdout, o.json); err != nil {
+		return err
 	}
-	return exitOK
+	if o.strict && d.missed() > 0 {
+		return command.ErrMissed
+	}
+	return nil
 }
 
 // compare measures all cases that were asked for.
 func compare(ctx context.Context, o *options, stderr io.Writer) (*document, error) {
-	if err := rig.Need(o.needs()...); err != nil {
+	if err := command.Wrong(rig.Need(o.needs()...)); err != nil {
 		return nil, err
 	}
 	s := &stage{ctx: ctx, o: o, cores: rig.Divide(), note: func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) }}

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
@@ -38,39 +37,26 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.strict, "strict", false, "exit code 3 when a goal is missed")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	o.cases, o.peers = split(*chosen), split(*peers)
-	return o, o.validate()
-}
-
-func split(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	return o, command.Parse(f, args, func() error {
+		o.cases, o.peers = command.List(*chosen), command.List(*peers)
+		return o.validate()
+	})
 }
 
 // validate names everything that is out of range.
 func (o *options) validate() error {
-	var errs []error
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	for _, c := range o.cases {
-		need(slices.Contains(caseNames(), c), "--cases: %q is none of %s", c, strings.Join(caseNames(), ", "))
+	var c command.Check
+	for _, name := range o.cases {
+		c.That(slices.Contains(caseNames(), name), "--cases: %q is none of %s", name, strings.Join(caseNames(), ", "))
 	}
 	for _, p := range o.peers {
-		need(p == rig.HAProxy || p == rig.Nginx, "--peers: %q is neither %s nor %s", p, rig.HAProxy, rig.Nginx)
+		c.That(p == rig.HAProxy || p == rig.Nginx, "--peers: %q is neither %s nor %s", p, rig.HAProxy, rig.Nginx)
 	}
-	need(o.rounds >= 1 && o.rounds <= 1000, "--rounds must be in 1..1000")
-	need(o.slice >= time.Second && o.slice <= time.Minute && o.slice%time.Second == 0, "--slice must be whole seconds from 1s to 1m")
-	need(o.connections >= 1 && o.connections <= 8000, "--connections must be in 1..8000")
-	need(o.waiting >= 1 && o.waiting <= 20_000, "--waiting must be in 1..20000")
-	return errors.Join(errs...)
+	c.That(o.rounds >= 1 && o.rounds <= 1000, "--rounds must be in 1..1000")
+	c.That(o.slice >= time.Second && o.slice <= time.Minute && o.slice%time.Second == 0, "--slice must be whole seconds from 1s to 1m")
+	c.That(o.connections >= 1 && o.connections <= 8000, "--connections must be in 1..8000")
+	c.That(o.waiting >= 1 && o.waiting <= 20_000, "--waiting must be in 1..20000")
+	return c.Err()
 }
 
 func (o *options) wants(name string) bool { return len(o.cases) == 0 || slices.Contains(o.cases, name) }

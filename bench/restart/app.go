@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -14,24 +15,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
 // runApp is the application: it says "open" with the time when its port is
 // open, and "have" with a number as requests come. With --hold it answers none.
-func runApp(args []string, stdout, stderr io.Writer) int {
+func runApp(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("app", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	listen := f.String("listen", "", "address")
 	hold := f.Bool("hold", false, "answer nothing")
 	answer := f.Duration("answer", 0, "time for an answer")
-	if f.Parse(args) != nil {
-		return exitUsage
+	if err := command.Parse(f, args, nil); err != nil {
+		return err
 	}
 	l, err := net.Listen("tcp", *listen)
 	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return err
 	}
 	fmt.Fprintln(stdout, "open", time.Now().UnixNano())
 	var have atomic.Int64
@@ -46,8 +47,7 @@ func runApp(args []string, stdout, stderr io.Writer) int {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			fmt.Fprintln(stderr, err)
-			return exitFailed
+			return err
 		}
 		go serveApp(c, *hold, *answer, &have)
 	}

@@ -8,18 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
-)
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
 )
 
 // A process is the application when its environment says so.
@@ -30,11 +22,10 @@ const (
 
 func main() {
 	if os.Getenv(roleVariable) == roleApp {
-		os.Exit(runApp(os.Args[1:], os.Stdout, os.Stderr))
+		command.Main("restart app", runApp)
+		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("restart", run)
 }
 
 // options are the flags.
@@ -59,47 +50,41 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.answer, "answer", 20*time.Millisecond, "time that the application needs for an answer")
 	f.DurationVar(&o.patience, "patience", 2*time.Minute, "time after which a caller counts as lost")
 	f.IntVar(&o.runs, "runs", 3, "runs")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.inHand < 1 || o.inHand > 100_000 || o.later < 0 || o.later > 100_000:
-		return nil, errors.New("requests must be 1 to 100000, later 0 to 100000")
-	case o.down < 0 || o.answer < 0 || o.patience <= 0 || o.down > time.Hour || o.answer > time.Hour:
-		return nil, errors.New("down and answer must be 0s to 1h, patience above 0s")
-	case o.runs < 1 || o.runs > 1000:
-		return nil, errors.New("runs must be 1 to 1000")
-	}
-	return o, nil
+	return o, command.Parse(f, args, o.validate)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
+func (o *options) validate() error {
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(stderr, "restart:", err)
-		return exitUsage
+	case o.inHand < 1 || o.inHand > 100_000 || o.later < 0 || o.later > 100_000:
+		return errors.New("requests must be 1 to 100000, later 0 to 100000")
+	case o.down < 0 || o.answer < 0 || o.patience <= 0 || o.down > time.Hour || o.answer > time.Hour:
+		return errors.New("down and answer must be 0s to 1h, patience above 0s")
+	case o.runs < 1 || o.runs > 1000:
+		return errors.New("runs must be 1 to 1000")
 	}
-	code := exitOK
+	return nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	var found error
 	for n := range o.runs {
 		r, err := playThrough(ctx, o)
 		if err != nil {
-			fmt.Fprintf(stderr, "restart: run %d: %v\n", n+1, err)
-			return exitFailed
+			return fmt.Errorf("run %d: %w", n+1, err)
 		}
 		fmt.Fprintf(stdout, "run %d: %s\n", n+1, r)
 		for _, line := range r.losses {
 			fmt.Fprintln(stdout, "  lost:", line)
 		}
 		if r.lost > 0 {
-			code = exitFailed
+			found = command.ErrFound
 		}
 	}
-	return code
+	return found
 }
 
 // playThrough plays a run through a retryproxy of its own.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
@@ -101,12 +102,12 @@ func TestOnlyWhatMayNotRunTwiceMayFail(t *testing.T) {
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{{"--requests", "0"}, {"--later", "-1"}, {"--down", "-1s"}, {"--runs", "0"}, {"--patience", "0s"}, {"more"}, {"--unknown"}} {
 		var errs bytes.Buffer
-		if code := run(t.Context(), args, &errs, &errs); code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d", args, code, exitUsage)
+		if code := command.Program(run).Run(t.Context(), "restart", args, &errs, &errs); code != command.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)
 		}
 	}
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"--runs", "1", "--proxy", "/nowhere"}, &errs, &errs); code != exitFailed || !strings.Contains(errs.String(), "/nowhere") {
+	if code := command.Program(run).Run(t.Context(), "restart", []string{"--runs", "1", "--proxy", "/nowhere"}, &errs, &errs); code != command.Failed || !strings.Contains(errs.String(), "/nowhere") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }

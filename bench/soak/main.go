@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
@@ -24,36 +21,24 @@ type options struct {
 	json    bool
 }
 
-// Exit codes.
-const (
-	exitOK         = 0
-	exitViolations = 1
-	exitUsage      = 2
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("soak", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		var r *report
-		if r, err = soak(ctx, o, show.NewProgress(stderr)); err == nil {
-			r.print(stdout, o.json)
-			if len(r.Violations) > 0 {
-				return exitViolations
-			}
-			return exitOK
-		}
+	r, err := soak(ctx, o, show.NewProgress(stderr))
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(stderr, "soak:", err)
-	return exitUsage
+	r.print(stdout, o.json)
+	if len(r.Violations) > 0 {
+		return command.ErrFound
+	}
+	return nil
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -65,19 +50,19 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.callers, "conns", 200, "callers, each with one connection at a time")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything that is drawn; 0: a new one")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.lasts <= 0:
-		return nil, errors.New("--for must be positive")
-	case o.callers < 1 || o.callers > 10000:
-		return nil, errors.New("--conns must be in 1..10000")
-	}
+	err := command.Parse(f, args, o.validate)
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32
 	}
-	return o, nil
+	return o, err
+}
+
+func (o *options) validate() error {
+	switch {
+	case o.lasts <= 0:
+		return errors.New("--for must be positive")
+	case o.callers < 1 || o.callers > 10000:
+		return errors.New("--conns must be in 1..10000")
+	}
+	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // relay stands in for the proxy: it passes bytes both ways and knows nothing
@@ -145,10 +147,9 @@ func TestAChangedByteIsFoundOut(t *testing.T) {
 }
 
 func TestWrongArgumentsAreUsageErrors(t *testing.T) {
-	for _, args := range [][]string{{"--for", "0s"}, {"--conns", "0"}, {"--conns", "x"}, {"more"}, {"--nonsense"},
-		{"--proxy", filepath.Join(t.TempDir(), "none")}} {
+	for _, args := range [][]string{{"--for", "0s"}, {"--conns", "0"}, {"--conns", "x"}, {"more"}, {"--nonsense"}} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), args, &out, &errs); code != exitUsage || errs.Len() == 0 {
+		if code := command.Program(run).Run(t.Context(), "soak", args, &out, &errs); code != command.Usage || errs.Len() == 0 {
 			t.Errorf("%q: exit code %d, said %q", args, code, &errs)
 		}
 	}
@@ -161,7 +162,7 @@ func TestAProxyThatDoesNotStartIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"--proxy", path}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "it cannot be") {
+	if code := command.Program(run).Run(t.Context(), "soak", []string{"--proxy", path}, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "it cannot be") {
 		t.Errorf("exit code %d, said %q", code, &errs)
 	}
 }

@@ -3,22 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
-)
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
 )
 
 // A process is the server when its first argument and its environment say so.
@@ -29,37 +20,21 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	command.Main("storm", run)
 }
 
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var err error
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(args) > 0 && args[0] == roleServer:
-		err = serve(args[1:], stdin, stdout, stderr)
+		return serve(args[1:], os.Stdin, stdout, stderr)
 	case len(args) > 0 && args[0] == roleDraw:
-		err = draw(args[1:], stderr)
-	default:
-		o, bad := parse(args, stderr)
-		if errors.Is(bad, flag.ErrHelp) {
-			return exitOK
-		}
-		if bad != nil {
-			fmt.Fprintln(stderr, "storm:", bad)
-			return exitUsage
-		}
-		err = storms(ctx, args, o, stdout, stderr)
+		return draw(args[1:], stderr)
 	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(stderr, "storm:", err)
-		return exitFailed
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
 	}
-	return exitOK
+	return storms(ctx, args, o, stdout, stderr)
 }
 
 // storms plays all runs that were asked for.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -37,7 +38,7 @@ func TestSmallStorms(t *testing.T) {
 		t.Run(outage, func(t *testing.T) {
 			dir := t.TempDir()
 			var out, progress bytes.Buffer
-			if code := run(context.Background(), small(dir, "--through", "direct", "--outage", outage), nil, &out, &progress); code != exitOK {
+			if code := command.Program(run).Run(context.Background(), "storm", small(dir, "--through", "direct", "--outage", outage), &out, &progress); code != command.OK {
 				t.Fatalf("exit code %d:\n%s", code, progress.String())
 			}
 			d := readDocument(t, filepath.Join(dir, "storm.json"))
@@ -87,11 +88,11 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"--peace", "0s"}, {"--callers", "1000000"}, {"--proxies", "0"}, {"--factor", "NaN"}, {"--step", "0"}, {"--backlog", "0"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
-		if code := run(context.Background(), args, nil, &errs, &errs); code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d", args, code, exitUsage)
+		if code := command.Program(run).Run(context.Background(), "storm", args, &errs, &errs); code != command.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)
 		}
 	}
-	if code := run(context.Background(), []string{"--help"}, nil, &bytes.Buffer{}, &bytes.Buffer{}); code != exitOK {
+	if code := command.Program(run).Run(context.Background(), "storm", []string{"--help"}, &bytes.Buffer{}, &bytes.Buffer{}); code != command.OK {
 		t.Errorf("--help: exit code %d", code)
 	}
 }
@@ -101,7 +102,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	var out bytes.Buffer
-	if code := run(ctx, small(t.TempDir(), "--through", "direct"), nil, &out, &out); code != exitFailed {
-		t.Errorf("exit code %d, want %d:\n%s", code, exitFailed, out.String())
+	if code := command.Program(run).Run(ctx, "storm", small(t.TempDir(), "--through", "direct"), &out, &out); code != command.Failed {
+		t.Errorf("exit code %d, want %d:\n%s", code, command.Failed, out.String())
 	}
 }

@@ -3,11 +3,12 @@ package main
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // options are all the constants of a storm.
@@ -74,15 +75,11 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.abort, "abortonclose", false, "haproxy: option abortonclose, forget requests whose callers left")
 	o.callers.flags(f)
 	o.server.flags(f)
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	o.through = strings.Split(*through, ",")
-	o.callers.backoff = o.clients == "backoff"
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	return o, o.validate()
+	return o, command.Parse(f, args, func() error {
+		o.through = strings.Split(*through, ",")
+		o.callers.backoff = o.clients == "backoff"
+		return o.validate()
+	})
 }
 
 func (c *callerOptions) flags(f *flag.FlagSet) {
@@ -96,29 +93,24 @@ func (c *callerOptions) flags(f *flag.FlagSet) {
 
 // validate names everything that is out of range.
 func (o *options) validate() error {
-	var errs []error
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var c command.Check
 	for _, w := range o.through {
-		need(slices.Contains(ways, w), "--through: %q is none of %s", w, strings.Join(ways, ", "))
+		c.That(slices.Contains(ways, w), "--through: %q is none of %s", w, strings.Join(ways, ", "))
 	}
-	need(slices.Contains(outages, o.outage), "--outage: %q is none of %s", o.outage, strings.Join(outages, ", "))
-	need(slices.Contains(manners, o.clients), "--clients: %q is none of %s", o.clients, strings.Join(manners, ", "))
-	need(o.runs >= 1 && o.runs <= 100, "--runs must be in 1..100")
-	need(o.proxies >= 1 && o.proxies <= 200, "--proxies must be in 1..200")
-	need(o.callers.n >= 1 && o.callers.n <= 20_000, "--callers must be in 1..20000")
-	need(o.callers.paths >= 1, "--paths must be positive")
-	need(o.maxconn >= 1, "--maxconn must be positive")
+	c.That(slices.Contains(outages, o.outage), "--outage: %q is none of %s", o.outage, strings.Join(outages, ", "))
+	c.That(slices.Contains(manners, o.clients), "--clients: %q is none of %s", o.clients, strings.Join(manners, ", "))
+	c.That(o.runs >= 1 && o.runs <= 100, "--runs must be in 1..100")
+	c.That(o.proxies >= 1 && o.proxies <= 200, "--proxies must be in 1..200")
+	c.That(o.callers.n >= 1 && o.callers.n <= 20_000, "--callers must be in 1..20000")
+	c.That(o.callers.paths >= 1, "--paths must be positive")
+	c.That(o.maxconn >= 1, "--maxconn must be positive")
 	for name, d := range map[string]time.Duration{
 		"sample": o.sample, "peace": o.peace, "down": o.down, "after": o.after, "timeout-queue": o.queueFor,
 		"every": o.callers.every, "patience": o.callers.patience, "again": o.callers.again, "again-most": o.callers.most,
 	} {
-		need(d >= time.Millisecond && d <= time.Hour, "--%s must be from 1ms to 1h", name)
+		c.That(d >= time.Millisecond && d <= time.Hour, "--%s must be from 1ms to 1h", name)
 	}
-	return errors.Join(append(errs, o.server.validate())...)
+	return errors.Join(c.Err(), o.server.validate())
 }
 
 // length is that of a run.

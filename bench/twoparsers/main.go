@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
@@ -26,17 +24,8 @@ type options struct {
 	json  bool
 }
 
-// Exit codes.
-const (
-	exitOK         = 0
-	exitViolations = 1
-	exitUsage      = 2
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("twoparsers", run)
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -48,40 +37,37 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.cases, "cases", 0, "how many callers' streams are made instead; 0: as many as --for allows")
 	f.Uint64Var(&o.seed, "seed", 0, "what the streams follow from; 0: a new one")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.lasts <= 0 || o.lasts > 24*time.Hour:
-		return nil, errors.New("--for must be positive and at most 24h")
-	case o.cases < 0:
-		return nil, errors.New("--cases must not be negative")
-	}
+	err := command.Parse(f, args, o.validate)
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32
 	}
-	return o, nil
+	return o, err
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func (o *options) validate() error {
+	switch {
+	case o.lasts <= 0 || o.lasts > 24*time.Hour:
+		return errors.New("--for must be positive and at most 24h")
+	case o.cases < 0:
+		return errors.New("--cases must not be negative")
+	}
+	return nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		var r *report
-		if r, err = o.check(ctx, show.NewProgress(stderr)); err == nil {
-			r.print(stdout, o.json)
-			if r.Violations > 0 {
-				return exitViolations
-			}
-			return exitOK
-		}
+	r, err := o.check(ctx, show.NewProgress(stderr))
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(stderr, "twoparsers:", err)
-	return exitUsage
+	r.print(stdout, o.json)
+	if r.Violations > 0 {
+		return command.ErrFound
+	}
+	return nil
 }
 
 // batch is how many streams are sent before what came of them is looked at.
