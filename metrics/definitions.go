@@ -148,6 +148,9 @@ var (
 	quotaWaiting = define(Gauge, "quota_waiting", labels("upstream", "quota"),
 		"Requests that wait for their turn in a quota.",
 		"Is the quota what slows callers down?")
+	quotaKeys = define(Gauge, "quota_keys", labels("upstream", "quota"),
+		"Values of RETRYPROXY_QUOTA_KEY's field that are remembered, each with a quota of its own; at 4096 those that are not have one together.",
+		"Are there more keys than are kept apart?")
 	sharedUp = define(Gauge, "shared_up", nil,
 		"1 while the shared engine (RETRYPROXY_SHARED) answers, 0 while the process goes on by itself; none of shared_* is shown without one.",
 		"Do the processes act as one?")

@@ -24,7 +24,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 			Connections: 7, AcceptPauses: 2, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
 			RetryPercent: 30,
 			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
-			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
+			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, Keys: 35, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
 			Shared:       &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, CooldownsTold: 25, CooldownsLearnt: 26, CooldownsDropped: 27, TurnsOurs: 28, TurnsAnothers: 29, OpenedTold: 30, OpenedLearnt: 31, OpenedDropped: 32},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
@@ -53,6 +53,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_quota_slots_total{from="own",quota="100/s",upstream="http://api:80"}`:     "33",
 		`retryproxy_quota_slots_total{from="expired",quota="100/s",upstream="http://api:80"}`: "34",
 		`retryproxy_quota_waiting{quota="100/s",upstream="http://api:80"}`:                    "31",
+		`retryproxy_quota_keys{quota="100/s",upstream="http://api:80"}`:                       "35",
 		`retryproxy_shared_lost_total`:                                                            "21",
 		`retryproxy_shared_processes`:                                                             "22",
 		`retryproxy_shared_commands_total`:                                                        "23",

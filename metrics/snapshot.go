@@ -34,6 +34,7 @@ type Quota struct {
 	Upstream string // the label, without credentials
 	Rate     string // 100/s; no two quotas agree in both
 	Waiting  int    // requests that wait for their turn
+	Keys     int    // values of a field with a quota of their own
 	State    policy.QuotaState
 }
 
@@ -111,6 +112,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 		quotaSlotsTotal.emit(ch, float64(q.State.Own), name, q.Rate, "own")
 		quotaSlotsTotal.emit(ch, float64(q.State.Expired), name, q.Rate, "expired")
 		quotaWaiting.emit(ch, float64(q.Waiting), name, q.Rate)
+		quotaKeys.emit(ch, float64(q.Keys), name, q.Rate)
 	}
 	if s.Shared != nil {
 		s.Shared.collect(ch)

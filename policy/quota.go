@@ -121,6 +121,11 @@ type QuotaState struct {
 	Expired uint64 // slots leased that nobody used
 }
 
+// Plus adds up.
+func (s QuotaState) Plus(t QuotaState) QuotaState {
+	return QuotaState{Leased: s.Leased + t.Leased, Own: s.Own + t.Own, Expired: s.Expired + t.Expired}
+}
+
 const never = time.Duration(math.MinInt64)
 
 const (
@@ -268,6 +273,13 @@ func (q *Quota) Pace() time.Duration {
 		return q.gap
 	}
 	return time.Duration(float64(time.Second) / max(q.served, float64(time.Second)/float64(q.share)))
+}
+
+// Idle says that a new Quota would grant no slot earlier than this one, and that
+// there is nothing to tell.
+func (q *Quota) Idle(now time.Duration) bool {
+	q.drop(now)
+	return q.ownAt+quotaCatchUp <= now && len(q.leases) == 0 && q.charge == 0 && (!q.fleet || q.arrivals == 0)
 }
 
 // State gives the counts.

@@ -296,6 +296,33 @@ func TestAQuotaGivenBack(t *testing.T) {
 	}
 }
 
+// A quota can be forgotten once a new one would be no earlier and nothing is left to tell.
+func TestAQuotaIsIdle(t *testing.T) {
+	rate := QuotaRate{10, time.Second}
+	alone := NewQuota(rate, false, nil)
+	if !alone.Idle(time.Second) {
+		t.Error("a new one")
+	}
+	alone.Arrive()
+	alone.Take(time.Second)
+	if alone.Idle(time.Second+alone.gap-1) || !alone.Idle(time.Second+alone.gap) {
+		t.Error("before a new one's slot is later")
+	}
+	for name, use := range map[string]func(q *Quota){
+		"a slot is told":        func(q *Quota) { q.Grant(0, QuotaGrant{}); q.Take(time.Second) },
+		"a lease is given back": func(q *Quota) { q.Grant(time.Second, QuotaGrant{Slots: 1}) },
+		"an arrival":            func(q *Quota) { q.Arrive() },
+	} {
+		q := NewQuota(rate, true, nil)
+		use(q)
+		if now := 2 * time.Second; q.Idle(now) || q.Due(now, 0) == Forever {
+			t.Errorf("%s: idle before it was asked", name)
+		} else if q.Ask(now, 0); !q.Idle(now) {
+			t.Errorf("%s: not idle after", name)
+		}
+	}
+}
+
 // What a hostile engine grants is no more than the horizon has.
 func TestHostileGrants(t *testing.T) {
 	q := NewQuota(QuotaRate{100, time.Second}, true, nil)

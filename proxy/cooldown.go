@@ -55,8 +55,7 @@ func (x *exchange) cooldownKey() (uint64, bool) {
 		if !ok {
 			return 0, false
 		}
-		var buf [512]byte
-		h = sha256.Sum256(append(append(buf[:0], h[:]...), value...))
+		return hashValue(h, value), true
 	default:
 		return 0, false
 	}

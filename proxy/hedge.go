@@ -103,9 +103,11 @@ func (x *exchange) passes(now time.Time) (asked, pass bool) {
 // hedgePlace takes what a hedge needs: a slot of the quota, where there is one, and a
 // place at the upstream.
 func (x *exchange) hedgePlace(now time.Duration) (policy.Place, bool) {
-	q := x.route.quota
-	if q != nil && !q.takeNow(now) {
-		return policy.Place{}, false
+	var q *quotaDoor
+	if s := x.route.quota; s != nil {
+		if q = s.door(x.quotaKey(s), now); !q.takeNow(now) {
+			return policy.Place{}, false
+		}
 	}
 	place, ok := x.route.upstream.door.enterNow(now)
 	if !ok && q != nil {

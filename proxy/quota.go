@@ -1,87 +1,108 @@
 package proxy
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// Quota is how many attempts a route's upstream may be sent in a time. Routes
-// to the same upstream with the same rate share it, hedges and retries count.
+// Quota is how many attempts a route's upstream may be sent in a time. Hedges
+// and retries count.
 type Quota struct {
-	Rate policy.QuotaRate // the zero value: no quota
-	Wait time.Duration    // the longest that a request waits for its turn; 0: not at all
+	Rate   policy.QuotaRate // the zero value: no quota
+	Wait   time.Duration    // the longest that a request waits for its turn; 0: not at all
+	Kind   QuotaKind
+	Header string // the field's name, for QuotaHeader
 }
+
+// QuotaKind says which requests have a quota together.
+type QuotaKind uint8
+
+// The choices of QuotaKind.
+const (
+	QuotaUpstream QuotaKind = iota // those of all routes with this choice and rate to the same upstream
+	QuotaRoute                     // those of the route
+	QuotaHeader                    // those with the same value in a field, of all routes with this choice and rate to the same upstream; those without it together
+)
 
 // quotaDoor is where attempts wait for a slot of a quota.
 type quotaDoor struct {
-	key   uint64 // the same in every process with a route of the same quota to the same upstream
-	name  string
-	rate  policy.QuotaRate
-	since func(time.Time) time.Duration
-	fleet func() // Config.QuotaWanted
+	key uint64 // the same in every process
+	set *quotaSet
 
-	mu    sync.Mutex // guards what follows
-	quota *policy.Quota
-	line  *policy.Line[*waiter]
-	timer *time.Timer
+	mu      sync.Mutex // guards what follows
+	quota   *policy.Quota
+	line    *policy.Line[*waiter]
+	timer   *time.Timer
+	retired bool // forgotten: who comes with its key has another
+	listed  bool // among set.busy
 }
 
-// newQuotaDoor makes the door of the quota of a route that has one.
-func newQuotaDoor(s *Server, key uint64, r *Route, wanted func()) *quotaDoor {
-	q := &quotaDoor{
-		key: key, name: r.Upstream.String(), rate: r.Quota.Rate, since: s.since, fleet: wanted,
-		quota: policy.NewQuota(r.Quota.Rate, wanted != nil, nil), line: policy.NewLine[*waiter](r.HoldMax),
-	}
+// newQuotaDoor makes a door for the requests of a key.
+func newQuotaDoor(s *quotaSet, key uint64) *quotaDoor {
+	q := &quotaDoor{key: key, set: s, quota: policy.NewQuota(s.rate, s.wanted != nil, nil), line: policy.NewLine[*waiter](s.holdMax)}
 	q.timer = time.AfterFunc(time.Hour, q.tick)
 	q.timer.Stop()
 	return q
 }
 
-func quotaKey(r *Route) uint64 {
-	h := sha256.Sum256([]byte("quota\x00" + r.Upstream.String() + "\x00" + r.Quota.Rate.String()))
-	return binary.BigEndian.Uint64(h[:])
-}
-
 // enter takes a slot, or stands in line for one where the wait is likely to be
-// shorter than room, or says after about how long a slot is free.
-func (q *quotaDoor) enter(w *waiter, now, room time.Duration) (word int32, t policy.Ticket, wait time.Duration) {
+// shorter than room, or says after about how long a slot is free. No when the
+// door is retired.
+func (q *quotaDoor) enter(w *waiter, now, room time.Duration) (e entry, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.retired {
+		return e, false
+	}
+	q.enlist()
 	q.quota.Arrive()
 	ahead := q.line.Len()
 	if ahead == 0 && q.quota.Take(now) {
-		return wordGo, t, 0
+		return entry{word: wordGo}, true
 	}
-	wait = q.quota.Pace() * time.Duration(ahead+1)
+	wait := q.quota.Pace() * time.Duration(ahead+1)
 	if ahead == 0 {
 		if next := q.quota.Next(now); next != policy.Forever {
 			wait = next - now
 		}
 	}
 	if wait > room || q.line.Full() {
-		return wordDropped, t, wait
+		return entry{word: wordDropped, wait: wait}, true
 	}
 	w.word.Store(wordWait)
-	t, _, _ = q.line.Push(w)
+	t, _, _ := q.line.Push(w)
 	q.arm(now)
-	return wordWait, t, wait
+	return entry{wordWait, t, wait}, true
+}
+
+// entry is what becomes of an attempt at the door.
+type entry struct {
+	word   int32
+	ticket policy.Ticket // with wordWait
+	wait   time.Duration // about how long it takes
 }
 
 // takeNow takes a slot for an attempt that does not wait for one.
 func (q *quotaDoor) takeNow(now time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Len() == 0 && q.quota.Take(now)
+	if q.retired || q.line.Len() > 0 {
+		return false
+	}
+	q.enlist()
+	return q.quota.Take(now)
 }
 
 // giveBack returns a slot that was not used.
 func (q *quotaDoor) giveBack(now time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.retired {
+		return // long over
+	}
+	q.enlist()
 	q.quota.GiveBack(now)
 	q.arm(now)
 }
@@ -99,7 +120,7 @@ func (q *quotaDoor) quit(t policy.Ticket, now time.Duration) bool {
 func (q *quotaDoor) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.admit(q.since(time.Now()))
+	q.admit(q.set.since(time.Now()))
 }
 
 // admit lets in whom there are slots for, whoever came first first. Called with mu held.
@@ -118,8 +139,8 @@ func (q *quotaDoor) arm(now time.Duration) {
 		q.timer.Stop()
 		return
 	}
-	if q.fleet != nil {
-		q.fleet()
+	if q.set.wanted != nil {
+		q.set.wanted()
 	}
 	if at := q.quota.Next(now); at != policy.Forever {
 		q.timer.Reset(max(at-now, 0))
@@ -132,33 +153,33 @@ const leaseTakes = 150 * time.Millisecond
 
 // awaitSlot waits for the request's turn in the quota of its upstream, and gives
 // the time that it then is.
-func (x *exchange) awaitSlot(q *quotaDoor, now time.Time) (admission, time.Time) {
+func (x *exchange) awaitSlot(s *quotaSet, now time.Time) (admission, time.Time) {
 	room := x.route.Quota.Wait
-	if q.fleet != nil {
+	if s.wanted != nil {
 		room = max(room, leaseTakes)
 	}
 	room = min(room, x.waitRoom(now))
-	word, ticket, wait := q.enter(&x.waiter, q.since(now), room)
-	switch word {
+	q, e := s.enter(x.quotaKey(s), &x.waiter, s.since(now), room)
+	switch e.word {
 	case wordGo:
 		x.slot = q
 		return admitted, now
 	case wordDropped:
-		return x.outOfQuota(wait), now
+		return x.outOfQuota(e.wait), now
 	}
-	x.waiter.turn = q.since(now) + wait
+	x.waiter.turn = s.since(now) + e.wait
 	end := x.c.await(now.Add(room), &x.waiter)
 	later := x.tick()
 	x.route.observer.Held(later.Sub(now))
-	if q.quit(ticket, q.since(later)) {
+	if q.quit(e.ticket, s.since(later)) {
 		switch end {
 		case callerLeft:
 			return leftWaiting, later
 		case drainBegan:
-			x.retryAfter = wholeSeconds(max(x.waiter.turn-q.since(later), time.Second))
+			x.retryAfter = wholeSeconds(max(x.waiter.turn-s.since(later), time.Second))
 			return drainedWaiting, later
 		}
-		return x.outOfQuota(wait), later
+		return x.outOfQuota(e.wait), later
 	}
 	x.slot = q
 	if end == callerLeft { // it was let in at the same moment
@@ -177,82 +198,6 @@ func (x *exchange) outOfQuota(wait time.Duration) admission {
 func (x *exchange) dropSlot() {
 	if q := x.slot; q != nil {
 		x.slot = nil
-		q.giveBack(q.since(time.Now()))
+		q.giveBack(q.set.since(time.Now()))
 	}
-}
-
-// QuotaStats is the picture of one quota.
-type QuotaStats struct {
-	Upstream string
-	Rate     policy.QuotaRate
-	Waiting  int
-	State    policy.QuotaState
-}
-
-func (q *quotaDoor) stats() QuotaStats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return QuotaStats{Upstream: q.name, Rate: q.rate, Waiting: q.line.Len(), State: q.quota.State()}
-}
-
-// QuotaAsks appends the questions for slots that are due now to asks, and says when the
-// next one is; policy.Forever: when Config.QuotaWanted says so, or in a while. Safe for
-// concurrent use, as all that follows.
-func (s *Server) QuotaAsks(asks []policy.QuotaAsk) ([]policy.QuotaAsk, time.Duration) {
-	now, next := s.since(time.Now()), policy.Forever
-	for _, q := range s.settings.Load().quotas {
-		a, at, due := q.ask(now)
-		if due {
-			asks = append(asks, a)
-		}
-		next = min(next, at)
-	}
-	if next != policy.Forever {
-		next -= now
-	}
-	return asks, next
-}
-
-func (q *quotaDoor) ask(now time.Duration) (a policy.QuotaAsk, next time.Duration, due bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	waiting := q.line.Len()
-	at := q.quota.Due(now, waiting)
-	if at > now {
-		return a, at, false
-	}
-	a = q.quota.Ask(now, waiting)
-	a.Key = q.key
-	return a, q.quota.Due(now, waiting), true
-}
-
-// GrantQuota takes in the answer to a question of QuotaAsks.
-func (s *Server) GrantQuota(key uint64, g policy.QuotaGrant) {
-	s.withQuota(key, func(q *policy.Quota, now time.Duration) { q.Grant(now, g) })
-}
-
-// FailQuota says that a question of QuotaAsks had no answer.
-func (s *Server) FailQuota(key uint64) {
-	s.withQuota(key, func(q *policy.Quota, _ time.Duration) { q.Fail() })
-}
-
-// ShareQuotas says how many processes share each quota.
-func (s *Server) ShareQuotas(processes int) {
-	for _, q := range s.settings.Load().quotas {
-		q.mu.Lock()
-		q.quota.Share(processes)
-		q.mu.Unlock()
-	}
-}
-
-func (s *Server) withQuota(key uint64, do func(q *policy.Quota, now time.Duration)) {
-	q := s.settings.Load().quotas[key]
-	if q == nil {
-		return // gone by a reload
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := s.since(time.Now())
-	do(q.quota, now)
-	q.admit(now)
 }

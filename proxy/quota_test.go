@@ -176,7 +176,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().Quotas[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().fallback.quota.takeNow(p.since(time.Now())) {
+	if !p.settings.Load().fallback.quota.common.takeNow(p.since(time.Now())) {
 		t.Error("no slot left, though none was used")
 	}
 }
@@ -239,7 +239,7 @@ func TestAShareIsUsedWithoutAnEngine(t *testing.T) {
 		if d := time.Since(began); len(asks) != 0 || d > 250*time.Millisecond { // 100 ms for the answer, and a share's turn within 102
 			t.Errorf("answered after %v; asked %+v before", d, asks)
 		}
-		m.FailQuota(m.settings.Load().fallback.quota.key)
+		m.FailQuota(m.settings.Load().fallback.quota.common.key)
 		began = time.Now()
 		for range 20 {
 			m.caller().send(get("/")).want(200, "ok")

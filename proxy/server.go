@@ -398,9 +398,7 @@ func (s *Server) Stats() Stats {
 	st.Draining = s.draining.Load()
 	st.Cooldowns = s.cooldowns.State()
 	now := s.since(time.Now())
-	for _, q := range n.quotas {
-		st.Quotas = append(st.Quotas, q.stats())
-	}
+	st.Quotas = n.quotaStats()
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
 			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],

@@ -32,9 +32,9 @@ type settings struct {
 
 	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
 
-	hedges          map[hedgeKey]*policy.Hedge // of the version before
-	quotas          map[uint64]*quotaDoor      // by key
-	longestCooldown time.Duration              // that any route shares
+	hedges          map[hedgeKey]*policy.Hedge      // of the version before
+	quotas          map[[sha256.Size]byte]*quotaSet // by seed
+	longestCooldown time.Duration                   // that any route shares
 }
 
 // routeState is a route with what its requests share.
@@ -48,7 +48,7 @@ type routeState struct {
 	hedge        *policy.Hedge // nil: off
 	plainRetryOn bool          // an answer below 300 is never a failure
 	cooldownSeed [sha256.Size]byte
-	quota        *quotaDoor // nil: none
+	quota        *quotaSet // nil: none
 }
 
 // upstreamState is what all routes to one upstream share, and what outlives a
@@ -82,7 +82,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if c.Default.Upstream.Address == "" {
 		return nil, errors.New("no upstream for the default route")
 	}
-	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}, quotas: map[uint64]*quotaDoor{}}
+	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}, quotas: map[[sha256.Size]byte]*quotaSet{}}
 	n.announcers = forward.NewTrust(c.ProxyProtocolFrom)
 	if n.Log == nil {
 		n.Log = zap.NewNop()
@@ -158,18 +158,18 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 	return known[key]
 }
 
-// quotaOf is the one that routes of the same quota to the same upstream share, with
+// quotaOf is the one that routes of the same quota and key to the same upstream share, with
 // those who wait for it since the version before; nil for none.
-func (n *settings) quotaOf(r *Route) *quotaDoor {
+func (n *settings) quotaOf(r *Route) *quotaSet {
 	if !r.Quota.Rate.Limited() {
 		return nil
 	}
-	key := quotaKey(r)
+	key := quotaSeed(r)
 	if old := n.server.settings.Load(); n.quotas[key] == nil && old != nil && old.quotas[key] != nil {
 		n.quotas[key] = old.quotas[key]
 	}
 	if n.quotas[key] == nil {
-		n.quotas[key] = newQuotaDoor(n.server, key, r, n.QuotaWanted)
+		n.quotas[key] = newQuotaSet(n.server, r, n.QuotaWanted)
 	}
 	return n.quotas[key]
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,6 +71,98 @@ func TestRequestsDoNotWaitForTheEngine(t *testing.T) {
 	p.await("loss", func() bool { return p.metric("retryproxy_shared_up") == "0" })
 	if response, _ := p.get(0, "/"); response.StatusCode != 200 || strings.Count(p.log.String(), "does not answer") != 1 {
 		t.Errorf("%d\n%s", response.StatusCode, p.log)
+	}
+}
+
+// Two processes and a quota for each value of a field: each value has its own in both
+// together, and what the engine holds of it is a hash that ends.
+func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
+	s := enginetest.Start(t)
+	var mu sync.Mutex
+	sent := map[string][]time.Time{}
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Header.Get("X-Api-Key")
+		sent[key] = append(sent[key], time.Now())
+	}))
+	t.Cleanup(up.Close)
+	var all []*process
+	for range 2 {
+		all = append(all, serve(t, "UPSTREAM="+up.URL, "SIDE=outbound", "QUOTA=20/s", "QUOTA_KEY=header:X-Api-Key", "QUOTA_WAIT=5s", "SHARED="+s.URL))
+	}
+	for _, p := range all {
+		p.await("the others", func() bool { return p.metric("retryproxy_shared_processes") == "2" })
+	}
+	keys := []string{"secret-of-a", "secret-of-b", ""}
+	began := time.Now()
+	var callers sync.WaitGroup
+	for _, p := range all {
+		for _, key := range keys {
+			for range 3 {
+				callers.Go(func() {
+					for time.Since(began) < 2500*time.Millisecond {
+						callWithKey(t, p, key)
+					}
+				})
+			}
+		}
+	}
+	time.Sleep(time.Second)
+	names := s.Do("KEYS", "*").([]any)
+	quotas := 0
+	for _, name := range names {
+		if strings.Contains(name.(string), ":quota:") {
+			quotas++
+		}
+		if left := s.Do("PTTL", name).(int64); left < 0 && left != -2 || strings.Contains(fmt.Sprint(name, s.Do("DUMP", name)), "secret") {
+			t.Errorf("%v ends in %d ms", name, left)
+		}
+	}
+	if quotas != len(keys) {
+		t.Errorf("%d quotas among %v", quotas, names)
+	}
+	t.Logf("%d bytes each", s.Do("MEMORY", "USAGE", names[slices.IndexFunc(names, func(n any) bool { return strings.Contains(n.(string), ":quota:") })]))
+	callers.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	sum := 0
+	for _, key := range keys {
+		at := sent[key]
+		sum += len(at)
+		// All that is sent has been due, but for the 100 ms that a lease is early and what a
+		// process in want of an answer uses of its own.
+		if most := int(20*(at[len(at)-1].Sub(at[0])+400*time.Millisecond).Seconds()) + 2; len(at) > most {
+			t.Errorf("key %q: %d sent in %v, want at most %d", key, len(at), at[len(at)-1].Sub(at[0]), most)
+		}
+	}
+	if sum < 75 { // of 150; one quota has 50
+		t.Errorf("%d sent with three keys", sum)
+	}
+	for _, p := range all {
+		if n := p.metric(`retryproxy_quota_keys{quota="20/s",upstream="` + up.URL + `"}`); n != "2" {
+			t.Errorf("%s keys", n)
+		}
+	}
+}
+
+func callWithKey(t *testing.T, p *process, key string) {
+	request, err := http.NewRequest("GET", "http://"+p.listen[0]+"/", nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if key != "" {
+		request.Header.Set("X-Api-Key", key)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer response.Body.Close() //nolint:errcheck // a test's
+	if response.StatusCode != 200 {
+		t.Errorf("key %q: %s", key, response.Status)
 	}
 }
 

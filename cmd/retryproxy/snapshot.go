@@ -29,7 +29,7 @@ func (a *app) snapshot() metrics.Snapshot {
 	s.HeaderFailures = headerFailures(&stats)
 	s.Upstreams = upstreamsOf(stats)
 	for _, q := range stats.Quotas {
-		s.Quotas = append(s.Quotas, metrics.Quota{Upstream: q.Upstream, Rate: q.Rate.String(), Waiting: q.Waiting, State: q.State})
+		s.Quotas = append(s.Quotas, metrics.Quota{Upstream: q.Upstream, Rate: q.Rate.String(), Waiting: q.Waiting, Keys: q.Keys, State: q.State})
 	}
 	for i := range stats.Upstreams {
 		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {

@@ -103,7 +103,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Faults:          r.Fault.Faults(),
 		HedgeAfter:      r.HedgeAfter.HedgeAfter,
 		Cooldown:        cooldown(r),
-		Quota:           proxy.Quota{Rate: r.Quota.QuotaRate, Wait: r.QuotaWait},
+		Quota:           quota(r),
 		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
 		RequestTimeout:  r.RequestTimeout,
 		AttemptTimeout:  r.AttemptTimeout,
@@ -144,6 +144,17 @@ func cooldown(r *settings.Route) proxy.Cooldown {
 		c.Kind = proxy.CooldownHeader
 	}
 	return c
+}
+
+func quota(r *settings.Route) proxy.Quota {
+	q := proxy.Quota{Rate: r.Quota.QuotaRate, Wait: r.QuotaWait, Header: r.QuotaKey.Header()}
+	switch {
+	case r.QuotaKey.Route():
+		q.Kind = proxy.QuotaRoute
+	case q.Header != "":
+		q.Kind = proxy.QuotaHeader
+	}
+	return q
 }
 
 func (m *maker) note(r *settings.Route, err error) {

@@ -48,7 +48,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "NESTED=deny",
 		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
 		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB",
-		"THROTTLE=on", "HEDGE_AFTER=33ms", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "PROBE_PATH=/ready", "FAULT=503:33%,delay:34ms:100%", "MODE=observe")
+		"THROTTLE=on", "HEDGE_AFTER=33ms", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "QUOTA=35/s", "QUOTA_KEY=header:X-Account", "QUOTA_WAIT=36s", "PROBE_PATH=/ready", "FAULT=503:33%,delay:34ms:100%", "MODE=observe")
 	r := c.Default
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
@@ -76,6 +76,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"faults":      r.Faults.String() == "503:33%,delay:34ms:100%",
 		"hedge":       r.HedgeAfter.Fixed() == 33*time.Millisecond,
 		"cool-downs":  r.Cooldown == proxy.Cooldown{Kind: proxy.CooldownHeader, Header: "X-Key", Max: 32 * time.Second},
+		"quota":       r.Quota == proxy.Quota{Rate: policy.QuotaRate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: proxy.QuotaHeader, Header: "X-Account"},
 		"probe":       r.Probe == proxy.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -127,6 +128,14 @@ func TestFallbacks(t *testing.T) {
 	}
 	if f := c.Routes[1].Fallback.Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
 		t.Errorf("%+v", f)
+	}
+}
+
+func TestQuotaKeys(t *testing.T) {
+	for word, want := range map[string]proxy.QuotaKind{"upstream": proxy.QuotaUpstream, "route": proxy.QuotaRoute, "header:X": proxy.QuotaHeader} {
+		if got := config(t, "UPSTREAM=http://a", "QUOTA=1/s", "QUOTA_KEY="+word).Default.Quota.Kind; got != want {
+			t.Errorf("%s: %v", word, got)
+		}
 	}
 }
 

@@ -19,9 +19,12 @@ func (k CooldownKey) Route() bool { return k.text == "route" }
 
 // Header is the name of the field by whose value requests share the pause, ""
 // when none was given.
-func (k CooldownKey) Header() string {
-	name, _ := strings.CutPrefix(k.text, headerKey)
-	if name == k.text {
+func (k CooldownKey) Header() string { return keyHeader(k.text) }
+
+// keyHeader is the name in header:Name, "" when text is something else.
+func keyHeader(text string) string {
+	name, ok := strings.CutPrefix(text, headerKey)
+	if !ok {
 		return ""
 	}
 	return name

@@ -127,6 +127,7 @@ var otherValues = map[string]string{
 	"COOLDOWN_KEY":     "header:X-Api-Key",
 	"COOLDOWN_MAX":     "2m",
 	"QUOTA":            "600/m",
+	"QUOTA_KEY":        "header:Authorization",
 	"QUOTA_WAIT":       "3s",
 	"PROBE_PATH":       "/healthz?full=1",
 	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",

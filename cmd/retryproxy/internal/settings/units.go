@@ -39,6 +39,7 @@ var units = map[string]string{
 	"prefixes":    "addresses or CIDR ranges, separated by commas",
 	"probepath":   "a path that begins with /, such as /healthz, or off",
 	"quota":       "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+	"quotakey":    "upstream, route or header:Name",
 	"rate":        "bytes a second, such as 500 or 1KiB",
 	"limit":       "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":       "a number such as 0.2, a percentage such as 20%, or off",

@@ -1,0 +1,229 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// MaxQuotaKeys is how many values of a field have a quota of their own at once,
+// for each quota of a process; about 0.5 KiB each. One that is in use, or was so lately
+// that its next slot is not due yet, is not forgotten for another: values that there is
+// no room for have one quota together.
+const MaxQuotaKeys = 4096
+
+// quotaLooks is how many keys are looked at for one that can be forgotten, when a
+// new value comes and there is no room: the same for each request, however many
+// values somebody makes up.
+const quotaLooks = 8
+
+// quotaSet is the doors of a quota: one, or one for each value of a field. Safe
+// for concurrent use.
+type quotaSet struct {
+	name    string
+	rate    policy.QuotaRate
+	since   func(time.Time) time.Duration
+	wanted  func() // Config.QuotaWanted
+	holdMax int
+	header  string // "": one door for all
+	seed    [sha256.Size]byte
+
+	common *quotaDoor // of all requests; with a header, of those without it
+	others *quotaDoor // of values that there is no room for; nil without a header
+	most   int        // values with a door of their own
+
+	mu        sync.RWMutex // guards what follows; taken before a door's
+	doors     map[uint64]*quotaDoor
+	ring      []*quotaDoor // the same, in the order in which they are looked at
+	hand      int
+	processes int
+	past      policy.QuotaState // of doors that were forgotten
+
+	asking sync.Mutex // held by who collects questions
+	busyMu sync.Mutex // guards what follows; taken after a door's
+	busy   []*quotaDoor
+	spare  []*quotaDoor
+}
+
+// quotaSeed is the part of a key that is the same for all of a quota. Routes that
+// agree in it share the quota.
+func quotaSeed(r *Route) [sha256.Size]byte {
+	text := "quota\x00" + r.Upstream.String() + "\x00" + r.Quota.Rate.String()
+	switch r.Quota.Kind {
+	case QuotaRoute:
+		text += "\x00route\x00" + r.Name
+	case QuotaHeader:
+		text += "\x00header\x00" + strings.ToLower(r.Quota.Header)
+	}
+	return sha256.Sum256([]byte(text))
+}
+
+func newQuotaSet(s *Server, r *Route, wanted func()) *quotaSet {
+	q := &quotaSet{
+		name: r.Upstream.String(), rate: r.Quota.Rate, since: s.since, wanted: wanted, holdMax: r.HoldMax,
+		seed: quotaSeed(r), most: MaxQuotaKeys, processes: 1,
+	}
+	q.common = newQuotaDoor(q, binary.BigEndian.Uint64(q.seed[:]))
+	if r.Quota.Kind == QuotaHeader {
+		q.header = r.Quota.Header
+		q.others = newQuotaDoor(q, binary.BigEndian.Uint64(q.seed[8:]))
+		q.doors = map[uint64]*quotaDoor{}
+	}
+	return q
+}
+
+// hashValue is a key made of a field's value. A cryptographic hash, so that no
+// caller can make a value that is taken for another's. It does not allocate.
+func hashValue(seed [sha256.Size]byte, value []byte) uint64 {
+	var buf [512]byte
+	for {
+		n := min(len(value), len(buf)-len(seed))
+		seed = sha256.Sum256(append(append(buf[:0], seed[:]...), value[:n]...))
+		if value = value[n:]; len(value) == 0 {
+			return binary.BigEndian.Uint64(seed[:])
+		}
+	}
+}
+
+// quotaKey is whose quota the request's attempts belong to.
+func (x *exchange) quotaKey(s *quotaSet) uint64 {
+	if s.header != "" {
+		if value, ok := x.req.Lookup(s.header); ok {
+			return hashValue(s.seed, value)
+		}
+	}
+	return s.common.key
+}
+
+// enter is quotaDoor.enter at the door of a key, and gives that too.
+func (s *quotaSet) enter(key uint64, w *waiter, now, room time.Duration) (*quotaDoor, entry) {
+	for {
+		q := s.door(key, now)
+		if e, ok := q.enter(w, now, room); ok {
+			return q, e
+		}
+	}
+}
+
+// door is that of a key, made if need be.
+func (s *quotaSet) door(key uint64, now time.Duration) *quotaDoor {
+	if q := s.known(key); q != nil {
+		return q
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.doors[key]; q != nil {
+		return q
+	}
+	if len(s.ring) < s.most {
+		s.ring = append(s.ring, nil)
+		return s.put(len(s.ring)-1, key)
+	}
+	for range min(quotaLooks, s.most) {
+		s.hand = (s.hand + 1) % s.most
+		old := s.ring[s.hand]
+		if state, ok := old.retire(now); ok {
+			delete(s.doors, old.key)
+			s.past = s.past.Plus(state)
+			return s.put(s.hand, key)
+		}
+	}
+	return s.others
+}
+
+// known is the door of a key that has one, nil for one that has not.
+func (s *quotaSet) known(key uint64) *quotaDoor {
+	switch {
+	case key == s.common.key:
+		return s.common
+	case s.others == nil:
+		return nil
+	case key == s.others.key:
+		return s.others
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.doors[key]
+}
+
+// put makes the door of a key at a place of the ring. Called with mu held.
+func (s *quotaSet) put(i int, key uint64) *quotaDoor {
+	q := newQuotaDoor(s, key)
+	q.quota.Share(s.processes)
+	s.ring[i], s.doors[key] = q, q
+	return q
+}
+
+// retire makes a door unused for good, when nothing would be lost by it: a new
+// one grants no slot earlier.
+func (q *quotaDoor) retire(now time.Duration) (counted policy.QuotaState, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.listed || q.line.Len() > 0 || !q.quota.Idle(now) {
+		return counted, false
+	}
+	q.retired = true
+	return q.quota.State(), true
+}
+
+// each calls do for every door.
+func (s *quotaSet) each(do func(q *quotaDoor)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	do(s.common)
+	if s.others != nil {
+		do(s.others)
+	}
+	for _, q := range s.ring {
+		do(q)
+	}
+}
+
+// QuotaStats is the picture of the quotas of one rate to one upstream, of all
+// keys together.
+type QuotaStats struct {
+	Upstream string
+	Rate     policy.QuotaRate
+	Waiting  int
+	Keys     int // values of a field that are remembered, each with a quota of its own
+	State    policy.QuotaState
+}
+
+// quotaStats is the picture of all quotas.
+func (n *settings) quotaStats() []QuotaStats {
+	var all []QuotaStats
+	place := map[[2]string]int{}
+	for _, s := range n.quotas {
+		one := s.stats()
+		id := [2]string{one.Upstream, one.Rate.String()}
+		i, known := place[id]
+		if !known {
+			place[id] = len(all)
+			all = append(all, one)
+			continue
+		}
+		all[i].Waiting += one.Waiting
+		all[i].Keys += one.Keys
+		all[i].State = all[i].State.Plus(one.State)
+	}
+	return all
+}
+
+func (s *quotaSet) stats() QuotaStats {
+	one := QuotaStats{Upstream: s.name, Rate: s.rate}
+	s.each(func(q *quotaDoor) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		one.Waiting += q.line.Len()
+		one.State = one.State.Plus(q.quota.State())
+	})
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	one.Keys = len(s.ring)
+	one.State = one.State.Plus(s.past)
+	return one
+}
