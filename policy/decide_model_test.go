@@ -172,6 +172,7 @@ var givenElsewhere = map[Reason]bool{
 	ReasonQuota:            true,
 	ReasonSwitchedOff:      true,
 	ReasonObserved:         true,
+	ReasonNoDescriptors:    true,
 }
 
 func TestDecideKeepsItsPromises(t *testing.T) {

@@ -30,6 +30,7 @@ const (
 	OutcomeGaveUpQuota
 	OutcomeGaveUpSwitchedOff
 	OutcomeGaveUpObserved
+	OutcomeGaveUpNoDescriptors
 
 	OutcomeClientGone
 	OutcomeRequestBroken

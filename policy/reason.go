@@ -44,6 +44,7 @@ const (
 	ReasonQuota
 	ReasonSwitchedOff
 	ReasonObserved
+	ReasonNoDescriptors
 	numReasons
 )
 
@@ -92,6 +93,7 @@ var reasonTexts = [numReasons]text{
 	ReasonQuota:             {"quota", "The upstream's quota (RETRYPROXY_QUOTA) had no turn for a retry within the time that it may wait."},
 	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all of them or a share, by RETRYPROXY_RETRY_PERCENT or live by retryproxy retry-percent."},
 	ReasonObserved:          {"observed", "The route only observes (RETRYPROXY_MODE=observe): in mode retry, the request would have been sent again."},
+	ReasonNoDescriptors:     {"no_descriptors", "The process or the machine had no file descriptor for a connection to the upstream while the request could wait for one; nothing is held against the upstream."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

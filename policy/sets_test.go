@@ -67,11 +67,11 @@ func TestLabelsStayAsPublished(t *testing.T) {
 			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +
 			"body_too_large replay_memory_full body_unfinished response_too_large draining upstream_gave_up nested " +
-			"not_in_retry_on cooldown throttled quota switched_off observed none",
+			"not_in_retry_on cooldown throttled quota switched_off observed no_descriptors none",
 		"outcome": "success rescued gave_up_not_idempotent gave_up_retries_exhausted gave_up_retries_off " +
 			"gave_up_budget_exhausted gave_up_deadline gave_up_retry_after_too_long gave_up_body_too_large " +
 			"gave_up_replay_memory_full gave_up_body_unfinished gave_up_response_too_large gave_up_draining " +
-			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on gave_up_cooldown gave_up_throttled gave_up_quota gave_up_switched_off gave_up_observed client_gone request_broken " +
+			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on gave_up_cooldown gave_up_throttled gave_up_quota gave_up_switched_off gave_up_observed gave_up_no_descriptors client_gone request_broken " +
 			"request_timeout response_broken refused upgraded shed hold_dropped hold_timeout overloaded fallback cooldown throttled quota",
 		"nested": "halve allow deny",
 		"fault":  "status reset delay",

@@ -108,19 +108,12 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 	if !x.safe || !x.body.keeping || x.limit < 1 || x.route.Observe {
 		o.MaxIdle = freshFor
 	}
-	if !fresh {
-		if up := pool.TryPooled(o); up != nil {
-			x.use(up)
-			return policy.CauseStatus
-		}
-	}
-	up, err := x.dial(o)
-	x.tick()
+	up, err := x.connection(o, fresh)
 	if err != nil {
 		return x.dialFailed(err)
 	}
 	x.use(up)
-	if place := x.waiter.place; place.Probe() {
+	if place := x.waiter.place; place.Probe() && !up.Reused {
 		x.route.upstream.door.watchProbe(place, up.Addr)
 	}
 	return policy.CauseStatus

@@ -142,12 +142,18 @@ func (x *exchange) sitOut(now time.Time) (admission, time.Time) {
 // wholeSeconds rounds up, as the value of a Retry-After wants it.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// waitRoom is how long the request may wait before its next attempt at most.
-func (x *exchange) waitRoom(now time.Time) time.Duration {
+// requestRoom is how long the request may wait at most before it is sent.
+func (x *exchange) requestRoom(now time.Time) time.Duration {
 	room := min(x.timeLeft(now), longestWait)
 	if limit := x.requestTimeout(); limit > 0 && x.sentAt.IsZero() { // its clock has not started: the body is not read yet
 		room = min(room, x.began.Add(limit).Sub(now))
 	}
+	return room
+}
+
+// waitRoom is how long the request may wait before its next attempt at most.
+func (x *exchange) waitRoom(now time.Time) time.Duration {
+	room := x.requestRoom(now)
 	if window := x.route.Policy.Window; window > 0 && x.attempts > 0 {
 		room = min(room, x.began.Add(window).Sub(now)+1)
 	}

@@ -66,6 +66,7 @@ type exchange struct {
 	wouldRetry bool // counted, in a route that observes
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	barred     barrier
+	noAttempt  policy.Reason // why the attempt found no descriptor for its connection; none: it was made
 	hedge      hedging
 	failed     bool       // an attempt did
 	exposed    bool       // the upstream may have seen the request
@@ -159,6 +160,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.sentAt, x.deadline, x.callerUntil = time.Time{}, time.Time{}, time.Time{}
 	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
 	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
+	x.noAttempt = policy.ReasonNone
 	x.token, x.barred, x.asked, x.slot = false, barredByDoor, false, nil
 	x.hedge, x.failed = hedging{}, false
 	x.exposed, x.fellBack = false, ""

@@ -114,9 +114,9 @@ func (x *exchange) fetchBody() {
 // askSpare sends the request to the fallback upstream, once, and relays what
 // comes if it is no failure. It is no attempt at the upstream and counts as none.
 func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
-	main, dialErr := x.route, x.dialErr
-	x.route = main.spare
-	defer func() { x.route, x.dialErr = main, dialErr }()
+	main, dialErr, noAttempt := x.route, x.dialErr, x.noAttempt
+	x.route, x.noAttempt = main.spare, policy.ReasonNone
+	defer func() { x.route, x.dialErr, x.noAttempt = main, dialErr, noAttempt }()
 	x.deadline = x.callerUntil
 	if limit := x.requestTimeout(); limit > 0 && !x.sentAt.IsZero() {
 		x.deadline = earliest(x.deadline, x.sentAt.Add(limit))

@@ -219,20 +219,19 @@ func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorsPausesAccepting runs the proxy in a process of its own, with
-// room for a few more descriptors than it has.
-func TestNoDescriptorsPausesAccepting(t *testing.T) {
-	t.Parallel()
-	u := startUpstream(t, script(ok200))
+// startFewDescriptors runs a proxy to the upstream at addr in a process of its own, with
+// room for a few more descriptors than it has. pauses asks how often it paused accepting.
+func startFewDescriptors(t *testing.T, addr string) (p *testProxy, pauses func() int) {
+	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestFewDescriptorsChild$")
-	child.Env = append(os.Environ(), "FEW_DESCRIPTORS_UPSTREAM="+u.Addr().String())
+	child.Env = append(os.Environ(), "FEW_DESCRIPTORS_UPSTREAM="+addr)
 	in, _ := child.StdinPipe()
 	out, _ := child.StdoutPipe()
 	child.Stderr = os.Stderr
 	if err := child.Start(); err != nil {
 		t.Skipf("no process of its own for the test: %v", err)
 	}
-	defer func() { _ = in.Close(); _ = child.Wait() }()
+	t.Cleanup(func() { _ = in.Close(); _ = child.Wait() })
 	answers := bufio.NewScanner(out)
 	ask := func() (answer string) {
 		fmt.Fprintln(in, "?")
@@ -244,12 +243,17 @@ func TestNoDescriptorsPausesAccepting(t *testing.T) {
 		t.Fatal("the child ended")
 		return ""
 	}
-	p := &testProxy{addr: ask(), t: t}
+	p = &testProxy{addr: ask(), t: t}
 	if p.addr == "skip" {
 		t.Skip("the descriptor limit cannot be lowered")
 	}
-	pauses := func() (n int) { fmt.Sscan(ask(), &n); return n }
+	return p, func() (n int) { fmt.Sscan(ask(), &n); return n }
+}
 
+func TestNoDescriptorsPausesAccepting(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t, script(ok200))
+	p, pauses := startFewDescriptors(t, u.Addr().String())
 	first := p.dial().send(get("/"))
 	first.want(200, "ok")
 	var crowd []net.Conn
@@ -273,11 +277,11 @@ func TestNoDescriptorsPausesAccepting(t *testing.T) {
 	p.dial().send(get("/")).want(200, "ok")
 }
 
-// TestFewDescriptorsChild is the other process of the test above.
+// TestFewDescriptorsChild is the process of startFewDescriptors.
 func TestFewDescriptorsChild(t *testing.T) {
 	addr := os.Getenv("FEW_DESCRIPTORS_UPSTREAM")
 	if addr == "" {
-		t.Skip("only run by TestNoDescriptorsPausesAccepting")
+		t.Skip("only run by startFewDescriptors")
 	}
 	p := startProxyTo(t, "http://"+addr, nil)
 	in := bufio.NewScanner(os.Stdin)

@@ -81,8 +81,11 @@ func (x *exchange) leave() (int, policy.Outcome) {
 // the rest of the caller's body and holding the answer.
 func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	r := x.route
-	if x.plainAnswer(a) {
+	switch {
+	case x.plainAnswer(a):
 		return policy.Decision{}
+	case x.noAttempt != policy.ReasonNone:
+		return policy.Decision{Class: policy.NotSent, Why: x.noAttempt}
 	}
 	x.startClock(x.clock)
 	s := x.situation()

@@ -13,12 +13,22 @@ import (
 
 // fail is our own answer when the upstream never gave one.
 func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	if x.noAttempt != policy.ReasonNone {
+		return x.failStarved(o, why)
+	}
 	status := 502
 	if cause == policy.CauseAttemptTimeout || x.dialErr != nil && x.dialErr.Kind == upstream.KindTimeout {
 		status = 504
 	}
 	x.endIfUnread()
 	return x.answerWith(status, o, why.String(), "the upstream "+explainCause(cause))
+}
+
+// failStarved is fail where no descriptor was found for the upstream's connection; the
+// caller's own is given back.
+func (x *exchange) failStarved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	x.mustEnd, x.retryAfter = true, 1
+	return x.answerWith(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
 }
 
 func explainCause(c policy.Cause) string {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"strconv"
 	"sync"
@@ -20,8 +21,9 @@ const maxHosts = 64
 // answer holds: that is read from the messages on their way.
 // docs/decisions/0012-several-addresses.md says why so.
 type asker struct {
-	server string        // asked in place of the configured ones, unless ""
-	least  atomic.Uint32 // TTL in seconds, plus one; 0: none was seen
+	server string                // asked in place of the configured ones, unless ""
+	least  atomic.Uint32         // TTL in seconds, plus one; 0: none was seen
+	failed atomic.Pointer[error] // why a server could not be asked, which the resolver tells as text only
 }
 
 // resolver begins a lookup of its own: the resolver of package net otherwise
@@ -36,7 +38,15 @@ func (a *asker) ttl() time.Duration {
 // host looks up addresses.
 func (a *asker) host(ctx context.Context, host, port string) answer {
 	ips, err := a.resolver().LookupNetIP(ctx, "ip", host)
-	return found(host, port, ips, err, a.ttl())
+	return found(host, port, ips, a.cause(err), a.ttl())
+}
+
+// cause is err with what kept a server from being asked, if anything did.
+func (a *asker) cause(err error) error {
+	if failed := a.failed.Load(); err != nil && failed != nil {
+		return errors.Join(err, *failed)
+	}
+	return err
 }
 
 // service looks up SRV records and the addresses of the hosts that they name.
@@ -50,7 +60,7 @@ func (a *asker) service(ctx context.Context, name string) answer {
 		err = &net.DNSError{Err: "no such service", Name: name, IsNotFound: true}
 	}
 	if err != nil {
-		return answer{err: err}
+		return answer{err: a.cause(err)}
 	}
 	hosts := make([]answer, len(records))
 	var all sync.WaitGroup
@@ -87,6 +97,7 @@ func (a *asker) dial(ctx context.Context, network, address string) (net.Conn, er
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
+		a.failed.Store(&err)
 		return nil, err
 	}
 	if packets, ok := c.(*net.UDPConn); ok {

@@ -113,6 +113,22 @@ func (g *Group) TryPooled(o GetOptions) *Conn {
 	return m.pool.TryPooled(o)
 }
 
+// CloseOldest closes the connection to one of the addresses that is idle for longest there,
+// so that its descriptor is free; no when none is idle.
+func (g *Group) CloseOldest() bool {
+	if g.one != nil {
+		return g.one.closeOldest()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		if m.pool.closeOldest() {
+			return true
+		}
+	}
+	return false
+}
+
 // Close closes the idle connections and keeps none from now on, as Pool.Close
 // does. Get still works, so that requests begun before a reload can finish.
 func (g *Group) Close() {

@@ -34,10 +34,26 @@ func (p *Pool) sweep() {
 	}
 }
 
+// closeOldest closes the connection that is idle for longest, for its descriptor; no when
+// there is none.
+func (p *Pool) closeOldest() bool {
+	p.mu.Lock()
+	if len(p.idle) == 0 {
+		p.mu.Unlock()
+		return false
+	}
+	c := p.idle[0]
+	p.idle = slices.Delete(p.idle, 0, 1)
+	c.state = closed
+	p.mu.Unlock()
+	_ = c.Conn.Close()
+	return true
+}
+
 // sweepSome looks at sweepStep connections from index i on and moves the bad
 // ones from the pool to gone. It gives the index to go on with. Others only
-// take from the pool's end meanwhile (or out of the middle, to avoid an
-// address; then one may be missed until the next sweep).
+// take from the pool's end meanwhile, or the oldest for its descriptor; then one
+// may be missed until the next sweep.
 func (p *Pool) sweepSome(i int, gone []*Conn) (next int, more bool, _ []*Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

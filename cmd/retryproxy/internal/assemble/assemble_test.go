@@ -180,9 +180,15 @@ func TestSameUpstreamIsTheSameTarget(t *testing.T) {
 }
 
 func TestCallersForDescriptors(t *testing.T) {
-	for descriptors, want := range map[uint64]int{0: 16, 64: 16, 80: 16, 1024: 480, 1 << 20: 524256, 1<<64 - 1: 1 << 20} {
+	for descriptors, want := range map[uint64]int{0: 1, 20: 1, 24: 2, 32: 6, 40: 10, 64: 16, 100: 25, 128: 32, 1024: 480, 1 << 20: 524256, 1<<64 - 1: 1 << 20} {
 		if got := callersFor(descriptors); got != want {
 			t.Errorf("%d: %d, want %d", descriptors, got, want)
+		}
+	}
+	const atRest = 11
+	for descriptors := uint64(16); descriptors < 2000; descriptors++ {
+		if need := perCaller*callersFor(descriptors) + atRest; uint64(need) > descriptors {
+			t.Errorf("%d descriptors: %d would be open with a connection to the upstream for every caller", descriptors, need)
 		}
 	}
 	if n := config(t, "UPSTREAM=http://a").MaxConnections; n < fewestCallers || n > mostCallers {

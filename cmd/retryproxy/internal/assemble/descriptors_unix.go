@@ -11,8 +11,10 @@ import (
 // The share of the descriptor limit that callers may have.
 const (
 	// reserved descriptors are for listeners, the admin server, logs,
-	// resolving names and the runtime.
+	// resolving names and the runtime; of a limit below 128 it is half...
 	reserved = 64
+	// ... but no less than this: some 11 are open at rest.
+	leastReserved = 20
 	// perCaller: its own, and one to the upstream. A pipe that moves a large
 	// body inside the kernel takes two more for a moment, but does without
 	// when there is none.
@@ -22,7 +24,7 @@ const (
 	mostCallers = 1 << 20
 	// fewestCallers keeps a tiny limit from pausing everything; accepting also
 	// pauses when descriptors do run out.
-	fewestCallers = 16
+	fewestCallers = 1
 )
 
 // maxConnections takes "auto" from RLIMIT_NOFILE, whose soft limit the Go
@@ -39,8 +41,9 @@ func maxConnections(c settings.AutoCount) int {
 }
 
 func callersFor(descriptors uint64) int {
-	if descriptors <= reserved {
+	kept := min(reserved, max(leastReserved, descriptors/2))
+	if descriptors <= kept {
 		return fewestCallers
 	}
-	return int(max(fewestCallers, min(mostCallers, (descriptors-reserved)/perCaller)))
+	return int(max(fewestCallers, min(mostCallers, (descriptors-kept)/perCaller)))
 }

@@ -52,7 +52,7 @@ type Global struct {
 	EnvFile           string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File of further settings, one NAME=VALUE a line, read again on SIGHUP and when it changes."`
 	Strict            bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
 
-	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of the descriptor limit, 0 means no limit."`
+	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of what the descriptor limit has beyond 64, a quarter of a limit below 128, since each may need a connection to the upstream; 0 means no limit."`
 	MaxStreams        int           `env:"MAX_CONCURRENT_STREAMS" envDefault:"128" unit:"count" min:"0" max:"100000" about:"Requests that an HTTP/2 caller may have under way on one connection; those of all callers together are bounded by MAX_CONNECTIONS; 0 speaks no HTTP/2 with callers."`
 	MaxHeadBytes      Size          `env:"MAX_HEAD_BYTES" envDefault:"64KiB" unit:"size" min:"1KiB" max:"16MiB" about:"Longest head of a request or response; a longer request is refused with 431."`
 	MaxFields         int           `env:"MAX_FIELDS" envDefault:"100" unit:"count" min:"1" max:"10000" about:"Most fields in a head; a request with more is refused with 431."`

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// A dial that is starved of a descriptor is looked at again after the first of
+// these, then after twice as long each time, up to the second.
+const (
+	leastStarved = 5 * time.Millisecond
+	mostStarved  = 250 * time.Millisecond
+)
+
+// starved says whether a dial failed for want of a file descriptor, which is no
+// fault of the upstream.
+func starved(err error) bool {
+	var dial *upstream.DialError
+	return errors.As(err, &dial) && dial.Kind == upstream.KindNoDescriptors
+}
+
+// connection gives a pooled connection, unless fresh, or dials. Starved of a descriptor
+// it closes an idle connection, or waits, as long as the request has time: the attempt
+// is not made before there is one.
+func (x *exchange) connection(o upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
+	var until time.Time
+	for wait := leastStarved; ; wait = min(2*wait, mostStarved) {
+		if !fresh {
+			if up := x.route.upstream.pool.TryPooled(o); up != nil {
+				return up, nil
+			}
+		}
+		up, err := x.dial(o)
+		x.tick()
+		if !starved(err) {
+			return up, err
+		}
+		if until.IsZero() {
+			until = x.clock.Add(x.starvingRoom())
+		}
+		if !x.c.server.closeIdle() && !x.awaitDescriptor(wait, until) {
+			return nil, err
+		}
+	}
+}
+
+// starvingRoom is how long the attempt may wait for a descriptor.
+func (x *exchange) starvingRoom() time.Duration {
+	if x.retries > 0 {
+		return x.waitRoom(x.clock)
+	}
+	return x.requestRoom(x.clock)
+}
+
+// awaitDescriptor lets some time pass; no when it is over, or something else ended
+// the wait: the caller left, a drain, or the door lets the attempt in no more. Its place at the
+// upstream is another's meanwhile, so that the upstream's silence means nothing.
+func (x *exchange) awaitDescriptor(wait time.Duration, until time.Time) bool {
+	x.unplace()
+	x.noAttempt = policy.ReasonNoDescriptors
+	if !x.clock.Before(until) {
+		return false
+	}
+	x.waiter.turn = 0
+	x.waiter.word.Store(wordWait)
+	end := x.c.await(earliest(until, x.clock.Add(wait)), &x.waiter)
+	switch end {
+	case callerLeft:
+		x.callerEnd.Store(callerGone)
+		return false
+	case drainBegan:
+		x.noAttempt = policy.ReasonDraining
+		return false
+	}
+	switch x.admit(x.tick()) {
+	case admitted:
+		x.noAttempt = policy.ReasonNone
+		x.attemptT = x.clock
+		return true
+	case leftWaiting:
+		x.callerEnd.Store(callerGone)
+	case drainedWaiting:
+		x.noAttempt = policy.ReasonDraining
+	}
+	return false
+}
+
+// closeIdle closes an idle connection to any upstream for its descriptor; no when
+// there is none.
+func (s *Server) closeIdle() bool {
+	for _, u := range s.settings.Load().upstreams() {
+		if u.pool.CloseOldest() {
+			return true
+		}
+	}
+	return false
+}

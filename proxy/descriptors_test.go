@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// scarce makes dials of the default route find no descriptor as long as none says.
+func scarce(c *Config, none func() bool) {
+	dial := c.Default.Upstream.Dial
+	c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if none() {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		}
+		return dial(ctx, network, address)
+	}
+}
+
+// untouched checks that nothing was held against the upstream and no retry was spent.
+func (m *memory) untouched() {
+	m.t.Helper()
+	u := m.Stats().Upstreams[0]
+	if g := u.Guard; g.Gate != policy.GateOpen || g.Doubt || g.InFlight != 0 || g.Probes != 0 {
+		m.t.Errorf("the gate: %+v", g)
+	}
+	if n := m.seen.retried(); n != 0 || u.HasBudget && u.BudgetTokens != 5 {
+		m.t.Errorf("%d retries, %v tokens left", n, u.BudgetTokens)
+	}
+}
+
+// gatedAndBudgeted is how a route stands by default, with a budget of five.
+func gatedAndBudgeted(c *Config) {
+	guarded(c)
+	c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+}
+
+func TestARequestWaitsForADescriptor(t *testing.T) {
+	for name, request := range map[string]string{"GET": get("/"), "POST": post("x"), "chunked": chunked} {
+		t.Run(name, func(t *testing.T) {
+			var none atomic.Bool
+			none.Store(true)
+			change := func(c *Config) { gatedAndBudgeted(c); scarce(c, none.Load) }
+			inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
+				began := time.Now()
+				ended := m.caller().send(request).later()
+				time.Sleep(8 * time.Second)
+				if g := m.guard(); g.InFlight != 0 {
+					t.Errorf("it has a place at the upstream while it waits: %+v", g)
+				}
+				none.Store(false)
+				res, at := ended()
+				if res.StatusCode != 200 || at.Sub(began) > 8*time.Second+mostStarved {
+					t.Errorf("%d after %v; %v", res.StatusCode, at.Sub(began), res.Header)
+				}
+				if o := m.seen.outcome(t, 0); o != policy.OutcomeSuccess || m.seen.attempts[0] != 1 || m.seen.took[0] != 0 {
+					t.Errorf("%v after %d attempts, the last of %v", o, m.seen.attempts[0], m.seen.took)
+				}
+				m.untouched()
+			})
+		})
+	}
+}
+
+// The caller's own descriptor is free again after the answer.
+func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
+	dials := 0
+	change := func(c *Config) {
+		gatedAndBudgeted(c)
+		scarce(c, func() bool { dials++; return true })
+		c.Default.RequestTimeout = 5 * time.Second
+	}
+	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
+		began := time.Now()
+		c := m.caller().send(get("/"))
+		res := c.want(503, "*")
+		if d := time.Since(began); d != 5*time.Second || res.Header.Get("X-Retryproxy-Reason") != "no_descriptors" || !res.Close || res.Header.Get("Retry-After") == "" {
+			t.Errorf("after %v: %v", d, res.Header)
+		}
+		c.wantEnd("")
+		if o := m.seen.outcome(t, 0); o != policy.GaveUp(policy.ReasonNoDescriptors) || m.seen.attempts[0] != 1 {
+			t.Errorf("%v after %d attempts", o, m.seen.attempts[0])
+		}
+		if most := int(5*time.Second/mostStarved) + 10; dials > most {
+			t.Errorf("%d dials, at most %d", dials, most)
+		}
+		m.untouched()
+	})
+}
+
+func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
+	change := func(c *Config) {
+		gatedAndBudgeted(c)
+		scarce(c, func() bool { return true })
+		c.DrainTimeout = 20 * time.Second
+	}
+	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
+		leaver, stays := m.caller().send(get("/")), m.caller().send(get("/")).later()
+		time.Sleep(time.Second)
+		leaver.Close()
+		if o := m.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+			t.Errorf("outcome %v", o)
+		}
+		res, took := m.drainedAfter(stays)
+		wantDraining(t, res, took, 18*time.Second)
+		m.untouched()
+	})
+}
+
+// An idle connection to another upstream is worth less than a request.
+func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
+	var other atomic.Pointer[upstreamState]
+	change := func(c *Config) {
+		gatedAndBudgeted(c)
+		busy := c.Default
+		busy.Name, busy.Match.Path, busy.Upstream.Address = "busy", "/busy", "other.test:80"
+		c.Routes = []Route{busy}
+		scarce(c, func() bool { return other.Load().pool.Stats().Idle > 1 })
+	}
+	inMemory(t, slow(time.Millisecond, ok200), change, func(t *testing.T, m *memory) {
+		other.Store(m.settings.Load().all[0].upstream)
+		var busy []func() (*http.Response, time.Time)
+		for range 3 {
+			busy = append(busy, m.caller().send(get("/busy")).later())
+		}
+		for _, ended := range busy {
+			ended()
+		}
+		synctest.Wait()
+		if n := other.Load().pool.Stats().Idle; n != 3 {
+			t.Fatalf("%d idle connections", n)
+		}
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "ok")
+		if d, n := time.Since(began), other.Load().pool.Stats().Idle; d != time.Millisecond || n != 1 {
+			t.Errorf("answered after %v, %d idle connections left", d, n)
+		}
+	})
+}
+
+// In a process of its own, with real descriptors: the upstream's name was never
+// looked up either.
+func TestRequestsOutliveAWantOfDescriptors(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t, script(ok200))
+	_, port, _ := net.SplitHostPort(u.Addr().String())
+	p, pauses := startFewDescriptors(t, net.JoinHostPort("localhost", port))
+	c := p.dial()
+	fmt.Fprint(c, "G") // it is accepted, and has a descriptor
+	var crowd []net.Conn
+	defer func() { closeAll(crowd) }()
+	for range 60 {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, nc)
+	}
+	soon(t, "a pause", func() bool { return pauses() > 0 })
+	c.send(get("/")[1:])
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := c.r.Peek(1); err == nil {
+		res, body, _ := c.response("GET")
+		t.Fatalf("answered without a descriptor for the upstream: %+v %s", res, body)
+	}
+	c.r = bufio.NewReader(c.Conn)
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	closeAll(crowd)
+	if res := c.want(200, "ok"); res.Header.Get("X-Retryproxy-Attempts") != "1" {
+		t.Errorf("%v", res.Header)
+	}
+}
+
+func closeAll(all []net.Conn) {
+	for _, nc := range all {
+		nc.Close()
+	}
+}
