@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -41,6 +42,7 @@ func wantDraining(t *testing.T, res *http.Response, took, want time.Duration) {
 func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), oneAtOnce, func(t *testing.T, m *memory) {
 		m.caller().send(get("/")).later()
+		synctest.Wait() // until it is sent
 		waits := m.caller().send(get("/")).later()
 		time.Sleep(time.Second)
 		if res, took := m.drainedAfter(waits); res.StatusCode != 200 || took != 9*time.Second {
@@ -54,6 +56,7 @@ func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
 func TestADrainThatIsTooShortRefusesWhoWaitsAtTheLimit(t *testing.T) {
 	inMemory(t, func(c *upConn) { c.head(); c.head() }, oneAtOnce, func(t *testing.T, m *memory) {
 		m.caller().send(get("/")).later()
+		synctest.Wait() // until it is sent
 		waits := m.caller().send(get("/")).later()
 		time.Sleep(time.Second)
 		res, took := m.drainedAfter(waits)
@@ -71,6 +74,7 @@ func TestAGateThatClosesInADrainEndsWaitsAtTheLimit(t *testing.T) {
 	change := func(c *Config) { oneAtOnce(c); c.Default.Upstream.Dial = refuses }
 	inMemory(t, nil, change, func(t *testing.T, m *memory) {
 		m.caller().send(get("/")).later()
+		synctest.Wait() // until it is sent
 		waits := m.caller().send(get("/")).later()
 		time.Sleep(time.Second)
 		res, took := m.drainedAfter(waits)
