@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -103,7 +104,7 @@ func (b *responseBody) fill(idle time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == io.EOF && b.untilClose() && !x.resetWhileSending():
+	case err == io.EOF && b.untilClose() && !x.resetWhileSplicing():
 		b.ended = true
 		return nil
 	case errors.Is(err, errCallerGone) || isTimeout(err):
@@ -112,14 +113,14 @@ func (b *responseBody) fill(idle time.Duration) error {
 	return errResponseCut
 }
 
-// resetWhileSending says whether a write of the request met a reset. The kernel
-// tells of one once, and a read after that meets a mere end. A reset that comes
+// resetWhileSplicing says whether a splice of the request was told of a reset, of which
+// a read then tells as a mere end; package sock knows of all other writes. A reset that comes
 // after the end of the answer is told as EPIPE. An upload still under way is given up.
-func (x *exchange) resetWhileSending() bool {
+func (x *exchange) resetWhileSplicing() bool {
 	if x.uploading() {
 		x.stopPump() // it may have been told just now
 	}
-	return x.progress.Load() == writeReset
+	return sock.MetReset(x.up.Conn)
 }
 
 // widen moves to a large buffer when more than a first read is to come.

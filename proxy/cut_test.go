@@ -413,26 +413,36 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 // write of the request's body is told, the read of the answer meets a mere end,
 // which would pass for that of an answer without a length.
 func TestAResetThatTheUploadIsTold(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		if c.head() != "" {
-			c.say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf")
-			_, _ = io.CopyN(io.Discard, c.Reader, 100_000)
-			c.reset()
-		}
-	})
-	p := startProxy(t, u, nil)
-	for range 100 {
-		c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
-		go func() {
-			for {
-				if _, err := io.WriteString(c, "400\r\n"+strings.Repeat("x", 0x400)+"\r\n"); err != nil {
-					return
+	for name, tc := range map[string]struct {
+		framing, piece string
+		taken          int64 // before the reset
+	}{
+		"chunked": {"Transfer-Encoding: chunked", "400\r\n" + strings.Repeat("x", 0x400) + "\r\n", 100_000},
+		"spliced": {"Content-Length: 10000000000", strings.Repeat("x", 64<<10), 3_000_000}, // more than is kept
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, func(c *upConn) {
+				if c.head() != "" {
+					c.say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf")
+					_, _ = io.CopyN(io.Discard, c.Reader, tc.taken)
+					c.reset()
 				}
+			})
+			p := startProxy(t, u, nil)
+			for range 100 {
+				c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
+				go func() {
+					for {
+						if _, err := io.WriteString(c, tc.piece); err != nil {
+							return
+						}
+					}
+				}()
+				if _, body, err := c.response("PUT"); err == nil {
+					t.Fatalf("the caller saw %q end in order", body)
+				}
+				_ = c.Close()
 			}
-		}()
-		if _, body, err := c.response("PUT"); err == nil {
-			t.Fatalf("the caller saw %q end in order", body)
-		}
-		_ = c.Close()
+		})
 	}
 }

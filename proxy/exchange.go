@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"errors"
 	"io"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -121,16 +119,7 @@ const (
 	sending int32 = iota
 	sent
 	writeFailed
-	writeReset // writeFailed, and a reset is what it was told
 )
-
-// failedBy is the progress after a write that failed.
-func failedBy(err error) int32 {
-	if errors.Is(err, syscall.ECONNRESET) {
-		return writeReset
-	}
-	return writeFailed
-}
 
 // Why the caller's side ended early.
 const (

@@ -82,7 +82,7 @@ func (x *exchange) pumpBody() bool {
 		end := err == io.EOF || x.body.atEnd()
 		x.lastPiece.Store(end)
 		if _, err := x.writeRequest(piece, end); err != nil {
-			return x.sendFailed(err)
+			return x.sendFailed()
 		}
 		if end {
 			return x.sendDone()
@@ -112,8 +112,8 @@ func (x *exchange) replay() policy.Replay {
 	return policy.ReplayUnfinished
 }
 
-func (x *exchange) sendFailed(err error) bool {
-	x.progress.Store(failedBy(err))
+func (x *exchange) sendFailed() bool {
+	x.progress.Store(writeFailed)
 	x.wakeUpstream()
 	return !x.stop.Load()
 }

@@ -128,7 +128,7 @@ func (x *exchange) makeUpRoom() {
 }
 
 func (x *exchange) readCause(err error) policy.Cause {
-	if x.progress.Load() >= writeFailed && isTimeout(err) {
+	if x.progress.Load() == writeFailed && isTimeout(err) {
 		return policy.CauseReset
 	}
 	return causeOf(err, x.upReused)
@@ -212,7 +212,7 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 	switch {
 	case idle > 0:
 		return began.Add(idle)
-	case progress >= writeFailed:
+	case progress == writeFailed:
 		return began.Add(lateAnswer)
 	case progress == sending:
 		return x.callerUntil // else the upload is bounded by its rate

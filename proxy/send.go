@@ -53,7 +53,7 @@ func (x *exchange) send() sendEnd {
 	case n == 0 && err != nil:
 		return notTaken
 	case err != nil:
-		x.progress.Store(failedBy(err))
+		x.progress.Store(writeFailed)
 	case end:
 		x.sentWhole()
 	case expect:
@@ -116,7 +116,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 		return notTaken
 	case length(parts) > 0: // what was taken is cut off
 		if _, err := x.up.Writev(parts); err != nil {
-			x.progress.Store(failedBy(err))
+			x.progress.Store(writeFailed)
 		}
 	case isTimeout(err) && x.hedgeDue(): // receive goes on with it
 	case isTimeout(err):
@@ -139,7 +139,7 @@ func (x *exchange) sendLate(parts [][]byte) sendEnd {
 	case n == 0 && err != nil:
 		return notTaken
 	case err != nil:
-		x.progress.Store(failedBy(err))
+		x.progress.Store(writeFailed)
 	}
 	return taken
 }
@@ -208,7 +208,7 @@ func (x *exchange) sendInline(total int) {
 		}
 		end := err == io.EOF || x.body.atEnd()
 		if _, err := x.writeRequest(piece, end); err != nil {
-			x.progress.Store(failedBy(err))
+			x.progress.Store(writeFailed)
 			return
 		}
 		if end {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // A large body that nobody keeps moves inside the kernel (splice(2), by
@@ -72,12 +73,13 @@ func (x *exchange) spliceBody() bool {
 // the upstream's side ended it cannot: what was in the kernel's pipe is lost.
 func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watch bool) {
 	now := time.Now()
+	sock.Told(x.up.Conn, err) // if the caller's side is meant, nobody is left to ask
 	switch {
 	case x.stop.Load():
 	case err == nil || err == io.EOF:
 		x.callerFailed(errBodyCut)
 	case isTimeout(err) && !x.upWrite.IsZero() && !now.Before(x.upWrite):
-		return false, x.sendFailed(err)
+		return false, x.sendFailed()
 	case isTimeout(err) && !now.Before(until):
 		if n > 0 {
 			return true, false
@@ -86,7 +88,7 @@ func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watc
 	case x.c.hungUp():
 		x.callerFailed(errCallerGone)
 	default:
-		return false, x.sendFailed(err)
+		return false, x.sendFailed()
 	}
 	return false, false
 }

@@ -27,22 +27,27 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 		x.aborting = true
 		return 101, policy.OutcomeClientGone
 	}
-	t := &tunnel{idle: x.set.TunnelIdleTimeout, caller: x.c.nc, up: x.up}
+	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, caller: x.c.nc, up: x.up}
 	x.c.tunnel.Store(t)
-	t.run(x.c)
+	t.run()
 	x.c.tunnel.Store(nil)
 	x.giveUpBuffer()
 	_ = x.up.Close()
 	x.up = nil
+	x.aborting = t.cut.Load()
 	return 101, policy.OutcomeUpgraded
 }
 
 // tunnel is a pair of byte streams.
 type tunnel struct {
-	idle       time.Duration
-	caller, up net.Conn
-	moved      atomic.Int64 // pieces, either way
-	ending     atomic.Bool  // each side is to be told that nothing more comes
+	idle   time.Duration
+	c      *conn
+	caller net.Conn // of c
+	up     *upstream.Conn
+	moved  atomic.Int64 // pieces, either way
+	ending atomic.Bool  // each side is to be told that nothing more comes
+	over   atomic.Bool  // both connections were ended
+	cut    atomic.Bool  // ... since one broke
 }
 
 // end ends both directions behind what was moved. It may be called on nil, by
@@ -56,7 +61,8 @@ func (t *tunnel) end() {
 
 // run moves bytes until both directions have ended. The bytes that the caller
 // sent behind its request go first.
-func (t *tunnel) run(c *conn) {
+func (t *tunnel) run() {
+	c := t.c
 	_ = t.caller.SetWriteDeadline(time.Time{})
 	_ = t.up.SetWriteDeadline(time.Time{})
 	ended := make(chan struct{})
@@ -64,6 +70,7 @@ func (t *tunnel) run(c *conn) {
 		defer close(ended)
 		if c.r < c.w {
 			if _, err := t.up.Write(c.in[c.r:c.w]); err != nil {
+				t.breakOff()
 				return
 			}
 			c.r = c.w
@@ -75,7 +82,7 @@ func (t *tunnel) run(c *conn) {
 }
 
 // copy moves bytes from src to dst until src ends, then tells dst so. On an
-// error or at the idle timeout both connections are closed, so that the other
+// error or at the idle timeout both connections are ended, so that the other
 // direction ends too.
 func (t *tunnel) copy(dst, src net.Conn) {
 	buf := getBuffer(mediumBuffer)
@@ -90,20 +97,40 @@ func (t *tunnel) copy(dst, src net.Conn) {
 		if n > 0 {
 			t.moved.Add(1)
 			if _, werr := dst.Write(buf[:n]); werr != nil {
-				break
+				t.breakOff()
+				return
 			}
 			continue
 		}
-		if err == io.EOF && closeWrite(dst) {
-			return
-		}
-		if isTimeout(err) && t.moved.Load() != seen {
+		switch {
+		case err == io.EOF && closeWrite(dst):
+		case isTimeout(err) && t.moved.Load() != seen:
 			continue // the other direction is alive
+		case err == io.EOF, isTimeout(err):
+			t.close()
+		default:
+			t.breakOff()
 		}
-		break
+		return
 	}
-	_ = src.Close()
-	_ = dst.Close()
+}
+
+// close ends both connections in order.
+func (t *tunnel) close() {
+	if !t.over.Swap(true) {
+		_ = t.caller.Close()
+		_ = t.up.Close()
+	}
+}
+
+// breakOff ends both connections so that neither side takes it for an end in
+// order: one broke, and what was under way is lost.
+func (t *tunnel) breakOff() {
+	if !t.over.Swap(true) {
+		t.cut.Store(true)
+		t.c.abort()
+		t.up.Abort()
+	}
 }
 
 func (t *tunnel) extend(src, dst net.Conn) {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 var (
@@ -192,23 +194,77 @@ func TestATunnelWhoseUpstreamBreaksEndsForTheCaller(t *testing.T) {
 	c := startProxy(t, u, bare).dial().send(upgradeRequest)
 	c.wantRaw(switched)
 	c.send("go")
-	if s, _ := c.rest(); s != "" {
-		t.Errorf("got %q", s)
+	if s, err := c.rest(); s != "" || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %q, %v, want a reset", s, err)
 	}
 }
 
+// The kernel tells of a reset once: whoever writes may hear of it, and who reads
+// then meets a mere end.
+func TestATunnelThatIsToldOfAResetWhileItWritesLooksCut(t *testing.T) {
+	t.Run("nobody reads", func(t *testing.T) {
+		reset := make(chan struct{})
+		u := startUpstream(t, func(c *upConn) {
+			c.head()
+			c.say("%s", switching101)
+			for sending := true; sending; { // more than anybody takes
+				_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+				_, err := c.Write(make([]byte, 1<<20))
+				sending = err == nil
+			}
+			c.reset()
+			close(reset)
+		})
+		c := startProxy(t, u, bare).dial().send(upgradeRequest)
+		within(t, "the reset", reset)
+		time.Sleep(20 * time.Millisecond) // until it is there
+		c.send("x")
+		if _, err := io.Copy(io.Discard, c.r); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%v, want a reset", err)
+		}
+	})
+	t.Run("both at once", func(t *testing.T) {
+		u := startUpstream(t, func(c *upConn) {
+			c.head()
+			c.say("%s", switching101)
+			c.body(10_000)
+			c.reset()
+		})
+		p := startProxy(t, u, bare)
+		for range 300 {
+			c := p.dial().send(upgradeRequest)
+			c.wantRaw(switched)
+			told := sock.Wrap(c.Conn) // the caller writes and reads too
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				for err := error(nil); err == nil; {
+					_, err = told.Write(make([]byte, 100))
+				}
+			}()
+			if s, err := io.ReadAll(told); len(s) > 0 || !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatalf("got %q, %v, want a reset", s, err)
+			}
+			<-written
+			_ = c.Close()
+		}
+	})
+}
+
 func TestATunnelWhoseCallerBreaksEndsForTheUpstream(t *testing.T) {
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		c.say("%s", switching101)
-		_, _ = c.endOfInput()
-		close(ended)
+		_, err := c.endOfInput()
+		ended <- err
 	})
 	c := startProxy(t, u, bare).dial().send(upgradeRequest)
 	c.wantRaw(switched)
 	c.reset()
-	within(t, "the upstream's end", ended)
+	if err := within(t, "the upstream's end", ended); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%v, want a reset", err)
+	}
 }
 
 // A tunnel that nobody ends does not make a drain cut connections off: both

@@ -1,9 +1,12 @@
 package sock
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -32,6 +35,9 @@ type writing struct {
 	n    int
 	err  error
 	vecs Vectors
+
+	trying atomic.Bool // a system call is under way
+	reset  atomic.Bool // one was told of a reset
 }
 
 // Wrap gives a Conn over a TCP or unix connection, and c itself where there is
@@ -55,7 +61,8 @@ func Wrap(c net.Conn) net.Conn {
 	return w
 }
 
-// Read is that of net.Conn.
+// Read is that of net.Conn. A reset is never taken for the end of the stream, also
+// when a write was told of it: the kernel tells of one once.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
@@ -67,7 +74,32 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if err == nil {
 		err = r.err
 	}
+	if err == io.EOF && c.out.metReset() {
+		err = os.NewSyscallError("read", syscall.ECONNRESET)
+	}
 	return r.n, err
+}
+
+// metReset says whether a write was told of a reset before now. One that is told so just
+// now is waited for: its call does not block.
+func (w *writing) metReset() bool {
+	for w.trying.Load() {
+		runtime.Gosched()
+	}
+	return w.reset.Load()
+}
+
+// Told says to c, where it is a Conn, what a write met that went past it.
+func Told(c net.Conn, err error) {
+	if w, ok := c.(*Conn); ok && errors.Is(err, syscall.ECONNRESET) {
+		w.out.reset.Store(true)
+	}
+}
+
+// MetReset says whether a write to c was told of a reset; no where c is no Conn.
+func MetReset(c net.Conn) bool {
+	w, ok := c.(*Conn)
+	return ok && w.out.metReset()
 }
 
 // readable is called when there may be something to read; true ends the wait.
@@ -122,7 +154,7 @@ func (w *writing) writable(fd uintptr) bool {
 		if len(w.p) == 0 {
 			return true
 		}
-		n, err := TryWritev(fd, w.p, &w.vecs)
+		n, err := w.once(fd)
 		switch {
 		case err == syscall.EAGAIN:
 			return false
@@ -133,6 +165,17 @@ func (w *writing) writable(fd uintptr) bool {
 		w.n += n
 		Consume(w.p, n)
 	}
+}
+
+// once makes one system call. The order matters to metReset.
+func (w *writing) once(fd uintptr) (int, error) {
+	w.trying.Store(true)
+	n, err := TryWritev(fd, w.p, &w.vecs)
+	if err == syscall.ECONNRESET {
+		w.reset.Store(true)
+	}
+	w.trying.Store(false)
+	return n, err
 }
 
 func skipEmpty(parts [][]byte) [][]byte {

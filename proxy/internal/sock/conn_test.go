@@ -57,6 +57,84 @@ func both(t *testing.T, test func(t *testing.T, c, theirs net.Conn)) {
 	}
 }
 
+// Whoever is told of a reset, the reader does not take it for the end.
+func TestAResetIsNoEnd(t *testing.T) {
+	reset := func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	t.Run("a write was told", func(t *testing.T) {
+		c, theirs := pair(t, "tcp")
+		reset(theirs)
+		time.Sleep(10 * time.Millisecond) // until it is there: it is told to the next call
+		if _, err := c.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("the write: %v", err)
+		}
+		if !MetReset(c) {
+			t.Error("not known")
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the read: %v", err)
+		}
+	})
+	t.Run("a write past it was told", func(t *testing.T) {
+		c, theirs := pair(t, "tcp")
+		reset(theirs)
+		time.Sleep(10 * time.Millisecond)
+		_, err := Under(c).Write([]byte("x"))
+		Told(c, err)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the read: %v", err)
+		}
+	})
+	t.Run("at the same moment", func(t *testing.T) {
+		for range 300 {
+			c, theirs := pair(t, "tcp")
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				for err := error(nil); err == nil; {
+					_, err = c.Write(make([]byte, 100))
+				}
+			}()
+			_, _ = theirs.Read(make([]byte, 1000))
+			reset(theirs)
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatalf("the read: %v", err)
+			}
+			<-written
+			_ = c.Close()
+		}
+	})
+	t.Run("while a write is told", func(t *testing.T) {
+		var w writing
+		w.trying.Store(true)
+		time.AfterFunc(10*time.Millisecond, func() {
+			w.reset.Store(true)
+			w.trying.Store(false)
+		})
+		if !w.metReset() {
+			t.Error("the write was not waited for")
+		}
+	})
+	t.Run("after the end", func(t *testing.T) {
+		c, theirs := pair(t, "tcp")
+		_, _ = theirs.Write([]byte("all"))
+		_ = theirs.(*net.TCPConn).CloseWrite()
+		if got, err := io.ReadAll(io.LimitReader(c, 3)); string(got) != "all" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		reset(theirs)
+		time.Sleep(10 * time.Millisecond)
+		for err := error(nil); err == nil; {
+			_, err = c.Write([]byte("x"))
+		}
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the read: %v", err)
+		}
+	})
+}
+
 func random(n int) []byte {
 	block := make([]byte, 8191) // a prime, so that shifted copies differ
 	r := rand.NewChaCha8([32]byte{})
