@@ -276,15 +276,36 @@ func (b *body) patience(now time.Time) time.Time {
 }
 
 // finish reads the rest of the body only to keep it, so that it can be sent
-// again. It stops, without error, when the body can no longer be kept.
-func (b *body) finish() error {
+// again. It stops, without error, when the body can no longer be kept, and
+// when it will not be whole by until; zero: it may take as long as any body.
+func (b *body) finish(until time.Time) error {
 	b.cursor = len(b.kept)
 	for b.started && !b.ended && b.keeping {
-		if _, err := b.next(0); err != nil && err != io.EOF {
+		wait := time.Duration(0)
+		if !until.IsZero() {
+			if wait = min(b.worthWaiting(until), paceTime); wait <= 0 {
+				return nil
+			}
+		}
+		if _, err := b.next(wait); err != nil && err != io.EOF && !isTimeout(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// paceTime is how long a body is read before its pace tells anything.
+const paceTime = time.Second
+
+// worthWaiting is how long the rest of the body may be waited for until then; none where
+// it would not be whole at the pace that it had so far.
+func (b *body) worthWaiting(until time.Time) time.Duration {
+	now := time.Now()
+	left, took := until.Sub(now), now.Sub(b.began)
+	if b.framing.Kind == http1.BodyLength && took > paceTime && float64(b.left)*took.Seconds() > float64(b.total)*left.Seconds() {
+		return 0
+	}
+	return left
 }
 
 // keepAlias keeps a piece that lies in the caller's read buffer, which stays

@@ -112,7 +112,7 @@ func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 }
 
 // Of those who wait for a quota, whose turn comes within the drain has it; the
-// others are told at once, and so is who comes meanwhile.
+// others are told at once.
 func TestADrainAndAQuotasLine(t *testing.T) {
 	up := &timed{}
 	change := func(c *Config) { rationed("6/m", time.Hour)(c); oneAtOnce(c); c.Default.RequestTimeout = time.Hour }

@@ -108,7 +108,11 @@ func (x *exchange) fetchBody() {
 	if !b.started {
 		b.started, b.began = true, time.Now()
 	}
-	x.finishBody()
+	until := x.callerUntil
+	if limit := x.route.RequestTimeout; limit > 0 && !x.sentAt.IsZero() {
+		until = earliest(until, x.sentAt.Add(limit))
+	}
+	x.finishBody(until)
 }
 
 // askSpare sends the request to the fallback upstream, once, and relays what

@@ -131,19 +131,22 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	return d
 }
 
-// secure makes a repeat possible: the caller's body is read to its end and the
-// failing answer is held. It gives the reason why that cannot be. The caller of a gRPC
+// secure makes a repeat possible: the failing answer is held, and then the
+// caller's body read to its end, or as far as it comes in time. It gives the reason why that cannot be. The caller of a gRPC
 // call may wait for an answer before it sends more, so its messages are not
 // waited for.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
-	if x.replay() == policy.ReplayUnfinished {
+	unfinished := x.replay() == policy.ReplayUnfinished
+	if unfinished {
 		x.stopPump()
-		if !x.grpc {
-			x.finishBody()
-		}
 	}
 	if a.Cause == policy.CauseStatus {
-		return x.held.take()
+		if why := x.held.take(); why != policy.ReasonNone {
+			return why
+		}
+	}
+	if unfinished && !x.grpc {
+		x.finishBody(x.deadline)
 	}
 	return policy.ReasonNone
 }

@@ -270,10 +270,11 @@ func (x *exchange) continueCaller() {
 
 var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
-// finishBody reads the rest of the caller's body, only to keep it.
-func (x *exchange) finishBody() {
+// finishBody reads the rest of the caller's body, only to keep it, as far as it
+// comes until then; zero: as long as it may take.
+func (x *exchange) finishBody(until time.Time) {
 	x.continueCaller()
-	if err := x.body.finish(); err != nil {
+	if err := x.body.finish(until); err != nil {
 		x.callerFailed(err)
 	}
 }

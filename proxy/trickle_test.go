@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// The upstream's failing answer comes while the body still does. It is given up for a
+// repeat only as long as the body can be whole in time.
+func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
+	const later = "HTTP/1.1 %d X\r\nContent-Length: 6\r\n\r\nbusy"
+	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
+	for name, tc := range map[string]struct {
+		framing, piece string
+		pieces         int // one each second, then silence
+		status         int // of the early answer
+		most           time.Duration
+		outcome        policy.Outcome
+	}{
+		"it trickles":              {length(1000), "x", 1000, 503, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, 413":         {length(1000), "x", 1000, 413, time.Second, policy.OutcomeSuccess},
+		"it stops":                 {length(1000), "x", 3, 500, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 1000, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 3, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it will be whole in time": {length(10), "x", 10, 503, 11 * time.Second, policy.OutcomeRescued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for head := c.head(); head != ""; head = c.head() {
+					if c.up.sends() > 1 {
+						discardBody(c, head)
+						c.say(ok200)
+						continue
+					}
+					c.body(1)
+					ended := make(chan struct{})
+					go func() { defer close(ended); _, _ = c.endOfInput() }()
+					c.say(later, tc.status)
+					time.Sleep(100 * time.Millisecond)
+					c.say("..")
+					<-ended
+					return
+				}
+			}
+			inMemory(t, handle, nil, func(t *testing.T, m *memory) {
+				began := time.Now()
+				c := m.caller().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
+				ended := make(chan struct{})
+				defer func() { _ = c.Close(); <-ended }()
+				go func() {
+					defer close(ended)
+					for range tc.pieces {
+						if _, err := c.Write([]byte(tc.piece)); err != nil {
+							return
+						}
+						time.Sleep(time.Second)
+					}
+				}()
+				status, body := tc.status, "busy.."
+				if tc.outcome == policy.OutcomeRescued {
+					status, body = 200, "ok"
+				}
+				c.want(status, body)
+				if d := time.Since(began); d > tc.most {
+					t.Errorf("answered after %v, want %v at most", d, tc.most)
+				}
+				if o := m.seen.outcome(t, 0); o != tc.outcome {
+					t.Errorf("outcome %v, want %v", o, tc.outcome)
+				}
+				if strings.HasSuffix(name, "time") != (m.up.sends() == 2) {
+					t.Errorf("%d sends", m.up.sends())
+				}
+			})
+		})
+	}
+}
