@@ -3,6 +3,7 @@ package bridge
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -16,7 +17,14 @@ func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) 
 	ok := clean(r.Method) && clean(r.RequestURI) && clean(r.Host)
 	dst = http1.AppendRequestLine(dst, r.Method, r.RequestURI)
 	dst = http1.AppendField(dst, "Host", r.Host)
-	dst = http1.AppendFraming(dst, f)
+	if declared := r.Header["Content-Length"]; !isLength(declared, r.ContentLength) {
+		for _, value := range declared { // as they came, for the parser to refuse
+			ok = ok && clean(value)
+			dst = http1.AppendField(dst, "Content-Length", value)
+		}
+	} else {
+		dst = http1.AppendFraming(dst, f)
+	}
 	dst, fieldsOK := appendFields(dst, r.Header, func(name, value string) bool {
 		return name == protocolField || name == "Host" && value == r.Host || isHop(name, value)
 	})
@@ -86,8 +94,18 @@ func keys(h http.Header) []string {
 	return names
 }
 
+// isLength says whether a declared length, if there is one, is the one number that
+// the standard library has made of it. It takes what it cannot read for 0, and the first of several.
+func isLength(declared []string, length int64) bool {
+	if len(declared) == 0 {
+		return true
+	}
+	n, err := strconv.ParseUint(declared[0], 10, 63)
+	return len(declared) == 1 && err == nil && int64(n) == length
+}
+
 // framingOf is how the body of r goes over HTTP/1.1. The standard library has
-// made sure that a declared length is one, and that it is kept.
+// made sure that a declared length, if it is one (isLength), is kept.
 func framingOf(r *http.Request) http1.Framing {
 	switch {
 	case r.ContentLength > 0:
