@@ -134,9 +134,15 @@ func worthALine(o policy.Outcome) bool {
 	return o.GaveUp()
 }
 
+// loggedPath bounds what a line shows of a path, in bytes: a head may be of 64 KiB.
+const loggedPath = 1 << 10
+
 // logRequest writes a line without anything secret: the query is left out.
 func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, now time.Time) {
 	target := x.req.Path
+	if len(target) > loggedPath {
+		target = append(bytes.Clone(target[:loggedPath]), "..."...)
+	}
 	if x.req.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
 	}

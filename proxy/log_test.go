@@ -36,6 +36,21 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	}
 }
 
+func TestALineShowsTheBeginningOfALongPath(t *testing.T) {
+	log, lines := logLines()
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.AccessLog, c.Log = true, log })
+	p.dial().send("GET /"+strings.Repeat("a", 50000)+"?secret HTTP/1.1\r\nHost: a\r\nX-Request-Id: "+strings.Repeat("i", 300)+"\r\n\r\n").want(200, "ok")
+	p.seen.outcome(t, 0)
+	soon(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
+	line := lines.String()
+	if !strings.Contains(line, `aa...?..."`) {
+		t.Errorf("the path does not end in dots: %.300s", line)
+	}
+	if len(line) > 2<<10 {
+		t.Errorf("a line of %d bytes", len(line))
+	}
+}
+
 func TestGivenUpRequestsAreLoggedUpToTheLimitThenCounted(t *testing.T) {
 	log, lines := logLines()
 	u := startUpstream(t, script(bad503))
