@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"net/http"
 	"runtime"
 	"slices"
@@ -88,17 +89,38 @@ func withOther(labels []string) []string {
 	return append(out, other)
 }
 
-// maxScrapes bounds the scrapes answered at once; more get 503.
-const maxScrapes = 4
-
 // Handler answers scrapes in the Prometheus text format. What can be shown is
-// shown, even when a part of it is in error.
+// shown, even when a part of it is in error. Scrapes are gathered one at a time, the
+// others wait their turn, so that a flood of them takes no more than a core; and each is sent
+// only when it is whole, so that whoever does not read its own holds up nobody else's.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes,
+	gather := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	turn := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case turn <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		whole := answer{header: w.Header(), code: http.StatusOK}
+		func() {
+			defer func() { <-turn }()
+			gather.ServeHTTP(&whole, r)
+		}()
+		w.WriteHeader(whole.code)
+		_, _ = w.Write(whole.Bytes()) // a scraper that left needs no answer
 	})
 }
+
+// answer keeps the body of one.
+type answer struct {
+	bytes.Buffer
+	header http.Header
+	code   int
+}
+
+func (a *answer) Header() http.Header  { return a.header }
+func (a *answer) WriteHeader(code int) { a.code = code }
 
 // Route gives the counts of the route of that name, always the same ones, and
 // begins them at first use. The first routes, as many as are shown with zeros,

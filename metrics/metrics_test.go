@@ -2,7 +2,12 @@ package metrics
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -412,5 +417,38 @@ func TestBadDeadlinesAreCountedByField(t *testing.T) {
 	})
 	if got := p.sum(t, "retryproxy_bad_deadlines_total"); got != 2 {
 		t.Errorf("they add up to %v, want 2", got)
+	}
+}
+
+// Whoever does not read its scrape holds up nobody else's.
+func TestAScrapeThatNobodyReadsHoldsUpNoOther(t *testing.T) {
+	m := New(Options{})
+	for i := range 100 { // more text than sockets take
+		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))
+	}
+	server := httptest.NewServer(m.Handler())
+	defer server.Close()
+	for range 5 {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(1)
+		if _, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", 4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := server.Client()
+	defer client.CloseIdleConnections()
+	for range 3 {
+		resp, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%d %v", resp.StatusCode, err)
+		}
+		_ = resp.Body.Close()
 	}
 }
