@@ -28,7 +28,7 @@ const (
 	writeTimeout      = 60 * time.Second // a profile takes 30 s by default
 	idleTimeout       = 2 * time.Minute  // longer than the usual scrape interval
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 128 // probes, scrapers and people; further ones wait
+	maxConnections    = 128 // probes, scrapers and people; for more, the one that says nothing the longest is closed
 )
 
 // Options are what the server shows and starts. Metrics, Ready, Config, Drain,
@@ -78,6 +78,7 @@ func New(o Options) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          logger(o.Log),
+		ConnState:         noteState,
 	}}
 }
 

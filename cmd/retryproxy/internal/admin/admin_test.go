@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -261,46 +262,111 @@ func TestLongHeadIsRefused(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreLimited(t *testing.T) {
+// crowded is a server of admin's limit, and a connection per line, each of which has
+// sent its line and nothing more.
+func crowded(t *testing.T, most int, lines ...string) (addr string, all []net.Conn) {
+	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLimited(inner, 2)
-	accepted := make(chan net.Conn)
-	done := make(chan error)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				done <- err
-				return
-			}
-			accepted <- conn
+	began := make(chan struct{}, len(lines))
+	leave := make(chan struct{})
+	server := &http.Server{ConnState: noteState, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			began <- struct{}{}
+			<-leave
 		}
-	}()
-	for range 3 {
+	})}
+	ended := make(chan error, 1)
+	l := newLimited(inner, most)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		close(leave)
+		if err := server.Close(); err != nil || !errors.Is(<-ended, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	for i, line := range lines {
 		conn, err := net.Dial("tcp", inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close() //nolint:errcheck // a test's
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, line); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "/busy") {
+			<-began
+		}
+		for open := 0; open <= i; time.Sleep(time.Millisecond) { // in the order of the lines
+			l.mu.Lock()
+			open = len(l.open)
+			l.mu.Unlock()
+		}
+		all = append(all, conn)
 	}
-	first, second := <-accepted, <-accepted
-	select {
-	case <-accepted:
-		t.Fatal("a third connection was accepted")
-	case <-time.After(50 * time.Millisecond): // can only pass wrongly, never fail wrongly
+	return inner.Addr().String(), all
+}
+
+// isClosed waits until the other side has closed conn, and says no after limit.
+func isClosed(conn net.Conn, limit time.Duration) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(limit))
+	_, err := conn.Read(make([]byte, 1))
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+const (
+	busyRequest = "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n"
+	halfAHead   = "GET /livez HTTP/1.1\r\nHo"
+)
+
+func TestTheConnectionThatSaysNothingTheLongestGivesWay(t *testing.T) {
+	addr, all := crowded(t, 3, busyRequest, halfAHead, "")
+	time.Sleep(enough)
+	if status, _ := sendAny(t, addr); status != 200 {
+		t.Errorf("%d", status)
 	}
-	_, _ = first.Close(), first.Close() // twice gives one slot back
-	third := <-accepted
-	_, _ = second.Close(), third.Close()
-	if err := l.Close(); err != nil {
+	if !isClosed(all[1], 5*time.Second) {
+		t.Error("half a head keeps its place")
+	}
+	for _, i := range []int{0, 2} {
+		if isClosed(all[i], 50*time.Millisecond) { // can only pass wrongly
+			t.Errorf("connection %d was closed", i)
+		}
+	}
+}
+
+func TestAnAnswerGivesWayLast(t *testing.T) {
+	addr, all := crowded(t, 2, busyRequest, "")
+	time.Sleep(enough)
+	if status, _ := sendAny(t, addr); status != 200 { // the silent one gave way to it
+		t.Errorf("%d", status)
+	}
+	if isClosed(all[0], 50*time.Millisecond) { // can only pass wrongly
+		t.Error("an answer under way was cut")
+	}
+	addr, all = crowded(t, 2, busyRequest, busyRequest)
+	if status, _ := sendAny(t, addr); status != 200 {
+		t.Errorf("%d", status)
+	}
+	if !isClosed(all[0], 5*time.Second) {
+		t.Error("an answer without end keeps its place")
+	}
+}
+
+// sendAny asks for something that is answered at once.
+func sendAny(t *testing.T, addr string) (int, string) {
+	t.Helper()
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := c.Get("http://" + addr + "/")
+	if err != nil {
 		t.Error(err)
+		return 0, ""
 	}
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
+	defer res.Body.Close() //nolint:errcheck // a test's
+	b, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(b)
 }
 
 func ExampleLocalOnly() {
