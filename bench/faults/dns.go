@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"github.com/retryproxy/retryproxy/bench/internal/nameserver"
 )
 
 // roleDNS answers every question for an address by the one in its second
@@ -50,7 +48,7 @@ func serveDNS(args []string, orders io.Reader, out io.Writer) error {
 			if mode.Load() == "silent" {
 				continue
 			}
-			if reply, err := resolve(buf[:n], [4]byte(ip), mode.Load() == "servfail"); err == nil {
+			if reply, _, err := nameserver.Answer(buf[:n], func(string) [4]byte { return [4]byte(ip) }, mode.Load() == "servfail"); err == nil {
 				_, _ = c.WriteTo(reply, from)
 			}
 		}
@@ -62,28 +60,6 @@ func serveDNS(args []string, orders io.Reader, out io.Writer) error {
 		}
 		return unanswered.Load(), nil
 	})
-}
-
-// resolve answers one question, for a second.
-func resolve(question []byte, ip [4]byte, fails bool) ([]byte, error) {
-	var p dnsmessage.Parser
-	h, err := p.Start(question)
-	if err != nil {
-		return nil, err
-	}
-	q, err := p.Question()
-	if err != nil {
-		return nil, err
-	}
-	m := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true, RecursionAvailable: true}, Questions: []dnsmessage.Question{q}}
-	switch {
-	case fails:
-		m.RCode = dnsmessage.RCodeServerFailure
-	case q.Type == dnsmessage.TypeA:
-		head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}
-		m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: ip}}}
-	}
-	return m.Pack()
 }
 
 func dnsSilent() fault { return dnsGone("DNS gone", "the name server answers nothing", "silent") }
@@ -117,16 +93,12 @@ func dnsGone(name, how, mode string) fault {
 
 // startDNS starts a name server that the proxy will ask for its upstream.
 func startDNS(st *stage) (*child, error) {
-	if err := canMount(); err != nil {
-		return nil, err
-	}
 	ip, port, err := net.SplitHostPort(st.upAddr)
 	if err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(st.dir, "resolv.conf")
-	if err := os.WriteFile(conf, []byte("nameserver "+ip+"\noptions timeout:1 attempts:2\n"), 0o644); err != nil {
-		return nil, err
+	if st.proxyBy, err = nameserver.Asking(ip, st.dir); err != nil {
+		return nil, impossible{err.Error()}
 	}
 	dns, err := startRole(roleDNS, nil, net.JoinHostPort(ip, "53"), ip)
 	if err != nil {
@@ -134,6 +106,5 @@ func startDNS(st *stage) (*child, error) {
 	}
 	st.later(dns.Kill)
 	st.target = "http://" + net.JoinHostPort(upstreamName, port)
-	st.proxyBy = mounting("mount --bind " + conf + " /etc/resolv.conf")
 	return dns, nil
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
 // crowd is further callers for as long as a fault lasts, each request on a
@@ -125,9 +127,9 @@ func logsFull() fault {
 	}
 	f.prepare = func(st *stage) error {
 		logs := filepath.Join(st.dir, "logs")
-		st.proxyBy = mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
-		if err := canMount(); err != nil {
-			return err
+		st.proxyBy = process.Mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
+		if err := process.CanMount(); err != nil {
+			return impossible{err.Error()}
 		}
 		return os.Mkdir(logs, 0o755)
 	}

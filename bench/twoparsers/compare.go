@@ -7,49 +7,17 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
 
 // ending follows the whole requests of a connection: who reads one's end
 // elsewhere swallows it, or reads something before it.
 const ending = "GET /ending HTTP/1.1\r\nHost: ending.example\r\nConnection: close\r\n\r\n"
 
-// message is one request in the bytes of a connection.
-type message struct {
-	reading
-	raw []byte
-}
-
-// split reads the bytes of a connection as net/http does. rest is a request
-// that is cut off, fault why what is there is none at all.
-func split(all []byte) (got []message, rest []byte, fault error) {
-	at := 0
-	under := bytes.NewReader(all)
-	r := bufio.NewReader(under)
-	for at < len(all) {
-		req, err := http.ReadRequest(r)
-		if err != nil && !bytes.Contains(all[at:], []byte("\r\n\r\n")) {
-			return got, all[at:], nil
-		}
-		if err != nil {
-			return got, all[at:], err
-		}
-		as, err := readingOf(req)
-		if err == io.ErrUnexpectedEOF || err != nil && !bytes.HasSuffix(all, []byte("\r\n\r\n")) { // in a body, or in its trailers
-			return got, all[at:], nil
-		}
-		if err != nil {
-			return got, all[at:], err
-		}
-		to := len(all) - under.Len() - r.Buffered()
-		got = append(got, message{as, all[at:to]})
-		at = to
-	}
-	return got, nil, nil
-}
-
 // compare shows the bytes of a connection to all readers.
 func (s *stage) compare(r *report, all []byte) {
-	messages, rest, fault := split(all)
+	messages, rest, fault := streams.Split(all)
 	r.mu.Lock()
 	r.Connections++
 	r.Requests += len(messages)
@@ -72,14 +40,14 @@ func (s *stage) compare(r *report, all []byte) {
 
 // readAll shows messages to a reader, once more from behind each that it refuses
 // for a reason of its own.
-func (by *reader) readAll(r *report, messages []message) {
+func (by *reader) readAll(r *report, messages []streams.Message) {
 	for len(messages) > 0 {
 		var raw []byte
-		var want []reading
+		var want []streams.Reading
 		for _, m := range messages {
-			raw, want = append(raw, m.raw...), append(want, m.reading)
+			raw, want = append(raw, m.Raw...), append(want, m.Reading)
 		}
-		want = append(want, reading{"GET", "/ending", "ending.example", emptyBody})
+		want = append(want, streams.Reading{Method: "GET", Target: "/ending", Host: "ending.example", Body: emptyBody})
 		got, statuses, err := by.show(append(raw, ending...), false)
 		n := 0
 		for n < len(got) && n < len(want) && got[n] == want[n] {
@@ -102,7 +70,7 @@ func (by *reader) readAll(r *report, messages []message) {
 
 var emptyBody = func() string {
 	req, _ := http.NewRequest("GET", "/", http.NoBody)
-	r, _ := readingOf(req)
+	r, _ := streams.ReadingOf(req)
 	return r.Body
 }()
 
@@ -111,7 +79,7 @@ const patience = 20 * time.Second
 
 // show sends bytes to a reader and gives what it read, and the statuses of its
 // answers. cut: the bytes end within a request, and so does the connection.
-func (by *reader) show(raw []byte, cut bool) ([]reading, []int, error) {
+func (by *reader) show(raw []byte, cut bool) ([]streams.Reading, []int, error) {
 	c, err := net.Dial("tcp", by.addr)
 	if err != nil {
 		return nil, nil, err
@@ -139,7 +107,7 @@ func ignoreReset(err error) error {
 
 // statusesOf reads answers to the requests in raw.
 func statusesOf(answers, raw []byte) (all []int) {
-	asked, _, _ := split(raw)
+	asked, _, _ := streams.Split(raw)
 	r := bufio.NewReader(bytes.NewReader(answers))
 	for {
 		method := "GET"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/conformance"
+	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
 
 // last ends a caller's stream: whoever reads the end of what is before it
@@ -37,51 +38,15 @@ func generate(seed, n uint64, table []string) []byte {
 		case 0:
 			b.WriteString(oneOf(r, table...))
 		case 1, 2:
-			b.Write(mutate(r, []byte(oneOf(r, table...))))
+			b.Write(streams.Mutate(r, []byte(oneOf(r, table...))))
 		case 3, 4:
-			b.Write(mutate(r, []byte(sentence(r))))
+			b.Write(streams.Mutate(r, []byte(sentence(r))))
 		default:
 			b.WriteString(sentence(r))
 		}
 	}
 	b.WriteString(last)
 	return b.Bytes()
-}
-
-// shards are what mutations put in: where parsers were once found to differ.
-var shards = []string{
-	"\r\n", "\n", "\r", "\x00", "\t", " ", ":", ",", ";", "0", "\x0b", "\x85", "\xc2\xa0", "\r\n ", "\r\n\r\n", "0\r\n\r\n", "0\n\n", "%00", "%0d%0a", "#", "?", "\\", "//", "../",
-	"Content-Length: 5\r\n", "Content-Length: 0\r\n", "Content-Length: 05\r\n", "Content-Length: 5, 5\r\n", "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: identity\r\n",
-	"Transfer-Encoding : chunked\r\n", "Transfer-Encoding:\tchunked\r\n", "transfer_encoding: chunked\r\n", "Connection: close\r\n", "Connection: content-length\r\n", "Expect: 100-continue\r\n",
-	"Host: b.example\r\n", "Upgrade: x\r\nConnection: upgrade\r\n", "TE: trailers\r\n", "Trailer: X\r\n", "HTTP/1.0", "HTTP/1.1", "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "5\r\nhello\r\n", ";a=\"b\r\n\"",
-}
-
-// mutate changes a few places.
-func mutate(r *rand.Rand, b []byte) []byte {
-	for range 1 + r.IntN(3) {
-		at := r.IntN(len(b) + 1)
-		switch r.IntN(6) {
-		case 0, 1:
-			b = bytes.Join([][]byte{b[:at], []byte(oneOf(r, shards...)), b[at:]}, nil)
-		case 2:
-			to := min(len(b), at+1+r.IntN(4))
-			b = bytes.Join([][]byte{b[:at], b[to:]}, nil)
-		case 3:
-			if at < len(b) {
-				b[at] = byte(r.IntN(256))
-			}
-		case 4: // a line twice, or at another place
-			lines := bytes.SplitAfter(b, []byte("\r\n"))
-			i, j := r.IntN(len(lines)), r.IntN(len(lines))
-			lines = append(lines[:j:j], append([][]byte{lines[i]}, lines[j:]...)...)
-			b = bytes.Join(lines, nil)
-		default:
-			if at < len(b) {
-				b[at] ^= 0x20 // the case of a letter
-			}
-		}
-	}
-	return b
 }
 
 // sentence is a request by the grammar, with all that is allowed and rare.

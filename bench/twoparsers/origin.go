@@ -1,29 +1,14 @@
 package main
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
-
-// reading is a request as somebody read it.
-type reading struct {
-	Method, Target, Host, Body string // Body: its length and hash
-}
-
-func (r reading) String() string {
-	return fmt.Sprintf("%s %.60q at %q, body %s", r.Method, r.Target, r.Host, r.Body)
-}
-
-func readingOf(req *http.Request) (reading, error) {
-	h := sha256.New()
-	n, err := io.Copy(h, req.Body)
-	return reading{req.Method, req.RequestURI, req.Host, fmt.Sprintf("%d:%x", n, h.Sum(nil)[:8])}, err
-}
 
 // streamField names, to an origin behind another server, the port from which
 // that one was asked.
@@ -35,7 +20,7 @@ type origin struct {
 	addr   string
 
 	mu   sync.Mutex // guards what follows
-	read map[string][]reading
+	read map[string][]streams.Reading
 }
 
 // newOrigin starts one. behind: others pass requests on to it, and say of which stream.
@@ -44,7 +29,7 @@ func newOrigin(behind bool) (*origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &origin{addr: l.Addr().String(), read: map[string][]reading{}}
+	o := &origin{addr: l.Addr().String(), read: map[string][]streams.Reading{}}
 	o.server = http.Server{DisableGeneralOptionsHandler: true, MaxHeaderBytes: 1 << 20, ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { o.keep(req, behind) })}
 	go func() { _ = o.server.Serve(l) }()
@@ -52,7 +37,7 @@ func newOrigin(behind bool) (*origin, error) {
 }
 
 func (o *origin) keep(req *http.Request, behind bool) {
-	r, err := readingOf(req)
+	r, err := streams.ReadingOf(req)
 	if err != nil {
 		return // it was cut off, and nobody takes it for whole
 	}
@@ -66,7 +51,7 @@ func (o *origin) keep(req *http.Request, behind bool) {
 }
 
 // take gives what was read of a stream, and forgets it.
-func (o *origin) take(stream string) []reading {
+func (o *origin) take(stream string) []streams.Reading {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	got := o.read[stream]

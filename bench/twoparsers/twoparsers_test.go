@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
 
 func TestAStreamFollowsFromItsSeed(t *testing.T) {
@@ -33,7 +35,7 @@ func TestSplit(t *testing.T) {
 		"cut body":  {all: b + a[:len(a)-1], whole: 1, rest: a[:len(a)-1]},
 		"no reques": {all: b + "GET\r\n\r\n", whole: 1, rest: "GET\r\n\r\n", fault: true},
 	} {
-		got, rest, fault := split([]byte(c.all))
+		got, rest, fault := streams.Split([]byte(c.all))
 		if len(got) != c.whole || string(rest) != c.rest || (fault != nil) != c.fault {
 			t.Errorf("%s: %d requests, rest %q, fault %v", name, len(got), rest, fault)
 		}
@@ -43,18 +45,18 @@ func TestSplit(t *testing.T) {
 // A reader that swallows a request, or finds one more, is told of.
 func TestOtherReadingsAreViolations(t *testing.T) {
 	whole := []byte("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello")
-	for name, change := range map[string]func(m *message){
-		"none":   func(*message) {},
-		"target": func(m *message) { m.Target = "/b" },
-		"body":   func(m *message) { m.Body = emptyBody },
-		"number": func(m *message) { m.raw = append(m.raw, m.raw...) },
-		"end":    func(m *message) { m.raw = m.raw[:len(m.raw)-1] },
+	for name, change := range map[string]func(m *streams.Message){
+		"none":   func(*streams.Message) {},
+		"target": func(m *streams.Message) { m.Target = "/b" },
+		"body":   func(m *streams.Message) { m.Body = emptyBody },
+		"number": func(m *streams.Message) { m.Raw = append(m.Raw, m.Raw...) },
+		"end":    func(m *streams.Message) { m.Raw = m.Raw[:len(m.Raw)-1] },
 	} {
 		o, err := newOrigin(false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, _ := split(whole)
+		got, _, _ := streams.Split(whole)
 		change(&got[0])
 		r := newReport(1)
 		(&reader{"net/http", o.addr, o}).readAll(r, got)

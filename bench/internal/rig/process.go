@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/bench/internal/process"
@@ -23,6 +24,7 @@ type Process struct {
 type command struct {
 	path    string
 	args    []string
+	by      []string // a command line before it
 	environ []string
 	cores   []int // nil: any
 	dir     string
@@ -38,17 +40,21 @@ func startListening(how func(addr string) (*command, error)) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.listen(free[0])
+	return c.listen(free[0], "")
 }
 
-// listen starts the program and waits until it accepts at addr.
-func (c *command) listen(addr string) (*Process, error) {
+// listen starts the program and waits until it accepts at addr, and at admin if that is not "".
+func (c *command) listen(addr, admin string) (*Process, error) {
 	p, err := c.start()
 	if err != nil {
 		return nil, err
 	}
-	p.Addr = addr
-	if err := p.AwaitPort(p.Addr); err != nil {
+	p.Addr, p.Admin = addr, admin
+	err = p.AwaitPort(addr)
+	if err == nil && admin != "" {
+		err = p.AwaitPort(admin)
+	}
+	if err != nil {
 		p.End()
 		return nil, fmt.Errorf("%s: %w; it said:\n%s", c.path, err, p.Lines())
 	}
@@ -56,7 +62,8 @@ func (c *command) listen(addr string) (*Process, error) {
 }
 
 func (c *command) start() (*Process, error) {
-	cmd := exec.Command(c.path, c.args...)
+	line := slices.Concat(c.by, []string{c.path}, c.args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = c.environ
 	var child *process.Child
 	err := pinned(c.cores, func() (err error) {

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,8 @@ type Spec struct {
 	Cores    []int    // the proxy's
 	Program  string   // of retryproxy
 	Env      []string // more settings of retryproxy
+	Admin    string   // where StartMany finds the admin listener of a single process; "": at an address of its own
+	By       []string // command line by way of which retryproxy is started, in the end by exec; nil: none
 }
 
 // The proxies that can be compared.
@@ -47,7 +50,7 @@ func StartProxy(name string, s *Spec) (*Process, error) {
 }
 
 // StartMany starts n processes of retryproxy at once, each with an admin
-// listener of its own, and waits until all accept. On an error none is left.
+// listener of its own, and waits until all accept on both. On an error none is left.
 func StartMany(s *Spec, n int) ([]*Process, error) {
 	free, err := process.OwnAddresses(2 * n) // all at once, so that no two are the same
 	if err != nil {
@@ -58,10 +61,9 @@ func StartMany(s *Spec, n int) ([]*Process, error) {
 	for i := range n {
 		wait.Go(func() {
 			one := *s
-			one.Env = append([]string{"RETRYPROXY_ADMIN_LISTEN=" + free[n+i]}, s.Env...)
-			if all[i], errs[i] = one.ours(free[i]).listen(free[i]); errs[i] == nil {
-				all[i].Admin = free[n+i]
-			}
+			admin := cmp.Or(s.Admin, free[n+i])
+			one.Env = append([]string{"RETRYPROXY_ADMIN_LISTEN=" + admin}, s.Env...)
+			all[i], errs[i] = one.ours(free[i]).listen(free[i], admin)
 		})
 	}
 	wait.Wait()
@@ -100,7 +102,7 @@ func (s *Spec) ours(addr string) *command {
 	if len(s.Cores) > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(len(s.Cores)))
 	}
-	return &command{path: s.Program, environ: append(env, s.Env...), cores: s.Cores}
+	return &command{path: s.Program, by: s.By, environ: append(env, s.Env...), cores: s.Cores}
 }
 
 func (s *Spec) configured(config func(s *Spec, addr, dir string) string, addr, program string, args ...string) (*command, error) {
