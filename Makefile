@@ -73,7 +73,7 @@ soak: build ## SOAK (60s) of mixed load against an upstream that fails in every 
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
 
 .PHONY: attacks
-attacks: build ## floods, bombs and stalls by HTTP/2 and HTTP/1.1, ATTACK (10s) each, while others are served (Linux)
+attacks: build ## floods, bombs, stalls, SSRF, injection, smuggling, Retry-After abuse, orders from outside, ATTACK (10s) each, while others are served (Linux)
 	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
 
 .PHONY: promises
@@ -209,7 +209,7 @@ check: faults-short
 .PHONY: check
 check: test e2e rules manifests interop ## what CI runs
 	$(MAKE) soak SOAK=10s
-	$(MAKE) attacks ATTACK=2s
+	$(MAKE) attacks ATTACK=1500ms
 	$(MAKE) two-parsers FOR=1m
 	$(MAKE) fleet FLEET=--short
 	$(MAKE) supply

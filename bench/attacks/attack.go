@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // attack is one way to do harm.
@@ -18,6 +20,8 @@ type attack struct {
 	ends bool
 	// strike is the life of one connection: until the proxy ends it or the time is over.
 	strike func(s *strike) error
+	// prepare makes what the attack needs besides, before its proxy starts, and may set what it strikes with; nil: nothing.
+	prepare func(st *stage) error
 }
 
 const (
@@ -28,7 +32,7 @@ const (
 // strike is one connection of an attack under way.
 type strike struct {
 	context.Context
-	addr string
+	addr, admin string
 	*tally
 }
 
@@ -47,12 +51,12 @@ const pause = 20 * time.Millisecond
 func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
 
 // carryOut attacks until ctx ends.
-func (a *attack) carryOut(ctx context.Context, addr string, t *tally) {
+func (a *attack) carryOut(ctx context.Context, st *stage, p *rig.Process, t *tally) {
 	var all sync.WaitGroup
 	for range a.conns {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				err := a.strike(&strike{Context: ctx, addr: addr, tally: t})
+				err := st.strike(&strike{Context: ctx, addr: p.Addr, admin: p.Admin, tally: t})
 				if ctx.Err() == nil && err != nil {
 					t.ended.Add(1)
 				}
@@ -67,8 +71,10 @@ func (a *attack) carryOut(ctx context.Context, addr string, t *tally) {
 }
 
 // dial connects; the connection ends with the attack.
-func (s *strike) dial() (net.Conn, error) {
-	nc, err := new(net.Dialer).DialContext(s, "tcp", s.addr)
+func (s *strike) dial() (net.Conn, error) { return s.dialTo(s.addr) }
+
+func (s *strike) dialTo(addr string) (net.Conn, error) {
+	nc, err := new(net.Dialer).DialContext(s, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

@@ -68,8 +68,12 @@ func (s *strike) listen(f *http2.Framer) {
 
 // block is the fields of a request, with more if given (name, value).
 func (f *frames) block(method, path string, more ...string) []byte {
+	return f.fields(append([]string{":method", method, ":path", path, ":scheme", "http", ":authority", "bench.test"}, more...))
+}
+
+// fields is a head of names and values in turn, whatever they are.
+func (f *frames) fields(pairs []string) []byte {
 	f.head.Reset()
-	pairs := append([]string{":method", method, ":path", path, ":scheme", "http", ":authority", "bench.test"}, more...)
 	for i := 0; i < len(pairs); i += 2 {
 		_ = f.enc.WriteField(hpack.HeaderField{Name: pairs[i], Value: pairs[i+1]})
 	}

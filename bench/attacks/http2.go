@@ -22,12 +22,12 @@ const (
 	perStream = 2 * 256 * kib
 	// bodies that nobody reads.
 	perWindow = 2 * mib
-	streams   = 128 // RETRYPROXY_MAX_CONCURRENT_STREAMS
+	atOnce    = 128 // RETRYPROXY_MAX_CONCURRENT_STREAMS
 )
 
 // http2Attacks are made by HTTP/2.
 var http2Attacks = []attack{
-	{name: "rapid reset", conns: 4, ends: true, bound: atEase + 4*streams*perStream, why: "4 connections with 128 requests each",
+	{name: "rapid reset", conns: 4, ends: true, bound: atEase + 4*atOnce*perStream, why: "4 connections with 128 requests each",
 		strike: func(s *strike) error {
 			f, err := s.http2(true)
 			if err != nil {
@@ -59,10 +59,10 @@ var http2Attacks = []attack{
 		strike: flood(true, func(f *frames) error { return f.WritePriority(3, http2.PriorityParam{Weight: 9}) })},
 	{name: "frames of an unknown kind", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections",
 		strike: flood(true, func(f *frames) error { return f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) })},
-	{name: "HPACK bomb", conns: 4, ends: true, bound: atEase + 4*(perConn+streams*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
-	{name: "windows of zero", conns: 4, bound: atEase + 4*streams*perStream, why: "4 connections with 128 requests each", strike: zeroWindow},
-	{name: "windows that open by a byte", conns: 4, bound: atEase + 4*streams*perStream, why: "4 connections with 128 requests each", strike: tinyWindow},
-	{name: "streams beyond the most at once", conns: 4, ends: true, bound: atEase + 4*streams*perStream, why: "4 connections with 128 requests each",
+	{name: "HPACK bomb", conns: 4, ends: true, bound: atEase + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
+	{name: "windows of zero", conns: 4, bound: atEase + 4*atOnce*perStream, why: "4 connections with 128 requests each", strike: zeroWindow},
+	{name: "windows that open by a byte", conns: 4, bound: atEase + 4*atOnce*perStream, why: "4 connections with 128 requests each", strike: tinyWindow},
+	{name: "streams beyond the most at once", conns: 4, ends: true, bound: atEase + 4*atOnce*perStream, why: "4 connections with 128 requests each",
 		strike: func(s *strike) error {
 			f, err := s.http2(true)
 			if err != nil {
@@ -82,7 +82,7 @@ var http2Attacks = []attack{
 			}
 			return s.every(0, func() error { return f.WriteData(id, false, nil) })
 		}},
-	{name: "bodies that nobody reads", conns: 4, bound: atEase + 4*(perWindow+streams*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: unreadBodies},
+	{name: "bodies that nobody reads", conns: 4, bound: atEase + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: unreadBodies},
 }
 
 // continuation sends a head that does not end, a piece every d.
@@ -134,7 +134,7 @@ func bomb(s *strike) error {
 
 // fill opens as many streams as may be.
 func fill(f *frames, path string) error {
-	for range streams {
+	for range atOnce {
 		if _, err := f.begin(f.block("GET", path), true); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func zeroWindow(s *strike) error {
 	if err := fill(f, "/medium"); err != nil {
 		return err
 	}
-	s.sent.Add(streams)
+	s.sent.Add(atOnce)
 	return s.held(f.nc)
 }
 
@@ -166,7 +166,7 @@ func tinyWindow(s *strike) error {
 	}
 	id := uint32(1)
 	return s.every(0, func() error {
-		id = (id + 2) % (2 * streams)
+		id = (id + 2) % (2 * atOnce)
 		return f.WriteWindowUpdate(id, 1)
 	})
 }
@@ -178,7 +178,7 @@ func unreadBodies(s *strike) error {
 		return err
 	}
 	piece := make([]byte, 16*kib)
-	for range streams {
+	for range atOnce {
 		id, err := f.begin(f.block("POST", "/deaf"), false)
 		if err != nil {
 			return err

@@ -76,13 +76,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr io.Writer) int {
-	code, tried := exitOK, 0
-	if !o.json {
-		fmt.Fprint(stdout, header)
-	}
-	for _, a := range slices.Concat(http2Attacks, http1Attacks) {
+	code, tried, table := exitOK, 0, ""
+	for _, a := range slices.Concat(http2Attacks, http1Attacks, trustAttacks) {
 		if !strings.Contains(a.name, o.only) {
 			continue
+		}
+		if title := a.columns(); !o.json && title != table {
+			table = title
+			fmt.Fprint(stdout, title)
 		}
 		tried++
 		r, err := play(ctx, &a, o.proxy, upstream, o.lasts)

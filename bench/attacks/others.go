@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -68,7 +70,8 @@ func (o *others) call(ctx context.Context, addr string) service {
 
 // ask sends one request, whole whatever ends meanwhile.
 func ask(c *http.Client, addr string) error {
-	res, err := c.Get("http://" + addr + "/ok")
+	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
+	res, err := c.Get("http://" + addr + target)
 	if err != nil {
 		return err
 	}
@@ -79,6 +82,8 @@ func ask(c *http.Client, addr string) error {
 		return err
 	case res.StatusCode != http.StatusOK || string(b) != good:
 		return fmt.Errorf("%s: %d %.200q", res.Proto, res.StatusCode, b)
+	case res.Header.Get(askedField) != target:
+		return fmt.Errorf("%s: an answer to %q instead of %q", res.Proto, res.Header.Get(askedField), target)
 	}
 	return nil
 }

@@ -7,42 +7,25 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // proxy is the program under attack.
-type proxy struct {
-	*process.Child
-	addr, admin string
-}
+type proxy struct{ *rig.Process }
 
 // startProxy runs it with its defaults, but for a time for heads that a short
-// attack meets too.
-func startProxy(path, upstream string) (*proxy, error) {
-	free, err := process.FreeAddresses(2)
+// attack meets too, and what the stage says.
+func startProxy(program string, st *stage) (*proxy, error) {
+	env := append([]string{"RETRYPROXY_LOG_LEVEL=error", "RETRYPROXY_READ_HEAD_TIMEOUT=1s"}, st.env...)
+	all, err := rig.StartMany(&rig.Spec{Program: program, Upstream: st.upstream, Env: env, Admin: st.admin, By: st.by}, 1)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(path)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "RETRYPROXY_LOG_LEVEL=error", "RETRYPROXY_READ_HEAD_TIMEOUT=1s",
-		"RETRYPROXY_LISTEN=" + free[0], "RETRYPROXY_ADMIN_LISTEN=" + free[1], "RETRYPROXY_UPSTREAM=http://" + upstream}
-	child, err := process.Start(cmd, nil)
-	if err != nil {
-		return nil, err
-	}
-	p := &proxy{Child: child, addr: free[0], admin: free[1]}
-	for _, addr := range free {
-		if err := p.AwaitPort(addr); err != nil {
-			p.Kill()
-			return nil, fmt.Errorf("%s: %w; it said:\n%s", path, err, p.Lines())
-		}
-	}
-	return p, nil
+	return &proxy{all[0]}, nil
 }
 
 // reading is what the process holds.
@@ -85,7 +68,7 @@ var admins = http.Client{Timeout: patience, Transport: &http.Transport{DisableKe
 
 // metrics reads goroutines and idle connections to the upstream.
 func (p *proxy) metrics() (map[string]float64, error) {
-	res, err := admins.Get("http://" + p.admin + "/metrics")
+	res, err := admins.Get("http://" + p.Admin + "/metrics")
 	if err != nil {
 		return nil, err
 	}

@@ -54,9 +54,9 @@ func TestThe99thPercentile(t *testing.T) {
 
 func TestEveryAttackIsWhole(t *testing.T) {
 	names := map[string]bool{}
-	for _, all := range [][]attack{http2Attacks, http1Attacks} {
+	for _, all := range [][]attack{http2Attacks, http1Attacks, trustAttacks} {
 		for _, a := range all {
-			if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || a.strike == nil {
+			if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.strike == nil) == (a.prepare == nil) {
 				t.Errorf("%+v", a)
 			}
 			names[a.name] = true

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
+)
+
+const goodLine = `{"level":"info","time":"t","msg":"request","route":"r","method":"GET","path":"/log/\"}{","status":200,"outcome":"ok","took":"1ms","attempts":[],"peer":"p","request_id":"i","reason":""}`
+
+func TestAWrongLineIsSeen(t *testing.T) {
+	for line, says := range map[string]string{
+		goodLine:                           "",
+		`{"level":"info","msg":"started"}`: "",
+		goodLine + goodLine:                "more than one",
+		goodLine[:80]:                      "EOF",
+		"panic: x":                         "invalid",
+		`{"msg":"forged"}`:                 "did not write",
+		`{"msg":"started","forged":1}`:     "did not write",
+		strings.Replace(goodLine, `"reason":""`, `"reason":"","reason":""`, 1): "keys",
+		strings.Replace(goodLine, `,"reason":""`, ``, 1):                       "keys",
+		strings.Replace(goodLine, "GET", "\x1b[2J", 1):                         "control",
+		strings.Replace(goodLine, "GET", "\u009b2J", 1):                        "control",
+		strings.Replace(goodLine, "GET", "\xff", 1):                            "no text",
+		strings.Replace(goodLine, "GET", secret, 1):                            "secret",
+		strings.Replace(goodLine, "GET", strings.Repeat("a", longestLine), 1):  "bytes",
+	} {
+		if _, err := judgeLine([]byte(line)); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%.200q: %v, want %q", line, err, says)
+		}
+	}
+}
+
+func TestAnAnswerFromElsewhereIsSeen(t *testing.T) {
+	moved := "/moved?301&http://x/"
+	for name, tc := range map[string]struct {
+		status   int
+		asked    string
+		location string
+		n        int
+	}{
+		"the upstream's":          {200, "/ok", "", 0},
+		"a refusal":               {403, "", "", 0},
+		"no CONNECT":              {501, "", "", 0},
+		"the canary's":            {200, "", "", 1},
+		"a dial that failed":      {502, "", "", 1},
+		"a redirect":              {301, moved, "http://x/", 0},
+		"a redirect followed":     {200, moved, "", 1},
+		"a redirect to elsewhere": {301, moved, "http://y/", 1},
+	} {
+		g := &ssrfStage{}
+		h := &heard{tc.status, http.Header{}}
+		if tc.asked != "" {
+			h.fields.Set(askedField, tc.asked)
+		}
+		if tc.location != "" {
+			h.fields.Set("Location", tc.location)
+		}
+		if g.hear(h); g.n != tc.n {
+			t.Errorf("%s: %v", name, g.all())
+		}
+	}
+}
+
+func TestAConnectionElsewhereIsSeen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	child := &process.Child{Cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
+	all := dialledBy(&proxy{&rig.Process{Child: child, Addr: "127.0.0.1:1", Admin: "127.0.0.1:2"}})
+	if want := (connection{c.LocalAddr().String(), l.Addr().String()}); !slices.Contains(all, want) {
+		t.Errorf("%v has no %v", all, want)
+	}
+}
+
+func TestARequestThatNobodySentIsSeen(t *testing.T) {
+	g := &smuggleStage{meant: map[string]bool{}, said: map[string]string{}}
+	g.mean("http://a.example/s/1?x", bodyOf([]byte("hello")), "")
+	for _, tc := range []struct {
+		target, body string
+		n            int
+	}{{"/s/1?x", "hello", 0}, {"/s/1?x", "hell", 1}, {"/hidden/1", "", 2}} {
+		if g.took(tc.target, bodyOf([]byte(tc.body))); g.n != tc.n {
+			t.Errorf("%s %q: %v", tc.target, tc.body, g.all())
+		}
+	}
+}
+
+func TestTheRecorderTakesNothingDoubtful(t *testing.T) {
+	for head, ok := range map[string]bool{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                            true,
+		"GET / HTTP/1.1\nHost: a\r\n\r\n":                                              false,
+		"GET / HTTP/1.1\r\nX: a\rb\r\n\r\n":                                            false,
+		"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n":                                          false,
+		"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n":                                         false,
+		"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n":    false,
+		"GET / HTTP/1.1\r\nContent-Length: 1\r\ncontent-length: 1\r\n\r\n":             false,
+		"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n": false,
+	} {
+		if _, err := strictHead(bufio.NewReader(bytes.NewBufferString(head))); (err == nil) != ok {
+			t.Errorf("%q: %v", head, err)
+		}
+	}
+}
