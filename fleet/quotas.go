@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -64,19 +65,29 @@ func (f *Fleet) lease(ctx context.Context, asks []policy.QuotaAsk, local Local) 
 }
 
 func (f *Fleet) leaseOne(ctx context.Context, a policy.QuotaAsk) (policy.QuotaGrant, error) {
-	gap := strconv.FormatFloat(float64(a.Gap)/float64(time.Microsecond), 'f', 3, 64)
-	reply, err := f.link.run(ctx, leased, []string{f.quotaKey(a.Key)}, gap, a.Want, a.Charge, policy.QuotaHorizon.Microseconds())
+	micro := func(d time.Duration) string {
+		return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 3, 64)
+	}
+	reply, err := f.link.run(ctx, leased, []string{f.quotaKey(a.Key)}, micro(a.Gap), a.Want, a.Charge, policy.QuotaHorizon.Microseconds(),
+		micro(max(a.Share, a.Gap)), strconv.FormatFloat(a.Rate, 'f', 4, 64), a.Every.Microseconds(),
+		micro(time.Second/policy.QuotaQuestions), policy.QuotaRestMost.Microseconds(), policy.QuotaAskEvery.Microseconds(), strconv.FormatFloat(a.Owed, 'f', 4, 64))
 	if err != nil {
 		return policy.QuotaGrant{}, err
 	}
 	list, _ := reply.([]any)
-	if len(list) != 2 {
+	var n [4]int64
+	if len(list) != len(n) {
 		return policy.QuotaGrant{}, errReply
 	}
-	slots, ok := list[0].(int64)
-	ahead, ok2 := list[1].(int64)
-	if !ok || !ok2 || slots < 0 || slots > int64(a.Want) || ahead < 0 {
+	for i := range n {
+		var ok bool
+		if n[i], ok = list[i].(int64); !ok || n[i] < 0 {
+			return policy.QuotaGrant{}, errReply
+		}
+	}
+	if n[0] > int64(a.Want) {
 		return policy.QuotaGrant{}, errReply
 	}
-	return policy.QuotaGrant{Slots: int(slots), Ahead: time.Duration(ahead) * time.Microsecond}, nil
+	micros := func(n int64) time.Duration { return time.Duration(min(n, math.MaxInt64/2000)) * time.Microsecond }
+	return policy.QuotaGrant{Slots: int(n[0]), Ahead: micros(n[1]), Reserved: int(n[2]), Rest: micros(n[3])}, nil
 }

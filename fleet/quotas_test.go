@@ -20,7 +20,10 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 		var slowest time.Duration
 		key, began := uint64(gap), time.Now()
 		for range 200 {
-			a := policy.QuotaAsk{Key: key, Gap: gap, Want: r.IntN(12), Charge: r.IntN(7) - 3}
+			a := policy.QuotaAsk{
+				Key: key, Gap: gap, Want: r.IntN(12), Charge: r.IntN(7) - 3,
+				Share: gap * time.Duration(1+r.IntN(20)), Rate: 100 * r.Float64(), Owed: r.Float64(), Every: time.Duration(r.IntN(3)) * policy.QuotaAskEvery,
+			}
 			before := time.Since(began)
 			got, ok := p.ask(a)
 			after := time.Since(began)
@@ -30,12 +33,33 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 			if d := got.Ahead - want.Ahead; !ok || d < -near || d > near+gap*time.Duration(abs(got.Slots-want.Slots)) {
 				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 			}
+			if d := got.Rest - want.Rest; d < -near || d > near {
+				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+			}
+			if n := abs(got.Reserved - want.Reserved); n > 0 { // as much room more or less as time has passed
+				if time.Duration(n)*gap > near+gap && a.Rate*near.Seconds() < float64(n-1) {
+					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+				}
+				ledger.Lease(after, policy.QuotaAsk{Gap: gap, Charge: got.Reserved - want.Reserved})
+			}
 			if got.Slots != want.Slots { // a slot more or less began within the horizon: go on from the engine's word
 				if n := abs(got.Slots - want.Slots); time.Duration(n)*gap > near+gap {
 					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 				}
 				ledger.Lease(after, policy.QuotaAsk{Gap: gap, Charge: got.Slots - want.Slots})
 			}
+		}
+	}
+}
+
+// What did not make a whole slot of a process's share counts the next time.
+func TestTheScriptKnowsWhatIsOwed(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	a := policy.QuotaAsk{Key: 1, Gap: 10 * time.Millisecond, Charge: 30, Share: 105 * time.Millisecond, Rate: 100, Every: 100 * time.Millisecond}
+	for owed, want := range map[float64]int{0: 0, 0.9: 1} {
+		a.Owed = owed
+		if g, ok := p.ask(a); !ok || g.Reserved != want || g.Rest != a.Every {
+			t.Errorf("owed %v: %+v, want %d reserved", owed, g, want)
 		}
 	}
 }
@@ -93,13 +117,13 @@ func TestHostileQuota(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
 	key := p.quotaKey(1)
-	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999"} {
+	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999", "nan nan", "1 nan", "inf inf", "1e300 1e300", "-1 -1", "1 2 3"} {
 		s.Do("SET", key, value)
 		g, ok := p.ask(policy.QuotaAsk{Key: 1, Gap: time.Millisecond, Want: 3})
-		if !ok || g.Ahead > 3*policy.QuotaHorizon+time.Millisecond {
+		if !ok || g.Ahead > 3*policy.QuotaHorizon+policy.QuotaRestMost+time.Millisecond || g.Rest > policy.QuotaRestMost {
 			t.Errorf("%q: %+v, %v", value, g, ok)
 		}
-		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400 {
+		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400+policy.QuotaRestMost.Milliseconds() {
 			t.Errorf("%q: expires in %d ms", value, left)
 		}
 	}

@@ -66,22 +66,36 @@ return #news
 `)
 
 // leased is policy.QuotaLedger.Lease: a question for slots of a quota. It
-// replies how many are leased, and how far ahead in microseconds they begin.
+// replies how many are leased, how far ahead in microseconds they begin, how many
+// are reserved for the time until the next question, and how long that is.
 //
-//	KEYS[1] when the next slot is
-//	ARGV    microseconds between two slots, slots wanted, slots used without asking, how many microseconds ahead slots are leased
+//	KEYS[1] when the next slot is, and when the next question should come
+//	ARGV    microseconds between two slots, slots wanted, slots used without asking, how many microseconds ahead slots are leased,
+//	        microseconds between two of the share, slots needed a second, the least rest,
+//	        microseconds between two questions, the longest rest, from which on slots are reserved, and what the process has of a slot of its share besides
 var leased = redis.NewScript(clock + `
-local gap, ahead = tonumber(ARGV[1]), tonumber(ARGV[4])
+local gap, ahead, longest = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[9])
 local latest = now + ahead
-local at = math.max(tonumber(redis.call('GET', KEYS[1]) or '') or now, now)
-at = math.max(now, math.min(at + gap * ARGV[3], latest + 2 * ahead + gap))
-local slots = 0
+local most = latest + 2 * ahead + gap
+local had, asks = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+)$')
+local at = math.min(math.max(tonumber(had or '') or now, now), most + longest)
+at = math.max(now, math.min(at + gap * ARGV[3], math.max(at, most)))
+local begin = at
+asks = math.max(now, math.min(tonumber(asks or '') or now, now + longest)) + ARGV[8]
+local rest = math.min(math.max(asks - now, tonumber(ARGV[7])), longest)
+local slots, reserved = 0, 0
+if rest > tonumber(ARGV[10]) then
+  local need = math.floor(ARGV[6] * rest / 1000000 + 0.5)
+  local room = math.floor(math.max(0, latest - at) / gap)
+  reserved = math.min(need, math.max(math.floor(rest / ARGV[5] + ARGV[11]), room))
+  at = math.min(at + gap * reserved, most + longest)
+end
 if at <= latest then
   slots = math.min(tonumber(ARGV[2]), math.floor((latest - at) / gap) + 1)
 end
 local after = at + gap * slots
-redis.call('SET', KEYS[1], string.format('%.2f', after), 'PX', whole((after - now) / 1000 + 1000))
-return {slots, math.floor(at - now)}
+redis.call('SET', KEYS[1], string.format('%.2f %.2f', after, asks), 'PX', whole((math.max(after, asks) - now) / 1000 + 1000))
+return {slots, math.floor(begin - now), reserved, math.floor(rest)}
 `)
 
 // settled is policy.BudgetLedger.Settle: what a process tells of a retry budget.

@@ -91,6 +91,8 @@ type Quota struct {
 	share  time.Duration // between two slots of our own
 	ownAt  time.Duration // when the next of those is
 	leases []lease       // in the order of their time
+	rests  reserve       // for the time until the next question, where that is long
+	owed   float64       // 0 to 1, of a slot of our share: what did not make a whole one
 
 	wantedAt time.Duration // since when an answer has been waited for; never: none is
 	failed   bool          // the last question had no answer
@@ -112,6 +114,13 @@ type Quota struct {
 type lease struct {
 	at time.Duration
 	n  int
+}
+
+// reserve is some slots, evenly over a rest.
+type reserve struct {
+	lease
+	gap time.Duration
+	to  time.Duration // when the rest ends
 }
 
 // QuotaState is what a Quota counted.
@@ -177,6 +186,11 @@ func (q *Quota) Arrive() { q.arrivals++ }
 // says until when at most, and Wanted that a lease is worth asking for.
 func (q *Quota) Take(now time.Duration) bool {
 	q.drop(now)
+	if q.rests.n > 0 && q.rests.at <= now {
+		q.state.Leased++
+		q.rests.use()
+		return true
+	}
 	if len(q.leases) > 0 && q.leases[0].at <= now {
 		q.state.Leased++
 		q.useLease()
@@ -212,13 +226,29 @@ func (q *Quota) useLease() {
 	}
 }
 
-// drop gives back what was leased and not used in time.
+func (r *reserve) use() {
+	r.at += r.gap
+	r.n--
+}
+
+// drop gives back what was leased and not used in time. A slot of a reserve can be used
+// until the next one is there.
 func (q *Quota) drop(now time.Duration) {
+	for q.rests.n > 0 && q.rests.at+max(leaseKeep, q.rests.gap) < now {
+		q.expire()
+	}
 	for len(q.leases) > 0 && q.leases[0].at+leaseKeep < now {
 		q.state.Expired++
 		q.charge--
 		q.useLease()
 	}
+}
+
+// expire gives back a slot of the reserve.
+func (q *Quota) expire() {
+	q.state.Expired++
+	q.charge--
+	q.rests.use()
 }
 
 // useOwn takes a slot of our own share.
@@ -242,14 +272,16 @@ func (q *Quota) useOwn(now time.Duration) bool {
 }
 
 // spare says whether our own share may be used without asking.
-func (q *Quota) spare() bool { return q.slack && q.share <= ownAhead && q.charge < q.untold() }
+func (q *Quota) spare() bool {
+	return q.slack && q.rests.gap == 0 && q.share <= ownAhead && q.charge < q.untold()
+}
 
 // untold is how many slots of our own share are used before that is told.
 func (q *Quota) untold() int { return max(ownUntold, int(untoldFor/q.share)) }
 
 // late says whether an answer is missing.
 func (q *Quota) late(now time.Duration) bool {
-	return q.failed || q.wantedAt != never && now-q.wantedAt >= quotaPatience
+	return q.failed || q.wantedAt != never && now-max(q.wantedAt, q.rests.to) >= quotaPatience
 }
 
 // Next is when Take may say yes without anything else happening.
@@ -258,8 +290,11 @@ func (q *Quota) Next(now time.Duration) time.Duration {
 	if q.fleet && !q.late(now) && !q.spare() {
 		at = Forever
 		if q.wantedAt != never {
-			at = q.wantedAt + quotaPatience
+			at = max(q.wantedAt, q.rests.to) + quotaPatience
 		}
+	}
+	if q.rests.n > 0 {
+		at = min(at, max(q.rests.at, now))
 	}
 	if len(q.leases) > 0 {
 		at = min(at, max(q.leases[0].at, now))
@@ -279,7 +314,7 @@ func (q *Quota) Pace() time.Duration {
 // there is nothing to tell.
 func (q *Quota) Idle(now time.Duration) bool {
 	q.drop(now)
-	return q.ownAt+quotaCatchUp <= now && len(q.leases) == 0 && q.charge == 0 && (!q.fleet || q.arrivals == 0)
+	return q.ownAt+quotaCatchUp <= now && len(q.leases) == 0 && q.rests.n == 0 && q.charge == 0 && (!q.fleet || q.arrivals == 0)
 }
 
 // State gives the counts.
@@ -291,6 +326,16 @@ type QuotaAsk struct {
 	Gap    time.Duration // between two slots
 	Want   int           // slots wanted
 	Charge int           // slots used without asking; below 0: leased ones not used
+
+	Share time.Duration // between two slots of the process's own share
+	Rate  float64       // slots that it is likely to need, a second
+	Owed  float64       // of its share, a part of a slot that it did not get before
+	Every time.Duration // it does not ask again before that
+}
+
+// Shares is how many slots of its share the process has in a rest.
+func (a *QuotaAsk) Shares(rest time.Duration) float64 {
+	return rest.Seconds()/max(a.Share, a.Gap, 1).Seconds() + a.Owed
 }
 
 // QuotaGrant is the answer.
@@ -300,12 +345,16 @@ type QuotaGrant struct {
 	// begins then, from now, and the others follow a gap apart. The further, the
 	// more the fleet wants.
 	Ahead time.Duration
+	// Rest is how long the process does not ask again, and Reserved how many
+	// slots it has evenly over that time, beside the others.
+	Rest     time.Duration
+	Reserved int
 }
 
 // Due says when Ask is worth calling, with so many waiting for a slot: at once,
 // at a time, or Forever.
 func (q *Quota) Due(now time.Duration, waiting int) time.Duration {
-	if !q.fleet || q.charge == 0 && q.arrivals == 0 && waiting == 0 && len(q.leases) == 0 {
+	if !q.fleet || q.charge == 0 && q.arrivals == 0 && waiting == 0 && len(q.leases) == 0 && q.rests.n == 0 {
 		return Forever
 	}
 	return max(q.askAt, now)
@@ -314,8 +363,15 @@ func (q *Quota) Due(now time.Duration, waiting int) time.Duration {
 // Ask makes the question that is due, with so many waiting for a slot.
 func (q *Quota) Ask(now time.Duration, waiting int) QuotaAsk {
 	q.drop(now)
+	first := q.askedAt == never || now-q.askedAt > QuotaRestMost
 	q.measure(now)
-	a := QuotaAsk{Gap: q.gap, Want: q.want(now, waiting)}
+	for q.rests.n > 0 {
+		q.expire() // the answer has those that are needed
+	}
+	a := QuotaAsk{Gap: q.gap, Want: q.want(now, waiting), Share: q.share, Rate: q.rate, Owed: q.owed}
+	if first && waiting > 0 {
+		a.Rate = float64(time.Second) / float64(q.share) // it is not known yet
+	}
 	if most := int(QuotaHorizon/q.gap) + 1; q.charge > most {
 		q.charge = most // what an absent engine was not told is over
 	}
@@ -363,12 +419,31 @@ func (q *Quota) want(now time.Duration, waiting int) int {
 func (q *Quota) Grant(now time.Duration, g QuotaGrant) {
 	q.wantedAt, q.failed = never, false
 	q.slack = g.Ahead < QuotaHorizon/2
+	q.rest(now, g)
 	begin := max(0, min(g.Ahead, QuotaHorizon))
 	if n := min(g.Slots, int(QuotaHorizon/q.gap)+1); n > 0 && len(q.leases) < maxLeases {
 		q.leases = append(q.leases, lease{now + begin, n})
 	}
 	if wait := min(g.Ahead-QuotaHorizon, QuotaHorizon); wait > QuotaAskEvery {
 		q.askAt = max(q.askAt, now+wait) // before that, there is nothing to be had
+	}
+}
+
+// rest takes in the part of an answer that is for the time until the next question. Of
+// all who were told at once each begins at another time.
+func (q *Quota) rest(now time.Duration, g QuotaGrant) {
+	long := min(g.Rest, QuotaRestMost)
+	q.rests = reserve{}
+	if long <= QuotaAskEvery {
+		return
+	}
+	q.rests.to = now + long - QuotaAskEvery/2 + upTo(q.rand, QuotaAskEvery)
+	q.askAt = max(q.askAt, q.rests.to)
+	q.rests.gap = long
+	q.owed = max(0, min(long.Seconds()/q.share.Seconds()+q.owed-float64(g.Reserved), 1))
+	if n := min(g.Reserved, int(QuotaRestMost/q.gap)); n > 0 {
+		q.rests.gap, q.rests.n = long/time.Duration(n), n
+		q.rests.at = now + upTo(q.rand, q.rests.gap)
 	}
 }
 

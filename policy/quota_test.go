@@ -31,6 +31,7 @@ type quotaFleet struct {
 	ledger    QuotaLedger
 	processes []*quotaProcess
 	gone      func(now time.Duration) bool // the engine is
+	asked     int
 	sent      []time.Duration
 }
 
@@ -87,6 +88,7 @@ func (f *quotaFleet) run(from, until time.Duration) {
 				continue
 			}
 			a := p.Ask(now, p.waiting)
+			f.asked++
 			if f.gone(now) {
 				p.Fail()
 			} else {
@@ -149,6 +151,60 @@ func TestAFleetUsesItsQuotaAndNoMore(t *testing.T) {
 				t.Errorf("%d in one second later on, want at most %d", most, limit)
 			}
 		})
+	}
+}
+
+// However many want slots all the time, they do not ask more often together than the ledger wants,
+// use the quota, and each has its share of it. Of those who stop wanting any nothing is lost for long.
+func TestTheQuestionsOfManyAreBounded(t *testing.T) {
+	const n, half, stop, end = 600, 300, 8 * time.Second, 18 * time.Second
+	f := newQuotaFleet("6000/s", many(n, 20)...)
+	perSecond := func(from, until time.Duration) float64 {
+		asked := f.asked
+		f.run(from, until)
+		return float64(f.asked-asked) / (until - from).Seconds()
+	}
+	first := perSecond(0, 2*time.Second)
+	var before []int
+	for _, p := range f.processes {
+		before = append(before, p.used)
+	}
+	then := perSecond(2*time.Second, stop)
+	least, most := 1<<30, 0
+	for i, p := range f.processes {
+		least, most = min(least, p.used-before[i]), max(most, p.used-before[i])
+	}
+	for _, p := range f.processes[:half] {
+		p.demand, p.waiting = 0, 0
+	}
+	last := perSecond(stop, end)
+	if first > QuotaQuestions+n || then > 1.02*QuotaQuestions || last > 1.02*QuotaQuestions || then < 0.8*QuotaQuestions {
+		t.Errorf("%.0f, %.0f and %.0f questions a second", first, then, last)
+	}
+	if least < 45 || most > 75 { // of 59 on average
+		t.Errorf("between %d and %d slots of 6 s", least, most)
+	}
+	for _, from := range []time.Duration{2 * time.Second, stop + 500*time.Millisecond} {
+		until := from + 6*time.Second
+		if share := float64(f.within(from, until)) / (6000 * 6); share < 0.97 || share > 1.03 { // what those who stopped had for 0.2 s is used later
+			t.Errorf("%.1f %% of the quota used from %v on", 100*share, from)
+		}
+	}
+	if most := f.most(time.Second); most > 6600 {
+		t.Errorf("%d in one second", most)
+	}
+}
+
+// Many of whom each wants little have it, within a rest.
+func TestManyBelowTheirQuotaDoNotWait(t *testing.T) {
+	f := newQuotaFleet("6000/s", many(600, 5)...)
+	f.run(0, 10*time.Second)
+	waiting := 0
+	for _, p := range f.processes {
+		waiting += p.waiting
+	}
+	if n := f.within(2*time.Second, 10*time.Second); n < 8*3000*97/100 || waiting > 300 {
+		t.Errorf("%d sent of %d, %d wait", n, 8*3000, waiting)
 	}
 }
 
@@ -328,12 +384,17 @@ func TestHostileGrants(t *testing.T) {
 	q := NewQuota(QuotaRate{100, time.Second}, true, nil)
 	for range 1000 {
 		q.Grant(0, QuotaGrant{Slots: 1 << 40, Ahead: -1 << 50})
-		q.Grant(0, QuotaGrant{Slots: -5, Ahead: Forever})
+		q.Grant(0, QuotaGrant{Slots: -5, Ahead: Forever, Rest: Forever, Reserved: 1 << 40})
+		q.Grant(0, QuotaGrant{Slots: 1, Rest: -1 << 50, Reserved: -7})
+		q.Grant(0, QuotaGrant{Rest: QuotaRestMost, Reserved: 1 << 40})
 	}
 	if n := q.want(0, 1<<30); n < 0 || len(q.leases) > maxLeases {
 		t.Errorf("wants %d, %d leases", n, len(q.leases))
 	}
-	if q.askAt > time.Second {
+	if r := q.rests; r.n > 500 || r.gap < q.gap*98/100 {
+		t.Errorf("%+v", r)
+	}
+	if q.askAt > QuotaRestMost+time.Second {
 		t.Errorf("asks again at %v", q.askAt)
 	}
 	for _, l := range q.leases {

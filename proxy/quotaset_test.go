@@ -230,6 +230,28 @@ func TestAValueIsForgottenOnceAllIsTold(t *testing.T) {
 	}
 }
 
+// Many values that are busy ask the more rarely, the more they and the processes are.
+func TestManyValuesAskRarely(t *testing.T) {
+	s := crowdedSet(t, "100/s", MaxQuotaKeys, func() {})
+	s.share(50)
+	every := func(values int) time.Duration {
+		for i := range values {
+			s.enter(uint64(1000+i), &waiter{}, time.Second, 10*time.Second)
+		}
+		asks, _ := s.ask(nil, time.Second)
+		if len(asks) == 0 || asks[0].Share != 50*s.rate.Gap() {
+			t.Fatalf("%d questions: %+v", len(asks), asks)
+		}
+		return asks[len(asks)-1].Every
+	}
+	if d := every(1); d != 0 {
+		t.Errorf("one asks every %v", d)
+	}
+	if d, want := every(90), 90*50*(time.Second/policy.QuotaQuestions); d != want {
+		t.Errorf("ninety ask every %v, want %v", d, want)
+	}
+}
+
 // A door that is retired between being found and being entered is not used.
 func TestARetiredDoorLetsNobodyIn(t *testing.T) {
 	s := crowdedSet(t, "100/s", 1, nil)

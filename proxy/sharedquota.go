@@ -44,10 +44,11 @@ func (s *quotaSet) ask(asks []policy.QuotaAsk, now time.Duration) ([]policy.Quot
 	doors := s.busy
 	s.busy, s.spare = s.spare[:0], doors
 	s.busyMu.Unlock()
-	next, still := policy.Forever, doors[:0]
+	next, still, every := policy.Forever, doors[:0], s.every(len(doors))
 	for _, q := range doors {
 		a, at, due := q.ask(now)
 		if due {
+			a.Every = every
 			asks = append(asks, a)
 		}
 		if at != policy.Forever {
@@ -60,6 +61,17 @@ func (s *quotaSet) ask(asks []policy.QuotaAsk, now time.Duration) ([]policy.Quot
 	s.busyMu.Unlock()
 	clear(doors) // holds on to nothing that was forgotten
 	return asks, next
+}
+
+// every is how long each door does not ask again, of so many that have something to ask. A ledger
+// bounds the questions about its own key; that there are many keys is known here.
+func (s *quotaSet) every(doors int) time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if doors < 2 {
+		return 0
+	}
+	return time.Duration(doors) * time.Duration(s.processes) * (time.Second / policy.QuotaQuestions)
 }
 
 func (q *quotaDoor) ask(now time.Duration) (a policy.QuotaAsk, next time.Duration, due bool) {

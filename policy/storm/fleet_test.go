@@ -108,6 +108,21 @@ func TestLeasesGoToThoseWhoWantThem(t *testing.T) {
 	}
 }
 
+// However many processes there are, the engine is not asked more than it answers with ease, and
+// nothing of the quota is lost by it: with as much of it for each, and with less and less.
+func TestTheLedgerIsAskedABoundedNumberOfTimes(t *testing.T) {
+	for name, c := range map[string]Fleet{"rarely there": DefaultFleet(3000), "busy": DefaultFleet(600)} {
+		c.Share, c.Length = ShareQuota, 13*time.Second
+		if name == "busy" {
+			c.Grow()
+		}
+		r := RunFleet(c)
+		if asked := float64(r.Asked) / c.Length.Seconds(); asked > 1.15*policy.QuotaQuestions || r.GoodShare < 0.97 || r.LimitedShare > 0.01 {
+			t.Errorf("%s: %.0f questions a second, %+v", name, asked, r)
+		}
+	}
+}
+
 func TestAFleetRepeatsAsOftenAsItsPolicySays(t *testing.T) {
 	c := DefaultFleet(50)
 	c.Settle, c.Policy.MaxRetries = 0, 1
