@@ -30,6 +30,9 @@ var kinds = map[string]func(t *testing.T) (url string, o Options){
 		enginetest.StartTCP(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 		return fmt.Sprintf("rediss://127.0.0.1:%d", port), Options{CA: cert, Cert: cert, Key: key}
 	},
+	"a cluster of three": func(t *testing.T) (string, Options) {
+		return enginetest.ClusterURL(enginetest.StartCluster(t, 3)), Options{}
+	},
 	"a cluster": func(t *testing.T) (string, Options) {
 		s := enginetest.StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(enginetest.FreePort(t)))
 		s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)

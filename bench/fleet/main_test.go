@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/plot"
 )
@@ -62,6 +64,35 @@ func TestASmallFleetAlone(t *testing.T) {
 	}
 	if !strings.Contains(progress.String(), "alone      2s of 4") || strings.Contains(progress.String(), "\x1b") {
 		t.Errorf("progress: %q", &progress)
+	}
+}
+
+// What CI plays of the comparison of CPU time is all of it, in little.
+func TestTheCostPartRuns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fleet.json")
+	var out, progress bytes.Buffer
+	if code := run(t.Context(), small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != exitOK {
+		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Cost) != 4 || len(d.Goals) != 2 {
+		t.Fatalf("%s", b)
+	}
+	for _, c := range d.Cost {
+		if len(c.Each) != 1 || c.Median <= 0 || c.Ratio <= 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	o, err := parse([]string{"--short"}, &out)
+	if err != nil || !slices.Contains(o.parts, "cost") || o.turn > time.Second {
+		t.Errorf("--short plays %v, turns of %v, %v", o.parts, o.turn, err)
 	}
 }
 

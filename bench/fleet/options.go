@@ -55,7 +55,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	parts := f.String("parts", "", "what is played, one or several of "+strings.Join(partNames(), ",")+"; default all")
-	f.BoolVar(&o.short, "short", false, "under a minute: shorter arms, without rates and cost, and goals that a busy machine reaches")
+	f.BoolVar(&o.short, "short", false, "under a minute: shorter arms, without rates, cost only to see that it runs, and goals that a busy machine reaches")
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
 	f.StringVar(&o.engine, "engine", "redis-server", "the program redis-server or valkey-server")
 	f.IntVar(&o.proxies, "proxies", 50, "processes of retryproxy")
@@ -91,10 +91,12 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) choose(f *flag.FlagSet, parts string) {
 	o.parts = partNames()
 	if o.short {
-		o.parts = []string{"alone", "quota", "engine", "hold", "outage"}
+		o.parts = []string{"alone", "quota", "engine", "hold", "outage", "cost"}
 		o.unlessSaid(f, "for", func() { o.length = 6 * time.Second })
 		o.unlessSaid(f, "settle", func() { o.settle = 2 * time.Second })
 		o.unlessSaid(f, "outage", func() { o.outage = 4 * time.Second })
+		o.unlessSaid(f, "rounds", func() { o.rounds = 1 })
+		o.unlessSaid(f, "turn", func() { o.turn = 250 * time.Millisecond })
 		o.unlessSaid(f, "holds", func() { o.holds = 3 })
 	}
 	if parts != "" {

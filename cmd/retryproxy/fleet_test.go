@@ -146,6 +146,85 @@ func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
 	}
 }
 
+// A cluster of three masters: the slot of a quota is moved, then its master killed and started again,
+// while requests go on. None fails, none is sent beyond the quota, and all share again in the end.
+func TestACluster(t *testing.T) {
+	cluster := enginetest.StartCluster(t, 3)
+	var sent atomic.Int32
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	t.Cleanup(up.Close)
+	var all []*process
+	for range 2 {
+		all = append(all, serve(t, "UPSTREAM="+up.URL, "SIDE=outbound", "QUOTA=100/s", "QUOTA_WAIT=20s", "SHARED="+enginetest.ClusterURL(cluster)))
+	}
+	together := func(p *process) bool {
+		return p.metric("retryproxy_shared_up") == "1" && p.metric("retryproxy_shared_processes") == "2"
+	}
+	for _, p := range all {
+		p.await("the other", func() bool { return together(p) })
+	}
+	began := time.Now()
+	var callers sync.WaitGroup
+	var over atomic.Bool
+	for i := range 8 {
+		callers.Go(func() {
+			for !over.Load() {
+				callWithKey(t, all[i%2], "")
+			}
+		})
+	}
+	defer callers.Wait()
+	defer over.Store(true)
+	leased := func(p *process) string {
+		return p.metric(`retryproxy_quota_slots_total{from="leased",quota="100/s",upstream="` + up.URL + `"}`)
+	}
+	leases := func(why string) {
+		t.Helper()
+		for _, p := range all {
+			had := leased(p)
+			p.await("leases "+why, func() bool { return together(p) && leased(p) != had })
+		}
+	}
+	leases("at first")
+	holder, slot := holderOfQuota(t, cluster)
+	to := (holder + 1) % 3
+	cluster[holder].MoveSlot(slot, cluster[to], cluster)
+	leases("of a slot that moved")
+	if now, _ := holderOfQuota(t, cluster); now != to {
+		t.Errorf("the quota is at %d, moved from %d to %d", now, holder, to)
+	}
+	cluster[to].Kill()
+	before := sent.Load()
+	for _, p := range all {
+		p.await("loss", func() bool { return p.metric("retryproxy_shared_lost_total") != "0" })
+	}
+	time.Sleep(time.Second)
+	if n := sent.Load() - before; n < 20 {
+		t.Errorf("%d sent without the master", n)
+	}
+	cluster[to].Restart()
+	enginetest.AwaitCluster(t, cluster)
+	leases("when it is back")
+	over.Store(true)
+	callers.Wait()
+	took := time.Since(began)
+	if most := int32(100*(took+time.Second).Seconds()) + 10; sent.Load() > most {
+		t.Errorf("%d sent in %v, want at most %d", sent.Load(), took, most)
+	}
+}
+
+// holderOfQuota is which of the cluster has the quota, and in which slot.
+func holderOfQuota(t *testing.T, cluster []*enginetest.Server) (holder int, slot int64) {
+	t.Helper()
+	for i, s := range cluster {
+		for _, name := range s.Do("KEYS", "*:quota:*").([]any) {
+			return i, s.Do("CLUSTER", "KEYSLOT", name).(int64)
+		}
+	}
+	t.Fatal("no quota anywhere")
+	return 0, 0
+}
+
 func callWithKey(t *testing.T, p *process, key string) {
 	request, err := http.NewRequest("GET", "http://"+p.listen[0]+"/", nil)
 	if err != nil {

@@ -1,9 +1,11 @@
-// Package enginetest runs a real redis-server for tests. Where there is none, the test
+// Package enginetest runs a real redis-server for tests, or the program of the same kind that
+// RETRYPROXY_TEST_ENGINE names, such as a valkey-server. Where there is none, the test
 // fails: what is shared is not shown by anything less.
 package enginetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +57,76 @@ func StartTCP(t testing.TB, args ...string) *Server {
 		URL: fmt.Sprintf("redis://127.0.0.1:%d", port), network: "tcp", address: fmt.Sprintf("127.0.0.1:%d", port),
 		args: slices.Concat(forgetful, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args),
 	})
+}
+
+// StartCluster runs masters, each with an equal part of all slots, that know each other, and
+// one that is back after Kill and Restart knows them again.
+func StartCluster(t testing.TB, masters int) []*Server {
+	t.Helper()
+	var all []*Server
+	for i := range masters {
+		bus := FreePort(t)
+		s := StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(bus), "--cluster-node-timeout", "2000")
+		s.Do("CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/masters, (i+1)*clusterSlots/masters-1)
+		if i > 0 {
+			host, port, err := net.SplitHostPort(s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[0].Do("CLUSTER", "MEET", host, port, bus)
+		}
+		all = append(all, s)
+	}
+	AwaitCluster(t, all)
+	return all
+}
+
+const clusterSlots = 16384
+
+// AwaitCluster waits until each of the servers knows all others and where every slot is.
+func AwaitCluster(t testing.TB, all []*Server) {
+	t.Helper()
+	whole := func(s *Server) bool {
+		info := fmt.Sprint(s.Do("CLUSTER", "INFO"))
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(all))) &&
+			strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", clusterSlots))
+	}
+	for until := time.Now().Add(30 * time.Second); !everyOne(all, whole); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("no cluster: %v", all[0].Do("CLUSTER", "NODES"))
+		}
+	}
+}
+
+func everyOne(all []*Server, is func(s *Server) bool) bool {
+	return !slices.ContainsFunc(all, func(s *Server) bool { return !is(s) })
+}
+
+// ClusterURL is the servers of a cluster, for RETRYPROXY_SHARED.
+func ClusterURL(all []*Server) string {
+	var addresses []string
+	for _, s := range all {
+		addresses = append(addresses, s.address)
+	}
+	return "redis+cluster://" + strings.Join(addresses, ",")
+}
+
+// MoveSlot gives a slot of the cluster, with what is in it, to another of its servers.
+func (s *Server) MoveSlot(slot int64, to *Server, all []*Server) {
+	s.t.Helper()
+	from, next := s.Do("CLUSTER", "MYID"), to.Do("CLUSTER", "MYID")
+	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from)
+	s.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", next)
+	host, port, err := net.SplitHostPort(to.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, key := range s.Do("CLUSTER", "GETKEYSINSLOT", slot, 100).([]any) {
+		s.Do("MIGRATE", host, port, key, 0, 1000, "REPLACE")
+	}
+	for _, one := range append([]*Server{to, s}, all...) {
+		one.Do("CLUSTER", "SETSLOT", slot, "NODE", next)
+	}
 }
 
 // StartSentinel runs a sentinel on a free port of loopback, which watches the server by
@@ -104,10 +177,11 @@ func start(t testing.TB, s *Server) *Server {
 // Restart runs the server again, empty, after Kill.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.process = exec.Command("redis-server", s.args...)
+	program := cmp.Or(os.Getenv("RETRYPROXY_TEST_ENGINE"), "redis-server")
+	s.process = exec.Command(program, s.args...)
 	s.process.Stdout, s.process.Stderr = &s.out, &s.out
 	if err := s.process.Start(); err != nil {
-		s.t.Fatalf("redis-server (Debian: apt-get install redis-server): %v", err)
+		s.t.Fatalf("%s (Debian: apt-get install redis-server): %v", program, err)
 	}
 	process, ended := s.process, make(chan struct{})
 	s.ended = ended
