@@ -153,7 +153,7 @@ func TestWhatIsKeptAtTheEngine(t *testing.T) {
 			held = []any{s.Do("GET", key)}
 		}
 		for _, m := range held {
-			if !regexp.MustCompile(`^-?[0-9a-f.]+$`).MatchString(m.(string)) {
+			if !regexp.MustCompile(`^-?[0-9a-f.]+( [0-9.]+)?$`).MatchString(m.(string)) {
 				t.Errorf("%s holds %q", key, m)
 			}
 		}
