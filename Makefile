@@ -32,6 +32,12 @@ build: ## bin/retryproxy, retryproxy-otel, retryproxy-plot and retryproxy-inject
 test: lint vuln $(BIN)/gotestsum-$(GOTESTSUM) ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
 	@bash .ci/test $(BIN)/gotestsum-$(GOTESTSUM) ./...
 
+.PHONY: allocations
+allocations: $(BIN)/gotestsum-$(GOTESTSUM) ## without the race detector, which takes pooled memory away: a request in steady state allocates nothing
+	$(AGAIN) ./proxy -- -count=1 -run DoesNotAllocate
+
+check: allocations
+
 .PHONY: lint
 lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }

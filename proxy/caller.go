@@ -39,10 +39,11 @@ type conn struct {
 	tcp        *net.TCPConn    // nil unless plain TCP
 	raw        syscall.RawConn // of wire; nil where there is no descriptor
 	listen     string
-	used       bool         // it has sent something
-	parks      bool         // it may be parked when idle
-	left       bool         // it was parked: this goroutine's part is done
-	announces  bool         // it begins with a header of the PROXY protocol, not yet read
+	used       bool // it has sent something
+	parks      bool // it may be parked when idle
+	left       bool // it was parked: this goroutine's part is done
+	announces  bool // it begins with a header of the PROXY protocol, not yet read
+	yielding   yielding
 	told       *net.TCPAddr // who the caller is, by that header; nil: who the connection says
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
@@ -78,7 +79,7 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 
 // newPlainConn is newConn for a connection known to be without TLS.
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
-	c := &conn{server: s, listen: listen, readSize: smallBuffer}
+	c := &conn{server: s, listen: listen, readSize: smallBuffer, yielding: newYielding()}
 	c.tcp, _ = nc.(*net.TCPConn)
 	c.wire = sock.Wrap(nc)
 	c.nc = c.wire
@@ -158,6 +159,7 @@ func (c *conn) fillIdle() error {
 		return c.fill()
 	}
 	c.idleErr = nil
+	c.yield()
 	if err := c.raw.Read(c.idleRead); err != nil {
 		return err
 	}
@@ -171,6 +173,7 @@ func (c *conn) readIdle(fd uintptr) bool {
 		c.r, c.w = 0, 0
 	}
 	n, err := sock.TryRead(fd, c.in[c.w:])
+	c.yielding.looked(err != syscall.EAGAIN)
 	switch {
 	case n > 0:
 		c.w += n

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type Server struct {
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	active            atomic.Int64 // requests between head and end
 	waiting           atomic.Int64 // requests that wait for a retry or a place
+	many              int64        // active are many, of yield
 	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool  // idle connections are to end
 	waitsEnd          atomic.Int64 // while draining: when nobody waits for a place any longer, since started
@@ -69,6 +71,7 @@ func New(c *Config) (*Server, error) {
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
 		replay:    replayMemory{limit: c.TotalReplayBytes},
+		many:      manyActive * int64(runtime.GOMAXPROCS(0)),
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
 		tidying:   tidying{more: c.Tidied, over: make(chan struct{})},
 	}
