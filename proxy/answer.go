@@ -113,14 +113,15 @@ func (b *responseBody) fill(idle time.Duration) error {
 	return errResponseCut
 }
 
-// resetWhileSplicing says whether a splice of the request was told of a reset, of which
-// a read then tells as a mere end; package sock knows of all other writes. A reset that comes
-// after the end of the answer is told as EPIPE. An upload still under way is given up.
+// resetWhileSplicing says whether the connection was reset while the kernel moved the
+// request's body, which a read may tell as a mere end; package sock knows of all other
+// writes. A reset that follows the upstream's orderly end counts too: whether that end
+// was the answer's, nobody can say then. An upload still under way is given up.
 func (x *exchange) resetWhileSplicing() bool {
 	if x.uploading() {
-		x.stopPump() // it may have been told just now
+		x.stopPump()
 	}
-	return sock.MetReset(x.up.Conn)
+	return x.spliced && sock.Over(x.up.Conn)
 }
 
 // widen moves to a large buffer when more than a first read is to come.

@@ -79,6 +79,7 @@ type exchange struct {
 	retryAfter int       // for our own 503, in seconds; 0: none
 
 	pumping   bool // the second goroutine runs
+	spliced   bool // the kernel has moved some of the body; of the pump while it runs
 	stop      atomic.Bool
 	stopped   chan struct{}
 	pumpDone  chan struct{}
@@ -152,7 +153,7 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.noAttempt = policy.ReasonNone
 	x.token, x.barred, x.asked, x.slot = false, barredByDoor, false, nil
 	x.hedge, x.failed = hedging{}, false
-	x.exposed, x.fellBack = false, ""
+	x.exposed, x.fellBack, x.spliced = false, "", false
 	x.cause, x.dialErr, x.fault, x.wouldRetry = policy.CauseStatus, nil, attemptFault{}, false
 	x.callerEnd.Store(callerStays)
 	x.trail.reset()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // A large body that nobody keeps moves inside the kernel (splice(2), by
@@ -42,6 +41,7 @@ func (x *exchange) canSplice() bool {
 // spliceBody is pumpBody inside the kernel.
 func (x *exchange) spliceBody() bool {
 	b, c := &x.body, x.c
+	x.spliced = true
 	if !b.started {
 		b.started, b.began = true, time.Now()
 	}
@@ -73,7 +73,6 @@ func (x *exchange) spliceBody() bool {
 // the upstream's side ended it cannot: what was in the kernel's pipe is lost.
 func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watch bool) {
 	now := time.Now()
-	sock.Told(x.up.Conn, err) // if the caller's side is meant, nobody is left to ask
 	switch {
 	case x.stop.Load():
 	case err == nil || err == io.EOF:

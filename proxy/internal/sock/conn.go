@@ -1,7 +1,6 @@
 package sock
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -87,19 +86,6 @@ func (w *writing) metReset() bool {
 		runtime.Gosched()
 	}
 	return w.reset.Load()
-}
-
-// Told says to c, where it is a Conn, what a write met that went past it.
-func Told(c net.Conn, err error) {
-	if w, ok := c.(*Conn); ok && errors.Is(err, syscall.ECONNRESET) {
-		w.out.reset.Store(true)
-	}
-}
-
-// MetReset says whether a write to c was told of a reset; no where c is no Conn.
-func MetReset(c net.Conn) bool {
-	w, ok := c.(*Conn)
-	return ok && w.out.metReset()
 }
 
 // readable is called when there may be something to read; true ends the wait.
