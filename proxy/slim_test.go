@@ -117,6 +117,27 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 	}
 }
 
+// A request that came without an id keeps the one that it was given, and the answer
+// that is held begins its buffer.
+func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
+	u := startUpstream(t, script(bad503, "")) // the first answer is held over all waits
+	p := startProxy(t, u, nil)
+	p.waiting.Store(slimAbove)
+	res := p.dial().send(get("/")).want(503, "busy")
+	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
+		t.Errorf("%+v", res)
+	}
+	id := fieldOf(u.head(0), "X-Request-Id")
+	if len(id) != 32 {
+		t.Errorf("the id is %q", id)
+	}
+	for i := range 4 {
+		if got := fieldOf(u.head(i), "X-Request-Id"); got != id {
+			t.Errorf("attempt %d: the id is %q, was %q", i+1, got, id)
+		}
+	}
+}
+
 // TestAConnectionFitsItsSizeClass: the allocator rounds a connection up to one
 // of its sizes. Above 3072 bytes that is 3200, for every connection in use.
 func TestAConnectionFitsItsSizeClass(t *testing.T) {
