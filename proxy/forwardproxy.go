@@ -6,13 +6,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// meant says whether a request to a forward proxy is for the route that takes
+// Meant says whether a request to a forward proxy is for the route that takes
 // it: its target names the route's upstream, or one of several, or a host that the
 // route is for. docs/decisions/0017-proxy-protocol-and-forward-proxy.md has the rules.
 //
-// It keeps one service from answering for another. What is dialled does not
+// It is asked only of requests in absolute form. It keeps one service from answering for another. What is dialled does not
 // depend on it: that is the route's upstream, whatever a target says.
-func (r *Route) meant(q *http1.Request) bool {
+func (r *Route) Meant(q *http1.Request) bool {
 	if http1.EqualFold(q.Scheme, "https") && r.Upstream.TLS == nil {
 		return false // the caller wants nobody on the way to read it
 	}

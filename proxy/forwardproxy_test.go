@@ -130,7 +130,7 @@ func TestForwardProxyKnowsItsUpstream(t *testing.T) {
 		if _, err := q.Parse([]byte("GET "+c.target+" HTTP/1.1\r\nHost: a\r\n\r\n"), http1.Limits{}); err != nil {
 			t.Fatalf("%s: %v", c.target, err)
 		}
-		if got := (&Route{Upstream: to}).meant(&q); got != c.meant {
+		if got := (&Route{Upstream: to}).Meant(&q); got != c.meant {
 			t.Errorf("%s for %s: %v", c.target, c.upstream, got)
 		}
 	}

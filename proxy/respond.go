@@ -122,7 +122,7 @@ func (x *exchange) errorBody(status int, reason, text string) []byte {
 // refusal says why a well-formed request is not forwarded; RefusalNone when it is.
 func (x *exchange) refusal() http1.Refusal {
 	r, q := x.route, x.req
-	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.meant(q) {
+	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.Meant(q) {
 		return http1.RefusalOtherHost
 	}
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/verdict"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -19,7 +20,8 @@ var explainCommand = command{
 	summary: "tell which route a request takes, and whether and why it would be repeated",
 	details: `Takes the request as a caller would send it to retryproxy, reads the settings as
 starting would, and opens nothing. URL may be a path such as /search/x; the Host
-is then localhost, or what -H 'Host: ...' says.
+is then localhost, or what -H 'Host: ...' says. With RETRYPROXY_FORWARD_PROXY a URL
+with a host is taken as http_proxy makes clients send it, host and all.
 
 Prints the route, and for every kind of failure whether the request would be
 sent again and why, with time, budget and memory to spare.`,
@@ -86,11 +88,11 @@ func runExplain(_ context.Context, c *call) error {
 	if len(rest) != 2 {
 		return c.usage(f, errors.New("expected METHOD and URL"))
 	}
-	head, err := requestHead(rest[0], rest[1], header)
+	s, problems := settings.Load(c.env)
+	head, err := requestHead(rest[0], rest[1], header, s != nil && s.ForwardProxy)
 	if err != nil {
 		return c.usage(f, err)
 	}
-	s, problems := settings.Load(c.env)
 	if problems.Err() != nil {
 		printProblems(c.stderr, c.paint(c.stderr), problems)
 		return fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
@@ -107,14 +109,18 @@ func runExplain(_ context.Context, c *call) error {
 }
 
 // requestHead writes the head that a caller would send, so that the parser's
-// own judgement counts. Only what would end a line early is refused here.
-func requestHead(method, target string, header fields) ([]byte, error) {
+// own judgement counts. whole: the target keeps its scheme and host. Only what would end a line early is refused here.
+func requestHead(method, target string, header fields, whole bool) ([]byte, error) {
 	host := "localhost"
 	if u, err := url.Parse(target); err == nil && u.Host != "" {
 		host = u.Host
-		target = strings.TrimPrefix(target, u.Scheme+"://"+u.Host)
+		before := u.Scheme + "://" + u.Host
+		target = strings.TrimPrefix(target, before)
 		if target == "" || target[0] == '?' {
 			target = "/" + target
+		}
+		if whole {
+			target = before + target
 		}
 	}
 	for _, field := range header {
@@ -155,12 +161,33 @@ func explain(s *settings.Settings, head []byte, listener string) (*explainView, 
 	}
 	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
 	v.Route, v.Upstream, v.Mode = r.Name, r.Upstream.String(), r.Mode
+	if s.ForwardProxy && q.Form == http1.Absolute {
+		if meant, err := isMeant(s, r, &q); err != nil || !meant {
+			why := http1.RefusalOtherHost
+			v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
+			return v, err
+		}
+	}
 	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
 		return v, nil
 	}
 	return v, v.judge(r, &q)
+}
+
+// isMeant asks the data path whether a request to a forward proxy is for its route.
+func isMeant(s *settings.Settings, r *settings.Route, q *http1.Request) (bool, error) {
+	c, err := assemble.Config(s)
+	if err != nil {
+		return false, err
+	}
+	for i := range c.Routes {
+		if &s.Routes[i] == r {
+			return c.Routes[i].Meant(q), nil
+		}
+	}
+	return c.Default.Meant(q), nil
 }
 
 func routeTable(s *settings.Settings) (*route.Table[*settings.Route], error) {
