@@ -7,21 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
-// Exit codes.
-const (
-	exitOK        = 0
-	exitNotStood  = 1
-	exitUsage     = 2
-	longestAttack = time.Hour
-)
+const longestAttack = time.Hour
 
 // options are the flags.
 type options struct {
@@ -32,9 +25,7 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("attacks", run)
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -45,38 +36,31 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.lasts, "for", 10*time.Second, "how long each attack lasts")
 	f.StringVar(&o.only, "only", "", "only attacks whose name has this in it")
 	f.BoolVar(&o.json, "json", false, "print the results as JSON, one a line")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if o.lasts < 100*time.Millisecond || o.lasts > longestAttack {
-		return nil, errors.New("--for must be 100ms to 1h")
-	}
-	return o, nil
+	return o, command.Parse(f, args, func() error {
+		if o.lasts < 100*time.Millisecond || o.lasts > longestAttack {
+			return errors.New("--for must be 100ms to 1h")
+		}
+		return nil
+	})
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(stderr, "attacks:", err)
-		return exitUsage
+	if err != nil {
+		return err
 	}
 	upstream, stop, err := startUpstream()
 	if err != nil {
-		fmt.Fprintln(stderr, "attacks:", err)
-		return exitUsage
+		return err
 	}
 	defer stop()
 	return o.attackAll(ctx, upstream, stdout, stderr)
 }
 
-func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr io.Writer) int {
-	code, tried, table := exitOK, 0, ""
+// attackAll makes all attacks that were chosen. One that was not stood is command.ErrFound.
+func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr io.Writer) error {
+	var found error
+	tried, table := 0, ""
 	for _, a := range slices.Concat(http2Attacks, http1Attacks, trustAttacks) {
 		if !strings.Contains(a.name, o.only) {
 			continue
@@ -91,8 +75,7 @@ func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr
 			err = ctx.Err()
 		}
 		if err != nil {
-			fmt.Fprintf(stderr, "attacks: %s: %v\n", a.name, err)
-			return exitNotStood
+			return fmt.Errorf("%s: %w", a.name, err)
 		}
 		if o.json {
 			_ = json.NewEncoder(stdout).Encode(r)
@@ -101,12 +84,11 @@ func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr
 		}
 		for _, wrong := range r.wrong() {
 			fmt.Fprintf(stderr, "attacks: %s: %s\n", a.name, wrong)
-			code = exitNotStood
+			found = command.ErrFound
 		}
 	}
 	if tried == 0 {
-		fmt.Fprintf(stderr, "attacks: none has %q in its name\n", o.only)
-		return exitUsage
+		return command.Wrong(fmt.Errorf("none has %q in its name", o.only))
 	}
-	return code
+	return found
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // stood is a result that nothing is wrong with.
@@ -67,7 +69,7 @@ func TestEveryAttackIsWhole(t *testing.T) {
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such attack"}} {
 		var out, said bytes.Buffer
-		if code := run(t.Context(), args, &out, &said); code != exitUsage || said.Len() == 0 {
+		if code := command.Program(run).Run(t.Context(), "attacks", args, &out, &said); code != command.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
 		}
 	}

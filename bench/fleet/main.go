@@ -2,49 +2,30 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-	exitMissed = 3
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	command.Main("fleet", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == roleSimulate {
-		return exitOf(simulate(ctx, args[1:], stdout, stderr), stderr)
+		return simulate(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(stderr, "fleet:", err)
-		return exitUsage
+	if err != nil {
+		return err
 	}
 	d := newDocument(args, o)
 	if err := d.play(ctx, o, show.NewProgress(stderr)); err != nil {
-		fmt.Fprintln(stderr, "fleet:", err)
-		return exitFailed
+		return err
 	}
 	b := &wanted
 	if o.short {
@@ -54,23 +35,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	d.Figure = d.figure()
 	d.tell(stdout)
 	if err := d.write(o); err != nil {
-		fmt.Fprintln(stderr, "fleet:", err)
-		return exitFailed
+		return err
 	}
 	if !d.met() {
-		return exitMissed
+		return command.ErrMissed
 	}
-	return exitOK
-}
-
-// exitOf tells what kept a command from its end.
-func exitOf(err error, stderr io.Writer) int {
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return exitOK
-	}
-	fmt.Fprintln(stderr, "fleet:", err)
-	return exitFailed
+	return nil
 }
 
 func (d *document) write(o *options) error {

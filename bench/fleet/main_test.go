@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -38,7 +39,7 @@ func TestASmallFleetAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fleet.json")
 	var out, progress bytes.Buffer
-	if code := run(t.Context(), small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != exitOK {
+	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != command.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, err := os.ReadFile(file)
@@ -71,7 +72,7 @@ func TestASmallFleetAlone(t *testing.T) {
 func TestTheCostPartRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fleet.json")
 	var out, progress bytes.Buffer
-	if code := run(t.Context(), small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != exitOK {
+	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != command.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, err := os.ReadFile(file)
@@ -101,12 +102,12 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--callers", "20000"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
-		if code := run(t.Context(), args, &errs, &errs); code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d:\n%s", args, code, exitUsage, &errs)
+		if code := command.Program(run).Run(t.Context(), "fleet", args, &errs, &errs); code != command.Usage {
+			t.Errorf("%v: exit code %d, want %d:\n%s", args, code, command.Usage, &errs)
 		}
 	}
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != exitFailed || !strings.Contains(errs.String(), "/nowhere") {
+	if code := command.Program(run).Run(t.Context(), "fleet", []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != command.Failed || !strings.Contains(errs.String(), "/nowhere") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // options are all the constants.
@@ -77,14 +77,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.step, "step", 5*time.Second, "rates: time for each request rate")
 	f.IntVar(&o.rounds, "rounds", 10, "cost: rounds of one turn each")
 	f.DurationVar(&o.turn, "turn", 2*time.Second, "cost: time of a turn")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	o.choose(f, *parts)
-	return o, o.validate()
+	return o, command.Parse(f, args, func() error {
+		o.choose(f, *parts)
+		return o.validate()
+	})
 }
 
 // choose sets what follows from --parts and --short, as far as it is not said.
@@ -114,29 +110,24 @@ func (o *options) unlessSaid(f *flag.FlagSet, name string, set func()) {
 
 // validate names everything that is out of range.
 func (o *options) validate() error {
-	var errs []error
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var c command.Check
 	for _, p := range o.parts {
-		need(slices.Contains(partNames(), p), "--parts: %q is none of %s", p, strings.Join(partNames(), ", "))
+		c.That(slices.Contains(partNames(), p), "--parts: %q is none of %s", p, strings.Join(partNames(), ", "))
 	}
-	need(o.window == byBucket || o.window == bySecond, "--window: %q is none of %s, %s", o.window, byBucket, bySecond)
+	c.That(o.window == byBucket || o.window == bySecond, "--window: %q is none of %s, %s", o.window, byBucket, bySecond)
 	for name, n := range map[string]struct{ n, most int }{
 		"proxies": {o.proxies, 200}, "quota": {o.quota, mostQuota}, "burst": {o.burst, 100_000}, "callers": {o.callers, 10_000}, "holds": {o.holds, 100}, "rounds": {o.rounds, 100},
 	} {
-		need(n.n >= 1 && n.n <= n.most, "--%s must be in 1..%d", name, n.most)
+		c.That(n.n >= 1 && n.n <= n.most, "--%s must be in 1..%d", name, n.most)
 	}
 	for name, d := range map[string]time.Duration{
 		"answer": o.answer, "every": o.every, "patience": o.patience, "for": o.length, "settle": o.settle, "pause": o.pause, "outage": o.outage, "step": o.step, "turn": o.turn,
 	} {
-		need(d >= time.Millisecond && d <= 10*time.Minute, "--%s must be from 1ms to 10m", name)
+		c.That(d >= time.Millisecond && d <= 10*time.Minute, "--%s must be from 1ms to 10m", name)
 	}
-	need(o.pause%time.Second == 0, "--pause must be whole seconds, as a Retry-After is")
-	need(o.settle+time.Second <= o.length, "--for must be a second longer than --settle at least")
-	return errors.Join(errs...)
+	c.That(o.pause%time.Second == 0, "--pause must be whole seconds, as a Retry-After is")
+	c.That(o.settle+time.Second <= o.length, "--for must be a second longer than --settle at least")
+	return c.Err()
 }
 
 // newQuota is that of the upstream, with all of it left.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/machine"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 	"github.com/retryproxy/retryproxy/plot"
@@ -57,11 +58,11 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	length := f.Duration("for", 33*time.Second, "virtual time, the first 3 s of which are not counted")
 	seed := f.Uint64("seed", 1, "the same seed gives the same fleets")
 	png := f.String("png", "", "draw into this file")
-	if err := f.Parse(args); err != nil {
+	var sizes []int
+	if err := command.Parse(f, args, func() (err error) {
+		sizes, err = parseSizes(*list)
 		return err
-	}
-	sizes, err := parseSizes(*list)
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	points := playFleets(ctx, sizes, func(c *storm.Fleet) {
