@@ -45,6 +45,15 @@ const (
 	callTimeout = 500 * time.Millisecond
 )
 
+const (
+	// connections to the engine, or to each node of a cluster.
+	connections = 4
+	// leasesAtOnce leave one of them to everything else. The time of a call runs while
+	// it waits for a connection, so more calls than connections would time out by
+	// themselves and be taken for an engine that does not answer.
+	leasesAtOnce = connections - 1
+)
+
 // failuresToLose is how many calls in a row fail before the engine is taken for
 // lost: a single one may be a slow moment.
 const failuresToLose = 2
@@ -71,7 +80,7 @@ func newLink(o *Options) (*link, error) {
 		},
 		DialTimeout: dialTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout, ContextTimeoutEnabled: true,
 		MaxRetries: -1, DialerRetries: 1, // who calls goes on calling
-		PoolSize: 4, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
+		PoolSize: connections, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

@@ -43,16 +43,20 @@ func (f *Fleet) leaseSlots(ctx context.Context, local Local) {
 	}
 }
 
-// lease asks all questions at once. While the engine does not answer nobody
+// lease asks all questions, leasesAtOnce at a time. While the engine does not answer nobody
 // waits for it to.
 func (f *Fleet) lease(ctx context.Context, asks []policy.QuotaAsk, local Local) {
 	var all sync.WaitGroup
+	turns := make(chan struct{}, leasesAtOnce)
 	for _, a := range asks {
+		turns <- struct{}{}
 		if !f.link.allBack() {
+			<-turns
 			local.FailQuota(a.Key)
 			continue
 		}
 		all.Go(func() {
+			defer func() { <-turns }()
 			g, err := f.leaseOne(ctx, a)
 			if err != nil {
 				local.FailQuota(a.Key)

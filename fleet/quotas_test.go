@@ -2,6 +2,9 @@ package fleet
 
 import (
 	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,3 +134,73 @@ func TestHostileQuota(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// slowly makes the engine answer so late, and no sooner.
+func slowly(t *testing.T, addr string, by time.Duration) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	relay := func(dst, src net.Conn, by time.Duration) {
+		defer dst.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := src.Read(buf)
+			if err != nil {
+				return
+			}
+			time.Sleep(by)
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			all.Go(func() { relay(far, near, 0) })
+			all.Go(func() { relay(near, far, by) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return l.Addr().String()
+}
+
+// Many keys of quotas wait for each other, and not until their calls time out: the
+// engine answers, though slowly.
+func TestManyQuestionsAtOnce(t *testing.T) {
+	e := enginetest.StartTCP(t).Engine()
+	e.Addrs = []string{slowly(t, e.Addrs[0], 20*time.Millisecond)}
+	p := joinWith(t, Options{Engine: e, Scope: "test"})
+	p.listening()
+	soon(t, "joined", func() bool { _, ok := p.ask(policy.QuotaAsk{Key: 1000, Gap: time.Millisecond, Want: 1}); return ok })
+	asks := make([]policy.QuotaAsk, 200)
+	for i := range asks {
+		asks[i] = policy.QuotaAsk{Key: uint64(i), Gap: 10 * time.Millisecond, Want: 1, Share: 10 * time.Millisecond}
+	}
+	c := &counting{Local: p}
+	lost := p.Stats().Lost
+	p.lease(t.Context(), asks, c)
+	if st := p.Stats(); c.granted.Load() != 200 || c.failed.Load() != 0 || !st.Up || st.Lost != lost {
+		t.Errorf("%d granted, %d failed; the engine answers: %v, lost %d times", c.granted.Load(), c.failed.Load(), st.Up, st.Lost-lost)
+	}
+}
+
+// counting counts what comes of questions.
+type counting struct {
+	Local
+	granted, failed atomic.Int64
+}
+
+func (c *counting) GrantQuota(uint64, policy.QuotaGrant) { c.granted.Add(1) }
+func (c *counting) FailQuota(uint64)                     { c.failed.Add(1) }

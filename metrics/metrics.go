@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"bytes"
-	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Options are fixed at New. The slices are copied.
@@ -88,39 +85,6 @@ func withOther(labels []string) []string {
 	}
 	return append(out, other)
 }
-
-// Handler answers scrapes in the Prometheus text format. What can be shown is
-// shown, even when a part of it is in error. Scrapes are gathered one at a time, the
-// others wait their turn, so that a flood of them takes no more than a core; and each is sent
-// only when it is whole, so that whoever does not read its own holds up nobody else's.
-func (m *Metrics) Handler() http.Handler {
-	gather := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
-	turn := make(chan struct{}, 1)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case turn <- struct{}{}:
-		case <-r.Context().Done():
-			return
-		}
-		whole := answer{header: w.Header(), code: http.StatusOK}
-		func() {
-			defer func() { <-turn }()
-			gather.ServeHTTP(&whole, r)
-		}()
-		w.WriteHeader(whole.code)
-		_, _ = w.Write(whole.Bytes()) // a scraper that left needs no answer
-	})
-}
-
-// answer keeps the body of one.
-type answer struct {
-	bytes.Buffer
-	header http.Header
-	code   int
-}
-
-func (a *answer) Header() http.Header  { return a.header }
-func (a *answer) WriteHeader(code int) { a.code = code }
 
 // Route gives the counts of the route of that name, always the same ones, and
 // begins them at first use. The first routes, as many as are shown with zeros,

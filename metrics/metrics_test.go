@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -421,23 +422,57 @@ func TestBadDeadlinesAreCountedByField(t *testing.T) {
 }
 
 // Whoever does not read its scrape holds up nobody else's.
+// unread asks for scrapes and reads none.
+func unread(t *testing.T, server *httptest.Server, scrapes int) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.(*net.TCPConn).SetReadBuffer(1)
+	if _, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", scrapes)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each unread answer takes its memory, so there are few of them: the oldest is cut off for the next.
+func TestFewScrapesAreInHand(t *testing.T) {
+	m := New(Options{})
+	for i := range 100 {
+		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))
+	}
+	var begun, ended atomic.Int64
+	scrape := m.Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun.Add(1)
+		scrape.ServeHTTP(w, r)
+		ended.Add(1)
+	}))
+	t.Cleanup(server.Close) // after the connections
+	const more = 3
+	for range mostInHand + more {
+		unread(t, server, 1)
+	}
+	for end := time.Now().Add(time.Minute); ended.Load() < more && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // in which no other may end
+	if b, e := begun.Load(), ended.Load(); b != mostInHand+more || e != more {
+		t.Errorf("%d of %d unread answers ended, want %d", e, b, more)
+	}
+}
+
 func TestAScrapeThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 	m := New(Options{})
 	for i := range 100 { // more text than sockets take
 		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))
 	}
 	server := httptest.NewServer(m.Handler())
-	defer server.Close()
+	t.Cleanup(server.Close) // after the connections
 	for range 5 {
-		c, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.(*net.TCPConn).SetReadBuffer(1)
-		if _, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", 4)); err != nil {
-			t.Fatal(err)
-		}
+		unread(t, server, 4)
 	}
 	client := server.Client()
 	defer client.CloseIdleConnections()

@@ -121,6 +121,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 
 func (x *exchange) use(up *upstream.Conn) {
 	x.up, x.upReused, x.member = up, up.Reused, up.Member
+	x.slot = nil // it is used
 	x.trace.connected(up)
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upAsked = false
@@ -146,6 +147,9 @@ func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 
 func (x *exchange) dialFailed(err error) policy.Cause {
 	x.dialErr, x.member = nil, nil
+	if x.noAttempt == policy.ReasonNone {
+		x.slot = nil
+	}
 	if errors.As(err, &x.dialErr) {
 		x.avoid = x.dialErr.Addr
 		x.trace.peer = x.dialErr.Addr

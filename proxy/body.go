@@ -277,18 +277,24 @@ func (b *body) patience(now time.Time) time.Time {
 
 // finish reads the rest of the body only to keep it, so that it can be sent
 // again. It stops, without error, when the body can no longer be kept, and
-// when it will not be whole by until; zero: it may take as long as any body.
+// when it will not be whole by until, or is too slow for any body; zero: it may take as
+// long as any.
 func (b *body) finish(until time.Time) error {
 	b.cursor = len(b.kept)
+	heard := time.Now()
 	for b.started && !b.ended && b.keeping {
 		wait := time.Duration(0)
 		if !until.IsZero() {
-			if wait = min(b.worthWaiting(until), paceTime); wait <= 0 {
+			if wait = min(b.worthWaiting(until), paceTime, time.Until(b.patience(heard))); wait <= 0 {
 				return nil
 			}
 		}
+		had := b.total
 		if _, err := b.next(wait); err != nil && err != io.EOF && !isTimeout(err) {
 			return err
+		}
+		if b.total > had {
+			heard = time.Now()
 		}
 	}
 	return nil

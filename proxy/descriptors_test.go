@@ -186,3 +186,20 @@ func closeAll(all []net.Conn) {
 		nc.Close()
 	}
 }
+
+// A request that found no descriptor was not sent: its slot is the next one's.
+func TestAStarvedRequestUsesNoSlot(t *testing.T) {
+	var none atomic.Bool
+	none.Store(true)
+	change := func(c *Config) {
+		rationed("1/m", 0)(c)
+		c.Default.RequestTimeout = time.Second
+		scarce(c, none.Load)
+	}
+	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
+		m.caller().send(get("/")).want(503, "*")
+		none.Store(false)
+		m.caller().send(get("/")).want(200, "ok")
+		m.caller().send(get("/")).want(429, "*")
+	})
+}

@@ -74,7 +74,6 @@ func (x *exchange) answered(a *policy.Attempt) {
 // What was taken for it is used.
 func (x *exchange) retrying(d policy.Decision) {
 	x.trace.why, x.trace.wait = d.Why, d.Wait
-	x.slot = nil
 	if d.Retry {
 		x.token = false
 		x.route.observer.Retry(d.Why)

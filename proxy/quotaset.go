@@ -174,6 +174,11 @@ func (q *quotaDoor) retire(now time.Duration) (counted policy.QuotaState, ok boo
 func (s *quotaSet) each(do func(q *quotaDoor)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	s.eachLocked(do)
+}
+
+// eachLocked is each where mu is held.
+func (s *quotaSet) eachLocked(do func(q *quotaDoor)) {
 	do(s.common)
 	if s.others != nil {
 		do(s.others)
@@ -214,16 +219,14 @@ func (n *settings) quotaStats() []QuotaStats {
 }
 
 func (s *quotaSet) stats() QuotaStats {
-	one := QuotaStats{Upstream: s.name, Rate: s.rate}
-	s.each(func(q *quotaDoor) {
+	s.mu.RLock() // over all of it: a door that is retired meanwhile would count twice
+	defer s.mu.RUnlock()
+	one := QuotaStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
+	s.eachLocked(func(q *quotaDoor) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		one.Waiting += q.line.Len()
 		one.State = one.State.Plus(q.quota.State())
 	})
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	one.Keys = len(s.ring)
-	one.State = one.State.Plus(s.past)
 	return one
 }

@@ -25,8 +25,9 @@ func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 }
 
 // failStarved is fail where no descriptor was found for the upstream's connection; the
-// caller's own is given back.
+// caller's own is given back, and its slot in a quota.
 func (x *exchange) failStarved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	x.dropSlot()
 	x.mustEnd, x.retryAfter = true, 1
 	return x.answerWith(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
 }

@@ -16,17 +16,19 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
 	for name, tc := range map[string]struct {
 		framing, piece string
-		pieces         int // one each second, then silence
-		status         int // of the early answer
+		rate           int64 // the least that a body must have
+		pieces         int   // one each second, then silence
+		status         int   // of the early answer
 		most           time.Duration
 		outcome        policy.Outcome
 	}{
-		"it trickles":              {length(1000), "x", 1000, 503, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it trickles, 413":         {length(1000), "x", 1000, 413, time.Second, policy.OutcomeSuccess},
-		"it stops":                 {length(1000), "x", 3, 500, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 1000, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 3, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it will be whole in time": {length(10), "x", 10, 503, 11 * time.Second, policy.OutcomeRescued},
+		"it trickles":              {length(1000), "x", 0, 1000, 503, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, 413":         {length(1000), "x", 0, 1000, 413, time.Second, policy.OutcomeSuccess},
+		"it stops":                 {length(1000), "x", 0, 3, 500, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, bodyGrace + 2*watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it will be whole in time": {length(10), "x", 0, 10, 503, 11 * time.Second, policy.OutcomeRescued},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handle := func(c *upConn) {
@@ -46,7 +48,7 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 					return
 				}
 			}
-			inMemory(t, handle, nil, func(t *testing.T, m *memory) {
+			inMemory(t, handle, func(c *Config) { c.MinBodyRate = tc.rate }, func(t *testing.T, m *memory) {
 				began := time.Now()
 				c := m.caller().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
 				ended := make(chan struct{})

@@ -22,6 +22,7 @@ func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) 
 			ok = ok && clean(value)
 			dst = http1.AppendField(dst, "Content-Length", value)
 		}
+		dst = http1.AppendField(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10)) // differs: a good number may be of a body that never comes
 	} else {
 		dst = http1.AppendFraming(dst, f)
 	}
@@ -95,7 +96,8 @@ func keys(h http.Header) []string {
 }
 
 // isLength says whether a declared length, if there is one, is the one number that
-// the standard library has made of it. It takes what it cannot read for 0, and the first of several.
+// the standard library has made of it. It takes what it cannot read for 0, the first of several, and
+// 0 where the stream has ended with its head.
 func isLength(declared []string, length int64) bool {
 	if len(declared) == 0 {
 		return true

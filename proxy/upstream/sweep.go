@@ -46,7 +46,7 @@ func (p *Pool) closeOldest() bool {
 	p.idle = slices.Delete(p.idle, 0, 1)
 	c.state = closed
 	p.mu.Unlock()
-	_ = c.Conn.Close()
+	c.shut(false) // without a word over TLS, which could wait
 	return true
 }
 
