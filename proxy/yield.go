@@ -5,9 +5,9 @@ import "runtime"
 // yielding lets others go first before a caller's connection is looked at for
 // its next request. When the processors are busy, the request is there by
 // then, and is taken by the one call that reads it, without a look that finds nothing and
-// a wait: about 5 % of a small GET's CPU time. When they are not, to go last among
-// none is worth nothing, and wakes an idle processor, which cost 40 % of a request with
-// one connection on two of them. Nobody tells which of the two it is. So it is done only while
+// a wait: some 4 % of a small GET's CPU time. When they are not, to go last among
+// none is worth nothing, and wakes an idle processor, 25 to 45 % more for one connection on
+// two of them (docs/performance.md). Nobody tells which of the two it is. So it is done only while
 // many requests are under way, and each connection finds out whether it helps: what was in
 // vain is tried again later, up to after 2^mostSkipped requests.
 type yielding struct {
