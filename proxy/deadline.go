@@ -35,6 +35,15 @@ func (x *exchange) requestTimeout() time.Duration {
 	return x.route.ownShare(x.route.RequestTimeout)
 }
 
+// endWith is when the request has to be answered, with so much time for it from when it
+// was sent; 0 for any. Zero: at any time.
+func (x *exchange) endWith(limit time.Duration) time.Time {
+	if limit <= 0 || x.sentAt.IsZero() {
+		return x.callerUntil
+	}
+	return earliest(x.callerUntil, x.sentAt.Add(limit))
+}
+
 // timeLeft is how long the upstream has for its answer, as far as is known
 // before the request is sent: until the deadline that runs, or from the
 // request being sent on.

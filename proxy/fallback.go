@@ -108,11 +108,7 @@ func (x *exchange) fetchBody() {
 	if !b.started {
 		b.started, b.began = true, time.Now()
 	}
-	until := x.callerUntil
-	if limit := x.route.RequestTimeout; limit > 0 && !x.sentAt.IsZero() {
-		until = earliest(until, x.sentAt.Add(limit))
-	}
-	x.finishBody(until)
+	x.finishBody(x.endWith(x.route.RequestTimeout))
 }
 
 // askSpare sends the request to the fallback upstream, once, and relays what
@@ -121,10 +117,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	main, dialErr, noAttempt := x.route, x.dialErr, x.noAttempt
 	x.route, x.noAttempt = main.spare, policy.ReasonNone
 	defer func() { x.route, x.dialErr, x.noAttempt = main, dialErr, noAttempt }()
-	x.deadline = x.callerUntil
-	if limit := x.requestTimeout(); limit > 0 && !x.sentAt.IsZero() {
-		x.deadline = earliest(x.deadline, x.sentAt.Add(limit))
-	}
+	x.deadline = x.endWith(x.requestTimeout())
 	x.head = forward.AppendRequestHead(x.head[:0], x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
 	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
 	switch x.admit(time.Now()) {

@@ -10,8 +10,8 @@ import (
 // it: its target names the route's upstream, or one of several, or a host that the
 // route is for. docs/decisions/0017-proxy-protocol-and-forward-proxy.md has the rules.
 //
-// It is asked only of requests in absolute form. It keeps one service from answering for another. What is dialled does not
-// depend on it: that is the route's upstream, whatever a target says.
+// It is asked only of requests in absolute form. It keeps one service from answering
+// for another. What is dialled does not depend on it: that is the route's upstream, whatever a target says.
 func (r *Route) Meant(q *http1.Request) bool {
 	if http1.EqualFold(q.Scheme, "https") && r.Upstream.TLS == nil {
 		return false // the caller wants nobody on the way to read it

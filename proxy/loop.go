@@ -132,9 +132,9 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 }
 
 // secure makes a repeat possible: the failing answer is held, and then the
-// caller's body read to its end, or as far as it comes in time. It gives the reason why that cannot be. The caller of a gRPC
-// call may wait for an answer before it sends more, so its messages are not
-// waited for.
+// caller's body read to its end, or as far as it comes in time. It gives the
+// reason why that cannot be. The caller of a gRPC call may wait for an answer
+// before it sends more, so its messages are not waited for.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.replay() == policy.ReplayUnfinished
 	if unfinished {

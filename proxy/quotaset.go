@@ -170,21 +170,19 @@ func (q *quotaDoor) retire(now time.Duration) (counted policy.QuotaState, ok boo
 	return q.quota.State(), true
 }
 
-// each calls do for every door.
+// each calls do for every door, which it has locked. Called with mu held.
 func (s *quotaSet) each(do func(q *quotaDoor)) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	s.eachLocked(do)
-}
-
-// eachLocked is each where mu is held.
-func (s *quotaSet) eachLocked(do func(q *quotaDoor)) {
-	do(s.common)
+	locked := func(q *quotaDoor) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		do(q)
+	}
+	locked(s.common)
 	if s.others != nil {
-		do(s.others)
+		locked(s.others)
 	}
 	for _, q := range s.ring {
-		do(q)
+		locked(q)
 	}
 }
 
@@ -222,9 +220,7 @@ func (s *quotaSet) stats() QuotaStats {
 	s.mu.RLock() // over all of it: a door that is retired meanwhile would count twice
 	defer s.mu.RUnlock()
 	one := QuotaStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
-	s.eachLocked(func(q *quotaDoor) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
+	s.each(func(q *quotaDoor) {
 		one.Waiting += q.line.Len()
 		one.State = one.State.Plus(q.quota.State())
 	})

@@ -107,17 +107,12 @@ func (s *Server) ShareQuotas(processes int) {
 
 func (s *quotaSet) share(processes int) {
 	s.mu.Lock()
-	changed := s.processes != processes
-	s.processes = processes
-	s.mu.Unlock()
-	if !changed {
+	defer s.mu.Unlock()
+	if s.processes == processes {
 		return
 	}
-	s.each(func(q *quotaDoor) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.quota.Share(processes)
-	})
+	s.processes = processes
+	s.each(func(q *quotaDoor) { q.quota.Share(processes) })
 }
 
 func (s *Server) withQuota(key uint64, do func(q *policy.Quota, now time.Duration)) {

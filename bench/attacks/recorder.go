@@ -17,26 +17,11 @@ import (
 // record starts an upstream that takes nothing but HTTP/1.1 to the letter, and tells
 // of each whole request. Anything else that comes over a connection is a finding.
 func (g *smuggleStage) record(st *stage) (addr string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	st.later(func() { _ = l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				if err := g.serve(nc); err != nil {
-					g.add("the upstream was sent %v", err)
-				}
-			}()
+	return st.listen("127.0.0.1:0", func(nc net.Conn) {
+		if err := g.serve(nc); err != nil {
+			g.add("the upstream was sent %v", err)
 		}
-	}()
-	return l.Addr().String(), nil
+	})
 }
 
 // serve answers the requests of a connection until it ends. Its error is what is no request.

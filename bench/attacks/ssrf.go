@@ -77,26 +77,17 @@ func (g *ssrfStage) canaries(st *stage) error {
 		return err
 	}
 	for _, addr := range append(own, "127.0.0.1:0", "127.0.0.2:0", "[::1]:0") {
-		l, err := net.Listen("tcp", addr)
+		at, err := st.listen(addr, func(nc net.Conn) {
+			g.add("the canary at %s was connected to from %s", nc.LocalAddr(), nc.RemoteAddr())
+		})
 		if err != nil && strings.HasPrefix(addr, "[") {
 			continue // no IPv6 here
 		}
 		if err != nil {
 			return err
 		}
-		st.later(func() { _ = l.Close() })
-		go func() {
-			for {
-				nc, err := l.Accept()
-				if err != nil {
-					return
-				}
-				g.add("the canary at %s was connected to from %s", l.Addr(), nc.RemoteAddr())
-				_ = nc.Close()
-			}
-		}()
-		g.targets = append(g.targets, l.Addr().String())
-		if host, port, _ := net.SplitHostPort(l.Addr().String()); host == "127.0.0.1" {
+		g.targets = append(g.targets, at)
+		if host, port, _ := net.SplitHostPort(at); host == "127.0.0.1" {
 			for _, spelt := range []string{"localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0", "[::ffff:127.0.0.1]", "[::1%25lo]", "[::1%lo]", "127.0.0.1.", canaryName, "LOCALHOST"} {
 				g.targets = append(g.targets, spelt+":"+port)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -39,6 +40,29 @@ func (st *stage) tempDir() (string, error) {
 		st.later(func() { _ = os.RemoveAll(dir) })
 	}
 	return dir, err
+}
+
+// listen gives each connection that comes to an address to take, in a goroutine of its own,
+// and closes it then; until all is over.
+func (st *stage) listen(addr string, take func(nc net.Conn)) (at string, err error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	st.later(func() { _ = l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				take(nc)
+			}()
+		}
+	}()
+	return l.Addr().String(), nil
 }
 
 // mostFound bounds what is told of one attack.

@@ -33,6 +33,20 @@ func small(program string, more ...string) []string {
 	return append([]string{"--proxy", program, "--proxies", "3", "--quota", "50", "--burst", "10", "--callers", "120", "--for", "4s", "--settle", "1s"}, more...)
 }
 
+// read gives what --json has written, as it is and understood.
+func read(t *testing.T, file string) ([]byte, *document) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := new(document)
+	if err := json.Unmarshal(b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b, d
+}
+
 // Three processes that share nothing meet their upstream's quota again and
 // again, and all that is told of it agrees.
 func TestASmallFleetAlone(t *testing.T) {
@@ -42,14 +56,7 @@ func TestASmallFleetAlone(t *testing.T) {
 	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != command.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d document
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	b, d := read(t, file)
 	if len(d.Arms) != 1 || d.Figure == nil || d.Figure.Validate() != nil || len(d.Figure.Panels[0].Series) != 1 {
 		t.Fatalf("%s", b)
 	}
@@ -75,14 +82,7 @@ func TestTheCostPartRuns(t *testing.T) {
 	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != command.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d document
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	b, d := read(t, file)
 	if len(d.Cost) != 4 || len(d.Goals) != 2 {
 		t.Fatalf("%s", b)
 	}

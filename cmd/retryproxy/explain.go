@@ -109,7 +109,8 @@ func runExplain(_ context.Context, c *call) error {
 }
 
 // requestHead writes the head that a caller would send, so that the parser's
-// own judgement counts. whole: the target keeps its scheme and host. Only what would end a line early is refused here.
+// own judgement counts. whole: the target keeps its scheme and host. Only what
+// would end a line early is refused here.
 func requestHead(method, target string, header fields, whole bool) ([]byte, error) {
 	host := "localhost"
 	if u, err := url.Parse(target); err == nil && u.Host != "" {

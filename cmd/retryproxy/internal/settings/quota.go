@@ -1,10 +1,6 @@
 package settings
 
-import (
-	"errors"
-
-	"github.com/retryproxy/retryproxy/policy"
-)
+import "github.com/retryproxy/retryproxy/policy"
 
 // QuotaRate is a policy.QuotaRate.
 type QuotaRate struct{ policy.QuotaRate }
@@ -24,31 +20,14 @@ func (q *QuotaRate) UnmarshalText(text []byte) error {
 func (q QuotaRate) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
 // QuotaKey is which requests have a quota together: one of the words upstream
-// and route, or a field.
-type QuotaKey struct{ text string }
+// and route, or a field, without which requests have one together.
+type QuotaKey struct{ sharing }
 
-// Upstream and Route report the two words.
+// Upstream reports that it is all requests to the upstream.
 func (k QuotaKey) Upstream() bool { return k.text == "upstream" }
 
-// Route reports that the route has a quota of its own.
-func (k QuotaKey) Route() bool { return k.text == "route" }
-
-// Header is the name of the field each value of which has a quota of its own,
-// "" when none was given.
-func (k QuotaKey) Header() string { return keyHeader(k.text) }
-
 // UnmarshalText reads "upstream", "route" or "header:Name".
-func (k *QuotaKey) UnmarshalText(text []byte) error {
-	read := QuotaKey{string(text)}
-	if !read.Upstream() && !read.Route() && !isToken(read.Header()) {
-		return errors.New("neither of the words, and no field's name")
-	}
-	*k = read
-	return nil
-}
-
-// MarshalText is the inverse of UnmarshalText.
-func (k QuotaKey) MarshalText() ([]byte, error) { return []byte(k.text), nil }
+func (k *QuotaKey) UnmarshalText(text []byte) error { return k.read(text, "upstream") }
 
 // quota: a wait for what there is none of, or whose it is.
 func (c *checker) quota() {
