@@ -6,10 +6,12 @@ import (
 	"math/bits"
 )
 
-// Byte classes, filled once. isToken: tchar of RFC 9110 section 5.6.2. lower: ASCII letters folded, all else unchanged.
+// Byte classes, filled once. isToken: tchar of RFC 9110 section 5.6.2. isControl: the control bytes, of which HTAB alone may stand in a
+// field value or phrase and so is none here (RFC 9110 section 5.5). lower: ASCII letters folded, all else unchanged.
 var (
-	isToken [256]bool
-	lower   [256]byte
+	isToken   [256]bool
+	isControl [256]bool
+	lower     [256]byte
 )
 
 func init() {
@@ -20,6 +22,7 @@ func init() {
 			lower[c] = b + 'a' - 'A'
 		}
 		isToken[c] = isAlnum(b)
+		isControl[c] = b < 0x20 && b != '\t' || b == 0x7f
 	}
 	for _, c := range []byte("!#$%&'*+-.^_`|~") {
 		isToken[c] = true
@@ -45,6 +48,9 @@ func hexValue(c byte) int {
 func EqualFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
+	}
+	if string(b) == s { // the usual spelling
+		return true
 	}
 	for i, c := range b {
 		if lower[c] != lower[s[i]] {
@@ -73,17 +79,17 @@ func ParseUint(b []byte) (v int64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
+	var u uint64 // has room for one digit more than v
 	for _, c := range b {
-		if !isDigit(c) {
+		if !isDigit(c) || u > math.MaxInt64/10 {
 			return 0, false
 		}
-		d := int64(c - '0')
-		if v > (math.MaxInt64-d)/10 {
-			return 0, false
-		}
-		v = v*10 + d
+		u = u*10 + uint64(c-'0')
 	}
-	return v, true
+	if u > math.MaxInt64 {
+		return 0, false
+	}
+	return int64(u), true
 }
 
 // TrimOWS cuts spaces and tabs off both ends (OWS, RFC 9110 section 5.6.3).
@@ -130,30 +136,51 @@ func HasToken(list []byte, token string) bool {
 	return false
 }
 
+// Spans are searched eight bytes at a time. A word holds them little-endian, so that its lowest mark, the high bit of a byte,
+// belongs to the first byte found; a borrow or carry can mark a byte above a marked one wrongly. Each search begins with max(i, 0),
+// which changes nothing, and tells the compiler that no index in it can be out of bounds.
 const (
 	lows  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// controlAt is the index of the first control byte other than HTAB in b[i:], or len(b). It looks at eight bytes at a time:
-// a byte below 0x20 borrows from its high bit when 0x20 is taken away, and 0x7f becomes zero under XOR. A borrow can mark a byte
-// above a marked one wrongly, never the lowest one, so the lowest mark is exact.
+// word is b[i] to b[i+7]. The capacity is named because a known one costs nothing.
+func word(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 : i+8]) }
+
+// controlAt is the index of the first byte of isControl in b[i:], or len(b). A byte below 0x20 borrows from its high bit when 0x20 is
+// taken away, and 0x7f carries into it when 1 is added. HTAB is marked as well, and 0x7e above 0xff: from the first mark on the table
+// decides byte by byte.
 func controlAt(b []byte, i int) int {
-	for i+8 <= len(b) {
-		w := binary.LittleEndian.Uint64(b[i:])
-		del := w ^ (0x7f * lows)
-		marks := ((w-0x20*lows)&^w | (del-lows)&^del) & highs
-		if marks == 0 {
-			i += 8
-			continue
+	for i = max(i, 0); i <= len(b)-8; i += 8 {
+		w := word(b, i)
+		if marks := ((w - 0x20*lows) | (w + lows)) &^ w & highs; marks != 0 {
+			i += bits.TrailingZeros64(marks) >> 3
+			break
 		}
-		i += bits.TrailingZeros64(marks) >> 3
-		if b[i] != '\t' {
-			return i
-		}
+	}
+	for i < len(b) && !isControl[b[i]] {
 		i++
 	}
-	for i < len(b) && (b[i] >= 0x20 && b[i] != 0x7f || b[i] == '\t') {
+	return i
+}
+
+// colonAt is the index of the first colon in b[i:], or len(b). A colon becomes zero under XOR and borrows when 1 is taken away.
+func colonAt(b []byte, i int) int {
+	for i = max(i, 0); i <= len(b)-8; i += 8 {
+		w := word(b, i) ^ ':'*lows
+		if marks := (w - lows) &^ w & highs; marks != 0 {
+			return i + bits.TrailingZeros64(marks)>>3
+		}
+	}
+	for i < len(b) && b[i] != ':' {
+		i++
+	}
+	return i
+}
+
+// tokenEnd is the index of the first byte in b[i:] that cannot be part of a token, or len(b).
+func tokenEnd(b []byte, i int) int {
+	for i < len(b) && isToken[b[i]] {
 		i++
 	}
 	return i

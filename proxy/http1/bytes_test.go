@@ -98,6 +98,25 @@ func TestControlAtAgreesWithPlainLoop(t *testing.T) {
 	}
 }
 
+func TestColonAtAgreesWithIndexByte(t *testing.T) {
+	for n := range 20 {
+		for at := range n {
+			for from := range at + 1 {
+				for c := range 256 { // two colons, and any byte right before the first
+					b := bytes.Repeat([]byte{';'}, n)
+					b[max(at-1, 0)], b[n-1], b[at] = byte(c), ':', ':'
+					if got, want := colonAt(b, from), from+bytes.IndexByte(b[from:], ':'); got != want {
+						t.Fatalf("%q from %d: got %d, want %d", b, from, got, want)
+					}
+				}
+			}
+		}
+		if b := bytes.Repeat([]byte{0xba}, n); colonAt(b, 0) != n {
+			t.Fatalf("a colon found in %q", b)
+		}
+	}
+}
+
 func TestTokenTable(t *testing.T) {
 	const tchar = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // RFC 9110 section 5.6.2
 	for c := range 256 {

@@ -80,18 +80,29 @@ func (s *facts) noteLength(v []byte) {
 }
 
 func (s *facts) noteConnection(v []byte) {
+	if s.noteOption(v) { // one option, as nearly always, needs no list
+		return
+	}
 	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) {
-		switch {
-		case EqualFold(e, "keep-alive"):
-			s.keepAlive = true
-		case EqualFold(e, "close"):
-			s.close = true
-		case EqualFold(e, "upgrade"):
-			s.upgrade = true
-		default:
+		if !s.noteOption(e) {
 			s.otherNames = true
 		}
 	}
+}
+
+// noteOption takes in one connection option (RFC 9110 section 7.6.1), and is false when it has no meaning here.
+func (s *facts) noteOption(option []byte) bool {
+	switch {
+	case EqualFold(option, "keep-alive"):
+		s.keepAlive = true
+	case EqualFold(option, "close"):
+		s.close = true
+	case EqualFold(option, "upgrade"):
+		s.upgrade = true
+	default:
+		return false
+	}
+	return true
 }
 
 // closes reports whether the connection ends after the message (RFC 9112 section 9.3).

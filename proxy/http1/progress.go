@@ -11,11 +11,13 @@ type progress struct {
 	read int // bytes there were at the last full reading
 }
 
-// worthReading reports whether buf should be read from its start now.
+// worthReading reports whether buf should be read from its start now. Nearly every head is whole at once, and asks no more than this.
 func (p *progress) worthReading(buf []byte) bool {
-	if p.seen == 0 || len(buf) < p.seen {
-		return true
-	}
+	return p.seen == 0 || len(buf) < p.seen || p.grown(buf)
+}
+
+// grown looks at what came since, and reports whether it holds the end of a head or is as much again as was read before.
+func (p *progress) grown(buf []byte) bool {
 	for i := p.seen; i < len(buf); i++ {
 		k := bytes.IndexByte(buf[i:], '\n')
 		if k < 0 {

@@ -154,11 +154,13 @@ func validPort(b []byte) bool {
 	if b[0] != ':' {
 		return false
 	}
-	if len(b) == 1 {
-		return true
+	port := 0
+	for _, c := range b[1:] {
+		if port = port*10 + int(c-'0'); !isDigit(c) || port > 65535 {
+			return false
+		}
 	}
-	port, ok := ParseUint(b[1:])
-	return ok && port <= 65535
+	return true
 }
 
 // validIPv6 reports whether b is an IPv6 address without zone (RFC 3986 section 3.2.2): eight groups of up to four hexadecimal digits, one
