@@ -1,5 +1,7 @@
 package http1
 
+import "slices"
+
 // Field is one field line as it came: spans into the parsed buffer, name in its original case, value without the white space
 // around it. It is valid as long as the buffer is unchanged.
 type Field struct {
@@ -39,53 +41,65 @@ func (l Limits) orDefaults() Limits {
 // readFields reads field lines from b[i:] up to and including the empty line, and appends them to fields. next is the offset after
 // the empty line; next == 0 without a refusal means that b ends before it. Bytes of an unfinished line are checked as well, so a
 // refusal never waits for more bytes than it needs.
+//
+// A peer tends to send the same fields in the same order again. So the id that is left in a place of fields from the last head is the first
+// one tried.
 func readFields(fields []Field, b []byte, i, limit int) (_ []Field, next int, why Refusal) {
-	for i < len(b) {
-		if b[i] == '\r' {
-			next, why = lineEnd(b, i)
-			return fields, next, why
-		}
-		if len(fields) >= limit {
+	b = b[:len(b):len(b)]
+	for i < len(b) && b[i] != '\r' {
+		n := len(fields)
+		if n >= limit {
 			return fields, 0, RefusalTooManyFields
 		}
-		var f Field
-		if i, why = f.read(b, i); i == 0 {
-			return fields, 0, why
+		fields = slices.Grow(fields, 1)[:n+1]
+		f := &fields[n]
+		last := &nameLines[f.ID]
+		colon := i + last.length
+		if !last.begins(b, i) {
+			if colon, why = f.readName(b, i); colon == 0 {
+				return fields[:n], 0, why
+			}
 		}
-		fields = append(fields, f)
+		start := colon + 1
+		for start < len(b) && (b[start] == ' ' || b[start] == '\t') {
+			start++
+		}
+		end := controlAt(b, start)
+		if end == len(b) {
+			return fields[:n], 0, RefusalNone
+		}
+		if next, why = lineEnd(b, end); next == 0 {
+			return fields[:n], 0, why
+		}
+		for end > start && (b[end-1] == ' ' || b[end-1] == '\t') {
+			end--
+		}
+		f.Name, f.Value = b[i:colon:colon], b[start:end:end]
+		i = next
 	}
-	return fields, 0, RefusalNone
+	next = 0
+	if i < len(b) {
+		next, why = lineEnd(b, i)
+	}
+	return fields, next, why
 }
 
-// read reads one field line that begins at b[i] (RFC 9112 section 5). next is the offset of the line after it, 0 as for readFields.
-func (f *Field) read(b []byte, i int) (next int, why Refusal) {
-	colon := i
-	for colon < len(b) && isToken[b[colon]] {
-		colon++
+// readName finds the colon behind the name that begins at b[i] (RFC 9112 section 5), and sets the id. colon is 0 when b ends before it
+// or the name is refused. A known name is a token and needs no other look; in all others each byte is looked at, and the first one
+// that is not of a token decides.
+func (f *Field) readName(b []byte, i int) (colon int, why Refusal) {
+	colon = colonAt(b, i)
+	if f.ID = lookupExact(b[i:colon]); f.ID != NameOther && colon < len(b) {
+		return colon, RefusalNone
 	}
-	if colon == len(b) {
+	if colon = tokenEnd(b, i); colon == len(b) {
 		return 0, RefusalNone
 	}
 	if b[colon] != ':' || colon == i {
 		return 0, badName(b, i, colon)
 	}
-	start := colon + 1
-	for start < len(b) && (b[start] == ' ' || b[start] == '\t') {
-		start++
-	}
-	end := controlAt(b, start)
-	if end == len(b) {
-		return 0, RefusalNone
-	}
-	if next, why = lineEnd(b, end); next == 0 {
-		return 0, why
-	}
-	for end > start && (b[end-1] == ' ' || b[end-1] == '\t') {
-		end--
-	}
-	f.Name, f.Value = b[i:colon:colon], b[start:end:end]
-	f.ID = LookupName(f.Name)
-	return next, RefusalNone
+	f.ID = lookupRelated(b[i:colon])
+	return colon, RefusalNone
 }
 
 // badName says what is wrong with the byte at b[at], the first one of a field line's name that cannot be part of it.
@@ -110,16 +124,25 @@ func badName(b []byte, start, at int) Refusal {
 // it is refused.
 func lineEnd(b []byte, i int) (next int, why Refusal) {
 	switch {
+	case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
+		return i + 2, RefusalNone
 	case b[i] == '\n':
 		return 0, RefusalBareLF
 	case b[i] != '\r':
 		return 0, RefusalControlByte
-	case i+1 == len(b):
-		return 0, RefusalNone
-	case b[i+1] != '\n':
+	case i+1 < len(b):
 		return 0, RefusalBareCR
 	}
-	return i + 2, RefusalNone
+	return 0, RefusalNone
+}
+
+// forget takes the spans out of all fields, and leaves the ids for readFields to try.
+func forget(fields []Field) []Field {
+	fields = fields[:cap(fields)]
+	for i := range fields {
+		fields[i].Name, fields[i].Value = nil, nil
+	}
+	return fields[:0]
 }
 
 // firstByID is the value of the first field with the id, or nil. A present but empty value is not nil.

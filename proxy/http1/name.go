@@ -130,6 +130,9 @@ func (n Name) String() string {
 	return spelling[n]
 }
 
+// semantic reports whether the name is of the first group. NameOther is not: it wraps to the top.
+func (n Name) semantic() bool { return n-1 < lastSemantic }
+
 // HopByHop reports whether the field belongs to one connection and is never forwarded as it came (RFC 9110 section 7.6.1). Fields
 // that Connection lists by name belong to one connection too; for those see ConnectionNames. Content-Length is not
 // hop-by-hop, yet is better written anew with AppendFraming.
@@ -164,42 +167,93 @@ var (
 	nameNext   [nameCount]Name
 )
 
+// nameLine is how a field line begins that has a known name of at most 15 letters: the name in lower case and its colon, as two words of eight
+// bytes, the second of which ends with the colon. They are one and the same for a shorter name. The bits of headAny and tailAny are
+// as they like and set in head and tail: 0x20 in a letter, and whole bytes behind the colon. All others have to be equal, so that CR, which is
+// a hyphen without 0x20, does not pass for one.
+type nameLine struct {
+	head, headAny uint64
+	tail, tailAny uint64
+	tailAt        int // where the second word begins
+	length        int // of the name
+}
+
+// nameLines has a line that never fits for all other names.
+var nameLines [nameCount]nameLine
+
 func init() {
+	for n := range nameLines {
+		nameLines[n] = nameLine{headAny: 1}
+	}
 	for n := NameOther + 1; n < nameCount; n++ {
-		if s := spelling[n]; s != "" {
-			h := nameHash([]byte(s))
-			nameNext[n], nameBucket[h] = nameBucket[h], n
+		s := spelling[n]
+		if s == "" {
+			continue
+		}
+		h := nameHash([]byte(s))
+		nameNext[n], nameBucket[h] = nameBucket[h], n
+		if len(s) < 16 {
+			nameLines[n] = newNameLine(s)
 		}
 	}
 }
 
+func newNameLine(name string) nameLine {
+	l := nameLine{length: len(name), tailAt: max(len(name)+1-8, 0)}
+	line, free := []byte(name+":"), make([]byte, len(name)+1)
+	for i, c := range line {
+		if isAlnum(c) && !isDigit(c) {
+			line[i], free[i] = c|0x20, 0x20
+		}
+	}
+	for len(line) < 8 {
+		line, free = append(line, 0xff), append(free, 0xff)
+	}
+	l.head, l.headAny = word(line, 0), word(free, 0)
+	l.tail, l.tailAny = word(line, l.tailAt), word(free, l.tailAt)
+	return l
+}
+
+// begins reports whether the field line at b[i] begins with the name. It may be false for a name in the last eight bytes of b.
+func (l *nameLine) begins(b []byte, i int) bool {
+	at := i + l.tailAt
+	return at+8 <= len(b) && word(b, i)|l.headAny == l.head && word(b, at)|l.tailAny == l.tail
+}
+
+// nameHash takes letters of both cases for the same by setting 0x20, which is coarse and good enough for a hash. b is not empty.
 func nameHash(b []byte) uint8 {
 	l := len(b)
-	return uint8(l)*53 + lower[b[0]]*7 + lower[b[l>>1]]*31 + lower[b[l-1]]*101
+	return uint8(l)*53 + (b[0]|0x20)*7 + (b[l>>1]|0x20)*31 + (b[l-1]|0x20)*101
 }
 
 // LookupName finds the id of a field name, whatever its case. The cost does not grow with the number of known names. No allocation.
 func LookupName(name []byte) Name {
-	if len(name) == 0 {
-		return NameOther
-	}
 	if n := lookupExact(name); n != NameOther {
 		return n
 	}
+	return lookupRelated(name)
+}
+
+// lookupExact finds the id of a name that has a spelling of its own.
+func lookupExact(name []byte) Name {
+	if len(name) == 0 {
+		return NameOther
+	}
+	for n := nameBucket[nameHash(name)]; n != NameOther; n = nameNext[n] {
+		if EqualFold(name, spelling[n]) {
+			return n
+		}
+	}
+	return NameOther
+}
+
+// lookupRelated finds the id of a name that has no spelling of its own but belongs to a group that has an id.
+func lookupRelated(name []byte) Name {
 	if len(name) > len(controlPrefix) && EqualFold(name[:len(controlPrefix)], controlPrefix) {
 		return XRetryproxyOther
 	}
 	if bytes.IndexByte(name, '_') >= 0 {
 		return lookupTwin(name)
-	}
-	return NameOther
-}
-
-func lookupExact(name []byte) Name {
-	for n := nameBucket[nameHash(name)]; n != NameOther; n = nameNext[n] {
-		if s := spelling[n]; len(s) == len(name) && (string(name) == s || EqualFold(name, s)) {
-			return n
-		}
 	}
 	return NameOther
 }

@@ -1,6 +1,8 @@
 package http1
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,6 +59,61 @@ func TestLookupNameOfOthers(t *testing.T) {
 	} {
 		if got := LookupName([]byte(name)); got != want {
 			t.Errorf("LookupName(%q) = %d (%s), want %d (%s)", name, got, got, want, want)
+		}
+	}
+}
+
+// A name that was there in the last head is tried first. Whatever was there, the id and the spans are what a fresh reader finds.
+func TestNamesOfTheLastHeadChangeNothing(t *testing.T) {
+	lines := []string{strings.Repeat("\x00", 16)} // what an empty nameLine would fit
+	for n := NameOther + 1; n < nameCount; n++ {
+		s := n.String()
+		lower, upper := strings.ToLower(s), strings.ToUpper(s)
+		lines = append(lines, s+":v", lower+": v", upper+":", s+"x: v", s+" : v", s+"v", lower[:len(s)/2]+": 12345678", strings.ReplaceAll(s, "-", "\r")+": v",
+			strings.ReplaceAll(s, "-", "_")+": v")
+	}
+	for left := range nameCount {
+		for _, line := range lines {
+			for _, rest := range []string{"", "\r\n", "\r\n\r\n", "\r\n\r\nof a body"} {
+				b := []byte(line + rest)
+				want, wantNext, wantWhy := readFields(nil, b, 0, 1)
+				got, next, why := readFields([]Field{{ID: left}}[:0], b, 0, 1)
+				if next != wantNext || why != wantWhy || !slices.EqualFunc(got, want, sameField) {
+					t.Fatalf("%q after %s: %v %d %s, want %v %d %s", b, left, got, next, why, want, wantNext, wantWhy)
+				}
+			}
+		}
+	}
+}
+
+func sameField(a, b Field) bool {
+	return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.ID == b.ID
+}
+
+// So a line that begins with a known name is read at once, and no other one is.
+func TestNameLinesFitTheirOwnNamesAlone(t *testing.T) {
+	for n := range nameCount {
+		for other := range nameCount {
+			s := other.String()
+			for _, spelt := range []string{s, strings.ToLower(s), strings.ToUpper(s)} {
+				got := nameLines[n].begins([]byte("\r\n"+spelt+": eight bytes"), 2)
+				if want := n == other && 0 < len(s) && len(s) < 16; got != want {
+					t.Errorf("a line of %q begins with %q: %v", spelt, n, got)
+				}
+			}
+			for i := range len(s) {
+				near := []byte(s + ": eight bytes")
+				for bit := range 8 {
+					if bit == 5 && s[i] >= 'A' {
+						continue // the case of a letter
+					}
+					near[i] ^= 1 << bit
+					if nameLines[n].begins(near, 0) {
+						t.Errorf("%q begins with %q", near, n)
+					}
+					near[i] ^= 1 << bit
+				}
+			}
 		}
 	}
 }

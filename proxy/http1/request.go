@@ -72,8 +72,9 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Request) Reset() {
-	clear(r.Fields[:cap(r.Fields)])
-	*r = Request{Fields: r.Fields[:0]}
+	fields := forget(r.Fields)
+	*r = Request{}
+	r.Fields = fields
 }
 
 // Get is the value of the first field with the given id, nil when there is none.
@@ -84,7 +85,9 @@ func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByNa
 
 // read reads a head from the start of b. n == 0 without a refusal: b ends before the head does.
 func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
-	*r = Request{Fields: r.Fields[:0], pending: r.pending}
+	fields, pending := r.Fields[:0], r.pending
+	*r = Request{} // in place; a literal with the two in it would be built elsewhere and copied
+	r.Fields, r.pending = fields, pending
 	i := 0
 	if len(b) > 0 && b[0] == '\r' {
 		if i, why = lineEnd(b, 0); i == 0 {
@@ -103,10 +106,7 @@ func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
 
 // readLine reads the request line at b[i:] (RFC 9112 section 3).
 func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
-	space := i
-	for space < len(b) && isToken[b[space]] {
-		space++
-	}
+	space := tokenEnd(b, i)
 	if space-i > longestMethod {
 		return 0, RefusalMethodTooLong
 	}
@@ -213,7 +213,7 @@ func (r *Request) conclude() Refusal {
 	hosts, hostOK := 0, true
 	for i := range r.Fields {
 		f := &r.Fields[i]
-		if f.ID == NameOther || f.ID > lastSemantic {
+		if !f.ID.semantic() {
 			continue
 		}
 		switch f.ID {

@@ -236,7 +236,7 @@ func TestResetDropsSpans(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	r.Reset()
-	if r.pending != (progress{}) || r.Method != nil || len(r.Fields) != 0 || cap(r.Fields) == 0 || r.Fields[:1][0].Name != nil {
+	if r.pending != (progress{}) || r.Method != nil || len(r.Fields) != 0 || cap(r.Fields) == 0 || r.Fields[:1][0].Name != nil || r.Fields[:1][0].Value != nil || r.Fields[:1][0].ID != Host {
 		t.Errorf("after Reset: %+v", r)
 	}
 }

@@ -57,8 +57,9 @@ func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, e
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Response) Reset() {
-	clear(r.Fields[:cap(r.Fields)])
-	*r = Response{Fields: r.Fields[:0]}
+	fields := forget(r.Fields)
+	*r = Response{}
+	r.Fields = fields
 }
 
 // Get is the value of the first field with the given id, nil when there is none.
@@ -71,7 +72,9 @@ func (r *Response) Lookup(name string) (value []byte, ok bool) { return firstByN
 func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
 
 func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refusal) {
-	*r = Response{Fields: r.Fields[:0], Length: -1, pending: r.pending}
+	fields, pending := r.Fields[:0], r.pending
+	*r = Response{} // as for a Request
+	r.Fields, r.Length, r.pending = fields, -1, pending
 	i, why := r.readLine(b)
 	if i == 0 {
 		return 0, why
@@ -84,21 +87,32 @@ func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refu
 
 // readLine reads the status line (RFC 9112 section 4).
 func (r *Response) readLine(b []byte) (next int, why Refusal) {
-	minor, ok, why := readProtocol(b, 0)
-	if !ok {
-		return 0, why
+	if len(b) > 8 && string(b[:8]) == "HTTP/1.1" {
+		r.Minor = 1
+	} else {
+		minor, ok, why := readProtocol(b, 0)
+		if !ok {
+			return 0, why
+		}
+		r.Minor = minor
 	}
-	r.Minor = minor
-	for i := 8; i < 12; i++ {
+	if len(b) <= 8 {
+		return 0, RefusalNone
+	}
+	if b[8] != ' ' {
+		return 0, RefusalBadStatusLine
+	}
+	status := 0
+	for i := 9; i < 12; i++ {
 		if i == len(b) {
 			return 0, RefusalNone
 		}
-		if c := b[i]; i == 8 && c != ' ' || i > 8 && !isDigit(c) {
+		if !isDigit(b[i]) {
 			return 0, RefusalBadStatusLine
 		}
+		status = status*10 + int(b[i]-'0')
 	}
-	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
-	if r.Status < 100 || r.Status > 599 {
+	if r.Status = status; status < 100 || status > 599 {
 		return 0, RefusalBadStatusLine
 	}
 	if len(b) == 12 {
@@ -124,7 +138,7 @@ func (r *Response) conclude(method []byte) Refusal {
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		switch {
-		case f.ID == NameOther || f.ID > lastSemantic:
+		case !f.ID.semantic():
 		case f.ID == KeepAlive:
 			s.noteKeepAlive(f.Value)
 		default:

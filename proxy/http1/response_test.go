@@ -204,7 +204,7 @@ func TestResponseForgetsTheOneBefore(t *testing.T) {
 		t.Errorf("Lookup = %q, %v; Get = %q", v, ok, r.Get(ContentLength))
 	}
 	r.Reset()
-	if len(r.Fields) != 0 || cap(r.Fields) == 0 || r.Fields[:1][0].Name != nil {
+	if len(r.Fields) != 0 || cap(r.Fields) == 0 || r.Fields[:1][0].Name != nil || r.Fields[:1][0].Value != nil || r.Fields[:1][0].ID != ContentLength {
 		t.Errorf("after Reset: %+v", r)
 	}
 }
