@@ -18,8 +18,23 @@ func AppendField[N, V bytestring](dst []byte, name N, value V) []byte {
 func AppendIntField[N bytestring](dst []byte, name N, n int64) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ": "...)
-	dst = strconv.AppendInt(dst, n, 10)
-	return append(dst, "\r\n"...)
+	return append(appendInt(dst, n), "\r\n"...)
+}
+
+// appendInt appends n in decimal. What heads have are short numbers, for which that costs half of strconv.AppendInt.
+func appendInt(dst []byte, n int64) []byte {
+	if n < 0 {
+		return strconv.AppendInt(dst, n, 10)
+	}
+	var digits [19]byte // of 2^63-1
+	i := len(digits) - 1
+	u := uint64(n)
+	for ; u >= 10 && i > 0; i-- {
+		digits[i] = byte('0' + u%10)
+		u /= 10
+	}
+	digits[i] = byte('0' + u)
+	return append(dst, digits[i:]...)
 }
 
 // AppendRequestLine appends `method SP target SP HTTP/1.1 CRLF`.
@@ -33,9 +48,11 @@ func AppendRequestLine[M, T bytestring](dst []byte, method M, target T) []byte {
 // AppendStatusLine appends `HTTP/1.1 SP status SP phrase CRLF`. The space after the status stays when the phrase is empty (RFC
 // 9112 section 4). status has three digits.
 func AppendStatusLine[P bytestring](dst []byte, status int, phrase P) []byte {
+	if status == 200 && string(phrase) == "OK" { // most are that
+		return append(dst, "HTTP/1.1 200 OK\r\n"...)
+	}
 	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, ' ')
+	dst = append(appendInt(dst, int64(status)), ' ')
 	dst = append(dst, phrase...)
 	return append(dst, "\r\n"...)
 }
@@ -44,7 +61,8 @@ func AppendStatusLine[P bytestring](dst []byte, status int, phrase P) []byte {
 func AppendFraming(dst []byte, f Framing) []byte {
 	switch f.Kind {
 	case BodyLength:
-		return AppendIntField(dst, "Content-Length", f.Length)
+		dst = append(dst, "Content-Length: "...)
+		return append(appendInt(dst, f.Length), "\r\n"...)
 	case BodyChunked:
 		return append(dst, "Transfer-Encoding: chunked\r\n"...)
 	}
