@@ -53,18 +53,27 @@ const (
 // backslash, no ";", none of these encoded, and no encoded or
 // stray "%".
 func Plain(path []byte) bool {
-	var last byte
 	for i, c := range path {
-		if odd[c] && isOdd(path, i) || last == '/' && (c == '/' || c == '.' && dotSegment(path[i:]) > 0) {
+		switch {
+		case !notable[c]:
+		case c != '/':
+			if isOdd(path, i) {
+				return false
+			}
+		case i+1 < len(path) && path[i+1] <= '/' && !beginsPlainly(path[i+1:]):
 			return false
 		}
-		last = c
 	}
 	return true
 }
 
-// odd holds the bytes that isOdd looks at more closely.
-var odd = [256]bool{'%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
+// notable holds the bytes that Plain looks at more closely.
+var notable = [256]bool{'/': true, '%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
+
+// beginsPlainly says that a segment is neither empty nor of dots; p begins with it.
+func beginsPlainly(p []byte) bool {
+	return p[0] != '/' && dotSegment(p) == 0
+}
 
 func isOdd(path []byte, i int) bool {
 	c, width := octet(path, i)
