@@ -84,7 +84,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 		Via:     x.route.Forward.Via,
 	}
 	x.ownFields(&o, reason)
-	return forward.AppendResponseHead(dst, &x.resp, o)
+	return forward.AppendResponseHead(dst, &x.resp, &o)
 }
 
 // copyBody sends x.out, which holds the head, and the body after it.

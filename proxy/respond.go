@@ -88,7 +88,7 @@ func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (in
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
 	x.ownFields(&opt, reason)
-	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, opt)
+	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, &opt)
 	if string(x.req.Method) != "HEAD" {
 		x.out = append(x.out, body...)
 	}

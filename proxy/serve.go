@@ -61,9 +61,8 @@ func (c *conn) nextRequest() bool {
 	set := c.server.settings.Load()
 	if set != c.peerBy {
 		c.peer, c.peerBy = peerOf(c.remote(), set), set
-		if c.overSecure {
-			c.peer.Proto = "https"
-		}
+		c.peer.Secure = c.overSecure
+		c.peer.Render()
 	}
 	c.phase.Store(phaseBusy)
 	c.server.requestBegan()

@@ -216,7 +216,7 @@ func (n *settings) upstreams() []*upstreamState {
 
 // peerOf says who is at the other end.
 func peerOf(addr net.Addr, n *settings) forward.Peer {
-	p := forward.Peer{Proto: "http", TrustConfigured: n.TrustedProxies != nil}
+	p := forward.Peer{TrustConfigured: n.TrustedProxies != nil}
 	switch a := addr.(type) {
 	case *net.TCPAddr:
 		ap := a.AddrPort()

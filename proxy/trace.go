@@ -113,7 +113,7 @@ func (x *exchange) beginTrace() {
 	parent, state := forward.TraceContext(x.req)
 	x.trace.request = x.set.Tracer.Request(&TraceRequest{
 		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Authority: x.req.Authority,
-		Minor: x.req.Minor, HTTP2: x.c.stream != nil, Scheme: x.c.peer.Proto, Peer: x.c.peer.Text,
+		Minor: x.req.Minor, HTTP2: x.c.stream != nil, Scheme: x.c.peer.Proto(), Peer: x.c.peer.Text,
 		Parent: parent, State: state, Began: x.began,
 	})
 }

@@ -20,7 +20,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 	if x.route.ResponseHeaders {
 		o.Attempts = x.attempts
 	}
-	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, o)
+	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, &o)
 	x.out = append(x.out, x.up.Buf[x.upR:x.upW]...)
 	if x.flush() != nil {
 		x.dropUpstream()

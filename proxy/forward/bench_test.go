@@ -29,7 +29,7 @@ func BenchmarkResponseHead(b *testing.B) {
 	dst := make([]byte, 0, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendResponseHead(dst[:0], r, ResponseOptions{Framing: r.Body, Minor: 1, Attempts: 1})
+		dst = AppendResponseHead(dst[:0], r, &ResponseOptions{Framing: r.Body, Minor: 1, Attempts: 1})
 	}
 }
 
@@ -52,7 +52,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		id := RequestID(r, scratch)
 		dst = AppendAttempt(AppendRequestHead(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
-		dst = AppendResponseHead(dst[:0], resp, ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
+		dst = AppendResponseHead(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
 		dst = AppendInformational(dst[:0], resp)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

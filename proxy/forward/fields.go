@@ -2,6 +2,32 @@ package forward
 
 import "github.com/retryproxy/retryproxy/proxy/http1"
 
+// fate is what becomes of a field by its name alone.
+type fate uint8
+
+const (
+	passes fate = iota // it goes through as it came
+	ends               // it is for this connection, or for us
+	isOurs             // it depends: appendOurs
+)
+
+// fatesOf is a table of fates by name. Fields of a connection end in it.
+func fatesOf(end, ours []http1.Name) (t [256]fate) {
+	for _, n := range []http1.Name{
+		http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
+		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization,
+	} {
+		t[n] = ends
+	}
+	for _, n := range end {
+		t[n] = ends
+	}
+	for _, n := range ours {
+		t[n] = isOurs
+	}
+	return t
+}
+
 // maxOptions bounds how many names in Connection are looked at, and with the
 // limit on fields the work: a head cannot have many more fields to name. A
 // field named beyond it is forwarded, which harms nobody.
@@ -99,7 +125,7 @@ func (w *requestWriter) appendElement(dst []byte) []byte {
 		dst = appendParameter(dst, w.r.Authority)
 	}
 	dst = append(dst, ";proto="...)
-	return append(dst, w.p.Proto...)
+	return append(dst, w.p.Proto()...)
 }
 
 // appendParameter appends a value as it is when it is surely a token, else quoted

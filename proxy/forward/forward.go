@@ -45,7 +45,11 @@
 // the upstream chose to send.
 package forward
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
 
 // HostMode says which Host the upstream gets.
 type HostMode uint8
@@ -89,7 +93,41 @@ type Peer struct {
 	// so forwarding fields from others are dropped.
 	Trusted         bool
 	TrustConfigured bool
-	Proto           string // "http" or "https"
+	Secure          bool // https, else http
+
+	rendered string // see Render
+}
+
+// Render keeps at hand what the heads of all requests of the peer have in
+// common. Call it again when the peer has changed; without it the heads are the
+// same, at more cost. Text shares the memory.
+func (p *Peer) Render() {
+	var buf [128]byte
+	p.rendered = string(p.appendFields(buf[:0], true, true))
+	if node := p.node(); node != "" {
+		p.Text = p.rendered[len(forwardedFor)+2:][:len(node)]
+	}
+}
+
+const forwardedFor = "X-Forwarded-For"
+
+// appendFields appends what is said of the peer where a caller said nothing.
+func (p *Peer) appendFields(dst []byte, node, proto bool) []byte {
+	if text := p.node(); node && text != "" {
+		dst = http1.AppendField(dst, forwardedFor, text)
+	}
+	if proto {
+		dst = http1.AppendField(dst, "X-Forwarded-Proto", p.Proto())
+	}
+	return dst
+}
+
+// Proto is the scheme that the peer uses: "http" or "https".
+func (p *Peer) Proto() string {
+	if p.Secure {
+		return "https"
+	}
+	return "http"
 }
 
 // believed says that forwarding fields are kept.

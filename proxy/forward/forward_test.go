@@ -34,11 +34,11 @@ func parseResponse(t testing.TB, head, method string) *http1.Response {
 // caller is a peer that nothing is configured about.
 func caller(addr string) Peer {
 	a := netip.MustParseAddr(addr)
-	return Peer{Addr: a, Text: a.WithZone("").String(), Proto: "http"}
+	return Peer{Addr: a, Text: a.WithZone("").String()}
 }
 
 // nobody is a peer without address, so that no X-Forwarded-For gets in the way.
-var nobody = Peer{Text: "unix", Trusted: true, Proto: "http"}
+var nobody = Peer{Text: "unix", Trusted: true}
 
 func compare(t *testing.T, got, want string) {
 	t.Helper()
@@ -97,6 +97,29 @@ func TestControlFieldsOnlyFromTrustedPeersOrThisMachine(t *testing.T) {
 		if strings.Contains(got, "Attempt: ") || strings.Contains(got, "X_") {
 			t.Errorf("%s: the caller's attempt got through:\n%s", c.name, got)
 		}
+	}
+}
+
+// What is kept at hand of a peer changes nothing but the cost.
+func TestARenderedPeerSaysTheSame(t *testing.T) {
+	for _, peer := range []Peer{caller("192.0.2.1"), caller("2001:db8::1"), {Text: "unix", Secure: true}, {}} {
+		for _, field := range []string{"X-Other: 1", "X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: b"} {
+			r := parseRequest(t, wire("GET / HTTP/1.1", "Host: a", field))
+			want := AppendRequestHead(nil, r, &Settings{}, &peer, nil, nil)
+			rendered := peer
+			rendered.Render()
+			if rendered.Text != peer.Text || rendered.rendered == "" {
+				t.Errorf("%q became %q", peer.Text, rendered.Text)
+			}
+			compare(t, string(AppendRequestHead(nil, r, &Settings{}, &rendered, nil, nil)), string(want))
+		}
+	}
+	p := caller("192.0.2.1")
+	p.Render()
+	p.Secure = true
+	p.Render()
+	if !strings.HasSuffix(p.rendered, "X-Forwarded-Proto: https\r\n") {
+		t.Errorf("rendered again it is %q", p.rendered)
 	}
 }
 

@@ -119,7 +119,7 @@ func FuzzResponseHead(f *testing.F) {
 			return
 		}
 		o := ResponseOptions{Framing: in.Body, Minor: int(minor & 1), Close: ends, Attempts: 2, Reason: "deadline", Via: "edge"}
-		first := AppendResponseHead(nil, &in, o)
+		first := AppendResponseHead(nil, &in, &o)
 		if n, err := out.Parse(first, http1.Limits{HeadBytes: 1 << 20, Fields: 1000}, []byte(method)); n != len(first) || err != nil {
 			t.Fatalf("%q became %q, which does not parse: %v", head, first, err)
 		}
@@ -136,11 +136,11 @@ func FuzzResponseHead(f *testing.F) {
 		}
 		_ = res.Body.Close()
 		o.Via = ""
-		second := AppendResponseHead(nil, &out, o)
+		second := AppendResponseHead(nil, &out, &o)
 		if n, err := out.Parse(second, http1.Limits{HeadBytes: 1 << 20, Fields: 1000}, []byte(method)); n != len(second) || err != nil {
 			t.Fatalf("%q does not parse: %v", second, err)
 		}
-		if third := AppendResponseHead(nil, &out, o); string(second) != string(third) {
+		if third := AppendResponseHead(nil, &out, &o); string(second) != string(third) {
 			t.Fatalf("not idempotent: %q, then %q", second, third)
 		}
 	})

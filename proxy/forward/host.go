@@ -13,10 +13,11 @@ func (w *requestWriter) appendHost(dst, name []byte) []byte {
 	if w.keepsHost() {
 		return http1.AppendField(dst, name, w.r.Authority)
 	}
+	host := w.s.UpstreamHost
 	if w.s.Host == HostName && w.s.HostName != "" {
-		return http1.AppendField(dst, name, w.s.HostName)
+		host = w.s.HostName
 	}
-	return http1.AppendField(dst, name, w.s.UpstreamHost)
+	return http1.AppendField(dst, name, host)
 }
 
 // keepsHost says that the upstream gets the caller's Host.
@@ -33,16 +34,20 @@ func (w *requestWriter) keepsHost() bool {
 	case HostUpstream:
 		return w.s.UpstreamHost == ""
 	}
-	return w.s.UpstreamHost == "" || !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Proto)
+	return w.s.UpstreamHost == "" || !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Secure)
 }
 
 // splitPort cuts ":port" off an authority; the port is without colon.
 func splitPort(authority []byte) (host, port []byte) {
-	i := bytes.LastIndexByte(authority, ':')
-	if i < 0 || bytes.IndexByte(authority[i:], ']') >= 0 {
-		return authority, nil
+	for i := len(authority) - 1; i >= 0; i-- { // a port is short, so from its end
+		switch authority[i] {
+		case ':':
+			return authority[:i], authority[i+1:]
+		case ']':
+			return authority, nil
+		}
 	}
-	return authority[:i], authority[i+1:]
+	return authority, nil
 }
 
 // isLoopback says whether the authority names this machine to itself, at any
@@ -51,7 +56,7 @@ func isLoopback(authority []byte) bool {
 	switch authority[0] {
 	case '1':
 		host, _ := splitPort(authority)
-		return bytes.HasPrefix(host, []byte("127.")) && len(bytes.Trim(host, "0123456789.")) == 0
+		return isLoopback4(host)
 	case '[':
 		host, _ := splitPort(authority)
 		return isLoopback6(bytes.Trim(host, "[]"))
@@ -60,6 +65,20 @@ func isLoopback(authority []byte) bool {
 	host = bytes.TrimSuffix(host, []byte("."))
 	const name, below = "localhost", ".localhost"
 	return http1.EqualFold(host, name) || len(host) > len(below) && http1.EqualFold(host[len(host)-len(below):], below)
+}
+
+// isLoopback4 knows 127.0.0.0/8, and takes all that resolvers might for it.
+func isLoopback4(host []byte) bool {
+	const net = "127."
+	if len(host) < len(net) || string(host[:len(net)]) != net {
+		return false
+	}
+	for _, c := range host[len(net):] {
+		if c != '.' && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // isLoopback6 knows ::1 however it is written, and 127.0.0.0/8 mapped as in
@@ -75,13 +94,13 @@ func isLoopback6(host []byte) bool {
 
 // isOwn says whether the authority is one of own. A port that is not given is
 // the scheme's; an entry without port stands for all ports.
-func isOwn(own []string, authority []byte, proto string) bool {
+func isOwn(own []string, authority []byte, secure bool) bool {
 	if len(own) == 0 {
 		return false
 	}
 	host, port := splitPort(authority)
 	if len(port) == 0 {
-		port = []byte(ownPort(proto == "https"))
+		port = []byte(ownPort(secure))
 	}
 	for _, o := range own {
 		name, number := cutPort(o)

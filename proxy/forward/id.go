@@ -2,7 +2,6 @@ package forward
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -55,8 +54,19 @@ func isRequestID(id []byte) bool {
 // runtime's ChaCha8 generators, seeded by the system. Two of n ids are equal with
 // a probability of about n²/2^129. It is safe for concurrent use.
 func AppendRandomID(dst []byte) []byte {
-	var b [RandomIDLen / 2]byte
-	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
-	return hex.AppendEncode(dst, b[:])
+	const low = 0x0f0f0f0f0f0f0f0f
+	a, b := rand.Uint64(), rand.Uint64()
+	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(a&low))
+	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(a>>4&low))
+	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(b&low))
+	return binary.LittleEndian.AppendUint64(dst, hexDigits(b>>4&low))
+}
+
+// hexDigits makes each byte of n, which is below 16, the digit for it: 6 carries
+// what is above 9 into the high half, and from '9'+1 to 'a' it is 39 more. All
+// eight at once, as every request gets an id.
+func hexDigits(n uint64) uint64 {
+	const ones = 0x0101010101010101
+	letters := (n + 6*ones) >> 4 & ones
+	return n + '0'*ones + letters*('a'-'9'-1)
 }

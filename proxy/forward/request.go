@@ -12,7 +12,7 @@ import (
 // id is the request id to send, nil to leave X-Request-Id as it came. key is an
 // Idempotency-Key to add, nil for none; one that the caller sent stays instead.
 func AppendRequestHead(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
-	w := requestWriter{r: r, s: s, p: p, id: id, believed: p.believed(), inControl: p.inControl()}
+	w := requestWriter{r: r, s: s, p: p, id: id}
 	dst = appendRequestLine(dst, r, s.StripPrefix)
 	if r.Get(http1.Host) == nil {
 		dst = w.appendHost(dst, hostName)
@@ -32,6 +32,9 @@ func AppendRequestHead(dst []byte, r *http1.Request, s *Settings, p *Peer, id []
 // AppendAttempt appends what differs between attempts, and the empty line that
 // ends the head. n counts attempts from 1; expect adds "Expect: 100-continue".
 func AppendAttempt(dst []byte, n int, expect bool) []byte {
+	if n == 1 && !expect { // most are that
+		return append(dst, "X-Retryproxy-Attempt: 1\r\n\r\n"...)
+	}
 	dst = http1.AppendIntField(dst, "X-Retryproxy-Attempt", int64(n))
 	if expect {
 		dst = append(dst, "Expect: 100-continue\r\n"...)
@@ -80,11 +83,10 @@ var (
 // requestWriter goes through the fields of one request and notes which of
 // those that are ours it has met.
 type requestWriter struct {
-	r                   *http1.Request
-	s                   *Settings
-	p                   *Peer
-	id                  []byte
-	believed, inControl bool
+	r  *http1.Request
+	s  *Settings
+	p  *Peer
+	id []byte
 
 	framed, forFor, forProto, forHost, forwarded, via, requestID bool
 }
@@ -99,23 +101,38 @@ func (w *requestWriter) appendFields(dst []byte, named [][]byte) []byte {
 	fields := w.r.Fields
 	for i := range fields {
 		f := &fields[i]
-		if f.ID != http1.NameOther {
-			dst = w.appendKnown(dst, f, fields[i+1:])
-		} else if named == nil || !isNamed(named, f.Name) {
-			dst = http1.AppendField(dst, f.Name, f.Value)
+		switch fate := requestFates[f.ID]; {
+		case fate == ends:
+			continue
+		case fate == isOurs:
+			dst = w.appendOurs(dst, f, fields[i+1:])
+			continue
+		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
+			continue
 		}
+		dst = http1.AppendField(dst, f.Name, f.Value)
 	}
 	return dst
 }
 
-// appendKnown writes what becomes of a field with a known name; rest are the
+// requestFates say what becomes of a request's fields.
+var requestFates = fatesOf(
+	[]http1.Name{
+		http1.Expect, http1.FramingTwin, http1.ForwardedTwin, http1.XRetryproxyAttempt,
+	},
+	[]http1.Name{
+		http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Host,
+		http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost, http1.XForwardedPort, http1.XRealIP, http1.Forwarded,
+		http1.Via, http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
+		http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout,
+		http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
+	},
+)
+
+// appendOurs writes what becomes of a field of which it depends; rest are the
 // fields after it.
-func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+func (w *requestWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Field) []byte {
 	switch f.ID {
-	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
-		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization,
-		http1.Expect, http1.FramingTwin, http1.ForwardedTwin, http1.XRetryproxyAttempt:
-		return dst
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
@@ -150,7 +167,7 @@ func (w *requestWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Fie
 			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther:
-		if !w.inControl {
+		if !w.p.inControl() {
 			return dst
 		}
 	}
@@ -168,7 +185,7 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 
 // appendForwarding writes what becomes of a field about the caller.
 func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http1.Field) []byte {
-	if !w.believed {
+	if !w.p.believed() {
 		return dst
 	}
 	switch f.ID {
@@ -223,14 +240,14 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed {
 		dst = http1.AppendFraming(dst, w.r.Body)
 	}
-	if node := w.p.node(); !w.forFor && node != "" {
-		dst = http1.AppendField(dst, "X-Forwarded-For", node)
-	}
-	if !w.forProto {
-		dst = http1.AppendField(dst, "X-Forwarded-Proto", w.p.Proto)
+	if w.p.rendered != "" && !w.forFor && !w.forProto {
+		dst = append(dst, w.p.rendered...)
+	} else {
+		dst = w.p.appendFields(dst, !w.forFor, !w.forProto)
 	}
 	if !w.forHost && len(w.r.Authority) > 0 {
-		dst = http1.AppendField(dst, "X-Forwarded-Host", w.r.Authority)
+		dst = append(dst, "X-Forwarded-Host: "...)
+		dst = append(append(dst, w.r.Authority...), "\r\n"...)
 	}
 	if w.s.Forwarded && !w.forwarded {
 		dst = append(dst, "Forwarded: "...)
@@ -241,7 +258,8 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 		dst = append(appendReceived(dst, w.r.Minor, w.s.Via), "\r\n"...)
 	}
 	if w.id != nil && !w.requestID {
-		dst = http1.AppendField(dst, "X-Request-Id", w.id)
+		dst = append(dst, "X-Request-Id: "...)
+		dst = append(append(dst, w.id...), "\r\n"...)
 	}
 	return w.appendConnection(dst)
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestRequestHead(t *testing.T) {
-	trusted := Peer{Addr: netip.MustParseAddr("10.0.0.9"), Text: "10.0.0.9", Trusted: true, TrustConfigured: true, Proto: "https"}
+	trusted := Peer{Addr: netip.MustParseAddr("10.0.0.9"), Text: "10.0.0.9", Trusted: true, TrustConfigured: true, Secure: true}
 	stranger := trusted
 	stranger.Trusted = false
 	for _, c := range []struct {
@@ -309,6 +310,15 @@ func TestRequestIDTakenOverOrMade(t *testing.T) {
 	}
 }
 
+func TestHexDigits(t *testing.T) {
+	var got [16]byte
+	binary.LittleEndian.PutUint64(got[:8], hexDigits(0x0706050403020100))
+	binary.LittleEndian.PutUint64(got[8:], hexDigits(0x0f0e0d0c0b0a0908))
+	if string(got[:]) != "0123456789abcdef" {
+		t.Errorf("the digits are %s", got)
+	}
+}
+
 func TestHost(t *testing.T) {
 	own := []string{"proxy.internal:8080", "proxy.internal:80", "[2001:db8::5]:443", "any.internal", "[2001:db8::6]"}
 	for _, c := range []struct {
@@ -323,6 +333,7 @@ func TestHost(t *testing.T) {
 		{HostAuto, "notlocalhost", "http", "notlocalhost"},
 		{HostAuto, "localhost.example", "http", "localhost.example"},
 		{HostAuto, "127.0.0.1:8080", "http", "up.example"},
+		{HostAuto, "127.0-0.1", "http", "127.0-0.1"},
 		{HostAuto, "127.1.2.3", "http", "up.example"},
 		{HostAuto, "127.example.com", "http", "127.example.com"},
 		{HostAuto, "128.0.0.1", "http", "128.0.0.1"},
@@ -346,7 +357,7 @@ func TestHost(t *testing.T) {
 	} {
 		r := parseRequest(t, wire("GET / HTTP/1.1", "Host: "+c.caller))
 		s := Settings{Host: c.mode, HostName: "name.example", UpstreamHost: "up.example", Own: own}
-		p := Peer{Proto: c.proto}
+		p := Peer{Secure: c.proto == "https"}
 		w := requestWriter{r: r, s: &s, p: &p}
 		if got := string(w.appendHost(nil, hostName)); got != "Host: "+c.want+"\r\n" {
 			t.Errorf("mode %d, %s: %q, want %s", c.mode, c.caller, got, c.want)

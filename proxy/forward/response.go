@@ -36,8 +36,8 @@ const gaveUpAbove = "upstream_gave_up"
 
 // AppendResponseHead appends the status line, always HTTP/1.1 (RFC 9110 section
 // 2.5), the fields and the empty line.
-func AppendResponseHead(dst []byte, r *http1.Response, o ResponseOptions) []byte {
-	w := responseWriter{r: r, o: &o}
+func AppendResponseHead(dst []byte, r *http1.Response, o *ResponseOptions) []byte {
+	w := responseWriter{r: r, o: o}
 	dst = http1.AppendStatusLine(dst, r.Status, r.Phrase)
 	if r.HopNames {
 		dst = w.appendUnnamed(dst)
@@ -50,7 +50,7 @@ func AppendResponseHead(dst []byte, r *http1.Response, o ResponseOptions) []byte
 // AppendInformational appends an interim response (1xx but 101) with the fields
 // that are for the caller, and the empty line.
 func AppendInformational(dst []byte, r *http1.Response) []byte {
-	return AppendResponseHead(dst, r, ResponseOptions{Minor: 1})
+	return AppendResponseHead(dst, r, &ResponseOptions{Minor: 1})
 }
 
 // responseWriter goes through the fields of one response and notes which of
@@ -72,20 +72,28 @@ func (w *responseWriter) appendFields(dst []byte, named [][]byte) []byte {
 	fields := w.r.Fields
 	for i := range fields {
 		f := &fields[i]
-		if f.ID != http1.NameOther {
-			dst = w.appendKnown(dst, f, fields[i+1:])
-		} else if named == nil || !isNamed(named, f.Name) {
-			dst = http1.AppendField(dst, f.Name, f.Value)
+		switch fate := responseFates[f.ID]; {
+		case fate == ends:
+			continue
+		case fate == isOurs:
+			dst = w.appendOurs(dst, f, fields[i+1:])
+			continue
+		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
+			continue
 		}
+		dst = http1.AppendField(dst, f.Name, f.Value)
 	}
 	return dst
 }
 
-func (w *responseWriter) appendKnown(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+// responseFates say what becomes of a response's fields.
+var responseFates = fatesOf(nil, []http1.Name{
+	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
+	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
+})
+
+func (w *responseWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Field) []byte {
 	switch f.ID {
-	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
-		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization:
-		return dst
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
@@ -165,7 +173,11 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 		dst = append(dst, "Via: "...)
 		dst = append(appendReceived(dst, w.r.Minor, w.o.Via), "\r\n"...)
 	}
-	if w.o.Attempts > 0 && !w.attempts {
+	switch {
+	case w.o.Attempts <= 0 || w.attempts:
+	case w.o.Attempts == 1: // most are that
+		dst = append(dst, "X-Retryproxy-Attempts: 1\r\n"...)
+	default:
 		dst = http1.AppendIntField(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
 	}
 	if w.o.Reason != "" && !w.reason {

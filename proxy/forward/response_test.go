@@ -170,7 +170,7 @@ func TestResponseHead(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := AppendResponseHead([]byte("before"), parseResponse(t, wire(c.in...), c.method), c.o)
+			got := AppendResponseHead([]byte("before"), parseResponse(t, wire(c.in...), c.method), &c.o)
 			compare(t, string(got), "before"+wire(c.want...)+"\r\n")
 		})
 	}
@@ -194,7 +194,7 @@ func TestFramingIsWrittenFromTheOptions(t *testing.T) {
 		{200, ResponseOptions{Upgrade: true}, "Connection: upgrade\r\nUpgrade: x\r\n"},
 	} {
 		r := &http1.Response{Minor: 1, Status: c.status, Phrase: []byte("P"), Length: 99, Upgrade: []byte("x"), Fields: cl}
-		compare(t, string(AppendResponseHead(nil, r, c.o)), wire("HTTP/1.1 "+strconv.Itoa(c.status)+" P")+c.want+"\r\n")
+		compare(t, string(AppendResponseHead(nil, r, &c.o)), wire("HTTP/1.1 "+strconv.Itoa(c.status)+" P")+c.want+"\r\n")
 	}
 }
 
