@@ -178,6 +178,25 @@ func colonAt(b []byte, i int) int {
 	return i
 }
 
+// targetEnd is the index of the first byte in b[i:] that is not of isTarget, or len(b). Marked are bytes below 0x21 and 0x7f as in controlAt,
+// all from 0x80 by one or the other, and " # < > in pairs that differ in one bit. The table has the last word.
+func targetEnd(b []byte, i int) int {
+	for i = max(i, 0); i <= len(b)-8; i += 8 {
+		w := word(b, i)
+		edges := (w - 0x21*lows) | (w + lows)
+		quotes := w&^lows ^ '"'*lows
+		angles := w&^(2*lows) ^ '<'*lows
+		if marks := (edges | (quotes-lows)&^quotes | (angles-lows)&^angles) & highs; marks != 0 {
+			i += bits.TrailingZeros64(marks) >> 3
+			break
+		}
+	}
+	for i < len(b) && isTarget[b[i]] {
+		i++
+	}
+	return i
+}
+
 // tokenEnd is the index of the first byte in b[i:] that cannot be part of a token, or len(b).
 func tokenEnd(b []byte, i int) int {
 	for i < len(b) && isToken[b[i]] {

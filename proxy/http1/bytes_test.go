@@ -117,6 +117,28 @@ func TestColonAtAgreesWithIndexByte(t *testing.T) {
 	}
 }
 
+func TestTargetEndAgreesWithItsTable(t *testing.T) {
+	plain := func(b []byte, i int) int {
+		for i < len(b) && isTarget[b[i]] {
+			i++
+		}
+		return i
+	}
+	rng := rand.New(rand.NewPCG(7, 8))
+	notable := []byte("aaaaaaaaaaaaaaa/?%!$;=:=?@\x7e\x20\x21\"#<>\x7f\x80\xa0\xff\x00\x0d")
+	for n := range 50_000 {
+		b := make([]byte, 1+rng.IntN(40))
+		for i := range b {
+			b[i] = notable[rng.IntN(len(notable)-n%14)]
+		}
+		b[rng.IntN(len(b))] = byte(n)
+		i := rng.IntN(len(b) + 1)
+		if got, want := targetEnd(b, i), plain(b, i); got != want {
+			t.Fatalf("%q from %d: got %d, want %d", b, i, got, want)
+		}
+	}
+}
+
 func TestTokenTable(t *testing.T) {
 	const tchar = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // RFC 9110 section 5.6.2
 	for c := range 256 {

@@ -118,10 +118,7 @@ func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
 		return 0, badMethod(b, i, space)
 	}
 	start := space + 1
-	end := start
-	for end < len(b) && isTarget[b[end]] {
-		end++
-	}
+	end := targetEnd(b, start)
 	r.Target = b[start:end:end]
 	if end == len(b) {
 		return 0, RefusalNone
@@ -211,8 +208,9 @@ func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
 func (r *Request) conclude() Refusal {
 	var s facts
 	hosts, hostOK := 0, true
-	for i := range r.Fields {
-		f := &r.Fields[i]
+	fields := r.Fields
+	for i := range fields {
+		f := &fields[i]
 		if !f.ID.semantic() {
 			continue
 		}
