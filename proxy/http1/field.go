@@ -136,10 +136,10 @@ func lineEnd(b []byte, i int) (next int, why Refusal) {
 	return 0, RefusalNone
 }
 
-// forget takes the spans out of all fields, and leaves the ids for readFields to try.
+// forget takes the spans out of all fields ever read, which come one after another, and leaves the ids for readFields to try.
 func forget(fields []Field) []Field {
 	fields = fields[:cap(fields)]
-	for i := range fields {
+	for i := 0; i < len(fields) && fields[i].Name != nil; i++ {
 		fields[i].Name, fields[i].Value = nil, nil
 	}
 	return fields[:0]

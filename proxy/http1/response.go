@@ -135,8 +135,9 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 // conclude draws from the fields what they say about body and connection.
 func (r *Response) conclude(method []byte) Refusal {
 	var s facts
-	for i := range r.Fields {
-		f := &r.Fields[i]
+	fields := r.Fields
+	for i := range fields {
+		f := &fields[i]
 		switch {
 		case !f.ID.semantic():
 		case f.ID == KeepAlive:
