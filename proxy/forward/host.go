@@ -55,8 +55,7 @@ func splitPort(authority []byte) (host, port []byte) {
 func isLoopback(authority []byte) bool {
 	switch authority[0] {
 	case '1':
-		host, _ := splitPort(authority)
-		return isLoopback4(host)
+		return isLoopback4(authority)
 	case '[':
 		host, _ := splitPort(authority)
 		return isLoopback6(bytes.Trim(host, "[]"))
@@ -68,17 +67,23 @@ func isLoopback(authority []byte) bool {
 }
 
 // isLoopback4 knows 127.0.0.0/8, and takes all that resolvers might for it.
-func isLoopback4(host []byte) bool {
+func isLoopback4(authority []byte) bool {
 	const net = "127."
-	if len(host) < len(net) || string(host[:len(net)]) != net {
+	if len(authority) < len(net) || string(authority[:len(net)]) != net {
 		return false
 	}
-	for _, c := range host[len(net):] {
-		if c != '.' && (c < '0' || c > '9') {
+	host, _ := splitPort(authority)
+	for _, c := range host {
+		if !inAddress4[c] {
 			return false
 		}
 	}
 	return true
+}
+
+// inAddress4 are the bytes of an IPv4 address.
+var inAddress4 = [256]bool{
+	'0': true, '1': true, '2': true, '3': true, '4': true, '5': true, '6': true, '7': true, '8': true, '9': true, '.': true,
 }
 
 // isLoopback6 knows ::1 however it is written, and 127.0.0.0/8 mapped as in

@@ -267,6 +267,9 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 // appendConnection writes the fields about the connection to the upstream.
 // HTTP/1.0 knows no trailers, so such a caller cannot be given any.
 func (w *requestWriter) appendConnection(dst []byte) []byte {
+	if !w.r.TrailersOK && w.r.Upgrade == nil {
+		return dst
+	}
 	te := w.r.TrailersOK && w.r.Minor > 0
 	switch {
 	case te && w.r.Upgrade != nil:
