@@ -73,7 +73,7 @@ func isLoopback4(authority []byte) bool {
 		return false
 	}
 	host, _ := splitPort(authority)
-	for _, c := range host {
+	for _, c := range host[len(net):] {
 		if !inAddress4[c] {
 			return false
 		}

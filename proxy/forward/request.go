@@ -110,7 +110,7 @@ func (w *requestWriter) appendFields(dst []byte, named [][]byte) []byte {
 		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
 			continue
 		}
-		dst = http1.AppendField(dst, f.Name, f.Value)
+		dst = f.AppendLine(dst)
 	}
 	return dst
 }
@@ -171,7 +171,7 @@ func (w *requestWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Fiel
 			return dst
 		}
 	}
-	return http1.AppendField(dst, f.Name, f.Value)
+	return f.AppendLine(dst)
 }
 
 // appendFraming writes the framing field where the first one stood.
@@ -211,7 +211,7 @@ func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http
 	case http1.XForwardedHost:
 		w.forHost = true
 	}
-	return http1.AppendField(dst, f.Name, f.Value)
+	return f.AppendLine(dst)
 }
 
 func (w *requestWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field) []byte {
@@ -227,7 +227,7 @@ func (w *requestWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field
 func (w *requestWriter) appendRequestID(dst []byte, f *http1.Field) []byte {
 	switch {
 	case w.id == nil:
-		return http1.AppendField(dst, f.Name, f.Value)
+		return f.AppendLine(dst)
 	case w.requestID:
 		return dst
 	}

@@ -81,7 +81,7 @@ func (w *responseWriter) appendFields(dst []byte, named [][]byte) []byte {
 		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
 			continue
 		}
-		dst = http1.AppendField(dst, f.Name, f.Value)
+		dst = f.AppendLine(dst)
 	}
 	return dst
 }
@@ -113,7 +113,7 @@ func (w *responseWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Fie
 			return dst
 		}
 	}
-	return http1.AppendField(dst, f.Name, f.Value)
+	return f.AppendLine(dst)
 }
 
 // appendFraming writes the framing field, once. 1xx and 204 never have one
@@ -150,7 +150,7 @@ func (w *responseWriter) appendAttempts(dst []byte, f *http1.Field) []byte {
 	if n, ok := http1.ParseUint(f.Value); w.o.Attempts > 0 && (!ok || n < int64(w.o.Attempts)) {
 		return http1.AppendIntField(dst, f.Name, int64(w.o.Attempts))
 	}
-	return http1.AppendField(dst, f.Name, f.Value)
+	return f.AppendLine(dst)
 }
 
 func (w *responseWriter) appendReason(dst []byte, f *http1.Field) []byte {
@@ -161,7 +161,7 @@ func (w *responseWriter) appendReason(dst []byte, f *http1.Field) []byte {
 	if w.o.Reason != "" && w.o.Reason != gaveUpAbove {
 		return http1.AppendField(dst, f.Name, w.o.Reason)
 	}
-	return http1.AppendField(dst, f.Name, f.Value)
+	return f.AppendLine(dst)
 }
 
 // appendMissing writes what is ours and had no place among the fields.

@@ -32,7 +32,7 @@ func TraceContext(r *http1.Request) (parent, state []byte) {
 func AppendCallersTrace(dst []byte, r *http1.Request) []byte {
 	for i := range r.Fields {
 		if f := &r.Fields[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
-			dst = http1.AppendField(dst, f.Name, f.Value)
+			dst = f.AppendLine(dst)
 		}
 	}
 	return dst

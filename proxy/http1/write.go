@@ -91,7 +91,7 @@ func AppendChunk(dst, data []byte) []byte {
 func AppendLastChunk(dst []byte, trailers []Field) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailers {
-		dst = AppendField(dst, trailers[i].Name, trailers[i].Value)
+		dst = trailers[i].AppendLine(dst)
 	}
 	return append(dst, "\r\n"...)
 }

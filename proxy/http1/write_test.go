@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -92,5 +93,30 @@ func TestConnectionNames(t *testing.T) {
 	}
 	if ConnectionNames(fields[:1], []byte("X-A")) {
 		t.Error("found a name without a Connection field")
+	}
+}
+
+// A line is copied whole only where that is what its parts would make.
+func TestALineIsItsParts(t *testing.T) {
+	var r Request
+	lines := []string{"Host: a", "X-A: b c", "X-B:c", "X-J:c ", "X-K:", "X-L:\t", "X-C:  d", "X-D:\te", "X-E: f ", "X-F: g\t", "X-G:", "X-H: ", "X-I:\t ", "Accept: x", "accept:x", "Cookie: \tx"}
+	for range 2 { // the second time into the same fields, the other way round
+		slices.Reverse(lines)
+		head := "GET / HTTP/1.1\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
+		if n, err := r.Parse([]byte(head), Limits{}); n == 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		for i := range r.Fields {
+			f := &r.Fields[i]
+			if got, want := string(f.AppendLine([]byte("x"))), string(AppendField([]byte("x"), f.Name, f.Value)); got != want {
+				t.Errorf("%q was written as %q, want %q", lines[i], got, want)
+			}
+		}
+	}
+	for n := range 20 {
+		made := MakeField("A", strings.Repeat("b", n))
+		if got, want := string(made.AppendLine(nil)), string(AppendField(nil, "A", made.Value)); got != want {
+			t.Errorf("a field that was made is written as %q, want %q", got, want)
+		}
 	}
 }
