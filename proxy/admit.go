@@ -36,7 +36,7 @@ const (
 
 // admit takes a place for the next attempt, waiting for it where the route
 // allows. Waiting here costs no retry and no budget.
-func (x *exchange) admit(now time.Time) admission {
+func (x *exchange) admit(now instant) admission {
 	if !x.deadline.IsZero() && !now.Before(x.deadline) {
 		return tooLate
 	}
@@ -83,7 +83,7 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 }
 
 // standInLine waits for the door's word.
-func (x *exchange) standInLine(d *door, t policy.Ticket, began time.Time, v policy.Verdict) (int32, waitEnd) {
+func (x *exchange) standInLine(d *door, t policy.Ticket, began instant, v policy.Verdict) (int32, waitEnd) {
 	wait := cmp.Or(x.route.QueueTimeout, queueTime)
 	switch {
 	case v == policy.VerdictHold:
@@ -114,9 +114,9 @@ func (x *exchange) patience(v policy.Verdict) bool {
 // holdLeft is how much longer the request may be held, all holds together.
 func (x *exchange) holdLeft() time.Duration {
 	if x.holdUntil.IsZero() {
-		x.holdUntil = time.Now().Add(x.route.HoldTimeout)
+		x.holdUntil = x.now().Add(x.route.HoldTimeout)
 	}
-	return time.Until(x.holdUntil)
+	return x.holdUntil.Sub(x.now())
 }
 
 // unplace gives back a place that was not used.
@@ -125,7 +125,7 @@ func (x *exchange) unplace() {
 	x.waiter.place = policy.Place{}
 	if place.Taken() {
 		d := x.route.upstream.door
-		d.heed(d.guard.Leave(place, x.set.server.since(time.Now()), policy.Ending{Kind: policy.Unsent}))
+		d.heed(d.guard.Leave(place, x.set.server.elapsed(), policy.Ending{Kind: policy.Unsent}))
 	}
 }
 
@@ -189,7 +189,7 @@ func (x *exchange) desert(kind policy.EndKind) {
 		return
 	}
 	x.waiter.place = policy.Place{}
-	d, t := x.route.upstream.door, x.set.server.since(time.Now())
+	d, t := x.route.upstream.door, x.set.server.elapsed()
 	if !x.sentSome() {
 		d.heed(d.guard.Leave(place, t, policy.Ending{Kind: policy.Unsent}))
 		return
@@ -212,7 +212,7 @@ func (x *exchange) desert(kind policy.EndKind) {
 // caller's own it is as if the caller had left: hurried callers must not close
 // the gate of an upstream that is as quick as ever for others.
 func (x *exchange) overtime() policy.EndKind {
-	if w := &x.callerWaits; w.Given && !time.Now().Before(x.began.Add(x.route.ownShare(w.Within))) {
+	if w := &x.callerWaits; w.Given && !x.now().Before(x.began.Add(x.route.ownShare(w.Within))) {
 		return policy.Abandoned
 	}
 	return policy.TimedOut

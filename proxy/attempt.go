@@ -77,7 +77,7 @@ func (x *exchange) resume() policy.Attempt {
 
 // waitsOn says whether the attempt that timed out may be waited for longer.
 func (x *exchange) waitsOn() bool {
-	return (x.up != nil || x.fault.stalled) && (x.deadline.IsZero() || time.Now().Before(x.deadline))
+	return (x.up != nil || x.fault.stalled) && (x.deadline.IsZero() || x.now().Before(x.deadline))
 }
 
 // notTaken ends a connection that took no byte of the request and gives the
@@ -125,7 +125,7 @@ func (x *exchange) use(up *upstream.Conn) {
 	x.trace.connected(up)
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
 	x.upAsked = false
-	x.upUntil, x.upWrite = up.ReadBy, up.WriteBy
+	x.upUntil, x.upWrite = instant(up.ReadBy), instant(up.WriteBy)
 	x.upR, x.upW, x.early = 0, 0, nil
 	x.resp.Reset()
 	x.progress.Store(sending)
@@ -136,7 +136,7 @@ func (x *exchange) use(up *upstream.Conn) {
 func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if !x.deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(context.Background(), x.deadline)
+		ctx, cancel = context.WithDeadline(context.Background(), x.c.server.at(x.deadline))
 	}
 	defer cancel()
 	o.Fresh = true
@@ -176,7 +176,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	x.exposed = x.exposed || class != policy.NotSent
 	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
 	took := now.Sub(x.attemptT)
-	x.attemptT = time.Time{}
+	x.attemptT = 0
 	x.route.observer.AttemptDone(class, code, took)
 	x.trail.attempted(code, a.Cause, class, took)
 	x.trail.beganAt(now.Sub(x.began) - took)
@@ -215,7 +215,7 @@ func (x *exchange) releaseUpstream() {
 		closeWithoutWaiting(up)
 		return
 	}
-	up.ReadBy, up.WriteBy = x.upUntil, x.upWrite
+	up.ReadBy, up.WriteBy = time.Duration(x.upUntil), time.Duration(x.upWrite)
 	up.Release(x.resp.KeepAliveTimeout)
 }
 
@@ -230,29 +230,29 @@ func closeWithoutWaiting(up *upstream.Conn) {
 }
 
 func (x *exchange) giveUpBuffer() {
-	putBuffer(x.up.Buf)
+	x.spare.put(x.up.Buf)
 	x.up.Buf = nil
 }
 
 // writeUp sends the parts as one write where the system can. It cuts them to
 // what was not taken.
 func (x *exchange) writeUp(parts [][]byte) (int, error) {
-	x.extendUpWrite(time.Now())
+	x.extendUpWrite(x.now())
 	return x.up.Writev(parts)
 }
 
 // extendUpWrite keeps the upstream's write deadline between one and two body
 // idle timeouts away. It may be that of a request before, of another route.
-func (x *exchange) extendUpWrite(now time.Time) {
+func (x *exchange) extendUpWrite(now instant) {
 	idle := x.bodyIdle()
 	left := x.upWrite.Sub(now)
 	switch {
 	case idle <= 0 && x.upWrite.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
 		return
 	case idle <= 0:
-		x.upWrite = time.Time{}
+		x.upWrite = 0
 	default:
 		x.upWrite = now.Add(2 * idle)
 	}
-	_ = x.up.SetWriteDeadline(x.upWrite)
+	_ = x.up.SetWriteDeadline(x.c.server.at(x.upWrite))
 }

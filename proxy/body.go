@@ -24,7 +24,7 @@ type body struct {
 	started bool // a byte of it was taken from the caller's stream
 	ended   bool // all of it was
 	total   int64
-	began   time.Time // of reading, for the minimum rate
+	began   instant // of reading, for the minimum rate
 
 	keeping bool
 	lost    atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
@@ -119,7 +119,7 @@ func (b *body) nextNow() ([]byte, error) {
 		return nil, err
 	}
 	if !b.started {
-		b.started, b.began = true, time.Now()
+		b.started, b.began = true, b.c.server.now()
 	}
 	b.passed(n)
 	b.commit(n)
@@ -138,7 +138,7 @@ func (b *body) limit() int64 {
 
 func (b *body) read(wait time.Duration) ([]byte, error) {
 	if !b.started {
-		b.started, b.began = true, time.Now()
+		b.started, b.began = true, b.c.server.now()
 	}
 	if b.framing.Kind == http1.BodyChunked {
 		return b.readChunked(wait)
@@ -229,9 +229,9 @@ func (b *body) joinChunks(n int) ([]byte, error) {
 // and the minimum rate leave.
 func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 	c := b.c
-	until, slack := b.patience(time.Now()), time.Duration(0)
+	until, slack := b.patience(b.c.server.now()), time.Duration(0)
 	if wait > 0 {
-		until = time.Now().Add(wait)
+		until = b.c.server.now().Add(wait)
 	} else if c.x.pumping {
 		slack = time.Second
 	}
@@ -247,8 +247,8 @@ func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, io.ErrNoProgress
 	case isTimeout(err) && c.x.stop.Load():
 		return 0, errStopped
-	case isTimeout(err) && time.Now().Before(until):
-		c.readAt = past // a late word that meant a wait before this one
+	case isTimeout(err) && b.c.server.now().Before(until):
+		c.readAt = longAgo // a late word that meant a wait before this one
 		return b.receive(p, wait)
 	case isTimeout(err) && wait > 0:
 		return 0, err
@@ -261,7 +261,7 @@ func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 }
 
 // patience is when a caller that sends nothing more is too slow.
-func (b *body) patience(now time.Time) time.Time {
+func (b *body) patience(now instant) instant {
 	until := now.Add(365 * 24 * time.Hour)
 	if idle := b.c.x.bodyIdle(); idle > 0 {
 		until = now.Add(idle)
@@ -279,13 +279,13 @@ func (b *body) patience(now time.Time) time.Time {
 // again. It stops, without error, when the body can no longer be kept, and
 // when it will not be whole by until, or is too slow for any body; zero: it may take as
 // long as any.
-func (b *body) finish(until time.Time) error {
+func (b *body) finish(until instant) error {
 	b.cursor = len(b.kept)
-	heard := time.Now()
+	heard := b.c.server.now()
 	for b.started && !b.ended && b.keeping {
 		wait := time.Duration(0)
 		if !until.IsZero() {
-			if wait = min(b.worthWaiting(until), paceTime, time.Until(b.patience(heard))); wait <= 0 {
+			if wait = min(b.worthWaiting(until), paceTime, b.patience(heard).Sub(b.c.server.now())); wait <= 0 {
 				return nil
 			}
 		}
@@ -294,7 +294,7 @@ func (b *body) finish(until time.Time) error {
 			return err
 		}
 		if b.total > had {
-			heard = time.Now()
+			heard = b.c.server.now()
 		}
 	}
 	return nil
@@ -305,8 +305,8 @@ const paceTime = time.Second
 
 // worthWaiting is how long the rest of the body may be waited for until then; none where
 // it would not be whole at the pace that it had so far.
-func (b *body) worthWaiting(until time.Time) time.Duration {
-	now := time.Now()
+func (b *body) worthWaiting(until instant) time.Duration {
+	now := b.c.server.now()
 	left, took := until.Sub(now), now.Sub(b.began)
 	if b.framing.Kind == http1.BodyLength && took > paceTime && float64(b.left)*took.Seconds() > float64(b.total)*left.Seconds() {
 		return 0

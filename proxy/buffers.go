@@ -40,6 +40,12 @@ func getBuffer(n int) []byte {
 // putBuffer takes back a buffer of getBuffer; nil and foreign sizes are left
 // to the collector. b must start where getBuffer's slice started.
 func putBuffer(b []byte) {
+	if b != nil { // mostly there is none, which is found out without a call
+		pool(b)
+	}
+}
+
+func pool(b []byte) {
 	switch cap(b) {
 	case smallBuffer:
 		smallBuffers.Put((*[smallBuffer]byte)(b[:smallBuffer]))

@@ -53,15 +53,14 @@ type conn struct {
 	in   []byte // read buffer, nil while idle; in[r:w] is read and not yet used
 	r, w int
 
-	readAt  time.Time // read deadline now set
-	idleEnd time.Time // of the wait that was begun before it was parked; zero: none was
-	writeAt time.Time // write deadline now set
+	readAt  instant // read deadline now set
+	idleEnd instant // of the wait that was begun before it was parked; zero: none was
+	writeAt instant // write deadline now set
 	phase   atomic.Int32
 	tunnel  atomic.Pointer[tunnel]
 	http2   atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
 
 	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
-	idleErr  error
 	nowRead  func(fd uintptr) bool // likewise
 	now      readOnce
 
@@ -96,30 +95,30 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 // setRead moves the read deadline to t, or to somewhat later: by at most slack,
 // so that it stays where it is most of the time. Moving a timer costs more
 // than reading a clock.
-func (c *conn) setRead(t time.Time, slack time.Duration) {
+func (c *conn) setRead(t instant, slack time.Duration) {
 	if d := c.readAt.Sub(t); d >= 0 && d <= slack {
 		return
 	}
 	c.readAt = t.Add(slack)
-	_ = c.nc.SetReadDeadline(c.readAt)
+	_ = c.nc.SetReadDeadline(c.server.at(c.readAt))
 }
 
 // write sends p whole. The deadline is the one for a reader that takes nothing.
-func (c *conn) write(p []byte, now time.Time) error {
+func (c *conn) write(p []byte, now instant) error {
 	c.extendWrite(now)
 	_, err := c.nc.Write(p)
 	return err
 }
 
 // writeBoth is write for what is in two places.
-func (c *conn) writeBoth(p, q []byte, now time.Time) error {
+func (c *conn) writeBoth(p, q []byte, now instant) error {
 	c.extendWrite(now)
 	_, err := sock.WriteBoth(c.nc, p, q)
 	return err
 }
 
 // extendWrite keeps the write deadline between one and two write timeouts away.
-func (c *conn) extendWrite(now time.Time) {
+func (c *conn) extendWrite(now instant) {
 	timeout := c.x.set.WriteTimeout
 	if timeout <= 0 {
 		return
@@ -128,12 +127,12 @@ func (c *conn) extendWrite(now time.Time) {
 		return
 	}
 	c.writeAt = now.Add(2 * timeout)
-	_ = c.nc.SetWriteDeadline(c.writeAt)
+	_ = c.nc.SetWriteDeadline(c.server.at(c.writeAt))
 }
 
 // writeTimedOut says whether the write deadline has passed.
 func (c *conn) writeTimedOut() bool {
-	return !c.writeAt.IsZero() && !time.Now().Before(c.writeAt)
+	return !c.writeAt.IsZero() && !c.server.now().Before(c.writeAt)
 }
 
 // fill reads once into the free tail of the buffer.
@@ -153,17 +152,18 @@ func (c *conn) fill() error {
 // descriptor waits without a buffer: that is most of what an idle caller costs.
 func (c *conn) fillIdle() error {
 	if c.raw == nil || c.secure != nil {
+		c.x.spare.release()
 		if c.in == nil {
 			c.in = getBuffer(smallBuffer)
 		}
 		return c.fill()
 	}
-	c.idleErr = nil
+	c.now.err = nil
 	c.yield()
 	if err := c.raw.Read(c.idleRead); err != nil {
 		return err
 	}
-	return c.idleErr
+	return c.now.err
 }
 
 // readIdle is called when the descriptor may be readable, says whether it was.
@@ -178,12 +178,12 @@ func (c *conn) readIdle(fd uintptr) bool {
 	case n > 0:
 		c.w += n
 	case err == syscall.EAGAIN:
-		c.dropBuffer()
+		c.restBuffers()
 		return false
 	case err == nil:
-		c.idleErr = io.EOF
+		c.now.err = io.EOF
 	default:
-		c.idleErr = os.NewSyscallError("read", err)
+		c.now.err = os.NewSyscallError("read", err)
 	}
 	return true
 }
@@ -226,6 +226,12 @@ func (c *conn) foresee(f http1.Framing) {
 	}
 }
 
+// restBuffers gives all empty buffers back: nobody knows how long the wait will be.
+func (c *conn) restBuffers() {
+	c.dropBuffer()
+	c.x.spare.release()
+}
+
 // dropBuffer gives an empty read buffer back.
 func (c *conn) dropBuffer() {
 	if c.in != nil && c.r == c.w {
@@ -236,7 +242,10 @@ func (c *conn) dropBuffer() {
 
 // compact moves the unused bytes to the front of the buffer.
 func (c *conn) compact() {
-	if c.r > 0 {
+	switch {
+	case c.r == c.w:
+		c.r, c.w = 0, 0
+	case c.r > 0:
 		c.w = copy(c.in, c.in[c.r:c.w])
 		c.r = 0
 	}

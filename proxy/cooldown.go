@@ -38,7 +38,7 @@ func (s *Server) LearnCooldown(key uint64, lasts time.Duration) {
 	if lasts <= 0 || lasts > s.settings.Load().longestCooldown {
 		return
 	}
-	now := s.since(time.Now())
+	now := s.elapsed()
 	s.cooldowns.Begin(key, now+lasts, now)
 }
 
@@ -77,7 +77,7 @@ func (x *exchange) noteCooldown(a *policy.Attempt) {
 		return
 	}
 	s := x.c.server
-	now := s.since(time.Now())
+	now := s.elapsed()
 	if s.cooldowns.Begin(key, now+a.RetryAfter, now) && x.set.CooldownBegan != nil {
 		x.set.CooldownBegan(key, a.RetryAfter)
 	}
@@ -91,7 +91,7 @@ func (x *exchange) pauseTooLong(a *policy.Attempt) bool {
 }
 
 // cooldownLeft is how much longer the request has to pause; 0 when it has not.
-func (x *exchange) cooldownLeft(now time.Time) time.Duration {
+func (x *exchange) cooldownLeft(now instant) time.Duration {
 	s, t := x.c.server, x.c.server.since(now)
 	if x.route.Cooldown.Kind == CooldownNone || !s.cooldowns.Running(t) {
 		return 0
@@ -110,7 +110,7 @@ func (x *exchange) cooldownLeft(now time.Time) time.Duration {
 // sitOut waits for the end of a cool-down that the request is in, when it has
 // the time, and gives the time that it then is. It holds no place at the
 // upstream meanwhile.
-func (x *exchange) sitOut(now time.Time) (admission, time.Time) {
+func (x *exchange) sitOut(now instant) (admission, instant) {
 	for {
 		left := x.cooldownLeft(now)
 		if left <= 0 {
@@ -143,7 +143,7 @@ func (x *exchange) sitOut(now time.Time) (admission, time.Time) {
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // requestRoom is how long the request may wait at most before it is sent.
-func (x *exchange) requestRoom(now time.Time) time.Duration {
+func (x *exchange) requestRoom(now instant) time.Duration {
 	room := min(x.timeLeft(now), longestWait)
 	if limit := x.requestTimeout(); limit > 0 && x.sentAt.IsZero() { // its clock has not started: the body is not read yet
 		room = min(room, x.began.Add(limit).Sub(now))
@@ -152,7 +152,7 @@ func (x *exchange) requestRoom(now time.Time) time.Duration {
 }
 
 // waitRoom is how long the request may wait before its next attempt at most.
-func (x *exchange) waitRoom(now time.Time) time.Duration {
+func (x *exchange) waitRoom(now instant) time.Duration {
 	room := x.requestRoom(now)
 	if window := x.route.Policy.Window; window > 0 && x.attempts > 0 {
 		room = min(room, x.began.Add(window).Sub(now)+1)

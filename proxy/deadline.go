@@ -37,7 +37,7 @@ func (x *exchange) requestTimeout() time.Duration {
 
 // endWith is when the request has to be answered, with so much time for it from when it
 // was sent; 0 for any. Zero: at any time.
-func (x *exchange) endWith(limit time.Duration) time.Time {
+func (x *exchange) endWith(limit time.Duration) instant {
 	if limit <= 0 || x.sentAt.IsZero() {
 		return x.callerUntil
 	}
@@ -47,7 +47,7 @@ func (x *exchange) endWith(limit time.Duration) time.Time {
 // timeLeft is how long the upstream has for its answer, as far as is known
 // before the request is sent: until the deadline that runs, or from the
 // request being sent on.
-func (x *exchange) timeLeft(now time.Time) time.Duration {
+func (x *exchange) timeLeft(now instant) time.Duration {
 	left := policy.Forever
 	if !x.deadline.IsZero() {
 		left = x.deadline.Sub(now)
@@ -59,7 +59,7 @@ func (x *exchange) timeLeft(now time.Time) time.Duration {
 }
 
 // earliest is the earlier of two times, of which a may be zero for never.
-func earliest(a, b time.Time) time.Time {
+func earliest(a, b instant) instant {
 	if a.IsZero() || b.Before(a) {
 		return b
 	}

@@ -26,7 +26,7 @@ func starved(err error) bool {
 // it closes an idle connection, or waits, as long as the request has time: the attempt
 // is not made before there is one.
 func (x *exchange) connection(o upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
-	var until time.Time
+	var until instant
 	for wait := leastStarved; ; wait = min(2*wait, mostStarved) {
 		if !fresh {
 			if up := x.route.upstream.pool.TryPooled(o); up != nil {
@@ -58,7 +58,7 @@ func (x *exchange) starvingRoom() time.Duration {
 // awaitDescriptor lets some time pass; no when it is over, or something else ended
 // the wait: the caller left, a drain, or the door lets the attempt in no more. Its place at the
 // upstream is another's meanwhile, so that the upstream's silence means nothing.
-func (x *exchange) awaitDescriptor(wait time.Duration, until time.Time) bool {
+func (x *exchange) awaitDescriptor(wait time.Duration, until instant) bool {
 	x.unplace()
 	x.noAttempt = policy.ReasonNoDescriptors
 	if !x.clock.Before(until) {

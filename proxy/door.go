@@ -17,10 +17,10 @@ import (
 // stand those who have to wait, and here run the timer and the probe that the
 // Guard asks for.
 type door struct {
-	guard *policy.Guard
-	pool  *upstream.Group
-	since func(time.Time) time.Duration
-	drain *atomic.Bool // the server drains
+	guard   *policy.Guard
+	pool    *upstream.Group
+	elapsed func() time.Duration
+	drain   *atomic.Bool // the server drains
 
 	mu     sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
 	line   *policy.Line[*waiter]
@@ -60,7 +60,7 @@ func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
 	o.OwnProbe = ask != nil
 	d := &door{
-		log: log.Warn, guard: policy.NewGuard(o), pool: pool, since: s.since, drain: &s.draining, line: policy.NewLine[*waiter](r.HoldMax),
+		log: log.Warn, guard: policy.NewGuard(o), pool: pool, elapsed: s.elapsed, drain: &s.draining, line: policy.NewLine[*waiter](r.HoldMax),
 		late: map[*upstream.Conn]struct{}{}, ask: ask,
 	}
 	d.dials, d.stop = context.WithCancel(context.Background())
@@ -111,7 +111,7 @@ func (d *door) quit(w *waiter, t policy.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.line.Remove(t) {
-		d.guard.Quit(d.since(time.Now()), 1)
+		d.guard.Quit(d.elapsed(), 1)
 		d.arm()
 		return wordWait
 	}
@@ -156,7 +156,7 @@ func lets(g policy.GateState) bool { return g == policy.GateOpen || g == policy.
 
 // dismiss turns away all who stand in line, in a drain. Called with mu held.
 func (d *door) dismiss() {
-	now := d.since(time.Now())
+	now := d.elapsed()
 	for d.line.Len() > 0 {
 		w, _ := d.line.Oldest()
 		d.guard.Quit(now, 1)
@@ -167,7 +167,7 @@ func (d *door) dismiss() {
 
 // admit lets in whom the Guard has places for, whoever came last first. Called with mu held.
 func (d *door) admit() {
-	now := d.since(time.Now())
+	now := d.elapsed()
 	for d.line.Len() > 0 {
 		place, v := d.guard.Next(now)
 		if v > policy.VerdictProbe {
@@ -195,7 +195,7 @@ func (d *door) arm() {
 		d.timer.Stop()
 		return
 	}
-	d.timer.Reset(max(at-d.since(time.Now()), 0))
+	d.timer.Reset(max(at-d.elapsed(), 0))
 }
 
 // ended says whether the door is closed and was left by the last who stood in
@@ -204,7 +204,7 @@ func (d *door) ended() bool { return d.closed && d.line.Len() == 0 }
 
 // tick is the timer's.
 func (d *door) tick() {
-	s := d.guard.Expire(d.since(time.Now()))
+	s := d.guard.Expire(d.elapsed())
 	d.probe()
 	d.heed(s | policy.SignalEvent)
 }
@@ -227,7 +227,7 @@ func dialEnding(err error) policy.EndKind {
 // retryAfter is when a caller that was turned away may ask again, in whole
 // seconds: at the next probe, but not sooner than in one and not later than in thirty.
 func (d *door) retryAfter() int {
-	wait := d.guard.NextEvent() - d.since(time.Now())
+	wait := d.guard.NextEvent() - d.elapsed()
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 

@@ -38,9 +38,9 @@ func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := time.Now().Add(limit - min(lastPart, limit/4))
+	ending := s.now().Add(limit - min(lastPart, limit/4))
 	s.waitsEnd.Store(int64(s.since(ending)))
-	s.lastBusy.Store(int64(s.since(time.Now())))
+	s.lastBusy.Store(int64(s.elapsed()))
 	s.draining.Store(true)
 	s.each(func(c *conn) {
 		c.wake(phaseBackoff)
@@ -58,7 +58,7 @@ func (s *Server) Drain(ctx context.Context) error {
 			})
 			s.lot.Clear()
 		}
-		if time.Now().After(ending) {
+		if ending.Before(s.now()) {
 			s.each(func(c *conn) {
 				c.wake(phaseBackoff)
 				c.tunnel.Load().end()
@@ -88,7 +88,7 @@ func (w *waiter) drained(s *Server) bool {
 		return true
 	}
 	end := time.Duration(s.waitsEnd.Load())
-	return w.turn > end || s.since(time.Now()) >= end
+	return w.turn > end || s.elapsed() >= end
 }
 
 // wake ends a wait of c by its deadline, if it waits in that phase.
@@ -119,7 +119,7 @@ func (s *Server) closingIdle() bool { return s.idleEnd.Load() }
 func (s *Server) idleOnly() bool { return s.active.Load() == 0 }
 
 func (s *Server) quiet() bool {
-	return s.since(time.Now())-time.Duration(s.lastBusy.Load()) >= quietTime
+	return s.elapsed()-time.Duration(s.lastBusy.Load()) >= quietTime
 }
 
 func (s *Server) requestBegan() { s.active.Add(1) }
@@ -127,6 +127,6 @@ func (s *Server) requestBegan() { s.active.Add(1) }
 func (s *Server) requestEnded() {
 	s.active.Add(-1)
 	if s.draining.Load() {
-		s.lastBusy.Store(int64(s.since(time.Now())))
+		s.lastBusy.Store(int64(s.elapsed()))
 	}
 }

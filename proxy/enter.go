@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"time"
-
 	"github.com/retryproxy/retryproxy/policy"
 )
 
@@ -18,7 +16,7 @@ const (
 
 // enter asks all that stands before an attempt, in turn. Admitted means that
 // the attempt has its place and is sent now.
-func (x *exchange) enter(now time.Time) admission {
+func (x *exchange) enter(now instant) admission {
 	if x.route.Cooldown.Kind != CooldownNone {
 		in, later := x.sitOut(now)
 		if in != admitted {
@@ -42,7 +40,7 @@ func (x *exchange) enter(now time.Time) admission {
 
 // ask asks the upstream's throttle, where it has one, whether the next attempt
 // may be sent.
-func (x *exchange) ask(now time.Time) bool {
+func (x *exchange) ask(now instant) bool {
 	var pass bool
 	x.asked, pass = x.askThrottle(now)
 	return pass
@@ -51,7 +49,7 @@ func (x *exchange) ask(now time.Time) bool {
 // askThrottle asks the upstream's throttle, where it has one. While the gate is
 // not open, that alone decides and nothing counts. asked: it waits to hear what
 // becomes of an attempt that it lets pass.
-func (x *exchange) askThrottle(now time.Time) (asked, pass bool) {
+func (x *exchange) askThrottle(now instant) (asked, pass bool) {
 	u := x.route.upstream
 	if u.throttle == nil || !u.door.guard.Open() {
 		return false, true
@@ -94,7 +92,7 @@ func (x *exchange) against(a *policy.Attempt) policy.Reason {
 	if x.pauseTooLong(a) {
 		return policy.ReasonRetryAfterTooLong
 	}
-	now := time.Now()
+	now := x.now()
 	if left := x.cooldownLeft(now); left > 0 && left >= x.waitRoom(now) {
 		return policy.ReasonCooldown
 	}

@@ -26,6 +26,7 @@ type exchange struct {
 	idText   [forward.RandomIDLen]byte
 	keyText  [forward.RandomIDLen]byte
 	out      []byte    // scratch for what is written to the caller or the upstream
+	spare    spare     // kept over requests
 	vec      [8][]byte // the parts of one write to the upstream; the pump has it while one runs
 	sizeLine [24]byte  // of a chunk being sent
 	splice   [2]io.LimitedReader
@@ -51,8 +52,8 @@ type exchange struct {
 	upR, upW int   // up.Buf[upR:upW] is read and not yet used
 	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the answer is read
 	headEnd  int32
-	upUntil  time.Time
-	upWrite  time.Time
+	upUntil  instant
+	upWrite  instant
 	avoid    string           // the address the last attempt failed on
 	member   *upstream.Member // ... as one of several; nil where there is one, or no connection was made
 	early    error            // what reading the answer met before receive began
@@ -74,9 +75,9 @@ type exchange struct {
 	slot       *quotaDoor // a slot of which is taken for an attempt that is not sent yet
 	waiter     waiter     // its place at the upstream's door, or in line for one
 	turnedBy   policy.Verdict
-	dropped    bool      // out of a full line
-	holdUntil  time.Time // end of all waiting at a gate; zero: not begun
-	retryAfter int       // for our own 503, in seconds; 0: none
+	dropped    bool    // out of a full line
+	holdUntil  instant // end of all waiting at a gate; zero: not begun
+	retryAfter int     // for our own 503, in seconds; 0: none
 
 	pumping   bool // the second goroutine runs
 	spliced   bool // the kernel has moved some of the body; of the pump while it runs
@@ -93,18 +94,18 @@ type exchange struct {
 	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
 
 	callerWaits forward.Deadline // what the caller said of its patience
-	callerUntil time.Time        // ... and so when it leaves; zero: it did not say
-	began       time.Time
-	clock       time.Time // when it was last looked at: by all steps that wait, after the wait
-	sentAt      time.Time // the request was first fully sent, or first failed
-	deadline    time.Time // zero: none (yet)
+	callerUntil instant          // ... and so when it leaves; zero: it did not say
+	began       instant
+	clock       instant // when it was last looked at: by all steps that wait, after the wait
+	sentAt      instant // the request was first fully sent, or first failed
+	deadline    instant // zero: none (yet)
 	attempts    int
 	retries     int
 	wait        time.Duration
-	firstEnd    time.Time
-	lastEnd     time.Time
-	attemptT    time.Time    // the running attempt began; zero between attempts
-	attemptSent time.Time    // ... and was sent whole
+	firstEnd    instant
+	lastEnd     instant
+	attemptT    instant      // the running attempt began; zero between attempts
+	attemptSent instant      // ... and was sent whole
 	cause       policy.Cause // of the last attempt
 	dialErr     *upstream.DialError
 	trail       trail
@@ -139,7 +140,7 @@ func (x *exchange) init(c *conn) {
 
 // begin readies the exchange for the request just parsed. It does not decide
 // anything about it.
-func (x *exchange) begin(set *settings, now time.Time) {
+func (x *exchange) begin(set *settings, now instant) {
 	x.set, x.began, x.clock = set, now, now
 	x.grpc = x.isGRPCCall()
 	x.route = set.fallback
@@ -147,9 +148,9 @@ func (x *exchange) begin(set *settings, now time.Time) {
 	x.expect, x.started, x.mustEnd, x.aborting = false, false, x.req.Close, false
 	x.safe, x.nested, x.freeUsed, x.patient = false, false, false, false
 	x.attempts, x.retries, x.wait = 0, 0, 0
-	x.sentAt, x.deadline, x.callerUntil = time.Time{}, time.Time{}, time.Time{}
-	x.firstEnd, x.lastEnd = time.Time{}, time.Time{}
-	x.holdUntil, x.dropped, x.retryAfter = time.Time{}, false, 0
+	x.sentAt, x.deadline, x.callerUntil = 0, 0, 0
+	x.firstEnd, x.lastEnd = 0, 0
+	x.holdUntil, x.dropped, x.retryAfter = 0, false, 0
 	x.noAttempt = policy.ReasonNone
 	x.token, x.barred, x.asked, x.slot = false, barredByDoor, false, nil
 	x.hedge, x.failed = hedging{}, false
@@ -162,18 +163,21 @@ func (x *exchange) begin(set *settings, now time.Time) {
 // tick looks at the clock, for the steps that follow until one waits. Reading
 // it anew for each of them, which take microseconds, costs as much as some of
 // them.
-func (x *exchange) tick() time.Time {
-	x.clock = x.c.server.now()
+func (x *exchange) tick() instant {
+	x.clock = x.now()
 	return x.clock
 }
 
-// end gives all memory of the exchange back.
+// now looks at the clock without a note.
+func (x *exchange) now() instant { return x.c.server.now() }
+
+// end gives all memory of the exchange back, but for what the next one will use.
 func (x *exchange) end() {
 	x.body.close()
 	x.held.drop()
 	x.answer.release()
-	putBuffer(x.head)
-	putBuffer(x.out)
+	x.spare.put(x.head)
+	x.spare.put(x.out)
 	putBuffer(x.headBuf)
 	x.head, x.out, x.headBuf = nil, nil, nil
 }
@@ -247,7 +251,7 @@ func (x *exchange) detachHead(n int) {
 
 // startClock starts the request's deadline, once: when the request was first
 // fully sent, or when the first attempt ended before that.
-func (x *exchange) startClock(t time.Time) {
+func (x *exchange) startClock(t instant) {
 	if !x.sentAt.IsZero() {
 		return
 	}
@@ -292,7 +296,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 		added = x.lastEnd.Sub(x.firstEnd)
 	}
 	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
-	x.logDone(code, o, now)
+	x.logDone(code, o, now.Sub(x.began))
 	x.keep(code, o, now, took)
-	x.endTrace(code, o, x.began.Add(took))
+	x.endTrace(code, o, took)
 }

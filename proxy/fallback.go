@@ -106,7 +106,7 @@ func (x *exchange) fetchBody() {
 		return
 	}
 	if !b.started {
-		b.started, b.began = true, time.Now()
+		b.started, b.began = true, x.now()
 	}
 	x.finishBody(x.endWith(x.route.RequestTimeout))
 }
@@ -120,7 +120,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	x.deadline = x.endWith(x.requestTimeout())
 	x.head = forward.AppendRequestHead(x.head[:0], x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
 	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
-	switch x.admit(time.Now()) {
+	switch x.admit(x.now()) {
 	case admitted:
 	case leftWaiting:
 		code, o := x.leave()
@@ -135,7 +135,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 		x.desert(policy.Abandoned)
 		x.discard()
 		x.attemptTraced(x.trace.attempt, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown, x.trace.peer)
-		x.attemptT = time.Time{}
+		x.attemptT = 0
 		code, o := x.abandon()
 		return code, o, true
 	}
@@ -157,12 +157,12 @@ func (x *exchange) spareDone(a *policy.Attempt) {
 		x.desert(x.overtime())
 	}
 	x.vacate(a)
-	x.lastEnd = time.Now()
+	x.lastEnd = x.now()
 	x.trail.attempted(a.Status, a.Cause, policy.ClassNone, x.lastEnd.Sub(x.attemptT))
 	x.trail.beganAt(x.attemptT.Sub(x.began))
 	x.tick()
 	x.attemptTraced(x.trace.attempt, a, x.route.Policy.Classify(a), x.trace.peer)
-	x.attemptT = time.Time{}
+	x.attemptT = 0
 }
 
 // contentType is a guess from the first byte; what was written as JSON or HTML

@@ -55,7 +55,7 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	conn := newConn(s, far, "")
 	conn.in = getBuffer(smallBuffer)
 	w := &waiter{c: conn}
-	until := time.Now().Add(time.Minute)
+	until := s.now().Add(time.Minute)
 	done := make(chan waitEnd)
 	go func() { done <- conn.await(until, w) }()
 	soon(t, "the wait to begin", func() bool { return conn.phase.Load() == phaseBackoff })

@@ -50,7 +50,7 @@ func (x *exchange) mayHedge(b *policy.Budget) policy.Reason {
 }
 
 // orHedge is until, or when the hedge is due if that is sooner.
-func (x *exchange) orHedge(until time.Time) time.Time {
+func (x *exchange) orHedge(until instant) instant {
 	if x.hedge.after == 0 {
 		return until
 	}
@@ -59,7 +59,7 @@ func (x *exchange) orHedge(until time.Time) time.Time {
 
 // hedgeDue says whether it is time for the hedge of an attempt that was sent whole.
 func (x *exchange) hedgeDue() bool {
-	return x.hedge.after > 0 && !time.Now().Before(x.attemptSent.Add(x.hedge.after))
+	return x.hedge.after > 0 && !x.now().Before(x.attemptSent.Add(x.hedge.after))
 }
 
 // sendHedge sends the hedge that is due, unless the head has begun to come, if
@@ -92,7 +92,7 @@ func (x *exchange) sendHedge() {
 // does, and what speaks against a hedge only: a gate that is not open, and the
 // end of a cool-down that would have to be waited for. asked: the throttle waits
 // to hear of it.
-func (x *exchange) passes(now time.Time) (asked, pass bool) {
+func (x *exchange) passes(now instant) (asked, pass bool) {
 	u := x.route.upstream
 	if !u.door.guard.Open() || x.cooldownLeft(now) > 0 || !x.c.server.makesRetry() {
 		return false, false
@@ -138,7 +138,7 @@ func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budge
 	x.retries++
 	span := x.traceAttempt(x.clock, true)
 	r := &rival{
-		first: x.up, pool: x.route.upstream.pool, report: x.c.server.report,
+		first: x.up, pool: x.route.upstream.pool, server: x.c.server,
 		span: span, request: x.wholeRequest(span), method: x.req.Method, limits: x.set.Limits,
 		place: place, asked: asked, budget: budget, began: x.clock, done: make(chan struct{}),
 	}
@@ -151,7 +151,7 @@ func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budge
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if !r.until.IsZero() {
-		r.ctx, r.cancel = context.WithDeadline(context.Background(), r.until)
+		r.ctx, r.cancel = context.WithDeadline(context.Background(), x.c.server.at(r.until))
 	}
 	return r
 }

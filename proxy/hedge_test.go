@@ -246,7 +246,7 @@ func TestNoHedge(t *testing.T) {
 					t.Errorf("%d sends, want %d", m.up.sends(), tc.sends)
 				}
 				b := m.settings.Load().fallback.upstream.budget
-				if left := b.Tokens(m.since(time.Now())); m.budgeted() && left != 0 {
+				if left := b.Tokens(m.elapsed()); m.budgeted() && left != 0 {
 					t.Errorf("%v tokens left", left)
 				}
 				c.Close()
@@ -270,7 +270,7 @@ func (u *fakeUpstream) each(f func(c net.Conn)) {
 // shut closes the gate of the default route's upstream.
 func shut(m *memory) {
 	d := m.settings.Load().fallback.upstream.door
-	now := m.since(time.Now())
+	now := m.elapsed()
 	place, _ := d.guard.EnterFast(now)
 	d.guard.Leave(place, now, policy.Ending{Kind: policy.Refused})
 }
@@ -484,7 +484,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 			c.send(get("/slow")).want(200, "ok")
 		}
 		time.Sleep(time.Second)
-		if d := m.settings.Load().fallback.hedge.After(m.since(time.Now())); d < 20*time.Millisecond {
+		if d := m.settings.Load().fallback.hedge.After(m.elapsed()); d < 20*time.Millisecond {
 			t.Errorf("one in seven was waited for 20 ms at least, and the 95th percentile is %v", d)
 		}
 	})

@@ -65,9 +65,9 @@ func (h *held) take() policy.Reason {
 func (h *held) collect(limit int64) policy.Reason {
 	x := h.x
 	x.answer.base = x.upR // the head stays where it is
-	until := time.Now().Add(holdTime)
+	until := x.now().Add(holdTime)
 	for {
-		piece, err := x.answer.next(max(time.Until(until), time.Millisecond))
+		piece, err := x.answer.next(max(until.Sub(x.now()), time.Millisecond))
 		switch {
 		case err == io.EOF:
 			return policy.ReasonNone

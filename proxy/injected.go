@@ -65,7 +65,7 @@ func (x *exchange) stall() policy.Cause {
 }
 
 // stallUntil is until, or earlier where the attempt's or the request's time ends.
-func (x *exchange) stallUntil(began, until time.Time) time.Time {
+func (x *exchange) stallUntil(began, until instant) instant {
 	if t := x.attemptTimeout(); t > 0 && !x.patient {
 		until = earliest(until, began.Add(t))
 	}

@@ -40,13 +40,13 @@ type Step struct {
 }
 
 // keep tells the journal of a request, if it wants it.
-func (x *exchange) keep(code int, o policy.Outcome, now time.Time, took time.Duration) {
+func (x *exchange) keep(code int, o policy.Outcome, now instant, took time.Duration) {
 	j := x.set.Journal
-	if j == nil || !j.Wants(now, took, o) {
+	if j == nil || !j.Wants(x.c.server.at(now), took, o) {
 		return
 	}
 	e := Ended{
-		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Began: x.began, Took: took,
+		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Began: x.c.server.at(x.began), Took: took,
 		Code: code, Outcome: o, Attempts: x.attempts, Steps: make([]Step, 0, trailLength),
 	}
 	for _, s := range x.trail.steps[:x.trail.n] {

@@ -24,7 +24,7 @@ func (d *door) waitForLate(up *upstream.Conn, place policy.Place) {
 	d.probes.Go(func() {
 		e := readLate(up)
 		d.readsNoMore(up)
-		d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+		d.heed(d.guard.Leave(place, d.elapsed(), e))
 	})
 }
 

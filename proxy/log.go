@@ -108,19 +108,19 @@ func (l *lineLimit) allow(now time.Time) (ok bool, suppressed int) {
 }
 
 // logDone writes the access log's line, and one for a request given up.
-func (x *exchange) logDone(code int, o policy.Outcome, now time.Time) {
+func (x *exchange) logDone(code int, o policy.Outcome, took time.Duration) {
 	if x.set.AccessLog {
-		x.logRequest(x.set.Log.Info, "request", code, o, now)
+		x.logRequest(x.set.Log.Info, "request", code, o, took)
 	}
 	if !worthALine(o) {
 		return
 	}
-	ok, suppressed := x.route.gaveUpLog.allow(now)
+	ok, suppressed := x.route.gaveUpLog.allow(time.Now())
 	if suppressed > 0 {
 		x.set.Log.Warn("more requests given up, lines suppressed", zap.String("route", x.route.Name), zap.Int("count", suppressed))
 	}
 	if ok {
-		x.logRequest(x.set.Log.Warn, "request given up", code, o, now)
+		x.logRequest(x.set.Log.Warn, "request given up", code, o, took)
 	}
 }
 
@@ -138,7 +138,7 @@ func worthALine(o policy.Outcome) bool {
 const loggedPath = 1 << 10
 
 // logRequest writes a line without anything secret: the query is left out.
-func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, now time.Time) {
+func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration) {
 	target := x.req.Path
 	if len(target) > loggedPath {
 		target = append(bytes.Clone(target[:loggedPath]), "..."...)
@@ -152,7 +152,7 @@ func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code
 		zap.ByteString("path", target),
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
-		zap.Duration("took", now.Sub(x.began)),
+		zap.Duration("took", took),
 		zap.Array("attempts", &x.trail),
 		zap.String("peer", x.c.peer.Text),
 		zap.ByteString("request_id", x.id),

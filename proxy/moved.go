@@ -22,7 +22,7 @@ func (d *door) watchProbe(probe policy.Place, addr string) {
 	d.probes.Go(func() {
 		for d.waitFor(lookUpEvery) && d.guard.Hangs(probe) {
 			if d.pool.Left(d.dials, addr) {
-				d.heed(d.guard.ProbeAgain(probe, d.since(time.Now())))
+				d.heed(d.guard.ProbeAgain(probe, d.elapsed()))
 				return
 			}
 		}

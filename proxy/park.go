@@ -22,24 +22,24 @@ type parked struct {
 	listen string
 	used   bool // it has sent something
 	told   *net.TCPAddr
-	until  time.Time
+	until  instant
 }
 
 // park leaves the waiting for the next request to the server's lot, until the
 // time given. True: the connection is the lot's, and this goroutine must not
 // touch it any more.
-func (c *conn) park(until time.Time) bool {
+func (c *conn) park(until instant) bool {
 	s := c.server
 	if s.closingIdle() || c.in != nil || c.nc.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
 	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, told: c.told, until: until}
-	if s.lot.Park(c.raw, until, p) == nil {
+	if s.lot.Park(c.raw, s.at(until), p) == nil {
 		c.left = true
 		return true
 	}
-	c.readAt, c.writeAt = time.Time{}, time.Time{}
+	c.readAt, c.writeAt = 0, 0
 	c.phase.Store(phaseIdle)
 	return false
 }
@@ -61,7 +61,7 @@ func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.told, c.idleEnd = true, p.told, p.until
 	if c.used = p.used; c.used {
-		c.x.began = p.server.started // what it says next is not the first
+		c.x.began = start // what it says next is not the first
 	}
 	return c
 }

@@ -199,7 +199,7 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			if closing == "drain" {
 				s.idleEnd.Store(true)
 			} else {
-				conn.idleEnd = time.Now().Add(-time.Second)
+				conn.idleEnd = s.now().Add(-time.Second)
 			}
 			if !conn.nextRequest() || string(conn.req.Method) != "GET" {
 				t.Error("the request was not seen")

@@ -59,7 +59,7 @@ func (d *door) probe() {
 	if d.ended() {
 		return
 	}
-	if place, due := d.guard.Probe(d.since(time.Now())); due {
+	if place, due := d.guard.Probe(d.elapsed()); due {
 		d.probes.Go(func() { by(place) })
 	}
 }
@@ -73,7 +73,7 @@ func (d *door) probeByConnecting(place policy.Place) {
 	} else {
 		e.Kind = dialEnding(err)
 	}
-	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+	d.heed(d.guard.Leave(place, d.elapsed(), e))
 }
 
 // probeByAsking sends GET. Nothing but lateBound ends its wait: the Guard has
@@ -82,7 +82,7 @@ func (d *door) probeByAsking(place policy.Place) {
 	up, e := d.askUp(place)
 	result, e := policy.ProbeEnding(e)
 	d.asked[result].Add(1)
-	d.heed(d.guard.Leave(place, d.since(time.Now()), e))
+	d.heed(d.guard.Leave(place, d.elapsed(), e))
 	if up != nil {
 		d.endProbe(up)
 	}

@@ -26,7 +26,7 @@ func (n *settings) announces(nc net.Conn) bool {
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
 	c.phase.Store(phaseIdle) // a drain that ends idle callers ends this one too
-	c.setRead(time.Now().Add(set.ReadHeadTimeout), 0)
+	c.setRead(c.server.now().Add(set.ReadHeadTimeout), 0)
 	if c.server.closingIdle() {
 		return false
 	}
@@ -34,7 +34,7 @@ func (c *conn) announced() bool {
 	c.phase.Store(phaseBusy)
 	if why == proxyproto.None {
 		_ = c.nc.SetReadDeadline(time.Time{})
-		c.readAt = time.Time{}
+		c.readAt = 0
 		c.overTLS(set)
 		return true
 	}

@@ -60,7 +60,7 @@ func (x *exchange) stopPump() {
 	<-x.pumpDone
 	x.pumping, x.cancel = false, nil
 	x.stop.Store(false)
-	x.c.readAt, x.upUntil = past, time.Time{}
+	x.c.readAt, x.upUntil = longAgo, 0
 }
 
 // pumpBody sends the rest of the body, or as much as the upstream takes, and

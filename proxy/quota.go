@@ -120,7 +120,7 @@ func (q *quotaDoor) quit(t policy.Ticket, now time.Duration) bool {
 func (q *quotaDoor) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.admit(q.set.since(time.Now()))
+	q.admit(q.set.elapsed())
 }
 
 // admit lets in whom there are slots for, whoever came first first. Called with mu held.
@@ -153,13 +153,13 @@ const leaseTakes = 150 * time.Millisecond
 
 // awaitSlot waits for the request's turn in the quota of its upstream, and gives
 // the time that it then is.
-func (x *exchange) awaitSlot(s *quotaSet, now time.Time) (admission, time.Time) {
+func (x *exchange) awaitSlot(s *quotaSet, now instant) (admission, instant) {
 	room := x.route.Quota.Wait
 	if s.wanted != nil {
 		room = max(room, leaseTakes)
 	}
 	room = min(room, x.waitRoom(now))
-	q, e := s.enter(x.quotaKey(s), &x.waiter, s.since(now), room)
+	q, e := s.enter(x.quotaKey(s), &x.waiter, x.c.server.since(now), room)
 	switch e.word {
 	case wordGo:
 		x.slot = q
@@ -167,16 +167,16 @@ func (x *exchange) awaitSlot(s *quotaSet, now time.Time) (admission, time.Time) 
 	case wordDropped:
 		return x.outOfQuota(e.wait), now
 	}
-	x.waiter.turn = s.since(now) + e.wait
+	x.waiter.turn = x.c.server.since(now) + e.wait
 	end := x.c.await(now.Add(room), &x.waiter)
 	later := x.tick()
 	x.route.observer.Held(later.Sub(now))
-	if q.quit(e.ticket, s.since(later)) {
+	if q.quit(e.ticket, x.c.server.since(later)) {
 		switch end {
 		case callerLeft:
 			return leftWaiting, later
 		case drainBegan:
-			x.retryAfter = wholeSeconds(max(x.waiter.turn-s.since(later), time.Second))
+			x.retryAfter = wholeSeconds(max(x.waiter.turn-x.c.server.since(later), time.Second))
 			return drainedWaiting, later
 		}
 		return x.outOfQuota(e.wait), later
@@ -198,6 +198,6 @@ func (x *exchange) outOfQuota(wait time.Duration) admission {
 func (x *exchange) dropSlot() {
 	if q := x.slot; q != nil {
 		x.slot = nil
-		q.giveBack(q.set.since(time.Now()))
+		q.giveBack(q.set.elapsed())
 	}
 }

@@ -176,7 +176,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().Quotas[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().fallback.quota.common.takeNow(p.since(time.Now())) {
+	if !p.settings.Load().fallback.quota.common.takeNow(p.elapsed()) {
 		t.Error("no slot left, though none was used")
 	}
 }

@@ -26,7 +26,7 @@ const quotaLooks = 8
 type quotaSet struct {
 	name    string
 	rate    policy.QuotaRate
-	since   func(time.Time) time.Duration
+	elapsed func() time.Duration
 	wanted  func() // Config.QuotaWanted
 	holdMax int
 	header  string // "": one door for all
@@ -64,7 +64,7 @@ func quotaSeed(r *Route) [sha256.Size]byte {
 
 func newQuotaSet(s *Server, r *Route, wanted func()) *quotaSet {
 	q := &quotaSet{
-		name: r.Upstream.String(), rate: r.Quota.Rate, since: s.since, wanted: wanted, holdMax: r.HoldMax,
+		name: r.Upstream.String(), rate: r.Quota.Rate, elapsed: s.elapsed, wanted: wanted, holdMax: r.HoldMax,
 		seed: quotaSeed(r), most: MaxQuotaKeys, processes: 1,
 	}
 	q.common = newQuotaDoor(q, binary.BigEndian.Uint64(q.seed[:]))

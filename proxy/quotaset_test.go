@@ -88,7 +88,7 @@ func TestAHedgeHasTheQuotaOfItsKey(t *testing.T) {
 			if _, err := x.req.Parse([]byte(getFor("/", key)), http1.Limits{HeadBytes: 1000, Fields: 10}); err != nil {
 				t.Fatal(err)
 			}
-			_, ok := x.hedgePlace(m.since(time.Now()))
+			_, ok := x.hedgePlace(m.elapsed())
 			return ok
 		}
 		if place("a") || !place("b") || place("b") {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -117,7 +116,7 @@ func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) poli
 	x.up, x.upReused, x.avoid, x.unseen = r.up, r.up.Reused, r.up.Addr, false
 	x.member = r.member
 	x.upR, x.upW, x.upAsked, x.early = r.r, r.w, true, nil
-	x.upUntil, x.upWrite = time.Time{}, time.Time{}
+	x.upUntil, x.upWrite = 0, 0
 	x.resp, r.resp = r.resp, x.resp
 	x.lastPiece.Store(false)
 	x.attemptT, x.attemptSent = r.began, r.sentAt
@@ -137,7 +136,7 @@ func (x *exchange) dismiss(r *rival) {
 	ended := r.over.Load() && !r.isStopped() // by itself, not when the caller left
 	r.stop()
 	x.rivalEnded(r)
-	x.upUntil = time.Time{} // the rival moved the deadline
+	x.upUntil = 0 // the rival moved the deadline
 	x.countHedge(r)
 	x.tick()
 	class := x.route.Policy.Classify(&r.result)
@@ -181,7 +180,7 @@ func (x *exchange) leaveRival(r *rival, kind policy.EndKind) {
 	if !place.Taken() {
 		return
 	}
-	d, t := x.route.upstream.door, x.set.server.since(time.Now())
+	d, t := x.route.upstream.door, x.set.server.elapsed()
 	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: true}
 	switch {
 	case kind == policy.Unsent:

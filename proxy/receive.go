@@ -26,7 +26,7 @@ const (
 // attempt timeout the connection is dropped.
 func (x *exchange) receive() policy.Attempt {
 	if x.up.Buf == nil {
-		x.up.Buf = getBuffer(mediumBuffer)
+		x.up.Buf = x.spare.get(mediumBuffer)
 	}
 	cause := x.readFinalHead()
 	if x.hedge.rival != nil {
@@ -182,7 +182,7 @@ func (x *exchange) readUp(idle time.Duration) error {
 			return err
 		case x.callerEnd.Load() != callerStays:
 			return errCallerGone
-		case x.progress.Load() == progress && !until.IsZero() && !time.Now().Before(until):
+		case x.progress.Load() == progress && !until.IsZero() && !x.now().Before(until):
 			return err
 		case whole && x.hedgeDue():
 			x.sendHedge()
@@ -208,7 +208,7 @@ func (x *exchange) leftWhileStuck() bool {
 }
 
 // readUntil is when waiting for the upstream ends; zero: not by time.
-func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32) time.Time {
+func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) instant {
 	switch {
 	case idle > 0:
 		return began.Add(idle)
@@ -234,7 +234,7 @@ func (x *exchange) readUntil(began time.Time, idle time.Duration, progress int32
 // setUpRead sets the upstream's read deadline: until, or sooner while nobody
 // watches the caller all the time. A deadline that is close enough stays as it
 // is, unless the pump or a hedge may have moved it.
-func (x *exchange) setUpRead(until, now time.Time) {
+func (x *exchange) setUpRead(until, now instant) {
 	if !x.pumping || x.uploading() {
 		soon := now.Add(watchAfter)
 		if until.IsZero() || soon.Before(until) {
@@ -245,7 +245,7 @@ func (x *exchange) setUpRead(until, now time.Time) {
 		}
 	}
 	x.upUntil = until
-	_ = x.up.SetReadDeadline(until)
+	_ = x.up.SetReadDeadline(x.c.server.at(until))
 }
 
 // forwardInformational sends 100, 102, 103 and their kin on at once: a 100
@@ -261,7 +261,7 @@ func (x *exchange) forwardInformational() {
 		x.expect = false
 	}
 	x.out = forward.AppendInformational(x.cleanOut(), &x.resp)
-	if x.c.write(x.out, time.Now()) != nil {
+	if x.c.write(x.out, x.now()) != nil {
 		x.callerEnd.Store(callerGone)
 	}
 }
@@ -269,7 +269,7 @@ func (x *exchange) forwardInformational() {
 // cleanOut is the empty scratch for what is written to the caller.
 func (x *exchange) cleanOut() []byte {
 	if x.out == nil {
-		x.out = getBuffer(smallBuffer)
+		x.out = x.spare.get(smallBuffer)
 	}
 	return x.out[:0]
 }

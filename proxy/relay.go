@@ -21,6 +21,9 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 	}
 	x.endIfUnread()
 	framing := x.callerFraming(x.answer.framing)
+	if x.out == nil {
+		x.out, x.head = x.head, nil // there will be no other attempt
+	}
 	x.out = x.appendHead(x.cleanOut(), framing, reason)
 	x.started, x.answer.base = true, 0 // the head's spans are not needed any more
 	err := x.writePiece(framing, x.answer.prefix)
@@ -206,7 +209,7 @@ func (x *exchange) canSpliceDown(f http1.Framing) bool {
 // spliceDown moves the rest of the response's body to the caller.
 func (x *exchange) spliceDown() error {
 	b := &x.answer
-	until := time.Now().Add(x.idleOrForever())
+	until := x.now().Add(x.idleOrForever())
 	for b.left > 0 {
 		now := x.tick()
 		x.c.extendWrite(now)
@@ -218,7 +221,7 @@ func (x *exchange) spliceDown() error {
 		n, err := x.move(downward, x.c.tcp, rawTCP(x.up), want)
 		b.left -= n
 		if n > 0 {
-			until = time.Now().Add(x.idleOrForever())
+			until = x.now().Add(x.idleOrForever())
 		}
 		if n < want {
 			if err := x.spliceDownEnded(err, until); err != nil {
@@ -231,14 +234,14 @@ func (x *exchange) spliceDown() error {
 }
 
 // spliceDownEnded says why a splice ended early; nil: it can go on.
-func (x *exchange) spliceDownEnded(err error, until time.Time) error {
+func (x *exchange) spliceDownEnded(err error, until instant) error {
 	switch {
 	case x.callerEnd.Load() != callerStays, isTimeout(err) && x.c.writeTimedOut():
 		return errCallerGone
 	case isTimeout(err) && x.leftWhileStuck():
 		x.callerEnd.Store(callerGone)
 		return errCallerGone
-	case isTimeout(err) && time.Now().Before(until):
+	case isTimeout(err) && x.now().Before(until):
 		x.startWatch(nil) // the wait before the caller is watched is over, or the pump woke us
 		return nil
 	case err != nil && !isTimeout(err) && x.c.hungUp():

@@ -21,7 +21,6 @@ import (
 type rival struct {
 	first   *upstream.Conn // of the attempt it stands beside, whose reader is woken at the end
 	pool    *upstream.Group
-	report  func(fault any)
 	fault   policy.Fault // made up for it
 	request [][]byte
 	method  []byte
@@ -29,9 +28,10 @@ type rival struct {
 	place   policy.Place
 	asked   bool           // the throttle waits to hear of it
 	budget  *policy.Budget // a token of which is taken; nil: none
-	began   time.Time
+	began   instant
 	span    AttemptSpan // nil: off
-	until   time.Time   // zero: never
+	server  *Server
+	until   instant // zero: never
 	ctx     context.Context
 	cancel  context.CancelFunc
 	over    atomic.Bool   // it ended, and done will be closed without a wait
@@ -42,7 +42,7 @@ type rival struct {
 	up      *upstream.Conn // nil: none, or closed
 
 	// The goroutine's, and after done the exchange's.
-	sentAt  time.Time
+	sentAt  instant
 	wrote   bool // the upstream has a byte of it
 	r, w    int  // up.Buf[r:w] is read and not yet used
 	resp    http1.Response
@@ -71,7 +71,7 @@ func (r *rival) run() {
 	defer r.cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.report(fault)
+			r.server.report(fault)
 			r.cause = policy.CauseReset
 			r.abort()
 		}
@@ -94,7 +94,7 @@ func (r *rival) attempt() policy.Cause {
 	if cause != policy.CauseStatus {
 		return cause
 	}
-	r.sentAt = time.Now()
+	r.sentAt = r.server.now()
 	cause = r.readFinalHead()
 	if cause != policy.CauseStatus && cause != policy.CauseAttemptTimeout {
 		r.abort()
@@ -169,7 +169,7 @@ func (r *rival) hold(up *upstream.Conn) bool {
 	if r.stopped {
 		return false
 	}
-	_ = up.SetDeadline(r.until)
+	_ = up.SetDeadline(r.server.at(r.until))
 	r.up, r.member, r.addr = up, up.Member, up.Addr
 	return true
 }

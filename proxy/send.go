@@ -67,7 +67,7 @@ func (x *exchange) send() sendEnd {
 // finishHead appends to the request's head what differs by attempt, whose span s is.
 func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
 	if x.callerWaits.Given {
-		head = x.callerWaits.Append(head, x.timeLeft(time.Now()))
+		head = x.callerWaits.Append(head, x.timeLeft(x.now()))
 	}
 	if x.callerWaits.GRPC {
 		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
@@ -99,7 +99,7 @@ func (x *exchange) inHand() bool {
 // first bytes of the answer. What else comes of it, receive finds in x.early.
 func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	if x.up.Buf == nil {
-		x.up.Buf = getBuffer(mediumBuffer)
+		x.up.Buf = x.spare.get(mediumBuffer)
 	}
 	x.extendUpWrite(x.clock)
 	x.attemptSent = x.clock
@@ -146,7 +146,7 @@ func (x *exchange) sendLate(parts [][]byte) sendEnd {
 
 // sentWhole notes that the upstream has the whole request.
 func (x *exchange) sentWhole() {
-	x.attemptSent = time.Now()
+	x.attemptSent = x.now()
 	x.progress.Store(sent)
 }
 
@@ -193,12 +193,12 @@ func (x *exchange) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end boo
 // sendInline sends what comes at once, up to a bound, then leaves the rest to
 // the pump.
 func (x *exchange) sendInline(total int) {
-	until := time.Now().Add(inlineWait)
+	until := x.now().Add(inlineWait)
 	if x.grpc {
-		until = time.Now() // what more comes may wait for an answer
+		until = x.now() // what more comes may wait for an answer
 	}
 	for total < inlineBody {
-		piece, err := x.body.next(max(time.Until(until), time.Microsecond))
+		piece, err := x.body.next(max(until.Sub(x.now()), time.Microsecond))
 		if isTimeout(err) {
 			break
 		}
@@ -262,7 +262,7 @@ func (x *exchange) lastChunk() []byte {
 func (x *exchange) continueCaller() {
 	if x.expect {
 		x.expect = false
-		if x.c.write(continueLine, time.Now()) != nil {
+		if x.c.write(continueLine, x.now()) != nil {
 			x.callerEnd.Store(callerGone)
 		}
 	}
@@ -272,7 +272,7 @@ var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
 // finishBody reads the rest of the caller's body, only to keep it, as far as it
 // comes until then; zero: as long as it may take.
-func (x *exchange) finishBody(until time.Time) {
+func (x *exchange) finishBody(until instant) {
 	x.continueCaller()
 	if err := x.body.finish(until); err != nil {
 		x.callerFailed(err)

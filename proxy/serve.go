@@ -29,7 +29,9 @@ func (c *conn) serve() {
 			return
 		}
 		c.compact()
-		c.dropBuffer()
+		if cap(c.in) != smallBuffer || c.readSize > smallBuffer {
+			c.dropBuffer()
+		}
 	}
 	if c.http2.Load() != nil {
 		c.serveHTTP2()
@@ -46,6 +48,7 @@ func (c *conn) finish() {
 	}
 	putBuffer(c.in)
 	c.in = nil
+	c.x.spare.release()
 }
 
 // nextRequest waits for a request head and parses it. False: there will be
@@ -97,11 +100,11 @@ const firstRequestTime = time.Minute
 func (c *conn) awaitRequest() bool {
 	c.phase.Store(phaseIdle)
 	now := c.x.clock
-	if c.readAt == past || now.IsZero() {
-		now = time.Now() // this is not the way from one request to the next
+	if c.readAt == longAgo || now.IsZero() {
+		now = c.server.now() // this is not the way from one request to the next
 	}
 	end, slack := c.idlePatience(now)
-	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = time.Now() {
+	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.now() {
 		if parks {
 			c.setRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
 		} else {
@@ -119,8 +122,8 @@ func (c *conn) awaitRequest() bool {
 			return false
 		case c.server.closingIdle():
 			return c.lastLook()
-		case time.Now().Before(c.readAt):
-			c.readAt = past // somebody woke us by the deadline
+		case c.server.now().Before(c.readAt):
+			c.readAt = longAgo // somebody woke us by the deadline
 		case !parks:
 			return c.lastLook()
 		case c.park(end):
@@ -133,9 +136,9 @@ func (c *conn) awaitRequest() bool {
 
 // idlePatience is when a connection that is idle from now on is closed, and by
 // how much that may be sooner.
-func (c *conn) idlePatience(now time.Time) (end time.Time, slack time.Duration) {
+func (c *conn) idlePatience(now instant) (end instant, slack time.Duration) {
 	if end = c.idleEnd; !end.IsZero() {
-		c.idleEnd = time.Time{}
+		c.idleEnd = 0
 		return end, 0
 	}
 	limit := c.server.settings.Load().CallerIdleTimeout
@@ -156,15 +159,16 @@ func (c *conn) lastLook() bool {
 	}
 	c.phase.Store(phaseBusy)
 	_ = c.nc.SetReadDeadline(time.Time{})
-	c.readAt = past
-	c.in, c.r, c.w = getBuffer(c.readSize), 0, 0
+	c.readAt = longAgo
+	c.restBuffers()
+	c.in = getBuffer(c.readSize)
 	c.w, _ = c.readNow(c.in)
 	c.dropBuffer()
 	return c.w > 0
 }
 
 // readHead parses the head in the buffer, reading on until it is whole.
-func (c *conn) readHead(set *settings, began time.Time) bool {
+func (c *conn) readHead(set *settings, began instant) bool {
 	limited := false
 	for {
 		n, err := c.req.Parse(c.in[:c.w], set.Limits)
@@ -193,9 +197,9 @@ func (c *conn) readHead(set *settings, began time.Time) bool {
 			c.in = b[:cap(b)]
 		}
 		err = c.fill()
-		if isTimeout(err) && time.Since(began) < set.ReadHeadTimeout {
+		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeadTimeout {
 			limited, err = false, nil // a drain woke us as if idle
-			c.readAt = past
+			c.readAt = longAgo
 		}
 		if err != nil {
 			c.req.Reset() // its spans may lie in a buffer that was given back since

@@ -354,13 +354,6 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// now is time.Now by one look at the monotonic clock instead of two at both.
-// It does not follow the wall clock when that is set anew.
-func (s *Server) now() time.Time { return s.started.Add(time.Since(s.started)) }
-
-// since is the server's own monotonic time.
-func (s *Server) since(t time.Time) time.Duration { return t.Sub(s.started) }
-
 // Stats is a picture of the server at one moment.
 type Stats struct {
 	Connections       int                            // callers connected
@@ -400,7 +393,7 @@ func (s *Server) Stats() Stats {
 	st.ReplayBytes = s.replay.used.Load()
 	st.Draining = s.draining.Load()
 	st.Cooldowns = s.cooldowns.State()
-	now := s.since(time.Now())
+	now := s.elapsed()
 	st.Quotas = n.quotaStats()
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -28,7 +27,7 @@ func (n *settings) newBudget(r *Route) *policy.Budget {
 // BudgetAsks appends what there is to tell of retry budgets now to asks. Safe
 // for concurrent use, as all that follows.
 func (s *Server) BudgetAsks(asks []policy.BudgetAsk) []policy.BudgetAsk {
-	n, now := s.settings.Load(), s.since(time.Now())
+	n, now := s.settings.Load(), s.elapsed()
 	for u := range n.budgeted {
 		if a, due := u.budget.Ask(now); due {
 			a.Key = u.budgetKey
@@ -41,7 +40,7 @@ func (s *Server) BudgetAsks(asks []policy.BudgetAsk) []policy.BudgetAsk {
 // GrantBudget takes in the answer to a question of BudgetAsks: how many retries the
 // bucket of all holds, and how many processes there are.
 func (s *Server) GrantBudget(key uint64, level float64, processes int) {
-	now := s.since(time.Now())
+	now := s.elapsed()
 	s.withBudget(key, func(b *policy.Budget) { b.Grant(now, level, processes) })
 }
 

@@ -53,7 +53,7 @@ func (g *sharedGate) tell(s *policy.GuardState) {
 // asks, and says when the next one is; policy.Forever: when Config.GateWanted says
 // so. Safe for concurrent use, as all that follows.
 func (s *Server) GateAsks(asks []policy.GateAsk) ([]policy.GateAsk, time.Duration) {
-	now, next := s.since(time.Now()), policy.Forever
+	now, next := s.elapsed(), policy.Forever
 	s.withGates(func(d *door) {
 		a, due, at := d.guard.AskTurn(now)
 		if due {
@@ -70,7 +70,7 @@ func (s *Server) GateAsks(asks []policy.GateAsk) ([]policy.GateAsk, time.Duratio
 
 // GrantGate takes in the answer to a question of GateAsks.
 func (s *Server) GrantGate(key uint64, t policy.GateTurn) {
-	now := s.since(time.Now())
+	now := s.elapsed()
 	s.withGates(func(d *door) {
 		if d.shared.key == key {
 			d.heed(d.guard.GrantTurn(now, t))
@@ -81,7 +81,7 @@ func (s *Server) GrantGate(key uint64, t policy.GateTurn) {
 // HearGate takes in that another process found an upstream up: key is what it
 // was given by Config.GateOpened.
 func (s *Server) HearGate(key uint64) {
-	now := s.since(time.Now())
+	now := s.elapsed()
 	s.withGates(func(d *door) {
 		if d.shared.key == key {
 			d.heed(d.guard.HearOpen(now))

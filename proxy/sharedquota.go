@@ -23,7 +23,7 @@ func (q *quotaDoor) enlist() {
 // next one is; policy.Forever: when Config.QuotaWanted says so, or in a while. Safe for
 // concurrent use, as all that follows.
 func (s *Server) QuotaAsks(asks []policy.QuotaAsk) ([]policy.QuotaAsk, time.Duration) {
-	now, next := s.since(time.Now()), policy.Forever
+	now, next := s.elapsed(), policy.Forever
 	for _, set := range s.settings.Load().quotas {
 		var at time.Duration
 		asks, at = set.ask(asks, now)
@@ -125,7 +125,7 @@ func (s *Server) withQuota(key uint64, do func(q *policy.Quota, now time.Duratio
 	if q.retired {
 		return
 	}
-	now := s.since(time.Now())
+	now := s.elapsed()
 	do(q.quota, now)
 	if q.quota.Due(now, q.line.Len()) != policy.Forever {
 		q.enlist() // slots that nobody takes are given back

@@ -22,6 +22,7 @@ const (
 func (x *exchange) slim() {
 	putBuffer(x.head)
 	x.head = nil
+	x.spare.release()
 	if !x.pumping { // which writes by them
 		clear(x.vec[:]) // what was written still points into buffers
 	}
@@ -51,7 +52,7 @@ func (x *exchange) slimRequest() {
 // renderHead makes the request head for the upstream, where it was not kept.
 func (x *exchange) renderHead() {
 	if x.head == nil {
-		x.head = getBuffer(smallBuffer)[:0]
+		x.head = x.spare.get(smallBuffer)[:0]
 		x.head = forward.AppendRequestHead(x.head, x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
 	}
 }

@@ -43,15 +43,15 @@ func (x *exchange) spliceBody() bool {
 	b, c := &x.body, x.c
 	x.spliced = true
 	if !b.started {
-		b.started, b.began = true, time.Now()
+		b.started, b.began = true, x.now()
 	}
 	for b.left > 0 {
-		until := b.patience(time.Now())
+		until := b.patience(x.now())
 		c.setRead(until, time.Second)
 		if x.stop.Load() {
 			return false
 		}
-		x.extendUpWrite(time.Now())
+		x.extendUpWrite(x.now())
 		x.pieces.Add(1)
 		want := min(b.left, splicePiece)
 		x.lastPiece.Store(want == b.left)
@@ -71,8 +71,8 @@ func (x *exchange) spliceBody() bool {
 // spliceEnded tells whose side ended a splice early, which the error does not
 // say, whether it can go on, and whether the caller is to be watched. After
 // the upstream's side ended it cannot: what was in the kernel's pipe is lost.
-func (x *exchange) spliceEnded(n int64, err error, until time.Time) (again, watch bool) {
-	now := time.Now()
+func (x *exchange) spliceEnded(n int64, err error, until instant) (again, watch bool) {
+	now := x.now()
 	switch {
 	case x.stop.Load():
 	case err == nil || err == io.EOF:

@@ -114,12 +114,12 @@ func (x *exchange) beginTrace() {
 	x.trace.request = x.set.Tracer.Request(&TraceRequest{
 		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Authority: x.req.Authority,
 		Minor: x.req.Minor, HTTP2: x.c.stream != nil, Scheme: x.c.peer.Proto(), Peer: x.c.peer.Text,
-		Parent: parent, State: state, Began: x.began,
+		Parent: parent, State: state, Began: x.c.server.at(x.began),
 	})
 }
 
 // traceAttempt begins the span of an attempt that begins.
-func (x *exchange) traceAttempt(began time.Time, hedge bool) AttemptSpan {
+func (x *exchange) traceAttempt(began instant, hedge bool) AttemptSpan {
 	t := &x.trace
 	if t.request == nil {
 		return nil
@@ -128,7 +128,7 @@ func (x *exchange) traceAttempt(began time.Time, hedge bool) AttemptSpan {
 		t.peer = ""
 	}
 	target := &x.route.Upstream
-	a := TraceAttempt{Began: began, Resend: x.attempts - 1, Hedge: hedge, Fallback: x.route.isSpare, Host: target.Host, Scheme: "http"}
+	a := TraceAttempt{Began: x.c.server.at(began), Resend: x.attempts - 1, Hedge: hedge, Fallback: x.route.isSpare, Host: target.Host, Scheme: "http"}
 	if target.TLS != nil {
 		a.Scheme = "https"
 	}
@@ -150,7 +150,7 @@ func (x *exchange) attemptTraced(s AttemptSpan, a *policy.Attempt, class policy.
 	if s == nil {
 		return
 	}
-	e := TraceAttemptEnd{At: x.clock, Cause: a.Cause, Class: class, Left: !x.callerStaysOn(), Peer: peer}
+	e := TraceAttemptEnd{At: x.c.server.at(x.clock), Cause: a.Cause, Class: class, Left: !x.callerStaysOn(), Peer: peer}
 	if a.Cause == policy.CauseStatus {
 		e.Status = a.Status
 	}
@@ -158,20 +158,20 @@ func (x *exchange) attemptTraced(s AttemptSpan, a *policy.Attempt, class policy.
 }
 
 // traceWait tells of a wait that began at began and is over now.
-func (x *exchange) traceWait(what string, began time.Time) {
+func (x *exchange) traceWait(what string, began instant) {
 	if x.trace.request != nil {
-		x.trace.request.Waited(what, began, x.clock.Sub(began))
+		x.trace.request.Waited(what, x.c.server.at(began), x.clock.Sub(began))
 	}
 }
 
 const waitHeld = "held"
 
 // endTrace ends the request's span.
-func (x *exchange) endTrace(code int, o policy.Outcome, at time.Time) {
+func (x *exchange) endTrace(code int, o policy.Outcome, took time.Duration) {
 	if x.trace.request == nil {
 		return
 	}
-	x.trace.request.End(&TraceEnd{At: at, Code: code, Outcome: o, Reason: x.reason, Attempts: x.attempts})
+	x.trace.request.End(&TraceEnd{At: x.c.server.at(x.began).Add(took), Code: code, Outcome: o, Reason: x.reason, Attempts: x.attempts})
 	x.trace = tracing{}
 }
 

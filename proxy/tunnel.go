@@ -27,6 +27,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 		x.aborting = true
 		return 101, policy.OutcomeClientGone
 	}
+	x.spare.release()
 	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, caller: x.c.nc, up: x.up}
 	x.c.tunnel.Store(t)
 	t.run()

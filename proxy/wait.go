@@ -22,7 +22,7 @@ const pollEvery = 100 * time.Millisecond
 // that come meanwhile belong to the next request and are kept.
 // w, where given, is told by the door, which ends the wait too, and a drain
 // only as waiter.drained says.
-func (c *conn) await(t time.Time, w *waiter) waitEnd {
+func (c *conn) await(t instant, w *waiter) waitEnd {
 	if c.server.waiting.Add(1) > slimAbove {
 		c.x.slim()
 	}
@@ -30,11 +30,11 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 	defer func() {
 		c.server.waiting.Add(-1)
 		c.phase.Store(phaseBusy)
-		c.readAt = past // who woke us may have moved the deadline there
+		c.readAt = longAgo // who woke us may have moved the deadline there
 	}()
 	for {
 		c.readAt = t
-		_ = c.nc.SetReadDeadline(t)
+		_ = c.nc.SetReadDeadline(c.server.at(t))
 		if w != nil && w.word.Load() != wordWait {
 			return told
 		}
@@ -50,7 +50,7 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 		case w.drained(c.server):
 			return drainBegan
 		}
-		if !time.Now().Before(t) {
+		if !c.server.now().Before(t) {
 			return waitedOut
 		}
 	}
@@ -58,11 +58,11 @@ func (c *conn) await(t time.Time, w *waiter) waitEnd {
 
 // awaitRead reads what comes before t; with a full buffer it can only look
 // now and then whether the caller is still there.
-func (c *conn) awaitRead(t time.Time) error {
+func (c *conn) awaitRead(t instant) error {
 	if c.w < len(c.in) {
 		return c.fill()
 	}
-	time.Sleep(min(pollEvery, time.Until(t)))
+	time.Sleep(min(pollEvery, t.Sub(c.server.now())))
 	if c.hungUp() {
 		return errCallerGone
 	}

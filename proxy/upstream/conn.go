@@ -39,9 +39,9 @@ type Conn struct {
 	// closes it: give the buffer back and set nil first.
 	Buf []byte
 	// ReadBy and WriteBy are the deadlines now set, where the last holder said
-	// so; zero says nothing. They stay over Release, since moving two timers
+	// so, by a clock that all holders share; zero says nothing. They stay over Release, since moving two timers
 	// twice for every request costs more than all the rest of the pool.
-	ReadBy, WriteBy time.Time
+	ReadBy, WriteBy time.Duration
 
 	pool   *Pool
 	stream bool            // of an HTTP/2 connection: used once, never pooled
@@ -143,10 +143,10 @@ func (c *Conn) Release(keepAlive time.Duration) {
 // deadlinesKnown leaves the deadlines where the next holder is told of them,
 // and takes them off otherwise; false: the connection is closed.
 func (c *Conn) deadlinesKnown() bool {
-	if !c.ReadBy.IsZero() && !c.WriteBy.IsZero() {
+	if c.ReadBy != 0 && c.WriteBy != 0 {
 		return true
 	}
-	c.ReadBy, c.WriteBy = time.Time{}, time.Time{}
+	c.ReadBy, c.WriteBy = 0, 0
 	return c.SetDeadline(time.Time{}) == nil
 }
 
