@@ -14,10 +14,10 @@ import (
 // earliest (Node.js 5 s, Gunicorn 2 s), and the close may be under way.
 const freshFor = 1500 * time.Millisecond
 
-// attempt sends the request once and waits for a response head. With a status
+// attempt sends the request once and waits for a response head; a is what came of it. With a status
 // the connection stays open, its head in x.resp; so it does after an attempt
 // timeout, for resume. fresh asks for a newly dialled connection.
-func (x *exchange) attempt(fresh bool) policy.Attempt {
+func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
 	x.member = nil
 	x.attempts++
 	x.attemptT = x.clock // the request's begin, or the end of a wait before the attempt
@@ -27,31 +27,32 @@ func (x *exchange) attempt(fresh bool) policy.Attempt {
 	x.trace.attempt = x.traceAttempt(x.attemptT, false)
 	x.armHedge()
 	x.makeFault()
-	return x.carryOut(fresh)
+	x.carryOut(a, fresh)
 }
 
 // carryOut is the attempt once its books are open.
-func (x *exchange) carryOut(fresh bool) policy.Attempt {
+func (x *exchange) carryOut(a *policy.Attempt, fresh bool) {
+	*a = policy.Attempt{}
 	if x.fault.stalled {
-		if cause := x.stall(); cause != policy.CauseStatus {
-			return policy.Attempt{Cause: cause}
+		if a.Cause = x.stall(); a.Cause != policy.CauseStatus {
+			return
 		}
 	}
 	for {
-		if cause := x.connect(fresh); cause != policy.CauseStatus {
-			return policy.Attempt{Cause: cause}
+		if a.Cause = x.connect(fresh); a.Cause != policy.CauseStatus {
+			return
 		}
 		if x.callerEnd.Load() != callerStays {
-			return policy.Attempt{Cause: policy.CauseDial} // it left during the dial: nothing is sent
+			a.Cause = policy.CauseDial // it left during the dial: nothing is sent
+			return
 		}
-		switch x.send() {
-		case taken:
-			return x.receive()
-		case notTaken:
-			return policy.Attempt{Cause: x.notTaken()}
-		}
-		if !x.upReused {
-			return policy.Attempt{Cause: x.notTaken()} // dialled just now: the next dial is another attempt
+		switch sent := x.send(); {
+		case sent == taken:
+			x.receive(a)
+			return
+		case sent == notTaken || !x.upReused: // dialled just now: the next dial is another attempt
+			a.Cause = x.notTaken()
+			return
 		}
 		x.dropStale() // and take the next one: nothing was tried on it
 	}
@@ -67,12 +68,13 @@ func (x *exchange) dropStale() {
 
 // resume goes on waiting for an attempt that ran into its timeout when no
 // repeat is possible: it then has all the time that is left.
-func (x *exchange) resume() policy.Attempt {
+func (x *exchange) resume(a *policy.Attempt) {
 	x.patient, x.hedge.after = true, 0
 	if x.fault.stalled {
-		return x.carryOut(false)
+		x.carryOut(a, false)
+		return
 	}
-	return x.receive()
+	x.receive(a)
 }
 
 // waitsOn says whether the attempt that timed out may be waited for longer.

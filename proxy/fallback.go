@@ -129,7 +129,8 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 		main.observer.FallbackFailed()
 		return 0, 0, false
 	}
-	a := x.attempt(x.waiter.place.Probe())
+	var a policy.Attempt
+	x.attempt(&a, x.waiter.place.Probe())
 	x.attempts--
 	if x.callerEnd.Load() != callerStays {
 		x.desert(policy.Abandoned)

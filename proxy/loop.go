@@ -11,12 +11,13 @@ import (
 // caller got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
 	var again policy.Decision // what the next attempt repeats; nothing at first
+	var a policy.Attempt
 	for now := x.began; ; now = x.tick() {
 		if in := x.enter(now); in != admitted {
 			return x.stayOut(in)
 		}
 		x.retrying(again)
-		a, d, stays := x.tryOnce(again.Free)
+		d, stays := x.tryOnce(&a, again.Free)
 		switch {
 		case !stays:
 			return x.abandon()
@@ -35,25 +36,25 @@ func (x *exchange) run() (int, policy.Outcome) {
 	}
 }
 
-// tryOnce is one attempt and the verdict on it; false: the caller's side
+// tryOnce is one attempt, of which a is what came, and the verdict on it; false: the caller's side
 // ended. An attempt timeout after which no repeat is possible is no end: the
 // attempt goes on with all the time that is left.
-func (x *exchange) tryOnce(fresh bool) (policy.Attempt, policy.Decision, bool) {
-	a := x.attempt(fresh || x.waiter.place.Probe())
+func (x *exchange) tryOnce(a *policy.Attempt, fresh bool) (policy.Decision, bool) {
+	x.attempt(a, fresh || x.waiter.place.Probe())
 	x.tick()
-	d, stays := x.weigh(&a)
+	d, stays := x.weigh(a)
 	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
-		a = x.resume()
+		x.resume(a)
 		x.tick()
-		d, stays = x.weigh(&a)
+		d, stays = x.weigh(a)
 	}
 	if !stays {
-		return a, d, false
+		return d, false
 	}
 	x.desert(x.overtime()) // has no effect where the place was given back
-	judgeMember(x.member, &a)
-	x.attemptDone(&a, d.Class)
-	return a, d, true
+	judgeMember(x.member, a)
+	x.attemptDone(a, d.Class)
+	return d, true
 }
 
 // weigh gives the attempt's place back and judges it; false: the caller's side

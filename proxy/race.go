@@ -21,29 +21,30 @@ func (x *exchange) overtaken() bool {
 
 // race goes on with an attempt that has a hedge beside it, after the reading of
 // its head ended with cause, until the two are one again: the first good answer
-// wins, and a failure waits for the other. It gives that one, as receive does.
+// wins, and a failure waits for the other. a is what that one brought, as receive does it.
 // All that happens to the caller happens here and not in the rival's goroutine.
-func (x *exchange) race(cause policy.Cause) policy.Attempt {
+func (x *exchange) race(a *policy.Attempt, cause policy.Cause) {
 	r := x.hedge.rival
 	if x.hedge.ended {
 		x.rivalEnded(r)
 		if x.good(&r.result) {
-			return x.overtake(r)
+			x.overtake(a, r)
+			return
 		}
 		x.leaveRival(r, policy.TimedOut) // its answer, if it has one, stays in it
 		cause = x.readFinalHead()
 	}
-	a := x.received(cause)
-	if x.callerStaysOn() && !x.good(&a) {
-		if x.awaitRival(r, &a) {
-			return x.replace(r, &a, x.route.Policy.Classify(&a))
+	x.received(a, cause)
+	if x.callerStaysOn() && !x.good(a) {
+		if x.awaitRival(r, a) {
+			x.replace(a, r, x.route.Policy.Classify(a))
+			return
 		}
 		if !x.callerStaysOn() && a.Cause != policy.CauseAttemptTimeout {
-			x.attemptDone(&a, x.route.Policy.Classify(&a)) // nothing is under way any more
+			x.attemptDone(a, x.route.Policy.Classify(a)) // nothing is under way any more
 		}
 	}
 	x.dismiss(r)
-	return a
 }
 
 func (x *exchange) callerStaysOn() bool { return x.callerEnd.Load() == callerStays }
@@ -87,21 +88,22 @@ func (x *exchange) rivalEnded(r *rival) {
 		r.cause, r.result.Cause = policy.CauseIdleClose, policy.CauseIdleClose
 		return
 	}
-	r.result = x.statusOf(&r.resp)
+	x.statusOf(&r.result, &r.resp)
 }
 
 // overtake goes on with the rival, whose answer came first. The upstream may
 // still work on the first attempt, as on one whose caller has left.
-func (x *exchange) overtake(r *rival) policy.Attempt {
+func (x *exchange) overtake(a *policy.Attempt, r *rival) {
 	x.tick()
 	x.desert(policy.Abandoned)
 	x.asked = false // the throttle hears nothing of it
-	return x.replace(r, &policy.Attempt{Cause: policy.CauseReset}, policy.Overtaken)
+	*a = policy.Attempt{Cause: policy.CauseReset}
+	x.replace(a, r, policy.Overtaken)
 }
 
 // replace closes the books of the first attempt, which brought a, and makes
-// the rival the running one.
-func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) policy.Attempt {
+// the rival the running one, and a what that brought.
+func (x *exchange) replace(a *policy.Attempt, r *rival, class policy.Class) {
 	x.desert(policy.TimedOut) // has no effect where the place was given back
 	x.noteCooldown(a)
 	if class != policy.Overtaken {
@@ -123,11 +125,10 @@ func (x *exchange) replace(r *rival, a *policy.Attempt, class policy.Class) poli
 	x.trace.attempt, x.trace.peer = r.span, r.addr
 	x.waiter.place, x.asked = r.place, r.asked
 	x.answer.reset()
-	result := r.result
-	if result.Header != nil {
-		result.Header = &x.resp
+	*a = r.result
+	if a.Header != nil {
+		a.Header = &x.resp
 	}
-	return result
 }
 
 // dismiss ends the rival, which is not gone on with, and closes its books. One

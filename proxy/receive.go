@@ -24,40 +24,41 @@ const (
 
 // receive waits for the final response head. On anything but a status and an
 // attempt timeout the connection is dropped.
-func (x *exchange) receive() policy.Attempt {
+func (x *exchange) receive(a *policy.Attempt) {
 	if x.up.Buf == nil {
 		x.up.Buf = x.spare.get(mediumBuffer)
 	}
 	cause := x.readFinalHead()
 	if x.hedge.rival != nil {
-		return x.race(cause)
+		x.race(a, cause)
+		return
 	}
-	return x.received(cause)
+	x.received(a, cause)
 }
 
-// received is what the attempt brought, after the reading of its head ended with cause.
-func (x *exchange) received(cause policy.Cause) policy.Attempt {
+// received makes a what the attempt brought, after the reading of its head ended with cause.
+func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
+	*a = policy.Attempt{Cause: cause}
 	switch cause {
 	case policy.CauseStatus:
 		if x.lateRefusal(&x.resp, x.upReused) {
 			x.dropUpstream()
-			return policy.Attempt{Cause: policy.CauseIdleClose}
+			a.Cause = policy.CauseIdleClose
+			return
 		}
 		x.settle()
 		x.answer.reset()
-		a := x.statusOf(&x.resp)
-		if x.peekStatus(&a) {
-			return a
+		x.statusOf(a, &x.resp)
+		if !x.peekStatus(a) {
+			x.dropUpstream()
+			*a = policy.Attempt{Cause: policy.CauseReset}
 		}
-		x.dropUpstream()
-		return policy.Attempt{Cause: policy.CauseReset}
 	case policy.CauseAttemptTimeout:
 	default:
 		if x.callerEnd.Load() == callerStays { // else abandon has a use for it
 			x.dropUpstream()
 		}
 	}
-	return policy.Attempt{Cause: cause}
 }
 
 // readFinalHead reads heads until a final one is in x.resp; informational
@@ -287,11 +288,11 @@ func (x *exchange) plainAnswer(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
 }
 
-// statusOf says of a response what the policy wants to know.
-func (x *exchange) statusOf(r *http1.Response) policy.Attempt {
-	a := policy.Attempt{Cause: policy.CauseStatus, Status: r.Status}
-	if x.plainAnswer(&a) {
-		return a
+// statusOf makes a what the policy wants to know of a response.
+func (x *exchange) statusOf(a *policy.Attempt, r *http1.Response) {
+	*a = policy.Attempt{Cause: policy.CauseStatus, Status: r.Status}
+	if x.plainAnswer(a) {
+		return
 	}
 	a.Header = r
 	a.Final = r.Get(http1.XRetryproxyReason) != nil
@@ -301,7 +302,6 @@ func (x *exchange) statusOf(r *http1.Response) policy.Attempt {
 	if !a.HasRetryAfter && (a.Status == 429 || a.Status == 503) {
 		a.RetryAfter, a.HasRetryAfter = quotaWait(r)
 	}
-	return a
 }
 
 // quotaWait is the time until a quota is renewed that the response says is used up.
