@@ -161,6 +161,7 @@ func (c *conn) fillIdle() error {
 	c.now.err = nil
 	c.yield()
 	if err := c.raw.Read(c.idleRead); err != nil {
+		c.restBuffers() // it may have been over before the first look
 		return err
 	}
 	return c.now.err

@@ -239,6 +239,26 @@ func tcpPair(t *testing.T) (far, near net.Conn) {
 	return far, near
 }
 
+// An idle wait that is over before it began leaves no buffer behind, which would keep
+// the connection from being parked.
+func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
+	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, near := tcpPair(t)
+	conn := newConn(s, near, "")
+	conn.in = getBuffer(smallBuffer) // of the request before
+	conn.x.spare.put(getBuffer(smallBuffer))
+	_ = near.SetReadDeadline(past)
+	if err := conn.fillIdle(); !isTimeout(err) {
+		t.Fatalf("the wait ended as %v", err)
+	}
+	if conn.in != nil || conn.x.spare != (spare{}) {
+		t.Error("a buffer was kept")
+	}
+}
+
 // forced is how many collections the program itself asked for.
 func forced() uint32 {
 	var m runtime.MemStats
