@@ -101,16 +101,14 @@ func (w *requestWriter) appendFields(dst []byte, named [][]byte) []byte {
 	fields := w.r.Fields
 	for i := range fields {
 		f := &fields[i]
-		switch fate := requestFates[f.ID]; {
-		case fate == ends:
-			continue
-		case fate == isOurs:
+		switch requestFates[f.ID] {
+		case passes:
+			if named == nil || f.ID != http1.NameOther || !isNamed(named, f.Name) {
+				dst = f.AppendLine(dst)
+			}
+		case isOurs:
 			dst = w.appendOurs(dst, f, fields[i+1:])
-			continue
-		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
-			continue
 		}
-		dst = f.AppendLine(dst)
 	}
 	return dst
 }
@@ -237,7 +235,7 @@ func (w *requestWriter) appendRequestID(dst []byte, f *http1.Field) []byte {
 
 // appendMissing writes what is ours and had no place among the fields.
 func (w *requestWriter) appendMissing(dst []byte) []byte {
-	if !w.framed {
+	if !w.framed && w.r.Body.Kind != http1.BodyNone {
 		dst = http1.AppendFraming(dst, w.r.Body)
 	}
 	if w.p.rendered != "" && !w.forFor && !w.forProto {

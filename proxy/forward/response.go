@@ -72,16 +72,14 @@ func (w *responseWriter) appendFields(dst []byte, named [][]byte) []byte {
 	fields := w.r.Fields
 	for i := range fields {
 		f := &fields[i]
-		switch fate := responseFates[f.ID]; {
-		case fate == ends:
-			continue
-		case fate == isOurs:
+		switch responseFates[f.ID] {
+		case passes:
+			if named == nil || f.ID != http1.NameOther || !isNamed(named, f.Name) {
+				dst = f.AppendLine(dst)
+			}
+		case isOurs:
 			dst = w.appendOurs(dst, f, fields[i+1:])
-			continue
-		case named != nil && f.ID == http1.NameOther && isNamed(named, f.Name):
-			continue
 		}
-		dst = f.AppendLine(dst)
 	}
 	return dst
 }
