@@ -422,6 +422,21 @@ func TestBadDeadlinesAreCountedByField(t *testing.T) {
 }
 
 // Whoever does not read its scrape holds up nobody else's.
+// startTight starts a server whose sockets take little: by themselves, and by the
+// kernel's mood, they grow to what a whole scrape is.
+func startTight(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			_ = c.(*net.TCPConn).SetWriteBuffer(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close) // after the connections
+	return server
+}
+
 // unread asks for scrapes and reads none.
 func unread(t *testing.T, server *httptest.Server, scrapes int) net.Conn {
 	t.Helper()
@@ -445,12 +460,11 @@ func TestFewScrapesAreInHand(t *testing.T) {
 	}
 	var begun, ended atomic.Int64
 	scrape := m.Handler()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := startTight(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun.Add(1)
 		scrape.ServeHTTP(w, r)
 		ended.Add(1)
 	}))
-	t.Cleanup(server.Close) // after the connections
 	const more = 3
 	for range mostInHand + more {
 		unread(t, server, 1)
@@ -469,8 +483,7 @@ func TestAScrapeThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 	for i := range 100 { // more text than sockets take
 		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))
 	}
-	server := httptest.NewServer(m.Handler())
-	t.Cleanup(server.Close) // after the connections
+	server := startTight(t, m.Handler())
 	for range 5 {
 		unread(t, server, 4)
 	}
