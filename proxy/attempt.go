@@ -106,7 +106,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		x.use(up)
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: x.safe && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
 	if !x.safe || !x.body.keeping || x.limit < 1 || x.route.Observe {
 		o.MaxIdle = freshFor
 	}

@@ -53,7 +53,10 @@ func (y *yielding) looked(there bool) {
 
 // yield lets others go first, where that has a chance to help.
 func (c *conn) yield() {
-	if c.server.active.Load() >= c.server.many && c.yielding.due() {
+	if c.manyUnderWay() && c.yielding.due() {
 		runtime.Gosched()
 	}
 }
+
+// manyUnderWay says whether so many requests are under way that the processors are busy.
+func (c *conn) manyUnderWay() bool { return c.server.active.Load() >= c.server.many }

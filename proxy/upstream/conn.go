@@ -47,6 +47,7 @@ type Conn struct {
 	stream bool            // of an HTTP/2 connection: used once, never pooled
 	tls    *tlsWire        // below TLS, else nil
 	raw    syscall.RawConn // nil when there is no socket below (tests)
+	fd     int32           // the plain socket, to be looked at while it is idle; -1 when there is none
 	look   func(fd uintptr)
 	ask    asking
 
@@ -58,6 +59,9 @@ type Conn struct {
 	keepAlive time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
 	since     time.Duration // pool time of the last release
 	idle      time.Duration // how long it was idle when last handed out
+	lookedAt  time.Duration // pool time of the last look ahead that found it quiet; 0 = none did
+
+	lookedAhead bool // ... and so that this use needs no look
 
 	state connState // guarded by pool.mu
 }
@@ -72,11 +76,14 @@ const (
 
 // newConn counts the connection as active.
 func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
-	conn := &Conn{Conn: c, Addr: addr, Member: p.member, Uses: 1, pool: p, tls: below}
+	conn := &Conn{Conn: c, Addr: addr, Member: p.member, Uses: 1, pool: p, tls: below, fd: -1}
 	if s, ok := conn.wire().(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			conn.raw = raw
 			conn.look = func(fd uintptr) { conn.heardN, conn.heardErr = peek(fd, conn.heard[:]) }
+			if below == nil {
+				_ = raw.Control(func(fd uintptr) { conn.fd = int32(fd) })
+			}
 		}
 	}
 	p.mu.Lock()

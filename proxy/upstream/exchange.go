@@ -32,7 +32,8 @@ func (c *Conn) CanLook() bool { return c.raw != nil && c.tls == nil }
 // used by SendLooking. False: the holder ends it with CloseUnsent.
 func (c *Conn) StillQuiet() bool { return c.check() == quiet }
 
-// SendLooking looks whether the connection is still open and quiet, writes
+// SendLooking looks whether the connection is still open and quiet, where that was not
+// done ahead (GetOptions.Ahead), writes
 // the parts, and waits for the first bytes of the answer, which it reads into in. For
 // the price of a plain write and read (three system calls: such a read tries
 // once in vain before it waits) it closes the gap between a look and a write.
@@ -63,6 +64,9 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 	a := &c.ask
 	if !a.asked {
 		a.asked = true
+		if c.lookedAhead {
+			return !a.send(fd)
+		}
 		if c.heardN, c.heardErr = peek(fd, c.heard[:]); c.heardErr != errQuiet {
 			a.err = ErrStale
 			return true

@@ -43,6 +43,10 @@ type GetOptions struct {
 	// SendLooking, which looks itself. It has no effect on a connection that
 	// cannot do that.
 	Unseen bool
+	// Ahead, with Unseen, lets the look be one that was made ahead, up to a millisecond ago
+	// and at several connections at once. It is for a request that may run twice, and pays where
+	// many are under way.
+	Ahead bool
 	// Anew asks for the name to be resolved anew before a dial, whatever is
 	// known: the upstream may have moved.
 	Anew bool
@@ -95,7 +99,7 @@ type Pool struct {
 	member     *Member      // of a group of several; nil: the pool stands alone
 	load       atomic.Int64 // active, to be read without mu; kept for members only
 
-	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O that can wait
+	mu          sync.Mutex // guards all below; held for nanoseconds, some microseconds over a look ahead, never over I/O that can wait
 	idle        []*Conn    // in the order of release, the next to hand out last
 	active      int
 	closed      bool
@@ -199,6 +203,7 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
 		return nil, false // those below are older still
 	}
+	c.lookedAhead = o.Ahead && o.Unseen && p.wasLookedAt(c, now)
 	p.idle[i] = nil
 	p.idle = p.idle[:i]
 	p.hold(1)
