@@ -64,6 +64,7 @@ type Config struct {
 	GaveUpLogPerMinute   int // lines for given-up requests per route and minute before they are only counted
 
 	parkAfter time.Duration // of tests; 0: the constant
+	many      int64         // likewise, of requests under way
 
 	// Observe gives the observer of a route by name, at New and Reload, once
 	// per route. Nil observes nothing.

@@ -71,7 +71,7 @@ func New(c *Config) (*Server, error) {
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
 		replay:    replayMemory{limit: c.TotalReplayBytes},
-		many:      manyActive * int64(runtime.GOMAXPROCS(0)),
+		many:      cmp.Or(c.many, manyActive*int64(runtime.GOMAXPROCS(0))),
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
 		tidying:   tidying{more: c.Tidied, over: make(chan struct{})},
 	}
