@@ -66,6 +66,10 @@ bench-baseline: ## the same six times, kept in bench/baseline.txt (on a quiet ma
 bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more than 5 % worse than bench/baseline.txt
 	bash .ci/bench check $<
 
+.PHONY: instructions
+instructions: build ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
+	go run ./bench/instructions --proxy $(BIN)/retryproxy
+
 .PHONY: growth
 growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)
 	go run -buildvcs=true ./bench/growth --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png
