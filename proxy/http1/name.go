@@ -249,7 +249,7 @@ func lookupExact(name []byte) Name {
 
 // lookupRelated finds the id of a name that has no spelling of its own but belongs to a group that has an id.
 func lookupRelated(name []byte) Name {
-	if len(name) > len(controlPrefix) && EqualFold(name[:len(controlPrefix)], controlPrefix) {
+	if len(name) > len(controlPrefix) && lower[name[0]] == controlPrefix[0] && EqualFold(name[:len(controlPrefix)], controlPrefix) {
 		return XRetryproxyOther
 	}
 	if bytes.IndexByte(name, '_') >= 0 {
