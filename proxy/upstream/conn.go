@@ -59,7 +59,7 @@ type Conn struct {
 	keepAlive time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
 	since     time.Duration // pool time of the last release
 	idle      time.Duration // how long it was idle when last handed out
-	lookedAt  time.Duration // pool time of the last look ahead that found it quiet; 0 = none did
+	lookedAt  time.Duration // pool time of the last look ahead that found it quiet since its last use; 0 = none did
 
 	lookedAhead bool // ... and so that this use needs no look
 

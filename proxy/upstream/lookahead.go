@@ -50,5 +50,5 @@ func (p *Pool) wasLookedAt(c *Conn, now time.Duration) bool {
 
 // lookIsFresh says whether c was looked at since its last use, and just before now.
 func (c *Conn) lookIsFresh(now time.Duration) bool {
-	return c.lookedAt > c.since && now-c.lookedAt <= lookLasts
+	return c.lookedAt != 0 && now-c.lookedAt <= lookLasts
 }

@@ -281,7 +281,7 @@ func (p *Pool) put(c *Conn) bool {
 		return false
 	}
 	c.state = idling
-	c.since = now
+	c.since, c.lookedAt = now, 0
 	p.idle = append(p.idle, c)
 	if !p.sweeping {
 		p.setTimer()
