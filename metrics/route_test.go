@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -108,29 +107,6 @@ func TestStripesArePowersOfTwo(t *testing.T) {
 		if got := stripesFor(cores); got != want {
 			t.Errorf("stripesFor(%d) = %d, want %d", cores, got, want)
 		}
-	}
-}
-
-// On one core there is one number, and on several each is in its range.
-func TestEveryCoreHasANumber(t *testing.T) {
-	cores := runtime.GOMAXPROCS(0)
-	defer runtime.GOMAXPROCS(cores)
-	for _, n := range []int{1, 4} {
-		runtime.GOMAXPROCS(n)
-		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				for range 100 {
-					core := procPin()
-					procUnpin()
-					if core < 0 || core >= n {
-						t.Errorf("core %d of %d", core, n)
-					}
-					runtime.Gosched()
-				}
-			})
-		}
-		wg.Wait()
 	}
 }
 
