@@ -106,8 +106,8 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		x.use(up)
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: x.safe && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
-	if !x.safe || !x.body.keeping || x.limit < 1 || x.route.Observe {
+	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: x.repeatsReset() && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
+	if !x.repeatsReset() {
 		o.MaxIdle = freshFor
 	}
 	up, err := x.connection(o, fresh)
@@ -119,6 +119,12 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		x.route.upstream.door.watchProbe(place, up.Addr)
 	}
 	return policy.CauseStatus
+}
+
+// repeatsReset says whether the attempt that begins will be repeated, as far as is known,
+// when its connection ends without an answer.
+func (x *exchange) repeatsReset() bool {
+	return x.safe && x.body.keeping && x.retries < x.limit && x.route.repeatsReset
 }
 
 func (x *exchange) use(up *upstream.Conn) {

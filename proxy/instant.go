@@ -14,7 +14,7 @@ type instant int64
 const (
 	// start is when the server started: late enough for what lies a while before it.
 	start = instant(24 * time.Hour)
-	// longAgo is before all that happens.
+	// longAgo is before all that happens: what is known of a deadline that may have been moved (past is one to set).
 	longAgo = instant(1)
 )
 

@@ -43,12 +43,12 @@ func (c *conn) finish() {
 	if c.left {
 		return
 	}
+	c.x.spare.release()
 	if !c.x.aborting {
 		c.closeGently()
 	}
 	putBuffer(c.in)
 	c.in = nil
-	c.x.spare.release()
 }
 
 // nextRequest waits for a request head and parses it. False: there will be
@@ -190,6 +190,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 		}
 		if !limited {
 			limited = true
+			c.x.spare.release() // the rest may come slowly
 			c.setRead(began.Add(set.ReadHeadTimeout), 0)
 		}
 		if c.w == len(c.in) {

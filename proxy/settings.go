@@ -47,6 +47,7 @@ type routeState struct {
 	isSpare      bool          // it is the spare of another
 	hedge        *policy.Hedge // nil: off
 	plainRetryOn bool          // an answer below 300 is never a failure
+	repeatsReset bool          // a connection that ends without an answer is a failure to repeat after
 	cooldownSeed [sha256.Size]byte
 	quota        *quotaSet // nil: none
 }
@@ -120,6 +121,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	state.gaveUpLog.perMinute = n.GaveUpLogPerMinute
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
+	state.repeatsReset = !r.Observe && repeatsReset(&r.Policy)
 	if r.Cooldown.Kind != CooldownNone {
 		state.cooldownSeed = cooldownSeed(r)
 		n.longestCooldown = max(n.longestCooldown, r.Cooldown.Max)
@@ -137,6 +139,13 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 		n.all = append(n.all, state.spare)
 	}
 	return state
+}
+
+// repeatsReset says whether p repeats a request that may run twice after a connection
+// that ended without an answer, where nothing else speaks against it.
+func repeatsReset(p *policy.Policy) bool {
+	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: policy.Forever}
+	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, policy.Shared()).Retry
 }
 
 // upstreamOf is the one that routes with equal settings for it share.

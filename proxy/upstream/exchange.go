@@ -40,8 +40,9 @@ func (c *Conn) StillQuiet() bool { return c.check() == quiet }
 //
 // sent is how much was taken, and parts are cut to what is left: less than all with a
 // nil error means that the socket's buffer is full and that the rest is the
-// caller's to write. n bytes were read. ErrStale: nothing was sent, the holder ends
-// the connection with CloseUnsent. Other errors are the socket's, io.EOF, or
+// caller's to write. n bytes were read. ErrStale: nothing was sent, or after a look ahead
+// nothing was taken before the upstream ended the connection; the holder ends
+// it with CloseUnsent. Other errors are the socket's, io.EOF, or
 // os.ErrDeadlineExceeded when the read deadline passed with all sent.
 func (c *Conn) SendLooking(parts [][]byte, in []byte) (sent, n int, err error) {
 	a := &c.ask
@@ -59,7 +60,8 @@ func (c *Conn) SendLooking(parts [][]byte, in []byte) (sent, n int, err error) {
 
 // tryAsk is called first to send, then whenever the socket may be readable.
 // The runtime notes readability from before the first call on, so that no
-// answer, however fast, is slept through. True ends the waiting.
+// answer, however fast, is slept through. What came between a look ahead and this call
+// is: it is read with the answer, or at the read deadline. True ends the waiting.
 func (c *Conn) tryAsk(fd uintptr) bool {
 	a := &c.ask
 	if !a.asked {
@@ -79,11 +81,23 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 		a.n, a.err = 0, nil
 		return false
 	case a.err != nil:
-		a.n, a.err = 0, os.NewSyscallError("read", a.err)
+		a.n, a.err = 0, c.ended(fd, os.NewSyscallError("read", a.err))
 	case a.n == 0:
-		a.err = io.EOF
+		a.err = c.ended(fd, io.EOF)
 	}
 	return true
+}
+
+// ended is what the end of the stream by err, in place of an answer, means. Where the look was made
+// ahead, and the upstream's system had taken nothing of the request when it
+// ended the stream, it is what a look just before would have found.
+func (c *Conn) ended(fd uintptr, err error) error {
+	a := &c.ask
+	if !c.lookedAhead || a.sent == 0 || sock.Untaken(fd) < a.sent {
+		return err
+	}
+	a.sent, c.heardN, c.heardErr = 0, 0, nil
+	return ErrStale
 }
 
 // send writes and says whether all of it was taken.

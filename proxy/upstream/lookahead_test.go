@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"testing"
@@ -76,12 +77,19 @@ func TestALookAheadIsForOneUse(t *testing.T) {
 	if c != second || !c.lookedAhead {
 		t.Fatalf("taken: the one released last: %v, looked at ahead: %v", c == second, c.lookedAhead)
 	}
-	_, _ = io.WriteString(far, "answer")
+	_, _ = io.WriteString(far, "stray ") // which a look would find
 	awaitHeard(t, c)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = io.ReadFull(far, make([]byte, 4))
+		_, _ = io.WriteString(far, "answer")
+	}()
 	in := make([]byte, 16)
-	if sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, in); sent != 4 || string(in[:n]) != "answer" || err != nil {
+	if sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, in); sent != 4 || !bytes.HasPrefix(in[:n], []byte("stray ")) || err != nil {
 		t.Errorf("sent %d, read %q, %v", sent, in[:n], err)
 	}
+	<-answered
 	c.Release(0)
 	if c = p.TryPooled(GetOptions{Unseen: true}); c != second || c.lookedAhead {
 		t.Fatalf("without leave: the same one: %v, looked at ahead: %v", c == second, c.lookedAhead)
@@ -120,6 +128,45 @@ func TestWithLeaveForALookAheadWhatIsThereIsFound(t *testing.T) {
 				t.Errorf("sent %d, %v", sent, err)
 			}
 			c.CloseUnsent()
+		})
+	}
+}
+
+// A connection that ended behind a look ahead is as one that a look found closed, but only
+// where the upstream's system took nothing of the request.
+func TestWhatNobodyTookBehindALookAheadWasNotSent(t *testing.T) {
+	if !sock.ManyLooks {
+		t.Skip("no look at several connections here")
+	}
+	for name, taken := range map[string]bool{"nothing taken": false, "taken": true} {
+		t.Run(name, func(t *testing.T) {
+			s := tcpServer(t)
+			p := makePool(t, s.target(), Options{})
+			first, second := get(t, p, GetOptions{Fresh: true}), get(t, p, GetOptions{Fresh: true})
+			_, far := s.accept(), s.accept()
+			first.Release(0)
+			second.Release(0)
+			p.lookAt(p.now() + time.Hour) // good for as long as the test takes
+			c := p.TryPooled(ahead)
+			if c != second || !c.lookedAhead {
+				t.Fatal("not taken by a look ahead")
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if taken {
+					_, _ = io.ReadFull(far, make([]byte, 4))
+				}
+				_ = far.Close()
+			}()
+			if !taken {
+				awaitHeard(t, c)
+			}
+			sent, _, err := c.SendLooking([][]byte{[]byte("ping")}, make([]byte, 8))
+			if stale := errors.Is(err, ErrStale); err == nil || stale == taken || stale != (sent == 0) {
+				t.Errorf("sent %d, %v", sent, err)
+			}
+			<-done
 		})
 	}
 }

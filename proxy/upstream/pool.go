@@ -43,9 +43,9 @@ type GetOptions struct {
 	// SendLooking, which looks itself. It has no effect on a connection that
 	// cannot do that.
 	Unseen bool
-	// Ahead, with Unseen, lets the look be one that was made ahead, up to a millisecond ago
-	// and at several connections at once. It is for a request that may run twice, and pays where
-	// many are under way.
+	// Ahead, with Unseen, lets the look be one that was made ahead, up to a millisecond before the
+	// connection is taken, and at several at once. It is for a request that will be repeated
+	// when the connection ends under it, and pays where many are under way.
 	Ahead bool
 	// Anew asks for the name to be resolved anew before a dial, whatever is
 	// known: the upstream may have moved.
@@ -71,6 +71,7 @@ type Stats struct {
 	Dials       uint64               // connections made
 	DialErrors  [NumDialKinds]uint64 // failed dials, by DialKind
 	Reuses      uint64               // times a pooled connection was handed out
+	Aheads      uint64               // ... of these, by a look made ahead
 	IdleCloses  uint64               // connections the upstream closed while idle, CloseStale included
 	Unsolicited uint64               // idle connections on which the upstream said something unasked
 
@@ -107,6 +108,7 @@ type Pool struct {
 	timer       *time.Timer
 	patience    patience
 	reuses      uint64
+	aheads      uint64
 	idleCloses  uint64
 	unsolicited uint64
 }
@@ -213,6 +215,9 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 		return c, true
 	}
 	p.reuses++
+	if c.lookedAhead {
+		p.aheads++
+	}
 	return c, false
 }
 
@@ -313,7 +318,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{
 		Idle: len(p.idle), Active: p.active,
-		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
+		Reuses: p.reuses, Aheads: p.aheads, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
 		IdleLimit: p.patience.limit(now),
 	}
 	p.mu.Unlock()

@@ -29,3 +29,14 @@ func Over(c net.Conn) bool {
 	})
 	return err == nil && over
 }
+
+// Untaken is how many of the bytes written to the socket the other side's system has
+// not confirmed (SIOCOUTQ); 0 where that is not known. Of a TCP connection that the other
+// side has ended they stay what they were at that end.
+func Untaken(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
