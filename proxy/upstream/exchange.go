@@ -81,20 +81,21 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 		a.n, a.err = 0, nil
 		return false
 	case a.err != nil:
-		a.n, a.err = 0, c.ended(fd, os.NewSyscallError("read", a.err))
+		a.n, a.err = 0, os.NewSyscallError("read", a.err)
 	case a.n == 0:
-		a.err = c.ended(fd, io.EOF)
+		a.err = c.ended(fd)
 	}
 	return true
 }
 
-// ended is what the end of the stream by err, in place of an answer, means. Where the look was made
-// ahead, and the upstream's system had taken nothing of the request when it
-// ended the stream, it is what a look just before would have found.
-func (c *Conn) ended(fd uintptr, err error) error {
+// ended is what an orderly end of the stream in place of an answer means. Where the look was made
+// ahead, and the upstream's system had nothing of the request when it ended the stream, it is
+// what a look just before would have found: that end confirms all that came before it. A reset
+// confirms nothing, and may come from who has read it all.
+func (c *Conn) ended(fd uintptr) error {
 	a := &c.ask
 	if !c.lookedAhead || a.sent == 0 || sock.Untaken(fd) < a.sent {
-		return err
+		return io.EOF
 	}
 	a.sent, c.heardN, c.heardErr = 0, 0, nil
 	return ErrStale

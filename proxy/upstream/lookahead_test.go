@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -138,12 +139,20 @@ func TestWhatNobodyTookBehindALookAheadWasNotSent(t *testing.T) {
 	if !sock.ManyLooks {
 		t.Skip("no look at several connections here")
 	}
-	for name, taken := range map[string]bool{"nothing taken": false, "taken": true} {
+	for name, tc := range map[string]struct{ taken, reset bool }{
+		"nothing taken": {}, "taken": {taken: true}, "taken, then reset": {taken: true, reset: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := tcpServer(t)
 			p := makePool(t, s.target(), Options{})
 			first, second := get(t, p, GetOptions{Fresh: true}), get(t, p, GetOptions{Fresh: true})
 			_, far := s.accept(), s.accept()
+			for range 20 { // until both systems confirm what comes by what they say next
+				_, _ = io.WriteString(second, "ping")
+				_, _ = io.ReadFull(far, make([]byte, 4))
+				_, _ = io.WriteString(far, "pong")
+				_, _ = io.ReadFull(second, make([]byte, 4))
+			}
 			first.Release(0)
 			second.Release(0)
 			p.lookAt(p.now() + time.Hour) // good for as long as the test takes
@@ -154,16 +163,19 @@ func TestWhatNobodyTookBehindALookAheadWasNotSent(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if taken {
+				if tc.taken {
 					_, _ = io.ReadFull(far, make([]byte, 4))
+				}
+				if tc.reset {
+					_ = far.(*net.TCPConn).SetLinger(0)
 				}
 				_ = far.Close()
 			}()
-			if !taken {
+			if !tc.taken {
 				awaitHeard(t, c)
 			}
 			sent, _, err := c.SendLooking([][]byte{[]byte("ping")}, make([]byte, 8))
-			if stale := errors.Is(err, ErrStale); err == nil || stale == taken || stale != (sent == 0) {
+			if stale := errors.Is(err, ErrStale); err == nil || stale == tc.taken || stale != (sent == 0) {
 				t.Errorf("sent %d, %v", sent, err)
 			}
 			<-done

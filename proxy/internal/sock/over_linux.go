@@ -31,8 +31,8 @@ func Over(c net.Conn) bool {
 }
 
 // Untaken is how many of the bytes written to the socket the other side's system has
-// not confirmed (SIOCOUTQ); 0 where that is not known. Of a TCP connection that the other
-// side has ended they stay what they were at that end.
+// not confirmed (SIOCOUTQ); 0 where that is not known. An orderly end of a TCP connection confirms
+// all that had come; what was read and not confirmed yet counts after a reset.
 func Untaken(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	if err != nil {
