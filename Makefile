@@ -67,8 +67,9 @@ bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more 
 	bash .ci/bench check $<
 
 .PHONY: instructions
-instructions: build ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
-	go run ./bench/instructions --proxy $(BIN)/retryproxy
+instructions: ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
+	go build -trimpath -o $(BIN)/retryproxy-named ./cmd/retryproxy
+	go run ./bench/instructions --proxy $(BIN)/retryproxy-named
 
 .PHONY: growth
 growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)

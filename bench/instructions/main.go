@@ -49,7 +49,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("instructions", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
+	f.StringVar(&o.proxy, "proxy", "bin/retryproxy-named", "the program retryproxy, with its symbols")
 	f.IntVar(&o.connections, "connections", 64, "of wrk")
 	f.DurationVar(&o.length, "length", 10*time.Second, "of the load, in whole seconds")
 	f.IntVar(&o.bodyBytes, "body", 0, "bytes of a request's body; 0: GET, else POST")
