@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,13 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() {
-	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
-		fmt.Fprintln(os.Stderr, "growth upstream:", rig.ServeUpstream(os.Args[2:]))
-		os.Exit(command.Failed)
-	}
-	command.Main("growth", run)
-}
+func main() { rig.Main("growth", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)

@@ -73,7 +73,7 @@ func (p *counted) read(requests int) (*counts, error) {
 		return nil, fmt.Errorf("callgrind wrote nothing: %w; it said:\n%s", err, p.Lines())
 	}
 	defer f.Close()
-	c := &counts{Requests: requests, byFunction: map[string]int64{}}
+	c := &counts{requests: requests, byFunction: map[string]int64{}}
 	return c, c.parse(f)
 }
 

@@ -12,7 +12,7 @@ import (
 
 // counts is what was counted over a number of requests.
 type counts struct {
-	Requests   int
+	requests   int
 	byFunction map[string]int64
 }
 
@@ -30,7 +30,7 @@ func (c *counts) rows(name func(function string) string) []row {
 	}
 	var all []row
 	for _, k := range slices.Sorted(maps.Keys(sums)) {
-		all = append(all, row{k, float64(sums[k]) / float64(c.Requests)})
+		all = append(all, row{k, float64(sums[k]) / float64(c.requests)})
 	}
 	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(b.count, a.count) })
 	return all
@@ -65,7 +65,7 @@ func (c *counts) tell(w io.Writer, functions int) error {
 		total += r.count
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%.0f\tuser instructions a request, of %d requests\n\nby package\n", total, c.Requests)
+	fmt.Fprintf(t, "%.0f\tuser instructions a request, of %d requests\n\nby package\n", total, c.requests)
 	for _, r := range packages {
 		if r.count >= 10 {
 			fmt.Fprintf(t, "%.0f\t%s\n", r.count, r.name)

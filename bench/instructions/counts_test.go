@@ -40,7 +40,7 @@ totals: 820
 `
 
 func TestCountsAreThoseOfCallgrind(t *testing.T) {
-	c := &counts{Requests: 10, byFunction: map[string]int64{}}
+	c := &counts{requests: 10, byFunction: map[string]int64{}}
 	if err := c.parse(strings.NewReader(example)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() {
-	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
-		fmt.Fprintln(os.Stderr, "instructions upstream:", rig.ServeUpstream(os.Args[2:]))
-		os.Exit(command.Failed)
-	}
-	command.Main("instructions", run)
-}
+func main() { rig.Main("instructions", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)

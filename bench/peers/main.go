@@ -4,19 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() {
-	if len(os.Args) > 1 && os.Args[1] == rig.RoleUpstream {
-		fmt.Fprintln(os.Stderr, "peers upstream:", rig.ServeUpstream(os.Args[2:]))
-		os.Exit(command.Failed)
-	}
-	command.Main("peers", run)
-}
+func main() { rig.Main("peers", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)

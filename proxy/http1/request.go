@@ -189,6 +189,9 @@ func readVersion(b []byte, i int) (minor, next int, why Refusal) {
 
 // readProtocol reads the eight bytes "HTTP/1.x" at b[i:]. Without ok and without a refusal, b ends before them.
 func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
+	if end := i + len("HTTP/1.1"); end <= len(b) && string(b[i:end]) == "HTTP/1.1" { // nearly all are that
+		return 1, true, RefusalNone
+	}
 	const shape = "HTTP/0.0"
 	for k := range len(shape) {
 		if i+k == len(b) {

@@ -87,16 +87,12 @@ func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refu
 
 // readLine reads the status line (RFC 9112 section 4).
 func (r *Response) readLine(b []byte) (next int, why Refusal) {
-	if len(b) > 8 && string(b[:8]) == "HTTP/1.1" {
-		r.Minor = 1
-	} else {
-		minor, ok, why := readProtocol(b, 0)
-		if !ok {
-			return 0, why
-		}
-		r.Minor = minor
+	minor, ok, why := readProtocol(b, 0)
+	if !ok {
+		return 0, why
 	}
-	if len(b) <= 8 {
+	r.Minor = minor
+	if len(b) == 8 {
 		return 0, RefusalNone
 	}
 	if b[8] != ' ' {

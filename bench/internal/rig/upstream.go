@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	outside "github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
 // The upstream answers what the path of a request asks for:
@@ -27,6 +29,15 @@ import (
 // RoleUpstream as the first argument of a program means that it is to call
 // ServeUpstream with the other ones.
 const RoleUpstream = "upstream"
+
+// Main is command.Main for a program that calls StartUpstream, which starts it once more.
+func Main(name string, p outside.Program) {
+	if len(os.Args) > 1 && os.Args[1] == RoleUpstream {
+		fmt.Fprintf(os.Stderr, "%s upstream: %v\n", name, ServeUpstream(os.Args[2:]))
+		os.Exit(outside.Failed)
+	}
+	outside.Main(name, p)
+}
 
 // ServeUpstream listens on the address in args[0] and serves until
 // the process ends; its error says why it cannot.
