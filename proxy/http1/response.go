@@ -62,6 +62,9 @@ func (r *Response) Reset() {
 	r.Fields = fields
 }
 
+// Restart forgets an unfinished head, and no spans: the next Parse writes over them, or fails.
+func (r *Response) Restart() { r.pending = progress{} }
+
 // Get is the value of the first field with the given id, nil when there is none.
 func (r *Response) Get(id Name) []byte { return firstByID(r.Fields, id) }
 

@@ -208,3 +208,16 @@ func TestResponseForgetsTheOneBefore(t *testing.T) {
 		t.Errorf("after Reset: %+v", r)
 	}
 }
+
+// A head that never came whole must not delay the reading of the next one.
+func TestRestartForgetsAnUnfinishedHead(t *testing.T) {
+	var r Response
+	if n, err := r.Parse([]byte("HTTP/1.1 200 OK\r\nServer: long enough\r\n"), Limits{}, nil); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.Restart()
+	const head = "HTTP/1.1 204 None\r\n\r\n"
+	if n, err := r.Parse([]byte(head+"and what follows it, to some length"), Limits{}, nil); n != len(head) || err != nil || r.Status != 204 {
+		t.Fatal(n, err, r.Status)
+	}
+}
