@@ -141,7 +141,9 @@ func (x *exchange) vacate(a *policy.Attempt) {
 	if a.Cause != policy.CauseStatus || e.Status >= 500 {
 		e = x.ending(a)
 	}
-	d.heed(d.guard.Leave(place, t, e))
+	if signal := d.guard.Leave(place, t, e); signal != 0 {
+		d.heed(signal)
+	}
 }
 
 // ending is what a failed attempt tells about the upstream.

@@ -24,9 +24,16 @@ func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
 	if x.attempts > 1 {
 		x.continueCaller()
 	}
-	x.trace.attempt = x.traceAttempt(x.attemptT, false)
-	x.armHedge()
-	x.makeFault()
+	x.fault, x.hedge.learns, x.hedge.after = attemptFault{}, false, 0
+	if x.trace.request != nil {
+		x.trace.attempt = x.traceAttempt(x.attemptT, false)
+	}
+	if x.route.hedge != nil {
+		x.armHedge()
+	}
+	if x.route.Faults != nil {
+		x.makeFault()
+	}
 	x.carryOut(a, fresh)
 }
 
@@ -102,8 +109,8 @@ func (x *exchange) notTaken() policy.Cause {
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
 	x.unseen = x.inHand()
-	if up := x.standIn(); up != nil {
-		x.use(up)
+	if x.fault.Breaks() {
+		x.use(standIn(pool, x.fault.Fault))
 		return policy.CauseStatus
 	}
 	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: x.repeatsReset() && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
@@ -135,9 +142,11 @@ func (x *exchange) use(up *upstream.Conn) {
 	x.upAsked = false
 	x.upUntil, x.upWrite = instant(up.ReadBy), instant(up.WriteBy)
 	x.upR, x.upW, x.early = 0, 0, nil
-	x.resp.Reset()
+	x.resp.Restart()
 	x.progress.Store(sending)
-	x.lastPiece.Store(false)
+	if x.lastPiece.Load() { // a look costs less than to write
+		x.lastPiece.Store(false)
+	}
 }
 
 // dial opens a connection and gives up when the caller leaves.
@@ -174,21 +183,26 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	if x.firstEnd.IsZero() {
 		x.firstEnd = now
 	}
-	x.learnLatency(a, class)
+	if x.hedge.learns {
+		x.learnLatency(a, class)
+	}
 	x.lastEnd, x.cause = now, a.Cause
 	code := 0
 	if a.Cause == policy.CauseStatus {
 		code = a.Status
 	}
-	x.answered(a)
+	if x.asked {
+		x.answered(a)
+	}
 	x.exposed = x.exposed || class != policy.NotSent
 	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
 	took := now.Sub(x.attemptT)
 	x.attemptT = 0
 	x.route.observer.AttemptDone(class, code, took)
-	x.trail.attempted(code, a.Cause, class, took)
-	x.trail.beganAt(now.Sub(x.began) - took)
-	x.attemptTraced(x.trace.attempt, a, class, x.trace.peer)
+	x.trail.attempted(now.Sub(x.began)-took, took, code, a.Cause, class)
+	if x.trace.attempt != nil {
+		x.attemptTraced(x.trace.attempt, a, class, x.trace.peer)
+	}
 }
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }

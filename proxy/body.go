@@ -36,20 +36,22 @@ type body struct {
 	scratch []byte // for pieces that are not kept
 }
 
-func (b *body) reset(c *conn, f http1.Framing) {
-	*b = body{c: c, framing: f, left: f.Length, kept: b.kept[:0], chunked: b.chunked}
-	b.chunked.Reset()
+// reset begins a body. What is kept of one is forgotten by close.
+func (b *body) reset(f http1.Framing) {
+	b.framing, b.left, b.total, b.cursor = f, f.Length, 0, 0
+	b.started, b.ended, b.keeping = false, f.Kind == http1.BodyNone, true
+	why := policy.ReplayWhole
 	switch f.Kind {
-	case http1.BodyNone:
-		b.ended, b.keeping = true, true
 	case http1.BodyLength:
 		b.ended = f.Length == 0
-		b.keeping = f.Length <= c.x.route.MaxReplayBytes
-		if !b.keeping {
-			b.lost.Store(uint32(policy.ReplayTooLarge))
+		if f.Length > b.c.x.route.MaxReplayBytes {
+			b.keeping, why = false, policy.ReplayTooLarge
 		}
-	default:
-		b.keeping = true
+	case http1.BodyChunked:
+		b.chunked.Reset()
+	}
+	if lost := uint32(why); b.lost.Load() != lost { // a look costs less than to write
+		b.lost.Store(lost)
 	}
 }
 
@@ -412,7 +414,11 @@ func (b *body) release() {
 
 // close gives all memory back at the end of the exchange.
 func (b *body) close() {
-	b.release()
-	putBuffer(b.scratch)
-	b.scratch = nil
+	if len(b.kept) > 0 {
+		b.release()
+	}
+	if b.scratch != nil {
+		putBuffer(b.scratch)
+		b.scratch = nil
+	}
 }

@@ -68,14 +68,11 @@ func (x *exchange) answered(a *policy.Attempt) {
 	}
 }
 
-// retrying counts the retry that is sent now; d is none before the first attempt.
-// What was taken for it is used.
+// retrying counts the retry that is sent now. What was taken for it is used.
 func (x *exchange) retrying(d policy.Decision) {
 	x.trace.why, x.trace.wait = d.Why, d.Wait
-	if d.Retry {
-		x.token = false
-		x.route.observer.Retry(d.Why)
-	}
+	x.token = false
+	x.route.observer.Retry(d.Why)
 }
 
 // giveBack returns the budget's token of a retry that is not sent after all.

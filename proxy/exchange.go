@@ -21,8 +21,6 @@ type exchange struct {
 
 	head     []byte // the request head for the upstream, without what differs by attempt; nil: see renderHead
 	headBuf  []byte // the caller's buffer with the request's spans, once detached
-	id       []byte // X-Request-Id
-	reason   string // of a refusal, for the logs
 	idText   [forward.RandomIDLen]byte
 	keyText  [forward.RandomIDLen]byte
 	out      []byte    // scratch for what is written to the caller or the upstream
@@ -31,18 +29,13 @@ type exchange struct {
 	sizeLine [24]byte  // of a chunk being sent
 	splice   [2]io.LimitedReader
 	body     body
-	open     bool // begun for the observer and not done
-	expect   bool // the caller waits for a 100 that nobody sent yet
-	started  bool // bytes of the final response went to the caller
-	mustEnd  bool // the caller's connection cannot serve another request
-	aborting bool // ... and must end in a way that looks broken
-	grpc     bool // a gRPC call over HTTP/2
-	safe     bool
-	nested   bool
-	earlier  int // attempts that proxies before us made of this request
-	limit    int // of retries
-	freeUsed bool
-	patient  bool // no repeat is possible any more: the attempt has all the time that is left
+	course
+	open    bool          // begun for the observer and not done
+	mustEnd bool          // the caller's connection cannot serve another request
+	grpc    bool          // a gRPC call over HTTP/2
+	names   http1.NameSet // of the request's fields
+	earlier int           // attempts that proxies before us made of this request
+	limit   int           // of retries
 
 	up       *upstream.Conn
 	upReused bool
@@ -54,33 +47,17 @@ type exchange struct {
 	headEnd  int32
 	upUntil  instant
 	upWrite  instant
-	avoid    string           // the address the last attempt failed on
-	member   *upstream.Member // ... as one of several; nil where there is one, or no connection was made
-	early    error            // what reading the answer met before receive began
+	early    error // what reading the answer met before receive began
 	resp     http1.Response
 	answer   responseBody
 	held     held
 
-	fault      attemptFault
-	wouldRetry bool // counted, in a route that observes
-	token      bool // a budget's token is taken for a retry that is not sent yet
-	barred     barrier
-	noAttempt  policy.Reason // why the attempt found no descriptor for its connection; none: it was made
-	hedge      hedging
-	failed     bool       // an attempt did
-	exposed    bool       // the upstream may have seen the request
-	fellBack   string     // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
-	madeKey    []byte     // the Idempotency-Key that we gave the request
-	asked      bool       // the throttle let the attempt pass and waits to hear of it
-	slot       *quotaDoor // a slot of which is taken for an attempt that is not sent yet
-	waiter     waiter     // its place at the upstream's door, or in line for one
-	turnedBy   policy.Verdict
-	dropped    bool    // out of a full line
-	holdUntil  instant // end of all waiting at a gate; zero: not begun
-	retryAfter int     // for our own 503, in seconds; 0: none
+	fault    attemptFault
+	madeKey  []byte // the Idempotency-Key that we gave the request
+	waiter   waiter // its place at the upstream's door, or in line for one
+	turnedBy policy.Verdict
 
 	pumping   bool // the second goroutine runs
-	spliced   bool // the kernel has moved some of the body; of the pump while it runs
 	stop      atomic.Bool
 	stopped   chan struct{}
 	pumpDone  chan struct{}
@@ -94,27 +71,13 @@ type exchange struct {
 	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
 
 	callerWaits forward.Deadline // what the caller said of its patience
-	callerUntil instant          // ... and so when it leaves; zero: it did not say
 	began       instant
 	clock       instant // when it was last looked at: by all steps that wait, after the wait
-	sentAt      instant // the request was first fully sent, or first failed
-	deadline    instant // zero: none (yet)
-	attempts    int
-	retries     int
-	wait        time.Duration
-	firstEnd    instant
-	lastEnd     instant
-	attemptT    instant      // the running attempt began; zero between attempts
-	attemptSent instant      // ... and was sent whole
-	cause       policy.Cause // of the last attempt
-	dialErr     *upstream.DialError
+	attemptT    instant // the running attempt began; zero between attempts
+	attemptSent instant // ... and was sent whole
 	trail       trail
 	trace       tracing
 }
-
-// mostEarlier bounds what is believed of the attempts before ours; more of them
-// change nothing any more.
-const mostEarlier = 100
 
 // What the pump has done with the request being sent.
 const (
@@ -134,29 +97,22 @@ const (
 
 func (x *exchange) init(c *conn) {
 	x.c, x.req = c, &c.req
-	x.answer.x, x.held.x = x, x
+	x.answer.x, x.held.x, x.body.c = x, x, c
 	x.waiter.c = c
 }
 
 // begin readies the exchange for the request just parsed. It does not decide
 // anything about it.
 func (x *exchange) begin(set *settings, now instant) {
+	x.course = course{}
 	x.set, x.began, x.clock = set, now, now
-	x.grpc = x.isGRPCCall()
+	x.names = http1.NamesOf(x.req.Fields)
+	x.grpc = x.c.stream != nil && x.isGRPCCall()
 	x.route = set.fallback
-	x.id, x.avoid, x.member, x.reason = nil, "", nil, ""
-	x.expect, x.started, x.mustEnd, x.aborting = false, false, x.req.Close, false
-	x.safe, x.nested, x.freeUsed, x.patient = false, false, false, false
-	x.attempts, x.retries, x.wait = 0, 0, 0
-	x.sentAt, x.deadline, x.callerUntil = 0, 0, 0
-	x.firstEnd, x.lastEnd = 0, 0
-	x.holdUntil, x.dropped, x.retryAfter = 0, false, 0
-	x.noAttempt = policy.ReasonNone
-	x.token, x.barred, x.asked, x.slot = false, barredByDoor, false, nil
-	x.hedge, x.failed = hedging{}, false
-	x.exposed, x.fellBack, x.spliced = false, "", false
-	x.cause, x.dialErr, x.fault, x.wouldRetry = policy.CauseStatus, nil, attemptFault{}, false
-	x.callerEnd.Store(callerStays)
+	x.mustEnd = x.req.Close
+	if x.callerEnd.Load() != callerStays { // a look costs less than to write
+		x.callerEnd.Store(callerStays)
+	}
 	x.trail.reset()
 }
 
@@ -176,7 +132,9 @@ func (x *exchange) end() {
 	x.body.close()
 	x.held.drop()
 	x.answer.release()
-	x.spare.put(x.head)
+	if x.head != nil {
+		x.spare.put(x.head)
+	}
 	x.spare.put(x.out)
 	putBuffer(x.headBuf)
 	x.head, x.out, x.headBuf = nil, nil, nil
@@ -188,7 +146,9 @@ func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
 	x.open = true
 	x.route.observer.RequestBegan()
-	x.beginTrace()
+	if x.set.Tracer != nil {
+		x.beginTrace()
+	}
 	code, outcome := x.prepareAndRun()
 	x.done(code, outcome)
 	if x.aborting {
@@ -213,17 +173,15 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 // retry rules need to know of the request.
 func (x *exchange) prepare() {
 	r := x.route
-	x.body.reset(x.c, x.req.Body)
+	x.body.reset(x.req.Body)
 	x.c.foresee(x.req.Body)
 	x.expect = x.req.ExpectContinue && !x.body.ended
 	key := x.idempotencyKey()
 	x.madeKey = key
-	x.safe = r.Policy.Repeatable(x.req.Method, r.GenerateKey || x.req.Get(http1.IdempotencyKey) != nil)
-	x.limit = r.Policy.MaxRetries
-	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
-	if x.isRepeat() {
-		x.limit = r.Nested.Limit(x.limit)
-		x.nested = x.limit < 1
+	x.safe = r.Policy.Repeatable(x.req.Method, r.GenerateKey || x.get(http1.IdempotencyKey) != nil)
+	x.limit, x.earlier = r.Policy.MaxRetries, 0
+	if x.names.HasAny(toldOfAttempts) {
+		x.heedAttempts()
 	}
 	x.heedCaller()
 	x.id = forward.RequestID(x.req, x.idText[:0])
@@ -261,23 +219,8 @@ func (x *exchange) startClock(t instant) {
 	}
 }
 
-// isRepeat says whether a proxy before us sent this request before. Believing
-// it from anyone is safe: it can only lower the sender's own retries.
-func (x *exchange) isRepeat() bool {
-	return x.countIn(http1.XRetryproxyAttempt) > 1 || x.countIn(http1.XEnvoyAttemptCount) > 1 ||
-		x.countIn(http1.GRPCPreviousRPCAttempts) > 0
-}
-
-func (x *exchange) countIn(id http1.Name) int64 {
-	n, ok := http1.ParseUint(x.req.Get(id))
-	if !ok {
-		return 0
-	}
-	return int64(n)
-}
-
 func (x *exchange) idempotencyKey() []byte {
-	if !x.route.GenerateKey || x.route.Observe || x.req.Get(http1.IdempotencyKey) != nil {
+	if !x.route.GenerateKey || x.route.Observe || x.get(http1.IdempotencyKey) != nil {
 		return nil
 	}
 	return forward.AppendRandomID(x.keyText[:0])
@@ -298,5 +241,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
 	x.logDone(code, o, now.Sub(x.began))
 	x.keep(code, o, now, took)
-	x.endTrace(code, o, took)
+	if x.trace.request != nil {
+		x.endTrace(code, o, took)
+	}
 }

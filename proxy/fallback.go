@@ -159,8 +159,7 @@ func (x *exchange) spareDone(a *policy.Attempt) {
 	}
 	x.vacate(a)
 	x.lastEnd = x.now()
-	x.trail.attempted(a.Status, a.Cause, policy.ClassNone, x.lastEnd.Sub(x.attemptT))
-	x.trail.beganAt(x.attemptT.Sub(x.began))
+	x.trail.attempted(x.attemptT.Sub(x.began), x.lastEnd.Sub(x.attemptT), a.Status, a.Cause, policy.ClassNone)
 	x.tick()
 	x.attemptTraced(x.trace.attempt, a, x.route.Policy.Classify(a), x.trace.peer)
 	x.attemptT = 0

@@ -18,11 +18,9 @@ import (
 // for hours and says nothing for minutes, and its caller understands no status
 // of HTTP's.
 
-// isGRPCCall says whether the request just parsed is a call that expects
-// gRPC's answers: gRPC is spoken over HTTP/2 only.
-func (x *exchange) isGRPCCall() bool {
-	return x.c.stream != nil && forward.IsGRPC(x.req.Get(http1.ContentType))
-}
+// isGRPCCall says whether the request just parsed, which came over HTTP/2, is a call that
+// expects gRPC's answers: gRPC is spoken over nothing else.
+func (x *exchange) isGRPCCall() bool { return forward.IsGRPC(x.get(http1.ContentType)) }
 
 // statusWait is how long the trailers are waited for of a call whose request is
 // complete and whose answer began without a message: a server that ends a call
@@ -37,9 +35,9 @@ var endWait = 5 * time.Millisecond
 
 // peekStatus finds out the status of a call that ended without a message, as
 // far as that shows soon. false: the answer was cut off, with nothing of it given
-// to the caller.
+// to the caller. Called for gRPC calls alone.
 func (x *exchange) peekStatus(a *policy.Attempt) bool {
-	if !x.grpc || a.Status != 200 || !x.route.Policy.RetryOn.AnyGRPC() {
+	if a.Status != 200 || !x.route.Policy.RetryOn.AnyGRPC() {
 		return true
 	}
 	whole := true
@@ -131,8 +129,10 @@ func (x *exchange) bodyIdle() time.Duration {
 // foreign says whether the response in x.resp is one that a gRPC caller does
 // not understand: it came from something before the service.
 func (x *exchange) foreign() bool {
-	return x.grpc && !forward.IsGRPC(x.resp.Get(http1.ContentType))
+	return x.grpc && !x.answeredGRPC()
 }
+
+func (x *exchange) answeredGRPC() bool { return forward.IsGRPC(x.resp.Get(http1.ContentType)) }
 
 // translate answers a gRPC call in place of a response that is foreign.
 func (x *exchange) translate(o policy.Outcome) (int, policy.Outcome) {

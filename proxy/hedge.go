@@ -23,12 +23,11 @@ type hedging struct {
 	ended  bool          // the rival ended before the first attempt, which is to be dealt with
 }
 
-// armHedge readies the attempt that begins for a hedge.
+// armHedge readies the attempt that begins for a hedge, where it makes sense.
 func (x *exchange) armHedge() {
-	h := x.route.hedge
-	x.hedge.learns, x.hedge.after = h != nil && x.hedgeable(), 0
+	x.hedge.learns = x.hedgeable()
 	if x.hedge.learns && !x.hedge.sent && !x.waiter.place.Probe() && x.mayHedge(nil) == policy.ReasonNone {
-		x.hedge.after = h.After(x.set.server.since(x.clock))
+		x.hedge.after = x.route.hedge.After(x.set.server.since(x.clock))
 	}
 }
 
@@ -179,11 +178,8 @@ func (x *exchange) wholeRequest(span AttemptSpan) [][]byte {
 }
 
 // learnLatency takes in how long the attempt that just ended took, or how long
-// it was waited for.
+// it was waited for. Called when that is wanted of it.
 func (x *exchange) learnLatency(a *policy.Attempt, class policy.Class) {
-	if !x.hedge.learns {
-		return
-	}
 	x.hedge.learns = false
 	if class == policy.NotSent || x.progress.Load() != sent {
 		return

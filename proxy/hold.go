@@ -123,11 +123,15 @@ func (h *held) keep() {
 	x.releaseUpstream()
 }
 
-// drop forgets the response held and gives its memory back.
+// drop forgets the response held, where there is one, and gives its memory back.
 func (h *held) drop() {
-	if h.charged > 0 {
-		h.giveCharge()
+	if h.charged > 0 { // as all that is held is
+		h.forget()
 	}
+}
+
+func (h *held) forget() {
+	h.giveCharge()
 	putBuffer(h.head)
 	putBuffer(h.body)
 	h.head, h.body, h.full, h.cut = nil, nil, false, false

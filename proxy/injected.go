@@ -22,11 +22,8 @@ type attemptFault struct {
 
 // makeFault draws what becomes of the attempt that begins, and tells it.
 func (x *exchange) makeFault() {
-	x.fault = attemptFault{}
-	if x.route.Faults != nil {
-		x.fault.Fault = x.drawFault()
-		x.fault.stalled = x.fault.Delay > 0
-	}
+	x.fault.Fault = x.drawFault()
+	x.fault.stalled = x.fault.Delay > 0
 }
 
 // drawFault draws a fault and tells it.
@@ -75,17 +72,8 @@ func (x *exchange) stallUntil(began, until instant) instant {
 	return until
 }
 
-// standIn is what takes the upstream's place in an attempt that breaks; nil:
-// nothing does.
-func (x *exchange) standIn() *upstream.Conn {
-	if !x.fault.Breaks() {
-		return nil
-	}
-	return breaks(x.route.upstream.pool, x.fault.Fault)
-}
-
-// breaks gives what takes the upstream's place for f, which breaks the attempt.
-func breaks(pool *upstream.Group, f policy.Fault) *upstream.Conn {
+// standIn is what takes the upstream's place for f, which breaks the attempt.
+func standIn(pool *upstream.Group, f policy.Fault) *upstream.Conn {
 	c := &madeConn{end: io.EOF}
 	if f.Reset {
 		c.end = &net.OpError{Op: "read", Net: "fault", Err: syscall.ECONNRESET}

@@ -39,15 +39,15 @@ func inMicros(d time.Duration) micros { return micros(min(max(d.Microseconds(), 
 
 func (t *trail) reset() { t.n = 0 }
 
-func (t *trail) attempted(status int, cause policy.Cause, class policy.Class, took time.Duration) {
+// attempted adds an attempt that began, and took, so long after the request did.
+func (t *trail) attempted(began, took time.Duration, status int, cause policy.Cause, class policy.Class) {
 	if t.n < trailLength {
 		t.n++
 	}
-	t.steps[t.n-1] = step{status: int16(status), cause: cause, class: class, took: took}
+	s := &t.steps[t.n-1] // written in place: a literal would be built elsewhere and copied
+	s.began, s.took, s.wait = began, took, 0
+	s.status, s.cause, s.class = int16(status), cause, class
 }
-
-// beganAt adds when the attempt told last began.
-func (t *trail) beganAt(d time.Duration) { t.steps[t.n-1].began = d }
 
 func (t *trail) waited(d time.Duration) {
 	if t.n > 0 {

@@ -16,7 +16,9 @@ func (x *exchange) run() (int, policy.Outcome) {
 		if in := x.enter(now); in != admitted {
 			return x.stayOut(in)
 		}
-		x.retrying(again)
+		if again.Retry {
+			x.retrying(again)
+		}
 		d, stays := x.tryOnce(&a, again.Free)
 		switch {
 		case !stays:
@@ -51,8 +53,12 @@ func (x *exchange) tryOnce(a *policy.Attempt, fresh bool) (policy.Decision, bool
 	if !stays {
 		return d, false
 	}
-	x.desert(x.overtime()) // has no effect where the place was given back
-	judgeMember(x.member, a)
+	if x.waiter.place.Taken() { // else it was given back
+		x.desert(x.overtime())
+	}
+	if x.member != nil {
+		judgeMember(x.member, a)
+	}
 	x.attemptDone(a, d.Class)
 	return d, true
 }
@@ -60,7 +66,9 @@ func (x *exchange) tryOnce(a *policy.Attempt, fresh bool) (policy.Decision, bool
 // weigh gives the attempt's place back and judges it; false: the caller's side
 // ended. What the upstream answered counts even then.
 func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
-	x.noteCooldown(a)
+	if a.Status == 429 {
+		x.noteCooldown(a)
+	}
 	stays := x.callerEnd.Load() == callerStays
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
 		x.vacate(a)

@@ -48,9 +48,12 @@ func (x *exchange) containPump(fault any) {
 
 // stopPump ends the second goroutine, where one runs, and takes its rights back.
 func (x *exchange) stopPump() {
-	if !x.pumping {
-		return
+	if x.pumping {
+		x.endPump()
 	}
+}
+
+func (x *exchange) endPump() {
 	x.stop.Store(true)
 	close(x.stopped)
 	_ = x.c.nc.SetReadDeadline(past)

@@ -205,8 +205,7 @@ func (x *exchange) bookRival(r *rival, class policy.Class) {
 	}
 	took := x.clock.Sub(r.began)
 	x.route.observer.AttemptDone(class, a.Status, took)
-	x.trail.attempted(a.Status, a.Cause, class, took)
-	x.trail.beganAt(r.began.Sub(x.began))
+	x.trail.attempted(r.began.Sub(x.began), took, a.Status, a.Cause, class)
 	x.attemptTraced(r.span, a, class, r.addr)
 }
 

@@ -46,10 +46,12 @@ func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 			a.Cause = policy.CauseIdleClose
 			return
 		}
-		x.settle()
+		if x.pumping {
+			x.settle()
+		}
 		x.answer.reset()
 		x.statusOf(a, &x.resp)
-		if !x.peekStatus(a) {
+		if x.grpc && !x.peekStatus(a) {
 			x.dropUpstream()
 			*a = policy.Attempt{Cause: policy.CauseReset}
 		}

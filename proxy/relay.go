@@ -26,10 +26,7 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 	}
 	x.out = x.appendHead(x.cleanOut(), framing, reason)
 	x.started, x.answer.base = true, 0 // the head's spans are not needed any more
-	err := x.writePiece(framing, x.answer.prefix)
-	if err == nil {
-		err = x.copyBody(framing)
-	}
+	err := x.copyBody(framing)
 	if err == nil {
 		x.finishUpstream()
 		return status, o
@@ -77,7 +74,7 @@ func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
 
 // callerIsProxy: a retryproxy before us is always told why we gave up, so that
 // it does not repeat what we repeated.
-func (x *exchange) callerIsProxy() bool { return x.req.Get(http1.XRetryproxyAttempt) != nil }
+func (x *exchange) callerIsProxy() bool { return x.names.Has(http1.XRetryproxyAttempt) }
 
 func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte {
 	o := forward.ResponseOptions{
@@ -93,21 +90,25 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 // copyBody sends x.out, which holds the head, and the body after it.
 func (x *exchange) copyBody(f http1.Framing) error {
 	b := &x.answer
-	for {
-		piece, err := b.pieceNow()
-		if err == nil && piece == nil && !b.ended {
+	if len(b.prefix) > 0 {
+		if err := x.writePiece(f, b.prefix); err != nil {
+			return err
+		}
+	}
+	for !b.ended {
+		piece, err := b.buffered()
+		if err == nil && len(piece) == 0 && !b.ended {
 			if err := x.flush(); err != nil {
 				return err
 			}
 			if x.canSpliceDown(f) {
 				return x.spliceDown()
 			}
-			piece, err = b.next(x.idleOrForever())
+			if piece, err = b.next(x.idleOrForever()); err == io.EOF {
+				break
+			}
 		}
-		switch {
-		case err == io.EOF || err == nil && piece == nil:
-			return x.endBody(f)
-		case err != nil:
+		if err != nil {
 			_ = x.flush()
 			return err
 		}
@@ -115,18 +116,7 @@ func (x *exchange) copyBody(f http1.Framing) error {
 			return err
 		}
 	}
-}
-
-// pieceNow gives a piece that needs no waiting, nil when there is none.
-func (b *responseBody) pieceNow() ([]byte, error) {
-	if b.ended {
-		return nil, nil
-	}
-	piece, err := b.buffered()
-	if len(piece) == 0 {
-		piece = nil
-	}
-	return piece, err
+	return x.endBody(f)
 }
 
 // writePiece adds a piece to x.out, which is written when it is full.

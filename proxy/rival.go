@@ -150,7 +150,7 @@ func (r *rival) stall() bool {
 // there is one, or what stands in for one.
 func (r *rival) connect(fresh bool) (*upstream.Conn, error) {
 	if r.fault.Breaks() {
-		return breaks(r.pool, r.fault), nil
+		return standIn(r.pool, r.fault), nil
 	}
 	return r.pool.Get(r.ctx, upstream.GetOptions{Fresh: fresh, Avoid: r.first.Addr})
 }

@@ -108,6 +108,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	n, got, err := x.up.SendLooking(parts, x.up.Buf)
 	x.upW, x.upAsked = got, n > 0
 	switch {
+	case err == nil && length(parts) == 0: // receive goes on with what came
 	case err == upstream.ErrStale:
 		return stale
 	case n == 0 && isTimeout(err):

@@ -105,11 +105,8 @@ func traced(r *Route) *Route {
 	return &t
 }
 
-// beginTrace begins the request's span, where there is a Tracer.
+// beginTrace begins the request's span.
 func (x *exchange) beginTrace() {
-	if x.set.Tracer == nil {
-		return
-	}
 	parent, state := forward.TraceContext(x.req)
 	x.trace.request = x.set.Tracer.Request(&TraceRequest{
 		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Authority: x.req.Authority,
@@ -168,9 +165,6 @@ const waitHeld = "held"
 
 // endTrace ends the request's span.
 func (x *exchange) endTrace(code int, o policy.Outcome, took time.Duration) {
-	if x.trace.request == nil {
-		return
-	}
 	x.trace.request.End(&TraceEnd{At: x.c.server.at(x.began).Add(took), Code: code, Outcome: o, Reason: x.reason, Attempts: x.attempts})
 	x.trace = tracing{}
 }

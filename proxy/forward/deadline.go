@@ -34,6 +34,10 @@ func (f DeadlineField) String() string {
 	return deadlineNames[f]
 }
 
+// NamesOfDeadlines are the fields that Deadline.Read looks at. It finds nothing in a request
+// without any of them.
+const NamesOfDeadlines = 1<<http1.ContentType | 1<<http1.XRequestTimeout | 1<<http1.GRPCTimeout | 1<<http1.XEnvoyExpectedTimeout
+
 // deadlineField tells which of the fields a name is.
 func deadlineField(id http1.Name) (f DeadlineField, ok bool) {
 	switch id {

@@ -1,0 +1,43 @@
+package proxy
+
+import "github.com/retryproxy/retryproxy/proxy/http1"
+
+// get is the value of the request's first field with the id, nil when there is none. Most
+// that are asked for are not there, which is known without a look at each field.
+func (x *exchange) get(id http1.Name) []byte {
+	if !x.names.Has(id) {
+		return nil
+	}
+	return x.req.Get(id)
+}
+
+// mostEarlier bounds what is believed of the attempts before ours; more of them
+// change nothing any more.
+const mostEarlier = 100
+
+// toldOfAttempts are the fields by which proxies before us tell of their attempts.
+const toldOfAttempts = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount | 1<<http1.GRPCPreviousRPCAttempts
+
+// heedAttempts reads what proxies before us say of their attempts.
+func (x *exchange) heedAttempts() {
+	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
+	if x.isRepeat() {
+		x.limit = x.route.Nested.Limit(x.limit)
+		x.nested = x.limit < 1
+	}
+}
+
+// isRepeat says whether a proxy before us sent this request before. Believing
+// it from anyone is safe: it can only lower the sender's own retries.
+func (x *exchange) isRepeat() bool {
+	return x.countIn(http1.XRetryproxyAttempt) > 1 || x.countIn(http1.XEnvoyAttemptCount) > 1 ||
+		x.countIn(http1.GRPCPreviousRPCAttempts) > 0
+}
+
+func (x *exchange) countIn(id http1.Name) int64 {
+	n, ok := http1.ParseUint(x.get(id))
+	if !ok {
+		return 0
+	}
+	return int64(n)
+}
