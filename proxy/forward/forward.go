@@ -98,18 +98,21 @@ type Peer struct {
 	rendered string // see Render
 }
 
-// Render keeps at hand what the heads of all requests of the peer have in
+// Render keeps at hand what the heads of nearly all requests of the peer have in
 // common. Call it again when the peer has changed; without it the heads are the
 // same, at more cost. Text shares the memory.
 func (p *Peer) Render() {
 	var buf [128]byte
-	p.rendered = string(p.appendFields(buf[:0], true, true))
+	p.rendered = string(append(p.appendFields(buf[:0], true, true), forwardedHost...))
 	if node := p.node(); node != "" {
 		p.Text = p.rendered[len(forwardedFor)+2:][:len(node)]
 	}
 }
 
-const forwardedFor = "X-Forwarded-For"
+const (
+	forwardedFor  = "X-Forwarded-For"
+	forwardedHost = "X-Forwarded-Host: " // with it what Render keeps ends
+)
 
 // appendFields appends what is said of the peer where a caller said nothing.
 func (p *Peer) appendFields(dst []byte, node, proto bool) []byte {

@@ -118,7 +118,7 @@ func TestARenderedPeerSaysTheSame(t *testing.T) {
 	p.Render()
 	p.Secure = true
 	p.Render()
-	if !strings.HasSuffix(p.rendered, "X-Forwarded-Proto: https\r\n") {
+	if !strings.HasSuffix(p.rendered, "X-Forwarded-Proto: https\r\nX-Forwarded-Host: ") {
 		t.Errorf("rendered again it is %q", p.rendered)
 	}
 }

@@ -10,14 +10,20 @@ import (
 // authority of an absolute-form target takes the place of the caller's Host
 // (RFC 9112 section 3.2.2).
 func (w *requestWriter) appendHost(dst, name []byte) []byte {
-	if w.keepsHost() {
-		return http1.AppendField(dst, name, w.r.Authority)
+	if string(name) == "Host" { // most write it so
+		dst = append(dst, "Host: "...)
+	} else {
+		dst = append(append(dst, name...), ": "...)
 	}
-	host := w.s.UpstreamHost
-	if w.s.Host == HostName && w.s.HostName != "" {
-		host = w.s.HostName
+	switch {
+	case w.keepsHost():
+		dst = append(dst, w.r.Authority...)
+	case w.s.Host == HostName && w.s.HostName != "":
+		dst = append(dst, w.s.HostName...)
+	default:
+		dst = append(dst, w.s.UpstreamHost...)
 	}
-	return http1.AppendField(dst, name, host)
+	return append(dst, "\r\n"...)
 }
 
 // keepsHost says that the upstream gets the caller's Host.
@@ -53,6 +59,9 @@ func splitPort(authority []byte) (host, port []byte) {
 // isLoopback says whether the authority names this machine to itself, at any
 // port: localhost and names below it (RFC 6761 section 6.3), 127.0.0.0/8 and ::1.
 func isLoopback(authority []byte) bool {
+	if n := len("localhost:"); len(authority) >= n && (string(authority[:n]) == "localhost:" || string(authority[:n]) == "127.0.0.1:") {
+		return true // as most of those are written that do
+	}
 	switch authority[0] {
 	case '1':
 		return isLoopback4(authority)

@@ -238,14 +238,15 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed && w.r.Body.Kind != http1.BodyNone {
 		dst = http1.AppendFraming(dst, w.r.Body)
 	}
-	if w.p.rendered != "" && !w.forFor && !w.forProto {
+	switch host := !w.forHost && len(w.r.Authority) > 0; {
+	case host && w.p.rendered != "" && !w.forFor && !w.forProto:
 		dst = append(dst, w.p.rendered...)
-	} else {
-		dst = w.p.appendFields(dst, !w.forFor, !w.forProto)
-	}
-	if !w.forHost && len(w.r.Authority) > 0 {
-		dst = append(dst, "X-Forwarded-Host: "...)
 		dst = append(append(dst, w.r.Authority...), "\r\n"...)
+	case host:
+		dst = append(w.p.appendFields(dst, !w.forFor, !w.forProto), forwardedHost...)
+		dst = append(append(dst, w.r.Authority...), "\r\n"...)
+	default:
+		dst = w.p.appendFields(dst, !w.forFor, !w.forProto)
 	}
 	if w.s.Forwarded && !w.forwarded {
 		dst = append(dst, "Forwarded: "...)

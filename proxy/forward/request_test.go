@@ -329,6 +329,8 @@ func TestHost(t *testing.T) {
 		{HostAuto, "a.example", "http", "a.example"},
 		{HostAuto, "localhost", "http", "up.example"},
 		{HostAuto, "LocalHost.:8080", "http", "up.example"},
+		{HostAuto, "localhost:8080", "http", "up.example"},
+		{HostAuto, "LocalHost:8080", "http", "up.example"},
 		{HostAuto, "app.localhost:1", "http", "up.example"},
 		{HostAuto, "notlocalhost", "http", "notlocalhost"},
 		{HostAuto, "localhost.example", "http", "localhost.example"},
