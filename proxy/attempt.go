@@ -113,8 +113,9 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		x.use(standIn(pool, x.fault.Fault))
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: x.repeatsReset() && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
-	if !x.repeatsReset() {
+	repeats := x.repeatsReset()
+	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: repeats && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
+	if !repeats {
 		o.MaxIdle = freshFor
 	}
 	up, err := x.connection(o, fresh)

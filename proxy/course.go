@@ -10,6 +10,7 @@ import (
 // course is how far a request has come. Its zero value is that of one just begun.
 type course struct {
 	id       []byte // X-Request-Id
+	madeKey  []byte // the Idempotency-Key that we gave the request
 	reason   string // of a refusal, for the logs
 	avoid    string // the address the last attempt failed on
 	fellBack string // what answered in the upstream's place, as X-Retryproxy-Fallback tells it

@@ -24,7 +24,7 @@ func (x *exchange) enter(now instant) admission {
 		}
 		now = later
 	}
-	if x.attempts == 0 && !x.ask(now) { // a retry was asked for before its wait
+	if x.attempts == 0 && x.route.upstream.throttle != nil && !x.ask(now) { // a retry was asked for before its wait
 		x.barred, x.retryAfter = barredByThrottle, 1
 		return turnedAway
 	}

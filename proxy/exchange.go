@@ -53,7 +53,6 @@ type exchange struct {
 	held     held
 
 	fault    attemptFault
-	madeKey  []byte // the Idempotency-Key that we gave the request
 	waiter   waiter // its place at the upstream's door, or in line for one
 	turnedBy policy.Verdict
 
@@ -176,8 +175,9 @@ func (x *exchange) prepare() {
 	x.body.reset(x.req.Body)
 	x.c.foresee(x.req.Body)
 	x.expect = x.req.ExpectContinue && !x.body.ended
-	key := x.idempotencyKey()
-	x.madeKey = key
+	if r.GenerateKey {
+		x.madeKey = x.idempotencyKey()
+	}
 	x.safe = r.Policy.Repeatable(x.req.Method, r.GenerateKey || x.get(http1.IdempotencyKey) != nil)
 	x.limit, x.earlier = r.Policy.MaxRetries, 0
 	if x.names.HasAny(toldOfAttempts) {
@@ -210,9 +210,12 @@ func (x *exchange) detachHead(n int) {
 // startClock starts the request's deadline, once: when the request was first
 // fully sent, or when the first attempt ended before that.
 func (x *exchange) startClock(t instant) {
-	if !x.sentAt.IsZero() {
-		return
+	if x.sentAt.IsZero() {
+		x.clockFrom(t)
 	}
+}
+
+func (x *exchange) clockFrom(t instant) {
 	x.sentAt = t
 	if limit := x.requestTimeout(); limit > 0 {
 		x.deadline = earliest(x.deadline, t.Add(limit))
@@ -220,7 +223,7 @@ func (x *exchange) startClock(t instant) {
 }
 
 func (x *exchange) idempotencyKey() []byte {
-	if !x.route.GenerateKey || x.route.Observe || x.get(http1.IdempotencyKey) != nil {
+	if x.route.Observe || x.get(http1.IdempotencyKey) != nil {
 		return nil
 	}
 	return forward.AppendRandomID(x.keyText[:0])

@@ -36,7 +36,7 @@ func (t instant) Before(u instant) bool { return t < u }
 func (t instant) IsZero() bool { return t == 0 }
 
 // now looks at the clock. It does not follow the wall clock when that is set anew.
-func (s *Server) now() instant { return start.Add(time.Since(s.started)) }
+func (s *Server) now() instant { return start + instant(time.Since(s.started)) }
 
 // since is how long after the server's start t is.
 func (s *Server) since(t instant) time.Duration { return t.Sub(start) }
@@ -51,3 +51,6 @@ func (s *Server) at(t instant) time.Time {
 	}
 	return s.started.Add(s.since(t))
 }
+
+// unixNano is t in nanoseconds since 1970, by the wall clock as it was at the server's start.
+func (s *Server) unixNano(t instant) int64 { return s.started.UnixNano() + int64(s.since(t)) }

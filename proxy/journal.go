@@ -11,7 +11,7 @@ import (
 type Journal interface {
 	// Wants says whether Keep is to be told of a request that ended so. It is
 	// asked for every request and should neither lock nor allocate.
-	Wants(ended time.Time, took time.Duration, o policy.Outcome) bool
+	Wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool
 	// Keep gets a request that Wants wanted; it is the callee's only until Keep
 	// returns.
 	Keep(e *Ended)
@@ -42,7 +42,7 @@ type Step struct {
 // keep tells the journal of a request, if it wants it.
 func (x *exchange) keep(code int, o policy.Outcome, now instant, took time.Duration) {
 	j := x.set.Journal
-	if j == nil || !j.Wants(x.c.server.at(now), took, o) {
+	if j == nil || !j.Wants(x.c.server.unixNano(now), took, o) {
 		return
 	}
 	e := Ended{

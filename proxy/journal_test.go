@@ -16,13 +16,15 @@ type notebook struct {
 
 	mu    sync.Mutex // guards all below
 	asked int
+	ended int64 // what it was asked of last
 	kept  []Ended
 }
 
-func (n *notebook) Wants(ended time.Time, took time.Duration, o policy.Outcome) bool {
+func (n *notebook) Wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked++
+	n.ended = endedUnixNano
 	return n.want(o)
 }
 
@@ -48,6 +50,9 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 		defer book.mu.Unlock()
 		if book.asked != 2 || len(book.kept) != 1 {
 			t.Fatalf("asked of %d, told of %d", book.asked, len(book.kept))
+		}
+		if now := time.Now(); book.ended != now.UnixNano() {
+			t.Errorf("the last request ended at %v, and at %v by what was asked", now, time.Unix(0, book.ended))
 		}
 		e := book.kept[0]
 		if string(e.Method) != "GET" || string(e.Path) != "/a/b" || e.Code != 200 || e.Outcome != policy.OutcomeRescued || e.Attempts != 3 || len(e.Steps) != 3 {

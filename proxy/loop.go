@@ -76,6 +76,9 @@ func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
 	if !stays {
 		return policy.Decision{}, false
 	}
+	if x.plainAnswer(a) {
+		return policy.Decision{}, true
+	}
 	return x.judge(a), true
 }
 
@@ -85,17 +88,14 @@ func (x *exchange) leave() (int, policy.Outcome) {
 	return x.abandon()
 }
 
-// judge asks the policy. A failing answer is first asked for without the
+// judge asks the policy about an answer that is not plain. A failing answer is first asked for without the
 // budget, since only when a repeat is possible otherwise is it worth reading
 // the rest of the caller's body and holding the answer.
 func (x *exchange) judge(a *policy.Attempt) policy.Decision {
-	r := x.route
-	switch {
-	case x.plainAnswer(a):
-		return policy.Decision{}
-	case x.noAttempt != policy.ReasonNone:
+	if x.noAttempt != policy.ReasonNone {
 		return policy.Decision{Class: policy.NotSent, Why: x.noAttempt}
 	}
+	r := x.route
 	x.startClock(x.clock)
 	s := x.situation()
 	if s.Replay == policy.ReplayUnfinished {

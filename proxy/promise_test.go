@@ -85,7 +85,7 @@ func (a *promiseTally) wantAll(t *testing.T) {
 // promiseJournal keeps every request of a world.
 type promiseJournal struct{ w *promiseWorld }
 
-func (promiseJournal) Wants(time.Time, time.Duration, policy.Outcome) bool { return true }
+func (promiseJournal) Wants(int64, time.Duration, policy.Outcome) bool { return true }
 
 func (j promiseJournal) Keep(e *Ended) {
 	j.w.mu.Lock()

@@ -38,12 +38,11 @@ func (x *exchange) receive(a *policy.Attempt) {
 
 // received makes a what the attempt brought, after the reading of its head ended with cause.
 func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
-	*a = policy.Attempt{Cause: cause}
 	switch cause {
 	case policy.CauseStatus:
 		if x.lateRefusal(&x.resp, x.upReused) {
 			x.dropUpstream()
-			a.Cause = policy.CauseIdleClose
+			*a = policy.Attempt{Cause: policy.CauseIdleClose}
 			return
 		}
 		if x.pumping {
@@ -56,7 +55,9 @@ func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 			*a = policy.Attempt{Cause: policy.CauseReset}
 		}
 	case policy.CauseAttemptTimeout:
+		*a = policy.Attempt{Cause: cause}
 	default:
+		*a = policy.Attempt{Cause: cause}
 		if x.callerEnd.Load() == callerStays { // else abandon has a use for it
 			x.dropUpstream()
 		}

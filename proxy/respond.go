@@ -129,7 +129,8 @@ func (x *exchange) refusal() http1.Refusal {
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
 		return http1.RefusalBodyTooLarge
 	}
-	if x.set.table.Ambiguous(x.c.listen, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
+	if (r.Forward.StripPrefix != "" || x.set.table.LooksAtPaths()) &&
+		x.set.table.Ambiguous(x.c.listen, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
 		return http1.RefusalAmbiguousPath
 	}
 	return http1.RefusalNone

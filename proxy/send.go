@@ -64,7 +64,7 @@ func (x *exchange) send() sendEnd {
 	return taken
 }
 
-// finishHead appends to the request's head what differs by attempt, whose span s is.
+// finishHead appends to the request's head what differs by attempt, whose span s is; nil for none.
 func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
 	if x.callerWaits.Given {
 		head = x.callerWaits.Append(head, x.timeLeft(x.now()))
@@ -73,7 +73,10 @@ func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
 		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
 		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
 	}
-	return forward.AppendAttempt(x.appendTrace(head, s), x.earlier+x.attempts, expect)
+	if s != nil {
+		head = x.appendTrace(head, s)
+	}
+	return forward.AppendAttempt(head, x.earlier+x.attempts, expect)
 }
 
 func length(parts [][]byte) int {

@@ -169,11 +169,8 @@ func (x *exchange) endTrace(code int, o policy.Outcome, took time.Duration) {
 	x.trace = tracing{}
 }
 
-// appendTrace appends the fields of an attempt's span; s may be nil.
+// appendTrace appends the fields of an attempt's span.
 func (x *exchange) appendTrace(head []byte, s AttemptSpan) []byte {
-	if s == nil {
-		return head
-	}
 	parent, state, ok := s.Context()
 	if !ok {
 		return forward.AppendCallersTrace(head, x.req)

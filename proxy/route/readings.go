@@ -110,14 +110,11 @@ func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderL
 	for len(strip) > 0 && strip[len(strip)-1] == '/' {
 		strip = strip[:len(strip)-1]
 	}
-	s := t.index.listener(listen)
-	if strip == "" && (s == nil || !s.paths) {
-		return false // however it is read
-	}
 	if Plain(path) && (strip == "" || bytes.IndexByte(path, '%') < 0) {
 		return false
 	}
-	if len(path) == 0 || path[0] != '/' {
+	s := t.index.listener(listen)
+	if len(path) == 0 || path[0] != '/' || strip == "" && (s == nil || !s.paths) {
 		return false
 	}
 	x := explorers.Get().(*explorer)

@@ -70,7 +70,8 @@ type Rule[T any] struct {
 // and safe for concurrent use.
 type Table[T any] struct {
 	index  index
-	values []T // by ref; the first is the fallback
+	values []T  // by ref; the first is the fallback
+	paths  bool // some rule has a path
 }
 
 // New builds the table; fallback serves what no rule takes. It keeps nothing
@@ -90,6 +91,7 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 			errs = append(errs, fmt.Errorf("route %s: %w", r.Name, err))
 			continue
 		}
+		t.paths = t.paths || p.hasPath
 		for _, c := range t.index.add(p, ref(i+1)) {
 			errs = append(errs, fmt.Errorf("route %s: the same match%s as route %s", r.Name, c.where(), rules[c.with-1].Name))
 		}
@@ -100,6 +102,10 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 	}
 	return t, nil
 }
+
+// LooksAtPaths says whether some rule has a path. Where none has, and no prefix
+// is stripped, no path is Ambiguous.
+func (t *Table[T]) LooksAtPaths() bool { return t.paths }
 
 // Find gives the value of the rule that takes the request. listen is the
 // listener that the request came in by, host its authority as the caller

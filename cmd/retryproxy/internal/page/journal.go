@@ -67,12 +67,12 @@ type records struct {
 	nextFailed, nextRes int
 }
 
-func (j *journal) wants(ended time.Time, took time.Duration, o policy.Outcome) bool {
+func (j *journal) wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
 	k := kindOf(o)
 	if k == failed || k == rescued || o == policy.OutcomeClientGone {
 		return true
 	}
-	return o != policy.OutcomeRefused && (int64(took) > j.floor.Load() || ended.UnixNano() > j.until.Load())
+	return o != policy.OutcomeRefused && (int64(took) > j.floor.Load() || endedUnixNano > j.until.Load())
 }
 
 func (j *journal) keep(e *proxy.Ended) {

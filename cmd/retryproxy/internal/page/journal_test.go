@@ -23,7 +23,7 @@ func ended(path string, at time.Time, took time.Duration, o policy.Outcome, atte
 
 // offer does what the data path does.
 func (j *journal) offer(e *proxy.Ended) bool {
-	if !j.wants(e.Began.Add(e.Took), e.Took, e.Outcome) {
+	if !j.wants(e.Began.Add(e.Took).UnixNano(), e.Took, e.Outcome) {
 		return false
 	}
 	j.keep(e)
@@ -90,13 +90,13 @@ func TestFastRequestIsNotWanted(t *testing.T) {
 			t.Fatal("not wanted while there is room")
 		}
 	}
-	if j.wants(noon, time.Second, policy.OutcomeSuccess) {
+	if j.wants(noon.UnixNano(), time.Second, policy.OutcomeSuccess) {
 		t.Error("wanted though no slower than any")
 	}
-	if !j.wants(noon, time.Second+time.Millisecond, policy.OutcomeSuccess) {
+	if !j.wants(noon.UnixNano(), time.Second+time.Millisecond, policy.OutcomeSuccess) {
 		t.Error("not wanted though slower")
 	}
-	if allocs := testing.AllocsPerRun(100, func() { j.wants(noon, time.Millisecond, policy.OutcomeSuccess) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(100, func() { j.wants(noon.UnixNano(), time.Millisecond, policy.OutcomeSuccess) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }
@@ -121,7 +121,7 @@ func TestSlowestAreForgottenAfterTheWindow(t *testing.T) {
 
 func TestRefusedHeadIsNotKept(t *testing.T) {
 	var j journal
-	if j.wants(noon, time.Hour, policy.OutcomeRefused) {
+	if j.wants(noon.UnixNano(), time.Hour, policy.OutcomeRefused) {
 		t.Error("wanted")
 	}
 }

@@ -120,8 +120,8 @@ func (p *Page) Close() { p.once.Do(func() { close(p.closed) }) }
 var _ proxy.Journal = (*Page)(nil)
 
 // Wants is for the data path, see proxy.Journal.
-func (p *Page) Wants(ended time.Time, took time.Duration, o policy.Outcome) bool {
-	return p.journal.wants(ended, took, o)
+func (p *Page) Wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
+	return p.journal.wants(endedUnixNano, took, o)
 }
 
 // Keep is for the data path, see proxy.Journal.
