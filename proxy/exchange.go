@@ -168,8 +168,7 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 	return x.run()
 }
 
-// prepare renders the request head once for all attempts, and fixes what the
-// retry rules need to know of the request.
+// prepare fixes what the retry rules need to know of the request.
 func (x *exchange) prepare() {
 	r := x.route
 	x.body.reset(x.req.Body)
@@ -185,7 +184,6 @@ func (x *exchange) prepare() {
 	}
 	x.heedCaller()
 	x.id = forward.RequestID(x.req, x.idText[:0])
-	x.renderHead()
 	if x.body.framing.Kind == http1.BodyChunked {
 		x.detachHead(mediumBuffer)
 	}

@@ -118,7 +118,8 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	x.route, x.noAttempt = main.spare, policy.ReasonNone
 	defer func() { x.route, x.dialErr, x.noAttempt = main, dialErr, noAttempt }()
 	x.deadline = x.endWith(x.requestTimeout())
-	x.head = forward.AppendRequestHead(x.head[:0], x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
+	x.spare.put(x.head)
+	x.head = nil // it is rendered anew, as the fallback upstream is to have it
 	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
 	switch x.admit(x.now()) {
 	case admitted:

@@ -119,17 +119,28 @@ func (x *exchange) copyBody(f http1.Framing) error {
 	return x.endBody(f)
 }
 
+// frame is room for a chunk's size line and end.
+const frame = 20
+
 // writePiece adds a piece to x.out, which is written when it is full.
 func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
-	const frame = 20 // a chunk's size line and end
 	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
 		x.out = grow(x.out, len(piece)+frame)
 	}
-	if f.Kind != http1.BodyChunked && len(piece) > cap(x.out)-len(x.out) {
+	if f.Kind == http1.BodyChunked {
+		return x.writeChunks(piece)
+	}
+	if len(piece) > cap(x.out)-len(x.out) {
 		err := x.flushWith(piece)
 		x.tick() // it may have waited for the caller
 		return err
 	}
+	x.out = append(x.out, piece...)
+	return nil
+}
+
+// writeChunks is writePiece for a chunked body, in as many chunks as it takes.
+func (x *exchange) writeChunks(piece []byte) error {
 	for len(piece) > 0 {
 		if cap(x.out)-len(x.out) <= frame {
 			if err := x.flush(); err != nil {
@@ -138,11 +149,7 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 			x.tick() // it may have waited for the caller
 		}
 		n := min(len(piece), cap(x.out)-len(x.out)-frame)
-		if f.Kind == http1.BodyChunked {
-			x.out = http1.AppendChunk(x.out, piece[:n])
-		} else {
-			x.out = append(x.out, piece[:n]...)
-		}
+		x.out = http1.AppendChunk(x.out, piece[:n])
 		piece = piece[n:]
 	}
 	return nil

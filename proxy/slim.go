@@ -49,7 +49,8 @@ func (x *exchange) slimRequest() {
 	}
 }
 
-// renderHead makes the request head for the upstream, where it was not kept.
+// renderHead makes the request head for the upstream, once for all attempts, and again
+// where it was not kept over a wait.
 func (x *exchange) renderHead() {
 	if x.head == nil {
 		x.head = x.spare.get(smallBuffer)[:0]
