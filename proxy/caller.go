@@ -38,12 +38,13 @@ type conn struct {
 	overSecure bool            // the caller, or the connection of this stream, came over TLS
 	tcp        *net.TCPConn    // nil unless plain TCP
 	raw        syscall.RawConn // of wire; nil where there is no descriptor
+	sock       *sock.Conn      // likewise
 	listen     string
-	used       bool // it has sent something
-	parks      bool // it may be parked when idle
-	left       bool // it was parked: this goroutine's part is done
-	announces  bool // it begins with a header of the PROXY protocol, not yet read
-	yielding   yielding
+	used       bool         // it has sent something
+	parks      bool         // it may be parked when idle
+	left       bool         // it was parked: this goroutine's part is done
+	announces  bool         // it begins with a header of the PROXY protocol, not yet read
+	quick      uint8        // requests that came soon after the one before, up to holdAfter
 	told       *net.TCPAddr // who the caller is, by that header; nil: who the connection says
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
@@ -78,14 +79,13 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 
 // newPlainConn is newConn for a connection known to be without TLS.
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
-	c := &conn{server: s, listen: listen, readSize: smallBuffer, yielding: newYielding()}
+	c := &conn{server: s, listen: listen, readSize: smallBuffer}
 	c.tcp, _ = nc.(*net.TCPConn)
 	c.wire = sock.Wrap(nc)
 	c.nc = c.wire
-	if sc, ok := c.wire.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			c.raw = raw
-		}
+	if s, ok := c.wire.(*sock.Conn); ok {
+		c.sock = s
+		c.raw, _ = s.SyscallConn()
 	}
 	c.idleRead, c.nowRead = c.readIdle, c.now.read
 	c.x.init(c)
@@ -158,8 +158,10 @@ func (c *conn) fillIdle() error {
 		}
 		return c.fill()
 	}
+	if c.holds() {
+		return c.fillHeld()
+	}
 	c.now.err = nil
-	c.yield()
 	if err := c.raw.Read(c.idleRead); err != nil {
 		c.restBuffers() // it may have been over before the first look
 		return err
@@ -169,32 +171,46 @@ func (c *conn) fillIdle() error {
 
 // readIdle is called when the descriptor may be readable, says whether it was.
 func (c *conn) readIdle(fd uintptr) bool {
+	c.readyBuffer()
+	n, err := sock.TryRead(fd, c.in[c.w:])
+	if err == syscall.EAGAIN {
+		c.restBuffers()
+		return false
+	}
+	c.now.err = c.gotIdle(n, err)
+	return true
+}
+
+func (c *conn) readyBuffer() {
 	if c.in == nil {
 		c.in = getBuffer(c.readSize)
 		c.r, c.w = 0, 0
 	}
-	n, err := sock.TryRead(fd, c.in[c.w:])
-	c.yielding.looked(err != syscall.EAGAIN)
+}
+
+// gotIdle takes what a system call gave of the next request.
+func (c *conn) gotIdle(n int, err error) error {
+	c.w += n
 	switch {
-	case n > 0:
-		c.w += n
-	case err == syscall.EAGAIN:
-		c.restBuffers()
-		return false
-	case err == nil:
-		c.now.err = io.EOF
-	default:
-		c.now.err = os.NewSyscallError("read", err)
+	case err != nil:
+		return os.NewSyscallError("read", err)
+	case n == 0:
+		return io.EOF
 	}
-	return true
+	return nil
 }
 
 // readNow reads once without a wait: nothing and no error when nothing is
 // there. Not under TLS.
 func (c *conn) readNow(p []byte) (int, error) {
-	c.now.p, c.now.n, c.now.err = p, 0, nil
-	err := c.raw.Read(c.nowRead)
-	c.now.p = nil
+	err := error(nil)
+	if c.sock.Held() {
+		c.now.n, c.now.err = c.sock.TryRead(p)
+	} else {
+		c.now.p, c.now.n, c.now.err = p, 0, nil
+		err = c.raw.Read(c.nowRead)
+		c.now.p = nil
+	}
 	switch {
 	case isTimeout(err) || err == nil && c.now.err == syscall.EAGAIN:
 		return 0, nil
@@ -255,6 +271,7 @@ func (c *conn) compact() {
 // abort closes the connection so that the caller sees a reset, not an orderly
 // end: TLS says no close_notify.
 func (c *conn) abort() {
+	c.endHold()
 	if tcp, ok := sock.Under(c.wire).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}

@@ -65,6 +65,7 @@ type Config struct {
 
 	parkAfter time.Duration // of tests; 0: the constant
 	many      int64         // likewise, of requests under way
+	holdAfter uint8         // likewise
 
 	// Observe gives the observer of a route by name, at New and Reload, once
 	// per route. Nil observes nothing.

@@ -329,7 +329,8 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 		t.Fatal(err)
 	}
 	return &Config{
-		Listen: []string{"127.0.0.1:0"},
+		Listen:    []string{"127.0.0.1:0"},
+		holdAfter: 1, // so that both ways to wait are seen
 		Default: Route{
 			Name:            "default",
 			Upstream:        target,

@@ -33,6 +33,7 @@ func (c *conn) serve() {
 			c.dropBuffer()
 		}
 	}
+	c.endHold()
 	if c.http2.Load() != nil {
 		c.serveHTTP2()
 	}
@@ -44,6 +45,7 @@ func (c *conn) finish() {
 		return
 	}
 	c.x.spare.release()
+	c.endHold()
 	if !c.x.aborting {
 		c.closeGently()
 	}

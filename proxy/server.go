@@ -43,7 +43,7 @@ type Server struct {
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	active            atomic.Int64 // requests between head and end
 	waiting           atomic.Int64 // requests that wait for a retry or a place
-	many              int64        // active are many, of yield
+	many              int64        // active are many, of manyUnderWay
 	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool  // idle connections are to end
 	waitsEnd          atomic.Int64 // while draining: when nobody waits for a place any longer, since started
@@ -56,6 +56,7 @@ type Server struct {
 	wg          sync.WaitGroup // of goroutines that serve them
 	lot         lot.Lot        // where idle ones are parked
 	parkAfter   time.Duration
+	holdAfter   uint8
 	tidying     tidying
 }
 
@@ -73,6 +74,7 @@ func New(c *Config) (*Server, error) {
 		replay:    replayMemory{limit: c.TotalReplayBytes},
 		many:      cmp.Or(c.many, manyActive*int64(runtime.GOMAXPROCS(0))),
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
+		holdAfter: cmp.Or(c.holdAfter, holdAfter),
 		tidying:   tidying{more: c.Tidied, over: make(chan struct{})},
 	}
 	if c.MaxConnections > 0 {

@@ -23,6 +23,7 @@ func (x *exchange) slim() {
 	putBuffer(x.head)
 	x.head = nil
 	x.spare.release()
+	x.c.endHold()
 	if !x.pumping { // which writes by them
 		clear(x.vec[:]) // what was written still points into buffers
 	}

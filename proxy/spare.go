@@ -5,16 +5,16 @@ package proxy
 // Whoever waits for a caller's next request, or is one of many that wait for a
 // retry, releases them. Not safe for concurrent use.
 type spare struct {
-	small  *[smallBuffer]byte
+	small  [2]*[smallBuffer]byte // both heads that are written; nil ones last
 	medium *[mediumBuffer]byte
 }
 
 // get is getBuffer, from what is kept where that fits.
 func (s *spare) get(n int) []byte {
 	switch {
-	case n <= smallBuffer && s.small != nil:
-		b := s.small
-		s.small = nil
+	case n <= smallBuffer && s.small[0] != nil:
+		b := s.small[0]
+		s.small[0], s.small[1] = s.small[1], nil
 		return b[:]
 	case n > smallBuffer && n <= mediumBuffer && s.medium != nil:
 		b := s.medium
@@ -27,8 +27,8 @@ func (s *spare) get(n int) []byte {
 // put is putBuffer, for a buffer that is likely to be wanted soon.
 func (s *spare) put(b []byte) {
 	switch {
-	case cap(b) == smallBuffer && s.small == nil:
-		s.small = (*[smallBuffer]byte)(b[:smallBuffer])
+	case cap(b) == smallBuffer && s.small[1] == nil:
+		s.small[0], s.small[1] = (*[smallBuffer]byte)(b[:smallBuffer]), s.small[0]
 	case cap(b) == mediumBuffer && s.medium == nil:
 		s.medium = (*[mediumBuffer]byte)(b[:mediumBuffer])
 	default:
@@ -37,9 +37,11 @@ func (s *spare) put(b []byte) {
 }
 
 func (s *spare) release() {
-	if s.small != nil {
-		smallBuffers.Put(s.small)
-		s.small = nil
+	for i, b := range s.small {
+		if b != nil {
+			smallBuffers.Put(b)
+			s.small[i] = nil
+		}
 	}
 	if s.medium != nil {
 		mediumBuffers.Put(s.medium)

@@ -16,6 +16,9 @@ type Conn struct {
 	raw syscall.RawConn
 	in  reading
 	out writing
+
+	hold hold
+	fd   uintptr // while held
 }
 
 // reading is one Read, kept so that it allocates nothing.
@@ -66,17 +69,28 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
 	}
+	c.Let()
 	r := &c.in
 	r.p, r.n, r.err = p, 0, nil
-	err := c.raw.Read(r.try)
+	if err := c.raw.Read(r.try); err != nil {
+		r.p = nil
+		return 0, err
+	}
 	r.p = nil
-	if err == nil {
-		err = r.err
+	return c.ofRead(r.n, r.err)
+}
+
+// ofRead is what Read says when a system call gave n and err.
+func (c *Conn) ofRead(n int, err error) (int, error) {
+	switch {
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n > 0:
+		return n, nil
+	case c.out.metReset():
+		return 0, os.NewSyscallError("read", syscall.ECONNRESET)
 	}
-	if err == io.EOF && c.out.metReset() {
-		err = os.NewSyscallError("read", syscall.ECONNRESET)
-	}
-	return r.n, err
+	return 0, io.EOF
 }
 
 // metReset says whether a write was told of a reset before now. One that is told so just
@@ -90,17 +104,8 @@ func (w *writing) metReset() bool {
 
 // readable is called when there may be something to read; true ends the wait.
 func (r *reading) readable(fd uintptr) bool {
-	n, err := TryRead(fd, r.p)
-	switch {
-	case err == syscall.EAGAIN:
-		return false
-	case err != nil:
-		r.err = os.NewSyscallError("read", err)
-	case n == 0:
-		r.err = io.EOF
-	}
-	r.n = n
-	return true
+	r.n, r.err = TryRead(fd, r.p)
+	return r.err != syscall.EAGAIN
 }
 
 // Write is that of net.Conn.
@@ -125,7 +130,10 @@ func (c *Conn) writeTwo(n int, p, q []byte) (int, error) {
 func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.p, w.n, w.err = parts, 0, nil
-	err := c.raw.Write(w.try)
+	var err error
+	if !c.hold.on || !w.writable(c.fd) { // a hold keeps the socket open
+		err = c.raw.Write(w.try)
+	}
 	w.p = nil
 	if err == nil {
 		err = w.err
