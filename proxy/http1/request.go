@@ -32,6 +32,7 @@ type Request struct {
 
 	pending  progress
 	lineRead bool // the request line was whole at the last reading
+	place    place
 }
 
 // Parse reads one request head from buf, which may hold more after it.
@@ -72,9 +73,9 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Request) Reset() {
-	fields := forget(r.Fields)
+	fields, place := forget(r.Fields), r.place
 	*r = Request{}
-	r.Fields = fields
+	r.Fields, r.place = fields, place
 }
 
 // Get is the value of the first field with the given id, nil when there is none.
@@ -85,23 +86,50 @@ func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByNa
 
 // read reads a head from the start of b. n == 0 without a refusal: b ends before the head does.
 func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
-	fields, pending := r.Fields[:0], r.pending
-	*r = Request{} // in place; a literal with the two in it would be built elsewhere and copied
-	r.Fields, r.pending = fields, pending
+	fields, pending, place := r.Fields[:0], r.pending, r.place
+	*r = Request{} // in place; a literal with the three in it would be built elsewhere and copied
+	r.Fields, r.pending, r.place = fields, pending, place
 	i := 0
 	if len(b) > 0 && b[0] == '\r' {
 		if i, why = lineEnd(b, 0); i == 0 {
 			return 0, why
 		}
 	}
-	if i, why = r.readLine(b, i); i == 0 {
-		return 0, why
+	m := &requestMemories[r.place.index()]
+	if !m.claim() {
+		return r.readAlone(b, i, maxFields)
+	}
+	n, why = r.readWith(m, b, i, maxFields)
+	m.release()
+	return n, why
+}
+
+// readAlone is readWith without the memory, which is in use.
+func (r *Request) readAlone(b []byte, i, maxFields int) (n int, why Refusal) {
+	var m requestMemory
+	return r.readWith(&m, b, i, maxFields)
+}
+
+// readWith reads a head from b[i:], but for what m knows.
+func (r *Request) readWith(m *requestMemory, b []byte, i, maxFields int) (n int, why Refusal) {
+	next := m.line.recall(r, b, i)
+	if next == 0 {
+		if next, why = r.readLine(b, i); next == 0 {
+			return 0, why
+		}
+		m.line.note(r, b[i:next])
 	}
 	r.lineRead = true
-	if r.Fields, n, why = readFields(r.Fields, b, i, maxFields); n == 0 {
+	if n = m.recall(r, b, next, maxFields); n > 0 {
+		return n, RefusalNone
+	}
+	if r.Fields, n, why = readFields(r.Fields, b, next, maxFields); n == 0 {
 		return 0, why
 	}
-	return n, r.conclude()
+	if why = r.conclude(); why == RefusalNone {
+		m.note(r, b[next:n])
+	}
+	return n, why
 }
 
 // readLine reads the request line at b[i:] (RFC 9112 section 3).

@@ -20,8 +20,12 @@ type Response struct {
 	Upgrade          []byte        // on 101: the protocol, when Connection names Upgrade; else nil
 	HopNames         bool          // as on Request
 
+	place   place
 	pending progress
 }
+
+// phraseAt is where a phrase begins, in each status line that has one.
+const phraseAt = len("HTTP/1.1 200 ")
 
 // longestKeepAlive caps what an upstream may promise about its idle connections, so that no arithmetic with it overflows.
 const longestKeepAlive = 24 * time.Hour
@@ -57,9 +61,9 @@ func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, e
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Response) Reset() {
-	fields := forget(r.Fields)
+	fields, place := forget(r.Fields), r.place
 	*r = Response{}
-	r.Fields = fields
+	r.Fields, r.place = fields, place
 }
 
 // Restart forgets an unfinished head, and no spans: the next Parse writes over them, or fails.
@@ -75,9 +79,30 @@ func (r *Response) Lookup(name string) (value []byte, ok bool) { return firstByN
 func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
 
 func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refusal) {
-	fields, pending := r.Fields[:0], r.pending
+	head := string(method) == "HEAD"
+	m := &responseMemories[r.place.index()]
+	if !m.claim() {
+		return r.readAlone(b, maxFields, head)
+	}
+	n, why = r.readWith(m, b, maxFields, head)
+	m.release()
+	return n, why
+}
+
+// readAlone is readWith without the memory, which is in use.
+func (r *Response) readAlone(b []byte, maxFields int, head bool) (n int, why Refusal) {
+	var m responseMemory
+	return r.readWith(&m, b, maxFields, head)
+}
+
+// readWith reads a head, but for what m knows. head: it answers to HEAD.
+func (r *Response) readWith(m *responseMemory, b []byte, maxFields int, head bool) (n int, why Refusal) {
+	if n = m.recall(r, b, maxFields, head); n > 0 {
+		return n, RefusalNone
+	}
+	fields, pending, place := r.Fields[:0], r.pending, r.place
 	*r = Response{} // as for a Request
-	r.Fields, r.Length, r.pending = fields, -1, pending
+	r.Fields, r.Length, r.pending, r.place = fields, -1, pending, place
 	i, why := r.readLine(b)
 	if i == 0 {
 		return 0, why
@@ -85,7 +110,10 @@ func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refu
 	if r.Fields, n, why = readFields(r.Fields, b, i, maxFields); n == 0 {
 		return 0, why
 	}
-	return n, r.conclude(method)
+	if why = r.conclude(head); why == RefusalNone {
+		m.note(r, b[:n], head)
+	}
+	return n, why
 }
 
 // readLine reads the status line (RFC 9112 section 4).
@@ -119,7 +147,7 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 	}
 	start := 12
 	if b[12] == ' ' {
-		start++
+		start = phraseAt
 	} else if c := b[12]; c != '\r' && c != '\n' {
 		return 0, RefusalBadStatusLine
 	}
@@ -132,7 +160,7 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 }
 
 // conclude draws from the fields what they say about body and connection.
-func (r *Response) conclude(method []byte) Refusal {
+func (r *Response) conclude(head bool) Refusal {
 	var s facts
 	fields := r.Fields
 	for i := range fields {
@@ -156,7 +184,7 @@ func (r *Response) conclude(method []byte) Refusal {
 	if r.Status == 101 {
 		r.Upgrade = s.switchTo(r.Minor)
 	}
-	return r.frame(&s, string(method) == "HEAD")
+	return r.frame(&s, head)
 }
 
 // frame decides the body by the order of RFC 9112 section 6.3.

@@ -20,6 +20,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		"request by pieces": func() { _, _ = req.Parse(request[:100], Limits{}); mustParse(t, &req, request) },
 		"request, IPv6":     func() { mustParse(t, &req, ipv6) },
 		"request, refused":  func() { _, _ = req.Parse(refused, Limits{}) },
+		"requests, two":     func() { mustParse(t, &req, request); mustParse(t, &req, ipv6) },
 		"request reset":     func() { req.Reset(); mustParse(t, &req, request) },
 		"response":          func() { _, _ = res.Parse(response, Limits{}, get) },
 		"lookups": func() {
