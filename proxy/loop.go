@@ -10,7 +10,7 @@ import (
 // wait, again. It knows nothing of the wire. It gives the status code the
 // caller got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
-	var again policy.Decision // what the next attempt repeats; nothing at first
+	var again, d policy.Decision // what the next attempt repeats, nothing at first, and the verdict on it
 	var a policy.Attempt
 	for now := x.began; ; now = x.tick() {
 		if in := x.enter(now); in != admitted {
@@ -19,8 +19,7 @@ func (x *exchange) run() (int, policy.Outcome) {
 		if again.Retry {
 			x.retrying(again)
 		}
-		d, stays := x.tryOnce(&a, again.Free)
-		switch {
+		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
 		case !d.Retry:
@@ -38,20 +37,20 @@ func (x *exchange) run() (int, policy.Outcome) {
 	}
 }
 
-// tryOnce is one attempt, of which a is what came, and the verdict on it; false: the caller's side
+// tryOnce is one attempt, of which a is what came and d the verdict on it; false: the caller's side
 // ended. An attempt timeout after which no repeat is possible is no end: the
 // attempt goes on with all the time that is left.
-func (x *exchange) tryOnce(a *policy.Attempt, fresh bool) (policy.Decision, bool) {
+func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
 	x.attempt(a, fresh || x.waiter.place.Probe())
 	x.tick()
-	d, stays := x.weigh(a)
+	stays := x.weigh(a, d)
 	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
 		x.resume(a)
 		x.tick()
-		d, stays = x.weigh(a)
+		stays = x.weigh(a, d)
 	}
 	if !stays {
-		return d, false
+		return false
 	}
 	if x.waiter.place.Taken() { // else it was given back
 		x.desert(x.overtime())
@@ -60,12 +59,13 @@ func (x *exchange) tryOnce(a *policy.Attempt, fresh bool) (policy.Decision, bool
 		judgeMember(x.member, a)
 	}
 	x.attemptDone(a, d.Class)
-	return d, true
+	return true
 }
 
-// weigh gives the attempt's place back and judges it; false: the caller's side
+// weigh gives the attempt's place back and judges it by d; false: the caller's side
 // ended. What the upstream answered counts even then.
-func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
+func (x *exchange) weigh(a *policy.Attempt, d *policy.Decision) bool {
+	*d = policy.Decision{}
 	if a.Status == 429 {
 		x.noteCooldown(a)
 	}
@@ -73,13 +73,10 @@ func (x *exchange) weigh(a *policy.Attempt) (policy.Decision, bool) {
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
 		x.vacate(a)
 	}
-	if !stays {
-		return policy.Decision{}, false
+	if stays && !x.plainAnswer(a) {
+		*d = x.judge(a)
 	}
-	if x.plainAnswer(a) {
-		return policy.Decision{}, true
-	}
-	return x.judge(a), true
+	return stays
 }
 
 // leave ends an exchange whose caller left while it waited.
