@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -19,6 +20,8 @@ type course struct {
 	dialErr *upstream.DialError
 	slot    *quotaDoor // a slot of which is taken for an attempt that is not sent yet
 	hedge   hedging
+
+	callerWaits forward.Deadline // what the caller said of its patience
 
 	sentAt      instant // the request was first fully sent, or first failed
 	deadline    instant // zero: none (yet)

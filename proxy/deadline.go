@@ -11,10 +11,6 @@ import (
 // on, whatever becomes of the body; the request timeout still applies beside it.
 func (x *exchange) heedCaller() {
 	w := &x.callerWaits
-	if !x.names.HasAny(forward.NamesOfDeadlines) {
-		*w = forward.Deadline{}
-		return
-	}
 	w.Read(x.req, x.route.Forward.Deadlines)
 	if w.Bad != 0 && x.set.BadDeadline != nil {
 		for f := range forward.DeadlineField(forward.NumDeadlineFields) {

@@ -69,7 +69,6 @@ type exchange struct {
 	piecesSeen uint32        // ... when it was last looked whether it is stuck
 	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
 
-	callerWaits forward.Deadline // what the caller said of its patience
 	began       instant
 	clock       instant // when it was last looked at: by all steps that wait, after the wait
 	attemptT    instant // the running attempt began; zero between attempts
@@ -182,7 +181,9 @@ func (x *exchange) prepare() {
 	if x.names.HasAny(toldOfAttempts) {
 		x.heedAttempts()
 	}
-	x.heedCaller()
+	if x.names.HasAny(forward.NamesOfDeadlines) {
+		x.heedCaller()
+	}
 	x.id = forward.RequestID(x.req, x.idText[:0])
 	if x.body.framing.Kind == http1.BodyChunked {
 		x.detachHead(mediumBuffer)

@@ -207,6 +207,9 @@ func plain(on *policy.RetryOn) bool {
 
 // find gives the route that takes the request.
 func (n *settings) find(c *conn, r *http1.Request) *routeState {
+	if len(n.Routes) == 0 {
+		return n.fallback
+	}
 	return n.table.Find(c.listen, r.Authority, r.Path, r.Method, r)
 }
 

@@ -113,9 +113,6 @@ func (t *Table[T]) LooksAtPaths() bool { return t.paths }
 // query, "*" for the asterisk form, which only rules without path take. h
 // may be nil. Find keeps none of its arguments.
 func (t *Table[T]) Find(listen string, host, path, method []byte, h HeaderLookup) T {
-	if len(t.values) == 1 {
-		return t.values[0] // there are no rules
-	}
 	q := query{host: host, path: path, method: method, header: h}
 	return t.values[t.index.find(listen, &q)]
 }
