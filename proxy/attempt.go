@@ -71,6 +71,7 @@ func (x *exchange) dropStale() {
 	x.giveUpBuffer()
 	x.up = nil
 	up.CloseUnsent()
+	x.tick() // its end may have come in place of the answer
 }
 
 // resume goes on waiting for an attempt that ran into its timeout when no
@@ -117,6 +118,9 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: repeats && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
 	if !repeats {
 		o.MaxIdle = freshFor
+	}
+	if x.attempts == 1 {
+		o.Now = time.Duration(x.clock)
 	}
 	up, err := x.connection(o, fresh)
 	if err != nil {
@@ -229,7 +233,7 @@ func (x *exchange) dropUpstream() {
 }
 
 // releaseUpstream puts a connection back whose response was read to its end.
-func (x *exchange) releaseUpstream() {
+func (x *exchange) releaseUpstream(now instant) {
 	up := x.up
 	reusable := x.progress.Load() == sent && !x.resp.Close && x.upR == x.upW && !x.answer.untilClose()
 	x.giveUpBuffer()
@@ -239,7 +243,7 @@ func (x *exchange) releaseUpstream() {
 		return
 	}
 	up.ReadBy, up.WriteBy = time.Duration(x.upUntil), time.Duration(x.upWrite)
-	up.Release(x.resp.KeepAliveTimeout)
+	up.ReleaseAt(time.Duration(now), x.resp.KeepAliveTimeout)
 }
 
 // closeWithoutWaiting ends a connection whose response was read whole. TLS is

@@ -29,6 +29,7 @@ type course struct {
 	holdUntil   instant // end of all waiting at a gate; zero: not begun
 	firstEnd    instant // of an attempt
 	lastEnd     instant
+	relayed     instant // when the answer was relayed whole; zero: not yet
 	wait        time.Duration
 	attempts    int
 	retries     int

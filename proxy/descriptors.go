@@ -35,6 +35,7 @@ func (x *exchange) connection(o upstream.GetOptions, fresh bool) (*upstream.Conn
 		}
 		up, err := x.dial(o)
 		x.tick()
+		o.Now = 0 // that took its time
 		if !starved(err) {
 			return up, err
 		}

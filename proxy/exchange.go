@@ -231,7 +231,10 @@ func (x *exchange) idempotencyKey() []byte {
 // done tells the observer and the logs, once per request.
 func (x *exchange) done(code int, o policy.Outcome) {
 	x.open = false
-	now := x.tick()
+	now := x.relayed // a moment ago
+	if now.IsZero() {
+		now = x.tick()
+	}
 	took := now.Sub(x.began)
 	if o == policy.OutcomeUpgraded {
 		took = x.lastEnd.Sub(x.began) // to the answer: how long a tunnel lives is no latency

@@ -121,7 +121,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	x.spare.put(x.head)
 	x.head = nil // it is rendered anew, as the fallback upstream is to have it
 	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
-	switch x.admit(x.now()) {
+	switch x.admit(x.tick()) {
 	case admitted:
 	case leftWaiting:
 		code, o := x.leave()

@@ -120,7 +120,7 @@ func (h *held) keep() {
 		h.chunked, x.answer.chunked = x.answer.chunked, h.chunked
 	}
 	x.stopPump()
-	x.releaseUpstream()
+	x.releaseUpstream(x.tick())
 }
 
 // drop forgets the response held, where there is one, and gives its memory back.

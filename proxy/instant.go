@@ -38,6 +38,9 @@ func (t instant) IsZero() bool { return t == 0 }
 // now looks at the clock. It does not follow the wall clock when that is set anew.
 func (s *Server) now() instant { return start + instant(time.Since(s.started)) }
 
+// clockStart is when an instant would have been zero, for other clocks to show the same.
+func (s *Server) clockStart() time.Time { return s.started.Add(-time.Duration(start)) }
+
 // since is how long after the server's start t is.
 func (s *Server) since(t instant) time.Duration { return t.Sub(start) }
 

@@ -194,7 +194,8 @@ func (x *exchange) finishUpstream() {
 		return
 	}
 	x.stopPump()
-	x.releaseUpstream()
+	x.relayed = x.tick()
+	x.releaseUpstream(x.relayed)
 }
 
 // canSpliceDown: the rest of the response has a length and can move inside the kernel.

@@ -152,7 +152,9 @@ func repeatsReset(p *policy.Policy) bool {
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
 	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults, r.Observe, r.Eject)
 	if known[key] == nil {
-		pool := upstream.NewGroup(r.Upstream, r.Eject.options())
+		o := r.Eject.options()
+		o.Start = n.server.clockStart()
+		pool := upstream.NewGroup(r.Upstream, o)
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,

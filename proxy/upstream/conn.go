@@ -39,7 +39,7 @@ type Conn struct {
 	// closes it: give the buffer back and set nil first.
 	Buf []byte
 	// ReadBy and WriteBy are the deadlines now set, where the last holder said
-	// so, by a clock that all holders share; zero says nothing. They stay over Release, since moving two timers
+	// so, by the clock of Options.Start; zero says nothing. They stay over Release, since moving two timers
 	// twice for every request costs more than all the rest of the pool.
 	ReadBy, WriteBy time.Duration
 
@@ -134,7 +134,10 @@ func (c *Conn) TLS() *tls.ConnectionState {
 // set, when TLS still holds unread bytes, when the pool is full or closed.
 // Deadlines are taken off, unless ReadBy and WriteBy tell the next holder of
 // them. Releasing what is not held does nothing.
-func (c *Conn) Release(keepAlive time.Duration) {
+func (c *Conn) Release(keepAlive time.Duration) { c.ReleaseAt(0, keepAlive) }
+
+// ReleaseAt is Release for who looked at the clock of Options.Start a moment ago.
+func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 	if keepAlive > 0 {
 		c.keepAlive = keepAliveLimit(keepAlive)
 	}
@@ -142,7 +145,7 @@ func (c *Conn) Release(keepAlive time.Duration) {
 		_ = c.Close()
 		return
 	}
-	if !c.pool.put(c) {
+	if !c.pool.put(c, now) {
 		c.shut(false)
 	}
 }

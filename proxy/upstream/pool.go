@@ -27,6 +27,10 @@ type Options struct {
 	IdleConns int           // most idle connections kept; default DefaultIdleConns
 	IdleAge   time.Duration // longest idle time; default DefaultIdleAge; an upstream's Keep-Alive field and experience lower it
 
+	// Start is when the clock began that the holders of connections share, by which they say
+	// what time it is; default: when the pool was made.
+	Start time.Time
+
 	EjectAfter int           // failures in a row that eject an address of a Group; default DefaultEjectAfter; below 0: none does
 	EjectFor   time.Duration // how long for; default DefaultEjectFor
 }
@@ -50,6 +54,8 @@ type GetOptions struct {
 	// Anew asks for the name to be resolved anew before a dial, whatever is
 	// known: the upstream may have moved.
 	Anew bool
+	// Now is the time, where the caller looked at the clock of Options.Start a moment ago; 0: it did not.
+	Now time.Duration
 	// Avoid is the address that the last attempt failed on (Conn.Addr or
 	// DialError.Addr). Another one is preferred, pooled or dialled, if the
 	// upstream has several; "" avoids none.
@@ -90,7 +96,7 @@ type Stats struct {
 type Pool struct {
 	target    Target
 	idleConns int
-	start     time.Time // pool time is measured from here, monotonic
+	start     time.Time // Options.Start: pool time is measured from here, monotonic
 	streams   *streams  // nil unless HTTP/2 may be spoken
 
 	dialing    atomic.Int64
@@ -106,6 +112,7 @@ type Pool struct {
 	closed      bool
 	sweeping    bool // the timer is set
 	timer       *time.Timer
+	latest      time.Duration // pool time, as known
 	patience    patience
 	reuses      uint64
 	aheads      uint64
@@ -120,6 +127,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleAge <= 0 {
 		o.IdleAge = DefaultIdleAge
+	}
+	if o.Start.IsZero() {
+		o.Start = time.Now()
 	}
 	if o.EjectAfter == 0 {
 		o.EjectAfter = DefaultEjectAfter
@@ -136,7 +146,7 @@ func NewPool(t Target, o Options) *Pool { return newPool(t, o, nil) }
 
 func newPool(t Target, o Options, m *Member) *Pool {
 	o = o.withDefaults()
-	p := &Pool{target: t, idleConns: o.IdleConns, start: time.Now(), patience: patience{max: o.IdleAge}, member: m}
+	p := &Pool{target: t, idleConns: o.IdleConns, start: o.Start, patience: patience{max: o.IdleAge}, member: m}
 	if t.Protocol != HTTP1 {
 		p.streams = newStreams(p)
 	}
@@ -193,9 +203,9 @@ func (p *Pool) shares(o *GetOptions) bool {
 // take removes the next suitable connection and counts it as active. expired
 // ones are given back to be closed.
 func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
-	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := p.at(o.Now)
 	i := len(p.idle) - 1
 	if i < 0 {
 		return nil, false
@@ -273,10 +283,10 @@ func (p *Pool) idleClosed(age time.Duration) {
 
 // put takes c back. false: it is not kept and the caller has to shut it. True
 // also when c was not held, and nothing is to be done.
-func (p *Pool) put(c *Conn) bool {
-	now := p.now()
+func (p *Pool) put(c *Conn, now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now = p.at(now)
 	if c.state != held {
 		return true
 	}
@@ -309,8 +319,18 @@ func (p *Pool) drop(c *Conn) bool {
 	return true
 }
 
-// now is pool time: monotonic, since NewPool.
+// now is pool time: monotonic, since the start.
 func (p *Pool) now() time.Duration { return time.Since(p.start) }
+
+// at is pool time for who says that it is now; 0: it does not say. Between the look at the clock
+// and this call others may have told a later time. Called with mu held.
+func (p *Pool) at(now time.Duration) time.Duration {
+	if now == 0 {
+		now = p.now()
+	}
+	p.latest = max(p.latest, now)
+	return p.latest
+}
 
 // Stats gives a picture of the pool.
 func (p *Pool) Stats() Stats {

@@ -33,6 +33,28 @@ func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
 	}
 }
 
+func TestPoolGoesByTheTimeThatItsHoldersTell(t *testing.T) {
+	p := makePool(t, tcpServer(t).target(), Options{Start: time.Now().Add(-time.Hour)})
+	c := get(t, p, GetOptions{})
+	now := p.now()
+	if now < time.Hour {
+		t.Fatalf("the clock shows %v an hour after its start", now)
+	}
+	c.ReleaseAt(now, 0)
+	o := GetOptions{MaxIdle: time.Second, Now: now + time.Second + 1}
+	if p.TryPooled(o) != nil {
+		t.Error("it was idle for longer than asked")
+	}
+	o.Now--
+	if p.TryPooled(o) != nil {
+		t.Error("told an earlier time, the pool forgot the later one")
+	}
+	o.MaxIdle++
+	if p.TryPooled(o) != c {
+		t.Error("it was idle for no longer than asked")
+	}
+}
+
 func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 	for name, s := range map[string]*server{"tcp": tcpServer(t), "unix": unixServer(t)} {
 		t.Run(name, func(t *testing.T) {
