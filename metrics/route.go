@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,8 @@ type Route struct {
 	name string
 	// stripes has a power of two of places, each filled when first used.
 	stripes []atomic.Pointer[counts]
+	near    sync.Pool // of stripes: a core gets what it had last
+	next    atomic.Uint32
 }
 
 // counts are all that is counted of a route, or of one stripe of it.
@@ -42,14 +45,15 @@ type counts struct {
 }
 
 func newRoute(name string, stripes int) *Route {
-	return &Route{name: name, stripes: make([]atomic.Pointer[counts], stripes)}
+	r := &Route{name: name, stripes: make([]atomic.Pointer[counts], stripes)}
+	r.near.New = func() any { return r.stripe(uint(r.next.Add(1))) }
+	return r
 }
 
 // counts gives this core's stripe.
 func (r *Route) counts() *counts {
-	t := tokenPool.Get().(*token)
-	c := r.stripe(t.stripe)
-	tokenPool.Put(t)
+	c := r.near.Get().(*counts)
+	r.near.Put(c)
 	return c
 }
 
