@@ -25,6 +25,7 @@ const typicalResponse = "HTTP/1.1 200 OK\r\n" +
 	"Vary: Accept-Encoding\r\n" +
 	"\r\n"
 
+// The same head comes again and again, and is recalled.
 func BenchmarkRequestParse(b *testing.B) {
 	buf := []byte(typicalRequest)
 	var r Request
@@ -56,6 +57,23 @@ func BenchmarkResponseParse(b *testing.B) {
 	b.SetBytes(int64(len(buf)))
 	for b.Loop() {
 		if n, err := r.Parse(buf, Limits{}, get); n != len(buf) {
+			b.Fatal(n, err)
+		}
+	}
+}
+
+// One field differs from head to head, so that each is read.
+func BenchmarkRequestParseChanging(b *testing.B) {
+	buf := []byte(typicalRequest)
+	id := buf[len(buf)-6:]
+	var r Request
+	b.ReportAllocs()
+	for b.Loop() {
+		if id[0]++; id[0] > 'z' {
+			id[0] = 'a'
+			id[1] ^= 1
+		}
+		if n, err := r.Parse(buf, Limits{}); n != len(buf) {
 			b.Fatal(n, err)
 		}
 	}
