@@ -113,6 +113,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
 	}
+	if c.hold.on {
+		return c.writeHeld(p)
+	}
 	return c.writeTwo(1, p, nil)
 }
 

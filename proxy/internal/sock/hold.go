@@ -2,6 +2,7 @@ package sock
 
 import (
 	"iter"
+	"os"
 	"syscall"
 )
 
@@ -96,6 +97,23 @@ func (c *Conn) Await() error {
 	h.look = true
 	err, _ := h.next()
 	return err
+}
+
+// writeHeld is Write while held, when nobody else reads, who could miss a reset that it is told of, and
+// the socket stays open.
+func (c *Conn) writeHeld(p []byte) (int, error) {
+	n, err := TryWrite(c.fd, p)
+	switch {
+	case n == len(p):
+		return n, nil
+	case err == syscall.ECONNRESET:
+		c.out.reset.Store(true)
+		fallthrough
+	case err != nil && err != syscall.EAGAIN:
+		return 0, os.NewSyscallError("write", err)
+	}
+	m, err := c.writeTwo(1, p[n:], nil)
+	return n + m, err
 }
 
 // TryRead reads once, while held, without a wait: syscall.EAGAIN when there is nothing. p must not be empty.

@@ -212,6 +212,26 @@ func TestAHeldConnSeesTheEnd(t *testing.T) {
 	}
 }
 
+// A reset that a write was told of is not taken for an end.
+func TestAHeldWriteIsToldOfAReset(t *testing.T) {
+	c, theirs := held(t, "tcp")
+	_ = theirs.(*net.TCPConn).SetLinger(0)
+	_ = theirs.Close()
+	if err := c.Await(); err != nil {
+		t.Fatal(err)
+	}
+	c.hold.look = false
+	if err := c.Await(); err != nil { // until it is there
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the write: %v", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the read: %v", err)
+	}
+}
+
 // What a socket does not take at once goes the way of other writes.
 func TestAHeldConnWritesAll(t *testing.T) {
 	both(t, func(t *testing.T, nc, theirs net.Conn) {
@@ -220,11 +240,14 @@ func TestAHeldConnWritesAll(t *testing.T) {
 		defer c.EndHold()
 		data := random(4 << 20)
 		go func() {
+			if n, err := c.Write(data); n != len(data) || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
 			_, _ = Writev(c, split(data))
 			_ = c.CloseWrite()
 		}()
 		time.Sleep(time.Millisecond) // so that the socket is full; else less is tested
-		if got, err := io.ReadAll(theirs); err != nil || !bytes.Equal(got, data) {
+		if got, err := io.ReadAll(theirs); err != nil || !bytes.Equal(got, append(data, data...)) {
 			t.Errorf("%d bytes came, %v", len(got), err)
 		}
 	})

@@ -50,8 +50,13 @@ func TryWritev(fd uintptr, parts [][]byte, v *Vectors) (int, error) {
 	if len(parts) > 1 {
 		return tryWritev(fd, parts, v)
 	}
+	return TryWrite(fd, parts[0])
+}
+
+// TryWrite writes once and says how much was taken of p, which must not be empty.
+func TryWrite(fd uintptr, p []byte) (int, error) {
 	for {
-		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(parts[0]))), uintptr(len(parts[0])),
+		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 			syscall.MSG_NOSIGNAL, 0, 0)
 		if e == 0 {
 			return int(n), nil

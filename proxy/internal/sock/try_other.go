@@ -29,7 +29,12 @@ func TryPeek(fd uintptr, p []byte) (int, error) {
 
 // TryWritev writes the first of parts once and says how much was taken.
 func TryWritev(fd uintptr, parts [][]byte, _ *Vectors) (int, error) {
-	return again(func() (int, error) { return syscall.Write(int(fd), parts[0]) })
+	return TryWrite(fd, parts[0])
+}
+
+// TryWrite writes once and says how much was taken of p, which must not be empty.
+func TryWrite(fd uintptr, p []byte) (int, error) {
+	return again(func() (int, error) { return syscall.Write(int(fd), p) })
 }
 
 // again calls until no signal came in between.
