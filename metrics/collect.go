@@ -52,7 +52,7 @@ func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
 	requestsWaiting.emit(ch, float64(c.waiting), r.name)
 }
 
-func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bool) {
+func (c *Stripe) collectSets(ch chan<- prometheus.Metric, route string, zeros bool) {
 	for _, o := range policy.AllOutcomes() {
 		if n := c.outcomes[o].Load(); n > 0 || zeros {
 			outcomesTotal.emit(ch, float64(n), route, o.String())
@@ -83,7 +83,7 @@ func (c *counts) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 	}
 }
 
-func (c *counts) collectCodes(ch chan<- prometheus.Metric, route string) {
+func (c *Stripe) collectCodes(ch chan<- prometheus.Metric, route string) {
 	for i := range c.byMethod {
 		c.byMethod[i].each(func(code string, n uint64) {
 			requestsTotal.emit(ch, float64(n), route, methodLabels[i], code)
@@ -96,7 +96,7 @@ func (c *counts) collectCodes(ch chan<- prometheus.Metric, route string) {
 	}
 }
 
-func (c *counts) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
+func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
 	ch <- c.request.metric(requestSeconds, durationLadder, route)
 	ch <- c.attempt.metric(attemptSeconds, durationLadder, route)
 	ch <- c.perReq.metric(attemptsPerRequest, route)

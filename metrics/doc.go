@@ -17,9 +17,9 @@
 //   - Labels are closed sets or come from configuration: a route's name, an
 //     upstream's name. No caller and no upstream can create a time series
 //     beyond 10 methods times 501 codes per route.
-//   - Every request that [Route.RequestBegan] was told of counts in
+//   - Every request that [Stripe.RequestBegan] was told of counts in
 //     retryproxy_requests_total and in retryproxy_outcomes_total exactly once,
-//     in [Route.RequestDone], so that the two always add up.
+//     in [Stripe.RequestDone], so that the two always add up.
 //
 // How it is kept: counts are striped so that cores do not fight over cache
 // lines (see stripe.go), and summed at scrape time by one collector. Measured

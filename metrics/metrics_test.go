@@ -205,8 +205,8 @@ func TestManyRoutesAreShownOnceUsed(t *testing.T) {
 	for i := range zeroRoutes + 1 {
 		last = m.Route(fmt.Sprintf("r%d", i))
 	}
-	last.RequestBegan()
-	last.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	last.Near().RequestBegan()
+	last.Near().RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	seen := 0
 	for name := range scrape(t, m) {
 		if !strings.Contains(name, `route="`) {
@@ -232,7 +232,7 @@ func TestARouteIsTheSameForTheSameName(t *testing.T) {
 
 func TestAnyNameIsMadeFitForALabel(t *testing.T) {
 	m := New(Options{Version: "\xfe"})
-	m.Route("a\xffb").RequestBegan()
+	m.Route("a\xffb").Near().RequestBegan()
 	p := scrape(t, m)
 	p.want(t, map[string]string{"retryproxy_requests_in_flight{route=\"a\uFFFDb\"}": "1"})
 	if p.sum(t, "retryproxy_build_info", "version=\"\uFFFD\"") != 1 {
@@ -260,11 +260,11 @@ func TestRetainDropsRoutesThatAreGone(t *testing.T) {
 	m := New(Options{})
 	kept, gone := m.Route("kept"), m.Route("gone")
 	for _, r := range []*Route{kept, gone} {
-		r.RequestBegan()
-		r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+		r.Near().RequestBegan()
+		r.Near().RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	}
 	m.Retain([]string{"kept", "never seen"})
-	gone.RequestBegan() // a request that still runs must not crash
+	gone.Near().RequestBegan() // a request that still runs must not crash
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_outcomes_total{outcome="success",route="kept"}`: "1",
 		`retryproxy_outcomes_total{outcome="success",route="gone"}`: "",
@@ -281,7 +281,7 @@ func full() *Metrics {
 		DialErrorKinds: []string{"refused"},
 		DeadlineFields: []string{"grpc-timeout"},
 	})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	r.AttemptDone(policy.ClassNone, 200, 0)
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	m.Watch(func() Snapshot {
@@ -377,7 +377,7 @@ func TestEverythingMayHappenAtOnce(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
-				m.Route(fmt.Sprintf("r%d", i%7)).RequestBegan()
+				m.Route(fmt.Sprintf("r%d", i%7)).Near().RequestBegan()
 				m.Refused("bare_lf")
 				m.ConfigLoaded(i%2 == 0, time.Unix(int64(i), 0))
 				m.Watch(func() Snapshot { return Snapshot{Connections: i} })
@@ -394,7 +394,7 @@ func TestEverythingMayHappenAtOnce(t *testing.T) {
 func BenchmarkScrapeThousandRoutes(b *testing.B) {
 	m := full()
 	for i := range 1000 {
-		r := m.Route(fmt.Sprintf("r%d", i))
+		r := m.Route(fmt.Sprintf("r%d", i)).Near()
 		r.AttemptDone(policy.ClassNone, 200, 0)
 		r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	}

@@ -61,8 +61,8 @@ func (r *Route) Read() (out Counts) {
 		addLoaded(out.Requests[:], c.request.buckets[:])
 		addLoaded(out.Attempts[:], c.attempt.buckets[:])
 	}
-	out.InFlight = r.underWay((*counts).done, func(c *counts) uint64 { return c.began.Load() })
-	out.Waiting = r.underWay(func(c *counts) uint64 { return c.backoff.count() }, func(c *counts) uint64 { return c.waits.Load() })
+	out.InFlight = r.underWay((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
+	out.Waiting = r.underWay(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
 	return out
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestARescuedRequestCountsEverywhereOnce(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("search")
+	r := m.Route("search").Near()
 	r.RequestBegan()
 	r.AttemptDone(policy.Rejected, 503, 2*time.Millisecond)
 	r.Retry(policy.ReasonStatus503)
@@ -55,7 +55,7 @@ func TestARescuedRequestCountsEverywhereOnce(t *testing.T) {
 
 func TestHedgesAreCountedByRoute(t *testing.T) {
 	m := New(Options{})
-	a := m.Route("a")
+	a := m.Route("a").Near()
 	m.Route("b")
 	a.Hedged()
 	a.Hedged()
@@ -70,7 +70,7 @@ func TestHedgesAreCountedByRoute(t *testing.T) {
 
 func TestRequestsUnderWayAreShown(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	for range 3 {
 		r.RequestBegan()
 	}
@@ -90,7 +90,7 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 
 func TestIdleCloseRepeatsAreShownByThemselves(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	r.Retry(policy.ReasonIdleClose)
 	r.Retry(policy.ReasonIdleClose)
 	r.Retry(policy.ReasonReset)
@@ -133,7 +133,7 @@ func TestLabelsAreClosed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		m := New(Options{})
-		r := m.Route("a")
+		r := m.Route("a").Near()
 		r.RequestDone([]byte(tt.method), tt.code, policy.OutcomeSuccess, 0, 0, 1)
 		p := scrape(t, m)
 		if p[`retryproxy_requests_total{`+tt.want+`,route="a"}`] != "1" || p.sum(t, "retryproxy_requests_total") != 1 {
@@ -144,7 +144,7 @@ func TestLabelsAreClosed(t *testing.T) {
 
 func TestValuesOutsideTheirSetCountNothing(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	r.AttemptDone(policy.Class(policy.NumClasses), 200, 0)
 	r.RequestDone([]byte("GET"), 200, policy.Outcome(policy.NumOutcomes), 0, 0, 1)
 	for i := range 256 {
@@ -167,9 +167,10 @@ func TestValuesOutsideTheirSetCountNothing(t *testing.T) {
 
 // observeAtRandom drives a route through n requests and gives the numbers of
 // attempts and retries made.
-func observeAtRandom(r *Route, rnd *rand.Rand, n int) (attempts, retries int) {
+func observeAtRandom(route *Route, rnd *rand.Rand, n int) (attempts, retries int) {
 	methods := []string{"GET", "POST", "BREW", ""}
 	for range n {
+		r := route.Near()
 		r.RequestBegan()
 		tries := rnd.IntN(12)
 		for i := range tries {
@@ -238,9 +239,10 @@ func TestOutcomesAddUpToRequests(t *testing.T) {
 }
 
 func TestObservingDoesNotAllocate(t *testing.T) {
-	r := New(Options{}).Route("a")
+	route := New(Options{}).Route("a")
 	method := []byte("GET")
 	observe := func() {
+		r := route.Near()
 		r.RequestBegan()
 		r.AttemptDone(policy.Rejected, 503, time.Millisecond)
 		r.Retry(policy.ReasonStatus503)
@@ -258,11 +260,12 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkRequest(b *testing.B) {
-	r := New(Options{}).Route("a")
+	route := New(Options{}).Route("a")
 	method := []byte("GET")
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
+			r := route.Near()
 			r.RequestBegan()
 			r.AttemptDone(policy.ClassNone, 200, 130*time.Microsecond)
 			r.RequestDone(method, 200, policy.OutcomeSuccess, 140*time.Microsecond, 0, 1)
@@ -272,7 +275,7 @@ func BenchmarkRequest(b *testing.B) {
 
 func TestWouldBeRetriesAreCountedByReasonApartFromRealOnes(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	r.WouldRetry(policy.ReasonStatus503)
 	r.WouldRetry(policy.ReasonStatus503)
 	r.WouldRetry(policy.ReasonNotIdempotent) // says why not: not counted
@@ -289,7 +292,7 @@ func TestWouldBeRetriesAreCountedByReasonApartFromRealOnes(t *testing.T) {
 
 func TestInjectedFaultsAreCountedByKind(t *testing.T) {
 	m := New(Options{})
-	r := m.Route("a")
+	r := m.Route("a").Near()
 	r.FaultInjected(policy.FaultStatus)
 	r.FaultInjected(policy.FaultDelay)
 	r.FaultInjected(policy.FaultDelay)

@@ -57,7 +57,7 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 		began := x.tick()
 		var end waitEnd
 		word, end = x.standInLine(d, ticket, began, v)
-		x.route.observer.Held(x.tick().Sub(began))
+		x.observer.Held(x.tick().Sub(began))
 		x.traceWait(waitHeld, began)
 		switch {
 		case end == callerLeft:

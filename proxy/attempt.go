@@ -203,7 +203,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
 	took := now.Sub(x.attemptT)
 	x.attemptT = 0
-	x.route.observer.AttemptDone(class, code, took)
+	x.observer.AttemptDone(class, code, took)
 	x.trail.attempted(now.Sub(x.began)-took, took, code, a.Cause, class)
 	if x.trace.attempt != nil {
 		x.attemptTraced(x.trace.attempt, a, class, x.trace.peer)

@@ -67,9 +67,9 @@ type Config struct {
 	many      int64         // likewise, of requests under way
 	holdAfter uint8         // likewise
 
-	// Observe gives the observer of a route by name, at New and Reload, once
-	// per route. Nil observes nothing.
-	Observe func(route string) Observer
+	// Observe gives by a route's name, at New and Reload, once per route, what
+	// gives each of its requests an observer when it begins. Nil observes nothing.
+	Observe func(route string) func() Observer
 	// Refused is told the label of every request refused before it had a
 	// route. May be nil.
 	Refused func(reason http1.Refusal)
@@ -148,9 +148,10 @@ type Route struct {
 	ResponseHeaders bool // X-Retryproxy-Attempts and -Reason for the caller
 }
 
-// Observer is told what becomes of the requests of one route. All methods are
-// called on the request path by many goroutines at once: they must not block
-// and should not allocate.
+// Observer is told what becomes of requests of one route; one request has the
+// same from its beginning to its end. All methods are called on the request
+// path, where many requests have the same observer by many goroutines at once:
+// they must not block and should not allocate.
 type Observer interface {
 	RequestBegan()
 	// AttemptDone: code 0 when no response head came.

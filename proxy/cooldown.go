@@ -126,7 +126,7 @@ func (x *exchange) sitOut(now instant) (admission, instant) {
 			return turnedAway, now
 		}
 		end := x.c.await(now.Add(wait), nil)
-		x.route.observer.Held(x.tick().Sub(now))
+		x.observer.Held(x.tick().Sub(now))
 		x.traceWait(waitHeld, now)
 		switch end {
 		case callerLeft:

@@ -72,7 +72,7 @@ func (x *exchange) answered(a *policy.Attempt) {
 func (x *exchange) retrying(d policy.Decision) {
 	x.trace.why, x.trace.wait = d.Why, d.Wait
 	x.token = false
-	x.route.observer.Retry(d.Why)
+	x.observer.Retry(d.Why)
 }
 
 // giveBack returns the budget's token of a retry that is not sent after all.

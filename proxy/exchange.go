@@ -19,6 +19,8 @@ type exchange struct {
 	route *routeState
 	req   *http1.Request
 
+	observer Observer // of this request, once it is told of it
+
 	head     []byte // the request head for the upstream, without what differs by attempt; nil: see renderHead
 	headBuf  []byte // the caller's buffer with the request's spans, once detached
 	idText   [forward.RandomIDLen]byte
@@ -143,7 +145,7 @@ func (x *exchange) end() {
 func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
 	x.open = true
-	x.route.observer.RequestBegan()
+	x.tellBegan()
 	if x.set.Tracer != nil {
 		x.beginTrace()
 	}
@@ -228,6 +230,13 @@ func (x *exchange) idempotencyKey() []byte {
 	return forward.AppendRandomID(x.keyText[:0])
 }
 
+// tellBegan tells the route's observer of the request, which from now on is done
+// exactly once.
+func (x *exchange) tellBegan() {
+	x.observer = x.route.observer()
+	x.observer.RequestBegan()
+}
+
 // done tells the observer and the logs, once per request.
 func (x *exchange) done(code int, o policy.Outcome) {
 	x.open = false
@@ -243,7 +252,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	if x.failed {
 		added = x.lastEnd.Sub(x.firstEnd)
 	}
-	x.route.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
+	x.observer.RequestDone(x.req.Method, code, o, took, added, x.attempts)
 	x.logDone(code, o, now.Sub(x.began))
 	x.keep(code, o, now, took)
 	if x.trace.request != nil {

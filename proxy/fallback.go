@@ -127,7 +127,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 		code, o := x.leave()
 		return code, o, true
 	default:
-		main.observer.FallbackFailed()
+		x.observer.FallbackFailed()
 		return 0, 0, false
 	}
 	var a policy.Attempt
@@ -144,7 +144,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	x.spareDone(&a)
 	if a.Cause != policy.CauseStatus || x.route.Policy.Fails(&a) {
 		x.discard()
-		main.observer.FallbackFailed()
+		x.observer.FallbackFailed()
 		return 0, 0, false
 	}
 	x.held.drop()

@@ -17,8 +17,8 @@ func (faulty) Retry(policy.Reason) { panic("a fault of the test") }
 func TestAFaultEndsItsOwnRequestOnly(t *testing.T) {
 	u := startUpstream(t, script(bad503, ok200))
 	p := startProxy(t, u, func(c *Config) {
-		seen := c.Observe("").(*recorder)
-		c.Observe = func(string) Observer { return faulty{seen} }
+		seen := c.Observe("")().(*recorder)
+		c.Observe = always(faulty{seen})
 	})
 	other := p.dial()
 	c := p.dial().send(get("/"))

@@ -31,12 +31,12 @@ func (x *exchange) drawFault() policy.Fault {
 	f := x.route.Faults.Draw(x.set.rand())
 	switch {
 	case f.Status != 0:
-		x.route.observer.FaultInjected(policy.FaultStatus)
+		x.observer.FaultInjected(policy.FaultStatus)
 	case f.Reset:
-		x.route.observer.FaultInjected(policy.FaultReset)
+		x.observer.FaultInjected(policy.FaultReset)
 	}
 	if f.Delay > 0 {
-		x.route.observer.FaultInjected(policy.FaultDelay)
+		x.observer.FaultInjected(policy.FaultDelay)
 	}
 	return f
 }

@@ -284,6 +284,11 @@ func (r *recorder) RequestDone(_ []byte, code int, o policy.Outcome, _, _ time.D
 	r.attempts = append(r.attempts, attempts)
 }
 
+// always gives all requests of all routes the observer o.
+func always(o Observer) func(string) func() Observer {
+	return func(string) func() Observer { return func() Observer { return o } }
+}
+
 // requests is how many requests began, retried how many retries were counted.
 func (r *recorder) requests() int { defer r.lock()(); return r.began }
 func (r *recorder) retried() int  { defer r.lock()(); return len(r.retries) }
@@ -354,7 +359,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 		TunnelIdleTimeout: 10 * time.Second,
 		TotalReplayBytes:  64 << 20,
 		DrainTimeout:      5 * time.Second,
-		Observe:           func(string) Observer { return seen },
+		Observe:           always(seen),
 	}
 }
 

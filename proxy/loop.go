@@ -193,10 +193,10 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	if d.Wait <= 0 {
 		return x.noWait()
 	}
-	x.route.observer.WaitBegan()
+	x.observer.WaitBegan()
 	began := x.tick()
 	end := x.c.await(began.Add(d.Wait), nil)
-	x.route.observer.WaitEnded(x.tick().Sub(began))
+	x.observer.WaitEnded(x.tick().Sub(began))
 	x.traceWait(d.Why.String(), began)
 	return end
 }

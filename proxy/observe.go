@@ -32,7 +32,7 @@ func (x *exchange) observe(a *policy.Attempt, d policy.Decision) policy.Decision
 	}
 	if why == policy.ReasonObserved && !x.wouldRetry {
 		x.wouldRetry = true
-		x.route.observer.WouldRetry(d.Why)
+		x.observer.WouldRetry(d.Why)
 	}
 	return policy.Decision{Class: d.Class, Why: why}
 }

@@ -170,7 +170,7 @@ func (x *exchange) awaitSlot(s *quotaSet, now instant) (admission, instant) {
 	x.waiter.turn = x.c.server.since(now) + e.wait
 	end := x.c.await(now.Add(room), &x.waiter)
 	later := x.tick()
-	x.route.observer.Held(later.Sub(now))
+	x.observer.Held(later.Sub(now))
 	if q.quit(e.ticket, x.c.server.since(later)) {
 		switch end {
 		case callerLeft:

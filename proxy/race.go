@@ -113,7 +113,7 @@ func (x *exchange) replace(a *policy.Attempt, r *rival, class policy.Class) {
 	x.discard()
 	x.countHedge(r)
 	if x.callerStaysOn() && x.good(&r.result) {
-		x.route.observer.HedgeWon()
+		x.observer.HedgeWon()
 	}
 	x.up, x.upReused, x.avoid, x.unseen = r.up, r.up.Reused, r.up.Addr, false
 	x.member = r.member
@@ -167,7 +167,7 @@ func (x *exchange) countHedge(r *rival) {
 	x.hedge.rival, x.hedge.ended = nil, false
 	switch {
 	case r.wrote:
-		x.route.observer.Hedged()
+		x.observer.Hedged()
 	case r.budget != nil:
 		r.budget.GiveBack()
 	}
@@ -204,7 +204,7 @@ func (x *exchange) bookRival(r *rival, class policy.Class) {
 		x.route.upstream.throttle.Done(accepted)
 	}
 	took := x.clock.Sub(r.began)
-	x.route.observer.AttemptDone(class, a.Status, took)
+	x.observer.AttemptDone(class, a.Status, took)
 	x.trail.attempted(r.began.Sub(x.began), took, a.Status, a.Cause, class)
 	x.attemptTraced(r.span, a, class, r.addr)
 }

@@ -203,11 +203,11 @@ func TestHedgesAddUp(t *testing.T) {
 		}
 	})
 	m := metrics.New(metrics.Options{})
-	seen := &both{recorder: &recorder{}, route: m.Route("default")}
+	seen := &both{recorder: &recorder{}, route: m.Route("default").Near()}
 	p := startProxy(t, u, func(c *Config) {
 		c.Default.HedgeAfter = hedgeAfter(t, "1ms")
 		c.Default.Policy.MaxRetries = 8
-		c.Observe = func(string) Observer { return seen }
+		c.Observe = always(seen)
 		c.Default.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitFixed, Fixed: 1000}
 	})
 	const callers, each = 8, 60
@@ -297,8 +297,8 @@ func TestAFaultInARaceEndsBothAttempts(t *testing.T) {
 	))
 	p := startProxy(t, u, func(c *Config) {
 		hedgedOnce(t)(c)
-		seen := c.Observe("").(*recorder)
-		c.Observe = func(string) Observer { return faultyRace{seen} }
+		seen := c.Observe("")().(*recorder)
+		c.Observe = always(faultyRace{seen})
 	})
 	c := p.dial().send(get("/"))
 	if s, err := c.rest(); s != "" || err == nil {
@@ -320,7 +320,7 @@ func TestAFaultInARaceEndsBothAttempts(t *testing.T) {
 // both is a recorder and the real metrics.
 type both struct {
 	*recorder
-	route *metrics.Route
+	route *metrics.Stripe
 }
 
 func (b *both) Hedged()   { b.recorder.Hedged(); b.route.Hedged() }

@@ -218,7 +218,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 func (c *conn) refuseHead(err error) {
 	x := &c.x
 	x.tick()
-	x.route.observer.RequestBegan()
+	x.tellBegan()
 	why := http1.RefusalBadRequestLine
 	if refused := (*http1.Error)(nil); errors.As(err, &refused) {
 		why = refused.Reason
@@ -236,7 +236,7 @@ func (c *conn) headCut(err error) {
 	x := &c.x
 	x.tick()
 	x.mustEnd = true
-	x.route.observer.RequestBegan()
+	x.tellBegan()
 	x.done(x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout"))
 	x.end()
 }

@@ -410,6 +410,8 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
+func observeNothing() Observer { return nothing{} }
+
 // nothing observes nothing.
 type nothing struct{}
 

@@ -41,7 +41,7 @@ type settings struct {
 type routeState struct {
 	*Route
 	upstream     *upstreamState
-	observer     Observer
+	observer     func() Observer // of a request that begins
 	gaveUpLog    lineLimit
 	spare        *routeState   // as a request to the fallback upstream sees it; nil without one
 	isSpare      bool          // it is the spare of another
@@ -115,7 +115,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	if n.Tracer != nil {
 		r = traced(r)
 	}
-	state := &routeState{Route: r, observer: nothing{}}
+	state := &routeState{Route: r, observer: observeNothing}
 	if n.Observe != nil {
 		state.observer = n.Observe(r.Name)
 	}
@@ -134,7 +134,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	n.all = append(n.all, state)
 	if r.Fallback != nil && r.Fallback.Status == 0 {
-		state.spare = &routeState{Route: spareRoute(r), isSpare: true, observer: state.observer, plainRetryOn: state.plainRetryOn}
+		state.spare = &routeState{Route: spareRoute(r), isSpare: true, plainRetryOn: state.plainRetryOn}
 		state.spare.upstream = n.upstreamOf(state.spare.Route, known)
 		n.all = append(n.all, state.spare)
 	}

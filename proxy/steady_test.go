@@ -85,7 +85,10 @@ func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 		t.Fatal(err)
 	}
 	return startProxy(t, u, func(c *Config) {
-		c.Observe = func(name string) Observer { return m.Route(name) }
+		c.Observe = func(name string) func() Observer {
+			r := m.Route(name)
+			return func() Observer { return r.Near() }
+		}
 		c.Default.Policy.Backoff = none
 		c.Default.Forward.Deadlines = allDeadlines
 		c.Default.NoBudget = false
@@ -152,7 +155,7 @@ func TestSteadyStateDoesNotAllocateWithHedging(t *testing.T) {
 			p := startProxy(t, echoServer(t, 0, steadyOK), func(c *Config) {
 				c.Default.HedgeAfter = hedgeAfter(t, after)
 				c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{} // nothing is sent, however slow the machine
-				c.Observe = func(string) Observer { return nothing{} }
+				c.Observe = always(nothing{})
 				c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
 			})
 			c := p.dial()

@@ -117,13 +117,19 @@ func newMetrics() *metrics.Metrics {
 	return metrics.New(o)
 }
 
+// observe gives what gives each request of the route the counts near to it.
+func (a *app) observe(route string) func() proxy.Observer {
+	r := a.metrics.Route(route)
+	return func() proxy.Observer { return r.Near() }
+}
+
 // configure makes the data path's configuration, with observers.
 func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	c, err := assemble.Config(s)
 	if err != nil {
 		return nil, err
 	}
-	c.Observe = func(route string) proxy.Observer { return a.metrics.Route(route) }
+	c.Observe = a.observe
 	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
 	c.BadDeadline = func(field forward.DeadlineField) { a.metrics.BadDeadline(int(field)) }
 	if a.page != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // The data path tells the metrics through this interface.
-var _ proxy.Observer = (*metrics.Route)(nil)
+var _ proxy.Observer = (*metrics.Stripe)(nil)
 
 // snapshot is what a scrape shows of the data path at this moment.
 func (a *app) snapshot() metrics.Snapshot {

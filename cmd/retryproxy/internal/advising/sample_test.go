@@ -14,7 +14,7 @@ import (
 // What is read here is what the metrics are called there.
 func TestParseReadsWhatMetricsShow(t *testing.T) {
 	m := metrics.New(metrics.Options{})
-	r := m.Route("search")
+	r := m.Route("search").Near()
 	for range 2 {
 		r.RequestBegan()
 	}

@@ -11,8 +11,8 @@ import (
 
 func TestScrapeReadsWhatMetricsShow(t *testing.T) {
 	m := metrics.New(metrics.Options{})
-	r := m.Route("search")
-	m.Route("unasked").RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, time.Second, 0, 1)
+	r := m.Route("search").Near()
+	m.Route("unasked").Near().RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, time.Second, 0, 1)
 	for range 3 {
 		r.RequestBegan()
 		r.AttemptDone(policy.Rejected, 503, time.Second)

@@ -94,7 +94,10 @@ func (s *stage) configure(listen string, o *Options) (*proxy.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Observe = func(route string) proxy.Observer { return s.metrics.Route(route) }
+	config.Observe = func(route string) func() proxy.Observer {
+		r := s.metrics.Route(route)
+		return func() proxy.Observer { return r.Near() }
+	}
 	config.Refused = func(why http1.Refusal) { s.metrics.Refused(why.String()) }
 	s.routes = nil
 	for _, r := range append(config.Routes, config.Default) {

@@ -34,7 +34,7 @@ func newStage() *stage {
 
 // request counts one as the data path would.
 func (s *stage) request(route string, o policy.Outcome, took time.Duration, retries ...policy.Reason) {
-	r := s.metrics.Route(route)
+	r := s.metrics.Route(route).Near()
 	r.RequestBegan()
 	for _, why := range retries {
 		r.Retry(why)
