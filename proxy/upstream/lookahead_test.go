@@ -3,8 +3,11 @@ package upstream
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -179,6 +182,162 @@ func TestWhatNobodyTookBehindALookAheadWasNotSent(t *testing.T) {
 				t.Errorf("sent %d, %v", sent, err)
 			}
 			<-done
+		})
+	}
+}
+
+// fill pools n connections, released at base, and gives them.
+func fill(t *testing.T, p *Pool, n int, at time.Duration) []*Conn {
+	t.Helper()
+	conns := make([]*Conn, n)
+	for i := range conns {
+		conns[i] = get(t, p, GetOptions{Fresh: true})
+	}
+	for _, c := range conns {
+		c.ReleaseAt(at, 0)
+	}
+	return conns
+}
+
+// A connection that comes back does not hide those that were looked at: sixteen uses
+// cost one look, whatever is released between them.
+func TestALookAheadIsUsedUpBeforeTheNext(t *testing.T) {
+	if !sock.ManyLooks {
+		t.Skip("no look at several connections here")
+	}
+	for _, pooled := range []int{lookedAtOnce + 4, 5 * lookedAtOnce} {
+		p := makePool(t, tcpServer(t).target(), Options{})
+		now := p.now() + time.Second
+		fill(t, p, pooled, now)
+		const uses = 40 * lookedAtOnce
+		looks, last, held := 0, time.Duration(0), []*Conn{}
+		for range uses {
+			now += time.Microsecond
+			o := ahead
+			o.Now = now
+			c := p.TryPooled(o)
+			if c == nil || !c.lookedAhead {
+				t.Fatal("not taken by a look ahead")
+			}
+			if c.lookedAt != last {
+				looks, last = looks+1, c.lookedAt
+			}
+			if held = append(held, c); len(held) == 4 {
+				held[0].ReleaseAt(now, 0)
+				held = held[1:]
+			}
+		}
+		if looks != uses/lookedAtOnce {
+			t.Errorf("of %d pooled: %d looks for %d uses, want one for %d", pooled, looks, uses, lookedAtOnce)
+		}
+	}
+}
+
+// What goes by its own look takes the last one released, and leaves those looked at to others.
+func TestWithoutLeaveForALookAheadNoneIsUsedUp(t *testing.T) {
+	if !sock.ManyLooks {
+		t.Skip("no look at several connections here")
+	}
+	p := makePool(t, tcpServer(t).target(), Options{})
+	now := p.now() + time.Second
+	conns := fill(t, p, 4, now)
+	first, alone := ahead, GetOptions{Unseen: true, MaxIdle: time.Second, Now: now}
+	first.Now = now
+	taken := p.TryPooled(first)
+	taken.ReleaseAt(now, 0)
+	if c := p.TryPooled(alone); c != taken || c.lookedAhead {
+		t.Fatalf("the one released last: %v, by a look ahead: %v", c == taken, c.lookedAhead)
+	}
+	for n := range conns[:3] { // all are looked at, and better than none
+		if c := p.TryPooled(alone); c == nil || c.lookedAhead {
+			t.Fatalf("of three that are looked at, %d taken", n)
+		}
+	}
+	if p.TryPooled(alone) != nil || p.looked != 0 {
+		t.Fatalf("one more, or %d looked at", p.looked)
+	}
+}
+
+// The pool's order is that of release to within some milliseconds, whatever is taken, released and
+// swept: what was idle for longer stays below and grows old, and so does what was looked at in vain.
+func TestALookAheadHardlyDisturbsTheOrder(t *testing.T) {
+	if !sock.ManyLooks {
+		t.Skip("no look at several connections here")
+	}
+	s := tcpServer(t)
+	p := makePool(t, s.target(), Options{})
+	now := p.now() + time.Second
+	old := fill(t, p, 6, now)
+	now += time.Second
+	fill(t, p, 10, now)
+	random, held := rand.New(rand.NewPCG(1, 2)), []*Conn{}
+	for range 20000 {
+		now += time.Duration(random.IntN(int(lookLasts) / 2))
+		if random.IntN(1000) == 0 {
+			now += time.Second
+		}
+		o := ahead
+		o.Now, o.Ahead = now, random.IntN(4) > 0
+		switch n := random.IntN(20); {
+		case n < 10 && len(held) < 8:
+			held = append(held, p.TryPooled(o))
+		case len(held) > 0:
+			held[0].ReleaseAt(now, 0)
+			held = held[1:]
+		}
+		if err := p.order(old); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// order says what is wrong with the pool's order, of which old are to be the oldest.
+func (p *Pool) order(old []*Conn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.looked > len(p.idle) {
+		return fmt.Errorf("%d of %d looked at", p.looked, len(p.idle))
+	}
+	latest := time.Duration(0)
+	for i, c := range p.idle {
+		if (i < len(old)) != slices.Contains(old, c) {
+			return errors.New("one of the surplus was used")
+		}
+		if c.since < latest-lookedIdle-lookLasts {
+			return fmt.Errorf("connection %d of %d was released %v before one below", i, len(p.idle), latest-c.since)
+		}
+		latest = max(latest, c.since)
+	}
+	return nil
+}
+
+// What was looked at and then closed for its descriptor, by the sweep or with the pool is not counted on.
+func TestWhatIsClosedIsNoLongerLookedAt(t *testing.T) {
+	if !sock.ManyLooks {
+		t.Skip("no look at several connections here")
+	}
+	for name, shut := range map[string]func(*Pool){
+		"for its descriptor": func(p *Pool) { p.closeOldest(); p.closeOldest() },
+		"by the sweep":       func(p *Pool) { p.patience.max = -time.Hour; p.sweep(); p.patience.max = DefaultIdleAge },
+		"with the pool":      (*Pool).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := makePool(t, tcpServer(t).target(), Options{})
+			now := p.now()
+			held := get(t, p, GetOptions{Fresh: true})
+			fill(t, p, 3, now)
+			o := ahead
+			o.Now = now
+			taken := p.TryPooled(o)
+			if p.looked != 2 {
+				t.Fatalf("%d looked at, want 2", p.looked)
+			}
+			shut(p)
+			held.ReleaseAt(now, 0)
+			taken.ReleaseAt(now, 0)
+			for range 2 {
+				_ = p.TryPooled(o)
+			}
 		})
 	}
 }

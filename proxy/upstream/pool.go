@@ -107,7 +107,8 @@ type Pool struct {
 	load       atomic.Int64 // active, to be read without mu; kept for members only
 
 	mu          sync.Mutex // guards all below; held for nanoseconds, some microseconds over a look ahead, never over I/O that can wait
-	idle        []*Conn    // in the order of release, the next to hand out last
+	idle        []*Conn    // in the order of release but for the looked, the next to hand out last
+	looked      int        // how many of the last of these the latest look ahead found quiet, and lie above later releases
 	active      int
 	closed      bool
 	sweeping    bool // the timer is set
@@ -205,19 +206,19 @@ func (p *Pool) shares(o *GetOptions) bool {
 func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.at(o.Now)
-	i := len(p.idle) - 1
-	if i < 0 {
+	if len(p.idle) == 0 {
 		return nil, false
 	}
+	now := p.at(o.Now)
+	ahead := o.Ahead && o.Unseen
+	i := p.next(ahead, now)
 	c = p.idle[i]
 	idle := now - c.since
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
-		return nil, false // those below are older still
+		return nil, false // the others are older still, or as good as that
 	}
-	c.lookedAhead = o.Ahead && o.Unseen && p.wasLookedAt(c, now)
-	p.idle[i] = nil
-	p.idle = p.idle[:i]
+	c.lookedAhead = ahead && c.lookIsFresh(now)
+	p.remove(i)
 	p.hold(1)
 	c.state = held
 	c.idle = idle
@@ -297,7 +298,7 @@ func (p *Pool) put(c *Conn, now time.Duration) bool {
 	}
 	c.state = idling
 	c.since, c.lookedAt = now, 0
-	p.idle = append(p.idle, c)
+	p.add(c, now)
 	if !p.sweeping {
 		p.setTimer()
 	}
