@@ -122,7 +122,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 	if x.attempts == 1 {
 		o.Now = time.Duration(x.clock)
 	}
-	up, err := x.connection(o, fresh)
+	up, err := x.connection(&o, fresh)
 	if err != nil {
 		return x.dialFailed(err)
 	}

@@ -25,7 +25,7 @@ func starved(err error) bool {
 // connection gives a pooled connection, unless fresh, or dials. Starved of a descriptor
 // it closes an idle connection, or waits, as long as the request has time: the attempt
 // is not made before there is one.
-func (x *exchange) connection(o upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
+func (x *exchange) connection(o *upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
 	var until instant
 	for wait := leastStarved; ; wait = min(2*wait, mostStarved) {
 		if !fresh {
@@ -33,7 +33,7 @@ func (x *exchange) connection(o upstream.GetOptions, fresh bool) (*upstream.Conn
 				return up, nil
 			}
 		}
-		up, err := x.dial(o)
+		up, err := x.dial(*o)
 		x.tick()
 		o.Now = 0 // that took its time
 		if !starved(err) {

@@ -124,7 +124,7 @@ func TestIdleAgeObeysEveryLimit(t *testing.T) {
 					if late {
 						time.Sleep(time.Millisecond)
 					}
-					got := p.TryPooled(GetOptions{MaxIdle: c.maxIdle})
+					got := p.TryPooled(&GetOptions{MaxIdle: c.maxIdle})
 					if (got == conn) == late {
 						t.Fatalf("given: %v, too old: %v", got == conn, late)
 					}
@@ -148,7 +148,7 @@ func TestAnAnnouncedTimeoutIsRemembered(t *testing.T) {
 		c.Release(5 * time.Second)
 		get(t, p, GetOptions{}).Release(0)
 		time.Sleep(4*time.Second + time.Millisecond)
-		if p.TryPooled(GetOptions{}) != nil {
+		if p.TryPooled(&GetOptions{}) != nil {
 			t.Fatal("the timeout said before was forgotten")
 		}
 	})
@@ -161,7 +161,7 @@ func TestEvenTheYoungestConnectionIsLookedAt(t *testing.T) {
 		c := get(t, p, GetOptions{})
 		made[0].hangUp()
 		c.Release(0)
-		if p.TryPooled(GetOptions{}) != nil {
+		if p.TryPooled(&GetOptions{}) != nil {
 			t.Fatal("handed out unseen")
 		}
 	})
@@ -188,7 +188,7 @@ func TestPoolLearnsTheUpstreamsPatience(t *testing.T) {
 		}
 		get(t, p, GetOptions{}).Release(0)
 		time.Sleep(5 * time.Second)
-		if c := p.TryPooled(GetOptions{}); c != nil || p.Stats().IdleCloses != 2 {
+		if c := p.TryPooled(&GetOptions{}); c != nil || p.Stats().IdleCloses != 2 {
 			t.Fatalf("the connection was used when the upstream closes it: %+v", p.Stats())
 		}
 	})
@@ -204,7 +204,7 @@ func TestLookBeforeUseTeaches(t *testing.T) {
 			get(t, p, GetOptions{}).Release(0)
 			made[len(made)-1].hangUp()
 			time.Sleep(700 * time.Millisecond)
-			if p.TryPooled(GetOptions{}) != nil {
+			if p.TryPooled(&GetOptions{}) != nil {
 				t.Fatal("a closed connection was given out")
 			}
 		}
@@ -222,7 +222,7 @@ func TestCloseStaleTeaches(t *testing.T) {
 		for range 2 {
 			get(t, p, GetOptions{}).Release(0)
 			time.Sleep(5 * time.Second)
-			c := p.TryPooled(GetOptions{})
+			c := p.TryPooled(&GetOptions{})
 			time.Sleep(time.Minute) // not idle time
 			c.CloseStale()
 		}
@@ -254,7 +254,7 @@ func TestSweepKeepsOrderAndTheOpenOnes(t *testing.T) {
 			if i%3 == 0 {
 				continue
 			}
-			if c := p.TryPooled(GetOptions{}); c != conns[i] {
+			if c := p.TryPooled(&GetOptions{}); c != conns[i] {
 				t.Fatalf("connection %d was not the next", i)
 			}
 		}

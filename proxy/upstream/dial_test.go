@@ -396,7 +396,7 @@ func TestARetryPrefersAnotherAddress(t *testing.T) {
 		t.Fatalf("from the pool came %s", a.Addr)
 	}
 	a.Release(0)
-	if c := p.TryPooled(avoid); c != b {
+	if c := p.TryPooled(&avoid); c != b {
 		t.Fatal("the other pooled one was not found below the avoided one")
 	}
 }
@@ -410,7 +410,7 @@ func TestTheOnlyAddressIsUsedThoughAvoided(t *testing.T) {
 		o := GetOptions{Avoid: s.addr.String(), MaxIdle: time.Hour}
 		c := get(t, p, o)
 		c.Release(0)
-		if p.TryPooled(o) != c {
+		if p.TryPooled(&o) != c {
 			t.Errorf("%s: the pooled connection to the only address was not used", name)
 		}
 	}

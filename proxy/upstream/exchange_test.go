@@ -17,7 +17,7 @@ func pair(t *testing.T) (*Pool, *Conn, net.Conn) {
 	p := makePool(t, s.target(), Options{})
 	get(t, p, GetOptions{}).Release(0)
 	theirs := s.accept()
-	c := p.TryPooled(GetOptions{Unseen: true})
+	c := p.TryPooled(&GetOptions{Unseen: true})
 	if c == nil {
 		t.Fatal("no pooled connection")
 	}

@@ -100,7 +100,7 @@ func (g *Group) Choose(avoid string) *Member {
 
 // TryPooled gives a pooled connection as Pool.TryPooled does, to the address
 // whose turn it is, or nil. It does not block and does not allocate.
-func (g *Group) TryPooled(o GetOptions) *Conn {
+func (g *Group) TryPooled(o *GetOptions) *Conn {
 	if g.one != nil {
 		return g.one.TryPooled(o)
 	}

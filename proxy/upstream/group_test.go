@@ -262,7 +262,7 @@ func TestGroupUnderManyHands(t *testing.T) {
 	for hand := range 8 {
 		all.Go(func() {
 			for i := range 300 {
-				c := g.TryPooled(GetOptions{})
+				c := g.TryPooled(&GetOptions{})
 				if c == nil {
 					var err error
 					if c, err = g.Get(context.Background(), GetOptions{Anew: i%7 == 0}); err != nil {
@@ -348,7 +348,7 @@ func TestOneAddressAllocatesNothing(t *testing.T) {
 			get(t, g, GetOptions{}).Release(0)
 		}
 		if n := testing.AllocsPerRun(100, func() {
-			c := g.TryPooled(GetOptions{Unseen: true})
+			c := g.TryPooled(&GetOptions{Unseen: true})
 			c.Member.Answered()
 			c.Release(5 * time.Second)
 		}); n != 0 {
@@ -383,7 +383,7 @@ func BenchmarkGroup(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c := g.TryPooled(GetOptions{Unseen: true})
+				c := g.TryPooled(&GetOptions{Unseen: true})
 				c.Member.Answered()
 				c.Release(5 * time.Second)
 			}

@@ -34,7 +34,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 		if o.To == nil {
 			o.To = g.Choose(o.Avoid)
 		}
-		if c := g.TryPooled(o); c != nil {
+		if c := g.TryPooled(&o); c != nil {
 			return c, nil
 		}
 	}

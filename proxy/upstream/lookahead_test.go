@@ -77,7 +77,7 @@ func TestALookAheadIsForOneUse(t *testing.T) {
 	first.Release(0)
 	second.Release(0)
 	p.lookAt(p.now() + time.Hour) // good for as long as the test takes
-	c := p.TryPooled(ahead)
+	c := p.TryPooled(&ahead)
 	if c != second || !c.lookedAhead {
 		t.Fatalf("taken: the one released last: %v, looked at ahead: %v", c == second, c.lookedAhead)
 	}
@@ -95,7 +95,7 @@ func TestALookAheadIsForOneUse(t *testing.T) {
 	}
 	<-answered
 	c.Release(0)
-	if c = p.TryPooled(GetOptions{Unseen: true}); c != second || c.lookedAhead {
+	if c = p.TryPooled(&GetOptions{Unseen: true}); c != second || c.lookedAhead {
 		t.Fatalf("without leave: the same one: %v, looked at ahead: %v", c == second, c.lookedAhead)
 	}
 	_, _ = io.WriteString(far, "stray")
@@ -124,7 +124,7 @@ func TestWithLeaveForALookAheadWhatIsThereIsFound(t *testing.T) {
 			awaitHeard(t, second)
 			first.Release(0)
 			second.Release(0)
-			c := p.TryPooled(ahead)
+			c := p.TryPooled(&ahead)
 			if c != second {
 				t.Fatal("not the one released last")
 			}
@@ -159,7 +159,7 @@ func TestWhatNobodyTookBehindALookAheadWasNotSent(t *testing.T) {
 			first.Release(0)
 			second.Release(0)
 			p.lookAt(p.now() + time.Hour) // good for as long as the test takes
-			c := p.TryPooled(ahead)
+			c := p.TryPooled(&ahead)
 			if c != second || !c.lookedAhead {
 				t.Fatal("not taken by a look ahead")
 			}
@@ -215,7 +215,7 @@ func TestALookAheadIsUsedUpBeforeTheNext(t *testing.T) {
 			now += time.Microsecond
 			o := ahead
 			o.Now = now
-			c := p.TryPooled(o)
+			c := p.TryPooled(&o)
 			if c == nil || !c.lookedAhead {
 				t.Fatal("not taken by a look ahead")
 			}
@@ -243,17 +243,17 @@ func TestWithoutLeaveForALookAheadNoneIsUsedUp(t *testing.T) {
 	conns := fill(t, p, 4, now)
 	first, alone := ahead, GetOptions{Unseen: true, MaxIdle: time.Second, Now: now}
 	first.Now = now
-	taken := p.TryPooled(first)
+	taken := p.TryPooled(&first)
 	taken.ReleaseAt(now, 0)
-	if c := p.TryPooled(alone); c != taken || c.lookedAhead {
+	if c := p.TryPooled(&alone); c != taken || c.lookedAhead {
 		t.Fatalf("the one released last: %v, by a look ahead: %v", c == taken, c.lookedAhead)
 	}
 	for n := range conns[:3] { // all are looked at, and better than none
-		if c := p.TryPooled(alone); c == nil || c.lookedAhead {
+		if c := p.TryPooled(&alone); c == nil || c.lookedAhead {
 			t.Fatalf("of three that are looked at, %d taken", n)
 		}
 	}
-	if p.TryPooled(alone) != nil || p.looked != 0 {
+	if p.TryPooled(&alone) != nil || p.looked != 0 {
 		t.Fatalf("one more, or %d looked at", p.looked)
 	}
 }
@@ -280,7 +280,7 @@ func TestALookAheadHardlyDisturbsTheOrder(t *testing.T) {
 		o.Now, o.Ahead = now, random.IntN(4) > 0
 		switch n := random.IntN(20); {
 		case n < 10 && len(held) < 8:
-			held = append(held, p.TryPooled(o))
+			held = append(held, p.TryPooled(&o))
 		case len(held) > 0:
 			held[0].ReleaseAt(now, 0)
 			held = held[1:]
@@ -328,7 +328,7 @@ func TestWhatIsClosedIsNoLongerLookedAt(t *testing.T) {
 			fill(t, p, 3, now)
 			o := ahead
 			o.Now = now
-			taken := p.TryPooled(o)
+			taken := p.TryPooled(&o)
 			if p.looked != 2 {
 				t.Fatalf("%d looked at, want 2", p.looked)
 			}
@@ -336,7 +336,7 @@ func TestWhatIsClosedIsNoLongerLookedAt(t *testing.T) {
 			held.ReleaseAt(now, 0)
 			taken.ReleaseAt(now, 0)
 			for range 2 {
-				_ = p.TryPooled(o)
+				_ = p.TryPooled(&o)
 			}
 		})
 	}

@@ -161,7 +161,7 @@ func (p *Pool) Target() Target { return p.target }
 // ctx; it ends at the target's DialTimeout or with ctx, whichever is first.
 // The error is always a *DialError.
 func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
-	if c := p.TryPooled(o); c != nil {
+	if c := p.TryPooled(&o); c != nil {
 		return c, nil
 	}
 	if p.shares(&o) {
@@ -171,10 +171,10 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 }
 
 // TryPooled gives the pooled connection released last that suits o and is
-// still open and quiet, or nil. It does not block and does not allocate.
-func (p *Pool) TryPooled(o GetOptions) *Conn {
-	if p.shares(&o) {
-		if c := p.streams.open(&o); c != nil {
+// still open and quiet, or nil. It does not block, does not allocate and does not keep o.
+func (p *Pool) TryPooled(o *GetOptions) *Conn {
+	if p.shares(o) {
+		if c := p.streams.open(o); c != nil {
 			return c
 		}
 	}
@@ -182,7 +182,7 @@ func (p *Pool) TryPooled(o GetOptions) *Conn {
 		return nil
 	}
 	for {
-		c, expired := p.take(&o)
+		c, expired := p.take(o)
 		switch {
 		case c == nil:
 			return nil
@@ -205,10 +205,15 @@ func (p *Pool) shares(o *GetOptions) bool {
 // ones are given back to be closed.
 func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil, false
+	if len(p.idle) > 0 {
+		c, expired = p.takeOne(o)
 	}
+	p.mu.Unlock() // not deferred: that shows, at one for each request
+	return c, expired
+}
+
+// takeOne is take where some are idle. Called with mu held.
+func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	now := p.at(o.Now)
 	ahead := o.Ahead && o.Unseen
 	i := p.next(ahead, now)
@@ -286,11 +291,13 @@ func (p *Pool) idleClosed(age time.Duration) {
 // also when c was not held, and nothing is to be done.
 func (p *Pool) put(c *Conn, now time.Duration) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	now = p.at(now)
-	if c.state != held {
-		return true
-	}
+	kept := c.state != held || p.keep(c, p.at(now))
+	p.mu.Unlock() // as in take
+	return kept
+}
+
+// keep is put for what was held. Called with mu held.
+func (p *Pool) keep(c *Conn, now time.Duration) bool {
 	p.hold(-1)
 	if p.closed || len(p.idle) >= p.idleConns {
 		c.state = closed

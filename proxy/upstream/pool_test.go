@@ -22,13 +22,13 @@ func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
 	}
 	a.Release(0)
 	b.Release(0)
-	if c := p.TryPooled(looked); c != b {
+	if c := p.TryPooled(&looked); c != b {
 		t.Fatal("the first one released came first")
 	}
 	if c := get(t, p, looked); c != a || c.Fresh() || !c.Reused || c.Uses != 2 {
 		t.Fatalf("second use: %+v", c)
 	}
-	if c := p.TryPooled(looked); c != nil {
+	if c := p.TryPooled(&looked); c != nil {
 		t.Fatal("an empty pool gave a connection")
 	}
 }
@@ -42,15 +42,15 @@ func TestPoolGoesByTheTimeThatItsHoldersTell(t *testing.T) {
 	}
 	c.ReleaseAt(now, 0)
 	o := GetOptions{MaxIdle: time.Second, Now: now + time.Second + 1}
-	if p.TryPooled(o) != nil {
+	if p.TryPooled(&o) != nil {
 		t.Error("it was idle for longer than asked")
 	}
 	o.Now--
-	if p.TryPooled(o) != nil {
+	if p.TryPooled(&o) != nil {
 		t.Error("told an earlier time, the pool forgot the later one")
 	}
 	o.MaxIdle++
-	if p.TryPooled(o) != c {
+	if p.TryPooled(&o) != c {
 		t.Error("it was idle for no longer than asked")
 	}
 }
@@ -84,7 +84,7 @@ func TestFreshNeverTakesFromThePool(t *testing.T) {
 	p := makePool(t, tcpServer(t).target(), Options{})
 	a := get(t, p, GetOptions{})
 	a.Release(0)
-	if c := p.TryPooled(GetOptions{Fresh: true}); c != nil {
+	if c := p.TryPooled(&GetOptions{Fresh: true}); c != nil {
 		t.Fatal("TryPooled gave a pooled one")
 	}
 	if c := get(t, p, GetOptions{Fresh: true}); c == a || c.Reused {
@@ -119,7 +119,7 @@ func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
 			c.act(s.accept())
 			awaitHeard(t, conn)
 			conn.Release(0)
-			if got := p.TryPooled(looked); got != nil {
+			if got := p.TryPooled(&looked); got != nil {
 				t.Fatal("the connection was handed out")
 			}
 			got := p.Stats()
@@ -140,7 +140,7 @@ func TestUnixIdleCloseIsSeen(t *testing.T) {
 	_ = s.accept().Close()
 	awaitHeard(t, c)
 	c.Release(0)
-	if p.TryPooled(looked) != nil || p.Stats().IdleCloses != 1 {
+	if p.TryPooled(&looked) != nil || p.Stats().IdleCloses != 1 {
 		t.Fatalf("not seen: %+v", p.Stats())
 	}
 }
@@ -367,7 +367,7 @@ func TestPooledPathDoesNotAllocate(t *testing.T) {
 		p := makePool(t, c.s.target(), Options{})
 		get(t, p, GetOptions{}).Release(0)
 		if n := testing.AllocsPerRun(100, func() {
-			conn := p.TryPooled(c.o)
+			conn := p.TryPooled(&c.o)
 			conn.Release(5 * time.Second)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", c.name, n)
@@ -398,7 +398,7 @@ func BenchmarkPooled(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					p.TryPooled(o).Release(5 * time.Second)
+					p.TryPooled(&o).Release(5 * time.Second)
 				}
 			})
 		})

@@ -225,7 +225,7 @@ func TestTLSConnectionIsVerifiedAndReused(t *testing.T) {
 			t.Errorf("the upstream's certificate is said to end in %v", until)
 		}
 		c.Release(0)
-		if got := p.TryPooled(looked); got != c {
+		if got := p.TryPooled(&looked); got != c {
 			t.Fatalf("not reused: %+v", p.Stats())
 		}
 		exchange(t, c, far)
@@ -414,7 +414,7 @@ func TestTLSIdleCloseIsSeen(t *testing.T) {
 				end(far)
 				awaitHeard(t, c)
 				c.Release(0)
-				if p.TryPooled(looked) != nil || p.Stats().IdleCloses != 1 {
+				if p.TryPooled(&looked) != nil || p.Stats().IdleCloses != 1 {
 					t.Fatalf("%+v", p.Stats())
 				}
 			})
@@ -453,7 +453,7 @@ func TestTLSConnectionWithUnreadBytesIsNotKept(t *testing.T) {
 				}
 				if c.kept {
 					far.wire.on = false
-					exchange(t, p.TryPooled(looked), far)
+					exchange(t, p.TryPooled(&looked), far)
 				}
 			})
 		}
@@ -488,7 +488,7 @@ func TestTLSPooledPathAllocatesOnceAtMost(t *testing.T) {
 		p, c, far := tlsPair(t, version)
 		exchange(t, c, far)
 		c.Release(0)
-		if n := testing.AllocsPerRun(100, func() { p.TryPooled(looked).Release(0) }); n > 1 {
+		if n := testing.AllocsPerRun(100, func() { p.TryPooled(&looked).Release(0) }); n > 1 {
 			t.Errorf("%v allocations", n)
 		}
 	})
