@@ -49,17 +49,10 @@ func (c *conn) fillHeld() error {
 	}
 }
 
-// endHold ends a hold for good, before something else reads or closes the connection.
+// endHold ends a hold for good, before something else reads or closes the connection, or a long wait.
 func (c *conn) endHold() {
 	if c.sock != nil {
 		c.sock.EndHold()
-	}
-}
-
-// letRead lets another goroutine read from the caller, or package net.
-func (c *conn) letRead() {
-	if c.sock != nil {
-		c.sock.Let()
 	}
 }
 

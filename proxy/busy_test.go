@@ -3,8 +3,11 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,5 +131,146 @@ func TestADrainCutsOffBusyCallers(t *testing.T) {
 	soon(t, "all to end", p.empty)
 	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("it took %v", d)
+	}
+}
+
+// drip answers ok, but /last with a body without end, a piece every 20 ms.
+func drip(c *upConn) {
+	for {
+		head := c.head()
+		switch {
+		case head == "":
+			return
+		case strings.HasPrefix(head, "GET /last"):
+			c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for {
+				if _, err := io.WriteString(c.Conn, "4\r\ndrip\r\n"); err != nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		c.say("%s", ok200)
+	}
+}
+
+// ... nor for answers that never pause for long enough to be watched, whose callers read on.
+func TestADrainCutsOffStreamsToBusyCallers(t *testing.T) {
+	p := startProxy(t, startUpstream(t, drip), func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
+	var ended sync.WaitGroup
+	for i := range 8 {
+		c := p.dial()
+		for range 5 * (i % 2) {
+			c.send(get("/")).want(200, "ok")
+		}
+		c.send(get("/last"))
+		if _, err := c.r.Peek(1); err != nil {
+			t.Fatal(err)
+		}
+		ended.Go(func() { _, _ = c.rest() }) // fails after a minute
+	}
+	began := time.Now()
+	if err := p.Drain(context.Background()); err != ErrDrainTimeout {
+		t.Errorf("%v", err)
+	}
+	ended.Wait()
+	soon(t, "all to end", p.empty)
+	if d := time.Since(began); d > 20*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+// faultyAttempts panics at the end of an attempt that brought a 201.
+type faultyAttempts struct{ *recorder }
+
+func (f faultyAttempts) AttemptDone(class policy.Class, status int, d time.Duration) {
+	if status == 201 {
+		panic("a fault of the test")
+	}
+	f.recorder.AttemptDone(class, status, d)
+}
+
+// A fault ends the connection of a busy caller while the second goroutine reads from it.
+func TestAFaultEndsABusyCallerThatIsWatched(t *testing.T) {
+	p := startProxy(t, startUpstream(t, func(c *upConn) {
+		for {
+			head := c.head()
+			switch {
+			case head == "":
+				return
+			case strings.HasPrefix(head, "GET /last"):
+				time.Sleep(2 * watchAfter)
+				c.say("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
+				continue
+			}
+			c.say("%s", ok200)
+		}
+	}), func(c *Config) {
+		seen := c.Observe("")().(*recorder)
+		c.Observe = always(faultyAttempts{seen})
+	})
+	c := p.quick()
+	c.send(get("/last"))
+	time.Sleep(3 * watchAfter / 2)
+	c.send("GE") // so that the watch reads
+	_, _ = c.rest()
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// Where no timer rescues who sleeps through something, each request is answered at once, in whatever pieces they come.
+func TestNoRequestOfABusyCallerIsSleptThrough(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = time.Hour })
+	var callers sync.WaitGroup
+	for g := range 4 {
+		callers.Go(func() {
+			c, random := p.dial(), rand.New(rand.NewPCG(uint64(g), 0))
+			for range 400 {
+				n := 1 + random.IntN(3)
+				c.sendInPieces(someRequests(random, n), random)
+				for range n {
+					if res, _, err := c.response("GET"); err != nil || res.StatusCode != 200 {
+						t.Errorf("%v, %v", res, err) // at the deadline of dial
+						return
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// someRequests are n requests, some of which end where the read buffer does.
+func someRequests(random *rand.Rand, n int) (all string) {
+	const head = "GET / HTTP/1.1\r\nHost: a\r\nX: "
+	for range n {
+		switch random.IntN(5) {
+		case 0:
+			all += head + strings.Repeat("x", max(1, smallBuffer*(1+random.IntN(2))-len(head)-4-len(all)%smallBuffer)) + "\r\n\r\n"
+		case 1:
+			all += "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+		case 2:
+			all += "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+		default:
+			all += get("/")
+		}
+	}
+	return all
+}
+
+// sendInPieces sends all, one time in three cut somewhere.
+func (c *caller) sendInPieces(all string, random *rand.Rand) {
+	for len(all) > 0 {
+		k := len(all)
+		if random.IntN(3) == 0 {
+			k = 1 + random.IntN(k)
+		}
+		if _, err := io.WriteString(c.Conn, all[:k]); err != nil {
+			return // the answer's absence tells
+		}
+		if all = all[k:]; random.IntN(20) == 0 {
+			time.Sleep(time.Duration(random.IntN(300)) * time.Microsecond)
+		}
 	}
 }

@@ -24,7 +24,7 @@ func (x *exchange) startSecond(cancel func(), send bool) {
 	if x.pumping {
 		return
 	}
-	x.c.letRead()
+	x.c.endHold()
 	x.pumping, x.cancel = true, cancel
 	x.stop.Store(false)
 	x.stopped, x.pumpDone = make(chan struct{}), make(chan struct{})

@@ -202,7 +202,9 @@ func (s *Server) kill() {
 	s.killed.Store(true)
 	s.stopAccepting()
 	s.closeListeners()
-	s.each(func(c *conn) { _ = c.wire.Close() })
+	var closing sync.WaitGroup
+	s.each(func(c *conn) { closing.Go(func() { _ = c.wire.Close() }) }) // each that is held waits for its next step
+	closing.Wait()
 	s.lot.Close()
 	s.tidying.end()
 }

@@ -18,7 +18,8 @@ type Conn struct {
 	out writing
 
 	hold hold
-	fd   uintptr // while held
+	fd   uintptr     // while held
+	over atomic.Bool // Close was called, though a hold may keep the socket open
 }
 
 // reading is one Read, kept so that it allocates nothing.
@@ -113,7 +114,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
 	}
-	if c.hold.on {
+	if c.hold.on && !c.over.Load() {
 		return c.writeHeld(p)
 	}
 	return c.writeTwo(1, p, nil)
@@ -134,7 +135,7 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.p, w.n, w.err = parts, 0, nil
 	var err error
-	if !c.hold.on || !w.writable(c.fd) { // a hold keeps the socket open
+	if !c.hold.on || c.over.Load() || !w.writable(c.fd) { // a hold keeps the socket open
 		err = c.raw.Write(w.try)
 	}
 	w.p = nil
@@ -192,6 +193,13 @@ func Consume(parts [][]byte, n int) (left int) {
 		left += len(p) - k
 	}
 	return left
+}
+
+// Close is that of net.Conn. While somebody else holds c it waits for the end of that, which no wait and no
+// write of the holder keeps from coming any more.
+func (c *Conn) Close() error {
+	c.over.Store(true)
+	return c.Conn.Close()
 }
 
 // CloseWrite ends the sending side.
