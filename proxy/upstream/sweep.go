@@ -43,7 +43,7 @@ func (p *Pool) closeOldest() bool {
 		return false
 	}
 	c := p.idle[0]
-	p.idle, p.looked = slices.Delete(p.idle, 0, 1), 0
+	p.idle = slices.Delete(p.idle, 0, 1)
 	c.state = closed
 	p.mu.Unlock()
 	c.shut(false) // without a word over TLS, which could wait
@@ -52,7 +52,7 @@ func (p *Pool) closeOldest() bool {
 
 // sweepSome looks at sweepStep connections from index i on and moves the bad
 // ones from the pool to gone. It gives the index to go on with. Others only
-// add and take near the pool's end meanwhile, or take the oldest for its descriptor; then one
+// take from the pool's end meanwhile, or the oldest for its descriptor; then one
 // may be missed until the next sweep.
 func (p *Pool) sweepSome(i int, gone []*Conn) (next int, more bool, _ []*Conn) {
 	p.mu.Lock()
@@ -69,9 +69,7 @@ func (p *Pool) sweepSome(i int, gone []*Conn) (next int, more bool, _ []*Conn) {
 		p.idle[kept] = c
 		kept++
 	}
-	if kept < end {
-		p.idle, p.looked = slices.Delete(p.idle, kept, end), 0
-	}
+	p.idle = slices.Delete(p.idle, kept, end)
 	return kept, kept < len(p.idle), gone
 }
 
