@@ -13,10 +13,11 @@ type work struct {
 	connections int
 	method      string
 	body        int
+	distinct    bool
 }
 
 func (w *work) load(s *stage, to *rig.Process) *rig.Load {
-	return &rig.Load{URL: to.URL(w.path), Connections: w.connections, For: s.o.slice, Method: w.method, BodyBytes: w.body, Cores: s.cores.Load}
+	return &rig.Load{URL: to.URL(w.path), Connections: w.connections, For: s.o.slice, Method: w.method, BodyBytes: w.body, Distinct: w.distinct, Cores: s.cores.Load}
 }
 
 // cost measures CPU time per request, all proxies in turn.

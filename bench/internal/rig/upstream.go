@@ -17,6 +17,7 @@ import (
 // The upstream answers what the path of a request asks for:
 //
 //	/small       a JSON object of 200 bytes
+//	/distinct    likewise, with an X-Trace that no other answer has
 //	/bytes/N     N bytes
 //	/sink        reads the body to its end, then says ok
 //	/fail/P      503 to P of 100 requests, drawn one by one from a fixed sequence, else ok
@@ -76,11 +77,15 @@ var (
 	plain   = answer("200 OK", "", "ok")
 	failing = answer("503 Service Unavailable", "", "the upstream is busy\n")
 	drawn   atomic.Uint64
+
+	distinct atomic.Uint64 // answers
 )
 
+const trace = "abcdef0123456789"
+
 func answer(status, fields, body string) []byte {
-	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nServer: upstream\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nX-Trace: abcdef0123456789\r\n\r\n%s",
-		status, fields, len(body), body)
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nServer: upstream\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nX-Trace: %s\r\n\r\n%s",
+		status, fields, len(body), trace, body)
 }
 
 func (s *server) serve() error {
@@ -148,6 +153,8 @@ func (s *server) respond(path string) error {
 	switch what {
 	case "small":
 		say = small
+	case "distinct":
+		say = s.distinct()
 	case "bytes":
 		return s.bytes(n)
 	case "fail":
@@ -161,6 +168,13 @@ func (s *server) respond(path string) error {
 	}
 	_, err := s.conn.Write(say)
 	return err
+}
+
+// distinct is small with an X-Trace of its own.
+func (s *server) distinct() []byte {
+	s.out = append(s.out[:0], small...)
+	copy(s.out[bytes.Index(s.out, []byte(trace)):], fmt.Sprintf("%016x", distinct.Add(1)))
+	return s.out
 }
 
 // fails says whether draw number i is among the share percent that fail. It

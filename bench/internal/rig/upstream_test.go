@@ -44,12 +44,15 @@ func serveOne(t *testing.T) (net.Conn, *bufio.Reader) {
 
 func TestUpstreamAnswersWhatThePathAsks(t *testing.T) {
 	c, r := serveOne(t)
+	traces := map[string]bool{trace: true}
 	for _, tc := range []struct {
 		path, body     string
 		status, length int
 	}{
 		{"/small", "", 200, len(small)},
 		{"/small?id=1", "", 200, len(small)},
+		{"/distinct", "", 200, 185},
+		{"/distinct", "", 200, 185},
 		{"/bytes/100", "", 200, 100},
 		{"/bytes/3000000", "", 200, 3_000_000},
 		{"/sink", strings.Repeat("b", 3_000_000), 200, 2},
@@ -69,6 +72,12 @@ func TestUpstreamAnswersWhatThePathAsks(t *testing.T) {
 		}
 		if !strings.HasPrefix(tc.path, "/small") && tc.length > 0 && n != int64(tc.length) {
 			t.Errorf("%s: %d bytes, want %d", tc.path, n, tc.length)
+		}
+		if traced := res.Header.Get("X-Trace"); tc.path == "/distinct" {
+			if traces[traced] {
+				t.Errorf("X-Trace %q again", traced)
+			}
+			traces[traced] = true
 		}
 		if strings.HasPrefix(tc.path, "/busy") && res.Header.Get("Retry-After") != "7" {
 			t.Errorf("Retry-After %q", res.Header.Get("Retry-After"))

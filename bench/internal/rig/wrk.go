@@ -16,7 +16,8 @@ type Load struct {
 	For         time.Duration // whole seconds
 	Method      string        // "" = GET
 	BodyBytes   int
-	Fields      int // request fields of 40 bytes besides the usual ones
+	Fields      int  // request fields of 40 bytes besides the usual ones
+	Distinct    bool // no two requests have the same query and X-Trace-Id
 	Cores       []int
 }
 
@@ -34,6 +35,14 @@ if %d > 0 then wrk.body = string.rep("x", %d); wrk.headers["Content-Type"] = "ap
 for i = 1, %d do wrk.headers[string.format("X-Field-%%04d", i)] = "abcdefghijklmnopqrstuvwx" end
 `
 
+const distinctScript = script + `local n = 0
+request = function()
+  n = n + 1
+  wrk.headers["X-Trace-Id"] = string.format("%%016x", n)
+  return wrk.format(nil, wrk.path .. "?item=" .. n)
+end
+`
+
 var (
 	wrkRequests = regexp.MustCompile(`(\d+) requests in`)
 	wrkFailed   = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
@@ -48,7 +57,11 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 	if method == "" {
 		method = "GET"
 	}
-	file, err := tempFile("load.lua", fmt.Sprintf(script, method, l.BodyBytes, l.BodyBytes, l.Fields))
+	text := script
+	if l.Distinct {
+		text = distinctScript
+	}
+	file, err := tempFile("load.lua", fmt.Sprintf(text, method, l.BodyBytes, l.BodyBytes, l.Fields))
 	if err != nil {
 		return nil, err
 	}
