@@ -70,7 +70,9 @@ func (x *exchange) answered(a *policy.Attempt) {
 
 // retrying counts the retry that is sent now. What was taken for it is used.
 func (x *exchange) retrying(d policy.Decision) {
-	x.trace.why, x.trace.wait = d.Why, d.Wait
+	if x.trace.request != nil {
+		x.trace.why, x.trace.wait = d.Why, d.Wait
+	}
 	x.token = false
 	x.observer.Retry(d.Why)
 }

@@ -233,6 +233,7 @@ func (x *exchange) idempotencyKey() []byte {
 // tellBegan tells the route's observer of the request, which from now on is done
 // exactly once.
 func (x *exchange) tellBegan() {
+	x.observer = nothing{} // should the route's panic
 	x.observer = x.route.observer()
 	x.observer.RequestBegan()
 }

@@ -86,3 +86,30 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 		t.Errorf("outcome %v", o)
 	}
 }
+
+// So does one before the observer is known, which is told of nothing then.
+func TestAFaultBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
+	first := true
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		seen := c.Observe("")
+		c.Observe = func(string) func() Observer {
+			return func() Observer {
+				if first {
+					first = false
+					panic("a fault of the test")
+				}
+				return seen()
+			}
+		}
+	})
+	if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
+		t.Errorf("the faulty request got %q, %v", s, err)
+	}
+	p.dial().send(get("/")).want(200, "ok")
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+	if n := p.seen.requests(); n != 1 {
+		t.Errorf("%d requests were told of, want 1", n)
+	}
+}

@@ -10,8 +10,8 @@ const (
 	// lookedAtOnce is how many pooled connections one system call looks at: such a
 	// call costs as much as a look at one, and a tenth of that for each (our measurement).
 	lookedAtOnce = 16
-	// lookLasts is how long after a look a connection may be taken by it, by the time that its taker tells,
-	// which may be some microseconds past. While
+	// lookLasts is how long after a look a connection may be taken by it, by the time that its taker
+	// tells, which is past by as long as the taker waited for a processor. While
 	// processors are busy sixteen connections are used within a third of it; the
 	// upstream's answer, for which nothing guards the connection at all, takes as long
 	// at least.

@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// attemptsTraced is a Tracer that remembers what is said of attempts.
+type attemptsTraced struct {
+	mu  sync.Mutex
+	all []TraceAttempt
+}
+
+func (t *attemptsTraced) Request(*TraceRequest) RequestSpan { return t }
+
+func (t *attemptsTraced) Attempt(a *TraceAttempt) AttemptSpan {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, *a)
+	return nil
+}
+
+func (*attemptsTraced) Waited(string, time.Time, time.Duration) {}
+func (*attemptsTraced) End(*TraceEnd)                           {}
+
+// What an untraced request was repeated for is not told of the next one.
+func TestAFirstAttemptIsTracedAsNoRetry(t *testing.T) {
+	var first Config
+	p := startProxy(t, startUpstream(t, script(bad503, ok200)), func(c *Config) { first = *c })
+	c := p.dial().send(get("/"))
+	c.want(200, "ok")
+	traced, next := &attemptsTraced{}, first
+	next.Tracer = traced
+	if err := p.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	c.send(get("/")).want(200, "ok")
+	traced.mu.Lock()
+	defer traced.mu.Unlock()
+	if len(traced.all) != 1 || traced.all[0].Why != policy.ReasonNone || traced.all[0].Wait != 0 {
+		t.Errorf("traced: %+v", traced.all)
+	}
+}
