@@ -141,9 +141,7 @@ func (x *exchange) vacate(a *policy.Attempt) {
 	if a.Cause != policy.CauseStatus || e.Status >= 500 {
 		e = x.ending(a)
 	}
-	if signal := d.guard.Leave(place, t, e); signal != 0 {
-		d.heed(signal)
-	}
+	d.heed(d.guard.Leave(place, t, e))
 }
 
 // ending is what a failed attempt tells about the upstream.

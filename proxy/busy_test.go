@@ -100,20 +100,10 @@ func TestABusyCallerThatLeavesEndsItsRequest(t *testing.T) {
 // The end of a drain does not wait for those who hold their turn.
 func TestADrainCutsOffBusyCallers(t *testing.T) {
 	arrived := make(chan struct{})
-	p := startProxy(t, startUpstream(t, func(c *upConn) {
-		for {
-			head := c.head()
-			switch {
-			case head == "":
-				return
-			case strings.HasPrefix(head, "GET /last"):
-				arrived <- struct{}{}
-				_, _ = c.Reader.ReadByte()
-				return
-			}
-			c.say("%s", ok200)
-		}
-	}), func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
+	p := startProxy(t, startUpstream(t, okButLast(func(c *upConn) {
+		arrived <- struct{}{}
+		_, _ = c.Reader.ReadByte()
+	})), func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
 	idle := p.quick()
 	busy := p.dial()
 	for range 5 {
@@ -134,29 +124,36 @@ func TestADrainCutsOffBusyCallers(t *testing.T) {
 	}
 }
 
-// drip answers ok, but /last with a body without end, a piece every 20 ms.
-func drip(c *upConn) {
-	for {
-		head := c.head()
-		switch {
-		case head == "":
-			return
-		case strings.HasPrefix(head, "GET /last"):
-			c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-			for {
-				if _, err := io.WriteString(c.Conn, "4\r\ndrip\r\n"); err != nil {
-					return
-				}
-				time.Sleep(20 * time.Millisecond)
+// okButLast answers ok, but /last as told.
+func okButLast(last func(c *upConn)) func(c *upConn) {
+	return func(c *upConn) {
+		for {
+			switch head := c.head(); {
+			case head == "":
+				return
+			case strings.HasPrefix(head, "GET /last"):
+				last(c)
+			default:
+				c.say("%s", ok200)
 			}
 		}
-		c.say("%s", ok200)
+	}
+}
+
+// drip answers with a body without end, a piece every 20 ms.
+func drip(c *upConn) {
+	c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for {
+		if _, err := io.WriteString(c.Conn, "4\r\ndrip\r\n"); err != nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
 // ... nor for answers that never pause for long enough to be watched, whose callers read on.
 func TestADrainCutsOffStreamsToBusyCallers(t *testing.T) {
-	p := startProxy(t, startUpstream(t, drip), func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
+	p := startProxy(t, startUpstream(t, okButLast(drip)), func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
 	var ended sync.WaitGroup
 	for i := range 8 {
 		c := p.dial()
@@ -192,20 +189,10 @@ func (f faultyAttempts) AttemptDone(class policy.Class, status int, d time.Durat
 
 // A fault ends the connection of a busy caller while the second goroutine reads from it.
 func TestAFaultEndsABusyCallerThatIsWatched(t *testing.T) {
-	p := startProxy(t, startUpstream(t, func(c *upConn) {
-		for {
-			head := c.head()
-			switch {
-			case head == "":
-				return
-			case strings.HasPrefix(head, "GET /last"):
-				time.Sleep(2 * watchAfter)
-				c.say("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
-				continue
-			}
-			c.say("%s", ok200)
-		}
-	}), func(c *Config) {
+	p := startProxy(t, startUpstream(t, okButLast(func(c *upConn) {
+		time.Sleep(2 * watchAfter)
+		c.say("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
+	})), func(c *Config) {
 		seen := c.Observe("")().(*recorder)
 		c.Observe = always(faultyAttempts{seen})
 	})

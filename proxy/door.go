@@ -120,9 +120,12 @@ func (d *door) quit(w *waiter, t policy.Ticket) int32 {
 
 // heed does what a Guard's call asked for.
 func (d *door) heed(s policy.Signal) {
-	if s == 0 {
-		return
+	if s != 0 {
+		d.act(s)
 	}
+}
+
+func (d *door) act(s policy.Signal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s&policy.SignalWake != 0 {

@@ -57,9 +57,9 @@ func (x *exchange) askThrottle(now instant) (asked, pass bool) {
 	return true, u.throttle.Ask(x.set.server.since(now), policy.Shared().Float64())
 }
 
-// answered tells the throttle what became of an attempt that it was asked for.
+// answered tells the throttle what became of an attempt. Called when it was asked for that.
 func (x *exchange) answered(a *policy.Attempt) {
-	if !x.asked || x.callerEnd.Load() != callerStays {
+	if x.callerEnd.Load() != callerStays {
 		return
 	}
 	x.asked = false

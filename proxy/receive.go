@@ -54,11 +54,9 @@ func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 			x.dropUpstream()
 			*a = policy.Attempt{Cause: policy.CauseReset}
 		}
-	case policy.CauseAttemptTimeout:
-		*a = policy.Attempt{Cause: cause}
 	default:
 		*a = policy.Attempt{Cause: cause}
-		if x.callerEnd.Load() == callerStays { // else abandon has a use for it
+		if cause != policy.CauseAttemptTimeout && x.callerEnd.Load() == callerStays { // else resume or abandon has a use for it
 			x.dropUpstream()
 		}
 	}

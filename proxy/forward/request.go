@@ -238,15 +238,17 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed && w.r.Body.Kind != http1.BodyNone {
 		dst = http1.AppendFraming(dst, w.r.Body)
 	}
-	switch host := !w.forHost && len(w.r.Authority) > 0; {
+	host := !w.forHost && len(w.r.Authority) > 0
+	switch {
 	case host && w.p.rendered != "" && !w.forFor && !w.forProto:
 		dst = append(dst, w.p.rendered...)
-		dst = append(append(dst, w.r.Authority...), "\r\n"...)
 	case host:
 		dst = append(w.p.appendFields(dst, !w.forFor, !w.forProto), forwardedHost...)
-		dst = append(append(dst, w.r.Authority...), "\r\n"...)
 	default:
 		dst = w.p.appendFields(dst, !w.forFor, !w.forProto)
+	}
+	if host {
+		dst = append(append(dst, w.r.Authority...), "\r\n"...)
 	}
 	if w.s.Forwarded && !w.forwarded {
 		dst = append(dst, "Forwarded: "...)

@@ -114,7 +114,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
 	}
-	if c.hold.on && !c.over.Load() {
+	if c.direct() {
 		return c.writeHeld(p)
 	}
 	return c.writeTwo(1, p, nil)
@@ -135,7 +135,7 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.p, w.n, w.err = parts, 0, nil
 	var err error
-	if !c.hold.on || c.over.Load() || !w.writable(c.fd) { // a hold keeps the socket open
+	if !c.direct() || !w.writable(c.fd) {
 		err = c.raw.Write(w.try)
 	}
 	w.p = nil

@@ -99,8 +99,11 @@ func (c *Conn) Await() error {
 	return err
 }
 
-// writeHeld is Write while held, when nobody else reads, who could miss a reset that it is told of, and
-// the socket stays open.
+// direct says whether the socket may be called without package net: a hold keeps it open, also
+// for what nobody may write any more once Close was called.
+func (c *Conn) direct() bool { return c.hold.on && !c.over.Load() }
+
+// writeHeld is Write while direct, when nobody else reads, who could miss a reset that it is told of.
 func (c *Conn) writeHeld(p []byte) (int, error) {
 	n, err := TryWrite(c.fd, p)
 	switch {
