@@ -9,14 +9,15 @@ BENCHSTAT := v0.0.0-20260908200009-22c9c6c9d4da
 FUZZTIME ?= 60s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
 SOAK ?= 60s
+POISONED ?= 10s
 ATTACK ?= 10s
 FOR ?= 1m
 PROMISES ?= 1000000
 REPLAYS ?= 100000
 IMAGE ?= retryproxy:dev
 LDFLAGS := -s -w
-# go test, where a test that fails is run again by itself, twice at most: for those that drive other people's programs.
-AGAIN = $(BIN)/gotestsum-$(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped --rerun-fails=2 --packages
+# go test with one line per package. No test is run again when it fails.
+GOTEST = $(BIN)/gotestsum-$(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped --
 export CGO_ENABLED ?= 0
 
 .PHONY: help
@@ -28,15 +29,37 @@ build: ## bin/retryproxy, retryproxy-otel, retryproxy-plot and retryproxy-inject
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot ./cmd/retryproxy-inject
 	go build -trimpath -ldflags '$(LDFLAGS)' -tags otel -o $(BIN)/retryproxy-otel ./cmd/retryproxy
 
+.PHONY: quick
+quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: since then)
+	@bash .ci/quick $(SINCE)
+
 .PHONY: test
 test: lint vuln $(BIN)/gotestsum-$(GOTESTSUM) ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
-	@bash .ci/test $(BIN)/gotestsum-$(GOTESTSUM) ./...
+	CGO_ENABLED=1 $(GOTEST) -race -timeout 20m ./...
 
 .PHONY: allocations
 allocations: $(BIN)/gotestsum-$(GOTESTSUM) ## without the race detector, which takes pooled memory away: a request in steady state allocates nothing
-	$(AGAIN) ./proxy -- -count=1 -run DoesNotAllocate
+	$(GOTEST) ./proxy -count=1 -run DoesNotAllocate
 
 check: allocations
+
+.PHONY: poison
+poison: $(BIN)/gotestsum-$(GOTESTSUM) ## all tests, and a soak of POISONED (10s), with every buffer overwritten that goes back to a pool
+	$(GOTEST) -tags poison -timeout 20m ./...
+	go build -trimpath -tags poison -o $(BIN)/retryproxy-poison ./cmd/retryproxy
+	go run ./bench/soak --for $(POISONED) --proxy $(BIN)/retryproxy-poison
+
+check: poison
+
+.PHONY: cross
+cross: ## go vet, tests included, for other systems and word sizes; what reads the wire and decides, tested with 32 bits
+	GOARCH=386 go vet ./...
+	GOARCH=arm go vet ./...
+	GOARCH=arm64 go vet ./...
+	GOOS=darwin GOARCH=arm64 go vet ./...
+	GOARCH=386 go test -count=1 ./proxy/http1 ./proxy/forward ./proxy/route ./proxy/internal/sock ./policy ./metrics
+
+check: cross
 
 .PHONY: lint
 lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
@@ -134,25 +157,29 @@ image-inject: ## the webhook's image retryproxy-inject:dev
 
 .PHONY: e2e-image
 e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is in it, how it runs (needs dockerd)
-	E2E=image $(AGAIN) ./deploy/test/image -- -count=1 -timeout 30m
+	E2E=image $(GOTEST) ./deploy/test/image -count=1 -timeout 30m
 
 check: e2e-image
 
 .PHONY: e2e-compose
 e2e-compose: $(BIN)/gotestsum-$(GOTESTSUM) ## deploy/compose on the engine: what faults of the upstream and restarts cost callers (needs dockerd, docker-compose, prometheus)
-	E2E=compose $(AGAIN) ./deploy/test/compose -- -count=1 -timeout 30m
+	E2E=compose $(GOTEST) ./deploy/test/compose -count=1 -timeout 30m
 
 check: e2e-compose
 
 .PHONY: e2e-pod
 e2e-pod: $(BIN)/gotestsum-$(GOTESTSUM) ## what inject prints, run as containers that share one network (needs dockerd)
-	E2E=pod $(AGAIN) ./deploy/test/pod -- -count=1 -timeout 30m
+	E2E=pod $(GOTEST) ./deploy/test/pod -count=1 -timeout 30m
 
 check: e2e-pod
 
+.PHONY: e2e-cluster
+e2e-cluster: ## a Kubernetes of one node: sidecars moving in, rollouts behind a gateway, a Pod's end (Linux, root, dockerd; compiles Kubernetes the first time)
+	E2E=cluster go test -count=1 -timeout 60m ./deploy/test/cluster
+
 .PHONY: e2e-page
 e2e-page: build $(BIN)/gotestsum-$(GOTESTSUM) ## the page in a real browser (needs chromium installed)
-	cd tools/page && RETRYPROXY=$(BIN)/retryproxy $(AGAIN) ./... -- -count=1 -timeout 15m
+	cd tools/page && RETRYPROXY=$(BIN)/retryproxy $(GOTEST) ./... -count=1 -timeout 15m
 
 check: e2e-page
 
@@ -193,7 +220,7 @@ manifests: ## deploy/ rendered, decoded strictly into the Kubernetes API types, 
 	cd deploy/test-go && go test -vet=off ./... # vetting the Kubernetes API takes longer than all the rest
 
 .PHONY: conformance
-conformance: build ## some 770 raw HTTP/1.1 requests and responses through the real binary: what is forwarded, refused, and in which form
+conformance: build ## some 800 raw HTTP/1.1 requests and responses through the real binary: what is forwarded, refused, and in which form
 	RETRYPROXY=$(BIN)/retryproxy go test -count=1 ./bench/conformance
 
 check: conformance
@@ -204,7 +231,7 @@ conformance-peers: build ## the same beside HAProxy and nginx (needs them instal
 
 .PHONY: interop
 interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and server, h2spec, h2load, git and WebSocket through the real binary (needs nghttp2-client)
-	cd bench/interop && go vet ./... && $(AGAIN) ./... -- -count=1 -timeout 30m
+	cd bench/interop && go vet ./... && $(GOTEST) ./... -count=1 -timeout 30m
 
 FAULT ?= 3s
 .PHONY: faults

@@ -35,6 +35,8 @@ type link struct {
 	failed int        // calls in a row
 	told   bool       // that it does not answer, or ever did
 	since  time.Time  // when it stopped to
+
+	wrongKeys map[string]bool // of another type, which was told
 }
 
 // How long the engine is waited for. Nobody but the background waits, so they
@@ -67,7 +69,7 @@ func newLink(o *Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{log: o.Log, name: o.Engine.Name()}
+	l := &link{log: o.Log, name: o.Engine.Name(), wrongKeys: map[string]bool{}}
 	if l.log == nil {
 		l.log = zap.NewNop()
 	}
@@ -170,10 +172,39 @@ func (l *link) run(ctx context.Context, s *redis.Script, keys []string, args ...
 		reply, err = s.Run(ctx, l.client, keys, args...).Result()
 		return err
 	})
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case isWrongType(err):
+		l.wrongKey(keys, err)
+		l.note(nil) // the engine answers
+	default:
 		l.note(err)
 	}
 	return reply, err
+}
+
+// isWrongType reports whether a key holds a value of another type than ours: somebody else
+// uses its name. What is kept under it is not shared then; everything else is.
+func isWrongType(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && strings.Contains(answer.Error(), "WRONGTYPE")
+}
+
+// mostWrongKeys bounds how many are told of.
+const mostWrongKeys = 100
+
+// wrongKey logs a key of another type once.
+func (l *link) wrongKey(keys []string, err error) {
+	name := strings.Join(keys, " ")
+	l.mu.Lock()
+	told := l.wrongKeys[name] || len(l.wrongKeys) >= mostWrongKeys
+	if !told {
+		l.wrongKeys[name] = true
+	}
+	l.mu.Unlock()
+	if !told {
+		l.log.Warn("a key at the shared engine has a value of another type; what is kept under it is not shared", zap.String("engine", l.name), zap.String("key", name), zap.Error(err))
+	}
 }
 
 // number runs a script that replies with a whole number.
@@ -227,7 +258,7 @@ func (l *link) note(err error) {
 	l.answers.Store(true)
 	fields := []zap.Field{zap.String("engine", l.name)}
 	if !l.since.IsZero() {
-		fields = append(fields, zap.Duration("after", time.Since(l.since)))
+		fields = append(fields, zap.Duration("after_seconds", time.Since(l.since)))
 	}
 	l.told, l.since = false, time.Time{}
 	l.log.Info("sharing with the fleet", fields...)

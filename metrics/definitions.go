@@ -109,6 +109,9 @@ var (
 	acceptPausesTotal = define(Counter, "accept_pauses_total", nil,
 		"Times that accepting paused, at the limit of connections or of descriptors.",
 		"Is the limit of connections too low?")
+	clientsEvictedTotal = define(Counter, "clients_evicted_total", labels("state"),
+		"Client connections, or HTTP/2 streams, ended because others needed their slot, at the limit of connections or of memory: idle ones, and stalled ones whose client took nothing of its response.",
+		"Is the limit of connections or of memory too low, or does somebody hold connections that nobody uses?")
 	faultsTotal = define(Counter, "faults_total", nil,
 		"Requests that ended in a fault of the proxy itself.",
 		"Is there a bug to report?")
@@ -182,7 +185,7 @@ var (
 		"1 for the state that the upstream's gate is in, 0 for the others: open, closed, half_open, ramp.",
 		"Is the upstream taken for down?")
 	gateClosedTotal = define(Counter, "gate_closed_total", labels("upstream", "by"),
-		"Times that the gate closed, by the evidence: refused, dial, failing, stall.",
+		"Times that the gate closed, by the evidence: refused, dial, failing, stall, lost.",
 		"How often was the upstream down, and how did it show?")
 	gateProbesTotal = define(Counter, "gate_probes_total", labels("upstream"),
 		"Probes of an upstream whose gate was not open.",

@@ -27,7 +27,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, AcceptPauses: 2, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
+			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
 			RetryPercent: 30,
 			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
 			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, Keys: 35, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
@@ -49,6 +49,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_draining`:                                   "1",
 		`retryproxy_proxy_header_failures_total{reason="slow"}`: "9",
 		`retryproxy_accept_pauses_total`:                        "2",
+		`retryproxy_clients_evicted_total{state="stalled"}`:     "4",
 		`retryproxy_replay_bytes`:                               "4096",
 		`retryproxy_replay_limit_bytes`:                         "6.7108864e+07",
 		`retryproxy_retry_percent`:                              "30",

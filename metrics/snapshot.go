@@ -15,6 +15,8 @@ import (
 type Snapshot struct {
 	Connections       int               // caller connections open
 	AcceptPauses      uint64            // times that accepting paused, since the start
+	EvictedIdle       uint64            // client connections ended while idle, as others needed their slots, since the start
+	EvictedStalled    uint64            // likewise, whose client took nothing of its response
 	Faults            uint64            // requests that ended in a fault of the proxy itself, since the start
 	HandshakeFailures uint64            // callers whose TLS handshake failed, since the start
 	HeaderFailures    map[string]uint64 // connections without the PROXY protocol header that they had to begin with, by reason, of a closed set
@@ -65,6 +67,8 @@ type Upstream struct {
 	Addresses [NumAddressStates]int // how many are in each state
 	Each      []Address             // those of an upstream with several, a bounded number
 
+	LastFailure *DialFailure // the last failed connection, for the page; no metric shows it
+
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
 
@@ -74,6 +78,14 @@ type Upstream struct {
 	Throttle    float64                        // share of requests not sent
 	HasProbe    bool                           // RETRYPROXY_PROBE_PATH is set
 	Probed      [policy.NumProbeResults]uint64 // probes of that path that ended, by result
+}
+
+// DialFailure is a failed connection.
+type DialFailure struct {
+	At      time.Time
+	Address string
+	Kind    string
+	Text    string // the cause, in one bounded line
 }
 
 // Certificate is one whose end of validity is watched.
@@ -95,6 +107,8 @@ func (f *family) emit(ch chan<- prometheus.Metric, value float64, labels ...stri
 func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
 	callerConnections.emit(ch, float64(s.Connections))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
+	clientsEvictedTotal.emit(ch, float64(s.EvictedIdle), "idle")
+	clientsEvictedTotal.emit(ch, float64(s.EvictedStalled), "stalled")
 	faultsTotal.emit(ch, float64(s.Faults))
 	handshakeFailuresTotal.emit(ch, float64(s.HandshakeFailures))
 	for reason, n := range s.HeaderFailures {

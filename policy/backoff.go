@@ -35,10 +35,24 @@ type Range struct {
 
 // Ranger is a Backoff that knows its theory: shortest, mean and longest wait
 // at a step. All strategies of this package do; Plan and the jitter on top of
-// Retry-After use it. Where a distribution has no end (normal), Min and Max
-// are four standard deviations from the mean and leave out 1 wait in 15 000.
+// Retry-After use it. Where a distribution has no end (see Bounded), Min and Max
+// are four standard deviations from the mean and leave out 1 wait in 15 000 of
+// those at that step, after that wait before.
 type Ranger interface {
 	Range(s Step) Range
+}
+
+// Bounded reports whether the waits of b have ends that none is beyond: true for
+// all strategies of this package but normal, and for any that does not wait.
+func Bounded(b Backoff) bool {
+	if b == nil {
+		return true
+	}
+	if e, ok := b.(interface{ endless() bool }); ok {
+		return !e.endless()
+	}
+	_, known := b.(Ranger)
+	return known
 }
 
 // Shared is a Rand over the generator of the runtime: seeded at random, safe

@@ -8,7 +8,7 @@ type Class uint8
 const (
 	ClassNone Class = iota // no failure by retry-on
 	NotSent                // no byte of the request was taken: safe to repeat, whatever the method
-	Rejected               // the upstream says that it did not process it (429, 503): repeated when idempotent
+	Rejected               // the upstream says that it did not do the work (Policy.Rejected): safe to repeat, whatever the method
 	Unknown                // it may have been processed: repeated when idempotent
 	Overtaken              // no failure: it was given up because the other attempt of a hedged request answered
 	numClasses
@@ -20,7 +20,7 @@ const NumClasses = int(numClasses)
 var classTexts = [numClasses]text{
 	ClassNone: {"ok", "The attempt brought an answer that the retry-on setting does not count as a failure."},
 	NotSent:   {"not_sent", "The upstream cannot have seen the request: no connection, or none that took a byte. Safe to repeat whatever the method."},
-	Rejected:  {"rejected", "The upstream answered 429 or 503, so it says that it did not do the work. Repeated when the method is idempotent or there is a key."},
+	Rejected:  {"rejected", "The upstream answered with a status by which it says that it did not do the work (RETRYPROXY_RETRY_REJECTED, 429 by default). Safe to repeat whatever the method."},
 	Unknown:   {"unknown", "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or another listed status. Repeated when the method is idempotent or there is a key."},
 	Overtaken: {"overtaken", "No failure: the attempt was given up because the other one of a hedged request (RETRYPROXY_HEDGE_AFTER) answered first."},
 }
@@ -30,6 +30,10 @@ func (c Class) String() string { return lookup(classTexts[:], int(c)).label }
 
 // Explain is one sentence for a reader of metrics.
 func (c Class) Explain() string { return lookup(classTexts[:], int(c)).explain }
+
+// Exposes reports whether the upstream may have done the work of an attempt of
+// this class, so that only a request which may run twice can be sent elsewhere.
+func (c Class) Exposes() bool { return c != NotSent && c != Rejected }
 
 // AllClasses lists the set in order. The slice belongs to the caller.
 func AllClasses() []Class { return sequence[Class](0, numClasses) }

@@ -82,6 +82,7 @@ type Policy struct {
 	Window     time.Duration // no retry begins later than this after the first attempt began; 0 = no such bound
 	Methods    MethodSet     // repeated without a key; the zero value is the idempotent methods of RFC 9110
 	Unsafe     bool          // repeat every method
+	Rejected   StatusSet     // repeated whatever the method; the zero value is 429
 	Backoff    Backoff       // nil waits not at all
 	Throttled  Backoff       // after a 429 without Retry-After; nil = Backoff
 }
@@ -158,7 +159,7 @@ func (p *Policy) Classify(a *Attempt) Class {
 		return Unknown
 	case !p.RetryOn.matches(a):
 		return ClassNone
-	case a.Status == 429 || a.Status == 503, a.GRPC == GRPCUnavailable, a.GRPC == GRPCResourceExhausted:
+	case p.Rejected.Has(a.Status), a.GRPC == GRPCUnavailable, a.GRPC == GRPCResourceExhausted:
 		return Rejected
 	}
 	return Unknown
@@ -171,7 +172,7 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 		return ReasonUpstreamGaveUp
 	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
 		return ReasonNotInRetryOn
-	case c != NotSent && !s.Safe && !p.RetryOn.grpcOptsIn(a):
+	case c == Unknown && !s.Safe && !p.RetryOn.grpcOptsIn(a):
 		return ReasonNotIdempotent
 	case p.MaxRetries <= 0:
 		return ReasonRetriesOff

@@ -88,7 +88,7 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "a body that is gone is not repeated"
 	case d.Free:
 		return when(a.Cause != CauseIdleClose || s.FreeUsed || d.Wait != 0 || taken != 0, "only the first idle close is free, and it is at once")
-	case !a.Cause.Sure() && !s.Safe && !(a.Cause == CauseStatus && tr.policy.RetryOn.GRPC(a.GRPC)):
+	case !a.Cause.Sure() && !s.Safe && !tr.rejected() && !(a.Cause == CauseStatus && tr.policy.RetryOn.GRPC(a.GRPC)):
 		return "an unsafe request that was sent is never repeated"
 	case s.Retries >= s.MaxRetries:
 		return "there are never more retries than allowed"
@@ -104,6 +104,11 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "a retry takes one token"
 	}
 	return ""
+}
+
+// rejected reports whether the upstream said that it did not do the work.
+func (tr *trial) rejected() bool {
+	return tr.attempt.Cause == CauseStatus && (tr.attempt.Status == 429 || tr.attempt.GRPC == GRPCUnavailable)
 }
 
 func when(bad bool, promise string) string {
@@ -123,7 +128,7 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonNotInRetryOn:
 		return !p.RetryOn.Cause(a.Cause)
 	case ReasonNotIdempotent:
-		return !s.Safe && !a.Cause.Sure()
+		return !s.Safe && !a.Cause.Sure() && !tr.rejected()
 	case ReasonRetriesOff:
 		return p.MaxRetries == 0 || s.MaxRetries == 0
 	case ReasonRetriesExhausted:

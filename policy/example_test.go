@@ -106,23 +106,23 @@ func ExampleAdditive() {
 	//     8    32000    32000
 }
 
-// Least and most are four standard deviations from the middle at every retry
-// in turn, so the table is wider than any one request will see.
+// One wait in a thousand is shorter than the least, and one longer than the
+// most.
 func ExampleNormal() {
 	table("normal", policy.Options{Factor: 2.7, Max: 10 * time.Minute}, 10)
 	// Output:
 	// normal base=100ms factor=2.7 jitter=0.1 max=10m0s
 	// retry   min ms   max ms
 	//     1      100      100
-	//     2      162      378
-	//     3      262     1428
-	//     4      425     5401
-	//     5      688    20415
-	//     6     1115    77171
-	//     7     1807   291709
-	//     8     2928   840000
-	//     9     4743   840000
-	//    10     7684   840000
+	//     2      185      354
+	//     3      441     1088
+	//     4     1087     3194
+	//     5     2653     9244
+	//     6     6700    27022
+	//     7    17039    76613
+	//     8    42361   220137
+	//     9   108067   619909
+	//    10   272034   779991
 }
 
 func ExampleSlots() {

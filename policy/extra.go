@@ -27,4 +27,6 @@ func (x extra) Range(s Step) Range {
 	return Range{Min: in.Min, Mean: addUp(in.Mean, x.upTo/2), Max: addUp(in.Max, x.upTo)}
 }
 
+func (x extra) endless() bool { return !Bounded(x.Backoff) }
+
 func (x extra) String() string { return fmt.Sprintf("%v plus up to %v", x.Backoff, x.upTo) }

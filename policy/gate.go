@@ -18,14 +18,18 @@ type gate struct {
 	dueAt    time.Duration // closed: when the next probe is due
 	rampedAt time.Duration // ramp: since when
 
-	probe     uint32        // number of the probe under way; 0 = none
-	lastProbe uint32        // the last number given
-	begunAt   time.Duration // when it began
-	probeEnds time.Duration // when a hung probe is given up for another one
-	failed    int           // probes that failed since the last success
-	hung      int           // probes that hung since the last success
-	impatient bool          // a caller left late since it was closed
-	held      held          // by what others of a fleet say
+	probe        uint32        // number of the probe under way; 0 = none
+	lastProbe    uint32        // the last number given
+	begunAt      time.Duration // when it began
+	probeEnds    time.Duration // when a hung probe is given up for another one
+	backoff      Backoff       // between probes; nil: see pause
+	paused       time.Duration // the last wait that it gave
+	failed       int           // probes that failed since the last success
+	hung         int           // probes that hung since the last success
+	impatient    bool          // a caller left late since it was closed
+	unfinishedAt time.Duration // when a request that is not whole may be let through
+	asks         bool          // each probe is a request of its own, so an accepted connection ends none
+	held         held          // by what others of a fleet say
 
 	closed           [numClosedBy]uint64
 	reopened, probes uint64
@@ -56,32 +60,54 @@ const (
 // to work off after its return, fifty proxies fifty. So it waits U[30, 60] s,
 // doubled once.
 //
+// Where connections or statuses were what failed, the upstream is not known to be
+// silent, so its recovery does not wait for one answer. A connection that takes
+// long may go to a server that has left a Service of several: after
+// U[1/2, 1] * min(250 ms * 2^k, 5 s) another is tried beside it. A request that is not
+// refused as those before it were may only take long: after U[1/4, 1/2] s another
+// follows, up to failingBeside.
+//
 // Where connections are closed when callers leave, no late answer can come.
 // Then the next probe waits U[1/2, 1] * min(1 s * 2^k, 30 s), k = hung probes.
 const (
 	hungLeast   = 30 * time.Second
 	hungSpread  = 30 * time.Second
 	hungDoubled = 1
-	patientFor  = 6 * time.Second
-	goneFirst   = time.Second
-	goneMost    = 30 * time.Second
+
+	connectFirst  = 250 * time.Millisecond
+	connectMost   = 5 * time.Second
+	failingBeside = 10
+	patientFor    = 6 * time.Second
+	goneFirst     = time.Second
+	goneMost      = 30 * time.Second
 )
 
 // close shuts an open or opening gate. With ClosedByStall a probe is due at
 // once: the request at hand. So a false alarm delays nobody but those who come
-// while that one is being answered.
+// while that one is being answered. With ClosedByLost it is due at once as well.
 func (g *gate) close(now time.Duration, why ClosedBy, r Rand) {
 	g.why, g.closedAt = why, now
 	g.closed[why]++
-	g.probe, g.impatient, g.held = 0, false, held{}
-	g.state, g.dueAt = GateClosed, now+g.pause(r)
-	if why == ClosedByStall {
+	g.probe, g.impatient, g.held, g.unfinishedAt = 0, false, held{}, now
+	g.paused = 0
+	g.state, g.dueAt = GateClosed, now+g.pause(now, r)
+	switch why {
+	case ClosedByStall:
 		g.state = GateHalfOpen
+	case ClosedByLost:
+		g.dueAt = now
 	}
 }
 
+// leastPause keeps a strategy that does not wait from probing without a pause.
+const leastPause = 10 * time.Millisecond
+
 // pause is the wait before the next probe after a failure.
-func (g *gate) pause(r Rand) time.Duration {
+func (g *gate) pause(now time.Duration, r Rand) time.Duration {
+	if g.backoff != nil {
+		g.paused = max(waitOf(g.backoff, Step{Retry: g.failed, Previous: g.paused, Elapsed: now - g.closedAt}, r), leastPause)
+		return g.paused
+	}
 	if g.why == ClosedByRefused {
 		return half(grow(refusedFirst, refusedMost, 2, g.failed), r)
 	}
@@ -125,6 +151,13 @@ func (g *gate) begin(now time.Duration, r Rand) uint32 {
 
 // hungFor is how long a probe may hang.
 func (g *gate) hungFor(r Rand) time.Duration {
+	switch {
+	case g.asks:
+	case g.why.connecting():
+		return half(grow(connectFirst, connectMost, 2, g.hung), r)
+	case g.why == ClosedByFailing && g.hung < failingBeside:
+		return half(failedMost, r)
+	}
 	long := (hungLeast + upTo(r, hungSpread)) << min(g.hung, hungDoubled)
 	if g.why == ClosedByStall && !g.impatient {
 		return min(long, half(grow(patientFor, hungLeast, 2, g.hung), r))
@@ -147,7 +180,7 @@ func (g *gate) lostPatience(r Rand) {
 func (g *gate) fail(now time.Duration, why ClosedBy, r Rand) {
 	g.why, g.probe = why, 0
 	g.failed++
-	g.state, g.dueAt = GateClosed, now+g.pause(r)
+	g.state, g.dueAt = GateClosed, now+g.pause(now, r)
 }
 
 // lose ends the probe under way when nobody will hear its answer.

@@ -10,7 +10,7 @@ import "time"
 // that an outage is seen within about a second whatever went well before it, the
 // long one for services of few requests. One URL that fails among healthy ones
 // does not condemn it, even where callers hammer it: when four of five failures
-// have the same key, attempts with other keys that went well meanwhile acquit.
+// have the same key, another key that is answered acquits (see urls).
 // Nor do failures that only add to what goes on as well as ever: while good
 // answers come at half of their usual rate or more, the upstream is up, and a
 // caller who sends nothing but failing requests harms nobody else.
@@ -21,10 +21,10 @@ type evidence struct {
 
 	// Since the first failure after a pause of longWindow:
 	failures int64         // failed, all keys
+	silent   int64         // of these, those that had no answer in time
 	suspect  uint32        // the key most failures have, if one has (Boyer and Moore's vote)
 	votes    int64         // of that vote
 	same     int64         // failures with the suspect's key, since it is the suspect
-	others   int64         // went well with another key
 	lastBad  time.Duration // the latest failure
 	any      bool          // lastBad is one
 }
@@ -40,8 +40,6 @@ const (
 	evidenceVolume = 20  // attempts that condemn at least
 	evidenceShare  = 0.9 // of them failed
 	sameKeyShare   = 0.8 // of failures, that make one URL the suspect
-	acquittals     = 2   // attempts with other keys that went well, and...
-	acquittalShare = 0.02
 )
 
 // turn forgets what is older than the windows.
@@ -67,16 +65,13 @@ func (e *evidence) good(now time.Duration, n int64) {
 	e.slots[e.slot%evidenceSlots].good += n
 }
 
-// acquit tells the key of one that went well while there is a suspicion.
-func (e *evidence) acquit(key uint32) {
-	if key != 0 && key != e.suspect {
-		e.others++
-	}
-}
-
-// bad counts a failed attempt.
-func (e *evidence) bad(now time.Duration, key uint32) {
+// bad counts an attempt that failed as end says.
+func (e *evidence) bad(now time.Duration, end Ending) {
+	key := end.Key
 	e.turn(now)
+	if end.Kind == TimedOut || end.Kind == Abandoned {
+		e.silent++
+	}
 	e.slots[e.slot%evidenceSlots].bad++
 	e.lastBad, e.any = max(now, e.lastBad), true
 	e.failures++
@@ -95,9 +90,6 @@ func (e *evidence) bad(now time.Duration, key uint32) {
 
 // condemns says whether the upstream as a whole is down, after bad.
 func (e *evidence) condemns() bool {
-	if e.oneKey() {
-		return false
-	}
 	var good, bad int64
 	for i := range evidenceSlots {
 		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
@@ -121,12 +113,15 @@ func (e *evidence) asEver(good, slots int64) bool {
 	return good >= 2 && 2*float64(good) >= expected
 }
 
+// mostlySilent reports whether the failures are for the most part answers that
+// did not come.
+func (e *evidence) mostlySilent() bool { return 2*e.silent > e.failures }
+
 func condemned(good, bad int64) bool {
 	return good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad)
 }
 
-// oneKey says whether it is one URL that fails among healthy ones.
+// oneKey says whether nearly all failures have the same key, the suspect.
 func (e *evidence) oneKey() bool {
-	return e.suspect != 0 && float64(e.same) >= sameKeyShare*float64(e.failures) &&
-		e.others >= acquittals && float64(e.others) >= acquittalShare*float64(e.same)
+	return e.suspect != 0 && float64(e.same) >= sameKeyShare*float64(e.failures)
 }

@@ -16,7 +16,7 @@ func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duratio
 		}
 		for i := int(t / (10 * time.Millisecond) % 100); i < bad; i += 100 {
 			key += 2
-			e.bad(now, key|1)
+			e.bad(now, Ending{Kind: Reset, Key: key | 1})
 			if e.condemns() {
 				return t, true
 			}

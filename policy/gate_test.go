@@ -30,8 +30,8 @@ func TestGateTransitions(t *testing.T) {
 		{"closed comes due", closed, func(g *gate) { g.expire(25 * time.Millisecond) }, GateHalfOpen, true},
 		{"closed reopens on a late answer", closed, func(g *gate) { g.reopen(0) }, GateRamp, false},
 		{"half open: the probe is sent", due, func(g *gate) { g.begin(time.Second, r) }, GateHalfOpen, false},
-		{"half open: the probe hangs", probing, func(g *gate) { g.expire(20 * time.Second) }, GateHalfOpen, false},
-		{"half open: a hung probe is replaced", probing, func(g *gate) { g.expire(2 * time.Minute) }, GateHalfOpen, true},
+		{"half open: the probe hangs", probing, func(g *gate) { g.expire(1100 * time.Millisecond) }, GateHalfOpen, false},
+		{"half open: a hung probe is replaced", probing, func(g *gate) { g.expire(1250 * time.Millisecond) }, GateHalfOpen, true},
 		{"half open: the probe fails", probing, func(g *gate) { g.fail(time.Second, ClosedByFailing, r) }, GateClosed, false},
 		{"half open: nobody will hear the probe's answer", probing, func(g *gate) { g.lose(time.Second, r) }, GateClosed, false},
 		{"half open: the probe was none", probing, (*gate).waive, GateHalfOpen, true},
@@ -126,6 +126,31 @@ func TestHungProbes(t *testing.T) {
 		g.begin(first, r)
 		if d := g.event() - first; d < time.Minute || d > 2*time.Minute {
 			t.Fatalf("second hung probe: next after %v", d)
+		}
+	}
+}
+
+// The recovery of an upstream that refused, or whose statuses were failures, does not
+// wait as long as one probe takes.
+func TestHungProbesOfAnUpstreamThatIsNotSilent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for why, most := range map[ClosedBy]time.Duration{
+		ClosedByRefused: connectFirst, ClosedByDial: connectFirst, ClosedByFailing: failedMost,
+	} {
+		var g gate
+		g.close(0, why, r)
+		g.state = GateHalfOpen
+		g.begin(0, r)
+		if at := g.event(); at < most/2 || at > most {
+			t.Errorf("%v: another probe after %v, want %v to %v", why, at, most/2, most)
+		}
+		for range 20 {
+			now := g.probeEnds
+			g.expire(now)
+			g.begin(now, r)
+		}
+		if left := g.probeEnds - g.begunAt; left < connectMost/2 {
+			t.Errorf("%v: after twenty hung probes another one every %v", why, left)
 		}
 	}
 }

@@ -116,9 +116,6 @@ func (g *Guard) AskTurn(now time.Duration) (a GateAsk, due bool, next time.Durat
 	return a, true, g.turns.askAt
 }
 
-// connecting says whether connecting is probe enough.
-func (c ClosedBy) connecting() bool { return c == ClosedByRefused || c == ClosedByDial }
-
 // GrantTurn takes in the answer to a question of AskTurn. Without one the Guard
 // probes by its own rule.
 func (g *Guard) GrantTurn(now time.Duration, t GateTurn) Signal {

@@ -26,7 +26,16 @@ type GuardOptions struct {
 	// OwnProbe: probes are the user's own, taken with Guard.Probe. Enter and Next
 	// then make no attempt the probe: whoever comes waits for it.
 	OwnProbe bool
-	Rand     Rand // jitter of the probes; nil = Shared(). Used under the Guard's lock.
+	// Connects: where connections were what failed, the user probes by connecting,
+	// with Guard.Probe, and no attempt is the probe.
+	Connects bool
+	// Backoff is the wait before the next probe, k = failed probes since the last
+	// success; nil: see gate.pause.
+	Backoff Backoff
+	// Failing are the statuses that are failures of the upstream; the zero value is
+	// 502, 503 and 504.
+	Failing FailingStatuses
+	Rand    Rand // jitter of the probes; nil = Shared(). Used under the Guard's lock.
 }
 
 const maxFixed = 1_000_000
@@ -71,7 +80,10 @@ type Guard struct {
 	entered atomic.Int64
 	_       [56]byte
 	left    atomic.Int64
+	sending atomic.Int64  // of those under way, requests that are not sent whole
 	fresh   latencyWindow // of requests that left by the fast path
+
+	acceptedAt atomic.Int64 // when the upstream last accepted a connection
 
 	options GuardOptions
 
@@ -85,6 +97,9 @@ type Guard struct {
 	comeback       comeback
 	doubt          doubt
 	pace           pace
+	connections    connections
+	burst          burst
+	urls           urls
 	turns          turns
 	slowLeft       int64 // places given back other than by the fast path of Leave
 	slowAnswered   int64 // of these, those that were answered
@@ -96,6 +111,7 @@ type Guard struct {
 	pendingSent    int64         // ...and how many had been sent then
 	peak           int64         // most places taken at any look since the last window
 	waiting        int
+	waitingParts   int // of these, requests that are not here whole
 	eventAt        time.Duration
 	window         latencySums // scratch
 }
@@ -114,6 +130,9 @@ func NewGuard(o GuardOptions) *Guard {
 	}
 	o.Fixed = max(1, min(o.Fixed, maxFixed))
 	g := &Guard{options: o, eventAt: Forever}
+	g.acceptedAt.Store(-1)
+	g.connections.servedAt = -1
+	g.gate.asks, g.gate.backoff = o.OwnProbe, o.Backoff
 	g.publish(0)
 	return g
 }
@@ -157,6 +176,7 @@ const (
 	placeNone placeKind = iota
 	placeTaken
 	placeAbandoned
+	placeSending // its request is not sent whole, see Guard.Sending
 )
 
 // Taken reports whether p is a place at all.
@@ -173,7 +193,7 @@ const (
 	Answered   EndKind = iota // a final response head came; see Ending.Status
 	Unsent                    // given back unused, nothing learnt: the caller left before it was sent, a pooled connection was found closed
 	Connected                 // a probe that only connects got its connection
-	Refused                   // no address of the upstream takes connections
+	Refused                   // no address of the upstream took a connection, however often it was tried
 	DialFailed                // no connection to any address for another reason: time, route, name, TLS
 	Reset                     // the connection ended after the request was sent, or what came was no response
 	TimedOut                  // the attempt timeout passed; see Guard.Abandon
@@ -197,8 +217,8 @@ type Ending struct {
 }
 
 // answeredWell reports whether e shows that the upstream works.
-func (e Ending) answeredWell() bool {
-	return e.Kind == Answered && (e.Status < 502 || e.Status > 504)
+func (g *Guard) answeredWell(e Ending) bool {
+	return e.Kind == Answered && (e.Status < 500 || !g.options.Failing.Has(e.Status))
 }
 
 // Signal tells the user of a Guard what to do after a call, bit by bit.
@@ -212,16 +232,23 @@ const (
 	SignalEvent
 )
 
+// Request is what a Guard wants to know of a request before it is sent. The zero
+// value is one that is here whole.
+type Request struct {
+	Key        uint32 // tells URLs apart, as Ending.Key; 0: unknown
+	Unfinished bool   // not all of it has come from its client
+}
+
 // Enter asks for a place for an attempt. With VerdictGo and VerdictProbe the
 // place is taken. With VerdictHold and VerdictQueue the Guard counts the
 // attempt as waiting: the user must put it in its line before another Next
 // (so Enter is called under the line's lock, and EnterFast before without it),
 // look at NextEvent, and end the wait by exactly one of Next or Quit.
-func (g *Guard) Enter(now time.Duration) (Place, Verdict) {
+func (g *Guard) Enter(now time.Duration, r Request) (Place, Verdict) {
 	if p, ok := g.EnterFast(now); ok {
 		return p, VerdictGo
 	}
-	return g.enter(now)
+	return g.enter(now, r)
 }
 
 // EnterFast takes a place when the gate is open and no limit binds; nothing
@@ -248,11 +275,21 @@ func (g *Guard) EnterFast(now time.Duration) (Place, bool) {
 // once the response head is there (streams, upgrades and long polls hold no
 // place after it) or the attempt has failed.
 func (g *Guard) Leave(p Place, now time.Duration, e Ending) Signal {
-	if g.mode.Load() != 0 || p.kind != placeTaken || p.probe != 0 || !e.answeredWell() {
+	switch {
+	case p.kind != placeSending:
+	case e.Kind == Refused, e.Kind == DialFailed: // which is not the request's doing
+		p = g.Sent(p, p.at)
+	default:
+		return g.leaveUnfinished(now, e)
+	}
+	if g.mode.Load() != 0 || p.kind != placeTaken || p.probe != 0 || !g.answeredWell(e) {
 		return g.leave(p, now, e)
 	}
 	g.fresh.add(now - p.at)
 	g.left.Add(1)
+	if e.Key != 0 {
+		g.sample(now, e.Key)
+	}
 	if int64(now) >= g.tickAt.Load() {
 		g.tick(now)
 	}

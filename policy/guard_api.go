@@ -3,10 +3,11 @@ package policy
 import "time"
 
 // Next takes a place for the head of the line, if there is one to take:
-// VerdictGo or VerdictProbe. It then leaves the line. On VerdictHold and
+// VerdictGo, or VerdictProbe, which is for the next one whose request is whole. It
+// then leaves the line. r is of the head. On VerdictHold and
 // VerdictQueue nothing has changed and there is no use in asking again before
 // the next SignalWake. With nobody waiting it says VerdictHold.
-func (g *Guard) Next(now time.Duration) (Place, Verdict) {
+func (g *Guard) Next(now time.Duration, r Request) (Place, Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.waiting == 0 {
@@ -14,21 +15,24 @@ func (g *Guard) Next(now time.Duration) (Place, Verdict) {
 	}
 	g.lookIfDue(now)
 	g.expire(now)
-	v := g.verdict(true)
+	v := g.verdictHead(now)
 	if v > VerdictProbe {
 		g.publish(now)
 		return Place{}, v
 	}
-	g.waiting--
+	g.waits(-1, Request{Unfinished: v == VerdictGo && r.Unfinished})
+	if v == VerdictGo && g.doubt.on {
+		g.urls.wentSilent(g.silence.brokenAt, now, now+overdue(&g.usual), r.Key)
+	}
 	return g.take(now, v), v
 }
 
-// Quit ends n waits without a place: the caller left, its time was up, it was
+// Quit ends the wait of a request without a place: the caller left, its time was up, it was
 // dropped from the line, or it was refused instead of put there.
-func (g *Guard) Quit(now time.Duration, n int) {
+func (g *Guard) Quit(now time.Duration, r Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = max(0, g.waiting-n)
+	g.waits(-1, r)
 	g.publish(now)
 }
 
@@ -41,6 +45,9 @@ func (g *Guard) Quit(now time.Duration, n int) {
 // With Ending.Closed nobody reads on, the Place is zero and there must be no
 // Leave.
 func (g *Guard) Abandon(p Place, now time.Duration, e Ending) (Place, Signal) {
+	if p.kind == placeSending {
+		return Place{}, g.leaveUnfinished(now, e)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p.kind != placeTaken {
@@ -144,6 +151,7 @@ const (
 	ClosedByDial             // no connection for another reason
 	ClosedByFailing          // nearly all attempts failed
 	ClosedByStall            // no answer for far longer than usual
+	ClosedByLost             // what was in flight was lost all at once
 	numClosedBy
 )
 
@@ -164,8 +172,9 @@ var closedByTexts = [numClosedBy]text{
 	ClosedByNothing: {"none", "The gate was never closed."},
 	ClosedByRefused: {"refused", "No address of the upstream took connections."},
 	ClosedByDial:    {"dial", "No connection to the upstream could be made."},
-	ClosedByFailing: {"failing", "Nearly all attempts failed: resets, timeouts, callers who left late, 502, 503 or 504."},
+	ClosedByFailing: {"failing", "Nearly all attempts failed: resets, timeouts, callers who left late, 502, 503 or 504 (RETRYPROXY_BREAKER_ON)."},
 	ClosedByStall:   {"stall", "No answer came for far longer than usual."},
+	ClosedByLost:    {"lost", "The connections of nearly all requests in flight ended at once, as when a process is killed."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

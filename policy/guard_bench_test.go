@@ -10,7 +10,7 @@ func BenchmarkGuardOpen(b *testing.B) {
 	now := time.Duration(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := g.Enter(now)
+		p, _ := g.Enter(now, Request{})
 		now += 10 * time.Microsecond
 		g.Leave(p, now, Ending{Status: 200})
 	}
@@ -20,7 +20,7 @@ func BenchmarkGuardBound(b *testing.B) {
 	now := time.Duration(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := g.Enter(now)
+		p, _ := g.Enter(now, Request{})
 		now += 10 * time.Microsecond
 		g.Leave(p, now, Ending{Status: 200})
 	}

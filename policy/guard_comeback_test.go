@@ -20,6 +20,9 @@ func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *desk
 	}
 	due := map[Place]time.Duration{}
 	for end, i := d.now+3*time.Second, 0; d.now < end; d.pass(5 * time.Millisecond) {
+		if len(d.out) > 0 && d.g.State().Gate == GateHalfOpen {
+			d.heed(d.g.Accepted(d.now))
+		}
 		for _, p := range d.out {
 			if due[p] == 0 {
 				due[p] = d.now + after(i)

@@ -24,15 +24,26 @@ func (g *Guard) full() bool {
 	return g.options.Limit == LimitFixed && g.inFlight() >= int64(g.options.Fixed)
 }
 
+// ownProbe reports whether the user takes the probe that is due, with Probe.
+func (g *Guard) ownProbe() bool {
+	return g.options.OwnProbe || g.options.Connects && g.gate.why.connecting()
+}
+
+// verdictHead is what the head of the line is told now: while the gate is not open, the
+// first of those whose request is whole, if there is one.
+func (g *Guard) verdictHead(now time.Duration) Verdict {
+	return g.verdict(now, true, g.waiting > g.waitingParts)
+}
+
 // verdict is what an attempt is told now. The head of the line goes before
 // those who come.
-func (g *Guard) verdict(head bool) Verdict {
+func (g *Guard) verdict(now time.Duration, head, whole bool) Verdict {
 	first := head || g.waiting == 0
 	if !g.gate.passing() {
-		if g.gate.due() && first && !g.options.OwnProbe {
-			return VerdictProbe
+		if !first {
+			return VerdictHold
 		}
-		return VerdictHold
+		return g.shutVerdict(now, whole)
 	}
 	if g.doubt.on {
 		if first && g.doubt.free && !g.full() {
@@ -56,8 +67,11 @@ func (g *Guard) verdict(head bool) Verdict {
 func (g *Guard) take(now time.Duration, v Verdict) Place {
 	g.entered.Add(1)
 	p := Place{at: now, kind: placeTaken}
-	if v == VerdictProbe {
+	switch {
+	case v == VerdictProbe:
 		p.probe = g.gate.begin(now, g.options.Rand)
+	case !g.gate.passing():
+		g.gate.unfinishedAt = now + g.gate.hungFor(g.options.Rand)
 	}
 	g.doubt.let(now)
 	g.publish(now)
@@ -65,24 +79,39 @@ func (g *Guard) take(now time.Duration, v Verdict) Place {
 }
 
 // enter is Enter under the lock.
-func (g *Guard) enter(now time.Duration) (Place, Verdict) {
+func (g *Guard) enter(now time.Duration, r Request) (Place, Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lookIfDue(now)
 	g.expire(now)
-	v := g.verdict(false)
+	v := g.verdict(now, false, !r.Unfinished)
+	if v == VerdictDoubt && g.tries(now, r) {
+		v, g.doubt.tried = VerdictGo, true
+	}
+	if v == VerdictGo && g.doubt.on {
+		g.urls.wentSilent(g.silence.brokenAt, now, now+overdue(&g.usual), r.Key)
+	}
 	if !g.gate.passing() {
 		g.turns.wantedAt = now
 	}
 	if v <= VerdictProbe {
 		return g.take(now, v), v
 	}
-	g.waiting++
+	g.waits(1, r)
 	if v != VerdictDoubt {
 		g.limiter.waited()
 	}
 	g.publish(now)
 	return Place{}, v
+}
+
+// waits counts n more that wait, with a request like r.
+func (g *Guard) waits(n int, r Request) {
+	g.waiting = max(0, g.waiting+n)
+	if r.Unfinished {
+		g.waitingParts += n
+	}
+	g.waitingParts = max(0, min(g.waitingParts, g.waiting))
 }
 
 // undone balances the books after EnterFast took a place back.
@@ -143,13 +172,11 @@ func (g *Guard) judge(p Place, now time.Duration, e Ending) {
 	}
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
-	case e.answeredWell():
+	case g.answeredWell(e):
 		g.wentWell(p, now, e)
 	case p.kind == placeAbandoned: // it failed already, when it was abandoned
-	case e.Kind == Refused:
-		g.shut(now, ClosedByRefused)
-	case e.Kind == DialFailed && !g.answeredSince(p.at, now):
-		g.shut(now, ClosedByDial)
+	case (e.Kind == Refused || e.Kind == DialFailed) && !g.accepts(p, now, e):
+		g.shut(now, g.blame(e))
 	default:
 		g.wentWrong(p, now, e)
 	}
@@ -157,10 +184,10 @@ func (g *Guard) judge(p Place, now time.Duration, e Ending) {
 
 // wentWell counts a good answer while the gate is open or opening.
 func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
+	g.connections.servedAt = max(g.connections.servedAt, p.at)
 	g.evidence.good(now, 1)
-	if g.evidence.suspicious() {
-		g.evidence.acquit(e.Key)
-	}
+	g.burst.answered(p.at)
+	g.urls.wentWell(now, e.Key)
 	if g.limiter.bound {
 		g.limiter.ended(now, p.at, true, &g.usual)
 	}
@@ -173,12 +200,17 @@ func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
 
 // wentWrong counts a failure while the gate is open or opening.
 func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
-	g.evidence.bad(now, e.Key)
+	g.evidence.bad(now, e)
+	g.urls.wentWrong(e.Key)
 	if g.limiter.bound {
 		g.limiter.ended(now, p.at, false, &g.usual)
 	}
-	if g.evidence.condemns() {
-		g.shut(now, ClosedByFailing)
+	switch {
+	case e.Kind == Reset && g.burst.lose(p.at, now, g.inFlight()):
+		g.shut(now, ClosedByLost)
+	case g.evidence.oneKey() && g.urls.another(now, func(key uint32) bool { return key == g.evidence.suspect }):
+	case g.evidence.condemns():
+		g.shut(now, g.blame(e))
 	}
 }
 
@@ -189,6 +221,9 @@ func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
 	late := e.Kind == TimedOut || age >= overdue(&g.usual)
 	if late && p.at >= g.silence.since() {
 		g.silence.left++
+	}
+	if late && p.at >= g.silence.brokenAt {
+		g.urls.wentSilent(g.silence.brokenAt, p.at, now, e.Key)
 	}
 	if e.Closed {
 		g.unsent++ // its answer would not be heard, so it is not missed
@@ -210,7 +245,9 @@ func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
 func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 	probe := p.probe != 0 && p.probe == g.gate.probe
 	switch {
-	case e.answeredWell():
+	case e.Kind == Connected && g.gate.why.connecting():
+		g.reopen(now, true)
+	case g.answeredWell(e):
 		// What was sent before tells nothing of an upstream that refuses
 		// connections or fails, since it may be the last that went well;
 		// but of a silent one any answer does.
@@ -233,14 +270,16 @@ func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
 	}
 }
 
-// blame is the evidence that a failed probe gives.
+// blame is the evidence of a failure that closes the gate or keeps it so. What
+// is named here is what opens it again (see judgeShut and Accepted).
 func (g *Guard) blame(e Ending) ClosedBy {
 	switch {
 	case e.Kind == Refused:
 		return ClosedByRefused
 	case e.Kind == DialFailed:
 		return ClosedByDial
-	case g.gate.why == ClosedByStall && e.Kind != Answered:
+	case e.Kind != Answered && !g.gate.passing() && g.gate.why == ClosedByStall,
+		g.gate.passing() && g.evidence.mostlySilent():
 		return ClosedByStall
 	}
 	return ClosedByFailing
@@ -249,7 +288,7 @@ func (g *Guard) blame(e Ending) ClosedBy {
 // shut closes the gate; without one, overload is all that can be seen in it.
 func (g *Guard) shut(now time.Duration, why ClosedBy) {
 	if g.options.NoGate {
-		if g.options.Limit == LimitAdaptive && !g.limiter.bound && why >= ClosedByFailing {
+		if g.options.Limit == LimitAdaptive && !g.limiter.bound && (why == ClosedByFailing || why == ClosedByStall) {
 			g.bind(now, g.inFlight())
 		}
 		return
@@ -258,7 +297,7 @@ func (g *Guard) shut(now time.Duration, why ClosedBy) {
 		g.comeback = comeback{}
 	}
 	g.gate.close(now, why, g.options.Rand)
-	g.doubt = doubt{}
+	g.doubt, g.burst = doubt{}, burst{}
 	g.limiter.release()
 	g.publish(now)
 }
@@ -273,6 +312,7 @@ func (g *Guard) bind(now time.Duration, atOnce int64) {
 // was answered before what was sent earlier: then those are lost, or long polls,
 // and do not count. Otherwise the upstream is working them off, so they do.
 func (g *Guard) reopen(now time.Duration, byProbe bool) {
+	untold := g.gate.why != ClosedByStall
 	g.gate.reopen(now)
 	g.comeback.reopened(now)
 	g.freed(g.lost.freeAll())
@@ -282,12 +322,13 @@ func (g *Guard) reopen(now time.Duration, byProbe bool) {
 		old = min(old, int64(g.usual.pending))
 	}
 	g.limiter.start(now, old, &g.usual)
+	g.limiter.untold = untold
 	g.silence.reset(now, g.sent(), g.answers())
 }
 
 // answers is how many attempts were answered so far, sent how many were sent.
 func (g *Guard) answers() int64 { return g.left.Load() - g.slowLeft + g.slowAnswered }
-func (g *Guard) sent() int64    { return g.entered.Load() - g.unsent }
+func (g *Guard) sent() int64    { return g.entered.Load() - g.unsent - g.sending.Load() }
 
 // answeredSince says whether any attempt was answered after t, as finely as
 // looks go. Connections that are in use may work on while new ones fail.

@@ -12,6 +12,7 @@ import "time"
 type doubt struct {
 	on    bool
 	free  bool          // one may be let through
+	tried bool          // one was, for its URL
 	next  time.Duration // when the next one may
 	every time.Duration
 }
@@ -80,14 +81,14 @@ func (d *doubt) let(now time.Duration) {
 // the upstream is down.
 func (g *Guard) judgeSilence(now time.Duration) {
 	s := &g.silence
-	if !g.watches() || s.surprise(now, &g.usual, g.inFlight()) < enoughSurprise {
+	if !g.watches() || s.surprise(now, &g.usual, g.answerable()) < enoughSurprise {
 		g.doubt = doubt{}
 		return
 	}
 	if !g.doubt.on {
 		g.pace.begin(s.first())
 	}
-	if s.left >= leftNothing || now-s.first() >= downAfter(&g.usual) {
+	if (s.left >= leftNothing || now-s.first() >= downAfter(&g.usual)) && !g.oneURLSilent(now) {
 		g.doubt = doubt{}
 		g.shut(now, ClosedByStall)
 		return

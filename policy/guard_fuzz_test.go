@@ -59,7 +59,7 @@ func (w *fuzzed) act(act byte, i int) {
 	case 0, 1, 2, 3:
 		w.now += time.Duration(act) * 100 * time.Microsecond
 		state := w.g.State().Gate
-		p, v := w.g.Enter(w.now)
+		p, v := w.g.Enter(w.now, Request{})
 		if v > VerdictProbe {
 			w.line++
 		} else {
@@ -96,7 +96,7 @@ func (w *fuzzed) act(act byte, i int) {
 	case 10:
 		if w.line > 0 {
 			w.line--
-			w.g.Quit(w.now, 1)
+			w.g.Quit(w.now, Request{})
 		}
 	case 11:
 		state := w.g.State().Gate
@@ -186,7 +186,7 @@ func (w *fuzzed) heed(s Signal) {
 	}
 	for w.line > 0 {
 		state := w.g.State().Gate
-		p, v := w.g.Next(w.now)
+		p, v := w.g.Next(w.now, Request{})
 		if v > VerdictProbe {
 			return
 		}
@@ -215,7 +215,7 @@ func (w *fuzzed) check() {
 	}
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
-	if w.line > 0 && w.g.verdict(true) <= VerdictProbe && w.g.eventAt > 0 {
+	if w.line > 0 && w.g.verdictHead(w.now) <= VerdictProbe && w.g.eventAt > 0 {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
 	if w.own && w.g.gate.due() && w.g.eventAt > w.now {

@@ -72,6 +72,42 @@ func (l *Line[T]) Oldest() (v T, ok bool) { return l.take(l.first) }
 // somebody who has left is work for nothing that makes the next one late too.
 func (l *Line[T]) Newest() (v T, ok bool) { return l.take(l.last) }
 
+// Last is who came last, and stays in line.
+func (l *Line[T]) Last() (v T, ok bool) {
+	if l.last == noSpot {
+		return v, false
+	}
+	return l.spots[l.last].value, true
+}
+
+// NewestThat takes out who came last of those for whom fits holds.
+func (l *Line[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.last; i != noSpot; i = l.spots[i].prev {
+		if fits(l.spots[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
+// First is who came first, and stays in line.
+func (l *Line[T]) First() (v T, ok bool) {
+	if l.first == noSpot {
+		return v, false
+	}
+	return l.spots[l.first].value, true
+}
+
+// OldestThat takes out who came first of those for whom fits holds.
+func (l *Line[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.first; i != noSpot; i = l.spots[i].next {
+		if fits(l.spots[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
 // Remove takes out the one with ticket t; no when it is not in line any more.
 func (l *Line[T]) Remove(t Ticket) bool {
 	if t.turn&1 == 0 || int(t.spot) >= len(l.spots) || l.spots[t.spot].turn != t.turn {

@@ -81,7 +81,7 @@ func (g *Guard) learn(now, dt time.Duration) {
 	case g.limiter.innocent:
 		g.limiter.release()
 		g.usual.forget(now)
-	case g.overloaded(w, atOnce), g.limiter.overload.seen && w.total < wellFrom && g.inFlight() >= bindLeast:
+	case g.overloaded(w, atOnce), g.limiter.overload.seen && w.total < wellFrom && g.answerable() >= bindLeast:
 		g.usual.foldedAt = now
 		if g.limiter.overload.grows(sent, answered, 0.5*g.usual.rate*dt.Seconds()) && g.options.Limit == LimitAdaptive {
 			g.bind(now, peak)
@@ -100,7 +100,7 @@ func (g *Guard) learnPending(now time.Duration) {
 	}
 	sent := g.sent()
 	if g.gate.state == GateOpen {
-		g.usual.sawPending(g.inFlight() - (sent - g.pendingSent))
+		g.usual.sawPending(g.answerable() - (sent - g.pendingSent))
 	}
 	g.pendingAt, g.pendingSent = now, sent
 }
@@ -145,7 +145,7 @@ func (g *Guard) settle(now, eventBefore time.Duration) Signal {
 	}
 	g.publish(now)
 	var s Signal
-	if g.waiting > 0 && g.verdict(true) <= VerdictProbe {
+	if g.waiting > 0 && g.verdictHead(now) <= VerdictProbe {
 		s |= SignalWake
 	}
 	if g.eventAt != eventBefore {
@@ -161,6 +161,7 @@ const rampMost = 5 * time.Second
 // expire lets happen what is due by time alone.
 func (g *Guard) expire(now time.Duration) {
 	g.gate.expire(now)
+	g.limiter.growUntold(now, &g.usual)
 	g.doubt.expire(now)
 }
 
@@ -170,7 +171,7 @@ func (g *Guard) publish(now time.Duration) {
 	if g.bound() || !g.gate.passing() || g.doubt.on || g.waiting > 0 {
 		mode |= modeSlow
 	}
-	if g.evidence.suspicious() || g.pace.on {
+	if g.evidence.suspicious() || g.pace.on || now < g.connections.watchedTo {
 		mode |= modeSuspect
 	}
 	if g.mode.Load() != mode {
@@ -181,14 +182,16 @@ func (g *Guard) publish(now time.Duration) {
 		g.eventAt = min(g.eventAt, g.lost.event(g.lostBound(now)))
 	}
 	switch {
-	case g.options.OwnProbe && g.gate.due():
+	case g.ownProbe() && g.gate.due():
 		g.eventAt = 0
 	case g.waiting == 0:
-	case g.verdict(true) <= VerdictProbe:
+	case g.verdictHead(now) <= VerdictProbe:
 		g.eventAt = 0 // somebody should be admitted now
+	case g.gate.due() && g.waiting == g.waitingParts:
+		g.eventAt = min(g.eventAt, g.gate.unfinishedAt)
 	case g.doubt.on:
-		g.eventAt = min(g.eventAt, g.doubt.event(), g.silence.first()+downAfter(&g.usual))
+		g.eventAt = min(g.eventAt, g.doubt.event(), max(g.silence.first()+downAfter(&g.usual), now+lookEvery(&g.usual)))
 	case g.limiter.bound && g.gate.passing():
-		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.brokenAt, overdue(&g.usual)))
+		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.brokenAt, overdue(&g.usual)), g.limiter.untoldAt(&g.usual))
 	}
 }

@@ -44,7 +44,7 @@ func mixed(t *testing.T, seed uint64, late time.Duration, slow, perSecond float6
 			under = under[1:]
 		}
 		d.pass(next - d.now)
-		p, v := d.g.Enter(next)
+		p, v := d.g.Enter(next, Request{})
 		if v != VerdictGo {
 			t.Fatalf("seed %d, at %v: verdict %d with %d under way: %+v", seed, next, v, len(under), d.g.State())
 		}

@@ -14,6 +14,7 @@ type desk struct {
 	now  time.Duration
 	out  []Place // taken and waited for
 	line int
+	keys []uint32 // of those in line whose URL is known, who came last
 }
 
 func newDesk(t *testing.T, o GuardOptions) *desk {
@@ -24,7 +25,7 @@ func newDesk(t *testing.T, o GuardOptions) *desk {
 
 // ask enters, or stands in line.
 func (d *desk) ask() Verdict {
-	p, v := d.g.Enter(d.now)
+	p, v := d.g.Enter(d.now, Request{})
 	if v <= VerdictProbe {
 		d.out = append(d.out, p)
 		return v
@@ -36,13 +37,21 @@ func (d *desk) ask() Verdict {
 
 func (d *desk) pump() {
 	for d.line > 0 {
-		p, v := d.g.Next(d.now)
+		p, v := d.g.Next(d.now, d.head())
 		if v > VerdictProbe {
 			return
 		}
 		d.line--
+		d.keys = d.keys[:max(len(d.keys)-1, 0)]
 		d.out = append(d.out, p)
 	}
+}
+
+func (d *desk) head() (r Request) {
+	if n := len(d.keys); n > 0 {
+		r.Key = d.keys[n-1]
+	}
+	return r
 }
 
 // heed does what a signal asks for and checks that nobody is forgotten.
@@ -56,7 +65,7 @@ func (d *desk) heed(s Signal) {
 	if d.g.waiting != d.line {
 		d.t.Fatalf("%d wait, the guard counts %d", d.line, d.g.waiting)
 	}
-	if d.g.waiting > 0 && d.g.verdict(true) <= VerdictProbe && d.g.eventAt > 0 {
+	if d.g.waiting > 0 && d.g.verdictHead(d.now) <= VerdictProbe && d.g.eventAt > 0 {
 		d.t.Fatal("somebody waits who could be let in, and nothing says so")
 	}
 }
@@ -100,7 +109,7 @@ func (d *desk) serve(t time.Duration, perSecond int, latency time.Duration) {
 			d.heed(d.g.Leave(under[0].p, under[0].at, Ending{Status: 200, Key: 7}))
 			under = under[1:]
 		}
-		p, v := d.g.Enter(d.now)
+		p, v := d.g.Enter(d.now, Request{})
 		if v != VerdictGo {
 			d.t.Fatalf("at %v: verdict %d before a healthy upstream", d.now, v)
 		}
@@ -169,7 +178,7 @@ func TestOneRefusalClosesAndAProbeOpens(t *testing.T) {
 	}
 }
 
-func TestConnectingProbeLetsOneRequestThrough(t *testing.T) {
+func TestAConnectionOpensWhatRefused(t *testing.T) {
 	d := newDesk(t, GuardOptions{})
 	d.ask()
 	d.end(0, Ending{Kind: Refused})
@@ -188,10 +197,10 @@ func TestConnectingProbeLetsOneRequestThrough(t *testing.T) {
 		t.Fatalf("verdict %d beside a probe", v)
 	}
 	d.heed(d.g.Leave(p, d.now, Ending{Kind: Connected}))
-	if len(d.out) != 1 || !d.out[0].Probe() {
-		t.Fatalf("%d sent after the connection came, want one probe", len(d.out))
+	if len(d.out) != 1 || d.out[0].Probe() {
+		t.Fatalf("%d sent after the connection came, want the one who waited", len(d.out))
 	}
-	d.want(GateHalfOpen, ClosedByRefused)
+	d.want(GateRamp, ClosedByRefused)
 }
 
 func TestWhatClosesTheGate(t *testing.T) {
@@ -419,7 +428,7 @@ func TestFixedLimit(t *testing.T) {
 	if len(d.out) != 3 || d.line != 1 {
 		t.Errorf("%d sent, %d in line", len(d.out), d.line)
 	}
-	d.g.Quit(d.now, 1)
+	d.g.Quit(d.now, Request{})
 	d.line--
 	d.heed(0)
 }
@@ -461,7 +470,7 @@ func TestRampGoesUpAndEnds(t *testing.T) {
 	for range 500 {
 		d.ask()
 	}
-	d.pass(time.Second)
+	d.pass(50 * time.Millisecond)
 	d.end(0, Ending{Status: 200})
 	most := 0
 	for len(d.out) > 0 {
@@ -514,7 +523,7 @@ func TestGuardOptions(t *testing.T) {
 		if err := tc.o.Validate(); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc.o, err)
 		}
-		NewGuard(tc.o).Enter(0)
+		NewGuard(tc.o).Enter(0, Request{})
 	}
 }
 
@@ -588,7 +597,7 @@ func (h *hall) heed(s Signal) {
 
 func (h *hall) pump() {
 	for h.line.Len() > 0 {
-		p, v := h.g.Next(h.now)
+		p, v := h.g.Next(h.now, Request{})
 		if v > VerdictProbe {
 			return
 		}
@@ -612,7 +621,7 @@ func (h *hall) enter(r *rand.Rand) (Place, bool) {
 		return p, true
 	}
 	h.mu.Lock()
-	p, v := h.g.Enter(h.now)
+	p, v := h.g.Enter(h.now, Request{})
 	if v <= VerdictProbe {
 		h.check(v)
 		h.mu.Unlock()
@@ -621,7 +630,7 @@ func (h *hall) enter(r *rand.Rand) (Place, bool) {
 	c := make(chan Place, 1)
 	ticket, out, dropped := h.line.Push(c)
 	if dropped {
-		h.g.Quit(h.now, 1)
+		h.g.Quit(h.now, Request{})
 		close(out)
 	}
 	h.mu.Unlock()
@@ -631,7 +640,7 @@ func (h *hall) enter(r *rand.Rand) (Place, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.line.Remove(ticket) {
-		h.g.Quit(h.now, 1)
+		h.g.Quit(h.now, Request{})
 		return Place{}, false
 	}
 	p, ok := <-c
@@ -669,13 +678,13 @@ func TestGuardDoesNotAllocate(t *testing.T) {
 		g, now := NewGuard(o), time.Duration(0)
 		if n := testing.AllocsPerRun(5000, func() {
 			now += time.Millisecond
-			p, _ := g.Enter(now)
+			p, _ := g.Enter(now, Request{})
 			g.Leave(p, now, Ending{Status: 200})
-			p, _ = g.Enter(now)
+			p, _ = g.Enter(now, Request{})
 			g.Leave(p, now, Ending{Status: 503, Key: 1})
-			p, _ = g.Enter(now)
+			p, _ = g.Enter(now, Request{})
 			g.Abandon(p, now, Ending{Kind: Abandoned, Closed: true})
-			g.Quit(now, 1)
+			g.Quit(now, Request{})
 			g.Expire(now)
 		}); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -14,6 +14,7 @@ import (
 type HedgeAfter struct {
 	percent int           // 50 to 99; 0: fixed
 	fixed   time.Duration // 1 ms to 10 min; 0 with percent 0: off
+	least   time.Duration // with percent: not sooner than this, also while nothing is learnt
 }
 
 // Bounds of a HedgeAfter. Below a millisecond a hedge is sent for what the
@@ -25,6 +26,16 @@ const (
 	leastPercent = 50
 	mostPercent  = 99
 )
+
+// SlowAttempt is when an attempt is slow: a second one beside it, to another
+// endpoint, may then be the way to a response, and does not end the first before
+// it has a good one. It takes the place of an attempt timeout.
+func SlowAttempt() HedgeAfter { return HedgeAfter{percent: 99, least: slowAttempt} }
+
+const slowAttempt = 10 * time.Second
+
+// Slow reports whether h is SlowAttempt, which is only for upstreams of several endpoints.
+func (h HedgeAfter) Slow() bool { return h.least > 0 }
 
 // ParseHedgeAfter reads "off", "p95" (p50 to p99), or a duration from 1ms to
 // 10m.
@@ -52,6 +63,8 @@ func ParseHedgeAfter(s string) (HedgeAfter, error) {
 // String is the inverse of ParseHedgeAfter.
 func (h HedgeAfter) String() string {
 	switch {
+	case h.least > 0:
+		return "p" + strconv.Itoa(h.percent) + ", " + h.least.String() + " at least"
 	case h.percent > 0:
 		return "p" + strconv.Itoa(h.percent)
 	case h.fixed > 0:
@@ -86,15 +99,15 @@ func NewHedge(h HedgeAfter) *Hedge {
 }
 
 // After is how long an attempt is waited for, from its request being sent
-// whole on; 0 while that is not known, which means for ever.
+// whole on; 0 while that is not known (never of SlowAttempt), which means for ever.
 func (h *Hedge) After(now time.Duration) time.Duration {
 	if h.latencies == nil {
 		return h.after.fixed
 	}
 	if d := h.latencies.Estimate(now); d > 0 {
-		return max(d, leastHedge)
+		return max(d, leastHedge, h.after.least)
 	}
-	return 0
+	return h.after.least
 }
 
 // Learn takes in an attempt that might have been hedged and was no hedge

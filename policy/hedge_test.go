@@ -158,3 +158,25 @@ func TestBetterFailure(t *testing.T) {
 		}
 	}
 }
+
+func TestASlowAttemptIsLateByWhatIsLearntAndTenSeconds(t *testing.T) {
+	h, now := NewHedge(SlowAttempt()), time.Duration(0)
+	if got := h.After(now); got != slowAttempt {
+		t.Errorf("with nothing learnt: %v, want %v", got, slowAttempt)
+	}
+	learn := func(d time.Duration) time.Duration {
+		for range 20_000 {
+			h.Learn(d, true)
+		}
+		now += time.Minute
+		h.After(now)
+		now += time.Minute
+		return h.After(now)
+	}
+	if got := learn(100 * time.Millisecond); got != slowAttempt {
+		t.Errorf("where responses take 100ms: %v, want %v", got, slowAttempt)
+	}
+	if got := learn(20 * time.Second); got < 20*time.Second || got > 23*time.Second {
+		t.Errorf("where responses take 20s: %v, want that", got)
+	}
+}

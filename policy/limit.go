@@ -22,6 +22,7 @@ type limiter struct {
 	starting   bool    // slow start
 	overloaded bool    // overload bound it, not an outage
 	anew       bool    // of an upstream that came back slower, see startAnew
+	untold     bool    // slow start of which no answer was heard, see growUntold
 	limit      float64 // >= 1; its whole part counts
 	top        float64 // of the slow start
 
@@ -228,6 +229,7 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 	if entered < l.boundAt || now < l.round.began {
 		return
 	}
+	l.untold = false
 	if l.unbegun {
 		l.unbegun = false
 		l.round.began = now
@@ -249,6 +251,31 @@ func (l *limiter) ended(now, entered time.Duration, good bool, u *usual) {
 		l.startStep(now, u)
 	} else {
 		l.climb(now, u)
+	}
+}
+
+// A slow start grows with the answers to what it lets in. Until the first of them
+// it grows with time, so that callers do not wait as long as one answer takes: it
+// doubles every untoldStep. Where answers are known to be quick, it ends at its top.
+const (
+	untoldStep  = 100 * time.Millisecond
+	untoldQuick = time.Second
+)
+
+// untoldAt is when the limit doubles next without an answer.
+func (l *limiter) untoldAt(u *usual) time.Duration {
+	if !l.starting || !l.untold || l.limit >= maxFixed || l.limit >= l.top && u.known() && u.p90 <= untoldQuick {
+		return Forever
+	}
+	return l.round.began + untoldStep
+}
+
+// growUntold doubles the limit when no answer came for so long.
+func (l *limiter) growUntold(now time.Duration, u *usual) {
+	for now >= l.untoldAt(u) {
+		at := l.untoldAt(u)
+		l.limit = min(2*l.limit, maxFixed)
+		l.newRound(at)
 	}
 }
 

@@ -71,6 +71,8 @@ func (b Normal) Range(s Step) Range {
 	}
 }
 
+func (b Normal) endless() bool { return b.Jitter > 0 }
+
 func (b Normal) String() string {
 	return fmt.Sprintf("normal base=%v factor=%v jitter=%v max=%v", b.Base, b.Factor, b.Jitter, b.Max)
 }

@@ -8,41 +8,64 @@ import (
 // Row is what a strategy does at one retry.
 type Row struct {
 	Retry int   // from 1: the first retry is the second attempt
-	Wait  Range // before this retry
+	Wait  Range // before this retry; see Plan for what its ends mean
 	Total Range // from the begin of the first attempt to the begin of this retry
 }
 
 // PlanOptions set up a plan.
 type PlanOptions struct {
 	Attempt time.Duration // how long each attempt is taken to last
-	Samples int           // draws per retry for the means; 0 = 10 000
+	Samples int           // draws per retry for the means; 0 = 10 000, and 50 000 at least for a strategy that is not Bounded
 	Seed    uint64        // the same seed gives the same plan
 }
 
 const (
 	defaultSamples = 10_000
+	bandSamples    = 50_000
+	bandLeavesOut  = 1000      // one wait in so many is shorter than Row has it, and one longer
 	maxDraws       = 2_000_000 // of one plan, so that a long one stays quick
 )
 
-// Plan lists what b does at its first retries. Shortest and longest waits come
-// from the theory (see Ranger): those of one row are the extremes when all
-// rows before it were extreme too. Means are sampled, because a wait may depend
-// on the ones before it. Sums that overflow stay at Forever. A nil b does not
-// wait.
+// Plan lists what b does at its first retries. If b is Bounded, shortest and
+// longest waits come from the theory (see Ranger): those of one row are the
+// extremes when all rows before it were extreme too. Otherwise there is no
+// longest wait, and Min and Max of each Range are what one draw in a thousand is
+// below and one above; in plans of more than a thousand retries they are the
+// extremes of fewer draws. Means are sampled, because a wait may depend on the
+// ones before it. Sums that overflow stay at Forever. A nil b does not wait.
 func Plan(b Backoff, retries int, o PlanOptions) []Row {
 	if b == nil {
 		b = None{}
 	}
 	rows := make([]Row, max(retries, 0))
+	for i := range rows {
+		rows[i].Retry = i + 1
+	}
+	if Bounded(b) {
+		setExtremes(b, rows, o)
+		sampleMeans(b, rows, o, o.samples(len(rows), defaultSamples), func(int, time.Duration, time.Duration) {})
+	} else {
+		sampleBands(b, rows, o)
+	}
+	return rows
+}
+
+// samples is how many walks are drawn, unless least asks for more.
+func (o PlanOptions) samples(rows, least int) int {
+	n := o.Samples
+	if n <= 0 || n < least && least > defaultSamples {
+		n = least
+	}
+	return max(1, min(n, maxDraws/max(rows, 1)))
+}
+
+// setExtremes fills in the shortest and longest waits and totals.
+func setExtremes(b Backoff, rows []Row, o PlanOptions) {
 	shortest, longest := walk(b, o, minOf), walk(b, o, maxOf)
 	for i := range rows {
-		row := &rows[i]
-		row.Retry = i + 1
-		row.Wait.Min, row.Total.Min = shortest(i)
-		row.Wait.Max, row.Total.Max = longest(i)
+		rows[i].Wait.Min, rows[i].Total.Min = shortest(i)
+		rows[i].Wait.Max, rows[i].Total.Max = longest(i)
 	}
-	sampleMeans(b, rows, o)
-	return rows
 }
 
 func minOf(r Range) time.Duration { return r.Min }
@@ -77,29 +100,44 @@ func rangeOf(b Backoff, s Step) Range {
 	return all
 }
 
-// sampleMeans fills in the means over many seeded walks.
-func sampleMeans(b Backoff, rows []Row, o PlanOptions) {
-	if len(rows) == 0 {
-		return
-	}
-	samples := o.Samples
-	if samples <= 0 {
-		samples = defaultSamples
-	}
-	samples = max(1, min(samples, maxDraws/len(rows)))
+// sampleMeans fills in the means over many seeded walks, each step of which it
+// also shows to each.
+func sampleMeans(b Backoff, rows []Row, o PlanOptions, samples int, each func(i int, wait, total time.Duration)) {
 	waits, totals := make([]float64, len(rows)), make([]float64, len(rows))
-	r := rand.New(rand.NewPCG(o.Seed, 0x706f6c696379))
-	for range samples {
-		next := walkRandom(b, o, r)
-		for i := range rows {
-			w, t := next(i)
-			waits[i] += float64(w)
-			totals[i] += float64(t)
-		}
-	}
+	o.draw(b, len(rows), samples, func(i int, wait, total time.Duration) {
+		waits[i] += float64(wait)
+		totals[i] += float64(total)
+		each(i, wait, total)
+	})
 	for i := range rows {
 		rows[i].Wait.Mean = clampDuration(waits[i]/float64(samples), Forever)
 		rows[i].Total.Mean = clampDuration(totals[i]/float64(samples), Forever)
+	}
+}
+
+// sampleBands fills in the means and what one draw in a thousand is outside of.
+func sampleBands(b Backoff, rows []Row, o PlanOptions) {
+	samples := o.samples(len(rows), bandSamples)
+	waits, totals := makeTails(len(rows), samples), makeTails(len(rows), samples)
+	sampleMeans(b, rows, o, samples, func(i int, wait, total time.Duration) {
+		waits[i].add(wait)
+		totals[i].add(total)
+	})
+	for i := range rows {
+		rows[i].Wait.Min, rows[i].Wait.Max = waits[i].edges()
+		rows[i].Total.Min, rows[i].Total.Max = totals[i].edges()
+	}
+}
+
+// draw walks through so many retries so many times.
+func (o PlanOptions) draw(b Backoff, retries, walks int, each func(i int, wait, total time.Duration)) {
+	r := rand.New(rand.NewPCG(o.Seed, 0x706f6c696379))
+	for range walks {
+		next := walkRandom(b, o, r)
+		for i := range retries {
+			wait, total := next(i)
+			each(i, wait, total)
+		}
 	}
 }
 

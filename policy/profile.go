@@ -13,8 +13,8 @@ type Profile struct {
 	Summary        string // one sentence
 	MaxRetries     int
 	RequestTimeout time.Duration // all attempts and waits
-	AttemptTimeout time.Duration
-	Backoff        string // as New takes it, with the strategy's own defaults
+	AttemptTimeout time.Duration // 0: none while there is one endpoint, see SlowAttempt
+	Backoff        string        // as New takes it, with the strategy's own defaults
 	ThrottledBase  time.Duration
 }
 
@@ -25,7 +25,6 @@ var profiles = []Profile{
 		Summary:        "Somebody waits for the answer: few retries, quick ones, all within 30 s.",
 		MaxRetries:     3,
 		RequestTimeout: 30 * time.Second,
-		AttemptTimeout: 10 * time.Second,
 		Backoff:        DefaultStrategy,
 		ThrottledBase:  time.Second,
 	},
@@ -36,7 +35,6 @@ var profiles = []Profile{
 		Summary:        "Nobody waits: eight retries, patient ones, all within 180 s.",
 		MaxRetries:     8,
 		RequestTimeout: 180 * time.Second,
-		AttemptTimeout: 10 * time.Second,
 		Backoff:        "additive",
 		ThrottledBase:  time.Second,
 	},

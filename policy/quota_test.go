@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -383,10 +384,10 @@ func TestAQuotaIsIdle(t *testing.T) {
 func TestHostileGrants(t *testing.T) {
 	q := NewQuota(QuotaRate{100, time.Second}, true, nil)
 	for range 1000 {
-		q.Grant(0, QuotaGrant{Slots: 1 << 40, Ahead: -1 << 50})
-		q.Grant(0, QuotaGrant{Slots: -5, Ahead: Forever, Rest: Forever, Reserved: 1 << 40})
+		q.Grant(0, QuotaGrant{Slots: math.MaxInt >> 8, Ahead: -1 << 50})
+		q.Grant(0, QuotaGrant{Slots: -5, Ahead: Forever, Rest: Forever, Reserved: math.MaxInt >> 8})
 		q.Grant(0, QuotaGrant{Slots: 1, Rest: -1 << 50, Reserved: -7})
-		q.Grant(0, QuotaGrant{Rest: QuotaRestMost, Reserved: 1 << 40})
+		q.Grant(0, QuotaGrant{Rest: QuotaRestMost, Reserved: math.MaxInt >> 8})
 	}
 	if n := q.want(0, 1<<30); n < 0 || len(q.leases) > maxLeases {
 		t.Errorf("wants %d, %d leases", n, len(q.leases))

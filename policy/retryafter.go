@@ -6,15 +6,16 @@ import (
 )
 
 // ParseRetryAfter reads the value of a Retry-After field (RFC 9110 section
-// 10.2.3): seconds, or a date in one of the three HTTP formats. A date is
+// 10.2.3): seconds, or a date in one of the three HTTP formats. Seconds may have
+// a fraction, which the RFC does not know but APIs send. A date is
 // measured against date, the value of the same response's Date field, so that
 // a clock that runs wrong does no harm; where that is missing or no date,
 // against now, the local time. Both are truncated to seconds at their source,
 // so the result is never earlier than what was asked.
 //
 // The result is never negative: a date that is over gives 0. What is too large
-// for a Duration gives the largest. Anything else gives false: signs,
-// fractions, words, an empty value. It does not allocate.
+// for a Duration gives the largest. Anything else gives false: signs, words, an
+// empty value. It does not allocate.
 func ParseRetryAfter(value, date []byte, now time.Time) (time.Duration, bool) {
 	value = trimSpace(value)
 	if len(value) > 0 && isDigit(value[0]) {
@@ -30,16 +31,43 @@ func ParseRetryAfter(value, date []byte, now time.Time) (time.Duration, bool) {
 	return max(time.Unix(until, 0).Sub(now), 0), true
 }
 
-// parseSeconds reads delay-seconds = 1*DIGIT.
+// parseSeconds reads delay-seconds = 1*DIGIT, with or without a fraction.
 func parseSeconds(b []byte) (time.Duration, bool) {
 	var n int64
-	for _, c := range b {
+	for i, c := range b {
+		if c == '.' {
+			fraction, ok := parseFraction(b[i+1:])
+			if !ok {
+				return 0, false
+			}
+			whole := secondsToDuration(n)
+			return whole + min(fraction, Forever-whole), true
+		}
 		if !isDigit(c) {
 			return 0, false
 		}
 		n = min(n*10+int64(c-'0'), math.MaxInt64/100)
 	}
 	return secondsToDuration(n), true
+}
+
+// parseFraction reads the digits after the point of a number of seconds. What
+// is finer than a nanosecond is rounded up, so that the wait is never shorter
+// than what was asked.
+func parseFraction(b []byte) (d time.Duration, ok bool) {
+	unit, finer := time.Second/10, false
+	for _, c := range b {
+		if !isDigit(c) {
+			return 0, false
+		}
+		d += time.Duration(c-'0') * unit
+		finer = finer || unit == 0 && c != '0'
+		unit /= 10
+	}
+	if finer {
+		d++
+	}
+	return d, len(b) > 0
 }
 
 // secondsToDuration clamps to [0, Forever].

@@ -13,7 +13,7 @@ import (
 //	  else  wait = min(Slot * (2^k - 1), Max), k uniform in 0..slot, and slot + 1 up to Ceiling
 //
 // Slot is in nanoseconds. The slot number depends on the number of the retry
-// alone, so Wait needs no memory; see SlotsState for the counters. With the
+// alone, so Wait needs no memory. With the
 // defaults the longest wait is 5.11 s, with Stay 10.23 s, and Max is not reached.
 //
 // Source: the truncated binary exponential backoff of Ethernet (IEEE 802.3
@@ -86,27 +86,3 @@ func (b Slots) String() string {
 	}
 	return fmt.Sprintf("slots base=%v slots=%d %s max=%v", b.Slot, b.Ceiling, end, b.Max)
 }
-
-// SlotsState walks through Slots failure by failure and counts. The zero value
-// with Slots set is ready. Not safe for concurrent use.
-type SlotsState struct {
-	Slots   Slots
-	Retries int // failures since the last reset or success, a reset itself not counted
-	Total   int // failures in all
-	Resets  int // times the ceiling was reached and everything began again
-}
-
-// Failure counts a failure and gives the wait before the next try.
-func (st *SlotsState) Failure(r Rand) time.Duration {
-	at := st.Retries
-	st.Total++
-	if st.Slots.slotAt(at) == 0 {
-		st.Retries, st.Resets = 0, st.Resets+1
-		return 0
-	}
-	st.Retries++
-	return st.Slots.Wait(Step{Retry: at}, r)
-}
-
-// Success begins again at slot 1. Total and Resets stay.
-func (st *SlotsState) Success() { st.Retries = 0 }

@@ -20,16 +20,14 @@ func TestSlotsWalk(t *testing.T) {
 		r := seeded(39)
 		seen := make([]time.Duration, len(tc.longest))
 		for range 3000 {
-			st := SlotsState{Slots: tc.slots}
 			for i, want := range tc.longest {
-				before := st
-				w := st.Failure(r)
+				w := tc.slots.Wait(Step{Retry: i}, r)
 				seen[i] = max(seen[i], w)
-				if reset := st.Resets > before.Resets; reset != (want < 0) || reset && (w != 0 || st.Retries != 0) || !reset && st.Retries != before.Retries+1 || st.Total != i+1 {
-					t.Fatalf("%s: failure %d: wait %v, from %+v to %+v", tc.name, i, w, before, st)
+				if want < 0 && w != 0 {
+					t.Fatalf("%s: failure %d: wait %v, want a reset", tc.name, i, w)
 				}
 				if want := tc.slots.Range(Step{Retry: i}).Max; w > want {
-					t.Fatalf("%s: failure %d: state and pure form disagree: %v of %v", tc.name, i, w, want)
+					t.Fatalf("%s: failure %d: %v, which is beyond its range of %v", tc.name, i, w, want)
 				}
 			}
 		}
@@ -71,23 +69,6 @@ func TestSlotsLongestWaits(t *testing.T) {
 		}
 		if longest != want {
 			t.Errorf("stay %v: longest wait %v, want %v", stay, longest, want)
-		}
-	}
-}
-
-func TestSlotsSuccessBeginsAgain(t *testing.T) {
-	st, r := SlotsState{Slots: Slots{Slot: time.Second, Ceiling: 10}}, seeded(40)
-	for range 14 { // over a reset
-		st.Failure(r)
-	}
-	st.Success()
-	if st.Retries != 0 || st.Total != 14 || st.Resets != 1 {
-		t.Errorf("after a success: %+v", st)
-	}
-	for range 50 {
-		st.Success()
-		if w := st.Failure(r); w > time.Second {
-			t.Fatalf("the first wait after a success is %v", w)
 		}
 	}
 }

@@ -18,6 +18,16 @@ const (
 	OutageShed               // they get 503 at once
 )
 
+// QueueOrder says which of the queued requests is served first. When the queue is
+// full, the one that waited longest is dropped, whatever the order.
+type QueueOrder uint8
+
+// The choices of QueueOrder.
+const (
+	QueueNewest QueueOrder = iota // who came last has most of its patience left
+	QueueOldest                   // in the order in which they came
+)
+
 // queueTime is Route.QueueTimeout where that is 0: how long a request waits for a place at an upstream that is up
 // and as busy as it bears. More would be time in which the caller could have
 // gone elsewhere.
@@ -42,14 +52,29 @@ func (x *exchange) admit(now instant) admission {
 	}
 	d := x.route.upstream.door
 	t := x.set.server.since(now)
+	x.waiter.asks.Unfinished = !x.body.isHere()
+	in := admitted
 	if place, ok := d.guard.EnterFast(t); ok {
 		x.waiter.place = place
-		return admitted
+	} else {
+		in = x.admitSlowly(d, t)
 	}
-	return x.admitSlowly(d, t)
+	if in == admitted && x.waiter.asks.Unfinished {
+		x.waiter.place = d.guard.Sending(x.waiter.place)
+	}
+	return in
+}
+
+// noteSent tells the Guard that the attempt's request was sent whole, when it was.
+func (x *exchange) noteSent() {
+	if x.waiter.place.Sending() && x.progress.Load() == sent {
+		d := x.route.upstream.door
+		x.waiter.place = d.guard.Sent(x.waiter.place, x.set.server.since(x.attemptSent))
+	}
 }
 
 func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
+	x.waiter.asks.Key = x.urlKey()
 	word, v, ticket := d.enter(&x.waiter, now, x.patience)
 	x.turnedBy = v
 	stood := word == wordWait
@@ -88,6 +113,7 @@ func (x *exchange) standInLine(d *door, t policy.Ticket, began instant, v policy
 	switch {
 	case v == policy.VerdictHold:
 		wait = x.holdLeft()
+		d.tellQueued(x.route.HoldTimeout)
 	case v == policy.VerdictDoubt && x.route.Outage == OutageHold:
 		wait = max(wait, x.holdLeft())
 	}
@@ -131,6 +157,7 @@ func (x *exchange) unplace() {
 
 // vacate gives the attempt's place back and tells the Guard what became of it.
 func (x *exchange) vacate(a *policy.Attempt) {
+	x.noteSent()
 	place := x.waiter.place
 	if !place.Taken() {
 		return
@@ -138,8 +165,11 @@ func (x *exchange) vacate(a *policy.Attempt) {
 	x.waiter.place = policy.Place{}
 	d, t := x.route.upstream.door, x.set.server.since(x.clock)
 	e := policy.Ending{Kind: policy.Answered, Status: guardStatus(a)}
-	if a.Cause != policy.CauseStatus || e.Status >= 500 {
+	switch {
+	case a.Cause != policy.CauseStatus || e.Status >= 500:
 		e = x.ending(a)
+	case d.guard.WantsKey(t):
+		e.Key = x.urlKey()
 	}
 	d.heed(d.guard.Leave(place, t, e))
 }
@@ -184,6 +214,7 @@ func (x *exchange) urlKey() uint32 {
 // since its late answer is the first sign that the upstream is back; any other is
 // closed by the caller of desert.
 func (x *exchange) desert(kind policy.EndKind) {
+	x.noteSent()
 	place := x.waiter.place
 	if !place.Taken() {
 		return

@@ -127,13 +127,12 @@ func (x *exchange) resetWhileSplicing() bool {
 // widen moves to a large buffer when more than a first read is to come.
 func (b *responseBody) widen() {
 	up := b.x.up
-	if b.base > 0 || len(up.Buf) >= largeBuffer || b.framing.Kind == http1.BodyLength && b.left <= mediumBuffer {
+	if b.base > 0 || len(up.Buf) >= largeBuffer || b.x.c.server.clients.crowded() || b.framing.Kind == http1.BodyLength && b.left <= mediumBuffer {
 		return
 	}
 	wide := getBuffer(largeBuffer)
 	n := copy(wide, up.Buf[b.x.upR:b.x.upW])
-	putBuffer(up.Buf)
-	up.Buf = wide
+	b.x.replaceUp(wide)
 	b.x.upR, b.x.upW = 0, n
 }
 

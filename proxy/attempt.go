@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -115,7 +114,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		return policy.CauseStatus
 	}
 	repeats := x.repeatsReset()
-	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, Ahead: repeats && x.c.manyUnderWay(), HTTP1: x.req.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
 	if !repeats {
 		o.MaxIdle = freshFor
 	}
@@ -154,19 +153,6 @@ func (x *exchange) use(up *upstream.Conn) {
 	}
 }
 
-// dial opens a connection and gives up when the caller leaves.
-func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if !x.deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(context.Background(), x.c.server.at(x.deadline))
-	}
-	defer cancel()
-	o.Fresh = true
-	x.startWatch(cancel)
-	defer x.stopPump()
-	return x.route.upstream.pool.Get(ctx, o)
-}
-
 func (x *exchange) dialFailed(err error) policy.Cause {
 	x.dialErr, x.member = nil, nil
 	if x.noAttempt == policy.ReasonNone {
@@ -199,15 +185,27 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	if x.asked {
 		x.answered(a)
 	}
-	x.exposed = x.exposed || class != policy.NotSent
+	x.exposed = x.exposed || class.Exposes()
 	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
 	took := now.Sub(x.attemptT)
 	x.attemptT = 0
 	x.observer.AttemptDone(class, code, took)
-	x.trail.attempted(now.Sub(x.began)-took, took, code, a.Cause, class)
+	x.trail.attempted(step{
+		began: inMicros(now.Sub(x.began) - took), took: inMicros(took), status: int16(code), cause: a.Cause, class: class,
+		addr: x.avoid, dial: x.dialErrOf(a), // avoid is where it went
+	})
 	if x.trace.attempt != nil {
 		x.attemptTraced(x.trace.attempt, a, class, x.trace.peer)
 	}
+}
+
+// dialErrOf is why an attempt found no connection; nil if that is not what
+// became of it.
+func (x *exchange) dialErrOf(a *policy.Attempt) *upstream.DialError {
+	if a.Cause == policy.CauseDial || a.Cause == policy.CauseTLS {
+		return x.dialErr
+	}
+	return nil
 }
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
@@ -235,7 +233,7 @@ func (x *exchange) dropUpstream() {
 // releaseUpstream puts a connection back whose response was read to its end.
 func (x *exchange) releaseUpstream(now instant) {
 	up := x.up
-	reusable := x.progress.Load() == sent && !x.resp.Close && x.upR == x.upW && !x.answer.untilClose()
+	reusable := x.progress.Load() == sent && !x.upSpent && !x.upEarly && !x.resp.Close && x.upR == x.upW && !x.answer.untilClose()
 	x.giveUpBuffer()
 	x.up = nil
 	if !reusable {
@@ -254,11 +252,6 @@ func closeWithoutWaiting(up *upstream.Conn) {
 		return
 	}
 	_ = up.Close()
-}
-
-func (x *exchange) giveUpBuffer() {
-	x.spare.put(x.up.Buf)
-	x.up.Buf = nil
 }
 
 // writeUp sends the parts as one write where the system can. It cuts them to

@@ -55,6 +55,11 @@ func (b *body) reset(f http1.Framing) {
 	}
 }
 
+// isHere reports whether all of the body has come from the caller.
+func (b *body) isHere() bool {
+	return b.ended || !b.started && b.framing.Kind == http1.BodyLength && int64(b.c.w-b.c.r) >= b.left
+}
+
 // replay says whether the body can be sent again from its first byte.
 func (b *body) replay() policy.Replay {
 	switch {

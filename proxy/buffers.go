@@ -1,6 +1,10 @@
 package proxy
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
+)
 
 // Buffer sizes. A head and a small answer fit in the small one (measured
 // heads of browsers and services stay below 2 KiB), a usual JSON answer in
@@ -46,6 +50,7 @@ func putBuffer(b []byte) {
 }
 
 func pool(b []byte) {
+	poison.Fill(b)
 	switch cap(b) {
 	case smallBuffer:
 		smallBuffers.Put((*[smallBuffer]byte)(b[:smallBuffer]))

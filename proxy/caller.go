@@ -24,6 +24,7 @@ const (
 	phaseBusy int32 = iota
 	phaseIdle       // waiting for a request's first byte
 	phaseBackoff
+	phaseHead // waiting for the rest of a head
 )
 
 // conn is one caller's HTTP/1.1 connection. One goroutine serves it; a second
@@ -38,13 +39,11 @@ type conn struct {
 	overSecure bool            // the caller, or the connection of this stream, came over TLS
 	tcp        *net.TCPConn    // nil unless plain TCP
 	raw        syscall.RawConn // of wire; nil where there is no descriptor
-	sock       *sock.Conn      // likewise
 	listen     string
 	used       bool         // it has sent something
 	parks      bool         // it may be parked when idle
 	left       bool         // it was parked: this goroutine's part is done
 	announces  bool         // it begins with a header of the PROXY protocol, not yet read
-	quick      uint8        // requests that came soon after the one before, up to holdAfter
 	told       *net.TCPAddr // who the caller is, by that header; nil: who the connection says
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
@@ -58,8 +57,14 @@ type conn struct {
 	idleEnd instant // of the wait that was begun before it was parked; zero: none was
 	writeAt instant // write deadline now set
 	phase   atomic.Int32
-	tunnel  atomic.Pointer[tunnel]
-	http2   atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
+	evicted atomic.Bool // it is to end, as others need its slot
+	leaving bool        // see leaves
+	cost    int64       // what it is charged for, of the memory for clients
+
+	idleFrom atomic.Int64 // instant; with phaseIdle and phaseHead
+	writing  atomic.Int64 // instant since when a write to the client has lasted; zero: none is under way
+	tunnel   atomic.Pointer[tunnel]
+	http2    atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
 
 	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
 	nowRead  func(fd uintptr) bool // likewise
@@ -84,12 +89,22 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c.wire = sock.Wrap(nc)
 	c.nc = c.wire
 	if s, ok := c.wire.(*sock.Conn); ok {
-		c.sock = s
 		c.raw, _ = s.SyscallConn()
+		c.boundUnsent()
 	}
 	c.idleRead, c.nowRead = c.readIdle, c.now.read
 	c.x.init(c)
 	return c
+}
+
+// unsentBytes is what the kernel keeps for a client that takes nothing, where memory is
+// bounded: by itself it keeps megabytes, which count as the container's.
+const unsentBytes = 64 << 10
+
+func (c *conn) boundUnsent() {
+	if c.tcp != nil && c.raw != nil && c.server.clients.memory > 0 {
+		sock.BoundUnsent(c.raw, unsentBytes)
+	}
 }
 
 // setRead moves the read deadline to t, or to somewhat later: by at most slack,
@@ -106,14 +121,18 @@ func (c *conn) setRead(t instant, slack time.Duration) {
 // write sends p whole. The deadline is the one for a reader that takes nothing.
 func (c *conn) write(p []byte, now instant) error {
 	c.extendWrite(now)
+	c.writing.Store(int64(now))
 	_, err := c.nc.Write(p)
+	c.writing.Store(0)
 	return err
 }
 
 // writeBoth is write for what is in two places.
 func (c *conn) writeBoth(p, q []byte, now instant) error {
 	c.extendWrite(now)
+	c.writing.Store(int64(now))
 	_, err := sock.WriteBoth(c.nc, p, q)
+	c.writing.Store(0)
 	return err
 }
 
@@ -158,9 +177,6 @@ func (c *conn) fillIdle() error {
 		}
 		return c.fill()
 	}
-	if c.holds() {
-		return c.fillHeld()
-	}
 	c.now.err = nil
 	if err := c.raw.Read(c.idleRead); err != nil {
 		c.restBuffers() // it may have been over before the first look
@@ -171,46 +187,30 @@ func (c *conn) fillIdle() error {
 
 // readIdle is called when the descriptor may be readable, says whether it was.
 func (c *conn) readIdle(fd uintptr) bool {
-	c.readyBuffer()
-	n, err := sock.TryRead(fd, c.in[c.w:])
-	if err == syscall.EAGAIN {
-		c.restBuffers()
-		return false
-	}
-	c.now.err = c.gotIdle(n, err)
-	return true
-}
-
-func (c *conn) readyBuffer() {
 	if c.in == nil {
 		c.in = getBuffer(c.readSize)
 		c.r, c.w = 0, 0
 	}
-}
-
-// gotIdle takes what a system call gave of the next request.
-func (c *conn) gotIdle(n int, err error) error {
+	n, err := sock.TryRead(fd, c.in[c.w:])
 	c.w += n
 	switch {
+	case err == syscall.EAGAIN:
+		c.restBuffers()
+		return false
 	case err != nil:
-		return os.NewSyscallError("read", err)
+		c.now.err = os.NewSyscallError("read", err)
 	case n == 0:
-		return io.EOF
+		c.now.err = io.EOF
 	}
-	return nil
+	return true
 }
 
 // readNow reads once without a wait: nothing and no error when nothing is
 // there. Not under TLS.
 func (c *conn) readNow(p []byte) (int, error) {
-	err := error(nil)
-	if c.sock.Held() {
-		c.now.n, c.now.err = c.sock.TryRead(p)
-	} else {
-		c.now.p, c.now.n, c.now.err = p, 0, nil
-		err = c.raw.Read(c.nowRead)
-		c.now.p = nil
-	}
+	c.now.p, c.now.n, c.now.err = p, 0, nil
+	err := c.raw.Read(c.nowRead)
+	c.now.p = nil
 	switch {
 	case isTimeout(err) || err == nil && c.now.err == syscall.EAGAIN:
 		return 0, nil
@@ -252,8 +252,7 @@ func (c *conn) restBuffers() {
 // dropBuffer gives an empty read buffer back.
 func (c *conn) dropBuffer() {
 	if c.in != nil && c.r == c.w {
-		putBuffer(c.in)
-		c.in, c.r, c.w = nil, 0, 0
+		c.putIn()
 	}
 }
 
@@ -271,7 +270,6 @@ func (c *conn) compact() {
 // abort closes the connection so that the caller sees a reset, not an orderly
 // end: TLS says no close_notify.
 func (c *conn) abort() {
-	c.endHold()
 	if tcp, ok := sock.Under(c.wire).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}

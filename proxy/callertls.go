@@ -19,7 +19,7 @@ func (n *settings) prepareTLS() {
 	}
 	n.callerTLS = n.TLS.Clone()
 	n.callerTLS.NextProtos = callerProtocols
-	if n.MaxConcurrentStreams <= 0 {
+	if !n.http2 {
 		n.callerTLS.NextProtos = callerProtocols[1:]
 	}
 }
@@ -43,6 +43,7 @@ func (c *conn) shakeHands() bool {
 	if c.secure == nil {
 		return true
 	}
+	c.idleFrom.Store(int64(c.server.now()))
 	c.phase.Store(phaseIdle) // a drain that ends idle callers ends this one too
 	_ = c.wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeadTimeout))
 	if c.server.closingIdle() {

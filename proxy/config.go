@@ -49,6 +49,9 @@ type Config struct {
 	Limits http1.Limits // of a request or response head
 
 	MaxConnections int // callers at once; at it accepting pauses; 0 = no limit. Not reloadable.
+	// ClientMemory bounds the memory that clients' connections and HTTP/2 streams may
+	// need, in bytes, whatever their number; 0 = no limit. Not reloadable.
+	ClientMemory int64
 	// MaxConcurrentStreams is how many requests an HTTP/2 caller may have under
 	// way on one connection; 0: no HTTP/2 is spoken with callers. The streams
 	// of all callers together are bounded by MaxConnections, as the callers are.
@@ -63,9 +66,8 @@ type Config struct {
 	AccessLog            bool
 	GaveUpLogPerMinute   int // lines for given-up requests per route and minute before they are only counted
 
-	parkAfter time.Duration // of tests; 0: the constant
-	many      int64         // likewise, of requests under way
-	holdAfter uint8         // likewise
+	parkAfter time.Duration   // of tests; 0: the constant
+	premature prematureLimits // likewise
 
 	// Observe gives by a route's name, at New and Reload, once per route, what
 	// gives each of its requests an observer when it begins. Nil observes nothing.
@@ -92,10 +94,6 @@ type Config struct {
 	// block. Nil: each process probes by itself. Not reloadable.
 	GateWanted func()
 	GateOpened func(key uint64)
-	// Tidied is called after memory was given back to the system once a wave of
-	// connections or waits was over, at most once in half a second, for what else can be
-	// given back then. May be nil. Not reloadable.
-	Tidied func()
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
 	// Tracer makes spans, and with it traceparent and tracestate are those of
@@ -125,6 +123,7 @@ type Route struct {
 	Eject        Eject               // when addresses of an upstream with several are left out
 	Probe        Probe               // how the upstream is probed while its gate is not open
 	HoldMax      int                 // requests held or queued at once per upstream; beyond, the oldest is dropped
+	QueueOrder   QueueOrder          // which of them is served first
 	Cooldown     Cooldown            // who shares the pause that a 429 asks for
 	Quota        Quota               // how many attempts the upstream may be sent in a time
 	Throttle     bool                // turn requests away while the upstream rejects nearly all; upstreams that are equal share it

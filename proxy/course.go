@@ -31,6 +31,7 @@ type course struct {
 	lastEnd     instant
 	relayed     instant // when the answer was relayed whole; zero: not yet
 	wait        time.Duration
+	bodyOut     int64 // bytes of response bodies given to the client's connection
 	attempts    int
 	retries     int
 	retryAfter  int // for our own 503, in seconds; 0: none
@@ -50,6 +51,6 @@ type course struct {
 	asked      bool // the throttle let the attempt pass and waits to hear of it
 	dropped    bool // out of a full line
 	failed     bool // an attempt did
-	exposed    bool // the upstream may have seen the request
+	exposed    bool // the upstream may have done the work; see policy.Class.Exposes
 	spliced    bool // the kernel has moved some of the body; of the pump while it runs
 }

@@ -139,6 +139,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 				})
 				p := startProxy(t, u, nil)
 				c := p.dial().send(sent)
+				soon(t, "the head upstream", func() bool { return u.sends() == 1 }) // who leaves before that is gone
 				time.Sleep(2 * inlineWait)
 				w.leave(c)
 				got := within(t, "the end upstream", ended)

@@ -18,19 +18,24 @@ import (
 // Guard asks for.
 type door struct {
 	guard   *policy.Guard
+	breaks  bool // the guard has a gate
 	pool    *upstream.Group
 	elapsed func() time.Duration
 	drain   *atomic.Bool // the server drains
+	order   QueueOrder
 
-	mu     sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
-	line   *policy.Line[*waiter]
-	timer  *time.Timer
-	closed bool
-	probes sync.WaitGroup
-	log    func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
-	down   time.Time                             // when the gate closed, as far as was told; zero: open
-	late   map[*upstream.Conn]struct{}           // probes still read from
-	shared sharedGate                            // with other processes
+	mu        sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
+	line      *policy.Line[*waiter]
+	timer     *time.Timer
+	closed    bool
+	probes    sync.WaitGroup
+	log       func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
+	lastCause func() []zap.Field                    // of the last failed connection
+	down      time.Time                             // when the gate closed, as far as was told; zero: open
+	queueTold atomic.Bool                           // that requests are queued, since the gate closed
+	late      map[*upstream.Conn]struct{}           // probes still read from
+	undecided []*waiter                             // await the opening of the breaker; see awaitBreaker
+	shared    sharedGate                            // with other processes
 
 	ask   []byte          // the request that probes; nil: none of our own does
 	asked probeCounts     // what came of it
@@ -45,7 +50,11 @@ type waiter struct {
 	word  atomic.Int32  // what the door said
 	turn  time.Duration // when it expects to be let in, since the server's start; 0: at any time
 	place policy.Place
+	asks  policy.Request // what it waits to send
 }
+
+// whole reports whether the waiter's request is here whole.
+func (w *waiter) whole() bool { return !w.asks.Unfinished }
 
 // What the door says to a waiter.
 const (
@@ -58,10 +67,10 @@ const (
 
 func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
-	o.OwnProbe = ask != nil
+	o.OwnProbe, o.Connects = ask != nil, true
 	d := &door{
-		log: log.Warn, guard: policy.NewGuard(o), pool: pool, elapsed: s.elapsed, drain: &s.draining, line: policy.NewLine[*waiter](r.HoldMax),
-		late: map[*upstream.Conn]struct{}{}, ask: ask,
+		log: log.Warn, guard: policy.NewGuard(o), breaks: !o.NoGate, pool: pool, elapsed: s.elapsed, drain: &s.draining, order: r.QueueOrder, line: policy.NewLine[*waiter](r.HoldMax),
+		late: map[*upstream.Conn]struct{}{}, ask: ask, lastCause: func() []zap.Field { return nil },
 	}
 	d.dials, d.stop = context.WithCancel(context.Background())
 	d.timer = time.AfterFunc(time.Hour, d.tick)
@@ -74,7 +83,7 @@ func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict) bool) (word int32, v policy.Verdict, t policy.Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.place, v = d.guard.Enter(now)
+	w.place, v = d.guard.Enter(now, w.asks)
 	switch v {
 	case policy.VerdictGo:
 		return wordGo, v, t
@@ -87,13 +96,13 @@ func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict)
 	}
 	defer d.arm()
 	if !patience(v) {
-		d.guard.Quit(now, 1)
+		d.guard.Quit(now, w.asks)
 		return wordDropped, v, t
 	}
 	w.word.Store(wordWait)
 	t, out, dropped := d.line.Push(w)
 	if dropped {
-		d.guard.Quit(now, 1)
+		d.guard.Quit(now, out.asks)
 		out.tell(wordDropped)
 	}
 	return wordWait, v, t
@@ -111,7 +120,7 @@ func (d *door) quit(w *waiter, t policy.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.line.Remove(t) {
-		d.guard.Quit(d.elapsed(), 1)
+		d.guard.Quit(d.elapsed(), w.asks)
 		d.arm()
 		return wordWait
 	}
@@ -139,17 +148,38 @@ func (d *door) act(s policy.Signal) {
 func (d *door) tell() {
 	g := d.guard.State()
 	d.shared.tell(&g)
+	if g.Gate != policy.GateOpen {
+		d.decide()
+	}
 	if d.drain.Load() && !lets(g.Gate) {
 		d.dismiss()
 	}
 	switch name := zap.String("upstream", d.pool.Target().String()); {
 	case g.Gate != policy.GateOpen && d.down.IsZero():
 		d.down = time.Now()
-		d.log("the upstream is taken for down", name, zap.Stringer("by", g.ClosedBy))
+		fields := []zap.Field{name, zap.Stringer("by", g.ClosedBy)}
+		if g.ClosedBy == policy.ClosedByRefused || g.ClosedBy == policy.ClosedByDial {
+			fields = append(fields, d.lastCause()...)
+		}
+		d.log("the upstream is taken for down", fields...)
 	case g.Gate == policy.GateOpen && !d.down.IsZero():
-		d.log("the upstream is back", name, zap.Duration("after", time.Since(d.down)))
+		d.log("the upstream is back", name, zap.Duration("after_seconds", time.Since(d.down)))
 		d.down = time.Time{}
+		d.queueTold.Store(false)
 	}
+}
+
+// tellQueued logs the first request of an outage that is queued, which may be for
+// up to timeout: its client sees nothing until then.
+func (d *door) tellQueued(timeout time.Duration) {
+	if d.queueTold.Load() || d.queueTold.Swap(true) {
+		return
+	}
+	msg := "the upstream is down; requests are queued"
+	if d.guard.State().ClosedBy == policy.ClosedByRefused {
+		msg = "the upstream refuses connections; requests are queued"
+	}
+	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
 // shut says whether nobody is let in but a probe.
@@ -162,27 +192,38 @@ func (d *door) dismiss() {
 	now := d.elapsed()
 	for d.line.Len() > 0 {
 		w, _ := d.line.Oldest()
-		d.guard.Quit(now, 1)
+		d.guard.Quit(now, w.asks)
 		w.tell(wordDrained)
 	}
 	d.arm()
 }
 
-// admit lets in whom the Guard has places for, whoever came last first. Called with mu held.
+// admit lets in whom the Guard has places for, in the order of the queue. Called with mu held.
 func (d *door) admit() {
 	now := d.elapsed()
+	next, take, takeThat := d.line.Last, d.line.Newest, d.line.NewestThat
+	if d.order == QueueOldest {
+		next, take, takeThat = d.line.First, d.line.Oldest, d.line.OldestThat
+	}
 	for d.line.Len() > 0 {
-		place, v := d.guard.Next(now)
-		if v > policy.VerdictProbe {
+		head, _ := next()
+		place, v := d.guard.Next(now, head.asks)
+		switch v {
+		case policy.VerdictGo:
+			d.admitOne(take, place, wordGo)
+		case policy.VerdictProbe:
+			d.admitOne(func() (*waiter, bool) { return takeThat((*waiter).whole) }, place, wordProbe)
+		default:
 			return
 		}
-		w, _ := d.line.Newest()
+	}
+}
+
+// admitOne gives the place to whom take takes out of the line. Called with mu held.
+func (d *door) admitOne(take func() (*waiter, bool), place policy.Place, word int32) {
+	if w, ok := take(); ok {
 		w.place = place
-		if v == policy.VerdictProbe {
-			w.tell(wordProbe)
-		} else {
-			w.tell(wordGo)
-		}
+		w.tell(word)
 	}
 }
 

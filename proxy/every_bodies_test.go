@@ -75,7 +75,7 @@ func endless(r *run, w io.Writer) error {
 var bodyRules = append(replayRules(),
 	rule{name: "the request's trailers come with every attempt", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), trailers: http.Header{"X-Sum": {"5"}}},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
 	rule{name: "a body over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
 		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
 	rule{name: "a body of unknown length over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy},
@@ -96,7 +96,7 @@ var bodyRules = append(replayRules(),
 			a.readsOf(6)
 			_ = a.readAll()
 		}, says(200, "ok")},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			if a := r.up.all()[1]; string(a.body) != "first second" {
 				r.Errorf("the repeat carried %q", a.body)
 			}
@@ -130,7 +130,7 @@ var bodyRules = append(replayRules(),
 		want: want{status: 413, body: "*", sends: 1, reason: "body_too_large", outcome: policy.OutcomeRefused, givenUp: 1}},
 	rule{name: "a caller that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), fields: []string{"Expect", "100-continue"}},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
 	rule{name: "a large answer arrives whole", acts: []act{says(200, strings.Repeat("0123456789abcdef", 200<<10))},
 		want: want{status: 200, body: strings.Repeat("0123456789abcdef", 200<<10), sends: 1, outcome: policy.OutcomeSuccess}},
 	rule{name: "an answer of unknown length with trailers", acts: []act{streams(200, "hello", "X-Sum", "1")},

@@ -106,11 +106,11 @@ var unknownRules = []rule{
 	{name: "a body that stalls", set: bodyIdle, acts: []act{func(a *arrival) { _ = a.readAll(); a.head(200, 100, nil); a.data("half"); a.givenUp() }},
 		want: func() want { w := broken("half"); w.givenUp = 1; return w }()},
 	{name: "a failing answer that is cut off is repeated", acts: []act{endsEarly(503, 100, "half"), says(200, "ok")},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
 	{name: "a failing answer that was cut off is cut off for the caller", acts: []act{endsEarly(503, 100, "half"), resets},
 		want: want{status: 503, body: "half", cut: true, sends: 4, reason: "retries_exhausted", outcome: policy.OutcomeResponseBroken}},
 	{name: "answers before the last are passed on, from every attempt", acts: []act{interims(103, busy), interims(103, says(200, "ok"))},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			if n := len(r.caller.answer.interim); n != 2 {
 				r.Errorf("%d answers before the last, want 2", n)
 			}

@@ -44,7 +44,7 @@ var leaveRules = []rule{
 	{name: "leaving ends the attempt of a POST", acts: []act{stalls}, call: call{method: "POST", body: []byte("hello")},
 		during: func(r *run) { r.untilSent(1); r.caller.leave() }, want: leftMidway()},
 	{name: "leaving ends the second attempt", acts: []act{busy, stalls}, during: func(r *run) { r.untilSent(2); r.caller.leave() },
-		want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 1, classes: []policy.Class{policy.Rejected, policy.Unknown}}},
+		want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 1, classes: []policy.Class{policy.Unknown, policy.Unknown}}},
 	{name: "leaving ends an answer being relayed", acts: []act{begins(100, "half")}, during: leaveInBody(4),
 		want: want{status: 200, body: "half", cut: true, sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1}},
 	{name: "leaving ends an answer of unknown length being relayed", acts: []act{begins(-1, "half")}, during: leaveInBody(4),
@@ -193,7 +193,7 @@ var wireRules = []rule{
 		}}},
 	{name: "the upstream learns whom the request is from", set: func(_ *testing.T, c *Config) { c.Default.Forward = forward.Settings{Host: forward.HostPreserve} },
 		acts: []act{busy, says(200, "ok")},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			for _, a := range r.up.all() {
 				if a.header.Get("X-Forwarded-For") != "127.0.0.1" || a.header.Get("X-Request-Id") == "" {
 					r.Errorf("the upstream got %v", a.header)

@@ -25,6 +25,16 @@ func retryOn(list string) func(*testing.T, *Config) {
 	}
 }
 
+func rejected(list string) func(*testing.T, *Config) {
+	return func(t *testing.T, c *Config) {
+		set, err := policy.ParseRejected(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Default.Policy.Rejected = set
+	}
+}
+
 func waits(d time.Duration) func(*testing.T, *Config) {
 	return func(t *testing.T, c *Config) { c.Default.Policy.Backoff = fixedWait(t, d) }
 }
@@ -73,9 +83,15 @@ var answerRules = []rule{
 	{name: "a 404 is an answer", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 501 is no failure of the moment", acts: []act{says(501, "no")}, want: want{status: 501, body: "no", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "429", acts: []act{says(429, "slow"), says(200, "ok")}, want: rescuedAfter(policy.Rejected, policy.ReasonStatus429)},
+	{name: "429 to a POST", acts: []act{says(429, "slow"), says(200, "ok")}, call: call{method: "POST"},
+		want: rescuedAfter(policy.Rejected, policy.ReasonStatus429)},
+	{name: "503 to a POST that means it", acts: []act{busy, says(200, "ok")}, call: call{method: "POST"}, set: rejected("429,503"),
+		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+	{name: "429 to a POST that may not mean it", acts: []act{says(429, "slow"), says(200, "ok")}, call: call{method: "POST"}, set: rejected("none"),
+		want: passedOn(429, 1, "slow", policy.ReasonNotIdempotent)},
 	{name: "500", acts: []act{says(500, "oops"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus500)},
 	{name: "502", acts: []act{says(502, "bad"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus502)},
-	{name: "503", acts: []act{busy, says(200, "ok")}, want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+	{name: "503", acts: []act{busy, says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
 	{name: "504", acts: []act{says(504, "late"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus504)},
 	{name: "a status that is listed", set: retryOn("418"), acts: []act{says(418, "tea"), says(200, "ok")},
 		want: rescuedAfter(policy.Unknown, policy.ReasonStatusOther)},
@@ -134,7 +150,7 @@ func wantTrailer(r *run) {
 // methodRule: what becomes of a 503 to a request of this method.
 func methodRule(name, method string, repeated bool, set func(*testing.T, *Config), fields ...string) rule {
 	c := rule{name: name, set: set, acts: []act{busy, says(200, "ok")}, call: call{method: method, fields: fields},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)}
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)}
 	if !repeated {
 		c.want = passedOn(503, 1, "busy", policy.ReasonNotIdempotent)
 	}
@@ -160,7 +176,7 @@ var methodRules = []rule{
 	methodRule("POST where the route allows it", "POST", true, allowUnsafe),
 	{name: "a generated key stays the same over all attempts", acts: []act{busy, says(200, "ok")}, call: call{method: "POST"},
 		set: func(_ *testing.T, c *Config) { c.Default.GenerateKey = true },
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			if r.up.all()[0].header.Get("Idempotency-Key") == "" {
 				r.Error("no key")
 			}

@@ -90,20 +90,20 @@ var timeRules = []rule{
 		call: call{fields: []string{"X-Request-Timeout", "100ms"}}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "every attempt is told what is left of the time", set: and(heeding, waits(2*brief)), acts: []act{busy, says(200, "ok")},
 		call: call{fields: []string{"X-Request-Timeout", "20s"}},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(func(r *run) {
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			first, second := timeLeft(r, 0), timeLeft(r, 1)
 			if first > 20*time.Second || second > first-2*brief || second <= 0 {
 				r.Errorf("told %v, then %v", first, second)
 			}
 		})},
 	{name: "backoff", set: waits(2 * brief), acts: []act{busy, says(200, "ok")},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(notBefore(2 * brief))},
+		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(notBefore(2 * brief))},
 	{name: "Retry-After is never early", acts: []act{says(429, "", "Retry-After", "1"), says(200, "ok")},
 		want: rescuedAfter(policy.Rejected, policy.ReasonStatus429).checked(notBefore(time.Second))},
 	{name: "Retry-After as a date is measured by the answer's own clock", acts: []act{func(a *arrival) {
 		then := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 		says(503, "", "Date", then.Format(http.TimeFormat), "Retry-After", then.Add(time.Second).Format(http.TimeFormat))(a)
-	}, says(200, "ok")}, want: rescuedAfter(policy.Rejected, policy.ReasonStatus503).checked(notBefore(time.Second))},
+	}, says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(notBefore(time.Second))},
 	{name: "a Retry-After beyond the time left is given to the caller at once", acts: []act{says(503, "wait", "Retry-After", "31")},
 		want: passedOn(503, 1, "wait", policy.ReasonRetryAfterTooLong).checked(func(r *run) {
 			noWait(r)

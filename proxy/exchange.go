@@ -42,8 +42,11 @@ type exchange struct {
 	up       *upstream.Conn
 	upReused bool
 	// unseen: it was taken from the pool without a look at it.
-	unseen   bool
-	upAsked  bool  // it has a byte of the request
+	unseen  bool
+	upAsked bool // it has a byte of the request
+	// upSpent: it carries no request after this one, since the upstream may see another end of this one than we do.
+	upSpent  bool
+	upEarly  bool  // some of the response came before the request was sent whole; of the pump while it runs
 	upR, upW int   // up.Buf[upR:upW] is read and not yet used
 	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the answer is read
 	headEnd  int32
@@ -68,8 +71,9 @@ type exchange struct {
 	lastPiece atomic.Bool   // the pump has the end of the body in hand
 	pieces    atomic.Uint32 // of bodies that the pump has moved
 
-	piecesSeen uint32        // ... when it was last looked whether it is stuck
-	bodyWrong  http1.Refusal // with callerBroken and callerTooLarge
+	takenSeen uint64        // what was taken of them when it was last looked whether it is stuck
+	takenAt   instant       // ... and since when it is the same
+	bodyWrong http1.Refusal // with callerBroken and callerTooLarge
 
 	began       instant
 	clock       instant // when it was last looked at: by all steps that wait, after the wait
@@ -130,14 +134,15 @@ func (x *exchange) now() instant { return x.c.server.now() }
 // end gives all memory of the exchange back, but for what the next one will use.
 func (x *exchange) end() {
 	x.body.close()
+	x.resp.Detach() // it may be the one held
 	x.held.drop()
 	x.answer.release()
+	x.putHead()
 	if x.head != nil {
 		x.spare.put(x.head)
 	}
 	x.spare.put(x.out)
-	putBuffer(x.headBuf)
-	x.head, x.out, x.headBuf = nil, nil, nil
+	x.head, x.out = nil, nil
 }
 
 // serve takes the parsed request through: route, retry loop, answer. It says

@@ -160,7 +160,10 @@ func (x *exchange) spareDone(a *policy.Attempt) {
 	}
 	x.vacate(a)
 	x.lastEnd = x.now()
-	x.trail.attempted(x.attemptT.Sub(x.began), x.lastEnd.Sub(x.attemptT), a.Status, a.Cause, policy.ClassNone)
+	x.trail.attempted(step{
+		began: inMicros(x.attemptT.Sub(x.began)), took: inMicros(x.lastEnd.Sub(x.attemptT)), status: int16(a.Status), cause: a.Cause,
+		addr: x.avoid, dial: x.dialErrOf(a),
+	})
 	x.tick()
 	x.attemptTraced(x.trace.attempt, a, x.route.Policy.Classify(a), x.trace.peer)
 	x.attemptT = 0

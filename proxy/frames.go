@@ -1,31 +1,29 @@
 package proxy
 
 import (
-	"encoding/binary"
-	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// What an HTTP/2 caller may send of frames that ask for nothing: SETTINGS, PING,
+// What an HTTP/2 client may send of frames that ask for nothing: SETTINGS, PING,
 // RST_STREAM, PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs
-// us about as much as a request's head costs its parser, and net/http takes them
-// without end. A caller needs a few at its begin, one now and then, and as many RST_STREAM as
-// requests that it gives up, of which it can have MAX_CONCURRENT_STREAMS at once.
+// us about as much as a request's headers cost their parser, and net/http takes them
+// without end. A client needs a few at its begin, one now and then, and as many RST_STREAM as
+// requests that it gives up. A stream that it makes us reset counts like one that it resets.
+//
+// A client that sends more is read from as slowly as its allowance grows, so that its
+// other streams are served on; one that goes on for floodPatience is told to go away.
 const (
 	idleFrames          = 2000 // at once
-	idleFramesPerSecond = 1000 // and one more for each piece of an answer, and each answer that ended
-)
+	idleFramesPerSecond = 1000 // and one more for each piece of a response, and each response that ended
 
-// A request that its caller resets as soon as it was begun costs the upstream
-// something as well: its RST_STREAM counts as so many more frames. Those of hedges, or of
-// all that a caller has under way at once, stay within the allowance. As soon is
-// hasty to twice that.
-const (
-	hastyFrames = 10
-	hasty       = 10 * time.Millisecond
+	resetsAtOnce    = 200 // net/http ends a connection when handlers of reset streams pile up
+	resetsPerSecond = 1000
+
+	floodPatience = 5 * time.Second
 )
 
 // paying is an answer whose DATA earns its caller frames: gRPC asks by a PING
@@ -45,74 +43,111 @@ func (p paying) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (p paying) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// floodPause is how long a connection that is ended for its frames stays open
-// unread: whoever makes a new one each time does so no faster than what the old one left can be cleared away.
-const floodPause = time.Second
-
-// errFlood ends a connection.
-var errFlood = errors.New("the caller sends too many frames that ask for nothing")
-
-// frameWatch is an HTTP/2 caller's connection whose frames are counted as they
-// are read, by their headers alone (RFC 9113 section 4.1), and whose heads have to come
-// in time: net/http has a limit for neither. One goroutine reads.
+// frameWatch is an HTTP/2 client's connection whose frames are counted as they
+// are read, by their headers alone (RFC 9113 section 4.1), and whose request headers have to come
+// in time: net/http has a limit for neither. One goroutine reads and one writes.
 type frameWatch struct {
 	net.Conn
-	headTime time.Duration // from a head's first byte to its last; 0: no limit
-	flooded  func()        // called once, when the connection is ended for its frames
+	headTime time.Duration // from the first byte of request headers to the last; 0: no limit
+	slowed   func()        // called once, when the connection is first read from slowly
+	away     func()        // called once, when that has gone on for floodPatience
 
-	head   [9]byte // of the frame, as far as it has come
-	have   int
-	skip   int  // bytes before the next frame's header
+	scan   frameScan
 	inHead bool // a block of fields has begun and not ended
 	last   bool // this frame ends it
 	timed  bool // the read deadline is set
 
-	left   int // of the allowance
-	at     time.Time
-	credit atomic.Int64 // earned by answers since the allowance was last counted
+	frames, resets allowance
+	slowSince      time.Time
+	slowUntil      time.Time
+	credit         atomic.Int64 // frames earned by responses since debts were last paid
 
-	newest uint32    // stream
-	mark   uint32    // streams beyond it are no older than markAt
-	markAt time.Time // some time within hasty of a stream's begin
+	sent   resetScan
+	faults atomic.Int64 // streams that we reset for the client's fault, not yet counted
 }
 
 // watchFrames makes one of nc, on which the preface is yet to be read.
-func watchFrames(nc net.Conn, headTime time.Duration, flooded func()) *frameWatch {
-	return &frameWatch{Conn: nc, headTime: headTime, flooded: flooded, skip: len(preface), left: idleFrames, at: time.Now()}
+func watchFrames(nc net.Conn, headTime time.Duration, slowed, away func()) *frameWatch {
+	now := time.Now()
+	return &frameWatch{
+		Conn: nc, headTime: headTime, slowed: sync.OnceFunc(slowed), away: sync.OnceFunc(away), scan: frameScan{skip: len(preface)},
+		frames: allowance{left: idleFrames, most: idleFrames, perSecond: idleFramesPerSecond, at: now},
+		resets: allowance{left: resetsAtOnce, most: resetsAtOnce, perSecond: resetsPerSecond, at: now},
+	}
 }
 
 // Read is net.Conn's.
 func (w *frameWatch) Read(p []byte) (int, error) {
+	w.pace()
 	n, err := w.Conn.Read(p)
-	if n > 0 && !w.pass(p[:n]) {
-		w.flooded()
-		time.Sleep(floodPause)
-		return 0, errFlood
-	}
+	w.pass(p[:n])
 	w.time()
 	return n, err
 }
 
-// pass looks at what was read; false: it is too much.
-func (w *frameWatch) pass(p []byte) bool {
-	for {
-		n := min(w.skip, len(p))
-		p = p[n:]
-		if w.skip -= n; w.skip == 0 && w.last {
-			w.inHead, w.last = false, false
+// Write is net.Conn's.
+func (w *frameWatch) Write(p []byte) (int, error) {
+	if n := w.sent.pass(p); n > 0 {
+		w.faults.Add(int64(n))
+	}
+	return w.Conn.Write(p)
+}
+
+// paceStep is the shortest sleep: debts are paid in pieces that cost no more than a timer.
+const paceStep = 10 * time.Millisecond
+
+// pace waits until the client's debts are paid.
+func (w *frameWatch) pace() {
+	if w.faults.Load() != 0 {
+		n := int(w.faults.Swap(0))
+		w.frames.left -= n
+		w.resets.left -= n
+	}
+	if w.frames.left >= 0 && w.resets.left >= 0 {
+		return
+	}
+	if n := int(w.credit.Swap(0)); n > 0 {
+		w.frames.earn(n)
+		w.resets.earn(n)
+	}
+	now := time.Now()
+	d := max(w.frames.debt(now), w.resets.debt(now))
+	if d < paceStep {
+		return
+	}
+	w.slow(now, d)
+	time.Sleep(d)
+}
+
+// slow takes note that the client is not read from for d. A second without ends a flood.
+func (w *frameWatch) slow(now time.Time, d time.Duration) {
+	w.slowed()
+	if now.Sub(w.slowUntil) > time.Second {
+		w.slowSince = now
+	}
+	w.slowUntil = now.Add(d)
+	if w.slowUntil.Sub(w.slowSince) > floodPatience {
+		w.away()
+	}
+}
+
+// pass looks at what was read.
+func (w *frameWatch) pass(p []byte) {
+	for len(p) > 0 {
+		p = w.scan.payload(p)
+		w.headEnded()
+		var whole bool
+		if p, whole = w.scan.header(p); whole {
+			w.frame()
+			w.headEnded()
 		}
-		if len(p) == 0 {
-			return true
-		}
-		n = copy(w.head[w.have:], p)
-		p = p[n:]
-		if w.have += n; w.have < len(w.head) {
-			return true
-		}
-		w.have = 0
-		if !w.frame() {
-			return false
-		}
+	}
+}
+
+// headEnded takes note of the end of a block of fields, once the last byte of it was read.
+func (w *frameWatch) headEnded() {
+	if w.scan.skip == 0 && w.last {
+		w.inHead, w.last = false, false
 	}
 }
 
@@ -128,58 +163,21 @@ const (
 	flagEndHeaders = 4
 )
 
-// frame takes note of the frame whose header has come; false: it is one too many.
-func (w *frameWatch) frame() bool {
-	w.skip = int(w.head[0])<<16 | int(w.head[1])<<8 | int(w.head[2])
-	kind, flags := w.head[3], w.head[4]
-	if kind == frameHeaders || kind == frameContinuation {
-		w.inHead, w.last = true, flags&flagEndHeaders != 0
-	}
+// frame takes note of the frame whose header has come.
+func (w *frameWatch) frame() {
+	kind, flags := w.scan.kind(), w.scan.flags()
 	switch {
 	case kind == frameHeaders:
-		w.begins()
-		return true
-	case kind == frameWindowUpdate, kind == frameData && (w.skip > 0 || flags&flagEndStream != 0):
-		return true
+		w.inHead, w.last = true, flags&flagEndHeaders != 0
+		return
+	case kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
+		return
+	case kind == frameContinuation:
+		w.inHead, w.last = true, flags&flagEndHeaders != 0
+	case kind == frameRSTStream:
+		w.resets.left--
 	}
-	if kind == frameRSTStream {
-		w.resets()
-	}
-	if w.credit.Load() != 0 {
-		w.left = min(w.left+int(w.credit.Swap(0)), idleFrames)
-	}
-	if w.left <= 0 {
-		w.refill()
-	}
-	w.left--
-	return w.left >= 0
-}
-
-// refill adds what time has earned since it last did.
-func (w *frameWatch) refill() {
-	now := time.Now()
-	earned := min(now.Sub(w.at), time.Hour) * idleFramesPerSecond / time.Second
-	if earned > 0 {
-		w.left, w.at = min(w.left+int(earned), idleFrames), now
-	}
-}
-
-// stream is that of the frame.
-func (w *frameWatch) stream() uint32 { return binary.BigEndian.Uint32(w.head[5:]) &^ (1 << 31) }
-
-// begins takes note of the stream that a head may begin.
-func (w *frameWatch) begins() {
-	if now := time.Now(); now.Sub(w.markAt) > hasty {
-		w.mark, w.markAt = w.newest, now
-	}
-	w.newest = max(w.newest, w.stream())
-}
-
-// resets charges for a stream that is reset as soon as it was begun.
-func (w *frameWatch) resets() {
-	if w.stream() > w.mark && time.Since(w.markAt) <= 2*hasty {
-		w.left -= hastyFrames
-	}
+	w.frames.left--
 }
 
 // time keeps the read deadline: one while a head is under way, else none.

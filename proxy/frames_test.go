@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,8 +14,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // framesOf is what write writes, behind the preface.
@@ -29,11 +26,14 @@ func framesOf(write func(f *http2.Framer)) []byte {
 	return b.Bytes()
 }
 
-// watched reads all of b through a frameWatch, n bytes at a time.
-func watched(b []byte, n int, flooded func()) (got int, err error) {
+// watched reads all of b through a frameWatch, n bytes at a time, and gives how long it took.
+func watched(t *testing.T, b []byte, n int, slowed, away func()) time.Duration {
+	t.Helper()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
-	w := watchFrames(theirs, time.Minute, flooded)
+	defer theirs.Close()
+	w := watchFrames(theirs, time.Hour, slowed, away)
+	want := len(b)
 	go func() {
 		for len(b) > 0 {
 			k := min(n, len(b))
@@ -44,14 +44,16 @@ func watched(b []byte, n int, flooded func()) (got int, err error) {
 		}
 		_ = ours.Close()
 	}()
-	defer theirs.Close()
-	c, err := io.Copy(io.Discard, struct{ io.Reader }{w})
-	return int(c), err
+	began := time.Now()
+	if got, err := io.Copy(io.Discard, struct{ io.Reader }{w}); err != nil || int(got) != want {
+		t.Errorf("%d of %d bytes, %v", got, want, err)
+	}
+	return time.Since(began)
 }
 
-// Frames that ask for nothing are an allowance's worth and no more, however
-// the bytes come; frames that ask for something are not counted.
-func TestFramesThatAskForNothingAreBounded(t *testing.T) {
+// Frames that ask for nothing are read at once as far as an allowance goes, and then
+// as fast as it grows, however the bytes come; frames that ask for something are not counted.
+func TestFramesThatAskForNothingAreReadSlowly(t *testing.T) {
 	many := func(n int, one func(f *http2.Framer) error) []byte {
 		return framesOf(func(f *http2.Framer) {
 			for range n {
@@ -60,130 +62,135 @@ func TestFramesThatAskForNothingAreBounded(t *testing.T) {
 		})
 	}
 	for name, tc := range map[string]struct {
-		one     func(f *http2.Framer) error
-		bounded bool
+		one    func(f *http2.Framer) error
+		atOnce int // 0: not counted
 	}{
-		"RST_STREAM":              {func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeCancel) }, true},
-		"SETTINGS":                {func(f *http2.Framer) error { return f.WriteSettings() }, true},
-		"SETTINGS with content":   {func(f *http2.Framer) error { return f.WriteSettings(http2.Setting{ID: 3, Val: 9}) }, true},
-		"PING":                    {func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) }, true},
-		"PRIORITY":                {func(f *http2.Framer) error { return f.WritePriority(1, http2.PriorityParam{}) }, true},
-		"CONTINUATION":            {func(f *http2.Framer) error { return f.WriteContinuation(1, false, []byte("x")) }, true},
-		"CONTINUATION, empty":     {func(f *http2.Framer) error { return f.WriteContinuation(1, false, nil) }, true},
-		"DATA, empty":             {func(f *http2.Framer) error { return f.WriteData(1, false, nil) }, true},
-		"of an unknown kind":      {func(f *http2.Framer) error { return f.WriteRawFrame(0x99, 0, 0, make([]byte, 300)) }, true},
-		"DATA, empty, at its end": {func(f *http2.Framer) error { return f.WriteData(1, true, nil) }, false},
-		"DATA":                    {func(f *http2.Framer) error { return f.WriteData(1, false, []byte("x")) }, false},
+		"RST_STREAM":              {func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeCancel) }, resetsAtOnce},
+		"SETTINGS":                {func(f *http2.Framer) error { return f.WriteSettings() }, idleFrames},
+		"SETTINGS with content":   {func(f *http2.Framer) error { return f.WriteSettings(http2.Setting{ID: 3, Val: 9}) }, idleFrames},
+		"PING":                    {func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) }, idleFrames},
+		"PRIORITY":                {func(f *http2.Framer) error { return f.WritePriority(1, http2.PriorityParam{}) }, idleFrames},
+		"CONTINUATION":            {func(f *http2.Framer) error { return f.WriteContinuation(1, false, []byte("x")) }, idleFrames},
+		"CONTINUATION, empty":     {func(f *http2.Framer) error { return f.WriteContinuation(1, false, nil) }, idleFrames},
+		"DATA, empty":             {func(f *http2.Framer) error { return f.WriteData(1, false, nil) }, idleFrames},
+		"of an unknown kind":      {func(f *http2.Framer) error { return f.WriteRawFrame(0x99, 0, 0, make([]byte, 300)) }, idleFrames},
+		"DATA, empty, at its end": {func(f *http2.Framer) error { return f.WriteData(1, true, nil) }, 0},
+		"DATA":                    {func(f *http2.Framer) error { return f.WriteData(1, false, []byte("x")) }, 0},
 		"HEADERS": {func(f *http2.Framer) error {
 			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc"), EndHeaders: true})
-		}, false},
-		"WINDOW_UPDATE": {func(f *http2.Framer) error { return f.WriteWindowUpdate(1, 1) }, false},
+		}, 0},
+		"WINDOW_UPDATE": {func(f *http2.Framer) error { return f.WriteWindowUpdate(1, 1) }, 0},
 	} {
 		for _, pieces := range []int{1, 7, 4096} {
-			synctest.Test(t, func(t *testing.T) { // no time passes in it, so that none is earned
-				calls := 0
-				if got, err := watched(many(idleFrames, tc.one), pieces, func() { calls++ }); err != nil || calls != 0 || got != len(many(idleFrames, tc.one)) {
-					t.Errorf("%s: %d bytes and %v, told %d times, as many as allowed", name, got, err, calls)
+			synctest.Test(t, func(t *testing.T) {
+				slowed := 0
+				took := func(n int) time.Duration {
+					return watched(t, many(n, tc.one), pieces, func() { slowed++ }, func() {})
 				}
-				_, err := watched(many(idleFrames+1, tc.one), pieces, func() { calls++ })
-				if (err != nil) != tc.bounded || tc.bounded && (!errors.Is(err, errFlood) || calls != 1) {
-					t.Errorf("%s: %v, told %d times, one more than allowed", name, err, calls)
+				if d := took(tc.atOnce); d != 0 || slowed != 0 {
+					t.Errorf("%s: as many as are allowed at once took %v, slowed down %d times", name, d, slowed)
+				}
+				const more = 2000 // in two seconds
+				d := took(tc.atOnce + more)
+				if tc.atOnce == 0 && d != 0 {
+					t.Errorf("%s: took %v", name, d)
+				}
+				if tc.atOnce != 0 && (d < 1500*time.Millisecond || d > 2500*time.Millisecond || slowed != 1) {
+					t.Errorf("%s: %d more than are allowed at once took %v, slowed down %d times", name, more, d, slowed)
 				}
 			})
 		}
 	}
 }
 
-// The allowance grows again with time and with answers.
+// A client that floods on and on is told to go away; one that pauses is not.
+func TestAFloodThatGoesOnIsToldToGoAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pause time.Duration
+		want  int
+	}{"on and on": {0, 1}, "with pauses": {1500 * time.Millisecond, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				away := 0
+				w := watchFrames(nil, 0, func() {}, func() { away++ })
+				for range 20 * idleFramesPerSecond {
+					if w.frames.left--; w.frames.left < -idleFramesPerSecond {
+						w.pace()
+						time.Sleep(tc.pause)
+					}
+				}
+				if away != tc.want {
+					t.Errorf("told %d times", away)
+				}
+			})
+		})
+	}
+}
+
+// The allowance grows again with time and with responses.
 func TestTheAllowanceOfFramesIsEarned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watchFrames(nil, 0, nil)
-		w.skip = 0
+		w := watchFrames(nil, 0, func() {}, func() {})
+		w.scan.skip = 0
 		ping := framesOf(func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{}) })[len(preface):]
-		take := func() (n int) {
-			for w.pass(ping) {
-				n++
+		took := func(n int) time.Duration {
+			began := time.Now()
+			for range n {
+				w.pass(ping)
 			}
-			w.left, w.skip = 0, 0 // the one refused
-			return n
+			w.pace()
+			return time.Since(began)
 		}
-		if n := take(); n != idleFrames {
-			t.Errorf("%d at once, want %d", n, idleFrames)
+		if d := took(idleFrames); d != 0 {
+			t.Errorf("the first took %v", d)
 		}
-		time.Sleep(time.Second)
-		if n := take(); n != idleFramesPerSecond {
-			t.Errorf("%d after a second, want %d", n, idleFramesPerSecond)
+		if d := took(idleFramesPerSecond); d != time.Second {
+			t.Errorf("a second's took %v", d)
 		}
 		w.credit.Add(300)
-		if n := take(); n != 300 {
-			t.Errorf("%d after 300 answers", n)
+		if d := took(300); d != 0 {
+			t.Errorf("300 behind 300 responses took %v", d)
 		}
 		time.Sleep(time.Hour)
-		if n := take(); n != idleFrames {
-			t.Errorf("%d after an hour, want %d", n, idleFrames)
+		took(1)
+		if d := took(idleFrames + 500); d != 500*time.Millisecond {
+			t.Errorf("500 more than are allowed at once took %v", d)
 		}
 	})
 }
 
-// A request that is reset at once costs more of the allowance than its frames;
-// one that is reset later does not, nor does the reset of one long over.
-func TestHastyResetsCostMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := watchFrames(nil, 0, nil)
-		w.skip = 0
-		frame := func(write func(f *http2.Framer)) {
-			if !w.pass(framesOf(write)[len(preface):]) {
-				t.Error("refused")
+// Streams that we reset for a client's fault count as if it had reset them; those that
+// we reset for reasons of our own do not.
+func TestResetsThatAClientCausesAreCounted(t *testing.T) {
+	faults := []http2.ErrCode{http2.ErrCodeProtocol, http2.ErrCodeFlowControl, http2.ErrCodeStreamClosed, http2.ErrCodeFrameSize, http2.ErrCodeRefusedStream}
+	sent := framesOf(func(f *http2.Framer) {
+		_ = f.WriteSettings(http2.Setting{ID: 3, Val: 9})
+		for _, code := range append(faults, http2.ErrCodeNo, http2.ErrCodeInternal) {
+			_ = f.WriteRSTStream(1, code)
+			_ = f.WriteData(3, false, []byte("\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x01")) // as content
+		}
+	})[len(preface):]
+	for n := 1; n <= len(sent); n++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := watchFrames(discards{}, 0, func() {}, func() {})
+			for rest := sent; len(rest) > 0; rest = rest[min(n, len(rest)):] {
+				_, _ = w.Write(rest[:min(n, len(rest))])
 			}
-		}
-		begin := func(id uint32) {
-			frame(func(f *http2.Framer) {
-				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte("abc"), EndHeaders: true})
-			})
-		}
-		costs := func(id uint32, want int) {
-			t.Helper()
-			before := w.left
-			frame(func(f *http2.Framer) { _ = f.WriteRSTStream(id, http2.ErrCodeCancel) })
-			if got := before - w.left; got != want {
-				t.Errorf("the reset of stream %d costs %d, want %d", id, got, want)
+			w.pace()
+			if got := resetsAtOnce - w.resets.left; got != len(faults) {
+				t.Fatalf("written %d bytes at a time: %d counted, want %d", n, got, len(faults))
 			}
-		}
-		begin(1)
-		begin(3)
-		costs(3, 1+hastyFrames)
-		time.Sleep(2*hasty + 1)
-		costs(1, 1)
-		begin(5)
-		costs(1, 1)
-		costs(5, 1+hastyFrames)
-	})
-}
-
-// Requests that are reset as fast as they are begun end their connection, long
-// before the allowance for frames does.
-func TestARapidResetEndsItsConnection(t *testing.T) {
-	var seen refusals
-	u := startUpstream(t, never)
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Refused = seen.add })
-	c, f := p.begun()
-	go func() { _, _ = c.rest() }()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for n := range idleFrames/2 - 100 {
-		block.Reset()
-		for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":path", Value: "/"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"}} {
-			_ = enc.WriteField(field)
-		}
-		id := uint32(2*n + 1)
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
-		_ = f.WriteRSTStream(id, http2.ErrCodeCancel)
+			if got := idleFrames - w.frames.left; got != len(faults) {
+				t.Fatalf("written %d bytes at a time: %d frames counted, want %d", n, got, len(faults))
+			}
+		})
 	}
-	soon(t, "the end of the connection", func() bool {
-		_ = f.WritePing(false, [8]byte{}) // what a caller may send: what it lost is looked at with the next frame
-		return seen.list() != ""
-	})
 }
+
+// discards takes all that is written.
+type discards struct{ net.Conn }
+
+func (discards) Write(p []byte) (int, error) { return len(p), nil }
 
 // begun is a caller of HTTP/2 that writes frames itself.
 func (p *testProxy) begun() (*caller, *http2.Framer) {
@@ -193,28 +200,6 @@ func (p *testProxy) begun() (*caller, *http2.Framer) {
 	f.AllowIllegalWrites = true
 	_ = f.WriteSettings()
 	return c, f
-}
-
-// A connection with too many is ended, which is counted; others go on.
-func TestAFloodOfFramesEndsItsConnection(t *testing.T) {
-	var seen refusals
-	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Refused = seen.add })
-	client := http2Client(t, nil)
-	p.fetch(client, "GET", "/", nil)
-	c, f := p.begun()
-	for f.WriteRSTStream(1, http2.ErrCodeCancel) == nil || f.WritePing(false, [8]byte{}) == nil {
-		if seen.list() != "" {
-			break
-		}
-	}
-	_, _ = c.rest()
-	if got := seen.list(); got != http1.RefusalTooManyFrames.String() {
-		t.Errorf("refused %q", got)
-	}
-	if _, body := p.fetch(client, "GET", "/", nil); body != "ok" {
-		t.Errorf("%q", body)
-	}
 }
 
 // What a caller gets earns it frames, since it may ask about each piece.
@@ -368,7 +353,7 @@ func TestAHeadEndsWithItsLastFrame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := framesOf(tc.write)
 			for n := 1; n <= len(b); n++ {
-				w := watchFrames(nil, time.Minute, nil)
+				w := watchFrames(nil, time.Minute, func() {}, func() {})
 				for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
 					w.pass(rest[:min(n, len(rest))])
 				}

@@ -25,6 +25,9 @@ type hedging struct {
 
 // armHedge readies the attempt that begins for a hedge, where it makes sense.
 func (x *exchange) armHedge() {
+	if x.route.HedgeAfter.Slow() && x.route.upstream.pool.Single() {
+		return
+	}
 	x.hedge.learns = x.hedgeable()
 	if x.hedge.learns && !x.hedge.sent && !x.waiter.place.Probe() && x.mayHedge(nil) == policy.ReasonNone {
 		x.hedge.after = x.route.hedge.After(x.set.server.since(x.clock))
@@ -67,6 +70,9 @@ func (x *exchange) hedgeDue() bool {
 func (x *exchange) sendHedge() {
 	x.hedge.after = 0
 	x.tick()
+	if x.route.HedgeAfter.Slow() && !x.route.upstream.pool.Several() {
+		return
+	}
 	if x.started || x.upR < x.upW || !x.body.ended || x.replay() != policy.ReplayWhole || x.mayHedge(nil) != policy.ReasonNone {
 		return
 	}
@@ -212,6 +218,9 @@ func (s *Server) hedges() map[hedgeKey]*policy.Hedge {
 
 // hedgeOf is the route's, with what the version before had learnt.
 func (n *settings) hedgeOf(r *routeState) *policy.Hedge {
+	if r.HedgeAfter.Slow() && r.upstream.pool.Fixed() {
+		return nil
+	}
 	if h := n.hedges[hedgeKey{r.Name, r.upstream.key, r.HedgeAfter}]; h != nil {
 		return h
 	}

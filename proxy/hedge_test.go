@@ -103,29 +103,29 @@ func TestHedgeRaces(t *testing.T) {
 		{name: "the first wins", first: answers(30*ms, reply(200, "first")), second: unanswered, status: 200, body: "first", after: 30 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1},
 		{name: "the first fails, the hedge is waited for", first: answers(30*ms, bad503), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Rejected, ok}, hedged: 1, won: 1},
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
 		{name: "the first is reset, the hedge is waited for", first: answers(30*ms, none), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
 		{name: "the hedge fails, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, bad503), status: 200, body: "first", after: 50 * ms, attempts: "2",
-			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Rejected, ok}, hedged: 1},
+			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "the hedge is reset, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, none), status: 200, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "both fail, a retry", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 51 * ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Rejected, policy.Rejected, ok}, hedged: 1},
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "both are reset, a retry", first: answers(40*ms, none), second: answers(10*ms, none), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 41 * ms, attempts: "3",
 			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "both fail, no retry left: the later answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, reply(502, "second")), retries: 1, status: 502, body: "second", after: 50 * ms, attempts: "2",
-			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Rejected, policy.Unknown}, hedged: 1},
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "only the first has an answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
-			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Rejected}, hedged: 1},
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "only the hedge has an answer, early", first: answers(50*ms, none), second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
-			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Rejected}, hedged: 1},
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "neither answers in time", first: unanswered, second: unanswered, third: answers(0, reply(200, "third")), status: 200, body: "third", after: 10*time.Second + 21*ms, attempts: "3",
 			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "a retry has no hedge of its own", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(100*ms, reply(200, "third")), status: 200, body: "third", after: 151 * ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Rejected, policy.Rejected, ok}, hedged: 1},
+			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "the hedge fails early, the first is too late", first: unanswered, second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 10*time.Second + 20*ms, attempts: "2",
-			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Rejected}, hedged: 1},
+			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "no retry left: the first has all the time", first: answers(20*time.Second, reply(200, "first")), second: unanswered, retries: 1, status: 200, body: "first", after: 20 * time.Second, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "no retry left: the hedge has all the time", first: answers(50*ms, none), second: answers(20*time.Second, reply(200, "second")), retries: 1, status: 200, body: "second", after: 20*time.Second + 20*ms, attempts: "2",
@@ -414,7 +414,7 @@ func TestTheCallerLeavesWhileTheHedgeIsDialled(t *testing.T) {
 		time.Sleep(time.Second)
 		c.Close()
 		synctest.Wait()
-		if dials.Load() != 2 || m.seen.hedged != 0 || !slices.Equal(m.seen.attempts, []int{1}) || !slices.Equal(m.seen.classes, []policy.Class{policy.Rejected}) {
+		if dials.Load() != 2 || m.seen.hedged != 0 || !slices.Equal(m.seen.attempts, []int{1}) || !slices.Equal(m.seen.classes, []policy.Class{policy.Unknown}) {
 			t.Errorf("%d dials, %d hedges, attempts %v, classes %v", dials.Load(), m.seen.hedged, m.seen.attempts, m.seen.classes)
 		}
 	})
@@ -558,7 +558,7 @@ func TestFaultsOfARival(t *testing.T) {
 		kinds   []policy.FaultKind
 		after   time.Duration
 	}{
-		{"503:50%", []policy.Class{policy.Rejected, policy.ClassNone}, []policy.FaultKind{policy.FaultStatus}, time.Second},
+		{"503:50%", []policy.Class{policy.Unknown, policy.ClassNone}, []policy.FaultKind{policy.FaultStatus}, time.Second},
 		{"reset:50%", []policy.Class{policy.Unknown, policy.ClassNone}, []policy.FaultKind{policy.FaultReset}, time.Second},
 		{"delay:100ms:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, 120 * time.Millisecond},
 		{"delay:10s:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, time.Second},

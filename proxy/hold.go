@@ -119,6 +119,7 @@ func (h *held) keep() {
 	if h.framing.Kind == http1.BodyChunked {
 		h.chunked, x.answer.chunked = x.answer.chunked, h.chunked
 	}
+	x.endRequest()
 	x.stopPump()
 	x.releaseUpstream(x.tick())
 }
@@ -132,9 +133,8 @@ func (h *held) drop() {
 
 func (h *held) forget() {
 	h.giveCharge()
-	putBuffer(h.head)
-	putBuffer(h.body)
-	h.head, h.body, h.full, h.cut = nil, nil, false, false
+	h.putHead()
+	h.full, h.cut = false, false
 }
 
 // relayHeld gives the caller the response held, as it came.

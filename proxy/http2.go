@@ -7,12 +7,15 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	_ "github.com/retryproxy/retryproxy/proxy/internal/xconnect" // WebSocket by extended CONNECT
@@ -45,9 +48,14 @@ type http2Conn struct {
 	c      *conn
 	server http.Server
 	watch  *frameWatch
+	early  *prematureEnds
 	ready  atomic.Bool // the server can be told to go away
 	once   sync.Once   // for goAway
 	away   sync.WaitGroup
+
+	running   atomic.Int64 // streams
+	emptyFrom atomic.Int64 // instant since when there are none, if there are none
+	share     streamShare
 
 	mu       sync.Mutex // guards all below
 	over     bool
@@ -68,10 +76,13 @@ func (c *conn) sentPreface(set *settings) bool {
 }
 
 func (c *conn) beginHTTP2(set *settings) bool {
-	if set.MaxConcurrentStreams <= 0 {
+	if !set.http2 {
 		return false
 	}
-	h := &http2Conn{c: c, streams: map[*conn]struct{}{}}
+	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, early: newPrematureEnds(c.server.premature)}
+	h.emptyFrom.Store(int64(c.server.now()))
+	c.recharge(c.cost + c.server.costs.http2)
+	stream, connection := windowsFor(set.ClientMemory)
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
@@ -80,10 +91,10 @@ func (c *conn) beginHTTP2(set *settings) bool {
 		IdleTimeout:                  set.CallerIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          set.MaxConcurrentStreams,
+			MaxConcurrentStreams:          c.server.streams.ofOne(set.MaxConcurrentStreams),
 			MaxReadFrameSize:              frameSize,
-			MaxReceiveBufferPerStream:     streamWindow,
-			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     stream,
+			MaxReceiveBufferPerConnection: connection,
 			SendPingTimeout:               pingAfter,
 			WriteByteTimeout:              set.WriteTimeout,
 		},
@@ -104,7 +115,7 @@ func (c *conn) serveHTTP2() {
 		if set.Refused != nil {
 			set.Refused(http1.RefusalTooManyFrames)
 		}
-	})
+	}, h.goAway)
 	l := &oneConn{conn: h.watch, ended: make(chan struct{}), closed: make(chan struct{})}
 	h.server.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -156,11 +167,30 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		h.goAway() // the connection began late; this request is still taken
 	}
+	if !s.streams.enter(h) {
+		s.tellRefused(http1.RefusalNoStreamSlot)
+		panic(http.ErrAbortHandler) // there are so many that even an answer would take too much memory
+	}
+	defer s.streams.leave(h)
+	h.count(1)
+	defer h.count(-1)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	slot := s.streamSlot(w, r, h, cancel)
+	if slot == nil {
+		h.refuseStream(w, r)
+		return
+	}
+	defer s.streams.give(slot)
+	r = r.WithContext(ctx)
 	stream := bridge.NewCaller(paying{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
-		if s.streamSlot(r.Context()) {
+		if h.early.hold(r.Context(), stream) {
+			began := time.Now()
 			c.serve()
-			s.freeStreamSlot()
+			if c.endedByClient() {
+				h.early.ended(time.Since(began))
+			}
 		}
 		h.end(c)
 	}
@@ -168,6 +198,14 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http's way to reset a stream
 	}
 	h.watch.credit.Add(1)
+	h.early.answeredWhole()
+}
+
+// count counts streams, and notes since when there are none.
+func (h *http2Conn) count(n int64) {
+	if h.running.Add(n) == 0 {
+		h.emptyFrom.Store(int64(h.c.server.now()))
+	}
 }
 
 // begin makes a conn of the stream; nil: the connection is over.
@@ -196,29 +234,23 @@ func newStreamConn(parent *conn, stream *bridge.Caller) *conn {
 	return c
 }
 
-// streamSlot waits for room for one more stream, as accepting waits for room
-// for one more caller; false: the caller left.
-func (s *Server) streamSlot(ctx context.Context) bool {
-	if s.streams == nil {
-		return true
+// refuseStream answers 503, without a body: a client that takes none would hold its memory.
+func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
+	h.c.server.tellRefused(http1.RefusalNoStreamSlot)
+	head := w.Header()
+	head["Retry-After"] = []string{"1"}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+		head["Content-Type"], head["Grpc-Status"] = []string{"application/grpc"}, []string{strconv.Itoa(int(policy.GRPCUnavailable))}
+		head["Grpc-Message"] = []string{http1.RefusalNoStreamSlot.String()}
+		return
 	}
-	select {
-	case s.streams <- struct{}{}:
-		return true
-	default:
-	}
-	s.pauses.Add(1)
-	select {
-	case s.streams <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	head["Content-Length"] = []string{"0"}
+	w.WriteHeader(http1.RefusalNoStreamSlot.Status())
 }
 
-func (s *Server) freeStreamSlot() {
-	if s.streams != nil {
-		<-s.streams
+func (s *Server) tellRefused(why http1.Refusal) {
+	if told := s.settings.Load().Refused; told != nil {
+		told(why)
 	}
 }
 

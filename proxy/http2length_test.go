@@ -19,8 +19,8 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 		ended   bool   // with its head
 		status  string
 	}{
-		{"5", false, "200"}, {"", false, "200"}, {"-1", false, "400"}, {"+5", false, "400"}, {"5,5", false, "400"}, {"0x5", false, "400"}, {"99999999999999999999", false, "400"},
-		{"a", false, "400"}, {"5 5", false, "400"}, {"5 6", false, "400"},
+		{"5", false, "200"}, {"", false, "200"}, {"-1", false, "400"}, {"+5", false, "400"}, {"5,5", false, "400"}, {"0x5", false, "400"}, {"99999999999999999999", false, "400"}, {"05", false, "400"}, {"005", false, "400"}, {"00", true, "400"},
+		{"a", false, "400"}, {"5 5", false, "200"}, {"5 5", true, "400"}, {"5 05", false, "400"}, {"5 6", false, "400"},
 		{"0", true, "200"}, {"", true, "200"}, {"5", true, "400"}, {"0 5", true, "400"}, {"5 0", true, "400"}, {"-1", true, "400"},
 	} {
 		c := p.dial()
@@ -50,6 +50,67 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 					t.Errorf("%q, ended %v: %s, want %s", tc.lengths, tc.ended, got, tc.status)
 				}
 				break
+			}
+		}
+	}
+}
+
+// A body that is declared to be empty and is not is never begun upstream, as little as over
+// HTTP/1.1, where its bytes would be another request; one that ends later is waited for.
+func TestHTTP2BodiesThatAreDeclaredEmptyHaveToBe(t *testing.T) {
+	u := startUpstream(t, script(ok200, ok200))
+	p := startProxy(t, u, speakHTTP2)
+	c := p.frameClient(t)
+	id := c.begin("POST", "/", false, "content-length", "0")
+	_ = c.WriteData(id, true, []byte("GET /smuggled HTTP/1.1\r\n\r\n"))
+	if code := <-c.resets; code != http2.ErrCodeProtocol {
+		t.Errorf("reset with %v", code)
+	}
+	id = c.begin("POST", "/", false, "content-length", "0")
+	c.heard()
+	if u.sends() != 0 {
+		t.Error("sent before its end")
+	}
+	_ = c.WriteData(id, true, nil)
+	if status := <-c.statuses; status != "200" || u.sends() != 1 {
+		t.Errorf("%s after %d sends", status, u.sends())
+	}
+	c.begin("POST", "/", true, "content-length", "0")
+	if status := <-c.statuses; status != "200" || u.sends() != 2 {
+		t.Errorf("%s after %d sends", status, u.sends())
+	}
+}
+
+// Fields about the connection or the framing in a trailer never reach the upstream, as over HTTP/1.1.
+func TestHTTP2TrailersAboutTheFramingAreNotForwarded(t *testing.T) {
+	for _, name := range []string{"transfer-encoding", "connection", "content-length"} {
+		for _, declared := range []string{"", "x-sum", name} {
+			u := startUpstream(t, func(c *upConn) {
+				body := c.head()
+				line, err := "", error(nil)
+				for err == nil && line != "\r\n" {
+					line, err = c.Reader.ReadString('\n')
+					body += line
+				}
+				if _, behind, _ := strings.Cut(body, "\r\n\r\n"); strings.Contains(strings.ToLower(behind), name) {
+					t.Errorf("%s, declared %q: sent %q", name, declared, body)
+				}
+				c.say(ok200)
+			})
+			p := startProxy(t, u, speakHTTP2)
+			c := p.frameClient(t)
+			var fields []string
+			if declared != "" {
+				fields = []string{"trailer", declared}
+			}
+			id := c.begin("POST", "/", false, fields...)
+			_ = c.WriteData(id, false, []byte("hello"))
+			c.block.Reset()
+			_ = c.enc.WriteField(hpack.HeaderField{Name: name, Value: "chunked"})
+			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: true, EndHeaders: true})
+			select {
+			case <-c.statuses: // it was left out
+			case <-c.resets:
 			}
 		}
 	}

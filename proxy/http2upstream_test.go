@@ -290,6 +290,15 @@ func frames(answer func(f *framer, id uint32)) func(c *upConn) {
 
 // respond answers a stream with a status and a body.
 func (f *framer) respond(id uint32, status, body string, fields ...string) {
+	f.answer(id, true, status, body, fields)
+}
+
+// respondOpen is respond that leaves the stream open.
+func (f *framer) respondOpen(id uint32, status, body string, fields ...string) {
+	f.answer(id, false, status, body, fields)
+}
+
+func (f *framer) answer(id uint32, end bool, status, body string, fields []string) {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
 	_ = enc.WriteField(hpack.HeaderField{Name: ":status", Value: status})
@@ -297,7 +306,7 @@ func (f *framer) respond(id uint32, status, body string, fields ...string) {
 		_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
-	_ = f.WriteData(id, true, []byte(body))
+	_ = f.WriteData(id, end, []byte(body))
 }
 
 // A refused stream was surely not processed: even a POST is sent again.

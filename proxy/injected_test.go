@@ -60,7 +60,7 @@ func TestAMadeStatusIsTheUpstreamsToAllButTheUpstream(t *testing.T) {
 		if n := m.up.sends(); n != 0 {
 			t.Errorf("%d requests were sent", n)
 		}
-		if !slices.Equal(m.seen.classes, slices.Repeat([]policy.Class{policy.Rejected}, 8)) ||
+		if !slices.Equal(m.seen.classes, slices.Repeat([]policy.Class{policy.Unknown}, 8)) ||
 			!slices.Equal(m.seen.retries, slices.Repeat([]policy.Reason{policy.ReasonStatus503}, 6)) ||
 			!slices.Equal(m.seen.faults, slices.Repeat([]policy.FaultKind{policy.FaultStatus}, 8)) ||
 			!slices.Equal(m.seen.outcomes, slices.Repeat([]policy.Outcome{policy.GaveUp(policy.ReasonRetriesExhausted)}, 2)) {
@@ -86,7 +86,7 @@ func TestEachAttemptDrawsForItself(t *testing.T) {
 		synctest.Wait()
 		if m.up.sends() != 1 || m.seen.outcomes[0] != policy.OutcomeRescued ||
 			!slices.Equal(m.seen.retries, []policy.Reason{policy.ReasonStatus503, policy.ReasonReset}) ||
-			!slices.Equal(m.seen.classes, []policy.Class{policy.Rejected, policy.Unknown, policy.ClassNone}) ||
+			!slices.Equal(m.seen.classes, []policy.Class{policy.Unknown, policy.Unknown, policy.ClassNone}) ||
 			!slices.Equal(m.seen.faults, []policy.FaultKind{policy.FaultStatus, policy.FaultReset, policy.FaultDelay}) {
 			t.Errorf("%d sends, %v %v %v %v", m.up.sends(), m.seen.outcomes, m.seen.retries, m.seen.classes, m.seen.faults)
 		}

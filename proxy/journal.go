@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // Journal keeps some finished requests for people to look at. Both methods are
@@ -37,6 +38,7 @@ type Step struct {
 	Status int // 0 when no response head came; then Cause says why
 	Cause  policy.Cause
 	Class  policy.Class
+	Dial   *upstream.DialError // why no connection was made; nil if one was
 }
 
 // keep tells the journal of a request, if it wants it.
@@ -50,7 +52,7 @@ func (x *exchange) keep(code int, o policy.Outcome, now instant, took time.Durat
 		Code: code, Outcome: o, Attempts: x.attempts, Steps: make([]Step, 0, trailLength),
 	}
 	for _, s := range x.trail.steps[:x.trail.n] {
-		e.Steps = append(e.Steps, Step{Began: s.began, Took: s.took, Status: int(s.status), Cause: s.cause, Class: s.class})
+		e.Steps = append(e.Steps, Step{Began: s.began.duration(), Took: s.took.duration(), Status: int(s.status), Cause: s.cause, Class: s.class, Dial: s.dial})
 	}
 	j.Keep(&e)
 }

@@ -58,7 +58,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 		if string(e.Method) != "GET" || string(e.Path) != "/a/b" || e.Code != 200 || e.Outcome != policy.OutcomeRescued || e.Attempts != 3 || len(e.Steps) != 3 {
 			t.Fatalf("%+v", e)
 		}
-		for i, want := range []Step{{Status: 503, Class: policy.Rejected}, {Cause: policy.CauseReset, Class: policy.Unknown}, {Status: 200}} {
+		for i, want := range []Step{{Status: 503, Class: policy.Unknown}, {Cause: policy.CauseReset, Class: policy.Unknown}, {Status: 200}} {
 			got := e.Steps[i]
 			if got.Status != want.Status || got.Cause != want.Cause || got.Class != want.Class {
 				t.Errorf("attempt %d: %+v", i+1, got)

@@ -316,6 +316,7 @@ type testProxy struct {
 	addr string
 	seen *recorder
 	t    testing.TB
+	stop func() // ends serving; it returns when everything has ended
 }
 
 // testConfig is a configuration like the defaults, with short waits.
@@ -334,8 +335,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 		t.Fatal(err)
 	}
 	return &Config{
-		Listen:    []string{"127.0.0.1:0"},
-		holdAfter: 1, // so that both ways to wait are seen
+		Listen: []string{"127.0.0.1:0"},
 		Default: Route{
 			Name:            "default",
 			Upstream:        target,
@@ -404,7 +404,7 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 			t.Errorf("%d requests still count as under way", n)
 		}
 	})
-	return &testProxy{Server: s, addr: s.Addrs()[0].String(), seen: seen, t: t}
+	return &testProxy{Server: s, addr: s.Addrs()[0].String(), seen: seen, t: t, stop: func() { cancel(); <-done }}
 }
 
 // caller is a raw connection to the proxy.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -198,4 +199,39 @@ func fieldOf(head, name string) string {
 		}
 	}
 	return ""
+}
+
+// With TRUSTED_PROXIES set, what anybody else says in X-Retryproxy-* fields is neither believed
+// nor sent on.
+func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		trusted string
+		sends   int
+		attempt string // that the upstream is told first
+		reason  bool   // the client is told as a retryproxy is
+	}{
+		"of a stranger":       {"192.0.2.0/24", 4, "X-Retryproxy-Attempt: 1\r\n", false},
+		"of a trusted proxy":  {"127.0.0.0/8", 1, "X-Retryproxy-Attempt: 7\r\n", true},
+		"with nobody trusted": {"", 1, "X-Retryproxy-Attempt: 7\r\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, script(bad503))
+			p := startProxy(t, u, func(c *Config) {
+				c.Default.Nested, c.Default.ResponseHeaders = policy.NestedDeny, false
+				if tc.trusted != "" {
+					c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(tc.trusted)}
+				}
+			})
+			res := p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 7\r\nX-Retryproxy-Other: x\r\n\r\n").want(503, "*")
+			if u.sends() != tc.sends || !strings.Contains(u.head(0), tc.attempt) {
+				t.Errorf("%d sends, the first was %q", u.sends(), u.head(0))
+			}
+			if sentOn := strings.Contains(u.head(0), "X-Retryproxy-Other"); sentOn != tc.reason {
+				t.Errorf("sent on: %v", sentOn)
+			}
+			if told := res.Header.Get("X-Retryproxy-Reason") != ""; told != tc.reason {
+				t.Errorf("told as a retryproxy: %v", told)
+			}
+		})
+	}
 }

@@ -2,129 +2,31 @@ package proxy
 
 import (
 	"bytes"
-	"math"
-	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// trailLength bounds the attempts remembered for a log line; the first ones
-// and the last are kept.
-const trailLength = 8
-
-// trail is what happened to a request, attempt by attempt, for the logs.
-type trail struct {
-	steps [trailLength]step
-	n     int
-}
-
-type step struct {
-	began  time.Duration // since the request did
-	took   time.Duration
-	wait   micros // after it
-	status int16
-	cause  policy.Cause
-	class  policy.Class
-}
-
-// micros is a time in microseconds, up to 71 minutes, in half the room of a
-// time.Duration: every connection has room for its request's steps.
-type micros uint32
-
-func inMicros(d time.Duration) micros { return micros(min(max(d.Microseconds(), 0), math.MaxUint32)) }
-
-func (t *trail) reset() { t.n = 0 }
-
-// attempted adds an attempt that began, and took, so long after the request did.
-func (t *trail) attempted(began, took time.Duration, status int, cause policy.Cause, class policy.Class) {
-	if t.n < trailLength {
-		t.n++
-	}
-	s := &t.steps[t.n-1] // written in place: a literal would be built elsewhere and copied
-	s.began, s.took, s.wait = began, took, 0
-	s.status, s.cause, s.class = int16(status), cause, class
-}
-
-func (t *trail) waited(d time.Duration) {
-	if t.n > 0 {
-		t.steps[t.n-1].wait = inMicros(d)
-	}
-}
-
-// MarshalLogArray writes the attempts as objects: status or cause, class, ms, wait_ms.
-func (t *trail) MarshalLogArray(enc zapcore.ArrayEncoder) error {
-	for i := range t.steps[:t.n] {
-		if err := enc.AppendObject(&t.steps[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// MarshalLogObject writes one attempt.
-func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	if s.status > 0 {
-		enc.AddInt16("status", s.status)
-	} else {
-		enc.AddString("cause", s.cause.String())
-	}
-	enc.AddString("class", s.class.String())
-	enc.AddInt64("ms", s.took.Milliseconds())
-	if s.wait > 0 {
-		enc.AddUint32("wait_ms", uint32(s.wait)/1000)
-	}
-	return nil
-}
-
-// lineLimit lets the first lines of each minute through and counts the others.
-type lineLimit struct {
-	perMinute int
-
-	mu         sync.Mutex // guards all below
-	minute     int64
-	lines      int
-	suppressed int
-}
-
-// allow says whether a line may be written now, and how many were suppressed
-// in the minute before, once.
-func (l *lineLimit) allow(now time.Time) (ok bool, suppressed int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if m := now.Unix() / 60; m != l.minute {
-		suppressed = l.suppressed
-		l.minute, l.lines, l.suppressed = m, 0, 0
-	}
-	if l.lines >= l.perMinute {
-		l.suppressed++
-		return false, suppressed
-	}
-	l.lines++
-	return true, suppressed
-}
-
-// logDone writes the access log's line, and one for a request given up.
+// logDone writes the request's one line: the access log's, or without it one for a
+// request given up, of which there are only so many a minute.
 func (x *exchange) logDone(code int, o policy.Outcome, took time.Duration) {
-	if x.set.AccessLog {
+	switch failed := worthALine(o); {
+	case x.set.AccessLog && failed:
+		x.logRequest(x.set.Log.Warn, "request", code, o, took)
+	case x.set.AccessLog:
 		x.logRequest(x.set.Log.Info, "request", code, o, took)
-	}
-	if !worthALine(o) {
-		return
-	}
-	ok, suppressed := x.route.gaveUpLog.allow(time.Now())
-	if suppressed > 0 {
-		x.set.Log.Warn("more requests given up, lines suppressed", zap.String("route", x.route.Name), zap.Int("count", suppressed))
-	}
-	if ok {
+	case failed && x.route.gaveUpLog.Allow():
 		x.logRequest(x.set.Log.Warn, "request given up", code, o, took)
 	}
 }
 
-// worthALine says whether an outcome is one that its caller will complain of.
+// worthALine reports whether an outcome is one that its caller will complain of.
 func worthALine(o policy.Outcome) bool {
 	switch o {
 	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded,
@@ -134,28 +36,66 @@ func worthALine(o policy.Outcome) bool {
 	return o.GaveUp()
 }
 
-// loggedPath bounds what a line shows of a path, in bytes: a head may be of 64 KiB.
-const loggedPath = 1 << 10
+// What a line shows of what the client sent, in bytes: a head may be of 64 KiB.
+const (
+	loggedPath  = 1 << 10
+	loggedField = 256
+)
 
 // logRequest writes a line without anything secret: the query is left out.
 func (x *exchange) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration) {
-	target := x.req.Path
-	if len(target) > loggedPath {
-		target = append(bytes.Clone(target[:loggedPath]), "..."...)
-	}
+	target := printable(x.req.Path, loggedPath)
 	if x.req.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
 	}
 	write(msg,
 		zap.String("route", x.route.Name),
-		zap.ByteString("method", x.req.Method),
+		zap.ByteString("method", printable(x.req.Method, loggedField)),
+		zap.ByteString("host", printable(x.req.Authority, loggedField)),
 		zap.ByteString("path", target),
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
-		zap.Duration("took", took),
+		zap.Int64("request_bytes", x.body.total),
+		zap.Int64("response_bytes", x.bodyOut),
+		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &x.trail),
 		zap.String("peer", x.c.peer.Text),
+		zap.ByteString("user_agent", printable(x.req.Get(http1.UserAgent), loggedField)),
 		zap.ByteString("request_id", x.id),
+		zap.String("trace_id", x.traceID()),
 		zap.String("reason", x.reason),
 	)
 }
+
+// traceID is the id of the trace that the request belongs to: of its span, else
+// the client's; "" if there is none.
+func (x *exchange) traceID() string {
+	if x.trace.request != nil {
+		return x.trace.request.TraceID()
+	}
+	parent, _ := forward.TraceContext(x.req)
+	return forward.TraceID(parent)
+}
+
+// printable is text that cannot steer a terminal, of at most max bytes and "...":
+// without control characters, and in UTF-8. It is text itself where it can be.
+func printable(text []byte, max int) []byte {
+	cut := len(text) > max
+	if cut {
+		text = text[:max]
+	}
+	if bytes.ContainsFunc(text, isUnprintable) {
+		text = bytes.Map(func(r rune) rune {
+			if isUnprintable(r) {
+				return '?'
+			}
+			return r
+		}, text)
+	}
+	if cut {
+		text = append(bytes.Clone(text), "..."...)
+	}
+	return text
+}
+
+func isUnprintable(r rune) bool { return r == utf8.RuneError || r != ' ' && !unicode.IsPrint(r) }

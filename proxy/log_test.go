@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // logLines makes a logger that writes JSON lines to the returned buffer.
 func logLines() (*zap.Logger, *syncBuffer) {
 	b := &syncBuffer{}
-	enc := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", EncodeDuration: zapcore.StringDurationEncoder})
+	enc := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder, EncodeDuration: zapcore.SecondsDurationEncoder})
 	return zap.New(zapcore.NewCore(enc, b, zap.InfoLevel)), b
 }
 
@@ -25,7 +26,8 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	line := lines.String()
 	for _, want := range []string{
 		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"rescued"`,
-		`{"status":503,"class":"rejected","ms":`, `{"cause":"reset","class":"unknown","ms":`, `{"status":200,"class":"ok","ms":`, `"wait_ms":1`,
+		`{"address":"` + u.Addr().String() + `","status":503,"class":"unknown","duration_seconds":0.`, `","cause":"reset","class":"unknown","duration_seconds":0.`, `","status":200,"class":"ok","duration_seconds":0.`,
+		`,"wait_seconds":0.00`, `"outcome":"rescued","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
 	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("the line has no %s: %s", want, line)
@@ -63,8 +65,46 @@ func TestGivenUpRequestsAreLoggedUpToTheLimitThenCounted(t *testing.T) {
 		c.send(get("/")).want(503, "busy")
 	}
 	p.seen.outcome(t, 9)
-	if n := strings.Count(lines.String(), `"msg":"request given up"`); n < 2 || n > 4 { // 4: where a minute ended meanwhile
-		t.Errorf("%d lines for 10 requests given up, want 2 a minute", n)
+	p.stop()
+	given := strings.Count(lines.String(), `"msg":"request given up"`)
+	if given < 2 || given > 4 { // 4: where a minute ended meanwhile
+		t.Errorf("%d lines for 10 requests given up, want 2 a minute", given)
+	}
+	if want := fmt.Sprintf(`"msg":"more requests given up, lines suppressed","route":"default","count":%d}`, 10-given); given == 2 && !strings.Contains(lines.String(), want) {
+		t.Errorf("at the end there is no line %s in %s", want, lines.String())
+	}
+}
+
+func TestSuppressedLinesAreCountedWhenTheirConfigurationIsReplaced(t *testing.T) {
+	log, lines := logLines()
+	var again *Config
+	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+		c.Log, c.GaveUpLogPerMinute = log, 0
+		c.Default.Policy.MaxRetries = 0
+		again = c
+	})
+	p.dial().send(get("/")).want(503, "busy")
+	p.seen.outcome(t, 0)
+	soon(t, "the request's end", func() bool { return p.active.Load() == 0 })
+	if err := p.Reload(again); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(lines.String(), `lines suppressed","route":"default","count":1}`) {
+		t.Errorf("no count in %s", lines.String())
+	}
+}
+
+func TestTheAccessLogHasOneLineForAFailedRequestToo(t *testing.T) {
+	log, lines := logLines()
+	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+		c.Log, c.AccessLog, c.GaveUpLogPerMinute = log, true, 10
+		c.Default.Policy.MaxRetries = 0
+	})
+	p.dial().send(get("/")).want(503, "busy")
+	p.seen.outcome(t, 0)
+	p.stop()
+	if n := strings.Count(lines.String(), "\n"); n != 1 || !strings.Contains(lines.String(), `"level":"warn"`) {
+		t.Errorf("%d lines, expected one at warn:\n%s", n, lines.String())
 	}
 }
 
@@ -82,4 +122,65 @@ func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		c.send(get("/")).want(200, "ok")
 		return strings.Contains(lines.String(), `"msg":"the upstream is back"`)
 	})
+}
+
+func TestTheAccessLogTellsWhatTheRequestWas(t *testing.T) {
+	log, lines := logLines()
+	u := startUpstream(t, script(ok200))
+	p := startProxy(t, u, func(c *Config) { c.AccessLog, c.Log = true, log })
+	c := p.dial()
+	c.send("PUT /a HTTP/1.1\r\nHost: shop.example:80\r\nUser-Agent: curl/8\r\nTraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nContent-Length: 5\r\n\r\nhello").want(200, "ok")
+	c.send("PUT /a HTTP/1.1\r\nHost: shop.example:80\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n2\r\nyo\r\n0\r\n\r\n").want(200, "ok")
+	p.seen.outcome(t, 1)
+	p.stop()
+	all := strings.Split(lines.String(), "\n")
+	if len(all) != 3 {
+		t.Fatalf("%d lines, expected one per request:\n%s", len(all)-1, lines.String())
+	}
+	for i, wants := range [][]string{
+		{`"method":"PUT","host":"shop.example:80","path":"/a","status":200`, `"request_bytes":5,"response_bytes":2,`, `"user_agent":"curl/8"`, `"trace_id":"0af7651916cd43dd8448eb211c80319c"`},
+		{`"request_bytes":7,"response_bytes":2,`, `"user_agent":"","request_id":"`, `"trace_id":""`},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(all[i], want) {
+				t.Errorf("line %d has no %s: %s", i, want, all[i])
+			}
+		}
+	}
+}
+
+func TestTheAccessLogCountsOurOwnAnswersBytes(t *testing.T) {
+	log, lines := logLines()
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { c.AccessLog, c.Log = true, log })
+	_, body, err := p.dial().send(get("/")).response("GET")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	if want := fmt.Sprintf(`"response_bytes":%d,`, len(body)); len(body) == 0 || !strings.Contains(lines.String(), want) {
+		t.Errorf("no %s in %s", want, lines.String())
+	}
+}
+
+func TestNothingThatAClientSendsSteersTheTerminal(t *testing.T) {
+	for said, want := range map[string]string{
+		"/plain?x":                    "/plain?x",
+		"/a\x1b[2J":                   "/a?[2J",
+		"/c1\u009b2J\u007f":           "/c1?2J?",
+		"/\xff\xfe":                   "/??",
+		"/\u202ebidi":                 "/?bidi",
+		"/café":                       "/café",
+		"/" + strings.Repeat("a", 40): "/" + strings.Repeat("a", 29) + "...",
+	} {
+		before := strings.Clone(said)
+		if got := string(printable([]byte(said), 30)); got != want || said != before {
+			t.Errorf("%q becomes %q, expected %q", said, got, want)
+		}
+	}
+	text := []byte("/a\x1b")
+	printable(text, 30)
+	if string(text) != "/a\x1b" {
+		t.Error("the request itself was changed")
+	}
 }

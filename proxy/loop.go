@@ -22,7 +22,7 @@ func (x *exchange) run() (int, policy.Outcome) {
 		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case !d.Retry:
+		case !d.Retry && !x.outlives(&a, &d):
 			return x.conclude(&a, d)
 		}
 		x.discard()
@@ -144,6 +144,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.replay() == policy.ReplayUnfinished
 	if unfinished {
+		x.upSpent = true // the rest of it could come after the response
 		x.stopPump()
 	}
 	if a.Cause == policy.CauseStatus {

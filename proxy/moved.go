@@ -31,12 +31,5 @@ func (d *door) watchProbe(probe policy.Place, addr string) {
 
 // waitFor waits; false: the door has ended.
 func (d *door) waitFor(t time.Duration) bool {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.dials.Done():
-		return false
-	}
+	return sleep(d.dials, t)
 }

@@ -22,7 +22,9 @@ type parked struct {
 	listen string
 	used   bool // it has sent something
 	told   *net.TCPAddr
+	since  instant // when it became idle
 	until  instant
+	evict  bool // it is to end: of Leave
 }
 
 // park leaves the waiting for the next request to the server's lot, until the
@@ -34,25 +36,38 @@ func (c *conn) park(until instant) bool {
 		return false
 	}
 	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, told: c.told, until: until}
+	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, told: c.told, since: instant(c.idleFrom.Load()), until: until}
+	cost := c.cost
+	c.recharge(s.costs.parked)
 	if s.lot.Park(c.raw, s.at(until), p) == nil {
 		c.left = true
 		return true
 	}
+	c.recharge(cost)
 	c.readAt, c.writeAt = 0, 0
 	c.phase.Store(phaseIdle)
 	return false
 }
 
 // Leave gives the connection its goroutine again.
-func (p *parked) Leave(lot.Why) {
+func (p *parked) Leave(why lot.Why) {
 	s := p.server
 	if s.killed.Load() {
 		_ = p.nc.Close()
-		s.gone()
+		s.gone(s.costs.parked)
 		return
 	}
-	s.wg.Go(func() { s.run(p.resume()) })
+	if p.evict = why == lot.Evicted; p.evict {
+		p.until = start // in the past: it has a last look
+		c := p.resume()
+		c.leaves()
+		s.wg.Go(func() { s.run(c) })
+		return
+	}
+	s.wg.Go(func() {
+		s.awaken()
+		s.run(p.resume())
+	})
 }
 
 // resume makes a connection of what was kept. What it waited for, or was woken
@@ -60,6 +75,11 @@ func (p *parked) Leave(lot.Why) {
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.told, c.idleEnd = true, p.told, p.until
+	c.cost = p.server.costs.plain
+	if p.evict {
+		c.cost = p.server.costs.parked
+		c.evicted.Store(true)
+	}
 	if c.used = p.used; c.used {
 		c.x.began = start // what it says next is not the first
 	}

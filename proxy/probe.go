@@ -50,7 +50,7 @@ func (d *door) probe() {
 	by := d.probeByAsking
 	if d.ask == nil {
 		by = d.probeByConnecting
-		if why := d.guard.State().ClosedBy; why != policy.ClosedByRefused && why != policy.ClosedByDial {
+		if why := d.guard.State().ClosedBy; why != policy.ClosedByRefused && why != policy.ClosedByDial && why != policy.ClosedByLost {
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (d *door) probe() {
 
 // probeByConnecting brings a connection that is the first in the pool.
 func (d *door) probeByConnecting(place policy.Place) {
-	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
+	up, err := d.dialOnce(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
 	e := policy.Ending{Kind: policy.Connected}
 	if err == nil {
 		up.Release(0)

@@ -60,7 +60,7 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 	if len(q.arrivals) > e.Attempts {
 		w.breaks(q, "reached the upstream %d times with %d attempts", len(q.arrivals), e.Attempts)
 	}
-	if w.unsafe(q) && len(q.arrivals) > 1 {
+	if w.unsafe(q) && w.repeatedAfterWork(q, e) {
 		w.breaks(q, "must not be repeated once it was sent")
 	}
 	if q.left.IsZero() && q.status != 0 && q.status != e.Code {
@@ -68,6 +68,17 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 	}
 	w.judgeTimes(q, e)
 	w.judgeOutcome(q, e)
+}
+
+// repeatedAfterWork reports whether an attempt followed one of which the upstream
+// did not say that it did no work.
+func (w *promiseWorld) repeatedAfterWork(q *promiseRequest, e *Ended) bool {
+	for _, a := range q.arrivals[:max(len(q.arrivals)-1, 0)] {
+		if a.number > len(e.Steps) || !w.route.Policy.Rejected.Has(e.Steps[a.number-1].Status) {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeTimes: nothing is begun too late, nor too early. That a caller left may

@@ -15,7 +15,10 @@ import (
 // the caller's connection and the body are the pump's.
 
 // startPump sends the rest of the body, then watches the caller.
-func (x *exchange) startPump() { x.startSecond(nil, true) }
+func (x *exchange) startPump() {
+	x.takenSeen, x.takenAt = 0, x.now()
+	x.startSecond(nil, true)
+}
 
 // startWatch watches the caller; cancel, where given, is called when it left.
 func (x *exchange) startWatch(cancel func()) { x.startSecond(cancel, false) }
@@ -24,7 +27,6 @@ func (x *exchange) startSecond(cancel func(), send bool) {
 	if x.pumping {
 		return
 	}
-	x.c.endHold()
 	x.pumping, x.cancel = true, cancel
 	x.stop.Store(false)
 	x.stopped, x.pumpDone = make(chan struct{}), make(chan struct{})
@@ -73,7 +75,9 @@ func (x *exchange) pumpBody() bool {
 	for {
 		x.pieces.Add(1)
 		if x.canSplice() {
-			return x.spliceBody()
+			if more, watch := x.spliceBody(); !more {
+				return watch
+			}
 		}
 		piece, err := x.body.next(0)
 		if err == errStopped {

@@ -97,6 +97,10 @@ func (x *exchange) overtake(a *policy.Attempt, r *rival) {
 	x.tick()
 	x.desert(policy.Abandoned)
 	x.asked = false // the throttle hears nothing of it
+	if x.route.HedgeAfter.Slow() {
+		// As after the attempt timeout whose place it takes.
+		judgeMember(x.member, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
+	}
 	*a = policy.Attempt{Cause: policy.CauseReset}
 	x.replace(a, r, policy.Overtaken)
 }
@@ -199,13 +203,15 @@ func (x *exchange) leaveRival(r *rival, kind policy.EndKind) {
 func (x *exchange) bookRival(r *rival, class policy.Class) {
 	a := &r.result
 	x.noteCooldown(a)
-	x.exposed = x.exposed || class != policy.NotSent
+	x.exposed = x.exposed || class.Exposes()
 	if accepted, known := a.Took(); r.asked && known {
 		x.route.upstream.throttle.Done(accepted)
 	}
 	took := x.clock.Sub(r.began)
 	x.observer.AttemptDone(class, a.Status, took)
-	x.trail.attempted(r.began.Sub(x.began), took, a.Status, a.Cause, class)
+	x.trail.attempted(step{
+		began: inMicros(r.began.Sub(x.began)), took: inMicros(took), status: int16(a.Status), cause: a.Cause, class: class, addr: r.addr, dial: r.dialErr,
+	})
 	x.attemptTraced(r.span, a, class, r.addr)
 }
 

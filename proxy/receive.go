@@ -15,6 +15,9 @@ const (
 	// watchAfter is how long an upstream is waited for before a second
 	// goroutine watches whether the caller is still there.
 	watchAfter = pollEvery
+	// stuckAfter is how long an upstream takes no byte of a body before that is stuck. Its system confirms bytes by
+	// up to 64 KiB at once on loopback, and waits with that until its application has read as many.
+	stuckAfter = time.Second
 	// lateAnswer is how long an answer is waited for after the upstream
 	// stopped taking the request.
 	lateAnswer = time.Second
@@ -74,6 +77,8 @@ func (x *exchange) readFinalHead() policy.Cause {
 			return policy.CauseMalformed
 		case status >= 200 || status == 101:
 			return policy.CauseStatus
+		case status == 100:
+			x.upSpent = x.mayGoUnread() // it reads the body that it was asked about
 		}
 		x.forwardInformational()
 	}
@@ -121,8 +126,7 @@ func (x *exchange) makeUpRoom() {
 		return
 	}
 	if x.upR == 0 {
-		b := grow(up.Buf[:x.upW], len(up.Buf))
-		up.Buf = b[:cap(b)]
+		x.growUp()
 		return
 	}
 	x.upW = copy(up.Buf, up.Buf[x.upR:x.upW])
@@ -156,6 +160,9 @@ func (x *exchange) readUp(idle time.Duration) error {
 	began := x.tick()
 	for now := began; ; now = x.tick() {
 		progress := x.progress.Load()
+		if progress == sent {
+			x.noteSent()
+		}
 		until := x.readUntil(began, idle, progress)
 		whole := idle == 0 && progress == sent
 		wake := until
@@ -203,10 +210,12 @@ func (x *exchange) leftWhileStuck() bool {
 	if !x.uploading() {
 		return false
 	}
-	n := x.pieces.Load()
-	stuck := n == x.piecesSeen
-	x.piecesSeen = n
-	return stuck && x.c.hungUp()
+	now := x.now()
+	if n := uint64(x.pieces.Load()) + x.up.Acked(); n != x.takenSeen {
+		x.takenSeen, x.takenAt = n, now
+		return false
+	}
+	return now.Sub(x.takenAt) >= stuckAfter && x.c.hungUp()
 }
 
 // readUntil is when waiting for the upstream ends; zero: not by time.

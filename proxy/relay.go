@@ -7,6 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // relay sends the response of the attempt that just ended to the caller while
@@ -74,7 +75,9 @@ func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
 
 // callerIsProxy: a retryproxy before us is always told why we gave up, so that
 // it does not repeat what we repeated.
-func (x *exchange) callerIsProxy() bool { return x.names.Has(http1.XRetryproxyAttempt) }
+func (x *exchange) callerIsProxy() bool {
+	return x.names.Has(http1.XRetryproxyAttempt) && x.c.peer.Believed()
+}
 
 func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte {
 	o := forward.ResponseOptions{
@@ -90,6 +93,9 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 // copyBody sends x.out, which holds the head, and the body after it.
 func (x *exchange) copyBody(f http1.Framing) error {
 	b := &x.answer
+	if b.ended {
+		x.endRequest()
+	}
 	if len(b.prefix) > 0 {
 		if err := x.writePiece(f, b.prefix); err != nil {
 			return err
@@ -112,11 +118,29 @@ func (x *exchange) copyBody(f http1.Framing) error {
 			_ = x.flush()
 			return err
 		}
+		if b.ended {
+			x.endRequest()
+		}
 		if err := x.writePiece(f, piece); err != nil {
 			return err
 		}
 	}
+	x.endRequest()
 	return x.endBody(f)
+}
+
+// endRequest is called when the response is whole, before its last bytes go to the client. A request
+// body still under way ends here: what followed it could pass for another request, and its
+// connection carries none.
+func (x *exchange) endRequest() {
+	if !x.pumping {
+		return
+	}
+	x.settle()
+	if x.progress.Load() != sent {
+		x.upSpent = true
+		x.stopPump()
+	}
 }
 
 // frame is room for a chunk's size line and end.
@@ -124,6 +148,7 @@ const frame = 20
 
 // writePiece adds a piece to x.out, which is written when it is full.
 func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
+	x.bodyOut += int64(len(piece))
 	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
 		x.out = grow(x.out, len(piece)+frame)
 	}
@@ -200,8 +225,8 @@ func (x *exchange) finishUpstream() {
 
 // canSpliceDown: the rest of the response has a length and can move inside the kernel.
 func (x *exchange) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && x.answer.left >= spliceFrom && x.upR == x.upW &&
-		x.c.tcp != nil && rawTCP(x.up) != nil
+	return f.Kind == http1.BodyLength && x.answer.left >= spliceFrom && x.upR == x.upW && !x.uploading() &&
+		x.c.tcp != nil && rawTCP(x.up) != nil && sock.CanSplice()
 }
 
 // spliceDown moves the rest of the response's body to the caller.
@@ -216,8 +241,11 @@ func (x *exchange) spliceDown() error {
 			return errCallerGone
 		}
 		want := min(b.left, splicePiece)
+		x.c.writing.Store(int64(now))
 		n, err := x.move(downward, x.c.tcp, rawTCP(x.up), want)
+		x.c.writing.Store(0)
 		b.left -= n
+		x.bodyOut += n
 		if n > 0 {
 			until = x.now().Add(x.idleOrForever())
 		}

@@ -113,6 +113,7 @@ func (s *replayAttempt) fail(r *rand.Rand, k int) {
 		s.willing = false // who has its answer needs not send on
 		s.take(oneOf(r, 0, k))
 		s.head(status, 4, nil)
+		s.limited = status == 429
 		s.data("busy")
 		s.take(len(s.p.body) + 1)
 	case 4:
@@ -139,6 +140,7 @@ func (s *replayAttempt) answer(status int, closes bool) {
 		return
 	}
 	s.head(status, 4, nil)
+	s.limited = status == 429
 	s.data("busy")
 	if closes && !s.overHTTP2() {
 		s.hangUp() // without having said so, so that a kept connection turns out to be gone
@@ -158,6 +160,7 @@ type replayAttempt struct {
 	ended   bool // it came to its end
 	willing bool // the upstream would read on, and no timeout strikes
 	refused bool // unread, and said so
+	limited bool // answered 429, so that the work was not done
 }
 
 // take reads up to n bytes more of the body and compares them.
@@ -199,7 +202,7 @@ func (s *replayAttempt) judge() {
 	x, p := s.x, s.p
 	x.mu.Lock()
 	state := x.states[p.id]
-	state.reached = state.reached || !s.refused
+	state.reached = state.reached || !s.refused && !s.limited
 	state.took = state.took || s.off > 0
 	x.mu.Unlock()
 	x.tally.count(s)

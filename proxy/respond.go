@@ -91,6 +91,7 @@ func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (in
 	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, &opt)
 	if string(x.req.Method) != "HEAD" {
 		x.out = append(x.out, body...)
+		x.bodyOut += int64(len(body))
 	}
 	x.started = true
 	if x.flush() != nil {

@@ -187,8 +187,7 @@ func (r *rival) take() *upstream.Conn {
 	up := r.up
 	r.up = nil
 	if up != nil {
-		putBuffer(up.Buf)
-		up.Buf = nil
+		r.putBuf(up)
 	}
 	return up
 }
@@ -233,8 +232,7 @@ func (r *rival) read() error {
 		r.w = copy(up.Buf, up.Buf[r.r:r.w])
 		r.r = 0
 	default:
-		b := grow(up.Buf[:r.w], len(up.Buf))
-		up.Buf = b[:cap(b)]
+		r.growBuf()
 	}
 	n, err := up.Read(up.Buf[r.w:])
 	r.w += n

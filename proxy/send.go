@@ -32,7 +32,8 @@ const (
 // the upstream may have answered before it.
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
-	expect := x.expect && x.attempts == 1
+	expect := x.expect && x.attempts == 1 && !x.body.ready() // what is here waits for no 100
+	x.upSpent, x.upEarly = expect || x.mayGoUnread(), false
 	x.renderHead()
 	head := x.finishHead(x.head, expect, x.trace.attempt)
 	x.head = head[:len(x.head)]
@@ -62,6 +63,19 @@ func (x *exchange) send() sendEnd {
 		x.sendInline(total - len(head))
 	}
 	return taken
+}
+
+// mayGoUnread reports whether the request has a body that an upstream may not read since its method
+// gives it no meaning (RFC 9110 section 9.3): it would take that body for the next request.
+func (x *exchange) mayGoUnread() bool {
+	if x.body.framing.Empty() || x.up.Stream() {
+		return false
+	}
+	switch string(x.req.Method) {
+	case "GET", "HEAD", "OPTIONS", "DELETE", "TRACE":
+		return true
+	}
+	return false
 }
 
 // finishHead appends to the request's head what differs by attempt, whose span s is; nil for none.
@@ -230,7 +244,15 @@ func (x *exchange) writeRequest(piece []byte, end bool) (int, error) {
 	if len(parts) == 0 {
 		return 0, nil
 	}
+	if end {
+		x.noteEarly()
+	}
 	return x.writeUp(parts)
+}
+
+// noteEarly notes a response that is there before the last bytes of its request are sent.
+func (x *exchange) noteEarly() {
+	x.upEarly = x.up.CanLook() && !x.up.StillQuiet()
 }
 
 // appendPiece appends piece and end in the framing of the body.

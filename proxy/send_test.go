@@ -17,6 +17,7 @@ func (d tardy) Context() (parent, state string, ok bool) {
 	time.Sleep(time.Duration(d))
 	return "", "", false
 }
+func (d tardy) TraceID() string                         { return "" }
 func (d tardy) Waited(string, time.Time, time.Duration) {}
 func (d tardy) Done(*TraceAttemptEnd)                   {}
 func (d tardy) End(*TraceEnd)                           {}

@@ -33,7 +33,6 @@ func (c *conn) serve() {
 			c.dropBuffer()
 		}
 	}
-	c.endHold()
 	if c.http2.Load() != nil {
 		c.serveHTTP2()
 	}
@@ -45,12 +44,14 @@ func (c *conn) finish() {
 		return
 	}
 	c.x.spare.release()
-	c.endHold()
-	if !c.x.aborting {
+	switch {
+	case c.x.aborting:
+	case c.evicted.Load():
+		_ = c.nc.Close() // nothing is under way, and somebody waits for the slot
+	default:
 		c.closeGently()
 	}
-	putBuffer(c.in)
-	c.in = nil
+	c.putIn()
 }
 
 // nextRequest waits for a request head and parses it. False: there will be
@@ -100,11 +101,12 @@ const firstRequestTime = time.Minute
 // awaitRequest waits for the first bytes of the next request. False: there
 // will be none, or the connection is parked.
 func (c *conn) awaitRequest() bool {
-	c.phase.Store(phaseIdle)
 	now := c.x.clock
 	if c.readAt == longAgo || now.IsZero() {
 		now = c.server.now() // this is not the way from one request to the next
 	}
+	c.idleFrom.Store(int64(now))
+	c.phase.Store(phaseIdle)
 	end, slack := c.idlePatience(now)
 	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.now() {
 		if parks {
@@ -122,7 +124,7 @@ func (c *conn) awaitRequest() bool {
 		switch {
 		case !isTimeout(err):
 			return false
-		case c.server.closingIdle():
+		case c.server.closingIdle(), c.evicted.Load():
 			return c.lastLook()
 		case c.server.now().Before(c.readAt):
 			c.readAt = longAgo // somebody woke us by the deadline
@@ -166,6 +168,10 @@ func (c *conn) lastLook() bool {
 	c.in = getBuffer(c.readSize)
 	c.w, _ = c.readNow(c.in)
 	c.dropBuffer()
+	if c.w > 0 {
+		c.evicted.Store(false)
+		c.stays()
+	}
 	return c.w > 0
 }
 
@@ -186,6 +192,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 			c.r = n
 			c.x.begin(set, began)
 			if limited {
+				c.phase.Store(phaseBusy)
 				c.x.tick() // the head took its time
 			}
 			return true
@@ -194,13 +201,14 @@ func (c *conn) readHead(set *settings, began instant) bool {
 			limited = true
 			c.x.spare.release() // the rest may come slowly
 			c.setRead(began.Add(set.ReadHeadTimeout), 0)
+			c.idleFrom.Store(int64(began))
+			c.phase.Store(phaseHead)
 		}
 		if c.w == len(c.in) {
-			b := grow(c.in[:c.w], c.w)
-			c.in = b[:cap(b)]
+			c.growIn()
 		}
 		err = c.fill()
-		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeadTimeout {
+		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeadTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke us as if idle
 			c.readAt = longAgo
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -35,15 +34,17 @@ type Server struct {
 	closing           chan struct{} // closed when accepting has to end
 	closeOnce         sync.Once
 	listeners         []listener
-	slots             chan struct{} // one per caller, nil without a limit
-	streams           chan struct{} // one per HTTP/2 stream, nil without a limit
+	clients           *clientSlots
+	room              *waitingRoom
+	costs             clientCosts
+	evicting          eviction
+	streams           *streamSlots
 	pauses            atomic.Uint64
 	faults            atomic.Uint64 // panics contained
 	handshakeFailures atomic.Uint64 // of callers
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	active            atomic.Int64 // requests between head and end
 	waiting           atomic.Int64 // requests that wait for a retry or a place
-	many              int64        // active are many, of manyUnderWay
 	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool  // idle connections are to end
 	waitsEnd          atomic.Int64 // while draining: when nobody waits for a place any longer, since started
@@ -56,7 +57,7 @@ type Server struct {
 	wg          sync.WaitGroup // of goroutines that serve them
 	lot         lot.Lot        // where idle ones are parked
 	parkAfter   time.Duration
-	holdAfter   uint8
+	premature   prematureLimits
 	tidying     tidying
 }
 
@@ -72,20 +73,20 @@ func New(c *Config) (*Server, error) {
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
 		replay:    replayMemory{limit: c.TotalReplayBytes},
-		many:      cmp.Or(c.many, manyActive*int64(runtime.GOMAXPROCS(0))),
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
-		holdAfter: cmp.Or(c.holdAfter, holdAfter),
-		tidying:   tidying{more: c.Tidied, over: make(chan struct{})},
+		premature: cmp.Or(c.premature, defaultPrematureLimits),
+		tidying:   tidying{over: make(chan struct{})},
 	}
-	if c.MaxConnections > 0 {
-		s.slots = make(chan struct{}, c.MaxConnections)
-		s.streams = make(chan struct{}, c.MaxConnections)
-	}
+	s.clients = newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
+	s.room = newWaitingRoom(s.clients)
+	s.costs = costsOf(c.ClientMemory)
+	s.streams = newStreamSlots(mostStreams(c))
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
 	}
 	s.settings.Store(n)
+	n.warnOfHTTP2Off()
 	return s, nil
 }
 
@@ -107,17 +108,32 @@ func (s *Server) Reload(c *Config) error {
 			u.close()
 		}
 	}
+	old.flushLogs()
 	return nil
 }
 
-// Listen opens all listeners, or none and an error that names the address. A
-// unix socket's path that nothing listens on any more is taken over.
+// ListenError says which of the addresses in Config.Listen cannot be listened on.
+type ListenError struct {
+	Address string
+	Err     error
+}
+
+// Error is the cause, which names the address.
+func (e *ListenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// Listen opens all listeners, or none and an error that joins a *ListenError for
+// each that cannot be opened. A unix socket's path that nothing listens on any
+// more is taken over.
 func (s *Server) Listen() error {
+	var errs []error
 	for i, addr := range s.settings.Load().Listen {
 		l, err := s.socket(addr)
 		if err != nil {
-			s.closeListeners()
-			return err
+			errs = append(errs, &ListenError{addr, err})
+			continue
 		}
 		name := addr
 		if i == 0 {
@@ -125,7 +141,11 @@ func (s *Server) Listen() error {
 		}
 		s.listeners = append(s.listeners, listener{l, name})
 	}
-	return nil
+	if len(errs) > 0 {
+		s.closeListeners()
+		s.listeners = nil
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Server) socket(addr string) (net.Listener, error) {
@@ -160,16 +180,6 @@ func (s *Server) Addrs() []net.Addr {
 	return all
 }
 
-// Sockets gives the sockets listened on, in the order of Config.Listen. They
-// stay the Server's.
-func (s *Server) Sockets() []net.Listener {
-	var all []net.Listener
-	for _, l := range s.listeners {
-		all = append(all, l.Listener)
-	}
-	return all
-}
-
 func (s *Server) closeListeners() {
 	for _, l := range s.listeners {
 		_ = l.Close()
@@ -185,7 +195,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, l := range s.listeners {
 		accepting.Go(func() { s.accept(l) })
 	}
+	seating := make(chan struct{})
+	go func() { defer close(seating); s.seat() }()
 	accepting.Wait()
+	s.stopAccepting()
+	<-seating
+	s.seatAll() // an accept loop may have been the last
 	s.ends.Wait()
 	s.tidying.end()
 	s.lot.Close()
@@ -193,6 +208,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, u := range s.settings.Load().upstreams() {
 		u.close()
 	}
+	s.settings.Load().flushLogs()
 	return nil
 }
 
@@ -202,9 +218,7 @@ func (s *Server) kill() {
 	s.killed.Store(true)
 	s.stopAccepting()
 	s.closeListeners()
-	var closing sync.WaitGroup
-	s.each(func(c *conn) { closing.Go(func() { _ = c.wire.Close() }) }) // each that is held waits for its next step
-	closing.Wait()
+	s.each(func(c *conn) { _ = c.wire.Close() })
 	s.lot.Close()
 	s.tidying.end()
 }
@@ -218,8 +232,7 @@ func (s *Server) accept(l listener) {
 	for {
 		nc, err := l.Accept()
 		if err == nil {
-			s.slot()
-			s.start(nc, l.name)
+			s.admit(newcomer{nc: nc, name: l.name, cost: s.costs.accepted(s.settings.Load())})
 			continue
 		}
 		select {
@@ -243,39 +256,12 @@ func (s *Server) accept(l listener) {
 // short enough not to be noticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
-// slot waits for room for the caller just accepted, one per listener. When
-// accepting ends meanwhile, the caller is served all the same.
-func (s *Server) slot() {
-	if s.slots == nil {
-		return
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return
-	default:
-	}
-	s.pauses.Add(1)
-	select {
-	case s.slots <- struct{}{}:
-	case <-s.closing:
-	}
-}
-
-func (s *Server) freeSlot() {
-	if s.slots == nil {
-		return
-	}
-	select {
-	case <-s.slots:
-	default: // served over the limit, at the end
-	}
-}
-
-func (s *Server) start(nc net.Conn, name string) {
+func (s *Server) start(n newcomer) {
 	s.ends.Add(1)
 	s.connections.Add(1)
 	s.wg.Go(func() {
-		c := newConn(s, nc, name)
+		c := newConn(s, n.nc, n.name)
+		c.cost = n.cost
 		c.parks = c.raw != nil && c.secure == nil
 		s.run(c)
 	})
@@ -284,15 +270,16 @@ func (s *Server) start(nc net.Conn, name string) {
 // run serves an accepted connection until it ends or is parked.
 func (s *Server) run(c *conn) {
 	s.handle(c)
+	c.stays()
 	s.tidying.note()
 	if !c.left {
-		s.gone()
+		s.gone(c.cost)
 	}
 }
 
 // gone forgets an accepted connection that has ended.
-func (s *Server) gone() {
-	s.freeSlot()
+func (s *Server) gone(cost int64) {
+	s.clients.give(cost)
 	s.connections.Add(-1)
 	s.ends.Done()
 }
@@ -302,7 +289,10 @@ func (s *Server) gone() {
 func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connections.Add(1)
 	defer s.connections.Add(-1)
-	s.handle(newConn(s, nc, name))
+	c := newConn(s, nc, name)
+	s.clients.force(0)
+	defer func() { s.clients.give(c.cost) }()
+	s.handle(c)
 }
 
 // handle serves a connection where kill and Drain can find it.
@@ -362,6 +352,8 @@ func (s *Server) each(f func(*conn)) {
 type Stats struct {
 	Connections       int                            // callers connected
 	AcceptPauses      uint64                         // times accepting had to wait
+	EvictedIdle       uint64                         // connections ended, as others needed their slots, while idle
+	EvictedStalled    uint64                         // ... and connections and streams whose client took nothing
 	Faults            uint64                         // requests that ended in a fault of the proxy itself
 	HandshakeFailures uint64                         // callers whose TLS handshake failed
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
@@ -380,6 +372,7 @@ type UpstreamStats struct {
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        policy.GuardState
+	LastFailure  *DialFailure // the last failed connection; nil: none failed yet
 	HasThrottle  bool
 	Throttle     float64                        // share of requests not sent
 	HasProbe     bool                           // the upstream is probed by GET
@@ -391,6 +384,7 @@ func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connections.Load())}
 	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
+	st.EvictedIdle, st.EvictedStalled = s.evicting.idle.Load(), s.evicting.stalled.Load()
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
@@ -401,7 +395,7 @@ func (s *Server) Stats() Stats {
 	st.Quotas = n.quotaStats()
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
-			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u],
+			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u], LastFailure: u.failures.last.Load(),
 			Guard: u.door.guard.State(), HasProbe: u.door.ask != nil, Probed: u.door.asked.read(),
 		}
 		if u.throttle != nil {

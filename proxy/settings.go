@@ -11,9 +11,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -29,6 +31,7 @@ type settings struct {
 	all       []*routeState
 	budgeted  map[*upstreamState]bool // those whose budget some route asks
 	callerTLS *tls.Config             // nil: callers come without TLS
+	http2     bool                    // it is spoken with clients
 
 	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
 
@@ -42,7 +45,7 @@ type routeState struct {
 	*Route
 	upstream     *upstreamState
 	observer     func() Observer // of a request that begins
-	gaveUpLog    lineLimit
+	gaveUpLog    boundedlog.Bound
 	spare        *routeState   // as a request to the fallback upstream sees it; nil without one
 	isSpare      bool          // it is the spare of another
 	hedge        *policy.Hedge // nil: off
@@ -59,6 +62,8 @@ type upstreamState struct {
 	pool   *upstream.Group
 	budget *policy.Budget
 	door   *door
+
+	failures *dialFailures
 
 	budgetKey uint64 // in a fleet
 
@@ -88,6 +93,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if n.Log == nil {
 		n.Log = zap.NewNop()
 	}
+	n.http2 = n.MaxConcurrentStreams > 0 && !godebug.Off(godebug.HTTP2Server)
 	n.prepareTLS()
 	known := map[string]*upstreamState{}
 	if old := s.settings.Load(); old != nil {
@@ -110,6 +116,16 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	return n, nil
 }
 
+// warnOfHTTP2Off says once what of HTTP/2 the environment has turned off in net/http.
+func (n *settings) warnOfHTTP2Off() {
+	if n.MaxConcurrentStreams > 0 && !n.http2 {
+		n.Log.Warn("HTTP/2 is not offered to clients, as the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
+	}
+	if godebug.Off(godebug.HTTP2Client) {
+		n.Log.Warn("HTTP/2 is not spoken with upstreams, as the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
+	}
+}
+
 func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	r = observed(r)
 	if n.Tracer != nil {
@@ -119,7 +135,10 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	if n.Observe != nil {
 		state.observer = n.Observe(r.Name)
 	}
-	state.gaveUpLog.perMinute = n.GaveUpLogPerMinute
+	state.gaveUpLog.PerMinute = n.GaveUpLogPerMinute
+	state.gaveUpLog.Tell = func(suppressed int) {
+		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
+	}
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
 	state.repeatsReset = !r.Observe && repeatsReset(&r.Policy)
 	if r.Cooldown.Kind != CooldownNone {
@@ -141,6 +160,18 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	return state
 }
 
+// flushLogs counts the log lines that were suppressed so far.
+func (n *settings) flushLogs() {
+	for _, r := range n.all {
+		if !r.isSpare {
+			r.gaveUpLog.Flush()
+		}
+	}
+	for _, u := range n.upstreams() {
+		u.failures.bound.Flush()
+	}
+}
+
 // repeatsReset says whether p repeats a request that may run twice after a connection
 // that ended without an answer, where nothing else speaks against it.
 func repeatsReset(p *policy.Policy) bool {
@@ -150,17 +181,20 @@ func repeatsReset(p *policy.Policy) bool {
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.Throttle, r.Probe, r.Faults, r.Observe, r.Eject)
+	key := fmt.Sprintf("%s %+v %+v %d %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.QueueOrder, r.Throttle, r.Probe, r.Faults, r.Observe, r.Eject)
 	if known[key] == nil {
 		o := r.Eject.options()
 		o.Start = n.server.clockStart()
+		failures := newDialFailures(n.Log, r.Upstream.String())
+		o.Failed = failures.note
 		pool := upstream.NewGroup(r.Upstream, o)
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,
 			budget: n.newBudget(r), budgetKey: budgetKey(r),
-			door: newDoor(n.server, pool, r, n.Log),
+			door: newDoor(n.server, pool, r, n.Log), failures: failures,
 		}
+		known[key].door.lastCause = failures.lastCause
 		known[key].door.shared = n.shareGate(r)
 		if r.Throttle {
 			known[key].throttle = policy.NewThrottle()

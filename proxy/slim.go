@@ -23,7 +23,6 @@ func (x *exchange) slim() {
 	putBuffer(x.head)
 	x.head = nil
 	x.spare.release()
-	x.c.endHold()
 	if !x.pumping { // which writes by them
 		clear(x.vec[:]) // what was written still points into buffers
 	}
@@ -38,17 +37,19 @@ func (x *exchange) slimRequest() {
 	switch {
 	case x.pumping || x.hedge.rival != nil: // another goroutine may read it
 	case x.headBuf != nil && x.body.ended && c.r == c.w: // a chunked body was read through it
-		putBuffer(c.in)
-		c.in, c.r, c.w = make([]byte, readTail), 0, 0
+		c.replaceIn(make([]byte, readTail))
+		c.r, c.w = 0, 0
 	case x.headBuf == nil && x.body.framing.Kind == http1.BodyNone && 2*(c.w+readTail) <= cap(c.in):
 		exact := make([]byte, c.w+readTail)
 		copy(exact, c.in[:c.w])
-		putBuffer(c.in)
-		c.in = exact
-		x.id = append(x.idText[:0], x.id...) // it may be the request's own
-		_, _ = c.req.Parse(c.in[:c.r], x.set.Limits)
+		x.ownID()
+		_, _ = c.req.Parse(exact[:c.r], x.set.Limits)
+		c.replaceIn(exact)
 	}
 }
+
+// ownID copies the request's id, which may lie in the client's buffer.
+func (x *exchange) ownID() { x.id = append(x.idText[:0], x.id...) }
 
 // renderHead makes the request head for the upstream, once for all attempts, and again
 // where it was not kept over a wait.
@@ -68,9 +69,8 @@ func (h *held) slim() {
 	before := cap(h.head) + cap(h.body)
 	head := bytes.Clone(h.head[h.headAt:h.headEnd])
 	body := bytes.Clone(h.body)
-	putBuffer(h.head)
-	putBuffer(h.body)
-	h.head, h.body, h.resp = head, body, http1.Response{}
+	h.putHead()
+	h.head, h.body = head, body
 	saved := before - cap(head) - cap(body)
 	h.x.c.server.replay.give(saved)
 	h.charged -= saved

@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/retryproxy/retryproxy/proxy/internal/poison"
+
 // spare holds buffers that a busy connection keeps from one request to the
 // next: to fetch and return three of them costs more than to parse both heads.
 // Whoever waits for a caller's next request, or is one of many that wait for a
@@ -26,6 +28,7 @@ func (s *spare) get(n int) []byte {
 
 // put is putBuffer, for a buffer that is likely to be wanted soon.
 func (s *spare) put(b []byte) {
+	poison.Fill(b)
 	switch {
 	case cap(b) == smallBuffer && s.small[1] == nil:
 		s.small[0], s.small[1] = (*[smallBuffer]byte)(b[:smallBuffer]), s.small[0]
@@ -39,12 +42,12 @@ func (s *spare) put(b []byte) {
 func (s *spare) release() {
 	for i, b := range s.small {
 		if b != nil {
-			smallBuffers.Put(b)
+			pool(b[:])
 			s.small[i] = nil
 		}
 	}
 	if s.medium != nil {
-		mediumBuffers.Put(s.medium)
+		pool(s.medium[:])
 		s.medium = nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
 )
 
 // A large body that nobody keeps moves inside the kernel (splice(2), by
@@ -14,6 +15,9 @@ import (
 const (
 	splicePiece = 256 << 10
 	spliceFrom  = 32 << 10 // less is not worth the set-up
+	// spliceTail is the end of a body, which is read and written, so that it is known when its last bytes
+	// are in hand: see endRequest.
+	spliceTail = 4 << 10
 )
 
 const (
@@ -28,44 +32,44 @@ func (x *exchange) move(way int, dst, src *net.TCPConn, n int64) (int64, error) 
 	r.R, r.N = src, n
 	moved, err := dst.ReadFrom(r)
 	r.R = nil
+	sock.NoteSplice(err)
 	return moved, err
 }
 
-// canSplice: the rest of the body has a length and is not kept.
+// canSplice: the rest of the body has a length and is not kept, and the system lets us.
 func (x *exchange) canSplice() bool {
 	b := &x.body
 	return b.framing.Kind == http1.BodyLength && !b.keeping && b.left >= spliceFrom && b.cursor >= len(b.kept) &&
-		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil
+		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil && sock.CanSplice()
 }
 
-// spliceBody is pumpBody inside the kernel.
-func (x *exchange) spliceBody() bool {
+// spliceBody is pumpBody inside the kernel, for all of the body but its end. Without more, watch says
+// whether the caller is to be watched.
+func (x *exchange) spliceBody() (more, watch bool) {
 	b, c := &x.body, x.c
 	x.spliced = true
 	if !b.started {
 		b.started, b.began = true, x.now()
 	}
-	for b.left > 0 {
+	for b.left > spliceTail {
 		until := b.patience(x.now())
 		c.setRead(until, time.Second)
 		if x.stop.Load() {
-			return false
+			return false, false
 		}
 		x.extendUpWrite(x.now())
 		x.pieces.Add(1)
-		want := min(b.left, splicePiece)
-		x.lastPiece.Store(want == b.left)
+		want := min(b.left-spliceTail, splicePiece)
 		n, err := x.move(upward, rawTCP(x.up), c.tcp, want)
 		b.total += n
 		b.left -= n
-		b.ended = b.left == 0
 		if n < want {
 			if again, watch := x.spliceEnded(n, err, until); !again {
-				return watch
+				return false, watch
 			}
 		}
 	}
-	return x.sendDone()
+	return true, false
 }
 
 // spliceEnded tells whose side ended a splice early, which the error does not

@@ -24,7 +24,6 @@ const (
 type tidying struct {
 	left atomic.Int64  // connections parked or ended, and waits begun, since
 	took time.Duration // the last time; of the goroutine that tidies
-	more func()        // Config.Tidied
 
 	mu    sync.Mutex // guards ended, and the order of it and Go
 	ended bool
@@ -68,9 +67,6 @@ func (t *tidying) run() {
 	began := time.Now()
 	runtime.GC() // takes from sync.Pools what the next collection frees
 	debug.FreeOSMemory()
-	if t.more != nil {
-		t.more()
-	}
 	t.took = time.Since(began)
 	t.left.Store(0) // those that came during the collection are too few to count
 }

@@ -20,17 +20,26 @@ const toldOfAttempts = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount
 
 // heedAttempts reads what proxies before us say of their attempts.
 func (x *exchange) heedAttempts() {
-	x.earlier = int(min(max(x.countIn(http1.XRetryproxyAttempt)-1, 0), mostEarlier))
+	x.earlier = int(min(max(x.toldAttempt()-1, 0), mostEarlier))
 	if x.isRepeat() {
 		x.limit = x.route.Nested.Limit(x.limit)
 		x.nested = x.limit < 1
 	}
 }
 
-// isRepeat says whether a proxy before us sent this request before. Believing
-// it from anyone is safe: it can only lower the sender's own retries.
+// toldAttempt is which attempt of a retryproxy before us this is; 0: none says so that is
+// believed. The field is replaced by ours whether it is believed or not.
+func (x *exchange) toldAttempt() int64 {
+	if !x.c.peer.Believed() {
+		return 0
+	}
+	return x.countIn(http1.XRetryproxyAttempt)
+}
+
+// isRepeat says whether a proxy before us sent this request before. Envoy's and
+// gRPC's fields are believed from anyone: they can only lower the sender's own retries.
 func (x *exchange) isRepeat() bool {
-	return x.countIn(http1.XRetryproxyAttempt) > 1 || x.countIn(http1.XEnvoyAttemptCount) > 1 ||
+	return x.toldAttempt() > 1 || x.countIn(http1.XEnvoyAttemptCount) > 1 ||
 		x.countIn(http1.GRPCPreviousRPCAttempts) > 0
 }
 

@@ -28,6 +28,8 @@ type RequestSpan interface {
 	// "held" for a wait at the upstream's door or for the end of a cool-down).
 	Waited(what string, began time.Time, took time.Duration)
 	End(e *TraceEnd)
+	// TraceID is the trace's id, 32 digits of lower-case hexadecimal; "" for none.
+	TraceID() string
 }
 
 // AttemptSpan is the span of one attempt. One whose Done is not called was no

@@ -23,6 +23,7 @@ func (t *attemptsTraced) Attempt(a *TraceAttempt) AttemptSpan {
 	return nil
 }
 
+func (*attemptsTraced) TraceID() string                         { return "0af7651916cd43dd8448eb211c80319c" }
 func (*attemptsTraced) Waited(string, time.Time, time.Duration) {}
 func (*attemptsTraced) End(*TraceEnd)                           {}
 

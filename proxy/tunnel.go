@@ -28,7 +28,6 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 		return 101, policy.OutcomeClientGone
 	}
 	x.spare.release()
-	x.c.endHold()
 	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, caller: x.c.nc, up: x.up}
 	x.c.tunnel.Store(t)
 	t.run()

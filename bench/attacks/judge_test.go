@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-const goodLine = `{"level":"info","time":"t","msg":"request","route":"r","method":"GET","path":"/log/\"}{","status":200,"outcome":"ok","took":"1ms","attempts":[],"peer":"p","request_id":"i","reason":""}`
+const goodLine = `{"level":"info","time":"t","msg":"request","route":"r","method":"GET","path":"/log/\"}{","status":200,"outcome":"ok","duration_seconds":0.001,"host":"h","request_bytes":0,"response_bytes":1,"trace_id":"","user_agent":"a","attempts":[],"peer":"p","request_id":"i","reason":""}`
 
 func TestAWrongLineIsSeen(t *testing.T) {
 	for line, says := range map[string]string{

@@ -24,7 +24,7 @@ type logStage struct {
 const longestLine = 4 * kib
 
 // requestKeys are those of the access log, and of a request given up.
-var requestKeys = []string{"attempts", "level", "method", "msg", "outcome", "path", "peer", "reason", "request_id", "route", "status", "time", "took"}
+var requestKeys = []string{"attempts", "duration_seconds", "host", "level", "method", "msg", "outcome", "path", "peer", "reason", "request_bytes", "request_id", "response_bytes", "route", "status", "time", "trace_id", "user_agent"}
 
 func (g *logStage) judge(*proxy) (string, []string) {
 	lines, longest, err := g.read()

@@ -57,11 +57,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return o.attackAll(ctx, upstream, stdout, stderr)
 }
 
+// leastForMemory is how long an attack on the memory has to last: in its first seconds the
+// attackers' arrival is on the cores, and a bystander's wait says nothing.
+const leastForMemory = 10 * time.Second
+
+// attacks are those that the time is enough for.
+func (o *options) attacks() []attack {
+	all := slices.Concat(http2Attacks, http1Attacks, trustAttacks)
+	if o.lasts >= leastForMemory {
+		all = append(all, memoryAttacks()...)
+	}
+	return all
+}
+
 // attackAll makes all attacks that were chosen. One that was not stood is command.ErrFound.
 func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr io.Writer) error {
 	var found error
 	tried, table := 0, ""
-	for _, a := range slices.Concat(http2Attacks, http1Attacks, trustAttacks) {
+	for _, a := range o.attacks() {
 		if !strings.Contains(a.name, o.only) {
 			continue
 		}
@@ -73,6 +86,10 @@ func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr
 		r, err := play(ctx, &a, o.proxy, upstream, o.lasts)
 		if err == nil {
 			err = ctx.Err()
+		}
+		if not := (impossible{}); errors.As(err, &not) {
+			fmt.Fprintf(stderr, "attacks: NOT PLAYED: %s: %s\n", a.name, not.why)
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 // others are the callers that do no harm.
 type others struct {
 	http1, http2 *http.Client
+	scheme       string
 
 	mu     sync.Mutex // guards all below
 	took   []time.Duration
@@ -30,14 +32,21 @@ const (
 	patience    = 30 * time.Second
 )
 
-func newOthers() *others {
+// newOthers come over TLS if secure, whatever the certificate.
+func newOthers(secure bool) *others {
 	client := func(two bool) *http.Client {
 		t := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: othersOf}
 		t.Protocols.SetHTTP1(!two)
-		t.Protocols.SetUnencryptedHTTP2(two)
+		t.Protocols.SetUnencryptedHTTP2(two && !secure)
+		t.Protocols.SetHTTP2(two && secure)
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is signed by itself
 		return &http.Client{Transport: t, Timeout: patience}
 	}
-	return &others{http1: client(false), http2: client(true)}
+	o := &others{http1: client(false), http2: client(true), scheme: "http"}
+	if secure {
+		o.scheme = "https"
+	}
+	return o
 }
 
 func (o *others) close() {
@@ -54,7 +63,7 @@ func (o *others) call(ctx context.Context, addr string) service {
 			all.Go(func() {
 				for ctx.Err() == nil {
 					began := time.Now()
-					err := ask(c, addr)
+					err := ask(c, o.scheme+"://"+addr)
 					o.note(time.Since(began), err)
 					select {
 					case <-ctx.Done():
@@ -69,9 +78,9 @@ func (o *others) call(ctx context.Context, addr string) service {
 }
 
 // ask sends one request, whole whatever ends meanwhile.
-func ask(c *http.Client, addr string) error {
+func ask(c *http.Client, base string) error {
 	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
-	res, err := c.Get("http://" + addr + target)
+	res, err := c.Get(base + target)
 	if err != nil {
 		return err
 	}

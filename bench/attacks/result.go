@@ -45,7 +45,7 @@ func play(ctx context.Context, a *attack, path, upstream string, lasts time.Dura
 		return nil, err
 	}
 	defer p.End()
-	o := newOthers()
+	o := newOthers(st.secure)
 	defer o.close()
 	r := &result{Name: a.name, Conns: a.conns, Bound: a.bound, Why: a.why, ends: a.ends}
 	during := func(d time.Duration) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }

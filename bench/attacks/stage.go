@@ -14,6 +14,7 @@ type stage struct {
 	upstream string   // where the proxy sends requests
 	env      []string // settings of the proxy, besides the usual ones
 	admin    string   // where the proxy's admin listener is, if elsewhere than usual
+	secure   bool     // clients come over TLS
 	by       []string // the command line by way of which it is started
 
 	strike func(s *strike) error

@@ -6,7 +6,7 @@ import (
 )
 
 // trustAttacks are by callers and upstreams that lie. Each has a judge of its own.
-var trustAttacks = slices.Concat(ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
+var trustAttacks = slices.Concat(prematureAttacks, ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
 
 // columns begins the table that the attack is a row of.
 func (a *attack) columns() string {

@@ -1,4 +1,4 @@
-// Package conformance is a table of raw HTTP/1.1 requests and responses, each with the rule that it tests and what a proxy
+// Package conformance is a table of some 800 raw HTTP/1.1 requests and responses, each with the rule that it tests and what a proxy
 // must do with it, and a driver that shows them to a proxy over TCP.
 //
 // The tables are requests.go and responses.go. The tests run the real binary (`make conformance`); testdata has what became

@@ -10,7 +10,8 @@ const (
 
 var responseFamilies = []family{
 	{"9112 4", "status line", mustForward, hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"HTTP/1.1 200 OK", "HTTP/1.1 200 ", "HTTP/1.0 200 OK", "HTTP/1.1 299 x", "HTTP/1.1 404 Not Found", "HTTP/1.1 500 \xe9", "HTTP/1.1 200 a\tb", "HTTP/1.1 599 x", "HTTP/1.1 418 I'm a teapot"}},
-	{"9112 4", "status line: lenient forms", mayEither, hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"HTTP/1.1 200", "HTTP/1.1  200 OK", "HTTP/1.1 600 x", "HTTP/1.1 999 x", "HTTP/1.2 200 OK", "HTTP/1.1\t200 OK", "HTTP/1.1 200\tOK"}},
+	{"9110 15", "status codes from 600 to 999", mustForward, "HTTP/1.1 " + hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"600 x", "999 Request denied", "700"}},
+	{"9112 4", "status line: lenient forms", mayEither, hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"HTTP/1.1 200", "HTTP/1.1  200 OK", "HTTP/1.2 200 OK", "HTTP/1.1\t200 OK", "HTTP/1.1 200\tOK"}},
 	{"9112 4", "status line: none", mustRefuse, hole + "\r\nContent-Length: 2\r\n\r\nok",
 		[]string{"HTTP/1.1", "HTTP/1.1 ", "HTTP/1.1 20 OK", "HTTP/1.1 2000 OK", "HTTP/1.1 abc OK", "HTTP/1.1 -20 OK", "HTTP/1.1 +20 OK", "HTTP/1.1 2 0 OK", "http/1.1 200 OK", "HTTP/2.0 200 OK", "HTTP/3 200 OK", "HTTP/0.9 200 OK", "HTTP/1.1 000 x", "HTTP/1.1 099 x", "200 OK", "hello", "\x00", "GET / HTTP/1.1", "HTTP/1.1 200 a\x00b", "HTTP/1.1 200 a\rb", "HTTP /1.1 200 OK", " HTTP/1.1 200 OK", "HTTP/1.x 200 OK", "ICY 200 OK"}},
 	{"9110 5.1", "field name: what is no token", mustRefuse, ok + "X" + hole + "A: v\r\nContent-Length: 2\r\n\r\nok", []string{"(", ")", ",", "/", ";", "=", "@", "[", "{", `"`, " ", "\t", "\x00", "\x01", "\x7f", "\x80"}},
@@ -33,7 +34,9 @@ var responseFamilies = []family{
 	{"9112 6.3", "answers that have no body", mustForward, "HTTP/1.1 " + hole + "\r\n\r\n", []string{"204 No Content", "304 Not Modified", "304 Not Modified\r\nContent-Length: 5", "205 Reset\r\nContent-Length: 0"}},
 	{"9110 15.2", "informational answers first", mustForward, hole + ok + "Content-Length: 2\r\n\r\nok", []string{"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 x\r\n\r\n"}},
 	{"9110 15.2.2", "an upgrade that nobody asked for", mustRefuse, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", nil},
-	{"9112 2.2", "line ends by LF alone", mayEither, hole, []string{"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok"}},
+	{"9112 2.2", "all lines end with LF alone", mustForward, hole, []string{"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\nX:  a \nContent-Length: 2\n\nok", "HTTP/1.1 404\nTransfer-Encoding: chunked\n\n2\r\nok\r\n0\r\n\r\n", "HTTP/1.0 200 OK\n\nok"}},
+	{"9112 2.2", "some lines end with LF alone", mayEither, hole, []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok", "HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nX: a\nY: b\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 200 OK\nX: a\n b\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\nX: a\rb\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\nX: a\nContent-Length: 2\n\r\nok"}},
 	{"9112 8", "a head that is cut off", mustRefuse, hole, []string{"HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 200", "", ok, ok + "Content-Length: 2\r\n"}},
 	{"9110 5.4", "limits", mustRefuse, ok + hole + "\r\n\r\n", []string{strings.Repeat("X-A: v\r\n", 300) + "Content-Length: 0", "X-A: " + strings.Repeat("v", 1<<18)}},
 	{"9110 7.6.1", "Connection and what it names", mustForward, ok + hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"Connection: X-A\r\nX-A: 1", "Keep-Alive: timeout=5", "Proxy-Authenticate: x", "Trailer: X", "Connection: content-length", "Upgrade: h2c\r\nConnection: upgrade"}},

@@ -20,12 +20,14 @@ import (
 )
 
 // runApp is the application: it says "open" with the time when its port is
-// open, and "have" with a number as requests come. With --hold it answers none.
+// open, and "have" with a number as requests come. With --hold it answers only
+// the first --before of them.
 func runApp(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("app", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	listen := f.String("listen", "", "address")
-	hold := f.Bool("hold", false, "answer nothing")
+	hold := f.Bool("hold", false, "answer only the first requests")
+	before := f.Int64("before", 0, "with --hold, how many are answered")
 	answer := f.Duration("answer", 0, "time for an answer")
 	if err := command.Parse(f, args, nil); err != nil {
 		return err
@@ -49,17 +51,16 @@ func runApp(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		go serveApp(c, *hold, *answer, &have)
+		go serveApp(c, func(n int64) bool { return *hold && n > *before }, *answer, &have)
 	}
 }
 
-// serveApp serves one connection.
-func serveApp(c net.Conn, hold bool, answer time.Duration, have *atomic.Int64) {
+// serveApp serves one connection, but for the nth request of all where held says so.
+func serveApp(c net.Conn, held func(n int64) bool, answer time.Duration, have *atomic.Int64) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	for readRequest(in) {
-		have.Add(1)
-		if hold {
+		if held(have.Add(1)) {
 			select {}
 		}
 		time.Sleep(answer)

@@ -3,8 +3,8 @@
 //
 //	go run ./bench/restart --proxy bin/retryproxy
 //
-// All are processes of their own: the application (app.go), which holds whatever
-// it is sent until it is killed, and retryproxy with its default settings. A
+// All are processes of their own: the application (app.go), which answers a thousand
+// requests and holds whatever more it is sent until it is killed, and retryproxy with its default settings. A
 // thousand callers of this process have a request in hand each (GET, PUT, POST with
 // and without an Idempotency-Key in turn) when the application is killed; two hundred
 // more come while it is down. Then it is started again on the same port.

@@ -31,6 +31,7 @@ func main() {
 // options are the flags.
 type options struct {
 	proxy    string
+	before   int           // responses that the application gives before that
 	inHand   int           // requests that the application has when it is killed
 	later    int           // that come while it is down
 	down     time.Duration // from the kill to the start of the next process
@@ -44,6 +45,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("restart", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the retryproxy to run")
+	f.IntVar(&o.before, "before", 1000, "good responses before the requests in hand")
 	f.IntVar(&o.inHand, "requests", 1000, "requests in hand at the kill")
 	f.IntVar(&o.later, "later", 200, "requests that come while the application is down")
 	f.DurationVar(&o.down, "down", 2*time.Second, "time from the kill to the next start")
@@ -55,8 +57,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 
 func (o *options) validate() error {
 	switch {
-	case o.inHand < 1 || o.inHand > 100_000 || o.later < 0 || o.later > 100_000:
-		return errors.New("requests must be 1 to 100000, later 0 to 100000")
+	case o.inHand < 1 || o.inHand > 100_000 || o.before < 0 || o.before > 1_000_000 || o.later < 0 || o.later > 100_000:
+		return errors.New("requests must be 1 to 100000, later 0 to 100000, before 0 to 1000000")
 	case o.down < 0 || o.answer < 0 || o.patience <= 0 || o.down > time.Hour || o.answer > time.Hour:
 		return errors.New("down and answer must be 0s to 1h, patience above 0s")
 	case o.runs < 1 || o.runs > 1000:

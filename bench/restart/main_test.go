@@ -32,11 +32,11 @@ func TestASmallRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := play(t.Context(), &options{inHand: 20, later: 8, down: 50 * time.Millisecond, patience: 3 * time.Minute}, startProxy(t, free[0]), free[0])
+	r, err := play(t.Context(), &options{before: 20, inHand: 300, later: 8, down: 50 * time.Millisecond, patience: 3 * time.Minute}, startProxy(t, free[0]), free[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.answered != 23 || r.refused != 5 || r.lost != 0 || r.first <= 0 || r.last < r.first {
+	if r.answered+r.refused != 308 || r.refused > 75 || r.lost != 0 || r.first <= 0 || r.last < r.first {
 		t.Errorf("%v %v", r, r.losses)
 	}
 }
@@ -51,11 +51,15 @@ func startProxy(t *testing.T, app string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	backoff, err := policy.New(policy.DefaultStrategy, policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	long := 3 * time.Minute
 	s, err := proxy.New(&proxy.Config{
 		Listen: []string{"127.0.0.1:0"},
 		Default: proxy.Route{
-			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3}, NoBudget: true, HoldTimeout: long, HoldMax: 100,
+			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, HoldTimeout: long, HoldMax: 1000,
 			RequestTimeout: long, BodyIdleTimeout: long, MaxReplayBytes: 1 << 10, HoldBytes: 1 << 10, ResponseHeaders: true,
 		},
 		Limits: http1.Limits{HeadBytes: 4 << 10, Fields: 20}, ReadHeadTimeout: long, CallerIdleTimeout: long, WriteTimeout: long, TotalReplayBytes: 1 << 20,
@@ -100,7 +104,7 @@ func TestOnlyWhatMayNotRunTwiceMayFail(t *testing.T) {
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
-	for _, args := range [][]string{{"--requests", "0"}, {"--later", "-1"}, {"--down", "-1s"}, {"--runs", "0"}, {"--patience", "0s"}, {"more"}, {"--unknown"}} {
+	for _, args := range [][]string{{"--requests", "0"}, {"--later", "-1"}, {"--down", "-1s"}, {"--runs", "0"}, {"--before", "-1"}, {"--patience", "0s"}, {"more"}, {"--unknown"}} {
 		var errs bytes.Buffer
 		if code := command.Program(run).Run(t.Context(), "restart", args, &errs, &errs); code != command.Usage {
 			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)

@@ -5,16 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
 
 // play is one run through the proxy at through, to an application at app.
 func play(ctx context.Context, o *options, through, addr string) (*result, error) {
-	first, err := startApp(addr, "--hold")
+	first, err := startApp(addr, "--hold", "--before", strconv.Itoa(o.before))
 	if err != nil {
 		return nil, err
 	}
@@ -22,13 +24,16 @@ func play(ctx context.Context, o *options, through, addr string) (*result, error
 	if _, err := first.open(); err != nil {
 		return nil, err
 	}
+	if err := warmUp(through, o); err != nil {
+		return nil, err
+	}
 	cs := &crowd{through: through, patience: o.patience}
 	defer cs.leave()
 	if err := cs.come(o.inHand, true); err != nil {
 		return nil, err
 	}
-	if err := until(ctx, func() bool { return first.have.Load() >= int64(o.inHand) }); err != nil {
-		return nil, fmt.Errorf("the application has %d of %d requests: %w", first.have.Load(), o.inHand, err)
+	if err := until(ctx, settled(first, o)); err != nil {
+		return nil, fmt.Errorf("the application has %d of %d requests: %w", first.have.Load(), o.before+o.inHand, err)
 	}
 	first.Kill()
 	if err := cs.come(o.later, false); err != nil {
@@ -53,6 +58,31 @@ func play(ctx context.Context, o *options, through, addr string) (*result, error
 	return judge(cs.all, opened), nil
 }
 
+// warmUp has the application answer, so that what the proxy does at the kill is
+// what it does behind an application that works.
+func warmUp(through string, o *options) error {
+	nc, err := net.Dial("tcp", through)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(o.patience))
+	in := bufio.NewReader(nc)
+	for range o.before {
+		if _, err := nc.Write([]byte(kinds[0].text)); err != nil {
+			return err
+		}
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != 200 {
+			return fmt.Errorf("before the kill, the application answers %d (%v)", res.StatusCode, err)
+		}
+	}
+	return nil
+}
+
 // until polls for up to a minute.
 func until(ctx context.Context, ok func() bool) error {
 	for end := time.Now().Add(time.Minute); !ok(); {
@@ -64,6 +94,20 @@ func until(ctx context.Context, ok func() bool) error {
 		}
 	}
 	return nil
+}
+
+// settled reports whether the application has what it is to have in hand. Behind
+// an application that is silent the breaker may keep some back, so a second
+// without another request will do.
+func settled(a *app, o *options) func() bool {
+	last, since := int64(-1), time.Now()
+	return func() bool {
+		n := a.have.Load()
+		if n != last {
+			last, since = n, time.Now()
+		}
+		return n >= int64(o.before+o.inHand) || n > int64(o.before) && time.Since(since) > time.Second
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -149,7 +149,7 @@ var malformedHeads = []string{
 	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
 	"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
 	"HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 0\r\n\r\n",
-	"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+	"HTTP/1.1 200 OK\rContent-Length: 0\r\r",
 	"HTTP/1.1 200 OK\r\nX-A: b\r\n folded\r\nContent-Length: 0\r\n\r\n",
 	"HTTP/1.1 200 OK\r\nX-A: nul\x00\r\nContent-Length: 0\r\n\r\n",
 	"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked, gzip\r\n\r\n0\r\n\r\n",

@@ -54,6 +54,14 @@ func (e *entry) note(n int, change func(*attempt)) {
 	change(&e.attempts[n])
 }
 
+// rejectedBefore reports whether every attempt before n was answered 429: the
+// upstream said that it had not begun the work.
+func (e *entry) rejectedBefore(n int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !slices.ContainsFunc(e.attempts[:n], func(a attempt) bool { return !a.act.has() || a.act.status != 429 })
+}
+
 // number notes the number that the proxy gave attempt n. False: another one had it.
 func (e *entry) number(n, number int) bool {
 	e.mu.Lock()

@@ -213,12 +213,12 @@ func (x *exchange) checkHead() {
 	x.checkRepeat()
 }
 
-// checkRepeat: nothing that may not be repeated comes twice, and nothing comes
-// more often than the settings allow.
+// checkRepeat: what may not be repeated comes again only after a 429, and nothing
+// comes more often than the settings allow.
 func (x *exchange) checkRepeat() {
 	p := x.e.plan
 	limit := mostRetries + 2 // the first attempt, and one free repeat
-	if !p.mayRepeat() {
+	if !p.mayRepeat() && !x.e.rejectedBefore(x.n) {
 		limit = 1
 	}
 	if p.conduct == breaksRules {

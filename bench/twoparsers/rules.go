@@ -53,6 +53,10 @@ var rules = []rule{
 			return twice(m.Raw, "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Content-Range", "Range", "Expect", "Authorization", "Upgrade", "TE", "Content-Type", "Keep-Alive")
 		}},
 	{"nginx", []int{400}, "a Host with an empty label", "it checks that dots do not follow each other or begin the name", func(m *streams.Message) bool { return strings.Contains(m.Host, "..") || strings.HasPrefix(m.Host, ".") }},
+	{"haproxy", []int{400}, "a target with bytes from 0x80", "RFC 3986 has none; it passes them only if accept-invalid-http-request is set",
+		func(m *streams.Message) bool {
+			return strings.ContainsFunc(m.Target, func(r rune) bool { return r >= 0x80 })
+		}},
 	{"haproxy", []int{400}, "a field name of more than 255 bytes", "its index of fields has a byte for that length",
 		func(m *streams.Message) bool {
 			for name := range headOf(m.Raw) {

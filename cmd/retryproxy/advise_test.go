@@ -65,7 +65,7 @@ func TestAdviseAsksARunningProxy(t *testing.T) {
 	for _, proposal := range tried.Proposals {
 		now[proposal.Setting] = proposal.Now
 	}
-	if now["RETRYPROXY_ROUTE_TRIED_ATTEMPT_TIMEOUT"] != "10s" || now["RETRYPROXY_ROUTE_TRIED_BACKOFF_BASE"] != "1ms" {
+	if now["RETRYPROXY_ROUTE_TRIED_ATTEMPT_TIMEOUT"] != "auto" || now["RETRYPROXY_ROUTE_TRIED_BACKOFF_BASE"] != "1ms" {
 		t.Errorf("now: %v", now)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -12,13 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/atrest"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/systemd"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/watch"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
@@ -46,9 +48,10 @@ type app struct {
 	quit    chan struct{}          // asked to end without delay; room for one
 	changed chan struct{}          // a file changed; room for one
 
+	ending    *admin.End
 	drainedBy time.Time // when the drain's time is over; zero before it began
 
-	succession succession
+	systemd *systemd.Sockets // what systemd opened for us
 }
 
 // inForce is one version of the configuration.
@@ -69,7 +72,8 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	level := zap.NewAtomicLevelAt(levelOf(s))
 	a := &app{
 		env: env, level: level, log: newLogger(stderr, s.LogFormat, level), metrics: newMetrics(), files: watch.New(s.Files()...),
-		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), succession: newSuccession(),
+		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
+		ending: admin.NewEnd(),
 	}
 	a.phase.Store(&phaseStarting)
 	if !s.AdminListen.Off() {
@@ -94,7 +98,7 @@ func newApp(env []string, s *settings.Settings, problems settings.Problems, stde
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
-			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, Quit: func() { poke(a.quit) }, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { poke(a.drain) }, Quit: func() { poke(a.quit) }, End: a.ending, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
 			Page:         a.page,
 			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
 		})
@@ -141,9 +145,8 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	if a.tracer != nil {
 		c.Tracer = a.tracer
 	}
-	c.Tidied = atrest.LetGo
 	c.Log = a.log
-	c.Given = a.succession.socket
+	c.Given = func(address string) net.Listener { return a.systemd.Listen(address) }
 	return c, nil
 }
 
@@ -172,7 +175,7 @@ func poke(ch chan<- struct{}) {
 // soft memory limit in bytes that was taken from the cgroup, 0 for none.
 func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) error {
 	if err := a.open(memory); err != nil {
-		return err
+		return a.notListening(err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -184,13 +187,11 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 		background.Go(func() { a.page.Run(working) })
 	}
 	background.Go(func() { a.files.Run(working, func() { poke(a.changed) }) })
-	background.Go(func() { a.awaitSuccessor(working) })
 	if a.fleet != nil {
 		background.Go(func() { a.fleet.run(working, a.proxy) })
 	}
-	background.Go(func() { atrest.Settle(working) })
 	a.phase.Store(nil)
-	a.takeOver()
+	a.notifyReady()
 
 	err := a.work(ctx, signals, served, adminEnded)
 	a.closeAdmin()
@@ -225,25 +226,63 @@ func (a *app) open(memory int64) error {
 	a.metrics.ConfigLoaded(true, time.Now())
 	a.log.Info("started", fields...)
 	logConfig(a.log, now.settings, now.problems)
+	a.tellUnreachable(now.settings)
 	return nil
 }
 
-// listen opens, or takes over, every listener, or none.
+// startDial bounds the look at the application at the start.
+const startDial = 200 * time.Millisecond
+
+// tellUnreachable says at the start that an application on this machine does not
+// accept connections yet, and what becomes of requests meanwhile.
+func (a *app) tellUnreachable(s *settings.Settings) {
+	r := &s.Default
+	if !r.Upstream.Loopback() || r.Outage != "hold" {
+		return
+	}
+	target := r.Upstream.Target()
+	if len(target.Also) > 0 || target.SRV {
+		return // another address may
+	}
+	c, err := net.DialTimeout(target.Network, target.Address, startDial)
+	if err == nil {
+		_ = c.Close()
+		return
+	}
+	a.log.Info("the upstream does not accept connections yet; requests are queued until it does",
+		zap.String("upstream", r.Upstream.String()), zap.Duration("queue_timeout_seconds", r.HoldTimeout), zap.Error(err))
+}
+
+// notListening logs each listener that could not be opened, with the variable to
+// change, and returns what is left to tell.
+func (a *app) notListening(err error) error {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		var rest []error
+		for _, each := range several.Unwrap() {
+			rest = append(rest, a.notListening(each))
+		}
+		return errors.Join(rest...)
+	}
+	var wrong *proxy.ListenError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	a.log.Error("cannot listen", zap.String("variable", a.inForce.Load().settings.ListenVariable(wrong.Address)), zap.String("address", wrong.Address), zap.Error(wrong.Err))
+	return errTold
+}
+
+// listen opens every listener, or takes systemd's, or none.
 func (a *app) listen(now *settings.Settings) error {
-	if err := a.succession.inherit(now); err != nil {
+	var err error
+	if a.systemd, err = systemd.Take(); err != nil {
 		return err
 	}
-	if err := a.proxy.Listen(); err != nil {
-		a.succession.abandon()
-		return err
-	}
-	err := a.listenAdmin(now)
+	err = errors.Join(a.proxy.Listen(), a.listenAdmin(now))
 	if err == nil {
-		err = a.succession.settle()
+		err = a.systemd.Rest() // nobody would ever answer there
 	}
-	if err == nil {
-		err = a.announce(now)
-	}
+	a.systemd.Close()
 	if err != nil {
 		a.abandon()
 	}
@@ -254,18 +293,17 @@ func (a *app) listenAdmin(now *settings.Settings) error {
 	if a.admin == nil {
 		return nil
 	}
-	if given := a.succession.socket(now.AdminListen.String()); given != nil {
+	if given := a.systemd.Listen(now.AdminListen.String()); given != nil {
 		a.admin.Use(given)
 		return nil
 	}
 	if err := a.admin.Listen(now.AdminListen.Split()); err != nil {
-		return fmt.Errorf("admin listener: %w", err)
+		return &proxy.ListenError{Address: now.AdminListen.String(), Err: err}
 	}
 	return nil
 }
 
-// abandon closes what listen opened, and leaves what it took over to whoever
-// has it too.
+// abandon closes what listen opened.
 func (a *app) abandon() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -273,7 +311,13 @@ func (a *app) abandon() {
 	if a.admin != nil && a.admin.Socket() != nil {
 		_ = a.admin.Socket().Close()
 	}
-	a.succession.abandon()
+}
+
+// notifyReady tells systemd that this process serves.
+func (a *app) notifyReady() {
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		a.log.Warn("tell systemd that it started", zap.Error(err))
+	}
 }
 
 // work is the time between start and end: it waits for whatever happens first.
@@ -293,9 +337,6 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 			return a.end("asked through the admin listener", a.drainDelay(), signals, 0, served)
 		case <-a.quit:
 			return a.end("asked to quit through the admin listener", 0, signals, 0, served)
-		case <-a.succession.followed:
-			a.closeAdmin() // its socket is the new process's now
-			return a.end("a new process serves in its place", 0, signals, 0, served)
 		case <-ctx.Done():
 			return a.end("context ended", a.drainDelay(), signals, 1, served)
 		case err := <-served:
@@ -313,8 +354,10 @@ func (a *app) drainDelay() time.Duration { return a.inForce.Load().settings.Drai
 // asked to quit, only the delay.
 func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, seen int, served <-chan error) error {
 	a.phase.Store(&phaseDraining)
+	a.ending.Begin()
+	defer a.ending.Drained()
 	s := a.inForce.Load().settings
-	a.log.Info("draining", zap.String("why", why), zap.Duration("delay", delay), zap.Duration("timeout", s.DrainTimeout))
+	a.log.Info("draining", zap.String("why", why), zap.Duration("delay_seconds", delay), zap.Duration("timeout_seconds", s.DrainTimeout))
 	began := time.Now()
 	patience, force := context.WithCancel(context.Background())
 	defer force()
@@ -330,7 +373,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	case <-patience.Done():
 		waited.Stop()
 	}
-	a.log.Info("ending connections", millis("after_ms", time.Since(began)))
+	a.log.Info("ending connections", zap.Duration("after_seconds", time.Since(began)))
 	a.drainedBy = time.Now().Add(s.DrainTimeout)
 	err := a.proxy.Drain(patience)
 	forced := patience.Err() != nil
@@ -342,15 +385,15 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	switch {
 	case forced:
 		a.drainedBy = time.Now()
-		a.log.Warn("ended by a second signal; what was under way was cut off", millis("took_ms", time.Since(began)))
+		a.log.Warn("ended by a second signal; what was under way was cut off", zap.Duration("duration_seconds", time.Since(began)))
 		return errForce
 	case errors.Is(err, proxy.ErrDrainTimeout):
-		a.log.Warn("not everything ended in time and was cut off", millis("took_ms", time.Since(began)))
+		a.log.Warn("not everything ended in time and was cut off", zap.Duration("duration_seconds", time.Since(began)))
 		return nil // it did what the setting says
 	case err != nil:
 		return err
 	}
-	a.log.Info("drained", millis("took_ms", time.Since(began)))
+	a.log.Info("drained", zap.Duration("duration_seconds", time.Since(began)))
 	return nil
 }
 

@@ -51,11 +51,8 @@ func loadAll(env []string) (*settings.Settings, settings.Problems) {
 	if problems.Err() != nil {
 		return s, problems // what cannot be built says nothing new
 	}
-	if _, err := assemble.Config(s); err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			problems = append(problems, settings.Problem{Variable: settings.Prefix + "UPSTREAM", Message: line})
-		}
-	}
+	_, err := assemble.Config(s)
+	problems = append(problems, assemble.ProblemsOf(err)...)
 	if _, err := newFleet(s, zap.NewNop()); err != nil {
 		problems = append(problems, settings.Problem{Variable: settings.Prefix + "SHARED", Message: err.Error()})
 	}

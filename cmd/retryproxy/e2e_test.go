@@ -184,7 +184,7 @@ func TestServesRetriesAndCounts(t *testing.T) {
 	for series, want := range map[string]string{
 		`retryproxy_outcomes_total{outcome="rescued",route="default"}`:           "1",
 		`retryproxy_requests_total{code="200",method="GET",route="default"}`:     "1",
-		`retryproxy_attempts_total{class="rejected",code="503",route="default"}`: "2",
+		`retryproxy_attempts_total{class="unknown",code="503",route="default"}`:  "2",
 		`retryproxy_retries_total{reason="status_503",route="default"}`:          "2",
 		`retryproxy_upstream_connections{state="idle",upstream="` + a.URL + `"}`: "1",
 		`retryproxy_config_reloads_total{result="success"}`:                      "1",
@@ -249,6 +249,11 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 		answered <- answer{response, body}
 	}()
 	<-arrived
+	hook := make(chan string, 1) // of the application in the same Pod
+	go func() {
+		status, body := p.ask("/drained")
+		hook <- fmt.Sprint(status, " ", body)
+	}()
 	p.signals <- syscall.SIGTERM
 	p.await("unreadiness", func() bool { status, body := p.ask("/readyz"); return status == 503 && body == "draining\n" })
 	if p.metric("retryproxy_draining") != "1" {
@@ -264,10 +269,18 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 	if status, _ := p.ask("/livez"); status != 200 {
 		t.Errorf("not alive while draining: %d", status)
 	}
+	select {
+	case early := <-hook:
+		t.Errorf("/drained answered %q while a request was under way", early)
+	default:
+	}
 	close(release)
 	a := <-answered
 	if a.body != "done" || !a.response.Close {
 		t.Errorf("%q, close %v", a.body, a.response.Close)
+	}
+	if got := <-hook; got != "200 drained\n" {
+		t.Errorf("/drained answered %q after the drain", got)
 	}
 	if code := p.ended(); code != exitOK {
 		t.Errorf("exit code %d", code)

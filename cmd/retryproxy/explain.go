@@ -249,7 +249,7 @@ func whyRepeatable(r *settings.Route, q *http1.Request, carries bool) string {
 	case r.RetryUnsafe:
 		return "RETRYPROXY_RETRY_UNSAFE=true"
 	}
-	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent is repeated", q.Method)
+	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is repeated", q.Method, r.RetryRejected)
 }
 
 func viewCase(a verdict.Answer) caseView {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -22,7 +21,7 @@ func newLogger(w io.Writer, format string, level zap.AtomicLevel) *zap.Logger {
 		MessageKey:     "msg",
 		LineEnding:     zapcore.DefaultLineEnding,
 		EncodeTime:     zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00"),
-		EncodeDuration: zapcore.StringDurationEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
 		EncodeLevel:    zapcore.LowercaseLevelEncoder,
 	}
 	encoder := zapcore.NewJSONEncoder(config)
@@ -84,9 +83,4 @@ func (values logValues) MarshalLogObject(e zapcore.ObjectEncoder) error {
 		}
 	}
 	return nil
-}
-
-// millis is a duration as a field in milliseconds, as the data path logs them.
-func millis(name string, d time.Duration) zap.Field {
-	return zap.Float64(name, float64(d.Microseconds())/1e3)
 }

@@ -225,7 +225,7 @@ func candidateOf(r *settings.Route) (planning.Candidate, error) {
 	}
 	c := planning.Candidate{
 		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
-		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout, Window: p.Window,
+		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(), Window: p.Window,
 	}
 	if b, has := r.Budget(); has {
 		c.Budget = &b

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 )
 
@@ -16,16 +17,16 @@ func (a *app) reload(why string) {
 	s, problems := settings.Load(a.env)
 	kept := s.KeepFrom(old.settings)
 	if bad := problems.Errors(); len(bad) > 0 {
-		lines := make([]string, len(bad))
-		for i, p := range bad {
-			lines[i] = p.String()
-		}
-		a.refuse(why, lines)
+		a.refuse(why, linesOf(bad))
 		return
 	}
 	c, err := a.configure(s)
 	if err == nil {
 		err = a.proxy.Reload(c)
+	}
+	if wrong := assemble.ProblemsOf(err); wrong != nil {
+		a.refuse(why, linesOf(wrong))
+		return
 	}
 	if err != nil {
 		a.refuse(why, strings.Split(err.Error(), "\n"))
@@ -54,6 +55,14 @@ func (a *app) refuse(why string, errs []string) {
 		a.log.Error("configuration: " + line)
 	}
 	a.log.Error("configuration refused; the one before stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
+}
+
+func linesOf(problems settings.Problems) []string {
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, p.String())
+	}
+	return lines
 }
 
 func routeNames(s *settings.Settings) []string {

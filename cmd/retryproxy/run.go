@@ -91,7 +91,11 @@ func commands() []command {
 
 // run runs the command that the arguments name and returns the exit code.
 func run(ctx context.Context, o *outside) int {
+	o, out := o.checked()
 	err := dispatch(ctx, o)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("write the output: %w", out.err)
+	}
 	if err != nil && !errors.Is(err, errTold) && !errors.Is(err, errUsage) && !errors.Is(err, errHelp) {
 		fmt.Fprintln(o.stderr, "retryproxy:", err)
 	}

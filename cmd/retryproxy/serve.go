@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/memlimit"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 )
@@ -30,13 +31,14 @@ func runServe(ctx context.Context, c *call) error {
 	}
 	s, problems := settings.Load(c.env)
 	if problems.Err() != nil {
-		printProblems(c.stderr, c.paint(c.stderr), problems)
-		fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", plural(len(problems.Errors()), "error"))
-		return fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
+		return c.notStarted(problems)
 	}
 	problems = append(problems, traceProblems(c.outside)...)
 	memory := memlimit.Apply(c.getenv("GOMEMLIMIT"))
 	a, err := newApp(c.env, s, problems, c.stderr)
+	if wrong := assemble.ProblemsOf(err); wrong != nil {
+		return c.notStarted(wrong)
+	}
 	if err != nil {
 		return errors.Join(settings.ErrInvalid, err)
 	}
@@ -47,4 +49,11 @@ func runServe(ctx context.Context, c *call) error {
 		defer stop()
 	}
 	return a.run(ctx, signals, memory)
+}
+
+// notStarted prints what keeps it from starting.
+func (c *call) notStarted(problems settings.Problems) error {
+	printProblems(c.stderr, c.paint(c.stderr), problems)
+	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", plural(len(problems.Errors()), "error"))
+	return fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
 }

@@ -34,7 +34,9 @@ settings as starting would take it.
 
 --backoff plays every way that retries once with each of these strategies, written
 as for plan; --clients says what callers do after a failure: naive (again after
---again), once (give up), or a strategy.
+--again), once (give up), or a strategy. One that grows from the wait before it
+(normal, decorrelated) may end with :from=pause: then the first wait grows from the
+caller's pause before the request.
 
 The server and the number of proxies grow with --callers unless they are given.
 The same --seed gives the same storm.`,
@@ -194,7 +196,7 @@ func proxyOf(r *settings.Route) (storm.Proxy, error) {
 		p.Budget = b
 	}
 	p.Guard = r.Guard()
-	p.AttemptTimeout, p.HoldMost, p.HoldFor = r.AttemptTimeout, r.HoldMax, r.HoldTimeout
+	p.AttemptTimeout, p.HoldMost, p.HoldFor = r.AttemptTimeout.Value(), r.HoldMax, r.HoldTimeout
 	if r.Outage == "shed" {
 		p.HoldFor = 0
 	}

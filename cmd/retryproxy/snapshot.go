@@ -17,6 +17,8 @@ func (a *app) snapshot() metrics.Snapshot {
 	s := metrics.Snapshot{
 		Connections:       stats.Connections,
 		AcceptPauses:      stats.AcceptPauses,
+		EvictedIdle:       stats.EvictedIdle,
+		EvictedStalled:    stats.EvictedStalled,
 		Faults:            stats.Faults,
 		HandshakeFailures: stats.HandshakeFailures,
 		Draining:          a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
@@ -24,7 +26,7 @@ func (a *app) snapshot() metrics.Snapshot {
 		RetryPercent:      a.proxy.RetryPercent(),
 		Cooldowns:         stats.Cooldowns,
 		Shared:            a.sharedMetrics(),
-		ReplayLimitBytes:  int64(now.settings.TotalReplayBytes),
+		ReplayLimitBytes:  now.config.TotalReplayBytes,
 	}
 	s.HeaderFailures = headerFailures(&stats)
 	s.Upstreams = upstreamsOf(stats)
@@ -52,7 +54,7 @@ func headerFailures(stats *proxy.Stats) map[string]uint64 {
 }
 
 func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
-	return metrics.Upstream{
+	m := metrics.Upstream{
 		Name:         u.Name,
 		Idle:         u.Pool.Idle,
 		Active:       u.Pool.Active,
@@ -71,6 +73,10 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		HasProbe:     u.HasProbe,
 		Probed:       u.Probed,
 	}
+	if f := u.LastFailure; f != nil {
+		m.LastFailure = &metrics.DialFailure{At: f.At, Address: f.Err.Addr, Kind: f.Err.Kind.String(), Text: f.Err.Text()}
+	}
+	return m
 }
 
 func addressMetrics(all *upstream.Addresses) []metrics.Address {

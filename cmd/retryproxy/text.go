@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/policy"
 )
 
@@ -34,14 +34,7 @@ func (o *outside) paint(w io.Writer) paint {
 	return paint{isTerminal(w) && o.getenv("NO_COLOR") == "" && o.getenv("TERM") != "dumb"}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+func isTerminal(w io.Writer) bool { return terminal.Is(w) }
 
 func (p paint) red(s string) string    { return p.in("31", s) }
 func (p paint) yellow(s string) string { return p.in("33", s) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ var topCommand = command{
 	args:    "[--every 1s] [--json] [--address HOST:PORT] [--timeout 2s]",
 	summary: "show what a running retryproxy does, as the page on its admin listener does",
 	details: `Shows routes, upstreams and the last requests that failed, now and over the last
-five minutes. On a terminal it shows them anew every second until Ctrl-C; elsewhere,
+five minutes. On a terminal it shows them anew every second until q or Ctrl-C; elsewhere,
 or with --json, once. NO_COLOR is obeyed.`,
 	run: runTop,
 }
@@ -42,8 +43,7 @@ func runTop(ctx context.Context, c *call) error {
 		fmt.Fprintln(c.stdout, body)
 		return nil
 	case !isTerminal(c.stdout) || c.getenv("TERM") == "dumb":
-		_, err := c.drawTop(body)
-		return err
+		return c.drawTop(c.stdout, body, top.Size{})
 	}
 	return c.keepTop(ctx, ask, body, max(*every, leastEvery))
 }
@@ -57,51 +57,88 @@ func lookOnce(ctx context.Context, ask asker) (string, error) {
 	return body, err
 }
 
-// drawTop writes the state and says how many lines it took.
-func (c *call) drawTop(body string) (lines int, err error) {
+// drawTop writes the state, as much of it as a window of that size takes.
+func (c *call) drawTop(w io.Writer, body string, size top.Size) error {
 	var s page.Snapshot
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
-		return 0, fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the answer: %w", err)
 	}
-	var text strings.Builder
-	if err := top.Write(&text, &s, terminal.Screen(c.stdout, c.getenv)); err != nil {
-		return 0, err
-	}
-	_, err = fmt.Fprint(c.stdout, text.String())
-	return strings.Count(text.String(), "\n"), err
+	return top.Write(w, &s, terminal.Screen(c.stdout, c.getenv), size)
 }
 
-// keepTop draws again and again in the same place until a signal. A proxy that
-// does not answer is said to and asked again: it may be about to start anew.
+// Control sequences (ECMA-48, and xterm's private modes): a second screen, so
+// that what stood on the first comes back in the end; no cursor; no wrapping, as
+// nothing is wider than the window unless that was made narrower just now.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	goHome      = "\x1b[H"
+	eraseLine   = "\x1b[K" // to its end
+	eraseBelow  = "\x1b[J"
+)
+
+// keepTop draws again and again in the same place until a signal or the key q.
+// A proxy that does not answer is said to and asked again: it may be about to
+// start anew. What was seen last stays on the terminal.
 func (c *call) keepTop(ctx context.Context, ask asker, body string, every time.Duration) error {
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
+	keys, giveBack := terminal.Keys(c.stdin)
+	defer giveBack()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	// Long lines are cut, not wrapped, so that going back finds the first one
-	// (DECAWM); the screen below is cleared each time (ECMA-48 CPL and ED).
-	fmt.Fprint(c.stdout, "\x1b[?7l")
-	defer fmt.Fprint(c.stdout, "\x1b[?7h")
-	lines, err := c.drawTop(body)
-	for err == nil {
+	fmt.Fprint(c.stdout, enterScreen)
+	text, err := c.redrawTop(body)
+	for err == nil && !over(ctx, ticker.C, keys) {
+		body, asked := lookOnce(ctx, ask)
+		switch {
+		case ctx.Err() != nil:
+		case asked != nil:
+			text = asked.Error() + "\n"
+			c.redraw(text)
+		default:
+			text, err = c.redrawTop(body)
+		}
+	}
+	fmt.Fprint(c.stdout, leaveScreen+text)
+	return err
+}
+
+// over waits for the next look; true: there is none, as a signal or q came.
+func over(ctx context.Context, next <-chan time.Time, keys <-chan byte) bool {
+	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+			return true
+		case <-next:
+			return false
+		case key := <-keys:
+			if key == 'q' || key == 'Q' || key == 4 { // Ctrl-D
+				return true
+			}
 		}
-		body, asked := lookOnce(ctx, ask)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if lines > 0 {
-			fmt.Fprintf(c.stdout, "\x1b[%dF\x1b[J", lines)
-		}
-		if asked != nil {
-			fmt.Fprintln(c.stdout, asked)
-			lines = 1
-			continue
-		}
-		lines, err = c.drawTop(body)
 	}
-	return err
+}
+
+// redrawTop draws the state from the first line on and returns what it drew.
+func (c *call) redrawTop(body string) (string, error) {
+	columns, rows := terminal.Size(c.stdout)
+	var text strings.Builder
+	if err := c.drawTop(&text, body, top.Size{Columns: columns, Rows: max(rows-1, 0)}); err != nil {
+		return "", err
+	}
+	c.redraw(text.String())
+	return text.String(), nil
+}
+
+// redraw writes lines over what stood there. Each is erased before it is written:
+// behind a line as wide as the window, the cursor stands on its last character.
+func (c *call) redraw(text string) {
+	var b strings.Builder
+	b.WriteString(goHome)
+	for line := range strings.Lines(text) {
+		b.WriteString(eraseLine + line)
+	}
+	b.WriteString(eraseBelow)
+	fmt.Fprint(c.stdout, b.String())
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
 )
@@ -69,10 +70,38 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if n := strings.Count(text, "F\x1b[J"); n != 3 || strings.Count(text, "the answer was 503") != 1 || strings.Count(text, "retryproxy ") != 3 {
-		t.Errorf("%d redrawn:\n%q", n, text)
+	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the answer was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last one stays
+		t.Errorf("%d drawn:\n%q", n, text)
 	}
-	if !strings.HasPrefix(text, "\x1b[?7l") || !strings.HasSuffix(text, "\x1b[?7h") {
-		t.Errorf("wrapping is not given back: %q", text)
+	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {
+		t.Errorf("the terminal is not given back: %q", text)
+	}
+}
+
+func TestTheKeyQEndsTop(t *testing.T) {
+	never := make(chan time.Time)
+	for keys, want := range map[string]bool{"q": true, "xyq": true, "Q": true, "\x04": true} {
+		pressed := make(chan byte, len(keys))
+		for i := range len(keys) {
+			pressed <- keys[i]
+		}
+		if got := over(t.Context(), never, pressed); got != want {
+			t.Errorf("%q: over %v", keys, got)
+		}
+	}
+	ticked := make(chan time.Time, 1)
+	ticked <- time.Now()
+	if over(t.Context(), ticked, nil) {
+		t.Error("it is over at the next look")
+	}
+}
+
+// Erased behind a line that is as wide as the window, its last character would go.
+func TestALineIsErasedBeforeItIsWritten(t *testing.T) {
+	var out bytes.Buffer
+	c := &call{outside: &outside{stdout: &out}}
+	c.redraw("wide\nline\n")
+	if want := "\x1b[H\x1b[Kwide\n\x1b[Kline\n\x1b[J"; out.String() != want {
+		t.Errorf("%q, expected %q", out.String(), want)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,11 +32,26 @@ const (
 	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
-// tracesAsked gives the variable that says where spans go, "" when none are wanted.
+// tracesAsked gives the variable that says where spans go, "" when none are
+// wanted or it names no place.
 func tracesAsked(getenv func(string) string) string {
-	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+	if tracesOff(getenv) {
 		return ""
 	}
+	name := tracesVariable(getenv)
+	if !isEndpoint(getenv(name)) {
+		return ""
+	}
+	return name
+}
+
+func tracesOff(getenv func(string) string) bool {
+	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
+}
+
+// tracesVariable is the variable that names the collector, right or wrong; ""
+// if none does.
+func tracesVariable(getenv func(string) string) string {
 	for _, name := range []string{otlpTracesEndpoint, otlpEndpoint} {
 		if getenv(name) != "" {
 			return name
@@ -44,15 +60,29 @@ func tracesAsked(getenv func(string) string) string {
 	return ""
 }
 
+// isEndpoint reports whether spans can be sent to an endpoint: localhost:4317
+// would be taken for a URL of the scheme "localhost", and sent to nowhere.
+func isEndpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
 // traceProblems are warnings about the variables for traces: an environment made for a
 // whole Pod must not keep the proxy from starting.
 func traceProblems(o *outside) (found settings.Problems) {
-	name := tracesAsked(o.getenv)
+	if tracesOff(o.getenv) {
+		return nil
+	}
+	name := tracesVariable(o.getenv)
 	if name == "" {
 		return nil
 	}
 	warn := func(variable, message string) {
 		found = append(found, settings.Problem{Variable: variable, Value: settings.Mask(o.getenv(variable)), Message: message, Warning: true})
+	}
+	if !isEndpoint(o.getenv(name)) {
+		warn(name, "no spans are made: expected a URL such as http://localhost:4318")
+		return found
 	}
 	if !hasTracing && otherWithTracing() == "" {
 		warn(name, "this program makes no spans; expected "+tracingProgram+" beside it or in PATH, to be run in its place (docs/traces.md)")

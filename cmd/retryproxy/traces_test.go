@@ -17,11 +17,22 @@ func TestWhenTracesAreAsked(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/t", otlpTracesEndpoint},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_SDK_DISABLED=TRUE", ""},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_TRACES_EXPORTER=none", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=https://", ""},
 		{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c:4318", ""},
 	} {
 		o := &outside{env: strings.Fields(tc.env)}
 		if got := tracesAsked(o.getenv); got != tc.want {
 			t.Errorf("%s: asked by %q, want %q", tc.env, got, tc.want)
+		}
+	}
+}
+
+func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
+	for _, endpoint := range []string{"localhost:4317", "c", "grpc://c:4317", "http://", "https:///v1/traces"} {
+		found := traceProblems(&outside{env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint}})
+		if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "no spans are made") || found[0].Variable != otlpEndpoint {
+			t.Errorf("%s: %v", endpoint, found)
 		}
 	}
 }

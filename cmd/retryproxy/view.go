@@ -45,7 +45,7 @@ type worstView struct {
 	// Amplification is how many times its own load the upstream gets in the
 	// long run when every request fails, the budget's floor left out.
 	Amplification float64 `json:"amplification"`
-	// BurstRetries come on top once; 0 without a budget.
+	// BurstRetries come on top once; 0 without a budget or without retries.
 	BurstRetries int `json:"burst_retries"`
 }
 
@@ -95,7 +95,7 @@ func worstOf(r *settings.Route) (policy.Worst, error) {
 	if r.Mode == "observe" {
 		p.MaxRetries = 0
 	}
-	return p.Worst(r.RequestTimeout, r.AttemptTimeout), nil
+	return p.Worst(r.RequestTimeout, r.AttemptTimeout.Value()), nil
 }
 
 func viewWorst(w policy.Worst, r *settings.Route) *worstView {
@@ -107,7 +107,10 @@ func viewWorst(w policy.Worst, r *settings.Route) *worstView {
 		v.Seconds = &seconds
 	}
 	if budget, has := r.Budget(); has {
-		v.Amplification, v.BurstRetries = budget.Amplification(w.Attempts, 0), budget.Burst
+		v.Amplification = budget.Amplification(w.Attempts, 0)
+		if w.Attempts > 1 {
+			v.BurstRetries = budget.Burst
+		}
 	}
 	return v
 }

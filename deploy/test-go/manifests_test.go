@@ -329,30 +329,24 @@ func TestSidecarOutlivesTheApplication(t *testing.T) {
 	}
 }
 
-// The application behind an inbound sidecar takes requests longer than the sidecar passes new ones on.
-func TestInboundApplicationOutlastsTheDrainDelay(t *testing.T) {
+// The application behind an inbound sidecar is not told to end before the sidecar has drained: its hook asks the admin port.
+func TestInboundApplicationOutlastsTheDrain(t *testing.T) {
 	for _, directory := range []string{"inbound", "no-native-sidecars/inbound"} {
 		all := objects(t, k8s+"/overlays/"+directory)
 		spec := &find[*appsv1.Deployment](t, all, "web").Spec.Template.Spec
-		var delay, sleep time.Duration
+		var delay time.Duration
+		var admin string
+		var hook *corev1.HTTPGetAction
 		for _, c := range containers(spec) {
-			switch {
-			case isProxy(c):
+			if isProxy(c) {
 				_, values := settingsOf(t, all, spec, c)
-				delay = drainOf(t, values, "DELAY", 0)
-			case c.Lifecycle.PreStop.Sleep != nil:
-				sleep = time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-			default:
-				command := c.Lifecycle.PreStop.Exec.Command
-				d, err := time.ParseDuration(command[len(command)-1] + "s")
-				if err != nil || command[0] != "sleep" {
-					t.Fatal(command, err)
-				}
-				sleep = d
+				delay, admin = drainOf(t, values, "DELAY", 0), values["RETRYPROXY_ADMIN_LISTEN"]
+				continue
 			}
+			hook = c.Lifecycle.PreStop.HTTPGet
 		}
-		if delay < 5*time.Second || sleep <= delay {
-			t.Errorf("%s: the application sleeps %v, the drain delay is %v", directory, sleep, delay)
+		if delay < 5*time.Second || hook == nil || hook.Path != "/drained" || ":"+hook.Port.String() != admin {
+			t.Errorf("%s: the drain delay is %v, the application's hook %+v, the admin port %s", directory, delay, hook, admin)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 // caller sends, waits, and tries again. It has one try under way at most.
 type caller struct {
-	busy  bool  // a try is under way
-	tires timer // while it is
-	tries int   // failed since the last success
-	wait  time.Duration
+	busy  bool          // a try is under way
+	tires timer         // while it is
+	tries int           // failed since the last success
+	wait  time.Duration // the last one: before this try; with Callers.FromPause the pause before the first
 	began time.Duration // of the first of these tries
 }
 
@@ -21,12 +21,18 @@ func (w *world) beginCallers() {
 	w.turns = make([]uint32, w.Callers.N)
 	for i := range w.callers {
 		w.pause(int32(i))
+		if w.Callers.FromPause { // it began before the storm did
+			w.callers[i].wait += time.Duration(w.rand.ExpFloat64() * float64(w.Callers.Every))
+		}
 	}
 }
 
 // pause ends with a new request.
 func (w *world) pause(c int32) {
 	d := time.Duration(w.rand.ExpFloat64() * float64(w.Callers.Every) / w.pace)
+	if w.Callers.FromPause {
+		w.callers[c].wait = d
+	}
 	w.after(d, callerSends, c, w.turns[c])
 }
 
@@ -84,7 +90,11 @@ func (w *world) againAfter(k *caller) time.Duration {
 	if w.Callers.Backoff == nil {
 		return w.Callers.Again
 	}
-	return w.Callers.Backoff.Wait(policy.Step{Retry: k.tries, Previous: k.wait, Elapsed: w.since(k.began)}, w.rand)
+	s := policy.Step{Retry: k.tries, Previous: k.wait, Elapsed: w.since(k.began)}
+	if w.Callers.FromPause {
+		s.Retry++ // the pause counts as the wait before the first
+	}
+	return w.Callers.Backoff.Wait(s, w.rand)
 }
 
 // burst makes n callers who are pausing send now.

@@ -78,7 +78,7 @@ func (p *proxies) enter(c int32) {
 		p.attempt(c)
 		return
 	}
-	place, v := x.guard.Enter(p.now)
+	place, v := x.guard.Enter(p.now, policy.Request{Key: 1})
 	if v <= policy.VerdictProbe {
 		t.place = place
 		p.arm(x)
@@ -107,7 +107,7 @@ func (p *proxies) standInLine(c int32, x *proxy, v policy.Verdict) {
 	var dropped bool
 	t.ticket, out, dropped = x.line.Push(c)
 	if dropped {
-		x.guard.Quit(p.now, 1)
+		x.guard.Quit(p.now, policy.Request{Key: 1})
 		p.result.Dropped++
 		p.callerGets(out, 503)
 	}
@@ -117,7 +117,7 @@ func (p *proxies) standInLine(c int32, x *proxy, v policy.Verdict) {
 // pump admits from the line as long as there is room.
 func (p *proxies) pump(x *proxy) {
 	for x.line.Len() > 0 {
-		place, v := x.guard.Next(p.now)
+		place, v := x.guard.Next(p.now, policy.Request{Key: 1})
 		if v > policy.VerdictProbe {
 			break
 		}
@@ -166,6 +166,9 @@ func (p *proxies) attempt(c int32) {
 		p.heed(x, s)
 		p.refused(c)
 		return
+	}
+	if x := p.of(c); t.place.Probe() {
+		p.heed(x, x.guard.Accepted(p.now)) // its connection is a new one
 	}
 	t.sent = true
 	p.act(c)
@@ -272,7 +275,7 @@ func (p *proxies) leave(c int32) {
 		return
 	}
 	if x.line.Remove(t.ticket) {
-		x.guard.Quit(p.now, 1)
+		x.guard.Quit(p.now, policy.Request{Key: 1})
 		p.arm(x)
 	}
 }
@@ -300,7 +303,7 @@ func (p *proxies) on(e event) {
 	case waitEnds:
 		x := p.of(e.who)
 		x.line.Remove(p.tries[e.who].ticket)
-		x.guard.Quit(p.now, 1)
+		x.guard.Quit(p.now, policy.Request{Key: 1})
 		p.result.Refused++
 		p.callerGets(e.who, 503)
 		p.arm(x)

@@ -47,6 +47,11 @@ type Callers struct {
 	// up, until a 200 comes. 0: never again (then the pause is Every).
 	Again   time.Duration
 	Backoff policy.Backoff // instead of Again; nil = the constant Again
+	// FromPause makes Backoff take the pause before a request for the wait
+	// before its first retry, so that a client that asks every ten seconds
+	// never asks more often after a failure. It matters to strategies that grow
+	// from the wait before (normal, decorrelated).
+	FromPause bool
 }
 
 // Server answers each request after a time that grows with the requests it has

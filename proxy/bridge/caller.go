@@ -35,6 +35,7 @@ type Caller struct {
 	out      response
 	whole    atomic.Bool // the response was
 	closed   atomic.Bool
+	broken   atomic.Bool   // the request's body was
 	bodyDone chan struct{} // nil without a body
 	unwatch  func() bool
 }
@@ -45,6 +46,9 @@ func NewCaller(w http.ResponseWriter, r *http.Request, local, remote net.Addr) *
 	c.in.init()
 	f := framingOf(r)
 	head, ok := c.appendHead(make([]byte, 0, 1024), f)
+	if declared := r.Header["Content-Length"]; ok && len(declared) > 0 && declared[0] == "0" {
+		ok = endsEmpty(r)
+	}
 	if !ok {
 		c.in.close(errGone)
 		return c
@@ -84,6 +88,15 @@ func (c *Caller) Finish() bool {
 
 // Gone says whether the caller has left.
 func (c *Caller) Gone() bool { return c.r.Context().Err() != nil }
+
+// Whole reports whether the response was written whole.
+func (c *Caller) Whole() bool { return c.whole.Load() }
+
+// Broken reports whether the request's body ended otherwise than was announced.
+func (c *Caller) Broken() bool { return c.broken.Load() }
+
+// BodyDone is closed when the request's body has ended, in whatever way; nil: it has none.
+func (c *Caller) BodyDone() <-chan struct{} { return c.bodyDone }
 
 // Read gives the request.
 func (c *Caller) Read(p []byte) (int, error) {
@@ -161,6 +174,7 @@ func (c *Caller) copyBody(f http1.Framing) {
 	}
 	switch err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }); {
 	case err != io.EOF:
+		c.broken.Store(err != errGone && !errors.Is(err, net.ErrClosed))
 		c.in.drop(errGone)
 	case c.out.websocket:
 		c.in.close(io.EOF)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
 // chunkRoom is for the size line before a chunk.
@@ -17,7 +18,7 @@ var bodyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // of it, with the trailers that the body's end brought; else why not.
 func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Header) error {
 	buf := bodyBuffers.Get().(*[32 << 10]byte)
-	defer bodyBuffers.Put(buf)
+	defer putBodyBuffer(buf)
 	chunked := f.Kind == http1.BodyChunked
 	for {
 		n, err := body.Read(buf[chunkRoom : len(buf)-len("\r\n")])
@@ -39,6 +40,11 @@ func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Head
 			return err
 		}
 	}
+}
+
+func putBodyBuffer(buf *[32 << 10]byte) {
+	poison.Fill(buf[:])
+	bodyBuffers.Put(buf)
 }
 
 // frame puts the size line before the n bytes at buf[chunkRoom] and CRLF after them.

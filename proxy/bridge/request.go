@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -103,7 +105,31 @@ func isLength(declared []string, length int64) bool {
 		return true
 	}
 	n, err := strconv.ParseUint(declared[0], 10, 63)
-	return len(declared) == 1 && err == nil && int64(n) == length
+	padded := len(declared[0]) > 1 && declared[0][0] == '0'
+	return len(declared) == 1 && err == nil && int64(n) == length && !padded
+}
+
+// emptyBodyPatience is how long a client may take to end a stream whose body is declared to be empty.
+const emptyBodyPatience = 10 * time.Second
+
+// endsEmpty reports whether a body that is declared to be empty is: over HTTP/1.1, bytes
+// behind such a request would be another one. It waits for the end of the stream.
+func endsEmpty(r *http.Request) bool {
+	empty := make(chan bool, 1)
+	go func() {
+		var b [1]byte
+		n, err := r.Body.Read(b[:])
+		empty <- n == 0 && err == io.EOF
+	}()
+	t := time.NewTimer(emptyBodyPatience)
+	defer t.Stop()
+	select {
+	case is := <-empty:
+		return is
+	case <-r.Context().Done():
+	case <-t.C:
+	}
+	return false
 }
 
 // framingOf is how the body of r goes over HTTP/1.1. The standard library has

@@ -49,8 +49,11 @@ type Stream struct {
 	req      *http.Request
 	trailers []http1.Field // of the request, once its body ended
 
-	mu    sync.Mutex // guards begun
+	mu    sync.Mutex // guards all below
 	begun bool       // the place is used up, or given back
+	over  bool       // run has returned
+	grace *time.Timer
+	ended func() // nil: not finished, or already called
 }
 
 // StreamOptions say what a Stream is on.
@@ -264,6 +267,7 @@ func (s *Stream) gotInterim(code int, h textproto.MIMEHeader) error {
 
 // run sends the request and makes the response readable.
 func (s *Stream) run(req *http.Request) {
+	defer s.runEnded()
 	res, err := s.to.RoundTrip(req)
 	if err != nil {
 		if s.why != nil {
@@ -283,11 +287,33 @@ func (s *Stream) run(req *http.Request) {
 	if _, err := s.in.Write(head); err != nil {
 		return
 	}
-	if f.Kind == http1.BodyNone {
-		s.in.close(io.EOF)
-		return
+	err = io.EOF
+	if f.Kind != http1.BodyNone {
+		err = s.in.fill(bodyOf(res, f), f, func() http.Header { return res.Trailer })
 	}
-	s.in.close(s.in.fill(res.Body, f, func() http.Header { return res.Trailer }))
+	s.in.close(err)
+	if err == io.EOF {
+		awaitEnd(res.Body)
+	}
+}
+
+// bodyOf ends with the body's last byte where f has a length, else with the stream.
+func bodyOf(res *http.Response, f http1.Framing) io.Reader {
+	if f.Kind == http1.BodyLength {
+		return io.LimitReader(res.Body, f.Length)
+	}
+	return res.Body
+}
+
+// mostBehind bounds what is read behind a whole response, which should be nothing.
+const mostBehind = 512
+
+// awaitEnd reads on until the upstream ends the stream (END_STREAM), which it may do
+// later than with the last byte: a stream that is closed before is reset, and its
+// handler takes that for a client that left.
+func awaitEnd(body io.Reader) {
+	var buf [mostBehind]byte
+	_, _ = io.ReadFull(body, buf[:])
 }
 
 // framingOfResponse is how the response goes over HTTP/1.1. HTTP/2 has trailers
@@ -304,6 +330,40 @@ func framingOfResponse(method string, res *http.Response) http1.Framing {
 
 // isGRPC: its trailers come unannounced.
 func isGRPC(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "application/grpc") }
+
+// Finish ends the use of a stream whose response was read whole. It does not wait. The
+// upstream has the grace to end the stream; then the stream is reset. ended is called once
+// the stream is over, perhaps before Finish returns.
+func (s *Stream) Finish(grace time.Duration, ended func()) {
+	s.in.drop(net.ErrClosed)
+	s.mu.Lock()
+	over := s.over
+	if !over {
+		s.ended = ended
+		s.grace = time.AfterFunc(grace, func() { _ = s.Close() })
+	}
+	s.mu.Unlock()
+	if over {
+		_ = s.Close()
+		ended()
+	}
+}
+
+// runEnded tells whoever finished the stream.
+func (s *Stream) runEnded() {
+	s.mu.Lock()
+	s.over = true
+	ended := s.ended
+	s.ended = nil
+	if s.grace != nil {
+		s.grace.Stop()
+	}
+	s.mu.Unlock()
+	if ended != nil {
+		_ = s.Close()
+		ended()
+	}
+}
 
 // Close ends the stream; the upstream is told where the exchange is not over.
 // It may be called at any time, more than once, and does not wait.

@@ -9,6 +9,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -30,19 +31,73 @@ func Load(f Files) (*tls.Config, error) {
 	if f.Cert == "" || f.Key == "" {
 		return nil, errors.New("TLS needs both a certificate and a key file")
 	}
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	pair, err := Pair(f.Cert, f.Key)
 	if err != nil {
-		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+		return nil, err
 	}
 	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if f.ClientCA == "" {
 		return c, nil
 	}
 	if c.ClientCAs, err = Authorities(f.ClientCA); err != nil {
-		return nil, err
+		return nil, &FileError{Field: "ClientCA", File: f.ClientCA, Err: err}
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
+}
+
+// FileError says which of several named files cannot be used, so that the
+// setting that names it can be told.
+type FileError struct {
+	Field string // of the struct that names the files, e.g. "Cert", "Key"
+	File  string
+	Err   error // names the file
+}
+
+// Error is the cause, which names the file.
+func (e *FileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Pair reads a certificate, leaf first, and its private key. The error is a
+// *FileError of the field Cert or Key. The key is to blame if the two do not
+// belong together.
+func Pair(certFile, keyFile string) (tls.Certificate, error) {
+	wrong := func(field, file string, err error) (tls.Certificate, error) {
+		return tls.Certificate{}, &FileError{Field: field, File: file, Err: fmt.Errorf("certificate %s with key %s: %w", certFile, keyFile, err)}
+	}
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return wrong("Cert", certFile, err)
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return wrong("Key", keyFile, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	switch {
+	case err != nil && !isCertificate(cert):
+		return wrong("Cert", certFile, err)
+	case err != nil:
+		return wrong("Key", keyFile, err)
+	}
+	return pair, nil
+}
+
+// isCertificate reports whether the first certificate in text can be read.
+func isCertificate(text []byte) bool {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return false
+		}
+		if block.Type == "CERTIFICATE" {
+			_, err := x509.ParseCertificate(block.Bytes)
+			return err == nil
+		}
+		text = rest
+	}
 }
 
 // Authorities reads certificates in PEM form to check others against. The error

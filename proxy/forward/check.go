@@ -12,20 +12,32 @@ func (s *Settings) Check() error {
 	var errs []error
 	for _, h := range []string{s.HostName, s.UpstreamHost} {
 		if !isAuthority(h) {
-			errs = append(errs, fmt.Errorf("host %q: not host[:port]", h))
+			errs = append(errs, &SettingError{"Host", fmt.Errorf("host %q: not host[:port]", h)})
 		}
 	}
 	if s.Host == HostName && s.HostName == "" {
-		errs = append(errs, errors.New("the host to send is empty"))
+		errs = append(errs, &SettingError{"Host", errors.New("the host to send is empty")})
 	}
 	if !isAuthority(s.Via) {
-		errs = append(errs, fmt.Errorf("via %q: a pseudonym is a name or host[:port] (RFC 9110 section 7.6.3)", s.Via))
+		errs = append(errs, &SettingError{"Via", fmt.Errorf("via %q: a pseudonym is a name or host[:port] (RFC 9110 section 7.6.3)", s.Via)})
 	}
 	if why := checkPrefix(s.StripPrefix); why != "" {
-		errs = append(errs, fmt.Errorf("strip prefix %q: %s", s.StripPrefix, why))
+		errs = append(errs, &SettingError{"StripPrefix", fmt.Errorf("strip prefix %q: %s", s.StripPrefix, why)})
 	}
 	return errors.Join(errs...)
 }
+
+// SettingError says which field of Settings is wrong. Check joins them.
+type SettingError struct {
+	Field string
+	Err   error
+}
+
+// Error is the cause, which quotes the value.
+func (e *SettingError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SettingError) Unwrap() error { return e.Err }
 
 // isAuthority lets through what is harmless in a field; "" is left to the caller.
 func isAuthority(s string) bool {

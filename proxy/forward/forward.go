@@ -133,8 +133,9 @@ func (p *Peer) Proto() string {
 	return "http"
 }
 
-// believed says that forwarding fields are kept.
-func (p *Peer) believed() bool { return p.Trusted || !p.TrustConfigured }
+// Believed reports whether fields about what was before the peer are believed and, as far as
+// they say who the client is, kept: from trusted proxies and, while none are configured, from anyone.
+func (p *Peer) Believed() bool { return p.Trusted || !p.TrustConfigured }
 
 // inControl says that control fields (X-Retryproxy-*) are kept: from trusted
 // proxies and, while none are configured, from this machine.

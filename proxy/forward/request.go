@@ -183,7 +183,7 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 
 // appendForwarding writes what becomes of a field about the caller.
 func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http1.Field) []byte {
-	if !w.p.believed() {
+	if !w.p.Believed() {
 		return dst
 	}
 	switch f.ID {

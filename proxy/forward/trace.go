@@ -37,3 +37,23 @@ func AppendCallersTrace(dst []byte, r *http1.Request) []byte {
 	}
 	return dst
 }
+
+// TraceID is the trace id of a traceparent (W3C Trace Context section 3.2.2.3),
+// 32 digits of lower-case hexadecimal; "" if it is not valid.
+func TraceID(parent []byte) string {
+	const begin, end, whole = len("00-"), len("00-") + 32, 55
+	if len(parent) < whole || parent[begin-1] != '-' || parent[end] != '-' {
+		return ""
+	}
+	zero := true
+	for _, c := range parent[begin:end] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+		zero = zero && c == '0'
+	}
+	if zero {
+		return ""
+	}
+	return string(parent[begin:end])
+}

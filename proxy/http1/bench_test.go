@@ -25,7 +25,6 @@ const typicalResponse = "HTTP/1.1 200 OK\r\n" +
 	"Vary: Accept-Encoding\r\n" +
 	"\r\n"
 
-// The same head comes again and again, and is recalled.
 func BenchmarkRequestParse(b *testing.B) {
 	buf := []byte(typicalRequest)
 	var r Request
@@ -62,7 +61,7 @@ func BenchmarkResponseParse(b *testing.B) {
 	}
 }
 
-// One field differs from head to head, so that each is read.
+// One field differs from head to head, as with most clients.
 func BenchmarkRequestParseChanging(b *testing.B) {
 	buf := []byte(typicalRequest)
 	id := buf[len(buf)-6:]

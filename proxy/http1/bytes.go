@@ -178,23 +178,24 @@ func colonAt(b []byte, i int) int {
 	return i
 }
 
-// targetEnd is the index of the first byte in b[i:] that is not of isTarget, or len(b). Marked are bytes below 0x21 and 0x7f as in controlAt,
-// all from 0x80 by one or the other, and " # < > in pairs that differ in one bit. The table has the last word.
-func targetEnd(b []byte, i int) int {
+// targetEnd is the index of the first byte in b[i:] that is not of isTarget, or len(b); ascii reports whether all before it are below 0x80.
+// Marked are bytes below 0x21 and 0x7f as in controlAt, all from 0x80 by one or the other, and #. The table has the last word.
+func targetEnd(b []byte, i int) (end int, ascii bool) {
 	for i = max(i, 0); i <= len(b)-8; i += 8 {
 		w := word(b, i)
 		edges := (w - 0x21*lows) | (w + lows)
-		quotes := w&^lows ^ '"'*lows
-		angles := w&^(2*lows) ^ '<'*lows
-		if marks := (edges | (quotes-lows)&^quotes | (angles-lows)&^angles) & highs; marks != 0 {
+		hashes := w ^ '#'*lows
+		if marks := (edges | (hashes-lows)&^hashes) & highs; marks != 0 {
 			i += bits.TrailingZeros64(marks) >> 3
 			break
 		}
 	}
+	seen := byte(0)
 	for i < len(b) && isTarget[b[i]] {
+		seen |= b[i]
 		i++
 	}
-	return i
+	return i, seen < 0x80
 }
 
 // tokenEnd is the index of the first byte in b[i:] that cannot be part of a token, or len(b).

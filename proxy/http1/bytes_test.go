@@ -133,8 +133,10 @@ func TestTargetEndAgreesWithItsTable(t *testing.T) {
 		}
 		b[rng.IntN(len(b))] = byte(n)
 		i := rng.IntN(len(b) + 1)
-		if got, want := targetEnd(b, i), plain(b, i); got != want {
-			t.Fatalf("%q from %d: got %d, want %d", b, i, got, want)
+		got, ascii := targetEnd(b, i)
+		want := plain(b, i)
+		if got != want || ascii != !bytes.ContainsFunc(b[i:want], func(r rune) bool { return r >= 0x80 }) {
+			t.Fatalf("%q from %d: got %d, ascii %v, want %d", b, i, got, ascii, want)
 		}
 	}
 }
@@ -150,7 +152,7 @@ func TestTokenTable(t *testing.T) {
 
 func TestTargetTable(t *testing.T) {
 	for c := range 256 {
-		want := c > 0x20 && c < 0x7f && !strings.ContainsRune("#\"<>", rune(c))
+		want := c > 0x20 && c != 0x7f && c != '#'
 		if isTarget[c] != want {
 			t.Errorf("isTarget[%#x] = %v", c, isTarget[c])
 		}

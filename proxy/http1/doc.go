@@ -17,8 +17,7 @@
 // given to Parse: it is valid until that buffer is changed. Only trailers are copied, since they may arrive in pieces.
 //
 // Everything is bounded and nothing is allocated in steady state: a Request, Response or Chunked that is used again keeps its slices.
-// Values of these types belong to one goroutine at a time. What they remember of heads, to recall one that comes again, is bounded as well
-// and shared by all of them (see memory).
+// Values of these types belong to one goroutine at a time.
 //
 // What to avoid: holding a span after the buffer was compacted or returned to a pool; changing the bytes of Path, which may be
 // shared by all requests; and forwarding Content-Length or Transfer-Encoding fields as they came instead of writing them

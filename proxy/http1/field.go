@@ -1,6 +1,9 @@
 package http1
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // Field is one field line as it came: spans into the parsed buffer, name in its original case, value without the white space
 // around it. It is valid as long as the buffer is unchanged. To change a field, make another one.
@@ -92,6 +95,48 @@ func readFields(fields []Field, b []byte, i, limit int) (_ []Field, next int, wh
 		next, why = lineEnd(b, i)
 	}
 	return fields, next, why
+}
+
+// readFieldsByLF is readFields for a response head of which each line ends with LF alone, as those of some small servers do. CRs are
+// refused: where ends of both kinds stand in one head, an LF may be part of a value that somebody else chose.
+func readFieldsByLF(fields []Field, b []byte, i, limit int) (_ []Field, next int, why Refusal) {
+	for {
+		n := bytes.IndexByte(b[i:], '\n')
+		if n < 0 {
+			return fields, 0, RefusalNone
+		}
+		line := b[i : i+n]
+		if i += n + 1; n == 0 {
+			return fields, i, RefusalNone
+		}
+		if len(fields) >= limit {
+			return fields, 0, RefusalTooManyFields
+		}
+		f, why := readLineByLF(line)
+		if why != RefusalNone {
+			return fields, 0, why
+		}
+		fields = append(fields, f)
+	}
+}
+
+// readLineByLF reads one of these lines, without its end.
+func readLineByLF(line []byte) (f Field, why Refusal) {
+	if at := controlAt(line, 0); at < len(line) {
+		if line[at] == '\r' {
+			return f, RefusalBareLF
+		}
+		return f, RefusalControlByte
+	}
+	colon, why := f.readName(line, 0)
+	switch {
+	case why != RefusalNone:
+		return f, why
+	case colon == 0:
+		return f, RefusalBadField
+	}
+	f.Name, f.Value = line[:colon:colon], slices.Clip(TrimOWS(line[colon+1:]))
+	return f, RefusalNone
 }
 
 // readName finds the colon behind the name that begins at b[i] (RFC 9112 section 5), and sets the id. colon is 0 when b ends before it
@@ -188,4 +233,11 @@ func ConnectionNames(fields []Field, name []byte) bool {
 		}
 	}
 	return false
+}
+
+func eachSpan(fields []Field, f func([]byte)) {
+	for i := range fields {
+		f(fields[i].Name)
+		f(fields[i].Value)
+	}
 }

@@ -1,7 +1,5 @@
 package http1
 
-import "bytes"
-
 // Name identifies a well-known field name, so that later steps compare one byte instead of a string.
 type Name uint8
 
@@ -252,14 +250,25 @@ func lookupRelated(name []byte) Name {
 	if len(name) > len(controlPrefix) && lower[name[0]] == controlPrefix[0] && EqualFold(name[:len(controlPrefix)], controlPrefix) {
 		return XRetryproxyOther
 	}
-	if bytes.IndexByte(name, '_') >= 0 {
-		return lookupTwin(name)
+	for _, c := range name {
+		if isOdd[c] {
+			return lookupTwin(name)
+		}
 	}
 	return NameOther
 }
 
-// lookupTwin reads `_` as `-`, as CGI, WSGI and PHP do when they turn field names into variables. A stranger could otherwise
-// slip X_Forwarded_For past a rule for X-Forwarded-For. Only names where that matters are told apart.
+// isOdd marks what may stand in a name besides letters, digits and hyphens, and some more that may not.
+var isOdd = func() (odd [256]bool) {
+	for c := range odd {
+		odd[c] = c != '-' && !isAlnum(byte(c)) && c > ' ' && c < 0x7f
+	}
+	return odd
+}()
+
+// lookupTwin reads `_`, `.` and all else that is odd as `-`. CGI, WSGI and PHP make `_` of some or all of these when they turn
+// field names into variables. A stranger could otherwise slip X_Forwarded_For past a rule for X-Forwarded-For, or Content.Length past
+// one for Content-Length. Only names where that matters are told apart.
 func lookupTwin(name []byte) Name {
 	var plain [longestName]byte
 	if len(name) > len(plain) {
@@ -279,7 +288,7 @@ func lookupTwin(name []byte) Name {
 
 func copyHyphens(dst, name []byte) int {
 	for i, c := range name {
-		if c == '_' {
+		if isOdd[c] {
 			c = '-'
 		}
 		dst[i] = c

@@ -48,6 +48,7 @@ const (
 	RefusalBodyTooLarge
 	RefusalAmbiguousPath
 	RefusalTooManyFrames
+	RefusalNoStreamSlot
 	RefusalOtherHost
 
 	refusalCount
@@ -69,7 +70,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, in which no request can be seen or repeated: call http:// and let the upstream's scheme be https (RFC 9110 section 9.3.6)."},
 	RefusalBadTarget:      {"bad_target", 400, "The request target has a fragment, illegal bytes, a broken escape or a form that does not fit the method (RFC 9112 section 3.2)."},
 	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for the head (RFC 9112 section 3)."},
-	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 599 (RFC 9112 section 4)."},
+	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 999 (RFC 9112 section 4)."},
 
 	RefusalHeadTooLarge:     {"head_too_large", 431, "The head is longer than the limit (RFC 6585 section 5)."},
 	RefusalTooManyFields:    {"too_many_fields", 431, "The head has more field lines than the limit (RFC 6585 section 5)."},
@@ -87,7 +88,7 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalCLWithTE:                {"cl_with_te", 400, "Content-Length and Transfer-Encoding in one message (RFC 9112 section 6.1)."},
 	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
-	RefusalRepeatedContentLength:   {"repeated_content_length", 400, "More than one Content-Length in a request, or differing ones in a response (RFC 9112 section 6.3)."},
+	RefusalRepeatedContentLength:   {"repeated_content_length", 400, "Content-Length fields that differ (RFC 9112 section 6.3)."},
 	RefusalBadTransferEncoding:     {"bad_transfer_encoding", 400, "Transfer-Encoding does not end with exactly one chunked without parameters (RFC 9112 section 6.3)."},
 	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding before the final chunked, none of which is implemented (RFC 9112 section 6.1)."},
 	RefusalTransferEncodingIn10:    {"transfer_encoding_in_http_1_0", 400, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 section 6.1)."},
@@ -101,7 +102,8 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
-	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 caller sent more frames that ask for nothing than any caller needs; its connection was ended without an answer (RFC 9113 section 10.5)."},
+	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames that ask for nothing than any client needs; its connection is read from slowly, and told to go away after 5 s of it (RFC 9113 section 10.5). Counted once per connection, without a response."},
+	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had as many requests under way as their number or the memory allows, and none ended within a second (RETRYPROXY_MAX_CONNECTIONS)."},
 	RefusalOtherHost:     {"other_host", 403, "The target names a host, port or scheme that no route is for (RETRYPROXY_FORWARD_PROXY)."},
 }
 

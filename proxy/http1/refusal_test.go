@@ -9,7 +9,7 @@ import (
 // The set is closed and each member is reachable: every refusal is the verdict of a case in the tables, or one that the proxy finds.
 func TestEveryRefusalHasACase(t *testing.T) {
 	shown := map[Refusal]bool{
-		RefusalBodyTooLarge: true, RefusalAmbiguousPath: true, RefusalTooManyFrames: true, RefusalOtherHost: true, // found by the proxy
+		RefusalBodyTooLarge: true, RefusalAmbiguousPath: true, RefusalTooManyFrames: true, RefusalNoStreamSlot: true, RefusalOtherHost: true, // found by the proxy
 		RefusalHeadTooLarge: true, RefusalTargetTooLong: true, RefusalTooManyFields: true, // TestRequestLimits
 	}
 	for _, c := range refusedRequests {
@@ -44,7 +44,7 @@ func TestRefusalTexts(t *testing.T) {
 		}
 		seen[r.String()] = true
 		switch r.Status() {
-		case 400, 403, 413, 414, 417, 431, 501, 505:
+		case 400, 403, 413, 414, 417, 431, 501, 503, 505:
 		default:
 			t.Errorf("%v has status %d", r, r.Status())
 		}

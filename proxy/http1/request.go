@@ -32,7 +32,6 @@ type Request struct {
 
 	pending  progress
 	lineRead bool // the request line was whole at the last reading
-	place    place
 }
 
 // Parse reads one request head from buf, which may hold more after it.
@@ -73,9 +72,23 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Request) Reset() {
-	fields, place := forget(r.Fields), r.place
+	fields := forget(r.Fields)
 	*r = Request{}
-	r.Fields, r.place = fields, place
+	r.Fields = fields
+}
+
+// Detach forgets all spans before their buffer goes, and keeps what was concluded from them.
+func (r *Request) Detach() {
+	r.Method, r.Target, r.Scheme, r.Authority, r.Path, r.Query, r.Upgrade = nil, nil, nil, nil, nil, nil, nil
+	r.Fields = r.Fields[:0]
+}
+
+// Spans calls f with every span.
+func (r *Request) Spans(f func([]byte)) {
+	for _, span := range [...][]byte{r.Method, r.Target, r.Scheme, r.Authority, r.Path, r.Query, r.Upgrade} {
+		f(span)
+	}
+	eachSpan(r.Fields, f)
 }
 
 // Get is the value of the first field with the given id, nil when there is none.
@@ -86,50 +99,24 @@ func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByNa
 
 // read reads a head from the start of b. n == 0 without a refusal: b ends before the head does.
 func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
-	fields, pending, place := r.Fields[:0], r.pending, r.place
-	*r = Request{} // in place; a literal with the three in it would be built elsewhere and copied
-	r.Fields, r.pending, r.place = fields, pending, place
+	fields, pending := r.Fields[:0], r.pending
+	*r = Request{} // in place; a literal with both in it would be built elsewhere and copied
+	r.Fields, r.pending = fields, pending
 	i := 0
 	if len(b) > 0 && b[0] == '\r' {
 		if i, why = lineEnd(b, 0); i == 0 {
 			return 0, why
 		}
 	}
-	m := &requestMemories[r.place.index()]
-	if !m.claim() {
-		return r.readAlone(b, i, maxFields)
-	}
-	n, why = r.readWith(m, b, i, maxFields)
-	m.release()
-	return n, why
-}
-
-// readAlone is readWith without the memory, which is in use.
-func (r *Request) readAlone(b []byte, i, maxFields int) (n int, why Refusal) {
-	var m requestMemory
-	return r.readWith(&m, b, i, maxFields)
-}
-
-// readWith reads a head from b[i:], but for what m knows.
-func (r *Request) readWith(m *requestMemory, b []byte, i, maxFields int) (n int, why Refusal) {
-	next := m.line.recall(r, b, i)
+	next, why := r.readLine(b, i)
 	if next == 0 {
-		if next, why = r.readLine(b, i); next == 0 {
-			return 0, why
-		}
-		m.line.note(r, b[i:next])
+		return 0, why
 	}
 	r.lineRead = true
-	if n = m.recall(r, b, next, maxFields); n > 0 {
-		return n, RefusalNone
-	}
 	if r.Fields, n, why = readFields(r.Fields, b, next, maxFields); n == 0 {
 		return 0, why
 	}
-	if why = r.conclude(); why == RefusalNone {
-		m.note(r, b[next:n])
-	}
-	return n, why
+	return n, r.conclude()
 }
 
 // readLine reads the request line at b[i:] (RFC 9112 section 3).
@@ -146,13 +133,16 @@ func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
 		return 0, badMethod(b, i, space)
 	}
 	start := space + 1
-	end := targetEnd(b, start)
+	end, ascii := targetEnd(b, start)
 	r.Target = b[start:end:end]
 	if end == len(b) {
 		return 0, RefusalNone
 	}
 	if b[end] != ' ' || end == start {
 		return 0, badTargetByte(b, start, end)
+	}
+	if !ascii && !utf8OK(r.Target) {
+		return 0, RefusalBadTarget
 	}
 	if r.Minor, next, why = readVersion(b, end+1); next == 0 {
 		return 0, why
@@ -277,8 +267,8 @@ func (r *Request) conclude() Refusal {
 	return r.frame(&s)
 }
 
-// frame decides the body (RFC 9112 section 6.3). A request may carry one Content-Length field and no more, even with equal values, and
-// no leading zeros: no client sends those, and a server behind or before us may read them differently.
+// frame decides the body (RFC 9112 section 6.3). Content-Length may be repeated with equal values, of which one is passed on; a list
+// in one field ("5, 5") and leading zeros are refused: no client sends those, and a server before us may read them differently.
 func (r *Request) frame(s *facts) Refusal {
 	if why := s.coded(r.Minor); why != RefusalNone {
 		return why
@@ -286,9 +276,7 @@ func (r *Request) frame(s *facts) Refusal {
 	switch {
 	case s.codings.seen:
 		r.Body.Kind = BodyChunked
-	case s.lengths > 1:
-		return RefusalRepeatedContentLength
-	case s.lengths == 1:
+	case s.lengths > 0:
 		if s.padded {
 			return RefusalBadContentLength
 		}

@@ -6,7 +6,7 @@ import "time"
 // All spans point into the buffer given to Parse. Not for concurrent use.
 type Response struct {
 	Minor  int    // 0 or 1
-	Status int    // 100 to 599
+	Status int    // 100 to 999
 	Phrase []byte // may be empty
 	Fields []Field
 	Body   Framing
@@ -20,7 +20,6 @@ type Response struct {
 	Upgrade          []byte        // on 101: the protocol, when Connection names Upgrade; else nil
 	HopNames         bool          // as on Request
 
-	place   place
 	pending progress
 }
 
@@ -37,7 +36,7 @@ const longestKeepAlive = 24 * time.Hour
 // Status 502: a response that cannot be trusted is never relayed.
 //
 // The refusals are those of requests with three allowances for real servers, each without effect on framing: the phrase and the
-// space before it may be missing, equal Content-Length fields may be repeated, and Content-Length may have leading zeros.
+// space before it may be missing, Content-Length may have leading zeros, and all lines of the head may end with LF alone.
 func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
 	lim = lim.orDefaults()
 	if len(buf) < lim.HeadBytes && !r.pending.worthReading(buf) {
@@ -61,13 +60,26 @@ func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, e
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Response) Reset() {
-	fields, place := forget(r.Fields), r.place
+	fields := forget(r.Fields)
 	*r = Response{}
-	r.Fields, r.place = fields, place
+	r.Fields = fields
 }
 
 // Restart forgets an unfinished head, and no spans: the next Parse writes over them, or fails.
 func (r *Response) Restart() { r.pending = progress{} }
+
+// Detach forgets all spans before their buffer goes, and keeps what was concluded from them.
+func (r *Response) Detach() {
+	r.Phrase, r.Upgrade = nil, nil
+	r.Fields = r.Fields[:0]
+}
+
+// Spans calls f with every span.
+func (r *Response) Spans(f func([]byte)) {
+	f(r.Phrase)
+	f(r.Upgrade)
+	eachSpan(r.Fields, f)
+}
 
 // Get is the value of the first field with the given id, nil when there is none.
 func (r *Response) Get(id Name) []byte { return firstByID(r.Fields, id) }
@@ -79,41 +91,21 @@ func (r *Response) Lookup(name string) (value []byte, ok bool) { return firstByN
 func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
 
 func (r *Response) read(b []byte, maxFields int, method []byte) (n int, why Refusal) {
-	head := string(method) == "HEAD"
-	m := &responseMemories[r.place.index()]
-	if !m.claim() {
-		return r.readAlone(b, maxFields, head)
-	}
-	n, why = r.readWith(m, b, maxFields, head)
-	m.release()
-	return n, why
-}
-
-// readAlone is readWith without the memory, which is in use.
-func (r *Response) readAlone(b []byte, maxFields int, head bool) (n int, why Refusal) {
-	var m responseMemory
-	return r.readWith(&m, b, maxFields, head)
-}
-
-// readWith reads a head, but for what m knows. head: it answers to HEAD.
-func (r *Response) readWith(m *responseMemory, b []byte, maxFields int, head bool) (n int, why Refusal) {
-	if n = m.recall(r, b, maxFields, head); n > 0 {
-		return n, RefusalNone
-	}
-	fields, pending, place := r.Fields[:0], r.pending, r.place
+	fields, pending := r.Fields[:0], r.pending
 	*r = Response{} // as for a Request
-	r.Fields, r.Length, r.pending, r.place = fields, -1, pending, place
+	r.Fields, r.Length, r.pending = fields, -1, pending
 	i, why := r.readLine(b)
 	if i == 0 {
 		return 0, why
 	}
-	if r.Fields, n, why = readFields(r.Fields, b, i, maxFields); n == 0 {
+	read := readFields
+	if b[i-2] != '\r' {
+		read = readFieldsByLF
+	}
+	if r.Fields, n, why = read(r.Fields, b, i, maxFields); n == 0 {
 		return 0, why
 	}
-	if why = r.conclude(head); why == RefusalNone {
-		m.note(r, b[:n], head)
-	}
-	return n, why
+	return n, r.conclude(string(method) == "HEAD")
 }
 
 // readLine reads the status line (RFC 9112 section 4).
@@ -139,7 +131,7 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 		}
 		status = status*10 + int(b[i]-'0')
 	}
-	if r.Status = status; status < 100 || status > 599 {
+	if r.Status = status; status < 100 {
 		return 0, RefusalBadStatusLine
 	}
 	if len(b) == 12 {
@@ -155,6 +147,9 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 	r.Phrase = b[start:end:end]
 	if end == len(b) {
 		return 0, RefusalNone
+	}
+	if b[end] == '\n' { // so must all lines of the head end: see readFieldsByLF
+		return end + 1, RefusalNone
 	}
 	return lineEnd(b, end)
 }

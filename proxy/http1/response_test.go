@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -26,12 +27,19 @@ var refusedResponses = []struct {
 	{"four digits", "HTTP/1.1 2000 OK\r\n\r\n", RefusalBadStatusLine},
 	{"sign", "HTTP/1.1 +20 OK\r\n\r\n", RefusalBadStatusLine},
 	{"status 099", "HTTP/1.1 099 X\r\n\r\n", RefusalBadStatusLine},
-	{"status 600 (RFC 9110 15)", "HTTP/1.1 600 X\r\n\r\n", RefusalBadStatusLine},
-	{"status 999", "HTTP/1.1 999 X\r\n\r\n", RefusalBadStatusLine},
 	{"tab after status", "HTTP/1.1 200\tOK\r\n\r\n", RefusalBadStatusLine},
 	{"NUL in phrase", "HTTP/1.1 200 O\x00K\r\n\r\n", RefusalControlByte},
 
 	// RFC 9112 sections 2.2 and 5.
+	{"CRLF in a head by LF", "HTTP/1.1 200 OK\nA: b\r\n\n", RefusalBareLF},
+	{"empty line by CRLF in a head by LF", "HTTP/1.1 200 OK\nA: b\n\r\n", RefusalBareLF},
+	{"bare CR in a head by LF", "HTTP/1.1 200 OK\nA: b\rc\n\n", RefusalBareLF},
+	{"NUL in a head by LF", "HTTP/1.1 200 OK\nA: b\x00\n\n", RefusalControlByte},
+	{"obs-fold in a head by LF", "HTTP/1.1 200 OK\nA: b\n c\n\n", RefusalObsFold},
+	{"space before colon in a head by LF", "HTTP/1.1 200 OK\nA : b\n\n", RefusalSpaceBeforeColon},
+	{"no colon in a head by LF", "HTTP/1.1 200 OK\nA\n\n", RefusalBadField},
+	{"no name in a head by LF", "HTTP/1.1 200 OK\n: b\n\n", RefusalBadField},
+	{"differing CLs in a head by LF", "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6\n\n", RefusalRepeatedContentLength},
 	{"bare LF after status", "HTTP/1.1 200\n\r\n", RefusalBareLF},
 	{"bare LF after phrase", "HTTP/1.1 200 OK\n\r\n", RefusalBareLF},
 	{"bare LF after field", "HTTP/1.1 200 OK\r\nA: b\n\r\n", RefusalBareLF},
@@ -219,5 +227,34 @@ func TestRestartForgetsAnUnfinishedHead(t *testing.T) {
 	const head = "HTTP/1.1 204 None\r\n\r\n"
 	if n, err := r.Parse([]byte(head+"and what follows it, to some length"), Limits{}, nil); n != len(head) || err != nil || r.Status != 204 {
 		t.Fatal(n, err, r.Status)
+	}
+}
+
+// A head of which all lines end with LF alone means what it means with CRLF, and goes on with that.
+func TestAResponseHeadByLF(t *testing.T) {
+	for _, head := range []string{
+		"HTTP/1.1 200 OK\nContent-Length: 2\n\n",
+		"HTTP/1.1 200\n\n",
+		"HTTP/1.0 999 Request denied\nX:a\nY:  b \t\nZ:\nContent-Length: 0\n\n",
+		"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nset-cookie: a\nset-cookie: b\n\n",
+		"HTTP/1.1 103 Early Hints\nLink: </a>\n\n",
+	} {
+		var byLF, byCRLF Response
+		n, err := byLF.Parse([]byte(head+"ok"), Limits{}, []byte("GET"))
+		if err != nil || n != len(head) {
+			t.Fatalf("%q: %d, %v", head, n, err)
+		}
+		trickled := new(Response)
+		wantTrickle(t, head, n, err, func(b []byte) (int, error) { return trickled.Parse(b, Limits{}, []byte("GET")) })
+		if _, err := byCRLF.Parse([]byte(strings.ReplaceAll(head, "\n", "\r\n")), Limits{}, []byte("GET")); err != nil {
+			t.Fatal(err)
+		}
+		var got, want []byte
+		for i := range byLF.Fields {
+			got, want = byLF.Fields[i].AppendLine(got), AppendField(want, byCRLF.Fields[i].Name, byCRLF.Fields[i].Value)
+		}
+		if string(got) != string(want) || byLF.Body != byCRLF.Body || byLF.Status != byCRLF.Status || byLF.Close != byCRLF.Close || string(byLF.Phrase) != string(byCRLF.Phrase) {
+			t.Errorf("%q: %+v and %q, want %+v and %q", head, byLF, got, byCRLF, want)
+		}
 	}
 }

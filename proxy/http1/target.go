@@ -1,6 +1,9 @@
 package http1
 
-import "bytes"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // Form is the form of a request target (RFC 9112 section 3.2). The authority form is not among them: it belongs to CONNECT.
 type Form uint8
@@ -31,9 +34,9 @@ var (
 	asteriskPath = []byte("*")[:1:1]
 )
 
-// isTarget: bytes a request target may have. That is RFC 3986 section 2 and, beyond it, the bytes that browsers leave as they
-// are in paths or queries (WHATWG URL, "percent-encode sets"): \ ^ ` { | } and brackets outside a host. Left out: control bytes,
-// space, everything from 0x80, # (a fragment is never sent) and " < >, which every client escapes.
+// isTarget: bytes a request target may have. That is RFC 3986 section 2 and, beyond it, all that clients send unescaped and that
+// nobody reads in two ways: " < > \ ^ ` { | }, brackets outside a host, and raw UTF-8 (see utf8OK). Left out: control bytes,
+// space and # (a fragment is never sent).
 var isTarget [256]bool
 
 // isHost: bytes of a host that is not an IPv6 address. Narrower than reg-name of RFC 3986 section 3.2.2, which allows
@@ -41,12 +44,11 @@ var isTarget [256]bool
 var isHost [256]bool
 
 func init() {
-	for c := 0x21; c < 0x7f; c++ {
-		isTarget[c] = true
-		isHost[c] = isAlnum(byte(c)) || c == '-' || c == '.' || c == '_' || c == '~'
+	for c := 0x21; c < 0x100; c++ {
+		isTarget[c] = c != 0x7f && c != '#'
 	}
-	for _, c := range []byte("#\"<>") {
-		isTarget[c] = false
+	for c := 0x21; c < 0x7f; c++ {
+		isHost[c] = isAlnum(byte(c)) || c == '-' || c == '.' || c == '_' || c == '~'
 	}
 }
 
@@ -128,6 +130,19 @@ func escapesOK(path []byte) bool {
 			return false
 		}
 		i += 2
+	}
+	return true
+}
+
+// utf8OK reports whether target is UTF-8 without control characters. Other bytes, overlong forms above all, are read in
+// more than one way.
+func utf8OK(target []byte) bool {
+	for len(target) > 0 {
+		c, n := utf8.DecodeRune(target)
+		if c == utf8.RuneError && n == 1 || c >= 0x80 && c < 0xa0 {
+			return false
+		}
+		target = target[n:]
 	}
 	return true
 }

@@ -34,15 +34,35 @@ type pattern struct {
 // can be decoded on the stack. Longer ones match no pattern.
 const maxSegment = 256
 
-// compile checks a match and takes it apart. The error joins all mistakes.
-func compile(m *Match) (*pattern, error) {
+// RuleError says which rule is wrong, and which field of its Match; "" for all
+// of it. New joins them.
+type RuleError struct {
+	Rule  string
+	Field string // of Match
+	Err   error
+}
+
+// Error names the rule and the cause.
+func (e *RuleError) Error() string { return "route " + e.Rule + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// compile checks a match and takes it apart, or returns all mistakes in it,
+// without the rule's name.
+func compile(m *Match) (*pattern, []*RuleError) {
 	p := &pattern{listen: m.Listen, methods: m.Methods}
 	if m.Host == "" && m.Path == "" && m.Header == "" && m.Listen == "" && len(m.Methods) == 0 {
-		return nil, errors.New("without host, path, header, methods or listener it would take every request")
+		return nil, []*RuleError{{Err: errors.New("without host, path, header, methods or listener it would take every request")}}
 	}
-	err := errors.Join(p.setHost(m.Host), p.setPath(m.Path), p.setHeader(m.Header), checkMethods(m.Methods))
-	if err != nil {
-		return nil, err
+	var wrong []*RuleError
+	for _, each := range []RuleError{{Field: "Host", Err: p.setHost(m.Host)}, {Field: "Path", Err: p.setPath(m.Path)}, {Field: "Header", Err: p.setHeader(m.Header)}, {Field: "Methods", Err: checkMethods(m.Methods)}} {
+		if each.Err != nil {
+			wrong = append(wrong, &each)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
 	}
 	return p, nil
 }

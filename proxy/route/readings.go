@@ -2,7 +2,10 @@ package route
 
 import (
 	"bytes"
+	"strings"
 	"sync"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
 // Upstreams tidy paths before they look at them, each in its own way: they
@@ -110,7 +113,7 @@ func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderL
 	for len(strip) > 0 && strip[len(strip)-1] == '/' {
 		strip = strip[:len(strip)-1]
 	}
-	if Plain(path) && (strip == "" || bytes.IndexByte(path, '%') < 0) {
+	if Plain(path) && (bytes.IndexByte(path, '%') < 0 || strip == "") && strings.IndexByte(strip, '%') < 0 {
 		return false
 	}
 	s := t.index.listener(listen)
@@ -157,6 +160,7 @@ func (x *explorer) ambiguous() bool {
 	defer func() { // keep no request's memory alive in the pool
 		x.index, x.query = nil, query{}
 		clear(x.readings)
+		poison.Fill(x.arena)
 	}()
 	for i := 0; i < len(x.readings); i++ {
 		if !x.agrees(x.readings[i]) {

@@ -32,6 +32,8 @@ func TestAmbiguous(t *testing.T) {
 		{"/%61pi/x", "", false}, // every reading, Find's included, is /api/x
 		{"*", "/api", false},
 		// Oddities that no reading turns into another route.
+		{"/caf\xc3\xa9/x", "/caf\xc3\xa9", false},
+		{"/caf\xc3\xa9/x", "/caf%c3%a9", true}, // below the prefix for an upstream that decodes it, and not cut by us
 		{"/files//a", "", false},
 		{"/files/a/../b", "", false},
 		{"/files/a%2Fb%5cc;d=1/%2e", "", false},

@@ -86,14 +86,17 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 	for i := range rules {
 		r := &rules[i]
 		t.values[i+1] = r.Value
-		p, err := compile(&r.Match)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("route %s: %w", r.Name, err))
+		p, wrong := compile(&r.Match)
+		for _, w := range wrong {
+			w.Rule = r.Name
+			errs = append(errs, w)
+		}
+		if p == nil {
 			continue
 		}
 		t.paths = t.paths || p.hasPath
 		for _, c := range t.index.add(p, ref(i+1)) {
-			errs = append(errs, fmt.Errorf("route %s: the same match%s as route %s", r.Name, c.where(), rules[c.with-1].Name))
+			errs = append(errs, &RuleError{Rule: r.Name, Err: fmt.Errorf("the same match%s as route %s", c.where(), rules[c.with-1].Name)})
 		}
 	}
 	t.index.link()

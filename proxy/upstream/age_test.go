@@ -299,3 +299,55 @@ func TestCloseStopsTheSweep(t *testing.T) {
 		}
 	})
 }
+
+// A pool whose connections stay idle is woken ever more seldom, and soon again after a release. What a late look finds closed
+// counts as closed right after the look before.
+func TestTheSweepBacksOffWhileNothingHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []*memory
+		p := makePool(t, inMemory(t, &made), Options{IdleAge: time.Hour})
+		sweeps := func(d time.Duration) (n int) {
+			p.mu.Lock()
+			last := p.sweptAt
+			p.mu.Unlock()
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				time.Sleep(10 * time.Millisecond)
+				p.mu.Lock()
+				if p.sweptAt != last {
+					last = p.sweptAt
+					n++
+				}
+				p.mu.Unlock()
+			}
+			return n
+		}
+		first, second := get(t, p, GetOptions{}), get(t, p, GetOptions{})
+		first.Release(0)
+		if n := sweeps(8500 * time.Millisecond); n != 8 {
+			t.Errorf("%d sweeps in the first eight seconds", n)
+		}
+		sweeps(52 * time.Second)
+		if n := sweeps(time.Minute); n < 3 || n > 8 {
+			t.Errorf("%d sweeps in the second minute", n)
+		}
+		second.Release(0)
+		if n := sweeps(2100 * time.Millisecond); n != 2 {
+			t.Errorf("%d sweeps in two seconds after a release", n)
+		}
+		second = p.TryPooled(&GetOptions{})
+		second.Close()
+		sweeps(20 * time.Second)
+		for sweeps(10*time.Millisecond) == 0 {
+		}
+		p.mu.Lock()
+		age := p.sweptAt - p.idle[0].since
+		p.mu.Unlock()
+		made[0].hangUp()
+		sweeps(time.Minute)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.patience.last < age || p.patience.last > age+2*sweepPeriod {
+			t.Errorf("learned an age of %v, it was %v", p.patience.last, age)
+		}
+	})
+}

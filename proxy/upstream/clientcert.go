@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
 // clientCert is a certificate and key that follow their files.
@@ -42,13 +44,13 @@ func (c *clientCert) load() error {
 // loadLocked takes the files' state before reading them, so that a change
 // while it reads is seen as one the next time.
 func (c *clientCert) loadLocked() error {
-	seen, err := c.stat()
+	seen, statErr := c.stat()
+	pair, err := certs.Pair(c.certFile, c.keyFile)
 	if err != nil {
-		return err
+		return fmt.Errorf("client %w", err)
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("client certificate %s with key %s: %w", c.certFile, c.keyFile, err)
+	if statErr != nil {
+		return statErr
 	}
 	c.pair, c.seen = &pair, seen
 	return nil

@@ -59,9 +59,6 @@ type Conn struct {
 	keepAlive time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
 	since     time.Duration // pool time of the last release
 	idle      time.Duration // how long it was idle when last handed out
-	lookedAt  time.Duration // pool time of the last look ahead that found it quiet since its last use; 0 = none did
-
-	lookedAhead bool // ... and so that this use needs no look
 
 	state connState // guarded by pool.mu
 }
@@ -104,6 +101,12 @@ func (c *Conn) wire() net.Conn {
 // cuts parts to what is left.
 func (c *Conn) Writev(parts [][]byte) (int, error) { return sock.Writev(c.Conn, parts) }
 
+// Stream reports whether the connection is one stream of an HTTP/2 connection: it ends with its request.
+func (c *Conn) Stream() bool { return c.stream }
+
+// Acked is how many bytes the upstream's system has confirmed on the connection; 0 where it cannot be known.
+func (c *Conn) Acked() uint64 { return sock.Acked(c.wire()) }
+
 // Fresh reports whether the connection was dialled for this use.
 func (c *Conn) Fresh() bool { return !c.Reused }
 
@@ -141,7 +144,11 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 	if keepAlive > 0 {
 		c.keepAlive = keepAliveLimit(keepAlive)
 	}
-	if c.stream || c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || !c.deadlinesKnown() {
+	if c.stream {
+		c.pool.streams.release(c)
+		return
+	}
+	if c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || !c.deadlinesKnown() {
 		_ = c.Close()
 		return
 	}

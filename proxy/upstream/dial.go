@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	// Keep-alive probes find a peer that vanished after about a minute; they
-	// also keep an idle connection known to the NATs on the way.
-	probeIdle     = 15 * time.Second
-	probeInterval = 15 * time.Second
+	// Keep-alive probes find a peer that vanished after 25 s, within the default
+	// request timeout: without an attempt timeout they tell it from a peer that is
+	// slow, so that the request is retried. They also keep an idle connection known
+	// to the NATs on the way.
+	probeIdle     = 10 * time.Second
+	probeInterval = 5 * time.Second
 	probeCount    = 3
 )
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
+	"unicode"
 )
 
 // DialKind says why no connection could be had. It is a closed set, meant for
@@ -60,6 +62,34 @@ type DialError struct {
 
 // Error names the action, the address and the cause.
 func (e *DialError) Error() string { return "dial upstream " + e.Addr + ": " + e.Err.Error() }
+
+// maxText bounds Text: a certificate's error may quote as many names as the
+// upstream likes.
+const maxText = 300
+
+// Text is the cause in one line of at most 300 bytes, safe to show: x509's or
+// the resolver's words, or the errno's. What cannot be printed is replaced, since
+// some of it is the upstream's.
+func (e *DialError) Text() string {
+	text := e.Err.Error()
+	cut := len(text) > maxText
+	if cut {
+		text = text[:maxText-len("…")]
+	}
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?' // and for bytes that are no UTF-8
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if cut {
+		text += "…"
+	}
+	return text
+}
 
 // Unwrap gives the cause to errors.Is and errors.As.
 func (e *DialError) Unwrap() error { return e.Err }

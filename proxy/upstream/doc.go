@@ -18,8 +18,7 @@
 // What is promised:
 //
 //   - A connection from the pool was looked at before it was handed out, or is
-//     by [Conn.SendLooking] before it is written to (see [GetOptions.Unseen], and
-//     [GetOptions.Ahead] for requests that would be repeated): one that
+//     by [Conn.SendLooking] before it is written to (see [GetOptions.Unseen]): one that
 //     the upstream closed, or that says something nobody asked for, is not used.
 //     The upstream may still close it one microsecond later; the
 //     caller must expect that on any Conn with Reused set, and report it with

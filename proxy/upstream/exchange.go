@@ -32,16 +32,14 @@ func (c *Conn) CanLook() bool { return c.raw != nil && c.tls == nil }
 // used by SendLooking. False: the holder ends it with CloseUnsent.
 func (c *Conn) StillQuiet() bool { return c.check() == quiet }
 
-// SendLooking looks whether the connection is still open and quiet, where that was not
-// done ahead (GetOptions.Ahead), writes
+// SendLooking looks whether the connection is still open and quiet, writes
 // the parts, and waits for the first bytes of the answer, which it reads into in. For
 // the price of a plain write and read (three system calls: such a read tries
 // once in vain before it waits) it closes the gap between a look and a write.
 //
 // sent is how much was taken, and parts are cut to what is left: less than all with a
 // nil error means that the socket's buffer is full and that the rest is the
-// caller's to write. n bytes were read. ErrStale: nothing was sent, or after a look ahead
-// nothing was taken before the upstream ended the connection; the holder ends
+// caller's to write. n bytes were read. ErrStale: nothing was sent; the holder ends
 // it with CloseUnsent. Other errors are the socket's, io.EOF, or
 // os.ErrDeadlineExceeded when the read deadline passed with all sent.
 func (c *Conn) SendLooking(parts [][]byte, in []byte) (sent, n int, err error) {
@@ -60,15 +58,11 @@ func (c *Conn) SendLooking(parts [][]byte, in []byte) (sent, n int, err error) {
 
 // tryAsk is called first to send, then whenever the socket may be readable.
 // The runtime notes readability from before the first call on, so that no
-// answer, however fast, is slept through. What came between a look ahead and this call
-// is: it is read with the answer, or at the read deadline. True ends the waiting.
+// answer, however fast, is slept through. True ends the waiting.
 func (c *Conn) tryAsk(fd uintptr) bool {
 	a := &c.ask
 	if !a.asked {
 		a.asked = true
-		if c.lookedAhead {
-			return !a.send(fd)
-		}
 		if c.heardN, c.heardErr = peek(fd, c.heard[:]); c.heardErr != errQuiet {
 			a.err = ErrStale
 			return true
@@ -83,22 +77,9 @@ func (c *Conn) tryAsk(fd uintptr) bool {
 	case a.err != nil:
 		a.n, a.err = 0, os.NewSyscallError("read", a.err)
 	case a.n == 0:
-		a.err = c.ended(fd)
+		a.err = io.EOF
 	}
 	return true
-}
-
-// ended is what an orderly end of the stream in place of an answer means. Where the look was made
-// ahead, and the upstream's system had nothing of the request when it ended the stream, it is
-// what a look just before would have found: that end confirms all that came before it. A reset
-// confirms nothing, and may come from who has read it all.
-func (c *Conn) ended(fd uintptr) error {
-	a := &c.ask
-	if !c.lookedAhead || a.sent == 0 || sock.Untaken(fd) < a.sent {
-		return io.EOF
-	}
-	a.sent, c.heardN, c.heardErr = 0, 0, nil
-	return ErrStale
 }
 
 // send writes and says whether all of it was taken.

@@ -85,6 +85,27 @@ func NewGroup(t Target, o Options) *Group {
 // Target gives what the group connects to.
 func (g *Group) Target() Target { return g.target }
 
+// Several reports whether more than one address is known.
+func (g *Group) Several() bool {
+	if g.one != nil {
+		return false
+	}
+	v := g.view.Load()
+	return v != nil && len(v.members) > 1
+}
+
+// Fixed reports that there is one fixed address, and will never be another.
+func (g *Group) Fixed() bool { return g.one != nil }
+
+// Single reports that one address is known, so far as names were looked up.
+func (g *Group) Single() bool {
+	if g.one != nil {
+		return true
+	}
+	v := g.view.Load()
+	return v != nil && len(v.members) == 1
+}
+
 // Choose gives the member whose turn it is, for GetOptions.To: a request for which
 // TryPooled has nothing dials the same. Nil where there is no choice.
 func (g *Group) Choose(avoid string) *Member {

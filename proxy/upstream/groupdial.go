@@ -28,7 +28,9 @@ type dialing struct {
 // for the name was ever had.
 func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if g.one != nil {
-		return g.one.Get(ctx, o)
+		c, err := g.one.Get(ctx, o)
+		g.failed(err)
+		return c, err
 	}
 	if !o.Anew {
 		if o.To == nil {
@@ -45,9 +47,18 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if err := g.known(ctx, &o, d.total); err != nil {
 		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
 		g.dnsErrors[failed.Kind].Add(1)
+		g.failed(failed)
 		return nil, failed
 	}
 	return g.dialAny(d, &o)
+}
+
+// failed passes on a failed connection, unless it was only given up.
+func (g *Group) failed(err error) {
+	var dial *DialError
+	if g.options.Failed != nil && errors.As(err, &dial) && dial.Kind != KindCanceled {
+		g.options.Failed(dial)
+	}
 }
 
 // dialAny tries every address in order, each with its share of the time left.
@@ -59,6 +70,7 @@ func (g *Group) dialAny(d *dialing, o *GetOptions) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
+		g.failed(err)
 		failed = append(failed, err.Err)
 		if i == len(order)-1 || d.over() || err.Kind == KindNoDescriptors {
 			return nil, join(*err, failed)

@@ -49,6 +49,15 @@ const maxHTTP2Head = 1 << 20
 // alive. One that does not answer within as much again is ended.
 const pingAfter = 15 * time.Second
 
+// A response is whole with its last byte, but an upstream may end its stream later
+// (END_STREAM). endGrace is how long it may take for that before the stream is
+// reset, and mostEnding how many streams of one pool may be in that state: beyond
+// that, streams are reset at once. Neither the client's response nor a permit waits for it.
+const (
+	endGrace   = 5 * time.Second
+	mostEnding = 256
+)
+
 // youngFor is how young a connection passes for dialled just now, when a fresh
 // one is asked for: all requests that lost one connection share the next.
 const youngFor = time.Second
@@ -64,6 +73,7 @@ type streams struct {
 	conns  atomic.Pointer[[]*shared]
 	active atomic.Int64  // Conns that are streams
 	reuses atomic.Uint64 // streams on a connection that had one before
+	ending atomic.Int64  // streams whose response is whole and that the upstream has yet to end
 
 	mu      sync.Mutex // guards all below
 	seen    bool       // the upstream has spoken HTTP/2
@@ -141,6 +151,22 @@ func (s *streams) stream(c *shared) *Conn {
 	conn := s.pool.newConn(c.addr, stream, nil)
 	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1
 	return conn
+}
+
+// release is done with a stream whose response was read whole.
+func (s *streams) release(c *Conn) {
+	stream, ok := c.Conn.(*bridge.Stream)
+	if !ok || s.ending.Add(1) > mostEnding {
+		s.ending.Add(-1)
+		_ = c.Close()
+		return
+	}
+	ended := func() { s.ending.Add(-1) }
+	if !s.pool.drop(c) {
+		ended()
+		return
+	}
+	stream.Finish(endGrace, ended)
 }
 
 // get is Pool.Get for HTTP/2. Once the upstream is known to speak it, one dial

@@ -14,7 +14,7 @@ const (
 	DefaultIdleConns = 512
 
 	// sweepPeriod is the time between two looks at the connections that
-	// stay idle.
+	// stay idle, for those that became so in the last eight seconds.
 	sweepPeriod = time.Second
 
 	// sweepStep is how many connections are looked at while the lock is
@@ -30,6 +30,11 @@ type Options struct {
 	// Start is when the clock began that the holders of connections share, by which they say
 	// what time it is; default: when the pool was made.
 	Start time.Time
+
+	// Failed is told of each failed connection to an address, or lookup of a name,
+	// of a Group, even if the dial as a whole then succeeds; nil: nobody is. It is
+	// called by many goroutines at once, on the way of a request.
+	Failed func(*DialError)
 
 	EjectAfter int           // failures in a row that eject an address of a Group; default DefaultEjectAfter; below 0: none does
 	EjectFor   time.Duration // how long for; default DefaultEjectFor
@@ -47,10 +52,6 @@ type GetOptions struct {
 	// SendLooking, which looks itself. It has no effect on a connection that
 	// cannot do that.
 	Unseen bool
-	// Ahead, with Unseen, lets the look be one that was made ahead, up to a millisecond before the
-	// connection is taken, and at several at once. It is for a request that will be repeated
-	// when the connection ends under it, and pays where many are under way.
-	Ahead bool
 	// Anew asks for the name to be resolved anew before a dial, whatever is
 	// known: the upstream may have moved.
 	Anew bool
@@ -77,7 +78,6 @@ type Stats struct {
 	Dials       uint64               // connections made
 	DialErrors  [NumDialKinds]uint64 // failed dials, by DialKind
 	Reuses      uint64               // times a pooled connection was handed out
-	Aheads      uint64               // ... of these, by a look made ahead
 	IdleCloses  uint64               // connections the upstream closed while idle, CloseStale included
 	Unsolicited uint64               // idle connections on which the upstream said something unasked
 
@@ -106,16 +106,17 @@ type Pool struct {
 	member     *Member      // of a group of several; nil: the pool stands alone
 	load       atomic.Int64 // active, to be read without mu; kept for members only
 
-	mu          sync.Mutex // guards all below; held for nanoseconds, some microseconds over a look ahead, never over I/O that can wait
+	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O
 	idle        []*Conn    // in the order of release, the next to hand out last
 	active      int
 	closed      bool
-	sweeping    bool // the timer is set
+	sweeping    bool          // the timer is set, or a sweep runs
+	sweepAfter  time.Duration // what it was set to
+	sweptAt     time.Duration // pool time of the last sweep
 	timer       *time.Timer
 	latest      time.Duration // pool time, as known
 	patience    patience
 	reuses      uint64
-	aheads      uint64
 	idleCloses  uint64
 	unsolicited uint64
 }
@@ -220,7 +221,6 @@ func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
 		return nil, false // those below are older still
 	}
-	c.lookedAhead = o.Ahead && o.Unseen && p.wasLookedAt(c, now)
 	p.idle[i] = nil
 	p.idle = p.idle[:i]
 	p.hold(1)
@@ -230,9 +230,6 @@ func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 		return c, true
 	}
 	p.reuses++
-	if c.lookedAhead {
-		p.aheads++
-	}
 	return c, false
 }
 
@@ -303,11 +300,9 @@ func (p *Pool) keep(c *Conn, now time.Duration) bool {
 		return false
 	}
 	c.state = idling
-	c.since, c.lookedAt = now, 0
+	c.since = now
 	p.idle = append(p.idle, c)
-	if !p.sweeping {
-		p.setTimer()
-	}
+	p.sweepSoon()
 	return true
 }
 
@@ -345,7 +340,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{
 		Idle: len(p.idle), Active: p.active,
-		Reuses: p.reuses, Aheads: p.aheads, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
+		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
 		IdleLimit: p.patience.limit(now),
 	}
 	p.mu.Unlock()

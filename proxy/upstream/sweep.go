@@ -5,20 +5,36 @@ import (
 	"time"
 )
 
-// setTimer has the sweep run once after sweepPeriod. Called with mu held.
-func (p *Pool) setTimer() {
-	p.sweeping = true
+// setTimer has the sweep run once after d. Called with mu held.
+func (p *Pool) setTimer(d time.Duration) {
+	p.sweeping, p.sweepAfter = true, d
 	if p.timer == nil {
-		p.timer = time.AfterFunc(sweepPeriod, p.sweep)
+		p.timer = time.AfterFunc(d, p.sweep)
 		return
 	}
-	p.timer.Reset(sweepPeriod)
+	p.timer.Reset(d)
+}
+
+// sweepLater has the next sweep run after an eighth of the time for which every connection has been idle, and at least
+// sweepPeriod, so that a process at rest is seldom woken. Called with mu held.
+func (p *Pool) sweepLater() {
+	youngest := p.now() - p.idle[len(p.idle)-1].since
+	p.setTimer(max(sweepPeriod, youngest/8))
+}
+
+// sweepSoon has a sweep run within sweepPeriod, for a connection that has just become idle. One that runs now sees to
+// that itself. Called with mu held.
+func (p *Pool) sweepSoon() {
+	if !p.sweeping || p.sweepAfter > sweepPeriod && p.timer.Stop() {
+		p.setTimer(sweepPeriod)
+	}
 }
 
 // sweep closes the idle connections that are too old or that the upstream
 // closed, and comes again as long as some stay. It frees descriptors, and
 // seeing a close soon after it happened is what lets the pool learn its age.
 func (p *Pool) sweep() {
+	began := p.now()
 	var gone []*Conn
 	for i, more := 0, true; more; {
 		i, more, gone = p.sweepSome(i, gone[:0])
@@ -28,9 +44,9 @@ func (p *Pool) sweep() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sweeping = false
+	p.sweeping, p.sweptAt = false, began
 	if len(p.idle) > 0 {
-		p.setTimer()
+		p.sweepLater()
 	}
 }
 
@@ -85,7 +101,8 @@ func (p *Pool) spent(c *Conn, now time.Duration) bool {
 	}
 	f := c.check()
 	if f != quiet {
-		p.found(f, idle)
+		seenOpen := max(0, p.sweptAt-c.since) // its age at the last look
+		p.found(f, min(idle, seenOpen+sweepPeriod))
 	}
 	return f != quiet
 }

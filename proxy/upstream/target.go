@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
 )
 
 // DefaultDialTimeout is used where Target.DialTimeout is 0: long enough for one
@@ -80,6 +82,9 @@ func parseOne(s string) (Target, error) {
 	plain, srv := strings.CutSuffix(u.Scheme, "+srv")
 	if u.Scheme = plain; schemes[plain].port == "" {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+	}
+	if schemes[plain].protocol == HTTP2 && godebug.Off(godebug.HTTP2Client) {
+		return Target{}, fmt.Errorf("upstream %q: %s is HTTP/2, which GODEBUG=%s=0 turns off", redact(s), plain, godebug.HTTP2Client)
 	}
 	if err := checkURL(s, u); err != nil {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), err)
@@ -198,6 +203,9 @@ func tcpTarget(u *url.URL) Target {
 	}
 	port = strings.TrimLeft(port, "0")
 	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port), Protocol: scheme.protocol}
+	if t.Protocol == Either && godebug.Off(godebug.HTTP2Client) {
+		t.Protocol = HTTP1
+	}
 	t.Host = net.JoinHostPort(shown, port)
 	if port == own {
 		t.Host = strings.TrimSuffix(t.Host, ":"+port)

@@ -25,7 +25,8 @@ type TLSFiles struct {
 	ServerName string // sent as SNI and verified, instead of the target's host
 }
 
-// UseTLS loads the files and makes t use them. It fails, naming the file,
+// UseTLS loads the files and makes t use them. It fails, naming the file (by a
+// *certs.FileError whose Field is that of TLSFiles),
 // when t is not an https target, a file cannot be read or holds no
 // certificate, or certificate and key do not belong together; t is then
 // unchanged. With the zero TLSFiles it does nothing.
@@ -59,14 +60,14 @@ func (t *Target) useTLS(f TLSFiles) error {
 	config := t.TLS.Clone()
 	if f.ServerName != "" {
 		if err := checkHost(f.ServerName); err != nil {
-			return fmt.Errorf("upstream %s: server name: %w", t, err)
+			return fmt.Errorf("upstream %s: %w", t, &certs.FileError{Field: "ServerName", File: f.ServerName, Err: fmt.Errorf("server name: %w", err)})
 		}
 		config.ServerName = f.ServerName
 	}
 	if f.CA != "" {
 		roots, err := certs.Authorities(f.CA)
 		if err != nil {
-			return fmt.Errorf("upstream %s: %w", t, err)
+			return fmt.Errorf("upstream %s: %w", t, &certs.FileError{Field: "CA", File: f.CA, Err: err})
 		}
 		config.RootCAs = roots
 	}

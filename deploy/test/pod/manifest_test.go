@@ -68,10 +68,11 @@ type (
 		LivenessProbe  probe `yaml:"livenessProbe"`
 		Lifecycle      struct {
 			PreStop struct {
-				Exec  command `yaml:"exec"`
-				Sleep struct {
-					Seconds int `yaml:"seconds"`
-				} `yaml:"sleep"`
+				Exec    command `yaml:"exec"`
+				HTTPGet struct {
+					Path string `yaml:"path"`
+					Port int    `yaml:"port"`
+				} `yaml:"httpGet"`
 			} `yaml:"preStop"`
 		} `yaml:"lifecycle"`
 		Resources struct {

@@ -72,7 +72,11 @@ func (p *pod) end(t *testing.T) {
 		}
 	}
 	for _, c := range p.spec.Containers {
-		time.Sleep(time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second)
+		if hook := c.Lifecycle.PreStop.HTTPGet; hook.Path != "" {
+			if status, body := engine.Get(fmt.Sprintf("http://%s:%d%s", p.address, hook.Port, hook.Path)); status != http.StatusOK {
+				t.Errorf("preStop of %s: %d %s", c.Name, status, body)
+			}
+		}
 		p.stop(t, c.Name)
 	}
 	for i := len(p.spec.InitContainers) - 1; i >= 0; i-- {

@@ -39,6 +39,7 @@ const (
 	Readable Why = iota // there are bytes, or an end, or an error
 	Due                 // its time is over
 	Cleared             // Clear or Close was called
+	Evicted             // Evict was called
 )
 
 // Lot is where guests wait. Safe for concurrent use.
@@ -182,6 +183,27 @@ func (l *Lot) setAlarm() {
 		l.alarm = next
 		l.poll.setAlarm(next)
 	}
+}
+
+// Evict makes the guest leave that is due next, if ok says so, and reports whether one did.
+func (l *Lot) Evict(ok func(Guest) bool) bool {
+	p := l.takeNext(ok)
+	if p == nil {
+		return false
+	}
+	p.guest.Leave(Evicted)
+	return true
+}
+
+func (l *Lot) takeNext(ok func(Guest) bool) *place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.due) == 0 || !ok(l.due[0].guest) {
+		return nil
+	}
+	p := l.due[0]
+	l.remove(p)
+	return p
 }
 
 // Clear makes every guest leave that is here now.

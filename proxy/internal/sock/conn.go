@@ -16,10 +16,6 @@ type Conn struct {
 	raw syscall.RawConn
 	in  reading
 	out writing
-
-	hold hold
-	fd   uintptr     // while held
-	over atomic.Bool // Close was called, though a hold may keep the socket open
 }
 
 // reading is one Read, kept so that it allocates nothing.
@@ -70,7 +66,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
 	}
-	c.Let()
 	r := &c.in
 	r.p, r.n, r.err = p, 0, nil
 	if err := c.raw.Read(r.try); err != nil {
@@ -114,9 +109,6 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
 	}
-	if c.direct() {
-		return c.writeHeld(p)
-	}
 	return c.writeTwo(1, p, nil)
 }
 
@@ -134,10 +126,7 @@ func (c *Conn) writeTwo(n int, p, q []byte) (int, error) {
 func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.p, w.n, w.err = parts, 0, nil
-	var err error
-	if !c.direct() || !w.writable(c.fd) {
-		err = c.raw.Write(w.try)
-	}
+	err := c.raw.Write(w.try)
 	w.p = nil
 	if err == nil {
 		err = w.err
@@ -193,13 +182,6 @@ func Consume(parts [][]byte, n int) (left int) {
 		left += len(p) - k
 	}
 	return left
-}
-
-// Close is that of net.Conn. While somebody else holds c it waits for the end of that, which no wait and no
-// write of the holder keeps from coming any more.
-func (c *Conn) Close() error {
-	c.over.Store(true)
-	return c.Conn.Close()
 }
 
 // CloseWrite ends the sending side.

@@ -30,13 +30,20 @@ func Over(c net.Conn) bool {
 	return err == nil && over
 }
 
-// Untaken is how many of the bytes written to the socket the other side's system has
-// not confirmed (SIOCOUTQ); 0 where that is not known. An orderly end of a TCP connection confirms
-// all that had come; what was read and not confirmed yet counts after a reset.
-func Untaken(fd uintptr) int {
-	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+// Acked is how many bytes of what was written to c the peer's system has confirmed. c is as for Over; 0 where it cannot be known.
+func Acked(c net.Conn) (n uint64) {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := s.SyscallConn()
 	if err != nil {
 		return 0
 	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_acked
+		}
+	})
 	return n
 }

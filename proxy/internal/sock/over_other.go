@@ -7,5 +7,5 @@ import "net"
 // Over cannot be known here, where nothing is spliced either.
 func Over(net.Conn) bool { return false }
 
-// Untaken is not known here.
-func Untaken(uintptr) int { return 0 }
+// Acked is how many bytes of what was written to c the peer's system has confirmed; 0 where it cannot be known.
+func Acked(net.Conn) uint64 { return 0 }

@@ -28,7 +28,7 @@ const (
 	writeTimeout      = 60 * time.Second // a profile takes 30 s by default
 	idleTimeout       = 2 * time.Minute  // longer than the usual scrape interval
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 128 // probes, scrapers and people; for more, the one that says nothing the longest is closed
+	maxConnections    = 128 // probes, scrapers and people; beyond, one that asks nothing is closed for the next, see limited
 )
 
 // Options are what the server shows and starts. Metrics, Ready, Config, Drain,
@@ -39,6 +39,8 @@ type Options struct {
 	Config  func() any   // the effective configuration without secrets, for JSON
 	Drain   func()       // begins to drain; returns at once, and may be called again
 	Quit    func()       // likewise, without the delay before
+	// End serves /drained; nil: nothing is there.
+	End *End
 	// RetryPercent shows and changes the share of retries that are made.
 	RetryPercent RetryPercent
 	// Page serves / and what is below /page/, locally; nil: nothing is there.
@@ -62,6 +64,9 @@ func New(o Options) *Server {
 	mux.Handle("GET /config", LocalOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, o.Config()) })))
 	mux.Handle("POST /drain", LocalOnly(order(o.Drain, "draining")))
 	mux.Handle("POST /quit", LocalOnly(order(o.Quit, "ending")))
+	if o.End != nil {
+		mux.Handle("GET /drained", o.End)
+	}
 	mux.Handle("/retry-percent", o.RetryPercent.handler())
 	if o.Page != nil {
 		mux.Handle("GET /{$}", LocalOnly(o.Page))

@@ -1,67 +1,207 @@
 package admin
 
 import (
+	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// limited lets so many connections be open at once. Where all are taken, the
-// one that has been without a whole head the longest gives way to the next caller,
-// or else the one that has been busy with an answer the longest, but none that has had
-// less than enough: whoever opens connections and says nothing on them keeps out nobody who asks.
+// limited lets so many connections be open at once. Whoever opens connections
+// and asks nothing on them keeps out nobody who asks: when all slots are taken,
+// a connection without a whole request head is closed at once for the next one,
+// the oldest first, then an idle one, and one with an answer under way last and
+// only after it has had enough time. Some slots are only for this machine's own
+// programs, as probes by command are.
 type limited struct {
 	net.Listener
-	slots  chan struct{} // holds one value per open connection
-	closed chan struct{}
-	once   sync.Once
+	most    int // open at once
+	outside int // of them at most, from other machines
+	began   sync.Once
+	ended   sync.Once
+	ready   chan accepted
+	closed  chan struct{}
+	wg      sync.WaitGroup // run, and those that wait
 
-	mu   sync.Mutex // guards open and the states in it
-	open map[*slotConn]struct{}
+	mu      sync.Mutex // guards what follows and the states in open
+	open    map[*slotConn]struct{}
+	local   int // of open
+	waiting int // for a slot
 }
 
-// Times of the limit.
+// accepted is what Accept returns next.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// Times and bounds of the limit.
 const (
-	// enough is for a head that comes with its connection to be read, and for a probe or a scrape
-	// to be answered, also while the cores are taken.
+	// enough is for a probe or a scrape to be answered, also while the cores are taken.
 	enough = 250 * time.Millisecond
-	// lookAgain is how often a caller for whom nothing can give way looks again.
-	lookAgain = 5 * time.Millisecond
+	// lookAgain is how often a connection looks again for a slot, when none can be
+	// freed for it; after longestWait it is closed.
+	lookAgain   = 5 * time.Millisecond
+	longestWait = 2 * time.Second
+	// mostWaiting connections wait for a slot; more are closed at once.
+	mostWaiting = 128
+	// localShare of the slots, one in so many, is only for this machine.
+	localShare = 8
 )
 
 func newLimited(l net.Listener, n int) *limited {
-	return &limited{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{}), open: map[*slotConn]struct{}{}}
+	deferAccept(l)
+	return &limited{
+		Listener: l, most: n, outside: n - n/localShare,
+		ready: make(chan accepted), closed: make(chan struct{}), open: map[*slotConn]struct{}{},
+	}
 }
 
-// Accept waits for a connection, then for a slot, for which it ends another
-// connection where it can.
+// Accept returns the next connection that has a slot.
 func (l *limited) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	l.began.Do(func() { l.wg.Go(l.run) })
+	select {
+	case a := <-l.ready:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
+}
+
+// run accepts without ever waiting for a slot, so that nobody waits in the
+// system's queue behind those that get none.
+func (l *limited) run() {
 	for {
-		if len(l.slots) == cap(l.slots) {
-			l.shed(time.Now())
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.give(accepted{err: err})
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
 		}
-		select {
-		case l.slots <- struct{}{}:
-			return l.admit(conn), nil
-		case <-l.closed:
-			_ = conn.Close()
-			return nil, net.ErrClosed
-		case <-time.After(lookAgain):
+		c := &slotConn{Conn: conn, of: l, local: isLocal(conn), since: time.Now(), asked: asks(conn)}
+		if l.admit(c) {
+			l.give(accepted{conn: c})
+		} else {
+			l.wait(c)
 		}
 	}
 }
 
-func (l *limited) admit(conn net.Conn) net.Conn {
-	c := &slotConn{Conn: conn, of: l, since: time.Now()}
+// give hands a to Accept.
+func (l *limited) give(a accepted) {
+	select {
+	case l.ready <- a:
+	case <-l.closed:
+		if a.conn != nil {
+			_ = a.conn.Close()
+		}
+	}
+}
+
+// wait waits for a slot for c beside all others.
+func (l *limited) wait(c *slotConn) {
+	l.mu.Lock()
+	crowded := l.waiting >= mostWaiting || !c.asked && l.waiting >= mostWaiting/2
+	if !crowded {
+		l.waiting++
+	}
+	l.mu.Unlock()
+	if crowded {
+		_ = c.Conn.Close()
+		return
+	}
+	l.wg.Go(func() {
+		defer l.waits(-1)
+		for range longestWait / lookAgain {
+			select {
+			case <-l.closed:
+				_ = c.Conn.Close()
+				return
+			case <-time.After(lookAgain):
+			}
+			if l.admit(c) {
+				l.give(accepted{conn: c})
+				return
+			}
+		}
+		_ = c.Conn.Close()
+	})
+}
+
+func (l *limited) waits(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[c] = struct{}{}
-	return c
+	l.waiting += n
+}
+
+// admit gives c a slot, for which it closes another connection if it has to and
+// can; false: there is none.
+func (l *limited) admit(c *slotConn) bool {
+	l.mu.Lock()
+	var out *slotConn
+	full := l.full(c)
+	if full {
+		if out = l.dispensable(c, time.Now()); out != nil {
+			l.forget(out)
+			full = l.full(c)
+		}
+	}
+	if !full {
+		l.open[c] = struct{}{}
+		if c.local {
+			l.local++
+		}
+	}
+	l.mu.Unlock()
+	if out != nil {
+		_ = out.Conn.Close()
+	}
+	return !full
+}
+
+// full reports whether no slot is free for c. Called with mu held.
+func (l *limited) full(c *slotConn) bool {
+	return len(l.open) >= l.most || !c.local && len(l.open)-l.local >= l.outside
+}
+
+// dispensable returns the connection to close so that c gets a slot, nil for
+// none. Called with mu held.
+func (l *limited) dispensable(c *slotConn, now time.Time) (worst *slotConn) {
+	for o := range l.open {
+		if !c.local && o.local && len(l.open)-l.local >= l.outside {
+			continue // its slot would not be c's to take
+		}
+		if o.rank() == rankAnswering && now.Sub(o.since) < enough {
+			continue
+		}
+		if worst == nil || o.rank() < worst.rank() || o.rank() == worst.rank() && o.since.Before(worst.since) {
+			worst = o
+		}
+	}
+	return worst
+}
+
+// forget frees the slot of c, once. Called with mu held.
+func (l *limited) forget(c *slotConn) {
+	if _, is := l.open[c]; !is {
+		return
+	}
+	delete(l.open, c)
+	if c.local {
+		l.local--
+	}
+}
+
+// Close ends a waiting Accept as well.
+func (l *limited) Close() error {
+	l.ended.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.wg.Wait()
+	return err
 }
 
 // noteState is the server's ConnState: a connection is busy from its request's
@@ -70,54 +210,66 @@ func noteState(conn net.Conn, s http.ConnState) {
 	if c, is := conn.(*slotConn); is && (s == http.StateActive || s == http.StateIdle) {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		c.busy, c.since = s == http.StateActive, time.Now()
+		c.busy, c.idle, c.asked, c.since = s == http.StateActive, s == http.StateIdle, false, time.Now()
 	}
 }
 
-// shed closes the connection that is to give way, if one is.
-func (l *limited) shed(now time.Time) {
-	if c := l.dispensable(now); c != nil {
-		_ = c.Close() // whoever is at the other end has waited for nothing
-	}
-}
-
-func (l *limited) dispensable(now time.Time) (worst *slotConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		if now.Sub(c.since) < enough {
-			continue
-		}
-		if worst == nil || worst.busy && !c.busy || worst.busy == c.busy && c.since.Before(worst.since) {
-			worst = c
-		}
-	}
-	return worst
-}
-
-// Close ends a waiting Accept as well.
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
+// slotConn is a connection with a slot.
 type slotConn struct {
 	net.Conn
-	of   *limited
-	once sync.Once
+	of    *limited
+	local bool // from this machine
 
-	busy  bool      // guarded by of.mu
-	since time.Time // likewise: of this state
+	// Guarded by of.mu.
+	busy  bool      // answering
+	idle  bool      // answered, and nothing asked since
+	asked bool      // a whole head has come and was not yet looked at
+	since time.Time // of this state
 }
 
-// Close gives the slot back, once.
+// The order in which connections are closed for others.
+const (
+	rankNoHead = iota
+	rankIdle
+	rankAnswering
+)
+
+func (c *slotConn) rank() int {
+	switch {
+	case c.busy || c.asked:
+		return rankAnswering
+	case c.idle:
+		return rankIdle
+	}
+	return rankNoHead
+}
+
+var endOfHead = []byte("\r\n\r\n")
+
+// Read notes that a head is whole, before the server has parsed it.
+func (c *slotConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if bytes.Contains(p[:n], endOfHead) {
+		c.of.mu.Lock()
+		if c.rank() != rankAnswering {
+			c.asked, c.since = true, time.Now()
+		}
+		c.of.mu.Unlock()
+	}
+	return n, err
+}
+
+// Close gives the slot back.
 func (c *slotConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() {
-		c.of.mu.Lock()
-		delete(c.of.open, c)
-		c.of.mu.Unlock()
-		<-c.of.slots
-	})
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.forget(c)
 	return err
+}
+
+// isLocal reports whether a connection comes from this machine.
+func isLocal(conn net.Conn) bool {
+	remote := conn.RemoteAddr()
+	return remote.Network() == "unix" || isLoopbackAddr(remote.String())
 }

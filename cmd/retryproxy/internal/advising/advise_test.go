@@ -369,7 +369,7 @@ func TestWhatIsProposedCanBeSet(t *testing.T) {
 		environ := []string{"RETRYPROXY_UPSTREAM=http://" + []string{"localhost:3000", "example.com"}[r.IntN(2)], "RETRYPROXY_PROFILE=" + []string{"batch", "interactive"}[r.IntN(2)]}
 		loaded, _ := settings.Load(environ)
 		now := defaults()
-		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.Hold = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout, loaded.Default.RequestTimeout, loaded.Default.HoldTimeout
+		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.Hold = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout.Value(), loaded.Default.RequestTimeout, loaded.Default.HoldTimeout
 		now.Values = map[string]string{"PROFILE": loaded.Default.Profile}
 		for _, p := range advise(t, c, now, float64(r.IntN(100_000))).Proposals {
 			environ = append(environ, p.Setting+"="+p.Proposed)

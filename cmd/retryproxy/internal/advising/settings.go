@@ -19,7 +19,7 @@ type InForce struct {
 
 // defaults are for a process that does not show its settings.
 func defaults() InForce {
-	return InForce{MaxRetries: 3, AttemptTimeout: 10 * time.Second, RequestTimeout: 30 * time.Second, Hold: 20 * time.Second}
+	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, Hold: 20 * time.Second}
 }
 
 // ParseSettings reads an answer of /config.
@@ -46,6 +46,7 @@ func ParseSettings(text string) (map[string]InForce, error) {
 		if n, err := strconv.Atoi(now.Values["MAX_RETRIES"]); err == nil {
 			now.MaxRetries = n
 		}
+		now.AttemptTimeout = 0 // also with auto
 		parseTime(&now.AttemptTimeout, now.Values["ATTEMPT_TIMEOUT"])
 		parseTime(&now.RequestTimeout, now.Values["REQUEST_TIMEOUT"])
 		parseTime(&now.Hold, now.Values["HOLD_TIMEOUT"])

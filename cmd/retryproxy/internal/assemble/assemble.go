@@ -7,11 +7,11 @@
 package assemble
 
 import (
-	"errors"
-	"fmt"
 	"os"
 
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/memlimit"
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -21,7 +21,7 @@ import (
 
 // Config makes a proxy.Config without observers, refusal counter and logger,
 // which are the caller's to add. The error joins everything that keeps a route
-// from working, each with the route's name.
+// from working; ProblemsOf gives the variable to blame for each.
 func Config(s *settings.Settings) (*proxy.Config, error) {
 	m := &maker{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
 	c := &proxy.Config{
@@ -36,7 +36,8 @@ func Config(s *settings.Settings) (*proxy.Config, error) {
 		WriteTimeout:         s.WriteTimeout,
 		MinBodyRate:          int64(s.MinBodyRate),
 		TunnelIdleTimeout:    s.TunnelIdleTimeout,
-		TotalReplayBytes:     int64(s.TotalReplayBytes),
+		ClientMemory:         clientMemory(memlimit.Soft()),
+		TotalReplayBytes:     replayBytes(int64(s.TotalReplayBytes), memlimit.Soft()),
 		DrainTimeout:         s.DrainTimeout,
 		AccessLog:            s.AccessLog,
 		GaveUpLogPerMinute:   s.GaveUpLogPerMinute,
@@ -46,7 +47,7 @@ func Config(s *settings.Settings) (*proxy.Config, error) {
 		var err error
 		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
 		if err != nil {
-			m.errs = append(m.errs, fmt.Errorf("TLS for callers: %w", err))
+			m.listenerTLS(err)
 		}
 	}
 	for _, a := range s.Listeners() {
@@ -58,14 +59,14 @@ func Config(s *settings.Settings) (*proxy.Config, error) {
 		made.Match = r.Match(s)
 		c.Routes = append(c.Routes, made)
 	}
-	return c, errors.Join(m.errs...)
+	return c, m.err()
 }
 
 type maker struct {
 	settings *settings.Settings
 	own      []string // our authorities, for HOST=auto
 	targets  map[targetKey]targetResult
-	errs     []error
+	problems settings.Problems
 }
 
 // targetKey is what a target is made of; routes that agree share one, so that
@@ -82,9 +83,9 @@ type targetResult struct {
 
 func (m *maker) route(r *settings.Route) proxy.Route {
 	p, err := r.Policy()
-	m.note(r, err)
+	m.note(r, "BACKOFF", err)
 	nested, err := r.NestedRule()
-	m.note(r, err)
+	m.note(r, "NESTED", err)
 	budget, hasBudget := r.Budget()
 	made := proxy.Route{
 		Name:            r.Name,
@@ -96,17 +97,18 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		Outage:          outage(r.Outage),
 		HoldTimeout:     r.HoldTimeout,
 		HoldMax:         r.HoldMax,
+		QueueOrder:      queueOrder(r.QueueOrder),
 		Eject:           eject(r),
 		Throttle:        r.Throttle == "on",
 		Fallback:        m.fallback(r),
 		Observe:         r.Mode == "observe",
 		Faults:          r.Fault.Faults(),
-		HedgeAfter:      r.HedgeAfter.HedgeAfter,
+		HedgeAfter:      hedgeAfter(r),
 		Cooldown:        cooldown(r),
 		Quota:           quota(r),
 		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
 		RequestTimeout:  r.RequestTimeout,
-		AttemptTimeout:  r.AttemptTimeout,
+		AttemptTimeout:  r.AttemptTimeout.Value(),
 		BodyIdleTimeout: r.BodyIdleTimeout,
 		MaxBodyBytes:    int64(r.MaxBodyBytes),
 		MaxReplayBytes:  int64(r.MaxReplayBytes),
@@ -116,8 +118,23 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		ResponseHeaders: r.ResponseHeaders,
 	}
 	made.Forward = m.forward(r, made.Upstream.Host)
-	m.note(r, made.Forward.Check())
+	m.note(r, "HOST", made.Forward.Check())
 	return made
+}
+
+func queueOrder(word string) proxy.QueueOrder {
+	if word == "oldest" {
+		return proxy.QueueOldest
+	}
+	return proxy.QueueNewest
+}
+
+// hedgeAfter is the route's own, or what takes the place of an attempt timeout.
+func hedgeAfter(r *settings.Route) policy.HedgeAfter {
+	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() {
+		return policy.SlowAttempt()
+	}
+	return r.HedgeAfter.HedgeAfter
 }
 
 func outage(word string) proxy.Outage {
@@ -157,12 +174,6 @@ func quota(r *settings.Route) proxy.Quota {
 	return q
 }
 
-func (m *maker) note(r *settings.Route, err error) {
-	if err != nil {
-		m.errs = append(m.errs, fmt.Errorf("route %s: %w", r.Name, err))
-	}
-}
-
 // target adds certificates and the dial timeout to the upstream. An error is
 // told for the first route that has it.
 func (m *maker) target(r *settings.Route) upstream.Target {
@@ -195,7 +206,7 @@ func (m *maker) targetOf(r *settings.Route, to settings.Upstream, files upstream
 			made.err = target.UseTLS(key.files)
 			made.target = target
 			m.targets[key] = made
-			m.note(r, made.err)
+			m.note(r, "UPSTREAM", made.err)
 		}
 		target = made.target
 	}

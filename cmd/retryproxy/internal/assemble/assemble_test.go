@@ -1,6 +1,14 @@
 package assemble
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,10 +168,56 @@ func TestCertificateErrorsNameRouteAndFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Config(load(t, "UPSTREAM=https://a", "UPSTREAM_CA="+bad, "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_UPSTREAM=https://b", "ROUTE_X_UPSTREAM_CA=/nowhere.pem", "ROUTE_Y_PATH=/y"))
-	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "route default: ") || !strings.Contains(err.Error(), bad) ||
-		!strings.Contains(err.Error(), "route x: ") || !strings.Contains(err.Error(), "/nowhere.pem") {
+	problems := ProblemsOf(err)
+	if len(problems) != 2 || problems[0].Variable != "RETRYPROXY_UPSTREAM_CA" || problems[0].Value != bad ||
+		problems[1].Variable != "RETRYPROXY_ROUTE_X_UPSTREAM_CA" || !strings.Contains(problems[1].Message, "/nowhere.pem") {
+		t.Errorf("%v", problems)
+	}
+	if !errors.Is(err, settings.ErrInvalid) || !strings.Contains(err.Error(), bad) {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestEveryFileIsToldWithItsOwnVariable(t *testing.T) {
+	missing := func(vars ...string) string {
+		_, err := Config(load(t, append(vars, "UPSTREAM=https://a")...))
+		if all := ProblemsOf(err); len(all) == 1 {
+			return all[0].Variable
+		}
+		return fmt.Sprint(err)
+	}
+	cert, key := pair(t)
+	for want, vars := range map[string][]string{
+		"RETRYPROXY_TLS_CERT":      {"TLS_CERT=/no", "TLS_KEY=" + key},
+		"RETRYPROXY_TLS_KEY":       {"TLS_CERT=" + cert, "TLS_KEY=/no"},
+		"RETRYPROXY_TLS_CLIENT_CA": {"TLS_CERT=" + cert, "TLS_KEY=" + key, "TLS_CLIENT_CA=/no"},
+		"RETRYPROXY_UPSTREAM_CERT": {"UPSTREAM_CERT=/no", "UPSTREAM_KEY=" + key},
+		"RETRYPROXY_UPSTREAM_KEY":  {"UPSTREAM_CERT=" + cert, "UPSTREAM_KEY=" + cert}, // not a key
+		"RETRYPROXY_UPSTREAM_CA":   {"UPSTREAM_CA=" + key},                            // not a certificate
+	} {
+		if got := missing(vars...); got != want {
+			t.Errorf("%v: blamed %s", vars, got)
+		}
+	}
+}
+
+// pair writes a self-signed certificate and its key.
+func pair(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs, _ := x509.MarshalPKCS8PrivateKey(private)
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }
 
 // Routes to one upstream share its pool and budget, which needs equal targets;

@@ -3,9 +3,10 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
 )
 
 // How often progress is shown.
@@ -26,17 +27,8 @@ type screen struct {
 // newScreen looks at what out is. NO_COLOR and TERM=dumb are obeyed: the first
 // leaves out colours, the second everything but plain lines.
 func newScreen(out io.Writer, getenv func(string) string) *screen {
-	live := isTerminal(out) && getenv("TERM") != "dumb"
+	live := terminal.Is(out) && getenv("TERM") != "dumb"
 	return &screen{out: out, live: live, style: style{color: live && getenv("NO_COLOR") == ""}}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func (s *screen) every() time.Duration {

@@ -46,8 +46,29 @@ func (o Options) With(metadata *yaml.Node) (Options, error) {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, o.Check())
+	errs = append(errs, o.Check(), o.trySettings())
 	return o, errors.Join(errs...)
+}
+
+// trySettings reports what is wrong with the settings by themselves, so that it
+// is told together with the annotations that are wrong. Those that are set by the
+// injection are reported by Check.
+func (o *Options) trySettings() error {
+	base := []Setting{{"RETRYPROXY_UPSTREAM", "http://127.0.0.1:1"}}
+	var errs []error
+	for _, side := range []struct {
+		is   bool
+		list []Setting
+	}{{o.inbound(), o.InboundSettings}, {o.outbound(), o.OutboundSettings}} {
+		all := slices.DeleteFunc(merged(base, o.Settings, side.list), func(s Setting) bool { return s.Name != base[0].Name && checkSetting(s) != nil })
+		if err := tried(all); side.is && err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 2 && errs[0].Error() == errs[1].Error() {
+		errs = errs[:1]
+	}
+	return errors.Join(errs...)
 }
 
 func (o *Options) annotate(key, value string) error {
@@ -64,22 +85,17 @@ func (o *Options) annotate(key, value string) error {
 	switch name {
 	case "inject", "injected", "target-ports":
 	case "inbound":
-		o.Inbound = value == "true"
+		return yesOrNo(key, value, &o.Inbound)
 	case "inbound-port":
 		o.InboundPort = value
 	case "service-elsewhere":
-		o.ServiceElsewhere = value == "true"
+		return yesOrNo(key, value, &o.ServiceElsewhere)
+	case "lead-services":
+		return yesOrNo(key, value, &o.LeadServices)
 	case "outbound-env":
 		o.OutboundEnv = fields(value)
 	case "outbound-host":
-		o.OutboundHosts = nil
-		for _, f := range fields(value) {
-			h, err := ParseHostAlias(f)
-			if err != nil {
-				return fmt.Errorf("annotation %s: %w", key, err)
-			}
-			o.OutboundHosts = append(o.OutboundHosts, h)
-		}
+		return o.annotateHosts(key, value)
 	case "container":
 		o.Container = value
 	case "config-map":
@@ -93,6 +109,28 @@ func (o *Options) annotate(key, value string) error {
 	default:
 		return fmt.Errorf("annotation %s: there is none of that name", key)
 	}
+	return nil
+}
+
+func (o *Options) annotateHosts(key, value string) error {
+	o.OutboundHosts = nil
+	var errs []error
+	for _, f := range fields(value) {
+		h, err := ParseHostAlias(f)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("annotation %s: %w", key, err))
+			continue
+		}
+		o.OutboundHosts = append(o.OutboundHosts, h)
+	}
+	return errors.Join(errs...)
+}
+
+func yesOrNo(key, value string, to *bool) error {
+	if value != "true" && value != "false" {
+		return fmt.Errorf("annotation %s: %q: expected \"true\" or \"false\"", key, value)
+	}
+	*to = value == "true"
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (p *pod) injectInbound() error {
 	if p.native() {
 		c.Lifecycle = &lifecycle{PreStop: &handler{exec("drain")}}
 	}
-	p.outlast(app)
+	p.outlast(app, admin)
 	p.add(p.spec, c)
 	p.inboundListen, p.changed = listen, true
 	return nil
@@ -68,14 +68,36 @@ func (p *pod) keepInbound(there *yaml.Node) error {
 		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports: it is not from here", inboundName)
 	}
 	p.inboundListen = listen
+	name := ""
+	for _, a := range p.declared() {
+		if a.number == listen {
+			name = a.name
+		}
+	}
 	for s, sp := range p.targeting() {
 		if sp.target == strconv.Itoa(app) {
-			if err := sp.lead(s, listen, p.name); err != nil {
+			if err := p.leadByNumber(s, sp, appPort{name: name, number: app}, listen); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// leadByNumber lets a Service that targets the application's number come to the
+// sidecar. While Pods are replaced by those with a sidecar, both kinds have to be
+// served: by the port's name, which stands for another number in each, or, where
+// it has none, by the application's number until all Pods have a sidecar.
+func (p *pod) leadByNumber(s *service, sp *servicePort, app appPort, listen int) error {
+	switch {
+	case app.name != "":
+		return sp.lead(s, app.name, p.name)
+	case p.LeadServices:
+		return sp.lead(s, strconv.Itoa(listen), p.name)
+	}
+	p.note("Service %s still targets port %d, past the sidecar: Pods that have no sidecar yet serve no other. When all have one (kubectl rollout status), "+
+		"inject with --lead-services (annotation retryproxy.io/lead-services: \"true\") from then on; or give the port a name first", s.name, app.number)
+	return sp.lead(s, strconv.Itoa(app.number), p.name)
 }
 
 // targeting are the ports of Services in the stream that select this Pod.
@@ -92,6 +114,12 @@ func (p *pod) targeting() func(yield func(*service, *servicePort) bool) {
 			}
 		}
 	}
+}
+
+// takes reports whether the sidecar has the port, or a container one of that
+// name.
+func (p *pod) takes(port string) bool {
+	return port == strconv.Itoa(p.inboundListen) || slices.ContainsFunc(p.declared(), func(a appPort) bool { return a.name == port })
 }
 
 // findPort decides which port of the application is meant.
@@ -176,10 +204,10 @@ func (p *pod) leadTo(app appPort, listen int) error {
 			return fmt.Errorf("the Service %s says appProtocol: %s, and the sidecar takes plain HTTP", s.name, tls)
 		}
 		if s.headless {
-			p.note("Service %s is headless: callers who use its name with the application's port %d reach the application and not the sidecar; its port is now %d", s.name, app.number, listen)
+			p.note("Service %s is headless: callers who use its name with the application's port %d reach the application and not the sidecar, whose port is %d", s.name, app.number, listen)
 		}
 		if byNumber {
-			if err := sp.lead(s, listen, p.name); err != nil {
+			if err := p.leadByNumber(s, sp, app, listen); err != nil {
 				return err
 			}
 		}
@@ -218,9 +246,10 @@ func (p *pod) takePlace(app appPort, listen int) {
 	ports.Content = slices.Insert(ports.Content, at+1, own)
 }
 
-// outlast gives the application and the Pod the time that the sidecar needs to
-// drain.
-func (p *pod) outlast(app appPort) {
+// outlast gives the Pod the time that the sidecar needs to drain, and the
+// application a hook that asks the sidecar when that is over: until then it is not
+// told to end, however slow its responses are.
+func (p *pod) outlast(app appPort, admin int) {
 	if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
 		if err == nil {
 			p.note("terminationGracePeriodSeconds raised from %d to %d: drain delay and drain take 25 s", grace, gracePeriod)
@@ -233,14 +262,14 @@ func (p *pod) outlast(app appPort) {
 			c = all[0]
 		}
 	}
+	hook := fmt.Sprintf("httpGet of /drained on port %d", admin)
 	switch {
 	case c == nil:
-		p.note("the application has to take requests for %d s after the Pod began to end (a preStop that sleeps): the container of port %d is not known", appSleep, app.number)
+		p.note("the application has to take requests until the sidecar has drained (a preStop: %s): the container of port %d is not known", hook, app.number)
 	case get(c, "lifecycle", "preStop") != nil:
-		p.note("container %s has a preStop already: it has to last %d s, in which the sidecar still passes on requests", text(get(c, "name")), appSleep)
-	case p.Kubernetes < sleepSince:
-		p.note("container %s has to take requests for %d s after the Pod began to end; before Kubernetes 1.30 there is no sleep action: give it a preStop of its own", text(get(c, "name")), appSleep)
+		p.note("container %s has a preStop already: it has to last %d s, and %d s if the application ends at once at SIGTERM, as the sidecar still passes on requests; "+
+			"the one that is made here, %s, lasts as long as they do", text(get(c, "name")), appLasts, drainLasts, hook)
 	default:
-		put(within(c, "lifecycle", yaml.MappingNode), "preStop", build(map[string]any{"sleep": map[string]any{"seconds": appSleep}}))
+		put(within(c, "lifecycle", yaml.MappingNode), "preStop", build(map[string]any{"httpGet": map[string]any{"path": "/drained", "port": admin}}))
 	}
 }

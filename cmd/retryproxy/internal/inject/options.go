@@ -29,6 +29,10 @@ type Options struct {
 	// ServiceElsewhere says that a Service that cannot be seen is or will be
 	// pointed at the sidecar's port.
 	ServiceElsewhere bool
+	// LeadServices points Services that target the application's port by number
+	// at the sidecar's port, where the port has no name. Pods without a sidecar do
+	// not serve that, so it is for when all have one.
+	LeadServices bool
 
 	OutboundEnv   []string    // variables of the application that hold URLs
 	OutboundHosts []HostAlias // names that are pointed at loopback
@@ -57,11 +61,9 @@ func Default(image string) Options {
 	return Options{Image: image, PullPolicy: "IfNotPresent", Kubernetes: 30, CPURequest: "50m", MemoryRequest: "32Mi", MemoryLimit: "128Mi"}
 }
 
-// The first minor versions of Kubernetes with a feature on by default.
-const (
-	nativeSince = 29 // native sidecars
-	sleepSince  = 30 // the sleep action of hooks
-)
+// nativeSince is the first minor version of Kubernetes with native sidecars on by
+// default.
+const nativeSince = 29
 
 func (o *Options) native() bool { return o.Kubernetes >= nativeSince }
 

@@ -62,6 +62,7 @@ func randomScene(r *rand.Rand) scene {
 	s.options.Inbound = r.IntN(2) == 0
 	s.options.InboundPort = pick(r, "", either)
 	s.options.ServiceElsewhere = r.IntN(3) == 0
+	s.options.LeadServices = r.IntN(2) == 0
 	s.options.ConfigMap = pick(r, "", "settings")
 	for i := range s.urls {
 		if r.IntN(2) == 0 {
@@ -188,7 +189,7 @@ func (s *scene) check(in string, first *Result) string {
 		return "the probe asks another port"
 	}
 	if in := after.container(inboundName); in != nil {
-		if problem := s.checkInbound(in, appBefore, after, first.Output); problem != "" {
+		if problem := s.checkInbound(in, before, after, first.Output); problem != "" {
 			return problem
 		}
 	} else if s.options.inbound() {
@@ -199,7 +200,8 @@ func (s *scene) check(in string, first *Result) string {
 
 // checkInbound follows every Service to a port, and the sidecar to the
 // application.
-func (s *scene) checkInbound(sidecar, appBefore *yaml.Node, after *pod, out []byte) string {
+func (s *scene) checkInbound(sidecar *yaml.Node, before, after *pod, out []byte) string {
+	appBefore := before.container("app")
 	listen, upstream := portOf(variable(sidecar, "RETRYPROXY_LISTEN")), portOf(variable(sidecar, "RETRYPROXY_UPSTREAM"))
 	if !slices.ContainsFunc(s.ports, func(p scenePort) bool { return p.number == upstream }) {
 		return fmt.Sprintf("the upstream's port %d is none of the application's", upstream)
@@ -216,7 +218,10 @@ func (s *scene) checkInbound(sidecar, appBefore *yaml.Node, after *pod, out []by
 		was := resolve(appBefore, s.services[at])
 		is := after.resolve(text(get(items(get(d.root, "spec", "ports"))[0], "targetPort")))
 		at++
-		if want := map[bool]int{true: listen, false: was}[was == upstream]; is != want {
+		if to := text(get(items(get(d.root, "spec", "ports"))[0], "targetPort")); !s.options.LeadServices && !servedByBoth(before, after, to) {
+			return fmt.Sprintf("Service %d targets %s, which Pods without a sidecar do not serve", at-1, to)
+		}
+		if want := map[bool]int{true: listen, false: was}[was == upstream && (s.options.LeadServices || s.named(upstream))]; is != want {
 			return fmt.Sprintf("Service %d led to %d and leads to %d, want %d", at-1, was, is, want)
 		}
 	}
@@ -229,6 +234,18 @@ func (s *scene) checkInbound(sidecar, appBefore *yaml.Node, after *pod, out []by
 		return "the grace period is too short"
 	}
 	return ""
+}
+
+// named reports whether the application's port has a name.
+func (s *scene) named(port int) bool {
+	return slices.ContainsFunc(s.ports, func(p scenePort) bool { return p.number == port && p.name != "" })
+}
+
+// servedByBoth reports whether a Service's target leads to the application in a
+// Pod of before and to a listener in one of after.
+func servedByBoth(before, after *pod, target string) bool {
+	old := before.resolve(target)
+	return slices.ContainsFunc(before.declared(), func(a appPort) bool { return a.number == old }) && after.resolve(target) != 0
 }
 
 func (s *scene) checkOutbound(after *pod) string {

@@ -15,14 +15,14 @@ type service struct {
 	ports           []*servicePort
 }
 
-// servicePort is one of its ports. Its target is as it was in the input;
-// listen is what it is to be, 0 while it stays.
+// servicePort is one of its ports. Its target is as it was in the input; to is
+// what it is to be, "" while nobody asked.
 type servicePort struct {
 	node        *yaml.Node
 	target      string // a name or a number
 	appProtocol string
-	listen      int
-	by          string // the workload that wanted listen
+	to          string // likewise
+	by          string // the workload that wanted it
 }
 
 // newService reads a Service; nil when it selects no Pods.
@@ -48,23 +48,31 @@ func newService(object *yaml.Node) *service {
 	return s
 }
 
-// lead points the port at the sidecar. Two workloads that want it elsewhere
-// contradict each other.
-func (p *servicePort) lead(s *service, listen int, by string) error {
-	if p.listen != 0 && p.listen != listen {
-		return fmt.Errorf("the Service %s: %s needs the port %d, %s the port %d: give the port of the containers a name, and let the Service target it", s.name, p.by, p.listen, by, listen)
+// lead gives the port a target. Two workloads that want different ones contradict
+// each other.
+func (p *servicePort) lead(s *service, to, by string) error {
+	if p.to != "" && p.to != to {
+		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the ports of the containers one name, and let the Service target it", s.name, p.by, p.to, by, to)
 	}
-	p.listen, p.by = listen, by
+	p.to, p.by = to, by
 	return nil
+}
+
+// target is a port's name or number.
+func target(port string) *yaml.Node {
+	if n, err := strconv.Atoi(port); err == nil {
+		return number(n)
+	}
+	return build(port)
 }
 
 // apply writes what lead decided, and reports whether that changed anything.
 func (s *service) apply() (changed bool) {
 	for _, p := range s.ports {
-		if p.listen == 0 || p.target == strconv.Itoa(p.listen) {
+		if p.to == "" || p.target == p.to {
 			continue
 		}
-		put(p.node, "targetPort", number(p.listen))
+		put(p.node, "targetPort", target(p.to))
 		changed = true
 	}
 	return changed

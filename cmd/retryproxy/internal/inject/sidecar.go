@@ -29,7 +29,8 @@ const (
 	drainDelay   = 5 * time.Second
 	drainTimeout = 20 * time.Second
 	gracePeriod  = 40 // seconds: delay, drain and 15 more
-	appSleep     = 8  // seconds for which the application takes requests after the Pod began to end
+	appLasts     = 8  // seconds for which the application takes requests after the Pod began to end, at least
+	drainLasts   = 26 // seconds after which the sidecar has none under way
 	outboundEnd  = 5 * time.Second
 )
 

@@ -141,11 +141,13 @@ func (w *workload) prepare(o Options, services []*service) (bool, error) {
 		template: template, metadata: get(template, "metadata"), spec: get(template, "spec"),
 		services: services, namespace: text(get(w.object, "metadata", "namespace")), name: nameOf(w.object),
 	}
-	_, no, err := Wanted(w.pod.metadata)
-	if err != nil || no || !o.wants(w.object) {
-		return false, err
+	_, no, wrong := Wanted(w.pod.metadata)
+	if no || !o.wants(w.object) {
+		return false, wrong
 	}
+	var err error
 	w.pod.Options, err = o.With(w.pod.metadata)
+	err = errors.Join(wrong, err)
 	return err == nil, err
 }
 
@@ -157,16 +159,15 @@ func (o *Options) wants(object *yaml.Node) bool {
 	})
 }
 
-// strayed finds Pods that a Service would send to a port of a sidecar that they
-// do not have.
+// strayed finds Pods that a Service would send to a port that they do not have.
 func strayed(workloads []*workload, services []*service) error {
 	var errs []error
 	for _, s := range services {
 		for _, sp := range s.ports {
 			for _, w := range workloads {
-				if sp.listen != 0 && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && w.pod.inboundListen != sp.listen {
-					errs = append(errs, fmt.Errorf("the Service %s: it has to target the sidecar's port %d, but it also selects %s, where none takes that port: "+
-						"inject there too, or give the port of the containers a name and let the Service target it", s.name, sp.listen, nameOf(w.object)))
+				if sp.to != "" && sp.to != sp.target && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && !w.pod.takes(sp.to) {
+					errs = append(errs, fmt.Errorf("the Service %s: it has to target the port %s, but it also selects %s, where none takes that port: "+
+						"inject there too, and give the ports of the containers one name that the Service targets", s.name, sp.to, nameOf(w.object)))
 				}
 			}
 		}

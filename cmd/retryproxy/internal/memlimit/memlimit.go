@@ -40,6 +40,19 @@ func Apply(goMemLimit string) int64 {
 	return soft
 }
 
+// Soft returns the soft limit that is in force, by Apply or by GOMEMLIMIT, in
+// bytes, and no more than Share of the cgroup's limit; 0 without a limit.
+func Soft() int64 {
+	soft := debug.SetMemoryLimit(-1)
+	if limit := Limit("/"); limit > 0 {
+		soft = min(soft, int64(float64(limit)*Share))
+	}
+	if soft >= noLimit {
+		return 0
+	}
+	return soft
+}
+
 // Limit is the lowest memory limit in bytes of the cgroups that this process
 // is in, version 2 or 1, as seen below the directory root; 0 without one.
 func Limit(root string) int64 {

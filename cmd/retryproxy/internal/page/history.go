@@ -174,7 +174,7 @@ func (u *upstreamHistory) look(n int, now *metrics.Upstream) {
 		closed += times
 	}
 	p := upstreamPoint{
-		gate: g.Gate, known: true, limit: uint32(min(max(g.Limit, 0), math.MaxUint32)), inFlight: uint32(max(g.InFlight, 0)), waiting: uint32(max(g.Waiting, 0)),
+		gate: g.Gate, known: true, limit: uint32(min(max(int64(g.Limit), 0), math.MaxUint32)), inFlight: uint32(max(g.InFlight, 0)), waiting: uint32(max(g.Waiting, 0)),
 		budget: float32(now.BudgetTokens),
 	}
 	if closed > u.closed {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // The requests kept: the last that failed, the last that a retry rescued, and
@@ -46,6 +47,7 @@ type step struct {
 	status      uint16
 	cause       policy.Cause
 	class       policy.Class
+	dial        *upstream.DialError
 }
 
 // journal keeps records. The request path reads floor and until and takes the
@@ -138,7 +140,7 @@ func (r *record) fill(e *proxy.Ended) {
 	}
 	r.methodN, r.pathN = uint8(copy(r.method[:], e.Method)), uint8(copy(r.path[:], e.Path))
 	for _, s := range e.Steps[:min(len(e.Steps), maxSteps)] {
-		r.steps[r.n] = step{micros(s.Began), micros(s.Took), uint16(s.Status), s.Cause, s.Class}
+		r.steps[r.n] = step{micros(s.Began), micros(s.Took), uint16(s.Status), s.Cause, s.Class, s.Dial}
 		r.n++
 	}
 }
@@ -176,6 +178,9 @@ type Attempt struct {
 	Took   uint32 `json:"took"`
 	Result string `json:"result"` // a status or what went wrong
 	Class  string `json:"class"`  // of the failure; ok for none
+	// Of an attempt that found no connection, else "".
+	Address string `json:"address,omitempty"`
+	Error   string `json:"error,omitempty"` // one line, bounded; some of it may be the upstream's
 }
 
 // read copies what is kept. Requests that end meanwhile are not.
@@ -231,5 +236,12 @@ func (s *step) attempt() Attempt {
 	if s.status > 0 {
 		result = strconv.Itoa(int(s.status))
 	}
-	return Attempt{Began: s.began, Took: s.took, Result: result, Class: s.class.String()}
+	a := Attempt{Began: s.began, Took: s.took, Result: result, Class: s.class.String()}
+	if s.dial != nil {
+		a.Address, a.Error = s.dial.Addr, s.dial.Text()
+		if kind := s.dial.Kind.String(); kind != a.Result {
+			a.Result += "_" + kind
+		}
+	}
+	return a
 }

@@ -82,8 +82,17 @@ type Upstream struct {
 	Active       int             `json:"active"`   // connections
 	Idle         int             `json:"idle"`
 	Dialing      int             `json:"dialing"`
-	RefusedDials uint64          `json:"dial_errors"` // since the start
+	RefusedDials uint64          `json:"dial_errors"`            // since the start
+	LastFailure  *Failure        `json:"last_failure,omitempty"` // a failed connection; only one of the last five minutes
 	History      UpstreamHistory `json:"history"`
+}
+
+// Failure is a failed connection.
+type Failure struct {
+	AtMS    int64  `json:"at_ms"` // since 1970
+	Address string `json:"address"`
+	Kind    string `json:"kind"`
+	Error   string `json:"error"` // one line, bounded; some of it may be the upstream's
 }
 
 // UpstreamHistory are the points of the last minutes, the latest last.
@@ -118,7 +127,7 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 	}
 	for i := range upstreams {
 		if i < maxUpstreams {
-			s.Upstreams = append(s.Upstreams, h.upstreamState(&upstreams[i]))
+			s.Upstreams = append(s.Upstreams, h.upstreamState(&upstreams[i], now))
 		}
 	}
 	return s
@@ -164,7 +173,7 @@ func (c *counts) span(d time.Duration) Span {
 	}
 }
 
-func (h *history) upstreamState(u *metrics.Upstream) Upstream {
+func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
 		Name: u.Name, Gate: g.Gate.String(), GateWhy: g.Gate.Explain(), Limit: g.Limit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Waiting,
@@ -172,6 +181,9 @@ func (h *history) upstreamState(u *metrics.Upstream) Upstream {
 	}
 	if g.Gate != policy.GateOpen {
 		out.ClosedBy = g.ClosedBy.Explain()
+	}
+	if f := u.LastFailure; f != nil && now.Sub(f.At) < Window {
+		out.LastFailure = &Failure{AtMS: f.At.UnixMilli(), Address: f.Address, Kind: f.Kind, Error: f.Text}
 	}
 	for _, n := range u.DialErrors {
 		out.RefusedDials += n

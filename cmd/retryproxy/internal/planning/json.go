@@ -22,6 +22,7 @@ type strategyView struct {
 	Options   string     `json:"options"` // the strategy with all its options, for people
 	Formula   string     `json:"formula"`
 	Source    string     `json:"source"`
+	Bounded   bool       `json:"bounded"` // false: 1 wait in 1000 is below its min, 1 above its max, and so are the begins
 	Retries   []rowView  `json:"retries"`
 	WorstCase worstView  `json:"worst_case"`
 	AtElapsed *reachView `json:"at_elapsed,omitempty"`
@@ -107,7 +108,7 @@ func (p *Plan) viewLine(l *Line) strategyView {
 	info, _ := policy.Describe(l.Strategy)
 	v := strategyView{
 		Label: l.Label, Route: l.Route, Strategy: l.Strategy, Options: l.describe(), Formula: info.Formula, Source: info.Source,
-		Retries: make([]rowView, len(l.Rows)), WorstCase: l.viewWorst(), AtElapsed: l.Reach.view(), Ratio: p.viewRatio(l),
+		Bounded: policy.Bounded(l.Backoff), Retries: make([]rowView, len(l.Rows)), WorstCase: l.viewWorst(), AtElapsed: l.Reach.view(), Ratio: p.viewRatio(l),
 	}
 	for i, row := range l.Rows {
 		v.Retries[i] = rowView{Retry: row.Retry, Wait: viewRange(row.Wait), Begins: viewRange(row.Total), Made: l.made(row)}

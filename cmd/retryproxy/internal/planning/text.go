@@ -53,8 +53,8 @@ func (p *printer) line(l *Line) {
 		return
 	}
 	p.table(l.table(), false)
-	if l.Strategy == "normal" {
-		p.printf("1 wait in 15000 is shorter or longer than the shortest and longest here\n")
+	if !policy.Bounded(l.Backoff) {
+		p.printf("there is no longest wait: 1 in 1000 is longer than the longest here, and 1 in 1000 shorter than the shortest; likewise when they begin\n")
 	}
 	p.printf("\n")
 }
@@ -119,13 +119,17 @@ func (p *printer) worst(plan *Plan) {
 // inTime says how long the attempts may take.
 func (l *Line) inTime() string {
 	w := l.Worst
-	last := "the last begun after at most " + span(w.LastBegins)
+	mostly := ""
+	if !policy.Bounded(l.Backoff) {
+		mostly = " in 999 of 1000 cases"
+	}
+	last := "the last begun after at most " + span(w.LastBegins) + mostly
 	if w.SlowAttempts != w.Attempts {
 		slow := "with the longest waits "
 		if l.Route != "" {
 			slow = "when all are as slow as they may be "
 		}
-		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins)
+		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins) + mostly
 	}
 	switch {
 	case w.Total == policy.Forever && w.Attempts == 1:

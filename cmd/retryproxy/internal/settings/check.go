@@ -1,9 +1,9 @@
 package settings
 
 import (
+	"errors"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,7 +17,6 @@ import (
 func (s *Settings) check(problems *Problems) {
 	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
 	c.listeners()
-	c.handover()
 	c.process()
 	c.routes()
 	for _, r := range s.All() {
@@ -64,14 +63,8 @@ func (c *checker) any(keys ...string) bool {
 	return false
 }
 
-// name is the variable to blame for a key: the one that set it, or the global
-// one that could.
-func (c *checker) name(key string) string {
-	if name := c.r.Variable(key); name != "" {
-		return name
-	}
-	return Prefix + key
-}
+// name is the variable to blame for a key.
+func (c *checker) name(key string) string { return c.r.Blame(key) }
 
 func (c *checker) errorf(key, value, format string, args ...any) {
 	c.problems.errorf(c.name(key), value, format, args...)
@@ -79,15 +72,6 @@ func (c *checker) errorf(key, value, format string, args ...any) {
 
 func (c *checker) warnf(key, value, format string, args ...any) {
 	c.problems.warnf(c.name(key), value, format, args...)
-}
-
-// handover: a fresh socket is made beside the path, under a longer name, and
-// then takes its place.
-func (c *checker) handover() {
-	const suffix = len(".4194304") // a dot and the highest process number
-	if path := c.s.Handover; path != "" && (!filepath.IsAbs(path) || len(path) > maxSocketPath-suffix) {
-		c.problems.errorf(Prefix+"HANDOVER", path, "must be an absolute path of at most %d bytes", maxSocketPath-suffix)
-	}
 }
 
 // listeners must not be the same address twice, routes sharing one excepted.
@@ -180,9 +164,45 @@ func (c *checker) routes() {
 	if err == nil {
 		return
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		c.problems.errorf(Prefix+"ROUTES", "", "%s", line)
+	for _, each := range allErrors(err) {
+		var wrong *route.RuleError
+		if !errors.As(each, &wrong) {
+			c.problems.errorf(Prefix+"ROUTES", "", "%s", oneLine(each))
+			continue
+		}
+		variable, value := c.s.matcherOf(wrong)
+		c.problems.errorf(variable, value, "%s", oneLine(each))
 	}
+}
+
+// allErrors are those that err joins.
+func allErrors(err error) []error {
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) {
+		return []error{err}
+	}
+	return several.Unwrap()
+}
+
+// matcherOf is the variable that a wrong rule comes from, and its value: that of
+// the matcher that is wrong, or the first one that the route has.
+func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		if r.Name != wrong.Rule {
+			continue
+		}
+		m := &r.Matcher
+		for _, each := range []struct{ key, field, value string }{
+			{"PATH", "Path", m.Path}, {"HOST", "Host", m.Host}, {"METHODS", "Methods", strings.Join(m.Methods, ",")},
+			{"HEADER", "Header", m.Header}, {"LISTEN", "Listen", m.Listen.String()},
+		} {
+			if each.value != "" && (wrong.Field == each.field || wrong.Field == "") {
+				return Prefix + "ROUTE_" + strings.ToUpper(r.Name) + "_" + each.key, each.value
+			}
+		}
+	}
+	return Prefix + "ROUTES", ""
 }
 
 func (r *Route) hasMatcher() bool {

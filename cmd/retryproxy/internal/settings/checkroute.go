@@ -38,20 +38,24 @@ func (c *checker) outage() {
 // times that leave no room for each other. Only what a user did set is judged.
 func (c *checker) times() {
 	r := c.r
-	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout >= r.RequestTimeout {
-		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout),
+	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout.Value() >= r.RequestTimeout {
+		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout.Value()),
 			"no attempt could time out and be repeated within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
-	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout > 0 && r.DialTimeout > r.AttemptTimeout {
+	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout.Value() > 0 && r.DialTimeout > r.AttemptTimeout.Value() {
 		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
-			"has no effect: %s=%s ends the attempt before", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout))
+			"has no effect: %s=%s ends the attempt before", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout.Value()))
+	}
+	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout.Value() == 0 && r.RequestTimeout > 0 && r.DialTimeout > r.RequestTimeout {
+		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
+			"has no effect: %s=%s ends the request before", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if c.set("RETRY_WINDOW") && r.RequestTimeout > 0 && r.RetryWindow > r.RequestTimeout {
 		c.warnf("RETRY_WINDOW", DurationText(r.RetryWindow),
 			"has no effect: %s=%s ends the request before", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
-	if r.RequestTimeout == 0 && r.AttemptTimeout == 0 {
-		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=0s nothing ends a request whose upstream never answers", c.name("ATTEMPT_TIMEOUT"))
+	if text, _ := r.AttemptTimeout.MarshalText(); r.RequestTimeout == 0 && r.AttemptTimeout.Value() == 0 {
+		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s nothing ends a request whose upstream never answers", c.name("ATTEMPT_TIMEOUT"), text)
 	}
 }
 
@@ -142,8 +146,13 @@ func (c *checker) retries() {
 			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "repeats %s after it was sent, with or without an Idempotency-Key", unsafe)
 		}
 	}
+	for _, status := range r.RetryRejected.Beyond(&r.RetryOn.RetryOn) {
+		if c.set("RETRY_REJECTED") && r.MaxRetries > 0 {
+			c.warnf("RETRY_REJECTED", r.RetryRejected.String(), "has no effect on %s: %s does not list it", status, c.name("RETRY_ON"))
+		}
+	}
 	if r.MaxRetries == 0 {
-		for _, key := range []string{"RETRY_ON", "RETRY_WINDOW", "RETRY_UNSAFE", "BACKOFF"} {
+		for _, key := range []string{"RETRY_ON", "RETRY_WINDOW", "RETRY_REJECTED", "RETRY_UNSAFE", "BACKOFF"} {
 			if c.own(key) {
 				c.warnf(key, "", "has no effect: %s=0 turns retries off", c.name("MAX_RETRIES"))
 			}

@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"cmp"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -30,23 +32,19 @@ func derive(s *Settings, problems *Problems) {
 
 // How long callers wait for an upstream that is down. An application that
 // restarts beside its sidecar is worth waiting for; a dependency that is down must
-// not park all workers of the application that calls it.
+// not park all workers of the application that calls it for longer than its last
+// pod takes to leave a Service and the next one to be found there.
 const (
 	holdInbound  = 20 * time.Second
-	holdOutbound = time.Second
+	holdOutbound = 10 * time.Second
 )
 
-// attemptShare is how many attempts that time out fit the request timeout by
-// default: 10s of 30s.
-const attemptShare = 3
+// dialShare is how many dials that time out fit the request timeout by default.
+const dialShare = 3
 
 func (r *Route) derive(s *Settings) {
-	third := r.RequestTimeout / attemptShare
-	if r.Variable("ATTEMPT_TIMEOUT") == "" && third > 0 {
-		r.AttemptTimeout = min(r.AttemptTimeout, third)
-	}
 	if r.Variable("DIAL_TIMEOUT") == "" {
-		r.DialTimeout = atMost(r.DialTimeout, r.AttemptTimeout)
+		r.DialTimeout = atMost(r.DialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
 	}
 	r.fillBackoff()
 	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
@@ -113,4 +111,20 @@ func (s *Settings) Listeners() []Address {
 		}
 	}
 	return list
+}
+
+// ListenVariable is the variable that names the address of a listener.
+func (s *Settings) ListenVariable(address string) string {
+	switch address {
+	case s.Listen.String():
+		return Prefix + "LISTEN"
+	case s.AdminListen.String():
+		return Prefix + "ADMIN_LISTEN"
+	}
+	for i := range s.Routes {
+		if r := &s.Routes[i]; r.Matcher.Listen.String() == address {
+			return Prefix + "ROUTE_" + strings.ToUpper(r.Name) + "_LISTEN"
+		}
+	}
+	return Prefix + "LISTEN"
 }

@@ -30,8 +30,8 @@ func (c *checker) hedge() {
 	switch {
 	case r.MaxRetries == 0:
 		c.warnf("HEDGE_AFTER", after, "has no effect: %s=0 allows no second attempt", c.name("MAX_RETRIES"))
-	case r.AttemptTimeout > 0 && fixed >= r.AttemptTimeout:
-		c.warnf("HEDGE_AFTER", after, "has no effect: %s=%s ends the wait before", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout))
+	case r.AttemptTimeout.Value() > 0 && fixed >= r.AttemptTimeout.Value():
+		c.warnf("HEDGE_AFTER", after, "has no effect: %s=%s ends the wait before", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout.Value()))
 	case r.RequestTimeout > 0 && fixed >= r.RequestTimeout:
 		c.warnf("HEDGE_AFTER", after, "has no effect: %s=%s ends the wait before", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	case r.BudgetRatio.Off():

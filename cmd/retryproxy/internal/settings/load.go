@@ -98,7 +98,7 @@ type sorted struct {
 // nothing.
 func sortVariables(vars variables, problems *Problems) *sorted {
 	out := &sorted{global: variables{}, routes: map[string]variables{}}
-	_ = out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"])) // errors are reported when Global is parsed
+	wrongList := out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"])) // reported when Global is parsed
 	for _, name := range out.list {
 		out.routes[strings.ToUpper(name)] = variables{}
 	}
@@ -111,6 +111,9 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 	for _, name := range names {
 		if out.take(name, vars[name]) || isServiceLink(name, vars[name]) {
 			continue
+		}
+		if wrongList != nil && isRouteVariable(name) {
+			continue // it may be of a route that the list names wrongly
 		}
 		problems.add(Problem{Variable: name, Value: vars[name], Message: explainUnknown(name, out.list), Warning: !strict})
 	}
@@ -140,6 +143,8 @@ func (s *sorted) take(name, value string) bool {
 	s.routes[route][key] = value
 	return true
 }
+
+func isRouteVariable(name string) bool { return strings.HasPrefix(name, Prefix+"ROUTE_") }
 
 // splitRouteKey splits ROUTE_<NAME>_<KEY>; names hold no underscore.
 func splitRouteKey(key string) (route, rest string, ok bool) {

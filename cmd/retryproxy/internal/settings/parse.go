@@ -142,6 +142,8 @@ func number(v reflect.Value) (float64, bool) {
 		return x, true
 	case Ratio:
 		return x.Value(), true
+	case AutoDuration:
+		return float64(x.Value()), true
 	case AutoCount:
 		return float64(x.Value()), true
 	}
@@ -170,6 +172,8 @@ func mustNumber(text string, t reflect.Type) float64 {
 	case *Size:
 		err = x.UnmarshalText([]byte(text))
 	case *Ratio:
+		err = x.UnmarshalText([]byte(text))
+	case *AutoDuration:
 		err = x.UnmarshalText([]byte(text))
 	case *AutoCount:
 		err = x.UnmarshalText([]byte(text))

@@ -85,6 +85,19 @@ func (m *MethodSet) UnmarshalText(text []byte) error {
 // MarshalText is the inverse of UnmarshalText.
 func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
+// Rejected is a policy.StatusSet.
+type Rejected struct{ policy.StatusSet }
+
+// UnmarshalText reads what policy.ParseRejected reads.
+func (r *Rejected) UnmarshalText(text []byte) error {
+	set, err := policy.ParseRejected(string(text))
+	r.StatusSet = set
+	return err
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (r Rejected) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 // DeadlineFields is a forward.DeadlineSet.
 type DeadlineFields struct{ forward.DeadlineSet }
 
@@ -146,7 +159,7 @@ func (r *Route) Policy() (policy.Policy, error) {
 	usual, throttled, err := r.Backoffs()
 	return policy.Policy{
 		RetryOn: r.RetryOn.RetryOn, MaxRetries: r.MaxRetries, Window: r.RetryWindow, Methods: r.RetryMethods.MethodSet,
-		Unsafe: r.RetryUnsafe, Backoff: usual, Throttled: throttled,
+		Unsafe: r.RetryUnsafe, Rejected: r.RetryRejected.StatusSet, Backoff: usual, Throttled: throttled,
 	}, err
 }
 
@@ -161,7 +174,7 @@ func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
 // Guard is how the route's upstream is guarded.
 func (r *Route) Guard() policy.GuardOptions {
 	mode, fixed := r.Limit.Mode()
-	return policy.GuardOptions{NoGate: r.Outage == "off", Limit: mode, Fixed: fixed}
+	return policy.GuardOptions{NoGate: r.Outage == "off", Limit: mode, Fixed: fixed, Backoff: r.BreakerBackoff.backoff, Failing: r.BreakerOn.FailingStatuses}
 }
 
 // fillBackoff puts the strategy's own parameters where none were given, so

@@ -52,8 +52,8 @@ type Global struct {
 	EnvFile           string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File of further settings, one NAME=VALUE a line, read again on SIGHUP and when it changes."`
 	Strict            bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"Whether an unknown RETRYPROXY_* name stops the start; false makes it a warning."`
 
-	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Callers connected at once, beyond which accepting pauses; auto takes half of what the descriptor limit has beyond 64, a quarter of a limit below 128, since each may need a connection to the upstream; 0 means no limit."`
-	MaxStreams        int           `env:"MAX_CONCURRENT_STREAMS" envDefault:"128" unit:"count" min:"0" max:"100000" about:"Requests that an HTTP/2 caller may have under way on one connection; those of all callers together are bounded by MAX_CONNECTIONS; 0 speaks no HTTP/2 with callers."`
+	MaxConnections    AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Clients connected at once. Beyond, the longest idle one is disconnected for the next, then one that takes nothing of its response, and if there is neither, accepting pauses; auto takes half of what the descriptor limit has beyond 64, a quarter of a limit below 128, since each may need a connection to the upstream; 0 means no limit. Where there is a memory limit (the cgroup's or GOMEMLIMIT), clients are bounded by it too, about 1000 busy ones for 128 MiB."`
+	MaxStreams        int           `env:"MAX_CONCURRENT_STREAMS" envDefault:"128" unit:"count" min:"0" max:"100000" about:"Requests that an HTTP/2 caller may have under way on one connection; those of all clients together are bounded by MAX_CONNECTIONS and the memory limit, of which one connection has half at most; a request that gets no slot within a second is answered 503; 0 speaks no HTTP/2 with callers."`
 	MaxHeadBytes      Size          `env:"MAX_HEAD_BYTES" envDefault:"64KiB" unit:"size" min:"1KiB" max:"16MiB" about:"Longest head of a request or response; a longer request is refused with 431."`
 	MaxFields         int           `env:"MAX_FIELDS" envDefault:"100" unit:"count" min:"1" max:"10000" about:"Most fields in a head; a request with more is refused with 431."`
 	ReadHeadTimeout   time.Duration `env:"READ_HEAD_TIMEOUT" envDefault:"10s" unit:"duration" min:"10ms" about:"Time for a request's head from its first byte to its last."`
@@ -61,7 +61,7 @@ type Global struct {
 	WriteTimeout      time.Duration `env:"WRITE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A caller that reads nothing of its response for so long is cut off."`
 	TunnelIdleTimeout time.Duration `env:"TUNNEL_IDLE_TIMEOUT" envDefault:"1h" unit:"duration" min:"1s" about:"An upgraded connection (WebSocket, over HTTP/2 too) without a byte in either direction for so long is closed."`
 	MinBodyRate       Size          `env:"MIN_BODY_RATE" envDefault:"256" unit:"rate" max:"1GiB" about:"Bytes a second that a request's body must average after its first 10 seconds; 0 means no limit."`
-	TotalReplayBytes  Size          `env:"TOTAL_REPLAY_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Memory of the process for request bodies and responses kept in case of a retry; beyond it requests go on but cannot be repeated."`
+	TotalReplayBytes  Size          `env:"TOTAL_REPLAY_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Memory of the process for request bodies and responses kept in case of a retry; beyond it requests go on but cannot be repeated. Where there is a memory limit, at most a quarter of it."`
 
 	RetryPercent int `env:"RETRY_PERCENT" envDefault:"100" group:"Kill switch" unit:"count" min:"0" max:"100" about:"Percentage of the retries that would be made which are made, over all routes; retryproxy retry-percent changes it in a running process."`
 
@@ -75,12 +75,10 @@ type Global struct {
 	SharedCert         string        `env:"SHARED_CERT" shown:"none" unit:"path" live:"no" about:"PEM file of the certificate shown to a rediss engine, read at every connect."`
 	SharedKey          string        `env:"SHARED_KEY" shown:"none" unit:"path" live:"no" about:"PEM file of that certificate's key."`
 
-	Handover string `env:"HANDOVER" shown:"none" unit:"path" live:"no" about:"Unix socket at which this process offers its listening sockets; a new one with the same setting takes them over and serves, and this one drains. The file is made, and belongs in a directory that only its user may write."`
-
 	LogLevel           string `env:"LOG_LEVEL" envDefault:"info" group:"Logs and administration" unit:"word" oneof:"debug,info,warn,error" about:"Least severe line that is logged."`
 	LogFormat          string `env:"LOG_FORMAT" envDefault:"json" unit:"word" oneof:"json,console" live:"no" about:"Form of the log lines on standard error."`
-	AccessLog          bool   `env:"ACCESS_LOG" envDefault:"false" unit:"bool" about:"Whether every request is logged with its attempts."`
-	GaveUpLogPerMinute int    `env:"GAVE_UP_LOG_PER_MINUTE" envDefault:"10" unit:"count" min:"0" max:"1000000" about:"Lines a minute and route about requests given up, beyond which they are only counted."`
+	AccessLog          bool   `env:"ACCESS_LOG" envDefault:"false" unit:"bool" about:"Whether every request is logged, in one line: route, method, host, path without query, status, bytes of the bodies, duration, attempts with address and cause, user agent, request id, trace id and outcome; one that fails at warn."`
+	GaveUpLogPerMinute int    `env:"GAVE_UP_LOG_PER_MINUTE" envDefault:"10" unit:"count" min:"0" max:"1000000" about:"Without the access log: lines a minute and route about requests given up. Further ones are counted in a line of their own at the end of the minute."`
 	PProf              bool   `env:"PPROF" envDefault:"false" unit:"bool" live:"no" about:"Whether the admin listener serves Go profiles to loopback."`
 }
 
@@ -103,13 +101,14 @@ type Shared struct {
 	ResponseHeaders bool   `env:"RESPONSE_HEADERS" envDefault:"true" unit:"bool" about:"Whether responses carry X-Retryproxy-Attempts and X-Retryproxy-Reason."`
 	MaxBodyBytes    Size   `env:"MAX_BODY_BYTES" envDefault:"0" unit:"size" about:"Largest request body, a larger one is refused with 413; 0 means no limit."`
 
-	Profile      string        `env:"PROFILE" envDefault:"interactive" group:"Retries" unit:"word" oneof:"interactive,batch" about:"Set of defaults: batch means up to 8 retries within 180 s with additive backoff, for callers that can wait."`
-	RetryOn      RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (grpc-unavailable; then also for methods that are not repeated otherwise), retriable-header:Name[=value], !code to leave one out, or none."`
-	MaxRetries   int           `env:"MAX_RETRIES" envDefault:"3" batch:"8" unit:"count" min:"0" max:"100" about:"Most retries of one request, the first attempt not counted; 0 turns retries off."`
-	RetryWindow  time.Duration `env:"RETRY_WINDOW" envDefault:"0s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
-	RetryMethods MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be repeated after they were sent (RFC 9110 section 9.2.2)."`
-	RetryUnsafe  bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"Whether requests of every method, POST and PATCH included, are repeated after they were sent, though the upstream may then act twice."`
-	Nested       string        `env:"NESTED" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets that is itself a repeat by a proxy before us: all, half of them or none."`
+	Profile       string        `env:"PROFILE" envDefault:"interactive" group:"Retries" unit:"word" oneof:"interactive,batch" about:"Set of defaults: batch means up to 8 retries within 180 s with additive backoff, for callers that can wait."`
+	RetryOn       RetryOn       `env:"RETRY_ON" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"What is a failure worth repeating: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (grpc-unavailable; then also for methods that are not repeated otherwise), retriable-header:Name[=value], !code to leave one out, or none."`
+	MaxRetries    int           `env:"MAX_RETRIES" envDefault:"3" batch:"8" unit:"count" min:"0" max:"100" about:"Most retries of one request, the first attempt not counted; 0 turns retries off."`
+	RetryWindow   time.Duration `env:"RETRY_WINDOW" envDefault:"0s" unit:"duration" about:"No retry begins later than this after the first attempt began; 0 means no such bound."`
+	RetryMethods  MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be repeated after they were sent (RFC 9110 section 9.2.2)."`
+	RetryUnsafe   bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"Whether requests of every method, POST and PATCH included, are repeated after they were sent, though the upstream may then act twice."`
+	RetryRejected Rejected      `env:"RETRY_REJECTED" envDefault:"429" unit:"statusset" about:"Statuses of RETRY_ON by which the upstream says that it did not do the work: retried for every method, POST and PATCH included. A rate limiter answers 429 before the work begins; APIs that mean the same by 503 and 529 are 429,503,529."`
+	Nested        string        `env:"NESTED" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets that is itself a repeat by a proxy before us: all, half of them or none."`
 
 	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" group:"Backoff" unit:"strategy" about:"How the wait before a retry is chosen."`
 	BackoffBase          time.Duration `env:"BACKOFF_BASE" shown:"the strategy's own, 100ms for full-jitter" unit:"duration" min:"1us" about:"First wait, before jitter."`
@@ -127,13 +126,16 @@ type Shared struct {
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries a second allowed however few requests there are."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that can be saved up by a quiet upstream."`
 
-	Outage      string        `env:"OUTAGE" envDefault:"hold" group:"Outages" unit:"word" oneof:"hold,shed,off" about:"What becomes of requests while the upstream is down: hold lets them wait for it up to HOLD_TIMEOUT, shed answers 503 with Retry-After at once, off lets every request find out for itself."`
-	HoldTimeout time.Duration `env:"HOLD_TIMEOUT" shown:"20s inbound, 1s outbound" unit:"duration" min:"1ms" max:"1h" about:"The longest that a request waits for an upstream that is down, within REQUEST_TIMEOUT."`
-	HoldMax     int           `env:"HOLD_MAX" envDefault:"4096" unit:"count" min:"1" max:"1000000" about:"Requests that wait at once for one upstream; beyond, the one that waited longest is answered 503."`
-	ProbePath   ProbePath     `env:"PROBE_PATH" envDefault:"off" unit:"probepath" about:"Path that an upstream is asked for by GET while it is down, to learn when it is back: any answer from 200 to 499 but 429 says so. With off it is probed by connecting, or by one of the requests that wait."`
-	Limit       Limit         `env:"LIMIT" envDefault:"adaptive" unit:"limit" about:"Requests under way at once to one upstream: adaptive learns what it bears and binds only when it is overloaded; a number is a fixed limit; off sets none."`
-	Fallback    Fallback      `env:"FALLBACK" envDefault:"none" unit:"fallback" about:"What answers when all else failed, no answer or a failing one: another upstream, asked once where the request is whole and may be sent again, or an answer of ours, a status code and a body."`
-	Throttle    string        `env:"THROTTLE" envDefault:"off" unit:"word" oneof:"on,off" about:"Whether requests are answered 503 without being sent while the upstream rejects nearly all of them (429, 502, 503, 504 or no answer)."`
+	Outage         string         `env:"OUTAGE" envDefault:"hold" group:"Outages" unit:"word" oneof:"hold,shed,off" about:"What becomes of requests while the upstream is down: hold lets them wait for it up to HOLD_TIMEOUT, shed answers 503 with Retry-After at once, off lets every request find out for itself."`
+	HoldTimeout    time.Duration  `env:"HOLD_TIMEOUT" shown:"20s inbound, 10s outbound" unit:"duration" min:"1ms" max:"1h" about:"The longest that a request waits for an upstream that is down, within REQUEST_TIMEOUT."`
+	HoldMax        int            `env:"HOLD_MAX" envDefault:"4096" unit:"count" min:"1" max:"1000000" about:"Requests that wait at once for one upstream; beyond, the one that waited longest is answered 503."`
+	QueueOrder     string         `env:"QUEUE_ORDER" envDefault:"newest" unit:"word" oneof:"newest,oldest" about:"Which of the requests that wait is served first: newest, who came last and has most of its patience left; oldest, in the order in which they came. When the queue is full, the one that waited longest is dropped, either way."`
+	BreakerOn      BreakerOn      `env:"BREAKER_ON" envDefault:"502,503,504" unit:"breakeron" about:"Statuses by which the upstream as a whole is judged to fail, beside connections that fail and silence; 500 may be one of them where it means the same."`
+	BreakerBackoff BreakerBackoff `env:"BREAKER_BACKOFF" envDefault:"auto" unit:"breakerbackoff" about:"How the wait before the next probe of an upstream that is down is chosen, from the number of probes that failed since the last success; auto waits 25ms to 150ms after refused connections and 100ms to 500ms after other failures."`
+	ProbePath      ProbePath      `env:"PROBE_PATH" envDefault:"off" unit:"probepath" about:"Path that an upstream is asked for by GET while it is down, to learn when it is back: any answer from 200 to 499 but 429 says so. With off it is probed by connecting, or by one of the requests that wait."`
+	Limit          Limit          `env:"LIMIT" envDefault:"adaptive" unit:"limit" about:"Requests under way at once to one upstream: adaptive learns what it bears and binds only when it is overloaded; a number is a fixed limit; off sets none."`
+	Fallback       Fallback       `env:"FALLBACK" envDefault:"none" unit:"fallback" about:"What answers when all else failed, no answer or a failing one: another upstream, asked once where the request is whole and may be sent again, or an answer of ours, a status code and a body."`
+	Throttle       string         `env:"THROTTLE" envDefault:"off" unit:"word" oneof:"on,off" about:"Whether requests are answered 503 without being sent while the upstream rejects nearly all of them (429, 502, 503, 504 or no answer)."`
 
 	HedgeAfter HedgeAfter `env:"HEDGE_AFTER" envDefault:"off" group:"Hedging" unit:"hedge" about:"How long an answer is waited for before the request is sent a second time beside the first, where it may be repeated; the first good answer is relayed and the other attempt ended. p95: as long as 95 of 100 answers take, as learnt from at least 200 (p99: 1000) of them. A hedge counts as a retry against MAX_RETRIES and the budget, which bounds the load that it adds."`
 
@@ -145,7 +147,7 @@ type Shared struct {
 	QuotaWait time.Duration `env:"QUOTA_WAIT" envDefault:"1s" unit:"duration" max:"1h" about:"The longest that a request waits for its turn, within REQUEST_TIMEOUT; one whose turn is not likely to come by then gets 429 with Retry-After at once, without being sent. With 0s nobody waits, but for the 150ms that a lease may take with SHARED."`
 
 	RequestTimeout  time.Duration  `env:"REQUEST_TIMEOUT" envDefault:"30s" batch:"180s" group:"Time and memory" unit:"duration" max:"24h" about:"Time for all attempts and waits, from the request being fully sent to the response's head; 0 means no limit."`
-	AttemptTimeout  time.Duration  `env:"ATTEMPT_TIMEOUT" envDefault:"10s" shown:"10s, or a third of REQUEST_TIMEOUT when that is shorter" unit:"duration" max:"24h" about:"Time for one attempt while a repeat is still possible; the last one has all that is left; 0 means no limit."`
+	AttemptTimeout  AutoDuration   `env:"ATTEMPT_TIMEOUT" envDefault:"auto" unit:"autoduration" max:"24h" about:"Time for one attempt while a retry is still possible; the last one has all that is left; 0 means no limit. auto throws no attempt away that may still answer: of an upstream with several endpoints, where the request may be retried, a second attempt goes to another endpoint beside the first after as long as 99 of 100 responses take, 10s at least, and the first good response is relayed; it counts as a retry against MAX_RETRIES and the budget."`
 	CallerDeadlines DeadlineFields `env:"CALLER_DEADLINES" envDefault:"x-request-timeout,grpc-timeout,x-envoy-expected-rq-timeout-ms" unit:"deadlines" about:"Request fields in which a caller may say how long it waits: seconds or a duration, gRPC's notation, milliseconds. The request ends then, if REQUEST_TIMEOUT does not end it before, and the upstream is sent the time that is left in the same field; while grpc-timeout is among them, a gRPC call has no other time limit, as it may be a stream."`
 	BodyIdleTimeout time.Duration  `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" unit:"duration" min:"100ms" about:"A body, either way, may pause for so long."`
 	MaxReplayBytes  Size           `env:"MAX_REPLAY_BYTES" envDefault:"1MiB" shown:"1MiB, or TOTAL_REPLAY_BYTES when that is less" unit:"size" max:"64GiB" about:"Most of one request's body kept in case of a retry; a request with a larger one is sent once."`
@@ -196,6 +198,15 @@ func (r *Route) Variable(key string) string {
 		}
 	}
 	return ""
+}
+
+// Blame is the variable to change for a key: the one that set it, else the
+// one that would for all routes.
+func (r *Route) Blame(key string) string {
+	if name := r.Variable(key); name != "" {
+		return name
+	}
+	return Prefix + key
 }
 
 // Variable names what set the key of Global; "" when the default applies.

@@ -103,7 +103,7 @@ var otherValues = map[string]string{
 	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
 	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEAD_BYTES": "32KiB", "MAX_FIELDS": "50", "READ_HEAD_TIMEOUT": "3s",
 	"CALLER_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "TOTAL_REPLAY_BYTES": "128MiB",
-	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "HANDOVER": "/run/retryproxy/next", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
+	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
 	"RETRY_PERCENT": "30", "GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
 	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
 	"SHARED": "rediss+sentinel://a:1,b:2/main/3", "SHARED_SCOPE": "payments", "SHARED_PASSWORD_FILE": "/password", "SHARED_CA": "/engines.pem",
@@ -112,7 +112,7 @@ var otherValues = map[string]string{
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
 	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
-	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "NESTED": "deny", "BACKOFF": "fixed",
+	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "RETRY_REJECTED": "429,503,529", "NESTED": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
@@ -120,6 +120,9 @@ var otherValues = map[string]string{
 	"OUTAGE":           "shed",
 	"HOLD_TIMEOUT":     "3s",
 	"HOLD_MAX":         "17",
+	"QUEUE_ORDER":      "oldest",
+	"BREAKER_ON":       "500,502,503",
+	"BREAKER_BACKOFF":  "slots base=100ms max=30s",
 	"LIMIT":            "23",
 	"FALLBACK":         "503:busy: later",
 	"THROTTLE":         "on",
@@ -268,7 +271,7 @@ func TestProfilesAreThoseOfPolicy(t *testing.T) {
 	for _, p := range policy.Profiles() {
 		r := &mustLoad(t, "RETRYPROXY_PROFILE="+p.Name).Default
 		got := policy.Profile{Name: r.Profile, Summary: p.Summary, MaxRetries: r.MaxRetries, RequestTimeout: r.RequestTimeout,
-			AttemptTimeout: r.AttemptTimeout, Backoff: r.Backoff, ThrottledBase: r.BackoffThrottledBase}
+			AttemptTimeout: r.AttemptTimeout.Value(), Backoff: r.Backoff, ThrottledBase: r.BackoffThrottledBase}
 		if got != p {
 			t.Errorf("got %+v, want %+v", got, p)
 		}
@@ -302,11 +305,21 @@ func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) 
 func TestDefaultsGiveWayToWhatIsSet(t *testing.T) {
 	s := mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=3s", "RETRYPROXY_TOTAL_REPLAY_BYTES=32KiB", "RETRYPROXY_BACKOFF_MAX=200ms")
 	r := &s.Default
-	if r.AttemptTimeout != time.Second || r.DialTimeout != time.Second || r.MaxReplayBytes != 32<<10 || r.HoldBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
-		t.Errorf("%v %v %v %v %v", r.AttemptTimeout, r.DialTimeout, r.MaxReplayBytes, r.HoldBytes, r.BackoffThrottledBase)
+	if r.DialTimeout != time.Second || r.MaxReplayBytes != 32<<10 || r.HoldBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
+		t.Errorf("%v %v %v %v", r.DialTimeout, r.MaxReplayBytes, r.HoldBytes, r.BackoffThrottledBase)
 	}
-	if s = mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=0s"); s.Default.AttemptTimeout != 10*time.Second {
-		t.Errorf("without a request timeout: %v", s.Default.AttemptTimeout)
+	if s = mustLoad(t, "RETRYPROXY_ATTEMPT_TIMEOUT=2s"); s.Default.DialTimeout != 2*time.Second {
+		t.Errorf("with a short attempt timeout: %v to connect", s.Default.DialTimeout)
+	}
+}
+
+func TestAnAttemptTimeoutSetByHandMeansWhatItSays(t *testing.T) {
+	for value, want := range map[string]time.Duration{"": 0, "auto": 0, "AUTO": 0, "0s": 0, "15s": 15 * time.Second} {
+		s := mustLoad(t, "RETRYPROXY_ATTEMPT_TIMEOUT="+value)
+		a := s.Default.AttemptTimeout
+		if a.Value() != want || a.Auto() != (value != "0s" && want == 0) {
+			t.Errorf("%q: %v, auto %v", value, a.Value(), a.Auto())
+		}
 	}
 }
 

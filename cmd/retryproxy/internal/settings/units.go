@@ -14,42 +14,46 @@ import (
 // units tells, for each value of the tag "unit", what a user may write.
 // These are the words of error messages and of docs/settings.md.
 var units = map[string]string{
-	"address":     "host:port, :port or unix:/path",
-	"addressoff":  "host:port, :port, unix:/path or off",
-	"autocount":   "a whole number or auto",
-	"bool":        "true or false",
-	"cooldownkey": "none, route or header:Name",
-	"count":       "a whole number",
-	"deadlines":   "names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none",
-	"duration":    "a duration with its unit, such as 250ms, 10s or 2m",
-	"engine":      "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path",
-	"fallback":    "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
-	"fault":       "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
-	"header":      "a field name, or Name=value",
-	"hedge":       "p50 to p99, a duration from 1ms to 10m, or off",
-	"host":        "auto, preserve, upstream, or a host name",
-	"hostpattern": "a host name, or *.example.com",
-	"methods":     "method names in upper case, separated by commas",
-	"methodset":   "method names in upper case, separated by commas, or none",
-	"name":        "a host name",
-	"number":      "a number",
-	"path":        "a file's path",
-	"pathpattern": "a path that begins with /, such as /a/b, or /a/* for all below /a/",
-	"pathprefix":  "a path that begins with / and does not end with it, such as /a",
-	"prefixes":    "addresses or CIDR ranges, separated by commas",
-	"probepath":   "a path that begins with /, such as /healthz, or off",
-	"quota":       "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
-	"quotakey":    "upstream, route or header:Name",
-	"rate":        "bytes a second, such as 500 or 1KiB",
-	"limit":       "adaptive, a whole number from 1 to 1000000, or off",
-	"ratio":       "a number such as 0.2, a percentage such as 20%, or off",
-	"retryon":     "a list of failures, separated by commas",
-	"routes":      "names of letters and digits, separated by commas",
-	"size":        "bytes, such as 65536, 64KiB or 1MiB",
-	"strategy":    "the name of a backoff strategy",
-	"token":       "a word without spaces (RFC 9110 token)",
-	"upstream":    "http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind with commas between",
-	"word":        "one of the words",
+	"address":        "host:port, :port or unix:/path",
+	"addressoff":     "host:port, :port, unix:/path or off",
+	"autoduration":   "a duration with its unit, such as 250ms, 10s or 2m, or auto",
+	"autocount":      "a whole number or auto",
+	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
+	"breakerbackoff": "auto, or a strategy of BACKOFF, with or without options such as slots base=100ms max=30s",
+	"bool":           "true or false",
+	"cooldownkey":    "none, route or header:Name",
+	"count":          "a whole number",
+	"deadlines":      "names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none",
+	"duration":       "a duration with its unit, such as 250ms, 10s or 2m",
+	"engine":         "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path",
+	"fallback":       "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
+	"fault":          "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
+	"header":         "a field name, or Name=value",
+	"hedge":          "p50 to p99, a duration from 1ms to 10m, or off",
+	"host":           "auto, preserve, upstream, or a host name",
+	"hostpattern":    "a host name, or *.example.com",
+	"methods":        "method names in upper case, separated by commas",
+	"statusset":      "statuses from 400 to 599 and ranges such as 520-529, separated by commas, or none",
+	"methodset":      "method names in upper case, separated by commas, or none",
+	"name":           "a host name",
+	"number":         "a number",
+	"path":           "a file's path",
+	"pathpattern":    "a path that begins with /, such as /a/b, or /a/* for all below /a/",
+	"pathprefix":     "a path that begins with / and does not end with it, such as /a",
+	"prefixes":       "addresses or CIDR ranges, separated by commas",
+	"probepath":      "a path that begins with /, such as /healthz, or off",
+	"quota":          "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+	"quotakey":       "upstream, route or header:Name",
+	"rate":           "bytes a second, such as 500 or 1KiB",
+	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
+	"ratio":          "a number such as 0.2, a percentage such as 20%, or off",
+	"retryon":        "a list of failures, separated by commas",
+	"routes":         "names of letters and digits, separated by commas",
+	"size":           "bytes, such as 65536, 64KiB or 1MiB",
+	"strategy":       "the name of a backoff strategy",
+	"token":          "a word without spaces (RFC 9110 token)",
+	"upstream":       "http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind with commas between",
+	"word":           "one of the words",
 }
 
 // Size is a number of bytes, never negative. It is written as plain bytes or
@@ -144,6 +148,40 @@ func (r Ratio) MarshalText() ([]byte, error) {
 		return []byte("off"), nil
 	}
 	return strconv.AppendFloat(nil, r.value, 'g', -1, 64), nil
+}
+
+// AutoDuration is a duration, or auto.
+type AutoDuration struct {
+	d    time.Duration
+	auto bool
+}
+
+// Auto reports that the word auto was given.
+func (a AutoDuration) Auto() bool { return a.auto }
+
+// Value is the duration; 0 when auto.
+func (a AutoDuration) Value() time.Duration { return a.d }
+
+// UnmarshalText reads a duration or "auto".
+func (a *AutoDuration) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), "auto") {
+		*a = AutoDuration{auto: true}
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return errors.New("neither a duration nor auto")
+	}
+	*a = AutoDuration{d: d}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (a AutoDuration) MarshalText() ([]byte, error) {
+	if a.auto {
+		return []byte("auto"), nil
+	}
+	return []byte(DurationText(a.d)), nil
 }
 
 // AutoCount is a whole number, 0 or more, or Auto.

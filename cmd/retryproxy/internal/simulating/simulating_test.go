@@ -58,6 +58,24 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 }
 
+// docs/tuning.md shows both: the simulation that was published for backoff.
+func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
+	s := play(t, func(w *Wish) {
+		w.Through, w.Length = []string{"direct"}, 5*time.Minute
+		w.Clients = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=27s:factor=2.71828:max=5m"}
+	})
+	naive, pause, base := s.Lines[0], s.Lines[1], s.Lines[2]
+	if naive.Errors != storm.Never || base.Errors != storm.Never {
+		t.Errorf("errors under 5 %% after %v with naive callers and %v without :from=pause, want never", naive.Errors, base.Errors)
+	}
+	if pause.Errors > 30*time.Second || pause.Good == storm.Never {
+		t.Errorf("from the pause: errors under 5 %% after %v, good again after %v", pause.Errors, pause.Good)
+	}
+	if want := "direct, callers normal factor=2.71828 max=5m from the pause"; pause.Label != want {
+		t.Errorf("label %q, want %q", pause.Label, want)
+	}
+}
+
 func TestSameSeedSameSimulation(t *testing.T) {
 	with := func(seed uint64) string {
 		return document(t, play(t, func(w *Wish) { w.Seed, w.Clients = seed, []string{"naive,full-jitter:max=10s"} }))
@@ -122,6 +140,8 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 	}{
 		{func(w *Wish) { w.Through = []string{"nginx"} }, `--through: "nginx" is none of direct`},
 		{func(w *Wish) { w.Clients = []string{"naive,hasty"} }, `--clients: expected naive, once or a strategy: unknown backoff "hasty"`},
+		{func(w *Wish) { w.Clients = []string{"full-jitter:from=pause"} }, "--clients: full-jitter:from=pause: only normal and decorrelated grow"},
+		{func(w *Wish) { w.Clients = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
 		{func(w *Wish) { w.Backoffs = []string{"hasty"} }, `unknown backoff "hasty"`},
 		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "nothing here retries"},
 		{func(w *Wish) { w.Through = []string{"direct", "direct"} }, "direct is given twice"},

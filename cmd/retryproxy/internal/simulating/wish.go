@@ -23,7 +23,8 @@ type Wish struct {
 	// the default.
 	Backoffs []string
 	// Clients are lists of what callers do after a failure: Naive, Once, or a
-	// strategy as in Backoffs. Each is played with every way.
+	// strategy as in Backoffs, which may end with fromPause. Each is played with
+	// every way.
 	Clients []string
 
 	Outage         string // one of Outages
@@ -63,6 +64,10 @@ const (
 	Naive = "naive" // try again after Wish.Again, until there is a good answer
 	Once  = "once"  // go on as after a good answer
 )
+
+// fromPause ends a strategy of clients whose first wait grows from the pause
+// before the request; see storm.Callers.
+const fromPause = ":from=pause"
 
 // Way is what may stand between callers and server.
 type Way struct {
@@ -235,17 +240,36 @@ func (w *Wish) manners() ([]Way, error) {
 		case Once:
 			m.change = func(c *storm.Config) { c.Callers.Again = 0 }
 		default:
-			b, err := planning.Parse(planning.Wish{Backoffs: []string{name}})
-			if err != nil {
-				errs = append(errs, fmt.Errorf("--clients: expected %s, %s or a strategy: %w", Naive, Once, err))
+			var err error
+			if m, err = backingOff(name); err != nil {
+				errs = append(errs, err)
 				continue
 			}
-			m.Name = b[0].Label
-			m.change = func(c *storm.Config) { c.Callers.Backoff = b[0].Backoff }
 		}
 		manners = append(manners, m)
 	}
 	return manners, errors.Join(errs...)
+}
+
+// backingOff are callers who wait by a strategy.
+func backingOff(name string) (Way, error) {
+	text, grows := strings.CutSuffix(name, fromPause)
+	b, err := planning.Parse(planning.Wish{Backoffs: []string{text}})
+	if err != nil {
+		return Way{}, fmt.Errorf("--clients: expected %s, %s or a strategy: %w", Naive, Once, err)
+	}
+	label := b[0].Label
+	if grows {
+		switch b[0].Backoff.(type) {
+		case policy.Normal, policy.Decorrelated:
+		default:
+			return Way{}, fmt.Errorf("--clients: %s: only normal and decorrelated grow from the wait before", name)
+		}
+		label += " from the pause"
+	}
+	return Way{Name: label, change: func(c *storm.Config) {
+		c.Callers.Backoff, c.Callers.FromPause = b[0].Backoff, grows
+	}}, nil
 }
 
 // validate names everything that is out of range.

@@ -14,6 +14,32 @@ import (
 // plainWidth is for pipes and files, where nobody knows who will read it.
 const plainWidth = 80
 
+// Is reports whether w is a terminal.
+func Is(w any) bool {
+	f, is := w.(*os.File)
+	return is && isTerminal(f)
+}
+
+// Size is the number of columns and rows of the terminal w as they are now; 0 if
+// w is none or does not know.
+func Size(w any) (columns, rows int) {
+	f, is := w.(*os.File)
+	if !is || !isTerminal(f) {
+		return 0, 0
+	}
+	return size(f)
+}
+
+// Keys are the keys pressed on the terminal r, each at once and without being
+// shown; nil if r is none. stop gives the terminal back as it was; call it once.
+func Keys(r any) (keys <-chan byte, stop func()) {
+	f, is := r.(*os.File)
+	if !is || !isTerminal(f) {
+		return nil, func() {}
+	}
+	return readKeys(f)
+}
+
 // Screen says how to draw on w. What is no terminal gets plain ASCII of 80
 // columns. A terminal gets its width (or COLUMNS), Unicode where the locale
 // says UTF-8, and colours unless NO_COLOR is set (no-color.org) or TERM is
@@ -23,7 +49,8 @@ func Screen(w io.Writer, getenv func(string) string) plot.Screen {
 	if !is || !isTerminal(f) {
 		return plot.Screen{Width: plainWidth}
 	}
-	return of(width(f), getenv)
+	columns, _ := size(f)
+	return of(columns, getenv)
 }
 
 // of is Screen for a terminal of that width, 0 for one that is not known.
@@ -39,11 +66,6 @@ func of(columns int, getenv func(string) string) plot.Screen {
 		s.Color, s.Unicode = false, false
 	}
 	return s
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // isUTF8 looks at the variable that decides on characters (POSIX, section 8.2).

@@ -30,6 +30,22 @@ func TestScreenOfATerminal(t *testing.T) {
 	}
 }
 
+func TestDevicesAreNoTerminals(t *testing.T) {
+	for _, name := range []string{"/dev/null", "/dev/full", "/dev/zero"} {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			continue // not on every system
+		}
+		if Is(f) {
+			t.Errorf("%s is taken for a terminal", name)
+		}
+		f.Close()
+	}
+	if Is(&bytes.Buffer{}) || Is(nil) {
+		t.Error("something that is no file is taken for a terminal")
+	}
+}
+
 func TestWhatIsNoTerminalIsPlain(t *testing.T) {
 	rich := func(name string) string {
 		return map[string]string{"LANG": "C.UTF-8", "COLUMNS": "200"}[name]

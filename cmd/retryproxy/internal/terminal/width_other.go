@@ -4,5 +4,11 @@ package terminal
 
 import "os"
 
-// width is not known here.
-func width(*os.File) int { return 0 }
+// size is not known here.
+func size(*os.File) (columns, rows int) { return 0, 0 }
+
+// isTerminal takes every character device for one: nothing better is known here.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

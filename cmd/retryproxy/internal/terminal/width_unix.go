@@ -8,11 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// width is the terminal's number of columns, 0 when it does not know.
-func width(f *os.File) int {
+// size is the terminal's number of columns and rows, 0 for what it does not know.
+func size(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
+}
+
+// isTerminal reports whether f has a window. /dev/null and /dev/full are
+// character devices as well, and have none.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
 }

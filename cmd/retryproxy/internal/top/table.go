@@ -1,10 +1,10 @@
 package top
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // cell is a text and its colour.
@@ -21,10 +21,14 @@ func count(n uint32, color, text string) cell {
 }
 
 // table aligns columns: the first ones, so many as left says, to the left, the
-// others to the right.
+// others to the right. Where it is too wide, the columns of drop are left out, in
+// that order, then names are cut, then lines. least is the width that the last
+// column gets before another is left out for it; 0: as wide as it is.
 type table struct {
-	rows [][]cell
-	left int
+	rows  [][]cell
+	left  int
+	drop  []string
+	least int
 }
 
 func newTable(heads ...string) *table {
@@ -40,33 +44,86 @@ func newTable(heads ...string) *table {
 func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
 
 func (t *table) write(d *drawing) {
-	width := make([]int, len(t.rows[0]))
-	for _, row := range t.rows {
-		for i, c := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(c.text))
+	if columns := d.size.Columns; columns > 0 {
+		for i := 0; i < len(t.drop) && t.need() > columns; i++ {
+			t.leaveOut(t.drop[i])
 		}
+		t.shorten(max(t.width(0)-(t.need()-columns), leastName), d.ellipsis())
 	}
 	for _, row := range t.rows {
-		d.row(row, width, t.left)
+		d.lines = append(d.lines, clip(d.row(row, t), d.size.Columns, d.ellipsis()))
 	}
 }
 
-func (d *drawing) row(row []cell, width []int, left int) {
+// leastName is how short names are cut.
+const leastName = 10
+
+const gap = 2 // between columns
+
+// need is how wide the table wants to be at least.
+func (t *table) need() int {
+	sum := 0
+	for i := range t.rows[0] {
+		w := t.width(i)
+		if i == len(t.rows[0])-1 && t.least > 0 {
+			w = min(w, t.least)
+		}
+		sum += w + gap
+	}
+	return sum - gap
+}
+
+func (t *table) width(column int) int {
+	widest := 0
+	for _, row := range t.rows {
+		widest = max(widest, columnsOf(row[column].text))
+	}
+	return widest
+}
+
+func (t *table) leaveOut(head string) {
+	at := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == head })
+	if at < 0 {
+		return
+	}
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, at, at+1)
+	}
+	if at < t.left {
+		t.left--
+	}
+}
+
+// shorten cuts the first column.
+func (t *table) shorten(columns int, ellipsis string) {
+	for _, row := range t.rows {
+		row[0].text = clip(row[0].text, columns, ellipsis)
+	}
+}
+
+func (d *drawing) ellipsis() string {
+	if d.screen.Unicode {
+		return "…"
+	}
+	return "~"
+}
+
+func (d *drawing) row(row []cell, t *table) string {
 	var line strings.Builder
 	for i, c := range row {
-		pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c.text))
+		pad := strings.Repeat(" ", t.width(i)-columnsOf(c.text))
 		if i > 0 {
-			line.WriteString("  ")
+			line.WriteString(strings.Repeat(" ", gap))
 		}
-		if i >= left {
+		if i >= t.left {
 			line.WriteString(pad)
 		}
 		line.WriteString(d.paint(c.color, c.text))
-		if i < left && i < len(row)-1 {
+		if i < t.left && i < len(row)-1 {
 			line.WriteString(pad)
 		}
 	}
-	d.line("%s", strings.TrimRight(line.String(), " "))
+	return strings.TrimRight(line.String(), " ")
 }
 
 func rate(n uint32, seconds float64) string {

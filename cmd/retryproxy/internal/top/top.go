@@ -5,6 +5,7 @@ package top
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -16,24 +17,42 @@ import (
 // shownRequests is how many failed requests fit below the tables.
 const shownRequests = 6
 
+// Size is what may be used of a window; 0 is without bound.
+type Size struct{ Columns, Rows int }
+
 // Write writes s as tables, in colours and with blocks where the screen has
-// them. Lines are as long as what they say, whatever the screen's width.
-func Write(w io.Writer, s *page.Snapshot, screen plot.Screen) error {
-	d := drawing{screen: screen}
+// them. In a window that is too narrow, tables lose their least important columns
+// and text is wrapped; in one that is too low, the last lines are left out. No
+// line is wider than the window.
+func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
+	d := drawing{screen: screen, size: size}
 	d.head(&s.State)
 	d.routes(&s.State)
 	d.upstreams(s.State.Upstreams)
 	d.requests(s.Requests.Failed)
-	_, err := io.WriteString(w, d.text.String())
+	_, err := io.WriteString(w, d.fit())
 	return err
 }
 
 type drawing struct {
 	screen plot.Screen
-	text   strings.Builder
+	size   Size
+	lines  []string
 }
 
-func (d *drawing) line(format string, args ...any) { fmt.Fprintf(&d.text, format+"\n", args...) }
+// line adds a line of text, wrapped if it is too wide.
+func (d *drawing) line(format string, args ...any) {
+	d.lines = append(d.lines, wrap(fmt.Sprintf(format, args...), d.size.Columns)...)
+}
+
+// fit is the text, without the lines that the window has no room for.
+func (d *drawing) fit() string {
+	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
+		more := fmt.Sprintf("%d more lines", len(d.lines)-rows+1)
+		d.lines = append(d.lines[:rows-1:rows-1], clip(more, d.size.Columns, ""))
+	}
+	return strings.Join(d.lines, "\n") + "\n"
+}
 
 // The colours (ECMA-48 SGR), with which nothing is said that the words do not.
 const (
@@ -71,7 +90,7 @@ func (d *drawing) routes(s *page.State) {
 		return
 	}
 	t := newTable("route", "", "requests", "first try", "rescued", "failed", "retries", "p50", "p99", "attempt p50", "attempt p99", "in flight")
-	t.left = 2
+	t.left, t.drop = 2, []string{"attempt p50", "attempt p99", "p50", "retries", "first try", "in flight"}
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		n, l := &r.Now, &r.Last
@@ -90,7 +109,7 @@ func (d *drawing) routes(s *page.State) {
 func (d *drawing) upstreams(all []page.Upstream) {
 	d.line("")
 	t := newTable("upstream", "gate", "in flight", "limit", "waiting", "budget left", "busy", "idle")
-	t.left = 2
+	t.left, t.drop = 2, []string{"idle", "busy", "limit", "budget left"}
 	for i := range all {
 		u := &all[i]
 		limit, budget := "none", "none"
@@ -106,6 +125,9 @@ func (d *drawing) upstreams(all []page.Upstream) {
 	t.write(d)
 	for i := range all {
 		d.gate(&all[i])
+		if f := all[i].LastFailure; f != nil {
+			d.line("%s: last failed connection %s: %s: %s", printable(all[i].Name), time.UnixMilli(f.AtMS).Format(time.TimeOnly), printable(f.Address), printable(f.Error))
+		}
 	}
 }
 
@@ -118,14 +140,21 @@ func (d *drawing) gate(u *page.Upstream) {
 	if d.screen.Unicode {
 		marks = map[string]string{"": " ", "open": "▁", "ramp": "▄", "half_open": "▆", "closed": "█"}
 	}
-	strip, shut := "", false
-	for _, state := range u.History.Gate {
-		shut = shut || state != "" && state != "open"
+	history := u.History.Gate
+	if !slices.ContainsFunc(history, func(state string) bool { return state != "" && state != "open" }) {
+		return
+	}
+	name := printable(u.Name)
+	if d.size.Columns > 0 {
+		room := d.size.Columns - columnsOf(name+" over 5m00s: ")
+		history = history[max(len(history)-max(room, 10), 0):]
+	}
+	strip := ""
+	for _, state := range history {
 		strip += d.paint(gateColor(state), marks[state])
 	}
-	if shut {
-		d.line("%s over 5 min: %s", printable(u.Name), strip)
-	}
+	over := strings.TrimSuffix((time.Duration(len(history)) * page.Step).String(), "0s")
+	d.lines = append(d.lines, clip(name+" over "+over+": "+strip, d.size.Columns, d.ellipsis()))
 }
 
 func gateColor(state string) string {
@@ -138,7 +167,7 @@ func (d *drawing) requests(failed []page.Request) {
 	}
 	d.line("")
 	t := newTable("failed last", "route", "took", "answer", "why", "attempts", "request")
-	t.left = 7
+	t.left, t.drop, t.least = 7, []string{"attempts", "route"}, 20
 	for _, r := range failed[:min(len(failed), shownRequests)] {
 		var attempts []string
 		for _, a := range r.Attempts {

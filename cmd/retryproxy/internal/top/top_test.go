@@ -2,9 +2,11 @@ package top
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +32,8 @@ func bad() *page.Snapshot {
 			}, {Name: "search-with-a-long-name"}},
 			Upstreams: []page.Upstream{{
 				Name: "http://localhost:3000", Gate: "closed", GateWhy: "The upstream is down.", ClosedBy: "No address took connections.",
-				Limit: 20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Gate: gates},
+				LastFailure: &page.Failure{AtMS: 1_767_355_200_000, Address: "127.0.0.1:3000", Error: "connect: connection \x1b[2Jrefused"},
+				Limit:       20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Gate: gates},
 			}, {Name: "https://api.example.com", Gate: "open", History: page.UpstreamHistory{Gate: []string{"open", "open"}}}},
 		},
 		Requests: page.Requests{Failed: []page.Request{
@@ -47,7 +50,7 @@ func text(t *testing.T, s *page.Snapshot, screen plot.Screen) string {
 	time.Local = time.UTC
 	defer func() { time.Local = zone }()
 	var b strings.Builder
-	if err := Write(&b, s, screen); err != nil {
+	if err := Write(&b, s, screen, Size{}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -107,7 +110,69 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestWriteErrorIsTold(t *testing.T) {
-	if err := Write(full{}, bad(), plot.Screen{Width: 80}); err == nil {
+	if err := Write(full{}, bad(), plot.Screen{Width: 80}, Size{}); err == nil {
 		t.Error("no error")
+	}
+}
+
+// bad has names, causes and requests that are too long for any window.
+func TestNoLineIsWiderThanTheWindow(t *testing.T) {
+	for _, screen := range []plot.Screen{{}, {Unicode: true}, {Unicode: true, Color: true}} {
+		for columns := 40; columns <= 220; columns++ {
+			s := bad()
+			s.Requests.Failed[0].Path = "/世界/" + strings.Repeat("x", 300)
+			var b strings.Builder
+			if err := Write(&b, s, screen, Size{Columns: columns}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(b.String(), "\n") {
+				if plain := escape.ReplaceAllString(line, ""); columnsOf(plain) > columns {
+					t.Fatalf("%d columns, in a window of %d: %s", columnsOf(plain), columns, plain)
+				}
+				if colourOf(line) != "" {
+					t.Fatalf("a colour goes on behind the line: %q", line)
+				}
+			}
+		}
+	}
+}
+
+// What matters most is there in the narrowest window, whole.
+func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
+	for columns, wants := range map[int][]string{
+		60:  {"requests", "rescued", "failed  ", "p99", "31.0 s", "gate", "closed", "waiting", "44", "connection refused"},
+		80:  {"in flight", "retries", "31.0 s", "budget left"},
+		120: {"attempt p99", "in flight", "idle"},
+		200: {"attempt p50", "attempt timeout 10.0 s", "GET /a"},
+	} {
+		var b strings.Builder
+		s := bad()
+		s.State.Upstreams[0].LastFailure.Error = "connect: connection refused"
+		if err := Write(&b, s, plot.Screen{Unicode: true}, Size{Columns: columns}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(strings.ReplaceAll(b.String(), "\n  ", " "), want) {
+				t.Errorf("no %q in %d columns:\n%s", want, columns, b.String())
+			}
+		}
+	}
+}
+
+func TestALowWindowSaysHowMuchIsMissing(t *testing.T) {
+	all := text(t, bad(), plot.Screen{})
+	var b strings.Builder
+	if err := Write(&b, bad(), plot.Screen{}, Size{Rows: 10}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if left := strings.Count(all, "\n") - 9; len(lines) != 10 || lines[9] != fmt.Sprintf("%d more lines", left) {
+		t.Errorf("%d lines, the last %q, %d are missing", len(lines), lines[len(lines)-1], left)
+	}
+}
+
+func TestWrapBreaksAtWords(t *testing.T) {
+	if got := wrap("one two three fourfivesix", 9); !slices.Equal(got, []string{"one two", "  three", "  fourfi~"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -1,39 +1,31 @@
 package tracing
 
 import (
-	"sync"
-	"time"
-
 	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
 )
 
-// reporter logs what the SDK says goes wrong: the first of each minute, with how
-// many there were since the one before.
+// reporter logs what the SDK says goes wrong: the first of each minute. A
+// collector that is down fails every five seconds; the others are counted.
 type reporter struct {
-	log *zap.Logger
-	now func() time.Time
-
-	mu     sync.Mutex // guards all below
-	last   time.Time
-	missed int
+	log   *zap.Logger
+	bound boundedlog.Bound
 }
 
-func newReporter(log *zap.Logger) *reporter { return &reporter{log: log, now: time.Now} }
-
-// reportEvery bounds the lines: a collector that is down fails every five seconds.
-const reportEvery = time.Minute
+func newReporter(log *zap.Logger) *reporter {
+	r := &reporter{log: log}
+	r.bound.PerMinute, r.bound.Tell = 1, r.tell
+	return r
+}
 
 // Handle is part of otel.ErrorHandler. It is called by any goroutine.
 func (r *reporter) Handle(err error) {
-	r.mu.Lock()
-	now := r.now()
-	if !r.last.IsZero() && now.Sub(r.last) < reportEvery {
-		r.missed++
-		r.mu.Unlock()
-		return
+	if r.bound.Allow() {
+		r.log.Warn("OpenTelemetry reports an error; requests are not affected", zap.Error(err))
 	}
-	missed := r.missed
-	r.last, r.missed = now, 0
-	r.mu.Unlock()
-	r.log.Warn("OpenTelemetry reports an error; requests are not affected", zap.Error(err), zap.Int("more_since", missed))
+}
+
+func (r *reporter) tell(suppressed int) {
+	r.log.Warn("more errors of OpenTelemetry, lines suppressed", zap.Int("count", suppressed))
 }

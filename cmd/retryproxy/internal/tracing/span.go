@@ -52,6 +52,14 @@ func (t *Tracing) Request(r *proxy.TraceRequest) proxy.RequestSpan {
 	return s
 }
 
+// TraceID is part of proxy.RequestSpan.
+func (s *request) TraceID() string {
+	if id := s.span.SpanContext().TraceID(); id.IsValid() {
+		return id.String()
+	}
+	return ""
+}
+
 // Waited is part of proxy.RequestSpan.
 func (s *request) Waited(what string, began time.Time, took time.Duration) {
 	s.span.AddEvent("retryproxy.wait", trace.WithTimestamp(s.clock.of(began)), trace.WithAttributes(

@@ -31,6 +31,7 @@ import (
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+	reporter *reporter
 }
 
 // scope names what makes the spans.
@@ -40,7 +41,8 @@ const scope = "github.com/retryproxy/retryproxy"
 // wrong later, such as a collector that is not there, goes to log, a line a
 // minute at most. The caller ends it by Shutdown.
 func Start(ctx context.Context, version string, log *zap.Logger) (*Tracing, error) {
-	otel.SetErrorHandler(newReporter(log))
+	report := newReporter(log)
+	otel.SetErrorHandler(report)
 	otel.SetLogger(funcr.New(func(_, args string) { log.Warn("OpenTelemetry", zap.String("says", args)) }, funcr.Options{Verbosity: 1, RenderArgsHook: withoutValues}))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -54,11 +56,14 @@ func Start(ctx context.Context, version string, log *zap.Logger) (*Tracing, erro
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: expected key=value, separated by commas: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	return &Tracing{provider: provider, tracer: provider.Tracer(scope, trace.WithInstrumentationVersion(version))}, nil
+	return &Tracing{provider: provider, tracer: provider.Tracer(scope, trace.WithInstrumentationVersion(version)), reporter: report}, nil
 }
 
 // Shutdown sends what is queued and stops; ctx bounds it.
-func (t *Tracing) Shutdown(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+func (t *Tracing) Shutdown(ctx context.Context) error {
+	defer t.reporter.bound.Flush()
+	return t.provider.Shutdown(ctx)
+}
 
 // withoutValues leaves out what the exporter could not read of its variables:
 // OTEL_EXPORTER_OTLP_HEADERS holds credentials.

@@ -84,7 +84,7 @@ func checkAttempt(t *testing.T, n int, a, request *tracepb.Span, o *origin) {
 	want(t, name, a.Attributes, "http.request.method", "GET", "url.path", "/orders/7", "server.address", host, "server.port", port,
 		"network.peer.address", host, "network.peer.port", port)
 	if n < 2 {
-		want(t, name, a.Attributes, "http.response.status_code", "503", "error.type", "503", "retryproxy.class", "rejected")
+		want(t, name, a.Attributes, "http.response.status_code", "503", "error.type", "503", "retryproxy.class", "unknown")
 	} else {
 		want(t, name, a.Attributes, "http.response.status_code", "200", "error.type", "", "retryproxy.class", "ok")
 	}

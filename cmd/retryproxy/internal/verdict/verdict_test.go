@@ -33,7 +33,7 @@ func TestWhatWasSentIsRepeatedOnlyWhenSafe(t *testing.T) {
 	keyed := answers(t, Request{Method: []byte("POST"), HasKey: true, Timeout: 30 * time.Second})
 	for name, want := range map[string][2]bool{ // GET or key, POST
 		"connect_failure": {true, true}, "tls_failure": {true, true}, "idle_close": {true, true},
-		"status_429": {true, false}, "status_429_retry_after": {true, false}, "status_503": {true, false}, "status_500": {true, false}, "status_502": {true, false}, "status_504": {true, false},
+		"status_429": {true, true}, "status_429_retry_after": {true, true}, "status_503": {true, false}, "status_500": {true, false}, "status_502": {true, false}, "status_504": {true, false},
 		"reset": {true, false}, "attempt_timeout": {true, false}, "malformed": {true, false},
 		"status_501": {false, false}, "status_404": {false, false}, "gave_up_before": {false, false},
 	} {

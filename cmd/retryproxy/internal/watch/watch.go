@@ -25,6 +25,8 @@ const Interval = time.Second
 type Files struct {
 	mu    sync.Mutex // guards all below
 	files map[string]*state
+
+	listed chan struct{} // Set put the first file on the list; room for one
 }
 
 type state struct {
@@ -57,7 +59,7 @@ func look(path string) mark {
 
 // New watches the files as they are now.
 func New(paths ...string) *Files {
-	f := &Files{}
+	f := &Files{listed: make(chan struct{}, 1)}
 	f.Set(paths)
 	return f
 }
@@ -77,6 +79,18 @@ func (f *Files) Set(paths []string) {
 		files[path] = known
 	}
 	f.files = files
+	if len(files) > 0 {
+		select {
+		case f.listed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *Files) none() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.files) == 0
 }
 
 // Look looks once and reports whether a change has settled since it last said
@@ -100,12 +114,26 @@ func (f *Files) Look() bool {
 	return true
 }
 
+var newTicker = time.NewTicker // a test counts them
+
 // Run looks every Interval until ctx ends and calls changed, from its own
-// goroutine, for every change.
+// goroutine, for every change. Without files it sleeps until Set lists one.
 func (f *Files) Run(ctx context.Context, changed func()) {
-	ticker := time.NewTicker(Interval)
-	defer ticker.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.listed:
+			f.lookOn(ctx, changed)
+		}
+	}
+}
+
+// lookOn looks until ctx ends or there are no files any more.
+func (f *Files) lookOn(ctx context.Context, changed func()) {
+	ticker := newTicker(Interval)
+	defer ticker.Stop()
+	for !f.none() {
 		select {
 		case <-ctx.Done():
 			return

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -131,4 +132,39 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}()
 	cancel()
 	<-done
+}
+
+// A process that watches no file is not woken for it, and one that gets a file later is.
+func TestNoTickerRunsWithoutFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "env")
+	synctest.Test(t, func(t *testing.T) {
+		tickers := 0
+		defer func(was func(time.Duration) *time.Ticker) { newTicker = was }(newTicker)
+		newTicker = func(d time.Duration) *time.Ticker { tickers++; return time.NewTicker(d) }
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f, told := New(), make(chan struct{}, 1)
+		go f.Run(ctx, func() { told <- struct{}{} })
+		synctest.Wait()
+		if tickers != 0 {
+			t.Fatal("a ticker runs without a file")
+		}
+		for i := range 2 {
+			f.Set([]string{path})
+			synctest.Wait()
+			if tickers != i+1 {
+				t.Fatalf("%d tickers", tickers)
+			}
+			write(t, path, time.Now().String())
+			<-told
+			f.Set(nil)
+			time.Sleep(2 * Interval)
+			synctest.Wait()
+			write(t, path, "") // nobody looks
+			time.Sleep(10 * Interval)
+			if len(told) > 0 {
+				t.Error("told of a file that is not on the list any more")
+			}
+		}
+	})
 }

@@ -28,10 +28,12 @@ function word(label, ...children) {
 }
 
 function row(r) {
-  const said = r.attempts.map((a, i) => `${i + 1}: ${text.words(a.result)} after ${text.time(a.took)}`).join(', ');
+  const said = r.attempts.map((a, i) => `${i + 1}: ${text.words(a.result)}${a.error ? ' (' + text.failure(a) + ')' : ''} after ${text.time(a.took)}`).join(', ');
   const left = r.count - r.attempts.length;
   const outcome = word('What became of it', text.words(r.outcome));
   outcome.title = r.why;
+  const failed = r.attempts.filter((a) => a.error).pop();
+  if (failed) outcome.append(el('span', {class: 'quiet'}, ' ' + text.failure(failed)));
   return el('tr', {role: 'row'},
     word('At', text.clock(r.began_ms)), word('Route', r.route),
     el('td', {role: 'cell', class: 'word path', 'data-label': 'Request'}, el('b', {}, r.method), ' ', r.path),

@@ -49,6 +49,11 @@ export function clock(ms) {
   return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
 }
 
+// failure is why a connection failed: where to, and the error's own words.
+export function failure(f) {
+  return f.address + ': ' + f.error;
+}
+
 export function words(label) {
   return label.replaceAll('_', ' ');
 }

@@ -13,13 +13,13 @@ export function showUpstreams(body, upstreams) {
 }
 
 function make(name) {
-  const gate = el('strong', {class: 'gate'}), why = el('span', {class: 'quiet'}), probing = el('span', {class: 'quiet'});
+  const gate = el('strong', {class: 'gate'}), why = el('span', {class: 'quiet'}), probing = el('span', {class: 'quiet'}), failure = el('span', {class: 'quiet'});
   const over = strip(160, 24), flight = lines(160, 28, ['limit', 'attempts']), budget = lines(110, 28, ['attempts']);
   const cells = ['In flight', 'Limit', 'Waiting', 'Budget left', 'Connections'].map((c) => cell(c, '–'));
   const chart = (label, node) => el('td', {role: 'cell', class: 'chart', 'data-label': label}, node);
   const node = el('tr', {role: 'row'},
     el('th', {role: 'rowheader', scope: 'row', class: 'word name'}, name),
-    el('td', {role: 'cell', class: 'word', 'data-label': 'Gate'}, gate, why, probing),
+    el('td', {role: 'cell', class: 'word', 'data-label': 'Gate'}, gate, why, probing, failure),
     chart('Gate, last 5 minutes', over.node), cells[0], cells[1], chart('In flight and limit', flight.node), cells[2], cells[3], chart('Budget', budget.node), cells[4]);
   return {node, show(u) {
     const h = u.history, states = h.gate || [];
@@ -27,6 +27,7 @@ function make(name) {
     setAttribute(gate, 'class', 'gate ' + u.gate);
     setText(why, u.gate === 'open' ? '' : u.gate_why);
     setText(probing, u.closed_by || '');
+    setText(failure, u.last_failure ? `Last failed connection ${text.clock(u.last_failure.at_ms)}: ${text.failure(u.last_failure)}` : '');
     over.show(states, gateWords(states));
     const seen = (row, none) => (row || []).map((v, i) => states[i] && v !== none ? v : null);
     flight.show([seen(h.limit, 0), seen(h.in_flight)], `at most ${Math.max(0, ...(h.in_flight || []))} in flight in the last 5 minutes`);

@@ -1,0 +1,34 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAllThatIsWrongWithAnnotationsIsToldAtOnce(t *testing.T) {
+	pod := map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{
+			"retryproxy.io/inject":            "true",
+			"retryproxy.io/inbuond-port":      "http",
+			"retryproxy.io/inbound":           "yes",
+			"retryproxy.io/cpu-request":       "lots",
+			"retryproxy.io/outbound-host":     "a,b",
+			"env.retryproxy.io/MAX_RETRYS":    "3",
+			"env.retryproxy.io/LISTEN":        ":1",
+			"env.retryproxy.io/DRAIN_TIMEOUT": "soon",
+		}},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}},
+	}
+	_, _, err := Pod(pod, Default("retryproxy:1"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"retryproxy.io/inbuond-port", `retryproxy.io/inbound: "yes"`, "CPU request", `outbound host "a"`, `outbound host "b"`,
+		"RETRYPROXY_MAX_RETRYS", "setting RETRYPROXY_LISTEN: it is set by the injection", "RETRYPROXY_DRAIN_TIMEOUT",
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%d times %s in\n%v", strings.Count(err.Error(), want), want, err)
+		}
+	}
+}

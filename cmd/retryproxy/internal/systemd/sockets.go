@@ -1,0 +1,89 @@
+// Package systemd takes the listening sockets that systemd opened for this process. The service behind a
+// socket unit can then be restarted without refusing anybody: clients that connect meanwhile wait in the kernel's queue.
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// Sockets are listening sockets that nobody took yet. The zero value has none. Not safe for concurrent use.
+type Sockets struct {
+	given []net.Listener
+}
+
+// Take returns the sockets that systemd opened for this process
+// (sd_listen_fds(3): LISTEN_PID, LISTEN_FDS), which are none for most. A
+// socket that does not listen for a stream is an error.
+func Take() (*Sockets, error) {
+	s := &Sockets{}
+	for _, f := range activation.Files(true) {
+		l, err := net.FileListener(f)
+		_ = f.Close() // FileListener made its own descriptor
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("socket %q from systemd: %w; ListenStream= is what retryproxy takes", f.Name(), err)
+		}
+		s.given = append(s.given, l)
+	}
+	return s, nil
+}
+
+// Listen gives the socket for an address, "host:port" or "unix:/path", and
+// forgets it; nil when there is none. The listener is the caller's to close.
+func (s *Sockets) Listen(address string) net.Listener {
+	for i, l := range s.given {
+		if listensAt(l, address) {
+			s.given = append(s.given[:i], s.given[i+1:]...)
+			return l
+		}
+	}
+	return nil
+}
+
+// Rest is an error that names the sockets nobody listened on; nil when there
+// are none.
+func (s *Sockets) Rest() error {
+	var errs []error
+	for _, l := range s.given {
+		errs = append(errs, fmt.Errorf("was given a listening socket at %s, which no setting names; "+
+			"set RETRYPROXY_LISTEN, RETRYPROXY_ADMIN_LISTEN or a route's LISTEN to it, or do not pass it", l.Addr()))
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes the sockets that nobody listened on.
+func (s *Sockets) Close() {
+	for _, l := range s.given {
+		_ = l.Close()
+	}
+	s.given = nil
+}
+
+// listensAt says whether opening the address would have made such a socket.
+// Every wildcard is alike: systemd writes [::] for a bare port.
+func listensAt(l net.Listener, address string) bool {
+	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+		return l.Addr().Network() == "unix" && l.Addr().String() == path
+	}
+	want, err := net.ResolveTCPAddr("tcp", address)
+	have, isTCP := l.Addr().(*net.TCPAddr)
+	if err != nil || !isTCP || want.Port != have.Port {
+		return false
+	}
+	a, b := ip(want), ip(have)
+	return a == b || a.IsUnspecified() && b.IsUnspecified()
+}
+
+func ip(a *net.TCPAddr) netip.Addr {
+	addr, ok := netip.AddrFromSlice(a.IP)
+	if !ok {
+		return netip.IPv6Unspecified()
+	}
+	return addr.Unmap()
+}

@@ -1,0 +1,67 @@
+// Package boundedlog bounds how many lines of one kind a log gets in a minute,
+// and counts the others in a line of their own.
+package boundedlog
+
+import (
+	"sync"
+	"time"
+)
+
+// Bound lets the first lines of each minute through and counts the others. A
+// minute begins with its first line. Safe for concurrent use; its fields are set
+// before it is used and not changed.
+type Bound struct {
+	PerMinute int
+	// Tell writes the line that counts suppressed lines. It is called at the end
+	// of each minute that has any, and by Flush; never with 0.
+	Tell func(suppressed int)
+
+	mu         sync.Mutex // guards all below
+	began      time.Time  // of the minute; zero: no line yet
+	lines      int
+	suppressed int
+	timer      *time.Timer // calls Flush at the end of a minute with suppressed lines
+}
+
+// Allow reports whether a line may be written now. If not, it is counted.
+func (b *Bound) Allow() bool {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.began.IsZero() || now.Sub(b.began) >= time.Minute {
+		b.began, b.lines = now, 0
+	}
+	if b.lines < b.PerMinute {
+		b.lines++
+		return true
+	}
+	if b.suppressed == 0 {
+		b.arm(time.Minute - now.Sub(b.began))
+	}
+	b.suppressed++
+	return false
+}
+
+// arm sets the timer. Called with mu held.
+func (b *Bound) arm(after time.Duration) {
+	if b.timer == nil {
+		b.timer = time.AfterFunc(after, b.Flush)
+		return
+	}
+	b.timer.Reset(after)
+}
+
+// Flush counts the lines suppressed so far in a line of their own, if there are
+// any. Whoever ends calls it, so that none goes untold.
+func (b *Bound) Flush() {
+	b.mu.Lock()
+	n := b.suppressed
+	b.suppressed = 0
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	if n > 0 {
+		b.Tell(n)
+	}
+}

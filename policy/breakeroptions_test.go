@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheBreakersBackoffPacesItsProbes(t *testing.T) {
+	doubling := growing{first: time.Second}
+	g := NewGuard(GuardOptions{Backoff: doubling, Rand: seeded(1), Connects: true})
+	now := time.Duration(0)
+	refuse := func(p Place) (wait time.Duration) {
+		g.Leave(p, now, Ending{Kind: Refused})
+		return g.NextEvent() - now
+	}
+	p, _ := g.Enter(now, Request{})
+	wait := refuse(p)
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		if wait != want {
+			t.Fatalf("the next probe comes after %v, want %v", wait, want)
+		}
+		now += wait
+		g.Expire(now)
+		probe, due := g.Probe(now)
+		if !due {
+			t.Fatalf("no probe is due after %v", wait)
+		}
+		wait = refuse(probe)
+	}
+	now += wait
+	g.Expire(now)
+	probe, _ := g.Probe(now)
+	g.Leave(probe, now, Ending{Kind: Connected})
+	now += time.Minute
+	g.Expire(now)
+	p, v := g.Enter(now, Request{})
+	if v != VerdictGo {
+		t.Fatalf("after a success: %v", v)
+	}
+	if wait := refuse(p); wait != time.Second {
+		t.Errorf("after a success the first wait is %v, want a second", wait)
+	}
+}
+
+// growing doubles its wait with each failure.
+type growing struct{ first time.Duration }
+
+func (b growing) Wait(s Step, _ Rand) time.Duration { return b.first << s.Retry }
+
+func TestABreakersBackoffOfNoWaitStillPauses(t *testing.T) {
+	g := NewGuard(GuardOptions{Backoff: None{}, Rand: seeded(1), Connects: true})
+	p, _ := g.Enter(0, Request{})
+	g.Leave(p, 0, Ending{Kind: Refused})
+	if at := g.NextEvent(); at != leastPause {
+		t.Errorf("the next probe comes after %v, want %v", at, leastPause)
+	}
+}
+
+func TestWhatStatusesOpenTheBreaker(t *testing.T) {
+	for _, tc := range []struct {
+		list   string
+		status int
+		opens  bool
+	}{
+		{DefaultFailing, 503, true}, {DefaultFailing, 500, false}, {"500,502-504", 500, true}, {"500", 503, false}, {"none", 503, false}, {"500", 404, false},
+	} {
+		set, err := ParseFailing(tc.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, now := NewGuard(GuardOptions{Failing: set, Rand: seeded(1)}), time.Duration(0)
+		for i := range 3 * evidenceVolume {
+			p, v := g.Enter(now, Request{})
+			if v > VerdictProbe {
+				break
+			}
+			now += time.Millisecond
+			g.Leave(p, now, Ending{Kind: Answered, Status: tc.status, Key: uint32(i + 1)})
+		}
+		if got := g.State().Closed[ClosedByFailing] > 0; got != tc.opens {
+			t.Errorf("%s: %d opens it: %v, want %v", tc.list, tc.status, got, tc.opens)
+		}
+	}
+}
+
+func TestParseFailing(t *testing.T) {
+	for list, want := range map[string]string{"503,500": "500,503", "502-504": "502,503,504", "none": "none"} {
+		if set, err := ParseFailing(list); err != nil || set.String() != want {
+			t.Errorf("%q reads as %v (%v), want %s", list, set, err, want)
+		}
+	}
+	for _, list := range []string{"", "429", "499-502", "600", "5xx"} {
+		if set, err := ParseFailing(list); err == nil {
+			t.Errorf("%q reads as %v, want an error", list, set)
+		}
+	}
+	var zero FailingStatuses
+	if zero.String() != DefaultFailing || !zero.Has(502) || zero.Has(500) {
+		t.Errorf("the zero value is %v, want the default", zero)
+	}
+}

@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientSlots bounds the clients that are connected at once, by their number and
+// by the memory that they may need. Safe for concurrent use.
+type clientSlots struct {
+	most   int64         // 0: any number
+	memory int64         // bytes; 0: not bounded
+	freed  chan struct{} // a slot may have become free; room for one note
+
+	mu    sync.Mutex // guards n, and changes of inUse
+	n     int64
+	inUse atomic.Int64 // bytes
+}
+
+func newClientSlots(most int, memory int64) *clientSlots {
+	return &clientSlots{most: int64(most), memory: memory, freed: make(chan struct{}, 1)}
+}
+
+// take takes a slot for a client of the given cost, or reports that none is free.
+func (l *clientSlots) take(cost int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.most > 0 && l.n >= l.most || l.shortOfMemory(cost) {
+		return false
+	}
+	l.n++
+	l.inUse.Add(cost)
+	return true
+}
+
+// shortOfMemory reports whether cost more bytes are too many. The first client
+// always has room. Called with mu held.
+func (l *clientSlots) shortOfMemory(cost int64) bool {
+	return l.memory > 0 && l.n > 0 && l.inUse.Load()+cost > l.memory
+}
+
+// tight reports whether memory, not the number of clients, is what keeps out one of the given cost.
+func (l *clientSlots) tight(cost int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shortOfMemory(cost)
+}
+
+// force takes a slot whether or not one is free.
+func (l *clientSlots) force(cost int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	l.inUse.Add(cost)
+}
+
+// crowded reports whether more than a quarter of the memory is used: buffers stay small then, since
+// a client that takes nothing keeps them.
+func (l *clientSlots) crowded() bool {
+	return l.memory > 0 && l.inUse.Load() > l.memory/4
+}
+
+// give returns the slot of a client of the given cost.
+func (l *clientSlots) give(cost int64) {
+	l.mu.Lock()
+	l.n--
+	l.inUse.Add(-cost)
+	l.mu.Unlock()
+	l.tell()
+}
+
+// tell wakes one that waits for a slot.
+func (l *clientSlots) tell() {
+	poke(l.freed)
+}
+
+// recharge changes what a client costs.
+func (l *clientSlots) recharge(from, to int64) {
+	l.mu.Lock()
+	l.inUse.Add(to - from)
+	l.mu.Unlock()
+	if to < from {
+		l.tell()
+	}
+}
+
+// regrow raises what a client costs, if there is room for it.
+func (l *clientSlots) regrow(from, to int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.memory > 0 && l.inUse.Load()+to-from > l.memory {
+		return false
+	}
+	l.inUse.Add(to - from)
+	return true
+}
+
+// awaken waits for the memory that a client needs that was parked. It costs little until then.
+func (s *Server) awaken() {
+	for !s.clients.regrow(s.costs.parked, s.costs.plain) {
+		s.evict(1, true)
+		select {
+		case <-time.After(evictEvery):
+		case <-s.closing:
+			s.clients.recharge(s.costs.parked, s.costs.plain)
+			return
+		}
+	}
+}

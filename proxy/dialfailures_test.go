@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+func TestTheCauseOfAFailedConnectionIsInTheLog(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = stdlog.New(io.Discard, "", 0) // it complains of the handshake
+	secure.StartTLS()
+	defer secure.Close()
+	secureAddr := secure.Listener.Addr().String()
+	place := reservePort(t)
+	nowhere := func(context.Context, string) ([]netip.Addr, error) {
+		return nil, &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}
+	}
+	for name, tc := range map[string]struct {
+		url   string
+		wants []string
+	}{
+		"refused": {"http://" + place.addr, []string{`"address":"` + place.addr + `"`, `"kind":"refused"`, `"error":"connect: connection refused"`}},
+		"x509":    {"https://" + secureAddr, []string{`"address":"` + secureAddr + `"`, `"kind":"tls"`, `x509: certificate signed by unknown authority`}},
+		"DNS":     {"http://nowhere:80", []string{`"address":"nowhere:80"`, `"kind":"dns"`, `"error":"lookup nowhere: no such host"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, lines := logLines()
+			p := startProxyTo(t, tc.url, func(c *Config) {
+				c.Log, c.GaveUpLogPerMinute = log, 10
+				c.Default.Policy.MaxRetries = 0
+				c.Default.Upstream.Resolve = nowhere
+			})
+			if res, _, err := p.dial().send(get("/")).response("GET"); err != nil || res.StatusCode < 500 {
+				t.Fatalf("%v %v", res, err)
+			}
+			p.stop()
+			all := strings.Split(strings.TrimSpace(lines.String()), "\n")
+			for i, msg := range []string{`"level":"warn","msg":"a connection to the upstream failed","upstream":"` + tc.url, `"msg":"request given up"`} {
+				if i >= len(all) || !strings.Contains(all[i], msg) {
+					t.Fatalf("line %d has no %s: %s", i, msg, lines.String())
+				}
+				for _, want := range tc.wants {
+					if !strings.Contains(all[i], want) {
+						t.Errorf("no %s in %s", want, all[i])
+					}
+				}
+			}
+			if f := p.Stats().Upstreams[0].LastFailure; f == nil || f.At.IsZero() || !strings.Contains(lines.String(), f.Err.Text()) {
+				t.Errorf("remembered %+v", f)
+			}
+		})
+	}
+}
+
+func TestLinesAboutFailedConnectionsAreBounded(t *testing.T) {
+	log, lines := logLines()
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
+		c.Log = log
+		c.Default.Policy.MaxRetries = 0
+	})
+	c := p.dial()
+	for range dialLinesPerMinute + 5 {
+		if res, _, err := c.send(get("/")).response("GET"); err != nil || res.StatusCode < 500 {
+			t.Fatalf("%v %v", res, err)
+		}
+	}
+	p.stop()
+	if n := strings.Count(lines.String(), `"msg":"a connection to the upstream failed"`); n > 2*dialLinesPerMinute || n < dialLinesPerMinute {
+		t.Errorf("%d lines", n)
+	} else if n == dialLinesPerMinute && !strings.Contains(lines.String(), `lines suppressed","upstream":"http://`+place.addr+`","count":5}`) {
+		t.Errorf("no count of the others in %s", lines.String())
+	}
+}
+
+func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
+	log, lines := logLines()
+	place := reservePort(t)
+	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); c.Log = log })
+	c := p.dial().send(get("/"))
+	soon(t, "line of the outage", func() bool {
+		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+place.addr+`","by":"refused","address":"`+place.addr+`","kind":"refused","error":"connect: connection refused"`)
+	})
+	queued := `"level":"warn","msg":"the upstream refuses connections; requests are queued","upstream":"http://` + place.addr + `","queue_timeout_seconds":20}`
+	soon(t, "line of the first queued request", func() bool { return strings.Contains(lines.String(), queued) })
+	second := p.dial().send(get("/"))
+	serveListener(t, place.open(), script(ok200))
+	c.want(200, "ok")
+	second.want(200, "ok")
+	if n := strings.Count(lines.String(), "requests are queued"); n != 1 {
+		t.Errorf("told %d times in one outage", n)
+	}
+}
+
+// An attempt that failed in another way has no cause of a connection, though one
+// before it had.
+func TestOnlyAFailedConnectionHasItsCause(t *testing.T) {
+	var x exchange
+	x.dialErr = &upstream.DialError{Err: errors.New("refused")}
+	if x.dialErrOf(&policy.Attempt{Cause: policy.CauseDial}) == nil || x.dialErrOf(&policy.Attempt{Cause: policy.CauseReset}) != nil {
+		t.Error("the cause is of the wrong attempt")
+	}
+}

@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/lot"
+	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+)
+
+const (
+	// evictEvery is how often, at most, clients are looked for that others need the slots of.
+	evictEvery = 10 * time.Millisecond
+	// evictShare of all connections, one in so many, is evicted at once at most: a crowd
+	// that comes all at once is not let in one by one, each after a look at all others.
+	evictShare = 16
+	// evictGrace is what an idle HTTP/2 client has to end its connection itself.
+	evictGrace = 100 * time.Millisecond
+	// stalledFor is how long a client takes nothing of what is written to it before
+	// its connection may be ended for others. It has the whole WRITE_TIMEOUT while nobody needs its slot.
+	stalledFor = 100 * time.Millisecond
+	// idleFor is how long a client has been idle, at least, that gives way to others: one that has just
+	// connected is about to say something.
+	idleFor = time.Second
+	// slowHeadFor is the same for a client that has begun a request and not ended its headers.
+	slowHeadFor = time.Second
+)
+
+// eviction ends connections of clients that others need the slots of: idle ones, the
+// longest idle first, then those that take nothing of their responses.
+type eviction struct {
+	idle    atomic.Uint64
+	stalled atomic.Uint64
+	leaving atomic.Int64 // clients that were parked and are ending
+
+	mu   sync.Mutex // guards last
+	last time.Time
+}
+
+// due reports whether it is time for a look at all connections.
+func (e *eviction) due() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if now.Sub(e.last) < evictEvery {
+		return false
+	}
+	e.last = now
+	return true
+}
+
+// victim is a connection, or stream, that may be ended for others.
+type victim struct {
+	c     *conn
+	since instant
+	heavy bool // TLS or HTTP/2, which need more memory than the others
+}
+
+// evict makes room for up to n clients that wait for a slot. heavyFirst: it is memory
+// that is short, so idle clients with TLS or HTTP/2 go before all others.
+func (s *Server) evict(n int, heavyFirst bool) {
+	if !s.evicting.due() {
+		return
+	}
+	idle, stalled, ending := s.dispensable()
+	slices.SortFunc(idle, func(a, b victim) int {
+		if heavyFirst && a.heavy != b.heavy {
+			if a.heavy {
+				return -1
+			}
+			return 1
+		}
+		return int(a.since.Sub(b.since))
+	})
+	n = min(n, max(1, int(s.connections.Load())/evictShare)) - ending - int(s.evicting.leaving.Load())
+	for ; n > 0 && s.evictIdle(&idle, heavyFirst); n-- {
+		s.evicting.idle.Add(1)
+	}
+	if n > 0 {
+		s.evictStalled(stalled, n)
+	}
+}
+
+// evictStreams makes room for HTTP/2 streams.
+func (s *Server) evictStreams() {
+	if !s.evicting.due() {
+		return
+	}
+	_, stalled, _ := s.dispensable()
+	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.stream == nil })
+	s.evictStalled(stalled, max(1, s.streams.most/evictShare))
+}
+
+// evictIdle evicts the first of idle or the client parked longest, whichever is idle longer;
+// false: there is neither. Parked clients have next to no memory: if that is short, they go last.
+func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
+	if len(*idle) == 0 {
+		return s.lot.Evict(func(lot.Guest) bool { return true })
+	}
+	v := (*idle)[0]
+	if !heavyFirst && s.lot.Evict(func(g lot.Guest) bool { return g.(*parked).since.Before(v.since) }) {
+		return true
+	}
+	*idle = (*idle)[1:]
+	v.c.endIdle()
+	return true
+}
+
+// evictStalled ends up to n clients' responses that were stalled the longest.
+func (s *Server) evictStalled(stalled []victim, n int) {
+	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
+	for _, v := range stalled[:min(n, len(stalled))] {
+		s.evicting.stalled.Add(1)
+		v.c.endStalled()
+	}
+}
+
+// dispensable lists the connections that are idle and not parked, and those whose client
+// takes nothing, and counts those that are ending for others already.
+func (s *Server) dispensable() (idle, stalled []victim, ending int) {
+	now := s.now()
+	s.each(func(c *conn) {
+		since, isIdle := c.idleSince(now)
+		switch {
+		case isIdle && c.evicted.Load():
+			ending++
+			c.wakeEvicted() // it may have been about to wait when it was woken
+		case isIdle:
+			idle = append(idle, victim{c, since, c.secure != nil || c.http2.Load() != nil})
+		default:
+			if since, is := c.stalledSince(now); is && c.evicted.Load() {
+				ending++
+			} else if is {
+				stalled = append(stalled, victim{c: c, since: since})
+			}
+		}
+	})
+	return idle, stalled, ending
+}
+
+// leaves notes that a parked client is ending for others, and stays that it has ended or goes on.
+func (c *conn) leaves() {
+	c.leaving = true
+	c.server.evicting.leaving.Add(1)
+}
+
+func (c *conn) stays() {
+	if c.leaving {
+		c.leaving = false
+		c.server.evicting.leaving.Add(-1)
+	}
+}
+
+// idleSince reports whether nothing would be lost with the connection, and since when.
+func (c *conn) idleSince(now instant) (instant, bool) {
+	since := instant(c.idleFrom.Load())
+	switch c.phase.Load() {
+	case phaseIdle:
+		return since, now.Sub(since) > idleFor
+	case phaseHead:
+		return since, now.Sub(since) > slowHeadFor
+	}
+	if h := c.http2.Load(); h != nil {
+		return h.idleSince(now)
+	}
+	return 0, false
+}
+
+// stalledSince reports whether the client takes nothing of what is being written to it.
+func (c *conn) stalledSince(now instant) (instant, bool) {
+	since := instant(c.writing.Load())
+	if since.IsZero() || now.Sub(since) < stalledFor || c.raw != nil && !sock.Unsent(c.raw) {
+		return 0, false
+	}
+	return since, true
+}
+
+// endIdle has an idle connection end.
+func (c *conn) endIdle() {
+	c.evicted.Store(true)
+	if h := c.http2.Load(); h != nil {
+		h.endIdle()
+		return
+	}
+	c.wakeEvicted()
+}
+
+func (c *conn) wakeEvicted() {
+	c.wake(phaseIdle)
+	c.wake(phaseHead)
+}
+
+// endStalled ends a connection, or stream, whose client takes nothing.
+func (c *conn) endStalled() {
+	c.evicted.Store(true)
+	if c.stream != nil {
+		_ = c.nc.SetWriteDeadline(past)
+		return
+	}
+	c.abort()
+}
+
+// idleSince reports whether the connection has no streams, and since when.
+func (h *http2Conn) idleSince(now instant) (instant, bool) {
+	since := instant(h.emptyFrom.Load())
+	return since, h.running.Load() == 0 && now.Sub(since) > idleFor
+}
+
+// endIdle tells the client to go away and ends the connection soon after, unless a stream has begun.
+func (h *http2Conn) endIdle() {
+	h.goAway()
+	time.AfterFunc(evictGrace, func() {
+		if h.running.Load() == 0 {
+			_ = h.c.wire.Close()
+		} else {
+			h.c.evicted.Store(false)
+		}
+	})
+}

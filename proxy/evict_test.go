@@ -1,0 +1,220 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+func TestTheLongestIdleClientGivesWay(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.MaxConnections = 2 })
+	first, second := p.dial(), p.dial()
+	second.send(get("/")).want(200, "ok")
+	first.send(get("/")).want(200, "ok")
+	third := p.dial().send(get("/"))
+	third.want(200, "ok")
+	if rest, err := second.rest(); rest != "" || err != nil {
+		t.Errorf("the longest idle one got %q, %v", rest, err)
+	}
+	first.send(get("/")).want(200, "ok")
+	if n := p.Stats().EvictedIdle; n != 1 {
+		t.Errorf("%d evicted", n)
+	}
+}
+
+func TestIdleClientsKeepNobodyOut(t *testing.T) {
+	a := newAuthority(t)
+	for name, tc := range map[string]struct {
+		change func(c *Config)
+		idle   func(t *testing.T, p *testProxy)
+		ask    func(t *testing.T, p *testProxy)
+	}{
+		"silent":           {nil, func(_ *testing.T, p *testProxy) { p.dial() }, askHTTP1},
+		"half a head":      {nil, func(_ *testing.T, p *testProxy) { p.dial().send("GET / HTTP/1.1\r\nHo") }, askHTTP1},
+		"HTTP/2":           {speakHTTP2, func(t *testing.T, p *testProxy) { p.fetch(http2Client(t, nil), "GET", "/", nil) }, askHTTP1},
+		"no TLS handshake": {func(c *Config) { a.callersOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dial() }, askTLS(a.client())},
+		"TLS":              {func(c *Config) { a.callersOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dialTLS(a.client()).send(get("/")).want(200, "ok") }, askTLS(a.client())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+				c.MaxConnections = 3
+				if tc.change != nil {
+					tc.change(c)
+				}
+			})
+			for range 3 {
+				tc.idle(t, p)
+			}
+			soon(t, "a full house", func() bool { return p.Stats().Connections == 3 })
+			tc.ask(t, p)
+		})
+	}
+}
+
+func askHTTP1(_ *testing.T, p *testProxy) { p.dial().send(get("/")).want(200, "ok") }
+
+func askTLS(conf *tls.Config) func(*testing.T, *testProxy) {
+	return func(_ *testing.T, p *testProxy) { p.dialTLS(conf).send(get("/")).want(200, "ok") }
+}
+
+func TestClientsThatTakeNothingKeepNobodyOut(t *testing.T) {
+	large := bytes.Repeat([]byte("x"), largeSize)
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /large") {
+				c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(large))
+				_, _ = c.Write(large)
+			} else {
+				c.say(ok200)
+			}
+		}
+	})
+	for name, change := range map[string]func(*Config){"plain": func(*Config) {}, "within a memory limit": func(c *Config) { c.MaxConnections, c.ClientMemory = 0, 3*plainCost*100/55 }} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, u, func(c *Config) { c.MaxConnections = 2; change(c) })
+			sends := u.sends()
+			for range 2 {
+				p.dial().send(get("/large"))
+			}
+			soon(t, "both responses", func() bool { return u.sends() == sends+2 })
+			p.dial().send(get("/")).want(200, "ok")
+			p.dial().send(get("/")).want(200, "ok")
+		})
+	}
+}
+
+// stuckUpstream answers all but requests for /hang.
+func stuckUpstream(t *testing.T) *fakeUpstream {
+	return startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /hang") {
+				_, _ = io.Copy(io.Discard, c.Conn)
+				return
+			}
+			c.say(ok200)
+		}
+	})
+}
+
+// greedy has a client send n requests for /hang at once over one connection, which end with the test.
+func greedy(t *testing.T, p *testProxy, n int) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}}
+	t.Cleanup(client.CloseIdleConnections)
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	for range n {
+		all.Go(func() {
+			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+"/hang", nil)
+			if res, err := client.Do(req); err == nil {
+				_ = res.Body.Close()
+			}
+		})
+	}
+}
+
+func TestHTTP2ClientsKeepNobodyOut(t *testing.T) {
+	u := stuckUpstream(t)
+	p := startProxy(t, u, speakHTTP2)
+	p.Server.streams.most = 8
+	for i, sends := range []int{4, 6, 7, 8, 9} { // the fifth takes one of the first
+		greedy(t, p, 30)
+		soon(t, fmt.Sprint("the share of connection ", i+1), func() bool { return u.sends() >= sends })
+	}
+	if res, body := p.fetch(http2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || body != "ok" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
+	var mu sync.Mutex
+	refused := map[http1.Refusal]int{}
+	u := stuckUpstream(t)
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.Refused = func(why http1.Refusal) { mu.Lock(); defer mu.Unlock(); refused[why]++ }
+	})
+	p.Server.streams.most = 2
+	greedy(t, p, 1)
+	soon(t, "the first", func() bool { return u.sends() == 1 })
+	greedy(t, p, 1)
+	soon(t, "the second", func() bool { return u.sends() == 2 })
+	client := http2Client(t, nil)
+	began := time.Now()
+	res, _ := p.fetch(client, "GET", "/", nil)
+	if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || time.Since(began) < slotWait {
+		t.Errorf("%d %v after %v", res.StatusCode, res.Header, time.Since(began))
+	}
+	req, _ := http.NewRequest("POST", "http://"+p.addr+"/s/M", strings.NewReader("x"))
+	req.Header.Set("Content-Type", "application/grpc")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 200 || res.Header.Get("Grpc-Status") != "14" {
+		t.Errorf("gRPC: %d %v", res.StatusCode, res.Header)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if refused[http1.RefusalNoStreamSlot] != 2 {
+		t.Errorf("counted: %v", refused)
+	}
+}
+
+// HTTP/2 clients that let nothing through give their slots to those who do.
+func TestStreamsThatTakeNothingKeepNobodyOut(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", 4*mib)
+			_, _ = c.Write(make([]byte, 4*mib))
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 2 })
+	for i := range 2 {
+		res, err := http2Client(t, nil).Get("http://" + p.addr + "/")
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		defer res.Body.Close() // which is not read before
+	}
+	for range 2 {
+		if res, body := p.fetch(http2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || len(body) != 4*mib {
+			t.Errorf("%d, %d bytes", res.StatusCode, len(body))
+		}
+	}
+}
+
+func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
+	l := newStreamSlots(16)
+	for i, want := range []int{7, 4, 2, 1, 1, 1} {
+		h := &http2Conn{}
+		for l.free(h) {
+			l.occupy(&streamSlot{h: h})
+		}
+		if got := len(h.share.slots); got != want {
+			t.Errorf("connection %d got %d slots, want %d", i+1, got, want)
+		}
+	}
+	if l.victim(&http2Conn{}) != nil {
+		t.Error("a stream was ended that had just begun")
+	}
+	for h := range l.holders {
+		h.share.slots[0].since = time.Now().Add(-preemptAfter)
+	}
+	if got := l.victim(&http2Conn{}); got == nil || len(got.h.share.slots) != 7 {
+		t.Error("a connection without a slot gets none of the one that has the most")
+	}
+}
+
+const mib = 1 << 20

@@ -1,0 +1,96 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// frameScan follows the frames of HTTP/2 in a stream of bytes by their headers alone.
+type frameScan struct {
+	head [9]byte // of the frame, as far as it has come
+	have int
+	skip int // bytes before the next frame's header
+}
+
+func (s *frameScan) kind() byte  { return s.head[3] }
+func (s *frameScan) flags() byte { return s.head[4] }
+
+// payload takes what is left of a frame's payload off p.
+func (s *frameScan) payload(p []byte) []byte {
+	n := min(s.skip, len(p))
+	s.skip -= n
+	return p[n:]
+}
+
+// header takes a frame's header off p. It reports whether it is whole now; then skip is the
+// length of the payload.
+func (s *frameScan) header(p []byte) (rest []byte, whole bool) {
+	n := copy(s.head[s.have:], p)
+	if s.have += n; s.have < len(s.head) {
+		return p[n:], false
+	}
+	s.have = 0
+	s.skip = int(s.head[0])<<16 | int(s.head[1])<<8 | int(s.head[2])
+	return p[n:], true
+}
+
+// Codes of RST_STREAM with which a server ends streams for reasons of its own (RFC 9113 section 7).
+const (
+	codeNoError       = 0
+	codeInternalError = 2
+)
+
+// resetScan finds in what is written to a client the streams that we reset for a fault of
+// its own (MadeYouReset, CVE-2025-8671): a WINDOW_UPDATE of 0 or beyond the largest window, DATA
+// behind END_STREAM, more of it than was announced, a stream that depends on itself.
+type resetScan struct {
+	frameScan
+	code [4]byte
+	left int // bytes of code that are yet to come
+}
+
+// pass gives how many were found in p.
+func (s *resetScan) pass(p []byte) (found int) {
+	for len(p) > 0 {
+		if s.left > 0 {
+			n := copy(s.code[len(s.code)-s.left:], p)
+			p = p[n:]
+			if s.left -= n; s.left == 0 && s.clientsFault() {
+				found++
+			}
+			continue
+		}
+		p = s.payload(p)
+		var whole bool
+		if p, whole = s.header(p); whole && s.kind() == frameRSTStream {
+			s.skip, s.left = 0, len(s.code)
+		}
+	}
+	return found
+}
+
+func (s *resetScan) clientsFault() bool {
+	code := binary.BigEndian.Uint32(s.code[:])
+	return code != codeNoError && code != codeInternalError
+}
+
+// allowance grows with time up to most. It may be overdrawn.
+type allowance struct {
+	left, most, perSecond int
+	at                    time.Time // when it last grew
+}
+
+func (a *allowance) earn(n int) { a.left = min(a.left+n, a.most) }
+
+// debt adds what time has earned, and gives how long it takes until nothing is owed.
+func (a *allowance) debt(now time.Time) time.Duration {
+	earned := min(now.Sub(a.at), time.Hour) * time.Duration(a.perSecond) / time.Second
+	if earned > 0 {
+		a.earn(int(earned))
+		a.at = now
+	}
+	if a.left >= 0 || a.perSecond == 0 {
+		return 0
+	}
+	return time.Duration(-a.left) * time.Second / time.Duration(a.perSecond)
+}

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// One URL hangs, asked for by several callers again and again; another one is asked for
+// every two seconds and answered at once. The breaker stays closed, and the caller of the
+// other one never notices.
+func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
+	handle := func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.HasPrefix(head, "GET /hangs ") {
+				_, _ = c.Read(make([]byte, 1))
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+			c.say(ok200)
+		}
+	}
+	for name, tc := range map[string]struct {
+		callers int
+		timeout time.Duration // of an attempt
+		leaves  time.Duration
+	}{
+		"one caller":                           {1, time.Second, time.Minute},
+		"five callers":                         {5, time.Second, time.Minute},
+		"thirty callers":                       {30, time.Second, time.Minute},
+		"five callers who leave, no timeout":   {5, 0, 3 * time.Second},
+		"thirty callers who leave, no timeout": {30, 0, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, handle, func(c *Config) {
+				guarded(c)
+				c.Default.HoldTimeout, c.Default.AttemptTimeout = 10*time.Second, tc.timeout
+			}, func(t *testing.T, m *memory) {
+				ask := func() {
+					began := time.Now()
+					c := m.caller()
+					c.send(get("/")).want(200, "ok")
+					c.Close()
+					if took := time.Since(began); took > 50*time.Millisecond {
+						t.Errorf("served after %v", took)
+					}
+				}
+				for range 30 {
+					ask()
+					time.Sleep(2 * time.Second)
+				}
+				over := time.Now().Add(time.Minute)
+				var hanging sync.WaitGroup
+				for i := range tc.callers {
+					hanging.Go(func() {
+						time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+						for time.Now().Before(over) {
+							c := m.caller().send(get("/hangs"))
+							_ = c.SetReadDeadline(time.Now().Add(tc.leaves))
+							_, _ = c.Read(make([]byte, 4096))
+							c.Close()
+						}
+					})
+				}
+				for time.Now().Before(over) {
+					ask()
+					time.Sleep(2 * time.Second)
+				}
+				hanging.Wait()
+				for why, n := range m.guard().Closed {
+					if n > 0 {
+						t.Errorf("opened %d times by %v", n, policy.ClosedBy(why))
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package proxy
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// An upstream answers one request and closes its other connections at that moment. Whoever comes next is answered all the same
+// by one attempt, whether it could be repeated or not.
+func TestConnectionsThatEndWhileIdleCostNoRetry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method string
+		change func(*Config)
+	}{
+		"GET":        {method: "GET", change: func(*Config) {}},
+		"POST":       {method: "POST", change: func(*Config) {}},
+		"no retries": {method: "GET", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }},
+		"observed":   {method: "GET", change: func(c *Config) { c.Default.Observe = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, startUpstream(t, answersAndCloses), tc.change)
+			callers := make([]*caller, 4)
+			for i := range callers {
+				callers[i] = p.dial()
+			}
+			for range 40 {
+				all(callers, get("/"))
+				callers[0].send(get("/last")).want(200, "ok")
+				all(callers, tc.method+" /next HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+			}
+			if n := p.seen.retried(); n > 0 {
+				t.Errorf("%d requests were repeated", n)
+			}
+		})
+	}
+}
+
+// all send the request at once, and are answered.
+func all(callers []*caller, request string) {
+	for _, c := range callers {
+		c.send(request)
+	}
+	for _, c := range callers {
+		c.want(200, "ok")
+	}
+}
+
+// answersAndCloses answers, and before it answers a request for /last it ends all other connections.
+func answersAndCloses(c *upConn) {
+	for head := c.head(); head != ""; head = c.head() {
+		if strings.Contains(head, "/last") {
+			c.up.closeOthers(c)
+		}
+		c.say(ok200)
+	}
+}
+
+// closeOthers ends all connections but c.
+func (u *fakeUpstream) closeOthers(c *upConn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for other := range u.open {
+		if other != net.Conn(c.Conn) {
+			other.Close()
+		}
+	}
+}

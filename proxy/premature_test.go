@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// frameClient is a client of HTTP/2 that writes frames itself and hears all that comes.
+type frameClient struct {
+	*http2.Framer
+	t     *testing.T
+	next  uint32
+	block bytes.Buffer
+	enc   *hpack.Encoder
+
+	pings    chan [8]byte
+	statuses chan string // of whole responses
+	ended    chan error  // of the connection
+	goAways  chan http2.ErrCode
+	resets   chan http2.ErrCode // of streams
+}
+
+func (p *testProxy) frameClient(t *testing.T) *frameClient {
+	c, f := p.begun()
+	fc := &frameClient{
+		Framer: f, t: t, next: 1, pings: make(chan [8]byte, 1),
+		statuses: make(chan string, 10_000), ended: make(chan error, 1), goAways: make(chan http2.ErrCode, 10), resets: make(chan http2.ErrCode, 10_000),
+	}
+	fc.enc = hpack.NewEncoder(&fc.block)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	go fc.listen()
+	return fc
+}
+
+func (c *frameClient) listen() {
+	for {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			c.ended <- err
+			return
+		}
+		switch frame := frame.(type) {
+		case *http2.PingFrame:
+			if frame.IsAck() {
+				c.pings <- frame.Data
+			}
+		case *http2.MetaHeadersFrame:
+			c.statuses <- frame.PseudoValue("status")
+		case *http2.GoAwayFrame:
+			c.goAways <- frame.ErrCode
+		case *http2.RSTStreamFrame:
+			c.resets <- frame.ErrCode
+		}
+	}
+}
+
+// begin sends a request's headers.
+func (c *frameClient) begin(method, path string, end bool, fields ...string) (id uint32) {
+	c.block.Reset()
+	fields = append([]string{":method", method, ":path", path, ":scheme", "http", ":authority", "a"}, fields...)
+	for i := 0; i < len(fields); i += 2 {
+		_ = c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	id = c.next
+	c.next += 2
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: end, EndHeaders: true}); err != nil {
+		c.t.Error(err)
+	}
+	return id
+}
+
+// heard waits until all that was sent was read.
+func (c *frameClient) heard() {
+	c.t.Helper()
+	_ = c.WritePing(false, [8]byte{})
+	select {
+	case <-c.pings:
+	case err := <-c.ended:
+		c.t.Fatal("the connection ended: ", err)
+	}
+}
+
+// Uploads that are cut as fast as they are begun take no other request of their connection with
+// them: all are answered, and the connection goes on.
+func TestCutUploadsLeaveOtherStreamsAlone(t *testing.T) {
+	const cut, others = 950, 28
+	u := startUpstream(t, func(c *upConn) {
+		for {
+			head := c.head()
+			if head == "" {
+				return
+			}
+			if strings.HasPrefix(head, "POST") {
+				_, _ = io.Copy(io.Discard, c.Reader)
+				return
+			}
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	})
+	p := startProxy(t, u, speakHTTP2)
+	c := p.frameClient(t)
+	for n := range 2 * cut {
+		id := c.begin("POST", "/cut", false, "content-length", "1000")
+		_ = c.WriteData(id, false, []byte("part"))
+		_ = c.WriteRSTStream(id, http2.ErrCodeCancel)
+		if n%(2*cut/others) == 0 {
+			c.begin("GET", "/"+strconv.Itoa(n), true)
+		}
+	}
+	for n := range others {
+		select {
+		case status := <-c.statuses:
+			if status != "200" {
+				t.Errorf("answered %s", status)
+			}
+		case err := <-c.ended:
+			t.Fatalf("ended after %d of %d responses: %v", n, others, err)
+		}
+	}
+	c.heard()
+}
+
+// A connection whose frames are read slowly is counted, once, and served on.
+func TestAFloodOfFramesIsCountedAndServedOn(t *testing.T) {
+	var seen refusals
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { speakHTTP2(c); c.Refused = seen.add })
+	c := p.frameClient(t)
+	for seen.list() == "" {
+		for range 100 {
+			_ = c.WritePriority(1, http2.PriorityParam{Weight: 9})
+		}
+		c.heard() // so that nothing piles up
+	}
+	c.begin("GET", "/", true)
+	if status := <-c.statuses; status != "200" {
+		t.Errorf("answered %s", status)
+	}
+	if got := seen.list(); got != http1.RefusalTooManyFrames.String() {
+		t.Errorf("counted as %q", got)
+	}
+}
+
+// Whichever way a client has its requests ended as soon as they were begun, it can do
+// so to an upstream only as often as is allowed; then its requests are held, and those that
+// end meanwhile never reach the upstream.
+func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
+	const most = 3
+	for name, tc := range map[string]struct {
+		method string
+		fields []string
+		end    bool
+		do     func(c *frameClient, id uint32)
+	}{
+		"RST_STREAM":                      {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteRSTStream(id, http2.ErrCodeCancel) }},
+		"WINDOW_UPDATE of 0":              {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteWindowUpdate(id, 0) }},
+		"a window that overflows":         {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteWindowUpdate(id, 1<<31-1) }},
+		"DATA behind the end":             {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteData(id, false, []byte("x")) }},
+		"HEADERS behind the end":          {"GET", nil, true, func(c *frameClient, id uint32) { c.next = id; c.begin("GET", "/", true) }},
+		"a stream that depends on itself": {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WritePriority(id, http2.PriorityParam{StreamDep: id}) }},
+		"more than content-length":        {"POST", []string{"content-length", "5"}, false, func(c *frameClient, id uint32) { _ = c.WriteData(id, false, []byte("123456")) }},
+		"less than content-length":        {"POST", []string{"content-length", "5"}, false, func(c *frameClient, id uint32) { _ = c.WriteData(id, true, []byte("1234")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, never)
+			p := startProxy(t, u, func(c *Config) {
+				speakHTTP2(c)
+				c.premature = prematureLimits{age: time.Hour, most: most, answers: 1000}
+			})
+			c := p.frameClient(t)
+			for n := range most {
+				id := c.begin(tc.method, "/", tc.end, tc.fields...)
+				soon(t, "the request reaches the upstream", func() bool { return u.sends() == n+1 })
+				tc.do(c, id)
+				soon(t, "the request is done", func() bool { return p.streams(t) == 0 })
+			}
+			held := c.begin(tc.method, "/", tc.end, tc.fields...)
+			c.heard()
+			tc.do(c, held)
+			c.heard()
+			soon(t, "the held request is gone", func() bool { return p.streams(t) == 0 })
+			if u.sends() != most {
+				t.Errorf("%d requests reached the upstream, want %d", u.sends(), most)
+			}
+		})
+	}
+}
+
+// streams counts those of all connections.
+func (p *testProxy) streams(t *testing.T) (n int) {
+	t.Helper()
+	p.each(func(c *conn) {
+		if c.stream != nil {
+			n++
+		}
+	})
+	return n
+}
+
+// Requests are held only while too many end prematurely: time and responses earn more.
+func TestPrematureEndsAreForgiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := defaultPrematureLimits
+		e := newPrematureEnds(l)
+		spend := func() (n int) {
+			for !e.exhausted() {
+				e.ended(l.age)
+				n++
+			}
+			return n
+		}
+		got := []int{spend()}
+		e.ended(2*l.age + 1)
+		time.Sleep(time.Second)
+		got = append(got, spend())
+		for range 3 * l.answers {
+			e.answeredWhole()
+		}
+		got = append(got, spend())
+		time.Sleep(time.Hour)
+		for range l.most {
+			e.ended(2*l.age + 1) // old enough
+		}
+		got = append(got, spend())
+		if want := []int{l.most, l.perSecond, 3, l.most}; !slices.Equal(got, want) {
+			t.Errorf("%v are allowed, want %v", got, want)
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+func TestTheQueueIsServedInItsOrder(t *testing.T) {
+	for _, tc := range []struct {
+		order QueueOrder
+		want  string
+	}{
+		{QueueNewest, "/1 /4 /3 /2"},
+		{QueueOldest, "/1 /2 /3 /4"},
+	} {
+		inMemory(t, answers(time.Second, ok200), func(c *Config) {
+			c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+			c.Default.QueueOrder, c.Default.QueueTimeout = tc.order, time.Minute
+		}, func(t *testing.T, m *memory) {
+			var callers []*caller
+			for i := range 4 {
+				callers = append(callers, m.caller())
+				callers[i].send(get(fmt.Sprintf("/%d", i+1)))
+				synctest.Wait()
+			}
+			for _, c := range callers {
+				c.want(200, "ok")
+			}
+			var sent []string
+			for i := range m.up.sends() {
+				sent = append(sent, strings.Fields(m.up.head(i))[1])
+			}
+			if got := strings.Join(sent, " "); got != tc.want {
+				t.Errorf("order %d: sent %s, want %s", tc.order, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAFullQueueDropsTheOldestWhateverItsOrder(t *testing.T) {
+	inMemory(t, answers(time.Second, ok200), func(c *Config) {
+		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+		c.Default.QueueOrder, c.Default.QueueTimeout, c.Default.HoldMax = QueueOldest, time.Minute, 1
+	}, func(t *testing.T, m *memory) {
+		first, second, third := m.caller(), m.caller(), m.caller()
+		for _, c := range []*caller{first, second, third} {
+			c.send(get("/"))
+			synctest.Wait()
+		}
+		if code, _, err := second.response("GET"); err != nil || code.StatusCode != 503 {
+			t.Errorf("the oldest in the queue: %v %v, want 503", code, err)
+		}
+		first.want(200, "ok")
+		third.want(200, "ok")
+	})
+}

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// slowAttempts is a route without an attempt timeout, as by default.
+func slowAttempts(c *Config) {
+	c.Default.HedgeAfter, c.Default.AttemptTimeout, c.Default.RequestTimeout = policy.SlowAttempt(), 0, 30*time.Second
+}
+
+func TestASlowResponseOfTheOnlyEndpointIsWaitedFor(t *testing.T) {
+	inMemory(t, answers(15*time.Second, reply(200, "slow")), slowAttempts, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.caller().send(get("/")).want(200, "slow")
+		if d := time.Since(began); d != 15*time.Second || m.up.sends() != 1 {
+			t.Errorf("answered after %v and %d sends, want 15s and one", d, m.up.sends())
+		}
+	})
+}
+
+func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		request       string
+		first, second func(c *upConn)
+		body          string
+		after         time.Duration
+		sends, failed int
+	}{
+		{"the first is silent", get("/"), unanswered, answers(time.Second, reply(200, "second")), "second", 11 * time.Second, 2, 1},
+		{"the first is slow", get("/"), answers(15*time.Second, reply(200, "first")), answers(15*time.Second, reply(200, "second")), "first", 15 * time.Second, 2, 0},
+		{"the first is not slow", get("/"), answers(9*time.Second, reply(200, "first")), unanswered, "first", 9 * time.Second, 1, 0},
+		{"it may not run twice", post("x"), answers(15*time.Second, reply(200, "first")), unanswered, "first", 15 * time.Second, 1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inMemory(t, byConn(tc.first, tc.second), func(c *Config) {
+				slowAttempts(c)
+				named(c, "192.0.2.1", "192.0.2.2")
+			}, func(t *testing.T, m *memory) {
+				began := time.Now()
+				m.caller().send(tc.request).want(200, tc.body)
+				if d := time.Since(began); d != tc.after || m.up.sends() != tc.sends {
+					t.Errorf("answered after %v and %d sends, want %v and %d", d, m.up.sends(), tc.after, tc.sends)
+				}
+				synctest.Wait()
+				failed := 0
+				for _, a := range m.addresses().Each {
+					failed += int(a.Failures)
+				}
+				if failed != tc.failed {
+					t.Errorf("%d failures of addresses, want %d", failed, tc.failed)
+				}
+			})
+		})
+	}
+}
+
+// Two addresses at which nothing answers get no more than the budget allows.
+func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
+	inMemory(t, answers(15*time.Second, reply(200, "slow")), func(c *Config) {
+		slowAttempts(c)
+		named(c, "192.0.2.1", "192.0.2.2")
+		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Ratio: 0.001, MinPerSecond: 0.0001, Burst: 1}
+	}, func(t *testing.T, m *memory) {
+		for range 3 {
+			m.caller().send(get("/")).want(200, "slow")
+		}
+		if m.up.sends() != 4 {
+			t.Errorf("%d sends of 3 requests, want one more", m.up.sends())
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// without are fields whose buffers no parsed head points into.
+var without = []string{"x.head", "x.out", "h.body", "b.prefix", "b.scratch"}
+
+// A buffer that parsed heads point into goes back to its pool in spans.go alone, where its spans are detached first.
+// Elsewhere only what is known to hold none may be given back: the fields above, and what a function fetched itself.
+func TestBuffersWithSpansGoBackInOneFile(t *testing.T) {
+	files := token.NewFileSet()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || slices.Contains([]string{"spans.go", "buffers.go", "spare.go"}, name) {
+			continue
+		}
+		file, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			own := fetched(f)
+			ast.Inspect(f, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || !givesBack(call) {
+					return true
+				}
+				calls++
+				if b := text(call.Args[0]); !slices.Contains(without, b) && !slices.Contains(own, b) {
+					t.Errorf("%v: %s goes back to a pool here, and spans may point into it: use spans.go", files.Position(call.Pos()), b)
+				}
+				return true
+			})
+		}
+	}
+	if calls < 8 {
+		t.Errorf("only %d calls were found: the test looks for other names than the code has", calls)
+	}
+}
+
+// givesBack reports whether call puts its first argument back into a pool, or may.
+func givesBack(call *ast.CallExpr) bool {
+	f := text(call.Fun)
+	return slices.Contains([]string{"putBuffer", "pool", "grow"}, f) || strings.HasSuffix(f, "spare.put")
+}
+
+// fetched are the variables that f sets to what getBuffer returns, and the chunks of a body, which hold no head.
+func fetched(f *ast.FuncDecl) (names []string) {
+	if f.Name.Name == "release" {
+		names = append(names, "chunk")
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if set, ok := n.(*ast.AssignStmt); ok && len(set.Rhs) == 1 {
+			if call, ok := set.Rhs[0].(*ast.CallExpr); ok && text(call.Fun) == "getBuffer" {
+				names = append(names, text(set.Lhs[0]))
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// text is an expression of names and dots; what else it is made of is left out.
+func text(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return text(e.X) + "." + e.Sel.Name
+	case *ast.SliceExpr:
+		return text(e.X)
+	}
+	return ""
+}

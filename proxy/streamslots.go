@@ -1,0 +1,245 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// slotWait is how long a stream waits for its slot before it is refused.
+	slotWait = time.Second
+	// preemptAfter is how long a connection without any slot waits before one of the
+	// connection that has the most is taken away.
+	preemptAfter = 50 * time.Millisecond
+	// handlersPerSlot bounds the streams that wait or are being refused, in multiples of the slots.
+	// Beyond, a stream is reset at once.
+	handlersPerSlot = 4
+	leastHandlers   = 128
+	// newcomersShare of the slots, one in so many, is only for connections that have none.
+	newcomersShare = 8
+)
+
+// streamSlots bounds the requests that HTTP/2 clients have under way. A connection may
+// have as many slots as are left free: one that takes all it can get takes half, the next
+// a quarter. If all are taken, a connection that has none gets one of the
+// connection that has the most. Safe for concurrent use.
+type streamSlots struct {
+	most int // 0: any number
+
+	mu       sync.Mutex // guards what follows, and what http2Conn has of slots
+	used     int
+	handlers int // streams that hold a slot, wait for one, or are being refused
+	waiting  []*slotWaiter
+	holders  map[*http2Conn]struct{} // connections with slots
+}
+
+// streamShare is what an HTTP/2 connection has of the server's slots, guarded by their lock.
+type streamShare struct {
+	handlers int
+	slots    []*streamSlot // oldest first
+}
+
+// streamSlot is a slot that a stream holds.
+type streamSlot struct {
+	h      *http2Conn
+	cancel func() // ends the stream
+	since  time.Time
+	taken  bool // it was taken away, and the stream is ending
+}
+
+// slotWaiter is a stream that waits.
+type slotWaiter struct {
+	slot    *streamSlot
+	ready   chan struct{} // closed when it has its slot, or is refused
+	refused bool          // set before that
+}
+
+func newStreamSlots(most int) *streamSlots {
+	return &streamSlots{most: most, holders: map[*http2Conn]struct{}{}}
+}
+
+// ofOne is how many streams to let a client begin on one connection, of which n
+// are allowed: those beyond its share would only wait.
+func (l *streamSlots) ofOne(n int) int {
+	if l.most <= 0 {
+		return n
+	}
+	return min(n, max(1, (l.most+1)/2))
+}
+
+// enter counts a stream that has begun; false: there are too many even to refuse it politely.
+func (l *streamSlots) enter(h *http2Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.most > 0 && l.handlers >= max(handlersPerSlot*l.most, leastHandlers) && !l.dismiss(h) {
+		return false
+	}
+	l.handlers++
+	h.share.handlers++
+	return true
+}
+
+// dismiss refuses a stream that waits, of the connection with the most streams, for one of h,
+// unless h itself has as many. Called with mu held.
+func (l *streamSlots) dismiss(h *http2Conn) bool {
+	var out *slotWaiter
+	for _, w := range l.waiting {
+		if n := w.slot.h.share.handlers; n > h.share.handlers+1 && (out == nil || n > out.slot.h.share.handlers) {
+			out = w
+		}
+	}
+	if out == nil {
+		return false
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *slotWaiter) bool { return w == out })
+	out.refused = true
+	close(out.ready)
+	return true
+}
+
+// leave is the end of what enter began.
+func (l *streamSlots) leave(h *http2Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handlers--
+	h.share.handlers--
+}
+
+// take waits for a slot for a stream of h, which cancel ends; nil: there was none in time, or the client left.
+func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *streamSlot {
+	slot := &streamSlot{h: h, cancel: cancel}
+	l.mu.Lock()
+	if l.free(h) {
+		l.occupy(slot)
+		l.mu.Unlock()
+		return slot
+	}
+	w := &slotWaiter{slot: slot, ready: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	l.mu.Unlock()
+	got := w.wait(ctx, preemptAfter) || l.preempt(h) && w.wait(ctx, slotWait-preemptAfter) || l.abandon(w)
+	if !got || w.refused {
+		return nil
+	}
+	return slot
+}
+
+// wait reports whether the slot came in time.
+func (w *slotWaiter) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// abandon takes w out of those that wait; true: it has got its slot meanwhile.
+func (l *streamSlots) abandon(w *slotWaiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.waiting, w)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	return i < 0
+}
+
+// preempt ends the oldest stream of the connection that has the most, if h has
+// none and that has two at least, and keeps them long. It always returns true: the wait goes on.
+func (l *streamSlots) preempt(h *http2Conn) bool {
+	if victim := l.victim(h); victim != nil {
+		victim.cancel()
+	}
+	return true
+}
+
+func (l *streamSlots) victim(h *http2Conn) *streamSlot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(h.share.slots) > 0 || l.most <= 0 {
+		return nil
+	}
+	var greedy *http2Conn
+	now := time.Now()
+	for o := range l.holders {
+		if now.Sub(o.share.slots[0].since) < preemptAfter {
+			continue // it is quick
+		}
+		if greedy == nil || len(o.share.slots) > len(greedy.share.slots) {
+			greedy = o
+		}
+	}
+	if greedy == nil || len(greedy.share.slots) < 2 {
+		return nil
+	}
+	for _, slot := range greedy.share.slots {
+		if !slot.taken {
+			slot.taken = true
+			return slot
+		}
+	}
+	return nil
+}
+
+// free reports whether a stream of h may have a slot. Called with mu held.
+func (l *streamSlots) free(h *http2Conn) bool {
+	left, has := l.most-l.used, len(h.share.slots)
+	return l.most <= 0 || left > 0 && (has == 0 || has < left-l.most/newcomersShare)
+}
+
+// occupy gives a slot to its stream. Called with mu held.
+func (l *streamSlots) occupy(slot *streamSlot) {
+	l.used++
+	slot.since = time.Now()
+	slot.h.share.slots = append(slot.h.share.slots, slot)
+	l.holders[slot.h] = struct{}{}
+}
+
+// give returns a slot, and gives it to a stream that waits: of the connection that has the fewest.
+func (l *streamSlots) give(slot *streamSlot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used--
+	share := &slot.h.share
+	share.slots = slices.DeleteFunc(share.slots, func(s *streamSlot) bool { return s == slot })
+	if len(share.slots) == 0 {
+		delete(l.holders, slot.h)
+	}
+	var next *slotWaiter
+	for _, w := range l.waiting {
+		if l.free(w.slot.h) && (next == nil || len(w.slot.h.share.slots) < len(next.slot.h.share.slots)) {
+			next = w
+		}
+	}
+	if next != nil {
+		l.occupy(next.slot)
+		l.waiting = slices.DeleteFunc(l.waiting, func(w *slotWaiter) bool { return w == next })
+		close(next.ready)
+	}
+}
+
+// full reports whether no slot is left.
+func (l *streamSlots) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.most > 0 && l.used >= l.most
+}
+
+// streamSlot takes a slot for a stream of h, for which those whose clients take
+// nothing are ended if none is left.
+func (s *Server) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
+	if s.streams.full() {
+		s.evictStreams()
+	}
+	return s.streams.take(r.Context(), h, func() {
+		cancel()
+		_ = http.NewResponseController(w).SetWriteDeadline(past) // it may wait for the client to take something
+	})
+}

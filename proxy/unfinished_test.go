@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// readsWhole answers each request when it has come whole, after 10 ms.
+func readsWhole(c *upConn) {
+	for head := c.head(); head != ""; head = c.head() {
+		if announced := strings.Contains(head, "Content-Length: 1000\r\n"); announced && len(c.body(1000)) < 1000 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+		c.say(ok200)
+	}
+}
+
+const upload = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbody"
+
+// Ten connections send the beginning of a body and leave, again and again, or send it
+// slowly, as honest callers do. The upstream is as well as ever, so the breaker stays
+// closed, no limit binds, and the others are served.
+func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
+	for name, each := range map[string]func(m *memory, i int){
+		"left after 1.5 s": func(m *memory, _ int) {
+			c := m.caller().send(upload)
+			time.Sleep(1500 * time.Millisecond)
+			c.Close()
+		},
+		"sent slowly": func(m *memory, i int) {
+			c := m.caller().send(upload)
+			for range 4 {
+				time.Sleep(time.Duration(500+75*i) * time.Millisecond)
+				c.send(strings.Repeat("x", 249))
+			}
+			c.want(200, "ok")
+			c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, readsWhole, func(c *Config) { guarded(c); c.Default.HoldTimeout = 10 * time.Second }, func(t *testing.T, m *memory) {
+				ask := func() {
+					c := m.caller()
+					c.send(get("/")).want(200, "ok")
+					c.Close()
+				}
+				for range 30 {
+					ask()
+					time.Sleep(2 * time.Second)
+				}
+				over := time.Now().Add(2 * time.Minute)
+				var sending sync.WaitGroup
+				for i := range 10 {
+					sending.Go(func() {
+						time.Sleep(time.Duration(i) * 130 * time.Millisecond)
+						for time.Now().Before(over) {
+							each(m, i)
+						}
+					})
+				}
+				for time.Now().Before(over) {
+					began := time.Now()
+					ask()
+					if took := time.Since(began); took > 20*time.Millisecond {
+						t.Errorf("a request beside unfinished ones took %v", took)
+					}
+					time.Sleep(2 * time.Second)
+				}
+				sending.Wait()
+				g := m.guard()
+				for why, n := range g.Closed {
+					if n > 0 {
+						t.Errorf("opened %d times by %v", n, policy.ClosedBy(why))
+					}
+				}
+				if g.Bound > 0 || g.Usual > 20*time.Millisecond {
+					t.Errorf("a limit bound %d times, %v is taken for usual", g.Bound, g.Usual)
+				}
+			})
+		})
+	}
+}
+
+// While the breaker is half open, a request whose body is not here yet is not the probe:
+// others do not wait for it.
+func TestAnUnfinishedBodyIsNeverTheProbe(t *testing.T) {
+	t.Run("before a probe is due", func(t *testing.T) { unfinishedProbe(t, true) })
+	t.Run("when one is due", func(t *testing.T) { unfinishedProbe(t, false) })
+}
+
+func unfinishedProbe(t *testing.T, late bool) {
+	failing := make(chan bool, 1)
+	failing <- true
+	handle := func(c *upConn) {
+		for head := c.head(); head != ""; head = c.head() {
+			if strings.Contains(head, "Content-Length: 1000\r\n") && len(c.body(1000)) < 1000 {
+				return
+			}
+			bad := <-failing
+			failing <- bad
+			if bad {
+				c.say(bad503)
+			} else {
+				c.say(ok200)
+			}
+		}
+	}
+	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+		for m.guard().Gate == policy.GateOpen {
+			m.caller().send(get("/"))
+			time.Sleep(10 * time.Millisecond)
+		}
+		<-failing
+		failing <- false
+		uploads := func() {
+			for range 10 {
+				m.caller().send(upload) // and no more
+			}
+		}
+		uploads()
+		if !late {
+			time.Sleep(time.Second) // a probe is due, and none of these is one
+		}
+		began := time.Now()
+		c := m.caller().send(get("/"))
+		uploads()
+		c.want(200, "ok")
+		if took := time.Since(began); took > 600*time.Millisecond {
+			t.Errorf("served after %v", took)
+		}
+		if g := m.guard(); g.Gate != policy.GateRamp && g.Gate != policy.GateOpen {
+			t.Errorf("the gate is %v", g.Gate)
+		}
+	})
+}
+
+// Where nothing but uploads come, one of them is let through now and then, and its
+// response closes the breaker.
+func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
+	var mu sync.Mutex
+	bad := true
+	handle := func(c *upConn) {
+		for c.head() != "" {
+			if len(c.body(1000)) < 1000 {
+				return
+			}
+			mu.Lock()
+			say := ok200
+			if bad {
+				say = bad503
+			}
+			mu.Unlock()
+			c.say("%s", say)
+		}
+	}
+	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+		whole := upload + strings.Repeat("x", 996)
+		for m.guard().Gate == policy.GateOpen {
+			m.caller().send(whole)
+			time.Sleep(10 * time.Millisecond)
+		}
+		mu.Lock()
+		bad = false
+		mu.Unlock()
+		var sending sync.WaitGroup
+		for range 5 {
+			sending.Go(func() {
+				c := m.caller().send(upload)
+				time.Sleep(300 * time.Millisecond)
+				c.send(strings.Repeat("x", 996)).want(200, "ok")
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+		sending.Wait()
+	})
+}
