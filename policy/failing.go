@@ -30,7 +30,11 @@ func ParseFailing(s string) (FailingStatuses, error) {
 			errs = append(errs, fmt.Errorf("%s: statuses go from 500 to %d here", run, maxCode))
 		}
 	}
-	return FailingStatuses{given: true, codes: set.codes}, errors.Join(errs...)
+	f := FailingStatuses{given: true, codes: set.codes}
+	if f.String() == DefaultFailing {
+		f = FailingStatuses{} // equal lists are equal values
+	}
+	return f, errors.Join(errs...)
 }
 
 // Has reports whether status is one of them. It does not allocate.
