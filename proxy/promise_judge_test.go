@@ -133,7 +133,8 @@ func (w *promiseWorld) deadline(q *promiseRequest, e *Ended) time.Time {
 	case len(e.Steps) == 0:
 		return time.Time{}
 	}
-	return e.Began.Add(e.Steps[0].Began + e.Steps[0].Took + w.route.RequestTimeout)
+	const cut = 2 * time.Microsecond // a step's begin and length are whole microseconds, rounded down
+	return e.Began.Add(e.Steps[0].Began + e.Steps[0].Took + cut + w.route.RequestTimeout)
 }
 
 func (w *promiseWorld) judgeOutcome(q *promiseRequest, e *Ended) {
