@@ -223,7 +223,10 @@ func (x *exchange) dropUpstream() {
 	if up == nil {
 		return
 	}
-	_ = up.SetDeadline(past) // the pump may be in it
+	if x.pumping {
+		x.stop.Store(true) // before its write's time is over, which is no failure then
+	}
+	_ = up.SetDeadline(past)
 	x.stopPump()
 	x.giveUpBuffer()
 	x.up = nil

@@ -90,6 +90,9 @@ func (x *exchange) spliceEnded(n int64, err error, until instant) (again, watch 
 		x.callerFailed(errBodyTooSlow)
 	case x.c.hungUp():
 		x.callerFailed(errCallerGone)
+	case isTimeout(err):
+		x.c.readAt = longAgo // a late call that meant a wait before this one; nothing is in the pipe while a read waits
+		return true, false
 	default:
 		return false, x.sendFailed()
 	}
