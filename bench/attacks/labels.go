@@ -69,7 +69,7 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 // begin has each status answered to each method once, then counts.
 func (g *labelStage) begin(p *proxy) error {
 	s := &strike{Context: context.Background(), addr: p.Addr, tally: &tally{}}
-	targets := []string{"/ok", "/none", "//moved", "/refused\""}
+	targets := []string{"/ok", "/none", "//moved", "/refused%zz"}
 	for _, status := range oddStatuses {
 		targets = append(targets, "/bad/"+status)
 	}
