@@ -10,42 +10,42 @@ import (
 
 // BudgetWanted is for proxy.Config.BudgetWanted: a budget has something to
 // tell. It does not block.
-func (f *Fleet) BudgetWanted() { poke(f.spent) }
+func (f *Fleet) BudgetWanted() { notify(f.retriesSpent) }
 
 func (f *Fleet) budgetKey(key uint64) string {
 	return f.prefix + "budget:" + strconv.FormatUint(key, 16)
 }
 
-// settleBudgets keeps the retry budgets of all together, until ctx ends.
-func (f *Fleet) settleBudgets(ctx context.Context, local Local) {
+// shareBudgets keeps the retry budgets of all together, until ctx ends.
+func (f *Fleet) shareBudgets(ctx context.Context, local Local) {
 	for ctx.Err() == nil {
-		for _, a := range local.BudgetAsks(nil) {
-			f.settle(ctx, a, local)
+		for _, a := range local.BudgetReports(nil) {
+			f.shareBudget(ctx, a, local)
 		}
-		sleep(ctx, spread(policy.BudgetAskEvery))
-		quiet := time.NewTimer(beatEvery)
+		sleep(ctx, spread(policy.BudgetReportInterval))
+		quiet := time.NewTimer(heartbeatInterval)
 		select {
 		case <-ctx.Done():
-		case <-f.spent:
+		case <-f.retriesSpent:
 		case <-quiet.C:
 		}
 		quiet.Stop()
 	}
 }
 
-// settle tells of one budget. While the engine does not answer nobody waits for
+// shareBudget tells of one budget. While the engine does not answer nobody waits for
 // it to.
-func (f *Fleet) settle(ctx context.Context, a policy.BudgetAsk, local Local) {
+func (f *Fleet) shareBudget(ctx context.Context, a policy.BudgetReport, local Local) {
 	if !f.link.up() {
-		local.FailBudget(a.Key)
+		local.FailBudgetReport(a.Key)
 		return
 	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 	c := a.Config
-	level, err := f.link.number(ctx, settled, []string{f.budgetKey(a.Key)}, number(c.Ratio), number(c.MinPerSecond), c.Burst, a.Requests, a.Spent)
+	level, err := f.link.number(ctx, budgetScript, []string{f.budgetKey(a.Key)}, number(c.Ratio), number(c.MinPerSecond), c.Burst, a.Requests, a.Spent)
 	if err != nil {
-		local.FailBudget(a.Key)
+		local.FailBudgetReport(a.Key)
 		return
 	}
-	local.GrantBudget(a.Key, float64(level)/1000, int(f.members.Load()))
+	local.ApplyBudgetGrant(a.Key, float64(level)/1000, int(f.members.Load()))
 }

@@ -38,20 +38,20 @@ func TestTroubleWithTheEngine(t *testing.T) {
 			s := enginetest.Start(t)
 			a, b := joined(t, s), joined(t, s)
 			tc.begin(s)
-			soon(t, "lost", func() bool { return !a.Stats().Up && !b.Stats().Up })
+			eventually(t, "lost", func() bool { return !a.Stats().Up && !b.Stats().Up })
 			began := time.Now()
-			for range 3 * toldRoom {
-				a.CooldownBegan(7, time.Minute)
+			for range 3 * pauseBuffer {
+				a.RateLimitPauseBegan(7, time.Minute)
 			}
 			if d := time.Since(began); d > time.Second {
 				t.Errorf("telling took %v while the engine did not answer", d)
 			}
 			time.Sleep(1500 * time.Millisecond) // more calls fail, and say nothing
 			tc.end(s)
-			a.listening()
-			b.listening()
-			a.CooldownBegan(8, time.Minute)
-			soon(t, "sharing again", func() bool { return b.pause(8) > 0 })
+			a.awaitListening()
+			b.awaitListening()
+			a.RateLimitPauseBegan(8, time.Minute)
+			eventually(t, "sharing again", func() bool { return b.pause(8) > 0 })
 			for _, p := range []*process{a, b} {
 				if p.lines(lineLost) != 1 || p.lines(lineUp) != 2 || p.Stats().Lost != 1 {
 					t.Errorf("said %d times that the engine was lost and %d times that it answered; counted %d", p.lines(lineLost), p.lines(lineUp), p.Stats().Lost)
@@ -69,7 +69,7 @@ func TestTroubleWithTheEngine(t *testing.T) {
 func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 	s := enginetest.Start(t)
 	a := joined(t, s)
-	key := a.cooldownsKey()
+	key := a.pausesKey()
 	s.Do("DEL", key)
 	s.Do("LPUSH", key, "x")
 	wrong := func() int {
@@ -77,8 +77,8 @@ func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 	}
 	for n := range uint64(3 * failuresToLose) {
 		had := a.Stats().Errors
-		a.CooldownBegan(n, time.Minute)
-		soon(t, "a call fails", func() bool { return a.Stats().Errors > had })
+		a.RateLimitPauseBegan(n, time.Minute)
+		eventually(t, "a call fails", func() bool { return a.Stats().Errors > had })
 	}
 	if st := a.Stats(); !st.Up || st.Lost != 0 || a.lines(lineLost) != 0 || wrong() != 1 {
 		t.Errorf("up %v, lost %d times, said %d times that it was lost and %d times that a key is wrong", st.Up, st.Lost, a.lines(lineLost), wrong())
@@ -89,13 +89,13 @@ func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 func TestTheEngineFlushed(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
-	a.CooldownBegan(7, time.Hour)
-	soon(t, "learnt", func() bool { return b.pause(7) > 0 })
+	a.RateLimitPauseBegan(7, time.Hour)
+	eventually(t, "learnt", func() bool { return b.pause(7) > 0 })
 	s.Do("FLUSHALL")
 	s.Do("SCRIPT", "FLUSH")
-	a.CooldownBegan(8, time.Minute)
-	soon(t, "learnt", func() bool { return b.pause(8) > 0 })
-	soon(t, "known to each other again", func() bool { return s.Do("ZCARD", a.membersKey()) == int64(2) })
+	a.RateLimitPauseBegan(8, time.Minute)
+	eventually(t, "learnt", func() bool { return b.pause(8) > 0 })
+	eventually(t, "known to each other again", func() bool { return s.Do("ZCARD", a.membersKey()) == int64(2) })
 	if a.lines(lineLost) != 0 || a.Stats().Lost != 0 {
 		t.Error("taken for lost")
 	}
@@ -105,9 +105,9 @@ func TestAnEngineThatIsNotThereYet(t *testing.T) {
 	s := enginetest.Start(t)
 	s.Kill()
 	p := join(t, s)
-	soon(t, "said", func() bool { return p.lines(lineLost) == 1 })
+	eventually(t, "said", func() bool { return p.lines(lineLost) == 1 })
 	s.Restart()
-	p.listening()
+	p.awaitListening()
 	if p.lines(lineUp) != 1 || p.Stats().Lost != 0 {
 		t.Errorf("%d lines, lost %d times; it never was there before", p.lines(lineUp), p.Stats().Lost)
 	}
@@ -116,11 +116,11 @@ func TestAnEngineThatIsNotThereYet(t *testing.T) {
 func TestMembersComeAndGo(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
-	soon(t, "both", func() bool { return a.Stats().Members == 2 })
+	eventually(t, "both", func() bool { return a.Stats().Members == 2 })
 	b.stop()
-	soon(t, "one", func() bool { return a.Stats().Members == 1 })
+	eventually(t, "one", func() bool { return a.Stats().Members == 1 })
 	s.Do("ZADD", a.membersKey(), "9e15", "from the future", "1", "long gone")
-	time.Sleep(beatEvery + beatEvery/2)
+	time.Sleep(heartbeatInterval + heartbeatInterval/2)
 	if n := a.Stats().Members; n != 1 {
 		t.Errorf("%d members, want one", n)
 	}
@@ -132,10 +132,10 @@ func TestTheEndDoesNotWaitForTheEngine(t *testing.T) {
 	p := joined(t, s)
 	s.Pause()
 	defer s.Continue()
-	p.CooldownBegan(7, time.Minute)
+	p.RateLimitPauseBegan(7, time.Minute)
 	began := time.Now()
 	p.stop()
-	if d := time.Since(began); d > 5*leaveTakes {
+	if d := time.Since(began); d > 5*leaveTimeout {
 		t.Errorf("it took %v", d)
 	}
 }
@@ -145,11 +145,11 @@ func TestTheEndDoesNotWaitForTheEngine(t *testing.T) {
 func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joinWith(t, Options{Engine: s.Engine(), Scope: "secret-project"})
-	p.listening()
-	p.CooldownBegan(0xfedcba9876543210, time.Minute)
-	soon(t, "told", func() bool { return p.Stats().CooldownsTold == 1 })
-	p.ask(policy.QuotaAsk{Key: 0x1234, Gap: time.Second, Want: 1})
-	p.settleOne(policy.BudgetAsk{Key: 0x5678, Config: policy.DefaultBudget(), Requests: 10})
+	p.awaitListening()
+	p.RateLimitPauseBegan(0xfedcba9876543210, time.Minute)
+	eventually(t, "told", func() bool { return p.Stats().PausesSent == 1 })
+	p.requestLease(policy.RateLimitLeaseRequest{Key: 0x1234, Gap: time.Second, Want: 1})
+	p.settleOne(policy.BudgetReport{Key: 0x5678, Config: policy.DefaultBudget(), Requests: 10})
 	keys := s.Do("KEYS", "*").([]any)
 	if len(keys) != 4 {
 		t.Errorf("keys %v", keys)
@@ -211,18 +211,18 @@ func TestPasswordFromAFileAndTheLeastRights(t *testing.T) {
 	e := s.Engine()
 	e.User = "app"
 	p := joinWith(t, Options{Engine: e, PasswordFile: file})
-	soon(t, "refused", func() bool { return p.lines(lineLost) == 1 })
+	eventually(t, "refused", func() bool { return p.lines(lineLost) == 1 })
 	if said := p.logs.All()[0].ContextMap()["error"].(string); !strings.Contains(said, "WRONGPASS") || strings.Contains(said, "wrong\n") {
 		t.Errorf("said %q", said)
 	}
 	write("first\n")
-	p.listening()
-	p.CooldownBegan(7, time.Minute)
-	soon(t, "told", func() bool { return p.Stats().CooldownsTold == 1 })
-	if _, ok := p.ask(policy.QuotaAsk{Key: 1, Gap: time.Second, Want: 1}); !ok {
+	p.awaitListening()
+	p.RateLimitPauseBegan(7, time.Minute)
+	eventually(t, "told", func() bool { return p.Stats().PausesSent == 1 })
+	if _, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: time.Second, Want: 1}); !ok {
 		t.Error("no slot")
 	}
-	if _, ok := p.settleOne(policy.BudgetAsk{Key: 1, Config: policy.DefaultBudget()}); !ok {
+	if _, ok := p.settleOne(policy.BudgetReport{Key: 1, Config: policy.DefaultBudget()}); !ok {
 		t.Error("no budget")
 	}
 	p.stop()

@@ -36,7 +36,7 @@ var kinds = map[string]func(t *testing.T) (url string, o Options){
 	"a cluster": func(t *testing.T) (string, Options) {
 		s := enginetest.StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(enginetest.FreePort(t)))
 		s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-		soon(t, "a cluster", func() bool { return strings.Contains(fmt.Sprint(s.Do("CLUSTER", "INFO")), "cluster_state:ok") })
+		eventually(t, "a cluster", func() bool { return strings.Contains(fmt.Sprint(s.Do("CLUSTER", "INFO")), "cluster_state:ok") })
 		return strings.Replace(s.URL, "redis://", "redis+cluster://", 1), Options{}
 	},
 	"behind a sentinel": func(t *testing.T) (string, Options) {
@@ -56,8 +56,8 @@ func TestAllIsSharedThroughEveryKindOfEngine(t *testing.T) {
 			}
 			o.Engine, o.Scope = e, "test"
 			a, b := joinWith(t, o), joinWith(t, o)
-			a.listening()
-			b.listening()
+			a.awaitListening()
+			b.awaitListening()
 			for key := range uint64(8) { // of several slots
 				sharesAll(t, a, b, key+1)
 			}
@@ -67,22 +67,22 @@ func TestAllIsSharedThroughEveryKindOfEngine(t *testing.T) {
 
 func sharesAll(t *testing.T, a, b *process, key uint64) {
 	t.Helper()
-	a.CooldownBegan(key, time.Minute)
-	soon(t, "pause learnt", func() bool { return b.pause(key) > 0 })
-	if g, ok := a.ask(policy.QuotaAsk{Key: key, Gap: time.Millisecond, Want: 5}); !ok || g.Slots == 0 {
+	a.RateLimitPauseBegan(key, time.Minute)
+	eventually(t, "pause learnt", func() bool { return b.pause(key) > 0 })
+	if g, ok := a.requestLease(policy.RateLimitLeaseRequest{Key: key, Gap: time.Millisecond, Want: 5}); !ok || g.Slots == 0 {
 		t.Errorf("key %d: lease %+v, %v", key, g, ok)
 	}
-	if _, ok := b.settleOne(policy.BudgetAsk{Key: key, Config: policy.DefaultBudget(), Requests: 100}); !ok {
+	if _, ok := b.settleOne(policy.BudgetReport{Key: key, Config: policy.DefaultBudget(), Requests: 100}); !ok {
 		t.Errorf("key %d: no level of the budget", key)
 	}
-	if w := a.turn(policy.GateAsk{Key: key, Takes: true}).Whose; w != policy.TurnOurs {
+	if w := a.turn(policy.ProbeTurnRequest{Key: key, WantsTurn: true}).Owner; w != policy.TurnOurs {
 		t.Errorf("key %d: turn %v", key, w)
 	}
-	if w := b.turn(policy.GateAsk{Key: key, Takes: true}).Whose; w != policy.TurnOfAnother {
+	if w := b.turn(policy.ProbeTurnRequest{Key: key, WantsTurn: true}).Owner; w != policy.TurnOfAnother {
 		t.Errorf("key %d: the other's turn %v", key, w)
 	}
-	a.GateOpened(key)
-	soon(t, "the word that it opened", func() bool { return b.heardOf(key) == 1 })
+	a.UpstreamFoundUp(key)
+	eventually(t, "the word that it opened", func() bool { return b.foundUpCount(key) == 1 })
 }
 
 // selfSigned makes a certificate of 127.0.0.1 that vouches for itself.

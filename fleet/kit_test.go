@@ -24,54 +24,54 @@ type process struct {
 	logs *observer.ObservedLogs
 	stop func() // ends it and waits
 
-	mu        sync.Mutex
-	learnt    map[uint64]time.Duration
-	asks      []policy.QuotaAsk
-	grants    []policy.QuotaGrant
-	failed    int // questions
-	processes int // as told
-	told      []policy.BudgetAsk
-	levels    []float64
-	gateAsks  []policy.GateAsk
-	turns     []policy.GateTurn
-	heard     map[uint64]int // words that a gate opened
+	mu             sync.Mutex
+	pausesReceived map[uint64]time.Duration
+	leaseRequests  []policy.RateLimitLeaseRequest
+	grants         []policy.RateLimitLeaseGrant
+	failed         int // questions
+	processes      int // as told
+	reports        []policy.BudgetReport
+	levels         []float64
+	turnRequests   []policy.ProbeTurnRequest
+	turns          []policy.ProbeTurnGrant
+	foundUpCounts  map[uint64]int // words that a breaker closed
 }
 
-// QuotaAsks asks what the test put there, and then no more.
-func (p *process) QuotaAsks([]policy.QuotaAsk) ([]policy.QuotaAsk, time.Duration) {
+// RateLimitLeaseRequests asks what the test put there, and then no more.
+func (p *process) RateLimitLeaseRequests([]policy.RateLimitLeaseRequest) ([]policy.RateLimitLeaseRequest, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asks := p.asks
-	p.asks = nil
+	asks := p.leaseRequests
+	p.leaseRequests = nil
 	return asks, policy.Forever
 }
 
-func (p *process) GrantQuota(_ uint64, g policy.QuotaGrant) {
+func (p *process) ApplyRateLimitLease(_ uint64, g policy.RateLimitLeaseGrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.grants = append(p.grants, g)
 }
 
-func (p *process) FailQuota(uint64) {
+func (p *process) FailRateLimitLease(uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed++
 }
 
-func (p *process) ShareQuotas(processes int) {
+func (p *process) ShareRateLimits(processes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes = processes
 }
 
-// ask puts a question and waits for its answer; false: there was none.
-func (p *process) ask(a policy.QuotaAsk) (g policy.QuotaGrant, ok bool) {
+// requestLease puts a question and waits for its response; false: there was none.
+func (p *process) requestLease(a policy.RateLimitLeaseRequest) (g policy.RateLimitLeaseGrant, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()
-	p.asks, p.grants, p.failed = []policy.QuotaAsk{a}, nil, 0
+	p.leaseRequests, p.grants, p.failed = []policy.RateLimitLeaseRequest{a}, nil, 0
 	p.mu.Unlock()
-	p.QuotaWanted()
-	soon(p.t, "answer", func() bool {
+	p.RateLimitWanted()
+	eventually(p.t, "answer", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		ok = len(p.grants) > 0
@@ -83,17 +83,17 @@ func (p *process) ask(a policy.QuotaAsk) (g policy.QuotaGrant, ok bool) {
 	return g, ok
 }
 
-func (p *process) LearnCooldown(key uint64, lasts time.Duration) {
+func (p *process) ApplyRateLimitPause(key uint64, lasts time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.learnt[key] = lasts
+	p.pausesReceived[key] = lasts
 }
 
 // pause is what the process learnt of the key; 0 when nothing.
 func (p *process) pause(key uint64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.learnt[key]
+	return p.pausesReceived[key]
 }
 
 // join runs a process of the scope test until the test ends.
@@ -110,7 +110,7 @@ func joinWith(t testing.TB, o Options) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Fleet: f, t: t, logs: logs, learnt: map[uint64]time.Duration{}, heard: map[uint64]int{}}
+	p := &process{Fleet: f, t: t, logs: logs, pausesReceived: map[uint64]time.Duration{}, foundUpCounts: map[uint64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -126,18 +126,18 @@ func joinWith(t testing.TB, o Options) *process {
 func joined(t testing.TB, s *enginetest.Server) *process {
 	t.Helper()
 	p := join(t, s)
-	p.listening()
+	p.awaitListening()
 	return p
 }
 
-// listening waits until what others tell is heard.
-func (p *process) listening() {
+// awaitListening waits until what others tell is heard.
+func (p *process) awaitListening() {
 	p.t.Helper()
-	soon(p.t, "listening", func() bool { return p.Stats().Up && p.hearing.Load() })
+	eventually(p.t, "listening", func() bool { return p.Stats().Up && p.listening.Load() })
 }
 
-// soon waits for a condition.
-func soon(t testing.TB, what string, holds func() bool) {
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -154,34 +154,34 @@ const (
 	lineLost = "the shared engine does not answer; each process goes on with its own state until it does"
 )
 
-// BudgetAsks tells what the test put there, and then no more.
-func (p *process) BudgetAsks([]policy.BudgetAsk) []policy.BudgetAsk {
+// BudgetReports tells what the test put there, and then no more.
+func (p *process) BudgetReports([]policy.BudgetReport) []policy.BudgetReport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told := p.told
-	p.told = nil
+	told := p.reports
+	p.reports = nil
 	return told
 }
 
-func (p *process) GrantBudget(_ uint64, level float64, processes int) {
+func (p *process) ApplyBudgetGrant(_ uint64, level float64, processes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.levels, p.processes = append(p.levels, level), processes
 }
 
-func (p *process) FailBudget(uint64) {
+func (p *process) FailBudgetReport(uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed++
 }
 
-// settleOne tells of a budget and waits for its level; false: there was no answer.
-func (p *process) settleOne(a policy.BudgetAsk) (level float64, ok bool) {
+// settleOne tells of a budget and waits for its level; false: there was no response.
+func (p *process) settleOne(a policy.BudgetReport) (level float64, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()
-	p.told, p.levels, p.failed = []policy.BudgetAsk{a}, nil, 0
+	p.reports, p.levels, p.failed = []policy.BudgetReport{a}, nil, 0
 	p.mu.Unlock()
-	soon(p.t, "answer", func() bool {
+	eventually(p.t, "answer", func() bool {
 		p.BudgetWanted()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -194,42 +194,42 @@ func (p *process) settleOne(a policy.BudgetAsk) (level float64, ok bool) {
 	return level, ok
 }
 
-// GateAsks asks what the test put there, and then no more.
-func (p *process) GateAsks([]policy.GateAsk) ([]policy.GateAsk, time.Duration) {
+// ProbeTurnRequests asks what the test put there, and then no more.
+func (p *process) ProbeTurnRequests([]policy.ProbeTurnRequest) ([]policy.ProbeTurnRequest, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asks := p.gateAsks
-	p.gateAsks = nil
+	asks := p.turnRequests
+	p.turnRequests = nil
 	return asks, policy.Forever
 }
 
-func (p *process) GrantGate(_ uint64, t policy.GateTurn) {
+func (p *process) ApplyProbeTurn(_ uint64, t policy.ProbeTurnGrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turns = append(p.turns, t)
 }
 
-func (p *process) HearGate(key uint64) {
+func (p *process) PeerFoundUp(key uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard[key]++
+	p.foundUpCounts[key]++
 }
 
-// heardOf is how often the process heard that the gate opened.
-func (p *process) heardOf(key uint64) int {
+// foundUpCount is how often the process heard that the breaker closed.
+func (p *process) foundUpCount(key uint64) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.heard[key]
+	return p.foundUpCounts[key]
 }
 
-// turn asks whose turn it is and waits for the answer.
-func (p *process) turn(a policy.GateAsk) (t policy.GateTurn) {
+// turn asks whose turn it is and waits for the response.
+func (p *process) turn(a policy.ProbeTurnRequest) (t policy.ProbeTurnGrant) {
 	p.t.Helper()
 	p.mu.Lock()
-	p.gateAsks, p.turns = []policy.GateAsk{a}, nil
+	p.turnRequests, p.turns = []policy.ProbeTurnRequest{a}, nil
 	p.mu.Unlock()
-	p.GateWanted()
-	soon(p.t, "answer", func() bool {
+	p.ProbeTurnWanted()
+	eventually(p.t, "answer", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.turns) > 0 {

@@ -27,14 +27,14 @@ type link struct {
 	log    *zap.Logger
 	name   string
 
-	answers                atomic.Bool  // the engine does
+	responding             atomic.Bool  // the engine does
 	backAt                 atomic.Int64 // when it last began to again, in Unix nanoseconds; 0: it was never lost
 	commands, errors, lost atomic.Uint64
 
-	mu     sync.Mutex // guards what follows, and the order of log lines
-	failed int        // calls in a row
-	told   bool       // that it does not answer, or ever did
-	since  time.Time  // when it stopped to
+	mu         sync.Mutex // guards what follows, and the order of log lines
+	failed     int        // calls in a row
+	loggedLost bool       // that it does not answer, or ever did
+	since      time.Time  // when it stopped to
 
 	wrongKeys map[string]bool // of another type, which was told
 }
@@ -73,7 +73,7 @@ func newLink(o *Options) (*link, error) {
 	if l.log == nil {
 		l.log = zap.NewNop()
 	}
-	redis.SetLogger(quiet{})
+	redis.SetLogger(silentLogger{})
 	l.client = dial(&o.Engine, &redis.UniversalOptions{
 		Addrs: o.Engine.Addrs, MasterName: o.Engine.Master, DB: o.Engine.DB, TLSConfig: secure,
 		CredentialsProviderContext: func(context.Context) (string, string, error) {
@@ -190,14 +190,14 @@ func isWrongType(err error) bool {
 	return errors.As(err, &answer) && strings.Contains(answer.Error(), "WRONGTYPE")
 }
 
-// mostWrongKeys bounds how many are told of.
-const mostWrongKeys = 100
+// maxWrongKeys bounds how many are told of.
+const maxWrongKeys = 100
 
 // wrongKey logs a key of another type once.
 func (l *link) wrongKey(keys []string, err error) {
 	name := strings.Join(keys, " ")
 	l.mu.Lock()
-	told := l.wrongKeys[name] || len(l.wrongKeys) >= mostWrongKeys
+	told := l.wrongKeys[name] || len(l.wrongKeys) >= maxWrongKeys
 	if !told {
 		l.wrongKeys[name] = true
 	}
@@ -221,22 +221,22 @@ func (l *link) number(ctx context.Context, s *redis.Script, keys []string, args 
 var errReply = errors.New("the engine's reply has another form than the script gives it")
 
 // up says whether the engine answers.
-func (l *link) up() bool { return l.answers.Load() }
+func (l *link) up() bool { return l.responding.Load() }
 
-// allBack says whether the engine answers, and has for so long that whoever lost it
+// allReconnected says whether the engine answers, and has for so long that whoever lost it
 // has found it again. Those who find it first would otherwise have all that is
 // shared, beside the shares that the others still use.
-func (l *link) allBack() bool {
-	return l.up() && time.Since(time.Unix(0, l.backAt.Load())) > rejoinTakes
+func (l *link) allReconnected() bool {
+	return l.up() && time.Since(time.Unix(0, l.backAt.Load())) > rejoinTime
 }
 
-// rejoinTakes is more than the time between two beats and a call that fails.
-const rejoinTakes = 2 * time.Second
+// rejoinTime is more than the time between two beats and a call that fails.
+const rejoinTime = 2 * time.Second
 
 // note takes in how a call ended, and says once when the engine is lost and once when
 // it is back.
 func (l *link) note(err error) {
-	if err == nil && l.answers.Load() {
+	if err == nil && l.responding.Load() {
 		l.mu.Lock()
 		l.failed = 0
 		l.mu.Unlock()
@@ -255,29 +255,29 @@ func (l *link) note(err error) {
 	if l.lost.Load() > 0 {
 		l.backAt.Store(time.Now().UnixNano())
 	}
-	l.answers.Store(true)
+	l.responding.Store(true)
 	fields := []zap.Field{zap.String("engine", l.name)}
 	if !l.since.IsZero() {
 		fields = append(fields, zap.Duration("after_seconds", time.Since(l.since)))
 	}
-	l.told, l.since = false, time.Time{}
+	l.loggedLost, l.since = false, time.Time{}
 	l.log.Info("sharing with the fleet", fields...)
 }
 
 // lose is called with mu held.
 func (l *link) lose(err error) {
-	if l.answers.Swap(false) {
+	if l.responding.Swap(false) {
 		l.lost.Add(1)
 	}
-	if l.told {
+	if l.loggedLost {
 		return
 	}
-	l.told, l.since = true, time.Now()
+	l.loggedLost, l.since = true, time.Now()
 	l.log.Warn("the shared engine does not answer; each process goes on with its own state until it does", zap.String("engine", l.name), zap.Error(err))
 }
 
-// quiet keeps the client's own lines out of our log: what matters is said by
+// silentLogger keeps the client's own lines out of our log: what matters is said by
 // link.
-type quiet struct{}
+type silentLogger struct{}
 
-func (quiet) Printf(context.Context, string, ...any) {}
+func (silentLogger) Printf(context.Context, string, ...any) {}

@@ -17,13 +17,13 @@ local now = t[1] * 1000000 + t[2]
 local function whole(n) return string.format('%.0f', n) end
 `
 
-// present notes that a member is there and replies how many are.
+// presentScript notes that a member is there and replies how many are.
 //
 //	KEYS[1] the members, a sorted set by when each was last there
 //	ARGV    the member, after how many microseconds one is taken for gone
 //
 // Members of the future are from before the engine's clock was set back.
-var present = redis.NewScript(clock + `
+var presentScript = redis.NewScript(clock + `
 local ttl = tonumber(ARGV[2])
 redis.call('ZADD', KEYS[1], whole(now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now - ttl))
@@ -32,7 +32,7 @@ redis.call('PEXPIRE', KEYS[1], whole(ttl / 1000))
 return redis.call('ZCARD', KEYS[1])
 `)
 
-// begun notes pauses and tells those who listen.
+// pausesScript notes pauses and tells those who listen.
 //
 //	KEYS[1] the pauses, a sorted set by when each ends
 //	ARGV    the channel, who tells, how many pauses there is room for, then in turn a key and how long it pauses
@@ -40,7 +40,7 @@ return redis.call('ZCARD', KEYS[1])
 // A pause that is noted already with the same end, give or take a tenth of a
 // second, is not told again: many meet the same 429 at once. Of too many those
 // that end first go; none lasts longer than a day.
-var begun = redis.NewScript(clock + `
+var pausesScript = redis.NewScript(clock + `
 local news = {}
 for i = 4, #ARGV, 2 do
   local ends = now + tonumber(ARGV[i + 1])
@@ -65,7 +65,7 @@ end
 return #news
 `)
 
-// leased is policy.QuotaLedger.Lease: a question for slots of a quota. It
+// leaseScript is policy.RateLimitLedger.Lease: a question for slots of a rate limit. It
 // replies how many are leased, how far ahead in microseconds they begin, how many
 // are reserved for the time until the next question, and how long that is.
 //
@@ -73,7 +73,7 @@ return #news
 //	ARGV    microseconds between two slots, slots wanted, slots used without asking, how many microseconds ahead slots are leased,
 //	        microseconds between two of the share, slots needed a second, the least rest,
 //	        microseconds between two questions, the longest rest, from which on slots are reserved, and what the process has of a slot of its share besides
-var leased = redis.NewScript(clock + `
+var leaseScript = redis.NewScript(clock + `
 local gap, ahead, longest = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[9])
 local latest = now + ahead
 local most = latest + 2 * ahead + gap
@@ -98,12 +98,12 @@ redis.call('SET', KEYS[1], string.format('%.2f %.2f', after, asks), 'PX', whole(
 return {slots, math.floor(begin - now), reserved, math.floor(rest)}
 `)
 
-// settled is policy.BudgetLedger.Settle: what a process tells of a retry budget.
+// budgetScript is policy.BudgetLedger.Settle: what a process tells of a retry budget.
 // It replies how many retries there are, in thousandths.
 //
 //	KEYS[1] level, what requests put in lately, when that was
 //	ARGV    ratio, retries a second, burst, requests, retries
-var settled = redis.NewScript(clock + `
+var budgetScript = redis.NewScript(clock + `
 local had = redis.call('HMGET', KEYS[1], 'level', 'recent', 'at')
 local burst = tonumber(ARGV[3])
 local level = tonumber(had[1] or '') or burst
@@ -122,7 +122,7 @@ redis.call('PEXPIRE', KEYS[1], 3600000)
 return math.floor(level * 1000)
 `)
 
-// turned is policy.GateLedger.Turn: a question whose turn it is to probe an upstream.
+// probeTurnScript is policy.ProbeTurnLedger.Turn: a question whose turn it is to probe an upstream.
 // It replies a policy.Turn and how much of it is left in microseconds.
 //
 //	KEYS[1] whose turn it is and when that ends, or that the upstream is up
@@ -130,7 +130,7 @@ return math.floor(level * 1000)
 //
 // A turn that would end later than one that begins now is from before the engine's
 // clock was set back, or nobody's.
-var turned = redis.NewScript(clock + `
+var probeTurnScript = redis.NewScript(clock + `
 local long = tonumber(ARGV[2])
 local had = redis.call('GET', KEYS[1]) or ''
 if had == 'up' then
@@ -154,12 +154,12 @@ end
 return {0, 0}
 `)
 
-// opened is policy.GateLedger.Opened: an upstream is up. It tells those who listen,
+// foundUpScript is policy.ProbeTurnLedger.Opened: an upstream is up. It tells those who listen,
 // once, and replies whether it did.
 //
 //	KEYS[1] as in turned
 //	ARGV    the channel, who tells, the key that is told, for how many milliseconds it is known
-var opened = redis.NewScript(`
+var foundUpScript = redis.NewScript(`
 local had = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], 'up', 'PX', ARGV[4])
 if had == 'up' then
@@ -169,12 +169,12 @@ redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. ARGV[3])
 return 1
 `)
 
-// running replies with the pauses that are not over, in turn a key and how much
+// activePausesScript replies with the pauses that are not over, in turn a key and how much
 // is left, in the form that is told too.
 //
 //	KEYS[1] the pauses
 //	ARGV    how many at most
-var running = redis.NewScript(clock + `
+var activePausesScript = redis.NewScript(clock + `
 local all = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 local left = {}
 for i = 1, #all, 2 do

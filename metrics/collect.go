@@ -62,8 +62,8 @@ func (c *Stripe) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 		if n := c.retries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
 			retriesTotal.emit(ch, float64(n), route, reason.String())
 		}
-		if n := c.would[reason].Load(); n > 0 || zeros && reason.ForRetry() {
-			wouldRetriesTotal.emit(ch, float64(n), route, reason.String())
+		if n := c.dryRunRetries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
+			dryRunRetriesTotal.emit(ch, float64(n), route, reason.String())
 		}
 	}
 	if n := c.hedges.Load(); n > 0 || zeros {
@@ -74,12 +74,12 @@ func (c *Stripe) collectSets(ch chan<- prometheus.Metric, route string, zeros bo
 		fallbackFailuresTotal.emit(ch, float64(n), route)
 	}
 	for _, kind := range policy.AllFaultKinds() {
-		if n := c.faults[kind].Load(); n > 0 || zeros {
-			injectedFaultsTotal.emit(ch, float64(n), route, kind.String())
+		if n := c.faultInjections[kind].Load(); n > 0 || zeros {
+			faultInjectionsTotal.emit(ch, float64(n), route, kind.String())
 		}
 	}
 	if n := c.retries[policy.ReasonIdleClose].Load(); n > 0 || zeros {
-		idleCloseRepeatsTotal.emit(ch, float64(n), route)
+		idleCloseRetriesTotal.emit(ch, float64(n), route)
 	}
 }
 
@@ -99,12 +99,12 @@ func (c *Stripe) collectCodes(ch chan<- prometheus.Metric, route string) {
 func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
 	ch <- c.request.metric(requestSeconds, durationLadder, route)
 	ch <- c.attempt.metric(attemptSeconds, durationLadder, route)
-	ch <- c.perReq.metric(attemptsPerRequest, route)
+	ch <- c.attemptsPerRequest.metric(attemptsPerRequest, route)
 	if zeros || c.backoff.count() > 0 {
 		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)
 	}
-	if zeros || c.hold.count() > 0 {
-		ch <- c.hold.metric(holdSeconds, backoffLadder, route)
+	if zeros || c.queue.count() > 0 {
+		ch <- c.queue.metric(queueSeconds, backoffLadder, route)
 	}
 	if zeros || c.added.count() > 0 {
 		ch <- c.added.metric(addedSeconds, durationLadder, route)

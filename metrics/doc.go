@@ -4,7 +4,7 @@
 //
 // Begin with [New], give [Metrics.Handler] to the admin server, and hand
 // [Metrics.Route] to the data path: a [*Route] is its observer. What is better
-// asked than told (pool sizes, budget tokens, replay memory) is copied into a
+// asked than told (pool sizes, budget tokens, retry buffer) is copied into a
 // [Snapshot] at each scrape by the function given to [Metrics.Watch].
 // [Reference] lists every metric with the question it answers; the page
 // docs/metrics.md is made from it.
@@ -15,7 +15,7 @@
 //     route, method or hundred of codes is seen), takes a lock or looks up a
 //     label in a map. All methods are safe for concurrent use.
 //   - Labels are closed sets or come from configuration: a route's name, an
-//     upstream's name. No caller and no upstream can create a time series
+//     upstream's name. No client and no upstream can create a time series
 //     beyond 10 methods times 501 codes per route.
 //   - Every request that [Stripe.RequestBegan] was told of counts in
 //     retryproxy_requests_total and in retryproxy_outcomes_total exactly once,
@@ -29,5 +29,5 @@
 // (BenchmarkRequest).
 //
 // What to avoid: the default registry of client_golang, which other packages
-// may write to, and labels made of anything a caller sent.
+// may write to, and labels made of anything a client sent.
 package metrics

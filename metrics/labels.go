@@ -9,7 +9,7 @@ import (
 const other = "other"
 
 // methodLabels are the methods of RFC 9110 section 9.3 and RFC 5789; the last
-// stands for all others, which a caller may invent without end.
+// stands for all others, which a client may invent without end.
 var methodLabels = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", other}
 
 const (

@@ -132,7 +132,7 @@ func (m *Metrics) Refused(reason string) {
 	m.refused[i].Add(1)
 }
 
-// BadDeadline counts a field of a caller that could not be read, by its place
+// BadDeadline counts a field of a client that could not be read, by its place
 // in Options.DeadlineFields; one outside counts nothing.
 func (m *Metrics) BadDeadline(field int) {
 	if uint(field) < uint(len(m.badDeadlines)) {

@@ -27,15 +27,15 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, ReplayBytes: 4096, ReplayLimitBytes: 64 << 20,
-			RetryPercent: 30,
-			Cooldowns:    policy.CooldownState{Begun: 11, Displaced: 12},
-			Quotas:       []Quota{{Upstream: "http://api:80", Rate: "100/s", Waiting: 31, Keys: 35, State: policy.QuotaState{Leased: 32, Own: 33, Expired: 34}}},
-			Shared:       &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, CooldownsTold: 25, CooldownsLearnt: 26, CooldownsDropped: 27, TurnsOurs: 28, TurnsAnothers: 29, OpenedTold: 30, OpenedLearnt: 31, OpenedDropped: 32},
+			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, RetryBufferBytes: 4096, RetryBufferLimitBytes: 64 << 20,
+			RetryPercent:    30,
+			RateLimitPauses: policy.RateLimitPauseState{Begun: 11, Displaced: 12},
+			RateLimits:      []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: policy.RateLimiterState{Leased: 32, Own: 33, Expired: 34}}},
+			Shared:          &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, PausesSent: 25, PausesReceived: 26, PausesDropped: 27, TurnsOurs: 28, TurnsAnothers: 29, BreakerClosedSent: 30, BreakerClosedReceived: 31, BreakerClosedDropped: 32},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,
-					HasThrottle: true, Throttle: 0.75,
+					HasClientThrottling: true, ClientThrottling: 0.75,
 					HasProbe: true, Probed: [policy.NumProbeResults]uint64{policy.ProbeBack: 1, policy.ProbeFailing: 8}},
 				{Name: "unix:/run/\xff", DialErrors: []uint64{1, 2, 3, 4, 5}},
 			},
@@ -50,24 +50,24 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_proxy_header_failures_total{reason="slow"}`: "9",
 		`retryproxy_accept_pauses_total`:                        "2",
 		`retryproxy_clients_evicted_total{state="stalled"}`:     "4",
-		`retryproxy_replay_bytes`:                               "4096",
-		`retryproxy_replay_limit_bytes`:                         "6.7108864e+07",
+		`retryproxy_retry_buffer_bytes`:                         "4096",
+		`retryproxy_retry_buffer_limit_bytes`:                   "6.7108864e+07",
 		`retryproxy_retry_percent`:                              "30",
-		`retryproxy_cooldowns_total`:                            "11",
-		`retryproxy_cooldowns_displaced_total`:                  "12",
+		`retryproxy_rate_limit_pauses_total`:                    "11",
+		`retryproxy_rate_limit_pauses_displaced_total`:          "12",
 		`retryproxy_shared_up`:                                  "1",
-		`retryproxy_quota_slots_total{from="leased",quota="100/s",upstream="http://api:80"}`:  "32",
-		`retryproxy_quota_slots_total{from="own",quota="100/s",upstream="http://api:80"}`:     "33",
-		`retryproxy_quota_slots_total{from="expired",quota="100/s",upstream="http://api:80"}`: "34",
-		`retryproxy_quota_waiting{quota="100/s",upstream="http://api:80"}`:                    "31",
-		`retryproxy_quota_keys{quota="100/s",upstream="http://api:80"}`:                       "35",
+		`retryproxy_rate_limit_slots_total{from="leased",rate_limit="100/s",upstream="http://api:80"}`:  "32",
+		`retryproxy_rate_limit_slots_total{from="own",rate_limit="100/s",upstream="http://api:80"}`:     "33",
+		`retryproxy_rate_limit_slots_total{from="expired",rate_limit="100/s",upstream="http://api:80"}`: "34",
+		`retryproxy_rate_limit_queued{rate_limit="100/s",upstream="http://api:80"}`:                     "31",
+		`retryproxy_rate_limit_keys{rate_limit="100/s",upstream="http://api:80"}`:                       "35",
 		`retryproxy_shared_lost_total`:                                                            "21",
 		`retryproxy_shared_processes`:                                                             "22",
 		`retryproxy_shared_commands_total`:                                                        "23",
 		`retryproxy_shared_errors_total`:                                                          "24",
-		`retryproxy_shared_cooldowns_total{way="told"}`:                                           "25",
-		`retryproxy_shared_cooldowns_total{way="learnt"}`:                                         "26",
-		`retryproxy_shared_cooldowns_total{way="dropped"}`:                                        "27",
+		`retryproxy_shared_rate_limit_pauses_total{way="told"}`:                                   "25",
+		`retryproxy_shared_rate_limit_pauses_total{way="learnt"}`:                                 "26",
+		`retryproxy_shared_rate_limit_pauses_total{way="dropped"}`:                                "27",
 		`retryproxy_upstream_connections{state="idle",upstream="http://api:80"}`:                  "3",
 		`retryproxy_upstream_connections{state="active",upstream="http://api:80"}`:                "1",
 		`retryproxy_upstream_connections{state="dialing",upstream="http://api:80"}`:               "1",
@@ -78,8 +78,8 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="http://api:80"}`:          "6",
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="unix:/run/` + "\uFFFD\"}": "3",
 		`retryproxy_budget_tokens{upstream="http://api:80"}`:                                      "9.5",
-		`retryproxy_throttle_probability{upstream="http://api:80"}`:                               "0.75",
-		`retryproxy_throttle_probability{upstream="unix:/run/` + "\uFFFD\"}":                      "",
+		`retryproxy_client_throttling_probability{upstream="http://api:80"}`:                      "0.75",
+		`retryproxy_client_throttling_probability{upstream="unix:/run/` + "\uFFFD\"}":             "",
 		`retryproxy_budget_tokens{upstream="unix:/run/` + "\uFFFD\"}":                             "",
 		`retryproxy_path_probes_total{result="failing",upstream="http://api:80"}`:                 "8",
 		`retryproxy_path_probes_total{result="back",upstream="unix:/run/` + "\uFFFD\"}":           "",
@@ -134,7 +134,7 @@ func TestTheFirstCertificateToEndIsShown(t *testing.T) {
 }
 
 func TestNothingIsShownOfAProxyNotWatched(t *testing.T) {
-	scrape(t, New(Options{})).want(t, map[string]string{`retryproxy_connections`: "", `retryproxy_replay_bytes`: ""})
+	scrape(t, New(Options{})).want(t, map[string]string{`retryproxy_connections`: "", `retryproxy_retry_buffer_bytes`: ""})
 }
 
 func TestRefusalsKeepToTheirList(t *testing.T) {
@@ -288,8 +288,8 @@ func full() *Metrics {
 	m.Watch(func() Snapshot {
 		return Snapshot{
 			Shared: &Shared{}, HeaderFailures: map[string]uint64{"cut": 1},
-			Quotas:       []Quota{{Upstream: "u", Rate: "1/s"}},
-			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasThrottle: true, HasProbe: true, Each: []Address{{Name: "a"}}}},
+			RateLimits:   []RateLimit{{Upstream: "u", Rate: "1/s"}},
+			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasClientThrottling: true, HasProbe: true, EachEndpoint: []Endpoint{{Name: "a"}}}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}
 	})
@@ -454,7 +454,7 @@ func unread(t *testing.T, server *httptest.Server, scrapes int) net.Conn {
 }
 
 // Each unread answer takes its memory, so there are few of them: the oldest is cut off for the next.
-func TestFewScrapesAreInHand(t *testing.T) {
+func TestConcurrentScrapesAreLimited(t *testing.T) {
 	m := New(Options{})
 	for i := range 100 {
 		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))
@@ -467,19 +467,19 @@ func TestFewScrapesAreInHand(t *testing.T) {
 		ended.Add(1)
 	}))
 	const more = 3
-	for range mostInHand + more {
+	for range maxScrapesInFlight + more {
 		unread(t, server, 1)
 	}
 	for end := time.Now().Add(time.Minute); ended.Load() < more && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(50 * time.Millisecond) // in which no other may end
-	if b, e := begun.Load(), ended.Load(); b != mostInHand+more || e != more {
+	if b, e := begun.Load(), ended.Load(); b != maxScrapesInFlight+more || e != more {
 		t.Errorf("%d of %d unread answers ended, want %d", e, b, more)
 	}
 }
 
-func TestAScrapeThatNobodyReadsHoldsUpNoOther(t *testing.T) {
+func TestAScrapeThatNobodyReadsDelaysNoOther(t *testing.T) {
 	m := New(Options{})
 	for i := range 100 { // more text than sockets take
 		m.Route(strings.Repeat("r", 50) + strconv.Itoa(i))

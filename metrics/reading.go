@@ -22,7 +22,7 @@ type Counts struct {
 }
 
 // DurationEdges are the upper, inclusive edges of the buckets of Counts, one
-// fewer than buckets. The slice belongs to the caller.
+// fewer than buckets. The slice belongs to the client.
 func DurationEdges() []time.Duration {
 	return append([]time.Duration(nil), durationLadder.edges[:durationLadder.n]...)
 }
@@ -61,8 +61,8 @@ func (r *Route) Read() (out Counts) {
 		addLoaded(out.Requests[:], c.request.buckets[:])
 		addLoaded(out.Attempts[:], c.attempt.buckets[:])
 	}
-	out.InFlight = r.underWay((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
-	out.Waiting = r.underWay(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
+	out.InFlight = r.inFlight((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
+	out.Waiting = r.inFlight(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
 	return out
 }
 

@@ -18,14 +18,14 @@ func TestReadAddsUpAllStripes(t *testing.T) {
 		c := r.stripe(uint(i))
 		c.began.Add(3)
 		c.waits.Add(1)
-		c.outcomes[policy.OutcomeRescued].Add(2)
+		c.outcomes[policy.OutcomeRecovered].Add(2)
 		c.retries[policy.ReasonReset].Add(4)
 		c.request.observe(durationLadder, 2*time.Millisecond)
 		c.attempt.observe(durationLadder, time.Hour)
 	}
 	n := uint64(len(r.stripes))
 	got := r.Read()
-	if !r.Used() || got.Outcomes[policy.OutcomeRescued] != 2*n || got.Retries[policy.ReasonReset] != 4*n || got.InFlight != n || got.Waiting != n {
+	if !r.Used() || got.Outcomes[policy.OutcomeRecovered] != 2*n || got.Retries[policy.ReasonReset] != 4*n || got.InFlight != n || got.Waiting != n {
 		t.Errorf("%d stripes: %+v", n, got)
 	}
 	edges := DurationEdges()

@@ -14,7 +14,7 @@ type Row struct {
 // Reference lists all metrics of ours in the order of the documentation, from
 // the definitions that are registered. Those of the Go runtime and the process
 // (go_*, process_*), which the handler shows as well, are client_golang's own.
-// The rows belong to the caller.
+// The rows belong to the client.
 func Reference() []Row {
 	rows := make([]Row, len(families))
 	for i, f := range families {

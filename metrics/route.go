@@ -9,7 +9,7 @@ import (
 // counted by the [Stripe] that was near when it began.
 type Route struct {
 	name string
-	// stripes has a power of two of places, each filled when first used.
+	// stripes has a power of two of permits, each filled when first used.
 	stripes []atomic.Pointer[Stripe]
 	near    sync.Pool // of stripes: a core gets what it had last
 	next    atomic.Uint32
@@ -30,12 +30,12 @@ func (r *Route) Near() *Stripe {
 }
 
 func (r *Route) stripe(i uint) *Stripe {
-	place := &r.stripes[i&uint(len(r.stripes)-1)]
-	if c := place.Load(); c != nil {
+	slot := &r.stripes[i&uint(len(r.stripes)-1)]
+	if c := slot.Load(); c != nil {
 		return c
 	}
-	place.CompareAndSwap(nil, new(Stripe))
-	return place.Load()
+	slot.CompareAndSwap(nil, new(Stripe))
+	return slot.Load()
 }
 
 // totals are the counts of all stripes together.
@@ -56,16 +56,16 @@ func (r *Route) totals() *totals {
 		}
 	}
 	if t != nil {
-		t.inFlight = r.underWay((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
-		t.waiting = r.underWay(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
+		t.inFlight = r.inFlight((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
+		t.waiting = r.inFlight(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
 	}
 	return t
 }
 
-// underWay is what began less what ended. What ended is read first, so that
+// inFlight is what began less what ended. What ended is read first, so that
 // nothing is ever found to have ended more often than it began; what begins
-// and ends while this reads, within a microsecond, may count as under way.
-func (r *Route) underWay(ended, began func(*Stripe) uint64) uint64 {
+// and ends while this reads, within a microsecond, may count as in flight.
+func (r *Route) inFlight(ended, began func(*Stripe) uint64) uint64 {
 	sum := func(of func(*Stripe) uint64) (n uint64) {
 		for i := range r.stripes {
 			if c := r.stripes[i].Load(); c != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-func TestARescuedRequestCountsEverywhereOnce(t *testing.T) {
+func TestARecoveredRequestCountsEverywhereOnce(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("search").Near()
 	r.RequestBegan()
@@ -20,18 +20,18 @@ func TestARescuedRequestCountsEverywhereOnce(t *testing.T) {
 	r.WaitBegan()
 	r.WaitEnded(130 * time.Millisecond)
 	r.AttemptDone(policy.ClassNone, 200, 40*time.Millisecond)
-	r.RequestDone([]byte("GET"), 200, policy.OutcomeRescued, 172*time.Millisecond, 170*time.Millisecond, 2)
+	r.RequestDone([]byte("GET"), 200, policy.OutcomeRecovered, 172*time.Millisecond, 170*time.Millisecond, 2)
 
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_requests_total{code="200",method="GET",route="search"}`:      "1",
-		`retryproxy_outcomes_total{outcome="rescued",route="search"}`:            "1",
+		`retryproxy_outcomes_total{outcome="recovered",route="search"}`:          "1",
 		`retryproxy_outcomes_total{outcome="success",route="search"}`:            "0",
 		`retryproxy_attempts_total{class="rejected",code="503",route="search"}`:  "1",
 		`retryproxy_attempts_total{class="ok",code="200",route="search"}`:        "1",
 		`retryproxy_attempts_total{class="unknown",code="503",route="search"}`:   "",
 		`retryproxy_retries_total{reason="status_503",route="search"}`:           "1",
 		`retryproxy_retries_total{reason="reset",route="search"}`:                "0",
-		`retryproxy_idle_close_repeats_total{route="search"}`:                    "0",
+		`retryproxy_idle_close_retries_total{route="search"}`:                    "0",
 		`retryproxy_requests_in_flight{route="search"}`:                          "0",
 		`retryproxy_requests_waiting{route="search"}`:                            "0",
 		`retryproxy_request_duration_seconds_bucket{route="search",le="0.1"}`:    "0",
@@ -69,7 +69,7 @@ func TestHedgesAreCountedByRoute(t *testing.T) {
 	})
 }
 
-func TestRequestsUnderWayAreShown(t *testing.T) {
+func TestRequestsInFlightAreShown(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a").Near()
 	for range 3 {
@@ -89,14 +89,14 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 	})
 }
 
-func TestIdleCloseRepeatsAreShownByThemselves(t *testing.T) {
+func TestIdleCloseRetriesAreShownSeparately(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a").Near()
 	r.Retry(policy.ReasonIdleClose)
 	r.Retry(policy.ReasonIdleClose)
 	r.Retry(policy.ReasonReset)
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_idle_close_repeats_total{route="a"}`:          "2",
+		`retryproxy_idle_close_retries_total{route="a"}`:          "2",
 		`retryproxy_retries_total{reason="idle_close",route="a"}`: "2",
 		`retryproxy_retries_total{reason="reset",route="a"}`:      "1",
 	})
@@ -111,7 +111,7 @@ func TestStripesArePowersOfTwo(t *testing.T) {
 	}
 }
 
-// Whatever callers and upstreams say, the labels stay within their sets.
+// Whatever clients and upstreams say, the labels stay within their sets.
 func TestLabelsAreClosed(t *testing.T) {
 	tests := []struct {
 		method string
@@ -250,7 +250,7 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 		r.WaitBegan()
 		r.WaitEnded(time.Millisecond)
 		r.AttemptDone(policy.ClassNone, 200, time.Millisecond)
-		r.RequestDone(method, 200, policy.OutcomeRescued, time.Second, time.Millisecond, 2)
+		r.RequestDone(method, 200, policy.OutcomeRecovered, time.Second, time.Millisecond, 2)
 	}
 	for range 10000 { // until every stripe this may run on exists
 		observe()
@@ -274,7 +274,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-func TestWouldBeRetriesAreCountedByReasonApartFromRealOnes(t *testing.T) {
+func TestDryRunRetriesAreCountedByReason(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a").Near()
 	r.WouldRetry(policy.ReasonStatus503)
@@ -283,15 +283,15 @@ func TestWouldBeRetriesAreCountedByReasonApartFromRealOnes(t *testing.T) {
 	r.WouldRetry(policy.ReasonNone)
 	r.Retry(policy.ReasonReset)
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_would_retries_total{reason="status_503",route="a"}`:     "2",
-		`retryproxy_would_retries_total{reason="reset",route="a"}`:          "0",
-		`retryproxy_would_retries_total{reason="not_idempotent",route="a"}`: "",
-		`retryproxy_retries_total{reason="status_503",route="a"}`:           "0",
-		`retryproxy_retries_total{reason="reset",route="a"}`:                "1",
+		`retryproxy_dry_run_retries_total{reason="status_503",route="a"}`:     "2",
+		`retryproxy_dry_run_retries_total{reason="reset",route="a"}`:          "0",
+		`retryproxy_dry_run_retries_total{reason="not_idempotent",route="a"}`: "",
+		`retryproxy_retries_total{reason="status_503",route="a"}`:             "0",
+		`retryproxy_retries_total{reason="reset",route="a"}`:                  "1",
 	})
 }
 
-func TestInjectedFaultsAreCountedByKind(t *testing.T) {
+func TestFaultInjectionsAreCountedByKind(t *testing.T) {
 	m := New(Options{})
 	r := m.Route("a").Near()
 	r.FaultInjected(policy.FaultStatus)
@@ -299,8 +299,8 @@ func TestInjectedFaultsAreCountedByKind(t *testing.T) {
 	r.FaultInjected(policy.FaultDelay)
 	r.FaultInjected(policy.FaultKind(policy.NumFaultKinds)) // outside the set: not counted
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_injected_faults_total{kind="status",route="a"}`: "1",
-		`retryproxy_injected_faults_total{kind="reset",route="a"}`:  "0",
-		`retryproxy_injected_faults_total{kind="delay",route="a"}`:  "2",
+		`retryproxy_fault_injections_total{kind="status",route="a"}`: "1",
+		`retryproxy_fault_injections_total{kind="reset",route="a"}`:  "0",
+		`retryproxy_fault_injections_total{kind="delay",route="a"}`:  "2",
 	})
 }

@@ -13,42 +13,42 @@ import (
 // Snapshot is what the proxy holds at one moment. The function given to Watch
 // makes one per scrape; the metrics package only reads it.
 type Snapshot struct {
-	Connections       int               // caller connections open
-	AcceptPauses      uint64            // times that accepting paused, since the start
-	EvictedIdle       uint64            // client connections ended while idle, as others needed their slots, since the start
-	EvictedStalled    uint64            // likewise, whose client took nothing of its response
-	Faults            uint64            // requests that ended in a fault of the proxy itself, since the start
-	HandshakeFailures uint64            // callers whose TLS handshake failed, since the start
-	HeaderFailures    map[string]uint64 // connections without the PROXY protocol header that they had to begin with, by reason, of a closed set
-	Draining          bool              // the proxy is shutting down
-	ReplayBytes       int64             // memory that keeps bodies and responses for retries
-	ReplayLimitBytes  int64             // the most that ReplayBytes may be
-	RetryPercent      int               // of a hundred retries, those made
-	Cooldowns         policy.CooldownState
-	Quotas            []Quota
-	Shared            *Shared // nil: nothing is shared
-	Upstreams         []Upstream
-	Certificates      []Certificate
+	Connections           int               // client connections open
+	AcceptPauses          uint64            // times that accepting paused, since the start
+	EvictedIdle           uint64            // client connections ended while idle, as others needed their slots, since the start
+	EvictedStalled        uint64            // likewise, whose client took nothing of its response
+	Faults                uint64            // requests that ended in a fault of the proxy itself, since the start
+	HandshakeFailures     uint64            // clients whose TLS handshake failed, since the start
+	HeaderFailures        map[string]uint64 // connections without the PROXY protocol header that they had to begin with, by reason, of a closed set
+	Draining              bool              // the proxy is shutting down
+	RetryBufferBytes      int64             // memory that keeps bodies and responses for retries
+	RetryBufferLimitBytes int64             // the most that RetryBufferBytes may be
+	RetryPercent          int               // of a hundred retries, those made
+	RateLimitPauses       policy.RateLimitPauseState
+	RateLimits            []RateLimit
+	Shared                *Shared // nil: nothing is shared
+	Upstreams             []Upstream
+	Certificates          []Certificate
 }
 
-// Quota is the state of one quota. Counts are since the start and never fall.
-type Quota struct {
+// RateLimit is the state of one rate limit. Counts are since the start and never fall.
+type RateLimit struct {
 	Upstream string // the label, without credentials
-	Rate     string // 100/s; no two quotas agree in both
-	Waiting  int    // requests that wait for their turn
-	Keys     int    // values of a field with a quota of their own
-	State    policy.QuotaState
+	Rate     string // 100/s; no two rate limits agree in both
+	Queued   int    // requests that wait for their turn
+	Keys     int    // values of a field with a rate limit of their own
+	State    policy.RateLimiterState
 }
 
 // Shared is what is known of the shared engine. Counts are since the start and
 // never fall.
 type Shared struct {
-	Up                                               bool
-	Lost, Commands, Errors                           uint64
-	Processes                                        int
-	CooldownsTold, CooldownsLearnt, CooldownsDropped uint64
-	TurnsOurs, TurnsAnothers                         uint64 // to probe an upstream whose gate is not open
-	OpenedTold, OpenedLearnt, OpenedDropped          uint64 // words that one is up
+	Up                                                             bool
+	Lost, Commands, Errors                                         uint64
+	Processes                                                      int
+	PausesSent, PausesReceived, PausesDropped                      uint64
+	TurnsOurs, TurnsAnothers                                       uint64 // to probe an upstream whose breaker is not closed
+	BreakerClosedSent, BreakerClosedReceived, BreakerClosedDropped uint64 // words that one is up
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
@@ -57,27 +57,27 @@ type Upstream struct {
 	Name    string // the label, without credentials; those of one name are added up
 	Idle    int    // connections kept for the next request
 	Active  int    // connections in use
-	Dialing int    // dials under way
+	Dialing int    // dials in flight
 
 	Dials      uint64   // connections made
 	Reuses     uint64   // times a kept connection was used again
 	DialErrors []uint64 // failed dials, one count per label of Options.DialErrorKinds
 	IdleCloses uint64   // kept connections the upstream closed while idle
 
-	Addresses [NumAddressStates]int // how many are in each state
-	Each      []Address             // those of an upstream with several, a bounded number
+	Endpoints    [NumEndpointStates]int // how many are in each state
+	EachEndpoint []Endpoint             // those of an upstream with several, a bounded number
 
 	LastFailure *DialFailure // the last failed connection, for the page; no metric shows it
 
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
 
-	Guard policy.GuardState // gate and limit
+	Guard policy.GuardState // breaker and limit
 
-	HasThrottle bool
-	Throttle    float64                        // share of requests not sent
-	HasProbe    bool                           // RETRYPROXY_PROBE_PATH is set
-	Probed      [policy.NumProbeResults]uint64 // probes of that path that ended, by result
+	HasClientThrottling bool
+	ClientThrottling    float64                        // share of requests not sent
+	HasProbe            bool                           // RETRYPROXY_PROBE_PATH is set
+	Probed              [policy.NumProbeResults]uint64 // probes of that path that ended, by result
 }
 
 // DialFailure is a failed connection.
@@ -90,7 +90,7 @@ type DialFailure struct {
 
 // Certificate is one whose end of validity is watched.
 type Certificate struct {
-	Kind     string // whose it is, from a closed set of the caller's, e.g. "client", "upstream"
+	Kind     string // whose it is, from a closed set of the client's, e.g. "client", "upstream"
 	Name     string // which, e.g. a file's name or an upstream's; of several with one name the first to end is shown
 	NotAfter time.Time
 }
@@ -105,7 +105,7 @@ func (f *family) emit(ch chan<- prometheus.Metric, value float64, labels ...stri
 }
 
 func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
-	callerConnections.emit(ch, float64(s.Connections))
+	clientConnections.emit(ch, float64(s.Connections))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
 	clientsEvictedTotal.emit(ch, float64(s.EvictedIdle), "idle")
 	clientsEvictedTotal.emit(ch, float64(s.EvictedStalled), "stalled")
@@ -115,18 +115,18 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 		proxyHeaderFailuresTotal.emit(ch, float64(n), reason)
 	}
 	draining.emit(ch, oneIf(s.Draining))
-	replayBytes.emit(ch, float64(s.ReplayBytes))
-	replayLimitBytes.emit(ch, float64(s.ReplayLimitBytes))
+	retryBufferBytes.emit(ch, float64(s.RetryBufferBytes))
+	retryBufferLimitBytes.emit(ch, float64(s.RetryBufferLimitBytes))
 	retryPercent.emit(ch, float64(s.RetryPercent))
-	cooldownsTotal.emit(ch, float64(s.Cooldowns.Begun))
-	cooldownsDisplacedTotal.emit(ch, float64(s.Cooldowns.Displaced))
-	for _, q := range s.Quotas {
+	rateLimitPausesTotal.emit(ch, float64(s.RateLimitPauses.Begun))
+	rateLimitPausesDisplacedTotal.emit(ch, float64(s.RateLimitPauses.Displaced))
+	for _, q := range s.RateLimits {
 		name := valid(q.Upstream)
-		quotaSlotsTotal.emit(ch, float64(q.State.Leased), name, q.Rate, "leased")
-		quotaSlotsTotal.emit(ch, float64(q.State.Own), name, q.Rate, "own")
-		quotaSlotsTotal.emit(ch, float64(q.State.Expired), name, q.Rate, "expired")
-		quotaWaiting.emit(ch, float64(q.Waiting), name, q.Rate)
-		quotaKeys.emit(ch, float64(q.Keys), name, q.Rate)
+		rateLimitSlotsTotal.emit(ch, float64(q.State.Leased), name, q.Rate, "leased")
+		rateLimitSlotsTotal.emit(ch, float64(q.State.Own), name, q.Rate, "own")
+		rateLimitSlotsTotal.emit(ch, float64(q.State.Expired), name, q.Rate, "expired")
+		rateLimitQueued.emit(ch, float64(q.Queued), name, q.Rate)
+		rateLimitKeys.emit(ch, float64(q.Keys), name, q.Rate)
 	}
 	if s.Shared != nil {
 		s.Shared.collect(ch)
@@ -145,14 +145,14 @@ func (s *Shared) collect(ch chan<- prometheus.Metric) {
 	sharedProcesses.emit(ch, float64(s.Processes))
 	sharedCommandsTotal.emit(ch, float64(s.Commands))
 	sharedErrorsTotal.emit(ch, float64(s.Errors))
-	sharedCooldownsTotal.emit(ch, float64(s.CooldownsTold), "told")
-	sharedCooldownsTotal.emit(ch, float64(s.CooldownsLearnt), "learnt")
-	sharedCooldownsTotal.emit(ch, float64(s.CooldownsDropped), "dropped")
+	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesSent), "told")
+	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesReceived), "learnt")
+	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesDropped), "dropped")
 	sharedTurnsTotal.emit(ch, float64(s.TurnsOurs), "ours")
 	sharedTurnsTotal.emit(ch, float64(s.TurnsAnothers), "another")
-	sharedOpenedTotal.emit(ch, float64(s.OpenedTold), "told")
-	sharedOpenedTotal.emit(ch, float64(s.OpenedLearnt), "learnt")
-	sharedOpenedTotal.emit(ch, float64(s.OpenedDropped), "dropped")
+	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedSent), "told")
+	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedReceived), "learnt")
+	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedDropped), "dropped")
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
@@ -166,10 +166,10 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	for i, n := range u.DialErrors[:min(len(u.DialErrors), len(dialErrorKinds))] {
 		dialErrorsTotal.emit(ch, float64(n), name, dialErrorKinds[i])
 	}
-	u.collectAddresses(ch)
+	u.collectEndpoints(ch)
 	u.collectGuard(ch)
-	if u.HasThrottle {
-		throttleProbability.emit(ch, u.Throttle, name)
+	if u.HasClientThrottling {
+		clientThrottlingProbability.emit(ch, u.ClientThrottling, name)
 	}
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)
@@ -183,23 +183,23 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 
 func (u *Upstream) collectGuard(ch chan<- prometheus.Metric) {
 	g := &u.Guard
-	for s := range policy.NumGateStates {
-		state := policy.GateState(s)
-		gateState.emit(ch, oneIf(g.Gate == state), u.Name, state.String())
+	for s := range policy.NumBreakerStates {
+		state := policy.BreakerState(s)
+		breakerState.emit(ch, oneIf(g.Breaker == state), u.Name, state.String())
 	}
-	for by := 1; by < policy.NumClosedBy; by++ {
-		gateClosedTotal.emit(ch, float64(g.Closed[by]), u.Name, policy.ClosedBy(by).String())
+	for by := 1; by < policy.NumOpenedBy; by++ {
+		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), u.Name, policy.OpenedBy(by).String())
 	}
-	gateProbesTotal.emit(ch, float64(g.Probes), u.Name)
+	breakerProbesTotal.emit(ch, float64(g.Probes), u.Name)
 	limit := math.Inf(1)
-	if g.Limit > 0 {
-		limit = float64(g.Limit)
+	if g.ConcurrencyLimit > 0 {
+		limit = float64(g.ConcurrencyLimit)
 	}
-	limitNow.emit(ch, limit, u.Name)
-	limitBoundTotal.emit(ch, float64(g.Bound), u.Name)
-	placesTaken.emit(ch, float64(g.InFlight-g.Abandoned), u.Name, "awaited")
-	placesTaken.emit(ch, float64(g.Abandoned), u.Name, "abandoned")
-	doorWaiting.emit(ch, float64(g.Waiting), u.Name)
+	concurrencyLimit.emit(ch, limit, u.Name)
+	concurrencyLimitBoundTotal.emit(ch, float64(g.LimitBound), u.Name)
+	permitsInUse.emit(ch, float64(g.InFlight-g.Abandoned), u.Name, "awaited")
+	permitsInUse.emit(ch, float64(g.Abandoned), u.Name, "abandoned")
+	queuedRequests.emit(ch, float64(g.Queued), u.Name)
 }
 
 // merged adds up upstreams of one name, such as those that differ only in
@@ -242,12 +242,12 @@ func (u *Upstream) add(o *Upstream) {
 	u.Dials += o.Dials
 	u.Reuses += o.Reuses
 	u.IdleCloses += o.IdleCloses
-	u.addAddresses(o)
+	u.addEndpoints(o)
 	u.addGuard(&o.Guard)
 	u.HasBudget = u.HasBudget || o.HasBudget
 	u.BudgetTokens += o.BudgetTokens
-	u.HasThrottle = u.HasThrottle || o.HasThrottle
-	u.Throttle = max(u.Throttle, o.Throttle)
+	u.HasClientThrottling = u.HasClientThrottling || o.HasClientThrottling
+	u.ClientThrottling = max(u.ClientThrottling, o.ClientThrottling)
 	u.HasProbe = u.HasProbe || o.HasProbe
 	for i, n := range o.Probed {
 		u.Probed[i] += n
@@ -260,21 +260,21 @@ func (u *Upstream) add(o *Upstream) {
 	u.DialErrors = errors
 }
 
-// addGuard adds counts up; of two gates the one that is less open is shown.
+// addGuard adds counts up; of two breakers the one that is more open is shown.
 func (u *Upstream) addGuard(o *policy.GuardState) {
 	g := &u.Guard
-	if g.Gate == policy.GateOpen || o.Gate == policy.GateClosed {
-		g.Gate = o.Gate
+	if g.Breaker == policy.BreakerClosed || o.Breaker == policy.BreakerOpen {
+		g.Breaker = o.Breaker
 	}
-	for i, n := range o.Closed {
-		g.Closed[i] += n
+	for i, n := range o.Opened {
+		g.Opened[i] += n
 	}
 	g.Probes += o.Probes
-	g.Bound += o.Bound
+	g.LimitBound += o.LimitBound
 	g.InFlight += o.InFlight
 	g.Abandoned += o.Abandoned
-	g.Waiting += o.Waiting
-	g.Limit += o.Limit
+	g.Queued += o.Queued
+	g.ConcurrencyLimit += o.ConcurrencyLimit
 }
 
 func oneIf(b bool) float64 {

@@ -44,25 +44,25 @@ type Stripe struct {
 	hedges           atomic.Uint64
 	hedgesWon        atomic.Uint64
 
-	faults   [policy.NumFaultKinds]atomic.Uint64
-	outcomes [policy.NumOutcomes]atomic.Uint64
-	retries  [policy.NumReasons]atomic.Uint64
-	would    [policy.NumReasons]atomic.Uint64 // retries, in a route that observes
-	perReq   attemptCounts
-	request  histogram // durationLadder
-	attempt  histogram // durationLadder
-	added    histogram // durationLadder
-	backoff  histogram // backoffLadder
-	hold     histogram // backoffLadder
-	byMethod [numMethods]codeTable
-	byClass  [policy.NumClasses]codeTable
+	faultInjections    [policy.NumFaultKinds]atomic.Uint64
+	outcomes           [policy.NumOutcomes]atomic.Uint64
+	retries            [policy.NumReasons]atomic.Uint64
+	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries, in a route that observes
+	attemptsPerRequest attemptCounts
+	request            histogram // durationLadder
+	attempt            histogram // durationLadder
+	added              histogram // durationLadder
+	backoff            histogram // backoffLadder
+	queue              histogram // backoffLadder
+	byMethod           [numMethods]codeTable
+	byClass            [policy.NumClasses]codeTable
 }
 
 // RequestBegan counts a request as in flight until RequestDone.
 func (s *Stripe) RequestBegan() { s.began.Add(1) }
 
 // AttemptDone counts an attempt that took d. A code outside 100..599, such as 0
-// for an attempt that brought no response head, is labelled other.
+// for an attempt that brought no response header section, is labelled other.
 func (s *Stripe) AttemptDone(class policy.Class, code int, d time.Duration) {
 	if int(class) >= policy.NumClasses {
 		return
@@ -81,7 +81,7 @@ func (s *Stripe) Retry(reason policy.Reason) {
 // WouldRetry counts a retry that would have been made, by what it would be for.
 func (s *Stripe) WouldRetry(reason policy.Reason) {
 	if reason.ForRetry() {
-		s.would[reason].Add(1)
+		s.dryRunRetries[reason].Add(1)
 	}
 }
 
@@ -93,18 +93,18 @@ func (s *Stripe) WaitEnded(waited time.Duration) {
 	s.backoff.observe(backoffLadder, waited)
 }
 
-// Held counts a wait at the upstream's door.
-func (s *Stripe) Held(waited time.Duration) {
-	s.hold.observe(backoffLadder, waited)
+// Queued counts a wait at the upstream's door.
+func (s *Stripe) Queued(waited time.Duration) {
+	s.queue.observe(backoffLadder, waited)
 }
 
-// FallbackFailed counts a fallback upstream that had no better answer.
+// FallbackFailed counts a fallback upstream that had no better response.
 func (s *Stripe) FallbackFailed() { s.fallbackFailures.Add(1) }
 
 // FaultInjected counts a fault made up for an attempt.
 func (s *Stripe) FaultInjected(kind policy.FaultKind) {
 	if int(kind) < policy.NumFaultKinds {
-		s.faults[kind].Add(1)
+		s.faultInjections[kind].Add(1)
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *Stripe) Hedged() { s.hedges.Add(1) }
 func (s *Stripe) HedgeWon() { s.hedgesWon.Add(1) }
 
 // RequestDone counts a request with all that became of it. Once per
-// RequestBegan. method is read, not kept; code is what the caller got, 0 when
+// RequestBegan. method is read, not kept; code is what the client got, 0 when
 // nothing; d is the whole time; added, which counts only when there was more
 // than one attempt and one failed (else it is 0), the time from the first attempt's end to the last one's.
 func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int) {
@@ -124,7 +124,7 @@ func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added
 	}
 	s.byMethod[methodIndex(method)].inc(code)
 	s.request.observe(durationLadder, d)
-	s.perReq.observe(attempts)
+	s.attemptsPerRequest.observe(attempts)
 	if attempts > 1 && added > 0 {
 		s.added.observe(durationLadder, added)
 	}
@@ -135,17 +135,17 @@ func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added
 func (s *Stripe) add(o *Stripe) {
 	addAll(s.outcomes[:], o.outcomes[:])
 	addAll(s.retries[:], o.retries[:])
-	addAll(s.would[:], o.would[:])
-	addAll(s.faults[:], o.faults[:])
+	addAll(s.dryRunRetries[:], o.dryRunRetries[:])
+	addAll(s.faultInjections[:], o.faultInjections[:])
 	s.fallbackFailures.Add(o.fallbackFailures.Load())
 	s.hedges.Add(o.hedges.Load())
 	s.hedgesWon.Add(o.hedgesWon.Load())
-	s.perReq.add(&o.perReq)
+	s.attemptsPerRequest.add(&o.attemptsPerRequest)
 	s.request.add(&o.request)
 	s.attempt.add(&o.attempt)
 	s.added.add(&o.added)
 	s.backoff.add(&o.backoff)
-	s.hold.add(&o.hold)
+	s.queue.add(&o.queue)
 	for i := range s.byMethod {
 		s.byMethod[i].add(&o.byMethod[i])
 	}

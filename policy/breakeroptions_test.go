@@ -7,13 +7,13 @@ import (
 
 func TestTheBreakersBackoffPacesItsProbes(t *testing.T) {
 	doubling := growing{first: time.Second}
-	g := NewGuard(GuardOptions{Backoff: doubling, Rand: seeded(1), Connects: true})
+	g := NewGuard(GuardOptions{Backoff: doubling, Rand: seeded(1), ConnectProbe: true})
 	now := time.Duration(0)
-	refuse := func(p Place) (wait time.Duration) {
-		g.Leave(p, now, Ending{Kind: Refused})
+	refuse := func(p Permit) (wait time.Duration) {
+		g.Release(p, now, AttemptEnd{Kind: Refused})
 		return g.NextEvent() - now
 	}
-	p, _ := g.Enter(now, Request{})
+	p, _ := g.Acquire(now, Request{})
 	wait := refuse(p)
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		if wait != want {
@@ -30,10 +30,10 @@ func TestTheBreakersBackoffPacesItsProbes(t *testing.T) {
 	now += wait
 	g.Expire(now)
 	probe, _ := g.Probe(now)
-	g.Leave(probe, now, Ending{Kind: Connected})
+	g.Release(probe, now, AttemptEnd{Kind: Connected})
 	now += time.Minute
 	g.Expire(now)
-	p, v := g.Enter(now, Request{})
+	p, v := g.Acquire(now, Request{})
 	if v != VerdictGo {
 		t.Fatalf("after a success: %v", v)
 	}
@@ -48,11 +48,11 @@ type growing struct{ first time.Duration }
 func (b growing) Wait(s Step, _ Rand) time.Duration { return b.first << s.Retry }
 
 func TestABreakersBackoffOfNoWaitStillPauses(t *testing.T) {
-	g := NewGuard(GuardOptions{Backoff: None{}, Rand: seeded(1), Connects: true})
-	p, _ := g.Enter(0, Request{})
-	g.Leave(p, 0, Ending{Kind: Refused})
-	if at := g.NextEvent(); at != leastPause {
-		t.Errorf("the next probe comes after %v, want %v", at, leastPause)
+	g := NewGuard(GuardOptions{Backoff: None{}, Rand: seeded(1), ConnectProbe: true})
+	p, _ := g.Acquire(0, Request{})
+	g.Release(p, 0, AttemptEnd{Kind: Refused})
+	if at := g.NextEvent(); at != minProbeWait {
+		t.Errorf("the next probe comes after %v, want %v", at, minProbeWait)
 	}
 }
 
@@ -70,14 +70,14 @@ func TestWhatStatusesOpenTheBreaker(t *testing.T) {
 		}
 		g, now := NewGuard(GuardOptions{Failing: set, Rand: seeded(1)}), time.Duration(0)
 		for i := range 3 * evidenceVolume {
-			p, v := g.Enter(now, Request{})
+			p, v := g.Acquire(now, Request{})
 			if v > VerdictProbe {
 				break
 			}
 			now += time.Millisecond
-			g.Leave(p, now, Ending{Kind: Answered, Status: tc.status, Key: uint32(i + 1)})
+			g.Release(p, now, AttemptEnd{Kind: Responded, Status: tc.status, Key: uint32(i + 1)})
 		}
-		if got := g.State().Closed[ClosedByFailing] > 0; got != tc.opens {
+		if got := g.State().Opened[OpenedByFailing] > 0; got != tc.opens {
 			t.Errorf("%s: %d opens it: %v, want %v", tc.list, tc.status, got, tc.opens)
 		}
 	}

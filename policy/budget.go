@@ -92,15 +92,15 @@ type Budget struct {
 	used atomic.Int64
 
 	// Of a budget that a fleet shares; see Share.
-	wish     func()       // nil: nobody shares it
-	allowed  atomic.Int64 // retries until the next answer
-	spent    atomic.Int64 // retries not told yet
-	freshTo  atomic.Int64 // until when the last answer is believed; 0: there is none
-	wantedAt atomic.Int64 // since when an answer has been waited for; 0: none is
+	requestReport     func()       // nil: nobody shares it
+	allowed           atomic.Int64 // retries until the next answer
+	unreportedRetries atomic.Int64 // retries not told yet
+	freshTo           atomic.Int64 // until when the last response is believed; 0: there is none
+	waitingSince      atomic.Int64 // since when a response has been waited for; 0: none is
 
-	telling sync.Mutex    // guards what follows
-	askedAt time.Duration // the last question
-	told    int64         // requests told in all
+	reportMu     sync.Mutex    // guards what follows
+	lastReportAt time.Duration // the last question
+	reported     int64         // requests told in all
 }
 
 // NewBudget makes a full bucket. Values out of range are moved to the nearest
@@ -181,7 +181,7 @@ func (b *Budget) deposited(now time.Duration) (sum, full int64) {
 
 // TryRetry takes a token for one retry, or reports that there is none.
 func (b *Budget) TryRetry(now time.Duration) bool {
-	if b.wish != nil {
+	if b.requestReport != nil {
 		return b.tryShared(now)
 	}
 	return b.tryOwn(now)
@@ -202,20 +202,20 @@ func (b *Budget) tryOwn(now time.Duration) bool {
 	}
 }
 
-// GiveBack returns the token of a retry that was not sent after all: its caller
+// GiveBack returns the token of a retry that was not sent after all: its client
 // left while it waited, or it found the upstream's door closed. Once per
 // TryRetry that said yes.
 func (b *Budget) GiveBack() {
 	b.used.Add(-perToken)
-	if b.wish != nil {
-		b.spent.Add(-1)
+	if b.requestReport != nil {
+		b.unreportedRetries.Add(-1)
 	}
 }
 
 // Tokens is how many retries the bucket holds now, fractions included; never
 // negative. In a fleet it is those that this process may make until the next answer.
 func (b *Budget) Tokens(now time.Duration) float64 {
-	if b.wish != nil && !b.alone(now) {
+	if b.requestReport != nil && !b.alone(now) {
 		return float64(b.allowed.Load())
 	}
 	sum, full := b.deposited(now)

@@ -15,72 +15,72 @@ import (
 // while answers are missing.
 
 const (
-	// BudgetAskEvery is the least time between two questions while retries are made.
-	BudgetAskEvery = 50 * time.Millisecond
-	// budgetTellEvery is the time between two where none are.
-	budgetTellEvery = time.Second
-	// budgetPatience is how long an answer is waited for, by nobody, before the own
+	// BudgetReportInterval is the least time between two questions while retries are made.
+	BudgetReportInterval = 50 * time.Millisecond
+	// budgetIdleReportInterval is the time between two where none are.
+	budgetIdleReportInterval = time.Second
+	// budgetGrantTimeout is how long a response is waited for, by nobody, before the own
 	// bucket counts; and budgetFresh how long one is believed when nothing is asked.
-	budgetPatience = 150 * time.Millisecond
-	budgetFresh    = 3 * time.Second
+	budgetGrantTimeout = 150 * time.Millisecond
+	budgetFresh        = 3 * time.Second
 )
 
 // Share makes the budget a fleet's. wish is called, often, when a question is
 // worth asking; it must not block. Called before all else.
-func (b *Budget) Share(wish func()) { b.wish = wish }
+func (b *Budget) Share(wish func()) { b.requestReport = wish }
 
-// BudgetAsk is what is told of a budget.
-type BudgetAsk struct {
+// BudgetReport is what is told of a budget.
+type BudgetReport struct {
 	Key      uint64 // whose, the same in all processes
 	Config   BudgetConfig
 	Requests int // original requests since the last time
 	Spent    int // retries since, less those given back
 }
 
-// Ask makes the question that is due; no when none is.
-func (b *Budget) Ask(now time.Duration) (a BudgetAsk, due bool) {
-	b.telling.Lock()
-	defer b.telling.Unlock()
+// MakeReport makes the question that is due; no when none is.
+func (b *Budget) MakeReport(now time.Duration) (a BudgetReport, due bool) {
+	b.reportMu.Lock()
+	defer b.reportMu.Unlock()
 	all, _ := b.requests(now)
-	spent := b.spent.Load()
-	every := time.Duration(budgetTellEvery)
-	if spent != 0 || b.wantedAt.Load() != 0 {
-		every = BudgetAskEvery
+	spent := b.unreportedRetries.Load()
+	every := time.Duration(budgetIdleReportInterval)
+	if spent != 0 || b.waitingSince.Load() != 0 {
+		every = BudgetReportInterval
 	}
-	if b.wish == nil || now-b.askedAt < every || all == b.told && spent == 0 && b.wantedAt.Load() == 0 {
+	if b.requestReport == nil || now-b.lastReportAt < every || all == b.reported && spent == 0 && b.waitingSince.Load() == 0 {
 		return a, false
 	}
-	a = BudgetAsk{
-		Requests: int(min(all-b.told, math.MaxInt32)), Spent: int(max(min(spent, math.MaxInt32), math.MinInt32)),
+	a = BudgetReport{
+		Requests: int(min(all-b.reported, math.MaxInt32)), Spent: int(max(min(spent, math.MaxInt32), math.MinInt32)),
 		Config: BudgetConfig{Ratio: float64(b.ratio) / perToken, MinPerSecond: float64(b.perSecond) / perToken, Burst: int(b.burst / perToken)},
 	}
-	b.askedAt, b.told = now, all
-	b.spent.Add(-spent)
+	b.lastReportAt, b.reported = now, all
+	b.unreportedRetries.Add(-spent)
 	return a, true
 }
 
-// Grant takes in the answer: how many retries the fleet's bucket holds, and how
+// ApplyGrant takes in the response: how many retries the fleet's bucket holds, and how
 // many processes there are.
-func (b *Budget) Grant(now time.Duration, level float64, processes int) {
+func (b *Budget) ApplyGrant(now time.Duration, level float64, processes int) {
 	allowed := int64(0)
 	if level >= 1 {
 		allowed = max(1, int64(min(level, maxBurst))/int64(max(processes, 1)))
 	}
 	b.allowed.Store(allowed)
 	b.freshTo.Store(int64(now + budgetFresh))
-	b.wantedAt.Store(0)
+	b.waitingSince.Store(0)
 }
 
-// Fail notes that a question had no answer.
-func (b *Budget) Fail() {
+// ReportFailed notes that a question had no response.
+func (b *Budget) ReportFailed() {
 	b.freshTo.Store(0)
-	b.wantedAt.Store(0)
+	b.waitingSince.Store(0)
 }
 
 // alone says whether the own bucket counts.
 func (b *Budget) alone(now time.Duration) bool {
-	wanted := b.wantedAt.Load()
-	return int64(now) >= b.freshTo.Load() || wanted != 0 && int64(now)-wanted >= int64(budgetPatience)
+	wanted := b.waitingSince.Load()
+	return int64(now) >= b.freshTo.Load() || wanted != 0 && int64(now)-wanted >= int64(budgetGrantTimeout)
 }
 
 // tryShared is TryRetry in a fleet.
@@ -101,7 +101,7 @@ func (b *Budget) tryShared(now time.Duration) bool {
 		}
 	}
 	if own {
-		b.spent.Add(1)
+		b.unreportedRetries.Add(1)
 		b.want(now)
 	}
 	return own
@@ -110,9 +110,9 @@ func (b *Budget) tryShared(now time.Duration) bool {
 // want has a question asked.
 func (b *Budget) want(now time.Duration) {
 	if b.freshTo.Load() != 0 {
-		b.wantedAt.CompareAndSwap(0, max(int64(now), 1))
+		b.waitingSince.CompareAndSwap(0, max(int64(now), 1))
 	}
-	b.wish()
+	b.requestReport()
 }
 
 // BudgetLedger is the one bucket of a fleet, by the rules of Budget: what requests put in and
@@ -129,7 +129,7 @@ type BudgetLedger struct {
 }
 
 // Settle takes in what a process tells and says how many retries there are.
-func (l *BudgetLedger) Settle(now time.Duration, a BudgetAsk) float64 {
+func (l *BudgetLedger) Settle(now time.Duration, a BudgetReport) float64 {
 	burst := float64(a.Config.Burst)
 	if !l.begun {
 		l.level, l.at, l.begun = burst, now, true

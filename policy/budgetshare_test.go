@@ -39,11 +39,11 @@ func (f *budgetFleet) run(from, until time.Duration, perSecond float64, fails fu
 					f.retries++
 				}
 			}
-			if a, due := b.Ask(now); due {
+			if a, due := b.MakeReport(now); due {
 				if f.gone(now) {
-					b.Fail()
+					b.ReportFailed()
 				} else {
-					b.Grant(now, f.ledger.Settle(now, a), len(f.processes))
+					b.ApplyGrant(now, f.ledger.Settle(now, a), len(f.processes))
 				}
 			}
 		}
@@ -104,21 +104,21 @@ func TestABudgetWithoutAnEngine(t *testing.T) {
 	}
 	b = NewBudget(BudgetConfig{Ratio: 0.2, Burst: 3})
 	b.Share(func() {})
-	b.Grant(time.Second, 1, 50)
+	b.ApplyGrant(time.Second, 1, 50)
 	if n := b.Tokens(time.Second); n != 1 {
 		t.Errorf("%v tokens, the fleet has one", n)
 	}
 	if n := take(time.Second); n != 1 {
 		t.Errorf("%d retries, the fleet has one", n)
 	}
-	if n := take(time.Second + 2*budgetPatience); n != 2 {
-		t.Errorf("%d more once the answer is late, want the rest of the own three", n)
+	if n := take(time.Second + 2*budgetGrantTimeout); n != 2 {
+		t.Errorf("%d more once the response is late, want the rest of the own three", n)
 	}
-	b.Grant(2*time.Second, 0.5, 50)
+	b.ApplyGrant(2*time.Second, 0.5, 50)
 	if n := take(2 * time.Second); n != 0 {
 		t.Errorf("%d retries, the fleet has none", n)
 	}
-	b.Fail()
+	b.ReportFailed()
 	for range 10 {
 		b.Request(2 * time.Second)
 	}
@@ -130,22 +130,22 @@ func TestABudgetWithoutAnEngine(t *testing.T) {
 // What is told is what was: requests and retries once each, those given back not.
 func TestWhatABudgetTells(t *testing.T) {
 	b := NewBudget(DefaultBudget())
-	if _, due := b.Ask(time.Hour); due {
+	if _, due := b.MakeReport(time.Hour); due {
 		t.Error("nobody shares it, and it tells")
 	}
 	b.Share(func() {})
 	now := time.Hour
-	b.Grant(now, 100, 1)
+	b.ApplyGrant(now, 100, 1)
 	for range 7 {
 		b.Request(now)
 	}
 	b.TryRetry(now)
 	b.TryRetry(now)
 	b.GiveBack()
-	if a, due := b.Ask(now); !due || a.Requests != 7 || a.Spent != 1 || a.Config != DefaultBudget() {
+	if a, due := b.MakeReport(now); !due || a.Requests != 7 || a.Spent != 1 || a.Config != DefaultBudget() {
 		t.Errorf("%+v, %v", a, due)
 	}
-	if a, due := b.Ask(now + time.Minute); due && (a.Requests != 0 || a.Spent != 0) {
+	if a, due := b.MakeReport(now + time.Minute); due && (a.Requests != 0 || a.Spent != 0) {
 		t.Errorf("told twice: %+v", a)
 	}
 }
@@ -156,7 +156,7 @@ func TestHostileBudgetLevels(t *testing.T) {
 	b := NewBudget(DefaultBudget())
 	b.Share(func() {})
 	for _, level := range []float64{math.Inf(1), math.NaN(), 1e300, -1e300, math.Inf(-1)} {
-		b.Grant(time.Second, level, 0)
+		b.ApplyGrant(time.Second, level, 0)
 		if n := b.allowed.Load(); n < 0 || n > maxBurst {
 			t.Errorf("%v: %d allowed", level, n)
 		}

@@ -13,7 +13,7 @@ type HeaderLookup interface {
 type Attempt struct {
 	Cause  Cause
 	Status int        // 100..999, when Cause is CauseStatus
-	Final  bool       // an inner retryproxy marked its answer as given up, or a gRPC server said not to repeat (grpc-retry-pushback-ms)
+	Final  bool       // an inner retryproxy marked its response as given up, or a gRPC server said not to repeat (grpc-retry-pushback-ms)
 	GRPC   GRPCStatus // of a gRPC call's answer, as far as it is known before a message; OK else
 
 	RetryAfter    time.Duration // as ParseRetryAfter gave it; never negative
@@ -30,7 +30,7 @@ type Replay uint8
 const (
 	ReplayWhole      Replay = iota // every byte read so far is kept, or there is no body
 	ReplayTooLarge                 // the body went past the per-request cap
-	ReplayMemoryFull               // the process-wide cap was reached
+	ReplayBufferFull               // the process-wide cap was reached
 	ReplayUnfinished               // the upload is not whole and cannot be finished
 )
 
@@ -41,24 +41,24 @@ func (r Replay) whyNot() Reason {
 		return ReasonNone
 	case ReplayTooLarge:
 		return ReasonBodyTooLarge
-	case ReplayMemoryFull:
-		return ReasonReplayMemoryFull
+	case ReplayBufferFull:
+		return ReasonRetryBufferFull
 	}
 	return ReasonBodyUnfinished // also for a value outside the set: not repeating is the safe answer
 }
 
 // Situation is where a request stands when an attempt has ended.
 type Situation struct {
-	Retries    int           // retries made so far, free repeats not counted
-	MaxRetries int           // after the nesting rule; see Nested
-	Safe       bool          // a second run does no harm; see Policy.Repeatable
-	Replay     Replay        // can the body be sent again?
-	Left       time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline
-	Elapsed    time.Duration // since the first attempt began
-	Previous   time.Duration // the wait before this attempt, whatever set it; 0 before the first
-	FreeUsed   bool          // the one free repeat after an idle close was used
-	Draining   bool          // the process is shutting down
-	Nested     bool          // the nesting rule left no retries
+	Retries       int           // retries made so far, free retries not counted
+	MaxRetries    int           // after the layered-retries rule; see Nested
+	Safe          bool          // a second run does no harm; see Policy.Retriable
+	Replay        Replay        // can the body be sent again?
+	Left          time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline
+	Elapsed       time.Duration // since the first attempt began
+	Previous      time.Duration // the wait before this attempt, whatever set it; 0 before the first
+	FreeRetryUsed bool          // the one free repeat after an idle close was used
+	Draining      bool          // the process is shutting down
+	Layered       bool          // the layered-retries rule left no retries
 }
 
 // Forever is the value of Situation.Left for a request without a deadline.
@@ -70,7 +70,7 @@ type Decision struct {
 	Retry bool          // send again after Wait
 	Free  bool          // at once, outside budget and count, on a freshly dialled connection
 	Wait  time.Duration // 0 or more; less than Situation.Left
-	Why   Reason        // with Retry: what for; else why not, or ReasonNone when the answer is no failure
+	Why   Reason        // with Retry: what for; else why not, or ReasonNone when the response is no failure
 }
 
 // Policy is what a route wants done about failures. It is read by all requests
@@ -80,24 +80,24 @@ type Policy struct {
 	RetryOn    RetryOn
 	MaxRetries int           // 0 = none
 	Window     time.Duration // no retry begins later than this after the first attempt began; 0 = no such bound
-	Methods    MethodSet     // repeated without a key; the zero value is the idempotent methods of RFC 9110
+	Methods    MethodSet     // retried without a key; the zero value is the idempotent methods of RFC 9110
 	Unsafe     bool          // repeat every method
-	Rejected   StatusSet     // repeated whatever the method; the zero value is 429
+	Rejected   StatusSet     // retried whatever the method; the zero value is 429
 	Backoff    Backoff       // nil waits not at all
 	Throttled  Backoff       // after a 429 without Retry-After; nil = Backoff
 }
 
-// Repeatable reports whether a request may run twice without harm: its method
+// Retryable reports whether a request may run twice without harm: its method
 // is in Methods, it carries an Idempotency-Key, or the route said so.
 // It does not allocate.
-func (p *Policy) Repeatable(method []byte, hasKey bool) bool {
+func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 	return p.Unsafe || hasKey || p.Methods.Has(method)
 }
 
 // Decide says what to do after attempt a of a request in situation s.
 //
 // The order is fixed, so that the reason given is always the first that holds:
-// is the answer final anyway; may it be repeated (mark of an inner proxy,
+// is the response final anyway; may it be retried (mark of an inner proxy,
 // method, count and window, body, nesting, drain); how long is the wait; does
 // it fit in the time left; and last, because asking takes a token, does the
 // budget allow it.
@@ -111,7 +111,7 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *Budget, now time.Duration, 
 	if d.Class == ClassNone {
 		return d
 	}
-	if a.Cause == CauseIdleClose && !s.FreeUsed {
+	if a.Cause == CauseIdleClose && !s.FreeRetryUsed {
 		return p.decideFree(d, s)
 	}
 	if d.Why = p.whyNot(a, s, d.Class); d.Why != ReasonNone {
@@ -129,7 +129,7 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *Budget, now time.Duration, 
 	return d
 }
 
-// decideFree allows the repeat after an idle close whatever the count, window,
+// decideFree allows the retry after an idle close whatever the count, window,
 // budget, nesting, drain and retry-on say: the upstream saw nothing, the close
 // is an effect of our own pooling, and after a restart every pooled connection
 // is stale at once. Only a body that is gone or a deadline that is over stand
@@ -146,11 +146,11 @@ func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 	return d
 }
 
-// Fails reports whether a is a failure: an answer that RetryOn counts as one,
+// Fails reports whether a is a failure: a response that RetryOn counts as one,
 // or none at all.
 func (p *Policy) Fails(a *Attempt) bool { return p.Classify(a) != ClassNone }
 
-// Classify says how sure we are; ClassNone when the answer is no failure.
+// Classify says how sure we are; ClassNone when the response is no failure.
 func (p *Policy) Classify(a *Attempt) Class {
 	switch {
 	case a.Cause.Sure():
@@ -176,16 +176,16 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 		return ReasonNotIdempotent
 	case p.MaxRetries <= 0:
 		return ReasonRetriesOff
-	case s.MaxRetries <= 0 && s.Nested:
-		return ReasonNested
+	case s.MaxRetries <= 0 && s.Layered:
+		return ReasonLayered
 	case s.MaxRetries <= 0:
 		return ReasonRetriesOff
 	case s.Retries >= s.MaxRetries, p.Window > 0 && s.Elapsed > p.Window:
 		return ReasonRetriesExhausted
 	case s.Replay != ReplayWhole:
 		return s.Replay.whyNot()
-	case s.Nested:
-		return ReasonNested
+	case s.Layered:
+		return ReasonLayered
 	case s.Draining:
 		return ReasonDraining
 	}
@@ -219,7 +219,7 @@ func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) 
 	return w, ReasonNone
 }
 
-// spread is what is added to a Retry-After, so that callers who were told the
+// spread is what is added to a Retry-After, so that clients who were told the
 // same second do not come back in the same instant: uniform in [0, backoff],
 // where backoff is the longest wait of this step, but no more than half of the
 // room that is left behind the Retry-After. The half keeps two promises: bad
@@ -247,7 +247,7 @@ func ceilingOf(b Backoff, s Step, r Rand) time.Duration {
 	return waitOf(b, s, r)
 }
 
-// causeReasons says what a retry after a failure without an answer is for.
+// causeReasons says what a retry after a failure without a response is for.
 var causeReasons = [numCauses]Reason{
 	CauseDial:           ReasonConnectFailure,
 	CauseTLS:            ReasonTLSFailure,

@@ -41,12 +41,12 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []Ba
 			Final:         r.IntN(30) == 0,
 			RetryAfter:    max(0, around(r)),
 			HasRetryAfter: r.IntN(4) == 0,
-			Header:        pick[HeaderLookup](r, nil, fields{}, fields{"x-again": "1"}),
+			Header:        pick[HeaderLookup](r, nil, headers{}, headers{"x-again": "1"}),
 		},
 		at: Situation{
 			Retries: r.IntN(3), Safe: r.IntN(4) > 0, Replay: Replay(max(0, r.IntN(20)-15)),
 			Left: pick(r, 30*time.Second, time.Minute, Forever, around(r)), Elapsed: pick(r, 0, time.Second, max(0, around(r))), Previous: max(0, around(r)),
-			FreeUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Nested: r.IntN(20) == 0,
+			FreeRetryUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Layered: r.IntN(20) == 0,
 		},
 		budget: pick[*Budget](r, nil, nil, NewBudget(BudgetConfig{}), NewBudget(BudgetConfig{Burst: 1}), NewBudget(DefaultBudget())),
 		seed:   r.Uint64(),
@@ -85,14 +85,14 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 	case d.Wait >= s.Left:
 		return "a wait fits in the time left"
 	case s.Replay != ReplayWhole:
-		return "a body that is gone is not repeated"
+		return "a body that is gone is not retried"
 	case d.Free:
-		return when(a.Cause != CauseIdleClose || s.FreeUsed || d.Wait != 0 || taken != 0, "only the first idle close is free, and it is at once")
+		return when(a.Cause != CauseIdleClose || s.FreeRetryUsed || d.Wait != 0 || taken != 0, "only the first idle close is free, and it is at once")
 	case !a.Cause.Sure() && !s.Safe && !tr.rejected() && !(a.Cause == CauseStatus && tr.policy.RetryOn.GRPC(a.GRPC)):
-		return "an unsafe request that was sent is never repeated"
+		return "an unsafe request that was sent is never retried"
 	case s.Retries >= s.MaxRetries:
 		return "there are never more retries than allowed"
-	case s.Draining || s.Nested:
+	case s.Draining || s.Layered:
 		return "draining and nesting end retries"
 	case a.Cause == CauseStatus && a.Final:
 		return "who gave up stays given up"
@@ -135,12 +135,12 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 		return s.Retries >= s.MaxRetries || tr.pastWindow(ceiling)
 	case ReasonBodyTooLarge:
 		return s.Replay == ReplayTooLarge
-	case ReasonReplayMemoryFull:
-		return s.Replay == ReplayMemoryFull
+	case ReasonRetryBufferFull:
+		return s.Replay == ReplayBufferFull
 	case ReasonBodyUnfinished:
 		return s.Replay >= ReplayUnfinished
-	case ReasonNested:
-		return s.Nested
+	case ReasonLayered:
+		return s.Layered
 	case ReasonDraining:
 		return s.Draining
 	case ReasonDeadline:
@@ -172,11 +172,11 @@ func ceilingAt(b Backoff, s *Situation) time.Duration {
 // givenElsewhere are the reasons that Decide does not give: the loop does.
 var givenElsewhere = map[Reason]bool{
 	ReasonResponseTooLarge: true,
-	ReasonCooldown:         true,
-	ReasonThrottled:        true,
-	ReasonQuota:            true,
+	ReasonRateLimitPause:   true,
+	ReasonClientThrottled:  true,
+	ReasonRateLimited:      true,
 	ReasonSwitchedOff:      true,
-	ReasonObserved:         true,
+	ReasonDryRun:           true,
 	ReasonNoDescriptors:    true,
 }
 
@@ -260,7 +260,7 @@ func TestRequestsEndWithinTheirLimits(t *testing.T) {
 				break
 			}
 			if d.Free {
-				frees, s.FreeUsed = frees+1, true
+				frees, s.FreeRetryUsed = frees+1, true
 			} else {
 				s.Retries++
 			}

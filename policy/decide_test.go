@@ -55,13 +55,13 @@ func TestDecide(t *testing.T) {
 		{"503", status(503), nil, retry(Unknown, ReasonStatus503, s)},
 		{"504", status(504), nil, retry(Unknown, ReasonStatus504, s)},
 		{"520", status(520), nil, retry(Unknown, ReasonStatusOther, s)},
-		{"field", Attempt{Status: 200, Header: fields{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
-		{"listed status with a listed field", Attempt{Status: 503, Header: fields{"x-again": ""}}, nil, retry(Unknown, ReasonStatus503, s)},
+		{"field", Attempt{Status: 200, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
+		{"listed status with a listed field", Attempt{Status: 503, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonStatus503, s)},
 		{"gRPC status, not listed", Attempt{Status: 200, GRPC: GRPCInternal}, nil, no(ClassNone, ReasonNone)},
 		{"gRPC status, listed, of a POST", Attempt{Status: 200, GRPC: GRPCUnavailable}, unsafe, retry(Rejected, ReasonGRPC, s)},
 		{"gRPC status that may have done work", Attempt{Status: 200, GRPC: 10}, unsafe, retry(Unknown, ReasonGRPC, s)},
 		{"gRPC status with a pushback", Attempt{Status: 200, GRPC: GRPCUnavailable, HasRetryAfter: true, RetryAfter: 40 * s}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
-		{"gRPC status that is not to be repeated", Attempt{Status: 200, GRPC: GRPCUnavailable, Final: true}, unsafe, no(Rejected, ReasonUpstreamGaveUp)},
+		{"gRPC status that is not to be retried", Attempt{Status: 200, GRPC: GRPCUnavailable, Final: true}, unsafe, no(Rejected, ReasonUpstreamGaveUp)},
 		{"reset of an unsafe gRPC call", Attempt{Cause: CauseReset, GRPC: GRPCUnavailable}, unsafe, no(Unknown, ReasonNotIdempotent)},
 		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
 		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
@@ -86,12 +86,12 @@ func TestDecide(t *testing.T) {
 		{"idle close is free", Attempt{Cause: CauseIdleClose}, nil, free},
 		{"also for POST", Attempt{Cause: CauseIdleClose}, unsafe, free},
 		{"also at the limits", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) {
-			s.Retries, s.Draining, s.Nested, s.Elapsed, p.Window, p.RetryOn = 3, true, true, time.Hour, 1, RetryOn{}
+			s.Retries, s.Draining, s.Layered, s.Elapsed, p.Window, p.RetryOn = 3, true, true, time.Hour, 1, RetryOn{}
 		}, free},
 		{"also with retries off", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeUsed = true },
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetryUsed = true },
 			retry(NotSent, ReasonIdleClose, s)},
-		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeUsed, s.Retries = true, 3 },
+		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetryUsed, s.Retries = true, 3 },
 			no(NotSent, ReasonRetriesExhausted)},
 		{"idle close, body gone", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge },
 			no(NotSent, ReasonBodyTooLarge)},
@@ -103,15 +103,15 @@ func TestDecide(t *testing.T) {
 			no(Unknown, ReasonNotInRetryOn)},
 		{"inner proxy gave up", Attempt{Status: 503, Final: true}, nil, no(Unknown, ReasonUpstreamGaveUp)},
 		{"inner proxy gave up, but no failure here", Attempt{Status: 501, Final: true}, nil, no(ClassNone, ReasonNone)},
-		{"mark without an answer means nothing", Attempt{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
+		{"mark without a response means nothing", Attempt{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
 		{"retries off", status(503), func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
 		{"last retry", status(503), func(s *Situation, _ *Policy) { s.Retries = 2 }, retry(Unknown, ReasonStatus503, s)},
 		{"exhausted", status(503), func(s *Situation, _ *Policy) { s.Retries = 3 }, no(Unknown, ReasonRetriesExhausted)},
 		{"halved", status(503), func(s *Situation, _ *Policy) { s.Retries, s.MaxRetries = 1, 1 }, no(Unknown, ReasonRetriesExhausted)},
-		{"nested", status(503), func(s *Situation, _ *Policy) { s.Nested = true }, no(Unknown, ReasonNested)},
-		{"nested down to none", status(503), func(s *Situation, _ *Policy) { s.Nested, s.MaxRetries = true, 0 }, no(Unknown, ReasonNested)},
+		{"layered", status(503), func(s *Situation, _ *Policy) { s.Layered = true }, no(Unknown, ReasonLayered)},
+		{"nested down to none", status(503), func(s *Situation, _ *Policy) { s.Layered, s.MaxRetries = true, 0 }, no(Unknown, ReasonLayered)},
 		{"body too large", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge }, no(Unknown, ReasonBodyTooLarge)},
-		{"memory full", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayMemoryFull }, no(Unknown, ReasonReplayMemoryFull)},
+		{"memory full", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayBufferFull }, no(Unknown, ReasonRetryBufferFull)},
 		{"unfinished", Attempt{Cause: CauseDial}, func(s *Situation, _ *Policy) { s.Replay = ReplayUnfinished }, no(NotSent, ReasonBodyUnfinished)},
 		{"draining", status(503), func(s *Situation, _ *Policy) { s.Draining = true }, no(Unknown, ReasonDraining)},
 
@@ -146,7 +146,7 @@ func TestReasonsComeInTheirOrder(t *testing.T) {
 	p.Window = 20 * time.Second
 	b := NewBudget(BudgetConfig{})
 	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
-	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayMemoryFull, Left: -1, Elapsed: time.Hour, Draining: true, Nested: true}
+	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Elapsed: time.Hour, Draining: true, Layered: true}
 	for _, step := range []struct {
 		want   Reason
 		remove func()
@@ -155,8 +155,8 @@ func TestReasonsComeInTheirOrder(t *testing.T) {
 		{ReasonNotIdempotent, func() { s.Safe = true }},
 		{ReasonRetriesExhausted, func() { s.Retries = 0 }},
 		{ReasonRetriesExhausted, func() { s.Elapsed = 0 }},
-		{ReasonReplayMemoryFull, func() { s.Replay = ReplayWhole }},
-		{ReasonNested, func() { s.Nested = false }},
+		{ReasonRetryBufferFull, func() { s.Replay = ReplayWhole }},
+		{ReasonLayered, func() { s.Layered = false }},
 		{ReasonDraining, func() { s.Draining = false }},
 		{ReasonDeadline, func() { s.Left = 10 * time.Second }},
 		{ReasonRetryAfterTooLong, func() { a.HasRetryAfter = false }},
@@ -199,7 +199,7 @@ func TestRetryAfterIsKeptAndSpread(t *testing.T) {
 	}
 }
 
-// A strategy without randomness must not let callers come back together.
+// A strategy without randomness must not let clients come back together.
 func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
 	for _, b := range []Backoff{Fixed{time.Second}, Ratio{First: time.Second, Ratio: 1, Max: time.Minute}, constant(time.Second)} {
@@ -260,7 +260,7 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 		{"wait does not fit", status(503), func(s *Situation) { s.Left = 1 }, 0},
 		{"draining", status(503), func(s *Situation) { s.Draining = true }, 0},
 		{"free repeat", Attempt{Cause: CauseIdleClose}, nil, 0},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeUsed = true }, 1},
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetryUsed = true }, 1},
 	} {
 		b, s := NewBudget(DefaultBudget()), fresh()
 		if tc.change != nil {
@@ -278,7 +278,7 @@ func TestZeroPolicyRetriesNothing(t *testing.T) {
 	var p Policy
 	s := fresh()
 	for _, c := range AllCauses() {
-		s.FreeUsed = true
+		s.FreeRetryUsed = true
 		if d := p.Decide(&Attempt{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
 			t.Errorf("%v: %+v", c, d)
 		}
@@ -288,7 +288,7 @@ func TestZeroPolicyRetriesNothing(t *testing.T) {
 func TestDecideDoesNotAllocate(t *testing.T) {
 	p, s, b := testPolicy(t), fresh(), NewBudget(BudgetConfig{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
 	p.Backoff = FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
-	header := HeaderLookup(fieldsOf{})
+	header := HeaderLookup(headersOf{})
 	attempts := []Attempt{
 		status(200), status(503), {Cause: CauseDial}, {Cause: CauseIdleClose}, {Status: 200, Header: header},
 		{Status: 429, RetryAfter: time.Second, HasRetryAfter: true},
@@ -305,10 +305,10 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// fieldsOf has a field of every name and allocates nothing.
-type fieldsOf struct{}
+// headersOf has a field of every name and allocates nothing.
+type headersOf struct{}
 
-func (fieldsOf) Lookup(string) ([]byte, bool) { return nil, true }
+func (headersOf) Lookup(string) ([]byte, bool) { return nil, true }
 
 func BenchmarkDecide(b *testing.B) {
 	p, s := testPolicy(b), fresh()

@@ -6,7 +6,7 @@ import (
 )
 
 // Decorrelated draws each wait from a range that the wait before it sets, so
-// that two callers who began together soon have nothing in common.
+// that two clients who began together soon have nothing in common.
 //
 //	wait = min(Max, U(Base, max(Base, previous * Factor)))
 //

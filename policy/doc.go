@@ -11,12 +11,12 @@
 // or not, when, and a [Reason] either way. Everything else is a part of that
 // answer and can be read alone:
 //
-//   - [RetryOn]: which answers and failures are worth a repeat at all.
+//   - [RetryOn]: which answers and failures are worth a retry at all.
 //   - [Class]: how sure we are that the upstream did nothing with the request.
 //   - [Backoff]: how long to wait; nine strategies, made by [New] from a name.
 //   - [ParseRetryAfter]: how long the upstream asked us to wait.
-//   - [Budget]: how many repeats all requests together may cost.
-//   - [Nested]: what is left for a request that another proxy repeats already.
+//   - [Budget]: how many retries all requests together may cost.
+//   - [Nested]: what is left for a request that another proxy retries already.
 //   - [Plan] and [Worst]: what a policy will do, worked out beforehand.
 //
 // A [Policy] is read by many goroutines at once and must not be changed after

@@ -178,7 +178,7 @@ func ExamplePolicy_Decide() {
 	p, _ := policy.Profiles()[0].Policy()
 	unavailable := policy.Attempt{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
 	for _, left := range []time.Duration{15 * time.Second, 30 * time.Second} {
-		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Repeatable([]byte("GET"), false), Left: left}
+		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable([]byte("GET"), false), Left: left}
 		d := p.Decide(&unavailable, &at, nil, 0, policy.Shared())
 		fmt.Println(left, d.Retry, d.Why, d.Wait >= 20*time.Second)
 	}

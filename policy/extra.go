@@ -10,7 +10,7 @@ import (
 //	wait = inner + U,  U uniform in [0, upTo]
 //
 // The addition comes after the cap of the inner strategy: it exists for those
-// that are the same for every caller once they are at the cap.
+// that are the same for every client once they are at the cap.
 type extra struct {
 	Backoff
 	upTo time.Duration // > 0

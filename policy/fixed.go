@@ -9,8 +9,8 @@ import (
 //
 //	wait = Base
 //
-// It has no randomness: callers who fail together come back together. Give it
-// Options.Extra unless there is only one caller.
+// It has no randomness: clients who fail together come back together. Give it
+// Options.Extra unless there is only one client.
 //
 // Source: the oldest rule there is.
 type Fixed struct {
@@ -21,7 +21,7 @@ func init() {
 	register(strategy{
 		Info: Info{
 			Name:     "fixed",
-			Summary:  "The same wait each time; for a single caller, or with extra jitter.",
+			Summary:  "The same wait each time; for a single client, or with extra jitter.",
 			Formula:  "base",
 			Source:   "common practice",
 			Defaults: Options{Base: 100 * time.Millisecond},

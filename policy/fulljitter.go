@@ -10,7 +10,7 @@ import (
 //	wait = U(0, c),  c = min(Base * Factor^n, Max)
 //
 // n counts from 0, times are in nanoseconds, U is uniform with both ends. The
-// mean is c/2. It spreads callers best and so loads a recovering upstream
+// mean is c/2. It spreads clients best and so loads a recovering upstream
 // least, at the price that a wait can be next to nothing.
 //
 // Source: "Exponential Backoff and Jitter", AWS Architecture Blog, 2015,
@@ -24,7 +24,7 @@ func init() {
 	register(strategy{
 		Info: Info{
 			Name:     "full-jitter",
-			Summary:  "Anything up to a growing bound: spreads callers best; for most uses.",
+			Summary:  "Anything up to a growing bound: spreads clients best; for most uses.",
 			Formula:  "U(0, min(base*factor^n, max))",
 			Source:   "Exponential Backoff and Jitter, AWS Architecture Blog, 2015",
 			Defaults: Options{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2},

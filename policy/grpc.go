@@ -101,7 +101,7 @@ func (g grpcSet) items(dst []string) []string {
 // grpcChoices are all names, for a message.
 func grpcChoices() string { return strings.Join(grpcNames[1:], ", ") }
 
-// GRPC reports whether an answer with this status is a failure.
+// GRPC reports whether a response with this status is a failure.
 func (r *RetryOn) GRPC(s GRPCStatus) bool { return r.grpc.has(s) }
 
 // AnyGRPC reports whether some gRPC status is listed.

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-func BenchmarkGuardOpen(b *testing.B) {
+func BenchmarkGuardClosed(b *testing.B) {
 	g := NewGuard(GuardOptions{})
 	now := time.Duration(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := g.Enter(now, Request{})
+		p, _ := g.Acquire(now, Request{})
 		now += 10 * time.Microsecond
-		g.Leave(p, now, Ending{Status: 200})
+		g.Release(p, now, AttemptEnd{Status: 200})
 	}
 }
 func BenchmarkGuardBound(b *testing.B) {
-	g := NewGuard(GuardOptions{Limit: LimitFixed, Fixed: 10})
+	g := NewGuard(GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 10})
 	now := time.Duration(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := g.Enter(now, Request{})
+		p, _ := g.Acquire(now, Request{})
 		now += 10 * time.Microsecond
-		g.Leave(p, now, Ending{Status: 200})
+		g.Release(p, now, AttemptEnd{Status: 200})
 	}
 }

@@ -7,7 +7,7 @@ import "time"
 // connection that is refused tells of one of them. It tells of the upstream as a
 // whole when nothing speaks against it since the attempt began: no connection was
 // accepted, and no request that was sent since was answered. For that the proxy
-// dials some more times before it reports the attempt (see Guard.DialsAgain).
+// dials some more times before it reports the attempt (see Guard.DialRetried).
 //
 // Answers to what was sent before do not count: an application that shuts
 // down refuses connections while it finishes its work.
@@ -19,8 +19,8 @@ type connections struct {
 // watchServed is how long after a failed connection it is noted what is answered.
 const watchServed = time.Second
 
-// DialsAgain notes that a connection for an attempt failed and is tried again.
-func (g *Guard) DialsAgain(now time.Duration) {
+// DialRetried notes that a connection for an attempt failed and is tried again.
+func (g *Guard) DialRetried(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.connections.watchedTo = now + watchServed
@@ -28,31 +28,31 @@ func (g *Guard) DialsAgain(now time.Duration) {
 }
 
 // Accepted notes that the upstream accepted a connection, TLS handshake included.
-// Where connections were what failed, that is all there is to wait for: the gate
-// opens step by step. How long an answer takes plays no part.
+// Where connections were what failed, that is all there is to wait for: the breaker
+// closes step by step. How long a response takes plays no part.
 func (g *Guard) Accepted(now time.Duration) Signal {
-	g.acceptedAt.Store(int64(now))
+	g.lastAcceptAt.Store(int64(now))
 	if g.mode.Load()&modeSlow == 0 {
 		return 0
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.gate.passing() || g.options.OwnProbe || !g.gate.why.connecting() {
+	if g.breaker.allowsRequests() || g.options.ActiveProbe || !g.breaker.why.connecting() {
 		return 0
 	}
 	before := g.eventAt
-	g.reopen(now, true)
-	return g.settle(now, before)
+	g.beginSlowStart(now, true)
+	return g.finish(now, before)
 }
 
 // accepts reports whether the upstream takes connections although that of an
 // attempt failed.
-func (g *Guard) accepts(p Place, now time.Duration, e Ending) bool {
-	return time.Duration(g.acceptedAt.Load()) > p.at || g.connections.servedAt > p.at ||
-		e.Kind == DialFailed && g.answeredSince(p.at, now) // it took long, and connections that are in use work on
+func (g *Guard) accepts(p Permit, now time.Duration, e AttemptEnd) bool {
+	return time.Duration(g.lastAcceptAt.Load()) > p.at || g.connections.servedAt > p.at ||
+		e.Kind == DialFailed && g.respondedSince(p.at, now) // it took long, and connections that are in use work on
 }
 
 // connecting reports whether connections were what failed.
-func (c ClosedBy) connecting() bool {
-	return c == ClosedByRefused || c == ClosedByDial || c == ClosedByLost
+func (c OpenedBy) connecting() bool {
+	return c == OpenedByRefused || c == OpenedByDial || c == OpenedByLost
 }

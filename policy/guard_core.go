@@ -4,335 +4,337 @@ import "time"
 
 // What follows is called with g.mu held.
 
-// inFlight is how many places are taken. A place that EnterFast takes back at
+// inFlight is how many permits are taken. A place that AcquireFast takes back at
 // once may be counted for an instant, so it is never too low.
 func (g *Guard) inFlight() int64 {
-	left := g.left.Load() // first: a place taken in between is then counted, never missed
-	return g.entered.Load() - left
+	left := g.released.Load() // first: a place taken in between is then counted, never missed
+	return g.acquired.Load() - left
 }
 
-// bound says whether the places are limited at all.
-func (g *Guard) bound() bool { return g.limiter.bound || g.options.Limit == LimitFixed }
-
-// room says whether the limits leave a place free.
-func (g *Guard) room() bool {
-	return !g.full() && (!g.limiter.bound || g.limiter.room(g.inFlight()))
+// limitBound says whether the permits are limited at all.
+func (g *Guard) limitBound() bool {
+	return g.limiter.bound || g.options.ConcurrencyLimit == ConcurrencyLimitFixed
 }
 
-// full says whether a fixed limit is reached.
-func (g *Guard) full() bool {
-	return g.options.Limit == LimitFixed && g.inFlight() >= int64(g.options.Fixed)
+// hasCapacity says whether the limits leave a place free.
+func (g *Guard) hasCapacity() bool {
+	return !g.atFixedLimit() && (!g.limiter.bound || g.limiter.hasCapacity(g.inFlight()))
 }
 
-// ownProbe reports whether the user takes the probe that is due, with Probe.
-func (g *Guard) ownProbe() bool {
-	return g.options.OwnProbe || g.options.Connects && g.gate.why.connecting()
+// atFixedLimit says whether a fixed limit is reached.
+func (g *Guard) atFixedLimit() bool {
+	return g.options.ConcurrencyLimit == ConcurrencyLimitFixed && g.inFlight() >= int64(g.options.FixedLimit)
 }
 
-// verdictHead is what the head of the line is told now: while the gate is not open, the
+// probesSeparately reports whether the user takes the probe that is due, with Probe.
+func (g *Guard) probesSeparately() bool {
+	return g.options.ActiveProbe || g.options.ConnectProbe && g.breaker.why.connecting()
+}
+
+// verdictHead is what the head of the queue is told now: while the breaker is not closed, the
 // first of those whose request is whole, if there is one.
 func (g *Guard) verdictHead(now time.Duration) Verdict {
-	return g.verdict(now, true, g.waiting > g.waitingParts)
+	return g.verdict(now, true, g.waiting > g.waitingUnfinished)
 }
 
-// verdict is what an attempt is told now. The head of the line goes before
+// verdict is what an attempt is told now. The head of the queue goes before
 // those who come.
 func (g *Guard) verdict(now time.Duration, head, whole bool) Verdict {
 	first := head || g.waiting == 0
-	if !g.gate.passing() {
+	if !g.breaker.allowsRequests() {
 		if !first {
-			return VerdictHold
+			return VerdictBreakerOpen
 		}
-		return g.shutVerdict(now, whole)
+		return g.openVerdict(now, whole)
 	}
-	if g.doubt.on {
-		if first && g.doubt.free && !g.full() {
+	if g.suspect.on {
+		if first && g.suspect.mayAdmit && !g.atFixedLimit() {
 			return VerdictGo
 		}
-		if g.options.NoGate {
-			return VerdictQueue
+		if g.options.NoBreaker {
+			return VerdictAtLimit
 		}
-		return VerdictDoubt
+		return VerdictSuspect
 	}
-	if first && g.room() || !g.bound() {
+	if first && g.hasCapacity() || !g.limitBound() {
 		return VerdictGo
 	}
-	if g.gate.state == GateRamp {
-		return VerdictHold
+	if g.breaker.state == BreakerSlowStart {
+		return VerdictBreakerOpen
 	}
-	return VerdictQueue
+	return VerdictAtLimit
 }
 
-// take takes a place after a verdict that gives one.
-func (g *Guard) take(now time.Duration, v Verdict) Place {
-	g.entered.Add(1)
-	p := Place{at: now, kind: placeTaken}
+// issuePermit takes a permit after a verdict that gives one.
+func (g *Guard) issuePermit(now time.Duration, v Verdict) Permit {
+	g.acquired.Add(1)
+	p := Permit{at: now, kind: permitTaken}
 	switch {
 	case v == VerdictProbe:
-		p.probe = g.gate.begin(now, g.options.Rand)
-	case !g.gate.passing():
-		g.gate.unfinishedAt = now + g.gate.hungFor(g.options.Rand)
+		p.probe = g.breaker.beginProbe(now, g.options.Rand)
+	case !g.breaker.allowsRequests():
+		g.breaker.unfinishedAt = now + g.breaker.hungFor(g.options.Rand)
 	}
-	g.doubt.let(now)
+	g.suspect.admitted(now)
 	g.publish(now)
 	return p
 }
 
-// enter is Enter under the lock.
-func (g *Guard) enter(now time.Duration, r Request) (Place, Verdict) {
+// acquire is Enter under the lock.
+func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lookIfDue(now)
+	g.refreshIfDue(now)
 	g.expire(now)
 	v := g.verdict(now, false, !r.Unfinished)
-	if v == VerdictDoubt && g.tries(now, r) {
-		v, g.doubt.tried = VerdictGo, true
+	if v == VerdictSuspect && g.admitsTrial(now, r) {
+		v, g.suspect.trialUsed = VerdictGo, true
 	}
-	if v == VerdictGo && g.doubt.on {
-		g.urls.wentSilent(g.silence.brokenAt, now, now+overdue(&g.usual), r.Key)
+	if v == VerdictGo && g.suspect.on {
+		g.urls.recordPending(g.stall.lastResponseAt, now, now+overdue(&g.baseline), r.Key)
 	}
-	if !g.gate.passing() {
+	if !g.breaker.allowsRequests() {
 		g.turns.wantedAt = now
 	}
 	if v <= VerdictProbe {
-		return g.take(now, v), v
+		return g.issuePermit(now, v), v
 	}
-	g.waits(1, r)
-	if v != VerdictDoubt {
-		g.limiter.waited()
+	g.addWaiting(1, r)
+	if v != VerdictSuspect {
+		g.limiter.recordWait()
 	}
 	g.publish(now)
-	return Place{}, v
+	return Permit{}, v
 }
 
-// waits counts n more that wait, with a request like r.
-func (g *Guard) waits(n int, r Request) {
+// addWaiting counts n more that wait, with a request like r.
+func (g *Guard) addWaiting(n int, r Request) {
 	g.waiting = max(0, g.waiting+n)
 	if r.Unfinished {
-		g.waitingParts += n
+		g.waitingUnfinished += n
 	}
-	g.waitingParts = max(0, min(g.waitingParts, g.waiting))
+	g.waitingUnfinished = max(0, min(g.waitingUnfinished, g.waiting))
 }
 
-// undone balances the books after EnterFast took a place back.
-func (g *Guard) undone() {
+// undoAcquire balances the books after AcquireFast took a place back.
+func (g *Guard) undoAcquire() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.slowLeft++
+	g.slowReleased++
 	g.unsent++
-	g.left.Add(1)
+	g.released.Add(1)
 }
 
-// leave is Leave under the lock.
-func (g *Guard) leave(p Place, now time.Duration, e Ending) Signal {
+// release is Leave under the lock.
+func (g *Guard) release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.giveBack(p, e) {
+	if !g.returnPermit(p, e) {
 		return 0
 	}
 	before := g.eventAt
-	g.lookIfDue(now)
-	g.judge(p, now, e)
-	return g.settle(now, before)
+	g.refreshIfDue(now)
+	g.recordEnd(p, now, e)
+	return g.finish(now, before)
 }
 
-// giveBack counts a place as left, unless it was freed before.
-func (g *Guard) giveBack(p Place, e Ending) bool {
+// returnPermit counts a place as left, unless it was freed before.
+func (g *Guard) returnPermit(p Permit, e AttemptEnd) bool {
 	switch {
-	case p.kind == placeNone:
+	case p.kind == permitNone:
 		return false
-	case p.kind == placeAbandoned && !g.lost.giveBack(p.batch):
+	case p.kind == permitAbandoned && !g.abandoned.release(p.batch):
 	default:
-		g.slowLeft++
-		g.left.Add(1)
+		g.slowReleased++
+		g.released.Add(1)
 	}
 	switch e.Kind {
-	case Answered:
-		g.slowAnswered++
+	case Responded:
+		g.slowResponded++
 	case Unsent, Connected:
 		g.unsent++
-		g.silence.unsent(p.at)
+		g.stall.unsent(p.at)
 	}
 	return true
 }
 
-// freed counts places of lostPlaces as left.
-func (g *Guard) freed(n int64) {
-	g.slowLeft += n
-	g.left.Add(n)
+// addReleased counts permits of abandonedPermits as left.
+func (g *Guard) addReleased(n int64) {
+	g.slowReleased += n
+	g.released.Add(n)
 }
 
-// judge learns from the end of an attempt.
-func (g *Guard) judge(p Place, now time.Duration, e Ending) {
-	g.limiter.left(p.at)
-	g.heard(e)
-	if !g.gate.passing() {
-		g.judgeShut(p, now, e)
+// recordEnd learns from the end of an attempt.
+func (g *Guard) recordEnd(p Permit, now time.Duration, e AttemptEnd) {
+	g.limiter.recordRelease(p.at)
+	g.responseSeen(e)
+	if !g.breaker.allowsRequests() {
+		g.recordEndNotClosed(p, now, e)
 		return
 	}
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
-	case g.answeredWell(e):
-		g.wentWell(p, now, e)
-	case p.kind == placeAbandoned: // it failed already, when it was abandoned
+	case g.isSuccess(e):
+		g.recordSuccess(p, now, e)
+	case p.kind == permitAbandoned: // it failed already, when it was abandoned
 	case (e.Kind == Refused || e.Kind == DialFailed) && !g.accepts(p, now, e):
-		g.shut(now, g.blame(e))
+		g.tripBreaker(now, g.openReason(e))
 	default:
-		g.wentWrong(p, now, e)
+		g.recordFailure(p, now, e)
 	}
 }
 
-// wentWell counts a good answer while the gate is open or opening.
-func (g *Guard) wentWell(p Place, now time.Duration, e Ending) {
+// recordSuccess counts a good response while the breaker is closed or in slow start.
+func (g *Guard) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
 	g.connections.servedAt = max(g.connections.servedAt, p.at)
 	g.evidence.good(now, 1)
-	g.burst.answered(p.at)
-	g.urls.wentWell(now, e.Key)
+	g.lossBurst.recordResponse(p.at)
+	g.urls.recordResponse(now, e.Key)
 	if g.limiter.bound {
-		g.limiter.ended(now, p.at, true, &g.usual)
+		g.limiter.recordEnd(now, p.at, true, &g.baseline)
 	}
-	if g.gate.state == GateOpen {
+	if g.breaker.state == BreakerClosed {
 		g.fresh.add(now - p.at)
 	}
-	g.cameBack(p, now)
-	g.keptPace(p, now)
+	g.recordRecovery(p, now)
+	g.recordPace(p, now)
 }
 
-// wentWrong counts a failure while the gate is open or opening.
-func (g *Guard) wentWrong(p Place, now time.Duration, e Ending) {
+// recordFailure counts a failure while the breaker is closed or in slow start.
+func (g *Guard) recordFailure(p Permit, now time.Duration, e AttemptEnd) {
 	g.evidence.bad(now, e)
-	g.urls.wentWrong(e.Key)
+	g.urls.recordFailure(e.Key)
 	if g.limiter.bound {
-		g.limiter.ended(now, p.at, false, &g.usual)
+		g.limiter.recordEnd(now, p.at, false, &g.baseline)
 	}
 	switch {
-	case e.Kind == Reset && g.burst.lose(p.at, now, g.inFlight()):
-		g.shut(now, ClosedByLost)
-	case g.evidence.oneKey() && g.urls.another(now, func(key uint32) bool { return key == g.evidence.suspect }):
-	case g.evidence.condemns():
-		g.shut(now, g.blame(e))
+	case e.Kind == Reset && g.lossBurst.recordLoss(p.at, now, g.inFlight()):
+		g.tripBreaker(now, OpenedByLost)
+	case g.evidence.oneKey() && g.urls.anotherResponds(now, func(key uint32) bool { return key == g.evidence.topKey }):
+	case g.evidence.upstreamFails():
+		g.tripBreaker(now, g.openReason(e))
 	}
 }
 
-// judgeAbandoned learns from an attempt that is no longer waited for. A caller
+// recordAbandoned learns from an attempt that is no longer waited for. A client
 // who leaves early is no evidence.
-func (g *Guard) judgeAbandoned(p Place, now time.Duration, e Ending) {
+func (g *Guard) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 	age := now - p.at
-	late := e.Kind == TimedOut || age >= overdue(&g.usual)
-	if late && p.at >= g.silence.since() {
-		g.silence.left++
+	late := e.Kind == TimedOut || age >= overdue(&g.baseline)
+	if late && p.at >= g.stall.since() {
+		g.stall.leftLate++
 	}
-	if late && p.at >= g.silence.brokenAt {
-		g.urls.wentSilent(g.silence.brokenAt, p.at, now, e.Key)
+	if late && p.at >= g.stall.lastResponseAt {
+		g.urls.recordPending(g.stall.lastResponseAt, p.at, now, e.Key)
 	}
 	if e.Closed {
-		g.unsent++ // its answer would not be heard, so it is not missed
-		g.silence.unsent(p.at)
-		g.silence.lost(p.at, age, &g.usual)
+		g.unsent++ // its response would not be heard, so it is not missed
+		g.stall.unsent(p.at)
+		g.stall.closed(p.at, age, &g.baseline)
 	}
 	switch {
-	case late && g.gate.passing():
-		g.wentWrong(p, now, e)
+	case late && g.breaker.allowsRequests():
+		g.recordFailure(p, now, e)
 	case late:
-		g.gate.lostPatience(g.options.Rand)
+		g.breaker.clientLeftLate(g.options.Rand)
 	}
-	if !g.gate.passing() && e.Closed && p.probe != 0 && p.probe == g.gate.probe {
-		g.gate.lose(now, g.options.Rand)
+	if !g.breaker.allowsRequests() && e.Closed && p.probe != 0 && p.probe == g.breaker.probe {
+		g.breaker.probeLost(now, g.options.Rand)
 	}
 }
 
-// judgeShut learns from the end of an attempt while the gate is not open.
-func (g *Guard) judgeShut(p Place, now time.Duration, e Ending) {
-	probe := p.probe != 0 && p.probe == g.gate.probe
+// recordEndNotClosed learns from the end of an attempt while the breaker is not closed.
+func (g *Guard) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
+	probe := p.probe != 0 && p.probe == g.breaker.probe
 	switch {
-	case e.Kind == Connected && g.gate.why.connecting():
-		g.reopen(now, true)
-	case g.answeredWell(e):
+	case e.Kind == Connected && g.breaker.why.connecting():
+		g.beginSlowStart(now, true)
+	case g.isSuccess(e):
 		// What was sent before tells nothing of an upstream that refuses
 		// connections or fails, since it may be the last that went well;
-		// but of a silent one any answer does.
-		if probe || p.at > g.gate.closedAt || g.gate.why == ClosedByStall {
-			if g.gate.why == ClosedByStall {
-				g.usual.sawPause(now - g.silence.since())
+		// but of a silent one any response does.
+		if probe || p.at > g.breaker.openedAt || g.breaker.why == OpenedByStall {
+			if g.breaker.why == OpenedByStall {
+				g.baseline.sawPause(now - g.stall.since())
 			}
-			g.reopen(now, probe || p.at > g.gate.closedAt)
-			g.cameBack(p, now)
-			g.keptPace(p, now)
+			g.beginSlowStart(now, probe || p.at > g.breaker.openedAt)
+			g.recordRecovery(p, now)
+			g.recordPace(p, now)
 		}
 	case !probe:
-		if e.Kind == Reset && g.gate.why == ClosedByStall && g.gate.probe != 0 {
-			g.gate.fail(now, ClosedByStall, g.options.Rand)
+		if e.Kind == Reset && g.breaker.why == OpenedByStall && g.breaker.probe != 0 {
+			g.breaker.probeFailed(now, OpenedByStall, g.options.Rand)
 		}
 	case e.Kind == Connected, e.Kind == Unsent:
-		g.gate.waive()
+		g.breaker.discardProbe()
 	default:
-		g.gate.fail(now, g.blame(e), g.options.Rand)
+		g.breaker.probeFailed(now, g.openReason(e), g.options.Rand)
 	}
 }
 
-// blame is the evidence of a failure that closes the gate or keeps it so. What
-// is named here is what opens it again (see judgeShut and Accepted).
-func (g *Guard) blame(e Ending) ClosedBy {
+// openReason is the evidence of a failure that opens the breaker or keeps it so. What
+// is named here is what closes it again (see recordEndNotClosed and Accepted).
+func (g *Guard) openReason(e AttemptEnd) OpenedBy {
 	switch {
 	case e.Kind == Refused:
-		return ClosedByRefused
+		return OpenedByRefused
 	case e.Kind == DialFailed:
-		return ClosedByDial
-	case e.Kind != Answered && !g.gate.passing() && g.gate.why == ClosedByStall,
-		g.gate.passing() && g.evidence.mostlySilent():
-		return ClosedByStall
+		return OpenedByDial
+	case e.Kind != Responded && !g.breaker.allowsRequests() && g.breaker.why == OpenedByStall,
+		g.breaker.allowsRequests() && g.evidence.mostlyUnanswered():
+		return OpenedByStall
 	}
-	return ClosedByFailing
+	return OpenedByFailing
 }
 
-// shut closes the gate; without one, overload is all that can be seen in it.
-func (g *Guard) shut(now time.Duration, why ClosedBy) {
-	if g.options.NoGate {
-		if g.options.Limit == LimitAdaptive && !g.limiter.bound && (why == ClosedByFailing || why == ClosedByStall) {
-			g.bind(now, g.inFlight())
+// tripBreaker opens the breaker; without one, overload is all that can be seen in it.
+func (g *Guard) tripBreaker(now time.Duration, why OpenedBy) {
+	if g.options.NoBreaker {
+		if g.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && !g.limiter.bound && (why == OpenedByFailing || why == OpenedByStall) {
+			g.bindLimit(now, g.inFlight())
 		}
 		return
 	}
-	if g.gate.state == GateOpen {
-		g.comeback = comeback{}
+	if g.breaker.state == BreakerClosed {
+		g.recovery = recoveryLatencies{}
 	}
-	g.gate.close(now, why, g.options.Rand)
-	g.doubt, g.burst = doubt{}, burst{}
+	g.breaker.trip(now, why, g.options.Rand)
+	g.suspect, g.lossBurst = suspectState{}, lossBurst{}
 	g.limiter.release()
 	g.publish(now)
 }
 
-// bind makes the limit bind.
-func (g *Guard) bind(now time.Duration, atOnce int64) {
+// bindLimit makes the limit bind.
+func (g *Guard) bindLimit(now time.Duration, atOnce int64) {
 	g.mode.Store(modeSlow)
 	g.limiter.bind(now, atOnce)
 }
 
-// reopen begins the ramp. byProbe says that what was sent after the gate closed
+// beginSlowStart begins the slow start. byProbe says that what was sent after the breaker opened
 // was answered before what was sent earlier: then those are lost, or long polls,
 // and do not count. Otherwise the upstream is working them off, so they do.
-func (g *Guard) reopen(now time.Duration, byProbe bool) {
-	untold := g.gate.why != ClosedByStall
-	g.gate.reopen(now)
-	g.comeback.reopened(now)
-	g.freed(g.lost.freeAll())
+func (g *Guard) beginSlowStart(now time.Duration, byProbe bool) {
+	untold := g.breaker.why != OpenedByStall
+	g.breaker.beginSlowStart(now)
+	g.recovery.begin(now)
+	g.addReleased(g.abandoned.freeAll())
 	g.evidence = evidence{}
 	old := g.inFlight()
 	if !byProbe {
-		old = min(old, int64(g.usual.pending))
+		old = min(old, int64(g.baseline.pending))
 	}
-	g.limiter.start(now, old, &g.usual)
-	g.limiter.untold = untold
-	g.silence.reset(now, g.sent(), g.answers())
+	g.limiter.start(now, old, &g.baseline)
+	g.limiter.noResponseYet = untold
+	g.stall.reset(now, g.sent(), g.responses())
 }
 
-// answers is how many attempts were answered so far, sent how many were sent.
-func (g *Guard) answers() int64 { return g.left.Load() - g.slowLeft + g.slowAnswered }
-func (g *Guard) sent() int64    { return g.entered.Load() - g.unsent - g.sending.Load() }
+// responses is how many attempts were answered so far, sent how many were sent.
+func (g *Guard) responses() int64 { return g.released.Load() - g.slowReleased + g.slowResponded }
+func (g *Guard) sent() int64      { return g.acquired.Load() - g.unsent - g.sending.Load() }
 
-// answeredSince says whether any attempt was answered after t, as finely as
+// respondedSince says whether any attempt was answered after t, as finely as
 // looks go. Connections that are in use may work on while new ones fail.
-func (g *Guard) answeredSince(t, now time.Duration) bool {
-	g.look(now)
-	return g.silence.brokenAt > t
+func (g *Guard) respondedSince(t, now time.Duration) bool {
+	g.refresh(now)
+	return g.stall.lastResponseAt > t
 }

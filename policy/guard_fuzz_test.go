@@ -9,13 +9,13 @@ import (
 // FuzzGuard drives a Guard by bytes, each one act, as its users may, and holds
 // it to what is promised whatever happens:
 //
-//   - no attempt is let through but a probe while the gate is not open;
+//   - no attempt is let through but a probe while the breaker is not closed;
 //   - there is one probe at a time, another only when the last one ended, was
 //     lost or given up, or has hung for seconds;
 //   - no attempt but a probe goes beyond a fixed limit;
-//   - in doubt one passes each 100 ms at most;
+//   - while suspect one passes each 100 ms at most;
 //   - whoever waits is told when he could be let in, or by an event;
-//   - with OwnProbe no attempt is made the probe, and an event says that one is due;
+//   - with ActiveProbe no attempt is made the probe, and an event says that one is due;
 //   - in the end no place is taken.
 func FuzzGuard(f *testing.F) {
 	f.Add(byte(0), []byte("eeeeLLLLeeeeeeRRRRttttttttttNNNNNN"))
@@ -28,9 +28,9 @@ func FuzzGuard(f *testing.F) {
 	f.Add(byte('1'), []byte("0000A007A07A\xe100*09#XX07\xb1"))
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
-		o := [5]GuardOptions{{}, {Limit: LimitFixed, Fixed: 3}, {Limit: LimitOff}, {NoGate: true}, {OwnProbe: true}}[kind%5]
+		o := [5]GuardOptions{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 3}, {ConcurrencyLimit: ConcurrencyLimitOff}, {NoBreaker: true}, {ActiveProbe: true}}[kind%5]
 		o.Rand = rand.New(rand.NewPCG(uint64(kind), 1))
-		w := &fuzzed{t: t, g: NewGuard(o), fixed: o.Fixed, own: o.OwnProbe}
+		w := &fuzzed{t: t, g: NewGuard(o), fixed: o.FixedLimit, own: o.ActiveProbe}
 		for i, act := range acts[:min(len(acts), 2000)] {
 			w.act(act, i)
 		}
@@ -42,14 +42,14 @@ type fuzzed struct {
 	t     *testing.T
 	g     *Guard
 	fixed int
-	own   bool // OwnProbe
+	own   bool // ActiveProbe
 	now   time.Duration
-	out   []Place // waited for
-	late  []Place // abandoned, their connections kept
+	out   []Permit // waited for
+	late  []Permit // abandoned, their connections kept
 	line  int
 
-	doubted time.Duration // when one passed in doubt
-	probe   Place         // the last one given, while it is under way
+	doubted time.Duration // when one passed while suspect
+	probe   Permit        // the last one given, while it is in flight
 	probeAt time.Duration
 }
 
@@ -58,8 +58,8 @@ func (w *fuzzed) act(act byte, i int) {
 	switch act % 12 {
 	case 0, 1, 2, 3:
 		w.now += time.Duration(act) * 100 * time.Microsecond
-		state := w.g.State().Gate
-		p, v := w.g.Enter(w.now, Request{})
+		state := w.g.State().Breaker
+		p, v := w.g.Acquire(w.now, Request{})
 		if v > VerdictProbe {
 			w.line++
 		} else {
@@ -68,11 +68,11 @@ func (w *fuzzed) act(act byte, i int) {
 		}
 	case 4, 5:
 		if len(w.out) > 0 {
-			w.leave(pick(len(w.out)), Ending{Status: 200, Key: uint32(act)})
+			w.release(pick(len(w.out)), AttemptEnd{Status: 200, Key: uint32(act)})
 		}
 	case 6:
 		if len(w.out) > 0 {
-			w.leave(pick(len(w.out)), Ending{Kind: EndKind(act / 12 % uint8(numEndKinds)), Status: 503, Key: 1})
+			w.release(pick(len(w.out)), AttemptEnd{Kind: EndKind(act / 12 % uint8(numEndKinds)), Status: 503, Key: 1})
 		}
 	case 7:
 		if n := len(w.out); n > 0 {
@@ -84,41 +84,41 @@ func (w *fuzzed) act(act byte, i int) {
 			p := w.late[k]
 			w.late = append(w.late[:k], w.late[k+1:]...)
 			w.ended(p)
-			w.heed(w.g.Leave(p, w.now, Ending{Kind: EndKind(act / 12 % 6), Status: 200}))
+			w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: EndKind(act / 12 % 6), Status: 200}))
 		}
 	case 9:
 		w.now += time.Duration(act) * time.Duration(act) * 100 * time.Microsecond // up to 6.5 s
-		w.heed(w.g.Expire(w.now))
-		w.heed(w.g.Expire(w.now)) // what came to light may make something due
+		w.handleSignal(w.g.Expire(w.now))
+		w.handleSignal(w.g.Expire(w.now)) // what came to light may make something due
 		if at := w.g.NextEvent(); at > 0 && at <= w.now {
 			w.t.Fatalf("at %v, the next event is one of %v: its timer never rests", w.now, at)
 		}
 	case 10:
 		if w.line > 0 {
 			w.line--
-			w.g.Quit(w.now, Request{})
+			w.g.CancelWait(w.now, Request{})
 		}
 	case 11:
-		state := w.g.State().Gate
+		state := w.g.State().Breaker
 		if p, ok := w.g.Probe(w.now); ok {
 			w.taken(p, VerdictProbe, state)
 		} else if act&128 != 0 && w.probe.Taken() {
-			s := w.g.ProbeAgain(w.probe, w.now)
+			s := w.g.ReplaceProbe(w.probe, w.now)
 			w.ended(w.probe)
-			w.heed(s)
+			w.handleSignal(s)
 		}
 	}
 	w.check()
 }
 
-func (w *fuzzed) taken(p Place, v Verdict, before GateState) {
+func (w *fuzzed) taken(p Permit, v Verdict, before BreakerState) {
 	w.t.Helper()
 	state := w.g.State()
-	if v == VerdictGo && state.Gate != GateOpen && state.Gate != GateRamp {
-		w.t.Fatalf("let through while the gate is %v (before: %v)", state.Gate, before)
+	if v == VerdictGo && state.Breaker != BreakerClosed && state.Breaker != BreakerSlowStart {
+		w.t.Fatalf("let through while the breaker is %v (before: %v)", state.Breaker, before)
 	}
-	if v == VerdictGo && state.Doubt {
-		if w.doubted > 0 && w.now-w.doubted < doubtLeast {
+	if v == VerdictGo && state.Suspect {
+		if w.doubted > 0 && w.now-w.doubted < suspectMinInterval {
 			w.t.Fatalf("two passed in doubt within %v", w.now-w.doubted)
 		}
 		w.doubted = w.now
@@ -138,19 +138,19 @@ func (w *fuzzed) taken(p Place, v Verdict, before GateState) {
 	w.out = append(w.out, p)
 }
 
-// ended notes that the probe, if p is it, is not under way any more.
-func (w *fuzzed) ended(p Place) {
+// ended notes that the probe, if p is it, is not in flight any more.
+func (w *fuzzed) ended(p Permit) {
 	if p.probe == w.probe.probe {
-		w.probe = Place{}
+		w.probe = Permit{}
 	}
 }
 
-func (w *fuzzed) leave(i int, e Ending) {
+func (w *fuzzed) release(i int, e AttemptEnd) {
 	w.t.Helper()
 	p := w.out[i]
 	w.out = append(w.out[:i], w.out[i+1:]...)
 	w.ended(p)
-	w.heed(w.g.Leave(p, w.now, e))
+	w.handleSignal(w.g.Release(p, w.now, e))
 	w.mayHaveReopened()
 }
 
@@ -158,7 +158,7 @@ func (w *fuzzed) abandon(i int, closed bool) {
 	w.t.Helper()
 	p := w.out[i]
 	w.out = append(w.out[:i], w.out[i+1:]...)
-	q, s := w.g.Abandon(p, w.now, Ending{Kind: Abandoned, Closed: closed})
+	q, s := w.g.Abandon(p, w.now, AttemptEnd{Kind: Abandoned, Closed: closed})
 	if q.Taken() == closed {
 		w.t.Fatalf("closed %v, and the place is taken %v", closed, q.Taken())
 	}
@@ -167,25 +167,25 @@ func (w *fuzzed) abandon(i int, closed bool) {
 	} else {
 		w.late = append(w.late, q)
 	}
-	w.heed(s)
+	w.handleSignal(s)
 }
 
-// mayHaveReopened forgets the probe when something else opened the gate, or a
+// mayHaveReopened forgets the probe when something else opened the breaker, or a
 // reset said that another machine is there now.
 func (w *fuzzed) mayHaveReopened() {
-	if s := w.g.State(); s.Gate != GateHalfOpen {
-		w.probe = Place{}
+	if s := w.g.State(); s.Breaker != BreakerHalfOpen {
+		w.probe = Permit{}
 	}
 }
 
-func (w *fuzzed) heed(s Signal) {
+func (w *fuzzed) handleSignal(s Signal) {
 	w.t.Helper()
 	w.mayHaveReopened()
 	if s&SignalWake == 0 {
 		return
 	}
 	for w.line > 0 {
-		state := w.g.State().Gate
+		state := w.g.State().Breaker
 		p, v := w.g.Next(w.now, Request{})
 		if v > VerdictProbe {
 			return
@@ -207,8 +207,8 @@ func (w *fuzzed) notOurs(v Verdict) {
 func (w *fuzzed) check() {
 	w.t.Helper()
 	s := w.g.State()
-	if s.Waiting != w.line {
-		w.t.Fatalf("%d wait, counted %d", w.line, s.Waiting)
+	if s.Queued != w.line {
+		w.t.Fatalf("%d wait, counted %d", w.line, s.Queued)
 	}
 	if least := len(w.out); s.InFlight < least || s.Abandoned < 0 {
 		w.t.Fatalf("%d in flight and %d abandoned, with %d waited for", s.InFlight, s.Abandoned, least)
@@ -218,11 +218,11 @@ func (w *fuzzed) check() {
 	if w.line > 0 && w.g.verdictHead(w.now) <= VerdictProbe && w.g.eventAt > 0 {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
-	if w.own && w.g.gate.due() && w.g.eventAt > w.now {
+	if w.own && w.g.breaker.due() && w.g.eventAt > w.now {
 		w.t.Fatal("a probe is due, and no event says so")
 	}
 	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.eventAt == Forever {
-		w.t.Fatal("somebody waits, nothing is under way, and no event will come")
+		w.t.Fatal("somebody waits, nothing is in flight, and no event will come")
 	}
 }
 
@@ -233,19 +233,19 @@ func (w *fuzzed) finish() {
 			w.t.Fatalf("%d wait for ever: %+v, next event %v, now %v", w.line, w.g.State(), w.g.NextEvent(), w.now)
 		}
 		for len(w.out) > 0 {
-			w.leave(0, Ending{Status: 200})
+			w.release(0, AttemptEnd{Status: 200})
 		}
 		if w.line > 0 {
 			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
-			w.heed(w.g.Expire(w.now))
+			w.handleSignal(w.g.Expire(w.now))
 			if p, due := w.g.Probe(w.now); w.own && due {
-				w.taken(p, VerdictProbe, GateHalfOpen)
+				w.taken(p, VerdictProbe, BreakerHalfOpen)
 			}
 			w.check()
 		}
 	}
 	for _, p := range w.late {
-		w.heed(w.g.Leave(p, w.now, Ending{Kind: Reset}))
+		w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: Reset}))
 	}
 	w.now += 5 * time.Minute
 	w.g.Expire(w.now)

@@ -26,27 +26,27 @@ func TestEndpointsThatDifferAreLeftAlone(t *testing.T) {
 	}
 }
 
-// mixed sends for a minute, at random times: a share of the answers takes late,
+// mixed sends for a minute, at random times: a share of the responses takes late,
 // the others 10 ms, each spread by a fifth.
 func mixed(t *testing.T, seed uint64, late time.Duration, slow, perSecond float64) {
 	t.Helper()
 	type due struct {
-		p  Place
+		p  Permit
 		at time.Duration
 	}
 	r := rand.New(rand.NewPCG(seed, 3))
-	d := newDesk(t, GuardOptions{})
+	d := newGuardHarness(t, GuardOptions{})
 	var under []due
 	for next := time.Duration(0); next < time.Minute; next += time.Duration(r.ExpFloat64() / perSecond * float64(time.Second)) {
 		for len(under) > 0 && under[0].at <= next {
-			d.pass(under[0].at - d.now)
-			d.heed(d.g.Leave(under[0].p, under[0].at, Ending{Status: 200, Key: 7}))
+			d.advance(under[0].at - d.now)
+			d.handleSignal(d.g.Release(under[0].p, under[0].at, AttemptEnd{Status: 200, Key: 7}))
 			under = under[1:]
 		}
-		d.pass(next - d.now)
-		p, v := d.g.Enter(next, Request{})
+		d.advance(next - d.now)
+		p, v := d.g.Acquire(next, Request{})
 		if v != VerdictGo {
-			t.Fatalf("seed %d, at %v: verdict %d with %d under way: %+v", seed, next, v, len(under), d.g.State())
+			t.Fatalf("seed %d, at %v: verdict %d with %d in flight: %+v", seed, next, v, len(under), d.g.State())
 		}
 		latency := 10 * time.Millisecond
 		if r.Float64() < slow {

@@ -31,7 +31,7 @@ func TestPaceTellsSlownessFromAnOutage(t *testing.T) {
 		said := 0
 		for now := time.Duration(0); now < 70*time.Second; now += ms {
 			for _, sent := range due[now] {
-				if p.answer(sent, now) {
+				if p.recordResponse(sent, now) {
 					said++
 				}
 			}
@@ -51,28 +51,28 @@ func TestPaceAsksOnlyWhatWasSentInTheSilence(t *testing.T) {
 	var p pace
 	p.begin(time.Second)
 	for i := range time.Duration(100) {
-		if p.answer(i*9*ms, 3*time.Second+i*10*ms) {
+		if p.recordResponse(i*9*ms, 3*time.Second+i*10*ms) {
 			t.Fatal("what was sent before says that it is slower")
 		}
 	}
-	p.answer(1100*ms, 5*time.Second)
+	p.recordResponse(1100*ms, 5*time.Second)
 	for i := range time.Duration(100) {
-		if p.answer(5*time.Second+(i+1)*10*ms, 5100*ms+(i+1)*10*ms) {
+		if p.recordResponse(5*time.Second+(i+1)*10*ms, 5100*ms+(i+1)*10*ms) {
 			t.Fatal("what was sent after it says that it is slower")
 		}
 	}
 }
 
-// A slower upstream is known to be slower soon after its first late answers, with
-// the gate open or closed by then, and gets at once what it needs.
-func TestASlowerUpstreamIsLearntFromItsLateAnswers(t *testing.T) {
+// A slower upstream is known to be slower soon after its first late responses, with
+// the breaker closed or open by then, and gets at once what it needs.
+func TestASlowerUpstreamIsLearntFromItsLateResponses(t *testing.T) {
 	for _, latency := range []time.Duration{time.Second, 2 * time.Second} {
-		d := newDesk(t, GuardOptions{})
+		d := newGuardHarness(t, GuardOptions{})
 		d.serve(15*time.Second, 100, 10*ms)
 		most := 0
-		sent := map[Place]time.Duration{}
-		for end := d.now + 6*time.Second; d.now < end; d.pass(10 * ms) {
-			d.ask()
+		sent := map[Permit]time.Duration{}
+		for end := d.now + 6*time.Second; d.now < end; d.advance(10 * ms) {
+			d.acquire()
 			for i := len(d.out) - 1; i >= 0; i-- {
 				p := d.out[i]
 				if sent[p] == 0 {
@@ -81,20 +81,20 @@ func TestASlowerUpstreamIsLearntFromItsLateAnswers(t *testing.T) {
 			}
 			for i := 0; i < len(d.out); i++ {
 				if at := sent[d.out[i]]; at > 0 && d.now-at >= latency {
-					d.end(i, Ending{Status: 200})
+					d.end(i, AttemptEnd{Status: 200})
 					i--
 				}
 			}
 			most = max(most, len(d.out))
 		}
 		s := d.g.State()
-		if s.Usual < latency*3/4 || s.Usual > latency*5/4 {
-			t.Errorf("%v: %v is taken for usual", latency, s.Usual)
+		if s.MedianLatency < latency*3/4 || s.MedianLatency > latency*5/4 {
+			t.Errorf("%v: %v is taken for usual", latency, s.MedianLatency)
 		}
 		if d.line > 0 || most < int(100*latency.Seconds()) {
-			t.Errorf("%v: %d wait after six seconds, %d were under way at most", latency, d.line, most)
+			t.Errorf("%v: %d wait after six seconds, %d were in flight at most", latency, d.line, most)
 		}
-		if closed := s.Closed[ClosedByStall] > 0; closed != (latency > downFrom) {
+		if closed := s.Opened[OpenedByStall] > 0; closed != (latency > downFrom) {
 			t.Errorf("%v: closed %v", latency, closed)
 		}
 	}

@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// desk is a Guard with its line, used as a proxy uses it, on one goroutine.
-type desk struct {
+// guardHarness is a Guard with its queue, used as a proxy uses it, on one goroutine.
+type guardHarness struct {
 	t    *testing.T
 	g    *Guard
 	now  time.Duration
-	out  []Place // taken and waited for
+	out  []Permit // taken and waited for
 	line int
-	keys []uint32 // of those in line whose URL is known, who came last
+	keys []uint32 // of those in the queue whose URL is known, who came last
 }
 
-func newDesk(t *testing.T, o GuardOptions) *desk {
+func newGuardHarness(t *testing.T, o GuardOptions) *guardHarness {
 	t.Helper()
 	o.Rand = rand.New(rand.NewPCG(1, 2))
-	return &desk{t: t, g: NewGuard(o)}
+	return &guardHarness{t: t, g: NewGuard(o)}
 }
 
-// ask enters, or stands in line.
-func (d *desk) ask() Verdict {
-	p, v := d.g.Enter(d.now, Request{})
+// acquire enters, or waits in queue.
+func (d *guardHarness) acquire() Verdict {
+	p, v := d.g.Acquire(d.now, Request{})
 	if v <= VerdictProbe {
 		d.out = append(d.out, p)
 		return v
 	}
 	d.line++
-	d.pump()
+	d.dequeue()
 	return v
 }
 
-func (d *desk) pump() {
+func (d *guardHarness) dequeue() {
 	for d.line > 0 {
 		p, v := d.g.Next(d.now, d.head())
 		if v > VerdictProbe {
@@ -47,18 +47,18 @@ func (d *desk) pump() {
 	}
 }
 
-func (d *desk) head() (r Request) {
+func (d *guardHarness) head() (r Request) {
 	if n := len(d.keys); n > 0 {
 		r.Key = d.keys[n-1]
 	}
 	return r
 }
 
-// heed does what a signal asks for and checks that nobody is forgotten.
-func (d *desk) heed(s Signal) {
+// handleSignal does what a signal asks for and checks that nobody is forgotten.
+func (d *guardHarness) handleSignal(s Signal) {
 	d.t.Helper()
 	if s&SignalWake != 0 {
-		d.pump()
+		d.dequeue()
 	}
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
@@ -71,15 +71,15 @@ func (d *desk) heed(s Signal) {
 }
 
 // end ends the i-th place.
-func (d *desk) end(i int, e Ending) {
+func (d *guardHarness) end(i int, e AttemptEnd) {
 	d.t.Helper()
 	p := d.out[i]
 	d.out = append(d.out[:i], d.out[i+1:]...)
-	d.heed(d.g.Leave(p, d.now, e))
+	d.handleSignal(d.g.Release(p, d.now, e))
 }
 
-// pass lets time go by, with the events that come due.
-func (d *desk) pass(t time.Duration) {
+// advance lets time go by, with the events that come due.
+func (d *guardHarness) advance(t time.Duration) {
 	d.t.Helper()
 	for end := d.now + t; ; {
 		at := d.g.NextEvent()
@@ -88,7 +88,7 @@ func (d *desk) pass(t time.Duration) {
 			return
 		}
 		d.now = max(d.now, at)
-		d.heed(d.g.Expire(d.now))
+		d.handleSignal(d.g.Expire(d.now))
 		if d.g.NextEvent() <= d.now {
 			d.now += time.Microsecond
 		}
@@ -96,20 +96,20 @@ func (d *desk) pass(t time.Duration) {
 }
 
 // serve lets n requests a second be answered after latency, one by one, for d.
-func (d *desk) serve(t time.Duration, perSecond int, latency time.Duration) {
+func (d *guardHarness) serve(t time.Duration, perSecond int, latency time.Duration) {
 	d.t.Helper()
 	gap := time.Second / time.Duration(perSecond)
 	type due struct {
-		p  Place
+		p  Permit
 		at time.Duration
 	}
 	var under []due
 	for end := d.now + t; d.now < end; d.now += gap {
 		for len(under) > 0 && under[0].at <= d.now {
-			d.heed(d.g.Leave(under[0].p, under[0].at, Ending{Status: 200, Key: 7}))
+			d.handleSignal(d.g.Release(under[0].p, under[0].at, AttemptEnd{Status: 200, Key: 7}))
 			under = under[1:]
 		}
-		p, v := d.g.Enter(d.now, Request{})
+		p, v := d.g.Acquire(d.now, Request{})
 		if v != VerdictGo {
 			d.t.Fatalf("at %v: verdict %d before a healthy upstream", d.now, v)
 		}
@@ -117,71 +117,71 @@ func (d *desk) serve(t time.Duration, perSecond int, latency time.Duration) {
 	}
 	for _, u := range under {
 		d.now = max(d.now, u.at)
-		d.heed(d.g.Leave(u.p, d.now, Ending{Status: 200}))
+		d.handleSignal(d.g.Release(u.p, d.now, AttemptEnd{Status: 200}))
 	}
 }
 
-// untilClosed asks a hundred times a second, without an answer, until the gate is closed.
-func (d *desk) untilClosed() {
+// untilOpen asks a hundred times a second, without a response, until the breaker is open.
+func (d *guardHarness) untilOpen() {
 	d.t.Helper()
-	for end := d.now + 3*time.Second; d.g.State().Gate == GateOpen; d.pass(10 * time.Millisecond) {
+	for end := d.now + 3*time.Second; d.g.State().Breaker == BreakerClosed; d.advance(10 * time.Millisecond) {
 		if d.now > end {
 			d.t.Fatal("not closed within three seconds of silence")
 		}
-		d.ask()
+		d.acquire()
 	}
 }
 
-func (d *desk) want(state GateState, why ClosedBy) {
+func (d *guardHarness) want(state BreakerState, why OpenedBy) {
 	d.t.Helper()
-	if s := d.g.State(); s.Gate != state || s.ClosedBy != why {
-		d.t.Fatalf("at %v: gate %v by %v, want %v by %v", d.now, s.Gate, s.ClosedBy, state, why)
+	if s := d.g.State(); s.Breaker != state || s.OpenedBy != why {
+		d.t.Fatalf("at %v: breaker %v by %v, want %v by %v", d.now, s.Breaker, s.OpenedBy, state, why)
 	}
 }
 
 func TestHealthyUpstreamIsLeftAlone(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(time.Minute, 100, 100*time.Millisecond)
-	d.want(GateOpen, ClosedByNothing)
+	d.want(BreakerClosed, OpenedByNothing)
 	s := d.g.State()
-	if s.Limit != 0 || s.InFlight != 0 || s.Bound != 0 {
+	if s.ConcurrencyLimit != 0 || s.InFlight != 0 || s.LimitBound != 0 {
 		t.Errorf("%+v", s)
 	}
-	if s.Remembered < 9 || s.Remembered > 12 {
-		t.Errorf("remembered %v, want 10", s.Remembered)
+	if s.LearnedConcurrency < 9 || s.LearnedConcurrency > 12 {
+		t.Errorf("remembered %v, want 10", s.LearnedConcurrency)
 	}
-	about(t, "usual", s.Usual, 100*time.Millisecond)
+	about(t, "usual", s.MedianLatency, 100*time.Millisecond)
 }
 
-func TestOneRefusalClosesAndAProbeOpens(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
-	d.ask()
-	d.end(0, Ending{Kind: Refused})
-	d.want(GateClosed, ClosedByRefused)
+func TestOneRefusalOpensAndAProbeCloses(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.want(BreakerOpen, OpenedByRefused)
 	for range 3 {
-		if v := d.ask(); v != VerdictHold {
+		if v := d.acquire(); v != VerdictBreakerOpen {
 			t.Fatalf("verdict %d while closed", v)
 		}
 	}
-	d.pass(30 * time.Millisecond)
-	d.want(GateHalfOpen, ClosedByRefused)
+	d.advance(30 * time.Millisecond)
+	d.want(BreakerHalfOpen, OpenedByRefused)
 	if len(d.out) != 1 || !d.out[0].Probe() {
 		t.Fatalf("%d sent, want one probe", len(d.out))
 	}
-	d.end(0, Ending{Kind: Refused})
-	d.want(GateClosed, ClosedByRefused)
-	d.pass(60 * time.Millisecond)
-	d.end(0, Ending{Status: 200})
-	d.want(GateRamp, ClosedByRefused)
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.want(BreakerOpen, OpenedByRefused)
+	d.advance(60 * time.Millisecond)
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(BreakerSlowStart, OpenedByRefused)
 	if len(d.out) != 1 || d.line != 0 {
 		t.Errorf("%d sent and %d in line after the probe's success", len(d.out), d.line)
 	}
 }
 
-func TestAConnectionOpensWhatRefused(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
-	d.ask()
-	d.end(0, Ending{Kind: Refused})
+func TestAConnectionClosesTheBreakerAfterRefusals(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
 	if _, ok := d.g.Probe(d.now); ok {
 		t.Fatal("a probe before it is due")
 	}
@@ -193,108 +193,108 @@ func TestAConnectionOpensWhatRefused(t *testing.T) {
 	if _, again := d.g.Probe(d.now); again {
 		t.Fatal("two probes at once")
 	}
-	if v := d.ask(); v != VerdictHold {
+	if v := d.acquire(); v != VerdictBreakerOpen {
 		t.Fatalf("verdict %d beside a probe", v)
 	}
-	d.heed(d.g.Leave(p, d.now, Ending{Kind: Connected}))
+	d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Kind: Connected}))
 	if len(d.out) != 1 || d.out[0].Probe() {
 		t.Fatalf("%d sent after the connection came, want the one who waited", len(d.out))
 	}
-	d.want(GateRamp, ClosedByRefused)
+	d.want(BreakerSlowStart, OpenedByRefused)
 }
 
-func TestWhatClosesTheGate(t *testing.T) {
+func TestWhatOpensTheBreaker(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		e    Ending
+		e    AttemptEnd
 		n    int // of 100 attempts; the others are answered with 200
 		want bool
 	}{
-		{"503", Ending{Status: 503}, 95, true},
-		{"502", Ending{Status: 502}, 95, true},
-		{"504", Ending{Status: 504}, 95, true},
-		{"resets", Ending{Kind: Reset}, 95, true},
-		{"attempt timeouts", Ending{Kind: TimedOut}, 95, true},
-		{"half of them 503", Ending{Status: 503}, 50, false},
-		{"500", Ending{Status: 500}, 100, false},
-		{"429", Ending{Status: 429}, 100, false},
-		{"404", Ending{Status: 404}, 100, false},
-		{"505", Ending{Status: 505}, 100, false},
-		{"unsent", Ending{Kind: Unsent}, 100, false},
+		{"503", AttemptEnd{Status: 503}, 95, true},
+		{"502", AttemptEnd{Status: 502}, 95, true},
+		{"504", AttemptEnd{Status: 504}, 95, true},
+		{"resets", AttemptEnd{Kind: Reset}, 95, true},
+		{"attempt timeouts", AttemptEnd{Kind: TimedOut}, 95, true},
+		{"half of them 503", AttemptEnd{Status: 503}, 50, false},
+		{"500", AttemptEnd{Status: 500}, 100, false},
+		{"429", AttemptEnd{Status: 429}, 100, false},
+		{"404", AttemptEnd{Status: 404}, 100, false},
+		{"505", AttemptEnd{Status: 505}, 100, false},
+		{"unsent", AttemptEnd{Kind: Unsent}, 100, false},
 	} {
-		d := newDesk(t, GuardOptions{})
+		d := newGuardHarness(t, GuardOptions{})
 		d.serve(5*time.Second, 50, 10*time.Millisecond)
-		for i := 0; i < 400 && d.g.State().Gate == GateOpen; i++ {
+		for i := 0; i < 400 && d.g.State().Breaker == BreakerClosed; i++ {
 			d.now += 10 * time.Millisecond
-			d.ask()
+			d.acquire()
 			e := tc.e
 			if i%100 >= tc.n {
-				e = Ending{Status: 200}
+				e = AttemptEnd{Status: 200}
 			}
 			d.end(len(d.out)-1, e)
 		}
-		if closed := d.g.State().Gate != GateOpen; closed != tc.want {
+		if closed := d.g.State().Breaker != BreakerClosed; closed != tc.want {
 			t.Errorf("%s: closed %v", tc.name, closed)
 		}
 	}
 }
 
-func TestTooFewFailuresDoNotCloseIt(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+func TestTooFewFailuresDoNotOpenTheBreaker(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
 	for range 19 {
-		d.ask()
-		d.end(0, Ending{Status: 503})
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
 	}
-	d.want(GateOpen, ClosedByNothing)
-	d.ask()
-	d.end(0, Ending{Status: 503})
-	d.want(GateClosed, ClosedByFailing)
+	d.want(BreakerClosed, OpenedByNothing)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 503})
+	d.want(BreakerOpen, OpenedByFailing)
 }
 
-// One URL that always fails, hammered by a caller, among healthy ones.
-func TestOneBadURLDoesNotCloseIt(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+// One URL that always fails, hammered by a client, among healthy ones.
+func TestOneBadURLDoesNotOpenTheBreaker(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(10*time.Second, 20, 10*time.Millisecond)
 	for i := range 3000 {
 		d.now += 5 * time.Millisecond
-		d.ask()
-		e := Ending{Status: 503, Key: 13}
+		d.acquire()
+		e := AttemptEnd{Status: 503, Key: 13}
 		if i%20 == 0 {
-			e = Ending{Status: 200, Key: uint32(100 + i)}
+			e = AttemptEnd{Status: 200, Key: uint32(100 + i)}
 		}
 		d.end(len(d.out)-1, e)
 	}
-	d.want(GateOpen, ClosedByNothing)
+	d.want(BreakerClosed, OpenedByNothing)
 }
 
-// Callers with two seconds of patience leave long before an attempt timeout.
-func TestCallersWhoLeaveLateAreEvidence(t *testing.T) {
+// Clients with two seconds of patience leave long before an attempt timeout.
+func TestClientsLeavingLateAreEvidence(t *testing.T) {
 	for _, tc := range []struct {
 		patience time.Duration
 		closes   bool
 	}{{2 * time.Second, true}, {5 * time.Millisecond, false}} {
-		d := newDesk(t, GuardOptions{})
+		d := newGuardHarness(t, GuardOptions{})
 		d.serve(10*time.Second, 50, 10*time.Millisecond)
-		for i := 0; i < 100 && d.g.State().Gate == GateOpen; i++ {
-			d.ask()
+		for i := 0; i < 100 && d.g.State().Breaker == BreakerClosed; i++ {
+			d.acquire()
 			p := d.out[len(d.out)-1]
 			d.out = d.out[:len(d.out)-1]
 			d.now += tc.patience
-			d.heed(second(d.g.Abandon(p, d.now, Ending{Kind: Abandoned, Closed: true})))
+			d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
 		}
-		if closed := d.g.State().Gate != GateOpen; closed != tc.closes {
+		if closed := d.g.State().Breaker != BreakerClosed; closed != tc.closes {
 			t.Errorf("patience %v: closed %v", tc.patience, closed)
 		}
 	}
 }
 
-func second(_ Place, s Signal) Signal { return s }
+func second(_ Permit, s Signal) Signal { return s }
 
 func TestAStoppedUpstreamGetsFewRequests(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	d.untilClosed()
-	d.want(GateHalfOpen, ClosedByStall)
+	d.untilOpen()
+	d.want(BreakerHalfOpen, OpenedByStall)
 	if len(d.out) < 20 || len(d.out) > 55 {
 		t.Errorf("%d requests were sent to it", len(d.out))
 	}
@@ -302,115 +302,115 @@ func TestAStoppedUpstreamGetsFewRequests(t *testing.T) {
 		t.Error("the last of them is no probe")
 	}
 	probes := d.g.State().Probes
-	d.pass(2500 * time.Millisecond)
+	d.advance(2500 * time.Millisecond)
 	if n := d.g.State().Probes; n != probes {
 		t.Errorf("%d probes while one hangs", n)
 	}
-	// Its late answer counts: any of them does.
-	d.end(3, Ending{Status: 200})
-	d.want(GateRamp, ClosedByStall)
+	// Its late response counts: any of them does.
+	d.end(3, AttemptEnd{Status: 200})
+	d.want(BreakerSlowStart, OpenedByStall)
 }
 
 // A probe that is known to be lost makes room for another, once, and is listened
 // for all the same.
 func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
 	for d.g.State().Probes == 0 {
 		d.now += 10 * time.Millisecond
-		d.ask()
+		d.acquire()
 	}
 	first := d.out[len(d.out)-1]
-	d.ask()
-	if d.line == 0 || !d.g.Hangs(first) {
+	d.acquire()
+	if d.line == 0 || !d.g.ProbePending(first) {
 		t.Fatal("no probe hangs")
 	}
-	d.heed(d.g.ProbeAgain(d.out[0], d.now)) // no probe
+	d.handleSignal(d.g.ReplaceProbe(d.out[0], d.now)) // no probe
 	sent := len(d.out)
-	d.heed(d.g.ProbeAgain(first, d.now))
-	if n := len(d.out); n != sent+1 || !d.out[sent].Probe() || d.g.Hangs(first) || !d.g.Hangs(d.out[sent]) {
+	d.handleSignal(d.g.ReplaceProbe(first, d.now))
+	if n := len(d.out); n != sent+1 || !d.out[sent].Probe() || d.g.ProbePending(first) || !d.g.ProbePending(d.out[sent]) {
 		t.Fatalf("%d sent, want one probe", n-sent)
 	}
-	d.ask()
-	d.heed(d.g.ProbeAgain(first, d.now))
+	d.acquire()
+	d.handleSignal(d.g.ReplaceProbe(first, d.now))
 	if n := d.g.State().Probes; n != 2 {
 		t.Errorf("%d probes, want 2", n)
 	}
-	d.end(sent-1, Ending{Status: 200})
-	d.want(GateRamp, ClosedByStall)
+	d.end(sent-1, AttemptEnd{Status: 200})
+	d.want(BreakerSlowStart, OpenedByStall)
 }
 
-// Late answers say nothing of an upstream that refuses: they may be the last.
-func TestLateAnswersDoNotOpenWhatRefuses(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
-	d.ask()
-	d.ask()
-	d.end(0, Ending{Kind: Refused})
-	d.end(0, Ending{Status: 200})
-	d.want(GateClosed, ClosedByRefused)
+// Late responses say nothing of an upstream that refuses: they may be the last.
+func TestLateResponsesDoNotCloseTheBreakerWhileRefused(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
+	d.acquire()
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(BreakerOpen, OpenedByRefused)
 }
 
-func TestAnAbandonedAttemptKeepsItsPlace(t *testing.T) {
-	d := newDesk(t, GuardOptions{Limit: LimitFixed, Fixed: 1})
-	d.ask()
-	p, s := d.g.Abandon(d.out[0], d.now, Ending{Kind: Abandoned})
+func TestAnAbandonedAttemptKeepsItsPermit(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1})
+	d.acquire()
+	p, s := d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: Abandoned})
 	d.out = nil
-	d.heed(s)
-	if v := d.ask(); v != VerdictQueue {
+	d.handleSignal(s)
+	if v := d.acquire(); v != VerdictAtLimit {
 		t.Fatalf("verdict %d beside an abandoned attempt and a limit of 1", v)
 	}
 	if g := d.g.State(); g.InFlight != 1 || g.Abandoned != 1 {
 		t.Errorf("%+v", g)
 	}
-	d.heed(d.g.Leave(p, d.now+time.Millisecond, Ending{Status: 200}))
+	d.handleSignal(d.g.Release(p, d.now+time.Millisecond, AttemptEnd{Status: 200}))
 	if len(d.out) != 1 {
-		t.Error("its late answer did not free the place")
+		t.Error("its late response did not free the place")
 	}
 }
 
 // Nobody reads on: a bound frees the place.
-func TestAnAbandonedPlaceIsFreedByABound(t *testing.T) {
-	d := newDesk(t, GuardOptions{Limit: LimitFixed, Fixed: 30})
+func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30})
 	d.serve(10*time.Second, 100, 100*time.Millisecond)
 	for range 30 {
-		d.ask()
+		d.acquire()
 	}
 	for _, p := range d.out {
-		d.heed(second(d.g.Abandon(p, d.now, Ending{Kind: Abandoned, Closed: true})))
+		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
 	}
 	d.out = nil
-	if v := d.ask(); v != VerdictQueue {
+	if v := d.acquire(); v != VerdictAtLimit {
 		t.Fatalf("verdict %d", v)
 	}
-	d.pass(time.Second)
+	d.advance(time.Second)
 	if len(d.out) != 0 {
 		t.Error("freed within a second")
 	}
-	d.pass(2 * time.Second)
+	d.advance(2 * time.Second)
 	if len(d.out) != 1 {
 		t.Error("not freed within three seconds, where answers take 100 ms")
 	}
 }
 
 func TestAProbesSuccessFreesWhatWasAbandoned(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	d.untilClosed()
+	d.untilOpen()
 	probe := len(d.out) - 1
-	var late []Place
+	var late []Permit
 	for _, p := range d.out[:probe] {
-		q, s := d.g.Abandon(p, d.now, Ending{Kind: Abandoned})
-		d.heed(s)
+		q, s := d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned})
+		d.handleSignal(s)
 		late = append(late, q)
 	}
 	d.out = d.out[probe:]
-	d.end(0, Ending{Status: 200})
+	d.end(0, AttemptEnd{Status: 200})
 	if s := d.g.State(); s.Abandoned != 0 || s.InFlight != len(d.out) {
 		t.Errorf("%d abandoned, %d in flight, %d sent", s.Abandoned, s.InFlight, len(d.out))
 	}
 	before := d.g.State().InFlight
 	for _, p := range late { // they are answered all the same
-		d.heed(d.g.Leave(p, d.now, Ending{Status: 200}))
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
 	}
 	if s := d.g.State(); s.InFlight < before {
 		t.Errorf("%d in flight after %d: a place was given back twice", s.InFlight, before)
@@ -418,87 +418,87 @@ func TestAProbesSuccessFreesWhatWasAbandoned(t *testing.T) {
 }
 
 func TestFixedLimit(t *testing.T) {
-	d := newDesk(t, GuardOptions{Limit: LimitFixed, Fixed: 3})
-	for i, want := range []Verdict{VerdictGo, VerdictGo, VerdictGo, VerdictQueue, VerdictQueue} {
-		if v := d.ask(); v != want {
+	d := newGuardHarness(t, GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 3})
+	for i, want := range []Verdict{VerdictGo, VerdictGo, VerdictGo, VerdictAtLimit, VerdictAtLimit} {
+		if v := d.acquire(); v != want {
 			t.Errorf("request %d: verdict %d, want %d", i, v, want)
 		}
 	}
-	d.end(0, Ending{Status: 200})
+	d.end(0, AttemptEnd{Status: 200})
 	if len(d.out) != 3 || d.line != 1 {
 		t.Errorf("%d sent, %d in line", len(d.out), d.line)
 	}
-	d.g.Quit(d.now, Request{})
+	d.g.CancelWait(d.now, Request{})
 	d.line--
-	d.heed(0)
+	d.handleSignal(0)
 }
 
-func TestWithoutGateNothingIsHeld(t *testing.T) {
-	d := newDesk(t, GuardOptions{NoGate: true, Limit: LimitOff})
+func TestWithoutABreakerNothingIsQueued(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{NoBreaker: true, ConcurrencyLimit: ConcurrencyLimitOff})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
 	for i := range 1000 {
 		d.now += 10 * time.Millisecond
-		if v := d.ask(); v != VerdictGo {
+		if v := d.acquire(); v != VerdictGo {
 			t.Fatalf("request %d: verdict %d", i, v)
 		}
 	}
 	for range 500 {
-		d.end(0, Ending{Kind: Refused})
-		d.end(0, Ending{Status: 503})
+		d.end(0, AttemptEnd{Kind: Refused})
+		d.end(0, AttemptEnd{Status: 503})
 	}
-	d.want(GateOpen, ClosedByNothing)
+	d.want(BreakerClosed, OpenedByNothing)
 }
 
-// Without a gate the adaptive limit is what stands before a stopped upstream.
-func TestWithoutGateTheLimitBinds(t *testing.T) {
-	d := newDesk(t, GuardOptions{NoGate: true})
+// Without a breaker the adaptive limit is what stands before a stopped upstream.
+func TestWithoutABreakerTheLimitBinds(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{NoBreaker: true})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
 	for range 500 {
 		d.now += 10 * time.Millisecond
-		d.ask()
+		d.acquire()
 	}
-	if s := d.g.State(); s.Limit == 0 || len(d.out) > 80 {
-		t.Errorf("limit %d, %d sent to a stopped upstream", s.Limit, len(d.out))
+	if s := d.g.State(); s.ConcurrencyLimit == 0 || len(d.out) > 80 {
+		t.Errorf("limit %d, %d sent to a stopped upstream", s.ConcurrencyLimit, len(d.out))
 	}
 }
 
-func TestRampGoesUpAndEnds(t *testing.T) {
-	d := newDesk(t, GuardOptions{})
+func TestSlowStartGrowsAndEnds(t *testing.T) {
+	d := newGuardHarness(t, GuardOptions{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	d.ask()
-	d.end(0, Ending{Kind: Refused})
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
 	for range 500 {
-		d.ask()
+		d.acquire()
 	}
-	d.pass(50 * time.Millisecond)
-	d.end(0, Ending{Status: 200})
+	d.advance(50 * time.Millisecond)
+	d.end(0, AttemptEnd{Status: 200})
 	most := 0
 	for len(d.out) > 0 {
 		most = max(most, len(d.out))
-		if s := d.g.State(); s.InFlight > s.Limit {
-			t.Fatalf("%d in flight, limit %d", s.InFlight, s.Limit)
+		if s := d.g.State(); s.InFlight > s.ConcurrencyLimit {
+			t.Fatalf("%d in flight, limit %d", s.InFlight, s.ConcurrencyLimit)
 		}
-		d.pass(100 * time.Millisecond)
+		d.advance(100 * time.Millisecond)
 		for range len(d.out) {
-			d.end(0, Ending{Status: 200})
+			d.end(0, AttemptEnd{Status: 200})
 		}
 	}
 	if most < 45 || most > 75 {
-		t.Errorf("%d at once in the ramp, want about 55", most)
+		t.Errorf("%d at once in slow start, want about 55", most)
 	}
-	d.pass(2 * time.Second)
-	d.want(GateOpen, ClosedByRefused)
-	if s := d.g.State(); s.Limit != 0 {
-		t.Errorf("limit %d after the ramp", s.Limit)
+	d.advance(2 * time.Second)
+	d.want(BreakerClosed, OpenedByRefused)
+	if s := d.g.State(); s.ConcurrencyLimit != 0 {
+		t.Errorf("limit %d after slow start", s.ConcurrencyLimit)
 	}
 }
 
-func TestZeroPlaceIsNone(t *testing.T) {
+func TestZeroPermitIsNone(t *testing.T) {
 	g := NewGuard(GuardOptions{})
-	if s := g.Leave(Place{}, 0, Ending{Status: 200}); s != 0 {
+	if s := g.Release(Permit{}, 0, AttemptEnd{Status: 200}); s != 0 {
 		t.Errorf("signal %d", s)
 	}
-	if p, s := g.Abandon(Place{}, 0, Ending{}); s != 0 || p.Taken() {
+	if p, s := g.Abandon(Permit{}, 0, AttemptEnd{}); s != 0 || p.Taken() {
 		t.Errorf("signal %d, taken %v", s, p.Taken())
 	}
 	if n := g.State().InFlight; n != 0 {
@@ -512,53 +512,53 @@ func TestGuardOptions(t *testing.T) {
 		ok bool
 	}{
 		{GuardOptions{}, true},
-		{GuardOptions{Limit: LimitOff, NoGate: true}, true},
-		{GuardOptions{Limit: LimitFixed, Fixed: 1}, true},
-		{GuardOptions{Limit: LimitFixed, Fixed: maxFixed}, true},
-		{GuardOptions{Limit: LimitFixed}, false},
-		{GuardOptions{Limit: LimitFixed, Fixed: -1}, false},
-		{GuardOptions{Limit: LimitFixed, Fixed: maxFixed + 1}, false},
-		{GuardOptions{Limit: 3}, false},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitOff, NoBreaker: true}, true},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1}, true},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: maxFixed}, true},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed}, false},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: -1}, false},
+		{GuardOptions{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: maxFixed + 1}, false},
+		{GuardOptions{ConcurrencyLimit: 3}, false},
 	} {
 		if err := tc.o.Validate(); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc.o, err)
 		}
-		NewGuard(tc.o).Enter(0, Request{})
+		NewGuard(tc.o).Acquire(0, Request{})
 	}
 }
 
 func TestGuardSetsHaveLabels(t *testing.T) {
 	seen := map[string]bool{}
-	for s := range GateState(NumGateStates) {
+	for s := range BreakerState(NumBreakerStates) {
 		seen[s.String()] = s.Explain() != ""
 	}
-	for c := range ClosedBy(NumClosedBy) {
+	for c := range OpenedBy(NumOpenedBy) {
 		seen[c.String()] = c.Explain() != ""
 	}
-	if len(seen) != NumGateStates+NumClosedBy || seen["invalid"] || seen[""] {
+	if len(seen) != NumBreakerStates+NumOpenedBy || seen["invalid"] || seen[""] {
 		t.Errorf("labels: %v", seen)
 	}
-	if GateState(200).String() != "invalid" || ClosedBy(200).String() != "invalid" {
+	if BreakerState(200).String() != "invalid" || OpenedBy(200).String() != "invalid" {
 		t.Error("a value outside the set has a label")
 	}
 }
 
-// Many goroutines, every way of ending, the gate closing and opening all the
+// Many goroutines, every way of ending, the breaker opening and closing all the
 // time: in the end no place is taken, and at no time is there a second probe or
-// more under way than the limit allows.
-func TestNoPlaceIsLost(t *testing.T) {
-	for _, o := range []GuardOptions{{}, {Limit: LimitFixed, Fixed: 5}, {NoGate: true}, {Limit: LimitOff}} {
-		h := &hall{g: NewGuard(o), fixed: int64(o.Fixed), line: NewLine[chan Place](50)}
+// more in flight than the limit allows.
+func TestNoPermitIsLost(t *testing.T) {
+	for _, o := range []GuardOptions{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 5}, {NoBreaker: true}, {ConcurrencyLimit: ConcurrencyLimitOff}} {
+		h := &concurrentHarness{g: NewGuard(o), fixed: int64(o.FixedLimit), line: NewQueue[chan Permit](50)}
 		var workers sync.WaitGroup
 		for i := range 8 {
 			workers.Go(func() { h.work(rand.New(rand.NewPCG(uint64(i), 9)), 4000) })
 		}
 		workers.Wait()
 		for range 200 { // whoever waits still is let in by time alone
-			h.heed(h.g.Expire(h.tick(time.Second)))
+			h.handleSignal(h.g.Expire(h.tick(time.Second)))
 		}
 		h.g.Expire(h.tick(5 * time.Minute))
-		if s := h.g.State(); s.InFlight != 0 || s.Waiting != 0 || s.Abandoned != 0 {
+		if s := h.g.State(); s.InFlight != 0 || s.Queued != 0 || s.Abandoned != 0 {
 			t.Errorf("%+v: left over: %+v", o, s)
 		}
 		if h.broken != "" {
@@ -568,34 +568,34 @@ func TestNoPlaceIsLost(t *testing.T) {
 	}
 }
 
-// hall is what the proxy keeps beside a Guard, for several goroutines.
-type hall struct {
+// concurrentHarness is what the proxy keeps beside a Guard, for several goroutines.
+type concurrentHarness struct {
 	g     *Guard
 	fixed int64
 
 	mu     sync.Mutex // guards what follows, as the proxy's line has one
-	line   *Line[chan Place]
+	line   *Queue[chan Permit]
 	now    time.Duration
 	broken string
 }
 
-func (h *hall) tick(d time.Duration) time.Duration {
+func (h *concurrentHarness) tick(d time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now += d
 	return h.now
 }
 
-func (h *hall) heed(s Signal) {
+func (h *concurrentHarness) handleSignal(s Signal) {
 	if s&SignalWake == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pump()
+	h.dequeue()
 }
 
-func (h *hall) pump() {
+func (h *concurrentHarness) dequeue() {
 	for h.line.Len() > 0 {
 		p, v := h.g.Next(h.now, Request{})
 		if v > VerdictProbe {
@@ -607,47 +607,47 @@ func (h *hall) pump() {
 	}
 }
 
-// check is called with mu held, so that others can only give places back.
-func (h *hall) check(v Verdict) {
+// check is called with mu held, so that others can only give permits back.
+func (h *concurrentHarness) check(v Verdict) {
 	if n := int64(h.g.State().InFlight); h.fixed > 0 && v == VerdictGo && n > h.fixed {
 		h.broken = "more in flight than the limit"
 	}
 }
 
-// enter takes a place or waits a little for one.
-func (h *hall) enter(r *rand.Rand) (Place, bool) {
+// enter takes a permit or waits a little for one.
+func (h *concurrentHarness) enter(r *rand.Rand) (Permit, bool) {
 	now := h.tick(time.Duration(r.IntN(3)) * time.Millisecond)
-	if p, ok := h.g.EnterFast(now); ok {
+	if p, ok := h.g.AcquireFast(now); ok {
 		return p, true
 	}
 	h.mu.Lock()
-	p, v := h.g.Enter(h.now, Request{})
+	p, v := h.g.Acquire(h.now, Request{})
 	if v <= VerdictProbe {
 		h.check(v)
 		h.mu.Unlock()
 		return p, true
 	}
-	c := make(chan Place, 1)
+	c := make(chan Permit, 1)
 	ticket, out, dropped := h.line.Push(c)
 	if dropped {
-		h.g.Quit(h.now, Request{})
+		h.g.CancelWait(h.now, Request{})
 		close(out)
 	}
 	h.mu.Unlock()
 	for range r.IntN(20) {
-		h.heed(h.g.Expire(h.tick(time.Duration(r.IntN(50)) * time.Millisecond)))
+		h.handleSignal(h.g.Expire(h.tick(time.Duration(r.IntN(50)) * time.Millisecond)))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.line.Remove(ticket) {
-		h.g.Quit(h.now, Request{})
-		return Place{}, false
+		h.g.CancelWait(h.now, Request{})
+		return Permit{}, false
 	}
 	p, ok := <-c
 	return p, ok
 }
 
-func (h *hall) work(r *rand.Rand, n int) {
+func (h *concurrentHarness) work(r *rand.Rand, n int) {
 	for range n {
 		p, ok := h.enter(r)
 		if !ok {
@@ -656,35 +656,35 @@ func (h *hall) work(r *rand.Rand, n int) {
 		now := h.tick(time.Duration(r.IntN(20)) * time.Millisecond)
 		switch k := r.IntN(100); {
 		case k < 60:
-			h.heed(h.g.Leave(p, now, Ending{Status: 200, Key: uint32(k)}))
+			h.handleSignal(h.g.Release(p, now, AttemptEnd{Status: 200, Key: uint32(k)}))
 		case k < 70:
-			h.heed(h.g.Leave(p, now, Ending{Status: 503, Key: 3}))
+			h.handleSignal(h.g.Release(p, now, AttemptEnd{Status: 503, Key: 3}))
 		case k < 71:
-			h.heed(h.g.Leave(p, now, Ending{Kind: EndKind(r.IntN(int(numEndKinds)))}))
+			h.handleSignal(h.g.Release(p, now, AttemptEnd{Kind: EndKind(r.IntN(int(numEndKinds)))}))
 		case k < 75:
-			h.heed(h.g.Leave(p, now, Ending{Kind: Unsent}))
+			h.handleSignal(h.g.Release(p, now, AttemptEnd{Kind: Unsent}))
 		case k < 85:
-			h.heed(second(h.g.Abandon(p, now+3*time.Second, Ending{Kind: Abandoned, Closed: true})))
+			h.handleSignal(second(h.g.Abandon(p, now+3*time.Second, AttemptEnd{Kind: Abandoned, Closed: true})))
 		default:
-			q, s := h.g.Abandon(p, now, Ending{Kind: TimedOut})
-			h.heed(s)
-			h.heed(h.g.Leave(q, h.tick(time.Duration(r.IntN(200))*time.Millisecond), Ending{Status: 200}))
+			q, s := h.g.Abandon(p, now, AttemptEnd{Kind: TimedOut})
+			h.handleSignal(s)
+			h.handleSignal(h.g.Release(q, h.tick(time.Duration(r.IntN(200))*time.Millisecond), AttemptEnd{Status: 200}))
 		}
 	}
 }
 
 func TestGuardDoesNotAllocate(t *testing.T) {
-	for name, o := range map[string]GuardOptions{"open": {}, "bound": {Limit: LimitFixed, Fixed: 2}} {
+	for name, o := range map[string]GuardOptions{"open": {}, "bound": {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2}} {
 		g, now := NewGuard(o), time.Duration(0)
 		if n := testing.AllocsPerRun(5000, func() {
 			now += time.Millisecond
-			p, _ := g.Enter(now, Request{})
-			g.Leave(p, now, Ending{Status: 200})
-			p, _ = g.Enter(now, Request{})
-			g.Leave(p, now, Ending{Status: 503, Key: 1})
-			p, _ = g.Enter(now, Request{})
-			g.Abandon(p, now, Ending{Kind: Abandoned, Closed: true})
-			g.Quit(now, Request{})
+			p, _ := g.Acquire(now, Request{})
+			g.Release(p, now, AttemptEnd{Status: 200})
+			p, _ = g.Acquire(now, Request{})
+			g.Release(p, now, AttemptEnd{Status: 503, Key: 1})
+			p, _ = g.Acquire(now, Request{})
+			g.Abandon(p, now, AttemptEnd{Kind: Abandoned, Closed: true})
+			g.CancelWait(now, Request{})
 			g.Expire(now)
 		}); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -111,16 +111,16 @@ func (h *Hedge) After(now time.Duration) time.Duration {
 }
 
 // Learn takes in an attempt that might have been hedged and was no hedge
-// itself: d after its request was sent whole, its answer's head came, or it
-// was no longer waited for. A failing answer teaches nothing and is not given:
+// itself: d after its request was sent whole, its response's headers came, or it
+// was no longer waited for. A failing response teaches nothing and is not given:
 // what rejects is quick.
 func (h *Hedge) Learn(d time.Duration, answered bool) {
 	switch {
 	case h.latencies == nil:
 	case answered:
-		h.latencies.Answered(d)
+		h.latencies.ObserveResponse(d)
 	default:
-		h.latencies.Unanswered(d)
+		h.latencies.ObserveAbandoned(d)
 	}
 }
 
@@ -132,8 +132,8 @@ func (p *Policy) MayHedge(s *Situation, b *Budget, now time.Duration) Reason {
 	switch {
 	case !s.Safe:
 		return ReasonNotIdempotent
-	case s.Nested:
-		return ReasonNested
+	case s.Layered:
+		return ReasonLayered
 	case p.MaxRetries <= 0 || s.MaxRetries <= 0:
 		return ReasonRetriesOff
 	case s.Retries >= s.MaxRetries, p.Window > 0 && s.Elapsed > p.Window:
@@ -151,13 +151,13 @@ func (p *Policy) MayHedge(s *Situation, b *Budget, now time.Duration) Reason {
 }
 
 // BetterFailure reports whether, of two attempts that both failed, b is the one
-// to go on with instead of a, which was sent before: what the caller gets when
+// to go on with instead of a, which was sent before: what the client gets when
 // there is no further retry, and what decides about one. A real response goes
 // before none, and one that may still come before one that cannot. Of two
 // responses it is the one that asks for the longer wait, so that no retry comes
-// sooner than either allows, one that forbids a repeat, or else the later.
+// sooner than either allows, one that forbids a retry, or else the later.
 func BetterFailure(a, b *Attempt) bool {
-	if ra, rb := a.hope(), b.hope(); ra != rb || ra < hopeAnswered {
+	if ra, rb := a.failureRank(), b.failureRank(); ra != rb || ra < rankResponse {
 		return rb > ra
 	}
 	switch {
@@ -170,17 +170,17 @@ func BetterFailure(a, b *Attempt) bool {
 }
 
 const (
-	hopeNone = iota
-	hopeLate // it timed out: its answer may still come
-	hopeAnswered
+	rankNoResponse = iota
+	rankTimedOut   // it timed out: its response may still come
+	rankResponse
 )
 
-func (a *Attempt) hope() int {
+func (a *Attempt) failureRank() int {
 	switch a.Cause {
 	case CauseStatus:
-		return hopeAnswered
+		return rankResponse
 	case CauseAttemptTimeout:
-		return hopeLate
+		return rankTimedOut
 	}
-	return hopeNone
+	return rankNoResponse
 }

@@ -69,13 +69,13 @@ func TestMayHedge(t *testing.T) {
 		{"without a deadline", func(_ *Policy, s *Situation) { s.Left = Forever }, ReasonNone},
 		{"just within the window", func(p *Policy, s *Situation) { p.Window = time.Second }, ReasonNone},
 		{"not safe", func(_ *Policy, s *Situation) { s.Safe = false }, ReasonNotIdempotent},
-		{"nested", func(_ *Policy, s *Situation) { s.Nested = true }, ReasonNested},
+		{"layered", func(_ *Policy, s *Situation) { s.Layered = true }, ReasonLayered},
 		{"retries off", func(p *Policy, _ *Situation) { p.MaxRetries = 0 }, ReasonRetriesOff},
 		{"none for this request", func(_ *Policy, s *Situation) { s.MaxRetries = 0 }, ReasonRetriesOff},
 		{"all made", func(_ *Policy, s *Situation) { s.Retries = 3 }, ReasonRetriesExhausted},
 		{"beyond the window", func(p *Policy, s *Situation) { p.Window = time.Second - 1 }, ReasonRetriesExhausted},
 		{"body too large", func(_ *Policy, s *Situation) { s.Replay = ReplayTooLarge }, ReasonBodyTooLarge},
-		{"no memory", func(_ *Policy, s *Situation) { s.Replay = ReplayMemoryFull }, ReasonReplayMemoryFull},
+		{"no memory", func(_ *Policy, s *Situation) { s.Replay = ReplayBufferFull }, ReasonRetryBufferFull},
 		{"still coming", func(_ *Policy, s *Situation) { s.Replay = ReplayUnfinished }, ReasonBodyUnfinished},
 		{"draining", func(_ *Policy, s *Situation) { s.Draining = true }, ReasonDraining},
 		{"no time left", func(_ *Policy, s *Situation) { s.Left = 0 }, ReasonDeadline},
@@ -114,7 +114,7 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 		p := Policy{RetryOn: on, MaxRetries: pick(3), Window: time.Duration(pick(3)) * time.Second}
 		s := Situation{
 			Retries: pick(3), MaxRetries: pick(3), Safe: pick(8) > 0, Replay: Replay(pick(6)), Left: time.Duration(pick(3)) * time.Second,
-			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Nested: pick(4) == 0,
+			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Layered: pick(4) == 0,
 		}
 		d := p.Decide(&Attempt{Cause: CauseReset}, &s, nil, 0, rnd)
 		if why := p.MayHedge(&s, nil, 0); (why == ReasonNone) != d.Retry {
@@ -136,10 +136,10 @@ func TestBetterFailure(t *testing.T) {
 		second bool
 	}{
 		{"two answers", answer, answer, true},
-		{"an answer, then none", answer, reset, false},
-		{"an answer, then too late", answer, late, false},
-		{"none, then an answer", reset, answer, true},
-		{"too late, then an answer", late, answer, true},
+		{"a response, then none", answer, reset, false},
+		{"a response, then too late", answer, late, false},
+		{"none, then a response", reset, answer, true},
+		{"too late, then a response", late, answer, true},
 		{"neither", reset, dial, false},
 		{"both too late", late, late, false},
 		{"gone, and one that may still come", reset, late, true},

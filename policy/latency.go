@@ -65,12 +65,12 @@ func NewLatencies(percent int) *Latencies {
 	}
 }
 
-// Answered counts a request whose answer came after d.
-func (l *Latencies) Answered(d time.Duration) { l.fresh.add(d) }
+// ObserveResponse counts a request whose answer came after d.
+func (l *Latencies) ObserveResponse(d time.Duration) { l.fresh.add(d) }
 
-// Unanswered counts a request that was given up after d, if that says that its
+// ObserveAbandoned counts a request that was given up after d, if that says that its
 // latency is beyond the quantile.
-func (l *Latencies) Unanswered(d time.Duration) {
+func (l *Latencies) ObserveAbandoned(d time.Duration) {
 	if estimate := l.estimate.Load(); estimate > 0 && int64(d) >= estimate {
 		l.fresh.add(d)
 	}

@@ -33,7 +33,7 @@ func TestLatenciesEstimateTheQuantile(t *testing.T) {
 				all := make([]time.Duration, 3000)
 				for i := range all {
 					all[i] = time.Duration(draw() * float64(time.Second))
-					l.Answered(all[i])
+					l.ObserveResponse(all[i])
 				}
 				slices.Sort(all)
 				got, want := l.Estimate(time.Second), all[len(all)*percent/100-1]
@@ -49,12 +49,12 @@ func TestLatenciesNeedSamples(t *testing.T) {
 	for percent, need := range map[int]int{50: 20, 90: 100, 95: 200, 99: 1000} {
 		l := NewLatencies(percent)
 		for range need - 1 {
-			l.Answered(time.Second)
+			l.ObserveResponse(time.Second)
 		}
 		if d := l.Estimate(time.Second); d != 0 {
 			t.Errorf("p%d: %v of %d samples", percent, d, need-1)
 		}
-		l.Answered(time.Second)
+		l.ObserveResponse(time.Second)
 		if d := l.Estimate(time.Second + latencyFold - 1); d != 0 {
 			t.Errorf("p%d: %v before the next fold", percent, d)
 		}
@@ -75,7 +75,7 @@ func TestLatenciesFollowChanges(t *testing.T) {
 	l, now := NewLatencies(95), time.Duration(0)
 	second := func(n int, d time.Duration) time.Duration {
 		for range n {
-			l.Answered(d)
+			l.ObserveResponse(d)
 		}
 		now += latencyFold
 		return l.Estimate(now)
@@ -125,9 +125,9 @@ func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 				d := time.Duration(0.010 * math.Exp(0.5*rnd.NormFloat64()) * float64(time.Second))
 				switch {
 				case after == 0 || d <= after:
-					l.Answered(d)
+					l.ObserveResponse(d)
 				default: // the hedge answers at once
-					l.Unanswered(after + time.Duration(rnd.Int64N(int64(time.Millisecond))))
+					l.ObserveAbandoned(after + time.Duration(rnd.Int64N(int64(time.Millisecond))))
 					if second >= 200 {
 						hedges++
 					}
@@ -146,21 +146,21 @@ func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 }
 
 // What was given up early says nothing.
-func TestUnansweredBelowTheEstimateIsLeftOut(t *testing.T) {
+func TestAbandonedBelowTheEstimateIsIgnored(t *testing.T) {
 	l := NewLatencies(95)
-	l.Unanswered(time.Hour) // nothing is known yet
+	l.ObserveAbandoned(time.Hour) // nothing is known yet
 	for range 200 {
-		l.Answered(10 * time.Millisecond)
+		l.ObserveResponse(10 * time.Millisecond)
 	}
 	before := l.Estimate(time.Second)
 	for range 100_000 {
-		l.Unanswered(before - 1)
+		l.ObserveAbandoned(before - 1)
 	}
 	if after := l.Estimate(3 * time.Second); after != before || l.sums.total != 200 {
 		t.Errorf("%v, then %v, of %v samples", before, after, l.sums.total)
 	}
 	for range 100 {
-		l.Unanswered(before)
+		l.ObserveAbandoned(before)
 	}
 	if after := l.Estimate(5 * time.Second); after <= before {
 		t.Errorf("still %v", after)
@@ -173,8 +173,8 @@ func TestLatenciesFromManyGoroutines(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 2000 {
-				l.Answered(time.Millisecond)
-				l.Unanswered(time.Microsecond)
+				l.ObserveResponse(time.Millisecond)
+				l.ObserveAbandoned(time.Microsecond)
 				if d := l.Estimate(time.Duration(i*j) * time.Millisecond); d != 0 && (d < time.Millisecond || d > 2*time.Millisecond) {
 					t.Errorf("estimate %v", d)
 				}
@@ -189,7 +189,7 @@ func TestLatenciesFromManyGoroutines(t *testing.T) {
 
 func TestLatenciesDoNotAllocate(t *testing.T) {
 	l, now := NewLatencies(95), time.Duration(0)
-	if n := testing.AllocsPerRun(1000, func() { l.Answered(now); now += latencyFold; l.Estimate(now) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { l.ObserveResponse(now); now += latencyFold; l.Estimate(now) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -199,7 +199,7 @@ func BenchmarkLatencies(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 13 * time.Microsecond
-		l.Answered(now % (100 * time.Millisecond))
+		l.ObserveResponse(now % (100 * time.Millisecond))
 		l.Estimate(now)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// idempotent are the methods that may be repeated by their definition
+// idempotent are the methods that may be retried by their definition
 // (RFC 9110 section 9.2.2: the safe ones of 9.2.1, PUT and DELETE).
 var idempotent = []string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRepeatable(t *testing.T) {
+func TestRetryable(t *testing.T) {
 	methods := func(s string) MethodSet {
 		m, err := ParseMethods(s)
 		if err != nil {
@@ -40,7 +40,7 @@ func TestRepeatable(t *testing.T) {
 		{name: "none", method: "GET", policy: Policy{Methods: methods("none")}},
 		{name: "none but a key", method: "GET", key: true, policy: Policy{Methods: methods("none")}, want: true},
 	} {
-		if got := tc.policy.Repeatable([]byte(tc.method), tc.key); got != tc.want {
+		if got := tc.policy.Retryable([]byte(tc.method), tc.key); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
@@ -95,9 +95,9 @@ func TestParseMethodsNamesEveryError(t *testing.T) {
 	}
 }
 
-func TestRepeatableDoesNotAllocate(t *testing.T) {
+func TestRetryableDoesNotAllocate(t *testing.T) {
 	p, method := Policy{}, []byte("PATCH")
-	if n := testing.AllocsPerRun(100, func() { p.Repeatable(method, false) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { p.Retryable(method, false) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

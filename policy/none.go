@@ -2,11 +2,11 @@ package policy
 
 import "time"
 
-// None repeats at once.
+// None retries at once.
 //
 //	wait = 0
 //
-// For an upstream with several addresses, where a repeat goes elsewhere; for
+// For an upstream with several addresses, where a retry goes elsewhere; for
 // one that is down it only burns the budget.
 type None struct{}
 

@@ -6,10 +6,10 @@ type ProbeResult uint8
 
 // The results, a closed set.
 const (
-	ProbeBack        ProbeResult = iota // an answer that shows that the upstream takes requests; see TellsBack
+	ProbeBack        ProbeResult = iota // a response that shows that the upstream takes requests; see ShowsRecovered
 	ProbeFailing                        // another answer
 	ProbeUnreachable                    // no connection
-	ProbeUnanswered                     // a connection, and no answer
+	ProbeUnanswered                     // a connection, and no response
 	numProbeResults
 )
 
@@ -17,10 +17,10 @@ const (
 const NumProbeResults = int(numProbeResults)
 
 var probeResultTexts = [numProbeResults]text{
-	ProbeBack:        {"back", "The answer shows that the upstream takes requests: any status from 200 to 499 but 429."},
-	ProbeFailing:     {"failing", "The answer says that it does not: 429 or a status from 500 on."},
+	ProbeBack:        {"back", "The response shows that the upstream takes requests: any status from 200 to 499 but 429."},
+	ProbeFailing:     {"failing", "The response says that it does not: 429 or a status from 500 on."},
 	ProbeUnreachable: {"unreachable", "No connection could be made."},
-	ProbeUnanswered:  {"unanswered", "The connection ended, or a minute passed, before there was an answer."},
+	ProbeUnanswered:  {"unanswered", "The connection ended, or a minute passed, before there was a response."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".
@@ -29,23 +29,23 @@ func (r ProbeResult) String() string { return lookup(probeResultTexts[:], int(r)
 // Explain is one sentence for a reader of metrics.
 func (r ProbeResult) Explain() string { return lookup(probeResultTexts[:], int(r)).explain }
 
-// AllProbeResults lists the set in order. The slice belongs to the caller.
+// AllProbeResults lists the set in order. The slice belongs to the client.
 func AllProbeResults() []ProbeResult { return sequence[ProbeResult](0, numProbeResults) }
 
-// TellsBack reports whether a probe's status shows that the upstream takes
+// ShowsRecovered reports whether a probe's status shows that the upstream takes
 // requests again. A 4xx does: somebody read the request, and a path that is
 // wrong or guarded must not keep a healthy upstream shut. 429 asks for fewer
 // requests, and 5xx is how readiness checks say no.
-func TellsBack(status int) bool { return status >= 200 && status < 500 && status != 429 }
+func ShowsRecovered(status int) bool { return status >= 200 && status < 500 && status != 429 }
 
-// ProbeEnding is what a probe that ended so found, and what to tell the Guard:
-// that every status which is not one of TellsBack is a failure, and that a dial
+// ClassifyProbe is what a probe that ended so found, and what to tell the Guard:
+// that every status which is not one of ShowsRecovered is a failure, and that a dial
 // which failed for reasons of our own is one too, so that the next probe waits.
-func ProbeEnding(e Ending) (ProbeResult, Ending) {
+func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 	switch {
-	case e.Kind == Answered && TellsBack(e.Status):
+	case e.Kind == Responded && ShowsRecovered(e.Status):
 		return ProbeBack, e
-	case e.Kind == Answered:
+	case e.Kind == Responded:
 		e.Status = 503
 		return ProbeFailing, e
 	case e.Kind == Reset || e.Kind == TimedOut:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Profile is a set of defaults for one kind of caller. Every setting that is
+// Profile is a set of defaults for one kind of client. Every setting that is
 // given explicitly goes before it.
 type Profile struct {
 	Name           string
@@ -22,7 +22,7 @@ type Profile struct {
 var profiles = []Profile{
 	{
 		Name:           "interactive",
-		Summary:        "Somebody waits for the answer: few retries, quick ones, all within 30 s.",
+		Summary:        "Somebody waits for the response: few retries, quick ones, all within 30 s.",
 		MaxRetries:     3,
 		RequestTimeout: 30 * time.Second,
 		Backoff:        DefaultStrategy,
@@ -44,7 +44,7 @@ var profiles = []Profile{
 const DefaultProfile = "interactive"
 
 // Profiles lists all profiles, the default first. The slice belongs to the
-// caller.
+// client.
 func Profiles() []Profile { return append([]Profile(nil), profiles...) }
 
 // FindProfile gives the profile of that name.

@@ -7,7 +7,7 @@ type Reason uint8
 // The reasons, a closed set. Those up to ReasonGRPC say what a retry is for;
 // those from ReasonNotIdempotent on say why a failure was not retried.
 const (
-	ReasonNone Reason = iota // nothing to explain: the answer is no failure
+	ReasonNone Reason = iota // nothing to explain: the response is no failure
 
 	ReasonConnectFailure
 	ReasonTLSFailure
@@ -32,18 +32,18 @@ const (
 	ReasonDeadline
 	ReasonRetryAfterTooLong
 	ReasonBodyTooLarge
-	ReasonReplayMemoryFull
+	ReasonRetryBufferFull
 	ReasonBodyUnfinished
 	ReasonResponseTooLarge
 	ReasonDraining
 	ReasonUpstreamGaveUp
-	ReasonNested
+	ReasonLayered
 	ReasonNotInRetryOn
-	ReasonCooldown
-	ReasonThrottled
-	ReasonQuota
+	ReasonRateLimitPause
+	ReasonClientThrottled
+	ReasonRateLimited
 	ReasonSwitchedOff
-	ReasonObserved
+	ReasonDryRun
 	ReasonNoDescriptors
 	numReasons
 )
@@ -56,14 +56,14 @@ const firstWhyNot = ReasonNotIdempotent
 const NumReasons = int(numReasons)
 
 var reasonTexts = [numReasons]text{
-	ReasonNone: {"none", "The answer was no failure."},
+	ReasonNone: {"none", "The response was no failure."},
 
 	ReasonConnectFailure: {"connect_failure", "No connection to the upstream could be made."},
 	ReasonTLSFailure:     {"tls_failure", "The TLS handshake with the upstream failed."},
 	ReasonIdleClose:      {"idle_close", "The upstream had closed a kept-alive connection before it took a byte of the request."},
 	ReasonRefusedStream:  {"refused_stream", "The upstream refused the HTTP/2 stream before processing it."},
-	ReasonReset:          {"reset", "The connection ended after the request was sent and before a response head came."},
-	ReasonAttemptTimeout: {"attempt_timeout", "No response head came within the attempt timeout."},
+	ReasonReset:          {"reset", "The connection ended after the request was sent and before a response headers came."},
+	ReasonAttemptTimeout: {"attempt_timeout", "No response headers came within the attempt timeout."},
 	ReasonMalformed:      {"malformed", "The upstream sent something that is not a valid response."},
 	ReasonStatus429:      {"status_429", "The upstream answered 429 Too Many Requests."},
 	ReasonStatus500:      {"status_500", "The upstream answered 500 Internal Server Error."},
@@ -74,25 +74,25 @@ var reasonTexts = [numReasons]text{
 	ReasonHeader:         {"header", "The response had a field that the retry-on setting names (retriable-header)."},
 	ReasonGRPC:           {"grpc_status", "The gRPC call ended with a status that the retry-on setting lists, before any message."},
 
-	ReasonNotIdempotent:     {"not_idempotent", "A repeat might do the work twice: the method is not idempotent, there is no Idempotency-Key and the route does not allow unsafe retries."},
+	ReasonNotIdempotent:     {"not_idempotent", "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key and the route does not allow unsafe retries."},
 	ReasonRetriesExhausted:  {"retries_exhausted", "As many retries as allowed were made, or the window for them was over."},
 	ReasonRetriesOff:        {"retries_off", "The route allows no retries."},
 	ReasonBudgetExhausted:   {"budget_exhausted", "The retry budget that all requests to this upstream share was empty."},
 	ReasonDeadline:          {"deadline", "The wait did not fit in the time left for the request."},
-	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After, or a quota used up) than the request had time left or than a cool-down may last."},
-	ReasonBodyTooLarge:      {"body_too_large", "The request body was larger than what is kept for repeats."},
-	ReasonReplayMemoryFull:  {"replay_memory_full", "The memory that all requests share for keeping bodies was full."},
+	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After, or a rate limit used up) than the request had time left or than a rate-limit pause may last."},
+	ReasonBodyTooLarge:      {"body_too_large", "The request body was larger than what is kept for retries."},
+	ReasonRetryBufferFull:   {"retry_buffer_full", "The memory that all requests share for keeping bodies was full."},
 	ReasonBodyUnfinished:    {"body_unfinished", "The upload was not whole when the attempt failed and could not be finished."},
 	ReasonResponseTooLarge:  {"response_too_large", "The failing response was too large to hold while a better one is sought, so it was passed on."},
 	ReasonDraining:          {"draining", "The proxy was shutting down and began no new retries."},
-	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The answer came from a retryproxy further on that had given up already, or from a gRPC server that asked not to repeat."},
-	ReasonNested:            {"nested", "The request was itself a repeat by a proxy before us, and the nesting rule left it no retries."},
+	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The response came from a retryproxy further on that had given up already, or from a gRPC server that asked not to repeat."},
+	ReasonLayered:           {"layered", "The request was itself a retry by a proxy before us, and the nesting rule left it no retries."},
 	ReasonNotInRetryOn:      {"not_in_retry_on", "The retry-on setting does not list this kind of failure."},
-	ReasonCooldown:          {"cooldown", "The upstream had asked those with the same key for a pause (429) that the request had no time to wait for."},
-	ReasonThrottled:         {"throttled", "The upstream rejects nearly everything, and this request was among those not sent to it any more (RETRYPROXY_THROTTLE)."},
-	ReasonQuota:             {"quota", "The upstream's quota (RETRYPROXY_QUOTA) had no turn for a retry within the time that it may wait."},
+	ReasonRateLimitPause:    {"rate_limit_pause", "The upstream had asked those with the same key for a pause (429) that the request had no time to wait for."},
+	ReasonClientThrottled:   {"client_throttled", "The upstream rejects nearly everything, and this request was among those not sent to it any more (RETRYPROXY_CLIENT_THROTTLING)."},
+	ReasonRateLimited:       {"rate_limited", "The upstream's rate limit (RETRYPROXY_RATE_LIMIT) had no turn for a retry within the time that it may wait."},
 	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all of them or a share, by RETRYPROXY_RETRY_PERCENT or live by retryproxy retry-percent."},
-	ReasonObserved:          {"observed", "The route only observes (RETRYPROXY_MODE=observe): in mode retry, the request would have been sent again."},
+	ReasonDryRun:            {"dry_run", "The route only observes (RETRYPROXY_DRY_RUN=true): in mode retry, the request would have been sent again."},
 	ReasonNoDescriptors:     {"no_descriptors", "The process or the machine had no file descriptor for a connection to the upstream while the request could wait for one; nothing is held against the upstream."},
 }
 
@@ -109,5 +109,5 @@ func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
 func (r Reason) WhyNot() bool { return r >= firstWhyNot && r < numReasons }
 
 // AllReasons lists every reason but ReasonNone, first those for a retry, then
-// those against one. The slice belongs to the caller.
+// those against one. The slice belongs to the client.
 func AllReasons() []Reason { return sequence(ReasonNone+1, numReasons) }

@@ -68,12 +68,12 @@ func (r *RetryOn) hasField(a *Attempt) bool {
 	return false
 }
 
-// Code reports whether an answer with this status is a failure whatever its
+// Code reports whether a response with this status is a failure whatever its
 // fields say.
 func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
 
 // Cause reports whether a failure of this cause is listed. For CauseStatus it
-// reports whether any answer can be a failure.
+// reports whether any response can be a failure.
 func (r *RetryOn) Cause(c Cause) bool {
 	if c == CauseStatus {
 		return !r.codes.empty() || len(r.fields) > 0 || r.grpc != 0
@@ -81,7 +81,7 @@ func (r *RetryOn) Cause(c Cause) bool {
 	return r.matches(&Attempt{Cause: c})
 }
 
-// HeaderNames are the response fields that the setting needs, in lower case,
+// HeaderNames are the response headers that the setting needs, in lower case,
 // each once; nil without a retriable-header entry, which is the usual case.
 // The slice belongs to r and must not be changed.
 func (r *RetryOn) HeaderNames() []string { return r.names }

@@ -16,7 +16,7 @@ const (
 
 const headerPrefix = "retriable-header:"
 
-// conditions are the failures without an answer, in the order String uses.
+// conditions are the failures without a response, in the order String uses.
 var conditions = []struct {
 	name string
 	flag func(*RetryOn) *bool
@@ -45,7 +45,7 @@ type retryOnParser struct {
 //	!503  !520-529                not these, whatever the groups or fields say
 //	connect-failure               no connection, failed TLS, closed idle connection, refused stream
 //	reset                         connection lost after bytes were sent, malformed response
-//	attempt-timeout               no response head in time
+//	attempt-timeout               no response header section in time
 //	grpc-unavailable              a gRPC call's status, by its name in lower case with hyphens
 //	retriable-header:Name         the response has this field
 //	retriable-header:Name=value   ... with exactly this value (its case counts)

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// fields is a HeaderLookup for tests; names are lower case.
-type fields map[string]string
+// headers is a HeaderLookup for tests; names are lower case.
+type headers map[string]string
 
-func (f fields) Lookup(name string) ([]byte, bool) {
+func (f headers) Lookup(name string) ([]byte, bool) {
 	v, ok := f[strings.ToLower(name)]
 	return []byte(v), ok
 }
@@ -87,7 +87,7 @@ func TestRetryOnCauses(t *testing.T) {
 	}
 }
 
-func TestRetryOnFields(t *testing.T) {
+func TestRetryOnHeaders(t *testing.T) {
 	r := mustRetryOn(t, "503,!404,retriable-header:X-Again,retriable-header:X-Mode=Later")
 	for _, tc := range []struct {
 		name   string
@@ -96,12 +96,12 @@ func TestRetryOnFields(t *testing.T) {
 		want   bool
 	}{
 		{"no fields", 200, nil, false},
-		{"field there", 200, fields{"x-again": ""}, true},
-		{"other field", 200, fields{"x-mode": "now"}, false},
-		{"field with the value", 200, fields{"x-mode": "Later"}, true},
-		{"the case of a value counts", 200, fields{"x-mode": "later"}, false},
-		{"status without field", 503, fields{}, true},
-		{"an exclusion beats a field", 404, fields{"x-again": "1"}, false},
+		{"field there", 200, headers{"x-again": ""}, true},
+		{"other field", 200, headers{"x-mode": "now"}, false},
+		{"field with the value", 200, headers{"x-mode": "Later"}, true},
+		{"the case of a value counts", 200, headers{"x-mode": "later"}, false},
+		{"status without field", 503, headers{}, true},
+		{"an exclusion beats a field", 404, headers{"x-again": "1"}, false},
 		{"status without look-up", 503, nil, true},
 	} {
 		if got := r.matches(&Attempt{Status: tc.status, Header: tc.header}); got != tc.want {
@@ -189,7 +189,7 @@ func TestParseRetryOnRefuses(t *testing.T) {
 		{"field with an empty value", "retriable-header:a=", "no field value"},
 		{"field with a control byte", "retriable-header:a=\x01", "no field value"},
 		{"too many entries", strings.Repeat("500,", maxRetryOnItems) + "500", "at most"},
-		{"too many fields", manyFields(maxRetryOnFields + 1), "at most"},
+		{"too many fields", manyHeaders(maxRetryOnFields + 1), "at most"},
 	} {
 		r, err := ParseRetryOn(tc.in)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -199,12 +199,12 @@ func TestParseRetryOnRefuses(t *testing.T) {
 			t.Errorf("%s: a setting came with the error", tc.name)
 		}
 	}
-	if _, err := ParseRetryOn(manyFields(maxRetryOnFields)); err != nil {
+	if _, err := ParseRetryOn(manyHeaders(maxRetryOnFields)); err != nil {
 		t.Errorf("%d fields: %v", maxRetryOnFields, err)
 	}
 }
 
-func manyFields(n int) string {
+func manyHeaders(n int) string {
 	var items []string
 	for i := range n {
 		items = append(items, headerPrefix+"x"+strings.Repeat("y", i))

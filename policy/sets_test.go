@@ -29,7 +29,7 @@ var closedSets = map[string][]member{
 	"outcome": members(AllOutcomes()),
 	"probe":   members(AllProbeResults()),
 	"fault":   members(AllFaultKinds()),
-	"nested":  members([]Nested{NestedHalve, NestedAllow, NestedDeny}),
+	"layered": members([]LayeredRetries{LayeredHalve, LayeredAllow, LayeredDeny}),
 }
 
 func TestEveryMemberHasItsOwnLabelAndSentence(t *testing.T) {
@@ -52,7 +52,7 @@ func TestEveryMemberHasItsOwnLabelAndSentence(t *testing.T) {
 }
 
 func TestOutsideTheSetIsInvalid(t *testing.T) {
-	for _, m := range []member{Class(numClasses), Cause(numCauses), Reason(numReasons), Outcome(numOutcomes), Nested(numNested), Reason(255)} {
+	for _, m := range []member{Class(numClasses), Cause(numCauses), Reason(numReasons), Outcome(numOutcomes), LayeredRetries(numLayered), Reason(255)} {
 		if m.String() != "invalid" {
 			t.Errorf("%T outside its set: %q", m, m)
 		}
@@ -66,15 +66,15 @@ func TestLabelsStayAsPublished(t *testing.T) {
 		"reason": "connect_failure tls_failure idle_close refused_stream reset attempt_timeout malformed " +
 			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +
-			"body_too_large replay_memory_full body_unfinished response_too_large draining upstream_gave_up nested " +
-			"not_in_retry_on cooldown throttled quota switched_off observed no_descriptors none",
-		"outcome": "success rescued gave_up_not_idempotent gave_up_retries_exhausted gave_up_retries_off " +
+			"body_too_large retry_buffer_full body_unfinished response_too_large draining upstream_gave_up layered " +
+			"not_in_retry_on rate_limit_pause client_throttled rate_limited switched_off dry_run no_descriptors none",
+		"outcome": "success recovered gave_up_not_idempotent gave_up_retries_exhausted gave_up_retries_off " +
 			"gave_up_budget_exhausted gave_up_deadline gave_up_retry_after_too_long gave_up_body_too_large " +
-			"gave_up_replay_memory_full gave_up_body_unfinished gave_up_response_too_large gave_up_draining " +
-			"gave_up_upstream_gave_up gave_up_nested gave_up_not_in_retry_on gave_up_cooldown gave_up_throttled gave_up_quota gave_up_switched_off gave_up_observed gave_up_no_descriptors client_gone request_broken " +
-			"request_timeout response_broken refused upgraded shed hold_dropped hold_timeout overloaded fallback cooldown throttled quota",
-		"nested": "halve allow deny",
-		"fault":  "status reset delay",
+			"gave_up_retry_buffer_full gave_up_body_unfinished gave_up_response_too_large gave_up_draining " +
+			"gave_up_upstream_gave_up gave_up_layered gave_up_not_in_retry_on gave_up_rate_limit_pause gave_up_client_throttled gave_up_rate_limited gave_up_switched_off gave_up_dry_run gave_up_no_descriptors client_gone request_broken " +
+			"request_timeout response_broken refused upgraded fail_fast queue_dropped queue_timeout overloaded fallback rate_limit_pause client_throttled rate_limited",
+		"layered": "halve allow deny",
+		"fault":   "status reset delay",
 	} {
 		var got []string
 		for _, m := range closedSets[name] {
@@ -137,30 +137,30 @@ func TestSureIsExactlyWhatTheUpstreamCannotHaveSeen(t *testing.T) {
 	}
 }
 
-func TestNestedLimit(t *testing.T) {
+func TestLayeredMaxRetries(t *testing.T) {
 	for _, tc := range []struct {
-		nested    Nested
+		nested    LayeredRetries
 		max, want int
 	}{
-		{NestedHalve, 3, 1}, {NestedHalve, 8, 4}, {NestedHalve, 1, 0}, {NestedHalve, 0, 0}, {NestedHalve, -2, 0},
-		{NestedAllow, 3, 3}, {NestedAllow, 0, 0}, {NestedAllow, -2, 0},
-		{NestedDeny, 3, 0}, {NestedDeny, -2, 0},
-		{Nested(9), 4, 2},
+		{LayeredHalve, 3, 1}, {LayeredHalve, 8, 4}, {LayeredHalve, 1, 0}, {LayeredHalve, 0, 0}, {LayeredHalve, -2, 0},
+		{LayeredAllow, 3, 3}, {LayeredAllow, 0, 0}, {LayeredAllow, -2, 0},
+		{LayeredDeny, 3, 0}, {LayeredDeny, -2, 0},
+		{LayeredRetries(9), 4, 2},
 	} {
-		if got := tc.nested.Limit(tc.max); got != tc.want {
+		if got := tc.nested.MaxRetries(tc.max); got != tc.want {
 			t.Errorf("%v.Limit(%d) = %d, want %d", tc.nested, tc.max, got, tc.want)
 		}
 	}
 }
 
-func TestParseNestedReadsWhatStringWrites(t *testing.T) {
-	for n := NestedHalve; n < numNested; n++ {
-		if got, err := ParseNested(n.String()); err != nil || got != n {
+func TestParseLayeredRetriesReadsWhatStringWrites(t *testing.T) {
+	for n := LayeredHalve; n < numLayered; n++ {
+		if got, err := ParseLayeredRetries(n.String()); err != nil || got != n {
 			t.Errorf("%v: %v, %v", n, got, err)
 		}
 	}
 	for _, s := range []string{"", "Halve", "half", "invalid", "deny "} {
-		if n, err := ParseNested(s); err == nil {
+		if n, err := ParseLayeredRetries(s); err == nil {
 			t.Errorf("%q read as %v", s, n)
 		}
 	}

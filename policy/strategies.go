@@ -59,7 +59,7 @@ func register(s strategy) {
 }
 
 // Strategies lists the names that New knows, sorted. The slice belongs to the
-// caller.
+// client.
 func Strategies() []string { return slices.Sorted(maps.Keys(registry)) }
 
 // Describe gives what is known about a strategy.

@@ -2,7 +2,7 @@ package policy
 
 import "time"
 
-// Worst is the worst that a policy can do to a caller and to an upstream.
+// Worst is the worst that a policy can do to a client and to an upstream.
 type Worst struct {
 	// Total is the longest time from the request being sent to the response
 	// head: the request timeout, since the last attempt has all the time that
@@ -12,7 +12,7 @@ type Worst struct {
 	// Attempts is the most a request can have when all fail at once and the
 	// waits are the shortest, so 1 + its retries. It is the amplification of
 	// load without a budget. The free repeat after an idle close is not
-	// counted: what it repeats was not sent.
+	// counted: what it retries was not sent.
 	Attempts int
 
 	// SlowAttempts is how many a request has when each lasts as long as its

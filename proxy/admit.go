@@ -9,13 +9,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Outage says what becomes of requests while their upstream's gate is not open.
-type Outage uint8
+// Outage says what becomes of requests while their upstream's breaker is not closed.
+type BreakerMode uint8
 
 // The choices of Outage.
 const (
-	OutageHold Outage = iota // they wait, up to HoldTimeout
-	OutageShed               // they get 503 at once
+	BreakerQueue    BreakerMode = iota // they wait, up to HoldTimeout
+	BreakerFailFast                    // they get 503 at once
 )
 
 // QueueOrder says which of the queued requests is served first. When the queue is
@@ -28,8 +28,8 @@ const (
 	QueueOldest                   // in the order in which they came
 )
 
-// queueTime is Route.QueueTimeout where that is 0: how long a request waits for a place at an upstream that is up
-// and as busy as it bears. More would be time in which the caller could have
+// queueTime is Route.PermitTimeout where that is 0: how long a request waits for a place at an upstream that is up
+// and as busy as it bears. More would be time in which the client could have
 // gone elsewhere.
 const queueTime = time.Second
 
@@ -54,7 +54,7 @@ func (x *exchange) admit(now instant) admission {
 	t := x.set.server.since(now)
 	x.waiter.asks.Unfinished = !x.body.isHere()
 	in := admitted
-	if place, ok := d.guard.EnterFast(t); ok {
+	if place, ok := d.guard.AcquireFast(t); ok {
 		x.waiter.place = place
 	} else {
 		in = x.admitSlowly(d, t)
@@ -82,10 +82,10 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 		began := x.tick()
 		var end waitEnd
 		word, end = x.standInLine(d, ticket, began, v)
-		x.observer.Held(x.tick().Sub(began))
+		x.observer.Queued(x.tick().Sub(began))
 		x.traceWait(waitHeld, began)
 		switch {
-		case end == callerLeft:
+		case end == clientLeft:
 			x.unplace() // it may have been let in at the same moment
 			return leftWaiting
 		case word == wordWait && end == drainBegan:
@@ -98,7 +98,7 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 	case wordDrained:
 		return drainedWaiting
 	case wordDropped:
-		holds := v != policy.VerdictQueue && x.route.Outage == OutageHold && x.holdLeft() > 0
+		holds := v != policy.VerdictAtLimit && x.route.BreakerMode == BreakerQueue && x.holdLeft() > 0
 		if holds && !stood {
 			return drainedWaiting // nothing else makes one impatient that may be held
 		}
@@ -109,12 +109,12 @@ func (x *exchange) admitSlowly(d *door, now time.Duration) admission {
 
 // standInLine waits for the door's word.
 func (x *exchange) standInLine(d *door, t policy.Ticket, began instant, v policy.Verdict) (int32, waitEnd) {
-	wait := cmp.Or(x.route.QueueTimeout, queueTime)
+	wait := cmp.Or(x.route.PermitTimeout, queueTime)
 	switch {
-	case v == policy.VerdictHold:
+	case v == policy.VerdictBreakerOpen:
 		wait = x.holdLeft()
-		d.tellQueued(x.route.HoldTimeout)
-	case v == policy.VerdictDoubt && x.route.Outage == OutageHold:
+		d.tellQueued(x.route.QueueTimeout)
+	case v == policy.VerdictSuspect && x.route.BreakerMode == BreakerQueue:
 		wait = max(wait, x.holdLeft())
 	}
 	until := began.Add(wait)
@@ -131,16 +131,16 @@ func (x *exchange) standInLine(d *door, t policy.Ticket, began instant, v policy
 
 // patience says whether the exchange wants to stand in line.
 func (x *exchange) patience(v policy.Verdict) bool {
-	if v != policy.VerdictHold {
+	if v != policy.VerdictBreakerOpen {
 		return true
 	}
-	return x.route.Outage == OutageHold && x.holdLeft() > 0 && !x.waiter.drained(x.c.server)
+	return x.route.BreakerMode == BreakerQueue && x.holdLeft() > 0 && !x.waiter.drained(x.c.server)
 }
 
 // holdLeft is how much longer the request may be held, all holds together.
 func (x *exchange) holdLeft() time.Duration {
 	if x.holdUntil.IsZero() {
-		x.holdUntil = x.now().Add(x.route.HoldTimeout)
+		x.holdUntil = x.now().Add(x.route.QueueTimeout)
 	}
 	return x.holdUntil.Sub(x.now())
 }
@@ -148,10 +148,10 @@ func (x *exchange) holdLeft() time.Duration {
 // unplace gives back a place that was not used.
 func (x *exchange) unplace() {
 	place := x.waiter.place
-	x.waiter.place = policy.Place{}
+	x.waiter.place = policy.Permit{}
 	if place.Taken() {
 		d := x.route.upstream.door
-		d.heed(d.guard.Leave(place, x.set.server.elapsed(), policy.Ending{Kind: policy.Unsent}))
+		d.heed(d.guard.Release(place, x.set.server.elapsed(), policy.AttemptEnd{Kind: policy.Unsent}))
 	}
 }
 
@@ -162,27 +162,27 @@ func (x *exchange) vacate(a *policy.Attempt) {
 	if !place.Taken() {
 		return
 	}
-	x.waiter.place = policy.Place{}
+	x.waiter.place = policy.Permit{}
 	d, t := x.route.upstream.door, x.set.server.since(x.clock)
-	e := policy.Ending{Kind: policy.Answered, Status: guardStatus(a)}
+	e := policy.AttemptEnd{Kind: policy.Responded, Status: guardStatus(a)}
 	switch {
 	case a.Cause != policy.CauseStatus || e.Status >= 500:
 		e = x.ending(a)
 	case d.guard.WantsKey(t):
 		e.Key = x.urlKey()
 	}
-	d.heed(d.guard.Leave(place, t, e))
+	d.heed(d.guard.Release(place, t, e))
 }
 
 // ending is what a failed attempt tells about the upstream.
-func (x *exchange) ending(a *policy.Attempt) policy.Ending { return x.endingOf(a, x.dialErr) }
+func (x *exchange) ending(a *policy.Attempt) policy.AttemptEnd { return x.endingOf(a, x.dialErr) }
 
 // endingOf is ending for an attempt whose dial, where that failed, gave dialErr.
-func (x *exchange) endingOf(a *policy.Attempt, dialErr *upstream.DialError) policy.Ending {
-	e := policy.Ending{Status: guardStatus(a), Key: x.urlKey()}
+func (x *exchange) endingOf(a *policy.Attempt, dialErr *upstream.DialError) policy.AttemptEnd {
+	e := policy.AttemptEnd{Status: guardStatus(a), Key: x.urlKey()}
 	switch a.Cause {
 	case policy.CauseStatus:
-		e.Kind = policy.Answered
+		e.Kind = policy.Responded
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = policy.Unsent
 	case policy.CauseDial, policy.CauseTLS:
@@ -211,7 +211,7 @@ func (x *exchange) urlKey() uint32 {
 
 // desert keeps the place of an attempt that was sent and is no longer waited
 // for: the upstream still works on it. The connection of a probe is read on,
-// since its late answer is the first sign that the upstream is back; any other is
+// since its late response is the first sign that the upstream is back; any other is
 // closed by the caller of desert.
 func (x *exchange) desert(kind policy.EndKind) {
 	x.noteSent()
@@ -219,15 +219,15 @@ func (x *exchange) desert(kind policy.EndKind) {
 	if !place.Taken() {
 		return
 	}
-	x.waiter.place = policy.Place{}
+	x.waiter.place = policy.Permit{}
 	d, t := x.route.upstream.door, x.set.server.elapsed()
 	if !x.sentSome() {
-		d.heed(d.guard.Leave(place, t, policy.Ending{Kind: policy.Unsent}))
+		d.heed(d.guard.Release(place, t, policy.AttemptEnd{Kind: policy.Unsent}))
 		return
 	}
 	// A request that was not sent whole is never answered.
 	listens := place.Probe() && x.up != nil && x.progress.Load() == sent
-	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: !listens}
+	e := policy.AttemptEnd{Kind: kind, Key: x.urlKey(), Closed: !listens}
 	late, signal := d.guard.Abandon(place, t, e)
 	if listens {
 		x.stopPump()
@@ -240,10 +240,10 @@ func (x *exchange) desert(kind policy.EndKind) {
 }
 
 // overtime is how an attempt ended whose time is over. Where the time was its
-// caller's own it is as if the caller had left: hurried callers must not close
-// the gate of an upstream that is as quick as ever for others.
+// client's own it is as if the client had left: hurried clients must not close
+// the breaker of an upstream that is as quick as ever for others.
 func (x *exchange) overtime() policy.EndKind {
-	if w := &x.callerWaits; w.Given && !x.now().Before(x.began.Add(x.route.ownShare(w.Within))) {
+	if w := &x.clientWaits; w.Given && !x.now().Before(x.began.Add(x.route.ownShare(w.Timeout))) {
 		return policy.Abandoned
 	}
 	return policy.TimedOut
@@ -254,8 +254,8 @@ func (x *exchange) sentSome() bool {
 	return x.attemptOpen() && (x.fault.stalled || x.up != nil && x.upAsked)
 }
 
-// gateShut says whether the upstream's gate is not open, so that a retry will
+// gateShut says whether the upstream's breaker is not closed, so that a retry will
 // wait at the door instead of in backoff.
-func (x *exchange) gateShut() bool {
-	return x.route.Outage == OutageHold && x.route.upstream.door.guard.State().Gate != policy.GateOpen
+func (x *exchange) breakerShut() bool {
+	return x.route.BreakerMode == BreakerQueue && x.route.upstream.door.guard.State().Breaker != policy.BreakerClosed
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -42,7 +42,7 @@ func (b *responseBody) untilClose() bool { return b.framing.Kind == http1.BodyCl
 
 // next gives the next piece, valid until the next call; io.EOF at the proper
 // end. errResponseCut: the upstream ended it early or sent nonsense.
-// errCallerGone: the caller left meanwhile. A timeout is one of idle.
+// errCallerGone: the client left meanwhile. A timeout is one of idle.
 func (b *responseBody) next(idle time.Duration) ([]byte, error) {
 	for !b.ended {
 		if piece, err := b.buffered(); len(piece) > 0 || err != nil {
@@ -107,7 +107,7 @@ func (b *responseBody) fill(idle time.Duration) error {
 	case err == io.EOF && b.untilClose() && !x.resetWhileSplicing():
 		b.ended = true
 		return nil
-	case errors.Is(err, errCallerGone) || isTimeout(err):
+	case errors.Is(err, errClientGone) || isTimeout(err):
 		return err
 	}
 	return errResponseCut
@@ -116,12 +116,12 @@ func (b *responseBody) fill(idle time.Duration) error {
 // resetWhileSplicing says whether the connection was reset while the kernel moved the
 // request's body, which a read may tell as a mere end; package sock knows of all other
 // writes. A reset that follows the upstream's orderly end counts too: whether that end
-// was the answer's, nobody can say then. An upload still under way is given up.
+// was the response's, nobody can say then. An upload still in flight is given up.
 func (x *exchange) resetWhileSplicing() bool {
 	if x.uploading() {
 		x.stopPump()
 	}
-	return x.spliced && sock.Over(x.up.Conn)
+	return x.spliced && rawsocket.IsTCPClosed(x.up.Conn)
 }
 
 // widen moves to a large buffer when more than a first read is to come.

@@ -9,11 +9,11 @@ import (
 )
 
 // freshFor bounds the idle age of a pooled connection for a request that could
-// not be repeated: servers that close idle connections do so after 2 s at the
-// earliest (Node.js 5 s, Gunicorn 2 s), and the close may be under way.
+// not be retried: servers that close idle connections do so after 2 s at the
+// earliest (Node.js 5 s, Gunicorn 2 s), and the close may be in flight.
 const freshFor = 1500 * time.Millisecond
 
-// attempt sends the request once and waits for a response head; a is what came of it. With a status
+// attempt sends the request once and waits for a response headers; a is what came of it. With a status
 // the connection stays open, its head in x.resp; so it does after an attempt
 // timeout, for resume. fresh asks for a newly dialled connection.
 func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
@@ -21,7 +21,7 @@ func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
 	x.attempts++
 	x.attemptT = x.clock // the request's begin, or the end of a wait before the attempt
 	if x.attempts > 1 {
-		x.continueCaller()
+		x.continueClient()
 	}
 	x.fault, x.hedge.learns, x.hedge.after = attemptFault{}, false, 0
 	if x.trace.request != nil {
@@ -48,7 +48,7 @@ func (x *exchange) carryOut(a *policy.Attempt, fresh bool) {
 		if a.Cause = x.connect(fresh); a.Cause != policy.CauseStatus {
 			return
 		}
-		if x.callerEnd.Load() != callerStays {
+		if x.clientEnd.Load() != clientStays {
 			a.Cause = policy.CauseDial // it left during the dial: nothing is sent
 			return
 		}
@@ -70,7 +70,7 @@ func (x *exchange) dropStale() {
 	x.giveUpBuffer()
 	x.up = nil
 	up.CloseUnsent()
-	x.tick() // its end may have come in place of the answer
+	x.tick() // its end may have come in place of the response
 }
 
 // resume goes on waiting for an attempt that ran into its timeout when no
@@ -105,7 +105,7 @@ func (x *exchange) notTaken() policy.Cause {
 }
 
 // connect gets a connection: a pooled one at once, else a dialled one while
-// the caller is watched. CauseStatus means that x.up is ready.
+// the client is watched. CauseStatus means that x.up is ready.
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
 	x.unseen = x.inHand()
@@ -114,7 +114,7 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		return policy.CauseStatus
 	}
 	repeats := x.repeatsReset()
-	o := upstream.GetOptions{Fresh: fresh, Anew: fresh, Avoid: x.avoid, To: pool.Choose(x.avoid), Unseen: x.unseen, HTTP1: x.req.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: x.avoid, Endpoint: pool.Choose(x.avoid), Unchecked: x.unseen, HTTP1: x.req.Upgrade != nil}
 	if !repeats {
 		o.MaxIdle = freshFor
 	}
@@ -132,14 +132,14 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 	return policy.CauseStatus
 }
 
-// repeatsReset says whether the attempt that begins will be repeated, as far as is known,
-// when its connection ends without an answer.
+// repeatsReset says whether the attempt that begins will be retried, as far as is known,
+// when its connection ends without a response.
 func (x *exchange) repeatsReset() bool {
 	return x.safe && x.body.keeping && x.retries < x.limit && x.route.repeatsReset
 }
 
 func (x *exchange) use(up *upstream.Conn) {
-	x.up, x.upReused, x.member = up, up.Reused, up.Member
+	x.up, x.upReused, x.member = up, up.Reused, up.Endpoint
 	x.slot = nil // it is used
 	x.trace.connected(up)
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
@@ -210,7 +210,7 @@ func (x *exchange) dialErrOf(a *policy.Attempt) *upstream.DialError {
 
 func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
 
-// discard is done with an attempt that will be repeated.
+// discard is done with an attempt that will be retried.
 func (x *exchange) discard() {
 	x.dropUpstream()
 	x.stopPump()

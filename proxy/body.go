@@ -10,25 +10,25 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// bodyGrace is how long a caller's body may be slower than the minimum rate.
+// bodyGrace is how long a client's body may be slower than the minimum rate.
 const bodyGrace = 10 * time.Second
 
-// body is a request's body: it streams from the caller, and what passes is
+// body is a request's body: it streams from the client, and what passes is
 // kept, while the caps allow, so that it can be sent again whole.
 // One goroutine at a time uses it: the exchange's own, or its pump.
 type body struct {
 	c       *conn
 	framing http1.Framing
-	left    int64 // of a body with a length: bytes not yet read from the caller
+	left    int64 // of a body with a length: bytes not yet read from the client
 	chunked http1.Chunked
-	started bool // a byte of it was taken from the caller's stream
+	started bool // a byte of it was taken from the client's stream
 	ended   bool // all of it was
 	total   int64
 	began   instant // of reading, for the minimum rate
 
 	keeping bool
 	lost    atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
-	kept    [][]byte      // what passed, in order; the first may be the caller's own read buffer
+	kept    [][]byte      // what passed, in order; the first may be the client's own read buffer
 	own     int           // kept[own:] are pooled chunks, charged by capacity
 	keptLen int64
 
@@ -44,7 +44,7 @@ func (b *body) reset(f http1.Framing) {
 	switch f.Kind {
 	case http1.BodyLength:
 		b.ended = f.Length == 0
-		if f.Length > b.c.x.route.MaxReplayBytes {
+		if f.Length > b.c.x.route.RetryBufferBytes {
 			b.keeping, why = false, policy.ReplayTooLarge
 		}
 	case http1.BodyChunked:
@@ -55,7 +55,7 @@ func (b *body) reset(f http1.Framing) {
 	}
 }
 
-// isHere reports whether all of the body has come from the caller.
+// isHere reports whether all of the body has come from the client.
 func (b *body) isHere() bool {
 	return b.ended || !b.started && b.framing.Kind == http1.BodyLength && int64(b.c.w-b.c.r) >= b.left
 }
@@ -83,8 +83,8 @@ func (b *body) atEnd() bool { return b.ended && b.cursor >= len(b.kept) }
 func (b *body) rewind() { b.cursor = 0 }
 
 // next gives the next piece of the attempt being sent: what was kept first,
-// then what the caller sends, waiting for it no longer than wait (0: as long
-// as the caller's body may take). io.EOF at the end. The piece is valid until
+// then what the client sends, waiting for it no longer than wait (0: as long
+// as the client's body may take). io.EOF at the end. The piece is valid until
 // the next call.
 func (b *body) next(wait time.Duration) ([]byte, error) {
 	if b.cursor < len(b.kept) {
@@ -232,7 +232,7 @@ func (b *body) joinChunks(n int) ([]byte, error) {
 	return c.in[start:end:end], nil
 }
 
-// receive reads from the caller: within wait, or within what the idle timeout
+// receive reads from the client: within wait, or within what the idle timeout
 // and the minimum rate leave.
 func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 	c := b.c
@@ -264,10 +264,10 @@ func (b *body) receive(p []byte, wait time.Duration) (int, error) {
 	case errors.Is(err, io.EOF):
 		return 0, errBodyCut
 	}
-	return 0, errCallerGone
+	return 0, errClientGone
 }
 
-// patience is when a caller that sends nothing more is too slow.
+// patience is when a client that sends nothing more is too slow.
 func (b *body) patience(now instant) instant {
 	until := now.Add(365 * 24 * time.Hour)
 	if idle := b.c.x.bodyIdle(); idle > 0 {
@@ -321,7 +321,7 @@ func (b *body) worthWaiting(until instant) time.Duration {
 	return left
 }
 
-// keepAlias keeps a piece that lies in the caller's read buffer, which stays
+// keepAlias keeps a piece that lies in the client's read buffer, which stays
 // as it is until the exchange ends.
 func (b *body) keepAlias(piece []byte) {
 	if b.keeping && len(b.kept) == 0 {
@@ -349,7 +349,7 @@ func (b *body) keepCopy(data []byte) {
 // room gives where the next bytes can be read to: the free end of the last
 // kept chunk, or a new one, or scratch when nothing is kept.
 func (b *body) room() []byte {
-	if b.keeping && b.keptLen >= b.c.x.route.MaxReplayBytes {
+	if b.keeping && b.keptLen >= b.c.x.route.RetryBufferBytes {
 		b.lose(policy.ReplayTooLarge)
 	}
 	if b.keeping && len(b.kept) > b.own {
@@ -377,7 +377,7 @@ func (b *body) newChunk() []byte {
 		size = smallBuffer
 	}
 	if !b.c.server.replay.take(size) {
-		b.lose(policy.ReplayMemoryFull)
+		b.lose(policy.ReplayBufferFull)
 		return nil
 	}
 	chunk := getBuffer(size)
@@ -393,7 +393,7 @@ func (b *body) commit(n int) {
 	last := len(b.kept) - 1
 	b.kept[last] = b.kept[last][:len(b.kept[last])+n]
 	b.keptLen += int64(n)
-	if b.keptLen > b.c.x.route.MaxReplayBytes {
+	if b.keptLen > b.c.x.route.RetryBufferBytes {
 		b.lose(policy.ReplayTooLarge)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// Buffer sizes. A head and a small answer fit in the small one (measured
+// Buffer sizes. A head and a small response fit in the small one (measured
 // heads of browsers and services stay below 2 KiB), a usual JSON answer in
 // the medium one, a request with a body of 16 KiB in the wide one; the large one
 // moves bodies.
@@ -25,7 +25,7 @@ var (
 	largeBuffers  = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
-// getBuffer gives a buffer of at least n bytes at its full length. The caller
+// getBuffer gives a buffer of at least n bytes at its full length. The client
 // owns it until putBuffer; one larger than largeBuffer is not pooled.
 func getBuffer(n int) []byte {
 	switch {

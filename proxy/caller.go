@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // past is a deadline that ends any read or write at once.
@@ -27,24 +27,24 @@ const (
 	phaseHead // waiting for the rest of a head
 )
 
-// conn is one caller's HTTP/1.1 connection. One goroutine serves it; a second
+// conn is one client's HTTP/1.1 connection. One goroutine serves it; a second
 // one (the pump) reads from it while a body is sent or the upstream is waited
 // for, and hands the reading back when it ends.
 type conn struct {
 	server     *Server
 	nc         net.Conn
-	wire       net.Conn        // below TLS, else nc itself
-	stream     *bridge.Caller  // nil unless this is one stream of an HTTP/2 connection
-	secure     *tls.Conn       // nil without TLS, and for a stream
-	overSecure bool            // the caller, or the connection of this stream, came over TLS
-	tcp        *net.TCPConn    // nil unless plain TCP
-	raw        syscall.RawConn // of wire; nil where there is no descriptor
+	wire       net.Conn             // below TLS, else nc itself
+	stream     *bridge.ClientStream // nil unless this is one stream of an HTTP/2 connection
+	secure     *tls.Conn            // nil without TLS, and for a stream
+	overSecure bool                 // the client, or the connection of this stream, came over TLS
+	tcp        *net.TCPConn         // nil unless plain TCP
+	raw        syscall.RawConn      // of wire; nil where there is no descriptor
 	listen     string
 	used       bool         // it has sent something
 	parks      bool         // it may be parked when idle
 	left       bool         // it was parked: this goroutine's part is done
 	announces  bool         // it begins with a header of the PROXY protocol, not yet read
-	told       *net.TCPAddr // who the caller is, by that header; nil: who the connection says
+	told       *net.TCPAddr // who the client is, by that header; nil: who the connection says
 	peer       forward.Peer
 	peerBy     *settings // the version that peer was judged by
 	req        http1.Request
@@ -62,9 +62,9 @@ type conn struct {
 	cost    int64       // what it is charged for, of the memory for clients
 
 	idleFrom atomic.Int64 // instant; with phaseIdle and phaseHead
-	writing  atomic.Int64 // instant since when a write to the client has lasted; zero: none is under way
+	writing  atomic.Int64 // instant since when a write to the client has lasted; zero: none is in flight
 	tunnel   atomic.Pointer[tunnel]
-	http2    atomic.Pointer[http2Conn] // set once the caller turned out to speak HTTP/2
+	http2    atomic.Pointer[http2Conn] // set once the client turned out to speak HTTP/2
 
 	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
 	nowRead  func(fd uintptr) bool // likewise
@@ -86,9 +86,9 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s, listen: listen, readSize: smallBuffer}
 	c.tcp, _ = nc.(*net.TCPConn)
-	c.wire = sock.Wrap(nc)
+	c.wire = rawsocket.Wrap(nc)
 	c.nc = c.wire
-	if s, ok := c.wire.(*sock.Conn); ok {
+	if s, ok := c.wire.(*rawsocket.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 		c.boundUnsent()
 	}
@@ -103,7 +103,7 @@ const unsentBytes = 64 << 10
 
 func (c *conn) boundUnsent() {
 	if c.tcp != nil && c.raw != nil && c.server.clients.memory > 0 {
-		sock.BoundUnsent(c.raw, unsentBytes)
+		rawsocket.BoundUnsent(c.raw, unsentBytes)
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *conn) write(p []byte, now instant) error {
 func (c *conn) writeBoth(p, q []byte, now instant) error {
 	c.extendWrite(now)
 	c.writing.Store(int64(now))
-	_, err := sock.WriteBoth(c.nc, p, q)
+	_, err := rawsocket.WriteBoth(c.nc, p, q)
 	c.writing.Store(0)
 	return err
 }
@@ -168,7 +168,7 @@ func (c *conn) fill() error {
 }
 
 // fillIdle waits for the first bytes of a request. A connection with a
-// descriptor waits without a buffer: that is most of what an idle caller costs.
+// descriptor waits without a buffer: that is most of what an idle client costs.
 func (c *conn) fillIdle() error {
 	if c.raw == nil || c.secure != nil {
 		c.x.spare.release()
@@ -191,7 +191,7 @@ func (c *conn) readIdle(fd uintptr) bool {
 		c.in = getBuffer(c.readSize)
 		c.r, c.w = 0, 0
 	}
-	n, err := sock.TryRead(fd, c.in[c.w:])
+	n, err := rawsocket.TryRead(fd, c.in[c.w:])
 	c.w += n
 	switch {
 	case err == syscall.EAGAIN:
@@ -217,7 +217,7 @@ func (c *conn) readNow(p []byte) (int, error) {
 	case err == nil && c.now.err == nil && c.now.n == 0:
 		return 0, errBodyCut
 	case err != nil || c.now.err != nil:
-		return 0, errCallerGone
+		return 0, errClientGone
 	}
 	return c.now.n, nil
 }
@@ -230,11 +230,11 @@ type readOnce struct {
 }
 
 func (r *readOnce) read(fd uintptr) bool {
-	r.n, r.err = sock.TryRead(fd, r.p)
+	r.n, r.err = rawsocket.TryRead(fd, r.p)
 	return true
 }
 
-// foresee sizes the buffer for the next request by this one: callers that send
+// foresee sizes the buffer for the next request by this one: clients that send
 // small bodies send more of them, and head and body then come in one read.
 func (c *conn) foresee(f http1.Framing) {
 	c.readSize = smallBuffer
@@ -267,24 +267,24 @@ func (c *conn) compact() {
 	}
 }
 
-// abort closes the connection so that the caller sees a reset, not an orderly
+// abort closes the connection so that the client sees a reset, not an orderly
 // end: TLS says no close_notify.
 func (c *conn) abort() {
-	if tcp, ok := sock.Under(c.wire).(*net.TCPConn); ok {
+	if tcp, ok := rawsocket.Unwrap(c.wire).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.wire.Close()
 }
 
-// Bounds for reading on after an answer that came before the request's end,
-// so that the answer is not destroyed by a reset (RFC 9112 section 9.6).
+// Bounds for reading on after a response that came before the request's end,
+// so that the response is not destroyed by a reset (RFC 9112 section 9.6).
 const (
 	lingerBytes = 256 << 10
 	lingerTime  = time.Second
 )
 
-// closeGently sends our end first, then reads what the caller still sends,
-// within bounds, so that it can read our last answer.
+// closeGently sends our end first, then reads what the client still sends,
+// within bounds, so that it can read our last response.
 func (c *conn) closeGently() {
 	if hc, ok := c.nc.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
 		_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))

@@ -8,31 +8,31 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// callerTLS is what callers meet on TCP; nil: no TLS. Unix sockets stay plain,
+// callerTLS is what clients meet on TCP; nil: no TLS. Unix sockets stay plain,
 // as nobody can listen in on them.
 func (n *settings) prepareTLS() {
 	if n.TLS == nil {
 		return
 	}
-	n.callerTLS = n.TLS.Clone()
-	n.callerTLS.NextProtos = callerProtocols
+	n.clientTLS = n.TLS.Clone()
+	n.clientTLS.NextProtos = clientProtocols
 	if !n.http2 {
-		n.callerTLS.NextProtos = callerProtocols[1:]
+		n.clientTLS.NextProtos = clientProtocols[1:]
 	}
 }
 
-// callerProtocols are offered to callers by ALPN, the best first.
-var callerProtocols = []string{"h2", "http/1.1"}
+// callerProtocols are offered to clients by ALPN, the best first.
+var clientProtocols = []string{"h2", "http/1.1"}
 
-// overTLS puts TLS on a caller's connection where the settings want it.
+// overTLS puts TLS on a client's connection where the settings want it.
 func (c *conn) overTLS(n *settings) {
-	if _, unix := sock.Under(c.wire).(*net.UnixConn); unix || n.callerTLS == nil {
+	if _, unix := rawsocket.Unwrap(c.wire).(*net.UnixConn); unix || n.clientTLS == nil {
 		return
 	}
-	c.secure = tls.Server(c.unread(c.wire), n.callerTLS)
+	c.secure = tls.Server(c.unread(c.wire), n.clientTLS)
 	c.nc, c.overSecure = c.secure, true
 	c.tcp = nil // nothing moves past TLS inside the kernel
 	c.parks = false
@@ -44,8 +44,8 @@ func (c *conn) shakeHands() bool {
 		return true
 	}
 	c.idleFrom.Store(int64(c.server.now()))
-	c.phase.Store(phaseIdle) // a drain that ends idle callers ends this one too
-	_ = c.wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeadTimeout))
+	c.phase.Store(phaseIdle) // a drain that ends idle clients ends this one too
+	_ = c.wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
 	if c.server.closingIdle() {
 		return false
 	}
@@ -56,12 +56,12 @@ func (c *conn) shakeHands() bool {
 		return true
 	}
 	c.server.handshakeFailures.Add(1)
-	c.server.settings.Load().Log.Debug("TLS handshake with a caller failed", zap.Stringer("peer", c.wire.RemoteAddr()), zap.Error(err))
+	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.wire.RemoteAddr()), zap.Error(err))
 	c.answerPlainText(err)
 	return false
 }
 
-// answerPlainText tells a caller that spoke HTTP where TLS is wanted.
+// answerPlainText tells a client that spoke HTTP where TLS is wanted.
 func (c *conn) answerPlainText(err error) {
 	var record tls.RecordHeaderError
 	if !errors.As(err, &record) || record.Conn == nil || !looksLikeHTTP(record.RecordHeader[:]) {

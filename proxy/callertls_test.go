@@ -15,9 +15,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-// callersOverTLS makes c's callers come over TLS with a certificate for
+// callersOverTLS makes c's clients come over TLS with a certificate for
 // proxy.test, and with one of their own when they must.
-func (a *authority) callersOverTLS(t *testing.T, c *Config, clients bool) {
+func (a *authority) clientsOverTLS(t *testing.T, c *Config, clients bool) {
 	t.Helper()
 	var f certs.Files
 	f.Cert, f.Key = a.issue(t, "proxy.test")
@@ -38,21 +38,21 @@ func (a *authority) client() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "proxy.test"}
 }
 
-// dialTLS opens a caller's connection over TLS; the handshake is done.
-func (p *testProxy) dialTLS(conf *tls.Config) *caller {
+// dialTLS opens a client's connection over TLS; the handshake is done.
+func (p *testProxy) dialTLS(conf *tls.Config) *client {
 	p.t.Helper()
 	c := p.dial()
 	tc := tls.Client(c.Conn, conf)
 	if err := tc.Handshake(); err != nil {
 		p.t.Fatalf("handshake: %v", err)
 	}
-	return &caller{Conn: tc, r: bufio.NewReader(tc), t: p.t}
+	return &client{Conn: tc, r: bufio.NewReader(tc), t: p.t}
 }
 
-func TestCallersOverTLS(t *testing.T) {
+func TestClientsOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(bad503, ok200))
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
 	c.send("GET /a HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")
 	c.send("GET /b HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")
@@ -68,7 +68,7 @@ func TestUnixSocketStaysPlainBesideTLS(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
-		a.callersOverTLS(t, c, false)
+		a.clientsOverTLS(t, c, false)
 		c.Listen = append(c.Listen, "unix:"+t.TempDir()+"/s")
 	})
 	nc, err := net.Dial("unix", p.Addrs()[1].String())
@@ -76,7 +76,7 @@ func TestUnixSocketStaysPlainBesideTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := &caller{Conn: nc, r: bufio.NewReader(nc), t: t}
+	c := &client{Conn: nc, r: bufio.NewReader(nc), t: t}
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
 }
 
@@ -90,7 +90,7 @@ func TestLargeBodiesOverTLS(t *testing.T) {
 			_, _ = c.Conn.Write(b)
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: a.client()}}
 	defer client.CloseIdleConnections()
 	body := strings.Repeat("0123456789abcdef", size/16)
@@ -104,15 +104,15 @@ func TestLargeBodiesOverTLS(t *testing.T) {
 	}
 }
 
-func TestCallerWithoutCertificateIsRefused(t *testing.T) {
+func TestClientWithoutCertificateIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, true) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, true) })
 
 	tc := tls.Client(p.dial().Conn, a.client())
 	if err := tc.Handshake(); err == nil { // with TLS 1.3 the client learns of it when it reads
 		if _, err = tc.Read(make([]byte, 1)); err == nil {
-			t.Fatal("a caller without a certificate was served")
+			t.Fatal("a client without a certificate was served")
 		}
 	}
 	eventually(t, "the failure is counted", func() bool { return p.Stats().HandshakeFailures == 1 })
@@ -130,7 +130,7 @@ func TestCallerWithoutCertificateIsRefused(t *testing.T) {
 
 func TestPlainHTTPOnTLSPortIsToldSo(t *testing.T) {
 	a := newAuthority(t)
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	res, body, err := c.response("GET")
 	if err != nil || res.StatusCode != 400 || !strings.Contains(body, "HTTPS") {
@@ -138,10 +138,10 @@ func TestPlainHTTPOnTLSPortIsToldSo(t *testing.T) {
 	}
 }
 
-func TestReloadChangesTheCertificateForNewCallers(t *testing.T) {
+func TestReloadChangesTheCertificateForNewClients(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	before := p.dialTLS(a.client())
 
 	next := *p.settings.Load().Config
@@ -156,7 +156,7 @@ func TestReloadChangesTheCertificateForNewCallers(t *testing.T) {
 	}
 	after := p.dialTLS(a.client())
 	if n := after.Conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.Int64(); n != 77 {
-		t.Errorf("a new caller was shown certificate %d, want 77", n)
+		t.Errorf("a new client was shown certificate %d, want 77", n)
 	}
 	before.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")
 }
@@ -169,7 +169,7 @@ func TestCutResponseOverTLSIsNotEndedProperly(t *testing.T) {
 		c.say("HTTP/1.0 200 OK\r\n\r\npart")
 		c.reset()
 	})
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
 	c.send("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n")
 	if got, err := c.rest(); err == nil {
@@ -177,11 +177,11 @@ func TestCutResponseOverTLSIsNotEndedProperly(t *testing.T) {
 	}
 }
 
-// A caller that leaves during a wait ends the wait, also over TLS.
-func TestCallerOverTLSThatLeavesEndsTheWait(t *testing.T) {
+// A client that leaves during a wait ends the wait, also over TLS.
+func TestClientOverTLSThatLeavesEndsTheWait(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script("HTTP/1.1 503 Busy\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n", ok200))
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
 	c.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")
 	eventually(t, "the wait began", func() bool { p.seen.mu.Lock(); defer p.seen.mu.Unlock(); return p.seen.waiting == 1 })
@@ -191,13 +191,13 @@ func TestCallerOverTLSThatLeavesEndsTheWait(t *testing.T) {
 	}
 }
 
-// A caller that connects and never shakes hands does not stay, and does not
+// A client that connects and never shakes hands does not stay, and does not
 // keep a drain from ending.
-func TestSilentCallerDoesNotStayInTheHandshake(t *testing.T) {
+func TestSilentClientDoesNotStayInTheHandshake(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
-		a.callersOverTLS(t, c, false)
-		c.ReadHeadTimeout = 50 * time.Millisecond
+		a.clientsOverTLS(t, c, false)
+		c.ReadHeaderTimeout = 50 * time.Millisecond
 	})
 	c := p.dial()
 	if _, err := c.rest(); err != nil && isTimeout(err) {
@@ -205,12 +205,12 @@ func TestSilentCallerDoesNotStayInTheHandshake(t *testing.T) {
 	}
 }
 
-func TestDrainEndsIdleCallersOverTLS(t *testing.T) {
+func TestDrainEndsIdleClientsOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
-		a.callersOverTLS(t, c, false)
+		a.clientsOverTLS(t, c, false)
 		c.DrainTimeout = time.Minute
-		c.ReadHeadTimeout = time.Hour
+		c.ReadHeaderTimeout = time.Hour
 	})
 	used := p.dialTLS(a.client())
 	used.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")
@@ -220,7 +220,7 @@ func TestDrainEndsIdleCallersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := used.rest(); err != nil {
-		t.Errorf("the idle caller's connection ended with %v, want an orderly end", err)
+		t.Errorf("the idle client's connection ended with %v, want an orderly end", err)
 	}
 	_, _ = silent.rest()
 }

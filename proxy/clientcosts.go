@@ -3,11 +3,11 @@ package proxy
 // What one client needs of memory, in bytes, measured as growth of the resident set with the
 // garbage that goes with it.
 const (
-	plainCost   = 36 << 10 // HTTP/1.1 with a request under way: two goroutines, buffers, its connection upstream
+	plainCost   = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost  = 48 << 10 // the same over TLS
 	parkedCost  = 2 << 10
 	http2Cost   = 64 << 10 // and its window besides, see windowsFor
-	streamCost  = 64 << 10 // a stream with a request under way
+	streamCost  = 64 << 10 // a stream with a request in flight
 	handlerCost = 12 << 10 // a stream that waits for its slot, or is being refused
 )
 
@@ -26,7 +26,7 @@ func costsOf(memory int64) clientCosts {
 
 // accepted is the cost of a client that has just been accepted.
 func (k *clientCosts) accepted(n *settings) int64 {
-	if n.callerTLS != nil {
+	if n.clientTLS != nil {
 		return k.secure
 	}
 	return k.plain
@@ -35,7 +35,7 @@ func (k *clientCosts) accepted(n *settings) int64 {
 // clientShare is the part of the memory for clients that is for connections; the other is for streams.
 func clientShare(memory int64) int64 { return memory * 55 / 100 }
 
-// mostStreams is how many HTTP/2 streams may have a request under way at once, over all clients; 0: any number.
+// mostStreams is how many HTTP/2 streams may have a request in flight at once, over all clients; 0: any number.
 func mostStreams(c *Config) int {
 	if c.ClientMemory <= 0 {
 		return c.MaxConnections

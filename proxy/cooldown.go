@@ -9,49 +9,49 @@ import (
 )
 
 // CooldownKind says which requests share the pause that a 429 asks for.
-type CooldownKind uint8
+type RateLimitPauseKind uint8
 
 // The choices of CooldownKind.
 const (
-	CooldownNone   CooldownKind = iota // each request pauses for itself
-	CooldownRoute                      // all of the route
-	CooldownHeader                     // those of the route with the same value in a field; without it a request pauses for itself
+	RateLimitPauseNone   RateLimitPauseKind = iota // each request pauses for itself
+	RateLimitPauseRoute                            // all of the route
+	RateLimitPauseHeader                           // those of the route with the same value in a field; without it a request pauses for itself
 )
 
 // Cooldown is what a route does with the pause that a 429 asks for, by
-// Retry-After or by a quota used up.
-type Cooldown struct {
-	Kind   CooldownKind
+// Retry-After or by a rate limit used up.
+type RateLimitPause struct {
+	Kind   RateLimitPauseKind
 	Header string // the field's name, for CooldownHeader
 
 	// Max is the longest pause that is shared. A longer one is passed to the
-	// caller at once and stops nobody else.
+	// client at once and stops nobody else.
 	Max time.Duration
 }
 
-// LearnCooldown takes over a pause that began elsewhere: key is what another
+// ApplyRateLimitPause takes over a pause that began elsewhere: key is what another
 // process with the same routes was given by Config.CooldownBegan, lasts how
 // much of the pause is left. It is not told to CooldownBegan here. What is
 // longer than any route's Cooldown.Max is not believed. It does not block;
 // safe for concurrent use.
-func (s *Server) LearnCooldown(key uint64, lasts time.Duration) {
-	if lasts <= 0 || lasts > s.settings.Load().longestCooldown {
+func (s *Server) ApplyRateLimitPause(key uint64, lasts time.Duration) {
+	if lasts <= 0 || lasts > s.settings.Load().longestRateLimitPause {
 		return
 	}
 	now := s.elapsed()
-	s.cooldowns.Begin(key, now+lasts, now)
+	s.rateLimitPauses.Begin(key, now+lasts, now)
 }
 
 // cooldownKey is what the request shares a pause by; no when it shares none.
 // It is the same in every process with the same route to the same upstream. A
-// cryptographic hash, so that no caller can make a value that pauses another's.
-func (x *exchange) cooldownKey() (uint64, bool) {
+// cryptographic hash, so that no client can make a value that pauses another's.
+func (x *exchange) rateLimitPauseKey() (uint64, bool) {
 	r := x.route
-	h := r.cooldownSeed
-	switch r.Cooldown.Kind {
-	case CooldownRoute:
-	case CooldownHeader:
-		value, ok := x.req.Lookup(r.Cooldown.Header)
+	h := r.rateLimitPauseSeed
+	switch r.RateLimitPause.Kind {
+	case RateLimitPauseRoute:
+	case RateLimitPauseHeader:
+		value, ok := x.req.Lookup(r.RateLimitPause.Header)
 		if !ok {
 			return 0, false
 		}
@@ -63,73 +63,73 @@ func (x *exchange) cooldownKey() (uint64, bool) {
 }
 
 // cooldownSeed is the part of a key that is the same for all of a route.
-func cooldownSeed(r *Route) [sha256.Size]byte {
-	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.Cooldown.Header))
+func rateLimitPauseSeed(r *Route) [sha256.Size]byte {
+	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
 }
 
 // noteCooldown takes up the pause that a 429 asks for.
-func (x *exchange) noteCooldown(a *policy.Attempt) {
-	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > x.route.Cooldown.Max {
+func (x *exchange) noteRateLimitPause(a *policy.Attempt) {
+	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > x.route.RateLimitPause.Max {
 		return
 	}
-	key, ok := x.cooldownKey()
+	key, ok := x.rateLimitPauseKey()
 	if !ok {
 		return
 	}
 	s := x.c.server
 	now := s.elapsed()
-	if s.cooldowns.Begin(key, now+a.RetryAfter, now) && x.set.CooldownBegan != nil {
-		x.set.CooldownBegan(key, a.RetryAfter)
+	if s.rateLimitPauses.Begin(key, now+a.RetryAfter, now) && x.set.RateLimitPauseBegan != nil {
+		x.set.RateLimitPauseBegan(key, a.RetryAfter)
 	}
 }
 
 // pauseTooLong says whether the failed attempt asks for a pause that is for
-// the caller to decide about.
+// the client to decide about.
 func (x *exchange) pauseTooLong(a *policy.Attempt) bool {
-	return x.route.Cooldown.Kind != CooldownNone && a.Cause == policy.CauseStatus && a.Status == 429 &&
-		a.HasRetryAfter && a.RetryAfter > x.route.Cooldown.Max
+	return x.route.RateLimitPause.Kind != RateLimitPauseNone && a.Cause == policy.CauseStatus && a.Status == 429 &&
+		a.HasRetryAfter && a.RetryAfter > x.route.RateLimitPause.Max
 }
 
 // cooldownLeft is how much longer the request has to pause; 0 when it has not.
-func (x *exchange) cooldownLeft(now instant) time.Duration {
+func (x *exchange) rateLimitPauseLeft(now instant) time.Duration {
 	s, t := x.c.server, x.c.server.since(now)
-	if x.route.Cooldown.Kind == CooldownNone || !s.cooldowns.Running(t) {
+	if x.route.RateLimitPause.Kind == RateLimitPauseNone || !s.rateLimitPauses.AnyActive(t) {
 		return 0
 	}
-	key, ok := x.cooldownKey()
+	key, ok := x.rateLimitPauseKey()
 	if !ok {
 		return 0
 	}
-	left := s.cooldowns.Left(key, t)
-	if left > x.route.Cooldown.Max {
+	left := s.rateLimitPauses.Remaining(key, t)
+	if left > x.route.RateLimitPause.Max {
 		return 0 // learnt from a process that allows more
 	}
 	return left
 }
 
-// sitOut waits for the end of a cool-down that the request is in, when it has
+// sitOut waits for the end of a rate-limit pause that the request is in, when it has
 // the time, and gives the time that it then is. It holds no place at the
 // upstream meanwhile.
 func (x *exchange) sitOut(now instant) (admission, instant) {
 	for {
-		left := x.cooldownLeft(now)
+		left := x.rateLimitPauseLeft(now)
 		if left <= 0 {
 			return admitted, now
 		}
 		room := x.waitRoom(now)
-		wait, fits := policy.CooldownWait(left, room, policy.Shared())
+		wait, fits := policy.RateLimitPauseWait(left, room, policy.Shared())
 		switch {
 		case room <= 0:
 			return tooLate, now
 		case !fits:
-			x.barred, x.retryAfter = barredByCooldown, wholeSeconds(left)
+			x.barred, x.retryAfter = barredByRateLimitPause, wholeSeconds(left)
 			return turnedAway, now
 		}
 		end := x.c.await(now.Add(wait), nil)
-		x.observer.Held(x.tick().Sub(now))
+		x.observer.Queued(x.tick().Sub(now))
 		x.traceWait(waitHeld, now)
 		switch end {
-		case callerLeft:
+		case clientLeft:
 			return leftWaiting, now
 		case drainBegan:
 			x.retryAfter = wholeSeconds(left)

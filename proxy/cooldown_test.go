@@ -22,12 +22,12 @@ func answer(status int, fields ...string) string {
 	return fmt.Sprintf("HTTP/1.1 %d %s\r\n%s\r\nContent-Length: 4\r\n\r\nwait", status, http.StatusText(status), strings.Join(append(fields, "X-Test: 1"), "\r\n"))
 }
 
-// sharing switches cool-downs on: "route", or the name of a field.
+// sharing switches rate-limit pauses on: "route", or the name of a field.
 func sharing(key string) func(c *Config) {
 	return func(c *Config) {
-		c.Default.Cooldown = Cooldown{Kind: CooldownHeader, Header: key, Max: time.Minute}
+		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseHeader, Header: key, Max: time.Minute}
 		if key == "route" {
-			c.Default.Cooldown = Cooldown{Kind: CooldownRoute, Max: time.Minute}
+			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}
 	}
 }
@@ -57,8 +57,8 @@ func (s *timed) handle(c *upConn) {
 	}
 }
 
-// later runs the rest of a caller's exchange; call the result for its end.
-func (c *caller) later() (ended func() (*http.Response, time.Time)) {
+// later runs the rest of a client's exchange; call the result for its end.
+func (c *client) later() (ended func() (*http.Response, time.Time)) {
 	var res *http.Response
 	var at time.Time
 	done := make(chan struct{})
@@ -86,9 +86,9 @@ func TestA429PausesThoseWithTheSameKey(t *testing.T) {
 			up := &timed{first: []string{answer(429, "Retry-After: 5")}}
 			inMemory(t, up.handle, sharing(tc.key), func(t *testing.T, m *memory) {
 				began := time.Now()
-				first := m.caller().send(getWith(tc.first)).later()
+				first := m.client().send(getWith(tc.first)).later()
 				time.Sleep(time.Second)
-				second := m.caller().send(getWith(tc.second)).later()
+				second := m.client().send(getWith(tc.second)).later()
 				res, at := second()
 				switch waited := at.Sub(began); {
 				case res.StatusCode != 200:
@@ -114,9 +114,9 @@ func TestWithoutAKeyA429PausesItsOwnRequestAlone(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 5")}}
 	inMemory(t, up.handle, nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		first := m.caller().send(get("/")).later()
+		first := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began); d != time.Second {
 			t.Errorf("the second was answered after %v", d)
 		}
@@ -126,20 +126,20 @@ func TestWithoutAKeyA429PausesItsOwnRequestAlone(t *testing.T) {
 
 func TestA429WithoutATimeStopsNobodyElse(t *testing.T) {
 	for name, limited := range map[string]string{
-		"no word":       answer(429),
-		"quota left":    answer(429, "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 5"),
-		"503":           answer(503, "Retry-After: 5"),
-		"500":           answer(500, "Retry-After: 5"),
-		"at once":       answer(429, "Retry-After: 0"),
-		"200 exhausted": answer(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"),
+		"no word":         answer(429),
+		"rate limit left": answer(429, "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 5"),
+		"503":             answer(503, "Retry-After: 5"),
+		"500":             answer(500, "Retry-After: 5"),
+		"at once":         answer(429, "Retry-After: 0"),
+		"200 exhausted":   answer(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := &timed{first: []string{limited}}
 			inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
-				first := m.caller().send(get("/")).later()
+				first := m.client().send(get("/")).later()
 				time.Sleep(time.Second)
 				began := time.Now()
-				m.caller().send(get("/")).want(200, "ok")
+				m.client().send(get("/")).want(200, "ok")
 				if d := time.Since(began); d != 0 {
 					t.Errorf("the second was answered after %v", d)
 				}
@@ -149,7 +149,7 @@ func TestA429WithoutATimeStopsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAQuotaUsedUpIsWaitedForLikeARetryAfter(t *testing.T) {
+func TestARateLimitUsedUpIsWaitedForLikeARetryAfter(t *testing.T) {
 	for name, limited := range map[string]string{
 		"429 structured":         answer(429, `RateLimit: "a";r=0;t=7`),
 		"503 structured":         answer(503, `RateLimit: "a";r=0;t=7`),
@@ -160,7 +160,7 @@ func TestAQuotaUsedUpIsWaitedForLikeARetryAfter(t *testing.T) {
 			up := &timed{first: []string{limited}}
 			inMemory(t, up.handle, nil, func(t *testing.T, m *memory) {
 				began := time.Now()
-				m.caller().send(get("/")).want(200, "ok")
+				m.client().send(get("/")).want(200, "ok")
 				if d := time.Since(began); d < 7*time.Second || d > 7*time.Second+time.Millisecond {
 					t.Errorf("answered after %v, want 7 s plus the jitter of at most 1 ms", d)
 				}
@@ -169,27 +169,27 @@ func TestAQuotaUsedUpIsWaitedForLikeARetryAfter(t *testing.T) {
 	}
 }
 
-func TestACooldownThatDoesNotFitIsAnsweredAtOnce(t *testing.T) {
+func TestARateLimitPauseThatDoesNotFitIsAnsweredAtOnce(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
 	inMemory(t, up.handle, func(c *Config) {
 		sharing("route")(c)
 		c.Default.RequestTimeout = 10 * time.Second
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 2}
 	}, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(429, "wait") // too long for itself
+		m.client().send(get("/")).want(429, "wait") // too long for itself
 		time.Sleep(500 * time.Millisecond)
 		for _, request := range []string{get("/"), post("x")} {
 			began := time.Now()
-			res := m.caller().send(request).want(429, "*")
+			res := m.client().send(request).want(429, "*")
 			if d := time.Since(began); d != 0 {
 				t.Errorf("answered after %v", d)
 			}
-			if h := res.Header; h.Get("Retry-After") != "20" || h.Get("X-Retryproxy-Reason") != "cooldown" || h.Get("X-Retryproxy-Attempts") != "" {
+			if h := res.Header; h.Get("Retry-After") != "20" || h.Get("X-Retryproxy-Reason") != "rate_limit_pause" || h.Get("X-Retryproxy-Attempts") != "" {
 				t.Errorf("header %v", h)
 			}
 		}
 		synctest.Wait()
-		if want := []policy.Outcome{policy.OutcomeGaveUpRetryAfterTooLong, policy.OutcomeCooldown, policy.OutcomeCooldown}; !slices.Equal(m.seen.outcomes, want) {
+		if want := []policy.Outcome{policy.OutcomeGaveUpRetryAfterTooLong, policy.OutcomeRateLimitPause, policy.OutcomeRateLimitPause}; !slices.Equal(m.seen.outcomes, want) {
 			t.Errorf("outcomes %v, want %v", m.seen.outcomes, want)
 		}
 		if m.up.sends() != 1 || len(m.seen.retries) != 0 {
@@ -199,27 +199,27 @@ func TestACooldownThatDoesNotFitIsAnsweredAtOnce(t *testing.T) {
 			t.Errorf("%v tokens left of 2", tokens)
 		}
 		time.Sleep(20 * time.Second)
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 	})
 }
 
-func TestAPauseBeyondTheCapIsForTheCallerAndClosesNothing(t *testing.T) {
+func TestAPauseBeyondTheCapIsForTheClientAndClosesNothing(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 61")}}
 	inMemory(t, up.handle, func(c *Config) {
 		sharing("route")(c)
 		c.Default.RequestTimeout = 10 * time.Minute
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
-		res := m.caller().send(get("/")).want(429, "wait")
+		res := m.client().send(get("/")).want(429, "wait")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "retry_after_too_long" {
 			t.Errorf("reason %q", got)
 		}
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began); d != 0 {
 			t.Errorf("took %v", d)
 		}
-		if m.Stats().Cooldowns.Begun != 0 {
-			t.Error("a cool-down began")
+		if m.Stats().RateLimitPauses.Begun != 0 {
+			t.Error("a rate-limit pause began")
 		}
 	})
 }
@@ -228,11 +228,11 @@ func TestWaitersDoNotComeBackInTheSameInstant(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 5")}}
 	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		var ends []func() (*http.Response, time.Time)
 		for range 40 {
-			ends = append(ends, m.caller().send(get("/")).later())
+			ends = append(ends, m.client().send(get("/")).later())
 		}
 		for _, end := range ends {
 			end()
@@ -250,9 +250,9 @@ func TestWaitersWaitOnWhenThePauseGrows(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 3"), answer(429, "Retry-After: 6")}}
 	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
 		began := time.Now()
-		first := m.caller().send(get("/")).later() // is told 3 s, then at 3 s 6 more
+		first := m.client().send(get("/")).later() // is told 3 s, then at 3 s 6 more
 		time.Sleep(time.Second)
-		second := m.caller().send(get("/")).later()
+		second := m.client().send(get("/")).later()
 		first()
 		if _, at := second(); at.Sub(began) < 3*time.Second {
 			t.Errorf("came back after %v", at.Sub(began))
@@ -265,12 +265,12 @@ func TestWaitersWaitOnWhenThePauseGrows(t *testing.T) {
 	})
 }
 
-func TestTheCallersLeavingEndsACooldownsWait(t *testing.T) {
+func TestTheClientsLeavingEndsARateLimitPausesWait(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
 	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		time.Sleep(time.Second)
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
 		c.Close()
 		synctest.Wait()
@@ -283,12 +283,12 @@ func TestTheCallersLeavingEndsACooldownsWait(t *testing.T) {
 	})
 }
 
-func TestADrainEndsACooldownsWait(t *testing.T) {
+func TestADrainEndsARateLimitPausesWait(t *testing.T) {
 	up := &timed{first: []string{answer(429, "Retry-After: 20")}}
 	inMemory(t, up.handle, sharing("route"), func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		time.Sleep(time.Second)
-		waiting := m.caller().send(get("/")).later()
+		waiting := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		began := time.Now()
 		drained := make(chan error)
@@ -326,20 +326,20 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 	t.Run("cool-down", func(t *testing.T) {
 		up := &timed{first: []string{bad503, answer(429, "Retry-After: 30")}}
 		inMemory(t, up.handle, func(c *Config) { busy(c); sharing("route")(c) }, func(t *testing.T, m *memory) {
-			first := m.caller().send(get("/")).later()
+			first := m.client().send(get("/")).later()
 			time.Sleep(time.Second)
-			m.caller().send(get("/")).want(429, "wait")
-			check(t, m, first, "cooldown")
-			if !slices.Contains(m.seen.outcomes, policy.GaveUp(policy.ReasonCooldown)) {
+			m.client().send(get("/")).want(429, "wait")
+			check(t, m, first, "rate_limit_pause")
+			if !slices.Contains(m.seen.outcomes, policy.GaveUp(policy.ReasonRateLimitPause)) {
 				t.Errorf("outcomes %v", m.seen.outcomes)
 			}
 		})
 	})
-	t.Run("gate", func(t *testing.T) {
+	t.Run("breaker", func(t *testing.T) {
 		var down atomic.Bool
 		inMemory(t, script(answer(503, "Connection: close")), func(c *Config) {
 			busy(c)
-			c.Default.Guard, c.Default.Outage = policy.GuardOptions{}, OutageShed
+			c.Default.Guard, c.Default.BreakerMode = policy.GuardOptions{}, BreakerFailFast
 			dial := c.Default.Upstream.Dial
 			c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				if down.Load() {
@@ -348,18 +348,18 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 				return dial(ctx, network, address)
 			}
 		}, func(t *testing.T, m *memory) {
-			first := m.caller().send(get("/")).later()
+			first := m.client().send(get("/")).later()
 			time.Sleep(time.Second)
 			down.Store(true)
-			second := m.caller().send(get("/")).later() // closes the gate, and waits as well
+			second := m.client().send(get("/")).later() // opens the breaker, and waits as well
 			second()                                    // so that its token is back too
-			check(t, m, first, "shed")
-			check(t, m, second, "shed")
+			check(t, m, first, "fail_fast")
+			check(t, m, second, "fail_fast")
 		})
 	})
-	t.Run("caller left", func(t *testing.T) {
+	t.Run("client left", func(t *testing.T) {
 		inMemory(t, script(bad503), busy, func(t *testing.T, m *memory) {
-			c := m.caller().send(get("/"))
+			c := m.client().send(get("/"))
 			time.Sleep(time.Second)
 			c.Close()
 			synctest.Wait()
@@ -370,17 +370,17 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 	})
 }
 
-func TestARetryThatACooldownForbidsIsNotWaitedFor(t *testing.T) {
+func TestARetryThatARateLimitPauseForbidsIsNotWaitedFor(t *testing.T) {
 	inMemory(t, slow(time.Second, bad503), func(c *Config) {
 		sharing("route")(c)
 		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 2 * time.Second})
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
-		ended := m.caller().send(get("/")).later()
+		ended := m.client().send(get("/")).later()
 		time.Sleep(500 * time.Millisecond) // it is sent
-		m.LearnCooldown(m.learnable(), time.Minute)
+		m.ApplyRateLimitPause(m.learnable(), time.Minute)
 		res, at := ended()
-		if d := at.Sub(began); res.StatusCode != 503 || d != time.Second || res.Header.Get("X-Retryproxy-Reason") != "cooldown" {
+		if d := at.Sub(began); res.StatusCode != 503 || d != time.Second || res.Header.Get("X-Retryproxy-Reason") != "rate_limit_pause" {
 			t.Errorf("%d after %v, %v", res.StatusCode, d, res.Header)
 		}
 	})
@@ -389,11 +389,11 @@ func TestARetryThatACooldownForbidsIsNotWaitedFor(t *testing.T) {
 // learnable is the key of the default route.
 func (m *memory) learnable() uint64 {
 	x := &exchange{route: m.settings.Load().fallback}
-	key, _ := x.cooldownKey()
+	key, _ := x.rateLimitPauseKey()
 	return key
 }
 
-func TestCooldownsAreToldAndLearnt(t *testing.T) {
+func TestRateLimitPausesAreToldAndLearnt(t *testing.T) {
 	type told struct {
 		key   uint64
 		lasts time.Duration
@@ -401,25 +401,25 @@ func TestCooldownsAreToldAndLearnt(t *testing.T) {
 	var began []told
 	note := func(c *Config) {
 		sharing("X-Key")(c)
-		c.CooldownBegan = func(key uint64, lasts time.Duration) { began = append(began, told{key, lasts}) }
+		c.RateLimitPauseBegan = func(key uint64, lasts time.Duration) { began = append(began, told{key, lasts}) }
 	}
 	inMemory(t, script(answer(429, "Retry-After: 50")), note, func(t *testing.T, m *memory) {
 		for range 3 { // one after the other on kept connections: at the same time
-			m.caller().send(getWith("X-Key: a")).want(429, "*")
+			m.client().send(getWith("X-Key: a")).want(429, "*")
 		}
-		m.caller().send(getWith("X-Key: b")).want(429, "*")
+		m.client().send(getWith("X-Key: b")).want(429, "*")
 	})
 	if len(began) != 2 || began[0].lasts != 50*time.Second || began[0].key == began[1].key {
 		t.Fatalf("told %v", began)
 	}
 	key := began[0].key
 	inMemory(t, script(ok200), note, func(t *testing.T, m *memory) {
-		m.LearnCooldown(key, 61*time.Second)
-		m.LearnCooldown(key, -time.Second)
-		m.caller().send(getWith("X-Key: a")).want(200, "ok")
-		m.LearnCooldown(key, 60*time.Second)
-		m.caller().send(getWith("X-Key: a")).want(429, "*")
-		m.caller().send(getWith("X-Key: b")).want(200, "ok")
+		m.ApplyRateLimitPause(key, 61*time.Second)
+		m.ApplyRateLimitPause(key, -time.Second)
+		m.client().send(getWith("X-Key: a")).want(200, "ok")
+		m.ApplyRateLimitPause(key, 60*time.Second)
+		m.client().send(getWith("X-Key: a")).want(429, "*")
+		m.client().send(getWith("X-Key: b")).want(200, "ok")
 	})
 	if len(began) != 2 {
 		t.Errorf("what was learnt was told on: %v", began)
@@ -432,7 +432,7 @@ func TestAKeyedRouteDoesNotAllocate(t *testing.T) {
 	c := p.dial()
 	request := []byte(steadyCases()[0].request)
 	do := roundTrips(t, c.Conn, request, measureAnswer(t, c.Conn, request))
-	p.LearnCooldown(1, time.Minute) // of somebody else, so that every request looks
+	p.ApplyRateLimitPause(1, time.Minute) // of somebody else, so that every request looks
 	for range 50 {
 		do()
 	}

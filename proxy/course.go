@@ -16,20 +16,20 @@ type course struct {
 	avoid    string // the address the last attempt failed on
 	fellBack string // what answered in the upstream's place, as X-Retryproxy-Fallback tells it
 
-	member  *upstream.Member // of avoid, as one of several; nil where there is one, or no connection was made
+	member  *upstream.Endpoint // of avoid, as one of several; nil where there is one, or no connection was made
 	dialErr *upstream.DialError
-	slot    *quotaDoor // a slot of which is taken for an attempt that is not sent yet
+	slot    *rateLimitDoor // a slot of which is taken for an attempt that is not sent yet
 	hedge   hedging
 
-	callerWaits forward.Deadline // what the caller said of its patience
+	clientWaits forward.Deadline // what the client said of its patience
 
 	sentAt      instant // the request was first fully sent, or first failed
 	deadline    instant // zero: none (yet)
-	callerUntil instant // when the caller leaves, by its own words; zero: it did not say
-	holdUntil   instant // end of all waiting at a gate; zero: not begun
+	clientUntil instant // when the client leaves, by its own words; zero: it did not say
+	holdUntil   instant // end of all waiting at a breaker; zero: not begun
 	firstEnd    instant // of an attempt
 	lastEnd     instant
-	relayed     instant // when the answer was relayed whole; zero: not yet
+	relayed     instant // when the response was relayed whole; zero: not yet
 	wait        time.Duration
 	bodyOut     int64 // bytes of response bodies given to the client's connection
 	attempts    int
@@ -39,13 +39,13 @@ type course struct {
 	cause      policy.Cause  // of the last attempt
 	noAttempt  policy.Reason // why the attempt found no descriptor for its connection; none: it was made
 	barred     barrier
-	expect     bool // the caller waits for a 100 that nobody sent yet
-	started    bool // bytes of the final response went to the caller
-	aborting   bool // the caller's connection must end, in a way that looks broken
+	expect     bool // the client waits for a 100 that nobody sent yet
+	started    bool // bytes of the final response went to the client
+	aborting   bool // the client's connection must end, in a way that looks broken
 	safe       bool
 	nested     bool
 	freeUsed   bool
-	patient    bool // no repeat is possible any more: the attempt has all the time that is left
+	patient    bool // no retry is possible any more: the attempt has all the time that is left
 	wouldRetry bool // counted, in a route that observes
 	token      bool // a budget's token is taken for a retry that is not sent yet
 	asked      bool // the throttle let the attempt pass and waits to hear of it

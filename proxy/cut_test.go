@@ -15,13 +15,13 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// What a caller sees of a response.
+// What a client sees of a response.
 type seenBody struct {
 	body string
 	err  error // nil: whole; io.ErrUnexpectedEOF: shorter than framed; ECONNRESET
 }
 
-func (c *caller) seenBody() seenBody {
+func (c *client) seenBody() seenBody {
 	_, body, err := c.response("GET")
 	if errors.Is(err, syscall.ECONNRESET) {
 		err = syscall.ECONNRESET
@@ -41,7 +41,7 @@ func TestACutResponseLooksCut(t *testing.T) {
 	cases := []struct {
 		name, answer string
 		end          func(c *upConn)
-		to10         error // what an HTTP/1.0 caller sees
+		to10         error // what an HTTP/1.0 client sees
 	}{
 		{"length, end", length, fin, io.ErrUnexpectedEOF},
 		{"length, reset", length, rst, io.ErrUnexpectedEOF},
@@ -72,7 +72,7 @@ func TestACutResponseLooksCut(t *testing.T) {
 				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
 				got := c.seenBody()
 				if got.err != wantErr || got.body != "half" && wantErr != syscall.ECONNRESET {
-					t.Errorf("the caller saw %q, %v; want \"half\", %v", got.body, got.err, wantErr)
+					t.Errorf("the client saw %q, %v; want \"half\", %v", got.body, got.err, wantErr)
 				}
 				p.wantOutcome(0, policy.OutcomeResponseBroken)
 				if p.seen.codes[0] != 200 || u.sends() != 1 {
@@ -99,19 +99,19 @@ func TestACutLargeResponseLooksCut(t *testing.T) {
 		p := startProxy(t, u, nil)
 		_, body, err := p.dial().send(get("/")).response("GET")
 		if err != io.ErrUnexpectedEOF || len(body) > 3_000_000 || !reset && len(body) < 3_000_000 {
-			t.Errorf("reset=%v: the caller saw %d bytes, %v", reset, len(body), err)
+			t.Errorf("reset=%v: the client saw %d bytes, %v", reset, len(body), err)
 		}
 		p.wantOutcome(0, policy.OutcomeResponseBroken)
 	}
 }
 
-// leave is a way for a caller to go.
+// leave is a way for a client to go.
 var ways = map[string]struct {
-	leave func(c *caller)
+	leave func(c *client)
 	rude  bool
 }{
-	"close": {func(c *caller) { _ = c.Close() }, false},
-	"reset": {func(c *caller) { c.reset() }, true},
+	"close": {func(c *client) { _ = c.Close() }, false},
+	"reset": {func(c *client) { c.reset() }, true},
 }
 
 func TestACutUploadAbortsTheUpstream(t *testing.T) {
@@ -159,7 +159,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 	}
 }
 
-// A half close in the middle of a body is answered, since the caller may read.
+// A half close in the middle of a body is answered, since the client may read.
 func TestACutUploadIsAnswered(t *testing.T) {
 	begun := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) { c.head(); c.body(4); close(begun); _, _ = c.endOfInput() })
@@ -172,7 +172,7 @@ func TestACutUploadIsAnswered(t *testing.T) {
 	p.wantOutcome(0, policy.OutcomeRequestBroken)
 }
 
-// gone checks that the caller's leaving ended the only request, soon, and that
+// gone checks that the client's leaving ended the only request, soon, and that
 // what was sent was aborted.
 func gone(t *testing.T, p *testProxy, left time.Time, aborted <-chan error) {
 	t.Helper()
@@ -188,14 +188,14 @@ func gone(t *testing.T, p *testProxy, left time.Time, aborted <-chan error) {
 	}
 }
 
-func everyWay(t *testing.T, test func(t *testing.T, leave func(c *caller))) {
+func everyWay(t *testing.T, test func(t *testing.T, leave func(c *client))) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) { test(t, w.leave) })
 	}
 }
 
-func TestTheCallerLeavingEndsADial(t *testing.T) {
-	everyWay(t, func(t *testing.T, leave func(c *caller)) {
+func TestTheClientLeavingEndsADial(t *testing.T) {
+	everyWay(t, func(t *testing.T, leave func(c *client)) {
 		dialling, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 		u := startUpstream(t, script(ok200))
 		p := startProxy(t, u, func(c *Config) {
@@ -219,11 +219,11 @@ func TestTheCallerLeavingEndsADial(t *testing.T) {
 	})
 }
 
-func TestTheCallerLeavingEndsTheWaitForAnAnswer(t *testing.T) {
+func TestTheClientLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, req := range map[string]string{"get": get("/"), "post": post("hello"), "pipelined": get("/") + get("/") + strings.Repeat("x", 20000)} {
 		t.Run(name, func(t *testing.T) {
-			everyWay(t, func(t *testing.T, leave func(c *caller)) {
+			everyWay(t, func(t *testing.T, leave func(c *client)) {
 				got, end := make(chan struct{}), make(chan error, 1)
 				u := startUpstream(t, func(c *upConn) {
 					discardBody(c, c.head())
@@ -245,7 +245,7 @@ func TestTheCallerLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestTheCallerLeavingEndsABodyBeingRelayed(t *testing.T) {
+func TestTheClientLeavingEndsABodyBeingRelayed(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{
 		"silent":  "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx",
@@ -255,7 +255,7 @@ func TestTheCallerLeavingEndsABodyBeingRelayed(t *testing.T) {
 	} {
 		for _, trickle := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " trickle=", trickle), func(t *testing.T) {
-				everyWay(t, func(t *testing.T, leave func(c *caller)) {
+				everyWay(t, func(t *testing.T, leave func(c *client)) {
 					end := make(chan error, 1)
 					u := startUpstream(t, func(c *upConn) {
 						c.head()
@@ -294,8 +294,8 @@ func TestTheCallerLeavingEndsABodyBeingRelayed(t *testing.T) {
 	}
 }
 
-func TestTheCallerLeavingEndsABackoff(t *testing.T) {
-	everyWay(t, func(t *testing.T, leave func(c *caller)) {
+func TestTheClientLeavingEndsABackoff(t *testing.T) {
+	everyWay(t, func(t *testing.T, leave func(c *client)) {
 		u := startUpstream(t, script(bad503))
 		p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 20*time.Second) })
 		c := p.dial().send(get("/"))
@@ -309,9 +309,9 @@ func TestTheCallerLeavingEndsABackoff(t *testing.T) {
 	})
 }
 
-// fill sends of the body until the pump is stuck, with only as much under way
-// that the caller's end still arrives.
-func (c *caller) fill(p *testProxy) {
+// fill sends of the body until the pump is stuck, with only as much in flight
+// that the client's end still arrives.
+func (c *client) fill(p *testProxy) {
 	c.t.Helper()
 	block := strings.Repeat("x", 16<<10)
 	for still, last := 0, uint32(0); still < 3; {
@@ -333,8 +333,8 @@ func (p *testProxy) pieces() (n uint32) {
 }
 
 // The upstream takes nothing, so the pump is stuck in a write to it and reads
-// nothing from the caller either.
-func TestTheCallerLeavingEndsAnUploadThatIsStuck(t *testing.T) {
+// nothing from the client either.
+func TestTheClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20 // more than all socket buffers
 	for name, tc := range map[string]struct {
@@ -411,8 +411,8 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 }
 
 // TestAResetThatTheUploadIsTold: the kernel tells of a reset once. When the
-// write of the request's body is told, the read of the answer meets a mere end,
-// which would pass for that of an answer without a length.
+// write of the request's body is told, the read of the response meets a mere end,
+// which would pass for that of a response without a length.
 func TestAResetThatTheUploadIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		framing, piece string
@@ -440,7 +440,7 @@ func TestAResetThatTheUploadIsTold(t *testing.T) {
 					}
 				}()
 				if _, body, err := c.response("PUT"); err == nil {
-					t.Fatalf("the caller saw %q end in order", body)
+					t.Fatalf("the client saw %q end in order", body)
 				}
 				_ = c.Close()
 			}

@@ -7,29 +7,29 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-// heedCaller reads how long the caller will wait. Its time runs from the head
+// heedCaller reads how long the client will wait. Its time runs from the head
 // on, whatever becomes of the body; the request timeout still applies beside it.
-func (x *exchange) heedCaller() {
-	w := &x.callerWaits
+func (x *exchange) heedClient() {
+	w := &x.clientWaits
 	w.Read(x.req, x.route.Forward.Deadlines)
-	if w.Bad != 0 && x.set.BadDeadline != nil {
-		for f := range forward.DeadlineField(forward.NumDeadlineFields) {
-			if w.Bad.Has(f) {
+	if w.Malformed != 0 && x.set.BadDeadline != nil {
+		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
+			if w.Malformed.Has(f) {
 				x.set.BadDeadline(f)
 			}
 		}
 	}
 	if w.Given {
-		x.callerUntil = x.began.Add(w.Within)
-		x.deadline = x.began.Add(x.route.ownShare(w.Within))
+		x.clientUntil = x.began.Add(w.Timeout)
+		x.deadline = x.began.Add(x.route.ownShare(w.Timeout))
 	}
 }
 
 // requestTimeout is the route's own, without what is kept back for a fallback; 0 for none. A gRPC call may be a stream
 // whose first header comes late, and nothing tells which are: such calls have
-// only the deadline that their caller gave (grpc-timeout), where that is heeded.
+// only the deadline that their client gave (grpc-timeout), where that is heeded.
 func (x *exchange) requestTimeout() time.Duration {
-	if x.callerWaits.GRPC && x.route.Forward.Deadlines.Has(forward.DeadlineGRPC) {
+	if x.clientWaits.GRPC && x.route.Forward.Deadlines.Has(forward.DeadlineGRPC) {
 		return 0
 	}
 	return x.route.ownShare(x.route.RequestTimeout)
@@ -39,12 +39,12 @@ func (x *exchange) requestTimeout() time.Duration {
 // was sent; 0 for any. Zero: at any time.
 func (x *exchange) endWith(limit time.Duration) instant {
 	if limit <= 0 || x.sentAt.IsZero() {
-		return x.callerUntil
+		return x.clientUntil
 	}
-	return earliest(x.callerUntil, x.sentAt.Add(limit))
+	return earliest(x.clientUntil, x.sentAt.Add(limit))
 }
 
-// timeLeft is how long the upstream has for its answer, as far as is known
+// timeLeft is how long the upstream has for its response, as far as is known
 // before the request is sent: until the deadline that runs, or from the
 // request being sent on.
 func (x *exchange) timeLeft(now instant) time.Duration {

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-const allDeadlines = forward.DeadlineSet(1<<forward.NumDeadlineFields - 1)
+const allDeadlines = forward.DeadlineSet(1<<forward.NumDeadlineHeaders - 1)
 
 func heedDeadlines(c *Config) { c.Default.Forward.Deadlines = allDeadlines }
 
@@ -21,7 +21,7 @@ func never(c *upConn) {
 	}
 }
 
-func TestTheCallersDeadlineEndsTheRequest(t *testing.T) {
+func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 	for field, want := range map[string]time.Duration{
 		"X-Request-Timeout: 2.5":               2500 * time.Millisecond,
 		"X-Request-Timeout: 1500ms":            1500 * time.Millisecond,
@@ -32,7 +32,7 @@ func TestTheCallersDeadlineEndsTheRequest(t *testing.T) {
 	} {
 		inMemory(t, never, heedDeadlines, func(t *testing.T, m *memory) {
 			began := time.Now()
-			m.caller().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
+			m.client().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
 			if d := time.Since(began); d != want {
 				t.Errorf("%s: answered after %v, want %v", field, d, want)
 			}
@@ -42,7 +42,7 @@ func TestTheCallersDeadlineEndsTheRequest(t *testing.T) {
 
 func TestWithoutTheSettingTheFieldMeansNothing(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), nil, func(t *testing.T, m *memory) {
-		m.caller().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
+		m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
 		if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "1" {
 			t.Errorf("the upstream got %q, want it as it came", got)
 		}
@@ -58,7 +58,7 @@ func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	}
 	handle := script(bad503, bad503, ok200)
 	inMemory(t, handle, wait, func(t *testing.T, m *memory) {
-		m.caller().send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
+		m.client().send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
 		for i, want := range []string{"20 20000000u 20000", "17 17000000u 17000", "14 14000000u 14000"} {
 			head := m.up.head(i)
 			got := fieldOf(head, "X-Request-Timeout") + " " + fieldOf(head, "grpc-timeout") + " " + fieldOf(head, "x-envoy-expected-rq-timeout-ms")
@@ -77,7 +77,7 @@ func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
-				m.caller().send(request("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
+				m.client().send(request("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
 				if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "30000ms" {
 					t.Errorf("the upstream was told %q, want 30000ms", got)
 				}
@@ -86,23 +86,23 @@ func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	}
 }
 
-// A wait that ends after the caller's deadline is not begun.
-func TestNoWaitOutlastsTheCallersDeadline(t *testing.T) {
+// A wait that ends after the client's deadline is not begun.
+func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nwait"
 	inMemory(t, script(limited, ok200), heedDeadlines, func(t *testing.T, m *memory) {
 		began := time.Now()
-		res := m.caller().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
+		res := m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
 		if d := time.Since(began); d != 0 || res.Header.Get("X-Retryproxy-Reason") != "retry_after_too_long" {
 			t.Errorf("answered after %v because of %q", d, res.Header.Get("X-Retryproxy-Reason"))
 		}
 	})
 }
 
-// The caller's time runs while it uploads, unlike the request timeout.
-func TestTheCallersDeadlineRunsDuringItsUpload(t *testing.T) {
+// The client's time runs while it uploads, unlike the request timeout.
+func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 	read := func(c *upConn) { discardBody(c, c.head()) }
 	inMemory(t, read, heedDeadlines, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		began := time.Now()
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 3\r\nContent-Length: 40\r\n\r\n")
 		go func() {
@@ -121,7 +121,7 @@ func TestTheCallersDeadlineRunsDuringItsUpload(t *testing.T) {
 
 func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
 	inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		res := c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" || m.up.sends() != 0 {
 			t.Errorf("reason %q, %d sends; want deadline and none", got, m.up.sends())
@@ -152,7 +152,7 @@ func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
 				if want == 0 {
 					status, want = 200, 2*time.Minute
 				}
-				m.caller().send(request("POST / HTTP/1.1", tc.fields...)).want(status, "*")
+				m.client().send(request("POST / HTTP/1.1", tc.fields...)).want(status, "*")
 				if d := time.Since(began); d != want {
 					t.Errorf("answered after %v, want %v", d, want)
 				}
@@ -168,7 +168,7 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		heedDeadlines(c)
-		c.BadDeadline = func(f forward.DeadlineField) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
+		c.BadDeadline = func(f forward.DeadlineHeader) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
 	})
 	c := p.dial()
 	c.send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: soon", "grpc-timeout: 5", "x-envoy-expected-rq-timeout-ms: 100")).want(200, "ok")

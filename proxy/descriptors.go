@@ -57,7 +57,7 @@ func (x *exchange) starvingRoom() time.Duration {
 }
 
 // awaitDescriptor lets some time pass; no when it is over, or something else ended
-// the wait: the caller left, a drain, or the door lets the attempt in no more. Its place at the
+// the wait: the client left, a drain, or the door lets the attempt in no more. Its place at the
 // upstream is another's meanwhile, so that the upstream's silence means nothing.
 func (x *exchange) awaitDescriptor(wait time.Duration, until instant) bool {
 	x.unplace()
@@ -69,8 +69,8 @@ func (x *exchange) awaitDescriptor(wait time.Duration, until instant) bool {
 	x.waiter.word.Store(wordWait)
 	end := x.c.await(earliest(until, x.clock.Add(wait)), &x.waiter)
 	switch end {
-	case callerLeft:
-		x.callerEnd.Store(callerGone)
+	case clientLeft:
+		x.clientEnd.Store(clientGone)
 		return false
 	case drainBegan:
 		x.noAttempt = policy.ReasonDraining
@@ -82,7 +82,7 @@ func (x *exchange) awaitDescriptor(wait time.Duration, until instant) bool {
 		x.attemptT = x.clock
 		return true
 	case leftWaiting:
-		x.callerEnd.Store(callerGone)
+		x.clientEnd.Store(clientGone)
 	case drainedWaiting:
 		x.noAttempt = policy.ReasonDraining
 	}

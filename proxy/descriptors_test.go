@@ -31,8 +31,8 @@ func scarce(c *Config, none func() bool) {
 func (m *memory) untouched() {
 	m.t.Helper()
 	u := m.Stats().Upstreams[0]
-	if g := u.Guard; g.Gate != policy.GateOpen || g.Doubt || g.InFlight != 0 || g.Probes != 0 {
-		m.t.Errorf("the gate: %+v", g)
+	if g := u.Guard; g.Breaker != policy.BreakerClosed || g.Suspect || g.InFlight != 0 || g.Probes != 0 {
+		m.t.Errorf("the breaker: %+v", g)
 	}
 	if n := m.seen.retried(); n != 0 || u.HasBudget && u.BudgetTokens != 5 {
 		m.t.Errorf("%d retries, %v tokens left", n, u.BudgetTokens)
@@ -53,7 +53,7 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 			change := func(c *Config) { gatedAndBudgeted(c); scarce(c, none.Load) }
 			inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
 				began := time.Now()
-				ended := m.caller().send(request).later()
+				ended := m.client().send(request).later()
 				time.Sleep(8 * time.Second)
 				if g := m.guard(); g.InFlight != 0 {
 					t.Errorf("it has a place at the upstream while it waits: %+v", g)
@@ -72,7 +72,7 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 	}
 }
 
-// The caller's own descriptor is free again after the answer.
+// The client's own descriptor is free again after the response.
 func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 	dials := 0
 	change := func(c *Config) {
@@ -82,7 +82,7 @@ func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
 		began := time.Now()
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		res := c.want(503, "*")
 		if d := time.Since(began); d != 5*time.Second || res.Header.Get("X-Retryproxy-Reason") != "no_descriptors" || !res.Close || res.Header.Get("Retry-After") == "" {
 			t.Errorf("after %v: %v", d, res.Header)
@@ -105,7 +105,7 @@ func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 		c.DrainTimeout = 20 * time.Second
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
-		leaver, stays := m.caller().send(get("/")), m.caller().send(get("/")).later()
+		leaver, stays := m.client().send(get("/")), m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		leaver.Close()
 		if o := m.seen.outcome(t, 0); o != policy.OutcomeClientGone {
@@ -131,7 +131,7 @@ func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 		other.Store(m.settings.Load().all[0].upstream)
 		var busy []func() (*http.Response, time.Time)
 		for range 3 {
-			busy = append(busy, m.caller().send(get("/busy")).later())
+			busy = append(busy, m.client().send(get("/busy")).later())
 		}
 		for _, ended := range busy {
 			ended()
@@ -141,7 +141,7 @@ func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 			t.Fatalf("%d idle connections", n)
 		}
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d, n := time.Since(began), other.Load().pool.Stats().Idle; d != time.Millisecond || n != 1 {
 			t.Errorf("answered after %v, %d idle connections left", d, n)
 		}
@@ -197,9 +197,9 @@ func TestAStarvedRequestUsesNoSlot(t *testing.T) {
 		scarce(c, none.Load)
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(503, "*")
+		m.client().send(get("/")).want(503, "*")
 		none.Store(false)
-		m.caller().send(get("/")).want(200, "ok")
-		m.caller().send(get("/")).want(429, "*")
+		m.client().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(429, "*")
 	})
 }

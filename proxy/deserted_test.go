@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// What the upstream has of a request whose caller left keeps its place and is
+// What the upstream has of a request whose client left keeps its place and is
 // an attempt of unknown end; a request of which not a byte was sent is neither.
 func TestOnlyWhatWasSentOccupiesTheUpstream(t *testing.T) {
 	for _, c := range []struct {
@@ -16,7 +16,7 @@ func TestOnlyWhatWasSentOccupiesTheUpstream(t *testing.T) {
 		class         policy.Class
 		abandoned     int
 	}{
-		{name: "the caller leaves an attempt", request: get("/"), leaves: true, sends: 1, class: policy.Unknown, abandoned: 1},
+		{name: "the client leaves an attempt", request: get("/"), leaves: true, sends: 1, class: policy.Unknown, abandoned: 1},
 		{name: "the first of the body is broken", request: "POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", class: policy.NotSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -29,10 +29,10 @@ func TestOnlyWhatWasSentOccupiesTheUpstream(t *testing.T) {
 			})
 			t.Cleanup(func() { close(release) })
 			p := startProxy(t, u, guarded)
-			caller := p.dial().send(c.request)
+			client := p.dial().send(c.request)
 			if c.leaves {
 				<-asked
-				caller.Close()
+				client.Close()
 			}
 			p.seen.outcome(t, 0)
 			if got := p.seen.classes; len(got) != 1 || got[0] != c.class {

@@ -18,10 +18,10 @@ import (
 var redialWaits = [...]time.Duration{0, 0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}
 
 // redialWithin bounds the time in which a connection that failed is dialled again:
-// one that fails later has cost its caller enough.
+// one that fails later has cost its client enough.
 const redialWithin = 200 * time.Millisecond
 
-// dial opens a connection and gives up when the caller leaves.
+// dial opens a connection and gives up when the client leaves.
 func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if !x.deadline.IsZero() {
@@ -67,7 +67,7 @@ func (d *door) dialsAgain(err error, began time.Duration) bool {
 	if d.pool.Several() || d.elapsed() > began+redialWithin || d.shut() {
 		return false
 	}
-	d.guard.DialsAgain(d.elapsed())
+	d.guard.DialRetried(d.elapsed())
 	return true
 }
 

@@ -18,7 +18,7 @@ const dialLinesPerMinute = 6
 type dialFailures struct {
 	log   *zap.Logger
 	name  string // of the upstream
-	bound boundedlog.Bound
+	bound boundedlog.Limiter
 	last  atomic.Pointer[DialFailure]
 }
 
@@ -31,7 +31,7 @@ type DialFailure struct {
 func newDialFailures(log *zap.Logger, name string) *dialFailures {
 	f := &dialFailures{log: log, name: name}
 	f.bound.PerMinute = dialLinesPerMinute
-	f.bound.Tell = func(suppressed int) {
+	f.bound.OnSuppressed = func(suppressed int) {
 		log.Warn("more connections to the upstream failed, lines suppressed", zap.String("upstream", name), zap.Int("count", suppressed))
 	}
 	return f

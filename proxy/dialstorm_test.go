@@ -33,7 +33,7 @@ func TestAnUpstreamThatEndsNewConnectionsIsDialledOncePerAttempt(t *testing.T) {
 
 // One connection that the upstream took and ended, as a worker does that is
 // being replaced, is no evidence that no connection can be made.
-func TestOneConnectionThatEndsAtOnceDoesNotCloseTheGate(t *testing.T) {
+func TestOneConnectionThatEndsAtOnceDoesNotCloseTheBreaker(t *testing.T) {
 	for range 20 { // whether the end is seen before the write or after it is a matter of microseconds
 		u := startUpstream(t, func(c *upConn) {
 			if c.n > 1 {
@@ -42,11 +42,11 @@ func TestOneConnectionThatEndsAtOnceDoesNotCloseTheGate(t *testing.T) {
 		})
 		p := startProxy(t, u, func(c *Config) {
 			c.Default.Guard = policy.GuardOptions{}
-			c.Default.Outage = OutageShed
+			c.Default.BreakerMode = BreakerFailFast
 		})
 		p.dial().send(get("/")).want(200, "ok")
-		if n := p.settings.Load().fallback.upstream.door.guard.State().Closed[policy.ClosedByDial]; n != 0 {
-			t.Fatalf("the gate was closed %d times", n)
+		if n := p.settings.Load().fallback.upstream.door.guard.State().Opened[policy.OpenedByDial]; n != 0 {
+			t.Fatalf("the breaker is open %d times", n)
 		}
 	}
 }

@@ -18,24 +18,24 @@ import (
 // Guard asks for.
 type door struct {
 	guard   *policy.Guard
-	breaks  bool // the guard has a gate
+	breaks  bool // the guard has a breaker
 	pool    *upstream.Group
 	elapsed func() time.Duration
 	drain   *atomic.Bool // the server drains
 	order   QueueOrder
 
 	mu        sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
-	line      *policy.Line[*waiter]
+	line      *policy.Queue[*waiter]
 	timer     *time.Timer
 	closed    bool
 	probes    sync.WaitGroup
 	log       func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
 	lastCause func() []zap.Field                    // of the last failed connection
-	down      time.Time                             // when the gate closed, as far as was told; zero: open
-	queueTold atomic.Bool                           // that requests are queued, since the gate closed
+	down      time.Time                             // when the breaker opened, as far as was told; zero: open
+	queueTold atomic.Bool                           // that requests are queued, since the breaker opened
 	late      map[*upstream.Conn]struct{}           // probes still read from
 	undecided []*waiter                             // await the opening of the breaker; see awaitBreaker
-	shared    sharedGate                            // with other processes
+	shared    sharedBreaker                         // with other processes
 
 	ask   []byte          // the request that probes; nil: none of our own does
 	asked probeCounts     // what came of it
@@ -49,7 +49,7 @@ type waiter struct {
 	c     *conn
 	word  atomic.Int32  // what the door said
 	turn  time.Duration // when it expects to be let in, since the server's start; 0: at any time
-	place policy.Place
+	place policy.Permit
 	asks  policy.Request // what it waits to send
 }
 
@@ -62,14 +62,14 @@ const (
 	wordGo
 	wordProbe
 	wordDropped // the line was full and it was the oldest
-	wordDrained // the gate closed in a drain
+	wordDrained // the breaker opened in a drain
 )
 
 func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 	o, ask := r.Guard, r.Probe.request(r.Upstream.Host)
-	o.OwnProbe, o.Connects = ask != nil, true
+	o.ActiveProbe, o.ConnectProbe = ask != nil, true
 	d := &door{
-		log: log.Warn, guard: policy.NewGuard(o), breaks: !o.NoGate, pool: pool, elapsed: s.elapsed, drain: &s.draining, order: r.QueueOrder, line: policy.NewLine[*waiter](r.HoldMax),
+		log: log.Warn, guard: policy.NewGuard(o), breaks: !o.NoBreaker, pool: pool, elapsed: s.elapsed, drain: &s.draining, order: r.QueueOrder, line: policy.NewQueue[*waiter](r.QueueMax),
 		late: map[*upstream.Conn]struct{}{}, ask: ask, lastCause: func() []zap.Field { return nil },
 	}
 	d.dials, d.stop = context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func newDoor(s *Server, pool *upstream.Group, r *Route, log *zap.Logger) *door {
 func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict) bool) (word int32, v policy.Verdict, t policy.Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.place, v = d.guard.Enter(now, w.asks)
+	w.place, v = d.guard.Acquire(now, w.asks)
 	switch v {
 	case policy.VerdictGo:
 		return wordGo, v, t
@@ -91,18 +91,18 @@ func (d *door) enter(w *waiter, now time.Duration, patience func(policy.Verdict)
 		d.shared.want()
 		d.arm()
 		return wordProbe, v, t
-	case policy.VerdictHold:
+	case policy.VerdictBreakerOpen:
 		d.shared.want()
 	}
 	defer d.arm()
 	if !patience(v) {
-		d.guard.Quit(now, w.asks)
+		d.guard.CancelWait(now, w.asks)
 		return wordDropped, v, t
 	}
 	w.word.Store(wordWait)
 	t, out, dropped := d.line.Push(w)
 	if dropped {
-		d.guard.Quit(now, out.asks)
+		d.guard.CancelWait(now, out.asks)
 		out.tell(wordDropped)
 	}
 	return wordWait, v, t
@@ -120,7 +120,7 @@ func (d *door) quit(w *waiter, t policy.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.line.Remove(t) {
-		d.guard.Quit(d.elapsed(), w.asks)
+		d.guard.CancelWait(d.elapsed(), w.asks)
 		d.arm()
 		return wordWait
 	}
@@ -148,21 +148,21 @@ func (d *door) act(s policy.Signal) {
 func (d *door) tell() {
 	g := d.guard.State()
 	d.shared.tell(&g)
-	if g.Gate != policy.GateOpen {
+	if g.Breaker != policy.BreakerClosed {
 		d.decide()
 	}
-	if d.drain.Load() && !lets(g.Gate) {
+	if d.drain.Load() && !lets(g.Breaker) {
 		d.dismiss()
 	}
 	switch name := zap.String("upstream", d.pool.Target().String()); {
-	case g.Gate != policy.GateOpen && d.down.IsZero():
+	case g.Breaker != policy.BreakerClosed && d.down.IsZero():
 		d.down = time.Now()
-		fields := []zap.Field{name, zap.Stringer("by", g.ClosedBy)}
-		if g.ClosedBy == policy.ClosedByRefused || g.ClosedBy == policy.ClosedByDial {
+		fields := []zap.Field{name, zap.Stringer("by", g.OpenedBy)}
+		if g.OpenedBy == policy.OpenedByRefused || g.OpenedBy == policy.OpenedByDial {
 			fields = append(fields, d.lastCause()...)
 		}
 		d.log("the upstream is taken for down", fields...)
-	case g.Gate == policy.GateOpen && !d.down.IsZero():
+	case g.Breaker == policy.BreakerClosed && !d.down.IsZero():
 		d.log("the upstream is back", name, zap.Duration("after_seconds", time.Since(d.down)))
 		d.down = time.Time{}
 		d.queueTold.Store(false)
@@ -176,23 +176,25 @@ func (d *door) tellQueued(timeout time.Duration) {
 		return
 	}
 	msg := "the upstream is down; requests are queued"
-	if d.guard.State().ClosedBy == policy.ClosedByRefused {
+	if d.guard.State().OpenedBy == policy.OpenedByRefused {
 		msg = "the upstream refuses connections; requests are queued"
 	}
 	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
 // shut says whether nobody is let in but a probe.
-func (d *door) shut() bool { return !lets(d.guard.State().Gate) }
+func (d *door) shut() bool { return !lets(d.guard.State().Breaker) }
 
-func lets(g policy.GateState) bool { return g == policy.GateOpen || g == policy.GateRamp }
+func lets(g policy.BreakerState) bool {
+	return g == policy.BreakerClosed || g == policy.BreakerSlowStart
+}
 
 // dismiss turns away all who stand in line, in a drain. Called with mu held.
 func (d *door) dismiss() {
 	now := d.elapsed()
 	for d.line.Len() > 0 {
 		w, _ := d.line.Oldest()
-		d.guard.Quit(now, w.asks)
+		d.guard.CancelWait(now, w.asks)
 		w.tell(wordDrained)
 	}
 	d.arm()
@@ -220,7 +222,7 @@ func (d *door) admit() {
 }
 
 // admitOne gives the place to whom take takes out of the line. Called with mu held.
-func (d *door) admitOne(take func() (*waiter, bool), place policy.Place, word int32) {
+func (d *door) admitOne(take func() (*waiter, bool), place policy.Permit, word int32) {
 	if w, ok := take(); ok {
 		w.place = place
 		w.tell(word)
@@ -243,7 +245,7 @@ func (d *door) arm() {
 }
 
 // ended says whether the door is closed and was left by the last who stood in
-// line: after a reload, requests held here are still let in. Called with mu held.
+// line: after a reload, requests queued here are still let in. Called with mu held.
 func (d *door) ended() bool { return d.closed && d.line.Len() == 0 }
 
 // tick is the timer's.
@@ -268,7 +270,7 @@ func dialEnding(err error) policy.EndKind {
 	return policy.DialFailed
 }
 
-// retryAfter is when a caller that was turned away may ask again, in whole
+// retryAfter is when a client that was turned away may ask again, in whole
 // seconds: at the next probe, but not sooner than in one and not later than in thirty.
 func (d *door) retryAfter() int {
 	wait := d.guard.NextEvent() - d.elapsed()

@@ -9,22 +9,22 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// guarded switches gate and adaptive limit on, as they are by default.
+// guarded switches breaker and adaptive limit on, as they are by default.
 func guarded(c *Config) { c.Default.Guard = policy.GuardOptions{} }
 
 func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
 
-// An application that restarts beside its sidecar costs callers time, not
+// An application that restarts beside its sidecar costs clients time, not
 // errors: those never sent, whatever their method, and those that may run twice.
-func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
+func TestARestartCostsClientsLatencyNotErrors(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, guarded)
-	const callers = 200
+	const clients = 200
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	wrong := map[string]int{}
 	var first time.Time
-	for i := range callers {
+	for i := range clients {
 		c := p.dial()
 		wg.Go(func() {
 			request := get("/")
@@ -43,7 +43,7 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "caller held", func() bool { return p.guard().Waiting > callers/2 })
+	soon(t, "client held", func() bool { return p.guard().Queued > clients/2 })
 	time.Sleep(300 * time.Millisecond)
 	opened := time.Now()
 	serveListener(t, place.open(), script(ok200))
@@ -51,12 +51,12 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 	if len(wrong) > 0 {
 		t.Errorf("wrong answers: %v", wrong)
 	}
-	t.Logf("first answer %v after the port opened", first.Sub(opened))
+	t.Logf("first response %v after the port opened", first.Sub(opened))
 	g := p.guard()
-	if g.Closed[policy.ClosedByRefused] == 0 || g.Probes == 0 {
-		t.Errorf("the gate did not close and probe: %+v", g)
+	if g.Opened[policy.OpenedByRefused] == 0 || g.Probes == 0 {
+		t.Errorf("the breaker did not close and probe: %+v", g)
 	}
-	p.seen.outcome(t, callers-1)
+	p.seen.outcome(t, clients-1)
 	defer p.seen.lock()()
 	for i, n := range p.seen.attempts {
 		if n > 2 {
@@ -68,19 +68,19 @@ func TestARestartCostsCallersLatencyNotErrors(t *testing.T) {
 func TestShedTurnsAwayAtOnceWithRetryAfter(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
-		c.Default.Outage = OutageShed
+		c.Default.BreakerMode = BreakerFailFast
 	})
 	c := p.dial()
-	c.send(get("/")) // closes the gate
+	c.send(get("/")) // opens the breaker
 	res, _, err := c.response("GET")
 	if err != nil || res.StatusCode < 500 {
 		t.Fatal(res, err)
 	}
 	res = c.send(get("/")).want(503, "*")
-	if res.Header.Get("Retry-After") == "" || res.Header.Get("X-Retryproxy-Reason") != "shed" {
+	if res.Header.Get("Retry-After") == "" || res.Header.Get("X-Retryproxy-Reason") != "fail_fast" {
 		t.Errorf("header %v", res.Header)
 	}
-	if o := p.seen.outcome(t, 1); o != policy.OutcomeShed {
+	if o := p.seen.outcome(t, 1); o != policy.OutcomeFailFast {
 		t.Errorf("outcome %v", o)
 	}
 }
@@ -88,20 +88,20 @@ func TestShedTurnsAwayAtOnceWithRetryAfter(t *testing.T) {
 func TestHoldTimeoutEndsWith503(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
-		c.Default.HoldTimeout = 50 * time.Millisecond
+		c.Default.QueueTimeout = 50 * time.Millisecond
 	})
 	res := p.dial().send(get("/")).want(503, "*")
-	if got := res.Header.Get("X-Retryproxy-Reason"); got != "hold_timeout" {
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "queue_timeout" {
 		t.Errorf("reason %q", got)
 	}
 }
 
-func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
+func TestAClientThatLeavesTheBreakerFreesItsPlace(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	c := p.dial().send(get("/"))
-	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "client held", func() bool { return p.guard().Queued == 1 })
 	c.Close()
-	soon(t, "place freed", func() bool { return p.guard().Waiting == 0 })
+	soon(t, "place freed", func() bool { return p.guard().Queued == 0 })
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
 	}
@@ -110,15 +110,15 @@ func TestACallerThatLeavesTheGateFreesItsPlace(t *testing.T) {
 func TestAFullLineDropsTheOldest(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		guarded(c)
-		c.Default.HoldMax = 2
+		c.Default.QueueMax = 2
 	})
 	oldest := p.dial().send(get("/1"))
-	soon(t, "first caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "first client held", func() bool { return p.guard().Queued == 1 })
 	p.dial().send(get("/2"))
-	soon(t, "second caller held", func() bool { return p.guard().Waiting == 2 })
+	soon(t, "second client held", func() bool { return p.guard().Queued == 2 })
 	p.dial().send(get("/3"))
 	res := oldest.want(503, "*")
-	if got := res.Header.Get("X-Retryproxy-Reason"); got != "hold_dropped" {
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "queue_dropped" {
 		t.Errorf("reason %q", got)
 	}
 }
@@ -132,12 +132,12 @@ func TestBeyondAFixedLimitRequestsQueueThenAreTurnedAway(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, func(c *Config) {
-		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
 	})
 	first := p.dial().send(get("/1"))
 	soon(t, "request upstream", func() bool { return u.sends() == 1 })
 	second := p.dial().send(get("/2"))
-	soon(t, "request queued", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "request queued", func() bool { return p.guard().Queued == 1 })
 	release <- struct{}{}
 	first.want(200, "ok")
 	soon(t, "second request upstream", func() bool { return u.sends() == 2 })
@@ -149,9 +149,9 @@ func TestBeyondAFixedLimitRequestsQueueThenAreTurnedAway(t *testing.T) {
 	second.want(200, "ok")
 }
 
-// A server that takes requests and answers none is found by its callers
-// leaving; when it goes on, the late answer of the probe opens the gate.
-func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
+// A server that takes requests and answers none is found by its clients
+// leaving; when it goes on, the late response of the probe closes the breaker.
+func TestASilentUpstreamClosesTheBreakerAndItsLateAnswerOpensIt(t *testing.T) {
 	silent := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		for c.head() != "" {
@@ -175,7 +175,7 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 	}
 	stop := time.Now().Add(10 * time.Second)
 	var leaving sync.WaitGroup
-	for p.guard().Gate == policy.GateOpen && time.Now().Before(stop) {
+	for p.guard().Breaker == policy.BreakerClosed && time.Now().Before(stop) {
 		impatient := p.dial().send(get("/"))
 		leaving.Go(func() {
 			time.Sleep(1200 * time.Millisecond)
@@ -183,12 +183,12 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 		})
 		time.Sleep(10 * time.Millisecond)
 	}
-	if p.guard().Gate == policy.GateOpen {
-		t.Fatalf("the gate stayed open: %+v", p.guard())
+	if p.guard().Breaker == policy.BreakerClosed {
+		t.Fatalf("the breaker stayed open: %+v", p.guard())
 	}
 	leaving.Wait()
 	held := p.dial().send(get("/held"))
-	soon(t, "request held or probing", func() bool { g := p.guard(); return g.Waiting > 0 || g.Probes > 0 })
+	soon(t, "request held or probing", func() bool { g := p.guard(); return g.Queued > 0 || g.Probes > 0 })
 	sends := u.sends()
 	if sends > 1000 {
 		t.Errorf("%d requests were sent to a silent upstream", sends)
@@ -201,13 +201,13 @@ func TestASilentUpstreamClosesTheGateAndItsLateAnswerOpensIt(t *testing.T) {
 		}
 	}()
 	held.want(200, "ok")
-	soon(t, "open gate", func() bool { g := p.guard().Gate; return g == policy.GateOpen || g == policy.GateRamp })
+	soon(t, "closed breaker", func() bool { g := p.guard().Breaker; return g == policy.BreakerClosed || g == policy.BreakerSlowStart })
 }
 
-func TestDrainEndsWaitsAtTheGate(t *testing.T) {
+func TestDrainEndsWaitsAtTheBreaker(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	c := p.dial().send(get("/"))
-	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "client held", func() bool { return p.guard().Queued == 1 })
 	go func() { _ = p.Drain(t.Context()) }()
 	res := c.want(503, "*")
 	if got := res.Header.Get("X-Retryproxy-Reason"); got != "draining" {
@@ -219,7 +219,7 @@ func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, guarded)
 	c := p.dial().send(get("/"))
-	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
+	soon(t, "client held", func() bool { return p.guard().Queued == 1 })
 	other := startUpstream(t, script(bad503))
 	next := testConfig(t, "http://"+other.Addr().String(), p.seen)
 	if err := p.Reload(next); err != nil {
@@ -229,7 +229,7 @@ func TestRequestsHeldBeforeAReloadAreStillLetIn(t *testing.T) {
 	c.want(200, "ok")
 }
 
-func TestAnUpstreamCannotParkItsCallersWhereNothingElseBoundsTheWait(t *testing.T) {
+func TestAnUpstreamCannotParkItsClientsWhereNothingElseBoundsTheWait(t *testing.T) {
 	u := startUpstream(t, script("HTTP/1.1 503 No\r\nRetry-After: 86400\r\nContent-Length: 4\r\n\r\nbusy"))
 	p := startProxy(t, u, func(c *Config) { c.Default.RequestTimeout = 0 })
 	res := p.dial().send(get("/")).want(503, "busy")
@@ -238,13 +238,13 @@ func TestAnUpstreamCannotParkItsCallersWhereNothingElseBoundsTheWait(t *testing.
 	}
 }
 
-// A request that comes in a drain while the gate is closed is not held, and is
+// A request that comes in a drain while the breaker is open is not held, and is
 // told of the drain: nobody took its place.
 func TestARequestThatComesInADrainIsNotHeld(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, guarded)
 	held, late := p.dial().send(get("/")), p.dial()
-	soon(t, "caller held", func() bool { return p.guard().Waiting == 1 })
-	soon(t, "second caller", func() bool { return p.Stats().Connections == 2 })
+	soon(t, "client held", func() bool { return p.guard().Queued == 1 })
+	soon(t, "second client", func() bool { return p.Stats().Connections == 2 })
 	go func() { _ = p.Drain(t.Context()) }()
 	if _, _, err := held.response("GET"); err != nil { // it waits, or it probes
 		t.Error(err)

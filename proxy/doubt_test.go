@@ -12,10 +12,10 @@ import (
 // An upstream whose answers turn from 10 ms to 800 ms is in doubt until the first of
 // them. Whoever comes meanwhile waits for it, however short the wait for a place may be,
 // and also where nobody is held during an outage.
-func TestInDoubtCallersWaitAndAreServed(t *testing.T) {
+func TestInDoubtClientsWaitAndAreServed(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"held in an outage":        func(c *Config) { c.Default.Outage, c.Default.QueueTimeout = OutageHold, 10*time.Millisecond },
-		"turned away in an outage": func(c *Config) { c.Default.Outage = OutageShed },
+		"held in an outage":        func(c *Config) { c.Default.BreakerMode, c.Default.PermitTimeout = BreakerQueue, 10*time.Millisecond },
+		"turned away in an outage": func(c *Config) { c.Default.BreakerMode = BreakerFailFast },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var slow atomic.Bool
@@ -29,7 +29,7 @@ func TestInDoubtCallersWaitAndAreServed(t *testing.T) {
 				}
 			}
 			inMemory(t, handle, func(c *Config) { guarded(c); change(c) }, func(t *testing.T, m *memory) {
-				c := m.caller()
+				c := m.client()
 				for range 300 {
 					c.send(get("/")).want(200, "ok")
 				}
@@ -37,16 +37,16 @@ func TestInDoubtCallersWaitAndAreServed(t *testing.T) {
 				var asking sync.WaitGroup
 				doubted := 0
 				for range 100 {
-					c := m.caller()
+					c := m.client()
 					asking.Go(func() { c.send(get("/")).want(200, "ok") })
 					time.Sleep(10 * time.Millisecond)
-					if m.guard().Doubt {
+					if m.guard().Suspect {
 						doubted++
 					}
 				}
 				asking.Wait()
-				if g := m.guard(); doubted < 40 || g.Closed[policy.ClosedByStall] > 0 {
-					t.Errorf("in doubt for %d of 100 callers: %+v", doubted, g)
+				if g := m.guard(); doubted < 40 || g.Opened[policy.OpenedByStall] > 0 {
+					t.Errorf("in doubt for %d of 100 clients: %+v", doubted, g)
 				}
 			})
 		})

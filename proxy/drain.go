@@ -7,28 +7,28 @@ import (
 )
 
 const (
-	// acceptTail is how long callers that are already in the system's queue
+	// acceptTail is how long clients that are already in the system's queue
 	// are still taken after a drain begins to close the listeners.
 	acceptTail = 50 * time.Millisecond
 	// quietTime is how long no request may have come before the connections
-	// that only idle are closed: a caller about to use one has done so by then.
+	// that only idle are closed: a client about to use one has done so by then.
 	quietTime = time.Second
 	// lastPart is how long before the end of a drain connections that were
 	// upgraded are ended in order, a quarter of a short drain at most: nobody knows
 	// whether their two sides would end them. Whoever then still waits for a place at
-	// its upstream is refused: an answer could hardly come in time.
+	// its upstream is refused: a response could hardly come in time.
 	lastPart = 2 * time.Second
 	// drainPoll is how often a drain looks whether it is done.
 	drainPoll = 20 * time.Millisecond
 )
 
-// ErrDrainTimeout is Drain's error when requests were still under way at its
+// ErrDrainTimeout is Drain's error when requests were still in flight at its
 // end and were cut off.
-var ErrDrainTimeout = errors.New("requests were still under way at the end of the drain timeout and were cut off")
+var ErrDrainTimeout = errors.New("requests were still in flight at the end of the drain timeout and were cut off")
 
 // Drain ends the server in order: from now on every response ends its
 // connection, no retry begins and waits for one end at once; who waits for a place
-// at an upstream that is up is let in as places come free, until shortly before the end; callers in the
+// at an upstream that is up is let in as places come free, until shortly before the end; clients in the
 // accept queue are still taken, then the listeners close; idle connections
 // stay readable until no request came for a second. Connections that were upgraded
 // go on until shortly before the end, then both their sides are told that nothing more comes. Whatever is left when
@@ -78,7 +78,7 @@ func (s *Server) Drain(ctx context.Context) error {
 
 // drained says whether a drain ends the wait of w, which may be nil for one that
 // is for no place. Who waits for one was accepted before and goes on waiting as
-// long as its turn may come in time for an answer, and its upstream is not down; but no retry
+// long as its turn may come in time for a response, and its upstream is not down; but no retry
 // is sent in a drain.
 func (w *waiter) drained(s *Server) bool {
 	if !s.draining.Load() {

@@ -15,12 +15,12 @@ import (
 
 // oneAtOnce limits the upstream to one request, for which others wait long.
 func oneAtOnce(c *Config) {
-	c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
-	c.Default.QueueTimeout = time.Minute
+	c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+	c.Default.PermitTimeout = time.Minute
 	c.DrainTimeout = 20 * time.Second // waits end 2 s before
 }
 
-// drainedAfter begins a drain and gives what a caller got and how long after that.
+// drainedAfter begins a drain and gives what a client got and how long after that.
 func (m *memory) drainedAfter(ended func() (*http.Response, time.Time)) (*http.Response, time.Duration) {
 	began := time.Now()
 	over := make(chan error)
@@ -30,7 +30,7 @@ func (m *memory) drainedAfter(ended func() (*http.Response, time.Time)) (*http.R
 	return res, at.Sub(began)
 }
 
-// wantDraining checks that a caller was told of the drain that much after its begin.
+// wantDraining checks that a client was told of the drain that much after its begin.
 func wantDraining(t *testing.T, res *http.Response, took, want time.Duration) {
 	t.Helper()
 	late := took - want
@@ -41,9 +41,9 @@ func wantDraining(t *testing.T, res *http.Response, took, want time.Duration) {
 
 func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), oneAtOnce, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		synctest.Wait() // until it is sent
-		waits := m.caller().send(get("/")).later()
+		waits := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		if res, took := m.drainedAfter(waits); res.StatusCode != 200 || took != 9*time.Second {
 			t.Errorf("%d after %v, want 200 when both were answered in turn, after 9 s; %v", res.StatusCode, took, res.Header)
@@ -55,9 +55,9 @@ func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
 // time for it.
 func TestADrainThatIsTooShortRefusesWhoWaitsAtTheLimit(t *testing.T) {
 	inMemory(t, func(c *upConn) { c.head(); c.head() }, oneAtOnce, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		synctest.Wait() // until it is sent
-		waits := m.caller().send(get("/")).later()
+		waits := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		res, took := m.drainedAfter(waits)
 		wantDraining(t, res, took, 18*time.Second)
@@ -66,16 +66,16 @@ func TestADrainThatIsTooShortRefusesWhoWaitsAtTheLimit(t *testing.T) {
 
 // Also while others go on being let in, an upstream that is found down in a
 // drain is not waited for.
-func TestAGateThatClosesInADrainEndsWaitsAtTheLimit(t *testing.T) {
+func TestABreakerThatClosesInADrainEndsWaitsAtTheLimit(t *testing.T) {
 	refuses := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		time.Sleep(5 * time.Second)
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	change := func(c *Config) { oneAtOnce(c); c.Default.Upstream.Dial = refuses }
 	inMemory(t, nil, change, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		synctest.Wait() // until it is sent
-		waits := m.caller().send(get("/")).later()
+		waits := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		res, took := m.drainedAfter(waits)
 		wantDraining(t, res, took, 4*time.Second)
@@ -99,28 +99,28 @@ func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: time.Second})
 	}
 	inMemory(t, handle, change, func(t *testing.T, m *memory) {
-		retries := m.caller().send(get("/")).later()
+		retries := m.client().send(get("/")).later()
 		time.Sleep(time.Millisecond)
-		m.caller().send(get("/")).later()
+		m.client().send(get("/")).later()
 		time.Sleep(2 * time.Second)
 		res, took := m.drainedAfter(retries)
 		wantDraining(t, res, took, 0)
 		if m.up.sends() != 2 {
-			t.Errorf("%d sends, want one of each caller", m.up.sends())
+			t.Errorf("%d sends, want one of each client", m.up.sends())
 		}
 	})
 }
 
-// Of those who wait for a quota, whose turn comes within the drain has it; the
+// Of those who wait for a rate limit, whose turn comes within the drain has it; the
 // others are told at once.
-func TestADrainAndAQuotasLine(t *testing.T) {
+func TestADrainAndARateLimitsLine(t *testing.T) {
 	up := &timed{}
 	change := func(c *Config) { rationed("6/m", time.Hour)(c); oneAtOnce(c); c.Default.RequestTimeout = time.Hour }
 	inMemory(t, up.handle, change, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(200, "ok")
-		first := m.caller().send(get("/")).later()
+		m.client().send(get("/")).want(200, "ok")
+		first := m.client().send(get("/")).later()
 		time.Sleep(time.Millisecond)
-		second := m.caller().send(get("/")).later()
+		second := m.client().send(get("/")).later()
 		time.Sleep(time.Millisecond)
 		began := time.Now()
 		res, took := m.drainedAfter(second)

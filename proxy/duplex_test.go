@@ -54,7 +54,7 @@ func TestFullDuplexEcho(t *testing.T) {
 					}
 					res, err := http.ReadResponse(c.r, nil)
 					if err != nil {
-						t.Fatalf("no answer before the body: %v", err)
+						t.Fatalf("no response before the body: %v", err)
 					}
 					for i := range pieces {
 						piece := strings.Repeat(string(rune('a'+i)), size)
@@ -82,8 +82,8 @@ func TestFullDuplexEcho(t *testing.T) {
 	}
 }
 
-// A caller that sends a byte now and then, and an upstream that answers after
-// the first few: the answer must not wait for the body.
+// A client that sends a byte now and then, and an upstream that answers after
+// the first few: the response must not wait for the body.
 func TestAnAnswerDoesNotWaitForATricklingBody(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
@@ -176,7 +176,7 @@ func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
 }
 
 // An upstream that answers, closes and leaves the body unread resets the
-// connection under the upload. Its answer reaches the caller all the same.
+// connection under the upload. Its response reaches the client all the same.
 func TestAnEarlyAnswerSurvivesTheResetAfterIt(t *testing.T) {
 	const size = 8 << 20
 	for name, head := range map[string]string{
@@ -248,11 +248,11 @@ func TestLargePiecesBothWaysAtOnce(t *testing.T) {
 			c.t.Errorf("upstream cannot read the body: %v", err)
 		}
 		<-most
-		c.say("%s", down[:1]) // an answer that is whole ends the upload
+		c.say("%s", down[:1]) // a response that is whole ends the upload
 		got <- body
 	})
 	a := newAuthority(t)
-	p := startProxy(t, u, func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
 	c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 	sent := make(chan struct{})

@@ -9,15 +9,15 @@ type barrier uint8
 
 const (
 	barredByDoor barrier = iota // see exchange.turnedBy
-	barredByCooldown
+	barredByRateLimitPause
 	barredByThrottle
-	barredByQuota
+	barredByRateLimit
 )
 
 // enter asks all that stands before an attempt, in turn. Admitted means that
 // the attempt has its place and is sent now.
 func (x *exchange) enter(now instant) admission {
-	if x.route.Cooldown.Kind != CooldownNone {
+	if x.route.RateLimitPause.Kind != RateLimitPauseNone {
 		in, later := x.sitOut(now)
 		if in != admitted {
 			return in
@@ -28,7 +28,7 @@ func (x *exchange) enter(now instant) admission {
 		x.barred, x.retryAfter = barredByThrottle, 1
 		return turnedAway
 	}
-	if q := x.route.quota; q != nil {
+	if q := x.route.rateLimit; q != nil {
 		in, later := x.awaitSlot(q, now)
 		if in != admitted {
 			return in
@@ -46,24 +46,24 @@ func (x *exchange) ask(now instant) bool {
 	return pass
 }
 
-// askThrottle asks the upstream's throttle, where it has one. While the gate is
+// askThrottle asks the upstream's throttle, where it has one. While the breaker is
 // not open, that alone decides and nothing counts. asked: it waits to hear what
 // becomes of an attempt that it lets pass.
 func (x *exchange) askThrottle(now instant) (asked, pass bool) {
 	u := x.route.upstream
-	if u.throttle == nil || !u.door.guard.Open() {
+	if u.throttle == nil || !u.door.guard.BreakerClosed() {
 		return false, true
 	}
-	return true, u.throttle.Ask(x.set.server.since(now), policy.Shared().Float64())
+	return true, u.throttle.Allow(x.set.server.since(now), policy.Shared().Float64())
 }
 
 // answered tells the throttle what became of an attempt. Called when it was asked for that.
 func (x *exchange) answered(a *policy.Attempt) {
-	if x.callerEnd.Load() != callerStays {
+	if x.clientEnd.Load() != clientStays {
 		return
 	}
 	x.asked = false
-	if accepted, known := a.Took(); known {
+	if accepted, known := a.UpstreamAccepted(); known {
 		x.route.upstream.throttle.Done(accepted)
 	}
 }
@@ -92,14 +92,14 @@ func (x *exchange) against(a *policy.Attempt) policy.Reason {
 		return policy.ReasonRetryAfterTooLong
 	}
 	now := x.now()
-	if left := x.cooldownLeft(now); left > 0 && left >= x.waitRoom(now) {
-		return policy.ReasonCooldown
+	if left := x.rateLimitPauseLeft(now); left > 0 && left >= x.waitRoom(now) {
+		return policy.ReasonRateLimitPause
 	}
 	if !x.c.server.makesRetry() {
 		return policy.ReasonSwitchedOff
 	}
 	if !x.ask(now) {
-		return policy.ReasonThrottled
+		return policy.ReasonClientThrottled
 	}
 	return policy.ReasonNone
 }

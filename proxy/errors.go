@@ -2,9 +2,9 @@ package proxy
 
 import "errors"
 
-// What can go wrong with a caller while its request is served.
+// What can go wrong with a client while its request is served.
 var (
-	errCallerGone   = errors.New("the caller closed the connection")
+	errClientGone   = errors.New("the client closed the connection")
 	errBodyTooLarge = errors.New("the request body is larger than allowed")
 	errBodyTooSlow  = errors.New("the request body came slower than allowed")
 	errBodyCut      = errors.New("the request body ended early")

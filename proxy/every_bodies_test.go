@@ -13,7 +13,7 @@ import (
 )
 
 func replayCap(n int64) func(*testing.T, *Config) {
-	return func(_ *testing.T, c *Config) { c.Default.MaxReplayBytes = n }
+	return func(_ *testing.T, c *Config) { c.Default.RetryBufferBytes = n }
 }
 
 // replayRules: every attempt carries the same bytes, however many.
@@ -23,7 +23,7 @@ func replayRules() []rule {
 		for _, unknown := range []bool{false, true} {
 			all = append(all, rule{name: fmt.Sprintf("a body of %d bytes, length unknown %v, is replayed whole", size, unknown),
 				acts: []act{busy, resets, says(200, "ok")}, call: call{method: "PUT", body: randomBytes(size), unknown: unknown},
-				want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRescued, check: sameFields}})
+				want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRecovered, check: sameFields}})
 		}
 	}
 	return all
@@ -65,7 +65,7 @@ func endless(r *run, w io.Writer) error {
 	piece := make([]byte, 16<<10)
 	for {
 		n, err := w.Write(piece)
-		if r.caller.put.Add(int64(n)); err != nil {
+		if r.client.put.Add(int64(n)); err != nil {
 			return err
 		}
 	}
@@ -75,20 +75,20 @@ func endless(r *run, w io.Writer) error {
 var bodyRules = append(replayRules(),
 	rule{name: "the request's trailers come with every attempt", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), trailers: http.Header{"X-Sum": {"5"}}},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
 	rule{name: "a body over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
 		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
 	rule{name: "a body of unknown length over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy},
 		call: call{method: "PUT", body: randomBytes(100 << 10), unknown: true}, want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
-	rule{name: "a full replay memory stops retries, not requests", acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
-		set:  func(_ *testing.T, c *Config) { c.TotalReplayBytes = 70 << 10 },
-		want: passedOn(503, 1, "busy", policy.ReasonReplayMemoryFull)},
+	rule{name: "a full retry buffer stops retries, not requests", acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
+		set:  func(_ *testing.T, c *Config) { c.RetryBufferTotalBytes = 70 << 10 },
+		want: passedOn(503, 1, "busy", policy.ReasonRetryBufferFull)},
 	rule{name: "a large upload arrives whole", acts: []act{says(200, "ok")}, call: call{method: "POST", body: randomBytes(3 << 20)},
 		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	rule{name: "the first attempt is not delayed by buffering", call: call{method: "PUT", upload: uploads("1", released, "23", nil)},
 		acts: []act{func(a *arrival) { a.readsOf(1); says(200, "ok")(a) }},
 		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
-	rule{name: "an early failing answer is repeated with the whole body",
+	rule{name: "an early failing response is retried with the whole body",
 		call: call{method: "PUT", upload: uploads("first ", released, "second", nil)},
 		acts: []act{func(a *arrival) {
 			a.head(503, 4, nil)
@@ -96,12 +96,12 @@ var bodyRules = append(replayRules(),
 			a.readsOf(6)
 			_ = a.readAll()
 		}, says(200, "ok")},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			if a := r.up.all()[1]; string(a.body) != "first second" {
-				r.Errorf("the repeat carried %q", a.body)
+				r.Errorf("the retry carried %q", a.body)
 			}
 		})},
-	rule{name: "an early final answer is relayed", acts: []act{saysEarly(413, "big")}, call: call{method: "PUT", upload: uploads("first", answeredYet, "", nil)},
+	rule{name: "an early final response is relayed", acts: []act{saysEarly(413, "big")}, call: call{method: "PUT", upload: uploads("first", answeredYet, "", nil)},
 		want: want{status: 413, body: "big", sends: 1, outcome: policy.OutcomeSuccess}},
 	rule{name: "an early failing answer to a body over the cap is relayed", set: replayCap(64 << 10), acts: []act{func(a *arrival) {
 		_, _ = io.ReadFull(a, make([]byte, 100<<10))
@@ -112,15 +112,15 @@ var bodyRules = append(replayRules(),
 		call:   call{method: "POST", upload: uploads("x", released, "y", nil)},
 		during: func(r *run) { r.p.wantOutcome(0, policy.OutcomeRequestTimeout); r.goOn() },
 		want:   want{status: 408, body: "*", sends: 1, reason: "request_timeout", outcome: policy.OutcomeRequestTimeout, givenUp: 1}},
-	rule{name: "an upload that its caller breaks off is broken off upstream", acts: []act{func(a *arrival) { a.readsOf(4); _ = a.readAll() }},
+	rule{name: "an upload that its client breaks off is broken off upstream", acts: []act{func(a *arrival) { a.readsOf(4); _ = a.readAll() }},
 		call: call{method: "PUT", upload: uploads("half", released, "", errors.New("no more"))},
 		want: want{sends: 1, outcome: policy.OutcomeRequestBroken, givenUp: 1},
-		unlike: func(caller, _ proto, w *want) string {
-			if caller == one {
+		unlike: func(client, _ proto, w *want) string {
+			if client == one {
 				return ""
 			}
 			w.outcome = policy.OutcomeClientGone
-			return "a connection of HTTP/1.1 that ends in the middle of a body is a body cut off; a stream that is reset is a caller gone"
+			return "a connection of HTTP/1.1 that ends in the middle of a body is a body cut off; a stream that is reset is a client gone"
 		}},
 	rule{name: "a body larger than allowed is refused unsent", set: maxBody(10), acts: []act{says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello world")},
@@ -128,15 +128,15 @@ var bodyRules = append(replayRules(),
 	rule{name: "a body that grows larger than allowed is cut off", set: maxBody(10), acts: []act{func(a *arrival) { a.readsOf(5); _ = a.readAll() }},
 		call: call{method: "PUT", upload: uploads("hello", released, " world", nil)},
 		want: want{status: 413, body: "*", sends: 1, reason: "body_too_large", outcome: policy.OutcomeRefused, givenUp: 1}},
-	rule{name: "a caller that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
+	rule{name: "a client that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), fields: []string{"Expect", "100-continue"}},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
-	rule{name: "a large answer arrives whole", acts: []act{says(200, strings.Repeat("0123456789abcdef", 200<<10))},
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
+	rule{name: "a large response arrives whole", acts: []act{says(200, strings.Repeat("0123456789abcdef", 200<<10))},
 		want: want{status: 200, body: strings.Repeat("0123456789abcdef", 200<<10), sends: 1, outcome: policy.OutcomeSuccess}},
-	rule{name: "an answer of unknown length with trailers", acts: []act{streams(200, "hello", "X-Sum", "1")},
+	rule{name: "a response of unknown length with trailers", acts: []act{streams(200, "hello", "X-Sum", "1")},
 		want: want{status: 200, body: "hello", sends: 1, outcome: policy.OutcomeSuccess, check: wantTrailer}},
-	rule{name: "204 has no body", acts: []act{busy, says(204, "")}, want: want{status: 204, sends: 2, outcome: policy.OutcomeRescued}},
-	rule{name: "304 has no body", acts: []act{busy, says(304, "")}, want: want{status: 304, sends: 2, outcome: policy.OutcomeRescued}},
+	rule{name: "204 has no body", acts: []act{busy, says(204, "")}, want: want{status: 204, sends: 2, outcome: policy.OutcomeRecovered}},
+	rule{name: "304 has no body", acts: []act{busy, says(304, "")}, want: want{status: 304, sends: 2, outcome: policy.OutcomeRecovered}},
 )
 
 func bodyIdle(_ *testing.T, c *Config) { c.Default.BodyIdleTimeout = 500 * time.Millisecond }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// afterwards is the path of the request that shows that a caller is still served.
+// afterwards is the path of the request that shows that a client is still served.
 const afterwards = "/after"
 
-// call is a caller's request.
+// call is a client's request.
 type call struct {
 	method   string // "": GET
 	path     string // "": /rule
@@ -27,7 +27,7 @@ type call struct {
 	// error breaks the request off.
 	upload func(r *run, w io.Writer) error
 	rude   bool // it leaves by a reset
-	unread bool // the answer's body is not read before the test says so
+	unread bool // the response's body is not read before the test says so
 }
 
 func (c *call) verb() string {
@@ -37,7 +37,7 @@ func (c *call) verb() string {
 	return c.method
 }
 
-// answered is what a caller got.
+// answered is what a client got.
 type answered struct {
 	status   int // 0: nothing
 	header   http.Header
@@ -47,20 +47,20 @@ type answered struct {
 	err      error // what ended it
 }
 
-// protoCaller is a caller that speaks one protocol, with at most one connection
+// protoCaller is a client that speaks one protocol, with at most one connection
 // at a time for what comes after one another.
-type protoCaller struct {
+type protoClient struct {
 	r      *run
 	client *http.Client
 	leave  context.CancelFunc // of the last request
-	got    atomic.Int64       // bytes of the answer's body so far
+	got    atomic.Int64       // bytes of the response's body so far
 	put    atomic.Int64       // bytes of an endless upload
 	answer *answered          // the last one, once it has come
 	read   chan struct{}      // closed to let an unread answer be read
 }
 
-func newProtoCaller(r *run, speaks proto) *protoCaller {
-	c := &protoCaller{r: r, client: http2Client(r, nil), read: make(chan struct{})}
+func newProtoClient(r *run, speaks proto) *protoClient {
+	c := &protoClient{r: r, client: http2Client(r, nil), read: make(chan struct{})}
 	tr := c.client.Transport.(*http.Transport)
 	if speaks == one {
 		tr.Protocols.SetUnencryptedHTTP2(false)
@@ -70,8 +70,8 @@ func newProtoCaller(r *run, speaks proto) *protoCaller {
 	return c
 }
 
-// begin sends a request; its answer comes by the channel.
-func (c *protoCaller) begin(what *call) <-chan *answered {
+// begin sends a request; its response comes by the channel.
+func (c *protoClient) begin(what *call) <-chan *answered {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	c.leave = cancel
 	got := &answered{}
@@ -95,7 +95,7 @@ func (c *protoCaller) begin(what *call) <-chan *answered {
 	return done
 }
 
-func (c *protoCaller) request(ctx context.Context, what *call) *http.Request {
+func (c *protoClient) request(ctx context.Context, what *call) *http.Request {
 	path := what.path
 	if path == "" {
 		path = "/rule"
@@ -121,7 +121,7 @@ func (c *protoCaller) request(ctx context.Context, what *call) *http.Request {
 	return req
 }
 
-func (c *protoCaller) exchange(req *http.Request, what *call, got *answered) {
+func (c *protoClient) exchange(req *http.Request, what *call, got *answered) {
 	res, err := c.client.Do(req)
 	if err != nil {
 		got.err = err

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-// left is what comes of a request whose caller left.
+// left is what comes of a request whose client left.
 func left(sends int) want {
 	return want{sends: sends, outcome: policy.OutcomeClientGone}
 }
@@ -21,10 +21,10 @@ func leftMidway() want {
 	return w
 }
 
-// waitLong is an answer that makes the proxy wait.
+// waitLong is a response that makes the proxy wait.
 var waitLong = says(503, "busy", "Retry-After", "20")
 
-// begins sends a part of an answer and waits until it is given up.
+// begins sends a part of a response and waits until it is given up.
 func begins(length int, part string) act {
 	return func(a *arrival) {
 		_ = a.readAll()
@@ -34,33 +34,33 @@ func begins(length int, part string) act {
 	}
 }
 
-// A caller that leaves ends all that is done for it, and takes nobody with it.
+// A client that leaves ends all that is done for it, and takes nobody with it.
 var leaveRules = []rule{
-	{name: "leaving ends the wait for Retry-After", acts: []act{waitLong}, during: func(r *run) { r.untilWaiting(); r.caller.leave() }, want: left(1)},
-	{name: "leaving ends a backoff", set: waits(20 * time.Second), acts: []act{busy}, during: func(r *run) { r.untilWaiting(); r.caller.leave() }, want: left(1)},
+	{name: "leaving ends the wait for Retry-After", acts: []act{waitLong}, during: func(r *run) { r.untilWaiting(); r.client.leave() }, want: left(1)},
+	{name: "leaving ends a backoff", set: waits(20 * time.Second), acts: []act{busy}, during: func(r *run) { r.untilWaiting(); r.client.leave() }, want: left(1)},
 	{name: "leaving ends the wait with a body kept", acts: []act{waitLong}, call: call{method: "PUT", body: randomBytes(300 << 10)},
-		during: func(r *run) { r.untilWaiting(); r.caller.leave() }, want: left(1)},
-	{name: "leaving ends the attempt", acts: []act{stalls}, during: func(r *run) { r.untilSent(1); r.caller.leave() }, want: leftMidway()},
+		during: func(r *run) { r.untilWaiting(); r.client.leave() }, want: left(1)},
+	{name: "leaving ends the attempt", acts: []act{stalls}, during: func(r *run) { r.untilSent(1); r.client.leave() }, want: leftMidway()},
 	{name: "leaving ends the attempt of a POST", acts: []act{stalls}, call: call{method: "POST", body: []byte("hello")},
-		during: func(r *run) { r.untilSent(1); r.caller.leave() }, want: leftMidway()},
-	{name: "leaving ends the second attempt", acts: []act{busy, stalls}, during: func(r *run) { r.untilSent(2); r.caller.leave() },
+		during: func(r *run) { r.untilSent(1); r.client.leave() }, want: leftMidway()},
+	{name: "leaving ends the second attempt", acts: []act{busy, stalls}, during: func(r *run) { r.untilSent(2); r.client.leave() },
 		want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 1, classes: []policy.Class{policy.Unknown, policy.Unknown}}},
-	{name: "leaving ends an answer being relayed", acts: []act{begins(100, "half")}, during: leaveInBody(4),
+	{name: "leaving ends a response being relayed", acts: []act{begins(100, "half")}, during: leaveInBody(4),
 		want: want{status: 200, body: "half", cut: true, sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1}},
-	{name: "leaving ends an answer of unknown length being relayed", acts: []act{begins(-1, "half")}, during: leaveInBody(4),
+	{name: "leaving ends a response of unknown length being relayed", acts: []act{begins(-1, "half")}, during: leaveInBody(4),
 		want: want{status: 200, body: "half", cut: true, sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1}},
-	{name: "leaving ends a large answer being relayed", acts: []act{begins(2*large, strings.Repeat("x", large))}, during: leaveInBody(large),
+	{name: "leaving ends a large response being relayed", acts: []act{begins(2*large, strings.Repeat("x", large))}, during: leaveInBody(large),
 		want: want{status: 200, body: "*", cut: true, sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1}},
 	{name: "leaving ends a dial", during: func(r *run) {
 		soon(r, "the dial", func() bool { return r.dials.Load() > 0 })
-		r.caller.leave()
+		r.client.leave()
 	}, stuck: true, want: want{attempts: 1, outcome: policy.OutcomeClientGone, classes: []policy.Class{policy.NotSent}}},
 	{name: "leaving ends an upload that the upstream reads", acts: []act{func(a *arrival) { a.readsOf(4); _ = a.readAll() }},
 		call:   call{method: "PUT", upload: uploads("half", answeredYet, "", errors.New("no more"))},
-		during: func(r *run) { soon(r, "the first bytes", func() bool { return released(r) }); r.caller.leave() },
+		during: func(r *run) { soon(r, "the first bytes", func() bool { return released(r) }); r.client.leave() },
 		want:   want{sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1},
-		unlike: func(caller, _ proto, w *want) string {
-			if caller == two {
+		unlike: func(client, _ proto, w *want) string {
+			if client == two {
 				return ""
 			}
 			w.outcome = policy.OutcomeRequestBroken
@@ -71,13 +71,13 @@ var leaveRules = []rule{
 
 		during: func(r *run) {
 			r.untilStuck()
-			r.caller.leave()
+			r.client.leave()
 			r.p.seen.outcome(r, 0)
 			r.goOn()
 		}, want: want{sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1}},
-	{name: "a caller that takes nothing is cut off", acts: []act{says(200, strings.Repeat("x", 16<<20))}, call: call{unread: true},
+	{name: "a client that takes nothing is cut off", acts: []act{says(200, strings.Repeat("x", 16<<20))}, call: call{unread: true},
 		set:    func(_ *testing.T, c *Config) { c.WriteTimeout = time.Second },
-		during: func(r *run) { r.p.wantOutcome(0, policy.OutcomeClientGone); close(r.caller.read) },
+		during: func(r *run) { r.p.wantOutcome(0, policy.OutcomeClientGone); close(r.client.read) },
 		want:   want{status: 200, body: "*", cut: true, sends: 1, outcome: policy.OutcomeClientGone}},
 }
 
@@ -86,8 +86,8 @@ func (r *recorder) done() bool { defer r.lock()(); return len(r.outcomes) > 0 }
 
 func leaveInBody(n int64) func(*run) {
 	return func(r *run) {
-		soon(r, "the part", func() bool { return r.caller.got.Load() >= n })
-		r.caller.leave()
+		soon(r, "the part", func() bool { return r.client.got.Load() >= n })
+		r.client.leave()
 	}
 }
 
@@ -96,7 +96,7 @@ func (r *run) untilStuck() {
 	r.Helper()
 	last, still := int64(-1), 0
 	soon(r, "the upload being stuck", func() bool {
-		now := r.caller.put.Load()
+		now := r.client.put.Load()
 		if still++; now != last {
 			last, still = now, 0
 		}
@@ -111,7 +111,7 @@ func drainsWell(r *run) {
 	}
 }
 
-// A drain begins no repeats and ends waits for them; what runs is finished.
+// A drain begins no retries and ends waits for them; what runs is finished.
 var drainRules = []rule{
 	{name: "a drain ends the wait for Retry-After", acts: []act{waitLong}, during: func(r *run) { r.untilWaiting(); r.drain() },
 		want: passedOn(503, 1, "busy", policy.ReasonDraining).checked(drainsWell)},
@@ -121,17 +121,17 @@ var drainRules = []rule{
 		want: passedOn(502, 1, "*", policy.ReasonDraining).checked(drainsWell)},
 	{name: "a drain ends the wait after a dial", set: waits(20 * time.Second), down: -1, during: func(r *run) { r.untilWaiting(); r.drain() },
 		want: notSent(1, policy.ReasonDraining).checked(drainsWell)},
-	{name: "a request under way is answered in a drain", acts: []act{after(says(200, "ok"))}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
+	{name: "a request in flight is answered in a drain", acts: []act{after(says(200, "ok"))}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
 		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess, check: drainsWell}},
-	{name: "a large answer is relayed in a drain", acts: []act{after(says(200, strings.Repeat("x", 3<<20)))},
+	{name: "a large response is relayed in a drain", acts: []act{after(says(200, strings.Repeat("x", 3<<20)))},
 		during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
 		want:   want{status: 200, body: strings.Repeat("x", 3<<20), sends: 1, outcome: policy.OutcomeSuccess, check: drainsWell}},
-	{name: "an upload under way is finished in a drain", acts: []act{says(200, "ok")}, call: call{method: "POST", upload: uploads("x", released, "y", nil)},
+	{name: "an upload in flight is finished in a drain", acts: []act{says(200, "ok")}, call: call{method: "POST", upload: uploads("x", released, "y", nil)},
 		during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
 		want:   want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess, check: drainsWell}},
-	{name: "a failing answer is not repeated in a drain", acts: []act{after(busy)}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
+	{name: "a failing response is not retried in a drain", acts: []act{after(busy)}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
 		want: passedOn(503, 1, "busy", policy.ReasonDraining).checked(drainsWell)},
-	{name: "a reset is not repeated in a drain", acts: []act{after(resets)}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
+	{name: "a reset is not retried in a drain", acts: []act{after(resets)}, during: func(r *run) { r.untilSent(1); r.drain(); r.goOn() },
 		want: passedOn(502, 1, "*", policy.ReasonDraining).checked(drainsWell)},
 	{name: "what is left at the drain timeout is cut off", acts: []act{stalls}, set: func(_ *testing.T, c *Config) { c.DrainTimeout = brief },
 		during: func(r *run) { r.untilSent(1); r.drain() },
@@ -144,38 +144,38 @@ var drainRules = []rule{
 
 func gated(_ *testing.T, c *Config) { guarded(c) }
 
-// untilHeld returns once the request waits at the gate.
+// untilHeld returns once the request waits at the breaker.
 func (r *run) untilHeld() {
 	r.Helper()
-	soon(r, "the hold", func() bool { return r.p.guard().Waiting == 1 })
+	soon(r, "the hold", func() bool { return r.p.guard().Queued == 1 })
 }
 
-// The gate, the limit, the fallback and hedges, as far as retries, leaving and drains meet them.
+// The breaker, the limit, the fallback and hedges, as far as retries, leaving and drains meet them.
 var doorRules = []rule{
 	{name: "a request is held while the upstream is down", set: gated, down: -1, acts: []act{says(200, "ok")}, call: call{method: "POST", body: []byte("hello")},
 		during: func(r *run) { r.untilHeld(); r.refuses.Store(0) },
-		want:   want{status: 200, body: "ok", sends: 1, attempts: -1, outcome: policy.OutcomeRescued}},
-	{name: "leaving ends a hold", set: gated, down: -1, during: func(r *run) { r.untilHeld(); r.caller.leave(); r.p.seen.outcome(r, 0); r.refuses.Store(0) },
+		want:   want{status: 200, body: "ok", sends: 1, attempts: -1, outcome: policy.OutcomeRecovered}},
+	{name: "leaving ends a hold", set: gated, down: -1, during: func(r *run) { r.untilHeld(); r.client.leave(); r.p.seen.outcome(r, 0); r.refuses.Store(0) },
 		want: want{attempts: -1, outcome: policy.OutcomeClientGone}},
 	{name: "a drain ends a hold", set: gated, down: -1, during: func(r *run) { r.untilHeld(); r.drain() },
 		want: want{status: -1, body: "*", attempts: -1, reason: "draining", outcome: policy.GaveUp(policy.ReasonDraining), check: drainsWell}},
-	{name: "a hold has its end", set: and(gated, func(_ *testing.T, c *Config) { c.Default.HoldTimeout = brief }), down: -1,
-		want: want{status: 503, body: "*", attempts: -1, reason: "hold_timeout", outcome: policy.OutcomeHoldTimeout, check: func(r *run) { r.ended.Store(true) }}},
-	{name: "an answer of ours instead of a failing one", acts: []act{busy},
+	{name: "a hold has its end", set: and(gated, func(_ *testing.T, c *Config) { c.Default.QueueTimeout = brief }), down: -1,
+		want: want{status: 503, body: "*", attempts: -1, reason: "queue_timeout", outcome: policy.OutcomeQueueTimeout, check: func(r *run) { r.ended.Store(true) }}},
+	{name: "a response of ours instead of a failing one", acts: []act{busy},
 		set:  func(_ *testing.T, c *Config) { answering(203, "later")(c) },
 		want: want{status: 203, body: "later", sends: 1, reason: "retries_off", outcome: policy.OutcomeFallback}},
-	{name: "an answer of ours instead of none", acts: []act{resets}, call: call{method: "POST", body: []byte("hello")},
+	{name: "a response of ours instead of none", acts: []act{resets}, call: call{method: "POST", body: []byte("hello")},
 		set:  func(_ *testing.T, c *Config) { answering(203, "later")(c) },
 		want: want{status: 203, body: "later", sends: 1, reason: "not_idempotent", outcome: policy.OutcomeFallback}},
 	{name: "a hedge overtakes a slow attempt", acts: []act{stalls, says(200, "ok")}, set: func(t *testing.T, c *Config) { hedged(t)(c) },
 		want: want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeSuccess, givenUp: 1}},
 	{name: "leaving ends both attempts of a race", acts: []act{stalls}, set: func(t *testing.T, c *Config) { hedgedOnce(t)(c) },
-		during: func(r *run) { r.untilSent(2); r.caller.leave() }, want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 2}},
-	{name: "an attempt that is made to fail is repeated", acts: []act{says(200, "ok")},
+		during: func(r *run) { r.untilSent(2); r.client.leave() }, want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 2}},
+	{name: "an attempt that is made to fail is retried", acts: []act{says(200, "ok")},
 		set: func(t *testing.T, c *Config) {
 			c.Default.Faults, c.Rand = parseFaults(t, "503:50%"), &dice{throw: []int64{0}}
 		},
-		want: want{status: 200, body: "ok", sends: 1, attempts: 2, outcome: policy.OutcomeRescued}},
+		want: want{status: 200, body: "ok", sends: 1, attempts: 2, outcome: policy.OutcomeRecovered}},
 }
 
 // What is said on the wire.
@@ -187,13 +187,13 @@ var wireRules = []rule{
 			if got := strings.Join(h["X-Twice"], ","); got != "1,2" || h.Get("Connection") != "" && h.Get("Connection") != "TE" {
 				r.Errorf("the upstream got %v", h)
 			}
-			if r.caller.answer.header.Get("X-Answer") != "1" {
-				r.Errorf("the caller got %v", r.caller.answer.header)
+			if r.client.answer.header.Get("X-Answer") != "1" {
+				r.Errorf("the client got %v", r.client.answer.header)
 			}
 		}}},
 	{name: "the upstream learns whom the request is from", set: func(_ *testing.T, c *Config) { c.Default.Forward = forward.Settings{Host: forward.HostPreserve} },
 		acts: []act{busy, says(200, "ok")},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			for _, a := range r.up.all() {
 				if a.header.Get("X-Forwarded-For") != "127.0.0.1" || a.header.Get("X-Request-Id") == "" {
 					r.Errorf("the upstream got %v", a.header)

@@ -47,10 +47,10 @@ func and(all ...func(*testing.T, *Config)) func(*testing.T, *Config) {
 	}
 }
 
-// busy is an answer that is repeated.
+// busy is a response that is retried.
 var busy = says(503, "busy")
 
-// notBefore checks that a repeat came no earlier than d after the attempt before it.
+// notBefore checks that a retry came no earlier than d after the attempt before it.
 func notBefore(d time.Duration) func(*run) {
 	return func(r *run) {
 		all := r.up.all()
@@ -61,12 +61,12 @@ func notBefore(d time.Duration) func(*run) {
 }
 
 // rescuedAfter is what comes of one failed attempt and a good one.
-func rescuedAfter(class policy.Class, why policy.Reason) want {
-	return want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeRescued,
+func recoveredAfter(class policy.Class, why policy.Reason) want {
+	return want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeRecovered,
 		classes: []policy.Class{class, policy.ClassNone}, retries: []policy.Reason{why}}
 }
 
-// passedOn is what comes of an answer that is passed on.
+// passedOn is what comes of a response that is passed on.
 func passedOn(status, sends int, body string, why policy.Reason) want {
 	return want{status: status, body: body, sends: sends, reason: why.String(), outcome: policy.GaveUp(why)}
 }
@@ -77,47 +77,47 @@ func (w want) checked(f func(*run)) want {
 	return w
 }
 
-// What answers are repeated, how often, and what the caller gets in the end.
+// What answers are retried, how often, and what the client gets in the end.
 var answerRules = []rule{
-	{name: "a good answer", acts: []act{says(200, "ok")}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
-	{name: "a 404 is an answer", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},
+	{name: "a good response", acts: []act{says(200, "ok")}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
+	{name: "a 404 is a response", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 501 is no failure of the moment", acts: []act{says(501, "no")}, want: want{status: 501, body: "no", sends: 1, outcome: policy.OutcomeSuccess}},
-	{name: "429", acts: []act{says(429, "slow"), says(200, "ok")}, want: rescuedAfter(policy.Rejected, policy.ReasonStatus429)},
+	{name: "429", acts: []act{says(429, "slow"), says(200, "ok")}, want: recoveredAfter(policy.Rejected, policy.ReasonStatus429)},
 	{name: "429 to a POST", acts: []act{says(429, "slow"), says(200, "ok")}, call: call{method: "POST"},
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus429)},
+		want: recoveredAfter(policy.Rejected, policy.ReasonStatus429)},
 	{name: "503 to a POST that means it", acts: []act{busy, says(200, "ok")}, call: call{method: "POST"}, set: rejected("429,503"),
-		want: rescuedAfter(policy.Rejected, policy.ReasonStatus503)},
+		want: recoveredAfter(policy.Rejected, policy.ReasonStatus503)},
 	{name: "429 to a POST that may not mean it", acts: []act{says(429, "slow"), says(200, "ok")}, call: call{method: "POST"}, set: rejected("none"),
 		want: passedOn(429, 1, "slow", policy.ReasonNotIdempotent)},
-	{name: "500", acts: []act{says(500, "oops"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus500)},
-	{name: "502", acts: []act{says(502, "bad"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus502)},
-	{name: "503", acts: []act{busy, says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)},
-	{name: "504", acts: []act{says(504, "late"), says(200, "ok")}, want: rescuedAfter(policy.Unknown, policy.ReasonStatus504)},
+	{name: "500", acts: []act{says(500, "oops"), says(200, "ok")}, want: recoveredAfter(policy.Unknown, policy.ReasonStatus500)},
+	{name: "502", acts: []act{says(502, "bad"), says(200, "ok")}, want: recoveredAfter(policy.Unknown, policy.ReasonStatus502)},
+	{name: "503", acts: []act{busy, says(200, "ok")}, want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
+	{name: "504", acts: []act{says(504, "late"), says(200, "ok")}, want: recoveredAfter(policy.Unknown, policy.ReasonStatus504)},
 	{name: "a status that is listed", set: retryOn("418"), acts: []act{says(418, "tea"), says(200, "ok")},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatusOther)},
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatusOther)},
 	{name: "a field that is listed", set: retryOn("retriable-header:X-Again=yes"), acts: []act{says(200, "not yet", "X-Again", "yes"), says(200, "ok")},
-		want: rescuedAfter(policy.Unknown, policy.ReasonHeader)},
+		want: recoveredAfter(policy.Unknown, policy.ReasonHeader)},
 	{name: "several failures of several kinds", acts: []act{busy, says(429, ""), resets, says(200, "ok")},
-		want: want{status: 200, body: "ok", sends: 4, outcome: policy.OutcomeRescued,
+		want: want{status: 200, body: "ok", sends: 4, outcome: policy.OutcomeRecovered,
 			retries: []policy.Reason{policy.ReasonStatus503, policy.ReasonStatus429, policy.ReasonReset}}},
-	{name: "the last real answer when retries end", acts: []act{says(503, "1"), says(503, "2"), says(503, "3"), says(503, "4")},
+	{name: "the last real response when retries end", acts: []act{says(503, "1"), says(503, "2"), says(503, "3"), says(503, "4")},
 		want: passedOn(503, 4, "4", policy.ReasonRetriesExhausted)},
-	{name: "the held answer when later attempts bring none", acts: []act{says(503, "busy", "X-Kept", "1"), resets},
+	{name: "the held response when later attempts bring none", acts: []act{says(503, "busy", "X-Kept", "1"), resets},
 		want: passedOn(503, 4, "busy", policy.ReasonRetriesExhausted).checked(func(r *run) {
-			if r.caller.answer.header.Get("X-Kept") != "1" {
-				r.Error("the held answer's fields are gone")
+			if r.client.answer.header.Get("X-Kept") != "1" {
+				r.Error("the held response's fields are gone")
 			}
 		})},
-	{name: "the held answer with its trailers", acts: []act{streams(503, "busy", "X-Sum", "1"), resets},
+	{name: "the held response with its trailers", acts: []act{streams(503, "busy", "X-Sum", "1"), resets},
 		want: passedOn(503, 4, "busy", policy.ReasonRetriesExhausted).checked(wantTrailer)},
-	{name: "the held answer of unknown length", acts: []act{streams(503, strings.Repeat("busy", 10_000)), hangsUp},
+	{name: "the held response of unknown length", acts: []act{streams(503, strings.Repeat("busy", 10_000)), hangsUp},
 		want: passedOn(503, 4, strings.Repeat("busy", 10_000), policy.ReasonRetriesExhausted)},
 	{name: "retries off", set: retries(0), acts: []act{busy}, want: passedOn(503, 1, "busy", policy.ReasonRetriesOff)},
 	{name: "a status that is not listed is no failure", set: retryOn("reset"), acts: []act{busy},
 		want: want{status: 503, body: "busy", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "switched off", before: func(r *run) { r.p.SetRetryPercent(0) }, acts: []act{busy}, want: passedOn(503, 1, "busy", policy.ReasonSwitchedOff)},
-	{name: "observed only", set: func(_ *testing.T, c *Config) { c.Default.Observe = true }, acts: []act{busy, says(200, "ok")},
-		want: want{status: 503, body: "busy", sends: 1, outcome: policy.GaveUp(policy.ReasonObserved)}},
+	{name: "observed only", set: func(_ *testing.T, c *Config) { c.Default.DryRun = true }, acts: []act{busy, says(200, "ok")},
+		want: want{status: 503, body: "busy", sends: 1, outcome: policy.GaveUp(policy.ReasonDryRun)}},
 	{name: "the budget is empty", acts: []act{busy}, want: passedOn(503, 2, "busy", policy.ReasonBudgetExhausted),
 		set: func(_ *testing.T, c *Config) {
 			c.Default.NoBudget = false
@@ -125,14 +125,14 @@ var answerRules = []rule{
 		}},
 	{name: "an answer too large to hold is passed on", acts: []act{says(503, strings.Repeat("x", 200<<10)), says(200, "ok")},
 		want: passedOn(503, 1, strings.Repeat("x", 200<<10), policy.ReasonResponseTooLarge)},
-	{name: "an answer of unknown length too large to hold", acts: []act{streams(503, strings.Repeat("x", 200<<10)), says(200, "ok")},
+	{name: "a response of unknown length too large to hold", acts: []act{streams(503, strings.Repeat("x", 200<<10)), says(200, "ok")},
 		want: passedOn(503, 1, strings.Repeat("x", 200<<10), policy.ReasonResponseTooLarge)},
 	{name: "a proxy further on has given up", acts: []act{says(503, "inner", "X-Retryproxy-Attempts", "4", "X-Retryproxy-Reason", "retries_exhausted")},
 		want: want{status: 503, body: "inner", sends: 1, reason: "retries_exhausted", told: 4, outcome: policy.GaveUp(policy.ReasonUpstreamGaveUp)}},
-	{name: "a repeat of a proxy before us", set: func(_ *testing.T, c *Config) { c.Default.Nested = policy.NestedDeny }, acts: []act{busy},
-		call: call{fields: []string{"X-Retryproxy-Attempt", "2"}}, want: passedOn(503, 1, "busy", policy.ReasonNested)},
+	{name: "a retry of a proxy before us", set: func(_ *testing.T, c *Config) { c.Default.Nested = policy.LayeredDeny }, acts: []act{busy},
+		call: call{fields: []string{"X-Retryproxy-Attempt", "2"}}, want: passedOn(503, 1, "busy", policy.ReasonLayered)},
 	{name: "every attempt says its number", acts: []act{busy, busy, says(200, "ok")},
-		want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRescued, check: func(r *run) {
+		want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRecovered, check: func(r *run) {
 			for i, a := range r.up.all() {
 				if got := a.header.Get("X-Retryproxy-Attempt"); got != string(rune('1'+i)) {
 					r.Errorf("attempt %d says it is %q", i+1, got)
@@ -142,15 +142,15 @@ var answerRules = []rule{
 }
 
 func wantTrailer(r *run) {
-	if got := r.caller.answer.trailers.Get("X-Sum"); got != "1" {
-		r.Errorf("trailers %v", r.caller.answer.trailers)
+	if got := r.client.answer.trailers.Get("X-Sum"); got != "1" {
+		r.Errorf("trailers %v", r.client.answer.trailers)
 	}
 }
 
 // methodRule: what becomes of a 503 to a request of this method.
 func methodRule(name, method string, repeated bool, set func(*testing.T, *Config), fields ...string) rule {
 	c := rule{name: name, set: set, acts: []act{busy, says(200, "ok")}, call: call{method: method, fields: fields},
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503)}
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)}
 	if !repeated {
 		c.want = passedOn(503, 1, "busy", policy.ReasonNotIdempotent)
 	}
@@ -176,7 +176,7 @@ var methodRules = []rule{
 	methodRule("POST where the route allows it", "POST", true, allowUnsafe),
 	{name: "a generated key stays the same over all attempts", acts: []act{busy, says(200, "ok")}, call: call{method: "POST"},
 		set: func(_ *testing.T, c *Config) { c.Default.GenerateKey = true },
-		want: rescuedAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
+		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			if r.up.all()[0].header.Get("Idempotency-Key") == "" {
 				r.Error("no key")
 			}

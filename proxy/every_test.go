@@ -26,29 +26,29 @@ const (
 
 // A rule of the retry loop, as a case that is written once and holds whatever
 // is spoken on either side: what the upstream does with attempt after attempt, what
-// the caller asks for and does meanwhile, and what has to become of it.
+// the client asks for and does meanwhile, and what has to become of it.
 type rule struct {
 	name   string
 	set    func(t *testing.T, c *Config)
 	down   int   // so many dials are refused first; < 0: until the test says otherwise
-	acts   []act // of the upstream, attempt by attempt; the last one is repeated
+	acts   []act // of the upstream, attempt by attempt; the last one is retried
 	call   call
 	stuck  bool         // the first dial does not come to an end by itself
 	before func(r *run) // runs before the request is sent
-	// during runs while the request is under way.
+	// during runs while the request is in flight.
 	during func(r *run)
 	want   want
 	// unlike changes what is wanted where the protocols differ, and says why they do.
-	unlike func(caller, up proto, w *want) (why string)
+	unlike func(client, up proto, w *want) (why string)
 	// only says why the case means nothing between these two; "": it does.
-	only func(caller, up proto) (why string)
+	only func(client, up proto) (why string)
 }
 
 // want is what has to become of a request.
 type want struct {
-	status   int    // 0: the caller has no answer; < 0: any of 5xx
+	status   int    // 0: the client has no response; < 0: any of 5xx
 	body     string // "*": any
-	cut      bool   // the answer looks cut off to the caller
+	cut      bool   // the response looks cut off to the client
 	reason   string // X-Retryproxy-Reason
 	sends    int    // requests that reached the upstream
 	attempts int    // 0: as many; < 0: any number
@@ -66,7 +66,7 @@ type run struct {
 	rule
 	p       *testProxy
 	up      *scripted
-	caller  *protoCaller
+	client  *protoClient
 	release chan struct{} // for acts that wait for the test
 	once    sync.Once     // for release
 	refuses atomic.Int64  // dials to refuse; < 0: all
@@ -75,7 +75,7 @@ type run struct {
 	drained chan error
 }
 
-// TestEveryRuleOverEveryProtocol runs the rules over both protocols of callers and both
+// TestEveryRuleOverEveryProtocol runs the rules over both protocols of clients and both
 // of upstreams.
 func TestEveryRuleOverEveryProtocol(t *testing.T) {
 	names := map[string]bool{}
@@ -86,12 +86,12 @@ func TestEveryRuleOverEveryProtocol(t *testing.T) {
 			t.Fatalf("two cases are called %q", c.name)
 		}
 		names[c.name] = true
-		for _, caller := range []proto{one, two} {
+		for _, client := range []proto{one, two} {
 			for _, up := range []proto{one, two} {
 				room <- struct{}{}
 				all.Go(func() {
 					defer func() { <-room }()
-					t.Run(fmt.Sprintf("%s/%s to %s", c.name, caller, up), func(t *testing.T) { c.try(t, caller, up) })
+					t.Run(fmt.Sprintf("%s/%s to %s", c.name, client, up), func(t *testing.T) { c.try(t, client, up) })
 				})
 			}
 		}
@@ -99,14 +99,14 @@ func TestEveryRuleOverEveryProtocol(t *testing.T) {
 	all.Wait()
 }
 
-func (c rule) try(t *testing.T, caller, up proto) {
+func (c rule) try(t *testing.T, client, up proto) {
 	if c.only != nil {
-		if why := c.only(caller, up); why != "" {
+		if why := c.only(client, up); why != "" {
 			t.Skip(why)
 		}
 	}
 	if c.unlike != nil {
-		if why := c.unlike(caller, up, &c.want); why != "" {
+		if why := c.unlike(client, up, &c.want); why != "" {
 			t.Log("unlike the others: " + why)
 		}
 	}
@@ -121,15 +121,15 @@ func (c rule) try(t *testing.T, caller, up proto) {
 			c.set(t, conf)
 		}
 	})
-	r.caller = newProtoCaller(r, caller)
+	r.client = newProtoClient(r, client)
 	if c.before != nil {
 		c.before(r)
 	}
-	got := r.caller.begin(&r.call)
+	got := r.client.begin(&r.call)
 	if c.during != nil {
 		c.during(r)
 	}
-	r.judge(within(t, "the caller's end", got))
+	r.judge(within(t, "the client's end", got))
 }
 
 func (r *run) judge(got *answered) {
@@ -155,22 +155,22 @@ func (r *run) judgeAnswer(got *answered) {
 	r.Helper()
 	w := &r.want
 	if got.status != w.status && (w.status >= 0 || got.status < 500) {
-		r.Fatalf("the caller got %d %.100q (%v), want %d", got.status, got.body, got.err, w.status)
+		r.Fatalf("the client got %d %.100q (%v), want %d", got.status, got.body, got.err, w.status)
 	}
 	if w.status == 0 {
 		return
 	}
 	if (got.err != nil) != w.cut {
-		r.Errorf("the answer ended with %v, cut off wanted: %v", got.err, w.cut)
+		r.Errorf("the response ended with %v, cut off wanted: %v", got.err, w.cut)
 	}
 	if w.body != "*" && string(got.body) != w.body {
-		r.Errorf("the caller got %d bytes %.100q, want %d bytes %.100q", len(got.body), got.body, len(w.body), w.body)
+		r.Errorf("the client got %d bytes %.100q, want %d bytes %.100q", len(got.body), got.body, len(w.body), w.body)
 	}
 	if reason := got.header.Get("X-Retryproxy-Reason"); reason != w.reason {
 		r.Errorf("reason %q, want %q", reason, w.reason)
 	}
 	if n := got.header.Get("X-Retryproxy-Attempts"); n != "" && w.attempts >= 0 && n != strconv.Itoa(max(w.told, w.made())) {
-		r.Errorf("the caller is told of %s attempts, want %d", n, max(w.told, w.made()))
+		r.Errorf("the client is told of %s attempts, want %d", n, max(w.told, w.made()))
 	}
 }
 
@@ -181,7 +181,7 @@ func (w *want) made() int {
 	return w.sends
 }
 
-// judgeArrivals: every attempt that came whole carried the caller's request.
+// judgeArrivals: every attempt that came whole carried the client's request.
 func (r *run) judgeArrivals() {
 	r.Helper()
 	for i, a := range r.up.all() {
@@ -223,12 +223,12 @@ func (r *run) judgeBooks() {
 	}
 }
 
-// wantGoesOn: whatever became of its request, the caller is served on.
+// wantGoesOn: whatever became of its request, the client is served on.
 func (r *run) wantGoesOn() {
 	r.Helper()
-	got := within(r, "the request afterwards", r.caller.begin(&call{path: afterwards}))
+	got := within(r, "the request afterwards", r.client.begin(&call{path: afterwards}))
 	if got.status != 200 || string(got.body) != "after" {
-		r.Errorf("afterwards the caller got %d %q (%v)", got.status, got.body, got.err)
+		r.Errorf("afterwards the client got %d %q (%v)", got.status, got.body, got.err)
 	}
 }
 

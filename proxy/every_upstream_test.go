@@ -171,13 +171,13 @@ func saysEarly(status int, body string) act {
 }
 
 // breaksOff sends a head and of the body a part only, which it resets once the
-// caller has it. length as for wire.head.
+// client has it. length as for wire.head.
 func breaksOff(status, length int, part string) act {
 	return func(a *arrival) {
 		_ = a.readAll()
 		a.head(status, length, nil)
 		a.data(part)
-		soon(a.r, "the part", func() bool { return a.r.caller.got.Load() >= int64(len(part)) })
+		soon(a.r, "the part", func() bool { return a.r.client.got.Load() >= int64(len(part)) })
 		a.cut()
 	}
 }

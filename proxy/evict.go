@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/lot"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 const (
@@ -97,10 +97,10 @@ func (s *Server) evictStreams() {
 // false: there is neither. Parked clients have next to no memory: if that is short, they go last.
 func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	if len(*idle) == 0 {
-		return s.lot.Evict(func(lot.Guest) bool { return true })
+		return s.lot.Evict(func(idlepoller.Waiter) bool { return true })
 	}
 	v := (*idle)[0]
-	if !heavyFirst && s.lot.Evict(func(g lot.Guest) bool { return g.(*parked).since.Before(v.since) }) {
+	if !heavyFirst && s.lot.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
 		return true
 	}
 	*idle = (*idle)[1:]
@@ -171,7 +171,7 @@ func (c *conn) idleSince(now instant) (instant, bool) {
 // stalledSince reports whether the client takes nothing of what is being written to it.
 func (c *conn) stalledSince(now instant) (instant, bool) {
 	since := instant(c.writing.Load())
-	if since.IsZero() || now.Sub(since) < stalledFor || c.raw != nil && !sock.Unsent(c.raw) {
+	if since.IsZero() || now.Sub(since) < stalledFor || c.raw != nil && !rawsocket.Unsent(c.raw) {
 		return 0, false
 	}
 	return since, true

@@ -40,8 +40,8 @@ func TestIdleClientsKeepNobodyOut(t *testing.T) {
 		"silent":           {nil, func(_ *testing.T, p *testProxy) { p.dial() }, askHTTP1},
 		"half a head":      {nil, func(_ *testing.T, p *testProxy) { p.dial().send("GET / HTTP/1.1\r\nHo") }, askHTTP1},
 		"HTTP/2":           {speakHTTP2, func(t *testing.T, p *testProxy) { p.fetch(http2Client(t, nil), "GET", "/", nil) }, askHTTP1},
-		"no TLS handshake": {func(c *Config) { a.callersOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dial() }, askTLS(a.client())},
-		"TLS":              {func(c *Config) { a.callersOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dialTLS(a.client()).send(get("/")).want(200, "ok") }, askTLS(a.client())},
+		"no TLS handshake": {func(c *Config) { a.clientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dial() }, askTLS(a.client())},
+		"TLS":              {func(c *Config) { a.clientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dialTLS(a.client()).send(get("/")).want(200, "ok") }, askTLS(a.client())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {

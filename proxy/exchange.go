@@ -21,23 +21,23 @@ type exchange struct {
 
 	observer Observer // of this request, once it is told of it
 
-	head     []byte // the request head for the upstream, without what differs by attempt; nil: see renderHead
-	headBuf  []byte // the caller's buffer with the request's spans, once detached
+	head     []byte // the request headers for the upstream, without what differs by attempt; nil: see renderHead
+	headBuf  []byte // the client's buffer with the request's spans, once detached
 	idText   [forward.RandomIDLen]byte
 	keyText  [forward.RandomIDLen]byte
-	out      []byte    // scratch for what is written to the caller or the upstream
+	out      []byte    // scratch for what is written to the client or the upstream
 	spare    spare     // kept over requests
 	vec      [8][]byte // the parts of one write to the upstream; the pump has it while one runs
 	sizeLine [24]byte  // of a chunk being sent
 	splice   [2]io.LimitedReader
 	body     body
 	course
-	open    bool          // begun for the observer and not done
-	mustEnd bool          // the caller's connection cannot serve another request
-	grpc    bool          // a gRPC call over HTTP/2
-	names   http1.NameSet // of the request's fields
-	earlier int           // attempts that proxies before us made of this request
-	limit   int           // of retries
+	open    bool                // begun for the observer and not done
+	mustEnd bool                // the client's connection cannot serve another request
+	grpc    bool                // a gRPC call over HTTP/2
+	names   http1.HeaderNameSet // of the request's fields
+	earlier int                 // attempts that proxies before us made of this request
+	limit   int                 // of retries
 
 	up       *upstream.Conn
 	upReused bool
@@ -48,11 +48,11 @@ type exchange struct {
 	upSpent  bool
 	upEarly  bool  // some of the response came before the request was sent whole; of the pump while it runs
 	upR, upW int   // up.Buf[upR:upW] is read and not yet used
-	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the answer is read
+	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the response is read
 	headEnd  int32
 	upUntil  instant
 	upWrite  instant
-	early    error // what reading the answer met before receive began
+	early    error // what reading the response met before receive began
 	resp     http1.Response
 	answer   responseBody
 	held     held
@@ -65,9 +65,9 @@ type exchange struct {
 	stop      atomic.Bool
 	stopped   chan struct{}
 	pumpDone  chan struct{}
-	cancel    func() // ends a dial under way
+	cancel    func() // ends a dial in flight
 	progress  atomic.Int32
-	callerEnd atomic.Int32
+	clientEnd atomic.Int32
 	lastPiece atomic.Bool   // the pump has the end of the body in hand
 	pieces    atomic.Uint32 // of bodies that the pump has moved
 
@@ -90,13 +90,13 @@ const (
 	writeFailed
 )
 
-// Why the caller's side ended early.
+// Why the client's side ended early.
 const (
-	callerStays int32 = iota
-	callerGone
-	callerBroken
-	callerTooLarge
-	callerTooSlow
+	clientStays int32 = iota
+	clientGone
+	clientBroken
+	clientTooLarge
+	clientTooSlow
 )
 
 func (x *exchange) init(c *conn) {
@@ -110,12 +110,12 @@ func (x *exchange) init(c *conn) {
 func (x *exchange) begin(set *settings, now instant) {
 	x.course = course{}
 	x.set, x.began, x.clock = set, now, now
-	x.names = http1.NamesOf(x.req.Fields)
+	x.names = http1.HeaderNamesOf(x.req.Headers)
 	x.grpc = x.c.stream != nil && x.isGRPCCall()
 	x.route = set.fallback
 	x.mustEnd = x.req.Close
-	if x.callerEnd.Load() != callerStays { // a look costs less than to write
-		x.callerEnd.Store(callerStays)
+	if x.clientEnd.Load() != clientStays { // a look costs less than to write
+		x.clientEnd.Store(clientStays)
 	}
 	x.trail.reset()
 }
@@ -183,13 +183,13 @@ func (x *exchange) prepare() {
 	if r.GenerateKey {
 		x.madeKey = x.idempotencyKey()
 	}
-	x.safe = r.Policy.Repeatable(x.req.Method, r.GenerateKey || x.get(http1.IdempotencyKey) != nil)
+	x.safe = r.Policy.Retryable(x.req.Method, r.GenerateKey || x.get(http1.IdempotencyKey) != nil)
 	x.limit, x.earlier = r.Policy.MaxRetries, 0
 	if x.names.HasAny(toldOfAttempts) {
 		x.heedAttempts()
 	}
-	if x.names.HasAny(forward.NamesOfDeadlines) {
-		x.heedCaller()
+	if x.names.HasAny(forward.DeadlineHeaderNames) {
+		x.heedClient()
 	}
 	x.id = forward.RequestID(x.req, x.idText[:0])
 	if x.body.framing.Kind == http1.BodyChunked {
@@ -229,7 +229,7 @@ func (x *exchange) clockFrom(t instant) {
 }
 
 func (x *exchange) idempotencyKey() []byte {
-	if x.route.Observe || x.get(http1.IdempotencyKey) != nil {
+	if x.route.DryRun || x.get(http1.IdempotencyKey) != nil {
 		return nil
 	}
 	return forward.AppendRandomID(x.keyText[:0])
@@ -252,7 +252,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	}
 	took := now.Sub(x.began)
 	if o == policy.OutcomeUpgraded {
-		took = x.lastEnd.Sub(x.began) // to the answer: how long a tunnel lives is no latency
+		took = x.lastEnd.Sub(x.began) // to the response: how long a tunnel lives is no latency
 	}
 	var added time.Duration
 	if x.failed {

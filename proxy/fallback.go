@@ -11,7 +11,7 @@ import (
 // Fallback is what answers when all else failed. See
 // docs/decisions/0009-fallback.md.
 type Fallback struct {
-	// Status, where it is not 0, and Body are the answer.
+	// Status, where it is not 0, and Body are the response.
 	Status int // 200 to 599
 	Body   []byte
 
@@ -41,8 +41,8 @@ const fallbackTime = 10 * time.Second
 func spareRoute(r *Route) *Route {
 	spare := *r
 	spare.Upstream, spare.Forward, spare.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
-	spare.NoBudget, spare.Throttle, spare.Cooldown, spare.Outage, spare.Probe, spare.Faults = true, false, Cooldown{}, OutageShed, Probe{}, nil
-	spare.HedgeAfter, spare.Quota = policy.HedgeAfter{}, Quota{}
+	spare.NoBudget, spare.Throttle, spare.RateLimitPause, spare.BreakerMode, spare.Probe, spare.Faults = true, false, RateLimitPause{}, BreakerFailFast, Probe{}, nil
+	spare.HedgeAfter, spare.RateLimit = policy.HedgeAfter{}, RateLimit{}
 	if spare.AttemptTimeout == 0 && spare.RequestTimeout == 0 {
 		spare.AttemptTimeout = fallbackTime
 	}
@@ -59,8 +59,8 @@ func (r *routeState) ownShare(d time.Duration) time.Duration {
 
 // fallBack lets the route's fallback answer a request that failed because of
 // reason; a is its last attempt, nil when the next one was not sent. No when there
-// is no fallback, or when it has no better answer: nothing has changed then for
-// the caller, who gets what it would have got without.
+// is no fallback, or when it has no better response: nothing has changed then for
+// the client, who gets what it would have got without.
 func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
 	f := x.route.Fallback
 	if f == nil {
@@ -80,7 +80,7 @@ func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	}
 	x.discard()
 	x.fetchBody()
-	if x.callerEnd.Load() != callerStays {
+	if x.clientEnd.Load() != clientStays {
 		code, o := x.abandon()
 		return code, o, true
 	}
@@ -90,7 +90,7 @@ func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	return x.askSpare(reason)
 }
 
-// holdLast keeps the answer of the last attempt, where there was one, until the
+// holdLast keeps the response of the last attempt, where there was one, until the
 // fallback has a better one; no when it cannot be kept.
 func (x *exchange) holdLast(a *policy.Attempt) bool {
 	if a == nil || a.Cause != policy.CauseStatus || x.held.full && x.held.attempt == x.attempts {
@@ -99,7 +99,7 @@ func (x *exchange) holdLast(a *policy.Attempt) bool {
 	return x.held.take() == policy.ReasonNone
 }
 
-// fetchBody reads the caller's whole body, also where none of it was read yet.
+// fetchBody reads the client's whole body, also where none of it was read yet.
 func (x *exchange) fetchBody() {
 	b := &x.body
 	if b.ended || !b.keeping {
@@ -133,7 +133,7 @@ func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
 	var a policy.Attempt
 	x.attempt(&a, x.waiter.place.Probe())
 	x.attempts--
-	if x.callerEnd.Load() != callerStays {
+	if x.clientEnd.Load() != clientStays {
 		x.desert(policy.Abandoned)
 		x.discard()
 		x.attemptTraced(x.trace.attempt, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown, x.trace.peer)

@@ -85,10 +85,10 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 		change               func(c *Config)
 		asked                bool
 	}{
-		{name: "a failing answer", request: get("/"), first: bad503, reason: "retries_off", asked: true},
+		{name: "a failing response", request: get("/"), first: bad503, reason: "retries_off", asked: true},
 		{name: "after retries", request: get("/"), first: bad503, reason: "retries_exhausted", asked: true,
 			change: func(c *Config) { c.Default.Policy.MaxRetries = 2 }},
-		{name: "no answer", request: get("/"), first: "", reason: "retries_off", asked: true},
+		{name: "no response", request: get("/"), first: "", reason: "retries_off", asked: true},
 		{name: "never sent, unsafe", request: post("abc"), first: refused, reason: "retries_off", asked: true},
 		{name: "never sent, unsafe, chunked", request: chunked, first: refused, reason: "retries_off", asked: true},
 		{name: "sent, unsafe", request: post("abc"), first: bad503},
@@ -97,10 +97,10 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 		{name: "sent, chunked, may run twice", request: chunked, first: bad503, reason: "retries_off", asked: true,
 			change: func(c *Config) { c.Default.Policy.Unsafe = true }},
 		{name: "body too large to keep", request: post(strings.Repeat("x", 300)), first: refused,
-			change: func(c *Config) { c.Default.MaxReplayBytes = 100 }},
+			change: func(c *Config) { c.Default.RetryBufferBytes = 100 }},
 		{name: "answer too large to hold", request: get("/"), first: "HTTP/1.1 503 X\r\nContent-Length: 100\r\n\r\n" + strings.Repeat("y", 100),
-			change: func(c *Config) { c.Default.HoldBytes = 99 }},
-		{name: "an answer that is no failure", request: get("/"), first: "HTTP/1.1 404 X\r\nContent-Length: 4\r\n\r\nnone"},
+			change: func(c *Config) { c.Default.ResponseBufferBytes = 99 }},
+		{name: "a response that is no failure", request: get("/"), first: "HTTP/1.1 404 X\r\nContent-Length: 4\r\n\r\nnone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemoryWithSpare(t, script(tc.first), script(spareOK), func(c *Config) {
@@ -111,7 +111,7 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 					tc.change(c)
 				}
 			}, func(t *testing.T, m *memory, s *spared) {
-				res, body, err := m.caller().send(tc.request).response("GET")
+				res, body, err := m.client().send(tc.request).response("GET")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -143,7 +143,7 @@ func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
 			var s *spared
 			inMemoryWithSpare(t, script(bad503), func(c *upConn) { s.keepingBodies(c) }, func(c *Config) { c.Default.Policy.Unsafe = true }, func(t *testing.T, m *memory, spare *spared) {
 				s = spare
-				m.caller().send(request).want(200, "spare")
+				m.client().send(request).want(200, "spare")
 				if !slices.Equal(s.bodies, []string{"abc"}) {
 					t.Errorf("bodies %q", s.bodies)
 				}
@@ -152,13 +152,13 @@ func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
 	}
 }
 
-// What the upstream said last is what the caller gets when the fallback has
+// What the upstream said last is what the client gets when the fallback has
 // nothing better, and it asks once.
 func TestAFailingFallbackLeavesTheLastRealAnswer(t *testing.T) {
 	for name, spare := range map[string]string{"503": bad429, "reset": "", "nonsense": "no HTTP\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			inMemoryWithSpare(t, script(bad503), script(spare), nil, func(t *testing.T, m *memory, s *spared) {
-				c := m.caller()
+				c := m.client()
 				for i := range 2 { // the connection can go on
 					res := c.send(get("/")).want(503, "busy")
 					if h := res.Header; h.Get("X-Retryproxy-Fallback") != "" || h.Get("X-Retryproxy-Reason") != "retries_off" || h.Get("X-Retryproxy-Attempts") != "1" {
@@ -179,7 +179,7 @@ func TestAFailingFallbackLeavesTheLastRealAnswer(t *testing.T) {
 func TestAnUpstreamThatNeverAnswersLeavesTimeForItsFallback(t *testing.T) {
 	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(2*time.Second, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "spare")
+		m.client().send(get("/")).want(200, "spare")
 		if d := time.Since(began); d != 29*time.Second {
 			t.Errorf("answered after %v, want 2 s after nine tenths of 30 s", d)
 		}
@@ -190,7 +190,7 @@ func TestAnUpstreamThatNeverAnswersLeavesTimeForItsFallback(t *testing.T) {
 func TestAFallbackThatNeverAnswersEndsWithTheRequest(t *testing.T) {
 	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
 		began := time.Now()
-		m.caller().send(get("/")).want(504, "*")
+		m.client().send(get("/")).want(504, "*")
 		if d := time.Since(began); d != 30*time.Second {
 			t.Errorf("answered after %v", d)
 		}
@@ -198,9 +198,9 @@ func TestAFallbackThatNeverAnswersEndsWithTheRequest(t *testing.T) {
 	})
 }
 
-func TestTheCallersLeavingEndsTheFallback(t *testing.T) {
+func TestTheClientsLeavingEndsTheFallback(t *testing.T) {
 	inMemoryWithSpare(t, script(bad503), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
 		c.Close()
 		synctest.Wait()
@@ -264,24 +264,24 @@ func TestAFallbackToHEADHasNoBody(t *testing.T) {
 
 // Whatever keeps a request from being sent is a failure too.
 func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
-	t.Run("gate closed", func(t *testing.T) {
+	t.Run("breaker opened", func(t *testing.T) {
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			answering(200, "spare")(c)
 			guarded(c)
-			c.Default.Outage = OutageShed
+			c.Default.BreakerMode = BreakerFailFast
 		})
 		c := p.dial()
-		c.send(get("/")).want(200, "spare") // closes the gate
+		c.send(get("/")).want(200, "spare") // opens the breaker
 		res := c.send(post("x")).want(200, "spare")
-		if got := res.Header.Get("X-Retryproxy-Reason"); got != "shed" {
+		if got := res.Header.Get("X-Retryproxy-Reason"); got != "fail_fast" {
 			t.Errorf("reason %q", got)
 		}
 	})
-	t.Run("gate closed, upstream", func(t *testing.T) {
+	t.Run("breaker opened, upstream", func(t *testing.T) {
 		spare := startUpstream(t, script(spareOK))
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			guarded(c)
-			c.Default.Outage = OutageShed
+			c.Default.BreakerMode = BreakerFailFast
 			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())
 			c.Default.Fallback = &Fallback{Upstream: target}
 		})
@@ -298,11 +298,11 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	t.Run("overloaded", func(t *testing.T) {
 		inMemory(t, slow(5*time.Second, ok200), func(c *Config) {
 			answering(200, "spare")(c)
-			c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
 		}, func(t *testing.T, m *memory) {
-			first := m.caller().send(get("/")).later()
+			first := m.client().send(get("/")).later()
 			time.Sleep(time.Second)
-			res := m.caller().send(get("/")).want(200, "spare")
+			res := m.client().send(get("/")).want(200, "spare")
 			if got := res.Header.Get("X-Retryproxy-Reason"); got != "overloaded" {
 				t.Errorf("reason %q", got)
 			}
@@ -311,16 +311,16 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	})
 	t.Run("cool-down", func(t *testing.T) {
 		inMemory(t, script(ok200), func(c *Config) { answering(200, "spare")(c); sharing("route")(c) }, func(t *testing.T, m *memory) {
-			m.LearnCooldown(m.learnable(), time.Minute)
-			res := m.caller().send(get("/")).want(200, "spare")
-			if got := res.Header.Get("X-Retryproxy-Reason"); got != "cooldown" {
+			m.ApplyRateLimitPause(m.learnable(), time.Minute)
+			res := m.client().send(get("/")).want(200, "spare")
+			if got := res.Header.Get("X-Retryproxy-Reason"); got != "rate_limit_pause" {
 				t.Errorf("reason %q", got)
 			}
 		})
 	})
 }
 
-func TestNoFallbackForWhatTheCallerDidWrong(t *testing.T) {
+func TestNoFallbackForWhatTheClientDidWrong(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), answering(200, "spare"))
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").want(400, "*")
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeRefused {

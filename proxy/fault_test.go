@@ -34,7 +34,7 @@ func TestAFaultEndsItsOwnRequestOnly(t *testing.T) {
 	}
 }
 
-// faultyConn fails at its second read, which is the pump's where a caller
+// faultyConn fails at its second read, which is the pump's where a client
 // waits for 100.
 type faultyConn struct {
 	net.Conn
@@ -67,7 +67,7 @@ func TestAFaultOfThePumpEndsItsOwnRequestOnly(t *testing.T) {
 	}
 }
 
-// A wait's end that comes late must not end the watch over the caller.
+// A wait's end that comes late must not end the watch over the client.
 func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 	arrived := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {

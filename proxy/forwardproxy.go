@@ -14,7 +14,7 @@ import (
 // for another. What is dialled does not depend on it: that is the route's upstream, whatever a target says.
 func (r *Route) Meant(q *http1.Request) bool {
 	if http1.EqualFold(q.Scheme, "https") && r.Upstream.TLS == nil {
-		return false // the caller wants nobody on the way to read it
+		return false // the client wants nobody on the way to read it
 	}
 	// A pattern has matched where there is one, with its port if it names one.
 	byName := r.Match.Host != "" && (forward.HasPort(r.Match.Host) || forward.PortImplied(q.Authority, q.Scheme))
@@ -28,11 +28,11 @@ func (x *exchange) inPlainAgainstWill(to upstream.Target) bool {
 }
 
 func (r *Route) isUpstream(q *http1.Request) bool {
-	if forward.Named(q.Authority, q.Scheme, r.Upstream.Host) {
+	if forward.IsHost(q.Authority, q.Scheme, r.Upstream.Host) {
 		return true
 	}
-	for i := range r.Upstream.Also {
-		if forward.Named(q.Authority, q.Scheme, r.Upstream.Also[i].Host) {
+	for i := range r.Upstream.MoreTargets {
+		if forward.IsHost(q.Authority, q.Scheme, r.Upstream.MoreTargets[i].Host) {
 			return true
 		}
 	}

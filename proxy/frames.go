@@ -26,7 +26,7 @@ const (
 	floodPatience = 5 * time.Second
 )
 
-// paying is an answer whose DATA earns its caller frames: gRPC asks by a PING
+// paying is a response whose DATA earns its client frames: gRPC asks by a PING
 // how fast what it received has come, as often as once for each DATA frame.
 type paying struct {
 	http.ResponseWriter
@@ -180,7 +180,7 @@ func (w *frameWatch) frame() {
 	w.frames.left--
 }
 
-// time keeps the read deadline: one while a head is under way, else none.
+// time keeps the read deadline: one while a head is in flight, else none.
 func (w *frameWatch) time() {
 	if w.inHead == w.timed || w.headTime <= 0 {
 		return

@@ -193,7 +193,7 @@ type discards struct{ net.Conn }
 func (discards) Write(p []byte) (int, error) { return len(p), nil }
 
 // begun is a caller of HTTP/2 that writes frames itself.
-func (p *testProxy) begun() (*caller, *http2.Framer) {
+func (p *testProxy) begun() (*client, *http2.Framer) {
 	c := p.dial()
 	c.send(preface)
 	f := http2.NewFramer(c.Conn, c.r)
@@ -202,7 +202,7 @@ func (p *testProxy) begun() (*caller, *http2.Framer) {
 	return c, f
 }
 
-// What a caller gets earns it frames, since it may ask about each piece.
+// What a client gets earns it frames, since it may ask about each piece.
 func TestPiecesOfAnAnswerEarnFrames(t *testing.T) {
 	var credit atomic.Int64
 	rec := httptest.NewRecorder()
@@ -217,8 +217,8 @@ func TestPiecesOfAnAnswerEarnFrames(t *testing.T) {
 	}
 }
 
-// A caller that asks by PING about every piece, as gRPC's does, is not cut off.
-func TestACallerMayAskAboutEachPiece(t *testing.T) {
+// A client that asks by PING about every piece, as gRPC's does, is not cut off.
+func TestAClientMayAskAboutEachPiece(t *testing.T) {
 	const pieces = idleFrames + 1000
 	next := make(chan struct{}, 1)
 	u := startUpstream(t, func(c *upConn) {
@@ -263,17 +263,17 @@ func TestACallerMayAskAboutEachPiece(t *testing.T) {
 	}
 }
 
-// A caller that agreed on HTTP/2, or began to, and then says nothing is not waited for.
+// A client that agreed on HTTP/2, or began to, and then says nothing is not waited for.
 func TestAnHTTP2PrefaceHasToComeInTime(t *testing.T) {
 	a := newAuthority(t)
-	quick := func(c *Config) { speakHTTP2(c); c.ReadHeadTimeout = 100 * time.Millisecond }
+	quick := func(c *Config) { speakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond }
 	t.Run("half of it", func(t *testing.T) {
 		c := startProxy(t, startUpstream(t, script(ok200)), quick).dial()
 		c.send(preface[:18])
 		_, _ = c.rest() // ends
 	})
 	t.Run("nothing, over TLS", func(t *testing.T) {
-		p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { quick(c); a.callersOverTLS(t, c, false) })
+		p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { quick(c); a.clientsOverTLS(t, c, false) })
 		conf := a.client()
 		conf.NextProtos = []string{"h2"}
 		_, _ = p.dialTLS(conf).rest()
@@ -302,15 +302,15 @@ func TestAnHTTP2HeadHasToComeInTime(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	_ = enc.WriteField(hpack.HeaderField{Name: ":method", Value: "GET"})
-	for name, begin := range map[string]func(c *caller, f *http2.Framer){
-		"no CONTINUATION": func(_ *caller, f *http2.Framer) {
+	for name, begin := range map[string]func(c *client, f *http2.Framer){
+		"no CONTINUATION": func(_ *client, f *http2.Framer) {
 			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes()})
 		},
-		"half a frame": func(c *caller, _ *http2.Framer) { c.send("\x00\x00\x64\x01\x05\x00\x00\x00\x01half") },
+		"half a frame": func(c *client, _ *http2.Framer) { c.send("\x00\x00\x64\x01\x05\x00\x00\x00\x01half") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, script(ok200))
-			p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.ReadHeadTimeout = 100 * time.Millisecond })
+			p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond })
 			c, f := p.begun()
 			begin(c, f)
 			_, _ = c.rest() // ends
@@ -320,7 +320,7 @@ func TestAnHTTP2HeadHasToComeInTime(t *testing.T) {
 		})
 	}
 	t.Run("a body may take longer", func(t *testing.T) {
-		p := startProxy(t, echoUpstream(t), func(c *Config) { speakHTTP2(c); c.ReadHeadTimeout = 100 * time.Millisecond })
+		p := startProxy(t, echoUpstream(t), func(c *Config) { speakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond })
 		r, w := io.Pipe()
 		go func() {
 			time.Sleep(300 * time.Millisecond)

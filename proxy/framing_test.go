@@ -228,10 +228,10 @@ func TestWhatFollowsAClosingRequestIsNotServed(t *testing.T) {
 	}
 }
 
-// Some callers send an empty line after a body. It begins no request.
+// Some clients send an empty line after a body. It begins no request.
 func TestAnEmptyLineBetweenRequestsIsIgnored(t *testing.T) {
 	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for _, blank := range []string{"\r\n", ""} {
 			c.send(post("hello")+blank).want(200, "ok")
 			time.Sleep(10 * time.Second) // longer than a head may take
@@ -248,7 +248,7 @@ func TestAnEmptyLineBetweenRequestsIsIgnored(t *testing.T) {
 	})
 }
 
-func TestCallersOfHTTP10(t *testing.T) {
+func TestClientsOfHTTP10(t *testing.T) {
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\n"
 	cases := []struct {
 		name, request, answer, want string
@@ -310,7 +310,7 @@ func TestUpstreamsOfHTTP10(t *testing.T) {
 	u := startUpstream(t, script("HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\nhello"))
 	p := startProxy(t, u, bare)
 	c := p.dial()
-	for range 2 { // the caller's connection goes on, the upstream's does not
+	for range 2 { // the client's connection goes on, the upstream's does not
 		c.send(get("/")).wantRaw("HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 	}
 	if u.connections() != 2 {
@@ -350,7 +350,7 @@ func TestHeadsMayComeByteByByte(t *testing.T) {
 			}
 		}
 	}, bare, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 2 {
 			for _, b := range request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "2\r\nhi\r\n0\r\n\r\n" {
 				c.send(string(b))

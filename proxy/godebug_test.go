@@ -15,7 +15,7 @@ func TestHTTP2IsNotOfferedWhereGODEBUGTurnsItOff(t *testing.T) {
 	t.Setenv("GODEBUG", "http2server=0")
 	a := newAuthority(t)
 	log, lines := logLines()
-	p := startProxy(t, startUpstream(t, script(ok200, ok200)), func(c *Config) { speakHTTP2(c); c.Log = log; a.callersOverTLS(t, c, false) })
+	p := startProxy(t, startUpstream(t, script(ok200, ok200)), func(c *Config) { speakHTTP2(c); c.Log = log; a.clientsOverTLS(t, c, false) })
 	conf := a.client()
 	conf.NextProtos = []string{"h2", "http/1.1"}
 	p.dialTLS(conf).send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")

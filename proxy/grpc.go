@@ -15,7 +15,7 @@ import (
 
 // A gRPC call is an HTTP/2 request like any other to the retry loop. What is
 // its own stands here: its status is in trailers, it may be a stream that lasts
-// for hours and says nothing for minutes, and its caller understands no status
+// for hours and says nothing for minutes, and its client understands no status
 // of HTTP's.
 
 // isGRPCCall says whether the request just parsed, which came over HTTP/2, is a call that
@@ -28,14 +28,14 @@ func (x *exchange) isGRPCCall() bool { return forward.IsGRPC(x.get(http1.Content
 // message is delayed by as much, once. Tests on slow machines raise it.
 var statusWait = 50 * time.Millisecond
 
-// endWait is the same while the end of the caller's messages has not been seen:
-// it mostly is on its way, but a stream's caller may wait for this header before
+// endWait is the same while the end of the client's messages has not been seen:
+// it mostly is on its way, but a stream's client may wait for this header before
 // it goes on.
 var endWait = 5 * time.Millisecond
 
 // peekStatus finds out the status of a call that ended without a message, as
-// far as that shows soon. false: the answer was cut off, with nothing of it given
-// to the caller. Called for gRPC calls alone.
+// far as that shows soon. false: the response was cut off, with nothing of it given
+// to the client. Called for gRPC calls alone.
 func (x *exchange) peekStatus(a *policy.Attempt) bool {
 	if a.Status != 200 || !x.route.Policy.RetryOn.AnyGRPC() {
 		return true
@@ -51,7 +51,7 @@ func (x *exchange) peekStatus(a *policy.Attempt) bool {
 	return whole
 }
 
-// peekBody reads the first of the answer's body, for the relay to begin with,
+// peekBody reads the first of the response's body, for the relay to begin with,
 // or its end. false: it was cut off.
 func (x *exchange) peekBody() bool {
 	b := &x.answer
@@ -69,7 +69,7 @@ func (x *exchange) peekBody() bool {
 	return err == nil || err == io.EOF || !errors.Is(err, errResponseCut)
 }
 
-// grpcField is a field of the answer's header, or of its trailers once it ended.
+// grpcField is a field of the response's header, or of its trailers once it ended.
 func (x *exchange) grpcField(name string) ([]byte, bool) {
 	if v, ok := x.resp.Lookup(name); ok {
 		return v, true
@@ -86,7 +86,7 @@ func (x *exchange) grpcField(name string) ([]byte, bool) {
 }
 
 // heedPushback obeys grpc-retry-pushback-ms (gRFC A6): the wait that the server
-// asks for; what is no number, as a negative one, forbids a repeat.
+// asks for; what is no number, as a negative one, forbids a retry.
 func (x *exchange) heedPushback(a *policy.Attempt) {
 	v, ok := x.grpcField("grpc-retry-pushback-ms")
 	if !ok {
@@ -126,7 +126,7 @@ func (x *exchange) bodyIdle() time.Duration {
 	return x.route.BodyIdleTimeout
 }
 
-// foreign says whether the response in x.resp is one that a gRPC caller does
+// foreign says whether the response in x.resp is one that a gRPC client does
 // not understand: it came from something before the service.
 func (x *exchange) foreign() bool {
 	return x.grpc && !x.answeredGRPC()
@@ -170,23 +170,23 @@ func grpcStatusOf(status int) policy.GRPCStatus {
 func (x *exchange) answerCall(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
 	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, 200, []byte(http.StatusText(200))
-	x.resp.HopNames = false
-	x.resp.Fields = append(x.resp.Fields[:0],
-		http1.MakeField("Content-Type", "application/grpc"),
-		http1.MakeField("Grpc-Status", strconv.Itoa(int(status))),
-		http1.MakeField("Grpc-Message", string(message)))
+	x.resp.HasHopByHopNames = false
+	x.resp.Headers = append(x.resp.Headers[:0],
+		http1.NewHeader("Content-Type", "application/grpc"),
+		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
+		http1.NewHeader("Grpc-Message", string(message)))
 	if x.retryAfter > 0 {
-		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Grpc-Retry-Pushback-Ms", strconv.Itoa(x.retryAfter*1000)))
+		x.resp.Headers = append(x.resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(x.retryAfter*1000)))
 	}
 	return x.writeAnswer(nil, o, reason)
 }
 
-// endCall ends a call whose answer was cut off by the upstream: the caller gets
+// endCall ends a call whose answer was cut off by the upstream: the client gets
 // a status, as it would from a server that fails.
 func (x *exchange) endCall() error {
-	x.out = http1.AppendLastChunk(x.out, []http1.Field{
-		http1.MakeField("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
-		http1.MakeField("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: the upstream ended the call before its status came"))),
+	x.out = http1.AppendLastChunk(x.out, []http1.Header{
+		http1.NewHeader("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
+		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: the upstream ended the call before its status came"))),
 	})
 	return x.flush()
 }

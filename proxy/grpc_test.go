@@ -20,7 +20,7 @@ import (
 // be long on a busy machine.
 func init() { statusWait, endWait = time.Minute, 500*time.Millisecond }
 
-// speakGRPC lets calls through that are repeated on these statuses.
+// speakGRPC lets calls through that are retried on these statuses.
 func speakGRPC(t testing.TB, retryOn string) func(*Config) {
 	on, err := policy.ParseRetryOn(retryOn)
 	if err != nil {
@@ -38,7 +38,7 @@ func message(s string) []byte {
 	return append([]byte{0, byte(len(s) >> 24), byte(len(s) >> 16), byte(len(s) >> 8), byte(len(s))}, s...)
 }
 
-// grpcAnswer is what a call came to for its caller.
+// grpcAnswer is what a call came to for its client.
 type grpcAnswer struct {
 	status, message string
 	body            string
@@ -68,7 +68,7 @@ func (p *testProxy) call(body io.Reader, fields ...string) grpcAnswer {
 		p.t.Fatalf("body: %v after %q", err, b)
 	}
 	if ct := res.Header.Get("Content-Type"); res.StatusCode != 200 || !strings.HasPrefix(ct, "application/grpc") {
-		p.t.Errorf("a gRPC caller got HTTP status %d and %q", res.StatusCode, ct)
+		p.t.Errorf("a gRPC client got HTTP status %d and %q", res.StatusCode, ct)
 	}
 	a := grpcAnswer{status: res.Trailer.Get("Grpc-Status"), message: res.Trailer.Get("Grpc-Message"), body: string(b), header: res.Header}
 	if s := res.Header.Get("Grpc-Status"); s != "" {
@@ -134,15 +134,15 @@ func TestGRPCCallIsRetriedByItsStatus(t *testing.T) {
 					t.Errorf("attempt %d said %q attempts before, want %q", n+1, got, want)
 				}
 			}
-			if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued || p.seen.retries[0] != policy.ReasonGRPC || p.seen.classes[0] != policy.Rejected {
+			if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered || p.seen.retries[0] != policy.ReasonGRPC || p.seen.classes[0] != policy.Rejected {
 				t.Errorf("%v %v %v", o, p.seen.retries, p.seen.classes)
 			}
 		})
 	}
 }
 
-// The last answer is the caller's when retries end, with its message and trailers.
-func TestGRPCStatusThatStaysReachesTheCaller(t *testing.T) {
+// The last response is the client's when retries end, with its message and trailers.
+func TestGRPCStatusThatStaysReachesTheClient(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": late} {
 		t.Run(name, func(t *testing.T) {
 			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -167,7 +167,7 @@ func TestGRPCStatusNotListedIsNotRetried(t *testing.T) {
 	}
 }
 
-// After a message nothing is repeated, whatever the trailers say.
+// After a message nothing is retried, whatever the trailers say.
 func TestGRPCCallIsNotRetriedAfterAMessage(t *testing.T) {
 	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(message("first"))
@@ -210,8 +210,8 @@ func TestGRPCPushback(t *testing.T) {
 	}
 }
 
-// Callers of gRPC get gRPC's statuses, whatever went wrong where.
-func TestGRPCCallerGetsErrorsInGRPC(t *testing.T) {
+// Clients of gRPC get gRPC's statuses, whatever went wrong where.
+func TestGRPCClientGetsErrorsInGRPC(t *testing.T) {
 	dead := startUpstream(t, func(c *upConn) {})
 	deadAddr := dead.Addr().String()
 	dead.Close()
@@ -230,11 +230,11 @@ func TestGRPCCallerGetsErrorsInGRPC(t *testing.T) {
 		status string
 		says   string
 	}{
-		"not reached":      {addr: deadAddr, status: "14", says: "could not be reached"},
-		"too late":         {addr: silent, fields: []string{"Grpc-Timeout", "200m"}, status: "4", says: "in time"},
-		"503 from a gate":  {addr: html(503), status: "14", says: "503"},
-		"404":              {addr: html(404), status: "12", says: "404"},
-		"200 without gRPC": {addr: html(200), status: "2", says: "200"},
+		"not reached":        {addr: deadAddr, status: "14", says: "could not be reached"},
+		"too late":           {addr: silent, fields: []string{"Grpc-Timeout", "200m"}, status: "4", says: "in time"},
+		"503 from a breaker": {addr: html(503), status: "14", says: "503"},
+		"404":                {addr: html(404), status: "12", says: "404"},
+		"200 without gRPC":   {addr: html(200), status: "2", says: "200"},
 		"too large": {addr: silent, fields: []string{"Content-Length", "10"}, change: func(c *Config) { c.Default.MaxBodyBytes = 5 }, status: "8",
 			says: "longer than the configured limit"},
 	} {
@@ -270,7 +270,7 @@ func TestGRPCCallCutOffEndsWithAStatus(t *testing.T) {
 	}
 }
 
-// A call cut off before its first message was not given to the caller at all.
+// A call cut off before its first message was not given to the client at all.
 func TestGRPCCallCutOffBeforeAMessage(t *testing.T) {
 	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n > 1 {
@@ -290,7 +290,7 @@ func TestGRPCCallCutOffBeforeAMessage(t *testing.T) {
 	}
 }
 
-// A stream has no deadline but its caller's, and may pause.
+// A stream has no deadline but its client's, and may pause.
 func TestGRPCStreamOutlivesTheRoutesTimeouts(t *testing.T) {
 	goOn := make(chan struct{})
 	addr, _ := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -434,7 +434,7 @@ func TestGRPCTimeoutIsLowered(t *testing.T) {
 	}
 }
 
-// A caller that cancels ends the call upstream.
+// A client that cancels ends the call upstream.
 func TestGRPCCancel(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	addr, _ := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -457,8 +457,8 @@ func TestGRPCCancel(t *testing.T) {
 	}
 }
 
-// A stream that is refused when its caller has sent a message and waits for an
-// answer is repeated with that message, and goes on.
+// A stream that is refused when its client has sent a message and waits for an
+// answer is retried with that message, and goes on.
 func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
 	for name, refuse := range map[string]func(http.ResponseWriter, *http.Request){
 		"reset":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -498,7 +498,7 @@ func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
 			if got, want := within(t, "the second attempt's messages", second), string(message("one"))+string(message("two")); got != want {
 				t.Errorf("the second attempt carried %q, want %q", got, want)
 			}
-			if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+			if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered {
 				t.Errorf("outcome %v", o)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// One URL hangs, asked for by several callers again and again; another one is asked for
+// One URL hangs, asked for by several clients again and again; another one is asked for
 // every two seconds and answered at once. The breaker stays closed, and the caller of the
 // other one never notices.
 func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
@@ -24,24 +24,24 @@ func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		callers int
+		clients int
 		timeout time.Duration // of an attempt
 		leaves  time.Duration
 	}{
-		"one caller":                           {1, time.Second, time.Minute},
-		"five callers":                         {5, time.Second, time.Minute},
-		"thirty callers":                       {30, time.Second, time.Minute},
-		"five callers who leave, no timeout":   {5, 0, 3 * time.Second},
-		"thirty callers who leave, no timeout": {30, 0, 3 * time.Second},
+		"one client":                           {1, time.Second, time.Minute},
+		"five clients":                         {5, time.Second, time.Minute},
+		"thirty clients":                       {30, time.Second, time.Minute},
+		"five clients who leave, no timeout":   {5, 0, 3 * time.Second},
+		"thirty clients who leave, no timeout": {30, 0, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, handle, func(c *Config) {
 				guarded(c)
-				c.Default.HoldTimeout, c.Default.AttemptTimeout = 10*time.Second, tc.timeout
+				c.Default.QueueTimeout, c.Default.AttemptTimeout = 10*time.Second, tc.timeout
 			}, func(t *testing.T, m *memory) {
 				ask := func() {
 					began := time.Now()
-					c := m.caller()
+					c := m.client()
 					c.send(get("/")).want(200, "ok")
 					c.Close()
 					if took := time.Since(began); took > 50*time.Millisecond {
@@ -54,11 +54,11 @@ func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 				}
 				over := time.Now().Add(time.Minute)
 				var hanging sync.WaitGroup
-				for i := range tc.callers {
+				for i := range tc.clients {
 					hanging.Go(func() {
 						time.Sleep(time.Duration(i) * 37 * time.Millisecond)
 						for time.Now().Before(over) {
-							c := m.caller().send(get("/hangs"))
+							c := m.client().send(get("/hangs"))
 							_ = c.SetReadDeadline(time.Now().Add(tc.leaves))
 							_, _ = c.Read(make([]byte, 4096))
 							c.Close()
@@ -70,9 +70,9 @@ func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 					time.Sleep(2 * time.Second)
 				}
 				hanging.Wait()
-				for why, n := range m.guard().Closed {
+				for why, n := range m.guard().Opened {
 					if n > 0 {
-						t.Errorf("opened %d times by %v", n, policy.ClosedBy(why))
+						t.Errorf("opened %d times by %v", n, policy.OpenedBy(why))
 					}
 				}
 			})

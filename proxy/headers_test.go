@@ -11,7 +11,7 @@ import (
 )
 
 // exchangeHeads sends one request and gives the head that the upstream got and
-// the whole answer that the caller got.
+// the whole response that the client got.
 func exchangeHeads(t *testing.T, change func(*Config), req, answer string) (head, got string) {
 	t.Helper()
 	u := startUpstream(t, script(answer))
@@ -27,7 +27,7 @@ func exchangeHeads(t *testing.T, change func(*Config), req, answer string) (head
 		t.Fatalf("answer: %v", err)
 	}
 	if u.sends() != 1 {
-		t.Fatalf("%d sends, want 1; the caller got %q", u.sends(), got)
+		t.Fatalf("%d sends, want 1; the client got %q", u.sends(), got)
 	}
 	return u.head(0), got
 }
@@ -42,7 +42,7 @@ func TestFieldsKeepOrderCaseAndDuplicates(t *testing.T) {
 	answer := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nDate: now\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
 	_, got := exchangeHeads(t, bare, get("/"), answer)
 	if want := strings.Replace(answer, "\r\n\r\nok", "\r\nConnection: close\r\n\r\nok", 1); got != want {
-		t.Errorf("caller got\n%q, want\n%q", got, want)
+		t.Errorf("client got\n%q, want\n%q", got, want)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestNoAcceptEncodingIsAddedAndNothingIsDecoded(t *testing.T) {
 		t.Errorf("upstream got %q", head)
 	}
 	if !strings.HasSuffix(got, "\r\n\r\n"+gzip) || !strings.Contains(got, "Content-Encoding: gzip\r\n") {
-		t.Errorf("caller got %q", got)
+		t.Errorf("client got %q", got)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestHopByHopFieldsEndHere(t *testing.T) {
 	}
 	_, got := exchangeHeads(t, bare, get("/"), "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 1\r\n\r\nok")
 	if want := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kept: 1\r\nConnection: close\r\n\r\nok"; got != want {
-		t.Errorf("caller got %q, want %q", got, want)
+		t.Errorf("client got %q, want %q", got, want)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestHostModes(t *testing.T) {
 	cases := []struct {
 		mode   forward.HostMode
 		name   string
-		caller string
+		client string
 		want   string
 	}{
 		{forward.HostAuto, "", "public.example", "public.example"},
@@ -104,13 +104,13 @@ func TestHostModes(t *testing.T) {
 	for _, tc := range cases {
 		head, _ := exchangeHeads(t, func(c *Config) {
 			c.Default.Forward.Host, c.Default.Forward.HostName = tc.mode, tc.name
-			c.Default.Forward.Own = []string{"proxy.internal:8081"}
-		}, request("GET / HTTP/1.1", "Host: "+tc.caller), ok200)
+			c.Default.Forward.OwnHosts = []string{"proxy.internal:8081"}
+		}, request("GET / HTTP/1.1", "Host: "+tc.client), ok200)
 		if got := fieldOf(head, "Host"); got != tc.want || strings.Count(head, "Host:") != 2 { // and X-Forwarded-Host
-			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.caller, head, tc.want)
+			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.client, head, tc.want)
 		}
-		if got := fieldOf(head, "X-Forwarded-Host"); got != tc.caller {
-			t.Errorf("X-Forwarded-Host %q, want %q", got, tc.caller)
+		if got := fieldOf(head, "X-Forwarded-Host"); got != tc.client {
+			t.Errorf("X-Forwarded-Host %q, want %q", got, tc.client)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestForwardedAndViaBySetting(t *testing.T) {
 	req := request("GET / HTTP/1.1", "Host: a.example", "Forwarded: for=1.1.1.1", "Via: 1.0 x")
 	head, got := exchangeHeads(t, nil, req, "HTTP/1.1 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
 	if fieldOf(head, "Forwarded") != "for=1.1.1.1" || fieldOf(head, "Via") != "1.0 x" || fieldOf(got, "Via") != "1.1 y" {
-		t.Errorf("off: upstream got %q, caller %q", head, got)
+		t.Errorf("off: upstream got %q, client %q", head, got)
 	}
 	on := func(c *Config) { c.Default.Forward.Forwarded, c.Default.Forward.Via = true, "rp" }
 	head, got = exchangeHeads(t, on, req, "HTTP/1.0 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
@@ -201,7 +201,7 @@ func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnAnswers(t *testing.T) {
 	}
 }
 
-func TestControlFieldsOfUntrustedCallersAreStripped(t *testing.T) {
+func TestControlFieldsOfUntrustedClientsAreStripped(t *testing.T) {
 	fields := []string{"Host: a", "X-Retryproxy-Attempts: 9", "X-Retryproxy-Reason: x", "X-Retryproxy-Future: 1", "X_Retryproxy_Attempt: 7", "X-Retryproxy-Attempt: 1"}
 	head, _ := exchangeHeads(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, request("GET / HTTP/1.1", fields...), ok200)
 	if got, want := withoutAdded(head), request("GET / HTTP/1.1", "Host: a"); got != want {
@@ -220,7 +220,7 @@ func TestAnInnerProxysMarksAreNeverDoubled(t *testing.T) {
 	inner := "HTTP/1.1 503 No\r\nX-Retryproxy-Attempts: 4\r\nX-Retryproxy-Reason: deadline\r\nContent-Length: 0\r\n\r\n"
 	_, got := exchangeHeads(t, nil, get("/"), inner)
 	if strings.Count(got, "X-Retryproxy-Attempts: 4\r\n") != 1 || strings.Count(got, "X-Retryproxy-Reason: deadline\r\n") != 1 || strings.Count(got, "X-Retryproxy") != 2 {
-		t.Errorf("caller got %q", got)
+		t.Errorf("client got %q", got)
 	}
 }
 

@@ -28,7 +28,7 @@ func (d doneWith) RequestDone(method []byte, code int, o policy.Outcome, took, a
 func TestASlowHeadIsReportedFromItsOwnBuffer(t *testing.T) {
 	seen := &recorder{}
 	c := testConfig(t, "http://127.0.0.1:1", seen)
-	c.ReadHeadTimeout = 50 * time.Millisecond
+	c.ReadHeaderTimeout = 50 * time.Millisecond
 	var conn *conn
 	var own bool
 	c.Observe = always(doneWith{seen, func(method []byte) {

@@ -93,25 +93,25 @@ func (x *exchange) sendHedge() {
 	go x.hedge.rival.run()
 }
 
-// passes asks what may speak against a repeat beyond the policy, as against
-// does, and what speaks against a hedge only: a gate that is not open, and the
-// end of a cool-down that would have to be waited for. asked: the throttle waits
+// passes asks what may speak against a retry beyond the policy, as against
+// does, and what speaks against a hedge only: a breaker that is not closed, and the
+// end of a rate-limit pause that would have to be waited for. asked: the throttle waits
 // to hear of it.
 func (x *exchange) passes(now instant) (asked, pass bool) {
 	u := x.route.upstream
-	if !u.door.guard.Open() || x.cooldownLeft(now) > 0 || !x.c.server.makesRetry() {
+	if !u.door.guard.BreakerClosed() || x.rateLimitPauseLeft(now) > 0 || !x.c.server.makesRetry() {
 		return false, false
 	}
 	return x.askThrottle(now)
 }
 
-// hedgePlace takes what a hedge needs: a slot of the quota, where there is one, and a
+// hedgePlace takes what a hedge needs: a slot of the rate limit, where there is one, and a
 // place at the upstream.
-func (x *exchange) hedgePlace(now time.Duration) (policy.Place, bool) {
-	var q *quotaDoor
-	if s := x.route.quota; s != nil {
-		if q = s.door(x.quotaKey(s), now); !q.takeNow(now) {
-			return policy.Place{}, false
+func (x *exchange) hedgePlace(now time.Duration) (policy.Permit, bool) {
+	var q *rateLimitDoor
+	if s := x.route.rateLimit; s != nil {
+		if q = s.door(x.rateLimitKey(s), now); !q.takeNow(now) {
+			return policy.Permit{}, false
 		}
 	}
 	place, ok := x.route.upstream.door.enterNow(now)
@@ -122,8 +122,8 @@ func (x *exchange) hedgePlace(now time.Duration) (policy.Place, bool) {
 }
 
 // enterNow takes a place for an attempt that does not wait for one and is no probe.
-func (d *door) enterNow(now time.Duration) (policy.Place, bool) {
-	if place, ok := d.guard.EnterFast(now); ok {
+func (d *door) enterNow(now time.Duration) (policy.Permit, bool) {
+	if place, ok := d.guard.AcquireFast(now); ok {
 		return place, true
 	}
 	var w waiter
@@ -131,14 +131,14 @@ func (d *door) enterNow(now time.Duration) (policy.Place, bool) {
 	case wordGo:
 		return w.place, true
 	case wordProbe:
-		d.heed(d.guard.Leave(w.place, now, policy.Ending{Kind: policy.Unsent}))
+		d.heed(d.guard.Release(w.place, now, policy.AttemptEnd{Kind: policy.Unsent}))
 	}
-	return policy.Place{}, false
+	return policy.Permit{}, false
 }
 
 // newRival makes the hedge of the running attempt, as one of the request's
 // attempts.
-func (x *exchange) newRival(place policy.Place, asked bool, budget *policy.Budget) *rival {
+func (x *exchange) newRival(place policy.Permit, asked bool, budget *policy.Budget) *rival {
 	x.attempts++
 	x.retries++
 	span := x.traceAttempt(x.clock, true)

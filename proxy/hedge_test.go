@@ -103,33 +103,33 @@ func TestHedgeRaces(t *testing.T) {
 		{name: "the first wins", first: answers(30*ms, reply(200, "first")), second: unanswered, status: 200, body: "first", after: 30 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1},
 		{name: "the first fails, the hedge is waited for", first: answers(30*ms, bad503), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
 		{name: "the first is reset, the hedge is waited for", first: answers(30*ms, none), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
 		{name: "the hedge fails, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, bad503), status: 200, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "the hedge is reset, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, none), status: 200, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "both fail, a retry", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 51 * ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "both are reset, a retry", first: answers(40*ms, none), second: answers(10*ms, none), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 41 * ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "both fail, no retry left: the later answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, reply(502, "second")), retries: 1, status: 502, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "only the first has an answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
+		{name: "only the first has a response", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "only the hedge has an answer, early", first: answers(50*ms, none), second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
+		{name: "only the hedge has a response, early", first: answers(50*ms, none), second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "neither answers in time", first: unanswered, second: unanswered, third: answers(0, reply(200, "third")), status: 200, body: "third", after: 10*time.Second + 21*ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "a retry has no hedge of its own", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(100*ms, reply(200, "third")), status: 200, body: "third", after: 151 * ms, attempts: "3",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
 		{name: "the hedge fails early, the first is too late", first: unanswered, second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 10*time.Second + 20*ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
 		{name: "no retry left: the first has all the time", first: answers(20*time.Second, reply(200, "first")), second: unanswered, retries: 1, status: 200, body: "first", after: 20 * time.Second, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 		{name: "no retry left: the hedge has all the time", first: answers(50*ms, none), second: answers(20*time.Second, reply(200, "second")), retries: 1, status: 200, body: "second", after: 20*time.Second + 20*ms, attempts: "2",
-			outcome: policy.OutcomeRescued, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
+			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			handlers := []func(c *upConn){tc.first, tc.second, tc.third}
@@ -145,7 +145,7 @@ func TestHedgeRaces(t *testing.T) {
 				}
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
-				c := m.caller()
+				c := m.client()
 				res := c.send(get("/")).want(tc.status, tc.body)
 				if d := time.Since(began); d != tc.after {
 					t.Errorf("answered after %v, want %v", d, tc.after)
@@ -170,14 +170,14 @@ func TestHedgeRaces(t *testing.T) {
 				}
 				_ = c.SetReadDeadline(time.Now().Add(time.Second))
 				if _, err := c.r.ReadByte(); !isTimeout(err) {
-					t.Errorf("the caller's connection: %v", err)
+					t.Errorf("the client's connection: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// Whatever speaks against a repeat speaks against a hedge, and some more.
+// Whatever speaks against a retry speaks against a hedge, and some more.
 func TestNoHedge(t *testing.T) {
 	keyed := strings.Replace(post("abc"), "\r\n\r\n", "\r\nIdempotency-Key: 1\r\n\r\n", 1)
 	const soon = 10 * time.Millisecond // before the hedge is due
@@ -185,7 +185,7 @@ func TestNoHedge(t *testing.T) {
 		name    string
 		request string
 		change  func(c *Config)
-		then    func(m *memory) // while the request is under way
+		then    func(m *memory) // while the request is in flight
 		sends   int
 	}{
 		{name: "a hedge", sends: 2},
@@ -197,31 +197,37 @@ func TestNoHedge(t *testing.T) {
 		{name: "off", change: func(c *Config) { c.Default.HedgeAfter = policy.HedgeAfter{} }, sends: 1},
 		{name: "nothing learnt yet", change: func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, sends: 1},
 		{name: "retries off", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, sends: 1},
-		{name: "a repeat of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
-			change: func(c *Config) { c.Default.Nested = policy.NestedDeny }, sends: 1},
+		{name: "a retry of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
+			change: func(c *Config) { c.Default.Nested = policy.LayeredDeny }, sends: 1},
 		{name: "after the window", change: func(c *Config) { c.Default.Policy.Window = soon }, sends: 1},
-		{name: "a body that is not kept", request: keyed, change: func(c *Config) { c.Default.MaxReplayBytes = 2 }, sends: 1},
-		{name: "no replay memory", request: strings.Replace(chunked, "POST", "PUT", 1), change: func(c *Config) { c.TotalReplayBytes = 1 }, sends: 1},
+		{name: "a body that is not kept", request: keyed, change: func(c *Config) { c.Default.RetryBufferBytes = 2 }, sends: 1},
+		{name: "no retry buffer", request: strings.Replace(chunked, "POST", "PUT", 1), change: func(c *Config) { c.RetryBufferTotalBytes = 1 }, sends: 1},
 		{name: "budget empty", change: func(c *Config) { c.Default.NoBudget = false }, sends: 1},
 		{name: "budget", change: func(c *Config) { c.Default.NoBudget, c.Default.Budget.Burst = false, 1 }, sends: 2},
 		{name: "an upgrade", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 1), sends: 1},
 		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
-		{name: "observing", change: func(c *Config) { c.Default.Observe = true }, sends: 1},
+		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
 		{name: "draining", then: func(m *memory) { m.draining.Store(true) }, sends: 1},
-		{name: "gate closed", change: guarded, then: func(m *memory) { shut(m) }, sends: 1},
-		{name: "gate open", change: guarded, sends: 2},
-		{name: "limit reached", change: func(c *Config) { c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1} }, sends: 1},
-		{name: "below the limit", change: func(c *Config) { c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 2} }, sends: 2},
-		{name: "throttled", change: throttled, then: func(m *memory) {
+		{name: "breaker opened", change: guarded, then: func(m *memory) { shut(m) }, sends: 1},
+		{name: "breaker open", change: guarded, sends: 2},
+		{name: "limit reached", change: func(c *Config) {
+			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+		}, sends: 1},
+		{name: "below the limit", change: func(c *Config) {
+			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 2}
+		}, sends: 2},
+		{name: "client_throttled", change: throttled, then: func(m *memory) {
 			for range 1_000_000 {
 				m.settings.Load().fallback.upstream.throttle.Done(false)
 			}
 		}, sends: 1},
-		{name: "cool-down", change: func(c *Config) { c.Default.Cooldown = Cooldown{Kind: CooldownRoute, Max: time.Minute} }, then: func(m *memory) {
+		{name: "cool-down", change: func(c *Config) {
+			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
+		}, then: func(m *memory) {
 			x := exchange{route: m.settings.Load().fallback}
-			key, _ := x.cooldownKey()
-			m.LearnCooldown(key, time.Minute)
+			key, _ := x.rateLimitPauseKey()
+			m.ApplyRateLimitPause(key, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
 	} {
@@ -236,7 +242,7 @@ func TestNoHedge(t *testing.T) {
 				if tc.request == "" {
 					tc.request = get("/")
 				}
-				c := m.caller().send(tc.request)
+				c := m.client().send(tc.request)
 				time.Sleep(soon)
 				if tc.then != nil {
 					tc.then(m)
@@ -267,12 +273,12 @@ func (u *fakeUpstream) each(f func(c net.Conn)) {
 	}
 }
 
-// shut closes the gate of the default route's upstream.
+// shut opens the breaker of the default route's upstream.
 func shut(m *memory) {
 	d := m.settings.Load().fallback.upstream.door
 	now := m.elapsed()
-	place, _ := d.guard.EnterFast(now)
-	d.guard.Leave(place, now, policy.Ending{Kind: policy.Refused})
+	place, _ := d.guard.AcquireFast(now)
+	d.guard.Release(place, now, policy.AttemptEnd{Kind: policy.Refused})
 }
 
 // Both attempts carry the same request.
@@ -341,7 +347,7 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 				if err := m.Reload(&n); err != nil {
 					t.Fatal(err)
 				}
-				res := m.caller().send(get("/")).want(200, "ok")
+				res := m.client().send(get("/")).want(200, "ok")
 				m.seen.outcome(t, 0)
 				tokens := m.Stats().Upstreams[0].BudgetTokens
 				if dials.Load() != 2 || m.seen.hedged != 0 || tokens != 5 {
@@ -359,8 +365,8 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 	}
 }
 
-// Callers who leave end both attempts, whatever state these are in.
-func TestTheCallerLeavesARace(t *testing.T) {
+// Clients who leave end both attempts, whatever state these are in.
+func TestTheClientLeavesARace(t *testing.T) {
 	for name, first := range map[string]func(c *upConn){
 		"both are out":           unanswered,
 		"the first has failed":   answers(30*time.Millisecond, bad503),
@@ -369,7 +375,7 @@ func TestTheCallerLeavesARace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, byConn(first, unanswered), hedged(t), func(t *testing.T, m *memory) {
-				c := m.caller().send(get("/"))
+				c := m.client().send(get("/"))
 				time.Sleep(time.Second)
 				if m.up.sends() != 2 {
 					t.Fatalf("%d sends", m.up.sends())
@@ -391,9 +397,9 @@ func TestTheCallerLeavesARace(t *testing.T) {
 	}
 }
 
-// A hedge that is still being dialled when the caller leaves was none, and the
+// A hedge that is still being dialled when the client leaves was none, and the
 // first attempt, which has failed, counts as what it was.
-func TestTheCallerLeavesWhileTheHedgeIsDialled(t *testing.T) {
+func TestTheClientLeavesWhileTheHedgeIsDialled(t *testing.T) {
 	var dials atomic.Int32
 	inMemory(t, nil, hedged(t), func(t *testing.T, m *memory) {
 		n := *m.settings.Load().Config
@@ -410,7 +416,7 @@ func TestTheCallerLeavesWhileTheHedgeIsDialled(t *testing.T) {
 		if err := m.Reload(&n); err != nil {
 			t.Fatal(err)
 		}
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
 		c.Close()
 		synctest.Wait()
@@ -420,7 +426,7 @@ func TestTheCallerLeavesWhileTheHedgeIsDialled(t *testing.T) {
 	})
 }
 
-// The percentile is learnt from the route's own answers, and a reload keeps it.
+// The percentile is learnt from the route's own responses, and a reload keeps it.
 func TestHedgeAfterWhatIsUsual(t *testing.T) {
 	var seen atomic.Bool
 	handle := func(c *upConn) {
@@ -438,7 +444,7 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 		}
 	}
 	inMemory(t, handle, func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for i := range 250 {
 			if c.send(get("/")).want(200, "ok"); i%10 == 0 {
 				c.send(post("")).want(200, "ok") // which is never hedged and teaches nothing
@@ -476,7 +482,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 		}
 	}
 	inMemory(t, handle, func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 250 {
 			c.send(get("/")).want(200, "ok")
 		}
@@ -493,7 +499,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 // The fallback upstream gets one attempt and no hedge.
 func TestTheFallbackIsNotHedged(t *testing.T) {
 	inMemoryWithSpare(t, script(bad503), answers(time.Second, spareOK), hedged(t), func(t *testing.T, m *memory, s *spared) {
-		m.caller().send(get("/")).want(200, "spare")
+		m.client().send(get("/")).want(200, "spare")
 		if s.sends() != 1 || m.seen.hedged != 0 {
 			t.Errorf("%d sends to the fallback, %d hedges", s.sends(), m.seen.hedged)
 		}
@@ -507,7 +513,7 @@ func TestARivalsInformationalAnswersAreLeftOut(t *testing.T) {
 		func(c *upConn) { c.head(); c.say(early, "first"); c.stays(time.Minute) },
 		func(c *upConn) { c.head(); c.say(early, "second"); c.say(early, "second"); c.say(ok200) },
 	), hedged(t), func(t *testing.T, m *memory) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		res := c.want(103, "*")
 		if got := res.Header.Get("Link"); got != "<first>" {
 			t.Errorf("link %q", got)
@@ -516,7 +522,7 @@ func TestARivalsInformationalAnswersAreLeftOut(t *testing.T) {
 	})
 }
 
-// What is no answer from the hedge leaves the first one alone.
+// What is no response from the hedge leaves the first one alone.
 func TestARivalsNonsense(t *testing.T) {
 	for name, nonsense := range map[string]string{
 		"malformed": "nonsense\r\n\r\n", "switching": "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
@@ -525,7 +531,7 @@ func TestARivalsNonsense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, byConn(answers(100*time.Millisecond, ok200), func(c *upConn) { c.head(); c.say("%s", nonsense) }), hedged(t), func(t *testing.T, m *memory) {
-				m.caller().send(get("/")).want(200, "ok")
+				m.client().send(get("/")).want(200, "ok")
 				m.seen.outcome(t, 0)
 				if !slices.Equal(m.seen.classes, []policy.Class{policy.Unknown, policy.ClassNone}) {
 					t.Errorf("classes %v", m.seen.classes)
@@ -544,7 +550,7 @@ func TestARivalsLargeHead(t *testing.T) {
 			c.say("%s", part)
 		}
 	}), hedged(t), func(t *testing.T, m *memory) {
-		if res := m.caller().send(get("/")).want(200, long); res.Header.Get("X-Long") != long {
+		if res := m.client().send(get("/")).want(200, long); res.Header.Get("X-Long") != long {
 			t.Error("the field is not whole")
 		}
 	})
@@ -564,7 +570,7 @@ func TestFaultsOfARival(t *testing.T) {
 		{"delay:10s:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, time.Second},
 	} {
 		t.Run(tc.faults, func(t *testing.T) {
-			faults, err := policy.ParseFaults(tc.faults)
+			faults, err := policy.ParseFaultInjection(tc.faults)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -573,7 +579,7 @@ func TestFaultsOfARival(t *testing.T) {
 				c.Default.Faults, c.Rand = faults, &dice{throw: []int64{999_999, 0}} // the hedge only
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
-				m.caller().send(get("/")).want(200, "ok")
+				m.client().send(get("/")).want(200, "ok")
 				d := time.Since(began)
 				m.seen.outcome(t, 0)
 				if d != tc.after || !slices.Equal(m.seen.classes, tc.classes) || !slices.Equal(m.seen.faults, tc.kinds) {

@@ -9,7 +9,7 @@ import (
 )
 
 // holdTime bounds how long a failing response's body may take to arrive before
-// it is passed on instead of held: a repeat that starts later than this after
+// it is passed on instead of held: a retry that starts later than this after
 // the failure helps nobody.
 const holdTime = time.Second
 
@@ -17,7 +17,7 @@ const holdTime = time.Second
 const holdRoom = 512
 
 // held is a failing response kept whole while a better one is sought. Its
-// bytes are charged to the replay memory.
+// bytes are charged to the retry buffer.
 type held struct {
 	x       *exchange
 	full    bool
@@ -29,7 +29,7 @@ type held struct {
 	headEnd int32
 	slimmed bool // for a wait
 	body    []byte
-	cut     bool // the upstream cut it off, so the caller's copy is cut off too
+	cut     bool // the upstream cut it off, so the client's copy is cut off too
 	chunked http1.Chunked
 	charged int
 }
@@ -40,7 +40,7 @@ type held struct {
 func (h *held) take() policy.Reason {
 	x := h.x
 	h.drop()
-	limit := x.route.HoldBytes
+	limit := x.route.ResponseBufferBytes
 	if f := x.answer.framing; f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge
 	}
@@ -48,7 +48,7 @@ func (h *held) take() policy.Reason {
 		return policy.ReasonResponseTooLarge // its head alone fills the buffer
 	}
 	if !h.charge(cap(x.up.Buf) + cap(x.answer.prefix)) {
-		return policy.ReasonReplayMemoryFull
+		return policy.ReasonRetryBufferFull
 	}
 	h.body, x.answer.prefix = x.answer.prefix, nil // what was read of it to find out its status
 	if why := h.collect(limit); why != policy.ReasonNone {
@@ -78,7 +78,7 @@ func (h *held) collect(limit int64) policy.Reason {
 			return policy.ReasonResponseTooLarge
 		}
 		if !h.add(piece) {
-			return policy.ReasonReplayMemoryFull
+			return policy.ReasonRetryBufferFull
 		}
 		if int64(len(h.body)) > limit {
 			return policy.ReasonResponseTooLarge
@@ -137,7 +137,7 @@ func (h *held) forget() {
 	h.full, h.cut = false, false
 }
 
-// relayHeld gives the caller the response held, as it came.
+// relayHeld gives the client the response held, as it came.
 func (x *exchange) relayHeld(o policy.Outcome, reason string) (int, policy.Outcome) {
 	h := &x.held
 	h.fatten()
@@ -146,7 +146,7 @@ func (x *exchange) relayHeld(o policy.Outcome, reason string) (int, policy.Outco
 	if x.foreign() {
 		return x.translate(o)
 	}
-	f := x.callerFraming(h.framing)
+	f := x.clientFraming(h.framing)
 	x.out = x.appendHead(x.cleanOut(), f, reason)
 	x.started = true
 	err := x.writePiece(f, h.body)

@@ -21,27 +21,27 @@ import (
 	_ "github.com/retryproxy/retryproxy/proxy/internal/xconnect" // WebSocket by extended CONNECT
 )
 
-// preface is what a caller that knows HTTP/2 to be spoken here sends first
+// preface is what a client that knows HTTP/2 to be spoken here sends first
 // (RFC 9113 section 3.4). An HTTP/1.1 parser refuses it after its first line.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// HTTP/2's windows, in bytes. Until its stream is read from, a caller can make
+// HTTP/2's windows, in bytes. Until its stream is read from, a client can make
 // us hold so much of one request, and so much over one connection.
 const (
 	streamWindow     = 512 << 10
 	connectionWindow = 1 << 20
 )
 
-// frameSize is the largest frame that a caller may send: the least that there is
+// frameSize is the largest frame that a client may send: the least that there is
 // (RFC 9113 section 4.2). A larger one would be read whole before it counts, and
 // net/http's own 1 MiB is more than a stream's window.
 const frameSize = 16 << 10
 
-// A caller that says nothing for pingAfter is asked whether it is still there;
+// A client that says nothing for pingAfter is asked whether it is still there;
 // one that vanished would otherwise hold its streams until TCP notices.
 const pingAfter = 30 * time.Second
 
-// http2Conn is a caller's HTTP/2 connection. The framing is net/http's, with a
+// http2Conn is a client's HTTP/2 connection. The framing is net/http's, with a
 // server for this connection alone, so that a drain or a reload can treat it by
 // itself. Each stream becomes a conn of its own, served like an HTTP/1.1 one.
 type http2Conn struct {
@@ -68,7 +68,7 @@ func (c *conn) agreedOnHTTP2() bool {
 	return c.secure != nil && c.secure.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
 }
 
-// sentPreface says whether the first thing the caller sent begins HTTP/2.
+// sentPreface says whether the first thing the client sent begins HTTP/2.
 func (c *conn) sentPreface(set *settings) bool {
 	first := c.x.began.IsZero()
 	n := min(c.w, len(preface))
@@ -86,9 +86,9 @@ func (c *conn) beginHTTP2(set *settings) bool {
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
-		MaxHeaderBytes:               set.Limits.HeadBytes,
-		ReadHeaderTimeout:            set.ReadHeadTimeout, // for the preface alone; net/http clears it behind that
-		IdleTimeout:                  set.CallerIdleTimeout,
+		MaxHeaderBytes:               set.Limits.HeaderBytes,
+		ReadHeaderTimeout:            set.ReadHeaderTimeout, // for the preface alone; net/http clears it behind that
+		IdleTimeout:                  set.ClientIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          c.server.streams.ofOne(set.MaxConcurrentStreams),
@@ -111,7 +111,7 @@ func (c *conn) serveHTTP2() {
 	nc := c.unread(c.nc)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
-	h.watch = watchFrames(nc, set.ReadHeadTimeout, func() {
+	h.watch = watchFrames(nc, set.ReadHeaderTimeout, func() {
 		if set.Refused != nil {
 			set.Refused(http1.RefusalTooManyFrames)
 		}
@@ -169,7 +169,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.streams.enter(h) {
 		s.tellRefused(http1.RefusalNoStreamSlot)
-		panic(http.ErrAbortHandler) // there are so many that even an answer would take too much memory
+		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
 	}
 	defer s.streams.leave(h)
 	h.count(1)
@@ -183,7 +183,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewCaller(paying{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(paying{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
 		if h.early.hold(r.Context(), stream) {
 			began := time.Now()
@@ -209,7 +209,7 @@ func (h *http2Conn) count(n int64) {
 }
 
 // begin makes a conn of the stream; nil: the connection is over.
-func (h *http2Conn) begin(stream *bridge.Caller) *conn {
+func (h *http2Conn) begin(stream *bridge.ClientStream) *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -228,7 +228,7 @@ func (h *http2Conn) end(c *conn) {
 	h.handlers.Done()
 }
 
-func newStreamConn(parent *conn, stream *bridge.Caller) *conn {
+func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	c := &conn{server: parent.server, nc: stream, wire: stream, stream: stream, listen: parent.listen, overSecure: parent.overSecure}
 	c.x.init(c)
 	return c
@@ -300,11 +300,11 @@ func (c *replayed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// debugLog takes what net/http has to say about a caller's faults.
+// debugLog takes what net/http has to say about a client's faults.
 type debugLog struct{ log *zap.Logger }
 
 func (d debugLog) Write(p []byte) (int, error) {
-	d.log.Debug("HTTP/2 with a caller", zap.ByteString("said", bytes.TrimSpace(p)))
+	d.log.Debug("HTTP/2 with a client", zap.ByteString("said", bytes.TrimSpace(p)))
 	return len(p), nil
 }
 

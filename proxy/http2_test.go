@@ -19,10 +19,10 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// speakHTTP2 lets callers come by HTTP/2.
+// speakHTTP2 lets clients come by HTTP/2.
 func speakHTTP2(c *Config) { c.MaxConcurrentStreams = 128 }
 
-// http2Client is a caller that speaks HTTP/2 only, over TLS where conf is not nil.
+// http2Client is a client that speaks HTTP/2 only, over TLS where conf is not nil.
 func http2Client(t testing.TB, conf *tls.Config) *http.Client {
 	tr := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
 	if conf == nil {
@@ -35,7 +35,7 @@ func http2Client(t testing.TB, conf *tls.Config) *http.Client {
 	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
-// fetch sends a request over HTTP/2 and reads the answer.
+// fetch sends a request over HTTP/2 and reads the response.
 func (p *testProxy) fetch(client *http.Client, method, path string, body io.Reader) (*http.Response, string) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.addr+path, body)
@@ -54,7 +54,7 @@ func (p *testProxy) fetch(client *http.Client, method, path string, body io.Read
 	return res, string(b)
 }
 
-func TestHTTP2CallerIsRetried(t *testing.T) {
+func TestHTTP2ClientIsRetried(t *testing.T) {
 	u := startUpstream(t, script(bad503, ok200))
 	p := startProxy(t, u, speakHTTP2)
 	res, body := p.fetch(http2Client(t, nil), "GET", "/a?b=c", nil)
@@ -71,17 +71,17 @@ func TestHTTP2CallerIsRetried(t *testing.T) {
 			t.Errorf("send %d: %q", n, head)
 		}
 	}
-	if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered {
 		t.Errorf("outcome %v", o)
 	}
 }
 
-func TestHTTP2CallerOverTLS(t *testing.T) {
+func TestHTTP2ClientOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		speakHTTP2(c)
-		a.callersOverTLS(t, c, false)
+		a.clientsOverTLS(t, c, false)
 	})
 	res, err := http2Client(t, a.client()).Get("https://" + p.addr + "/")
 	if err != nil {
@@ -99,7 +99,7 @@ func TestHTTP2CallerOverTLS(t *testing.T) {
 // Without streams allowed, ALPN does not offer HTTP/2 and the preface is refused as ever.
 func TestHTTP2CanBeTurnedOff(t *testing.T) {
 	a := newAuthority(t)
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { a.callersOverTLS(t, c, false) })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { a.clientsOverTLS(t, c, false) })
 	conf := a.client()
 	conf.NextProtos = []string{"h2", "http/1.1"}
 	c := p.dialTLS(conf)
@@ -192,7 +192,7 @@ func slicesOf(b []byte, n int) func(func([]byte) bool) {
 }
 
 func TestHTTP2BodiesAndTrailersBothWays(t *testing.T) {
-	p := startProxy(t, echoUpstream(t), func(c *Config) { speakHTTP2(c); c.Default.MaxReplayBytes = 64 << 10 })
+	p := startProxy(t, echoUpstream(t), func(c *Config) { speakHTTP2(c); c.Default.RetryBufferBytes = 64 << 10 })
 	client := http2Client(t, nil)
 	for _, size := range []int{1, 5000, 70_000, 3 << 20} {
 		for _, known := range []bool{true, false} {
@@ -288,7 +288,7 @@ func TestHTTP2ResponseStreams(t *testing.T) {
 	}
 }
 
-// A response cut off upstream is a stream error for the caller, and the
+// A response cut off upstream is a stream error for the client, and the
 // connection goes on.
 func TestHTTP2CutResponseIsAStreamError(t *testing.T) {
 	for name, cut := range map[string]string{
@@ -321,13 +321,13 @@ func TestHTTP2CutResponseIsAStreamError(t *testing.T) {
 				t.Errorf("afterwards %q", body)
 			}
 			if n := p.Stats().Connections; n != 1 {
-				t.Errorf("%d connections of the caller, want 1", n)
+				t.Errorf("%d connections of the client, want 1", n)
 			}
 		})
 	}
 }
 
-// A caller that resets its stream ends the attempt, not its other streams.
+// A client that resets its stream ends the attempt, not its other streams.
 func TestHTTP2ResetEndsTheAttempt(t *testing.T) {
 	ended := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
@@ -368,7 +368,7 @@ func TestHTTP2ResetEndsTheAttempt(t *testing.T) {
 	}
 }
 
-// A caller that leaves ends the wait before a retry.
+// A client that leaves ends the wait before a retry.
 func TestHTTP2ResetEndsTheWait(t *testing.T) {
 	u := startUpstream(t, script("HTTP/1.1 503 Busy\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n", ok200))
 	p := startProxy(t, u, speakHTTP2)
@@ -418,9 +418,9 @@ func TestHTTP2ManyStreamsAtOnce(t *testing.T) {
 	}
 }
 
-// Streams count against the process's limit of callers, and wait for a place
+// Streams count against the process's limit of clients, and wait for a place
 // without keeping the connection's other streams from ending.
-func TestHTTP2StreamsAreLimitedOverAllCallers(t *testing.T) {
+func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
 	u := startUpstream(t, func(c *upConn) {
@@ -450,13 +450,13 @@ func TestHTTP2StreamsAreLimitedOverAllCallers(t *testing.T) {
 	}
 	all.Wait()
 	if most > 3 {
-		t.Errorf("%d requests under way at once, want at most 3", most)
+		t.Errorf("%d requests in flight at once, want at most 3", most)
 	}
 }
 
 func TestHTTP2HeadLimits(t *testing.T) {
 	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Limits.HeadBytes, c.Limits.Fields = 8<<10, 20 })
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Limits.HeaderBytes, c.Limits.Headers = 8<<10, 20 })
 	client := http2Client(t, nil)
 	for name, fill := range map[string]func(http.Header){
 		"bytes": func(h http.Header) { h.Set("X-Large", strings.Repeat("x", 8<<10)) },
@@ -496,7 +496,7 @@ func TestHTTP2RequestThatIsNotForwarded(t *testing.T) {
 	}
 }
 
-// A drain tells the caller to go away, ends waits before retries, and lets
+// A drain tells the client to go away, ends waits before retries, and lets
 // what runs finish.
 func TestHTTP2Drain(t *testing.T) {
 	finish := make(chan struct{})
@@ -541,10 +541,10 @@ func TestHTTP2Drain(t *testing.T) {
 	}
 }
 
-func TestHTTP2IdleCallerDoesNotHoldADrain(t *testing.T) {
+func TestHTTP2IdleClientDoesNotHoldADrain(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
 		speakHTTP2(c)
-		c.DrainTimeout, c.CallerIdleTimeout = time.Minute, time.Hour
+		c.DrainTimeout, c.ClientIdleTimeout = time.Minute, time.Hour
 	})
 	p.fetch(http2Client(t, nil), "GET", "/", nil)
 	if err := p.Drain(t.Context()); err != nil {
@@ -552,13 +552,13 @@ func TestHTTP2IdleCallerDoesNotHoldADrain(t *testing.T) {
 	}
 }
 
-// A caller that connected before the drain and begins HTTP/2 in it is served
+// A client that connected before the drain and begins HTTP/2 in it is served
 // and then told to go away.
 func TestHTTP2BegunDuringADrain(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		speakHTTP2(c)
-		c.DrainTimeout, c.CallerIdleTimeout = time.Minute, time.Hour
+		c.DrainTimeout, c.ClientIdleTimeout = time.Minute, time.Hour
 	})
 	nc := p.dial().Conn
 	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
@@ -575,8 +575,8 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	}
 }
 
-// A caller that opens no window for its response is cut off; others go on.
-func TestHTTP2CallerThatReadsNothingIsCutOff(t *testing.T) {
+// A client that opens no window for its response is cut off; others go on.
+func TestHTTP2ClientThatReadsNothingIsCutOff(t *testing.T) {
 	large := strings.Repeat("x", 8<<20)
 	u := startUpstream(t, func(c *upConn) {
 		for head := c.head(); head != ""; head = c.head() {
@@ -605,7 +605,7 @@ func TestHTTP2CallerThatReadsNothingIsCutOff(t *testing.T) {
 	}
 }
 
-// An answer that comes before the body's end reaches the caller, and ends the stream.
+// A response that comes before the body's end reaches the client, and ends the stream.
 func TestHTTP2AnswerBeforeTheBodysEnd(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()

@@ -10,7 +10,7 @@ import (
 )
 
 // net/http takes a content-length of HTTP/2 that is no number for 0: the request
-// would go on as a whole one without the body that its caller sends. And a length with a stream that
+// would go on as a whole one without the body that its client sends. And a length with a stream that
 // ended with its head is a body that never comes.
 func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), speakHTTP2)

@@ -167,7 +167,7 @@ func TestHTTP2BothSidesBodiesAndTrailers(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Late", "late")
 	})
 	for _, two := range []bool{false, true} {
-		p := startProxyTo(t, "h2c://"+addr, func(c *Config) { speakHTTP2(c); c.Default.MaxReplayBytes = 64 << 10 })
+		p := startProxyTo(t, "h2c://"+addr, func(c *Config) { speakHTTP2(c); c.Default.RetryBufferBytes = 64 << 10 })
 		client := http2Client(t, nil)
 		if !two {
 			client = &http.Client{Transport: &http.Transport{}}
@@ -184,7 +184,7 @@ func TestHTTP2BothSidesBodiesAndTrailers(t *testing.T) {
 			got, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			if err != nil || !bytes.Equal(got, sent) || res.Trailer.Get("X-Got") != "42" || res.Trailer.Get("X-Late") != "late" {
-				t.Errorf("HTTP/2 caller %v: %d bytes (%v) and trailers %v, want %d bytes", two, len(got), err, res.Trailer, size)
+				t.Errorf("HTTP/2 client %v: %d bytes (%v) and trailers %v, want %d bytes", two, len(got), err, res.Trailer, size)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func TestHTTP2UpstreamInformationalAndBodyless(t *testing.T) {
 	}
 }
 
-// One dial serves all requests that come while it is under way.
+// One dial serves all requests that come while it is in flight.
 func TestHTTP2UpstreamIsDialledOnceForMany(t *testing.T) {
 	const many = 50
 	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -327,7 +327,7 @@ func TestRefusedStreamIsRepeatedWhateverTheMethod(t *testing.T) {
 	}
 }
 
-// Another reset may have come after the work was done: a POST is not repeated, a GET is.
+// Another reset may have come after the work was done: a POST is not retried, a GET is.
 func TestResetStreamMayHaveBeenProcessed(t *testing.T) {
 	u := startUpstream(t, frames(func(f *framer, id uint32) {
 		if f.c.up.sends()%2 == 1 {
@@ -406,7 +406,7 @@ func TestIdleHTTP2ConnectionThatEndedIsNotUsed(t *testing.T) {
 	}
 }
 
-// A response cut off by the upstream is cut off for the caller.
+// A response cut off by the upstream is cut off for the client.
 func TestHTTP2UpstreamCutsItsResponse(t *testing.T) {
 	u := startUpstream(t, frames(func(f *framer, id uint32) {
 		var b bytes.Buffer
@@ -449,8 +449,8 @@ func TestAbandonedAttemptResetsItsStream(t *testing.T) {
 	}
 }
 
-// A slow caller's response does not fill our memory: flow control reaches the upstream.
-func TestSlowCallerHoldsBackAnHTTP2Upstream(t *testing.T) {
+// A slow client's response does not fill our memory: flow control reaches the upstream.
+func TestSlowClientHoldsBackAnHTTP2Upstream(t *testing.T) {
 	const size = 24 << 20
 	wrote := make(chan int, size)
 	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {

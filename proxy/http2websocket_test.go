@@ -17,7 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// webSocket is a caller's stream of bytes over HTTP/2.
+// webSocket is a client's stream of bytes over HTTP/2.
 type webSocket struct {
 	t    *testing.T
 	to   *io.PipeWriter
@@ -145,7 +145,7 @@ func TestWhatIsNoWebSocketDoesNotLookLikeOne(t *testing.T) {
 		status, sends          int
 	}{
 		{"the upstream's no", "websocket", "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", 403, 1},
-		{"an answer as if nothing had been asked for", "websocket", ok200, 502, 1},
+		{"a response as if nothing had been asked for", "websocket", ok200, 502, 1},
 		{"another protocol", "connect-udp", ok200, 501, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp says whether the caller has closed its side, although bytes that it
+// hungUp says whether the client has closed its side, although bytes that it
 // sent before may still be unread. False where it cannot be known.
 func (c *conn) hungUp() bool {
 	if c.raw == nil {
-		return c.stream != nil && c.stream.Gone()
+		return c.stream != nil && c.stream.ClientGone()
 	}
 	l := looks.Get().(*look)
 	defer looks.Put(l)

@@ -3,4 +3,4 @@
 package proxy
 
 // hungUp cannot be known of a socket on this system while unread bytes are waiting.
-func (c *conn) hungUp() bool { return c.stream != nil && c.stream.Gone() }
+func (c *conn) hungUp() bool { return c.stream != nil && c.stream.ClientGone() }

@@ -7,7 +7,7 @@ import (
 )
 
 // An upstream answers one request and closes its other connections at that moment. Whoever comes next is answered all the same
-// by one attempt, whether it could be repeated or not.
+// by one attempt, whether it could be retried or not.
 func TestConnectionsThatEndWhileIdleCostNoRetry(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method string
@@ -16,18 +16,18 @@ func TestConnectionsThatEndWhileIdleCostNoRetry(t *testing.T) {
 		"GET":        {method: "GET", change: func(*Config) {}},
 		"POST":       {method: "POST", change: func(*Config) {}},
 		"no retries": {method: "GET", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }},
-		"observed":   {method: "GET", change: func(c *Config) { c.Default.Observe = true }},
+		"dry_run":    {method: "GET", change: func(c *Config) { c.Default.DryRun = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, startUpstream(t, answersAndCloses), tc.change)
-			callers := make([]*caller, 4)
-			for i := range callers {
-				callers[i] = p.dial()
+			clients := make([]*client, 4)
+			for i := range clients {
+				clients[i] = p.dial()
 			}
 			for range 40 {
-				all(callers, get("/"))
-				callers[0].send(get("/last")).want(200, "ok")
-				all(callers, tc.method+" /next HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+				all(clients, get("/"))
+				clients[0].send(get("/last")).want(200, "ok")
+				all(clients, tc.method+" /next HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 			}
 			if n := p.seen.retried(); n > 0 {
 				t.Errorf("%d requests were repeated", n)
@@ -37,11 +37,11 @@ func TestConnectionsThatEndWhileIdleCostNoRetry(t *testing.T) {
 }
 
 // all send the request at once, and are answered.
-func all(callers []*caller, request string) {
-	for _, c := range callers {
+func all(clients []*client, request string) {
+	for _, c := range clients {
 		c.send(request)
 	}
-	for _, c := range callers {
+	for _, c := range clients {
 		c.want(200, "ok")
 	}
 }

@@ -50,7 +50,7 @@ func TestExpectIsAskedOfTheUpstream(t *testing.T) {
 	}
 }
 
-func TestACallerThatExpectsMaySendItsBodyAnyway(t *testing.T) {
+func TestAClientThatExpectsMaySendItsBodyAnyway(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
 			c.head()
@@ -107,7 +107,7 @@ func TestExpectWithoutABodyIsNotForwarded(t *testing.T) {
 	}
 }
 
-func TestRepeatsDropExpectAndContinueTheCaller(t *testing.T) {
+func TestRepeatsDropExpectAndContinueTheClient(t *testing.T) {
 	t.Run("refused before the body", func(t *testing.T) {
 		var second string
 		u := startUpstream(t, func(c *upConn) {
@@ -121,7 +121,7 @@ func TestRepeatsDropExpectAndContinueTheCaller(t *testing.T) {
 		})
 		p := startProxy(t, u, bare)
 		c := p.dial().send(expecting("1.1", 5))
-		c.wantRaw(continue100) // ours: the repeat needs the body
+		c.wantRaw(continue100) // ours: the retry needs the body
 		c.send("hello").wantRaw(ok200)
 		if second != "hello" || strings.Contains(u.head(1), "Expect") || !strings.Contains(u.head(0), "Expect") {
 			t.Errorf("attempts %q and %q with body %q", u.head(0), u.head(1), second)
@@ -146,7 +146,7 @@ func TestRepeatsDropExpectAndContinueTheCaller(t *testing.T) {
 		c.wantRaw(continue100)
 		c.send("hello").wantRaw(ok200)
 		if strings.Contains(u.head(0), "Expect") {
-			t.Errorf("the repeat said %q", u.head(0))
+			t.Errorf("the retry said %q", u.head(0))
 		}
 	})
 	t.Run("continued already", func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestRepeatsDropExpectAndContinueTheCaller(t *testing.T) {
 		c.wantRaw(continue100)
 		c.send("hello").wantRaw(ok200) // no second 100
 		if strings.Contains(u.head(1), "Expect") {
-			t.Errorf("the repeat said %q", u.head(1))
+			t.Errorf("the retry said %q", u.head(1))
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestInterimAnswersLoseHopByHopFields(t *testing.T) {
 	u := startUpstream(t, script("HTTP/1.1 103 Early Hints\r\nConnection: X-Hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=3\r\nLink: <a>\r\nProxy-Connection: x\r\n\r\n"+ok200))
 	p := startProxy(t, u, bare)
 	c := p.dial()
-	for range 2 { // "close" in an interim answer ends nothing
+	for range 2 { // "close" in an interim response ends nothing
 		c.send(get("/")).wantRaw("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" + ok200)
 	}
 }

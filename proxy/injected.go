@@ -51,8 +51,8 @@ func (x *exchange) stall() policy.Cause {
 	x.fault.taken += took
 	x.fault.Delay -= took
 	switch {
-	case end == callerLeft:
-		x.callerEnd.Store(callerGone)
+	case end == clientLeft:
+		x.clientEnd.Store(clientGone)
 		return policy.CauseReset
 	case end != drainBegan && x.fault.Delay > 0:
 		return policy.CauseAttemptTimeout
@@ -83,9 +83,9 @@ func standIn(pool *upstream.Group, f policy.Fault) *upstream.Conn {
 	return pool.Adopt(c)
 }
 
-// madeAnswer is the answer of an attempt with that status.
+// madeAnswer is the response of an attempt with that status.
 func madeAnswer(status int) []byte {
-	body := "made up by retryproxy (RETRYPROXY_FAULT); the upstream was not asked\n"
+	body := "made up by retryproxy (RETRYPROXY_FAULT_INJECTION); the upstream was not asked\n"
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 		status, http.StatusText(status), len(body), body)
 }

@@ -19,9 +19,9 @@ func faults(t testing.TB, s string) func(c *Config) {
 	return func(c *Config) { c.Default.Faults = parseFaults(t, s) }
 }
 
-func parseFaults(t testing.TB, s string) *policy.Faults {
+func parseFaults(t testing.TB, s string) *policy.FaultInjector {
 	t.Helper()
-	f, err := policy.ParseFaults(s)
+	f, err := policy.ParseFaultInjection(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +48,10 @@ func (d *dice) Int64N(n int64) int64 {
 
 func TestAMadeStatusIsTheUpstreamsToAllButTheUpstream(t *testing.T) {
 	inMemory(t, script(ok200), faults(t, "503:100%"), func(t *testing.T, m *memory) {
-		c := m.caller()
-		for range 2 { // on one connection of the caller
+		c := m.client()
+		for range 2 { // on one connection of the client
 			res, body, err := c.send(get("/")).response("GET")
-			if err != nil || res.StatusCode != 503 || !strings.Contains(body, "RETRYPROXY_FAULT") ||
+			if err != nil || res.StatusCode != 503 || !strings.Contains(body, "RETRYPROXY_FAULT_INJECTION") ||
 				res.Header.Get("X-Retryproxy-Reason") != "retries_exhausted" || res.Header.Get("X-Retryproxy-Attempts") != "4" {
 				t.Errorf("%v %v %q", err, res, body)
 			}
@@ -79,12 +79,12 @@ func TestEachAttemptDrawsForItself(t *testing.T) {
 		c.Rand = &dice{throw: []int64{99_999, 50_000, 100_000, 49_999, 110_000, 50_000}}
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began); d != 202*time.Millisecond { // a delay and two waits of 1 ms
 			t.Errorf("took %v", d)
 		}
 		synctest.Wait()
-		if m.up.sends() != 1 || m.seen.outcomes[0] != policy.OutcomeRescued ||
+		if m.up.sends() != 1 || m.seen.outcomes[0] != policy.OutcomeRecovered ||
 			!slices.Equal(m.seen.retries, []policy.Reason{policy.ReasonStatus503, policy.ReasonReset}) ||
 			!slices.Equal(m.seen.classes, []policy.Class{policy.Unknown, policy.Unknown, policy.ClassNone}) ||
 			!slices.Equal(m.seen.faults, []policy.FaultKind{policy.FaultStatus, policy.FaultReset, policy.FaultDelay}) {
@@ -96,7 +96,7 @@ func TestEachAttemptDrawsForItself(t *testing.T) {
 // A lost connection may have been work done: a POST is not sent again.
 func TestAMadeResetIsOfUnknownEffect(t *testing.T) {
 	inMemory(t, script(ok200), faults(t, "reset:100%"), func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		if got := c.send(post("x")).want(502, "*").Header.Get("X-Retryproxy-Reason"); got != "not_idempotent" {
 			t.Errorf("reason %q", got)
 		}
@@ -126,9 +126,9 @@ func TestADelayIsPartOfTheAttemptsTime(t *testing.T) {
 		{name: "short", delay: "200ms", attempt: time.Second, request: time.Minute, retries: 3, status: 200,
 			takes: 200 * time.Millisecond, sends: 1, took: []time.Duration{200 * time.Millisecond}},
 		{name: "longer than the attempt", delay: "3s", attempt: time.Second, request: time.Minute, retries: 1, status: 200,
-			takes: 4*time.Second + time.Millisecond, sends: 1, took: []time.Duration{time.Second, 3 * time.Second}, outcome: policy.OutcomeRescued, retriedAsTimeup: true},
-		{name: "with the answer longer than the attempt", delay: "400ms", attempt: time.Second, request: time.Minute, answers: 700 * time.Millisecond, retries: 1, status: 200,
-			takes: 2100*time.Millisecond + time.Millisecond, sends: 2, took: []time.Duration{time.Second, 1100 * time.Millisecond}, outcome: policy.OutcomeRescued, retriedAsTimeup: true},
+			takes: 4*time.Second + time.Millisecond, sends: 1, took: []time.Duration{time.Second, 3 * time.Second}, outcome: policy.OutcomeRecovered, retriedAsTimeup: true},
+		{name: "with the response longer than the attempt", delay: "400ms", attempt: time.Second, request: time.Minute, answers: 700 * time.Millisecond, retries: 1, status: 200,
+			takes: 2100*time.Millisecond + time.Millisecond, sends: 2, took: []time.Duration{time.Second, 1100 * time.Millisecond}, outcome: policy.OutcomeRecovered, retriedAsTimeup: true},
 		{name: "longer than the request", delay: "5s", request: 2 * time.Second, retries: 3, status: 504,
 			takes: 2 * time.Second, took: []time.Duration{2 * time.Second}, outcome: policy.GaveUp(policy.ReasonDeadline)},
 		{name: "longer than all", delay: "5s", attempt: time.Second, request: 2 * time.Second, retries: 1, status: 504,
@@ -140,7 +140,7 @@ func TestADelayIsPartOfTheAttemptsTime(t *testing.T) {
 				c.Default.AttemptTimeout, c.Default.RequestTimeout, c.Default.Policy.MaxRetries = tc.attempt, tc.request, tc.retries
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
-				m.caller().send(get("/")).want(tc.status, "*")
+				m.client().send(get("/")).want(tc.status, "*")
 				if d := time.Since(began); d != tc.takes {
 					t.Errorf("took %v, want %v", d, tc.takes)
 				}
@@ -155,9 +155,9 @@ func TestADelayIsPartOfTheAttemptsTime(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesEndsTheDelay(t *testing.T) {
+func TestAClientWhoLeavesEndsTheDelay(t *testing.T) {
 	inMemory(t, script(ok200), func(c *Config) { guarded(c); faults(t, "delay:1h:100%")(c); c.Default.AttemptTimeout = 0 }, func(t *testing.T, m *memory) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(5 * time.Second)
 		c.Close()
 		synctest.Wait()
@@ -165,7 +165,7 @@ func TestACallerWhoLeavesEndsTheDelay(t *testing.T) {
 			!slices.Equal(m.seen.classes, []policy.Class{policy.Unknown}) || m.up.sends() != 0 {
 			t.Errorf("%v %v %v, %d sends", m.seen.outcomes, m.seen.took, m.seen.classes, m.up.sends())
 		}
-		// To the gate the upstream has the request and is silent.
+		// To the breaker the upstream has the request and is silent.
 		if g := m.guard(); g.Abandoned != 1 || g.InFlight != 1 {
 			t.Errorf("%+v", g)
 		}
@@ -174,7 +174,7 @@ func TestACallerWhoLeavesEndsTheDelay(t *testing.T) {
 
 func TestADrainEndsTheDelay(t *testing.T) {
 	inMemory(t, script(ok200), func(c *Config) { faults(t, "delay:10s:100%")(c); c.Default.AttemptTimeout = 0 }, func(t *testing.T, m *memory) {
-		ended := m.caller().send(get("/")).later()
+		ended := m.client().send(get("/")).later()
 		time.Sleep(time.Second)
 		began := time.Now()
 		drained := make(chan error, 1)
@@ -188,28 +188,28 @@ func TestADrainEndsTheDelay(t *testing.T) {
 	})
 }
 
-// What is made up for one route closes that route's gate where an upstream
+// What is made up for one route closes that route's breaker where an upstream
 // that did it would, and nobody else's.
-func TestMadeFaultsReachTheGateOfTheirRouteOnly(t *testing.T) {
+func TestMadeFaultsReachTheBreakerOfTheirRouteOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, faults string
-		closes       policy.ClosedBy
+		closes       policy.OpenedBy
 	}{
-		{"all fail", "503:100%", policy.ClosedByFailing},
-		{"all are lost", "reset:100%", policy.ClosedByFailing},
-		{"all are late", "delay:1m:100%", policy.ClosedByFailing},
-		{"a tenth fails", "503:10%,reset:1%,delay:20ms:5%", policy.ClosedByNothing},
+		{"all fail", "503:100%", policy.OpenedByFailing},
+		{"all are lost", "reset:100%", policy.OpenedByFailing},
+		{"all are late", "delay:1m:100%", policy.OpenedByFailing},
+		{"a tenth fails", "503:10%,reset:1%,delay:20ms:5%", policy.OpenedByNothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemory(t, script(ok200), func(c *Config) {
 				guarded(c)
 				c.Default.Policy.MaxRetries, c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 2*time.Second, 2*time.Second
-				c.Default.Outage = OutageShed
+				c.Default.BreakerMode = BreakerFailFast
 				tried := c.Default
 				tried.Name, tried.Match, tried.Faults = "tried", route.Match{Path: "/tried/*"}, parseFaults(t, tc.faults)
 				c.Routes = []Route{tried}
 			}, func(t *testing.T, m *memory) {
-				tried, other := m.caller(), m.caller()
+				tried, other := m.client(), m.client()
 				for i := range 200 {
 					path := "/tried/" + string(rune('a'+i%26)) // one failing URL would close nothing
 					if _, _, err := tried.send(get(path)).response("GET"); err != nil {
@@ -222,11 +222,11 @@ func TestMadeFaultsReachTheGateOfTheirRouteOnly(t *testing.T) {
 					t.Fatal("both routes share an upstream's state")
 				}
 				got, untouched := set.all[0].upstream.door.guard.State(), set.all[1].upstream.door.guard.State()
-				if (got.Closed[policy.ClosedByFailing]+got.Closed[policy.ClosedByStall] > 0) != (tc.closes != policy.ClosedByNothing) {
-					t.Errorf("the route's own gate: %+v", got)
+				if (got.Opened[policy.OpenedByFailing]+got.Opened[policy.OpenedByStall] > 0) != (tc.closes != policy.OpenedByNothing) {
+					t.Errorf("the route's own breaker: %+v", got)
 				}
-				if untouched.Closed != [policy.NumClosedBy]uint64{} || untouched.Gate != policy.GateOpen {
-					t.Errorf("the other route's gate: %+v", untouched)
+				if untouched.Opened != [policy.NumOpenedBy]uint64{} || untouched.Breaker != policy.BreakerClosed {
+					t.Errorf("the other route's breaker: %+v", untouched)
 				}
 			})
 		})
@@ -235,7 +235,7 @@ func TestMadeFaultsReachTheGateOfTheirRouteOnly(t *testing.T) {
 
 func TestTheFallbackUpstreamIsAskedWithoutFaults(t *testing.T) {
 	inMemoryWithSpare(t, script(ok200), script(spareOK), faults(t, "500:100%"), func(t *testing.T, m *memory, _ *spared) {
-		if got := m.caller().send(get("/")).want(200, "spare").Header.Get("X-Retryproxy-Fallback"); got != "upstream" {
+		if got := m.client().send(get("/")).want(200, "spare").Header.Get("X-Retryproxy-Fallback"); got != "upstream" {
 			t.Errorf("fallback %q", got)
 		}
 		synctest.Wait()
@@ -278,7 +278,7 @@ func TestUploadsMeetFaults(t *testing.T) {
 				if n := <-whole; n != 300_000 {
 					t.Errorf("%d bytes of the body arrived", n)
 				}
-				if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+				if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered {
 					t.Errorf("outcome %v", o)
 				}
 			})
@@ -296,7 +296,7 @@ func TestHTTP2OnBothSidesMeetsFaults(t *testing.T) {
 				c.Rand = &dice{throw: []int64{0}}
 			})
 			res, body := p.fetch(http2Client(t, nil), "PUT", "/", strings.NewReader("some"))
-			want := policy.OutcomeRescued
+			want := policy.OutcomeRecovered
 			if name == "delay" {
 				want = policy.OutcomeSuccess
 			}
@@ -307,7 +307,7 @@ func TestHTTP2OnBothSidesMeetsFaults(t *testing.T) {
 	}
 }
 
-func TestAnHTTP2CallerWhoLeavesEndsTheDelay(t *testing.T) {
+func TestAnHTTP2ClientWhoLeavesEndsTheDelay(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		speakHTTP2(c)

@@ -18,14 +18,14 @@ type Journal interface {
 	Keep(e *Ended)
 }
 
-// Ended is a request that is over. Method and Path are the caller's, of any
+// Ended is a request that is over. Method and Path are the client's, of any
 // length and content; the query is left out.
 type Ended struct {
 	Route        string
 	Method, Path []byte
 	Began        time.Time
 	Took         time.Duration
-	Code         int // what the caller got; 0 for nothing
+	Code         int // what the client got; 0 for nothing
 	Outcome      policy.Outcome
 	Attempts     int
 	Steps        []Step // the first attempts and the last, eight at most
@@ -35,7 +35,7 @@ type Ended struct {
 type Step struct {
 	Began  time.Duration // since the request did
 	Took   time.Duration
-	Status int // 0 when no response head came; then Cause says why
+	Status int // 0 when no response headers came; then Cause says why
 	Cause  policy.Cause
 	Class  policy.Class
 	Dial   *upstream.DialError // why no connection was made; nil if one was

@@ -37,12 +37,12 @@ func (n *notebook) Keep(e *Ended) {
 }
 
 func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
-	book := &notebook{want: func(o policy.Outcome) bool { return o == policy.OutcomeRescued }}
+	book := &notebook{want: func(o policy.Outcome) bool { return o == policy.OutcomeRecovered }}
 	inMemory(t, script(bad503, "", ok200, ok200), func(c *Config) {
 		c.Journal = book
 		c.Default.Policy.Backoff = policy.Fixed{Base: 5 * time.Second}
 	}, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		c.send("GET /a/b?token=secret HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
 		c.send(get("/plain")).want(200, "ok")
 		synctest.Wait()
@@ -55,7 +55,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 			t.Errorf("the last request ended at %v, and at %v by what was asked", now, time.Unix(0, book.ended))
 		}
 		e := book.kept[0]
-		if string(e.Method) != "GET" || string(e.Path) != "/a/b" || e.Code != 200 || e.Outcome != policy.OutcomeRescued || e.Attempts != 3 || len(e.Steps) != 3 {
+		if string(e.Method) != "GET" || string(e.Path) != "/a/b" || e.Code != 200 || e.Outcome != policy.OutcomeRecovered || e.Attempts != 3 || len(e.Steps) != 3 {
 			t.Fatalf("%+v", e)
 		}
 		for i, want := range []Step{{Status: 503, Class: policy.Unknown}, {Cause: policy.CauseReset, Class: policy.Unknown}, {Status: 200}} {
@@ -75,7 +75,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
 	book := wantsAll()
 	inMemory(t, script(ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
-		m.caller().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
+		m.client().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
 		synctest.Wait()
 		book.mu.Lock()
 		defer book.mu.Unlock()
@@ -94,8 +94,8 @@ func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
 		c.Journal = book
 		c.Default.Policy.MaxRetries = 0
 	}, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(429, "*")
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(429, "*")
+		m.client().send(get("/")).want(200, "ok")
 		synctest.Wait()
 		book.mu.Lock()
 		defer book.mu.Unlock()
@@ -134,7 +134,7 @@ func TestJournalPlacesAHedge(t *testing.T) {
 		hedged(t)(c)
 		c.Journal = book
 	}, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		got := book.steps(t, 2)
 		if got[0].Began != 0 || got[0].Took != 50*ms || got[1].Began != 20*ms || got[1].Took != 30*ms || got[1].Class != policy.Overtaken {
 			t.Errorf("%+v", got)
@@ -146,7 +146,7 @@ func TestJournalPlacesAFallback(t *testing.T) {
 	const ms = time.Millisecond
 	book := wantsAll()
 	inMemoryWithSpare(t, answers(10*ms, bad503), answers(30*ms, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory, s *spared) {
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		got := book.steps(t, 2)
 		if got[0].Began != 0 || got[0].Took != 10*ms || got[1].Began != 10*ms || got[1].Took != 30*ms {
 			t.Errorf("%+v", got)

@@ -14,7 +14,7 @@ import (
 )
 
 // quick returns a connection that has carried some requests, one soon after the other.
-func (p *testProxy) quick() *caller {
+func (p *testProxy) quick() *client {
 	p.t.Helper()
 	c := p.dial()
 	for i := range 5 {
@@ -96,7 +96,7 @@ func TestADrainCutsOffKeptAliveClients(t *testing.T) {
 	if err := p.Drain(context.Background()); err != ErrDrainTimeout {
 		t.Errorf("%v", err)
 	}
-	for _, c := range []*caller{idle, busy} {
+	for _, c := range []*client{idle, busy} {
 		_, _ = c.rest()
 	}
 	soon(t, "all to end", p.empty)
@@ -190,9 +190,9 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 // Every request is answered at once, in whatever pieces it comes, and no timer has to help.
 func TestNoRequestIsSleptThrough(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = time.Hour })
-	var callers sync.WaitGroup
+	var clients sync.WaitGroup
 	for g := range 4 {
-		callers.Go(func() {
+		clients.Go(func() {
 			c, random := p.dial(), rand.New(rand.NewPCG(uint64(g), 0))
 			for range 400 {
 				n := 1 + random.IntN(3)
@@ -206,7 +206,7 @@ func TestNoRequestIsSleptThrough(t *testing.T) {
 			}
 		})
 	}
-	callers.Wait()
+	clients.Wait()
 }
 
 // someRequests are n requests, some of which end where the read buffer does.
@@ -228,14 +228,14 @@ func someRequests(random *rand.Rand, n int) (all string) {
 }
 
 // sendInPieces sends all, one time in three cut somewhere.
-func (c *caller) sendInPieces(all string, random *rand.Rand) {
+func (c *client) sendInPieces(all string, random *rand.Rand) {
 	for len(all) > 0 {
 		k := len(all)
 		if random.IntN(3) == 0 {
 			k = 1 + random.IntN(k)
 		}
 		if _, err := io.WriteString(c.Conn, all[:k]); err != nil {
-			return // the answer's absence tells
+			return // the response's absence tells
 		}
 		if all = all[k:]; random.IntN(20) == 0 {
 			time.Sleep(time.Duration(random.IntN(300)) * time.Microsecond)

@@ -105,7 +105,7 @@ func (u *fakeUpstream) sends() int {
 	return len(u.heads)
 }
 
-// head gives the nth request head (from 0), with its final empty line.
+// head gives the nth request headers (from 0), with its final empty line.
 func (u *fakeUpstream) head(n int) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -121,7 +121,7 @@ func (u *fakeUpstream) connections() int {
 	return u.conns
 }
 
-// head reads one request head; "" when the connection ended.
+// head reads one request headers; "" when the connection ended.
 func (c *upConn) head() string {
 	var b strings.Builder
 	for {
@@ -166,7 +166,7 @@ func (c *upConn) reset() {
 }
 
 // script answers request after request, on whatever connections, with the
-// given raw responses in order; the last one is repeated. "" resets.
+// given raw responses in order; the last one is retried. "" resets.
 func script(responses ...string) func(c *upConn) {
 	var mu sync.Mutex
 	next := 0
@@ -258,9 +258,9 @@ func (r *recorder) AttemptDone(c policy.Class, _ int, d time.Duration) {
 	r.took = append(r.took, d)
 	r.classes = append(r.classes, c)
 }
-func (r *recorder) Retry(w policy.Reason) { defer r.lock()(); r.retries = append(r.retries, w) }
-func (r *recorder) Held(d time.Duration)  { defer r.lock()(); r.held = append(r.held, d) }
-func (r *recorder) FallbackFailed()       { defer r.lock()(); r.fallbackFailures++ }
+func (r *recorder) Retry(w policy.Reason)  { defer r.lock()(); r.retries = append(r.retries, w) }
+func (r *recorder) Queued(d time.Duration) { defer r.lock()(); r.held = append(r.held, d) }
+func (r *recorder) FallbackFailed()        { defer r.lock()(); r.fallbackFailures++ }
 func (r *recorder) WouldRetry(w policy.Reason) {
 	defer r.lock()()
 	r.wouldRetry = append(r.wouldRetry, w)
@@ -293,7 +293,7 @@ func always(o Observer) func(string) func() Observer {
 func (r *recorder) requests() int { defer r.lock()(); return r.began }
 func (r *recorder) retried() int  { defer r.lock()(); return len(r.retries) }
 
-// outcome waits for the nth outcome (from 0): it is counted after the answer.
+// outcome waits for the nth outcome (from 0): it is counted after the response.
 func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
 	t.Helper()
 	for range 3000 {
@@ -337,29 +337,29 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 	return &Config{
 		Listen: []string{"127.0.0.1:0"},
 		Default: Route{
-			Name:            "default",
-			Upstream:        target,
-			Forward:         forward.Settings{Host: forward.HostPreserve},
-			Policy:          policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff},
-			NoBudget:        true,
-			RequestTimeout:  30 * time.Second,
-			AttemptTimeout:  10 * time.Second,
-			BodyIdleTimeout: 10 * time.Second,
-			MaxReplayBytes:  1 << 20,
-			HoldBytes:       64 << 10,
-			Guard:           policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}, // tests of the door switch them on
-			HoldTimeout:     20 * time.Second,
-			HoldMax:         4096,
-			ResponseHeaders: true,
+			Name:                "default",
+			Upstream:            target,
+			Forward:             forward.Settings{Host: forward.HostPreserve},
+			Policy:              policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff},
+			NoBudget:            true,
+			RequestTimeout:      30 * time.Second,
+			AttemptTimeout:      10 * time.Second,
+			BodyIdleTimeout:     10 * time.Second,
+			RetryBufferBytes:    1 << 20,
+			ResponseBufferBytes: 64 << 10,
+			Guard:               policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}, // tests of the door switch them on
+			QueueTimeout:        20 * time.Second,
+			QueueMax:            4096,
+			ResponseHeaders:     true,
 		},
-		Limits:            http1.Limits{HeadBytes: 64 << 10, Fields: 100},
-		ReadHeadTimeout:   5 * time.Second,
-		CallerIdleTimeout: 30 * time.Second,
-		WriteTimeout:      10 * time.Second,
-		TunnelIdleTimeout: 10 * time.Second,
-		TotalReplayBytes:  64 << 20,
-		DrainTimeout:      5 * time.Second,
-		Observe:           always(seen),
+		Limits:                http1.Limits{HeaderBytes: 64 << 10, Headers: 100},
+		ReadHeaderTimeout:     5 * time.Second,
+		ClientIdleTimeout:     30 * time.Second,
+		WriteTimeout:          10 * time.Second,
+		TunnelIdleTimeout:     10 * time.Second,
+		RetryBufferTotalBytes: 64 << 20,
+		DrainTimeout:          5 * time.Second,
+		Observe:               always(seen),
 	}
 }
 
@@ -390,10 +390,10 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 		cancel()
 		<-done
 		if n := s.replay.used.Load(); n != 0 {
-			t.Errorf("%d bytes of replay memory were not given back", n)
+			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 		for _, u := range s.settings.Load().upstreams() {
-			if g := u.door.guard.State(); g.InFlight-g.Abandoned != 0 || g.Waiting != 0 {
+			if g := u.door.guard.State(); g.InFlight-g.Abandoned != 0 || g.Queued != 0 {
 				t.Errorf("places were not given back: %+v", g)
 			}
 		}
@@ -401,21 +401,21 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 			t.Errorf("%d faults of the proxy itself", n)
 		}
 		if n := s.active.Load(); n != 0 {
-			t.Errorf("%d requests still count as under way", n)
+			t.Errorf("%d requests still count as in flight", n)
 		}
 	})
 	return &testProxy{Server: s, addr: s.Addrs()[0].String(), seen: seen, t: t, stop: func() { cancel(); <-done }}
 }
 
-// caller is a raw connection to the proxy.
-type caller struct {
+// client is a raw connection to the proxy.
+type client struct {
 	net.Conn
 	r *bufio.Reader
 	t testing.TB
 }
 
-// dial opens a caller's connection; everything on it has to end within a minute.
-func (p *testProxy) dial() *caller {
+// dial opens a client's connection; everything on it has to end within a minute.
+func (p *testProxy) dial() *client {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.addr)
 	if err != nil {
@@ -423,10 +423,10 @@ func (p *testProxy) dial() *caller {
 	}
 	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	p.t.Cleanup(func() { nc.Close() })
-	return &caller{Conn: nc, r: bufio.NewReader(nc), t: p.t}
+	return &client{Conn: nc, r: bufio.NewReader(nc), t: p.t}
 }
 
-func (c *caller) send(s string) *caller {
+func (c *client) send(s string) *client {
 	c.t.Helper()
 	if _, err := io.WriteString(c.Conn, s); err != nil {
 		c.t.Fatalf("send: %v", err)
@@ -435,7 +435,7 @@ func (c *caller) send(s string) *caller {
 }
 
 // response reads one response with its whole body. method matters for HEAD.
-func (c *caller) response(method string) (*http.Response, string, error) {
+func (c *client) response(method string) (*http.Response, string, error) {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.r, &http.Request{Method: method})
 	if err != nil {
@@ -446,7 +446,7 @@ func (c *caller) response(method string) (*http.Response, string, error) {
 }
 
 // want reads one response and checks status and body.
-func (c *caller) want(status int, body string) *http.Response {
+func (c *client) want(status int, body string) *http.Response {
 	c.t.Helper()
 	res, got, err := c.response("GET")
 	if err != nil {
@@ -459,7 +459,7 @@ func (c *caller) want(status int, body string) *http.Response {
 }
 
 // rest reads all that comes until the connection ends.
-func (c *caller) rest() (string, error) {
+func (c *client) rest() (string, error) {
 	b, err := io.ReadAll(c.r)
 	return string(b), err
 }

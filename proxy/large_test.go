@@ -138,7 +138,7 @@ func startFor(t *testing.T, unix bool, handle func(c *upConn), change func(*Conf
 	return startProxyTo(t, "unix:"+path, change), u
 }
 
-// An upload that ends while a large response is under way does not disturb it.
+// An upload that ends while a large response is in flight does not disturb it.
 func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 	const size = 200_000
 	uploaded := make(chan struct{})
@@ -166,7 +166,7 @@ func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 	p.wantOutcome(0, policy.OutcomeSuccess)
 }
 
-// A slow but steady upstream and caller are served however long it takes: the
+// A slow but steady upstream and client are served however long it takes: the
 // time allowed is per pause, not for the whole.
 func TestALargeResponseMaySlowDown(t *testing.T) {
 	const size, steps = 400_000, 8

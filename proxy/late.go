@@ -9,12 +9,12 @@ import (
 )
 
 // lateBound is how long the answer to a probe is awaited that hangs or whose
-// caller has left. It is longer than most outages; after it another probe will do.
+// client has left. It is longer than most outages; after it another probe will do.
 const lateBound = time.Minute
 
 // waitForLate reads on for the answer to an abandoned probe and tells the
 // Guard. It takes the connection.
-func (d *door) waitForLate(up *upstream.Conn, place policy.Place) {
+func (d *door) waitForLate(up *upstream.Conn, place policy.Permit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.readsOn(up) {
@@ -24,7 +24,7 @@ func (d *door) waitForLate(up *upstream.Conn, place policy.Place) {
 	d.probes.Go(func() {
 		e := readLate(up)
 		d.readsNoMore(up)
-		d.heed(d.guard.Leave(place, d.elapsed(), e))
+		d.heed(d.guard.Release(place, d.elapsed(), e))
 	})
 }
 
@@ -47,8 +47,8 @@ func (d *door) readsNoMore(up *upstream.Conn) {
 	up.Abort()
 }
 
-// readLate reads a final response head, within the deadline that up has.
-func readLate(up *upstream.Conn) policy.Ending {
+// readLate reads a final response headers, within the deadline that up has.
+func readLate(up *upstream.Conn) policy.AttemptEnd {
 	buf := getBuffer(mediumBuffer)
 	defer putBuffer(buf)
 	var r http1.Response
@@ -59,20 +59,20 @@ func readLate(up *upstream.Conn) policy.Ending {
 		}
 		have += n
 		for {
-			n, err := r.Parse(buf[:have], http1.Limits{HeadBytes: len(buf), Fields: 100}, nil)
+			n, err := r.Parse(buf[:have], http1.Limits{HeaderBytes: len(buf), Headers: 100}, nil)
 			if err != nil {
-				return policy.Ending{Kind: policy.Reset}
+				return policy.AttemptEnd{Kind: policy.Reset}
 			}
 			if n == 0 {
 				break
 			}
 			if !r.Interim() {
-				return policy.Ending{Kind: policy.Answered, Status: r.Status}
+				return policy.AttemptEnd{Kind: policy.Responded, Status: r.Status}
 			}
 			have = copy(buf, buf[n:have])
 		}
 	}
-	return policy.Ending{Kind: policy.Reset}
+	return policy.AttemptEnd{Kind: policy.Reset}
 }
 
 // endProbes ends dialling and reading of all probes. Called with mu held.

@@ -64,17 +64,17 @@ func TestLayersOverADeadPortDoNotMultiply(t *testing.T) {
 func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 	cases := []struct {
 		field  string
-		nested policy.Nested
+		nested policy.LayeredRetries
 		sends  int
 	}{
-		{"X-Retryproxy-Attempt: 2", policy.NestedHalve, 2},
-		{"X-Retryproxy-Attempt: 2", policy.NestedAllow, 4},
-		{"X-Retryproxy-Attempt: 2", policy.NestedDeny, 1},
-		{"X-Retryproxy-Attempt: 1", policy.NestedDeny, 4},
-		{"X-Envoy-Attempt-Count: 3", policy.NestedHalve, 2},
-		{"X-Envoy-Attempt-Count: 1", policy.NestedHalve, 4},
-		{"Grpc-Previous-Rpc-Attempts: 1", policy.NestedDeny, 1},
-		{"X-Retryproxy-Attempt: nonsense", policy.NestedDeny, 4},
+		{"X-Retryproxy-Attempt: 2", policy.LayeredHalve, 2},
+		{"X-Retryproxy-Attempt: 2", policy.LayeredAllow, 4},
+		{"X-Retryproxy-Attempt: 2", policy.LayeredDeny, 1},
+		{"X-Retryproxy-Attempt: 1", policy.LayeredDeny, 4},
+		{"X-Envoy-Attempt-Count: 3", policy.LayeredHalve, 2},
+		{"X-Envoy-Attempt-Count: 1", policy.LayeredHalve, 4},
+		{"Grpc-Previous-Rpc-Attempts: 1", policy.LayeredDeny, 1},
+		{"X-Retryproxy-Attempt: nonsense", policy.LayeredDeny, 4},
 	}
 	for _, tc := range cases {
 		t.Run(fmt.Sprint(tc.field, " ", tc.nested), func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTheThirdLayerKnowsOfTheFirstOnesRepeats(t *testing.T) {
 		t.Errorf("the first send says attempt %q, want 3", got)
 	}
 	if got := fieldOf(u.head(1), "X-Retryproxy-Attempt"); got != "4" {
-		t.Errorf("the repeat says attempt %q, want 4", got)
+		t.Errorf("the retry says attempt %q, want 4", got)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestAGeneratedKeyStaysTheSameOverAllAttempts(t *testing.T) {
 	}
 	c.send("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: mine\r\nContent-Length: 0\r\n\r\n").want(200, "ok")
 	if got := fieldOf(u.head(3), "Idempotency-Key"); got != "mine" {
-		t.Errorf("the caller's key became %q", got)
+		t.Errorf("the client's key became %q", got)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, script(bad503))
 			p := startProxy(t, u, func(c *Config) {
-				c.Default.Nested, c.Default.ResponseHeaders = policy.NestedDeny, false
+				c.Default.Nested, c.Default.ResponseHeaders = policy.LayeredDeny, false
 				if tc.trusted != "" {
 					c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(tc.trusted)}
 				}

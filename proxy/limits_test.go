@@ -19,7 +19,7 @@ import (
 
 func TestAHeadHasToComeInTime(t *testing.T) {
 	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 2 { // also later on the connection, and not counted from its begin
 			time.Sleep(20 * time.Second)
 			c.send("GET / HTTP/1.1\r\n")
@@ -47,9 +47,9 @@ func TestAHeadHasToComeInTime(t *testing.T) {
 	})
 }
 
-func TestAnIdleCallerIsClosedQuietly(t *testing.T) {
-	inMemory(t, script(ok200), func(c *Config) { c.CallerIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
-		fresh, used := m.caller(), m.caller()
+func TestAnIdleClientIsClosedQuietly(t *testing.T) {
+	inMemory(t, script(ok200), func(c *Config) { c.ClientIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
+		fresh, used := m.client(), m.client()
 		used.send(get("/")).want(200, "ok")
 		time.Sleep(614 * time.Second)
 		used.send(get("/")).want(200, "ok")
@@ -72,7 +72,7 @@ func TestABodyMayNotPauseForLong(t *testing.T) {
 	for _, name := range []string{"length", "chunked"} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(c *upConn) { discardBody(c, c.head()) }, func(c *Config) { c.Default.BodyIdleTimeout = 7 * time.Second }, func(t *testing.T, m *memory) {
-				c := m.caller()
+				c := m.client()
 				piece := "x"
 				if name == "length" {
 					c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 100"))
@@ -101,7 +101,7 @@ func TestABodyMayNotPauseForLong(t *testing.T) {
 func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
 	handle := func(c *upConn) { discardBody(c, c.head()); c.say(ok200) }
 	inMemory(t, handle, func(c *Config) { c.MinBodyRate = 100 }, func(t *testing.T, m *memory) {
-		c := m.caller().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 6000"))
+		c := m.client().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 6000"))
 		for range 60 {
 			time.Sleep(time.Second)
 			c.send(strings.Repeat("x", 100))
@@ -110,7 +110,7 @@ func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
 	})
 }
 
-func TestACallerThatReadsNothingIsCutOff(t *testing.T) {
+func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 	answers := map[string]string{
 		"length":  fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 1<<20, strings.Repeat("x", 1<<20)),
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(randomBytes(1<<20), 10000),
@@ -118,7 +118,7 @@ func TestACallerThatReadsNothingIsCutOff(t *testing.T) {
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(answer), nil, func(t *testing.T, m *memory) {
-				c := m.caller().send(get("/"))
+				c := m.client().send(get("/"))
 				buf := make([]byte, 100<<10)
 				for range 5 { // slow, but it reads
 					time.Sleep(9 * time.Second)
@@ -140,7 +140,7 @@ func TestACallerThatReadsNothingIsCutOff(t *testing.T) {
 }
 
 // The same with real sockets and a response that moves by splice.
-func TestACallerThatReadsNothingOfALargeResponseIsCutOff(t *testing.T) {
+func TestAClientThatReadsNothingOfALargeResponseIsCutOff(t *testing.T) {
 	end := make(chan error, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
@@ -155,7 +155,7 @@ func TestACallerThatReadsNothingOfALargeResponseIsCutOff(t *testing.T) {
 	}
 	p.wantOutcome(0, policy.OutcomeClientGone)
 	if s, err := c.rest(); err == nil || len(s) >= largeSize {
-		t.Errorf("the caller could still read %d bytes and an orderly end", len(s))
+		t.Errorf("the client could still read %d bytes and an orderly end", len(s))
 	}
 }
 
@@ -203,16 +203,16 @@ func TestDrainEmptiesTheAcceptQueue(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, func(c *Config) { c.MaxConnections, c.DrainTimeout = 1, patience })
-	var callers []*caller
+	var clients []*client
 	for range 4 {
-		callers = append(callers, p.dial().send(get("/")))
+		clients = append(clients, p.dial().send(get("/")))
 	}
 	soon(t, "the first request", func() bool { return u.sends() == 1 && p.Stats().AcceptPauses > 0 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
 	soon(t, "the queued requests", func() bool { return u.sends() == 4 })
 	close(goOn)
-	for _, c := range callers {
+	for _, c := range clients {
 		if res := c.want(200, "ok"); !res.Close {
 			t.Error("a response during the drain does not say Connection: close")
 		}
@@ -305,12 +305,12 @@ func TestFewDescriptorsChild(t *testing.T) {
 	}
 }
 
-// A caller accepted while the server is cut off is not served on.
-func TestACallerThatComesAfterTheEndIsClosed(t *testing.T) {
+// A client accepted while the server is cut off is not served on.
+func TestAClientThatComesAfterTheEndIsClosed(t *testing.T) {
 	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
 		m.kill()
 		began := time.Now()
-		m.caller().wantEnd("")
+		m.client().wantEnd("")
 		if d := time.Since(began); d != 0 {
 			t.Errorf("closed after %v, want at once", d)
 		}

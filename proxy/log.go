@@ -26,11 +26,11 @@ func (x *exchange) logDone(code int, o policy.Outcome, took time.Duration) {
 	}
 }
 
-// worthALine reports whether an outcome is one that its caller will complain of.
+// worthALine reports whether an outcome is one that its client will complain of.
 func worthALine(o policy.Outcome) bool {
 	switch o {
-	case policy.OutcomeResponseBroken, policy.OutcomeShed, policy.OutcomeHoldDropped, policy.OutcomeHoldTimeout, policy.OutcomeOverloaded,
-		policy.OutcomeCooldown, policy.OutcomeThrottled, policy.OutcomeQuota, policy.OutcomeFallback:
+	case policy.OutcomeResponseBroken, policy.OutcomeFailFast, policy.OutcomeQueueDropped, policy.OutcomeQueueTimeout, policy.OutcomeOverloaded,
+		policy.OutcomeRateLimitPause, policy.OutcomeClientThrottled, policy.OutcomeRateLimited, policy.OutcomeFallback:
 		return true
 	}
 	return o.GaveUp()

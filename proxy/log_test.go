@@ -25,9 +25,9 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	soon(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
 	line := lines.String()
 	for _, want := range []string{
-		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"rescued"`,
+		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"recovered"`,
 		`{"address":"` + u.Addr().String() + `","status":503,"class":"unknown","duration_seconds":0.`, `","cause":"reset","class":"unknown","duration_seconds":0.`, `","status":200,"class":"ok","duration_seconds":0.`,
-		`,"wait_seconds":0.00`, `"outcome":"rescued","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
+		`,"wait_seconds":0.00`, `"outcome":"recovered","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
 	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("the line has no %s: %s", want, line)

@@ -8,9 +8,9 @@ import (
 
 // run is the retry loop: a place at the upstream's door, attempt, verdict,
 // wait, again. It knows nothing of the wire. It gives the status code the
-// caller got (0: none) and the outcome.
+// client got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
-	var again, d policy.Decision // what the next attempt repeats, nothing at first, and the verdict on it
+	var again, d policy.Decision // what the next attempt retries, nothing at first, and the verdict on it
 	var a policy.Attempt
 	for now := x.began; ; now = x.tick() {
 		if in := x.enter(now); in != admitted {
@@ -27,7 +27,7 @@ func (x *exchange) run() (int, policy.Outcome) {
 		}
 		x.discard()
 		switch x.pause(d) {
-		case callerLeft:
+		case clientLeft:
 			return x.stayOut(leftWaiting)
 		case drainBegan:
 			x.giveBack()
@@ -37,8 +37,8 @@ func (x *exchange) run() (int, policy.Outcome) {
 	}
 }
 
-// tryOnce is one attempt, of which a is what came and d the verdict on it; false: the caller's side
-// ended. An attempt timeout after which no repeat is possible is no end: the
+// tryOnce is one attempt, of which a is what came and d the verdict on it; false: the client's side
+// ended. An attempt timeout after which no retry is possible is no end: the
 // attempt goes on with all the time that is left.
 func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
 	x.attempt(a, fresh || x.waiter.place.Probe())
@@ -62,14 +62,14 @@ func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	return true
 }
 
-// weigh gives the attempt's place back and judges it by d; false: the caller's side
+// weigh gives the attempt's place back and judges it by d; false: the client's side
 // ended. What the upstream answered counts even then.
 func (x *exchange) weigh(a *policy.Attempt, d *policy.Decision) bool {
 	*d = policy.Decision{}
 	if a.Status == 429 {
-		x.noteCooldown(a)
+		x.noteRateLimitPause(a)
 	}
-	stays := x.callerEnd.Load() == callerStays
+	stays := x.clientEnd.Load() == clientStays
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
 		x.vacate(a)
 	}
@@ -79,15 +79,15 @@ func (x *exchange) weigh(a *policy.Attempt, d *policy.Decision) bool {
 	return stays
 }
 
-// leave ends an exchange whose caller left while it waited.
+// leave ends an exchange whose client left while it waited.
 func (x *exchange) leave() (int, policy.Outcome) {
-	x.callerEnd.Store(callerGone)
+	x.clientEnd.Store(clientGone)
 	return x.abandon()
 }
 
-// judge asks the policy about an answer that is not plain. A failing answer is first asked for without the
-// budget, since only when a repeat is possible otherwise is it worth reading
-// the rest of the caller's body and holding the answer.
+// judge asks the policy about a response that is not plain. A failing response is first asked for without the
+// budget, since only when a retry is possible otherwise is it worth reading
+// the rest of the client's body and holding the response.
 func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.noAttempt != policy.ReasonNone {
 		return policy.Decision{Class: policy.NotSent, Why: x.noAttempt}
@@ -102,7 +102,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	switch {
 	case d.Free:
 		return d
-	case r.Observe:
+	case r.DryRun:
 		return x.observe(a, d)
 	case !d.Retry:
 		return d
@@ -115,7 +115,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
-	if x.callerEnd.Load() != callerStays {
+	if x.clientEnd.Load() != clientStays {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
 	if a.Header != nil {
@@ -125,21 +125,21 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.grpc && s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // what came is kept, and the rest follows it as it comes
 	}
-	budget, shut := r.budget(), x.gateShut()
+	budget, shut := r.budget(), x.breakerShut()
 	if shut {
-		budget = nil // the gate lets in no more than the upstream bears
+		budget = nil // the breaker lets in no more than the upstream bears
 	}
 	d = r.Policy.Decide(a, &s, budget, x.set.server.since(x.clock), policy.Shared())
 	x.token = d.Retry && !d.Free && budget != nil
 	if shut && !a.HasRetryAfter {
-		d.Wait = 0 // the wait is at the gate
+		d.Wait = 0 // the wait is at the breaker
 	}
 	return d
 }
 
-// secure makes a repeat possible: the failing answer is held, and then the
-// caller's body read to its end, or as far as it comes in time. It gives the
-// reason why that cannot be. The caller of a gRPC call may wait for an answer
+// secure makes a retry possible: the failing response is held, and then the
+// client's body read to its end, or as far as it comes in time. It gives the
+// reason why that cannot be. The caller of a gRPC call may wait for a response
 // before it sends more, so its messages are not waited for.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.replay() == policy.ReplayUnfinished
@@ -159,7 +159,7 @@ func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 }
 
 // longestWait bounds a wait where no request timeout does, so that an upstream
-// cannot park its callers with one Retry-After.
+// cannot park its clients with one Retry-After.
 const longestWait = 10 * time.Minute
 
 func (x *exchange) situation() policy.Situation {
@@ -168,21 +168,21 @@ func (x *exchange) situation() policy.Situation {
 		left = x.deadline.Sub(x.clock)
 	}
 	return policy.Situation{
-		Retries:    x.retries,
-		MaxRetries: x.limit,
-		Safe:       x.safe,
-		Replay:     x.replay(),
-		Left:       left,
-		Elapsed:    x.clock.Sub(x.began),
-		Previous:   x.wait,
-		FreeUsed:   x.freeUsed,
-		Draining:   x.c.server.draining.Load(),
-		Nested:     x.nested,
+		Retries:       x.retries,
+		MaxRetries:    x.limit,
+		Safe:          x.safe,
+		Replay:        x.replay(),
+		Left:          left,
+		Elapsed:       x.clock.Sub(x.began),
+		Previous:      x.wait,
+		FreeRetryUsed: x.freeUsed,
+		Draining:      x.c.server.draining.Load(),
+		Layered:       x.nested,
 	}
 }
 
 // pause waits before a retry. Everything that could forbid the retry was asked
-// before; only the caller or a drain can end the wait early.
+// before; only the client or a drain can end the wait early.
 func (x *exchange) pause(d policy.Decision) waitEnd {
 	x.trail.waited(d.Wait)
 	if d.Free {
@@ -203,15 +203,15 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 }
 
 // noWait is the end of a wait of no length. An attempt that took less than
-// watchAfter was not watched, so the caller may have left meanwhile.
+// watchAfter was not watched, so the client may have left meanwhile.
 func (x *exchange) noWait() waitEnd {
 	if x.c.hungUp() {
-		return callerLeft
+		return clientLeft
 	}
 	return waitedOut
 }
 
-// conclude gives the caller the last real response, or our own word when there
+// conclude gives the client the last real response, or our own word when there
 // never was one.
 func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
 	if d.Class != policy.ClassNone {
@@ -224,7 +224,7 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	if d.Class == policy.ClassNone {
 		outcome = policy.OutcomeSuccess
 		if x.failed {
-			outcome = policy.OutcomeRescued
+			outcome = policy.OutcomeRecovered
 		}
 	}
 	switch {
@@ -239,7 +239,7 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	return x.fail(a.Cause, outcome, d.Why)
 }
 
-// reasonOf is the text for the caller; none when there is nothing to explain.
+// reasonOf is the text for the client; none when there is nothing to explain.
 func reasonOf(why policy.Reason) string {
 	if why == policy.ReasonNone {
 		return ""
@@ -247,7 +247,7 @@ func reasonOf(why policy.Reason) string {
 	return why.String()
 }
 
-// abandon ends an exchange whose caller left or broke its own request.
+// abandon ends an exchange whose client left or broke its own request.
 func (x *exchange) abandon() (int, policy.Outcome) {
 	class := policy.NotSent
 	if x.sentSome() {
@@ -261,5 +261,5 @@ func (x *exchange) abandon() (int, policy.Outcome) {
 	}
 	x.mustEnd = true
 	x.tick()
-	return x.answerCallersFault()
+	return x.answerClientsFault()
 }

@@ -46,12 +46,12 @@ func TestRetries503UntilSuccess(t *testing.T) {
 	if u.sends() != 3 {
 		t.Errorf("%d sends, want 3", u.sends())
 	}
-	if o := p.seen.outcome(t, 0); o != policy.OutcomeRescued {
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered {
 		t.Errorf("outcome %v", o)
 	}
 }
 
-func TestCallerGetsTheLastRealResponse(t *testing.T) {
+func TestClientGetsTheLastRealResponse(t *testing.T) {
 	u := startUpstream(t, script(bad503, bad503, bad503, bad503))
 	p := startProxy(t, u, nil)
 	res := p.dial().send(get("/")).want(503, "busy")
@@ -63,7 +63,7 @@ func TestCallerGetsTheLastRealResponse(t *testing.T) {
 	}
 }
 
-func TestCallerGetsTheHeldResponseWhenLaterAttemptsBringNone(t *testing.T) {
+func TestClientGetsTheHeldResponseWhenLaterAttemptsBringNone(t *testing.T) {
 	u := startUpstream(t, script(bad503, "", "", ""))
 	p := startProxy(t, u, nil)
 	p.dial().send(get("/")).want(503, "busy")
@@ -122,7 +122,7 @@ func TestRefusedDialIsRetriedForAnyMethod(t *testing.T) {
 	}
 }
 
-func TestCallerLeavingEndsTheAttempt(t *testing.T) {
+func TestClientLeavingEndsTheAttempt(t *testing.T) {
 	aborted := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
@@ -136,16 +136,16 @@ func TestCallerLeavingEndsTheAttempt(t *testing.T) {
 	select {
 	case <-aborted:
 	case <-time.After(patience):
-		t.Fatal("the upstream was not told that the caller left")
+		t.Fatal("the upstream was not told that the client left")
 	}
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
 	}
 }
 
-// An attempt that ends soon is not watched; that its caller left meanwhile is
-// seen before a repeat without a wait.
-func TestNoRepeatWithoutAWaitForACallerThatLeft(t *testing.T) {
+// An attempt that ends soon is not watched; that its client left meanwhile is
+// seen before a retry without a wait.
+func TestNoRepeatWithoutAWaitForAClientThatLeft(t *testing.T) {
 	left := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		if c.head() != "" {

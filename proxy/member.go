@@ -7,7 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Eject says when an address of an upstream with several is left out for a
+// Eject says when an address of an upstream with several is ejected for a
 // while. The zero value means the defaults of package upstream.
 type Eject struct {
 	After int           // failures in a row; below 0: never
@@ -20,19 +20,19 @@ func (e Eject) options() upstream.Options {
 
 // judgeMember tells the address that an attempt went to what came of it; m is nil
 // where there is only one. Dials were counted where they were made.
-func judgeMember(m *upstream.Member, a *policy.Attempt) {
+func judgeMember(m *upstream.Endpoint, a *policy.Attempt) {
 	switch {
 	case m == nil:
 	case a.Cause == policy.CauseIdleClose, a.Cause == policy.CauseRefusedStream:
 		// A restart closes all idle connections at once, and a stream is refused for want of room.
 	case a.Cause != policy.CauseStatus, blamed(guardStatus(a)):
-		m.Failed()
+		m.ReportFailure()
 	default:
-		m.Answered()
+		m.ReportSuccess()
 	}
 }
 
 // blamed says whether a status tells that the address is of no use. A 500 is as
 // a rule the request's fault or the code's, which all addresses share, and a 429 is
-// the caller's.
+// the client's.
 func blamed(status int) bool { return status >= 502 && status <= 504 }

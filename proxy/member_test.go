@@ -54,7 +54,7 @@ func named(c *Config, ips ...string) {
 	c.Default.Upstream.Resolve = func(context.Context, string) ([]netip.Addr, error) { return all, nil }
 }
 
-func (p *testProxy) addresses() upstream.Addresses { return p.Stats().Upstreams[0].Addresses }
+func (p *testProxy) addresses() upstream.EndpointSummary { return p.Stats().Upstreams[0].Addresses }
 
 func TestAllAddressesAreUsed(t *testing.T) {
 	ips := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"}
@@ -107,7 +107,7 @@ func TestWhatEjectsAnAddress(t *testing.T) {
 	}
 }
 
-func TestWhenEveryAddressRefusesTheGateClosesAndOneOpensIt(t *testing.T) {
+func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
 	for _, l := range l {
 		l.Close()
@@ -115,12 +115,12 @@ func TestWhenEveryAddressRefusesTheGateClosesAndOneOpensIt(t *testing.T) {
 	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
 		guarded(c)
 		named(c, "127.0.0.1", "127.0.0.2", "127.0.0.3")
-		c.Default.HoldTimeout, c.Default.HoldMax = time.Minute, 100
+		c.Default.QueueTimeout, c.Default.QueueMax = time.Minute, 100
 		c.Default.RequestTimeout = 0
 	})
 	c := p.dial()
 	c.send(get("/"))
-	eventually(t, "the gate is closed", func() bool { return p.Stats().Upstreams[0].Guard.Gate == policy.GateClosed })
+	eventually(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerOpen })
 	back, err := net.Listen("tcp", "127.0.0.2:"+port)
 	if err != nil {
 		t.Skipf("somebody took the port: %v", err)
@@ -130,9 +130,9 @@ func TestWhenEveryAddressRefusesTheGateClosesAndOneOpensIt(t *testing.T) {
 	if u.sends() != 1 {
 		t.Errorf("%d requests", u.sends())
 	}
-	eventually(t, "the gate is open", func() bool {
+	eventually(t, "the breaker is closed", func() bool {
 		p.dial().send(get("/")).want(200, "ok")
-		return p.Stats().Upstreams[0].Guard.Gate == policy.GateOpen
+		return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerClosed
 	})
 }
 
@@ -160,7 +160,7 @@ func TestAnAddressThatIsGoneIsDrainedWithoutAFailedRequest(t *testing.T) {
 	serveListener(t, l[1], handle(1))
 	coming := serveListener(t, l[2], handle(2))
 	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { c.Default.Upstream.DNS = dns.Addr })
-	var waiting []*caller
+	var waiting []*client
 	for at := -1; at != 0; at = <-arrived { // until one is held where it goes
 		waiting = append(waiting, p.dial().send(get("/slow")))
 	}
@@ -241,7 +241,7 @@ func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
 	bad.Store(true)
 	before := sends[0].Load()
 	for range 60 {
-		c.send(get("/")).want(200, "HTTP/2.0") // a 503 is repeated, at the other address
+		c.send(get("/")).want(200, "HTTP/2.0") // a 503 is retried, at the other address
 	}
 	if n := sends[0].Load() - before; n != upstream.DefaultEjectAfter || p.addresses().Ejected != 1 {
 		t.Errorf("%d requests went to the bad address, %+v", n, p.addresses())
@@ -272,9 +272,9 @@ func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
 		named(c, "192.0.2.1", "192.0.2.2")
 		c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
 	}, func(t *testing.T, m *memory) {
-		m.caller().send(post("")) // is never answered nor hedged: its address is the busier one from now on
+		m.client().send(post("")) // is never answered nor hedged: its address is the busier one from now on
 		synctest.Wait()
-		busy := slices.IndexFunc(m.addresses().Each, func(a upstream.AddressStats) bool { return a.Active == 1 })
+		busy := slices.IndexFunc(m.addresses().Each, func(a upstream.EndpointStats) bool { return a.Active == 1 })
 		quiet := addresses[1-busy]
 		wantFailures := func(n uint64) {
 			t.Helper()
@@ -284,7 +284,7 @@ func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
 				}
 			}
 		}
-		c := m.caller()
+		c := m.client()
 		failing := func(n int) {
 			for range n {
 				c.send(get("/fails")).want(200, quiet)
@@ -299,7 +299,7 @@ func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
 		failing(row)
 		wantFailures(2 * row)
 		if n := m.addresses().Ejected; n != 0 {
-			t.Errorf("%d addresses are left out after a good answer and %d failures", n, row)
+			t.Errorf("%d addresses are left out after a good response and %d failures", n, row)
 		}
 		failing(1)
 		if n := m.addresses().Ejected; n != 1 {

@@ -13,16 +13,16 @@ const lookUpEvery = time.Second
 // when its pod is started on another machine. A stopped upstream is spared a
 // second probe for long, since each is one more request to work off; one that has
 // gone never answers, and every new dial would find where it is now.
-func (d *door) watchProbe(probe policy.Place, addr string) {
+func (d *door) watchProbe(probe policy.Permit, addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended() {
 		return
 	}
 	d.probes.Go(func() {
-		for d.waitFor(lookUpEvery) && d.guard.Hangs(probe) {
-			if d.pool.Left(d.dials, addr) {
-				d.heed(d.guard.ProbeAgain(probe, d.elapsed()))
+		for d.waitFor(lookUpEvery) && d.guard.ProbePending(probe) {
+			if d.pool.AddressRemoved(d.dials, addr) {
+				d.heed(d.guard.ReplaceProbe(probe, d.elapsed()))
 				return
 			}
 		}

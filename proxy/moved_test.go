@@ -64,11 +64,11 @@ const readyPath = "/ready?full=1"
 
 func (m *moving) sends(home string) int { m.mu.Lock(); defer m.mu.Unlock(); return m.asked[home] }
 
-// fallSilent has the upstream serve, then answer nothing, until its gate is closed
-// and a probe hangs which no caller waits for any longer.
+// fallSilent has the upstream serve, then answer nothing, until its breaker is open
+// and a probe hangs which no client waits for any longer.
 func (m *moving) fallSilent(t *testing.T, p *memory) {
 	t.Helper()
-	idle := []*caller{p.caller(), p.caller(), p.caller()}
+	idle := []*client{p.client(), p.client(), p.client()}
 	for range 100 {
 		for _, c := range idle {
 			c.send(get("/"))
@@ -82,7 +82,7 @@ func (m *moving) fallSilent(t *testing.T, p *memory) {
 	m.mu.Unlock()
 	var leaving sync.WaitGroup
 	for range 100 {
-		c := p.caller().send(get("/"))
+		c := p.client().send(get("/"))
 		leaving.Go(func() {
 			time.Sleep(2 * time.Second)
 			c.Close()
@@ -90,7 +90,7 @@ func (m *moving) fallSilent(t *testing.T, p *memory) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	leaving.Wait()
-	if g := p.guard(); g.Gate != policy.GateHalfOpen || g.Probes == 0 {
+	if g := p.guard(); g.Breaker != policy.BreakerHalfOpen || g.Probes == 0 {
 		t.Fatalf("no probe hangs: %+v", g)
 	}
 	time.Sleep(5 * time.Second)
@@ -107,7 +107,7 @@ func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
 			var m moving
 			inMemory(t, m.handle, func(c *Config) { m.setUp(c); change(c) }, func(t *testing.T, p *memory) {
 				m.fallSilent(t, p)
-				c := p.caller().send(get("/held"))
+				c := p.client().send(get("/held"))
 				time.Sleep(time.Second)
 				sends, probes := m.sends(oldHome), p.guard().Probes
 				if probes != 1 {
@@ -122,7 +122,7 @@ func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
 					t.Errorf("answered %v after the name had changed", d)
 				}
 				for range 20 {
-					p.caller().send(get("/")).want(200, "ok")
+					p.client().send(get("/")).want(200, "ok")
 				}
 				if n := m.sends(oldHome); n != sends {
 					t.Errorf("%d more requests went to the address it has left", n-sends)
@@ -137,7 +137,7 @@ func TestALookUpAloneSendsNoProbe(t *testing.T) {
 	var m moving
 	inMemory(t, m.handle, m.setUp, func(t *testing.T, p *memory) {
 		m.fallSilent(t, p)
-		c := p.caller().send(get("/held"))
+		c := p.client().send(get("/held"))
 		time.Sleep(10 * time.Second)
 		if n := p.guard().Probes; n != 1 {
 			t.Errorf("%d probes, want 1", n)
@@ -178,7 +178,7 @@ func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
 	<-asked
 	pool := p.settings.Load().upstreams()[0].pool
 	at.Store(newHome)
-	if !pool.Left(t.Context(), oldHome+":80") {
+	if !pool.AddressRemoved(t.Context(), oldHome+":80") {
 		t.Fatal("the name leads elsewhere, and nothing was noticed")
 	}
 	p.dial().send(get("/")).want(200, "new")

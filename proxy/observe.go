@@ -6,15 +6,15 @@ import (
 )
 
 // observed is the route as it runs: one with Observe has nothing that holds a
-// request up, turns it away, repeats it or changes its answer. See
+// request up, turns it away, retries it or changes its response. See
 // docs/decisions/0008-observe-and-advise.md.
 func observed(r *Route) *Route {
-	if !r.Observe {
+	if !r.DryRun {
 		return r
 	}
 	o := *r
-	o.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
-	o.Probe, o.Cooldown, o.Quota, o.Throttle, o.Fallback = Probe{}, Cooldown{}, Quota{}, false, nil
+	o.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}
+	o.Probe, o.RateLimitPause, o.RateLimit, o.Throttle, o.Fallback = Probe{}, RateLimitPause{}, RateLimit{}, false, nil
 	o.HedgeAfter = policy.HedgeAfter{}
 	return &o
 }
@@ -23,14 +23,14 @@ func observed(r *Route) *Route {
 // Without a retry in d, or where something else speaks against it, the reason
 // stays.
 func (x *exchange) observe(a *policy.Attempt, d policy.Decision) policy.Decision {
-	why := policy.ReasonObserved
+	why := policy.ReasonDryRun
 	if !x.wouldRetry {
 		if !d.Retry {
 			return d
 		}
 		why = x.wouldNot(a)
 	}
-	if why == policy.ReasonObserved && !x.wouldRetry {
+	if why == policy.ReasonDryRun && !x.wouldRetry {
 		x.wouldRetry = true
 		x.observer.WouldRetry(d.Why)
 	}
@@ -42,11 +42,11 @@ func (x *exchange) observe(a *policy.Attempt, d policy.Decision) policy.Decision
 // without a length passes for one that could be held.
 func (x *exchange) wouldNot(a *policy.Attempt) policy.Reason {
 	f := x.answer.framing
-	if a.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > x.route.HoldBytes {
+	if a.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > x.route.ResponseBufferBytes {
 		return policy.ReasonResponseTooLarge
 	}
 	if b := x.route.budget(); b != nil && !b.TryRetry(x.set.server.since(x.clock)) {
 		return policy.ReasonBudgetExhausted
 	}
-	return policy.ReasonObserved
+	return policy.ReasonDryRun
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
-func observing(c *Config) { c.Default.Observe = true }
+func observing(c *Config) { c.Default.DryRun = true }
 
 func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
-	const observedReason = "gave_up_observed"
+	const observedReason = "gave_up_dry_run"
 	answer := func(status, more string, body string) string {
 		return "HTTP/1.1 " + status + "\r\n" + more + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	}
@@ -29,12 +29,12 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 		outcome       string
 		takes         time.Duration
 	}{
-		{name: "a failing answer", request: get("/"), upstream: script(bad503), status: 503, body: "busy", would: []policy.Reason{policy.ReasonStatus503}, outcome: observedReason},
+		{name: "a failing response", request: get("/"), upstream: script(bad503), status: 503, body: "busy", would: []policy.Reason{policy.ReasonStatus503}, outcome: observedReason},
 		{name: "a good one", request: get("/"), upstream: script(ok200), status: 200, body: "ok", outcome: "success"},
-		{name: "no answer", request: get("/"), upstream: script(""), status: 502, body: "*", would: []policy.Reason{policy.ReasonReset}, outcome: observedReason},
+		{name: "no response", request: get("/"), upstream: script(""), status: 502, body: "*", would: []policy.Reason{policy.ReasonReset}, outcome: observedReason},
 		{name: "what may not run twice", request: post("x"), upstream: script(bad503), status: 503, body: "busy", outcome: "gave_up_not_idempotent"},
 		{name: "a wait that does not fit", request: get("/"), upstream: script(answer("503 Busy", "Retry-After: 3600\r\n", "busy")), status: 503, body: "busy", outcome: "gave_up_retry_after_too_long"},
-		{name: "an answer too large to hold", request: get("/"), upstream: script(answer("500 Oh", "", strings.Repeat("x", 100))), change: func(c *Config) { c.Default.HoldBytes = 99 },
+		{name: "an answer too large to hold", request: get("/"), upstream: script(answer("500 Oh", "", strings.Repeat("x", 100))), change: func(c *Config) { c.Default.ResponseBufferBytes = 99 },
 			status: 500, body: strings.Repeat("x", 100), outcome: "gave_up_response_too_large"},
 		{name: "no retries wanted", request: get("/"), upstream: script(bad503), change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, status: 503, body: "busy", outcome: "gave_up_retries_off"},
 		{name: "late and good", request: get("/"), upstream: slow(15*time.Second, ok200), status: 200, body: "ok", would: []policy.Reason{policy.ReasonAttemptTimeout}, outcome: "success", takes: 15 * time.Second},
@@ -54,13 +54,13 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 				}
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
-				res := m.caller().send(tc.request).want(tc.status, tc.body)
+				res := m.client().send(tc.request).want(tc.status, tc.body)
 				if d := time.Since(began); d != tc.takes {
 					t.Errorf("took %v", d)
 				}
 				for name := range res.Header {
 					if strings.HasPrefix(name, "X-Retryproxy") {
-						t.Errorf("the answer has %s", name)
+						t.Errorf("the response has %s", name)
 					}
 				}
 				if m.up.sends() != 1 || strings.Contains(m.up.head(0), "Idempotency-Key") {
@@ -82,15 +82,15 @@ func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 2}
 		tried := c.Default
-		tried.Name, tried.Match, tried.Observe = "tried", route.Match{Path: "/tried"}, true
+		tried.Name, tried.Match, tried.DryRun = "tried", route.Match{Path: "/tried"}, true
 		c.Routes = []Route{tried}
 	}, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 5 {
 			c.send(get("/tried")).want(503, "busy")
 		}
 		synctest.Wait()
-		exhausted, observed := policy.GaveUp(policy.ReasonBudgetExhausted), policy.GaveUp(policy.ReasonObserved)
+		exhausted, observed := policy.GaveUp(policy.ReasonBudgetExhausted), policy.GaveUp(policy.ReasonDryRun)
 		if len(m.seen.wouldRetry) != 2 || !slices.Equal(m.seen.outcomes, []policy.Outcome{observed, observed, exhausted, exhausted, exhausted}) {
 			t.Errorf("would %v, outcomes %v", m.seen.wouldRetry, m.seen.outcomes)
 		}
@@ -101,15 +101,15 @@ func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 	})
 }
 
-// Nobody waits at a gate or for a place, and nobody is turned away.
+// Nobody waits at a breaker or for a place, and nobody is turned away.
 func TestARouteThatObservesHoldsNobody(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); observing(c) })
 	c := p.dial()
-	for range 30 { // a gate would hold the second one for 20 s
+	for range 30 { // a breaker would hold the second one for 20 s
 		c.send(get("/")).want(502, "*")
 	}
-	if g := p.guard(); g.Gate != policy.GateOpen {
+	if g := p.guard(); g.Breaker != policy.BreakerClosed {
 		t.Errorf("%+v", g)
 	}
 	p.seen.outcome(t, 29)
@@ -123,10 +123,10 @@ func TestARouteThatObservesHoldsNobody(t *testing.T) {
 func TestARouteThatObservesHasNoLimit(t *testing.T) {
 	inMemory(t, slow(time.Second, ok200), func(c *Config) {
 		observing(c)
-		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
+		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
-		first, second := m.caller().send(get("/")).later(), m.caller().send(get("/")).later()
+		first, second := m.client().send(get("/")).later(), m.client().send(get("/")).later()
 		for _, ended := range []time.Time{at(first()), at(second())} {
 			if d := ended.Sub(began); d != time.Second {
 				t.Errorf("took %v", d)
@@ -137,14 +137,14 @@ func TestARouteThatObservesHasNoLimit(t *testing.T) {
 
 func at[T any](_ T, t time.Time) time.Time { return t }
 
-// Cool-downs and the throttle turn away only where retries are made.
+// Rate-limit pauses and the throttle turn away only where retries are made.
 func TestARouteThatObservesTurnsNobodyAway(t *testing.T) {
 	inMemory(t, script("HTTP/1.1 429 Slow\r\nRetry-After: 50\r\nContent-Length: 4\r\n\r\nslow"), func(c *Config) {
 		observing(c)
 		throttled(c)
-		c.Default.Cooldown = Cooldown{Kind: CooldownRoute, Max: time.Minute}
+		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 	}, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 100 {
 			c.send(get("/")).want(429, "slow")
 		}
@@ -156,10 +156,10 @@ func TestARouteThatObservesTurnsNobodyAway(t *testing.T) {
 
 func TestAReloadEndsObserving(t *testing.T) {
 	inMemory(t, script(bad503, bad503, ok200), observing, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		c.send(get("/")).want(503, "busy")
 		next := *m.settings.Load().Config
-		next.Default.Observe = false
+		next.Default.DryRun = false
 		old := m.settings.Load().upstreams()
 		if err := m.Reload(&next); err != nil {
 			t.Fatal(err)

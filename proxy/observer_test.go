@@ -18,7 +18,7 @@ func TestARequestHasOneObserverFromBeginningToEnd(t *testing.T) {
 			}
 		}
 	}, func(t *testing.T, m *memory, _ *spared) {
-		c := m.caller()
+		c := m.client()
 		for range 3 {
 			c.send(get("/")).want(503, "busy")
 		}

@@ -13,20 +13,20 @@ import (
 // queues with all others, and the breaker paces them.
 
 // outlives reports whether a request whose connection was lost, and which the
-// budget did not let repeat, is repeated after all; d is then that retry.
+// budget did not let repeat, is retried after all; d is then that retry.
 func (x *exchange) outlives(a *policy.Attempt, d *policy.Decision) bool {
-	if d.Why != policy.ReasonBudgetExhausted || a.Cause != policy.CauseReset || x.fault.Breaks() || x.route.Outage != OutageHold {
+	if d.Why != policy.ReasonBudgetExhausted || a.Cause != policy.CauseReset || x.fault.Breaks() || x.route.BreakerMode != BreakerQueue {
 		return false
 	}
 	began := x.tick()
 	end := x.awaitBreaker()
-	x.observer.Held(x.tick().Sub(began))
+	x.observer.Queued(x.tick().Sub(began))
 	x.traceWait(waitHeld, began)
 	switch {
 	case end == drainBegan:
 		d.Why = policy.ReasonDraining
 		return false
-	case end != callerLeft && !x.gateShut(): // who left is found out by pause
+	case end != clientLeft && !x.breakerShut(): // who left is found out by pause
 		return false
 	}
 	d.Retry, d.Wait, d.Why = true, 0, policy.ReasonReset
@@ -38,7 +38,7 @@ func (x *exchange) awaitBreaker() waitEnd {
 	d := x.route.upstream.door
 	defer d.awaitNoMore(&x.waiter)
 	for d.awaitBreaker(&x.waiter) {
-		until, losing := d.guard.Losing(x.set.server.since(x.tick()))
+		until, losing := d.guard.LosingInFlight(x.set.server.since(x.tick()))
 		if !losing || !x.deadline.IsZero() && !x.clock.Before(x.deadline) {
 			break
 		}
@@ -53,7 +53,7 @@ func (x *exchange) awaitBreaker() waitEnd {
 func (d *door) awaitBreaker(w *waiter) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.guard.State().Gate != policy.GateOpen {
+	if d.guard.State().Breaker != policy.BreakerClosed {
 		return false
 	}
 	if !slices.Contains(d.undecided, w) {

@@ -178,7 +178,7 @@ func (o *owners) overHTTP1(p *testProxy, client, rounds int) {
 	}
 }
 
-func (o *owners) readOwn(c *caller, token string) {
+func (o *owners) readOwn(c *client, token string) {
 	_, body, err := c.response("GET")
 	if err != nil {
 		o.complain("%s: %v", token, err)

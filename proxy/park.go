@@ -4,15 +4,15 @@ import (
 	"net"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/lot"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// parkAfter is how long a caller's connection is idle, at least, before it is
+// parkAfter is how long a client's connection is idle, at least, before it is
 // parked: twice that at most. One that is used more often never pays for it.
 const parkAfter = time.Second
 
-// parked is what stays of a caller's connection while it is in the server's
+// parked is what stays of a client's connection while it is in the server's
 // lot: no goroutine, no buffer, none of the memory for requests. It still is one
 // of the server's connections and holds its slot. docs/decisions/0013-parking.md
 // has the reasons.
@@ -36,10 +36,10 @@ func (c *conn) park(until instant) bool {
 		return false
 	}
 	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: sock.Under(c.wire), listen: c.listen, used: c.used, told: c.told, since: instant(c.idleFrom.Load()), until: until}
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.wire), listen: c.listen, used: c.used, told: c.told, since: instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
 	c.recharge(s.costs.parked)
-	if s.lot.Park(c.raw, s.at(until), p) == nil {
+	if s.lot.Add(c.raw, s.at(until), p) == nil {
 		c.left = true
 		return true
 	}
@@ -49,15 +49,15 @@ func (c *conn) park(until instant) bool {
 	return false
 }
 
-// Leave gives the connection its goroutine again.
-func (p *parked) Leave(why lot.Why) {
+// Wake gives the connection its goroutine again.
+func (p *parked) Wake(why idlepoller.Reason) {
 	s := p.server
 	if s.killed.Load() {
 		_ = p.nc.Close()
 		s.gone(s.costs.parked)
 		return
 	}
-	if p.evict = why == lot.Evicted; p.evict {
+	if p.evict = why == idlepoller.Evicted; p.evict {
 		p.until = start // in the past: it has a last look
 		c := p.resume()
 		c.leaves()

@@ -12,26 +12,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // parksAtOnce parks whoever idles for a millisecond or two.
 func parksAtOnce(c *Config) { c.parkAfter = time.Millisecond }
 
-// wantParked waits until n callers are parked and no other is connected.
+// wantParked waits until n clients are parked and no other is connected.
 func (p *testProxy) wantParked(n int) {
 	p.t.Helper()
-	soon(p.t, "callers parked", func() bool {
+	soon(p.t, "clients parked", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.lot.Guests() == n && len(p.conns) == 0
+		return p.lot.Len() == n && len(p.conns) == 0
 	})
 	if got := p.Stats().Connections; got != n {
-		p.t.Errorf("%d callers are counted, want %d", got, n)
+		p.t.Errorf("%d clients are counted, want %d", got, n)
 	}
 }
 
-func TestAParkedCallerIsServed(t *testing.T) {
+func TestAParkedClientIsServed(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
 	c := p.dial()
 	p.wantParked(1) // before it ever said something
@@ -51,7 +51,7 @@ func TestAParkedCallerIsServed(t *testing.T) {
 	p.wantParked(0)
 }
 
-func TestAParkedCallerOnAUnixSocketIsServed(t *testing.T) {
+func TestAParkedClientOnAUnixSocketIsServed(t *testing.T) {
 	path := t.TempDir() + "/s"
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.Listen = []string{"unix:" + path} })
 	nc, err := net.Dial("unix", path)
@@ -82,8 +82,8 @@ func TestTheClientParkedLongestGivesWay(t *testing.T) {
 	second.send(get("/")).want(200, "ok")
 }
 
-func TestAParkedCallerIsClosedWhenItsTimeIsOver(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.CallerIdleTimeout = 200 * time.Millisecond })
+func TestAParkedClientIsClosedWhenItsTimeIsOver(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
 	c := p.dial()
 	began := time.Now()
 	c.send(get("/")).want(200, "ok")
@@ -97,28 +97,28 @@ func TestAParkedCallerIsClosedWhenItsTimeIsOver(t *testing.T) {
 // What is near its end anyway, or cannot be waited for without its buffers, keeps its goroutine.
 func TestWhoIsNotParked(t *testing.T) {
 	a := newAuthority(t)
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.callersOverTLS(t, c, false) })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.clientsOverTLS(t, c, false) })
 	p.dialTLS(a.client()).send(get("/")).want(200, "ok")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
 		if c.parks {
-			t.Error("a caller over TLS would be parked")
+			t.Error("a client over TLS would be parked")
 		}
 	}
 	if len(p.conns) != 1 {
-		t.Errorf("%d callers", len(p.conns))
+		t.Errorf("%d clients", len(p.conns))
 	}
 }
 
 // TLS that a reload switches on is for new connections only.
-func TestAParkedCallerStaysWithoutTLS(t *testing.T) {
+func TestAParkedClientStaysWithoutTLS(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
 	c := p.dial()
 	p.wantParked(1)
 	next := *p.settings.Load().Config
-	a.callersOverTLS(t, &next, false)
+	a.clientsOverTLS(t, &next, false)
 	if err := p.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestHTTP2BegunAfterParking(t *testing.T) {
 	}
 }
 
-func TestDrainServesAndEndsParkedCallers(t *testing.T) {
+func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	release := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		for head := c.head(); head != ""; head = c.head() {
@@ -152,15 +152,15 @@ func TestDrainServesAndEndsParkedCallers(t *testing.T) {
 	})
 	p := startProxy(t, u, func(c *Config) {
 		parksAtOnce(c)
-		c.DrainTimeout, c.CallerIdleTimeout, c.Default.AttemptTimeout = time.Minute, time.Hour, time.Minute
+		c.DrainTimeout, c.ClientIdleTimeout, c.Default.AttemptTimeout = time.Minute, time.Hour, time.Minute
 	})
-	var all []*caller
+	var all []*client
 	for range 10 {
 		all = append(all, p.dial())
 		all[len(all)-1].send(get("/")).want(200, "ok")
 	}
 	p.wantParked(len(all))
-	busy := p.dial().send(get("/held")) // as long as it runs, idle callers stay
+	busy := p.dial().send(get("/held")) // as long as it runs, idle clients stay
 	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
@@ -194,7 +194,7 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			}
 			conn := newConn(s, near, "")
 			var b [1]byte
-			if err := conn.raw.Read(func(fd uintptr) bool { n, _ := sock.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+			if err := conn.raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
 				t.Fatal(err)
 			}
 			if closing == "drain" {
@@ -210,14 +210,14 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 	}
 }
 
-func TestTheEndClosesParkedCallers(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.CallerIdleTimeout = time.Hour })
+func TestTheEndClosesParkedClients(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = time.Hour })
 	c := p.dial()
 	c.send(get("/")).want(200, "ok")
 	p.wantParked(1)
 	p.kill()
 	if _, err := c.rest(); isTimeout(err) {
-		t.Error("the caller was left")
+		t.Error("the client was left")
 	}
 	p.wantParked(0)
 }
@@ -271,7 +271,7 @@ func forced() uint32 {
 func TestTidiesAfterAWave(t *testing.T) {
 	before := forced()
 	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
-	var all []*caller
+	var all []*client
 	for range 32 {
 		all = append(all, p.dial())
 	}
@@ -287,13 +287,13 @@ func TestTidiesAfterAWave(t *testing.T) {
 // TestEveryRequestIsAnsweredHoweverParkingFalls sends requests whole and in
 // pieces at intervals around that of parking, then drains.
 func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
-	const callers, requests = 24, 40
+	const clients, requests = 24, 40
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
-		c.parkAfter, c.DrainTimeout, c.ReadHeadTimeout = 200*time.Microsecond, time.Minute, time.Minute
+		c.parkAfter, c.DrainTimeout, c.ReadHeaderTimeout = 200*time.Microsecond, time.Minute, time.Minute
 	})
 	var answered atomic.Int64
 	var wg sync.WaitGroup
-	for i := range callers {
+	for i := range clients {
 		c := p.dial()
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
@@ -308,7 +308,7 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 				_, err := io.WriteString(c.Conn, req)
 				res, body, rerr := c.response("GET")
 				if err != nil || rerr != nil || res.StatusCode != 200 || body != "ok" {
-					t.Errorf("caller %d, request %d: %v, %v, %q", i, n, err, rerr, body)
+					t.Errorf("client %d, request %d: %v, %v, %q", i, n, err, rerr, body)
 					return
 				}
 				answered.Add(1)
@@ -317,8 +317,8 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := answered.Load(); n != callers*requests {
-		t.Errorf("%d answers to %d requests", n, callers*requests)
+	if n := answered.Load(); n != clients*requests {
+		t.Errorf("%d answers to %d requests", n, clients*requests)
 	}
 	if err := p.Drain(t.Context()); err != nil {
 		t.Error(err)
@@ -326,8 +326,8 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	p.wantParked(0)
 }
 
-// Who the caller is, is not forgotten while nothing else is kept of it.
-func TestAParkedCallerStaysWhomItsHeaderNamed(t *testing.T) {
+// Who the client is, is not forgotten while nothing else is kept of it.
+func TestAParkedClientStaysWhomItsHeaderNamed(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); announce(c) })
 	c := p.dial().send(from1)

@@ -5,7 +5,7 @@ import "github.com/retryproxy/retryproxy/policy"
 // SetRetryPercent says how many of a hundred retries that would be made are
 // made, of all routes, from now on: 100 at the start, 0 for none. A number
 // beyond these counts as the nearest. What waits for its retry already still
-// makes it. The repeat after a kept connection was found closed is none in
+// makes it. The retry after a kept connection was found closed is none in
 // this sense; see docs/decisions/0010-retry-percent.md. Safe for concurrent use.
 func (s *Server) SetRetryPercent(percent int) {
 	s.withheld.Store(100 - int32(min(max(percent, 0), 100)))

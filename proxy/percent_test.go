@@ -11,7 +11,7 @@ func TestSwitchedOffRetriesAreNotMadeAndCostNothing(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 100}
 	}, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		m.SetRetryPercent(0)
 		for range 20 {
 			if got := c.send(get("/")).want(503, "busy").Header.Get("X-Retryproxy-Reason"); got != "switched_off" {
@@ -34,7 +34,7 @@ func TestSwitchedOffRetriesAreNotMadeAndCostNothing(t *testing.T) {
 	})
 }
 
-// What would not be repeated anyway says why, not that retries are off.
+// What would not be retried anyway says why, not that retries are off.
 func TestTheSwitchIsTheReasonOnlyWhereARetryWasPossible(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), nil)
 	p.SetRetryPercent(0)
@@ -47,7 +47,7 @@ func TestAShareOfTheRetriesIsMade(t *testing.T) {
 	const requests = 2000
 	inMemory(t, script(bad503), func(c *Config) { c.Default.Policy.MaxRetries = 1 }, func(t *testing.T, m *memory) {
 		m.SetRetryPercent(30)
-		c := m.caller()
+		c := m.client()
 		for range requests {
 			c.send(get("/")).want(503, "busy")
 		}

@@ -15,24 +15,24 @@ import (
 )
 
 // manyPooled opens n upstream connections at once and leaves them idle.
-func manyPooled(t *testing.T, p *testProxy, n int, arrived <-chan struct{}, goOn chan<- struct{}) []*caller {
+func manyPooled(t *testing.T, p *testProxy, n int, arrived <-chan struct{}, goOn chan<- struct{}) []*client {
 	t.Helper()
-	callers := make([]*caller, n)
-	for i := range callers {
-		callers[i] = p.dial().send(get("/"))
+	clients := make([]*client, n)
+	for i := range clients {
+		clients[i] = p.dial().send(get("/"))
 	}
 	for range n {
 		within(t, "a request upstream", arrived)
 	}
 	close(goOn)
-	for _, c := range callers {
+	for _, c := range clients {
 		c.want(200, "ok")
 	}
 	soon(t, "all connections idle", func() bool { return p.Stats().Upstreams[0].Pool.Idle == n })
-	return callers
+	return clients
 }
 
-// After a restart all pooled connections are stale, and no caller notices.
+// After a restart all pooled connections are stale, and no client notices.
 func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 	const n = 64
 	for _, reset := range []bool{false, true} {
@@ -50,7 +50,7 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 				}
 			})
 			p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
-			callers := manyPooled(t, p, n, arrived, goOn)
+			clients := manyPooled(t, p, n, arrived, goOn)
 			if reset {
 				u.mu.Lock()
 				for c := range u.open {
@@ -61,7 +61,7 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 			u.stop()
 			again := serveListener(t, place.open(), script(ok200))
 			var wg sync.WaitGroup
-			for i, c := range callers {
+			for i, c := range clients {
 				wg.Go(func() {
 					if i%2 == 0 {
 						c.send(get("/"))
@@ -134,14 +134,14 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 				c.Default.Budget = policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 5}
 			})
 			p.SetRetryPercent(0) // and no retry in the sense of the switch
-			callers := manyPooled(t, p, 3, arrived, goOn)
+			clients := manyPooled(t, p, 3, arrived, goOn)
 			soon(t, "the resets", func() bool { mu.Lock(); defer mu.Unlock(); return resets == 3 })
 			tokens := p.Stats().Upstreams[0].BudgetTokens
-			res := callers[0].send(req).want(200, "ok")
+			res := clients[0].send(req).want(200, "ok")
 			if got := res.Header.Get("X-Retryproxy-Attempts"); got != "2" {
 				t.Errorf("attempts %q, want 2: one on a stale connection, one on a fresh one", got)
 			}
-			p.wantOutcome(3, policy.OutcomeRescued)
+			p.wantOutcome(3, policy.OutcomeRecovered)
 			if got := fmt.Sprint(p.seen.retries, p.seen.classes[3:]); got != "[idle_close] [not_sent ok]" {
 				t.Errorf("retries and classes %s", got)
 			}
@@ -158,7 +158,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 	}
 }
 
-// What the upstream may have taken is not repeated unless it is idempotent.
+// What the upstream may have taken is not retried unless it is idempotent.
 func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 	for _, polite := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
@@ -180,7 +180,7 @@ func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 		}
 		c.send(get("/")).want(200, "ok") // a new connection
 		c.send(get("/")).want(200, "ok") // taken and reset, then repeated
-		p.wantOutcome(3, policy.OutcomeRescued)
+		p.wantOutcome(3, policy.OutcomeRecovered)
 		if got := fmt.Sprint(p.seen.retries, p.seen.classes); got != "[reset] [ok unknown ok unknown ok]" {
 			t.Errorf("retries and classes %s", got)
 		}
@@ -189,8 +189,8 @@ func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 
 func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
 	put := request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + strings.Repeat("x", 100)
-	inMemory(t, script(ok200), func(c *Config) { c.Default.MaxReplayBytes = 50 }, func(t *testing.T, m *memory) {
-		c := m.caller()
+	inMemory(t, script(ok200), func(c *Config) { c.Default.RetryBufferBytes = 50 }, func(t *testing.T, m *memory) {
+		c := m.client()
 		for i, step := range []struct {
 			idle        time.Duration
 			request     string
@@ -198,7 +198,7 @@ func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
 		}{
 			{0, get("/"), 1},
 			{time.Second, post("x"), 1},
-			{1600 * time.Millisecond, get("/"), 1}, // can be repeated: any age
+			{1600 * time.Millisecond, get("/"), 1}, // can be retried: any age
 			{1400 * time.Millisecond, post("x"), 1},
 			{1600 * time.Millisecond, post("x"), 2}, // must not meet an idle close
 			{1600 * time.Millisecond, put, 3},       // idempotent, but not kept
@@ -216,7 +216,7 @@ func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
 func TestTheUpstreamsKeepAliveTimeoutIsObeyedLessASecond(t *testing.T) {
 	answer := "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\n\r\nok"
 	inMemory(t, script(answer), bare, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		c.send(get("/")).wantRaw(ok200)
 		time.Sleep(3900 * time.Millisecond)
 		c.send(get("/")).wantRaw(ok200)

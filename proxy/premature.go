@@ -11,7 +11,7 @@ import (
 // A request that its client ends as soon as it was begun, by RST_STREAM or by a
 // fault for which we must reset the stream, takes no place among the streams that the client
 // may have at once, but costs the upstream something. A client may do so now and then,
-// as hedging does. One that does it all the time has its requests held for as long as such
+// as hedging does. One that does it all the time has its requests queued for as long as such
 // requests live: what ends meanwhile never reaches the upstream, and the others go on.
 type prematureLimits struct {
 	age       time.Duration // younger requests are premature when they end
@@ -37,7 +37,7 @@ func newPrematureEnds(l prematureLimits) *prematureEnds {
 
 // hold lets a request pass, after a wait where the client has ended too many prematurely.
 // It reports whether the request is still wanted.
-func (e *prematureEnds) hold(ctx context.Context, stream *bridge.Caller) bool {
+func (e *prematureEnds) hold(ctx context.Context, stream *bridge.ClientStream) bool {
 	if !e.exhausted() {
 		return true
 	}
@@ -46,11 +46,11 @@ func (e *prematureEnds) hold(ctx context.Context, stream *bridge.Caller) bool {
 	for body := stream.BodyDone(); ; body = nil {
 		select {
 		case <-t.C:
-			return !stream.Gone() && !stream.Broken()
+			return !stream.ClientGone() && !stream.BodyBroken()
 		case <-ctx.Done():
 			return false
 		case <-body:
-			if stream.Broken() {
+			if stream.BodyBroken() {
 				return false
 			}
 		}
@@ -90,12 +90,12 @@ func (e *prematureEnds) ended(age time.Duration) {
 // endedByClient reports whether the request of this stream reached an upstream, or was on
 // its way there, and was then ended by its client, in whatever way.
 func (c *conn) endedByClient() bool {
-	end := c.x.callerEnd.Load()
+	end := c.x.clientEnd.Load()
 	switch {
 	case c.x.attempts == 0:
 		return false
-	case c.stream.Whole():
-		return end == callerBroken
+	case c.stream.ResponseComplete():
+		return end == clientBroken
 	}
-	return end == callerBroken || c.stream.Gone() || c.stream.Broken()
+	return end == clientBroken || c.stream.ClientGone() || c.stream.BodyBroken()
 }

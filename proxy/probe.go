@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Probe says how an upstream is probed while its gate is not open. The zero
+// Probe says how an upstream is probed while its breaker is not closed. The zero
 // value: by connecting after failed dials, else by one held request.
 // docs/decisions/0007-probe-path.md tells the rules and their reasons.
 type Probe struct {
@@ -18,7 +18,7 @@ type Probe struct {
 }
 
 // probeAgent is the User-Agent of a probe, so that logs of the upstream tell it
-// from callers.
+// from clients.
 const probeAgent = "retryproxy-probe"
 
 // request renders the probe, nil where there is no path. Each has its own
@@ -50,7 +50,7 @@ func (d *door) probe() {
 	by := d.probeByAsking
 	if d.ask == nil {
 		by = d.probeByConnecting
-		if why := d.guard.State().ClosedBy; why != policy.ClosedByRefused && why != policy.ClosedByDial && why != policy.ClosedByLost {
+		if why := d.guard.State().OpenedBy; why != policy.OpenedByRefused && why != policy.OpenedByDial && why != policy.OpenedByLost {
 			return
 		}
 	}
@@ -65,51 +65,51 @@ func (d *door) probe() {
 }
 
 // probeByConnecting brings a connection that is the first in the pool.
-func (d *door) probeByConnecting(place policy.Place) {
-	up, err := d.dialOnce(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
-	e := policy.Ending{Kind: policy.Connected}
+func (d *door) probeByConnecting(place policy.Permit) {
+	up, err := d.dialOnce(d.dials, upstream.GetOptions{Fresh: true, ForceLookup: true})
+	e := policy.AttemptEnd{Kind: policy.Connected}
 	if err == nil {
 		up.Release(0)
 	} else {
 		e.Kind = dialEnding(err)
 	}
-	d.heed(d.guard.Leave(place, d.elapsed(), e))
+	d.heed(d.guard.Release(place, d.elapsed(), e))
 }
 
 // probeByAsking sends GET. Nothing but lateBound ends its wait: the Guard has
-// another probe sent when this one hangs, and its late answer counts all the same.
-func (d *door) probeByAsking(place policy.Place) {
+// another probe sent when this one hangs, and its late response counts all the same.
+func (d *door) probeByAsking(place policy.Permit) {
 	up, e := d.askUp(place)
-	result, e := policy.ProbeEnding(e)
+	result, e := policy.ClassifyProbe(e)
 	d.asked[result].Add(1)
-	d.heed(d.guard.Leave(place, d.elapsed(), e))
+	d.heed(d.guard.Release(place, d.elapsed(), e))
 	if up != nil {
 		d.endProbe(up)
 	}
 }
 
-// askUp sends the probe and waits for the answer's head. The connection is nil
+// askUp sends the probe and waits for the response's headers. The connection is nil
 // where there was none.
-func (d *door) askUp(place policy.Place) (*upstream.Conn, policy.Ending) {
-	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, Anew: true})
+func (d *door) askUp(place policy.Permit) (*upstream.Conn, policy.AttemptEnd) {
+	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
-		return nil, policy.Ending{Kind: dialEnding(err)}
+		return nil, policy.AttemptEnd{Kind: dialEnding(err)}
 	}
 	d.watchProbe(place, up.Addr)
 	d.mu.Lock()
 	going := d.readsOn(up)
 	d.mu.Unlock()
 	if !going {
-		return up, policy.Ending{Kind: policy.Reset}
+		return up, policy.AttemptEnd{Kind: policy.Reset}
 	}
 	if _, err := up.Write(d.ask); err != nil {
-		return up, policy.Ending{Kind: policy.Reset}
+		return up, policy.AttemptEnd{Kind: policy.Reset}
 	}
 	return up, readLate(up)
 }
 
 // probeRest bounds what is read behind a probe's head, so that the upstream is
-// not reset while it writes its answer.
+// not reset while it writes its response.
 const (
 	probeRestBytes = 64 << 10
 	probeRestTime  = time.Second

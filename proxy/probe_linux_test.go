@@ -59,21 +59,21 @@ func (r *readiness) handle(verdict func(asked int) string) func(c *upConn) {
 
 func (r *readiness) probes() int { r.mu.Lock(); defer r.mu.Unlock(); return r.asked }
 
-// While the gate is closed nothing is sent but probes, though connections work
+// While the breaker is open nothing is sent but probes, though connections work
 // again; no request, whatever its method, is used as one, and none is counted.
 func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, probed)
-	const callers = 20
-	var all []*caller
-	for i := range callers {
+	const clients = 20
+	var all []*client
+	for i := range clients {
 		request := get("/")
 		if i%2 == 1 {
 			request = post("x")
 		}
 		all = append(all, p.dial().send(request))
 	}
-	eventually(t, "callers were held", func() bool { return p.guard().Waiting == callers })
+	eventually(t, "clients were held", func() bool { return p.guard().Queued == clients })
 	eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[policy.ProbeUnreachable] > 0 })
 	var r readiness
 	u := serveListener(t, place.open(), r.handle(func(asked int) string {
@@ -82,7 +82,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 	for _, c := range all {
 		c.want(200, "ok")
 	}
-	p.seen.outcome(t, callers-1)
+	p.seen.outcome(t, clients-1)
 	if r.tooSoon > 0 || r.probes() < 4 {
 		t.Errorf("%d requests came before a good answer to a probe, of %d", r.tooSoon, r.probes())
 	}
@@ -91,7 +91,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 			t.Errorf("a probe without %q: %q", field, r.last)
 		}
 	}
-	if got, want := u.sends()-r.probes(), callers; got != want {
+	if got, want := u.sends()-r.probes(), clients; got != want {
 		t.Errorf("%d requests came, want %d", got, want)
 	}
 	s := p.Stats().Upstreams[0]
@@ -99,18 +99,18 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 		t.Errorf("probes counted as %v", got)
 	}
 	defer p.seen.lock()()
-	if p.seen.began != callers || len(p.seen.outcomes) != callers {
-		t.Errorf("%d requests and %d outcomes, want %d of both: probes are none", p.seen.began, len(p.seen.outcomes), callers)
+	if p.seen.began != clients || len(p.seen.outcomes) != clients {
+		t.Errorf("%d requests and %d outcomes, want %d of both: probes are none", p.seen.began, len(p.seen.outcomes), clients)
 	}
 }
 
-// A probe that hangs stays open, nothing else is sent meanwhile, and its answer,
+// A probe that hangs stays open, nothing else is sent meanwhile, and its response,
 // however late, lets all in.
 func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, probed)
 	held := p.dial().send(post("x"))
-	eventually(t, "callers were held", func() bool { return p.guard().Waiting == 1 })
+	eventually(t, "clients were held", func() bool { return p.guard().Queued == 1 })
 	answer := make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(answer) })
 	var r readiness
@@ -118,15 +118,15 @@ func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
 	t.Cleanup(goOn) // before the upstream is stopped
 	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	others := p.dial().send(get("/"))
-	eventually(t, "both callers were held", func() bool { return p.guard().Waiting == 2 })
-	if g := p.guard(); g.Gate != policy.GateHalfOpen || u.sends() != 1 {
-		t.Errorf("gate %v, %d sends while the probe hangs", g.Gate, u.sends())
+	eventually(t, "both clients were held", func() bool { return p.guard().Queued == 2 })
+	if g := p.guard(); g.Breaker != policy.BreakerHalfOpen || u.sends() != 1 {
+		t.Errorf("breaker %v, %d sends while the probe hangs", g.Breaker, u.sends())
 	}
 	goOn()
 	held.want(200, "ok")
 	others.want(200, "ok")
 	if r.probes() != 1 || r.tooSoon > 0 {
-		t.Errorf("%d probes, %d requests before the answer", r.probes(), r.tooSoon)
+		t.Errorf("%d probes, %d requests before the response", r.probes(), r.tooSoon)
 	}
 }
 
@@ -135,14 +135,14 @@ func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, probed)
 	c := p.dial().send(get("/"))
-	eventually(t, "callers were held", func() bool { return p.guard().Waiting == 1 })
+	eventually(t, "clients were held", func() bool { return p.guard().Queued == 1 })
 	never := make(chan struct{})
 	var r readiness
 	serveListener(t, place.open(), r.handle(func(int) string { <-never; return "" }))
 	t.Cleanup(func() { close(never) }) // before the upstream is stopped
 	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	c.Close()
-	eventually(t, "the place was freed", func() bool { return p.guard().Waiting == 0 })
+	eventually(t, "the place was freed", func() bool { return p.guard().Queued == 0 })
 	next := testConfig(t, "http://"+startUpstream(t, script(ok200)).Addr().String(), p.seen)
 	reloaded := make(chan error, 1)
 	go func() { reloaded <- p.Reload(next) }()

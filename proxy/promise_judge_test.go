@@ -15,7 +15,7 @@ func (w *promiseWorld) judge(t *testing.T) {
 	for _, q := range w.requests {
 		w.judgeRequest(q)
 	}
-	if w.route.Guard.NoGate && !w.route.NoBudget {
+	if w.route.Guard.NoBreaker && !w.route.NoBudget {
 		w.judgeBudget()
 	}
 	w.judgeBooks()
@@ -26,8 +26,8 @@ func (w *promiseWorld) judge(t *testing.T) {
 		t.Errorf("world %d: %s", w.seed, b)
 	}
 	if len(w.broken) > 0 {
-		t.Logf("its policy: %+v; budget %+v, none: %v; timeouts %v and %v; replay %d of %d; hold %d; gate %v",
-			w.route.Policy, w.route.Budget, w.route.NoBudget, w.route.RequestTimeout, w.route.AttemptTimeout, w.route.MaxReplayBytes, w.config.TotalReplayBytes, w.route.HoldBytes, !w.route.Guard.NoGate)
+		t.Logf("its policy: %+v; budget %+v, none: %v; timeouts %v and %v; replay %d of %d; hold %d; breaker %v",
+			w.route.Policy, w.route.Budget, w.route.NoBudget, w.route.RequestTimeout, w.route.AttemptTimeout, w.route.RetryBufferBytes, w.config.RetryBufferTotalBytes, w.route.ResponseBufferBytes, !w.route.Guard.NoBreaker)
 	}
 }
 
@@ -35,7 +35,7 @@ func (w *promiseWorld) breaks(q *promiseRequest, format string, a ...any) {
 	w.broken = append(w.broken, fmt.Sprintf("request %d %s of %d bytes: ", q.id, q.method, q.body)+fmt.Sprintf(format, a...)+fmt.Sprintf("; it ended as %+v, arrived as %v", q.ended, q.arrivals))
 }
 
-// freeRepeats is how many of a request's repeats were free: that after the
+// freeRepeats is how many of a request's retries were free: that after the
 // first idle close, where one followed.
 func freeRepeats(e *Ended) int {
 	for _, s := range e.Steps[:max(len(e.Steps)-1, 0)] {
@@ -61,10 +61,10 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 		w.breaks(q, "reached the upstream %d times with %d attempts", len(q.arrivals), e.Attempts)
 	}
 	if w.unsafe(q) && w.repeatedAfterWork(q, e) {
-		w.breaks(q, "must not be repeated once it was sent")
+		w.breaks(q, "must not be retried once it was sent")
 	}
 	if q.left.IsZero() && q.status != 0 && q.status != e.Code {
-		w.breaks(q, "the caller got %d", q.status)
+		w.breaks(q, "the client got %d", q.status)
 	}
 	w.judgeTimes(q, e)
 	w.judgeOutcome(q, e)
@@ -81,7 +81,7 @@ func (w *promiseWorld) repeatedAfterWork(q *promiseRequest, e *Ended) bool {
 	return false
 }
 
-// judgeTimes: nothing is begun too late, nor too early. That a caller left may
+// judgeTimes: nothing is begun too late, nor too early. That a client left may
 // be known watchAfter later, where the attempt before ended sooner: a connection in
 // memory cannot be looked at as a socket can.
 func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
@@ -91,12 +91,12 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
 		switch {
 		case !q.left.IsZero() && began.After(q.left.Add(watchAfter)):
-			w.breaks(q, "attempt %d began %v after the caller had left", i+1, began.Sub(q.left))
-		case !deadline.IsZero() && i > 0 && (began.After(deadline) || began.Equal(deadline) && w.route.Guard.NoGate): // the gate may let in at the very instant
+			w.breaks(q, "attempt %d began %v after the client had left", i+1, began.Sub(q.left))
+		case !deadline.IsZero() && i > 0 && (began.After(deadline) || began.Equal(deadline) && w.route.Guard.NoBreaker): // the breaker may let in at the very instant
 			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
-		case retry && p.Window > 0 && w.route.Guard.NoGate && s.Began-e.Steps[0].Began > p.Window:
+		case retry && p.Window > 0 && w.route.Guard.NoBreaker && s.Began-e.Steps[0].Began > p.Window:
 			w.breaks(q, "retry %d began %v after the first attempt, outside of the window", i, s.Began-e.Steps[0].Began)
-		case retry && w.route.Guard.NoGate && !w.drained.IsZero() && began.After(w.drained):
+		case retry && w.route.Guard.NoBreaker && !w.drained.IsZero() && began.After(w.drained):
 			w.breaks(q, "retry %d began %v after the drain", i, began.Sub(w.drained))
 		}
 	}
@@ -105,7 +105,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 	}
 	for i, a := range q.arrivals {
 		if !q.left.IsZero() && a.at.After(q.left.Add(watchAfter)) {
-			w.breaks(q, "it arrived %v after the caller had left", a.at.Sub(q.left))
+			w.breaks(q, "it arrived %v after the client had left", a.at.Sub(q.left))
 		}
 		if i > 0 && a.at.Before(q.arrivals[i-1].until) && !w.gaveUpOn(e, q.arrivals[i-1]) {
 			w.breaks(q, "arrival %d came %v before the Retry-After was over", i+1, q.arrivals[i-1].until.Sub(a.at))
@@ -140,12 +140,12 @@ func (w *promiseWorld) deadline(q *promiseRequest, e *Ended) time.Time {
 func (w *promiseWorld) judgeOutcome(q *promiseRequest, e *Ended) {
 	failed := e.Attempts > 1
 	switch {
-	case e.Outcome == policy.OutcomeSuccess && failed, e.Outcome == policy.OutcomeRescued && !failed:
+	case e.Outcome == policy.OutcomeSuccess && failed, e.Outcome == policy.OutcomeRecovered && !failed:
 		w.breaks(q, "an outcome that cannot be with %d attempts", e.Attempts)
 	case e.Outcome == policy.OutcomeClientGone && q.left.IsZero():
-		w.breaks(q, "the caller did not leave")
+		w.breaks(q, "the client did not leave")
 	case q.left.IsZero() && q.status == 0 && e.Outcome != policy.OutcomeResponseBroken && e.Outcome != policy.OutcomeRequestTimeout && e.Code != 0:
-		w.breaks(q, "the caller stayed and got nothing")
+		w.breaks(q, "the client stayed and got nothing")
 	}
 }
 

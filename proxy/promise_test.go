@@ -15,8 +15,8 @@ var (
 	promiseSeed     = flag.Uint64("promise-seed", 1, "the first world of TestNeverMoreThanPromised")
 )
 
-// Whatever the policy, the clock, the failures and the callers: no request is
-// given more than its policy promises. Worlds of a few callers, in virtual time, over the
+// Whatever the policy, the clock, the failures and the clients: no request is
+// given more than its policy promises. Worlds of a few clients, in virtual time, over the
 // real loop and connections in memory. A world follows from its seed, but for the
 // jitter and for what comes first within one instant.
 func TestNeverMoreThanPromised(t *testing.T) {
@@ -39,8 +39,8 @@ func TestNeverMoreThanPromised(t *testing.T) {
 // test are noticed.
 type promiseTally struct {
 	requests, attempts, retries, free int
-	unsafe                            int // requests that must not be repeated once sent
-	left, drained                     int // requests whose caller left, worlds that drained
+	unsafe                            int // requests that must not be retried once sent
+	left, drained                     int // requests whose client left, worlds that drained
 	outcomes                          [policy.NumOutcomes]int
 }
 
@@ -69,7 +69,7 @@ func (a *promiseTally) add(w *promiseWorld) {
 func (a *promiseTally) wantAll(t *testing.T) {
 	t.Helper()
 	for _, o := range []policy.Outcome{
-		policy.OutcomeSuccess, policy.OutcomeRescued, policy.OutcomeClientGone, policy.OutcomeGaveUpNotIdempotent, policy.OutcomeGaveUpRetriesExhausted,
+		policy.OutcomeSuccess, policy.OutcomeRecovered, policy.OutcomeClientGone, policy.OutcomeGaveUpNotIdempotent, policy.OutcomeGaveUpRetriesExhausted,
 		policy.OutcomeGaveUpBudgetExhausted, policy.OutcomeGaveUpDeadline, policy.OutcomeGaveUpRetryAfterTooLong, policy.OutcomeGaveUpBodyTooLarge,
 		policy.OutcomeGaveUpResponseTooLarge, policy.OutcomeGaveUpDraining, policy.OutcomeGaveUpNotInRetryOn, policy.OutcomeGaveUpRetriesOff,
 	} {
@@ -119,7 +119,7 @@ type promiseRequest struct {
 	// Guarded by the world's mu.
 	began    time.Time
 	left     time.Time // zero: it stayed
-	status   int       // that its caller got; 0: none
+	status   int       // that its client got; 0: none
 	answered time.Time
 	arrivals []promiseArrival
 	ended    *Ended
@@ -129,15 +129,15 @@ type promiseRequest struct {
 type promiseArrival struct {
 	at     time.Time
 	number int       // that it bore
-	until  time.Time // when an answer asked not to be asked again before; zero: it did not
+	until  time.Time // when a response asked not to be asked again before; zero: it did not
 }
 
-// promiseWorld is a proxy, its upstream and its callers.
+// promiseWorld is a proxy, its upstream and its clients.
 type promiseWorld struct {
 	seed       uint64
 	route      Route
 	config     *Config
-	callers    [][]*promiseRequest
+	clients    [][]*promiseRequest
 	requests   []*promiseRequest
 	drainAfter time.Duration // 0: never
 	troubled   int           // of a hundred attempts, how many fail
@@ -152,5 +152,5 @@ type promiseWorld struct {
 }
 
 func (w *promiseWorld) unsafe(q *promiseRequest) bool {
-	return !w.route.Policy.Repeatable([]byte(q.method), q.key)
+	return !w.route.Policy.Retryable([]byte(q.method), q.key)
 }

@@ -48,7 +48,7 @@ func newPromiseWorld(seed uint64) *promiseWorld {
 			}
 			mine, w.requests = append(mine, q), append(w.requests, q)
 		}
-		w.callers = append(w.callers, mine)
+		w.clients = append(w.clients, mine)
 	}
 	if r.IntN(6) == 0 {
 		w.drainAfter = 1 + promiseTime(r)
@@ -80,11 +80,11 @@ func (w *promiseWorld) configure(c *Config) {
 	route.Budget = policy.BudgetConfig{Ratio: oneOf(r, 0.0001, 0.2, 1), MinPerSecond: oneOf(r, 0.0001, 1, 10), Burst: 1 + r.IntN(10)}
 	route.RequestTimeout = oneOf(r, 0, time.Second, 5*time.Second, 30*time.Second)
 	route.AttemptTimeout = oneOf(r, 0, 200*time.Millisecond, time.Second, 7*time.Second)
-	route.MaxReplayBytes = oneOf[int64](r, 100, 10_000, 1<<20)
-	route.HoldBytes = oneOf[int64](r, 3, 64<<10)
-	c.TotalReplayBytes = oneOf[int64](r, 8<<10, 64<<10, 64<<20)
+	route.RetryBufferBytes = oneOf[int64](r, 100, 10_000, 1<<20)
+	route.ResponseBufferBytes = oneOf[int64](r, 3, 64<<10)
+	c.RetryBufferTotalBytes = oneOf[int64](r, 8<<10, 64<<10, 64<<20)
 	if r.IntN(3) == 0 {
-		route.Guard.NoGate, route.Outage, route.HoldTimeout = false, oneOf(r, OutageHold, OutageShed), oneOf(r, time.Second, 20*time.Second)
+		route.Guard.NoBreaker, route.BreakerMode, route.QueueTimeout = false, oneOf(r, BreakerQueue, BreakerFailFast), oneOf(r, time.Second, 20*time.Second)
 	}
 	c.DrainTimeout = time.Hour
 	c.Journal = promiseJournal{w}
@@ -125,11 +125,11 @@ func (w *promiseWorld) dial(ctx context.Context) error {
 	return nil
 }
 
-// run lets all callers send all of their requests.
+// run lets all clients send all of their requests.
 func (w *promiseWorld) run(t *testing.T, m *memory) {
 	w.seen = m.seen
 	var all sync.WaitGroup
-	for i, mine := range w.callers {
+	for i, mine := range w.clients {
 		all.Go(func() { w.call(m, promiseSource(w.seed, drawsWorld, uint64(2+i)), mine) })
 	}
 	if w.drainAfter > 0 {
@@ -142,18 +142,18 @@ func (w *promiseWorld) run(t *testing.T, m *memory) {
 	all.Wait()
 	time.Sleep(time.Hour) // what nobody waits for any more comes to its end
 	if n := m.active.Load(); n != 0 {
-		t.Errorf("world %d: %d requests are still under way", w.seed, n)
+		t.Errorf("world %d: %d requests are still in flight", w.seed, n)
 	}
 }
 
 // call sends requests one after the other.
 func (w *promiseWorld) call(m *memory, r *rand.Rand, mine []*promiseRequest) {
-	var c *promiseCaller
+	var c *promiseClient
 	for _, q := range mine {
 		time.Sleep(promiseTime(r))
 		if c == nil {
 			theirs, ours := net.Pipe()
-			c = &promiseCaller{Conn: theirs, r: bufio.NewReader(theirs)}
+			c = &promiseClient{Conn: theirs, r: bufio.NewReader(theirs)}
 			served := make(chan struct{})
 			go func() { defer close(served); m.ServeConn(ours, "") }()
 			defer func() { theirs.Close(); <-served }()
@@ -165,14 +165,14 @@ func (w *promiseWorld) call(m *memory, r *rand.Rand, mine []*promiseRequest) {
 	}
 }
 
-type promiseCaller struct {
+type promiseClient struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// exchange sends a request and reads the answer; false: the connection is not
+// exchange sends a request and reads the response; false: the connection is not
 // to be used again.
-func (c *promiseCaller) exchange(w *promiseWorld, q *promiseRequest) bool {
+func (c *promiseClient) exchange(w *promiseWorld, q *promiseRequest) bool {
 	w.mu.Lock()
 	q.began = time.Now()
 	w.mu.Unlock()
@@ -197,9 +197,9 @@ func (c *promiseCaller) exchange(w *promiseWorld, q *promiseRequest) bool {
 	return <-written == nil && !res.Close
 }
 
-// leaving has the caller leave when it is to. What it gives stops that, and says
-// whether the caller is still there.
-func (w *promiseWorld) leaving(c *promiseCaller, q *promiseRequest) (stays func() bool) {
+// leaving has the client leave when it is to. What it gives stops that, and says
+// whether the client is still there.
+func (w *promiseWorld) leaving(c *promiseClient, q *promiseRequest) (stays func() bool) {
 	if q.leaves == 0 {
 		return func() bool { return true }
 	}
@@ -211,7 +211,7 @@ func (w *promiseWorld) leaving(c *promiseCaller, q *promiseRequest) (stays func(
 	}).Stop
 }
 
-func (c *promiseCaller) write(q *promiseRequest) error {
+func (c *promiseClient) write(q *promiseRequest) error {
 	key := ""
 	if q.key {
 		key = "Idempotency-Key: k\r\n"

@@ -25,8 +25,8 @@ func (n *settings) announces(nc net.Conn) bool {
 // connection is closed without a word, since nobody knows in which protocol.
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
-	c.phase.Store(phaseIdle) // a drain that ends idle callers ends this one too
-	c.setRead(c.server.now().Add(set.ReadHeadTimeout), 0)
+	c.phase.Store(phaseIdle) // a drain that ends idle clients ends this one too
+	c.setRead(c.server.now().Add(set.ReadHeaderTimeout), 0)
 	if c.server.closingIdle() {
 		return false
 	}
@@ -40,7 +40,7 @@ func (c *conn) announced() bool {
 	}
 	c.x.aborting = true // nothing is to be read on
 	_ = c.wire.Close()
-	if c.w > 0 || why == proxyproto.Slow && !c.server.closingIdle() {
+	if c.w > 0 || why == proxyproto.TimedOut && !c.server.closingIdle() {
 		c.server.headerFailures[why].Add(1)
 		set.Log.Debug("a connection without the PROXY protocol header that it has to begin with", zap.Stringer("peer", c.wire.RemoteAddr()), zap.Error(why))
 	}
@@ -66,14 +66,14 @@ func (c *conn) readProxyHeader() proxyproto.Failure {
 			return proxyproto.None
 		}
 		if err := c.fill(); isTimeout(err) {
-			return proxyproto.Slow
+			return proxyproto.TimedOut
 		} else if err != nil {
-			return proxyproto.Cut
+			return proxyproto.Truncated
 		}
 	}
 }
 
-// remote is the caller's address: what was announced, else the connection's.
+// remote is the client's address: what was announced, else the connection's.
 func (c *conn) remote() net.Addr {
 	if c.told != nil {
 		return c.told

@@ -36,7 +36,7 @@ func (u *fakeUpstream) wantFrom(t *testing.T, n int, addr string) {
 	}
 }
 
-func TestCallerIsWhomTheHeaderNames(t *testing.T) {
+func TestClientIsWhomTheHeaderNames(t *testing.T) {
 	for name, c := range map[string]struct{ header, addr string }{
 		"v1":           {from1, "192.0.2.1"},
 		"v1, unknown":  {"PROXY UNKNOWN\r\n", "127.0.0.1"},
@@ -74,8 +74,8 @@ func TestBodyBehindTheHeaderIsWhole(t *testing.T) {
 	u.wantFrom(t, 0, "192.0.2.1")
 }
 
-// Fields are believed by who the caller is, not by who passes it on.
-func TestTrustIsInTheCallerNotInTheLoadBalancer(t *testing.T) {
+// Fields are believed by who the client is, not by who passes it on.
+func TestTrustIsInTheClientNotInTheLoadBalancer(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		announce(c)
@@ -88,7 +88,7 @@ func TestTrustIsInTheCallerNotInTheLoadBalancer(t *testing.T) {
 	u.wantFrom(t, 1, "203.0.113.9, 2001:db8::1")
 }
 
-// sayFirst dials and says something before all that the caller says, in one
+// sayFirst dials and says something before all that the client says, in one
 // write with the first of it.
 func (p *testProxy) sayFirst(header string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -125,14 +125,14 @@ func TestHeaderBeforeHTTP2(t *testing.T) {
 func TestHeaderBeforeTLS(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { announce(c); speakHTTP2(c); a.callersOverTLS(t, c, false) })
+	p := startProxy(t, u, func(c *Config) { announce(c); speakHTTP2(c); a.clientsOverTLS(t, c, false) })
 	nc, err := p.sayFirst(from1)(context.Background(), "tcp", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	tc := tls.Client(nc, a.client())
-	c := &caller{Conn: tc, r: bufio.NewReader(tc), t: t}
+	c := &client{Conn: tc, r: bufio.NewReader(tc), t: t}
 	c.send(get("/")).want(200, "ok")
 	u.wantFrom(t, 0, "192.0.2.1")
 
@@ -173,19 +173,19 @@ func TestUnixSocketHasNoHeader(t *testing.T) {
 
 func TestConnectionWithoutItsHeaderIsClosedAndCounted(t *testing.T) {
 	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { announce(c); c.ReadHeadTimeout = 50 * time.Millisecond })
+	p := startProxy(t, u, func(c *Config) { announce(c); c.ReadHeaderTimeout = 50 * time.Millisecond })
 	for _, c := range []struct {
 		sent string
 		why  proxyproto.Failure
-		ends bool // the caller's own side
+		ends bool // the client's own side
 	}{
 		{sent: get("/"), why: proxyproto.Missing},
 		{sent: "PROXY TCP4 nonsense\r\n", why: proxyproto.Malformed},
 		{sent: "PROXY TCP4 " + strings.Repeat("1", 107), why: proxyproto.TooLong},
 		{sent: signature + "\x21\x11\xff\xff", why: proxyproto.TooLong},
-		{sent: from2[:40], why: proxyproto.Slow},
-		{sent: "", why: proxyproto.Slow},
-		{sent: from1[:20], why: proxyproto.Cut, ends: true},
+		{sent: from2[:40], why: proxyproto.TimedOut},
+		{sent: "", why: proxyproto.TimedOut},
+		{sent: from1[:20], why: proxyproto.Truncated, ends: true},
 	} {
 		before := p.Stats().HeaderFailures[c.why]
 		nc := p.dial().send(c.sent)
@@ -219,7 +219,7 @@ func TestDrainEndsTheWaitForAHeader(t *testing.T) {
 		t.Error(err)
 	}
 	c.wantEnd("")
-	if n := p.Stats().HeaderFailures[proxyproto.Slow]; n != 0 {
+	if n := p.Stats().HeaderFailures[proxyproto.TimedOut]; n != 0 {
 		t.Errorf("%d failures", n)
 	}
 }

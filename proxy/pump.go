@@ -8,19 +8,19 @@ import (
 )
 
 // The pump is the exchange's second goroutine, started only when one is not
-// enough: a body that streams while the answer is awaited, a dial under way,
-// or an upstream that takes long. It reads from the caller: the body, then
-// anything, to notice at once that the caller left. The exchange's goroutine
+// enough: a body that streams while the response is awaited, a dial in flight,
+// or an upstream that takes long. It reads from the client: the body, then
+// anything, to notice at once that the client left. The exchange's goroutine
 // starts it and waits for its end in stopPump; while it runs, the read side of
-// the caller's connection and the body are the pump's.
+// the client's connection and the body are the pump's.
 
-// startPump sends the rest of the body, then watches the caller.
+// startPump sends the rest of the body, then watches the client.
 func (x *exchange) startPump() {
 	x.takenSeen, x.takenAt = 0, x.now()
 	x.startSecond(nil, true)
 }
 
-// startWatch watches the caller; cancel, where given, is called when it left.
+// startWatch watches the client; cancel, where given, is called when it left.
 func (x *exchange) startWatch(cancel func()) { x.startSecond(cancel, false) }
 
 func (x *exchange) startSecond(cancel func(), send bool) {
@@ -40,13 +40,13 @@ func (x *exchange) startSecond(cancel func(), send bool) {
 }
 
 // containPump is Server.contain for the second goroutine: the request ends as
-// if its caller had left, and the exchange's own goroutine gives all back.
+// if its client had left, and the exchange's own goroutine gives all back.
 func (x *exchange) containPump(fault any) {
 	if fault == nil {
 		return
 	}
 	x.c.server.report(fault)
-	x.callerFailed(errCallerGone)
+	x.clientFailed(errClientGone)
 }
 
 // stopPump ends the second goroutine, where one runs, and takes its rights back.
@@ -70,7 +70,7 @@ func (x *exchange) endPump() {
 }
 
 // pumpBody sends the rest of the body, or as much as the upstream takes, and
-// says whether the caller is to be watched after it.
+// says whether the client is to be watched after it.
 func (x *exchange) pumpBody() bool {
 	for {
 		x.pieces.Add(1)
@@ -84,7 +84,7 @@ func (x *exchange) pumpBody() bool {
 			return false
 		}
 		if err != nil && err != io.EOF {
-			x.callerFailed(err)
+			x.clientFailed(err)
 			return false
 		}
 		end := err == io.EOF || x.body.atEnd()
@@ -98,7 +98,7 @@ func (x *exchange) pumpBody() bool {
 	}
 }
 
-// settle gives the pump a moment when an answer came while it was writing the
+// settle gives the pump a moment when a response came while it was writing the
 // last piece: the upstream has read it, and only the pump does not know yet.
 func (x *exchange) settle() {
 	for n := 0; n < 100 && x.lastPiece.Load() && x.uploading(); n++ {
@@ -143,7 +143,7 @@ func (x *exchange) wakeUpstream() {
 	}
 }
 
-// watch reads what the caller sends ahead, until it leaves or the watch is stopped.
+// watch reads what the client sends ahead, until it leaves or the watch is stopped.
 func (x *exchange) watch() {
 	c := x.c
 	_ = c.nc.SetReadDeadline(time.Time{})
@@ -153,7 +153,7 @@ func (x *exchange) watch() {
 		case isTimeout(err):
 			_ = c.nc.SetReadDeadline(time.Time{}) // a late call that meant a wait before this one; stopPump says stop first
 		default:
-			x.callerFailed(errCallerGone)
+			x.clientFailed(errClientGone)
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func (x *exchange) watchOnce() error {
 	case <-time.After(pollEvery):
 	}
 	if c.hungUp() {
-		return errCallerGone
+		return errClientGone
 	}
 	return nil
 }

@@ -19,16 +19,16 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 		{QueueOldest, "/1 /2 /3 /4"},
 	} {
 		inMemory(t, answers(time.Second, ok200), func(c *Config) {
-			c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
-			c.Default.QueueOrder, c.Default.QueueTimeout = tc.order, time.Minute
+			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+			c.Default.QueueOrder, c.Default.PermitTimeout = tc.order, time.Minute
 		}, func(t *testing.T, m *memory) {
-			var callers []*caller
+			var clients []*client
 			for i := range 4 {
-				callers = append(callers, m.caller())
-				callers[i].send(get(fmt.Sprintf("/%d", i+1)))
+				clients = append(clients, m.client())
+				clients[i].send(get(fmt.Sprintf("/%d", i+1)))
 				synctest.Wait()
 			}
-			for _, c := range callers {
+			for _, c := range clients {
 				c.want(200, "ok")
 			}
 			var sent []string
@@ -44,11 +44,11 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 
 func TestAFullQueueDropsTheOldestWhateverItsOrder(t *testing.T) {
 	inMemory(t, answers(time.Second, ok200), func(c *Config) {
-		c.Default.Guard = policy.GuardOptions{Limit: policy.LimitFixed, Fixed: 1}
-		c.Default.QueueOrder, c.Default.QueueTimeout, c.Default.HoldMax = QueueOldest, time.Minute, 1
+		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+		c.Default.QueueOrder, c.Default.PermitTimeout, c.Default.QueueMax = QueueOldest, time.Minute, 1
 	}, func(t *testing.T, m *memory) {
-		first, second, third := m.caller(), m.caller(), m.caller()
-		for _, c := range []*caller{first, second, third} {
+		first, second, third := m.client(), m.client(), m.client()
+		for _, c := range []*client{first, second, third} {
 			c.send(get("/"))
 			synctest.Wait()
 		}

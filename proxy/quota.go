@@ -7,41 +7,41 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// Quota is how many attempts a route's upstream may be sent in a time. Hedges
+// Rate limit is how many attempts a route's upstream may be sent in a time. Hedges
 // and retries count.
-type Quota struct {
-	Rate   policy.QuotaRate // the zero value: no quota
+type RateLimit struct {
+	Rate   policy.RateLimit // the zero value: no rate limit
 	Wait   time.Duration    // the longest that a request waits for its turn; 0: not at all
-	Kind   QuotaKind
+	Kind   RateLimitKind
 	Header string // the field's name, for QuotaHeader
 }
 
-// QuotaKind says which requests have a quota together.
-type QuotaKind uint8
+// QuotaKind says which requests have a rate limit together.
+type RateLimitKind uint8
 
 // The choices of QuotaKind.
 const (
-	QuotaUpstream QuotaKind = iota // those of all routes with this choice and rate to the same upstream
-	QuotaRoute                     // those of the route
-	QuotaHeader                    // those with the same value in a field, of all routes with this choice and rate to the same upstream; those without it together
+	RateLimitUpstream RateLimitKind = iota // those of all routes with this choice and rate to the same upstream
+	RateLimitRoute                         // those of the route
+	RateLimitHeader                        // those with the same value in a field, of all routes with this choice and rate to the same upstream; those without it together
 )
 
-// quotaDoor is where attempts wait for a slot of a quota.
-type quotaDoor struct {
+// quotaDoor is where attempts wait for a slot of a rate limit.
+type rateLimitDoor struct {
 	key uint64 // the same in every process
-	set *quotaSet
+	set *rateLimitSet
 
-	mu      sync.Mutex // guards what follows
-	quota   *policy.Quota
-	line    *policy.Line[*waiter]
-	timer   *time.Timer
-	retired bool // forgotten: who comes with its key has another
-	listed  bool // among set.busy
+	mu        sync.Mutex // guards what follows
+	rateLimit *policy.RateLimiter
+	line      *policy.Queue[*waiter]
+	timer     *time.Timer
+	retired   bool // forgotten: who comes with its key has another
+	listed    bool // among set.busy
 }
 
 // newQuotaDoor makes a door for the requests of a key.
-func newQuotaDoor(s *quotaSet, key uint64) *quotaDoor {
-	q := &quotaDoor{key: key, set: s, quota: policy.NewQuota(s.rate, s.wanted != nil, nil), line: policy.NewLine[*waiter](s.holdMax)}
+func newRateLimitDoor(s *rateLimitSet, key uint64) *rateLimitDoor {
+	q := &rateLimitDoor{key: key, set: s, rateLimit: policy.NewRateLimiter(s.rate, s.wanted != nil, nil), line: policy.NewQueue[*waiter](s.holdMax)}
 	q.timer = time.AfterFunc(time.Hour, q.tick)
 	q.timer.Stop()
 	return q
@@ -50,21 +50,21 @@ func newQuotaDoor(s *quotaSet, key uint64) *quotaDoor {
 // enter takes a slot, or stands in line for one where the wait is likely to be
 // shorter than room, or says after about how long a slot is free. No when the
 // door is retired.
-func (q *quotaDoor) enter(w *waiter, now, room time.Duration) (e entry, ok bool) {
+func (q *rateLimitDoor) enter(w *waiter, now, room time.Duration) (e entry, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired {
 		return e, false
 	}
 	q.enlist()
-	q.quota.Arrive()
+	q.rateLimit.Arrive()
 	ahead := q.line.Len()
-	if ahead == 0 && q.quota.Take(now) {
+	if ahead == 0 && q.rateLimit.Take(now) {
 		return entry{word: wordGo}, true
 	}
-	wait := q.quota.Pace() * time.Duration(ahead+1)
+	wait := q.rateLimit.Pace() * time.Duration(ahead+1)
 	if ahead == 0 {
-		if next := q.quota.Next(now); next != policy.Forever {
+		if next := q.rateLimit.Next(now); next != policy.Forever {
 			wait = next - now
 		}
 	}
@@ -85,31 +85,31 @@ type entry struct {
 }
 
 // takeNow takes a slot for an attempt that does not wait for one.
-func (q *quotaDoor) takeNow(now time.Duration) bool {
+func (q *rateLimitDoor) takeNow(now time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired || q.line.Len() > 0 {
 		return false
 	}
 	q.enlist()
-	return q.quota.Take(now)
+	return q.rateLimit.Take(now)
 }
 
 // giveBack returns a slot that was not used.
-func (q *quotaDoor) giveBack(now time.Duration) {
+func (q *rateLimitDoor) giveBack(now time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired {
 		return // long over
 	}
 	q.enlist()
-	q.quota.GiveBack(now)
+	q.rateLimit.GiveBack(now)
 	q.arm(now)
 }
 
 // quit takes a waiter out of the line that does not want to wait any longer;
 // no when it was let in meanwhile.
-func (q *quotaDoor) quit(t policy.Ticket, now time.Duration) bool {
+func (q *rateLimitDoor) quit(t policy.Ticket, now time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.arm(now)
@@ -117,15 +117,15 @@ func (q *quotaDoor) quit(t policy.Ticket, now time.Duration) bool {
 }
 
 // tick is the timer's.
-func (q *quotaDoor) tick() {
+func (q *rateLimitDoor) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.admit(q.set.elapsed())
 }
 
 // admit lets in whom there are slots for, whoever came first first. Called with mu held.
-func (q *quotaDoor) admit(now time.Duration) {
-	for q.line.Len() > 0 && q.quota.Take(now) {
+func (q *rateLimitDoor) admit(now time.Duration) {
+	for q.line.Len() > 0 && q.rateLimit.Take(now) {
 		w, _ := q.line.Oldest()
 		w.tell(wordGo)
 	}
@@ -134,7 +134,7 @@ func (q *quotaDoor) admit(now time.Duration) {
 
 // arm sets the timer to the next slot, and has one asked for. Called with mu held, after every
 // change of the line and of what is known of slots.
-func (q *quotaDoor) arm(now time.Duration) {
+func (q *rateLimitDoor) arm(now time.Duration) {
 	if q.line.Len() == 0 {
 		q.timer.Stop()
 		return
@@ -142,7 +142,7 @@ func (q *quotaDoor) arm(now time.Duration) {
 	if q.set.wanted != nil {
 		q.set.wanted()
 	}
-	if at := q.quota.Next(now); at != policy.Forever {
+	if at := q.rateLimit.Next(now); at != policy.Forever {
 		q.timer.Reset(max(at-now, 0))
 	}
 }
@@ -151,46 +151,46 @@ func (q *quotaDoor) arm(now time.Duration) {
 // process that sends rarely has none at hand.
 const leaseTakes = 150 * time.Millisecond
 
-// awaitSlot waits for the request's turn in the quota of its upstream, and gives
+// awaitSlot waits for the request's turn in the rate limit of its upstream, and gives
 // the time that it then is.
-func (x *exchange) awaitSlot(s *quotaSet, now instant) (admission, instant) {
-	room := x.route.Quota.Wait
+func (x *exchange) awaitSlot(s *rateLimitSet, now instant) (admission, instant) {
+	room := x.route.RateLimit.Wait
 	if s.wanted != nil {
 		room = max(room, leaseTakes)
 	}
 	room = min(room, x.waitRoom(now))
-	q, e := s.enter(x.quotaKey(s), &x.waiter, x.c.server.since(now), room)
+	q, e := s.enter(x.rateLimitKey(s), &x.waiter, x.c.server.since(now), room)
 	switch e.word {
 	case wordGo:
 		x.slot = q
 		return admitted, now
 	case wordDropped:
-		return x.outOfQuota(e.wait), now
+		return x.outOfRateLimit(e.wait), now
 	}
 	x.waiter.turn = x.c.server.since(now) + e.wait
 	end := x.c.await(now.Add(room), &x.waiter)
 	later := x.tick()
-	x.observer.Held(later.Sub(now))
+	x.observer.Queued(later.Sub(now))
 	if q.quit(e.ticket, x.c.server.since(later)) {
 		switch end {
-		case callerLeft:
+		case clientLeft:
 			return leftWaiting, later
 		case drainBegan:
 			x.retryAfter = wholeSeconds(max(x.waiter.turn-x.c.server.since(later), time.Second))
 			return drainedWaiting, later
 		}
-		return x.outOfQuota(e.wait), later
+		return x.outOfRateLimit(e.wait), later
 	}
 	x.slot = q
-	if end == callerLeft { // it was let in at the same moment
+	if end == clientLeft { // it was let in at the same moment
 		return leftWaiting, later
 	}
 	return admitted, later
 }
 
 // outOfQuota turns the request away.
-func (x *exchange) outOfQuota(wait time.Duration) admission {
-	x.barred, x.retryAfter = barredByQuota, min(max(wholeSeconds(wait), 1), 3600)
+func (x *exchange) outOfRateLimit(wait time.Duration) admission {
+	x.barred, x.retryAfter = barredByRateLimit, min(max(wholeSeconds(wait), 1), 3600)
 	return turnedAway
 }
 

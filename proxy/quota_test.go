@@ -8,31 +8,31 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// rationed gives the default route a quota.
+// rationed gives the default route a rate limit.
 func rationed(rate string, wait time.Duration) func(c *Config) {
 	return func(c *Config) {
-		r, err := policy.ParseQuota(rate)
+		r, err := policy.ParseRateLimit(rate)
 		if err != nil {
 			panic(err)
 		}
-		c.Default.Quota = Quota{Rate: r, Wait: wait}
+		c.Default.RateLimit = RateLimit{Rate: r, Wait: wait}
 	}
 }
 
 // leasedQuota is rationed in a fleet; wanted is told of every wish for slots.
-func leasedQuota(rate string, wait time.Duration, wanted func()) func(c *Config) {
+func leasedRateLimit(rate string, wait time.Duration, wanted func()) func(c *Config) {
 	return func(c *Config) {
 		rationed(rate, wait)(c)
-		c.QuotaWanted = wanted
+		c.RateLimitWanted = wanted
 	}
 }
 
-func TestAQuotaSpacesRequestsEvenly(t *testing.T) {
+func TestARateLimitSpacesRequestsEvenly(t *testing.T) {
 	up := &timed{}
 	inMemory(t, up.handle, rationed("10/s", 30*time.Second), func(t *testing.T, m *memory) {
 		var ends []func() bool
 		for range 20 {
-			c := m.caller().send(get("/")).later()
+			c := m.client().send(get("/")).later()
 			ends = append(ends, func() bool { res, _ := c(); return res.StatusCode == 200 })
 		}
 		for _, ok := range ends {
@@ -40,7 +40,7 @@ func TestAQuotaSpacesRequestsEvenly(t *testing.T) {
 				t.Error("not answered 200")
 			}
 		}
-		gap := policy.QuotaRate{Attempts: 10, Per: time.Second}.Gap()
+		gap := policy.RateLimit{Attempts: 10, Per: time.Second}.Gap()
 		for i := 1; i < len(up.at); i++ {
 			if d := up.at[i].Sub(up.at[i-1]); d < gap-50*time.Millisecond || d > gap+time.Millisecond {
 				t.Errorf("%v between two requests, want %v", d, gap)
@@ -49,14 +49,14 @@ func TestAQuotaSpacesRequestsEvenly(t *testing.T) {
 		if len(up.at) != 20 || len(m.seen.held) != 19 {
 			t.Errorf("%d sent, %d waited", len(up.at), len(m.seen.held))
 		}
-		if q := m.Stats().Quotas; len(q) != 1 || q[0].State.Own != 20 || q[0].Waiting != 0 {
+		if q := m.Stats().RateLimits; len(q) != 1 || q[0].State.Own != 20 || q[0].Waiting != 0 {
 			t.Errorf("%+v", q)
 		}
 	})
 }
 
 // Who would have to wait longer than allowed hears so at once and is not sent.
-func TestARequestBeyondTheQuotaGets429(t *testing.T) {
+func TestARequestBeyondTheRateLimitGets429(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(c *Config)
 		fields []string
@@ -66,20 +66,20 @@ func TestARequestBeyondTheQuotaGets429(t *testing.T) {
 		"longer than the wait":     {change: rationed("1/s", 2*time.Second), sent: 2, after: "3"},
 		"no wait":                  {change: rationed("1/m", 0), sent: 1, after: "61"},
 		"longer than the request":  {change: func(c *Config) { rationed("1/s", time.Minute)(c); c.Default.RequestTimeout = 3 * time.Second }, sent: 3, after: "4"},
-		"longer than for the hold": {change: func(c *Config) { rationed("1/s", time.Minute)(c); c.Default.HoldMax = 2 }, sent: 3, after: "4"},
+		"longer than for the hold": {change: func(c *Config) { rationed("1/s", time.Minute)(c); c.Default.QueueMax = 2 }, sent: 3, after: "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), tc.change, func(t *testing.T, m *memory) {
 				began := time.Now()
 				var all []func() (int, string)
 				for range 5 {
-					end := m.caller().send(get("/")).later()
+					end := m.client().send(get("/")).later()
 					all = append(all, func() (int, string) {
 						res, at := end()
 						if res.StatusCode == 429 && at != began {
 							t.Errorf("429 after %v", at.Sub(began))
 						}
-						if res.StatusCode == 429 && res.Header.Get("X-Retryproxy-Reason") != "quota" {
+						if res.StatusCode == 429 && res.Header.Get("X-Retryproxy-Reason") != "rate_limited" {
 							t.Errorf("%v", res.Header)
 						}
 						return res.StatusCode, res.Header.Get("Retry-After")
@@ -101,7 +101,7 @@ func TestARequestBeyondTheQuotaGets429(t *testing.T) {
 				m.seen.outcome(t, 4)
 				n := 0
 				for _, o := range m.seen.outcomes {
-					if o == policy.OutcomeQuota {
+					if o == policy.OutcomeRateLimited {
 						n++
 					}
 				}
@@ -113,12 +113,12 @@ func TestARequestBeyondTheQuotaGets429(t *testing.T) {
 	}
 }
 
-// A retry needs a slot as any attempt does; where it gets none, the caller has
-// the upstream's answer.
-func TestRetriesCountAgainstTheQuota(t *testing.T) {
+// A retry needs a slot as any attempt does; where it gets none, the client has
+// the upstream's response.
+func TestRetriesCountAgainstTheRateLimit(t *testing.T) {
 	up := &timed{first: []string{answer(503), answer(503), answer(503)}}
 	inMemory(t, up.handle, rationed("1/s", 10*time.Second), func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		for i := 1; i < len(up.at); i++ {
 			if d := up.at[i].Sub(up.at[i-1]); d < 900*time.Millisecond {
 				t.Errorf("attempts %v apart", d)
@@ -126,26 +126,26 @@ func TestRetriesCountAgainstTheQuota(t *testing.T) {
 		}
 	})
 	inMemory(t, script(bad503), rationed("1/m", time.Second), func(t *testing.T, m *memory) {
-		res := m.caller().send(get("/")).want(503, "busy")
-		if res.Header.Get("X-Retryproxy-Reason") != "quota" {
+		res := m.client().send(get("/")).want(503, "busy")
+		if res.Header.Get("X-Retryproxy-Reason") != "rate_limited" {
 			t.Errorf("%v", res.Header)
 		}
 		m.seen.outcome(t, 0)
-		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.GaveUp(policy.ReasonQuota)}) || m.up.sends() != 1 || len(m.seen.retries) != 0 {
+		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.GaveUp(policy.ReasonRateLimited)}) || m.up.sends() != 1 || len(m.seen.retries) != 0 {
 			t.Errorf("%v, %d sends, %d retries", m.seen.outcomes, m.up.sends(), len(m.seen.retries))
 		}
 	})
 }
 
 // Who leaves while it waits takes nothing with it.
-func TestACallerThatLeavesTheQuotasLine(t *testing.T) {
+func TestAClientThatLeavesTheRateLimitsLine(t *testing.T) {
 	up := &timed{}
 	inMemory(t, up.handle, rationed("1/s", 10*time.Second), func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
-		leaver := m.caller().send(get("/"))
+		m.client().send(get("/")).want(200, "ok")
+		leaver := m.client().send(get("/"))
 		time.Sleep(100 * time.Millisecond)
-		stays := m.caller().send(get("/")).later()
+		stays := m.client().send(get("/")).later()
 		time.Sleep(100 * time.Millisecond)
 		leaver.Close()
 		if res, at := stays(); res.StatusCode != 200 || at.Sub(began) > 1100*time.Millisecond {
@@ -158,91 +158,91 @@ func TestACallerThatLeavesTheQuotasLine(t *testing.T) {
 	})
 }
 
-// A slot taken for a request that the gate then turns away is another's.
+// A slot taken for a request that the breaker then turns away is another's.
 func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
 		guarded(c)
 		rationed("100/s", time.Second)(c)
-		c.Default.Outage, c.Default.Policy.MaxRetries = OutageShed, 0
+		c.Default.BreakerMode, c.Default.Policy.MaxRetries = BreakerFailFast, 0
 	})
-	p.dial().send(get("/")) // closes the gate
-	soon(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
-	before := p.Stats().Quotas[0].State.Own
+	p.dial().send(get("/")) // opens the breaker
+	soon(t, "breaker opened", func() bool { return p.guard().Breaker != policy.BreakerClosed })
+	before := p.Stats().RateLimits[0].State.Own
 	for range 30 {
 		p.dial().send(get("/"))
 	}
 	p.seen.outcome(t, 30)
-	if used := p.Stats().Quotas[0].State.Own - before; used < 30 {
+	if used := p.Stats().RateLimits[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().fallback.quota.common.takeNow(p.elapsed()) {
+	if !p.settings.Load().fallback.rateLimit.common.takeNow(p.elapsed()) {
 		t.Error("no slot left, though none was used")
 	}
 }
 
-// Routes to one upstream with one quota share it; others do not.
-func TestWhoSharesAQuota(t *testing.T) {
+// Routes to one upstream with one rate limit share it; others do not.
+func TestWhoSharesARateLimit(t *testing.T) {
 	inMemory(t, script(ok200), func(c *Config) {
 		rationed("1/m", 0)(c)
 		same, other, none := c.Default, c.Default, c.Default
 		same.Name, same.Match.Path = "same", "/same"
 		other.Name, other.Match.Path = "other", "/other"
-		other.Quota.Rate.Attempts = 2
-		none.Name, none.Match.Path, none.Quota = "none", "/none", Quota{}
+		other.RateLimit.Rate.Attempts = 2
+		none.Name, none.Match.Path, none.RateLimit = "none", "/none", RateLimit{}
 		c.Routes = []Route{same, other, none}
 	}, func(t *testing.T, m *memory) {
-		m.caller().send(get("/")).want(200, "ok")
-		m.caller().send(get("/same")).want(429, "*")
-		m.caller().send(get("/other")).want(200, "ok")
-		m.caller().send(get("/none")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
+		m.client().send(get("/same")).want(429, "*")
+		m.client().send(get("/other")).want(200, "ok")
+		m.client().send(get("/none")).want(200, "ok")
 		if err := m.Reload(m.settings.Load().Config); err != nil {
 			t.Fatal(err)
 		}
-		m.caller().send(get("/")).want(429, "*") // a reload makes no slots
+		m.client().send(get("/")).want(429, "*") // a reload makes no slots
 	})
 }
 
 // In a fleet a request waits for its lease and not for its share.
 func TestASlotIsLeased(t *testing.T) {
 	wishes := 0
-	inMemory(t, script(ok200), leasedQuota("1/m", 0, func() { wishes++ }), func(t *testing.T, m *memory) {
-		m.ShareQuotas(10)
-		ended := m.caller().send(get("/")).later()
+	inMemory(t, script(ok200), leasedRateLimit("1/m", 0, func() { wishes++ }), func(t *testing.T, m *memory) {
+		m.ShareRateLimits(10)
+		ended := m.client().send(get("/")).later()
 		time.Sleep(10 * time.Millisecond)
-		asks, _ := m.QuotaAsks(nil)
+		asks, _ := m.RateLimitLeaseRequests(nil)
 		if wishes == 0 || len(asks) != 1 || asks[0].Want != 1 || m.up.sends() != 0 {
 			t.Fatalf("%d wishes, %+v, %d sent", wishes, asks, m.up.sends())
 		}
 		began := time.Now()
-		m.GrantQuota(asks[0].Key, policy.QuotaGrant{Slots: 1, Ahead: 30 * time.Millisecond})
+		m.ApplyRateLimitLease(asks[0].Key, policy.RateLimitLeaseGrant{Slots: 1, Ahead: 30 * time.Millisecond})
 		if res, at := ended(); res.StatusCode != 200 || at.Sub(began) != 30*time.Millisecond {
 			t.Errorf("%d, %v after the grant", res.StatusCode, at.Sub(began))
 		}
-		m.caller().send(get("/")).want(429, "*") // nothing was left, and nobody answers
-		if s := m.Stats().Quotas[0].State; s.Leased != 1 || s.Own != 0 {
+		m.client().send(get("/")).want(429, "*") // nothing was left, and nobody answers
+		if s := m.Stats().RateLimits[0].State; s.Leased != 1 || s.Own != 0 {
 			t.Errorf("%+v", s)
 		}
-		m.GrantQuota(12345, policy.QuotaGrant{Slots: 1}) // of a quota that is gone
-		m.FailQuota(12345)
+		m.ApplyRateLimitLease(12345, policy.RateLimitLeaseGrant{Slots: 1}) // of a rate limit that is gone
+		m.FailRateLimitLease(12345)
 	})
 }
 
 // An engine that does not answer holds nobody up: the share is used.
 func TestAShareIsUsedWithoutAnEngine(t *testing.T) {
 	up := &timed{}
-	inMemory(t, up.handle, leasedQuota("100/s", time.Second, func() {}), func(t *testing.T, m *memory) {
-		m.ShareQuotas(10)
-		asks, _ := m.QuotaAsks(nil)
+	inMemory(t, up.handle, leasedRateLimit("100/s", time.Second, func() {}), func(t *testing.T, m *memory) {
+		m.ShareRateLimits(10)
+		asks, _ := m.RateLimitLeaseRequests(nil)
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
-		if d := time.Since(began); len(asks) != 0 || d > 250*time.Millisecond { // 100 ms for the answer, and a share's turn within 102
+		m.client().send(get("/")).want(200, "ok")
+		if d := time.Since(began); len(asks) != 0 || d > 250*time.Millisecond { // 100 ms for the response, and a share's turn within 102
 			t.Errorf("answered after %v; asked %+v before", d, asks)
 		}
-		m.FailQuota(m.settings.Load().fallback.quota.common.key)
+		m.FailRateLimitLease(m.settings.Load().fallback.rateLimit.common.key)
 		began = time.Now()
 		for range 20 {
-			m.caller().send(get("/")).want(200, "ok")
+			m.client().send(get("/")).want(200, "ok")
 		}
 		if d := time.Since(began); d < 1800*time.Millisecond || d > 2200*time.Millisecond {
 			t.Errorf("20 at a tenth of 100/s took %v", d)

@@ -10,74 +10,74 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// MaxQuotaKeys is how many values of a field have a quota of their own at once,
-// for each quota of a process; about 0.5 KiB each. One that is in use, or was so lately
+// MaxQuotaKeys is how many values of a field have a rate limit of their own at once,
+// for each rate limit of a process; about 0.5 KiB each. One that is in use, or was so lately
 // that its next slot is not due yet, is not forgotten for another: values that there is
-// no room for have one quota together.
-const MaxQuotaKeys = 4096
+// no room for have one rate limit together.
+const MaxRateLimitKeys = 4096
 
 // quotaLooks is how many keys are looked at for one that can be forgotten, when a
 // new value comes and there is no room: the same for each request, however many
 // values somebody makes up.
-const quotaLooks = 8
+const rateLimitLooks = 8
 
-// quotaSet is the doors of a quota: one, or one for each value of a field. Safe
+// quotaSet is the doors of a rate limit: one, or one for each value of a field. Safe
 // for concurrent use.
-type quotaSet struct {
+type rateLimitSet struct {
 	name    string
-	rate    policy.QuotaRate
+	rate    policy.RateLimit
 	elapsed func() time.Duration
 	wanted  func() // Config.QuotaWanted
 	holdMax int
 	header  string // "": one door for all
 	seed    [sha256.Size]byte
 
-	common *quotaDoor // of all requests; with a header, of those without it
-	others *quotaDoor // of values that there is no room for; nil without a header
-	most   int        // values with a door of their own
+	common *rateLimitDoor // of all requests; with a header, of those without it
+	others *rateLimitDoor // of values that there is no room for; nil without a header
+	most   int            // values with a door of their own
 
 	mu        sync.RWMutex // guards what follows; taken before a door's
-	doors     map[uint64]*quotaDoor
-	ring      []*quotaDoor // the same, in the order in which they are looked at
+	doors     map[uint64]*rateLimitDoor
+	ring      []*rateLimitDoor // the same, in the order in which they are looked at
 	hand      int
 	processes int
-	past      policy.QuotaState // of doors that were forgotten
+	past      policy.RateLimiterState // of doors that were forgotten
 
 	asking sync.Mutex // held by who collects questions
 	busyMu sync.Mutex // guards what follows; taken after a door's
-	busy   []*quotaDoor
-	spare  []*quotaDoor
+	busy   []*rateLimitDoor
+	spare  []*rateLimitDoor
 }
 
-// quotaSeed is the part of a key that is the same for all of a quota. Routes that
-// agree in it share the quota.
-func quotaSeed(r *Route) [sha256.Size]byte {
-	text := "quota\x00" + r.Upstream.String() + "\x00" + r.Quota.Rate.String()
-	switch r.Quota.Kind {
-	case QuotaRoute:
+// quotaSeed is the part of a key that is the same for all of a rate limit. Routes that
+// agree in it share the rate limit.
+func rateLimitSeed(r *Route) [sha256.Size]byte {
+	text := "rate limit\x00" + r.Upstream.String() + "\x00" + r.RateLimit.Rate.String()
+	switch r.RateLimit.Kind {
+	case RateLimitRoute:
 		text += "\x00route\x00" + r.Name
-	case QuotaHeader:
-		text += "\x00header\x00" + strings.ToLower(r.Quota.Header)
+	case RateLimitHeader:
+		text += "\x00header\x00" + strings.ToLower(r.RateLimit.Header)
 	}
 	return sha256.Sum256([]byte(text))
 }
 
-func newQuotaSet(s *Server, r *Route, wanted func()) *quotaSet {
-	q := &quotaSet{
-		name: r.Upstream.String(), rate: r.Quota.Rate, elapsed: s.elapsed, wanted: wanted, holdMax: r.HoldMax,
-		seed: quotaSeed(r), most: MaxQuotaKeys, processes: 1,
+func newRateLimitSet(s *Server, r *Route, wanted func()) *rateLimitSet {
+	q := &rateLimitSet{
+		name: r.Upstream.String(), rate: r.RateLimit.Rate, elapsed: s.elapsed, wanted: wanted, holdMax: r.QueueMax,
+		seed: rateLimitSeed(r), most: MaxRateLimitKeys, processes: 1,
 	}
-	q.common = newQuotaDoor(q, binary.BigEndian.Uint64(q.seed[:]))
-	if r.Quota.Kind == QuotaHeader {
-		q.header = r.Quota.Header
-		q.others = newQuotaDoor(q, binary.BigEndian.Uint64(q.seed[8:]))
-		q.doors = map[uint64]*quotaDoor{}
+	q.common = newRateLimitDoor(q, binary.BigEndian.Uint64(q.seed[:]))
+	if r.RateLimit.Kind == RateLimitHeader {
+		q.header = r.RateLimit.Header
+		q.others = newRateLimitDoor(q, binary.BigEndian.Uint64(q.seed[8:]))
+		q.doors = map[uint64]*rateLimitDoor{}
 	}
 	return q
 }
 
 // hashValue is a key made of a field's value. A cryptographic hash, so that no
-// caller can make a value that is taken for another's. It does not allocate.
+// client can make a value that is taken for another's. It does not allocate.
 func hashValue(seed [sha256.Size]byte, value []byte) uint64 {
 	var buf [512]byte
 	for {
@@ -89,8 +89,8 @@ func hashValue(seed [sha256.Size]byte, value []byte) uint64 {
 	}
 }
 
-// quotaKey is whose quota the request's attempts belong to.
-func (x *exchange) quotaKey(s *quotaSet) uint64 {
+// quotaKey is whose rate limit the request's attempts belong to.
+func (x *exchange) rateLimitKey(s *rateLimitSet) uint64 {
 	if s.header != "" {
 		if value, ok := x.req.Lookup(s.header); ok {
 			return hashValue(s.seed, value)
@@ -100,7 +100,7 @@ func (x *exchange) quotaKey(s *quotaSet) uint64 {
 }
 
 // enter is quotaDoor.enter at the door of a key, and gives that too.
-func (s *quotaSet) enter(key uint64, w *waiter, now, room time.Duration) (*quotaDoor, entry) {
+func (s *rateLimitSet) enter(key uint64, w *waiter, now, room time.Duration) (*rateLimitDoor, entry) {
 	for {
 		q := s.door(key, now)
 		if e, ok := q.enter(w, now, room); ok {
@@ -110,7 +110,7 @@ func (s *quotaSet) enter(key uint64, w *waiter, now, room time.Duration) (*quota
 }
 
 // door is that of a key, made if need be.
-func (s *quotaSet) door(key uint64, now time.Duration) *quotaDoor {
+func (s *rateLimitSet) door(key uint64, now time.Duration) *rateLimitDoor {
 	if q := s.known(key); q != nil {
 		return q
 	}
@@ -123,7 +123,7 @@ func (s *quotaSet) door(key uint64, now time.Duration) *quotaDoor {
 		s.ring = append(s.ring, nil)
 		return s.put(len(s.ring)-1, key)
 	}
-	for range min(quotaLooks, s.most) {
+	for range min(rateLimitLooks, s.most) {
 		s.hand = (s.hand + 1) % s.most
 		old := s.ring[s.hand]
 		if state, ok := old.retire(now); ok {
@@ -136,7 +136,7 @@ func (s *quotaSet) door(key uint64, now time.Duration) *quotaDoor {
 }
 
 // known is the door of a key that has one, nil for one that has not.
-func (s *quotaSet) known(key uint64) *quotaDoor {
+func (s *rateLimitSet) known(key uint64) *rateLimitDoor {
 	switch {
 	case key == s.common.key:
 		return s.common
@@ -151,28 +151,28 @@ func (s *quotaSet) known(key uint64) *quotaDoor {
 }
 
 // put makes the door of a key at a place of the ring. Called with mu held.
-func (s *quotaSet) put(i int, key uint64) *quotaDoor {
-	q := newQuotaDoor(s, key)
-	q.quota.Share(s.processes)
+func (s *rateLimitSet) put(i int, key uint64) *rateLimitDoor {
+	q := newRateLimitDoor(s, key)
+	q.rateLimit.Share(s.processes)
 	s.ring[i], s.doors[key] = q, q
 	return q
 }
 
 // retire makes a door unused for good, when nothing would be lost by it: a new
 // one grants no slot earlier.
-func (q *quotaDoor) retire(now time.Duration) (counted policy.QuotaState, ok bool) {
+func (q *rateLimitDoor) retire(now time.Duration) (counted policy.RateLimiterState, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.listed || q.line.Len() > 0 || !q.quota.Idle(now) {
+	if q.listed || q.line.Len() > 0 || !q.rateLimit.Idle(now) {
 		return counted, false
 	}
 	q.retired = true
-	return q.quota.State(), true
+	return q.rateLimit.State(), true
 }
 
 // each calls do for every door, which it has locked. Called with mu held.
-func (s *quotaSet) each(do func(q *quotaDoor)) {
-	locked := func(q *quotaDoor) {
+func (s *rateLimitSet) each(do func(q *rateLimitDoor)) {
+	locked := func(q *rateLimitDoor) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		do(q)
@@ -186,21 +186,21 @@ func (s *quotaSet) each(do func(q *quotaDoor)) {
 	}
 }
 
-// QuotaStats is the picture of the quotas of one rate to one upstream, of all
+// QuotaStats is the picture of the rate limits of one rate to one upstream, of all
 // keys together.
-type QuotaStats struct {
+type RateLimitStats struct {
 	Upstream string
-	Rate     policy.QuotaRate
+	Rate     policy.RateLimit
 	Waiting  int
-	Keys     int // values of a field that are remembered, each with a quota of its own
-	State    policy.QuotaState
+	Keys     int // values of a field that are remembered, each with a rate limit of its own
+	State    policy.RateLimiterState
 }
 
-// quotaStats is the picture of all quotas.
-func (n *settings) quotaStats() []QuotaStats {
-	var all []QuotaStats
+// quotaStats is the picture of all rate limits.
+func (n *settings) rateLimitStats() []RateLimitStats {
+	var all []RateLimitStats
 	place := map[[2]string]int{}
-	for _, s := range n.quotas {
+	for _, s := range n.rateLimits {
 		one := s.stats()
 		id := [2]string{one.Upstream, one.Rate.String()}
 		i, known := place[id]
@@ -216,13 +216,13 @@ func (n *settings) quotaStats() []QuotaStats {
 	return all
 }
 
-func (s *quotaSet) stats() QuotaStats {
+func (s *rateLimitSet) stats() RateLimitStats {
 	s.mu.RLock() // over all of it: a door that is retired meanwhile would count twice
 	defer s.mu.RUnlock()
-	one := QuotaStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
-	s.each(func(q *quotaDoor) {
+	one := RateLimitStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
+	s.each(func(q *rateLimitDoor) {
 		one.Waiting += q.line.Len()
-		one.State = one.State.Plus(q.quota.State())
+		one.State = one.State.Plus(q.rateLimit.State())
 	})
 	return one
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// keyed gives the default route a quota for each value of X-Key.
+// keyed gives the default route a rate limit for each value of X-Key.
 func keyed(rate string) func(c *Config) {
 	return func(c *Config) {
 		rationed(rate, 0)(c)
-		c.Default.Quota.Kind, c.Default.Quota.Header = QuotaHeader, "X-Key"
+		c.Default.RateLimit.Kind, c.Default.RateLimit.Header = RateLimitHeader, "X-Key"
 	}
 }
 
@@ -25,14 +25,14 @@ func getFor(path, key string) string {
 	return strings.Replace(get(path), "\r\n\r\n", "\r\nX-Key: "+key+"\r\n\r\n", 1)
 }
 
-// Each kind, by requests of which the first few have the quota of one a minute.
-func TestWhoseAQuotaIs(t *testing.T) {
-	withRoute := func(kind QuotaKind, header, other string) func(c *Config) {
+// Each kind, by requests of which the first few have the rate limit of one a minute.
+func TestWhoseARateLimitIs(t *testing.T) {
+	withRoute := func(kind RateLimitKind, header, other string) func(c *Config) {
 		return func(c *Config) {
 			rationed("1/m", 0)(c)
-			c.Default.Quota.Kind, c.Default.Quota.Header = kind, header
+			c.Default.RateLimit.Kind, c.Default.RateLimit.Header = kind, header
 			r := c.Default
-			r.Name, r.Match.Path, r.Quota.Header = "r", "/r", other
+			r.Name, r.Match.Path, r.RateLimit.Header = "r", "/r", other
 			c.Routes = []Route{r}
 		}
 	}
@@ -44,26 +44,26 @@ func TestWhoseAQuotaIs(t *testing.T) {
 		change func(c *Config)
 		steps  []step
 	}{
-		"upstream": {withRoute(QuotaUpstream, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 429}}},
-		"route":    {withRoute(QuotaRoute, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 200}, {get("/r"), 429}}},
-		"header": {withRoute(QuotaHeader, "X-Key", "x-key"), []step{
+		"upstream": {withRoute(RateLimitUpstream, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 429}}},
+		"route":    {withRoute(RateLimitRoute, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 200}, {get("/r"), 429}}},
+		"header": {withRoute(RateLimitHeader, "X-Key", "x-key"), []step{
 			{getFor("/", "a"), 200}, {getFor("/", "a"), 429}, {getFor("/r", "a"), 429}, {getFor("/", "A"), 200}, {getFor("/", ""), 200}, {getFor("/", ""), 429},
 			{get("/"), 200}, {get("/r"), 429}, {get("/"), 429}, {getFor("/r", "b"), 200}, {getFor("/", "b"), 429}}},
-		"another header": {withRoute(QuotaHeader, "X-Key", "X-Other"), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
+		"another header": {withRoute(RateLimitHeader, "X-Key", "X-Other"), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), tc.change, func(t *testing.T, m *memory) {
 				for i, s := range tc.steps {
-					m.caller().send(s.request).want(s.status, "*")
+					m.client().send(s.request).want(s.status, "*")
 					if i == 0 { // which makes no slots
 						if err := m.Reload(m.settings.Load().Config); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
-				all := m.Stats().Quotas
+				all := m.Stats().RateLimits
 				if len(all) != 1 {
-					t.Fatalf("%d quotas of one upstream and rate: %+v", len(all), all)
+					t.Fatalf("%d rate limits of one upstream and rate: %+v", len(all), all)
 				}
 				sent := 0
 				for _, s := range tc.steps {
@@ -79,13 +79,13 @@ func TestWhoseAQuotaIs(t *testing.T) {
 	}
 }
 
-// A hedge has its slot of its own key's quota.
-func TestAHedgeHasTheQuotaOfItsKey(t *testing.T) {
+// A hedge has its slot of its own key's rate limit.
+func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
 	inMemory(t, script(ok200), keyed("1/m"), func(t *testing.T, m *memory) {
-		m.caller().send(getFor("/", "a")).want(200, "ok")
+		m.client().send(getFor("/", "a")).want(200, "ok")
 		place := func(key string) bool {
 			x := &exchange{route: m.settings.Load().fallback, req: &http1.Request{}}
-			if _, err := x.req.Parse([]byte(getFor("/", key)), http1.Limits{HeadBytes: 1000, Fields: 10}); err != nil {
+			if _, err := x.req.Parse([]byte(getFor("/", key)), http1.Limits{HeaderBytes: 1000, Headers: 10}); err != nil {
 				t.Fatal(err)
 			}
 			_, ok := x.hedgePlace(m.elapsed())
@@ -98,19 +98,19 @@ func TestAHedgeHasTheQuotaOfItsKey(t *testing.T) {
 }
 
 // crowdedSet has room for a few values.
-func crowdedSet(t *testing.T, rate string, most int, wanted func()) *quotaSet {
+func crowdedSet(t *testing.T, rate string, most int, wanted func()) *rateLimitSet {
 	t.Helper()
 	c := testConfig(t, "http://upstream.test:80", &recorder{})
 	keyed(rate)(c)
-	s := newQuotaSet(&Server{}, &c.Default, wanted)
+	s := newRateLimitSet(&Server{}, &c.Default, wanted)
 	s.most = most
 	return s
 }
 
 // Whatever values come, of which there is no room for most: no value and not all that have
-// none of their own together are let in more often than the quota has it, in any time.
+// none of their own together are let in more often than the rate limit has it, in any time.
 // What is forgotten and comes again is no way around that.
-func TestNoValueHasMoreThanItsQuota(t *testing.T) {
+func TestNoValueHasMoreThanItsRateLimit(t *testing.T) {
 	const most = 20
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -162,7 +162,7 @@ func count(let map[string][]time.Duration) (n int) {
 	return n
 }
 
-// A value in use keeps its quota, whatever flood of made-up ones comes.
+// A value in use keeps its rate limit, whatever flood of made-up ones comes.
 func TestAFloodOfValuesDoesNotDriveOutOneInUse(t *testing.T) {
 	s := crowdedSet(t, "100/s", 16, nil)
 	key, served := hashValue(s.seed, []byte("in use")), 0
@@ -189,7 +189,7 @@ func TestAFloodOfValuesDoesNotDriveOutOneInUse(t *testing.T) {
 		t.Errorf("%d of 200 served", served)
 	}
 	if crowd < 150 || crowd > 2*100+10 {
-		t.Errorf("%d of those beyond, want one quota's worth, 200", crowd)
+		t.Errorf("%d of those beyond, want one rate limit's worth, 200", crowd)
 	}
 }
 
@@ -207,11 +207,11 @@ func TestAValueIsForgottenOnceAllIsTold(t *testing.T) {
 		t.Error("forgotten before it was asked about")
 	}
 	asks, _ := s.ask(nil, now)
-	if !slices.ContainsFunc(asks, func(one policy.QuotaAsk) bool { return one.Key == a }) {
+	if !slices.ContainsFunc(asks, func(one policy.RateLimitLeaseRequest) bool { return one.Key == a }) {
 		t.Fatalf("%+v", asks)
 	}
 	q.mu.Lock()
-	q.quota.Grant(now, policy.QuotaGrant{Slots: 1}) // which nobody waits for
+	q.rateLimit.ApplyGrant(now, policy.RateLimitLeaseGrant{Slots: 1}) // which nobody waits for
 	q.enlist()
 	q.mu.Unlock()
 	told := 0
@@ -233,7 +233,7 @@ func TestAValueIsForgottenOnceAllIsTold(t *testing.T) {
 
 // Many values that are busy ask the more rarely, the more they and the processes are.
 func TestManyValuesAskRarely(t *testing.T) {
-	s := crowdedSet(t, "100/s", MaxQuotaKeys, func() {})
+	s := crowdedSet(t, "100/s", MaxRateLimitKeys, func() {})
 	s.share(50)
 	every := func(values int) time.Duration {
 		for i := range values {
@@ -248,7 +248,7 @@ func TestManyValuesAskRarely(t *testing.T) {
 	if d := every(1); d != 0 {
 		t.Errorf("one asks every %v", d)
 	}
-	if d, want := every(90), 90*50*(time.Second/policy.QuotaQuestions); d != want {
+	if d, want := every(90), 90*50*(time.Second/policy.LedgerRequestsPerSecond); d != want {
 		t.Errorf("ninety ask every %v, want %v", d, want)
 	}
 }
@@ -271,7 +271,7 @@ func TestARetiredDoorLetsNobodyIn(t *testing.T) {
 
 // A request of a value that is remembered costs no memory, however long the value.
 func TestAKnownValueTakesNoMemory(t *testing.T) {
-	s := crowdedSet(t, "10000/s", MaxQuotaKeys, nil)
+	s := crowdedSet(t, "10000/s", MaxRateLimitKeys, nil)
 	value, now := []byte(strings.Repeat("v", 3000)), time.Second
 	w := &waiter{}
 	s.enter(hashValue(s.seed, value), w, now, 0)
@@ -290,7 +290,7 @@ func TestAKnownValueTakesNoMemory(t *testing.T) {
 
 // MaxQuotaKeys says how much a value takes.
 func TestMemoryOfValues(t *testing.T) {
-	s := crowdedSet(t, "10/s", MaxQuotaKeys, func() {})
+	s := crowdedSet(t, "10/s", MaxRateLimitKeys, func() {})
 	used := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -299,12 +299,12 @@ func TestMemoryOfValues(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := used()
-	for i := range uint64(MaxQuotaKeys) {
+	for i := range uint64(MaxRateLimitKeys) {
 		s.door(1000+i, 0)
 	}
-	each := float64(used()-before) / MaxQuotaKeys
+	each := float64(used()-before) / MaxRateLimitKeys
 	t.Logf("%.0f bytes", each)
-	if len(s.ring) != MaxQuotaKeys || each > 700 {
+	if len(s.ring) != MaxRateLimitKeys || each > 700 {
 		t.Errorf("%d keys of %.0f bytes each", len(s.ring), each)
 	}
 	runtime.KeepAlive(s)

@@ -20,9 +20,9 @@ func (x *exchange) overtaken() bool {
 }
 
 // race goes on with an attempt that has a hedge beside it, after the reading of
-// its head ended with cause, until the two are one again: the first good answer
+// its head ended with cause, until the two are one again: the first good response
 // wins, and a failure waits for the other. a is what that one brought, as receive does it.
-// All that happens to the caller happens here and not in the rival's goroutine.
+// All that happens to the client happens here and not in the rival's goroutine.
 func (x *exchange) race(a *policy.Attempt, cause policy.Cause) {
 	r := x.hedge.rival
 	if x.hedge.ended {
@@ -31,23 +31,23 @@ func (x *exchange) race(a *policy.Attempt, cause policy.Cause) {
 			x.overtake(a, r)
 			return
 		}
-		x.leaveRival(r, policy.TimedOut) // its answer, if it has one, stays in it
+		x.leaveRival(r, policy.TimedOut) // its response, if it has one, stays in it
 		cause = x.readFinalHead()
 	}
 	x.received(a, cause)
-	if x.callerStaysOn() && !x.good(a) {
+	if x.clientStaysOn() && !x.good(a) {
 		if x.awaitRival(r, a) {
 			x.replace(a, r, x.route.Policy.Classify(a))
 			return
 		}
-		if !x.callerStaysOn() && a.Cause != policy.CauseAttemptTimeout {
-			x.attemptDone(a, x.route.Policy.Classify(a)) // nothing is under way any more
+		if !x.clientStaysOn() && a.Cause != policy.CauseAttemptTimeout {
+			x.attemptDone(a, x.route.Policy.Classify(a)) // nothing is in flight any more
 		}
 	}
 	x.dismiss(r)
 }
 
-func (x *exchange) callerStaysOn() bool { return x.callerEnd.Load() == callerStays }
+func (x *exchange) clientStaysOn() bool { return x.clientEnd.Load() == clientStays }
 
 // good says whether a is an answer to relay.
 func (x *exchange) good(a *policy.Attempt) bool {
@@ -55,8 +55,8 @@ func (x *exchange) good(a *policy.Attempt) bool {
 }
 
 // awaitRival waits for the rival after the first attempt failed with a, and
-// says whether to go on with it. When the caller leaves meanwhile, that is the
-// one still under way.
+// says whether to go on with it. When the client leaves meanwhile, that is the
+// one still in flight.
 func (x *exchange) awaitRival(r *rival, a *policy.Attempt) bool {
 	x.tick()
 	if a.Cause != policy.CauseAttemptTimeout { // else it may still be gone on with
@@ -70,7 +70,7 @@ func (x *exchange) awaitRival(r *rival, a *policy.Attempt) bool {
 	}
 	x.rivalEnded(r)
 	x.tick()
-	if !x.callerStaysOn() {
+	if !x.clientStaysOn() {
 		return r.up != nil
 	}
 	return r.up != nil && (x.good(&r.result) || policy.BetterFailure(a, &r.result))
@@ -92,7 +92,7 @@ func (x *exchange) rivalEnded(r *rival) {
 }
 
 // overtake goes on with the rival, whose answer came first. The upstream may
-// still work on the first attempt, as on one whose caller has left.
+// still work on the first attempt, as on one whose client has left.
 func (x *exchange) overtake(a *policy.Attempt, r *rival) {
 	x.tick()
 	x.desert(policy.Abandoned)
@@ -109,14 +109,14 @@ func (x *exchange) overtake(a *policy.Attempt, r *rival) {
 // the rival the running one, and a what that brought.
 func (x *exchange) replace(a *policy.Attempt, r *rival, class policy.Class) {
 	x.desert(policy.TimedOut) // has no effect where the place was given back
-	x.noteCooldown(a)
+	x.noteRateLimitPause(a)
 	if class != policy.Overtaken {
 		judgeMember(x.member, a)
 	}
 	x.attemptDone(a, class)
 	x.discard()
 	x.countHedge(r)
-	if x.callerStaysOn() && x.good(&r.result) {
+	if x.clientStaysOn() && x.good(&r.result) {
 		x.observer.HedgeWon()
 	}
 	x.up, x.upReused, x.avoid, x.unseen = r.up, r.up.Reused, r.up.Addr, false
@@ -138,7 +138,7 @@ func (x *exchange) replace(a *policy.Attempt, r *rival, class policy.Class) {
 // dismiss ends the rival, which is not gone on with, and closes its books. One
 // of which nothing was sent yet was none.
 func (x *exchange) dismiss(r *rival) {
-	ended := r.over.Load() && !r.isStopped() // by itself, not when the caller left
+	ended := r.over.Load() && !r.isStopped() // by itself, not when the client left
 	r.stop()
 	x.rivalEnded(r)
 	x.upUntil = 0 // the rival moved the deadline
@@ -154,7 +154,7 @@ func (x *exchange) dismiss(r *rival) {
 	case !ended && r.cause != policy.CauseStatus:
 		x.leaveRival(r, policy.Abandoned)
 		r.asked, class = false, policy.Overtaken
-		if !x.callerStaysOn() {
+		if !x.clientStaysOn() {
 			class = policy.Unknown
 		}
 	default:
@@ -181,30 +181,30 @@ func (x *exchange) countHedge(r *rival) {
 // nothing: Unsent, or why it is no longer waited for.
 func (x *exchange) leaveRival(r *rival, kind policy.EndKind) {
 	place := r.place
-	r.place = policy.Place{}
+	r.place = policy.Permit{}
 	if !place.Taken() {
 		return
 	}
 	d, t := x.route.upstream.door, x.set.server.elapsed()
-	e := policy.Ending{Kind: kind, Key: x.urlKey(), Closed: true}
+	e := policy.AttemptEnd{Kind: kind, Key: x.urlKey(), Closed: true}
 	switch {
 	case kind == policy.Unsent:
-		d.heed(d.guard.Leave(place, t, e))
+		d.heed(d.guard.Release(place, t, e))
 		return
 	case kind == policy.Abandoned || r.result.Cause == policy.CauseAttemptTimeout:
 		_, signal := d.guard.Abandon(place, t, e)
 		d.heed(signal)
 		return
 	}
-	d.heed(d.guard.Leave(place, t, x.endingOf(&r.result, r.dialErr)))
+	d.heed(d.guard.Release(place, t, x.endingOf(&r.result, r.dialErr)))
 }
 
 // bookRival is attemptDone for the rival that is not gone on with.
 func (x *exchange) bookRival(r *rival, class policy.Class) {
 	a := &r.result
-	x.noteCooldown(a)
+	x.noteRateLimitPause(a)
 	x.exposed = x.exposed || class.Exposes()
-	if accepted, known := a.Took(); r.asked && known {
+	if accepted, known := a.UpstreamAccepted(); r.asked && known {
 		x.route.upstream.throttle.Done(accepted)
 	}
 	took := x.clock.Sub(r.began)

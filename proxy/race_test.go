@@ -142,11 +142,11 @@ func TestHedgeOverHTTP2(t *testing.T) {
 	}
 }
 
-// Neither attempt outlives its caller, and none its server.
-func TestTheCallerLeavesARaceOverSockets(t *testing.T) {
-	for name, end := range map[string]func(p *testProxy, c *caller){
-		"the caller leaves": func(_ *testProxy, c *caller) { c.Close() },
-		"the server ends":   func(p *testProxy, _ *caller) { p.kill() },
+// Neither attempt outlives its client, and none its server.
+func TestTheClientLeavesARaceOverSockets(t *testing.T) {
+	for name, end := range map[string]func(p *testProxy, c *client){
+		"the client leaves": func(_ *testProxy, c *client) { c.Close() },
+		"the server ends":   func(p *testProxy, _ *client) { p.kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var both sync.WaitGroup
@@ -174,8 +174,8 @@ func TestTheCallerLeavesARaceOverSockets(t *testing.T) {
 	}
 }
 
-// Many races at once with an upstream that does what it likes: each caller gets
-// one whole answer, nothing is left behind, and all counts add up.
+// Many races at once with an upstream that does what it likes: each client gets
+// one whole response, nothing is left behind, and all counts add up.
 func TestHedgesAddUp(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		for head := c.head(); head != ""; head = c.head() {
@@ -208,11 +208,11 @@ func TestHedgesAddUp(t *testing.T) {
 		c.Default.HedgeAfter = hedgeAfter(t, "1ms")
 		c.Default.Policy.MaxRetries = 8
 		c.Observe = always(seen)
-		c.Default.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitFixed, Fixed: 1000}
+		c.Default.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1000}
 	})
-	const callers, each = 8, 60
+	const clients, each = 8, 60
 	var wg sync.WaitGroup
-	for i := range callers {
+	for i := range clients {
 		wg.Go(func() {
 			c := p.dial()
 			for j := range each {
@@ -228,13 +228,13 @@ func TestHedgesAddUp(t *testing.T) {
 	}
 	wg.Wait()
 	r := seen.recorder
-	r.outcome(t, callers*each-1)
+	r.outcome(t, clients*each-1)
 	defer r.lock()()
 	attempts := 0
 	for _, n := range r.attempts {
 		attempts += n
 	}
-	if r.began != callers*each || len(r.outcomes) != r.began || attempts != len(r.classes) {
+	if r.began != clients*each || len(r.outcomes) != r.began || attempts != len(r.classes) {
 		t.Errorf("%d begun, %d outcomes, %d attempts, of which %d were counted", r.began, len(r.outcomes), attempts, len(r.classes))
 	}
 	if r.hedged == 0 || r.hedgesWon == 0 || r.hedgesWon > r.hedged || attempts < r.began+len(r.retries)+r.hedged {
@@ -242,7 +242,7 @@ func TestHedgesAddUp(t *testing.T) {
 	}
 }
 
-// A gRPC call may be a stream, so none is hedged, whatever the route repeats.
+// A gRPC call may be a stream, so none is hedged, whatever the route retries.
 func TestGRPCCallsAreNotHedged(t *testing.T) {
 	addr, heads := grpcServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		time.Sleep(100 * time.Millisecond)

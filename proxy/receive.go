@@ -13,19 +13,19 @@ import (
 
 const (
 	// watchAfter is how long an upstream is waited for before a second
-	// goroutine watches whether the caller is still there.
+	// goroutine watches whether the client is still there.
 	watchAfter = pollEvery
 	// stuckAfter is how long an upstream takes no byte of a body before that is stuck. Its system confirms bytes by
 	// up to 64 KiB at once on loopback, and waits with that until its application has read as many.
 	stuckAfter = time.Second
-	// lateAnswer is how long an answer is waited for after the upstream
+	// lateAnswer is how long a response is waited for after the upstream
 	// stopped taking the request.
 	lateAnswer = time.Second
 	// maxInformational bounds the 1xx responses before one final response.
 	maxInformational = 64
 )
 
-// receive waits for the final response head. On anything but a status and an
+// receive waits for the final response headers. On anything but a status and an
 // attempt timeout the connection is dropped.
 func (x *exchange) receive(a *policy.Attempt) {
 	if x.up.Buf == nil {
@@ -59,7 +59,7 @@ func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 		}
 	default:
 		*a = policy.Attempt{Cause: cause}
-		if cause != policy.CauseAttemptTimeout && x.callerEnd.Load() == callerStays { // else resume or abandon has a use for it
+		if cause != policy.CauseAttemptTimeout && x.clientEnd.Load() == clientStays { // else resume or abandon has a use for it
 			x.dropUpstream()
 		}
 	}
@@ -93,7 +93,7 @@ func (x *exchange) upgradeAgreed() bool {
 	return x.req.Upgrade != nil && x.resp.Upgrade != nil && x.progress.Load() == sent
 }
 
-// readHead reads one response head into x.resp.
+// readHead reads one response headers into x.resp.
 func (x *exchange) readHead() policy.Cause {
 	up := x.up
 	for {
@@ -155,7 +155,7 @@ func causeOf(err error, reused bool) policy.Cause {
 
 // readUp reads once from the upstream into its buffer. While a head is awaited
 // (idle 0) the attempt's and the request's deadlines bound it; a body may
-// pause for idle. It returns early when the caller's side ended.
+// pause for idle. It returns early when the client's side ended.
 func (x *exchange) readUp(idle time.Duration) error {
 	began := x.tick()
 	for now := began; ; now = x.tick() {
@@ -170,8 +170,8 @@ func (x *exchange) readUp(idle time.Duration) error {
 			wake = x.orHedge(until)
 		}
 		x.setUpRead(wake, now)
-		if x.callerEnd.Load() != callerStays {
-			return errCallerGone
+		if x.clientEnd.Load() != clientStays {
+			return errClientGone
 		}
 		if whole && x.overtaken() {
 			return errOvertaken
@@ -189,22 +189,22 @@ func (x *exchange) readUp(idle time.Duration) error {
 			return io.ErrNoProgress
 		case !isTimeout(err):
 			return err
-		case x.callerEnd.Load() != callerStays:
-			return errCallerGone
+		case x.clientEnd.Load() != clientStays:
+			return errClientGone
 		case x.progress.Load() == progress && !until.IsZero() && !x.now().Before(until):
 			return err
 		case whole && x.hedgeDue():
 			x.sendHedge()
 			continue
 		case x.leftWhileStuck():
-			x.callerEnd.Store(callerGone)
-			return errCallerGone
+			x.clientEnd.Store(clientGone)
+			return errClientGone
 		}
 		x.startWatch(nil)
 	}
 }
 
-// leftWhileStuck says whether the caller has left while the upstream takes
+// leftWhileStuck says whether the client has left while the upstream takes
 // nothing of its body: the pump, stuck in a write, cannot see that.
 func (x *exchange) leftWhileStuck() bool {
 	if !x.uploading() {
@@ -226,7 +226,7 @@ func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) 
 	case progress == writeFailed:
 		return began.Add(lateAnswer)
 	case progress == sending:
-		return x.callerUntil // else the upload is bounded by its rate
+		return x.clientUntil // else the upload is bounded by its rate
 	}
 	x.startClock(x.attemptSent)
 	until := x.deadline
@@ -243,7 +243,7 @@ func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) 
 }
 
 // setUpRead sets the upstream's read deadline: until, or sooner while nobody
-// watches the caller all the time. A deadline that is close enough stays as it
+// watches the client all the time. A deadline that is close enough stays as it
 // is, unless the pump or a hedge may have moved it.
 func (x *exchange) setUpRead(until, now instant) {
 	if !x.pumping || x.uploading() {
@@ -260,7 +260,7 @@ func (x *exchange) setUpRead(until, now instant) {
 }
 
 // forwardInformational sends 100, 102, 103 and their kin on at once: a 100
-// only once and only to a caller that asked, none to HTTP/1.0.
+// only once and only to a client that asked, none to HTTP/1.0.
 func (x *exchange) forwardInformational() {
 	if x.req.Minor == 0 {
 		return
@@ -273,11 +273,11 @@ func (x *exchange) forwardInformational() {
 	}
 	x.out = forward.AppendInformational(x.cleanOut(), &x.resp)
 	if x.c.write(x.out, x.now()) != nil {
-		x.callerEnd.Store(callerGone)
+		x.clientEnd.Store(clientGone)
 	}
 }
 
-// cleanOut is the empty scratch for what is written to the caller.
+// cleanOut is the empty scratch for what is written to the client.
 func (x *exchange) cleanOut() []byte {
 	if x.out == nil {
 		x.out = x.spare.get(smallBuffer)
@@ -292,7 +292,7 @@ func (x *exchange) lateRefusal(r *http1.Response, reused bool) bool {
 	return r.Status == 408 && r.Close && reused && x.safe
 }
 
-// plainAnswer says whether the answer cannot be a failure by its status alone,
+// plainAnswer says whether the response cannot be a failure by its status alone,
 // as nearly all are.
 func (x *exchange) plainAnswer(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
@@ -310,15 +310,15 @@ func (x *exchange) statusOf(a *policy.Attempt, r *http1.Response) {
 		a.RetryAfter, a.HasRetryAfter = policy.ParseRetryAfter(v, r.Get(http1.Date), time.Now())
 	}
 	if !a.HasRetryAfter && (a.Status == 429 || a.Status == 503) {
-		a.RetryAfter, a.HasRetryAfter = quotaWait(r)
+		a.RetryAfter, a.HasRetryAfter = rateLimitWait(r)
 	}
 }
 
-// quotaWait is the time until a quota is renewed that the response says is used up.
-func quotaWait(r *http1.Response) (time.Duration, bool) {
-	var q policy.RateLimits
-	for i := range r.Fields {
-		q.Add(r.Fields[i].Name, r.Fields[i].Value)
+// quotaWait is the time until a rate limit is renewed that the response says is used up.
+func rateLimitWait(r *http1.Response) (time.Duration, bool) {
+	var q policy.RateLimitHeaders
+	for i := range r.Headers {
+		q.Add(r.Headers[i].Name, r.Headers[i].Value)
 	}
 	return q.Wait(r.Get(http1.Date), time.Now())
 }

@@ -33,7 +33,7 @@ func refused(t *testing.T, change func(*Config), sent string, status int, why ht
 		t.Errorf("reason %q, want %q", got, why)
 	}
 	if !res.Close {
-		t.Error("the answer does not say Connection: close")
+		t.Error("the response does not say Connection: close")
 	}
 	c.wantEnd("")
 	p.wantOutcome(0, want)
@@ -64,8 +64,8 @@ func TestRefusedHeads(t *testing.T) {
 	}{
 		{"CL with TE", ok("Content-Length: 3", "Transfer-Encoding: chunked"), 400, http1.RefusalCLWithTE},
 		{"TE with CL", ok("Transfer-Encoding: chunked", "Content-Length: 0"), 400, http1.RefusalCLWithTE},
-		{"differing lengths", ok("Content-Length: 3", "Content-Length: 4"), 400, http1.RefusalRepeatedContentLength},
-		{"equal lengths but for a zero", ok("Content-Length: 5\r\nContent-Length: 05"), 400, http1.RefusalRepeatedContentLength},
+		{"differing lengths", ok("Content-Length: 3", "Content-Length: 4"), 400, http1.RefusalDifferingContentLength},
+		{"equal lengths but for a zero", ok("Content-Length: 5\r\nContent-Length: 05"), 400, http1.RefusalDifferingContentLength},
 		{"length list", ok("Content-Length: 3, 3"), 400, http1.RefusalBadContentLength},
 		{"length with sign", ok("Content-Length: +3"), 400, http1.RefusalBadContentLength},
 		{"negative length", ok("Content-Length: -1"), 400, http1.RefusalBadContentLength},
@@ -79,7 +79,7 @@ func TestRefusedHeads(t *testing.T) {
 		{"chunked with a parameter", ok("Transfer-Encoding: chunked;q=1"), 400, http1.RefusalBadTransferEncoding},
 		{"hidden chunked", ok("Transfer-Encoding: x\x0bchunked"), 400, http1.RefusalControlByte},
 		{"TE in HTTP/1.0", request("POST / HTTP/1.0", "Host: a", "Transfer-Encoding: chunked"), 400, http1.RefusalTransferEncodingIn10},
-		{"length in disguise", ok("Content_Length: 3"), 400, http1.RefusalBadField},
+		{"length in disguise", ok("Content_Length: 3"), 400, http1.RefusalBadHeader},
 		{"bare LF", "GET / HTTP/1.1\nHost: a\n\n", 400, http1.RefusalBareLF},
 		{"bare LF after a field", "GET / HTTP/1.1\r\nHost: a\n\r\n", 400, http1.RefusalBareLF},
 		{"bare CR", "GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", 400, http1.RefusalBareCR},
@@ -89,9 +89,9 @@ func TestRefusedHeads(t *testing.T) {
 		{"control byte", ok("X: a\x01b"), 400, http1.RefusalControlByte},
 		{"DEL", ok("X: a\x7fb"), 400, http1.RefusalControlByte},
 		{"space before the colon", ok("X : a"), 400, http1.RefusalSpaceBeforeColon},
-		{"no colon", ok("nonsense"), 400, http1.RefusalBadField},
-		{"empty name", ok(": a"), 400, http1.RefusalBadField},
-		{"name is no token", ok("a(b): c"), 400, http1.RefusalBadField},
+		{"no colon", ok("nonsense"), 400, http1.RefusalBadHeader},
+		{"empty name", ok(": a"), 400, http1.RefusalBadHeader},
+		{"name is no token", ok("a(b): c"), 400, http1.RefusalBadHeader},
 		{"missing Host", request("GET / HTTP/1.1", "X: y"), 400, http1.RefusalMissingHost},
 		{"duplicate Host", ok("Host: b"), 400, http1.RefusalDuplicateHost},
 		{"malformed Host", request("GET / HTTP/1.1", "Host: a b"), 400, http1.RefusalBadHost},
@@ -111,8 +111,8 @@ func TestRefusedHeads(t *testing.T) {
 		{"long method", line(strings.Repeat("A", 33) + " / HTTP/1.1"), 501, http1.RefusalMethodTooLong},
 		{"other expectation", ok("Expect: 200-ok", "Content-Length: 1"), 417, http1.RefusalBadExpect},
 		{"long target", line("GET /" + strings.Repeat("a", 64<<10) + " HTTP/1.1"), 414, http1.RefusalTargetTooLong},
-		{"long head", ok("X: " + strings.Repeat("a", 64<<10)), 431, http1.RefusalHeadTooLarge},
-		{"many fields", ok(strings.Split(strings.Repeat("X: y\n", 100), "\n")[:100]...), 431, http1.RefusalTooManyFields},
+		{"long head", ok("X: " + strings.Repeat("a", 64<<10)), 431, http1.RefusalHeadersTooLarge},
+		{"many fields", ok(strings.Split(strings.Repeat("X: y\n", 100), "\n")[:100]...), 431, http1.RefusalTooManyHeaders},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
 			if res.Close || res.Header.Get("X") != "" || u.sends() != 4 || u.connections() != 4 {
 				t.Errorf("close %v, %d sends over %d connections, want 4 over 4", res.Close, u.sends(), u.connections())
 			}
-			c.send(post("x")).want(502, "*") // not repeated
+			c.send(post("x")).want(502, "*") // not retried
 			if u.sends() != 5 {
 				t.Errorf("%d sends, want 4 and 1", u.sends())
 			}
@@ -315,7 +315,7 @@ func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
 	}
 }
 
-func TestAMalformedResponseIsRescuedByARetry(t *testing.T) {
+func TestAMalformedResponseIsRecoveredByARetry(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		if c.n == 1 {
@@ -326,5 +326,5 @@ func TestAMalformedResponseIsRescuedByARetry(t *testing.T) {
 	})
 	p := startProxy(t, u, nil)
 	p.dial().send(get("/")).want(200, "ok")
-	p.wantOutcome(0, policy.OutcomeRescued)
+	p.wantOutcome(0, policy.OutcomeRecovered)
 }

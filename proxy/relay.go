@@ -7,10 +7,10 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// relay sends the response of the attempt that just ended to the caller while
+// relay sends the response of the attempt that just ended to the client while
 // it comes. It gives the status code and the outcome.
 func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
@@ -21,7 +21,7 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 		return x.translate(o)
 	}
 	x.endIfUnread()
-	framing := x.callerFraming(x.answer.framing)
+	framing := x.clientFraming(x.answer.framing)
 	if x.out == nil {
 		x.out, x.head = x.head, nil // there will be no other attempt
 	}
@@ -38,13 +38,13 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 }
 
 // broken is the end of a response that could not be relayed whole. The
-// caller's connection ends so that the response looks cut off: where only the
+// client's connection ends so that the response looks cut off: where only the
 // end of the connection ends the body, by a reset.
 func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
 	x.mustEnd = true
-	if err == errCallerGone {
+	if err == errClientGone {
 		x.aborting = true
-		return status, x.callerOutcome()
+		return status, x.clientOutcome()
 	}
 	if x.grpc && f.Kind == http1.BodyChunked && x.endCall() == nil {
 		return status, policy.OutcomeResponseBroken
@@ -53,7 +53,7 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 	return status, policy.OutcomeResponseBroken
 }
 
-// endIfUnread: an answer that came before the whole request means that this
+// endIfUnread: a response that came before the whole request means that this
 // connection, whose stream still holds the rest, cannot serve another one.
 func (x *exchange) endIfUnread() {
 	if x.uploading() || !x.body.ended || x.c.server.draining.Load() {
@@ -61,8 +61,8 @@ func (x *exchange) endIfUnread() {
 	}
 }
 
-// callerFraming is how a body with the upstream's framing f goes to the caller.
-func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
+// callerFraming is how a body with the upstream's framing f goes to the client.
+func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
 		return f
@@ -75,8 +75,8 @@ func (x *exchange) callerFraming(f http1.Framing) http1.Framing {
 
 // callerIsProxy: a retryproxy before us is always told why we gave up, so that
 // it does not repeat what we repeated.
-func (x *exchange) callerIsProxy() bool {
-	return x.names.Has(http1.XRetryproxyAttempt) && x.c.peer.Believed()
+func (x *exchange) clientIsProxy() bool {
+	return x.names.Has(http1.XRetryproxyAttempt) && x.c.peer.IsBelieved()
 }
 
 func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte {
@@ -87,7 +87,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 		Via:     x.route.Forward.Via,
 	}
 	x.ownFields(&o, reason)
-	return forward.AppendResponseHead(dst, &x.resp, &o)
+	return forward.AppendResponseHeaders(dst, &x.resp, &o)
 }
 
 // copyBody sends x.out, which holds the head, and the body after it.
@@ -130,7 +130,7 @@ func (x *exchange) copyBody(f http1.Framing) error {
 }
 
 // endRequest is called when the response is whole, before its last bytes go to the client. A request
-// body still under way ends here: what followed it could pass for another request, and its
+// body still in flight ends here: what followed it could pass for another request, and its
 // connection carries none.
 func (x *exchange) endRequest() {
 	if !x.pumping {
@@ -157,7 +157,7 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 	}
 	if len(piece) > cap(x.out)-len(x.out) {
 		err := x.flushWith(piece)
-		x.tick() // it may have waited for the caller
+		x.tick() // it may have waited for the client
 		return err
 	}
 	x.out = append(x.out, piece...)
@@ -171,7 +171,7 @@ func (x *exchange) writeChunks(piece []byte) error {
 			if err := x.flush(); err != nil {
 				return err
 			}
-			x.tick() // it may have waited for the caller
+			x.tick() // it may have waited for the client
 		}
 		n := min(len(piece), cap(x.out)-len(x.out)-frame)
 		x.out = http1.AppendChunk(x.out, piece[:n])
@@ -183,7 +183,7 @@ func (x *exchange) writeChunks(piece []byte) error {
 // endBody sends what is left and the end of the framing.
 func (x *exchange) endBody(f http1.Framing) error {
 	if f.Kind == http1.BodyChunked {
-		var trailers []http1.Field
+		var trailers []http1.Header
 		if x.answer.framing.Kind == http1.BodyChunked {
 			trailers = x.answer.chunked.Trailers()
 		}
@@ -192,7 +192,7 @@ func (x *exchange) endBody(f http1.Framing) error {
 	return x.flush()
 }
 
-// flush writes what x.out holds to the caller.
+// flush writes what x.out holds to the client.
 func (x *exchange) flush() error {
 	if len(x.out) == 0 {
 		return nil
@@ -205,13 +205,13 @@ func (x *exchange) flushWith(p []byte) error {
 	err := x.c.writeBoth(x.out, p, x.clock)
 	x.out = x.out[:0]
 	if err != nil {
-		return errCallerGone
+		return errClientGone
 	}
 	return nil
 }
 
 // finishUpstream is done with an attempt whose response was relayed whole. A
-// request body still under way is given up: the upstream has answered.
+// request body still in flight is given up: the upstream has answered.
 func (x *exchange) finishUpstream() {
 	if x.progress.Load() != sent {
 		x.dropUpstream()
@@ -226,10 +226,10 @@ func (x *exchange) finishUpstream() {
 // canSpliceDown: the rest of the response has a length and can move inside the kernel.
 func (x *exchange) canSpliceDown(f http1.Framing) bool {
 	return f.Kind == http1.BodyLength && x.answer.left >= spliceFrom && x.upR == x.upW && !x.uploading() &&
-		x.c.tcp != nil && rawTCP(x.up) != nil && sock.CanSplice()
+		x.c.tcp != nil && rawTCP(x.up) != nil && rawsocket.CanSplice()
 }
 
-// spliceDown moves the rest of the response's body to the caller.
+// spliceDown moves the rest of the response's body to the client.
 func (x *exchange) spliceDown() error {
 	b := &x.answer
 	until := x.now().Add(x.idleOrForever())
@@ -237,8 +237,8 @@ func (x *exchange) spliceDown() error {
 		now := x.tick()
 		x.c.extendWrite(now)
 		x.setUpRead(until, now)
-		if x.callerEnd.Load() != callerStays {
-			return errCallerGone
+		if x.clientEnd.Load() != clientStays {
+			return errClientGone
 		}
 		want := min(b.left, splicePiece)
 		x.c.writing.Store(int64(now))
@@ -262,16 +262,16 @@ func (x *exchange) spliceDown() error {
 // spliceDownEnded says why a splice ended early; nil: it can go on.
 func (x *exchange) spliceDownEnded(err error, until instant) error {
 	switch {
-	case x.callerEnd.Load() != callerStays, isTimeout(err) && x.c.writeTimedOut():
-		return errCallerGone
+	case x.clientEnd.Load() != clientStays, isTimeout(err) && x.c.writeTimedOut():
+		return errClientGone
 	case isTimeout(err) && x.leftWhileStuck():
-		x.callerEnd.Store(callerGone)
-		return errCallerGone
+		x.clientEnd.Store(clientGone)
+		return errClientGone
 	case isTimeout(err) && x.now().Before(until):
-		x.startWatch(nil) // the wait before the caller is watched is over, or the pump woke us
+		x.startWatch(nil) // the wait before the client is watched is over, or the pump woke us
 		return nil
 	case err != nil && !isTimeout(err) && x.c.hungUp():
-		return errCallerGone
+		return errClientGone
 	}
 	return errResponseCut
 }

@@ -3,7 +3,7 @@ package proxy
 import "sync/atomic"
 
 // replayMemory is the process's allowance for bytes kept only so that a
-// request can be repeated or a response held. Safe for concurrent use.
+// request can be retried or a response held. Safe for concurrent use.
 type replayMemory struct {
 	limit int64
 	used  atomic.Int64

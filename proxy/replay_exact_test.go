@@ -19,8 +19,8 @@ var (
 )
 
 // Whatever the body, its framing and its trailers, and wherever the upstream
-// fails: every attempt carries the caller's bytes and trailers, or is visibly cut off, and
-// what is over a cap is never repeated with a part of its body. Over both protocols on
+// fails: every attempt carries the client's bytes and trailers, or is visibly cut off, and
+// what is over a cap is never retried with a part of its body. Over both protocols on
 // either side, with memory enough and with little; real sockets.
 func TestReplayIsExact(t *testing.T) {
 	each := (*replays + 7) / 8
@@ -42,7 +42,7 @@ type replayCaps struct{ request, total int64 }
 type replayTrial struct {
 	*run
 	seed   uint64
-	speaks proto // of callers
+	speaks proto // of clients
 	caps   replayCaps
 
 	next   atomic.Int64
@@ -55,7 +55,7 @@ type replayTrial struct {
 // replayTally is what the upstream saw.
 type replayTally struct {
 	attempts, repeats, whole, wholeRepeats, cut, bytes atomic.Int64
-	withTrailers, refusedCallers                       atomic.Int64
+	withTrailers, refusedClients                       atomic.Int64
 }
 
 // replayState is what the upstream saw of one request.
@@ -74,7 +74,7 @@ func newReplayTrial(t *testing.T, seed uint64, caps replayCaps, speaks, up proto
 	x.p = startProxyTo(t, x.up.url, func(c *Config) {
 		speakHTTP2(c)
 		d := &c.Default
-		d.Policy.MaxRetries, d.MaxReplayBytes, c.TotalReplayBytes = 6, caps.request, caps.total
+		d.Policy.MaxRetries, d.RetryBufferBytes, c.RetryBufferTotalBytes = 6, caps.request, caps.total
 		d.AttemptTimeout, d.RequestTimeout, d.BodyIdleTimeout, c.DrainTimeout = patience, 2*patience, patience, patience
 		hanging := *d
 		hanging.Name, hanging.AttemptTimeout, hanging.RequestTimeout, hanging.BodyIdleTimeout = "hang", 50*time.Millisecond, time.Second, time.Second
@@ -84,17 +84,17 @@ func newReplayTrial(t *testing.T, seed uint64, caps replayCaps, speaks, up proto
 	return x
 }
 
-// send has a few callers send n requests.
+// send has a few clients send n requests.
 func (x *replayTrial) send(n int) {
 	var all sync.WaitGroup
 	for range 8 {
-		c := newProtoCaller(x.run, x.speaks)
+		c := newProtoClient(x.run, x.speaks)
 		all.Go(func() {
 			for id := int(x.next.Add(1)); id <= n && !x.Failed(); id = int(x.next.Add(1)) {
 				got := <-c.begin(x.plan(id).call())
 				if got.err != nil {
 					x.Logf("request %d: %v", id, got.err)
-					x.tally.refusedCallers.Add(1)
+					x.tally.refusedClients.Add(1)
 				}
 			}
 		})
@@ -119,8 +119,8 @@ func (x *replayTrial) judge(n int) {
 	}
 	a := &x.tally
 	soon(x, "all outcomes", func() bool { defer x.p.seen.lock()(); return len(x.p.seen.outcomes) == x.p.seen.began })
-	if lost := int64(n - x.p.seen.requests()); lost > a.refusedCallers.Load() { // a client may be told to use another connection, which Go's cannot with a body
-		x.Errorf("%d requests did not reach the proxy, and their callers know nothing of it", lost)
+	if lost := int64(n - x.p.seen.requests()); lost > a.refusedClients.Load() { // a client may be told to use another connection, which Go's cannot with a body
+		x.Errorf("%d requests did not reach the proxy, and their clients know nothing of it", lost)
 	}
 	outcomes := map[policy.Outcome]int{}
 	x.p.seen.mu.Lock()
@@ -128,9 +128,9 @@ func (x *replayTrial) judge(n int) {
 		outcomes[o]++
 	}
 	x.p.seen.mu.Unlock()
-	x.Logf("%d requests, %d attempts, %d of them repeats; %d came whole, %d of these repeats, %d cut off; %d with trailers; %d bytes; %d callers without a whole answer; %v",
-		n, a.attempts.Load(), a.repeats.Load(), a.whole.Load(), a.wholeRepeats.Load(), a.cut.Load(), a.withTrailers.Load(), a.bytes.Load(), a.refusedCallers.Load(), outcomes)
-	tooLarge, full := outcomes[policy.GaveUp(policy.ReasonBodyTooLarge)], outcomes[policy.GaveUp(policy.ReasonReplayMemoryFull)]
+	x.Logf("%d requests, %d attempts, %d of them retries; %d came whole, %d of these retries, %d cut off; %d with trailers; %d bytes; %d clients without a whole response; %v",
+		n, a.attempts.Load(), a.repeats.Load(), a.whole.Load(), a.wholeRepeats.Load(), a.cut.Load(), a.withTrailers.Load(), a.bytes.Load(), a.refusedClients.Load(), outcomes)
+	tooLarge, full := outcomes[policy.GaveUp(policy.ReasonBodyTooLarge)], outcomes[policy.GaveUp(policy.ReasonRetryBufferFull)]
 	if little := x.caps.total < 1<<20; n >= 250 && (a.wholeRepeats.Load() == 0 || a.cut.Load() == 0 || a.withTrailers.Load() == 0 || (tooLarge > 0) != little || full > 0 && !little) {
 		x.Error("something never happened, or a cap was hit that is not there")
 	}

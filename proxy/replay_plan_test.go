@@ -39,7 +39,7 @@ func (x *replayTrial) plan(id int) *replayPlan {
 	return p
 }
 
-// unsafe: it must not be repeated once it was sent.
+// unsafe: it must not be retried once it was sent.
 func (p *replayPlan) unsafe() bool { return p.method == "POST" && !p.key }
 
 func (p *replayPlan) call() *call {
@@ -110,7 +110,7 @@ func (s *replayAttempt) fail(r *rand.Rand, k int) {
 			s.hangUp()
 		}
 	case 2, 3:
-		s.willing = false // who has its answer needs not send on
+		s.willing = false // who has its response needs not send on
 		s.take(oneOf(r, 0, k))
 		s.head(status, 4, nil)
 		s.limited = status == 429
@@ -189,7 +189,7 @@ func (x *replayTrial) arrived(p *replayPlan) int {
 	before := *s
 	x.mu.Unlock()
 	if before.reached && p.unsafe() {
-		x.breaks(p, before.attempts, "it is not to be repeated once sent")
+		x.breaks(p, before.attempts, "it is not to be retried once sent")
 	}
 	if before.took && int64(len(p.body)) > x.caps.request {
 		x.breaks(p, before.attempts, "repeated, with a body over the cap of %d of which some was taken", x.caps.request)

@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// bodies collects the bodies that arrive upstream, one per request head.
+// bodies collects the bodies that arrive upstream, one per request headers.
 type bodies struct {
 	mu  sync.Mutex
 	all [][]byte
@@ -92,7 +92,7 @@ func TestABodyOverTheCapIsSentOnceAndCounted(t *testing.T) {
 		body := randomBytes(100 << 10)
 		var seen bodies
 		u := startUpstream(t, seen.answer(bad503))
-		p := startProxy(t, u, func(c *Config) { c.Default.MaxReplayBytes = 64 << 10 })
+		p := startProxy(t, u, func(c *Config) { c.Default.RetryBufferBytes = 64 << 10 })
 		c := p.dial()
 		if chunked {
 			c.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(body, 9000))
@@ -114,11 +114,11 @@ func TestAFullReplayMemoryStopsRetriesNotRequests(t *testing.T) {
 	body := randomBytes(100 << 10)
 	var seen bodies
 	u := startUpstream(t, seen.answer(bad503))
-	p := startProxy(t, u, func(c *Config) { c.TotalReplayBytes = 70 << 10 })
+	p := startProxy(t, u, func(c *Config) { c.RetryBufferTotalBytes = 70 << 10 })
 	c := p.dial()
 	c.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 	res := c.want(503, "busy")
-	if got := res.Header.Get("X-Retryproxy-Reason"); got != "replay_memory_full" {
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "retry_buffer_full" {
 		t.Errorf("reason %q", got)
 	}
 	seen.check(t, 1, body)
@@ -189,7 +189,7 @@ func TestEarlyRetryableAnswerIsRepeatedWithTheWholeBody(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	c.send(string(body)).want(200, "ok")
 	if !bytes.Equal(got, body) {
-		t.Errorf("the repeat carried %d bytes that differ from the %d sent", len(got), len(body))
+		t.Errorf("the retry carried %d bytes that differ from the %d sent", len(got), len(body))
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAHeldResponseIsGivenAsItCame(t *testing.T) {
 	}
 }
 
-func TestAHeldResponseThatWasCutOffIsCutOffForTheCaller(t *testing.T) {
+func TestAHeldResponseThatWasCutOffIsCutOffForTheClient(t *testing.T) {
 	cut := "HTTP/1.1 503 No\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf"
 	u := startUpstream(t, script(cut, "", "", ""))
 	p := startProxy(t, u, nil)

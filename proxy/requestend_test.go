@@ -25,10 +25,10 @@ func (h *hooked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// hookedCaller is caller for a connection with a hook.
-func (m *memory) hookedCaller(after func(c *caller, p []byte)) *caller {
+// hookedCaller is client for a connection with a hook.
+func (m *memory) hookedClient(after func(c *client, p []byte)) *client {
 	theirs, ours := net.Pipe()
-	c := &caller{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}
+	c := &client{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}
 	go m.ServeConn(&hooked{ours, func(p []byte) { after(c, p) }}, "")
 	m.t.Cleanup(func() { theirs.Close() })
 	return c
@@ -59,7 +59,7 @@ func TestABodyThatEndsAfterItsResponseReachesNobody(t *testing.T) {
 			}
 			inMemory(t, handle, bare, func(t *testing.T, m *memory) {
 				sent := false
-				c := m.hookedCaller(func(c *caller, p []byte) {
+				c := m.hookedClient(func(c *client, p []byte) {
 					over := strings.Contains(string(p), "last")
 					if name == "chunked" {
 						over = strings.Contains(string(p), "0\r\n\r\n")
@@ -77,7 +77,7 @@ func TestABodyThatEndsAfterItsResponseReachesNobody(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				c.Close()
-				m.caller().send(get("/")).want(200, "ok")
+				m.client().send(get("/")).want(200, "ok")
 				synctest.Wait()
 				if got := early.String(); got != "" || m.up.connections() != 2 {
 					t.Errorf("the upstream got %q after its response; %d connections, want 2", got, m.up.connections())
@@ -124,7 +124,7 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 				}
 			}
 			inMemory(t, handle, func(c *Config) { bare(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-				c := m.caller().send(tc.request)
+				c := m.client().send(tc.request)
 				if len(parts) > 1 {
 					if parts[0] != "" {
 						c.wantRaw(parts[0])
@@ -136,7 +136,7 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				m.caller().send(request("POST /next HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, "ok")
+				m.client().send(request("POST /next HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, "ok")
 				if got := m.up.connections() == 1; got != tc.again {
 					t.Errorf("%d connections; used again %v, want %v", m.up.connections(), got, tc.again)
 				}
@@ -151,7 +151,7 @@ func TestExpectIsDroppedWhereTheBodyIsHere(t *testing.T) {
 	for name, body := range map[string]string{"whole": "hello", "begun": "he"} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), bare, func(t *testing.T, m *memory) {
-				c := m.caller().send(expecting("1.1", 5) + body)
+				c := m.client().send(expecting("1.1", 5) + body)
 				time.Sleep(time.Second)
 				if rest := "hello"[len(body):]; rest != "" {
 					c.send(rest)

@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// fail is our own answer when the upstream never gave one.
+// fail is our own response when the upstream never gave one.
 func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
 	if x.noAttempt != policy.ReasonNone {
 		return x.failStarved(o, why)
@@ -25,7 +25,7 @@ func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 }
 
 // failStarved is fail where no descriptor was found for the upstream's connection; the
-// caller's own is given back, and its slot in a quota.
+// client's own is given back, and its slot in a rate limit.
 func (x *exchange) failStarved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
 	x.dropSlot()
 	x.mustEnd, x.retryAfter = true, 1
@@ -45,7 +45,7 @@ func explainCause(c policy.Cause) string {
 }
 
 // answerError is our own answer to a request that cannot be served. Nothing is
-// written when the caller has had a part of another answer.
+// written when the client has had a part of another answer.
 func (x *exchange) answerError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
 	if x.started {
 		x.aborting = true
@@ -60,35 +60,35 @@ func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string)
 	if x.grpc {
 		code := grpcStatusOf(status)
 		if status == 504 {
-			code = policy.GRPCDeadlineExceeded // the caller's own, or ours
+			code = policy.GRPCDeadlineExceeded // the client's own, or ours
 		}
 		return x.answerCall(code, o, reason, text)
 	}
 	return x.answerOwn(status, "application/json", x.errorBody(status, reason, text), o, reason)
 }
 
-// answerOwn writes an answer that is not the upstream's.
+// answerOwn writes a response that is not the upstream's.
 func (x *exchange) answerOwn(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, status, []byte(http.StatusText(status))
-	x.resp.Fields = append(x.resp.Fields[:0],
-		http1.MakeField("Content-Type", contentType),
-		http1.MakeField("Content-Length", strconv.Itoa(len(body))))
+	x.resp.Headers = append(x.resp.Headers[:0],
+		http1.NewHeader("Content-Type", contentType),
+		http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
 	if x.retryAfter > 0 {
-		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Retry-After", strconv.Itoa(x.retryAfter)))
+		x.resp.Headers = append(x.resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(x.retryAfter)))
 	}
 	if status == 405 {
-		x.resp.Fields = append(x.resp.Fields, http1.MakeField("Allow", allowed)) // RFC 9110 section 15.5.6
+		x.resp.Headers = append(x.resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
 	}
 	return x.writeAnswer(body, o, reason)
 }
 
-// writeAnswer writes the answer of our own in x.resp.
+// writeAnswer writes the response of our own in x.resp.
 func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
 	x.ownFields(&opt, reason)
-	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, &opt)
+	x.out = forward.AppendResponseHeaders(x.cleanOut(), &x.resp, &opt)
 	if string(x.req.Method) != "HEAD" {
 		x.out = append(x.out, body...)
 		x.bodyOut += int64(len(body))
@@ -103,9 +103,9 @@ func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (in
 	return status, o
 }
 
-// ownFields adds to a head what callers are told of us, where they want it.
+// ownFields adds to a head what clients are told of us, where they want it.
 func (x *exchange) ownFields(o *forward.ResponseOptions, reason string) {
-	if !x.route.Observe && (x.route.ResponseHeaders || x.callerIsProxy()) {
+	if !x.route.DryRun && (x.route.ResponseHeaders || x.clientIsProxy()) {
 		o.Attempts, o.Reason, o.Fallback = x.attempts, reason, x.fellBack
 	}
 }
@@ -130,7 +130,7 @@ func (x *exchange) refusal() http1.Refusal {
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
 		return http1.RefusalBodyTooLarge
 	}
-	if (r.Forward.StripPrefix != "" || x.set.table.LooksAtPaths()) &&
+	if (r.Forward.StripPrefix != "" || x.set.table.HasPaths()) &&
 		x.set.table.Ambiguous(x.c.listen, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
 		return http1.RefusalAmbiguousPath
 	}
@@ -154,10 +154,10 @@ func (x *exchange) tellRefused(why http1.Refusal) {
 	}
 }
 
-// answerCallersFault is our answer to a caller whose side ended early; none
+// answerCallersFault is our answer to a client whose side ended early; none
 // where it left.
-func (x *exchange) answerCallersFault() (int, policy.Outcome) {
-	switch o := x.callerOutcome(); {
+func (x *exchange) answerClientsFault() (int, policy.Outcome) {
+	switch o := x.clientOutcome(); {
 	case o == policy.OutcomeClientGone:
 		x.aborting = true
 		return 0, o
@@ -170,17 +170,17 @@ func (x *exchange) answerCallersFault() (int, policy.Outcome) {
 	}
 }
 
-// callerOutcome is the outcome of a request whose caller's side ended early,
+// callerOutcome is the outcome of a request whose client's side ended early,
 // told to those who count refusals where it is one.
-func (x *exchange) callerOutcome() policy.Outcome {
-	switch x.callerEnd.Load() {
-	case callerBroken:
+func (x *exchange) clientOutcome() policy.Outcome {
+	switch x.clientEnd.Load() {
+	case clientBroken:
 		x.tellRefused(x.bodyWrong)
 		return policy.OutcomeRequestBroken
-	case callerTooLarge:
+	case clientTooLarge:
 		x.tellRefused(x.bodyWrong)
 		return policy.OutcomeRefused
-	case callerTooSlow:
+	case clientTooSlow:
 		return policy.OutcomeRequestTimeout
 	}
 	return policy.OutcomeClientGone
@@ -196,8 +196,8 @@ func (x *exchange) answersItself() bool {
 // allowed are the methods that one may try on what we stand before.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// answerMaxForwards is the answer of the final recipient: OPTIONS gets an
-// empty one; TRACE, whose echo could show fields that the caller may not
+// answerMaxForwards is the response of the final recipient: OPTIONS gets an
+// empty one; TRACE, whose echo could show fields that the client may not
 // see, is not allowed.
 func (x *exchange) answerMaxForwards() (int, policy.Outcome) {
 	x.mustEnd = x.mustEnd || !x.req.Body.Empty() || x.c.server.draining.Load()

@@ -29,7 +29,7 @@ func (a *application) note(head string) {
 func (a *application) sent() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.got) }
 
 // serve reads requests and answers each when then says so; false: the process
-// is killed instead, which its callers see as a reset.
+// is killed instead, which its clients see as a reset.
 func (a *application) serve(then func() bool) func(c *upConn) {
 	return func(c *upConn) {
 		for {
@@ -49,14 +49,14 @@ func (a *application) serve(then func() bool) func(c *upConn) {
 }
 
 // restartCaller is one request and what became of it.
-type restartCaller struct {
+type restartClient struct {
 	path, request  string
 	mayRunTwice    bool
 	status, reason string
 }
 
-func newRestartCaller(wave string, i int) *restartCaller {
-	c := &restartCaller{path: fmt.Sprintf("/%s/%d", wave, i), mayRunTwice: true}
+func newRestartClient(wave string, i int) *restartClient {
+	c := &restartClient{path: fmt.Sprintf("/%s/%d", wave, i), mayRunTwice: true}
 	kind := []string{"GET %s HTTP/1.1\r\nHost: app.test\r\n\r\n",
 		"PUT %s HTTP/1.1\r\nHost: app.test\r\nContent-Length: 5\r\n\r\nhello",
 		"POST %s HTTP/1.1\r\nHost: app.test\r\nIdempotency-Key: k\r\nContent-Length: 5\r\n\r\nhello",
@@ -66,11 +66,11 @@ func newRestartCaller(wave string, i int) *restartCaller {
 	return c
 }
 
-// ask sends the request and waits for its answer, however long that takes.
-func (c *restartCaller) ask(nc net.Conn) {
+// ask sends the request and waits for its response, however long that takes.
+func (c *restartClient) ask(nc net.Conn) {
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(patienceOfTests))
-	r := &caller{Conn: nc, r: bufio.NewReader(nc)}
+	r := &client{Conn: nc, r: bufio.NewReader(nc)}
 	if _, err := nc.Write([]byte(c.request)); err != nil {
 		c.status = err.Error()
 		return
@@ -101,8 +101,8 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 		guarded(c)
 		c.Default.NoBudget = false
 		c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 1, Burst: 10} // the defaults
-		c.Default.QueueTimeout = patienceOfTests                                       // on a slow machine the limit may bind after the restart
-		c.Default.HoldTimeout, c.Default.RequestTimeout, c.Default.AttemptTimeout = patienceOfTests, patienceOfTests, patienceOfTests
+		c.Default.PermitTimeout = patienceOfTests                                      // on a slow machine the limit may bind after the restart
+		c.Default.QueueTimeout, c.Default.RequestTimeout, c.Default.AttemptTimeout = patienceOfTests, patienceOfTests, patienceOfTests
 	})
 	a := &application{got: map[string]int{}}
 	killed := make(chan struct{})
@@ -110,11 +110,11 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	kill := sync.OnceFunc(func() { _ = u.Close(); close(killed) })
 	t.Cleanup(kill) // before the application is stopped
 
-	var all []*restartCaller
+	var all []*restartClient
 	var wg sync.WaitGroup
 	come := func(wave string, n int) {
 		for i := range n {
-			c := newRestartCaller(wave, i)
+			c := newRestartClient(wave, i)
 			all = append(all, c)
 			nc, err := net.Dial("tcp", p.addr)
 			if err != nil {
@@ -124,14 +124,14 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 		}
 	}
 	come("before", inFlight)
-	// On a slow machine the gate may take the application for stalled while they come.
-	eventually(t, "all requests were sent or held", func() bool { return a.sent()+p.guard().Waiting >= inFlight })
+	// On a slow machine the breaker may take the application for stalled while they come.
+	eventually(t, "all requests were sent or held", func() bool { return a.sent()+p.guard().Queued >= inFlight })
 	kill()
 	u.wg.Wait()
 	come("while-down", later)
 	eventually(t, "all that was not lost was held", func() bool {
 		defer p.seen.lock()()
-		return p.guard().Waiting+len(p.seen.outcomes) == inFlight+later
+		return p.guard().Queued+len(p.seen.outcomes) == inFlight+later
 	})
 	lost := len(p.lostSoFar())
 	serveListener(t, place.open(), a.serve(func() bool { return true }))
@@ -157,8 +157,8 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	if failed != lost || failed > inFlight/4 {
 		t.Errorf("%d failed, %d of them before the port opened again, of %d that may not run twice", failed, lost, inFlight/4)
 	}
-	if g := p.guard(); g.Probes == 0 || g.Reopened == 0 {
-		t.Errorf("the gate did not close, probe and open: %+v", g)
+	if g := p.guard(); g.Probes == 0 || g.SlowStarts == 0 {
+		t.Errorf("the breaker did not close, probe and open: %+v", g)
 	}
 }
 

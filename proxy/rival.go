@@ -14,8 +14,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// rival is a hedge under way: an attempt that a goroutine of its own sends and
-// reads the response head of. The exchange starts the goroutine, and waits for its
+// rival is a hedge in flight: an attempt that a goroutine of its own sends and
+// reads the response headers of. The exchange starts the goroutine, and waits for its
 // end (done) before it touches what the goroutine writes or gives back what it
 // reads; stop makes that soon.
 type rival struct {
@@ -25,7 +25,7 @@ type rival struct {
 	request [][]byte
 	method  []byte
 	limits  http1.Limits
-	place   policy.Place
+	place   policy.Permit
 	asked   bool           // the throttle waits to hear of it
 	budget  *policy.Budget // a token of which is taken; nil: none
 	began   instant
@@ -48,9 +48,9 @@ type rival struct {
 	resp    http1.Response
 	cause   policy.Cause
 	dialErr *upstream.DialError
-	member  *upstream.Member // whom it was sent to
-	addr    string           // likewise; "" before there was a connection
-	result  policy.Attempt   // what cause and resp mean; the exchange's
+	member  *upstream.Endpoint // whom it was sent to
+	addr    string             // likewise; "" before there was a connection
+	result  policy.Attempt     // what cause and resp mean; the exchange's
 }
 
 // stop makes the goroutine end at once, whatever it does. It may be called by
@@ -81,7 +81,7 @@ func (r *rival) run() {
 	r.cause = r.attempt()
 }
 
-// attempt sends the request and reads its response head. The connection stays
+// attempt sends the request and reads its response headers. The connection stays
 // with a status, and when the time was over.
 func (r *rival) attempt() policy.Cause {
 	if r.fault.Delay > 0 && !r.stall() {
@@ -170,7 +170,7 @@ func (r *rival) hold(up *upstream.Conn) bool {
 		return false
 	}
 	_ = up.SetDeadline(r.server.at(r.until))
-	r.up, r.member, r.addr = up, up.Member, up.Addr
+	r.up, r.member, r.addr = up, up.Endpoint, up.Addr
 	return true
 }
 
@@ -200,7 +200,7 @@ func (r *rival) abort() {
 }
 
 // readFinalHead reads heads until a final one is in resp. Informational ones are
-// left out: the caller gets those of the first attempt.
+// left out: the client gets those of the first attempt.
 func (r *rival) readFinalHead() policy.Cause {
 	r.up.Buf = getBuffer(mediumBuffer)
 	for interim := 0; interim < maxInformational; {

@@ -27,9 +27,9 @@ func TestAHedgeOverAStaleConnectionIsSentAgain(t *testing.T) {
 		answers(0, reply(200, "fresh")),
 	)
 	inMemory(t, handle, hedged(t), func(t *testing.T, m *memory) {
-		a := m.caller().send(get("/"))
+		a := m.client().send(get("/"))
 		synctest.Wait() // it has the first connection
-		b := m.caller().send(get("/"))
+		b := m.client().send(get("/"))
 		a.want(200, "ok")
 		b.want(200, "ok")
 		time.Sleep(2 * time.Second)
@@ -44,15 +44,15 @@ func TestAHedgeOverAStaleConnectionIsSentAgain(t *testing.T) {
 	})
 }
 
-// heedless is a connection whose reads no deadline ends, as one that has the answer
+// heedless is a connection whose reads no deadline ends, as one that has the response
 // already when the deadline is moved.
 type heedless struct{ net.Conn }
 
 func (heedless) SetDeadline(time.Time) error     { return nil }
 func (heedless) SetReadDeadline(time.Time) error { return nil }
 
-// A hedge that is answered when the caller has left already has won nothing.
-func TestAHedgeWinsOnlyWhileTheCallerStays(t *testing.T) {
+// A hedge that is answered when the client has left already has won nothing.
+func TestAHedgeWinsOnlyWhileTheClientStays(t *testing.T) {
 	for name, leaves := range map[string]bool{"stays": false, "leaves": true} {
 		t.Run(name, func(t *testing.T) {
 			var goOn chan struct{}
@@ -73,9 +73,9 @@ func TestAHedgeWinsOnlyWhileTheCallerStays(t *testing.T) {
 				}
 			}, func(t *testing.T, m *memory) {
 				goOn = make(chan struct{}) // of the bubble
-				c := m.caller().send(get("/"))
+				c := m.client().send(get("/"))
 				time.Sleep(time.Second) // the first has failed, the hedge is waited for
-				want, won := policy.OutcomeRescued, 1
+				want, won := policy.OutcomeRecovered, 1
 				if leaves {
 					want, won = policy.OutcomeClientGone, 0
 					c.Close()

@@ -61,7 +61,7 @@ func (s *service) before(n int) func(c *Config) {
 	s.pods, s.random = make([]podState, n), rand.New(rand.NewPCG(1, uint64(n)))
 	return func(c *Config) {
 		guarded(c)
-		c.Default.HoldTimeout, c.Default.HoldMax = 10*time.Second, 10_000
+		c.Default.QueueTimeout, c.Default.QueueMax = 10*time.Second, 10_000
 		s.dial, c.Default.Upstream.Dial = c.Default.Upstream.Dial, s.Dial
 	}
 }
@@ -114,7 +114,7 @@ func TestARolloutBehindOneAddressFailsNoRequest(t *testing.T) {
 					case <-over:
 						asking.Wait()
 						g := m.guard()
-						if opened := g.Closed[policy.ClosedByRefused] + g.Closed[policy.ClosedByDial]; !tc.opens && opened > 3 {
+						if opened := g.Opened[policy.OpenedByRefused] + g.Opened[policy.OpenedByDial]; !tc.opens && opened > 3 {
 							t.Errorf("opened %d times", opened)
 						}
 						return
@@ -125,7 +125,7 @@ func TestARolloutBehindOneAddressFailsNoRequest(t *testing.T) {
 						request = post("hello")
 					}
 					asking.Go(func() {
-						c := m.caller()
+						c := m.client()
 						c.send(request).want(200, "ok")
 						c.Close()
 					})
@@ -149,18 +149,18 @@ func TestTheBreakerClosesBeforeTheFirstResponse(t *testing.T) {
 	set := s.before(1)
 	inMemory(t, slow, func(c *Config) {
 		set(c)
-		c.Default.HoldTimeout = time.Second
+		c.Default.QueueTimeout = time.Second
 		c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
 	}, func(t *testing.T, m *memory) {
 		s.set(0, podRefuses)
 		var asking sync.WaitGroup
 		for range 20 {
-			asking.Go(func() { m.caller().send(get("/")).want(200, "ok") })
+			asking.Go(func() { m.client().send(get("/")).want(200, "ok") })
 		}
 		time.Sleep(500 * time.Millisecond)
 		s.set(0, podUp)
 		asking.Wait()
-		if g := m.guard(); g.Closed[policy.ClosedByRefused] != 1 {
+		if g := m.guard(); g.Opened[policy.OpenedByRefused] != 1 {
 			t.Errorf("%+v", g)
 		}
 	})

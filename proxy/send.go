@@ -11,7 +11,7 @@ import (
 )
 
 // A body is sent by the exchange's own goroutine while it is small and comes
-// at once; a larger or slower one by the pump, so that the upstream's answer
+// at once; a larger or slower one by the pump, so that the upstream's response
 // is read meanwhile. inlineWait bounds all waiting for it together.
 const (
 	inlineBody = largeBuffer
@@ -22,7 +22,7 @@ const (
 type sendEnd uint8
 
 const (
-	taken    sendEnd = iota // at least a byte of it: from here on only the upstream's answer tells
+	taken    sendEnd = iota // at least a byte of it: from here on only the upstream's response tells
 	notTaken                // the connection took no byte at all
 	stale                   // nothing was written: the upstream had closed the connection, or spoken unasked
 )
@@ -40,11 +40,11 @@ func (x *exchange) send() sendEnd {
 	parts, end, err := x.gather(head, expect)
 	switch {
 	case err != nil:
-		x.callerFailed(err) // known to be broken before a byte of it is sent
+		x.clientFailed(err) // known to be broken before a byte of it is sent
 		return taken
-	case end && x.unseen && x.up.CanLook():
+	case end && x.unseen && x.up.CanSendChecked():
 		return x.sendLooking(parts)
-	case x.unseen && x.upReused && !x.up.StillQuiet():
+	case x.unseen && x.upReused && !x.up.StillOpen():
 		return stale
 	}
 	total := length(parts)
@@ -78,12 +78,12 @@ func (x *exchange) mayGoUnread() bool {
 	return false
 }
 
-// finishHead appends to the request's head what differs by attempt, whose span s is; nil for none.
+// finishHead appends to the request's headers what differs by attempt, whose span s is; nil for none.
 func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
-	if x.callerWaits.Given {
-		head = x.callerWaits.Append(head, x.timeLeft(x.now()))
+	if x.clientWaits.Given {
+		head = x.clientWaits.Append(head, x.timeLeft(x.now()))
 	}
-	if x.callerWaits.GRPC {
+	if x.clientWaits.GRPC {
 		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
 		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
 	}
@@ -113,7 +113,7 @@ func (x *exchange) inHand() bool {
 }
 
 // sendLooking sends a request that is whole and waits a short while for the
-// first bytes of the answer. What else comes of it, receive finds in x.early.
+// first bytes of the response. What else comes of it, receive finds in x.early.
 func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	if x.up.Buf == nil {
 		x.up.Buf = x.spare.get(mediumBuffer)
@@ -122,7 +122,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	x.attemptSent = x.clock
 	x.progress.Store(sent)
 	x.setUpRead(x.orHedge(x.readUntil(x.attemptSent, 0, sent)), x.clock)
-	n, got, err := x.up.SendLooking(parts, x.up.Buf)
+	n, got, err := x.up.SendChecked(parts, x.up.Buf)
 	x.upW, x.upAsked = got, n > 0
 	switch {
 	case err == nil && length(parts) == 0: // receive goes on with what came
@@ -145,10 +145,10 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	return taken
 }
 
-// sendLate sends a request whose wait for the answer's first bytes was over
+// sendLate sends a request whose wait for the response's first bytes was over
 // before anything was sent: the process had no processor for so long.
 func (x *exchange) sendLate(parts [][]byte) sendEnd {
-	if x.upReused && !x.up.StillQuiet() {
+	if x.upReused && !x.up.StillOpen() {
 		return stale
 	}
 	n, err := x.up.Writev(parts)
@@ -213,7 +213,7 @@ func (x *exchange) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end boo
 func (x *exchange) sendInline(total int) {
 	until := x.now().Add(inlineWait)
 	if x.grpc {
-		until = x.now() // what more comes may wait for an answer
+		until = x.now() // what more comes may wait for a response
 	}
 	for total < inlineBody {
 		piece, err := x.body.next(max(until.Sub(x.now()), time.Microsecond))
@@ -221,7 +221,7 @@ func (x *exchange) sendInline(total int) {
 			break
 		}
 		if err != nil && err != io.EOF {
-			x.callerFailed(err)
+			x.clientFailed(err)
 			return
 		}
 		end := err == io.EOF || x.body.atEnd()
@@ -252,7 +252,7 @@ func (x *exchange) writeRequest(piece []byte, end bool) (int, error) {
 
 // noteEarly notes a response that is there before the last bytes of its request are sent.
 func (x *exchange) noteEarly() {
-	x.upEarly = x.up.CanLook() && !x.up.StillQuiet()
+	x.upEarly = x.up.CanSendChecked() && !x.up.StillOpen()
 }
 
 // appendPiece appends piece and end in the framing of the body.
@@ -283,44 +283,44 @@ func (x *exchange) lastChunk() []byte {
 	return lastChunk
 }
 
-// continueCaller answers a caller that still waits for a 100, since a repeat
+// continueCaller answers a client that still waits for a 100, since a retry
 // carries no expectation any more.
-func (x *exchange) continueCaller() {
+func (x *exchange) continueClient() {
 	if x.expect {
 		x.expect = false
 		if x.c.write(continueLine, x.now()) != nil {
-			x.callerEnd.Store(callerGone)
+			x.clientEnd.Store(clientGone)
 		}
 	}
 }
 
 var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
-// finishBody reads the rest of the caller's body, only to keep it, as far as it
+// finishBody reads the rest of the client's body, only to keep it, as far as it
 // comes until then; zero: as long as it may take.
 func (x *exchange) finishBody(until instant) {
-	x.continueCaller()
+	x.continueClient()
 	if err := x.body.finish(until); err != nil {
-		x.callerFailed(err)
+		x.clientFailed(err)
 	}
 }
 
-// callerFailed notes why the caller's side ended and wakes whoever waits for
+// callerFailed notes why the client's side ended and wakes whoever waits for
 // the upstream. Called by the pump, or by the exchange while none runs.
-func (x *exchange) callerFailed(err error) {
-	end := callerGone
+func (x *exchange) clientFailed(err error) {
+	end := clientGone
 	x.bodyWrong = http1.RefusalNone
 	var refused *http1.Error
 	switch {
 	case errors.As(err, &refused):
-		end, x.bodyWrong = callerBroken, refused.Reason
+		end, x.bodyWrong = clientBroken, refused.Reason
 	case errors.Is(err, errBodyCut):
-		end = callerBroken
+		end = clientBroken
 	case errors.Is(err, errBodyTooLarge):
-		end, x.bodyWrong = callerTooLarge, http1.RefusalBodyTooLarge
+		end, x.bodyWrong = clientTooLarge, http1.RefusalBodyTooLarge
 	case errors.Is(err, errBodyTooSlow):
-		end = callerTooSlow
+		end = clientTooSlow
 	}
-	x.callerEnd.Store(end)
+	x.clientEnd.Store(end)
 	x.wakeUpstream()
 }

@@ -22,7 +22,7 @@ func (d tardy) Waited(string, time.Time, time.Duration) {}
 func (d tardy) Done(*TraceAttemptEnd)                   {}
 func (d tardy) End(*TraceEnd)                           {}
 
-// A request whose wait for an answer is over before anything was sent is sent all
+// A request whose wait for a response is over before anything was sent is sent all
 // the same, and only where a look finds the connection open.
 func TestARequestThatComesToBeSentLate(t *testing.T) {
 	closed := make(chan struct{})

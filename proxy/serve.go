@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// serve is the life of a caller's connection: one request after the other, in
+// serve is the life of a client's connection: one request after the other, in
 // order, each answered before the next is read.
 func (c *conn) serve() {
 	defer c.finish()
@@ -47,14 +47,14 @@ func (c *conn) finish() {
 	switch {
 	case c.x.aborting:
 	case c.evicted.Load():
-		_ = c.nc.Close() // nothing is under way, and somebody waits for the slot
+		_ = c.nc.Close() // nothing is in flight, and somebody waits for the slot
 	default:
 		c.closeGently()
 	}
 	c.putIn()
 }
 
-// nextRequest waits for a request head and parses it. False: there will be
+// nextRequest waits for a request headers and parses it. False: there will be
 // none, and whatever had to be answered was.
 func (c *conn) nextRequest() bool {
 	for c.r == c.w || c.onlyBlank() {
@@ -79,7 +79,7 @@ func (c *conn) nextRequest() bool {
 	return false
 }
 
-// onlyBlank drops an empty line with nothing behind it: some callers send one
+// onlyBlank drops an empty line with nothing behind it: some clients send one
 // after a body (RFC 9112 section 2.2), which begins no request.
 func (c *conn) onlyBlank() bool {
 	if c.w-c.r != 2 || c.in[c.r] != '\r' || c.in[c.r+1] != '\n' {
@@ -90,12 +90,12 @@ func (c *conn) onlyBlank() bool {
 	return true
 }
 
-// idleSlack is how much earlier than configured an idle caller may be closed,
+// idleSlack is how much earlier than configured an idle client may be closed,
 // so that the deadline needs no setting for every request.
 const idleSlack = 5 * time.Second
 
-// firstRequestTime is how long a caller that never sent anything may stay.
-// Callers that keep spare connections use or renew them within that time.
+// firstRequestTime is how long a client that never sent anything may stay.
+// Clients that keep spare connections use or renew them within that time.
 const firstRequestTime = time.Minute
 
 // awaitRequest waits for the first bytes of the next request. False: there
@@ -145,7 +145,7 @@ func (c *conn) idlePatience(now instant) (end instant, slack time.Duration) {
 		c.idleEnd = 0
 		return end, 0
 	}
-	limit := c.server.settings.Load().CallerIdleTimeout
+	limit := c.server.settings.Load().ClientIdleTimeout
 	if !c.used {
 		limit = min(limit, firstRequestTime)
 	}
@@ -156,7 +156,7 @@ func (c *conn) idlePatience(now instant) (end instant, slack time.Duration) {
 }
 
 // lastLook takes what came at the last moment before an idle connection is
-// closed: an answer is better than a close that crosses a request.
+// closed: a response is better than a close that crosses a request.
 func (c *conn) lastLook() bool {
 	if c.raw == nil || c.secure != nil {
 		return false
@@ -200,7 +200,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 		if !limited {
 			limited = true
 			c.x.spare.release() // the rest may come slowly
-			c.setRead(began.Add(set.ReadHeadTimeout), 0)
+			c.setRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
 			c.phase.Store(phaseHead)
 		}
@@ -208,7 +208,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 			c.growIn()
 		}
 		err = c.fill()
-		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeadTimeout && !c.evicted.Load() {
+		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke us as if idle
 			c.readAt = longAgo
 		}
@@ -235,8 +235,8 @@ func (c *conn) refuseHead(err error) {
 	x.end()
 }
 
-// headCut ends a connection whose caller began a request and did not finish
-// its head: too slow gets an answer, gone gets none.
+// headCut ends a connection whose client began a request and did not finish
+// its head: too slow gets a response, gone gets none.
 func (c *conn) headCut(err error) {
 	if !isTimeout(err) || len(bytes.Trim(c.in[:c.w], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)

@@ -15,19 +15,19 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/lot"
+	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Server accepts callers and serves them. Its life is New, Listen, Serve, and
+// Server accepts clients and serves them. Its life is New, Listen, Serve, and
 // Drain from another goroutine; Reload and Stats at any time. Safe for
 // concurrent use.
 type Server struct {
 	started           time.Time
 	settings          atomic.Pointer[settings]
 	replay            replayMemory
-	cooldowns         policy.Cooldowns
+	rateLimitPauses   policy.RateLimitPauses
 	withheld          atomic.Int32 // of a hundred retries, those not made
 	draining          atomic.Bool
 	killed            atomic.Bool
@@ -41,7 +41,7 @@ type Server struct {
 	streams           *streamSlots
 	pauses            atomic.Uint64
 	faults            atomic.Uint64 // panics contained
-	handshakeFailures atomic.Uint64 // of callers
+	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	active            atomic.Int64 // requests between head and end
 	waiting           atomic.Int64 // requests that wait for a retry or a place
@@ -52,10 +52,10 @@ type Server struct {
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
 
-	connections atomic.Int64   // callers connected, parked or not
-	ends        sync.WaitGroup // of these
-	wg          sync.WaitGroup // of goroutines that serve them
-	lot         lot.Lot        // where idle ones are parked
+	connections atomic.Int64      // clients connected, parked or not
+	ends        sync.WaitGroup    // of these
+	wg          sync.WaitGroup    // of goroutines that serve them
+	lot         idlepoller.Poller // where idle ones are parked
 	parkAfter   time.Duration
 	premature   prematureLimits
 	tidying     tidying
@@ -72,7 +72,7 @@ func New(c *Config) (*Server, error) {
 		started:   time.Now(),
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
-		replay:    replayMemory{limit: c.TotalReplayBytes},
+		replay:    replayMemory{limit: c.RetryBufferTotalBytes},
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
 		premature: cmp.Or(c.premature, defaultPrematureLimits),
 		tidying:   tidying{over: make(chan struct{})},
@@ -90,7 +90,7 @@ func New(c *Config) (*Server, error) {
 	return s, nil
 }
 
-// Reload puts c in force for requests that begin from now on; those under way
+// Reload puts c in force for requests that begin from now on; those in flight
 // end with what they began with. Listen, MaxConnections and TotalReplayBytes
 // stay as they were. On an error nothing changes.
 func (s *Server) Reload(c *Config) error {
@@ -186,7 +186,7 @@ func (s *Server) closeListeners() {
 	}
 }
 
-// Serve accepts callers until Drain, or until ctx ends, which closes
+// Serve accepts clients until Drain, or until ctx ends, which closes
 // everything at once. It returns when every connection has ended.
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.kill)
@@ -225,8 +225,8 @@ func (s *Server) kill() {
 
 func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
 
-// accept takes callers from one listener. At the limit, and when the system
-// has no descriptor left, it pauses, and the system's queue holds the callers.
+// accept takes clients from one listener. At the limit, and when the system
+// has no descriptor left, it pauses, and the system's queue holds the clients.
 func (s *Server) accept(l listener) {
 	defer func() { _ = l.Close() }()
 	for {
@@ -284,7 +284,7 @@ func (s *Server) gone(cost int64) {
 	s.ends.Done()
 }
 
-// ServeConn serves one caller's connection until it ends, and closes it. name
+// ServeConn serves one client's connection until it ends, and closes it. name
 // is the listener for the routes, "" the main one.
 func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connections.Add(1)
@@ -311,8 +311,8 @@ func (s *Server) handle(c *conn) {
 	c.serve()
 }
 
-// contain keeps a fault in serving one caller from ending all others: it is
-// logged, counted, and this caller's connection ends.
+// contain keeps a fault in serving one client from ending all others: it is
+// logged, counted, and this client's connection ends.
 func (s *Server) contain(c *conn, fault any) {
 	if fault == nil {
 		return
@@ -350,17 +350,17 @@ func (s *Server) each(f func(*conn)) {
 
 // Stats is a picture of the server at one moment.
 type Stats struct {
-	Connections       int                            // callers connected
+	Connections       int                            // clients connected
 	AcceptPauses      uint64                         // times accepting had to wait
 	EvictedIdle       uint64                         // connections ended, as others needed their slots, while idle
 	EvictedStalled    uint64                         // ... and connections and streams whose client took nothing
 	Faults            uint64                         // requests that ended in a fault of the proxy itself
-	HandshakeFailures uint64                         // callers whose TLS handshake failed
+	HandshakeFailures uint64                         // clients whose TLS handshake failed
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
-	ReplayBytes       int64                          // kept for repeats now
+	RetryBufferUsed   int64                          // kept for retries now
 	Draining          bool
-	Cooldowns         policy.CooldownState
-	Quotas            []QuotaStats // in no order
+	RateLimitPauses   policy.RateLimitPauseState
+	RateLimits        []RateLimitStats // in no order
 	Upstreams         []UpstreamStats
 }
 
@@ -368,7 +368,7 @@ type Stats struct {
 type UpstreamStats struct {
 	Name         string // its URL, without secrets
 	Pool         upstream.Stats
-	Addresses    upstream.Addresses
+	Addresses    upstream.EndpointSummary
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        policy.GuardState
@@ -388,14 +388,14 @@ func (s *Server) Stats() Stats {
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
-	st.ReplayBytes = s.replay.used.Load()
+	st.RetryBufferUsed = s.replay.used.Load()
 	st.Draining = s.draining.Load()
-	st.Cooldowns = s.cooldowns.State()
+	st.RateLimitPauses = s.rateLimitPauses.State()
 	now := s.elapsed()
-	st.Quotas = n.quotaStats()
+	st.RateLimits = n.rateLimitStats()
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
-			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Addresses(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u], LastFailure: u.failures.last.Load(),
+			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Endpoints(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u], LastFailure: u.failures.last.Load(),
 			Guard: u.door.guard.State(), HasProbe: u.door.ask != nil, Probed: u.door.asked.read(),
 		}
 		if u.throttle != nil {
@@ -417,7 +417,7 @@ func (nothing) Retry(policy.Reason)                                             
 func (nothing) WouldRetry(policy.Reason)                                                   {}
 func (nothing) Hedged()                                                                    {}
 func (nothing) HedgeWon()                                                                  {}
-func (nothing) Held(time.Duration)                                                         {}
+func (nothing) Queued(time.Duration)                                                       {}
 func (nothing) FallbackFailed()                                                            {}
 func (nothing) FaultInjected(policy.FaultKind)                                             {}
 func (nothing) WaitBegan()                                                                 {}

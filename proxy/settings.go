@@ -30,29 +30,29 @@ type settings struct {
 	trust     forward.Trust
 	all       []*routeState
 	budgeted  map[*upstreamState]bool // those whose budget some route asks
-	callerTLS *tls.Config             // nil: callers come without TLS
+	clientTLS *tls.Config             // nil: clients come without TLS
 	http2     bool                    // it is spoken with clients
 
 	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
 
-	hedges          map[hedgeKey]*policy.Hedge      // of the version before
-	quotas          map[[sha256.Size]byte]*quotaSet // by seed
-	longestCooldown time.Duration                   // that any route shares
+	hedges                map[hedgeKey]*policy.Hedge          // of the version before
+	rateLimits            map[[sha256.Size]byte]*rateLimitSet // by seed
+	longestRateLimitPause time.Duration                       // that any route shares
 }
 
 // routeState is a route with what its requests share.
 type routeState struct {
 	*Route
-	upstream     *upstreamState
-	observer     func() Observer // of a request that begins
-	gaveUpLog    boundedlog.Bound
-	spare        *routeState   // as a request to the fallback upstream sees it; nil without one
-	isSpare      bool          // it is the spare of another
-	hedge        *policy.Hedge // nil: off
-	plainRetryOn bool          // an answer below 300 is never a failure
-	repeatsReset bool          // a connection that ends without an answer is a failure to repeat after
-	cooldownSeed [sha256.Size]byte
-	quota        *quotaSet // nil: none
+	upstream           *upstreamState
+	observer           func() Observer // of a request that begins
+	gaveUpLog          boundedlog.Limiter
+	spare              *routeState   // as a request to the fallback upstream sees it; nil without one
+	isSpare            bool          // it is the spare of another
+	hedge              *policy.Hedge // nil: off
+	plainRetryOn       bool          // a response below 300 is never a failure
+	repeatsReset       bool          // a connection that ends without a response is a failure to repeat after
+	rateLimitPauseSeed [sha256.Size]byte
+	rateLimit          *rateLimitSet // nil: none
 }
 
 // upstreamState is what all routes to one upstream share, and what outlives a
@@ -67,7 +67,7 @@ type upstreamState struct {
 
 	budgetKey uint64 // in a fleet
 
-	throttle *policy.Throttle // nil: off
+	throttle *policy.ClientThrottler // nil: off
 }
 
 func (u *upstreamState) close() {
@@ -88,7 +88,7 @@ func (s *Server) prepare(c *Config) (*settings, error) {
 	if c.Default.Upstream.Address == "" {
 		return nil, errors.New("no upstream for the default route")
 	}
-	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}, quotas: map[[sha256.Size]byte]*quotaSet{}}
+	n := &settings{Config: c, server: s, trust: forward.NewTrust(c.TrustedProxies), budgeted: map[*upstreamState]bool{}, rateLimits: map[[sha256.Size]byte]*rateLimitSet{}}
 	n.announcers = forward.NewTrust(c.ProxyProtocolFrom)
 	if n.Log == nil {
 		n.Log = zap.NewNop()
@@ -136,18 +136,18 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 		state.observer = n.Observe(r.Name)
 	}
 	state.gaveUpLog.PerMinute = n.GaveUpLogPerMinute
-	state.gaveUpLog.Tell = func(suppressed int) {
+	state.gaveUpLog.OnSuppressed = func(suppressed int) {
 		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
 	}
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
-	state.repeatsReset = !r.Observe && repeatsReset(&r.Policy)
-	if r.Cooldown.Kind != CooldownNone {
-		state.cooldownSeed = cooldownSeed(r)
-		n.longestCooldown = max(n.longestCooldown, r.Cooldown.Max)
+	state.repeatsReset = !r.DryRun && repeatsReset(&r.Policy)
+	if r.RateLimitPause.Kind != RateLimitPauseNone {
+		state.rateLimitPauseSeed = rateLimitPauseSeed(r)
+		n.longestRateLimitPause = max(n.longestRateLimitPause, r.RateLimitPause.Max)
 	}
 	state.upstream = n.upstreamOf(r, known)
 	state.hedge = n.hedgeOf(state)
-	state.quota = n.quotaOf(r)
+	state.rateLimit = n.rateLimitOf(r)
 	if !r.NoBudget {
 		n.budgeted[state.upstream] = true
 	}
@@ -172,8 +172,8 @@ func (n *settings) flushLogs() {
 	}
 }
 
-// repeatsReset says whether p repeats a request that may run twice after a connection
-// that ended without an answer, where nothing else speaks against it.
+// repeatsReset says whether p retries a request that may run twice after a connection
+// that ended without a response, where nothing else speaks against it.
 func repeatsReset(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: policy.Forever}
 	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, policy.Shared()).Retry
@@ -181,12 +181,12 @@ func repeatsReset(p *policy.Policy) bool {
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.HoldMax, r.QueueOrder, r.Throttle, r.Probe, r.Faults, r.Observe, r.Eject)
+	key := fmt.Sprintf("%s %+v %+v %d %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.QueueMax, r.QueueOrder, r.Throttle, r.Probe, r.Faults, r.DryRun, r.Eject)
 	if known[key] == nil {
 		o := r.Eject.options()
 		o.Start = n.server.clockStart()
 		failures := newDialFailures(n.Log, r.Upstream.String())
-		o.Failed = failures.note
+		o.OnDialError = failures.note
 		pool := upstream.NewGroup(r.Upstream, o)
 		known[key] = &upstreamState{
 			key:    key,
@@ -195,28 +195,28 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 			door: newDoor(n.server, pool, r, n.Log), failures: failures,
 		}
 		known[key].door.lastCause = failures.lastCause
-		known[key].door.shared = n.shareGate(r)
+		known[key].door.shared = n.shareBreaker(r)
 		if r.Throttle {
-			known[key].throttle = policy.NewThrottle()
+			known[key].throttle = policy.NewClientThrottler()
 		}
 	}
 	return known[key]
 }
 
-// quotaOf is the one that routes of the same quota and key to the same upstream share, with
+// quotaOf is the one that routes of the same rate limit and key to the same upstream share, with
 // those who wait for it since the version before; nil for none.
-func (n *settings) quotaOf(r *Route) *quotaSet {
-	if !r.Quota.Rate.Limited() {
+func (n *settings) rateLimitOf(r *Route) *rateLimitSet {
+	if !r.RateLimit.Rate.Limited() {
 		return nil
 	}
-	key := quotaSeed(r)
-	if old := n.server.settings.Load(); n.quotas[key] == nil && old != nil && old.quotas[key] != nil {
-		n.quotas[key] = old.quotas[key]
+	key := rateLimitSeed(r)
+	if old := n.server.settings.Load(); n.rateLimits[key] == nil && old != nil && old.rateLimits[key] != nil {
+		n.rateLimits[key] = old.rateLimits[key]
 	}
-	if n.quotas[key] == nil {
-		n.quotas[key] = newQuotaSet(n.server, r, n.QuotaWanted)
+	if n.rateLimits[key] == nil {
+		n.rateLimits[key] = newRateLimitSet(n.server, r, n.RateLimitWanted)
 	}
-	return n.quotas[key]
+	return n.rateLimits[key]
 }
 
 // rand is what draws faults.
@@ -227,7 +227,7 @@ func (n *settings) rand() policy.Rand {
 	return policy.Shared()
 }
 
-// plain says whether no answer below 300 can be a failure, so that most
+// plain says whether no response below 300 can be a failure, so that most
 // answers need no closer look.
 func plain(on *policy.RetryOn) bool {
 	if len(on.HeaderNames()) > 0 || on.AnyGRPC() {

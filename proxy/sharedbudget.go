@@ -24,12 +24,12 @@ func (n *settings) newBudget(r *Route) *policy.Budget {
 	return b
 }
 
-// BudgetAsks appends what there is to tell of retry budgets now to asks. Safe
+// BudgetReports appends what there is to tell of retry budgets now to asks. Safe
 // for concurrent use, as all that follows.
-func (s *Server) BudgetAsks(asks []policy.BudgetAsk) []policy.BudgetAsk {
+func (s *Server) BudgetReports(asks []policy.BudgetReport) []policy.BudgetReport {
 	n, now := s.settings.Load(), s.elapsed()
 	for u := range n.budgeted {
-		if a, due := u.budget.Ask(now); due {
+		if a, due := u.budget.MakeReport(now); due {
 			a.Key = u.budgetKey
 			asks = append(asks, a)
 		}
@@ -37,15 +37,15 @@ func (s *Server) BudgetAsks(asks []policy.BudgetAsk) []policy.BudgetAsk {
 	return asks
 }
 
-// GrantBudget takes in the answer to a question of BudgetAsks: how many retries the
+// ApplyBudgetGrant takes in the answer to a question of BudgetReports: how many retries the
 // bucket of all holds, and how many processes there are.
-func (s *Server) GrantBudget(key uint64, level float64, processes int) {
+func (s *Server) ApplyBudgetGrant(key uint64, level float64, processes int) {
 	now := s.elapsed()
-	s.withBudget(key, func(b *policy.Budget) { b.Grant(now, level, processes) })
+	s.withBudget(key, func(b *policy.Budget) { b.ApplyGrant(now, level, processes) })
 }
 
-// FailBudget says that a question of BudgetAsks had no answer.
-func (s *Server) FailBudget(key uint64) { s.withBudget(key, (*policy.Budget).Fail) }
+// FailBudgetReport says that a question of BudgetReports had no response.
+func (s *Server) FailBudgetReport(key uint64) { s.withBudget(key, (*policy.Budget).ReportFailed) }
 
 func (s *Server) withBudget(key uint64, do func(*policy.Budget)) {
 	for u := range s.settings.Load().budgeted {

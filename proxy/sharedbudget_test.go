@@ -20,28 +20,28 @@ func TestRetriesOfAFleetsBudget(t *testing.T) {
 		retries := func(requests int) int {
 			before := m.up.sends()
 			for range requests {
-				m.caller().send(get("/")).want(503, "busy")
+				m.client().send(get("/")).want(503, "busy")
 			}
 			return m.up.sends() - before - requests
 		}
-		m.GrantBudget(key, 2, 1)
+		m.ApplyBudgetGrant(key, 2, 1)
 		if n := retries(3); n != 2 || wishes == 0 {
 			t.Errorf("%d retries, the fleet has two; %d wishes", n, wishes)
 		}
-		time.Sleep(2 * policy.BudgetAskEvery)
-		asks := m.BudgetAsks(nil)
+		time.Sleep(2 * policy.BudgetReportInterval)
+		asks := m.BudgetReports(nil)
 		if len(asks) != 1 || asks[0].Key != key || asks[0].Requests != 3 || asks[0].Spent != 2 {
 			t.Errorf("told %+v", asks)
 		}
-		m.GrantBudget(key, -4, 1)
+		m.ApplyBudgetGrant(key, -4, 1)
 		if n := retries(1); n != 0 {
 			t.Errorf("%d retries of a budget that is overdrawn", n)
 		}
-		m.FailBudget(key)
+		m.FailBudgetReport(key)
 		if n := retries(4); n != 3 {
 			t.Errorf("%d retries, its own bucket has three left", n)
 		}
-		m.GrantBudget(key+1, 9, 1) // of a budget that is gone
+		m.ApplyBudgetGrant(key+1, 9, 1) // of a budget that is gone
 		time.Sleep(time.Millisecond)
 	})
 }

@@ -9,53 +9,53 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// sharedGate is what a door tells a fleet of its gate. The zero value tells
+// sharedGate is what a door tells a fleet of its breaker. The zero value tells
 // nothing.
-type sharedGate struct {
+type sharedBreaker struct {
 	key    uint64           // the same in every process with a route to the same upstream, probed the same way
 	wanted func()           // Config.GateWanted; nil: not shared
 	opened func(key uint64) // Config.GateOpened
-	told   uint64           // how often the gate had opened when that was last told; guarded by door.mu
+	told   uint64           // how often the breaker had opened when that was last told; guarded by door.mu
 }
 
-// shareGate has a route's door share its gate where the upstream is one for all:
+// shareGate has a route's door share its breaker where the upstream is one for all:
 // reached over the network, and not each machine's own. A loopback address is
 // that of all only where the default route's is one too: who shares then said so.
-func (n *settings) shareGate(r *Route) (g sharedGate) {
+func (n *settings) shareBreaker(r *Route) (g sharedBreaker) {
 	to := &r.Upstream
-	if n.GateWanted == nil || n.GateOpened == nil || r.Faults != nil || to.Network == "unix" || to.Local() && !n.Default.Upstream.Local() {
+	if n.BreakerWanted == nil || n.BreakerOpened == nil || r.Faults != nil || to.Network == "unix" || to.Local() && !n.Default.Upstream.Local() {
 		return g
 	}
-	h := sha256.Sum256(fmt.Appendf(nil, "gate\x00%s\x00%+v", to.String(), r.Probe))
-	return sharedGate{key: binary.BigEndian.Uint64(h[:]), wanted: n.GateWanted, opened: n.GateOpened}
+	h := sha256.Sum256(fmt.Appendf(nil, "breaker\x00%s\x00%+v", to.String(), r.Probe))
+	return sharedBreaker{key: binary.BigEndian.Uint64(h[:]), wanted: n.BreakerWanted, opened: n.BreakerOpened}
 }
 
 // want says that whose turn it is to probe is worth knowing.
-func (g *sharedGate) want() {
+func (g *sharedBreaker) want() {
 	if g.wanted != nil {
 		g.wanted()
 	}
 }
 
-// tell tells the fleet how the gate is now.
-func (g *sharedGate) tell(s *policy.GuardState) {
+// tell tells the fleet how the breaker is now.
+func (g *sharedBreaker) tell(s *policy.GuardState) {
 	switch {
 	case g.wanted == nil:
-	case s.Reopened != g.told:
-		g.told = s.Reopened
+	case s.SlowStarts != g.told:
+		g.told = s.SlowStarts
 		g.opened(g.key)
-	case s.Gate == policy.GateClosed || s.Gate == policy.GateHalfOpen:
+	case s.Breaker == policy.BreakerOpen || s.Breaker == policy.BreakerHalfOpen:
 		g.wanted()
 	}
 }
 
-// GateAsks appends the questions whose turn it is to probe that are due now to
+// ProbeTurnRequests appends the questions whose turn it is to probe that are due now to
 // asks, and says when the next one is; policy.Forever: when Config.GateWanted says
 // so. Safe for concurrent use, as all that follows.
-func (s *Server) GateAsks(asks []policy.GateAsk) ([]policy.GateAsk, time.Duration) {
+func (s *Server) ProbeTurnRequests(asks []policy.ProbeTurnRequest) ([]policy.ProbeTurnRequest, time.Duration) {
 	now, next := s.elapsed(), policy.Forever
-	s.withGates(func(d *door) {
-		a, due, at := d.guard.AskTurn(now)
+	s.withBreakers(func(d *door) {
+		a, due, at := d.guard.RequestProbeTurn(now)
 		if due {
 			a.Key = d.shared.key
 			asks = append(asks, a)
@@ -68,29 +68,29 @@ func (s *Server) GateAsks(asks []policy.GateAsk) ([]policy.GateAsk, time.Duratio
 	return asks, next
 }
 
-// GrantGate takes in the answer to a question of GateAsks.
-func (s *Server) GrantGate(key uint64, t policy.GateTurn) {
+// ApplyProbeTurn takes in the answer to a question of ProbeTurnRequests.
+func (s *Server) ApplyProbeTurn(key uint64, t policy.ProbeTurnGrant) {
 	now := s.elapsed()
-	s.withGates(func(d *door) {
+	s.withBreakers(func(d *door) {
 		if d.shared.key == key {
-			d.heed(d.guard.GrantTurn(now, t))
+			d.heed(d.guard.ApplyProbeTurn(now, t))
 		}
 	})
 }
 
-// HearGate takes in that another process found an upstream up: key is what it
+// PeerFoundUp takes in that another process found an upstream up: key is what it
 // was given by Config.GateOpened.
-func (s *Server) HearGate(key uint64) {
+func (s *Server) PeerFoundUp(key uint64) {
 	now := s.elapsed()
-	s.withGates(func(d *door) {
+	s.withBreakers(func(d *door) {
 		if d.shared.key == key {
-			d.heed(d.guard.HearOpen(now))
+			d.heed(d.guard.PeerFoundUp(now))
 		}
 	})
 }
 
-// withGates calls do for each door whose gate is shared.
-func (s *Server) withGates(do func(*door)) {
+// withGates calls do for each door whose breaker is shared.
+func (s *Server) withBreakers(do func(*door)) {
 	for _, u := range s.settings.Load().upstreams() {
 		if u.door.shared.wanted != nil {
 			do(u.door)

@@ -27,44 +27,44 @@ func TestAProbeWaitsForItsTurn(t *testing.T) {
 	}
 	inMemory(t, handle, func(c *Config) {
 		guarded(c)
-		c.Default.Outage, c.Default.HoldTimeout = OutageHold, time.Minute
+		c.Default.BreakerMode, c.Default.QueueTimeout = BreakerQueue, time.Minute
 		c.Default.Probe.Path = "/probe"
-		c.GateWanted = func() { wishes.Add(1) }
-		c.GateOpened = func(key uint64) { opened <- key }
+		c.BreakerWanted = func() { wishes.Add(1) }
+		c.BreakerOpened = func(key uint64) { opened <- key }
 	}, func(t *testing.T, m *memory) {
-		if asks, next := m.GateAsks(nil); len(asks) != 0 || next != policy.Forever {
-			t.Errorf("an open gate asks: %v, %v", asks, next)
+		if asks, next := m.ProbeTurnRequests(nil); len(asks) != 0 || next != policy.Forever {
+			t.Errorf("a closed breaker asks: %v, %v", asks, next)
 		}
 		down.Store(true)
-		for m.guard().Gate == policy.GateOpen {
-			m.caller().send(get("/x"))
+		for m.guard().Breaker == policy.BreakerClosed {
+			m.client().send(get("/x"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		asks, _ := m.GateAsks(nil)
-		if len(asks) != 1 || !asks[0].Takes || wishes.Load() == 0 {
+		asks, _ := m.ProbeTurnRequests(nil)
+		if len(asks) != 1 || !asks[0].WantsTurn || wishes.Load() == 0 {
 			t.Fatalf("asks %+v, %d wishes", asks, wishes.Load())
 		}
 		key := asks[0].Key
-		another := policy.GateTurn{Whose: policy.TurnOfAnother, Left: policy.GateTurnLasts}
-		m.GrantGate(key+1, another) // of another upstream
+		another := policy.ProbeTurnGrant{Owner: policy.TurnOfAnother, Remaining: policy.ProbeTurnDuration}
+		m.ApplyProbeTurn(key+1, another) // of another upstream
 		time.Sleep(2 * time.Second)
 		if n := probes.Load(); n < 4 {
 			t.Errorf("%d probes in 2 s without a word", n)
 		}
-		m.GrantGate(key, another)
+		m.ApplyProbeTurn(key, another)
 		before := probes.Load()
-		time.Sleep(policy.GateTurnLasts)
+		time.Sleep(policy.ProbeTurnDuration)
 		if n := probes.Load() - before; n != 0 {
 			t.Errorf("%d probes in another's turn", n)
 		}
 		down.Store(false)
-		m.GrantGate(key, another)
-		m.HearGate(key + 1)
-		m.HearGate(key)
+		m.ApplyProbeTurn(key, another)
+		m.PeerFoundUp(key + 1)
+		m.PeerFoundUp(key)
 		time.Sleep(200 * time.Millisecond)
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if len(opened) != 1 || <-opened != key {
-			t.Error("the fleet was not told that the gate opened, or not once")
+			t.Error("the fleet was not told that the breaker closed, or not once")
 		}
 		time.Sleep(time.Minute) // for those held
 	})
@@ -72,13 +72,13 @@ func TestAProbeWaitsForItsTurn(t *testing.T) {
 
 // A socket, and the loopback address of a process whose own upstream is
 // elsewhere, are each machine's own.
-func TestWhichGatesAreShared(t *testing.T) {
+func TestWhichBreakersAreShared(t *testing.T) {
 	target := func(network, address string) Route {
 		return Route{Upstream: upstream.Target{Network: network, Address: address}}
 	}
 	shares := func(fallback, r Route) bool {
-		n := &settings{Config: &Config{Default: fallback, GateWanted: func() {}, GateOpened: func(uint64) {}}}
-		return n.shareGate(&r).wanted != nil
+		n := &settings{Config: &Config{Default: fallback, BreakerWanted: func() {}, BreakerOpened: func(uint64) {}}}
+		return n.shareBreaker(&r).wanted != nil
 	}
 	remote, local, socket := target("tcp", "api.example:80"), target("tcp", "127.0.0.1:80"), target("unix", "/run/s")
 	for name, ok := range map[string]bool{
@@ -93,14 +93,14 @@ func TestWhichGatesAreShared(t *testing.T) {
 			t.Error(name)
 		}
 	}
-	remote.Faults = &policy.Faults{}
-	if shares(remote, remote) || (&settings{Config: &Config{}}).shareGate(&local).wanted != nil {
+	remote.Faults = &policy.FaultInjector{}
+	if shares(remote, remote) || (&settings{Config: &Config{}}).shareBreaker(&local).wanted != nil {
 		t.Error("shared with faults, or with nobody")
 	}
 	a, b := target("tcp", "a:80"), target("tcp", "a:80")
 	b.Probe.Path = "/other"
-	n := &settings{Config: &Config{GateWanted: func() {}, GateOpened: func(uint64) {}}}
-	if n.shareGate(&a).key == n.shareGate(&b).key {
+	n := &settings{Config: &Config{BreakerWanted: func() {}, BreakerOpened: func(uint64) {}}}
+	if n.shareBreaker(&a).key == n.shareBreaker(&b).key {
 		t.Error("one key for two probes")
 	}
 }

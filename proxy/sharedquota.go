@@ -8,7 +8,7 @@ import (
 
 // enlist has the questions of the door collected until there are none. Called with
 // mu held. Who waits for a slot has them collected soon, see arm.
-func (q *quotaDoor) enlist() {
+func (q *rateLimitDoor) enlist() {
 	s := q.set
 	if s.wanted == nil || q.listed {
 		return
@@ -19,12 +19,12 @@ func (q *quotaDoor) enlist() {
 	s.busyMu.Unlock()
 }
 
-// QuotaAsks appends the questions for slots that are due now to asks, and says when the
+// RateLimitLeaseRequests appends the questions for slots that are due now to asks, and says when the
 // next one is; policy.Forever: when Config.QuotaWanted says so, or in a while. Safe for
 // concurrent use, as all that follows.
-func (s *Server) QuotaAsks(asks []policy.QuotaAsk) ([]policy.QuotaAsk, time.Duration) {
+func (s *Server) RateLimitLeaseRequests(asks []policy.RateLimitLeaseRequest) ([]policy.RateLimitLeaseRequest, time.Duration) {
 	now, next := s.elapsed(), policy.Forever
-	for _, set := range s.settings.Load().quotas {
+	for _, set := range s.settings.Load().rateLimits {
 		var at time.Duration
 		asks, at = set.ask(asks, now)
 		next = min(next, at)
@@ -37,7 +37,7 @@ func (s *Server) QuotaAsks(asks []policy.QuotaAsk) ([]policy.QuotaAsk, time.Dura
 
 // ask goes through the doors that are listed, and leaves out those with nothing more
 // to ask.
-func (s *quotaSet) ask(asks []policy.QuotaAsk, now time.Duration) ([]policy.QuotaAsk, time.Duration) {
+func (s *rateLimitSet) ask(asks []policy.RateLimitLeaseRequest, now time.Duration) ([]policy.RateLimitLeaseRequest, time.Duration) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	s.busyMu.Lock()
@@ -65,58 +65,58 @@ func (s *quotaSet) ask(asks []policy.QuotaAsk, now time.Duration) ([]policy.Quot
 
 // every is how long each door does not ask again, of so many that have something to ask. A ledger
 // bounds the questions about its own key; that there are many keys is known here.
-func (s *quotaSet) every(doors int) time.Duration {
+func (s *rateLimitSet) every(doors int) time.Duration {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if doors < 2 {
 		return 0
 	}
-	return time.Duration(doors) * time.Duration(s.processes) * (time.Second / policy.QuotaQuestions)
+	return time.Duration(doors) * time.Duration(s.processes) * (time.Second / policy.LedgerRequestsPerSecond)
 }
 
-func (q *quotaDoor) ask(now time.Duration) (a policy.QuotaAsk, next time.Duration, due bool) {
+func (q *rateLimitDoor) ask(now time.Duration) (a policy.RateLimitLeaseRequest, next time.Duration, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waiting := q.line.Len()
-	next = q.quota.Due(now, waiting)
+	next = q.rateLimit.RequestDue(now, waiting)
 	if next <= now {
-		a, due = q.quota.Ask(now, waiting), true
+		a, due = q.rateLimit.MakeRequest(now, waiting), true
 		a.Key = q.key
-		next = q.quota.Due(now, waiting)
+		next = q.rateLimit.RequestDue(now, waiting)
 	}
 	q.listed = next != policy.Forever
 	return a, next, due
 }
 
-// GrantQuota takes in the answer to a question of QuotaAsks.
-func (s *Server) GrantQuota(key uint64, g policy.QuotaGrant) {
-	s.withQuota(key, func(q *policy.Quota, now time.Duration) { q.Grant(now, g) })
+// ApplyRateLimitLease takes in the answer to a question of RateLimitLeaseRequests.
+func (s *Server) ApplyRateLimitLease(key uint64, g policy.RateLimitLeaseGrant) {
+	s.withRateLimit(key, func(q *policy.RateLimiter, now time.Duration) { q.ApplyGrant(now, g) })
 }
 
-// FailQuota says that a question of QuotaAsks had no answer.
-func (s *Server) FailQuota(key uint64) {
-	s.withQuota(key, func(q *policy.Quota, _ time.Duration) { q.Fail() })
+// FailRateLimitLease says that a question of RateLimitLeaseRequests had no response.
+func (s *Server) FailRateLimitLease(key uint64) {
+	s.withRateLimit(key, func(q *policy.RateLimiter, _ time.Duration) { q.RequestFailed() })
 }
 
-// ShareQuotas says how many processes share each quota.
-func (s *Server) ShareQuotas(processes int) {
-	for _, set := range s.settings.Load().quotas {
+// ShareRateLimits says how many processes share each rate limit.
+func (s *Server) ShareRateLimits(processes int) {
+	for _, set := range s.settings.Load().rateLimits {
 		set.share(processes)
 	}
 }
 
-func (s *quotaSet) share(processes int) {
+func (s *rateLimitSet) share(processes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.processes == processes {
 		return
 	}
 	s.processes = processes
-	s.each(func(q *quotaDoor) { q.quota.Share(processes) })
+	s.each(func(q *rateLimitDoor) { q.rateLimit.Share(processes) })
 }
 
-func (s *Server) withQuota(key uint64, do func(q *policy.Quota, now time.Duration)) {
-	q := s.settings.Load().quotaDoor(key)
+func (s *Server) withRateLimit(key uint64, do func(q *policy.RateLimiter, now time.Duration)) {
+	q := s.settings.Load().rateLimitDoor(key)
 	if q == nil {
 		return // gone by a reload, or forgotten
 	}
@@ -126,16 +126,16 @@ func (s *Server) withQuota(key uint64, do func(q *policy.Quota, now time.Duratio
 		return
 	}
 	now := s.elapsed()
-	do(q.quota, now)
-	if q.quota.Due(now, q.line.Len()) != policy.Forever {
+	do(q.rateLimit, now)
+	if q.rateLimit.RequestDue(now, q.line.Len()) != policy.Forever {
 		q.enlist() // slots that nobody takes are given back
 	}
 	q.admit(now)
 }
 
 // quotaDoor is the door of a key; nil for none.
-func (n *settings) quotaDoor(key uint64) *quotaDoor {
-	for _, s := range n.quotas {
+func (n *settings) rateLimitDoor(key uint64) *rateLimitDoor {
+	for _, s := range n.rateLimits {
 		if q := s.known(key); q != nil {
 			return q
 		}

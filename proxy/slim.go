@@ -11,7 +11,7 @@ const (
 	// slimAbove is how many requests may wait at once before their memory is worth
 	// the copying.
 	slimAbove = 64
-	// readTail is room for what a caller sends while its request waits.
+	// readTail is room for what a client sends while its request waits.
 	readTail = 64
 )
 
@@ -31,7 +31,7 @@ func (x *exchange) slim() {
 	x.c.server.tidying.note()
 }
 
-// slimRequest does that for the caller's read buffer.
+// slimRequest does that for the client's read buffer.
 func (x *exchange) slimRequest() {
 	c := x.c
 	switch {
@@ -51,12 +51,12 @@ func (x *exchange) slimRequest() {
 // ownID copies the request's id, which may lie in the client's buffer.
 func (x *exchange) ownID() { x.id = append(x.idText[:0], x.id...) }
 
-// renderHead makes the request head for the upstream, once for all attempts, and again
+// renderHead makes the request headers for the upstream, once for all attempts, and again
 // where it was not kept over a wait.
 func (x *exchange) renderHead() {
 	if x.head == nil {
 		x.head = x.spare.get(smallBuffer)[:0]
-		x.head = forward.AppendRequestHead(x.head, x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
+		x.head = forward.AppendRequestHeaders(x.head, x.req, &x.route.Forward, &x.c.peer, x.id, x.madeKey)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// While many wait, what is held of an answer costs what it is long.
+// While many wait, what is held of a response costs what it is long.
 func TestManyWaitInLittleMemory(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = policy.Fixed{Base: 5 * time.Minute}, time.Hour
@@ -27,13 +27,13 @@ func TestManyWaitInLittleMemory(t *testing.T) {
 	soon(t, "none to wait", func() bool { return p.waiting.Load() == 0 })
 }
 
-const id = "X-Request-Id: of-the-caller\r\n"
+const id = "X-Request-Id: of-the-client\r\n"
 
 // slimCases are requests that wait before a retry, each on a connection of its own.
 var slimCases = map[string]struct {
 	request string
 	answer  string // of every attempt; with a \x00, of the first and of all others
-	answers int    // that the caller gets; 0: all until the proxy closes
+	answers int    // that the client gets; 0: all until the proxy closes
 }{
 	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", bad503, 1},
 	"empty line":  {"\r\nGET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
@@ -60,16 +60,16 @@ var slimCases = map[string]struct {
 	},
 	"its buffer used again": {
 		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
-		"HTTP/1.1 503 Busy\r\nX-Held: yes\r\nContent-Length: 4\r\n\r\nbusy\x00" + strings.Repeat("no answer ", 40) + "\r\n\r\n", 1,
+		"HTTP/1.1 503 Busy\r\nX-Held: yes\r\nContent-Length: 4\r\n\r\nbusy\x00" + strings.Repeat("no response ", 40) + "\r\n\r\n", 1,
 	},
 	"without a body": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 1},
-	"large answer":   {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
+	"large response": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
 }
 
 // changing is what differs from one run to the next.
 var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|port=\d+|:\d{4,5}`)
 
-// whatCame is all that the caller and the upstream get.
+// whatCame is all that the client and the upstream get.
 func whatCame(t *testing.T, slim bool, request, answer string, answers int) string {
 	u := startUpstream(t, script(strings.Split(answer, "\x00")...))
 	p := startProxy(t, u, nil)
@@ -117,10 +117,10 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 	}
 }
 
-// A request that came without an id keeps the one that it was given, and the answer
+// A request that came without an id keeps the one that it was given, and the response
 // that is held begins its buffer.
 func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
-	u := startUpstream(t, script(bad503, "")) // the first answer is held over all waits
+	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
 	p.waiting.Store(slimAbove)
 	res := p.dial().send(get("/")).want(503, "busy")

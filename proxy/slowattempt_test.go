@@ -16,7 +16,7 @@ func slowAttempts(c *Config) {
 func TestASlowResponseOfTheOnlyEndpointIsWaitedFor(t *testing.T) {
 	inMemory(t, answers(15*time.Second, reply(200, "slow")), slowAttempts, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "slow")
+		m.client().send(get("/")).want(200, "slow")
 		if d := time.Since(began); d != 15*time.Second || m.up.sends() != 1 {
 			t.Errorf("answered after %v and %d sends, want 15s and one", d, m.up.sends())
 		}
@@ -43,7 +43,7 @@ func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 				named(c, "192.0.2.1", "192.0.2.2")
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
-				m.caller().send(tc.request).want(200, tc.body)
+				m.client().send(tc.request).want(200, tc.body)
 				if d := time.Since(began); d != tc.after || m.up.sends() != tc.sends {
 					t.Errorf("answered after %v and %d sends, want %v and %d", d, m.up.sends(), tc.after, tc.sends)
 				}
@@ -68,7 +68,7 @@ func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Ratio: 0.001, MinPerSecond: 0.0001, Burst: 1}
 	}, func(t *testing.T, m *memory) {
 		for range 3 {
-			m.caller().send(get("/")).want(200, "slow")
+			m.client().send(get("/")).want(200, "slow")
 		}
 		if m.up.sends() != 4 {
 			t.Errorf("%d sends of 3 requests, want one more", m.up.sends())

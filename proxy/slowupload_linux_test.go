@@ -35,7 +35,7 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 				}
 			})
 			p := startProxy(t, u, func(c *Config) {
-				c.Default.MaxReplayBytes = 1
+				c.Default.RetryBufferBytes = 1
 				c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := new(net.Dialer).DialContext(ctx, network, addr)
 					if err == nil {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // segments is how many segments with data have come in on a connection. Small
@@ -34,7 +34,7 @@ func segments(t *testing.T, c *upConn) uint32 {
 // A body that came with its head, or right behind it, leaves with its head, in
 // one write.
 func TestASmallBodyLeavesWithItsHead(t *testing.T) {
-	if !sock.OneWrite {
+	if !rawsocket.WritevIsOneCall {
 		t.Skip("the race detector's build writes part by part")
 	}
 	for _, size := range []int{1, 2 << 10, 16 << 10, 30 << 10} {
@@ -118,8 +118,8 @@ func TestSmallBodiesInPieces(t *testing.T) {
 func TestASmallBodyThatIsNotKept(t *testing.T) {
 	const size = 60 << 10
 	for name, change := range map[string]func(c *Config){
-		"too large":   func(c *Config) { c.Default.MaxReplayBytes = 10 << 10 },
-		"memory full": func(c *Config) { c.TotalReplayBytes = 20 << 10 },
+		"too large":   func(c *Config) { c.Default.RetryBufferBytes = 10 << 10 },
+		"memory full": func(c *Config) { c.RetryBufferTotalBytes = 20 << 10 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := patternSum(size)

@@ -71,7 +71,7 @@ func (x *exchange) growUp() {
 	x.up.Buf = b[:cap(b)]
 }
 
-// replaceUp makes b the upstream connection's read buffer, once the response's head was written to the client.
+// replaceUp makes b the upstream connection's read buffer, once the response's headers was written to the client.
 func (x *exchange) replaceUp(b []byte) {
 	x.resp.Detach()
 	used := x.up.Buf

@@ -4,7 +4,7 @@ import "github.com/retryproxy/retryproxy/proxy/internal/poison"
 
 // spare holds buffers that a busy connection keeps from one request to the
 // next: to fetch and return three of them costs more than to parse both heads.
-// Whoever waits for a caller's next request, or is one of many that wait for a
+// Whoever waits for a client's next request, or is one of many that wait for a
 // retry, releases them. Not safe for concurrent use.
 type spare struct {
 	small  [2]*[smallBuffer]byte // both heads that are written; nil ones last

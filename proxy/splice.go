@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // A large body that nobody keeps moves inside the kernel (splice(2), by
@@ -32,7 +32,7 @@ func (x *exchange) move(way int, dst, src *net.TCPConn, n int64) (int64, error) 
 	r.R, r.N = src, n
 	moved, err := dst.ReadFrom(r)
 	r.R = nil
-	sock.NoteSplice(err)
+	rawsocket.NoteSplice(err)
 	return moved, err
 }
 
@@ -40,11 +40,11 @@ func (x *exchange) move(way int, dst, src *net.TCPConn, n int64) (int64, error) 
 func (x *exchange) canSplice() bool {
 	b := &x.body
 	return b.framing.Kind == http1.BodyLength && !b.keeping && b.left >= spliceFrom && b.cursor >= len(b.kept) &&
-		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil && sock.CanSplice()
+		x.c.r == x.c.w && x.c.tcp != nil && rawTCP(x.up) != nil && rawsocket.CanSplice()
 }
 
 // spliceBody is pumpBody inside the kernel, for all of the body but its end. Without more, watch says
-// whether the caller is to be watched.
+// whether the client is to be watched.
 func (x *exchange) spliceBody() (more, watch bool) {
 	b, c := &x.body, x.c
 	x.spliced = true
@@ -73,23 +73,23 @@ func (x *exchange) spliceBody() (more, watch bool) {
 }
 
 // spliceEnded tells whose side ended a splice early, which the error does not
-// say, whether it can go on, and whether the caller is to be watched. After
+// say, whether it can go on, and whether the client is to be watched. After
 // the upstream's side ended it cannot: what was in the kernel's pipe is lost.
 func (x *exchange) spliceEnded(n int64, err error, until instant) (again, watch bool) {
 	now := x.now()
 	switch {
 	case x.stop.Load():
 	case err == nil || err == io.EOF:
-		x.callerFailed(errBodyCut)
+		x.clientFailed(errBodyCut)
 	case isTimeout(err) && !x.upWrite.IsZero() && !now.Before(x.upWrite):
 		return false, x.sendFailed()
 	case isTimeout(err) && !now.Before(until):
 		if n > 0 {
 			return true, false
 		}
-		x.callerFailed(errBodyTooSlow)
+		x.clientFailed(errBodyTooSlow)
 	case x.c.hungUp():
-		x.callerFailed(errCallerGone)
+		x.clientFailed(errClientGone)
 	case isTimeout(err):
 		x.c.readAt = longAgo // a late call that meant a wait before this one; nothing is in the pipe while a read waits
 		return true, false

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // refuseSplice names the error with which splice(2) fails in a test process of its own.
@@ -85,7 +85,7 @@ func TestLargeBodiesWithoutSplice(t *testing.T) {
 		c.want(200, fmt.Sprintf("%9d %10d", size, want))
 		p.wantOutcome(2*i+1, policy.OutcomeSuccess)
 	}
-	if sock.CanSplice() {
+	if rawsocket.CanSplice() {
 		t.Error("splice counts as possible")
 	}
 }

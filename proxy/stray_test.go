@@ -11,7 +11,7 @@ import (
 // answer to the next request, however soon that comes.
 func TestAStrayResponseReachesNobody(t *testing.T) {
 	stray := "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
-	for name, size := range map[string]int{"with a small answer": 10, "with one that is spliced": 1 << 20} {
+	for name, size := range map[string]int{"with a small response": 10, "with one that is spliced": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			body := strings.Repeat("x", size)
 			u := startUpstream(t, func(c *upConn) {

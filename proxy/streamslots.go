@@ -22,7 +22,7 @@ const (
 	newcomersShare = 8
 )
 
-// streamSlots bounds the requests that HTTP/2 clients have under way. A connection may
+// streamSlots bounds the requests that HTTP/2 clients have in flight. A connection may
 // have as many slots as are left free: one that takes all it can get takes half, the next
 // a quarter. If all are taken, a connection that has none gets one of the
 // connection that has the most. Safe for concurrent use.

@@ -12,11 +12,11 @@ func throttled(c *Config) { c.Default.Throttle = true }
 
 func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) { throttled(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		turned := 0
 		for range 300 {
 			res := c.send(get("/")).want(503, "*")
-			if res.Header.Get("X-Retryproxy-Reason") == "throttled" {
+			if res.Header.Get("X-Retryproxy-Reason") == "client_throttled" {
 				turned++
 				if res.Header.Get("Retry-After") != "1" {
 					t.Errorf("header %v", res.Header)
@@ -30,7 +30,7 @@ func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
 		m.seen.outcome(t, 299)
 		n := 0
 		for _, o := range m.seen.outcomes {
-			if o == policy.OutcomeThrottled {
+			if o == policy.OutcomeClientThrottled {
 				n++
 			}
 		}
@@ -42,7 +42,7 @@ func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
 
 func TestWithoutThrottleAllAreSent(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) { c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 50 {
 			c.send(get("/")).want(503, "busy")
 		}
@@ -55,7 +55,7 @@ func TestWithoutThrottleAllAreSent(t *testing.T) {
 func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
 	notFound := "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"
 	inMemory(t, script(notFound), throttled, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		for range 100 {
 			c.send(get("/")).want(404, "none")
 		}
@@ -66,7 +66,7 @@ func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
 }
 
 // A retry that the throttle does not let pass is not waited for, costs nothing
-// and leaves the caller the answer that there was.
+// and leaves the client the response that there was.
 func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
 	inMemory(t, slow(time.Second, bad503), func(c *Config) {
 		throttled(c)
@@ -74,7 +74,7 @@ func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
 	}, func(t *testing.T, m *memory) {
 		u := m.settings.Load().fallback.upstream
-		ended := m.caller().send(get("/")).later()
+		ended := m.client().send(get("/")).later()
 		time.Sleep(500 * time.Millisecond) // it is sent
 		for range 1_000_000 {              // so that only a fluke lets a retry pass
 			u.throttle.Done(false)
@@ -82,21 +82,21 @@ func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
 		began := time.Now()
 		time.Sleep(500 * time.Millisecond)
 		res, at := ended()
-		if d := at.Sub(began); res.StatusCode != 503 || d != 500*time.Millisecond || res.Header.Get("X-Retryproxy-Reason") != "throttled" || res.Header.Get("X-Retryproxy-Attempts") != "1" {
+		if d := at.Sub(began); res.StatusCode != 503 || d != 500*time.Millisecond || res.Header.Get("X-Retryproxy-Reason") != "client_throttled" || res.Header.Get("X-Retryproxy-Attempts") != "1" {
 			t.Errorf("%d after %v, %v", res.StatusCode, d, res.Header)
 		}
 		m.seen.outcome(t, 0)
-		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.GaveUp(policy.ReasonThrottled)}) || len(m.seen.retries) != 0 || m.Stats().Upstreams[0].BudgetTokens != 5 {
+		if !slices.Equal(m.seen.outcomes, []policy.Outcome{policy.GaveUp(policy.ReasonClientThrottled)}) || len(m.seen.retries) != 0 || m.Stats().Upstreams[0].BudgetTokens != 5 {
 			t.Errorf("outcomes %v, retries %v, %v tokens", m.seen.outcomes, m.seen.retries, m.Stats().Upstreams[0].BudgetTokens)
 		}
 	})
 }
 
-// What callers left or broke says nothing of the upstream.
-func TestThrottleDoesNotCountWhatCallersLeft(t *testing.T) {
+// What clients left or broke says nothing of the upstream.
+func TestThrottleDoesNotCountWhatClientsLeft(t *testing.T) {
 	inMemory(t, slow(time.Minute, ok200), throttled, func(t *testing.T, m *memory) {
 		for range 20 {
-			c := m.caller().send(get("/"))
+			c := m.client().send(get("/"))
 			time.Sleep(time.Second)
 			c.Close()
 		}
@@ -108,19 +108,19 @@ func TestThrottleDoesNotCountWhatCallersLeft(t *testing.T) {
 	})
 }
 
-// While the gate is not open it alone decides: who waits there is not turned away.
-func TestThrottleLeavesAnOutageToTheGate(t *testing.T) {
+// While the breaker is not closed it alone decides: who waits there is not turned away.
+func TestThrottleLeavesAnOutageToTheBreaker(t *testing.T) {
 	place := reservePort(t)
 	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); throttled(c) })
-	p.dial().send(get("/")) // closes the gate
-	soon(t, "gate closed", func() bool { return p.guard().Gate != policy.GateOpen })
+	p.dial().send(get("/")) // opens the breaker
+	soon(t, "breaker opened", func() bool { return p.guard().Breaker != policy.BreakerClosed })
 	for range 30 {
 		p.dial().send(get("/"))
 	}
-	soon(t, "all held", func() bool { return p.guard().Waiting >= 30 })
+	soon(t, "all held", func() bool { return p.guard().Queued >= 30 })
 	serveListener(t, place.open(), script(ok200))
 	for i := range 31 {
-		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRescued {
+		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRecovered {
 			t.Errorf("outcome %v", o)
 		}
 	}

@@ -43,7 +43,7 @@ func (t *tidying) note() {
 	}
 }
 
-// end ends a tidying that waits, and waits for one under way. No other begins.
+// end ends a tidying that waits, and waits for one in flight. No other begins.
 func (t *tidying) end() {
 	t.mu.Lock()
 	if !t.ended {

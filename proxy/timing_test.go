@@ -56,7 +56,7 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		u.mu.Unlock()
 		synctest.Wait()
 		if n := s.replay.used.Load(); n != 0 {
-			t.Errorf("%d bytes of replay memory were not given back", n)
+			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 	})
 }
@@ -71,12 +71,12 @@ func (d dialled) LocalAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(d.address))
 }
 
-// caller opens a caller's connection.
-func (m *memory) caller() *caller {
+// client opens a client's connection.
+func (m *memory) client() *client {
 	theirs, ours := net.Pipe()
 	go m.ServeConn(ours, "")
 	m.t.Cleanup(func() { theirs.Close() })
-	return &caller{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}
+	return &client{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}
 }
 
 func resolveTest(context.Context, string) ([]netip.Addr, error) {
@@ -98,18 +98,18 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 	limited := "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
 	inMemory(t, script(limited, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began); d < 7*time.Second || d > 7*time.Second+time.Millisecond {
 			t.Errorf("answered after %v, want 7 s plus the jitter of at most 1 ms", d)
 		}
 	})
 }
 
-func TestRetryAfterBeyondTheDeadlineIsGivenToTheCallerAtOnce(t *testing.T) {
+func TestRetryAfterBeyondTheDeadlineIsGivenToTheClientAtOnce(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 31\r\nContent-Length: 4\r\n\r\nwait"
 	inMemory(t, script(limited, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		res := m.caller().send(get("/")).want(503, "wait")
+		res := m.client().send(get("/")).want(503, "wait")
 		if d := time.Since(began); d != 0 {
 			t.Errorf("answered after %v, want at once", d)
 		}
@@ -133,7 +133,7 @@ func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
 	}
 	inMemory(t, handle, nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began); d < 10*time.Second || d > 11*time.Second {
 			t.Errorf("answered after %v, want after one attempt timeout of 10 s", d)
 		}
@@ -147,7 +147,7 @@ func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
 func TestTheUnrepeatableAttemptHasAllTheTimeLeft(t *testing.T) {
 	inMemory(t, slow(25*time.Second, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(post("x")).want(200, "ok")
+		m.client().send(post("x")).want(200, "ok")
 		if d := time.Since(began); d != 25*time.Second {
 			t.Errorf("answered after %v, want 25 s", d)
 		}
@@ -160,7 +160,7 @@ func TestTheUnrepeatableAttemptHasAllTheTimeLeft(t *testing.T) {
 func TestTheLastAttemptHasAllTheTimeLeft(t *testing.T) {
 	inMemory(t, slow(18*time.Second, ok200), func(c *Config) { c.Default.Policy.MaxRetries = 1 }, func(t *testing.T, m *memory) {
 		began := time.Now()
-		m.caller().send(get("/")).want(200, "ok")
+		m.client().send(get("/")).want(200, "ok")
 		if d := time.Since(began).Truncate(time.Second); d != 28*time.Second {
 			t.Errorf("answered after %v, want 10 s + 18 s", d)
 		}
@@ -171,7 +171,7 @@ func TestTheLastAttemptHasAllTheTimeLeft(t *testing.T) {
 func TestRequestTimeoutEndsWith504(t *testing.T) {
 	inMemory(t, slow(time.Hour, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
-		res := m.caller().send(get("/")).want(504, "*")
+		res := m.client().send(get("/")).want(504, "*")
 		if d := time.Since(began); d != 30*time.Second {
 			t.Errorf("answered after %v, want 30 s", d)
 		}
@@ -190,7 +190,7 @@ func TestTheDeadlineRunsFromTheRequestBeingFullySent(t *testing.T) {
 		c.say(ok200)
 	}
 	inMemory(t, read, nil, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n")
 		for range 40 {
 			time.Sleep(time.Second) // longer altogether than the request timeout
@@ -200,10 +200,10 @@ func TestTheDeadlineRunsFromTheRequestBeingFullySent(t *testing.T) {
 	})
 }
 
-func TestTheCallerLeavingEndsTheWaitAtOnce(t *testing.T) {
+func TestTheClientLeavingEndsTheWaitAtOnce(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n"
 	inMemory(t, script(limited), nil, func(t *testing.T, m *memory) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(5 * time.Second)
 		c.Close()
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestTheCallerLeavingEndsTheWaitAtOnce(t *testing.T) {
 func TestDrainCutsTheWaitShort(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 4\r\n\r\nbusy"
 	inMemory(t, script(limited), nil, func(t *testing.T, m *memory) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(5 * time.Second)
 		began := time.Now()
 		drained := make(chan error)
@@ -246,7 +246,7 @@ func TestDrainEndsAWaitBehindAFullBuffer(t *testing.T) {
 		c.Default.Upstream.Dial = refused
 		c.Default.Policy.Backoff = fixedWait(t, 50*time.Millisecond)
 	}, func(t *testing.T, m *memory) {
-		c := m.caller()
+		c := m.client()
 		go io.WriteString(c, post(strings.Repeat("x", 100_000))) // more than is read before there is somewhere to send it
 		time.Sleep(20 * time.Millisecond)
 		go m.Drain(context.Background())
@@ -267,7 +267,7 @@ func TestDrainEndsAWaitBehindAFullBuffer(t *testing.T) {
 
 func TestDrainServesIdleConnectionsUntilAllIsQuiet(t *testing.T) {
 	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
-		busy, idle := m.caller(), m.caller()
+		busy, idle := m.client(), m.client()
 		busy.send(get("/1")).want(200, "ok")
 		idle.send(get("/1")).want(200, "ok")
 		began := time.Now()
@@ -291,7 +291,7 @@ func TestDrainServesIdleConnectionsUntilAllIsQuiet(t *testing.T) {
 
 func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 	inMemory(t, slow(20*time.Second, ok200), nil, func(t *testing.T, m *memory) {
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := m.Drain(context.Background()); err != ErrDrainTimeout {
@@ -301,7 +301,7 @@ func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 			t.Errorf("drained after %v, want the drain timeout of 5 s", d)
 		}
 		if s, _ := c.rest(); s != "" {
-			t.Errorf("the caller got %q", s)
+			t.Errorf("the client got %q", s)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -317,7 +317,7 @@ func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
 		}
 		c.Default.Policy.Backoff = b
 	}, func(t *testing.T, m *memory) {
-		res := m.caller().send(get("/")).want(503, "busy")
+		res := m.client().send(get("/")).want(503, "busy")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "budget_exhausted" {
 			t.Errorf("reason %q", got)
 		}
@@ -326,7 +326,7 @@ func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second) // it refills by 1 a second
 		before := m.up.sends()
-		m.caller().send(get("/")).want(503, "busy")
+		m.client().send(get("/")).want(503, "busy")
 		if n := m.up.sends() - before; n != 2 {
 			t.Errorf("%d sends after the budget refilled, want 2", n)
 		}
@@ -335,7 +335,7 @@ func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
 
 func TestSlowUploadIsEndedByItsRate(t *testing.T) {
 	inMemory(t, func(c *upConn) { discardBody(c, c.head()) }, func(c *Config) { c.MinBodyRate = 100 }, func(t *testing.T, m *memory) {
-		c := m.caller().send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		c := m.client().send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
 		began := time.Now()
 		go func() {
 			for range 30 {
@@ -353,9 +353,9 @@ func TestSlowUploadIsEndedByItsRate(t *testing.T) {
 	})
 }
 
-func TestACallerThatNeverSendsAnythingDoesNotStay(t *testing.T) {
-	inMemory(t, script(ok200), func(c *Config) { c.CallerIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
-		silent, used := m.caller(), m.caller()
+func TestAClientThatNeverSendsAnythingDoesNotStay(t *testing.T) {
+	inMemory(t, script(ok200), func(c *Config) { c.ClientIdleTimeout = 620 * time.Second }, func(t *testing.T, m *memory) {
+		silent, used := m.client(), m.client()
 		used.send(get("/")).want(200, "ok")
 		time.Sleep(61 * time.Second)
 		if s, err := silent.rest(); s != "" || err != nil {

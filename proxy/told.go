@@ -4,7 +4,7 @@ import "github.com/retryproxy/retryproxy/proxy/http1"
 
 // get is the value of the request's first field with the id, nil when there is none. Most
 // that are asked for are not there, which is known without a look at each field.
-func (x *exchange) get(id http1.Name) []byte {
+func (x *exchange) get(id http1.HeaderName) []byte {
 	if !x.names.Has(id) {
 		return nil
 	}
@@ -22,7 +22,7 @@ const toldOfAttempts = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount
 func (x *exchange) heedAttempts() {
 	x.earlier = int(min(max(x.toldAttempt()-1, 0), mostEarlier))
 	if x.isRepeat() {
-		x.limit = x.route.Nested.Limit(x.limit)
+		x.limit = x.route.Nested.MaxRetries(x.limit)
 		x.nested = x.limit < 1
 	}
 }
@@ -30,7 +30,7 @@ func (x *exchange) heedAttempts() {
 // toldAttempt is which attempt of a retryproxy before us this is; 0: none says so that is
 // believed. The field is replaced by ours whether it is believed or not.
 func (x *exchange) toldAttempt() int64 {
-	if !x.c.peer.Believed() {
+	if !x.c.peer.IsBelieved() {
 		return 0
 	}
 	return x.countIn(http1.XRetryproxyAttempt)
@@ -43,7 +43,7 @@ func (x *exchange) isRepeat() bool {
 		x.countIn(http1.GRPCPreviousRPCAttempts) > 0
 }
 
-func (x *exchange) countIn(id http1.Name) int64 {
+func (x *exchange) countIn(id http1.HeaderName) int64 {
 	n, ok := http1.ParseUint(x.get(id))
 	if !ok {
 		return 0

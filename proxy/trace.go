@@ -25,7 +25,7 @@ type RequestSpan interface {
 	// Attempt begins the span of an attempt.
 	Attempt(a *TraceAttempt) AttemptSpan
 	// Waited tells of a wait that is over: for what (the reason of a retry, or
-	// "held" for a wait at the upstream's door or for the end of a cool-down).
+	// "held" for a wait at the upstream's door or for the end of a rate-limit pause).
 	Waited(what string, began time.Time, took time.Duration)
 	End(e *TraceEnd)
 	// TraceID is the trace's id, 32 digits of lower-case hexadecimal; "" for none.
@@ -36,9 +36,9 @@ type RequestSpan interface {
 // attempt: nothing of it was sent.
 type AttemptSpan interface {
 	// Context is what the upstream gets as traceparent and tracestate ("": none).
-	// Not ok: both go on as the caller sent them.
+	// Not ok: both go on as the client sent them.
 	Context() (parent, state string, ok bool)
-	// Done tells what the attempt brought. The answer of one without a failure
+	// Done tells what the attempt brought. The response of one without a failure
 	// is still to be relayed.
 	Done(d *TraceAttemptEnd)
 }
@@ -46,7 +46,7 @@ type AttemptSpan interface {
 // TraceRequest is a request as its span begins.
 type TraceRequest struct {
 	Route                   string
-	Method, Path, Authority []byte // the caller's, of any length and content; the query is left out
+	Method, Path, Authority []byte // the client's, of any length and content; the query is left out
 	Minor                   int    // of HTTP/1
 	HTTP2                   bool
 	Scheme                  string // "http" or "https"
@@ -70,17 +70,17 @@ type TraceAttempt struct {
 // TraceAttemptEnd is what an attempt brought.
 type TraceAttemptEnd struct {
 	At     time.Time
-	Status int // 0 when no response head came; then Cause says why
+	Status int // 0 when no response headers came; then Cause says why
 	Cause  policy.Cause
 	Class  policy.Class
-	Left   bool   // the caller ended it
+	Left   bool   // the client ended it
 	Peer   string // "ip:port" or a socket's path; "" when no connection was made
 }
 
 // TraceEnd is how a request ended.
 type TraceEnd struct {
 	At       time.Time
-	Code     int // what the caller got; 0 for nothing
+	Code     int // what the client got; 0 for nothing
 	Outcome  policy.Outcome
 	Reason   string // why no more was tried, or why it was refused; "" where there is nothing to tell
 	Attempts int
@@ -98,10 +98,10 @@ type tracing struct {
 // traced is the route as it runs beside a Tracer.
 func traced(r *Route) *Route {
 	t := *r
-	t.Forward.OwnTrace = true
+	t.Forward.OmitTrace = true
 	if r.Fallback != nil {
 		f := *r.Fallback
-		f.Forward.OwnTrace = true
+		f.Forward.OmitTrace = true
 		t.Fallback = &f
 	}
 	return &t
@@ -149,7 +149,7 @@ func (x *exchange) attemptTraced(s AttemptSpan, a *policy.Attempt, class policy.
 	if s == nil {
 		return
 	}
-	e := TraceAttemptEnd{At: x.c.server.at(x.clock), Cause: a.Cause, Class: class, Left: !x.callerStaysOn(), Peer: peer}
+	e := TraceAttemptEnd{At: x.c.server.at(x.clock), Cause: a.Cause, Class: class, Left: !x.clientStaysOn(), Peer: peer}
 	if a.Cause == policy.CauseStatus {
 		e.Status = a.Status
 	}
@@ -175,11 +175,11 @@ func (x *exchange) endTrace(code int, o policy.Outcome, took time.Duration) {
 func (x *exchange) appendTrace(head []byte, s AttemptSpan) []byte {
 	parent, state, ok := s.Context()
 	if !ok {
-		return forward.AppendCallersTrace(head, x.req)
+		return forward.AppendClientTrace(head, x.req)
 	}
-	head = http1.AppendField(head, "traceparent", parent)
+	head = http1.AppendHeader(head, "traceparent", parent)
 	if state != "" {
-		head = http1.AppendField(head, "tracestate", state)
+		head = http1.AppendHeader(head, "tracestate", state)
 	}
 	return head
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// The upstream's failing answer comes while the body still does. It is given up for a
+// The upstream's failing response comes while the body still does. It is given up for a
 // repeat only as long as the body can be whole in time.
 func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 	const later = "HTTP/1.1 %d X\r\nContent-Length: 6\r\n\r\nbusy"
@@ -28,7 +28,7 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, bodyGrace + 2*watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it will be whole in time": {length(10), "x", 0, 10, 503, 11 * time.Second, policy.OutcomeRescued},
+		"it will be whole in time": {length(10), "x", 0, 10, 503, 11 * time.Second, policy.OutcomeRecovered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handle := func(c *upConn) {
@@ -50,7 +50,7 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 			}
 			inMemory(t, handle, func(c *Config) { c.MinBodyRate = tc.rate }, func(t *testing.T, m *memory) {
 				began := time.Now()
-				c := m.caller().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
+				c := m.client().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
 				ended := make(chan struct{})
 				defer func() { _ = c.Close(); <-ended }()
 				go func() {
@@ -63,7 +63,7 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 					}
 				}()
 				status, body := tc.status, "busy.."
-				if tc.outcome == policy.OutcomeRescued {
+				if tc.outcome == policy.OutcomeRecovered {
 					status, body = 200, "ok"
 				}
 				c.want(status, body)

@@ -20,7 +20,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 	if x.route.ResponseHeaders {
 		o.Attempts = x.attempts
 	}
-	x.out = forward.AppendResponseHead(x.cleanOut(), &x.resp, &o)
+	x.out = forward.AppendResponseHeaders(x.cleanOut(), &x.resp, &o)
 	x.out = append(x.out, x.up.Buf[x.upR:x.upW]...)
 	if x.flush() != nil {
 		x.dropUpstream()
@@ -28,7 +28,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 		return 101, policy.OutcomeClientGone
 	}
 	x.spare.release()
-	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, caller: x.c.nc, up: x.up}
+	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, client: x.c.nc, up: x.up}
 	x.c.tunnel.Store(t)
 	t.run()
 	x.c.tunnel.Store(nil)
@@ -43,7 +43,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 type tunnel struct {
 	idle   time.Duration
 	c      *conn
-	caller net.Conn // of c
+	client net.Conn // of c
 	up     *upstream.Conn
 	moved  atomic.Int64 // pieces, either way
 	ending atomic.Bool  // each side is to be told that nothing more comes
@@ -55,16 +55,16 @@ type tunnel struct {
 // anyone and more than once, and does not wait.
 func (t *tunnel) end() {
 	if t != nil && !t.ending.Swap(true) {
-		_ = t.caller.SetReadDeadline(past)
+		_ = t.client.SetReadDeadline(past)
 		_ = t.up.SetReadDeadline(past)
 	}
 }
 
-// run moves bytes until both directions have ended. The bytes that the caller
+// run moves bytes until both directions have ended. The bytes that the client
 // sent behind its request go first.
 func (t *tunnel) run() {
 	c := t.c
-	_ = t.caller.SetWriteDeadline(time.Time{})
+	_ = t.client.SetWriteDeadline(time.Time{})
 	_ = t.up.SetWriteDeadline(time.Time{})
 	ended := make(chan struct{})
 	go func() {
@@ -76,9 +76,9 @@ func (t *tunnel) run() {
 			}
 			c.r = c.w
 		}
-		t.copy(t.up, t.caller)
+		t.copy(t.up, t.client)
 	}()
-	t.copy(t.caller, t.up)
+	t.copy(t.client, t.up)
 	<-ended
 }
 
@@ -119,13 +119,13 @@ func (t *tunnel) copy(dst, src net.Conn) {
 // close ends both connections in order.
 func (t *tunnel) close() {
 	if !t.over.Swap(true) {
-		_ = t.caller.Close()
+		_ = t.client.Close()
 		_ = t.up.Close()
 	}
 }
 
 // breakOff ends both connections so that neither side takes it for an end in
-// order: one broke, and what was under way is lost.
+// order: one broke, and what was in flight is lost.
 func (t *tunnel) breakOff() {
 	if !t.over.Swap(true) {
 		t.cut.Store(true)

@@ -4,7 +4,7 @@ import "github.com/retryproxy/retryproxy/policy"
 
 // turnedOut is what becomes of a request whose next attempt is not sent.
 type turnedOut struct {
-	status  int // of our own answer, where there was no real one
+	status  int // of our own response, where there was no real one
 	outcome policy.Outcome
 	reason  string
 	text    string
@@ -41,20 +41,20 @@ func (x *exchange) turnedOut(in admission) turnedOut {
 		return gaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
 	}
 	switch x.barred {
-	case barredByCooldown:
-		t := gaveUp(429, policy.ReasonCooldown, "the upstream asked for a pause that is not over")
+	case barredByRateLimitPause:
+		t := gaveUp(429, policy.ReasonRateLimitPause, "the upstream asked for a pause that is not over")
 		if x.attempts == 0 {
-			t.outcome = policy.OutcomeCooldown
+			t.outcome = policy.OutcomeRateLimitPause
 		}
 		return t
-	case barredByQuota:
-		t := gaveUp(429, policy.ReasonQuota, "the quota of the upstream is used up")
+	case barredByRateLimit:
+		t := gaveUp(429, policy.ReasonRateLimited, "the rate limit of the upstream is used up")
 		if x.attempts == 0 {
-			t.outcome = policy.OutcomeQuota
+			t.outcome = policy.OutcomeRateLimited
 		}
 		return t
 	case barredByThrottle:
-		return turnedOut{503, policy.OutcomeThrottled, policy.ReasonThrottled.String(), "the upstream rejects nearly all requests"}
+		return turnedOut{503, policy.OutcomeClientThrottled, policy.ReasonClientThrottled.String(), "the upstream rejects nearly all requests"}
 	}
 	return turnedOut{503, x.doorOutcome(), x.doorOutcome().String(), notTaking}
 }
@@ -62,14 +62,14 @@ func (x *exchange) turnedOut(in admission) turnedOut {
 // doorOutcome is that of a request which got no place at the upstream's door.
 func (x *exchange) doorOutcome() policy.Outcome {
 	switch {
-	case x.turnedBy == policy.VerdictQueue:
+	case x.turnedBy == policy.VerdictAtLimit:
 		return policy.OutcomeOverloaded
 	case x.dropped:
-		return policy.OutcomeHoldDropped
-	case x.route.Outage == OutageHold:
-		return policy.OutcomeHoldTimeout
+		return policy.OutcomeQueueDropped
+	case x.route.BreakerMode == BreakerQueue:
+		return policy.OutcomeQueueTimeout
 	}
-	return policy.OutcomeShed
+	return policy.OutcomeFailFast
 }
 
 // turnAway gives the last real response, else our own.

@@ -23,17 +23,17 @@ func readsWhole(c *upConn) {
 const upload = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbody"
 
 // Ten connections send the beginning of a body and leave, again and again, or send it
-// slowly, as honest callers do. The upstream is as well as ever, so the breaker stays
+// slowly, as honest clients do. The upstream is as well as ever, so the breaker stays
 // closed, no limit binds, and the others are served.
 func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 	for name, each := range map[string]func(m *memory, i int){
 		"left after 1.5 s": func(m *memory, _ int) {
-			c := m.caller().send(upload)
+			c := m.client().send(upload)
 			time.Sleep(1500 * time.Millisecond)
 			c.Close()
 		},
 		"sent slowly": func(m *memory, i int) {
-			c := m.caller().send(upload)
+			c := m.client().send(upload)
 			for range 4 {
 				time.Sleep(time.Duration(500+75*i) * time.Millisecond)
 				c.send(strings.Repeat("x", 249))
@@ -43,9 +43,9 @@ func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, readsWhole, func(c *Config) { guarded(c); c.Default.HoldTimeout = 10 * time.Second }, func(t *testing.T, m *memory) {
+			inMemory(t, readsWhole, func(c *Config) { guarded(c); c.Default.QueueTimeout = 10 * time.Second }, func(t *testing.T, m *memory) {
 				ask := func() {
-					c := m.caller()
+					c := m.client()
 					c.send(get("/")).want(200, "ok")
 					c.Close()
 				}
@@ -73,13 +73,13 @@ func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 				}
 				sending.Wait()
 				g := m.guard()
-				for why, n := range g.Closed {
+				for why, n := range g.Opened {
 					if n > 0 {
-						t.Errorf("opened %d times by %v", n, policy.ClosedBy(why))
+						t.Errorf("opened %d times by %v", n, policy.OpenedBy(why))
 					}
 				}
-				if g.Bound > 0 || g.Usual > 20*time.Millisecond {
-					t.Errorf("a limit bound %d times, %v is taken for usual", g.Bound, g.Usual)
+				if g.LimitBound > 0 || g.MedianLatency > 20*time.Millisecond {
+					t.Errorf("a limit bound %d times, %v is taken for usual", g.LimitBound, g.MedianLatency)
 				}
 			})
 		})
@@ -111,15 +111,15 @@ func unfinishedProbe(t *testing.T, late bool) {
 		}
 	}
 	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-		for m.guard().Gate == policy.GateOpen {
-			m.caller().send(get("/"))
+		for m.guard().Breaker == policy.BreakerClosed {
+			m.client().send(get("/"))
 			time.Sleep(10 * time.Millisecond)
 		}
 		<-failing
 		failing <- false
 		uploads := func() {
 			for range 10 {
-				m.caller().send(upload) // and no more
+				m.client().send(upload) // and no more
 			}
 		}
 		uploads()
@@ -127,14 +127,14 @@ func unfinishedProbe(t *testing.T, late bool) {
 			time.Sleep(time.Second) // a probe is due, and none of these is one
 		}
 		began := time.Now()
-		c := m.caller().send(get("/"))
+		c := m.client().send(get("/"))
 		uploads()
 		c.want(200, "ok")
 		if took := time.Since(began); took > 600*time.Millisecond {
 			t.Errorf("served after %v", took)
 		}
-		if g := m.guard(); g.Gate != policy.GateRamp && g.Gate != policy.GateOpen {
-			t.Errorf("the gate is %v", g.Gate)
+		if g := m.guard(); g.Breaker != policy.BreakerSlowStart && g.Breaker != policy.BreakerClosed {
+			t.Errorf("the breaker is %v", g.Breaker)
 		}
 	})
 }
@@ -160,8 +160,8 @@ func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 	}
 	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
 		whole := upload + strings.Repeat("x", 996)
-		for m.guard().Gate == policy.GateOpen {
-			m.caller().send(whole)
+		for m.guard().Breaker == policy.BreakerClosed {
+			m.client().send(whole)
 			time.Sleep(10 * time.Millisecond)
 		}
 		mu.Lock()
@@ -170,7 +170,7 @@ func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 		var sending sync.WaitGroup
 		for range 5 {
 			sending.Go(func() {
-				c := m.caller().send(upload)
+				c := m.client().send(upload)
 				time.Sleep(300 * time.Millisecond)
 				c.send(strings.Repeat("x", 996)).want(200, "ok")
 			})

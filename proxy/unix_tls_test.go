@@ -290,7 +290,7 @@ func TestATunnelOverTLSGoesOnAfterAHalfClose(t *testing.T) {
 	c.wantRaw(switched)
 	c.send("bye").closeWrite()
 	if s, _ := c.rest(); s != "still here" {
-		t.Errorf("the caller got %q", s)
+		t.Errorf("the client got %q", s)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestUpstreamOnAUnixSocket(t *testing.T) {
 }
 
 // dialUnix is dial over a unix socket.
-func (p *testProxy) dialUnix(path string) *caller {
+func (p *testProxy) dialUnix(path string) *client {
 	p.t.Helper()
 	nc, err := net.Dial("unix", path)
 	if err != nil {
@@ -337,7 +337,7 @@ func (p *testProxy) dialUnix(path string) *caller {
 	}
 	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
 	p.t.Cleanup(func() { nc.Close() })
-	return &caller{Conn: nc, r: bufio.NewReader(nc), t: p.t}
+	return &client{Conn: nc, r: bufio.NewReader(nc), t: p.t}
 }
 
 func TestListeningOnAUnixSocket(t *testing.T) {
@@ -364,7 +364,7 @@ func TestListeningOnAUnixSocket(t *testing.T) {
 	_ = c.Close()
 	p.wantOutcome(4, policy.OutcomeClientGone)
 	if d := time.Since(left); d > 3*time.Second {
-		t.Errorf("the caller's leaving was noticed after %v", d)
+		t.Errorf("the client's leaving was noticed after %v", d)
 	}
 }
 
@@ -425,7 +425,7 @@ func TestAListenerOfARoutesOwn(t *testing.T) {
 	}
 }
 
-// A response to an HTTP/1.0 caller over TCP that is cut off is reset, see
+// A response to an HTTP/1.0 client over TCP that is cut off is reset, see
 // TestACutResponseLooksCut. Over a unix socket only framed bodies can show it.
 func TestACutResponseOverAUnixSocket(t *testing.T) {
 	path := t.TempDir() + "/in.sock"

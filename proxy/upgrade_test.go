@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 var (
@@ -44,7 +44,7 @@ func TestUpgradeBecomesATunnel(t *testing.T) {
 }
 
 func TestATunnelGoesOnInOneDirectionAfterTheOtherEnded(t *testing.T) {
-	t.Run("caller ends first", func(t *testing.T) {
+	t.Run("client ends first", func(t *testing.T) {
 		u := startUpstream(t, func(c *upConn) {
 			c.head()
 			c.say("%s", switching101)
@@ -70,7 +70,7 @@ func TestATunnelGoesOnInOneDirectionAfterTheOtherEnded(t *testing.T) {
 		c := startProxy(t, u, bare).dial().send(upgradeRequest)
 		c.wantEnd(switched + "bye")
 		c.send("still here").closeWrite()
-		if s := within(t, "the caller's end upstream", got); s != "still here" {
+		if s := within(t, "the client's end upstream", got); s != "still here" {
 			t.Errorf("upstream got %q", s)
 		}
 	})
@@ -80,7 +80,7 @@ func TestBytesSentEarlyReachTheTunnelInOrder(t *testing.T) {
 	got := make(chan string, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
-		time.Sleep(2 * watchAfter) // the caller's bytes are read ahead meanwhile
+		time.Sleep(2 * watchAfter) // the client's bytes are read ahead meanwhile
 		c.say(switching101 + "from upstream")
 		s, _ := c.endOfInput()
 		got <- s
@@ -90,7 +90,7 @@ func TestBytesSentEarlyReachTheTunnelInOrder(t *testing.T) {
 	c.send("later ")
 	c.wantRaw(switched + "from upstream")
 	c.send("last").closeWrite()
-	if s := within(t, "the caller's bytes upstream", got); s != "early later last" {
+	if s := within(t, "the client's bytes upstream", got); s != "early later last" {
 		t.Errorf("upstream got %q", s)
 	}
 }
@@ -170,7 +170,7 @@ func TestAnIdleTunnelEnds(t *testing.T) {
 		_, _ = c.endOfInput()
 	}
 	inMemory(t, handle, bare, func(t *testing.T, m *memory) {
-		c := m.caller().send(upgradeRequest)
+		c := m.client().send(upgradeRequest)
 		c.wantRaw(switched + "xxx") // one direction moving keeps both alive
 		quiet := time.Now()
 		c.wantEnd("")
@@ -184,7 +184,7 @@ func TestAnIdleTunnelEnds(t *testing.T) {
 	})
 }
 
-func TestATunnelWhoseUpstreamBreaksEndsForTheCaller(t *testing.T) {
+func TestATunnelWhoseUpstreamBreaksEndsForTheClient(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		c.say("%s", switching101)
@@ -234,7 +234,7 @@ func TestATunnelThatIsToldOfAResetWhileItWritesLooksCut(t *testing.T) {
 		for range 300 {
 			c := p.dial().send(upgradeRequest)
 			c.wantRaw(switched)
-			told := sock.Wrap(c.Conn) // the caller writes and reads too
+			told := rawsocket.Wrap(c.Conn) // the client writes and reads too
 			written := make(chan struct{})
 			go func() {
 				defer close(written)
@@ -251,7 +251,7 @@ func TestATunnelThatIsToldOfAResetWhileItWritesLooksCut(t *testing.T) {
 	})
 }
 
-func TestATunnelWhoseCallerBreaksEndsForTheUpstream(t *testing.T) {
+func TestATunnelWhoseClientBreaksEndsForTheUpstream(t *testing.T) {
 	ended := make(chan error, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()

@@ -4,21 +4,21 @@ import (
 	"time"
 )
 
-// waitEnd says what ended a wait on a caller's connection.
+// waitEnd says what ended a wait on a client's connection.
 type waitEnd uint8
 
 const (
 	waitedOut waitEnd = iota
-	callerLeft
+	clientLeft
 	drainBegan
 	told
 )
 
-// pollEvery bounds how late a caller's leaving is noticed where reading cannot tell.
+// pollEvery bounds how late a client's leaving is noticed where reading cannot tell.
 const pollEvery = 100 * time.Millisecond
 
-// await waits until t, on the caller's own connection: its read deadline is
-// the timer, and the caller's leaving or a drain end the wait at once. Bytes
+// await waits until t, on the client's own connection: its read deadline is
+// the timer, and the client's leaving or a drain end the wait at once. Bytes
 // that come meanwhile belong to the next request and are kept.
 // w, where given, is told by the door, which ends the wait too, and a drain
 // only as waiter.drained says.
@@ -44,7 +44,7 @@ func (c *conn) await(t instant, w *waiter) waitEnd {
 		err := c.awaitRead(t)
 		switch {
 		case err != nil && !isTimeout(err):
-			return callerLeft
+			return clientLeft
 		case w != nil && w.word.Load() != wordWait:
 			return told
 		case w.drained(c.server):
@@ -57,14 +57,14 @@ func (c *conn) await(t instant, w *waiter) waitEnd {
 }
 
 // awaitRead reads what comes before t; with a full buffer it can only look
-// now and then whether the caller is still there.
+// now and then whether the client is still there.
 func (c *conn) awaitRead(t instant) error {
 	if c.w < len(c.in) {
 		return c.fill()
 	}
 	time.Sleep(min(pollEvery, t.Sub(c.server.now())))
 	if c.hungUp() {
-		return errCallerGone
+		return errClientGone
 	}
 	return nil
 }

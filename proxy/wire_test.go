@@ -18,7 +18,7 @@ import (
 func bare(c *Config) { c.Default.ResponseHeaders = false }
 
 // wantRaw reads as many bytes as want has and compares them.
-func (c *caller) wantRaw(want string) {
+func (c *client) wantRaw(want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))
 	n, err := io.ReadFull(c.r, got)
@@ -28,7 +28,7 @@ func (c *caller) wantRaw(want string) {
 }
 
 // wantEnd reads to the end, which must be an orderly one, and compares.
-func (c *caller) wantEnd(want string) {
+func (c *client) wantEnd(want string) {
 	c.t.Helper()
 	if got, err := c.rest(); got != want || err != nil {
 		c.t.Fatalf("the connection ended with %q, %v; want %q and an orderly end", got, err, want)
@@ -36,7 +36,7 @@ func (c *caller) wantEnd(want string) {
 }
 
 // closeWrite tells the other side that no more comes.
-func (c *caller) closeWrite() {
+func (c *client) closeWrite() {
 	c.t.Helper()
 	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		c.t.Fatal(err)
@@ -44,7 +44,7 @@ func (c *caller) closeWrite() {
 }
 
 // reset closes so that the other side sees a reset.
-func (c *caller) reset() {
+func (c *client) reset() {
 	_ = c.Conn.(interface{ SetLinger(int) error }).SetLinger(0)
 	_ = c.Close()
 }
@@ -115,7 +115,7 @@ func (r *refusals) list() string {
 	return strings.Trim(fmt.Sprint(r.all), "[]")
 }
 
-// request writes a request head with the given field lines, without its final
+// request writes a request headers with the given field lines, without its final
 // empty line being forgotten.
 func request(line string, fields ...string) string {
 	return strings.Join(append([]string{line}, fields...), "\r\n") + "\r\n\r\n"
@@ -126,7 +126,7 @@ func newReader(s string, c *upConn) *bufio.Reader {
 	return bufio.NewReader(io.MultiReader(strings.NewReader(s), c.Reader))
 }
 
-// waitsBegun is how many waits for a retry are under way or over.
+// waitsBegun is how many waits for a retry are in flight or over.
 func (r *recorder) waitsBegun() int { defer r.lock()(); return r.waiting + len(r.waits) }
 
 // syncBuffer is a buffer that a logger may write to while a test reads it.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// heard is the head of an answer.
+// heard is the head of a response.
 type heard struct {
 	status int
 	fields http.Header
@@ -20,7 +20,7 @@ type heard struct {
 // asked is the target that the upstream says it answers; "": the proxy answered itself.
 func (h *heard) asked() string { return h.fields.Get(askedField) }
 
-// ask sends bytes over a connection of its own and tells of each final answer, until
+// ask sends bytes over a connection of its own and tells of each final response, until
 // the connection ends or is quiet for so long.
 func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(h *heard)) error {
 	nc, err := s.dialTo(addr)
@@ -62,7 +62,7 @@ func (p *patient) Read(b []byte) (int, error) {
 const perConnection = 30
 
 // askByHTTP2 sends requests, each as its fields (name, value) and a body, one after the
-// other over one connection, and tells of each answer. A request that ends the connection ends the rest.
+// other over one connection, and tells of each response. A request that ends the connection ends the rest.
 func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func(h *heard)) error {
 	f, err := s.http2(false)
 	if err != nil {

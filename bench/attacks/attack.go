@@ -29,7 +29,7 @@ const (
 	mib = 1 << 20
 )
 
-// strike is one connection of an attack under way.
+// strike is one connection of an attack in flight.
 type strike struct {
 	context.Context
 	addr, admin string

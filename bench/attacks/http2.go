@@ -18,7 +18,7 @@ const (
 	perHead = 2 * 4 * 64 * kib
 	// control frames to be answered: 10 000, then net/http ends the connection.
 	perQueue = 2 * 10_000 * 256
-	// a request under way: two goroutines, two connections' buffers of 64 KiB, the bridge's 64 KiB.
+	// a request in flight: two goroutines, two connections' buffers of 64 KiB, the bridge's 64 KiB.
 	perStream = 2 * 256 * kib
 	// bodies that nobody reads.
 	perWindow = 2 * mib

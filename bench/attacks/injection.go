@@ -65,7 +65,7 @@ func (st *stage) aside(h http.Handler, env ...string) error {
 		return err
 	}
 	st.env = append(st.env, "RETRYPROXY_ROUTES=bad", "RETRYPROXY_ROUTE_BAD_PATH=/bad/*", "RETRYPROXY_ROUTE_BAD_UPSTREAM=http://"+addr,
-		"RETRYPROXY_ROUTE_BAD_OUTAGE=off", "RETRYPROXY_ROUTE_BAD_LIMIT=off", "RETRYPROXY_ROUTE_BAD_MAX_RETRIES=1", "RETRYPROXY_ROUTE_BAD_BACKOFF=none")
+		"RETRYPROXY_ROUTE_BAD_BREAKER=off", "RETRYPROXY_ROUTE_BAD_CONCURRENCY_LIMIT=off", "RETRYPROXY_ROUTE_BAD_MAX_RETRIES=1", "RETRYPROXY_ROUTE_BAD_BACKOFF=none")
 	st.env = append(st.env, env...)
 	return nil
 }

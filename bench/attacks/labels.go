@@ -54,7 +54,7 @@ func labelInjection(st *stage) error {
 			g.add("/metrics: %v", err)
 		}
 		for name := range after {
-			if !g.before[name] && !strings.Contains(name, `code="other"`) { // a caller that left without an answer, when that happens
+			if !g.before[name] && !strings.Contains(name, `code="other"`) { // a client that left without a response, when that happens
 				g.add("a new series %s", name)
 			}
 		}
@@ -104,7 +104,7 @@ func labelMethod(r *rand.Rand) string {
 
 func labelRequest(r *rand.Rand) string {
 	method := labelMethod(r)
-	if method == "HEAD" { // its answers are read as a GET's
+	if method == "HEAD" { // its responses are read as a GET's
 		method = "GET"
 	}
 	kind := []string{"text/plain", "application/grpc"}[r.IntN(2)]

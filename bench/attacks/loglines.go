@@ -45,7 +45,7 @@ func (g *logStage) read() (lines int64, longest int, err error) {
 	for r := bufio.NewReaderSize(f, mib); ; {
 		line, err := r.ReadBytes('\n')
 		if err == io.EOF {
-			return lines, longest, nil // the last one may be under way
+			return lines, longest, nil // the last one may be in flight
 		}
 		if err != nil {
 			return lines, longest, err

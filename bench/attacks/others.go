@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// others are the callers that do no harm.
+// others are the clients that do no harm.
 type others struct {
 	http1, http2 *http.Client
 	scheme       string
@@ -25,7 +25,7 @@ type others struct {
 }
 
 // othersOf each protocol, each with a request every othersEvery or as fast as
-// the proxy answers; their patience is what they wait for an answer.
+// the proxy answers; their patience is what they wait for a response.
 const (
 	othersOf    = 4
 	othersEvery = 2 * time.Millisecond

@@ -160,7 +160,7 @@ func (g *cutUploads) listen(f *http2.Framer) {
 	}
 }
 
-// lateAsks are those that were under way when the attack ended.
+// lateAsks are those that were in flight when the attack ended.
 const lateAsks = cutPerSecond / cutPerAsk / 4
 
 func (g *cutUploads) judge(*proxy) (told string, wrong []string) {

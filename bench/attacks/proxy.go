@@ -20,7 +20,7 @@ type proxy struct{ *rig.Process }
 // startProxy runs it with its defaults, but for a time for heads that a short
 // attack meets too, and what the stage says.
 func startProxy(program string, st *stage) (*proxy, error) {
-	env := append([]string{"RETRYPROXY_LOG_LEVEL=error", "RETRYPROXY_READ_HEAD_TIMEOUT=1s"}, st.env...)
+	env := append([]string{"RETRYPROXY_LOG_LEVEL=error", "RETRYPROXY_READ_HEADER_TIMEOUT=1s"}, st.env...)
 	all, err := rig.StartMany(&rig.Spec{Program: program, Upstream: st.upstream, Env: env, Admin: st.admin, By: st.by}, 1)
 	if err != nil {
 		return nil, err

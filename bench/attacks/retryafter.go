@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// retryAfterAttacks are an upstream that asks for waits without end, of which callers
+// retryAfterAttacks are an upstream that asks for waits without end, of which clients
 // wait no longer than the caps, and nobody else at all.
 var retryAfterAttacks = []attack{
 	{name: "Retry-After abuse", conns: 200, bound: atEase + 200*perSlow, why: "200 requests", prepare: retryAfterAbuse},
@@ -19,9 +19,9 @@ var retryAfterAttacks = []attack{
 
 // The caps of the attack: a request's time, and a pause's that is shared.
 const (
-	capRequest  = time.Second
-	capCooldown = 500 * time.Millisecond
-	// capSlack is for two cores and 208 callers.
+	capRequest        = time.Second
+	capRateLimitPause = 500 * time.Millisecond
+	// capSlack is for two cores and 208 clients.
 	capSlack = 2 * time.Second
 )
 
@@ -58,7 +58,7 @@ func retryAfterAbuse(st *stage) error {
 	st.env = append(st.env, "RETRYPROXY_ROUTES="+strings.Join(kinds, ","))
 	for i, key := range []string{"none", "route", "header:X-Key"} {
 		route := "RETRYPROXY_ROUTE_" + strings.ToUpper(kinds[i])
-		st.env = append(st.env, route+"_PATH=/"+kinds[i]+"/*", route+"_UPSTREAM=http://"+addr, route+"_COOLDOWN_KEY="+key, route+"_COOLDOWN_MAX="+capCooldown.String(),
+		st.env = append(st.env, route+"_PATH=/"+kinds[i]+"/*", route+"_UPSTREAM=http://"+addr, route+"_COOLDOWN_KEY="+key, route+"_COOLDOWN_MAX="+capRateLimitPause.String(),
 			route+"_REQUEST_TIMEOUT="+capRequest.String(), route+"_BUDGET_RATIO=off")
 	}
 	st.strike = g.call
@@ -79,7 +79,7 @@ func (g *waitStage) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// interim is 1xx and no final answer, a few at once or one now and then.
+// interim is 1xx and no final response, a few at once or one now and then.
 func (g *waitStage) interim(w http.ResponseWriter, r *http.Request) {
 	pause := time.Duration(rand.IntN(2)) * 20 * time.Millisecond
 	nc, _, err := w.(http.Hijacker).Hijack()
@@ -96,13 +96,13 @@ func (g *waitStage) interim(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is one request of a caller, and how long it was kept.
+// call is one request of a client, and how long it was kept.
 func (g *waitStage) call(s *strike) error {
 	began, answered := time.Now(), false
 	request := fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kinds[rand.IntN(len(kinds))], rand.IntN(100))
 	err := s.ask(s.addr, request, patience, func(h *heard) { answered = true; g.note(h.status, time.Since(began)) })
 	if took := time.Since(began); err == nil && !answered && s.Err() == nil {
-		g.add("no answer after %v", took)
+		g.add("no response after %v", took)
 	}
 	return err
 }
@@ -128,16 +128,16 @@ func (g *waitStage) judge(p *proxy) (string, []string) {
 		}
 	}
 	recovered := time.Since(began)
-	if most := capCooldown + capRequest + capSlack; recovered > most {
+	if most := capRateLimitPause + capRequest + capSlack; recovered > most {
 		g.add("served again after %v, more than %v", recovered, most)
 	}
 	if most := capRequest + capSlack; g.longest > most {
-		g.add("a caller was kept for %v, more than %v", g.longest, most)
+		g.add("a client was kept for %v, more than %v", g.longest, most)
 	}
 	g.atLeast(20, int64(g.n[http.StatusTooManyRequests]), "answers 429")
 	g.atLeast(5, int64(g.n[http.StatusServiceUnavailable]), "answers 503")
-	return fmt.Sprintf("longest time of a caller %v (REQUEST_TIMEOUT %v); answers by status %v; all routes served %v after the upstream was well (COOLDOWN_MAX %v)",
-		g.longest.Round(time.Millisecond), capRequest, g.n, recovered.Round(time.Millisecond), capCooldown), g.all()
+	return fmt.Sprintf("longest time of a client %v (REQUEST_TIMEOUT %v); answers by status %v; all routes served %v after the upstream was well (RATE_LIMIT_PAUSE_MAX %v)",
+		g.longest.Round(time.Millisecond), capRequest, g.n, recovered.Round(time.Millisecond), capRateLimitPause), g.all()
 }
 
 // served: fifty requests in a row of a route, with as many keys.

@@ -15,13 +15,13 @@ import (
 )
 
 // smugglingAttacks hide a request in another, for a reader of its end elsewhere. The
-// upstream may see only what net/http reads in the caller's bytes, with the same body.
+// upstream may see only what net/http reads in the client's bytes, with the same body.
 var smugglingAttacks = []attack{
 	{name: "request smuggling by HTTP/1.1", conns: 32, bound: atEase + 32*perSlow, why: "32 requests", prepare: smuggling(false)},
 	{name: "request smuggling by HTTP/2", conns: 16, bound: atEase + 16*perStream, why: "16 requests", prepare: smuggling(true)},
 }
 
-// smuggleStage knows what callers sent, and hears what the upstream took.
+// smuggleStage knows what clients sent, and hears what the upstream took.
 type smuggleStage struct {
 	findings
 	sent atomic.Uint64
@@ -53,13 +53,13 @@ func smuggling(two bool) func(st *stage) error {
 			seen, meant := g.seen, len(g.meant)
 			g.mu.Unlock()
 			g.atLeast(20, int64(seen), "requests at the upstream")
-			return fmt.Sprintf("%d whole requests in what callers sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", meant, seen, g.n), g.all()
+			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", meant, seen, g.n), g.all()
 		}
 		return nil
 	}
 }
 
-// quietEnough is how long a caller waits for more where its stream is cut off.
+// quietEnough is how long a client waits for more where its stream is cut off.
 const quietEnough = 100 * time.Millisecond
 
 // mark stands for a request's number in what is sent.
@@ -92,7 +92,7 @@ func smuggles() (all []string) {
 	return all
 }
 
-// smuggle makes a caller's stream, and notes the requests that net/http reads in it.
+// smuggle makes a client's stream, and notes the requests that net/http reads in it.
 func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bool) {
 	n := g.sent.Add(1)
 	r := rand.New(rand.NewPCG(n, 7))
@@ -153,7 +153,7 @@ func (g *smuggleStage) took(target, body string) {
 	g.seen++
 	g.mu.Unlock()
 	if !is {
-		g.add("the upstream took %.300q with the body %s, which no caller sent; of %.2000q", target, body, said)
+		g.add("the upstream took %.300q with the body %s, which no client sent; of %.2000q", target, body, said)
 	}
 }
 
@@ -161,7 +161,7 @@ func (g *smuggleStage) took(target, body string) {
 func (g *smuggleStage) hearOf(own map[string]bool, stream []byte) func(h *heard) {
 	return func(h *heard) {
 		if h.asked() != "" && own != nil && !own[originForm(h.asked())] {
-			g.add("a caller got the answer to %.300q; it had sent %.3000q", h.asked(), stream)
+			g.add("a client got the answer to %.300q; it had sent %.3000q", h.asked(), stream)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func dialledBy(p *proxy) (all []connection) {
 				continue
 			}
 			c := connection{addressOf(fields[1]), addressOf(fields[2])}
-			if !slices.Contains(ports, portOf(c.from)) { // those are callers'
+			if !slices.Contains(ports, portOf(c.from)) { // those are clients'
 				all = append(all, c)
 			}
 		}

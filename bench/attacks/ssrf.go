@@ -14,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
-// ssrfAttacks want the proxy to connect, or to look up a name, for a caller: only
+// ssrfAttacks want the proxy to connect, or to look up a name, for a client: only
 // the upstream may be dialled.
 var ssrfAttacks = []attack{
 	{name: "SSRF", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", prepare: ssrf(false)},
@@ -32,7 +32,7 @@ type ssrfStage struct {
 	findings
 	*watch
 	forward bool
-	targets []string // what callers name
+	targets []string // what clients name
 	answers atomic.Int64
 	refused atomic.Int64
 }
@@ -70,7 +70,7 @@ func ssrf(forward bool) func(st *stage) error {
 	}
 }
 
-// canaries listen where callers want the proxy to connect, and notice each connection.
+// canaries listen where clients want the proxy to connect, and notice each connection.
 func (g *ssrfStage) canaries(st *stage) error {
 	own, err := process.OwnAddresses(2)
 	if err != nil {
@@ -151,21 +151,21 @@ func (g *ssrfStage) requests2() (all [][]string) {
 	return all
 }
 
-// hear judges an answer: it is the upstream's, or a refusal. A 502 or 504 would
+// hear judges a response: it is the upstream's, or a refusal. A 502 or 504 would
 // say that something else was tried.
 func (g *ssrfStage) hear(h *heard) {
 	switch {
 	case h.asked() == "" && (h.status/100 == 4 || h.status == http.StatusNotImplemented):
 		g.refused.Add(1)
 	case h.asked() == "":
-		g.add("an answer %d that is not the upstream's", h.status)
+		g.add("a response %d that is not the upstream's", h.status)
 	default:
 		g.answers.Add(1)
 		g.hearMoved(h)
 	}
 }
 
-// hearMoved: a redirect is for the caller.
+// hearMoved: a redirect is for the client.
 func (g *ssrfStage) hearMoved(h *heard) {
 	_, question, is := strings.Cut(h.asked(), "/moved?")
 	if !is {

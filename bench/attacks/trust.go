@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// trustAttacks are by callers and upstreams that lie. Each has a judge of its own.
+// trustAttacks are by clients and upstreams that lie. Each has a judge of its own.
 var trustAttacks = slices.Concat(prematureAttacks, ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
 
 // columns begins the table that the attack is a row of.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// good is what other callers ask for.
+// good is what other clients ask for.
 var good = strings.Repeat("good", 256)
 
 // send answers with n bytes.
@@ -22,7 +22,7 @@ func send(w io.Writer, n int) {
 	}
 }
 
-// askedField is the target that the upstream answers, in each of its answers.
+// askedField is the target that the upstream answers, in each of its responses.
 const askedField = "X-Asked"
 
 // saysWhat has a handler say which target it answers.

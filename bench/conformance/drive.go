@@ -121,7 +121,7 @@ func (o *origin) say(answer []byte) {
 	o.answer = answer
 }
 
-// quiet is how long a proxy may say nothing before the caller ends its side: it
+// quiet is how long a proxy may say nothing before the client ends its side: it
 // waits for the rest of a body then.
 const quiet = 2 * time.Second
 
@@ -154,7 +154,7 @@ func exchange(addr, raw string) []byte {
 
 // verdict is what a proxy made of a case.
 type verdict struct {
-	statuses []int    // of the answers to the caller, interim ones left out
+	statuses []int    // of the answers to the client, interim ones left out
 	got      []string // what reached the other side, without what every proxy adds; probes left out
 	forwards int      // whole messages among it
 	problem  string   // what in it can be read in two ways

@@ -40,5 +40,5 @@ var responseFamilies = []family{
 	{"9112 8", "a head that is cut off", mustRefuse, hole, []string{"HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 200", "", ok, ok + "Content-Length: 2\r\n"}},
 	{"9110 5.4", "limits", mustRefuse, ok + hole + "\r\n\r\n", []string{strings.Repeat("X-A: v\r\n", 300) + "Content-Length: 0", "X-A: " + strings.Repeat("v", 1<<18)}},
 	{"9110 7.6.1", "Connection and what it names", mustForward, ok + hole + "\r\nContent-Length: 2\r\n\r\nok", []string{"Connection: X-A\r\nX-A: 1", "Keep-Alive: timeout=5", "Proxy-Authenticate: x", "Trailer: X", "Connection: content-length", "Upgrade: h2c\r\nConnection: upgrade"}},
-	{"9112 9.2", "bytes after the answer", mustForward, ok + "Content-Length: 2\r\n\r\nok" + hole, []string{"x", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad", "\r\n"}},
+	{"9112 9.2", "bytes after the response", mustForward, ok + "Content-Length: 2\r\n\r\nok" + hole, []string{"x", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad", "\r\n"}},
 }

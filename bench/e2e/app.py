@@ -53,7 +53,7 @@ class App(BaseHTTPRequestHandler):
                     self.chunk(f"data: {i}\n\n")
                     time.sleep(1)
                 self.wfile.write(b"0\r\n\r\n")
-            except OSError:  # the caller has seen enough
+            except OSError:  # the client has seen enough
                 self.close_connection = True
         elif self.path == "/app/flaky":
             self.plain(503 if count("get") % 3 else 200, "fine")

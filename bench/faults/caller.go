@@ -15,22 +15,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
-// verdict is what a caller had of a request.
+// verdict is what a client had of a request.
 type verdict int
 
 const (
 	served  verdict = iota // the right answer, whole
 	failed                 // another status, whole; or no connection that took the request
-	cut                    // an answer that ended visibly too soon
-	lost                   // the request was taken and there was no byte of an answer
-	changed                // an answer that looks whole and is not the right one
+	cut                    // a response that ended visibly too soon
+	lost                   // the request was taken and there was no byte of a response
+	changed                // a response that looks whole and is not the right one
 	verdicts
 )
 
-// manner is what a caller sends.
+// manner is what a client sends.
 type manner struct {
 	method string
 	key    bool // with an Idempotency-Key
@@ -41,13 +41,13 @@ type manner struct {
 // mayRepeat says whether the proxy may send it twice after it was sent (RFC 9110 section 9.2.2).
 func (m manner) mayRepeat() bool { return m.method != http.MethodPost || m.key }
 
-// manners are those of the callers, one each.
+// manners are those of the clients, one each.
 var manners = []manner{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}
 
 const (
-	// patience is what a caller waits for an answer: longer than the proxy's own 30 s.
+	// patience is what a client waits for a response: longer than the proxy's own 30 s.
 	patience = 40 * time.Second
-	// between the requests of a caller.
+	// between the requests of a client.
 	between = 10 * time.Millisecond
 	// inHandFor is how long the upstream takes for requests that are to be in hand at SIGTERM: less than ATTEMPT_TIMEOUT.
 	inHandFor = 700 * time.Millisecond
@@ -61,7 +61,7 @@ type event struct {
 	what         string // about one that was not served
 }
 
-// team is all callers of a proxy.
+// team is all clients of a proxy.
 type team struct {
 	network, addr string
 	wait          atomic.Bool
@@ -78,10 +78,10 @@ type team struct {
 // call starts one caller of each manner; they go on until ctx ends or stop.
 func (t *team) call(ctx context.Context, some []manner) {
 	for _, m := range some {
-		c := &caller{team: t, manner: m}
+		c := &client{team: t, manner: m}
 		t.all.Go(func() {
 			defer c.hangUp()
-			for !t.stopped.Load() && client.Sleep(ctx, between) {
+			for !t.stopped.Load() && httpclient.Sleep(ctx, between) {
 				if !t.paused.Load() {
 					c.ask()
 				}
@@ -90,7 +90,7 @@ func (t *team) call(ctx context.Context, some []manner) {
 	}
 }
 
-// stop has the callers end after what they have in hand.
+// stop has the clients end after what they have in hand.
 func (t *team) stop() { t.stopped.Store(true) }
 
 // since are the events that ended later than at.
@@ -105,22 +105,22 @@ func (t *team) since(at time.Time) (some []event) {
 	return some
 }
 
-// caller sends one request after the other on a connection that it keeps.
-type caller struct {
+// client sends one request after the other on a connection that it keeps.
+type client struct {
 	*team
 	manner
 	conn net.Conn // nil: none
 	in   *bufio.Reader
 }
 
-func (c *caller) hangUp() {
+func (c *client) hangUp() {
 	if c.conn != nil {
 		_ = c.conn.Close()
 		c.conn = nil
 	}
 }
 
-func (c *caller) ask() {
+func (c *client) ask() {
 	id := fmt.Sprintf("%08d", c.ids.Add(1))
 	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
 	c.begin(id, e.began)
@@ -161,7 +161,7 @@ func (t *team) inHand(at time.Time) (n int) {
 	return n
 }
 
-func (c *caller) send(id string) error {
+func (c *client) send(id string) error {
 	if c.conn == nil {
 		conn, err := net.DialTimeout(c.network, c.addr, patience)
 		if err != nil {
@@ -196,7 +196,7 @@ func (c *caller) send(id string) error {
 }
 
 // awaitHead waits until a whole head is in the buffer, and says how much of it is where there is none.
-func (c *caller) awaitHead() (int, error) {
+func (c *client) awaitHead() (int, error) {
 	for n := 1; ; n++ {
 		b, err := c.in.Peek(n)
 		if err != nil || bytes.HasSuffix(b, []byte("\r\n\r\n")) {
@@ -205,8 +205,8 @@ func (c *caller) awaitHead() (int, error) {
 	}
 }
 
-// receive reads the answer and judges it.
-func (c *caller) receive(id string) (verdict, string) {
+// receive reads the response and judges it.
+func (c *client) receive(id string) (verdict, string) {
 	if got, err := c.awaitHead(); err != nil && got == 0 {
 		return lost, err.Error()
 	} else if err != nil {

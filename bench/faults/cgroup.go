@@ -10,11 +10,11 @@ import (
 )
 
 // memoryOfCgroup is felt where the process had more than half of the limit: it knows the
-// limit and collects its garbage in time. Were it killed for it, callers would tell.
+// limit and collects its garbage in time. Were it killed for it, clients would tell.
 func memoryOfCgroup() fault {
 	const limit = 20 << 20
-	f := crowded("memory limit", "a cgroup of 20 MiB, bodies for repeats at most 12 MiB (RETRYPROXY_TOTAL_REPLAY_BYTES); 64 more callers at once, each with PUTs of 512 KiB", uploads())
-	f.settings = []string{"RETRYPROXY_TOTAL_REPLAY_BYTES=12MiB"}
+	f := crowded("memory limit", "a cgroup of 20 MiB, bodies for retries at most 12 MiB (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES); 64 more clients at once, each with PUTs of 512 KiB", uploads())
+	f.settings = []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"}
 	var g *cgroup.Group
 	f.prepare = func(st *stage) (err error) {
 		if g, err = cgroup.New(fmt.Sprintf("faults-%d", os.Getpid()), limit); err != nil {

@@ -74,7 +74,7 @@ func (c *child) answer(want string) (string, error) {
 	}
 }
 
-// order gives an order and gives the number that is the answer.
+// order gives an order and gives the number that is the response.
 func (c *child) order(line string) (int64, error) {
 	if _, err := fmt.Fprintln(c.orders, line); err != nil {
 		return 0, err

@@ -129,7 +129,7 @@ func buildStepping(ctx context.Context, dir string) (path string, err error) {
 type wallClock struct {
 	pipe  *os.File
 	began time.Time
-	seen  atomic.Int64       // steps that the Date of an answer has shown
+	seen  atomic.Int64       // steps that the Date of a response has shown
 	leave context.CancelFunc // the steps
 	left  chan struct{}      // closed when there are no more
 }
@@ -184,7 +184,7 @@ func (c *wallClock) begin(st *stage) error {
 	return nil
 }
 
-// shows waits until the Date of the proxy's own answers is off so far; a proxy that has ended has none.
+// shows waits until the Date of the proxy's own responses is off so far; a proxy that has ended has none.
 func (c *wallClock) shows(ctx context.Context, p *proxy, off time.Duration) bool {
 	for ctx.Err() == nil {
 		if r, err := p.admins.Get("http://admin/healthz"); err == nil {
@@ -225,6 +225,6 @@ func clockStepped() fault {
 			if err == nil && wrong != 0 {
 				err = fmt.Errorf("%d waits between attempts were shorter than asked for or longer than %v", wrong, longestWait)
 			}
-			return felt{c.seen.Load(), "steps seen in the Date of its answers"}, err
+			return felt{c.seen.Load(), "steps seen in the Date of its responses"}, err
 		}}
 }

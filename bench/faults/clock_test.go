@@ -52,7 +52,7 @@ func TestWaitsAreJudged(t *testing.T) {
 			w.begin("a", askedFor)
 			time.Sleep(askedFor)
 			w.end("a")
-			w.end("a") // the caller may ask thrice
+			w.end("a") // the client may ask thrice
 			w.begin("b", tc.least)
 			time.Sleep(tc.took)
 			w.end("b")

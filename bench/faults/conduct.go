@@ -56,7 +56,7 @@ var conducts = map[string]conduct{
 func (x *exchange) read() error {
 	body, err := io.ReadAll(x.q.Body)
 	if err == nil && sum(body) != x.q.Header.Get(fieldSum) {
-		x.id = "a request whose body is not what the caller sent" // which is no caller's answer
+		x.id = "a request whose body is not what the client sent" // which is no client's answer
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (x *exchange) good() error {
 	return x.write(byLength.render(x.id))
 }
 
-// closing ends the connection after each answer, so that the proxy has to make another.
+// closing ends the connection after each response, so that the proxy has to make another.
 func (x *exchange) closing() error {
 	if err := x.read(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (x *exchange) closing() error {
 	return errEnded
 }
 
-// lateBy is how long a late answer takes.
+// lateBy is how long a late response takes.
 const lateBy = 100 * time.Millisecond
 
 func (x *exchange) late() error {
@@ -102,7 +102,7 @@ func cuts(id string) (n int64) {
 }
 
 // reset answers first attempts by a beginning, one byte longer each time, and a
-// reset; a whole answer before it is the last.
+// reset; a whole response before it is the last.
 func (x *exchange) reset() error {
 	if err := x.read(); err != nil {
 		return err

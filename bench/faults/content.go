@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// Fields with which callers and upstream speak of a request.
+// Fields with which clients and upstream speak of a request.
 const (
 	fieldID    = "X-Fault-Id"
 	fieldSum   = "X-Fault-Sum"   // of a request's body
 	fieldWait  = "X-Fault-Wait"  // how long the upstream is to take
-	fieldShort = "X-Fault-Short" // of an answer: it is announced to be shorter than it is
+	fieldShort = "X-Fault-Short" // of a response: it is announced to be shorter than it is
 )
 
 // goodBody is what a request is answered with: it follows from the request alone.
@@ -20,7 +20,7 @@ func goodBody(id string) string { return id + " " + sum([]byte(id)) + "\n" }
 
 func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }
 
-// framing is how the end of an answer is told.
+// framing is how the end of a response is told.
 type framing int
 
 const (

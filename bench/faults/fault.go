@@ -26,8 +26,8 @@ type fault struct {
 
 // expects is what may be of a fault beside answers.
 type expects struct {
-	Fail       bool // also requests that may be repeated: there is nothing to serve them with
-	OthersFail bool // requests that may not be repeated
+	Fail       bool // also requests that may be retried: there is nothing to serve them with
+	OthersFail bool // requests that may not be retried
 	Cut        int  // at most so many answers that are visibly cut, as the upstream cut them after their head
 }
 
@@ -37,8 +37,8 @@ type felt struct {
 	What  string `json:"what"`
 }
 
-// callers are those that call throughout.
-func (f *fault) callers() (all []manner) {
+// clients are those that call throughout.
+func (f *fault) clients() (all []manner) {
 	for _, m := range manners {
 		m.body = f.body
 		all = append(all, m)

@@ -35,7 +35,7 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		says   string
 	}{
 		"all well":                        {func(*result) {}, ""},
-		"failed":                          {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, "1 failed that may be repeated"},
+		"failed":                          {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, "1 failed that may be retried"},
 		"others failed":                   {func(r *result) { r.Counts.Others[failed] = 2 }, "2 of the others failed"},
 		"others may fail":                 {func(r *result) { r.Counts.Others[failed], r.expects.OthersFail = 2, true }, ""},
 		"all may fail":                    {func(r *result) { r.Counts.MayRepeat[failed], r.Counts.Others[failed], r.expects.Fail = 1, 2, true }, ""},
@@ -44,7 +44,7 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		"cut":                             {func(r *result) { r.Counts.MayRepeat[cut] = 1 }, "1 cut, more than 0"},
 		"cut as expected":                 {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 1, 2 }, ""},
 		"cut more":                        {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 2, 2 }, "3 cut, more than 2"},
-		"failed before the SIGTERM":       {func(r *result) { r.Before.MayRepeat[failed] = 1 }, "1 failed that may be repeated before the SIGTERM"},
+		"failed before the SIGTERM":       {func(r *result) { r.Before.MayRepeat[failed] = 1 }, "1 failed that may be retried before the SIGTERM"},
 		"refused at the SIGTERM":          {func(r *result) { r.Drained.MayRepeat[failed] = 1 }, ""},
 		"lost at the SIGTERM":             {func(r *result) { r.Drained.MayRepeat[lost] = 1 }, "1 lost at the SIGTERM"},
 		"cut at the SIGTERM":              {func(r *result) { r.Drained.MayRepeat[cut] = 1 }, "1 cut at the SIGTERM"},
@@ -116,8 +116,8 @@ func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
 	if code, out, said := playedBy(t, "--only", fault); code != command.OK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}
-	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_OUTAGE=off", "--tries", "2")
-	if code != command.Failed || !strings.Contains(said, "failed that may be repeated") || strings.Count(said, "once more") != 1 {
+	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_BREAKER=off", "--tries", "2")
+	if code != command.Failed || !strings.Contains(said, "failed that may be retried") || strings.Count(said, "once more") != 1 {
 		t.Errorf("without retries: code %d\n%s%s", code, out, said)
 	}
 }

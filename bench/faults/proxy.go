@@ -20,7 +20,7 @@ import (
 // times, so that a fault of a second is longer than they are, and what an inbound
 // proxy has by default, wherever the upstream is.
 var defaults = []string{
-	"RETRYPROXY_SIDE=inbound",
+	"RETRYPROXY_POSITION=inbound",
 	"RETRYPROXY_ATTEMPT_TIMEOUT=1s",
 	"RETRYPROXY_DIAL_TIMEOUT=1s",
 	"RETRYPROXY_BODY_IDLE_TIMEOUT=2s",

@@ -17,7 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
-// crowd is further callers for as long as a fault lasts, each request on a
+// crowd is further clients for as long as a fault lasts, each request on a
 // connection of its own.
 type crowd struct {
 	n      int
@@ -52,11 +52,11 @@ func pausedAccepting(st *stage) (felt, error) {
 	return felt{int64(now.Sum("accept_pauses_total") - st.before.Sum("accept_pauses_total")), "pauses of accepting"}, nil
 }
 
-// once is a caller that comes, asks and leaves.
+// once is a client that comes, asks and leaves.
 var once = manner{method: "GET", once: true}
 
 func descriptorsFromTheStart() fault {
-	f := crowded("descriptor limit", "RLIMIT_NOFILE 128 from the start, 100 more callers at once", &crowd{n: 100, manner: once})
+	f := crowded("descriptor limit", "RLIMIT_NOFILE 128 from the start, 100 more clients at once", &crowd{n: 100, manner: once})
 	f.prepare = func(st *stage) error { st.proxyBy = []string{"prlimit", "--nofile=128:128"}; return nil }
 	f.felt = pausedAccepting
 	return f
@@ -64,7 +64,7 @@ func descriptorsFromTheStart() fault {
 
 // descriptorsLowered takes descriptors away that the proxy counted on.
 func descriptorsLowered() fault {
-	f := crowded("descriptor limit lowered", "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more callers at once", &crowd{n: 30, manner: once})
+	f := crowded("descriptor limit lowered", "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once", &crowd{n: 30, manner: once})
 	begin, end := f.begin, f.end
 	var old unix.Rlimit
 	f.begin = func(st *stage) error {
@@ -91,14 +91,14 @@ func descriptorsLowered() fault {
 	return f
 }
 
-// uploads are large bodies, kept for a repeat while the upstream is late.
+// uploads are large bodies, kept for a retry while the upstream is late.
 func uploads() *crowd {
 	return &crowd{n: 32, manner: manner{method: "PUT", once: true, body: 512 << 10}}
 }
 
 func memoryOfGo() fault {
 	const limit = 12 << 20
-	f := crowded("GOMEMLIMIT", "12 MiB; 64 more callers at once, each with PUTs of 512 KiB that are kept for a repeat", uploads())
+	f := crowded("GOMEMLIMIT", "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", uploads())
 	f.settings = []string{"GOMEMLIMIT=" + strconv.Itoa(limit)}
 	f.felt = func(st *stage) (felt, error) {
 		now, err := st.proxy.scrape(st.ctx)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// counts is what callers had of their requests.
+// counts is what clients had of their requests.
 type counts struct {
 	MayRepeat [verdicts]int  `json:"may_be_repeated"` // by verdict: served, failed, cut, lost, changed
 	Others    [verdicts]int  `json:"others"`
@@ -53,7 +53,7 @@ func before(events []event, at time.Time) (some []event) {
 // served0 counts the requests served before at.
 func served0(events []event, at time.Time) int { return counted(before(events, at)).both(served) }
 
-// recovered is the time from the end of the fault to the first answer after it.
+// recovered is the time from the end of the fault to the first response after it.
 func recovered(events []event, ended time.Time) time.Duration {
 	first := time.Duration(-1)
 	for _, e := range events {
@@ -71,7 +71,7 @@ type result struct {
 	Error      string        `json:"error,omitempty"` // it could not be played
 	Impossible bool          `json:"impossible,omitempty"`
 	Felt       felt          `json:"felt"`
-	Counts     counts        `json:"callers"` // from its begin until they were served again
+	Counts     counts        `json:"clients"` // from its begin until they were served again
 	Meanwhile  int           `json:"served_meanwhile"`
 	Recovered  time.Duration `json:"recovered_ns"`
 	Again      bool          `json:"served_again"`
@@ -109,10 +109,10 @@ func (r *result) wrong() (all []string) {
 			say("%d cut%s, more than %d: %v", n, when, r.expects.Cut, c.Why)
 		}
 		if when == atSIGTERM {
-			continue // an answer is enough, whichever
+			continue // a response is enough, whichever
 		}
 		if n := c.MayRepeat[failed]; n > 0 && !r.expects.Fail {
-			say("%d failed that may be repeated%s: %v", n, when, c.Why)
+			say("%d failed that may be retried%s: %v", n, when, c.Why)
 		}
 		if n := c.Others[failed]; n > 0 && !r.expects.Fail && !r.expects.OthersFail {
 			say("%d of the others failed%s: %v", n, when, c.Why)
@@ -123,7 +123,7 @@ func (r *result) wrong() (all []string) {
 	}
 	switch {
 	case !r.Again || r.Recovered < 0:
-		say("callers were not served again within %v", patience)
+		say("clients were not served again within %v", patience)
 	case r.Recovered > recoverWithin:
 		say("served again only after %v", r.Recovered)
 	}
@@ -161,7 +161,7 @@ func (r *result) summary() string {
 	return "as expected"
 }
 
-const header = "| fault | how it was made | what showed it | requests: may be repeated, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in hand, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+const header = "| fault | how it was made | what showed it | requests: may be retried, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in hand, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) print(w io.Writer) {
 	if r.Error != "" {

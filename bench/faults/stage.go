@@ -12,12 +12,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
-// stage is where one fault is played: an upstream, a proxy and its callers.
+// stage is where one fault is played: an upstream, a proxy and its clients.
 type stage struct {
 	ctx  context.Context
 	o    *options
@@ -33,7 +33,7 @@ type stage struct {
 	program  string   // the proxy; empty: --proxy
 	settings []string // of the proxy, over those of the fault
 	target   string   // RETRYPROXY_UPSTREAM
-	sockets  bool     // callers reach the proxy by unix sockets, as it is in a namespace of its own
+	sockets  bool     // clients reach the proxy by unix sockets, as it is in a namespace of its own
 
 	up     *child
 	proxy  *proxy
@@ -78,7 +78,7 @@ func (st *stage) build() error {
 	st.later(func() { st.up.Kill() })
 	listen, admin := own[1], own[2]
 	if st.sockets {
-		listen, admin = "unix:"+filepath.Join(st.dir, "callers"), "unix:"+filepath.Join(st.dir, "admin")
+		listen, admin = "unix:"+filepath.Join(st.dir, "clients"), "unix:"+filepath.Join(st.dir, "admin")
 	}
 	st.proxy, err = startProxy(st.ctx, cmp.Or(st.program, st.o.proxy), listen, admin, st.proxyBy,
 		defaults, []string{"RETRYPROXY_UPSTREAM=" + st.target}, st.f.settings, st.settings, st.o.set)
@@ -108,7 +108,7 @@ func (st *stage) await(what string, limit time.Duration, so func() bool) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("not %s within %v", what, limit)
 		}
-		if !client.Sleep(st.ctx, 10*time.Millisecond) {
+		if !httpclient.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}
 	}
@@ -118,7 +118,7 @@ func (st *stage) await(what string, limit time.Duration, so func() bool) error {
 // hold lasts as long as the fault does.
 func (st *stage) hold() error {
 	if st.f.until == nil {
-		client.Sleep(st.ctx, st.o.lasts)
+		httpclient.Sleep(st.ctx, st.o.lasts)
 		return st.ctx.Err()
 	}
 	return st.await("through with the fault", longestFault, func() bool { return st.f.until(st) })
@@ -133,9 +133,9 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 	}
 	network, addr := ways(st.proxy.listen)
 	st.team = &team{network: network, addr: addr, open: map[string]time.Time{}}
-	callersCtx, cancel := context.WithCancel(ctx)
+	clientsCtx, cancel := context.WithCancel(ctx)
 	defer func() { st.team.stop(); cancel() }()
-	st.team.call(callersCtx, f.callers())
+	st.team.call(clientsCtx, f.clients())
 	r := &result{Name: f.name, How: f.how, expects: f.expects}
 	if err := st.alone(r); err != nil {
 		return nil, err
@@ -156,11 +156,11 @@ func (st *stage) servedSince(at time.Time) (n int) {
 	return n
 }
 
-// alone makes the fault, ends it, and waits until callers are served again.
+// alone makes the fault, ends it, and waits until clients are served again.
 func (st *stage) alone(r *result) error {
 	start := time.Now()
 	if err := st.await("at work", within, func() bool { return st.servedSince(start) >= 5*len(manners) }); err != nil {
-		return fmt.Errorf("before the fault: %w; callers had: %v", err, counted(st.team.since(start)))
+		return fmt.Errorf("before the fault: %w; clients had: %v", err, counted(st.team.since(start)))
 	}
 	var err error
 	if st.before, err = st.proxy.scrape(st.ctx); err != nil {
@@ -188,7 +188,7 @@ func (st *stage) alone(r *result) error {
 	return err
 }
 
-// allAccepted pauses the callers; it says whether the proxy has all that they
+// allAccepted pauses the clients; it says whether the proxy has all that they
 // have in hand, and has them go on where that is nothing.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
@@ -207,8 +207,8 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.f.begin(st); err != nil {
 		return err
 	}
-	client.Sleep(st.ctx, st.o.lasts/2)
-	times := 0 // in a row: the first pause may come as a caller begins
+	httpclient.Sleep(st.ctx, st.o.lasts/2)
+	times := 0 // in a row: the first pause may come as a client begins
 	accepted := func() bool {
 		if times++; !st.allAccepted() {
 			times = 0
@@ -224,12 +224,12 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	client.Sleep(st.ctx, st.o.lasts/2)
+	httpclient.Sleep(st.ctx, st.o.lasts/2)
 	if err := st.f.end(st); err != nil {
 		return err
 	}
-	for st.team.inHand(time.Now()) > 0 { // each ends after its caller's patience
-		if !client.Sleep(st.ctx, 10*time.Millisecond) {
+	for st.team.inHand(time.Now()) > 0 { // each ends after its client's patience
+		if !httpclient.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}
 	}
@@ -239,7 +239,7 @@ func (st *stage) inTheMiddle(r *result) error {
 	case <-st.proxy.Exited:
 		r.Exit = st.proxy.Cmd.ProcessState.String()
 	case <-time.After(within):
-		r.Exit = fmt.Sprintf("still running %v after the last answer", within)
+		r.Exit = fmt.Sprintf("still running %v after the last response", within)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type server struct {
 	conduct atomic.Pointer[conduct]
 	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
 	met     atomic.Int64                    // answers that a fault has met
-	nth     atomic.Int64                    // of the answers of a conduct
+	nth     atomic.Int64                    // of the responses of a conduct
 	waits   waits
 
 	mu    sync.Mutex // guards all below

@@ -17,7 +17,7 @@ var ambiguous = expects{OthersFail: true}
 // faults that each request meets.
 var noBudget = []string{"RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BACKOFF_BASE=5ms"}
 
-// cutBodies are the answers of that conduct that are cut after their head, which is relayed by then.
+// cutBodies are the responses of that conduct that are cut after their head, which is relayed by then.
 var cutBodies = func() (n int) {
 	for f := range framings {
 		_, body, _ := bytes.Cut(f.render("00000000"), []byte("\r\n\r\n"))
@@ -35,7 +35,7 @@ func upstreamFaults() []fault {
 			begin: killUpstream, end: (*stage).startUpstream},
 		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", felt: failedAttempts, expects: ambiguous,
 			begin: orderUpstream("deaf"), end: orderUpstream("hear")},
-		{name: "reset at every byte of an answer", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", felt: metUpstream("answers reset"),
+		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", felt: metUpstream("answers reset"),
 			settings: noBudget, expects: expects{OthersFail: true, Cut: cutBodies}, begin: orderUpstream("mode " + resetting), end: orderUpstream("mode " + wellBehaved),
 			until: func(st *stage) bool { n, err := st.up.order("count"); return err != nil || n >= cuts("00000000") }},
 		{name: "answers byte by byte", how: fmt.Sprintf("a byte every %v", byteEvery), felt: metUpstream("slow answers"),
@@ -43,7 +43,7 @@ func upstreamFaults() []fault {
 	}
 }
 
-// answering is a fault of the upstream's answers.
+// answering is a fault of the upstream's responses.
 func answering(name, how, conduct, what string, expects expects) fault {
 	return fault{name: name, how: how, felt: metUpstream(what), expects: expects,
 		begin: orderUpstream("mode " + conduct), end: orderUpstream("mode " + wellBehaved)}

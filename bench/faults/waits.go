@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// askedFor is the Retry-After of an answer that has one.
+	// askedFor is the Retry-After of a response that has one.
 	askedFor = time.Second
-	// longestWait is the longest that a repeat may be away: far more than
+	// longestWait is the longest that a retry may be away: far more than
 	// askedFor and a backoff, on a machine that has other things to do.
 	longestWait = 15 * time.Second
 )
@@ -66,7 +66,7 @@ func (w *waits) judged() (int64, error) {
 	return w.wrong, nil
 }
 
-// nowAndThen asks every third first attempt that may be repeated to come again:
+// nowAndThen asks every third first attempt that may be retried to come again:
 // in a second, at a date a second later, or it does not say when.
 func (x *exchange) nowAndThen() error {
 	if err := x.read(); err != nil {

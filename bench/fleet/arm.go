@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
 // arm is a fleet with some settings under the same load as all others.
@@ -28,12 +28,12 @@ type act struct {
 
 var arms = []arm{
 	{name: "alone", says: "default settings, nothing shared"},
-	{name: "cooldown", says: "each process holds all of its own requests after a 429, nothing shared",
+	{name: "pause", says: "each process holds all of its own requests after a 429, nothing shared",
 		env: func(*options) []string { return []string{holdAll} }},
-	{name: "shared", says: "cool-downs are shared", shared: true,
+	{name: "shared", says: "rate-limit pauses are shared", shared: true,
 		env: func(*options) []string { return []string{holdAll} }},
-	{name: "quota", says: "cool-downs are shared, and the quota is kept together", shared: true, env: quotaSettings},
-	{name: "engine", says: "the same, and the engine is flushed, paused, killed and started again", shared: true, env: quotaSettings, acts: []act{
+	{name: "quota", says: "rate-limit pauses are shared, and the rate limit is kept together", shared: true, env: rateLimitSettings},
+	{name: "engine", says: "the same, and the engine is flushed, paused, killed and started again", shared: true, env: rateLimitSettings, acts: []act{
 		{0.12, "flushed", func(ctx context.Context, e *engine) error { return e.flush(ctx) }},
 		{0.24, "paused", func(_ context.Context, e *engine) error { return e.pause() }},
 		{0.44, "goes on", func(_ context.Context, e *engine) error { return e.goOn() }},
@@ -42,17 +42,17 @@ var arms = []arm{
 	}},
 }
 
-const holdAll = "RETRYPROXY_COOLDOWN_KEY=route"
+const holdAll = "RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route"
 
-func quotaSettings(o *options) []string {
-	return []string{holdAll, fmt.Sprintf("RETRYPROXY_QUOTA=%d/s", o.quota)}
+func rateLimitSettings(o *options) []string {
+	return []string{holdAll, fmt.Sprintf("RETRYPROXY_RATE_LIMIT=%d/s", o.rateLimit)}
 }
 
 func sharing(e *engine, scope string) []string {
 	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0", "RETRYPROXY_SHARED_SCOPE=" + scope}
 }
 
-// stage is an arm under way.
+// stage is an arm in flight.
 type stage struct {
 	*arm
 	o      *options
@@ -94,10 +94,10 @@ func (s *stage) start(ctx context.Context) (err error) {
 }
 
 // warm has every process forward a request, so that none is at its first when
-// the callers begin.
+// the clients begin.
 func (s *stage) warm(ctx context.Context) error {
 	for _, addr := range s.fleet.addrs() {
-		c := client.Client{Addr: addr, Request: request}
+		c := httpclient.Client{Addr: addr, Request: request}
 		status, err := c.Exchange(ctx, time.Now().Add(s.o.patience))
 		c.HangUp()
 		if err != nil || status != http.StatusOK {
@@ -124,12 +124,12 @@ func (a *arm) play(ctx context.Context, o *options, up *upstream, tell func(*sta
 	}
 	defer s.end()
 	s.record = newRecord()
-	up.limit(o.newQuota(time.Now()), s.record)
+	up.limit(o.newRateLimit(time.Now()), s.record)
 	defer up.limit(unlimited{}, nil)
 	run, stop := context.WithTimeout(ctx, s.length())
 	defer stop()
-	callers := o.crowd().call(run, s.fleet.addrs(), s.record)
-	defer func() { stop(); s.fleet.end(); callers.Wait() }()
+	clients := o.crowd().call(run, s.fleet.addrs(), s.record)
+	defer func() { stop(); s.fleet.end(); clients.Wait() }()
 	go s.follow(run, tell)
 	if s.engine != nil {
 		go s.engine.count(run, s.record)
@@ -193,7 +193,7 @@ func firstError(errs ...error) error {
 
 // until waits for a time since the beginning; no when ctx ended before.
 func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return client.Sleep(ctx, at-s.record.since())
+	return httpclient.Sleep(ctx, at-s.record.since())
 }
 
 // period is a part of an arm in which the engine was in one state.

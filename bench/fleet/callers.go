@@ -8,19 +8,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
-// request is what all callers send.
-var request = []byte("GET /quota HTTP/1.1\r\nHost: fleet.example\r\n\r\n")
+// request is what all clients send.
+var request = []byte("GET /rate limit HTTP/1.1\r\nHost: fleet.example\r\n\r\n")
 
-// crowd are callers that are shared out evenly among proxies. Each has one
-// request at a time, and a pause of exponential length after each answer,
+// crowd are clients that are shared out evenly among proxies. Each has one
+// request at a time, and a pause of exponential length after each response,
 // whatever it was.
 type crowd struct {
 	n        int
 	every    time.Duration // mean of the pause; 0: none
-	patience time.Duration // an answer that takes longer is a failure
+	patience time.Duration // a response that takes longer is a failure
 	seed     uint64
 }
 
@@ -29,36 +29,36 @@ func (c *crowd) call(ctx context.Context, addrs []string, r *record) *sync.WaitG
 	var all sync.WaitGroup
 	for i := range c.n {
 		all.Go(func() {
-			one := caller{crowd: c, rand: rand.New(rand.NewPCG(c.seed, uint64(i))), record: r}
-			one.client = client.Client{Addr: addrs[i%len(addrs)], Request: request}
+			one := client{crowd: c, rand: rand.New(rand.NewPCG(c.seed, uint64(i))), record: r}
+			one.client = httpclient.Client{Addr: addrs[i%len(addrs)], Request: request}
 			one.run(ctx)
 		})
 	}
 	return &all
 }
 
-// caller is one of a crowd.
-type caller struct {
+// client is one of a crowd.
+type client struct {
 	*crowd
-	client client.Client
+	client httpclient.Client
 	rand   *rand.Rand
 	record *record
 }
 
-func (c *caller) run(ctx context.Context) {
+func (c *client) run(ctx context.Context) {
 	defer c.client.HangUp()
 	for c.pause(ctx) {
 		c.ask(ctx)
 	}
 }
 
-// pause reports whether the caller goes on after it.
-func (c *caller) pause(ctx context.Context) bool {
-	return client.Sleep(ctx, time.Duration(c.rand.ExpFloat64()*float64(c.every)))
+// pause reports whether the client goes on after it.
+func (c *client) pause(ctx context.Context) bool {
+	return httpclient.Sleep(ctx, time.Duration(c.rand.ExpFloat64()*float64(c.every)))
 }
 
 // ask sends a request and notes what came of it.
-func (c *caller) ask(ctx context.Context) {
+func (c *client) ask(ctx context.Context) {
 	began := time.Now()
 	status, err := c.client.Exchange(ctx, began.Add(c.patience))
 	switch {
@@ -66,7 +66,7 @@ func (c *caller) ask(ctx context.Context) {
 	case err != nil && time.Since(began) >= c.patience:
 		c.record.late()
 	case err != nil:
-		c.record.failed(client.KindOf(err))
+		c.record.failed(httpclient.KindOf(err))
 	case status == http.StatusOK, status == http.StatusTooManyRequests:
 		c.record.got(status, time.Since(began))
 	default:

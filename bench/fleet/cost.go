@@ -24,7 +24,7 @@ type costResult struct {
 }
 
 // costCallers ask one process without a pause.
-const costCallers = 32
+const costClients = 32
 
 // cost loads one process after the other, as fast as it goes, and again.
 func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*costResult, error) {
@@ -34,11 +34,11 @@ func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*
 	}
 	defer e.end()
 	plenty := *o
-	plenty.quota, plenty.proxies = mostQuota, 1
-	quota := quotaSettings(&plenty)
+	plenty.rateLimit, plenty.proxies = mostRateLimit, 1
+	rateLimit := rateLimitSettings(&plenty)
 	env := map[string][]string{
 		"alone": {holdAll}, "shared": append(sharing(e, "shared"), holdAll),
-		"quota alone": quota, "quota shared": append(sharing(e, "quota"), quota...),
+		"rate limit alone": rateLimit, "rate limit shared": append(sharing(e, "quota"), rateLimit...),
 	}
 	processes := map[string]*rig.Process{}
 	for _, name := range costNames {
@@ -49,7 +49,7 @@ func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*
 		defer f.end()
 		processes[name] = f.all[0]
 	}
-	if err := e.awaitChannels(ctx, 4); err != nil { // two scopes, for cool-downs and for opened gates
+	if err := e.awaitChannels(ctx, 4); err != nil { // two scopes, for rate-limit pauses and for opened breakers
 		return nil, err
 	}
 	each := map[string][]float64{}
@@ -78,7 +78,7 @@ func turn(ctx context.Context, o *options, p *rig.Process) (float64, error) {
 	r := newRecord()
 	run, stop := context.WithTimeout(ctx, o.turn)
 	defer stop()
-	(&crowd{n: costCallers, patience: o.patience, seed: o.seed}).call(run, []string{p.Addr}, r).Wait()
+	(&crowd{n: costClients, patience: o.patience, seed: o.seed}).call(run, []string{p.Addr}, r).Wait()
 	after, err := p.CPU()
 	if err = firstError(ctx.Err(), err, p.Alive()); err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func turn(ctx context.Context, o *options, p *rig.Process) (float64, error) {
 }
 
 // costNames are what is compared, each two with each other.
-var costNames = []string{"alone", "shared", "quota alone", "quota shared"}
+var costNames = []string{"alone", "shared", "rate limit alone", "rate limit shared"}
 
 // compare puts each beside the same without sharing.
 func compare(each map[string][]float64) []*costResult {

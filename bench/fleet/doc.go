@@ -1,24 +1,24 @@
 // Command fleet puts many retryproxy processes in front of one rate-limited
-// upstream and measures what they make of its quota, each for itself and
+// upstream and measures what they make of its rate limit, each for itself and
 // together by way of a redis-server.
 //
 //	go run ./bench/fleet --proxy bin/retryproxy --png fleet.png
 //
-// The upstream and the callers live in this process; the proxies, fifty of
+// The upstream and the clients live in this process; the proxies, fifty of
 // them, and the engine are real processes on loopback, started and ended by
 // this one. The upstream takes 500 requests a second from all together: a bucket
 // of 250 tokens that gets 500 of them a second, evenly (or, with --window second,
 // 500 in each second of the clock). Beyond it says 429 with the whole seconds
-// to wait as Retry-After, one at least. A thousand callers, shared out evenly,
-// ask, wait for the answer and pause for a second on average: 1000 requests a
+// to wait as Retry-After, one at least. A thousand clients, shared out evenly,
+// ask, wait for the response and pause for a second on average: 1000 requests a
 // second where nobody had to wait, twice what there is. Every constant is a flag.
 //
 // The parts (--parts):
 //
 //	alone     default settings, nothing shared
-//	cooldown  RETRYPROXY_COOLDOWN_KEY=route, nothing shared
+//	cooldown  RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route, nothing shared
 //	shared    the same, and RETRYPROXY_SHARED
-//	quota     the same, and RETRYPROXY_QUOTA=500/s
+//	rate limit     the same, and RETRYPROXY_RATE_LIMIT=500/s
 //	engine    the same, while the engine is flushed, paused, killed, started again
 //	hold      a single 429 that tells to wait: how long until no process sends
 //	outage    an upstream that is down for a while: probes it gets, and how long until
@@ -27,7 +27,7 @@
 //	cost      CPU time per request of one process, with and without sharing
 //
 // The first seconds of each arm are not counted (--settle). A request is failed
-// when the caller got neither 200 nor 429, and late when it got nothing within
+// when the client got neither 200 nor 429, and late when it got nothing within
 // its patience.
 //
 // Nothing is sent but to loopback, and all is bounded in number and time.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
@@ -135,7 +135,7 @@ func await(ctx context.Context, n int, what string, count func(context.Context) 
 		if err == nil && have >= int64(n) {
 			return nil
 		}
-		if time.Now().After(end) || !client.Sleep(ctx, 50*time.Millisecond) {
+		if time.Now().After(end) || !httpclient.Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("%d of %d %s (%v)", have, n, what, err)
 		}
 	}
@@ -172,7 +172,7 @@ func (e *engine) count(ctx context.Context, r *record) {
 			r.commands(max(0, now-before-1)) // one was ours
 			before = now
 		}
-		if !client.Sleep(ctx, time.Second) {
+		if !httpclient.Sleep(ctx, time.Second) {
 			return
 		}
 	}

@@ -13,7 +13,7 @@ func (d *document) figure() *plot.Figure {
 	if len(d.Arms) == 0 {
 		return nil
 	}
-	f := &plot.Figure{Title: "Many processes, one quota"}
+	f := &plot.Figure{Title: "Many processes, one rate limit"}
 	panel := func(title, label string, value func(t *tick) float64) {
 		p := plot.Panel{Title: title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: label, Unit: plot.Count}}
 		for _, r := range d.Arms {
@@ -28,7 +28,7 @@ func (d *document) figure() *plot.Figure {
 		}
 		f.Panels = append(f.Panels, p)
 	}
-	panel("Good answers", "a second", func(t *tick) float64 { return float64(t.Good) })
+	panel("Good responses", "a second", func(t *tick) float64 { return float64(t.Good) })
 	panel("429s at the upstream", "a second", func(t *tick) float64 { return float64(t.Limited) })
 	panel("Commands at the engine", "a second", func(t *tick) float64 { return float64(t.Commands) })
 	return f

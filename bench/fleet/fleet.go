@@ -12,7 +12,7 @@ import (
 type fleet struct{ all []*rig.Process }
 
 // outbound says that all call the same upstream, though it is on loopback.
-const outbound = "RETRYPROXY_SIDE=outbound"
+const outbound = "RETRYPROXY_POSITION=outbound"
 
 // startFleet starts o.proxies of them with default settings and these.
 func startFleet(o *options, up *upstream, settings ...string) (*fleet, error) {
@@ -25,7 +25,7 @@ func startFleet(o *options, up *upstream, settings ...string) (*fleet, error) {
 
 func (f *fleet) end() { rig.EndAll(f.all) }
 
-// addrs are where callers connect.
+// addrs are where clients connect.
 func (f *fleet) addrs() []string {
 	var addrs []string
 	for _, p := range f.all {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
 // holdResult is how fast all hold after one of them was told to.
@@ -24,7 +24,7 @@ type pauseResult struct {
 }
 
 // hold times how long it takes until all processes hold when one got a 429 with
-// Retry-After. The upstream has no quota: it says 429 to a single request and
+// Retry-After. The upstream has no rate limit: it says 429 to a single request and
 // notes what comes within the pause nevertheless. Only who was told by the others
 // can know of it.
 func hold(ctx context.Context, o *options, up *upstream, tell func(string)) (*holdResult, error) {
@@ -38,8 +38,8 @@ func hold(ctx context.Context, o *options, up *upstream, tell func(string)) (*ho
 	up.limit(unlimited{}, s.record)
 	defer up.limit(unlimited{}, nil)
 	run, stop := context.WithCancel(ctx)
-	callers := o.crowd().call(run, s.fleet.addrs(), s.record)
-	defer func() { stop(); s.fleet.end(); callers.Wait() }()
+	clients := o.crowd().call(run, s.fleet.addrs(), s.record)
+	defer func() { stop(); s.fleet.end(); clients.Wait() }()
 	r := &holdResult{}
 	for n := range o.holds {
 		p, err := s.pauseOnce(run)
@@ -61,13 +61,13 @@ func hold(ctx context.Context, o *options, up *upstream, tell func(string)) (*ho
 // pauseOnce waits until the load is steady again, and sets a trap.
 func (s *stage) pauseOnce(ctx context.Context) (*pauseResult, error) {
 	const steady = 3 * time.Second // those held come back within a second after the pause
-	if !client.Sleep(ctx, steady) {
+	if !httpclient.Sleep(ctx, steady) {
 		return nil, ctx.Err()
 	}
 	at := s.record.since()
 	before := s.record.sum(at-time.Second, at)
 	s.up.setTrap(s.o.pause)
-	if !client.Sleep(ctx, s.o.pause+500*time.Millisecond) {
+	if !httpclient.Sleep(ctx, s.o.pause+500*time.Millisecond) {
 		return nil, ctx.Err()
 	}
 	t, err := s.up.sprung()

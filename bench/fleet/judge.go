@@ -16,10 +16,10 @@ type goal struct {
 // bounds are the figures of the goals.
 type bounds struct {
 	aloneLimited float64 // the load is a load: share of 429 alone at least
-	limited      float64 // with the quota kept together: share of 429 at most
-	good         float64 // and good answers as a share of the quota at least
+	limited      float64 // with the rate limit kept together: share of 429 at most
+	good         float64 // and good responses as a share of the rate limit at least
 	hold         float64 // ms until all hold, at most
-	later        float64 // ms that a fleet which shares its gate may take longer than one that does not until all are of use again
+	later        float64 // ms that a fleet which shares its breaker may take longer than one that does not until all are of use again
 	probes       float64 // share of the probes of those who probe each for itself, at most
 	rates        float64 // commands of the engine at the highest rate to those at the one before, at most
 	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
@@ -36,7 +36,7 @@ var (
 func (d *document) judge(b *bounds) {
 	for _, r := range d.Arms {
 		d.goal("failed requests, "+r.Name, "0", fmt.Sprint(r.Failed, kinds(r.Kinds)), r.Failed == 0 && len(r.Kinds) == 0)
-		if r.Name == "quota" || r.Name == "engine" { // where cool-downs alone are shared, long waits are their price
+		if r.Name == "quota" || r.Name == "engine" { // where rate-limit pauses alone are shared, long waits are their price
 			d.goal("late requests, "+r.Name, "0", fmt.Sprint(r.Late), r.Late == 0)
 		}
 		if r.Stock != nil {
@@ -58,7 +58,7 @@ func (d *document) judge(b *bounds) {
 	}
 	d.judgeOutage(b)
 	for i := range d.Rates {
-		if last := i+1 == len(d.Rates) || d.Rates[i+1].Quota != d.Rates[i].Quota; last && i > 0 && d.Rates[i].Quota > 0 {
+		if last := i+1 == len(d.Rates) || d.Rates[i+1].RateLimit != d.Rates[i].RateLimit; last && i > 0 && d.Rates[i].RateLimit > 0 {
 			d.bounded(&d.Rates[i-1], &d.Rates[i], b)
 		}
 	}
@@ -97,14 +97,14 @@ func total(kinds map[string]int) (n int) {
 // bounded is the goal of the commands at the highest of the request rates.
 func (d *document) bounded(low, high *rateResult, b *bounds) {
 	times := high.Commands / low.Commands
-	d.goal(fmt.Sprintf("engine commands at %.0f requests/s to those at %.0f, quota %d/s", high.Requests, low.Requests, high.Quota),
+	d.goal(fmt.Sprintf("engine commands at %.0f requests/s to those at %.0f, rate limit %d/s", high.Requests, low.Requests, high.RateLimit),
 		fmt.Sprintf("at most %.1f", b.rates), fmt.Sprintf("%.2f", times), times <= b.rates)
 }
 
-// reach are the goals of those who keep the quota together.
+// reach are the goals of those who keep the rate limit together.
 func (d *document) reach(name string, limited, good float64, b *bounds) {
 	d.goal("share of 429s at the upstream, "+name, percent("below", b.limited), percent("", limited), limited < b.limited)
-	d.goal("good answers as a share of the quota, "+name, percent("at least", b.good), percent("", good), good >= b.good)
+	d.goal("good responses as a share of the rate limit, "+name, percent("at least", b.good), percent("", good), good >= b.good)
 	if i := slices.IndexFunc(d.Arms, func(r *armResult) bool { return r.Name == "alone" }); i >= 0 {
 		alone := d.Arms[i].LimitedShare
 		d.goal("share of 429s at the upstream, "+name+" to alone", "below a quarter", fmt.Sprintf("%.3f", limited/max(alone, 1e-9)), limited < alone/4)

@@ -16,7 +16,7 @@ func reached() *document {
 	return &document{
 		Arms:  []*armResult{ok("alone", 400), ok("quota", 5), broken},
 		Hold:  &holdResult{Pauses: make([]pauseResult, 2), Most: 49},
-		Rates: []rateResult{{}, {}, {Quota: 9, Commands: 100}, {Quota: 9, Commands: 140}, {Quota: 5, Commands: 1}, {Quota: 5, Commands: 100}, {Quota: 5, Commands: 140}},
+		Rates: []rateResult{{}, {}, {RateLimit: 9, Commands: 100}, {RateLimit: 9, Commands: 140}, {RateLimit: 5, Commands: 1}, {RateLimit: 5, Commands: 100}, {RateLimit: 5, Commands: 140}},
 		Cost:  []*costResult{{Name: "alone", To: "alone", Ratio: 9}, {Name: "shared", To: "alone", Ratio: 1.01}},
 	}
 }
@@ -32,16 +32,16 @@ func TestGoalsAreMissed(t *testing.T) {
 	}{
 		"a failed request":         {func(d *document) { d.Arms[2].Failed = 1 }, "failed requests, engine"},
 		"a late one":               {func(d *document) { d.Arms[2].Late = 1 }, "late requests, engine"},
-		"one before the count":     {func(d *document) { d.Arms[1].Kinds = map[string]int{"502": 1} }, "failed requests, quota"},
-		"a key for ever":           {func(d *document) { d.Arms[1].Stock.Forever = 1 }, "keys without expiry, quota"},
+		"one before the count":     {func(d *document) { d.Arms[1].Kinds = map[string]int{"502": 1} }, "failed requests, rate limit"},
+		"a key for ever":           {func(d *document) { d.Arms[1].Stock.Forever = 1 }, "keys without expiry, rate limit"},
 		"no load":                  {func(d *document) { d.Arms[0].LimitedShare = 0.1 }, "share of 429s at the upstream, alone"},
-		"too many 429s":            {func(d *document) { d.Arms[1].LimitedShare = 0.01 }, "share of 429s at the upstream, quota"},
-		"no fewer than alone":      {func(d *document) { d.Arms[1].LimitedShare = 0.1 }, "share of 429s at the upstream, quota to alone"},
-		"too few answers":          {func(d *document) { d.Arms[1].GoodShare = 0.96 }, "good answers"},
+		"too many 429s":            {func(d *document) { d.Arms[1].LimitedShare = 0.01 }, "share of 429s at the upstream, rate limit"},
+		"no fewer than alone":      {func(d *document) { d.Arms[1].LimitedShare = 0.1 }, "share of 429s at the upstream, rate limit to alone"},
+		"too few answers":          {func(d *document) { d.Arms[1].GoodShare = 0.96 }, "good responses"},
 		"nobody joined again":      {func(d *document) { d.Arms[2].Periods[1].Commands = 0 }, "commands after"},
 		"the word travels slowly":  {func(d *document) { d.Hold.Most = 51 }, "time until all hold"},
-		"commands grow with load":  {func(d *document) { d.Rates[6].Commands = 200 }, "quota 5/s"},
-		"and with a plentiful one": {func(d *document) { d.Rates[3].Commands = 200 }, "quota 9/s"},
+		"commands grow with load":  {func(d *document) { d.Rates[6].Commands = 200 }, "rate limit 5/s"},
+		"and with a plentiful one": {func(d *document) { d.Rates[3].Commands = 200 }, "rate limit 9/s"},
 		"sharing costs CPU time":   {func(d *document) { d.Cost[1].Ratio = 1.03 }, "CPU time"},
 	} {
 		d := reached()

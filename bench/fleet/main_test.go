@@ -28,9 +28,9 @@ func program(t *testing.T) string {
 	return path
 }
 
-// small are the flags of a fleet of three and a quota of fifty.
+// small are the flags of a fleet of three and a rate limit of fifty.
 func small(program string, more ...string) []string {
-	return append([]string{"--proxy", program, "--proxies", "3", "--quota", "50", "--burst", "10", "--callers", "120", "--for", "4s", "--settle", "1s"}, more...)
+	return append([]string{"--proxy", program, "--proxies", "3", "--quota", "50", "--burst", "10", "--clients", "120", "--for", "4s", "--settle", "1s"}, more...)
 }
 
 // read gives what --json has written, as it is and understood.
@@ -47,7 +47,7 @@ func read(t *testing.T, file string) ([]byte, *document) {
 	return b, d
 }
 
-// Three processes that share nothing meet their upstream's quota again and
+// Three processes that share nothing meet their upstream's rate limit again and
 // again, and all that is told of it agrees.
 func TestASmallFleetAlone(t *testing.T) {
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestTheCostPartRuns(t *testing.T) {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--callers", "20000"}, {"more"}, {"--unknown"},
+		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--clients", "20000"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
 		if code := command.Program(run).Run(t.Context(), "fleet", args, &errs, &errs); code != command.Usage {

@@ -21,12 +21,12 @@ type options struct {
 	png     string
 	short   bool // goals that a small and busy machine reaches as well
 
-	quota  int           // requests a second that the upstream takes
-	window string        // one of windows
-	burst  int           // of a bucket
-	answer time.Duration // time of a good answer
+	rateLimit int           // requests a second that the upstream takes
+	window    string        // one of windows
+	burst     int           // of a bucket
+	answer    time.Duration // time of a good response
 
-	callers  int
+	clients  int
 	every    time.Duration
 	patience time.Duration
 
@@ -46,8 +46,8 @@ const (
 	bySecond = "second"
 )
 
-// mostQuota is the highest that RETRYPROXY_QUOTA can be, a second.
-const mostQuota = 10_000
+// mostQuota is the highest that RETRYPROXY_RATE_LIMIT can be, a second.
+const mostRateLimit = 10_000
 
 // parse reads the arguments; flag.ErrHelp when help was printed.
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -59,16 +59,16 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
 	f.StringVar(&o.engine, "engine", "redis-server", "the program redis-server or valkey-server")
 	f.IntVar(&o.proxies, "proxies", 50, "processes of retryproxy")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the callers' pauses")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the clients' pauses")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.StringVar(&o.png, "png", "", "draw the arms over each other into this file")
-	f.IntVar(&o.quota, "quota", 500, "requests a second that the upstream takes from all together")
+	f.IntVar(&o.rateLimit, "quota", 500, "requests a second that the upstream takes from all together")
 	f.StringVar(&o.window, "window", byBucket, "how the upstream counts: bucket (tokens that come evenly) or second (anew in each second of the clock)")
 	f.IntVar(&o.burst, "burst", 250, "bucket: tokens that it holds")
-	f.DurationVar(&o.answer, "answer", 5*time.Millisecond, "time of a good answer")
-	f.IntVar(&o.callers, "callers", 1000, "callers, each with one request at a time")
-	f.DurationVar(&o.every, "every", time.Second, "mean of the exponential pause of a caller after an answer")
-	f.DurationVar(&o.patience, "patience", 10*time.Second, "an answer that takes longer counts as failed")
+	f.DurationVar(&o.answer, "answer", 5*time.Millisecond, "time of a good response")
+	f.IntVar(&o.clients, "clients", 1000, "clients, each with one request at a time")
+	f.DurationVar(&o.every, "every", time.Second, "mean of the exponential pause of a client after a response")
+	f.DurationVar(&o.patience, "patience", 10*time.Second, "a response that takes longer counts as failed")
 	f.DurationVar(&o.length, "for", 25*time.Second, "length of an arm")
 	f.DurationVar(&o.settle, "settle", 3*time.Second, "the first part of an arm, which is not counted")
 	f.IntVar(&o.holds, "holds", 10, "hold: how many pauses are timed")
@@ -116,7 +116,7 @@ func (o *options) validate() error {
 	}
 	c.That(o.window == byBucket || o.window == bySecond, "--window: %q is none of %s, %s", o.window, byBucket, bySecond)
 	for name, n := range map[string]struct{ n, most int }{
-		"proxies": {o.proxies, 200}, "quota": {o.quota, mostQuota}, "burst": {o.burst, 100_000}, "callers": {o.callers, 10_000}, "holds": {o.holds, 100}, "rounds": {o.rounds, 100},
+		"proxies": {o.proxies, 200}, "quota": {o.rateLimit, mostRateLimit}, "burst": {o.burst, 100_000}, "clients": {o.clients, 10_000}, "holds": {o.holds, 100}, "rounds": {o.rounds, 100},
 	} {
 		c.That(n.n >= 1 && n.n <= n.most, "--%s must be in 1..%d", name, n.most)
 	}
@@ -131,13 +131,13 @@ func (o *options) validate() error {
 }
 
 // newQuota is that of the upstream, with all of it left.
-func (o *options) newQuota(now time.Time) quota {
+func (o *options) newRateLimit(now time.Time) rateLimit {
 	if o.window == bySecond {
-		return &seconds{most: o.quota}
+		return &seconds{most: o.rateLimit}
 	}
-	return newBucket(float64(o.quota), float64(o.burst), now)
+	return newBucket(float64(o.rateLimit), float64(o.burst), now)
 }
 
 func (o *options) crowd() *crowd {
-	return &crowd{n: o.callers, every: o.every, patience: o.patience, seed: o.seed}
+	return &crowd{n: o.clients, every: o.every, patience: o.patience, seed: o.seed}
 }

@@ -10,14 +10,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
 // outageResult is what a fleet makes of an upstream that is down for a while.
 type outageResult struct {
 	Name     string         `json:"name"`
 	Says     string         `json:"says"`
-	Probes   float64        `json:"probes_per_second"` // at the upstream, once all gates are closed
+	Probes   float64        `json:"probes_per_second"` // at the upstream, once all breakers are closed
 	First    float64        `json:"ms_until_the_first_was_served"`
 	Last     float64        `json:"ms_until_all_processes_were"` // after the upstream is up
 	Longest  float64        `json:"longest_request_ms"`
@@ -34,7 +34,7 @@ type outageArm struct {
 
 var outageArms = []outageArm{
 	{arm: arm{name: "probes-alone", says: "each process probes by itself"}},
-	{arm: arm{name: "turns", says: "the gate is shared", shared: true}},
+	{arm: arm{name: "turns", says: "the breaker is shared", shared: true}},
 	{arm: arm{name: "turns-killed", says: "the same, and the engine is killed in the middle", shared: true}, killed: true},
 }
 
@@ -42,7 +42,7 @@ var outageArms = []outageArm{
 const probePath = "/healthz"
 
 func outageSettings(*options) []string {
-	return []string{"RETRYPROXY_PROBE_PATH=" + probePath, "RETRYPROXY_HOLD_TIMEOUT=2m", "RETRYPROXY_REQUEST_TIMEOUT=2m"}
+	return []string{"RETRYPROXY_PROBE_PATH=" + probePath, "RETRYPROXY_QUEUE_TIMEOUT=2m", "RETRYPROXY_REQUEST_TIMEOUT=2m"}
 }
 
 // outage plays each of outageArms.
@@ -59,7 +59,7 @@ func outage(ctx context.Context, o *options, up *upstream, tell func(string)) ([
 	return all, nil
 }
 
-// play has a few callers ask each process again and again, while the upstream
+// play has a few clients ask each process again and again, while the upstream
 // answers, then says 503 to all, then answers again.
 func (a *outageArm) play(ctx context.Context, o *options, up *upstream) (*outageResult, error) {
 	a.env = outageSettings
@@ -70,10 +70,10 @@ func (a *outageArm) play(ctx context.Context, o *options, up *upstream) (*outage
 	defer s.end()
 	run, stop := context.WithCancel(ctx)
 	w := &witness{served: make([]time.Time, o.proxies), failed: map[string]int{}}
-	callers := w.call(run, s.fleet.addrs(), o.outage+30*time.Second)
-	defer func() { stop(); s.fleet.end(); callers.Wait() }()
+	clients := w.call(run, s.fleet.addrs(), o.outage+30*time.Second)
+	defer func() { stop(); s.fleet.end(); clients.Wait() }()
 	r := &outageResult{Name: a.name, Says: a.says}
-	if !client.Sleep(run, o.settle) {
+	if !httpclient.Sleep(run, o.settle) {
 		return nil, ctx.Err()
 	}
 	if err := a.goDown(run, s, w, r); err != nil {
@@ -82,7 +82,7 @@ func (a *outageArm) play(ctx context.Context, o *options, up *upstream) (*outage
 	back := time.Now()
 	up.fail(false)
 	for time.Since(back) < 30*time.Second && !w.all(back, r) {
-		if !client.Sleep(run, 5*time.Millisecond) {
+		if !httpclient.Sleep(run, 5*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}
@@ -93,22 +93,22 @@ func (a *outageArm) play(ctx context.Context, o *options, up *upstream) (*outage
 	return r, s.fleet.alive()
 }
 
-// goDown is the outage. It counts once no request has had an answer for a second: then
-// all gates are closed. Before that some were out of retries.
+// goDown is the outage. It counts once no request has had a response for a second: then
+// all breakers are closed. Before that some were out of retries.
 func (a *outageArm) goDown(ctx context.Context, s *stage, w *witness, r *outageResult) error {
 	defer s.up.fail(false)
 	s.up.fail(true)
 	for end := time.Now().Add(30 * time.Second); !w.quiet(time.Second); {
 		if time.Now().After(end) {
-			return errors.New("gates are open half a minute after the upstream went down")
+			return errors.New("breakers are open half a minute after the upstream went down")
 		}
-		if !client.Sleep(ctx, 10*time.Millisecond) {
+		if !httpclient.Sleep(ctx, 10*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
 	w.forget()
 	probes, commands, began := s.up.probes.Load(), s.commands(ctx), time.Now()
-	if !client.Sleep(ctx, s.o.outage/2) {
+	if !httpclient.Sleep(ctx, s.o.outage/2) {
 		return ctx.Err()
 	}
 	half := s.commands(ctx)
@@ -117,7 +117,7 @@ func (a *outageArm) goDown(ctx context.Context, s *stage, w *witness, r *outageR
 	if a.killed {
 		s.engine.kill()
 	}
-	if !client.Sleep(ctx, s.o.outage/2) {
+	if !httpclient.Sleep(ctx, s.o.outage/2) {
 		return ctx.Err()
 	}
 	r.Probes = float64(s.up.probes.Load()-probes) / time.Since(began).Seconds()
@@ -140,7 +140,7 @@ func (s *stage) commands(ctx context.Context) (n int) {
 	return 0
 }
 
-// witness notes what callers got. Safe for concurrent use.
+// witness notes what clients got. Safe for concurrent use.
 type witness struct {
 	mu      sync.Mutex
 	served  []time.Time // by process: the last good answer to a request
@@ -151,16 +151,16 @@ type witness struct {
 	failed  map[string]int
 }
 
-// call has callers ask until ctx ends.
+// call has clients ask until ctx ends.
 func (w *witness) call(ctx context.Context, addrs []string, patience time.Duration) *sync.WaitGroup {
 	const each = 4
 	var all sync.WaitGroup
 	for i := range each * len(addrs) {
 		process := i % len(addrs)
 		all.Go(func() {
-			c := client.Client{Addr: addrs[process], Request: request}
+			c := httpclient.Client{Addr: addrs[process], Request: request}
 			defer c.HangUp()
-			for client.Sleep(ctx, 100*time.Millisecond) {
+			for httpclient.Sleep(ctx, 100*time.Millisecond) {
 				began := time.Now()
 				status, err := c.Exchange(ctx, began.Add(patience))
 				if ctx.Err() == nil {
@@ -180,7 +180,7 @@ func (w *witness) note(process, status int, err error, took time.Duration) {
 	w.longest = max(w.longest, took)
 	switch {
 	case err != nil:
-		w.failed[client.KindOf(err)]++
+		w.failed[httpclient.KindOf(err)]++
 	case status != http.StatusOK:
 		w.failed[strconv.Itoa(status)]++
 	default:
@@ -188,7 +188,7 @@ func (w *witness) note(process, status int, err error, took time.Duration) {
 	}
 }
 
-// all says whether each process has had a good answer since a time, and notes when the
+// all says whether each process has had a good response since a time, and notes when the
 // first and the last of them had.
 func (w *witness) all(back time.Time, r *outageResult) bool {
 	w.mu.Lock()
@@ -212,7 +212,7 @@ func (w *witness) all(back time.Time, r *outageResult) bool {
 	return true
 }
 
-// quiet says whether the last answer is so long ago.
+// quiet says whether the last response is so long ago.
 func (w *witness) quiet(d time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// quota is what the upstream allows to all together. Not safe for concurrent use.
-type quota interface {
-	// take says whether one more request is within the quota at a time, which
+// rate limit is what the upstream allows to all together. Not safe for concurrent use.
+type rateLimit interface {
+	// take says whether one more request is within the rate limit at a time, which
 	// never goes back.
 	take(now time.Time) bool
 	// wait is how long one that was refused now had to wait at least.

@@ -6,8 +6,8 @@ import (
 )
 
 // taken is how many of n requests, each a while after the one before, are
-// within the quota.
-func taken(q quota, from time.Time, n int, each time.Duration) int {
+// within the rate limit.
+func taken(q rateLimit, from time.Time, n int, each time.Duration) int {
 	got := 0
 	for i := range n {
 		if q.take(from.Add(time.Duration(i) * each)) {

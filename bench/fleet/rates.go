@@ -5,37 +5,37 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
 // rateResult is what the engine is asked at one request rate.
 type rateResult struct {
-	Quota    int                `json:"quota_per_second"`    // 0: nothing is shared
-	Requests float64            `json:"requests_per_second"` // of callers, answered
-	Commands float64            `json:"commands_per_second"`
-	By       map[string]float64 `json:"commands_per_second_by_name"`
-	CPU      float64            `json:"engine_cpu_share"`  // of one core
-	Proxies  float64            `json:"proxies_cpu_share"` // of one core, all together
+	RateLimit int                `json:"quota_per_second"`    // 0: nothing is shared
+	Requests  float64            `json:"requests_per_second"` // of clients, answered
+	Commands  float64            `json:"commands_per_second"`
+	By        map[string]float64 `json:"commands_per_second_by_name"`
+	CPU       float64            `json:"engine_cpu_share"`  // of one core
+	Proxies   float64            `json:"proxies_cpu_share"` // of one core, all together
 }
 
-// callersOfRate are how many callers ask in each step, as a part of all.
-var callersOfRate = []float64{0, 0.1, 1, 2}
+// callersOfRate are how many clients ask in each step, as a part of all.
+var clientsOfRate = []float64{0, 0.1, 1, 2}
 
-// rates counts the engine's commands at several request rates: with a quota
+// rates counts the engine's commands at several request rates: with a rate limit
 // that there is always enough of, and with one that is used up. Before that it
 // measures what the processes need when they share nothing.
 func rates(ctx context.Context, o *options, up *upstream, tell func(string)) ([]rateResult, error) {
 	var all []rateResult
-	for _, quota := range []int{0, mostQuota, o.quota} {
+	for _, rateLimit := range []int{0, mostRateLimit, o.rateLimit} {
 		with := *o
-		with.quota = quota
-		a := &arm{name: "rates", shared: true, env: quotaSettings}
-		if quota == 0 {
+		with.rateLimit = rateLimit
+		a := &arm{name: "rates", shared: true, env: rateLimitSettings}
+		if rateLimit == 0 {
 			a = &arm{name: "rates"}
 		}
 		one, err := a.rates(ctx, &with, up, tell)
 		if err != nil {
-			return nil, fmt.Errorf("with a quota of %d/s: %w", quota, err)
+			return nil, fmt.Errorf("with a rate limit of %d/s: %w", rateLimit, err)
 		}
 		all = append(all, one...)
 	}
@@ -49,7 +49,7 @@ func (a *arm) rates(ctx context.Context, o *options, up *upstream, tell func(str
 	}
 	defer s.end()
 	var all []rateResult
-	for _, part := range callersOfRate {
+	for _, part := range clientsOfRate {
 		c := o.crowd()
 		c.n = int(part * float64(c.n))
 		r, err := s.rate(ctx, c)
@@ -57,7 +57,7 @@ func (a *arm) rates(ctx context.Context, o *options, up *upstream, tell func(str
 			return nil, err
 		}
 		all = append(all, *r)
-		tell(fmt.Sprintf("rates    quota %d/s, %.0f requests/s: %.0f commands/s at the engine", o.quota, r.Requests, r.Commands))
+		tell(fmt.Sprintf("rates    rate limit %d/s, %.0f requests/s: %.0f commands/s at the engine", o.rateLimit, r.Requests, r.Commands))
 	}
 	return all, s.fleet.alive()
 }
@@ -66,9 +66,9 @@ func (a *arm) rates(ctx context.Context, o *options, up *upstream, tell func(str
 func (s *stage) rate(ctx context.Context, c *crowd) (*rateResult, error) {
 	run, stop := context.WithCancel(ctx)
 	r := newRecord()
-	callers := c.call(run, s.fleet.addrs(), r)
-	defer func() { stop(); callers.Wait() }()
-	if !client.Sleep(run, s.o.settle) {
+	clients := c.call(run, s.fleet.addrs(), r)
+	defer func() { stop(); clients.Wait() }()
+	if !httpclient.Sleep(run, s.o.settle) {
 		return nil, ctx.Err()
 	}
 	before, err := s.usage(run)
@@ -76,7 +76,7 @@ func (s *stage) rate(ctx context.Context, c *crowd) (*rateResult, error) {
 		return nil, err
 	}
 	from := r.since()
-	if !client.Sleep(run, s.o.step) {
+	if !httpclient.Sleep(run, s.o.step) {
 		return nil, ctx.Err()
 	}
 	after, err := s.usage(run)
@@ -89,7 +89,7 @@ func (s *stage) rate(ctx context.Context, c *crowd) (*rateResult, error) {
 		return nil, fmt.Errorf("%d of %d requests failed: %v", done.Failed, done.requests(), r.failures())
 	}
 	all := after.since(before, float64(done.requests()), took)
-	all.Quota = s.o.quota
+	all.RateLimit = s.o.rateLimit
 	return all, nil
 }
 

@@ -14,10 +14,10 @@ const tickTime = 100 * time.Millisecond
 type tick struct {
 	Sent     int `json:"sent"`     // requests that came to the upstream
 	Limited  int `json:"limited"`  // of them, answered 429
-	Good     int `json:"good"`     // callers with a 200
-	Turned   int `json:"turned"`   // callers with a 429, of whomever
-	Failed   int `json:"failed"`   // callers with anything else
-	Late     int `json:"late"`     // callers with nothing in time
+	Good     int `json:"good"`     // clients with a 200
+	Turned   int `json:"turned"`   // clients with a 429, of whomever
+	Failed   int `json:"failed"`   // clients with anything else
+	Late     int `json:"late"`     // clients with nothing in time
 	Commands int `json:"commands"` // that the engine got
 }
 
@@ -31,7 +31,7 @@ func (t *tick) add(o tick) {
 	t.Commands += o.Commands
 }
 
-// requests are those of callers that ended.
+// requests are those of clients that ended.
 func (t tick) requests() int { return t.Good + t.Turned + t.Failed + t.Late }
 
 // limitedShare is the part of what came to the upstream that was refused; 0 of
@@ -73,7 +73,7 @@ func (r *record) sent(ok bool) {
 	})
 }
 
-// got notes a caller's answer and how long it took.
+// got notes a client's answer and how long it took.
 func (r *record) got(status int, took time.Duration) {
 	r.note(func(t *tick) {
 		if status == 200 {
@@ -114,7 +114,7 @@ func (r *record) failures() map[string]int {
 	return maps.Clone(r.kinds)
 }
 
-// wait is the time within which this share of all callers had their answer.
+// wait is the time within which this share of all clients had their response.
 func (r *record) wait(share float64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 
 // document is everything that was measured.
 type document struct {
-	Args    []string        `json:"args"`
-	Commit  string          `json:"commit"`
-	Proxy   string          `json:"proxy"`  // what retryproxy version says
-	Engine  string          `json:"engine"` // what the engine says that it is
-	Machine string          `json:"machine"`
-	Quota   int             `json:"quota_per_second"`
-	Arms    []*armResult    `json:"arms,omitempty"`
-	Hold    *holdResult     `json:"hold,omitempty"`
-	Outage  []*outageResult `json:"outage,omitempty"`
-	Rates   []rateResult    `json:"rates,omitempty"`
-	Cost    []*costResult   `json:"cost,omitempty"`
-	Goals   []goal          `json:"goals"`
-	Figure  *plot.Figure    `json:"figure,omitempty"`
+	Args      []string        `json:"args"`
+	Commit    string          `json:"commit"`
+	Proxy     string          `json:"proxy"`  // what retryproxy version says
+	Engine    string          `json:"engine"` // what the engine says that it is
+	Machine   string          `json:"machine"`
+	RateLimit int             `json:"quota_per_second"`
+	Arms      []*armResult    `json:"arms,omitempty"`
+	Hold      *holdResult     `json:"hold,omitempty"`
+	Outage    []*outageResult `json:"outage,omitempty"`
+	Rates     []rateResult    `json:"rates,omitempty"`
+	Cost      []*costResult   `json:"cost,omitempty"`
+	Goals     []goal          `json:"goals"`
+	Figure    *plot.Figure    `json:"figure,omitempty"`
 }
 
 func newDocument(args []string, o *options) *document {
 	return &document{
-		Args: args, Commit: machine.Commit(), Machine: machine.Describe(), Quota: o.quota,
+		Args: args, Commit: machine.Commit(), Machine: machine.Describe(), RateLimit: o.rateLimit,
 		Proxy: machine.Version(o.proxy, "version"), Engine: machine.Version(o.engine, "--version"),
 	}
 }
@@ -64,7 +64,7 @@ func newArmResult(s *stage, from, to time.Duration) *armResult {
 	sum := s.record.sum(from, to)
 	r := &armResult{
 		Name: s.name, Says: s.says, tick: sum, Time: (to - from).Seconds(),
-		LimitedShare: sum.limitedShare(), GoodShare: s.ofQuota(sum, to-from), Amplification: share(sum.Sent, sum.Good),
+		LimitedShare: sum.limitedShare(), GoodShare: s.ofRateLimit(sum, to-from), Amplification: share(sum.Sent, sum.Good),
 		Kinds: s.record.failures(),
 		P50:   s.record.wait(0.5).Seconds(), P99: s.record.wait(0.99).Seconds(), Most: s.record.wait(1).Seconds(),
 	}
@@ -75,7 +75,7 @@ func newArmResult(s *stage, from, to time.Duration) *armResult {
 				end = s.times[i+1].from
 			}
 			t := s.record.sum(p.from, end)
-			r.Periods = append(r.Periods, periodResult{p.name, p.from.Seconds(), end.Seconds(), t, t.limitedShare(), s.ofQuota(t, end-p.from)})
+			r.Periods = append(r.Periods, periodResult{p.name, p.from.Seconds(), end.Seconds(), t, t.limitedShare(), s.ofRateLimit(t, end-p.from)})
 		}
 	}
 	for at := time.Duration(0); at+time.Second <= to; at += time.Second {
@@ -84,12 +84,12 @@ func newArmResult(s *stage, from, to time.Duration) *armResult {
 	return r
 }
 
-// ofQuota is the share of the quota that callers had as good answers.
-func (s *stage) ofQuota(t tick, took time.Duration) float64 {
-	return float64(t.Good) / (float64(s.o.quota) * took.Seconds())
+// ofQuota is the share of the rate limit that clients had as good responses.
+func (s *stage) ofRateLimit(t tick, took time.Duration) float64 {
+	return float64(t.Good) / (float64(s.o.rateLimit) * took.Seconds())
 }
 
-// microseconds of CPU time of all proxies per request of a caller.
+// microseconds of CPU time of all proxies per request of a client.
 func (r *armResult) microseconds() float64 {
 	return float64(r.CPU.Microseconds()) / float64(max(1, r.requests()))
 }

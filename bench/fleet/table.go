@@ -11,7 +11,7 @@ import (
 
 // tell prints what was measured, for people.
 func (d *document) tell(w io.Writer) {
-	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s. %s.\nQuota of the upstream: %d requests/s.\n\n", d.Machine, d.Commit, d.Proxy, d.Engine, d.Quota)
+	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s. %s.\nQuota of the upstream: %d requests/s.\n\n", d.Machine, d.Commit, d.Proxy, d.Engine, d.RateLimit)
 	d.tellArms(w)
 	for _, r := range d.Arms {
 		r.tellPeriods(w)
@@ -37,7 +37,7 @@ func (d *document) tellArms(w io.Writer) {
 	if len(d.Arms) == 0 {
 		return
 	}
-	rows := []string{"arm\tcallers' requests\tsent\t429 at the upstream\tgood/s\tof quota\tsent per good\t429 to callers\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys"}
+	rows := []string{"arm\tcallers' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys"}
 	for _, r := range d.Arms {
 		row := fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, r.requests(), r.Sent, 100*r.LimitedShare,
 			float64(r.Good)/r.Time, 100*r.GoodShare, r.Amplification, r.Turned, r.Failed, r.Late, r.P50, r.P99, r.microseconds())
@@ -66,7 +66,7 @@ func (r *armResult) tellPeriods(w io.Writer) {
 	if len(r.Periods) == 0 {
 		return
 	}
-	rows := []string{r.Name + "\tfrom\tto\tgood/s\tof quota\t429 at the upstream\t429 to callers\tfailed\tlate\tengine commands/s"}
+	rows := []string{r.Name + "\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s"}
 	for _, p := range r.Periods {
 		rows = append(rows, fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
 			float64(p.Good)/(p.To-p.From), 100*p.GoodShare, 100*p.LimitedShare, p.Turned, p.Failed, p.Late, float64(p.Commands)/(p.To-p.From)))
@@ -100,13 +100,13 @@ func (d *document) tellRates(w io.Writer) {
 	if len(d.Rates) == 0 {
 		return
 	}
-	rows := []string{"quota/s\trequests/s\tengine commands/s\tCPU of the engine\tCPU of all processes"}
+	rows := []string{"rate limit/s\trequests/s\tengine commands/s\tCPU of the engine\tCPU of all processes"}
 	for _, r := range d.Rates {
-		quota := fmt.Sprint(r.Quota)
-		if r.Quota == 0 {
-			quota = "not shared"
+		rateLimit := fmt.Sprint(r.RateLimit)
+		if r.RateLimit == 0 {
+			rateLimit = "not shared"
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%.0f\t%.0f\t%.1f %%\t%.1f %%", quota, r.Requests, r.Commands, 100*r.CPU, 100*r.Proxies))
+		rows = append(rows, fmt.Sprintf("%s\t%.0f\t%.0f\t%.1f %%\t%.1f %%", rateLimit, r.Requests, r.Commands, 100*r.CPU, 100*r.Proxies))
 	}
 	columns(w, rows...)
 	top := d.Rates[len(d.Rates)-1].By

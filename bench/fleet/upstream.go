@@ -16,15 +16,15 @@ import (
 type upstream struct {
 	addr   string
 	server *http.Server
-	answer time.Duration // time of a good answer
+	answer time.Duration // time of a good response
 
 	down   atomic.Bool  // it says 503 to all
 	probes atomic.Int64 // requests for probePath that came while it did
 
-	mu    sync.Mutex // guards what follows
-	quota quota
-	seen  *record   // nil: nobody looks
-	trap  *arrivals // nil: no pause is awaited
+	mu        sync.Mutex // guards what follows
+	rateLimit rateLimit
+	seen      *record   // nil: nobody looks
+	trap      *arrivals // nil: no pause is awaited
 }
 
 // arrivals are what came after the one request that was told to wait.
@@ -41,7 +41,7 @@ func startUpstream(answer time.Duration) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{addr: l.Addr().String(), answer: answer, quota: unlimited{}}
+	u := &upstream{addr: l.Addr().String(), answer: answer, rateLimit: unlimited{}}
 	u.server = &http.Server{Handler: u}
 	go func() { _ = u.server.Serve(l) }() // it ends by close
 	return u, nil
@@ -49,17 +49,17 @@ func startUpstream(answer time.Duration) (*upstream, error) {
 
 func (u *upstream) close() { _ = u.server.Close() }
 
-// limit sets the quota, and where requests are noted from now on.
-func (u *upstream) limit(q quota, seen *record) {
+// limit sets the rate limit, and where requests are noted from now on.
+func (u *upstream) limit(q rateLimit, seen *record) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.quota, u.seen = q, seen
+	u.rateLimit, u.seen = q, seen
 }
 
 // fail takes the upstream down, or up again.
 func (u *upstream) fail(down bool) { u.down.Store(down) }
 
-// ServeHTTP answers 200 within the quota, else 429 with Retry-After at once; or 503 to
+// ServeHTTP answers 200 within the rate limit, else 429 with Retry-After at once; or 503 to
 // all, also at once.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if u.down.Load() {
@@ -75,7 +75,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	time.Sleep(u.answer)
-	_, _ = io.WriteString(w, "ok\n") // a caller that left is its own affair
+	_, _ = io.WriteString(w, "ok\n") // a client that left is its own affair
 }
 
 // admit decides about a request: 0 when it is served, else the seconds of its
@@ -93,12 +93,12 @@ func (u *upstream) admit(now time.Time) int {
 			t.others++
 		}
 	}
-	ok := u.quota.take(now)
+	ok := u.rateLimit.take(now)
 	if u.seen != nil {
 		u.seen.sent(ok)
 	}
 	if !ok {
-		return retryAfter(u.quota.wait(now))
+		return retryAfter(u.rateLimit.wait(now))
 	}
 	return 0
 }

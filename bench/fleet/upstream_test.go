@@ -16,7 +16,7 @@ func startTestUpstream(t *testing.T) *upstream {
 	return up
 }
 
-func TestUpstreamSays429BeyondItsQuota(t *testing.T) {
+func TestUpstreamSays429BeyondItsRateLimit(t *testing.T) {
 	up, r := startTestUpstream(t), newRecord()
 	up.limit(newBucket(0.001, 2, time.Now()), r)
 	for i, want := range []int{200, 200, 429} {

@@ -32,10 +32,10 @@ var sharings = []struct {
 	delay time.Duration
 }{
 	{"alone", storm.ShareNothing, 0},
-	{"cooldown", storm.ShareWithin, 0},
-	{"shared", storm.ShareCooldowns, 10 * time.Millisecond},
-	{"quota", storm.ShareQuota, 10 * time.Millisecond},
-	{"quota, 100 ms away", storm.ShareQuota, 100 * time.Millisecond},
+	{"pause", storm.ShareWithin, 0},
+	{"shared", storm.ShareRateLimitPauses, 10 * time.Millisecond},
+	{"quota", storm.ShareRateLimit, 10 * time.Millisecond},
+	{"rate limit, 100 ms away", storm.ShareRateLimit, 100 * time.Millisecond},
 }
 
 // asking is the sharing whose questions to the ledger are told.
@@ -54,7 +54,7 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f := flag.NewFlagSet("fleet simulate", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	list := f.String("processes", "1,3,10,30,100,300,1000,3000,10000", "numbers of processes")
-	grow := f.Bool("grow", false, "the quota and the callers grow with the processes, ten requests a second for each")
+	grow := f.Bool("grow", false, "the rate limit and the clients grow with the processes, ten requests a second for each")
 	length := f.Duration("for", 33*time.Second, "virtual time, the first 3 s of which are not counted")
 	seed := f.Uint64("seed", 1, "the same seed gives the same fleets")
 	png := f.String("png", "", "draw into this file")
@@ -119,9 +119,9 @@ func playFleets(ctx context.Context, sizes []int, change func(*storm.Fleet)) []p
 	return points
 }
 
-// tellFleets prints shares of 429s and good answers, by processes.
+// tellFleets prints shares of 429s and good responses, by processes.
 func tellFleets(w io.Writer, sizes []int, points []point, length time.Duration) {
-	fmt.Fprintf(w, "Commit %s. In each cell: share of 429s at the upstream, good answers as a share of the quota.\n\n| processes |", machine.Commit())
+	fmt.Fprintf(w, "Commit %s. In each cell: share of 429s at the upstream, good responses as a share of the rate limit.\n\n| processes |", machine.Commit())
 	for _, s := range sharings {
 		fmt.Fprintf(w, " %s |", s.name)
 	}
@@ -132,7 +132,7 @@ func tellFleets(w io.Writer, sizes []int, points []point, length time.Duration) 
 			p := &points[i*len(sizes)+n]
 			fmt.Fprintf(w, " %.2f %%, %.1f %% |", 100*p.LimitedShare, 100*p.GoodShare)
 		}
-		fmt.Fprintf(w, " %.0f |\n", float64(points[asking*len(sizes)+n].Asked)/length.Seconds())
+		fmt.Fprintf(w, " %.0f |\n", float64(points[asking*len(sizes)+n].LeaseRequests)/length.Seconds())
 	}
 }
 
@@ -150,8 +150,8 @@ func fleetsFigure(points []point) *plot.Figure {
 		}
 		return panel
 	}
-	return &plot.Figure{Title: "One quota, twice as much asked for, in virtual time", Panels: []plot.Panel{
+	return &plot.Figure{Title: "One rate limit, twice as much asked for, in virtual time", Panels: []plot.Panel{
 		panel("429s, of all that reaches the upstream", func(p *point) float64 { return p.LimitedShare }),
-		panel("Good answers, of the quota", func(p *point) float64 { return p.GoodShare }),
+		panel("Good responses, of the rate limit", func(p *point) float64 { return p.GoodShare }),
 	}}
 }

@@ -25,7 +25,7 @@ const (
 )
 
 var axes = []axis{
-	{name: "connections", label: "connections of callers", values: []int{1, 4, 16, 64, 256, 1000, 4000, rig.AtMost(10_000)}, peer: true,
+	{name: "connections", label: "connections of clients", values: []int{1, 4, 16, 64, 256, 1000, 4000, rig.AtMost(10_000)}, peer: true,
 		load: func(n int) *rig.Load { return get("/small", n) }},
 	{name: "routes", label: "routes", values: []int{1, 10, 100, 1000, 10_000},
 		load: func(n int) *rig.Load { return get(fmt.Sprintf("/small/%d/orders", n-1), 64) },

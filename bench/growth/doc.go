@@ -1,5 +1,5 @@
 // Command growth measures how the CPU time of a request grows with the
-// connections, the routes, the size of bodies, the share of failing answers and
+// connections, the routes, the size of bodies, the share of failing responses and
 // the number of fields.
 //
 //	make growth

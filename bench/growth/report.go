@@ -35,7 +35,7 @@ func (g *growth) tell(w io.Writer) {
 	for _, p := range g.Points {
 		failed := ""
 		if p.Failed > 0 {
-			failed = fmt.Sprintf(" (%.3g %% of callers got an error)", 100*p.Failed)
+			failed = fmt.Sprintf(" (%.3g %% of clients got an error)", 100*p.Failed)
 		}
 		if p.Peer == 0 {
 			fmt.Fprintf(w, "| %d | %.1f%s | | |\n", p.Value, p.Ours, failed)

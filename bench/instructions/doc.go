@@ -3,7 +3,7 @@
 // them while wrk sends small GETs over many connections.
 //
 // CPU time moves with the machine and whatever else runs on it; such a count
-// repeats within some 2 % on any, so it tells what a change of the code bought, and
+// retries within some 2 % on any, so it tells what a change of the code bought, and
 // where the rest goes. It says nothing of the kernel's part, which is two thirds of a
 // request (docs/performance.md), nor of caches.
 package main

@@ -18,7 +18,7 @@ var cases = []string{
 	"unimplemented_method", "unimplemented_service",
 }
 
-// retrying lets every call be repeated that surely did nothing. The budget is
+// retrying lets every call be retried that surely did nothing. The budget is
 // as large as a third of all streams being refused needs, and so are the retries: with
 // four clients at a time all four attempts of one call in 81 would be refused.
 var retrying = []string{"RETRYPROXY_RETRY_ON=connect-failure,reset,grpc-unavailable", "RETRYPROXY_BUDGET_RATIO=2", "RETRYPROXY_BUDGET_BURST=1000",
@@ -104,7 +104,7 @@ func TestGRPCInteropWithRefusedStreams(t *testing.T) {
 	}
 	refused, retries := r.refused.Load(), p.metric(t, "retryproxy_retries_total")
 	t.Logf("%d streams refused, %v retries", refused, retries)
-	// A call that its client ends meanwhile, or that has a millisecond, is not repeated.
+	// A call that its client ends meanwhile, or that has a millisecond, is not retried.
 	if refused < 8 || retries < 0.8*float64(refused) {
 		t.Errorf("%d streams were refused and %v calls repeated", refused, retries)
 	}

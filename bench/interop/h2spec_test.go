@@ -45,7 +45,7 @@ func failures(t *testing.T, addr string) (failed []string, tests int) {
 // What the proxy fails of h2spec, the standard library's server fails alone.
 func TestH2Spec(t *testing.T) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("an answer of some length, so that windows matter\n"))
+		_, _ = w.Write([]byte("a response of some length, so that windows matter\n"))
 	})
 	library, tests := failures(t, serve(t, true, answer))
 	ours, ran := failures(t, startProxy(t, "http://"+serve(t, false, answer)).addr)

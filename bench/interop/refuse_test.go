@@ -53,8 +53,8 @@ func refuse(t *testing.T, to string, every int64) *refuser {
 	return r
 }
 
-func (r *refuser) pass(caller net.Conn) {
-	defer caller.Close() //nolint:errcheck // it is over
+func (r *refuser) pass(client net.Conn) {
+	defer client.Close() //nolint:errcheck // it is over
 	server, err := net.Dial("tcp", r.to)
 	if err != nil {
 		return
@@ -62,39 +62,39 @@ func (r *refuser) pass(caller net.Conn) {
 	var back sync.WaitGroup
 	defer back.Wait()
 	defer server.Close() //nolint:errcheck // it is over
-	toCaller := &locked{w: caller}
+	toClient := &locked{w: client}
 	settled := make(chan struct{}) // closed once the server's SETTINGS, which go first, were passed on
 	back.Go(func() {
 		settle := sync.OnceFunc(func() { close(settled) })
 		defer settle()
-		defer caller.Close() //nolint:errcheck // it is over
-		f := http2.NewFramer(toCaller, server)
+		defer client.Close() //nolint:errcheck // it is over
+		f := http2.NewFramer(toClient, server)
 		f.SetMaxReadFrameSize(1 << 20)
 		for {
 			frame, err := f.ReadFrame()
 			if err != nil {
 				return
 			}
-			if copyFrame(toCaller, frame) != nil {
+			if copyFrame(toClient, frame) != nil {
 				return
 			}
 			settle()
 		}
 	})
-	r.forward(caller, server, toCaller, settled)
+	r.forward(client, server, toClient, settled)
 }
 
-// forward passes the caller's frames on. Header blocks are written anew, as
+// forward passes the client's frames on. Header blocks are written anew, as
 // those of refused streams are missing from the compression's state.
-func (r *refuser) forward(caller, server net.Conn, toCaller *locked, settled <-chan struct{}) {
+func (r *refuser) forward(client, server net.Conn, toClient *locked, settled <-chan struct{}) {
 	preface := make([]byte, len(http2.ClientPreface))
-	if _, err := io.ReadFull(caller, preface); err != nil {
+	if _, err := io.ReadFull(client, preface); err != nil {
 		return
 	}
 	if _, err := server.Write(preface); err != nil {
 		return
 	}
-	in := http2.NewFramer(toCaller, caller)
+	in := http2.NewFramer(toClient, client)
 	in.SetMaxReadFrameSize(1 << 20)
 	in.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	out := http2.NewFramer(server, nil)
@@ -113,7 +113,7 @@ func (r *refuser) forward(caller, server net.Conn, toCaller *locked, settled <-c
 				gone[id] = true
 				r.refused.Add(1)
 				<-settled
-				err = toCaller.frame(func(w *http2.Framer) error { return w.WriteRSTStream(id, http2.ErrCodeRefusedStream) })
+				err = toClient.frame(func(w *http2.Framer) error { return w.WriteRSTStream(id, http2.ErrCodeRefusedStream) })
 				break
 			}
 			if gone[id] {
@@ -126,7 +126,7 @@ func (r *refuser) forward(caller, server net.Conn, toCaller *locked, settled <-c
 			err = out.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: f.StreamEnded(), EndHeaders: true})
 		case *http2.DataFrame:
 			if n := f.Length; gone[id] && n > 0 { // what it took of the connection's window is given back
-				err = toCaller.frame(func(w *http2.Framer) error { return w.WriteWindowUpdate(0, n) })
+				err = toClient.frame(func(w *http2.Framer) error { return w.WriteWindowUpdate(0, n) })
 			} else if !gone[id] {
 				err = out.WriteData(id, f.StreamEnded(), f.Data())
 			}

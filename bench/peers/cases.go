@@ -36,7 +36,7 @@ var cases = []testCase{
 		},
 		func(r *result) bool { return r.ratio() <= 0.80 }},
 	// So many connections that those which wait leave the proxy as busy as
-	// HAProxy, which repeats at once: an idle processor's wakeups are dear.
+	// HAProxy, which retries at once: an idle processor's wakeups are dear.
 	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4",
 		func(s *stage, r *result) error { return s.cost(r, &work{path: "/fail/10", connections: 512}) },
 		func(r *result) bool { return r.ratio() <= 1.1 && r.failedShare() <= 3e-4 }},

@@ -13,7 +13,7 @@
 // ratios are taken within each round, and their median is told, with the
 // lowest and the highest beside it.
 //
-// retryproxy runs with its default settings: metrics, budget, gate, limit,
+// retryproxy runs with its default settings: metrics, budget, breaker, limit,
 // deadlines and forwarded headers are on. The two cases that need another
 // setting say so.
 //

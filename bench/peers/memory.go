@@ -91,7 +91,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ask sends a request on a new connection and reads its answer.
+// ask sends a request on a new connection and reads its response.
 func ask(addr, path string) (net.Conn, error) {
 	c, err := send(addr, path)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *stage) waiting(r *result) error {
 			return err
 		}
 		admin := free[0]
-		env := []string{"RETRYPROXY_ADMIN_LISTEN=" + admin, "RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_OUTAGE=off", "RETRYPROXY_LIMIT=off", "RETRYPROXY_REQUEST_TIMEOUT=3m"}
+		env := []string{"RETRYPROXY_ADMIN_LISTEN=" + admin, "RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off", "RETRYPROXY_REQUEST_TIMEOUT=3m"}
 		err = s.alone(rig.Retryproxy, env, func(p *rig.Process) error {
 			return s.growth(p, s.o.waiting, func() (net.Conn, error) { return send(p.Addr, "/busy/60") },
 				func() error { return s.awaitWaiting(admin) },
@@ -231,7 +231,7 @@ func gauge(ctx context.Context, url, name string) (int, error) {
 	return int(sum), nil
 }
 
-// start measures the time from the start of the program to its first answer.
+// start measures the time from the start of the program to its first response.
 func (s *stage) start(r *result) error {
 	for range max(s.o.rounds, 5) {
 		for _, name := range s.o.proxies() {

@@ -28,7 +28,7 @@ func runApp(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	listen := f.String("listen", "", "address")
 	hold := f.Bool("hold", false, "answer only the first requests")
 	before := f.Int64("before", 0, "with --hold, how many are answered")
-	answer := f.Duration("answer", 0, "time for an answer")
+	answer := f.Duration("answer", 0, "time for a response")
 	if err := command.Parse(f, args, nil); err != nil {
 		return err
 	}

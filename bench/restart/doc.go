@@ -1,11 +1,11 @@
 // Command restart kills an application with requests in hand, starts it again
-// beside its retryproxy, and measures what callers see of it.
+// beside its retryproxy, and measures what clients see of it.
 //
 //	go run ./bench/restart --proxy bin/retryproxy
 //
 // All are processes of their own: the application (app.go), which answers a thousand
 // requests and holds whatever more it is sent until it is killed, and retryproxy with its default settings. A
-// thousand callers of this process have a request in hand each (GET, PUT, POST with
+// thousand clients of this process have a request in hand each (GET, PUT, POST with
 // and without an Idempotency-Key in turn) when the application is killed; two hundred
 // more come while it is down. Then it is started again on the same port.
 //

@@ -36,7 +36,7 @@ type options struct {
 	later    int           // that come while it is down
 	down     time.Duration // from the kill to the start of the next process
 	answer   time.Duration // time that the application needs for a request
-	patience time.Duration // of callers
+	patience time.Duration // of clients
 	runs     int
 }
 
@@ -49,8 +49,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.inHand, "requests", 1000, "requests in hand at the kill")
 	f.IntVar(&o.later, "later", 200, "requests that come while the application is down")
 	f.DurationVar(&o.down, "down", 2*time.Second, "time from the kill to the next start")
-	f.DurationVar(&o.answer, "answer", 20*time.Millisecond, "time that the application needs for an answer")
-	f.DurationVar(&o.patience, "patience", 2*time.Minute, "time after which a caller counts as lost")
+	f.DurationVar(&o.answer, "answer", 20*time.Millisecond, "time that the application needs for a response")
+	f.DurationVar(&o.patience, "patience", 2*time.Minute, "time after which a client counts as lost")
 	f.IntVar(&o.runs, "runs", 3, "runs")
 	return o, command.Parse(f, args, o.validate)
 }

@@ -59,10 +59,10 @@ func startProxy(t *testing.T, app string) string {
 	s, err := proxy.New(&proxy.Config{
 		Listen: []string{"127.0.0.1:0"},
 		Default: proxy.Route{
-			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, HoldTimeout: long, HoldMax: 1000,
-			RequestTimeout: long, BodyIdleTimeout: long, MaxReplayBytes: 1 << 10, HoldBytes: 1 << 10, ResponseHeaders: true,
+			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, QueueTimeout: long, QueueMax: 1000,
+			RequestTimeout: long, BodyIdleTimeout: long, RetryBufferBytes: 1 << 10, ResponseBufferBytes: 1 << 10, ResponseHeaders: true,
 		},
-		Limits: http1.Limits{HeadBytes: 4 << 10, Fields: 20}, ReadHeadTimeout: long, CallerIdleTimeout: long, WriteTimeout: long, TotalReplayBytes: 1 << 20,
+		Limits: http1.Limits{HeaderBytes: 4 << 10, Headers: 20}, ReadHeaderTimeout: long, ClientIdleTimeout: long, WriteTimeout: long, RetryBufferTotalBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestOnlyWhatMayNotRunTwiceMayFail(t *testing.T) {
 		{"a POST that was never sent", request{kind: post, status: 502, reason: "not_idempotent"}, [3]int{0, 0, 1}},
 		{"a POST refused for another reason", request{kind: post, had: true, status: 503, reason: "shed"}, [3]int{0, 0, 1}},
 		{"a PUT that was in hand", request{kind: put, had: true, status: 502, reason: "not_idempotent"}, [3]int{0, 0, 1}},
-		{"no answer", request{kind: post, had: true}, [3]int{0, 0, 1}},
+		{"no response", request{kind: post, had: true}, [3]int{0, 0, 1}},
 	} {
 		r := judge([]*request{&tc.r}, opened)
 		if got := [3]int{r.answered, r.refused, r.lost}; got != tc.want || len(r.losses) != tc.want[2] {

@@ -119,7 +119,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// crowd are the callers.
+// crowd are the clients.
 type crowd struct {
 	through  string
 	patience time.Duration
@@ -128,7 +128,7 @@ type crowd struct {
 	wg       sync.WaitGroup
 }
 
-// come lets n callers connect and send a request each.
+// come lets n clients connect and send a request each.
 func (c *crowd) come(n int, held bool) error {
 	for i := range n {
 		nc, err := net.Dial("tcp", c.through)
@@ -164,14 +164,14 @@ var kinds = [...]struct {
 	{"POST", "POST / HTTP/1.1\r\nHost: app\r\nContent-Length: 5\r\n\r\nhello", false},
 }
 
-// request is one of a caller.
+// request is one of a client.
 type request struct {
 	kind   int
 	had    bool // the application that was killed had it
-	status int  // 0: no answer
+	status int  // 0: no response
 	reason string
 	err    error
-	at     time.Time // of the answer
+	at     time.Time // of the response
 }
 
 func (r *request) ask(nc net.Conn) {

@@ -13,7 +13,7 @@ const (
 	cuts                    // a response that ends in the middle of its body
 	resets                  // nothing: the connection is reset once the request was read
 	resetsEarly             // ... or before its body was read
-	cutsHead                // a part of a response head
+	cutsHead                // a part of a response headers
 	malforms                // something that is no HTTP response; see malformed
 	stalls                  // nothing for longer than any timeout
 	numKinds
@@ -30,7 +30,7 @@ const (
 	noContent // 204 or 304: no body
 )
 
-// aftermath is what the upstream does with the connection after a whole answer.
+// aftermath is what the upstream does with the connection after a whole response.
 type aftermath uint8
 
 const (
@@ -53,7 +53,7 @@ type act struct {
 	trailer   bool
 	early     bool // answers before it has read the request's body
 	interim   []int
-	delay     time.Duration // before the answer
+	delay     time.Duration // before the response
 	trickles  bool          // sends the body in small pieces, with pauses
 	after     aftermath
 	cutAt     float64 // for cuts: the part of the body sent
@@ -102,7 +102,7 @@ func newAct(seed, id uint64, n int) act {
 func (a *act) draw(seed, id uint64, n int, r *rand.Rand) {
 	size := newSize(r)
 	if a.status != 200 && !one(r, 8) {
-		size = min(size, 2000) // most failing answers are small enough to hold
+		size = min(size, 2000) // most failing responses are small enough to hold
 	}
 	a.framing = []framing{byLength, byLength, byLength, byChunks, byChunks, byChunks, byClose, byHTTP10}[r.IntN(8)]
 	if a.status == 200 && one(r, 20) {

@@ -11,20 +11,20 @@ import (
 
 // callersHost is the Host of every request. It is not the proxy's own name, so
 // the proxy has to keep it.
-const callersHost = "soak.test"
+const clientsHost = "soak.test"
 
-// mostPatience is how long a caller waits for the head of its answer, and again
+// mostPatience is how long a client waits for the head of its response, and again
 // for each piece of the body. Longer than all timeouts of the proxy together.
 const mostPatience = 15 * time.Second
 
-// team is what all callers share.
+// team is what all clients share.
 type team struct {
 	ledger *ledger
 	seed   uint64
 	proxy  string // address
 	judge  *judge
 
-	patience time.Duration // of each caller, for a head or a piece of a body
+	patience time.Duration // of each client, for a head or a piece of a body
 
 	nextID atomic.Uint64
 	sent   atomic.Uint64 // requests that the proxy has taken for sure
@@ -34,17 +34,17 @@ type team struct {
 	breakers atomic.Uint64 // of the requests sent, those that broke a rule
 }
 
-// caller sends one request after the other, over a connection that it keeps
+// client sends one request after the other, over a connection that it keeps
 // as long as the proxy lets it.
-type caller struct {
+type client struct {
 	t    *team
 	from net.IP // source address, so that ports do not run out
 	conn net.Conn
 	br   *bufio.Reader
 }
 
-// run sends requests until the context ends; the one under way is ended.
-func (c *caller) run(ctx context.Context) {
+// run sends requests until the context ends; the one in flight is ended.
+func (c *client) run(ctx context.Context) {
 	defer c.hangUp(false)
 	for ctx.Err() == nil {
 		p := c.t.plan()
@@ -60,7 +60,7 @@ func (c *caller) run(ctx context.Context) {
 func (t *team) plan() *plan { return newPlan(t.seed, t.nextID.Add(1)) }
 
 // dial makes the connection when there is none.
-func (c *caller) dial() bool {
+func (c *client) dial() bool {
 	if c.conn != nil {
 		return true
 	}
@@ -81,7 +81,7 @@ func (c *caller) dial() bool {
 }
 
 // hangUp ends the connection, by a reset if asked for.
-func (c *caller) hangUp(reset bool) {
+func (c *client) hangUp(reset bool) {
 	if c.conn == nil {
 		return
 	}
@@ -92,8 +92,8 @@ func (c *caller) hangUp(reset bool) {
 	c.conn = nil
 }
 
-// exchange sends one request, reads its answer and has it judged.
-func (c *caller) exchange(p *plan) {
+// exchange sends one request, reads its response and has it judged.
+func (c *client) exchange(p *plan) {
 	if !c.dial() {
 		return
 	}
@@ -125,8 +125,8 @@ func (p *plan) lasts() bool {
 }
 
 // wrote says whether the request has been sent whole, as it must have been for
-// another to follow. An answer that came before that leaves it a moment.
-func (c *caller) wrote(w *writing) bool {
+// another to follow. A response that came before that leaves it a moment.
+func (c *client) wrote(w *writing) bool {
 	if c.conn == nil {
 		return true
 	}
@@ -139,7 +139,7 @@ func (c *caller) wrote(w *writing) bool {
 }
 
 // waitSeen waits until the request is at the upstream, and a little longer.
-// False: it does not get there, so there will be an answer.
+// False: it does not get there, so there will be a response.
 func waitSeen(e *entry, p *plan, most time.Duration) bool {
 	select {
 	case <-e.seen:
@@ -153,9 +153,9 @@ func waitSeen(e *entry, p *plan, most time.Duration) bool {
 // mostPipelined bounds the requests sent in one go.
 const mostPipelined = 4
 
-// pipeline sends p and a few requests after it at once and reads the answers
-// in order. A request behind an answer that ends the connection was not taken.
-func (c *caller) pipeline(p *plan) {
+// pipeline sends p and a few requests after it at once and reads the responses
+// in order. A request behind a response that ends the connection was not taken.
+func (c *client) pipeline(p *plan) {
 	if !c.dial() {
 		return
 	}
@@ -175,7 +175,7 @@ func (c *caller) pipeline(p *plan) {
 	}
 	w.begin(c.conn)
 	for _, e := range entries {
-		end := ending{reply: "no answer, as the connection ended before its turn"}
+		end := ending{reply: "no response, as the connection ended before its turn"}
 		if c.conn != nil {
 			got := c.read(e, w)
 			c.t.judge.ruling(e, got)

@@ -10,13 +10,13 @@ import (
 
 // level is what a proxy without work holds.
 type level struct {
-	Goroutines  int `json:"goroutines"`
-	Descriptors int `json:"descriptors"`
-	Connections int `json:"connections"`
-	ReplayBytes int `json:"replay_bytes"`
-	InFlight    int `json:"in_flight"`
-	Waiting     int `json:"waiting"`
-	Idle        int `json:"idle_upstream_connections"`
+	Goroutines      int `json:"goroutines"`
+	Descriptors     int `json:"descriptors"`
+	Connections     int `json:"connections"`
+	RetryBufferUsed int `json:"retry_buffer_bytes"`
+	InFlight        int `json:"in_flight"`
+	Waiting         int `json:"waiting"`
+	Idle            int `json:"idle_upstream_connections"`
 }
 
 func (p *proxy) level() (level, error) {
@@ -25,13 +25,13 @@ func (p *proxy) level() (level, error) {
 		return level{}, err
 	}
 	return level{
-		Goroutines:  int(s["go_goroutines"]),
-		Descriptors: p.descriptors(),
-		Connections: int(s.Sum("connections")),
-		ReplayBytes: int(s.Sum("replay_bytes")),
-		InFlight:    int(s.Sum("requests_in_flight")),
-		Waiting:     int(s.Sum("requests_waiting")),
-		Idle:        int(s.Sum("upstream_connections")),
+		Goroutines:      int(s["go_goroutines"]),
+		Descriptors:     p.descriptors(),
+		Connections:     int(s.Sum("connections")),
+		RetryBufferUsed: int(s.Sum("retry_buffer_bytes")),
+		InFlight:        int(s.Sum("requests_in_flight")),
+		Waiting:         int(s.Sum("requests_waiting")),
+		Idle:            int(s.Sum("upstream_connections")),
 	}, nil
 }
 
@@ -42,7 +42,7 @@ const slack = 3
 // over says what is above the level before the run; empty: nothing.
 func (l level) over(before level) string {
 	switch {
-	case l.Connections > 0, l.ReplayBytes > 0, l.InFlight > 0, l.Waiting > 0:
+	case l.Connections > 0, l.RetryBufferUsed > 0, l.InFlight > 0, l.Waiting > 0:
 	case l.Goroutines > before.Goroutines+slack:
 	case l.Descriptors-l.Idle > before.Descriptors+slack:
 	default:
@@ -52,7 +52,7 @@ func (l level) over(before level) string {
 }
 
 // settleTime is how long the proxy has to get back to its idle level, once
-// callers and upstream are gone.
+// clients and upstream are gone.
 const settleTime = 15 * time.Second
 
 // settle waits for the idle level. It gives the last one seen.
@@ -66,7 +66,7 @@ func (p *proxy) settle(l *ledger, before level) level {
 			if err != nil {
 				l.violation("no metrics", "%v", err)
 			} else {
-				l.violation("not back at the idle level", "%v after the last caller left: %s", settleTime, now.over(before))
+				l.violation("not back at the idle level", "%v after the last client left: %s", settleTime, now.over(before))
 			}
 			return now
 		}
@@ -74,7 +74,7 @@ func (p *proxy) settle(l *ledger, before level) level {
 }
 
 // checkCounts compares the proxy's counts with what was sent, and with each
-// other, once nothing is under way.
+// other, once nothing is in flight.
 func checkCounts(l *ledger, s series.Series, sent, heads uint64, breakers float64) {
 	equal := func(what string, got float64, with string, want float64) {
 		if math.Abs(got-want) > 0.5 {

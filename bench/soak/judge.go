@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// judge says whether what a caller got is right, given what its request was
+// judge says whether what a client got is right, given what its request was
 // and what the upstream did. Safe for concurrent use.
 type judge struct {
 	ledger  *ledger
@@ -22,7 +22,7 @@ type judge struct {
 	unseen atomic.Uint64 // own answers to requests that never reached the upstream
 }
 
-// inFlight is a size of upload beyond which bytes may be under way when the
+// inFlight is a size of upload beyond which bytes may be in flight when the
 // proxy answers early and closes, which resets the connection.
 const inFlight = 16 << 10
 
@@ -74,13 +74,13 @@ func (c *matter) refused() {
 // silent: no head at all.
 func (c *matter) silent() {
 	if c.p.conduct == cutsUpload {
-		return // the caller ended the connection first
+		return // the client ended the connection first
 	}
 	if c.p.body.size > inFlight && c.answeredEarly() {
 		c.lost.Add(1)
 		return
 	}
-	c.bad("no answer", "after %v: %v", c.took(), c.got.err)
+	c.bad("no response", "after %v: %v", c.took(), c.got.err)
 }
 
 // answeredEarly: an attempt may have ended before the upload did.
@@ -109,9 +109,9 @@ func (c *matter) ownAnswer() {
 	case status != 502 && status != 503 && status != 504 || reason == "":
 		c.bad("answer from nowhere", "status %d, reason %q, body %.60q", status, reason, got.text)
 	case got.err != nil:
-		c.bad("own answer cut off", "status %d: %v", status, got.err)
+		c.bad("own response cut off", "status %d: %v", status, got.err)
 	case c.p.method != http.MethodHead && !strings.Contains(got.text, `"`+reason+`"`):
-		c.bad("own answer without its reason", "status %d, reason %q, body %.60q", status, reason, got.text)
+		c.bad("own response without its reason", "status %d, reason %q, body %.60q", status, reason, got.text)
 	case c.wholeAfter(-1):
 		c.bad("answer withheld", "status %d, reason %q, though the upstream answered %s", status, reason, c.story())
 	case status == 504 && c.took() < c.timeout:
@@ -123,7 +123,7 @@ func (c *matter) ownAnswer() {
 	}
 }
 
-// relayed: an answer of the upstream.
+// relayed: a response of the upstream.
 func (c *matter) relayed() {
 	got := c.got
 	if got.attempt >= len(c.seen) {
@@ -155,10 +155,10 @@ func (c *matter) bodyless(a *act) bool {
 func (c *matter) head(a *act) {
 	resp := c.got.resp
 	if resp.StatusCode != a.status || !a.has() {
-		c.bad("response head changed", "attempt %d: status %d, not %d (kind %d)", c.got.attempt, resp.StatusCode, a.status, a.kind)
+		c.bad("response headers changed", "attempt %d: status %d, not %d (kind %d)", c.got.attempt, resp.StatusCode, a.status, a.kind)
 	}
 	if twice := resp.Header[fieldTwice]; !slices.Equal(twice, []string{"a", "b"}) {
-		c.bad("response head changed", "%s is %q", fieldTwice, twice)
+		c.bad("response headers changed", "%s is %q", fieldTwice, twice)
 	}
 	if n, err := strconv.Atoi(resp.Header.Get("X-Retryproxy-Attempts")); err != nil || n <= c.got.attempt {
 		c.bad("attempts not told", "X-Retryproxy-Attempts is %q on the answer to attempt %d", resp.Header.Get("X-Retryproxy-Attempts"), c.got.attempt)
@@ -167,7 +167,7 @@ func (c *matter) head(a *act) {
 		c.bad("close not said", "HTTP/1.%d", c.p.minor)
 	}
 	if c.p.method == http.MethodHead && (a.framing == byLength || a.framing == byHTTP10) && resp.ContentLength != a.body.size {
-		c.bad("response head changed", "Content-Length of a HEAD is %d, not %d", resp.ContentLength, a.body.size)
+		c.bad("response headers changed", "Content-Length of a HEAD is %d, not %d", resp.ContentLength, a.body.size)
 	}
 	for _, status := range c.got.interim {
 		if !slices.ContainsFunc(c.seen, func(s attempt) bool { return slices.Contains(s.act.interim, status) }) {
@@ -176,7 +176,7 @@ func (c *matter) head(a *act) {
 	}
 }
 
-// cutOff: an answer that looks cut off. It must have been.
+// cutOff: a response that looks cut off. It must have been.
 func (c *matter) cutOff(a *act) {
 	early := a.early && c.p.body.size > 0
 	if a.kind != cuts && !early && c.p.conduct != cutsUpload {

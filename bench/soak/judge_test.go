@@ -40,27 +40,27 @@ func TestJudgement(t *testing.T) {
 	}{
 		{"all right", func(*plan, *reply, []attempt) {}, ""},
 		{"another body", func(_ *plan, g *reply, _ []attempt) { g.wrong = "byte 1" }, "response body changed"},
-		{"another status", func(_ *plan, g *reply, _ []attempt) { g.resp.StatusCode = 201 }, "response head changed"},
-		{"doubled field joined", func(_ *plan, g *reply, _ []attempt) { g.resp.Header[fieldTwice] = []string{"a, b"} }, "response head changed"},
+		{"another status", func(_ *plan, g *reply, _ []attempt) { g.resp.StatusCode = 201 }, "response headers changed"},
+		{"doubled field joined", func(_ *plan, g *reply, _ []attempt) { g.resp.Header[fieldTwice] = []string{"a, b"} }, "response headers changed"},
 		{"attempts not told", func(_ *plan, g *reply, _ []attempt) { g.resp.Header.Del("X-Retryproxy-Attempts") }, "attempts not told"},
 		{"to an attempt never made", func(_ *plan, g *reply, _ []attempt) { g.attempt = 1 }, "answer from nowhere"},
 		{"whole made cut", func(_ *plan, g *reply, _ []attempt) { g.err = cut }, "whole response looks cut"},
 		{"cut stays cut", func(_ *plan, g *reply, s []attempt) { g.err, s[0].act.kind = cut, cuts }, ""},
 		{"cut made whole", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = cuts }, "cut response looks whole"},
 		{"cut is whole for HEAD", func(p *plan, _ *reply, s []attempt) { p.method, s[0].act.kind = "HEAD", cuts }, ""},
-		{"HEAD with another length", func(p *plan, g *reply, _ []attempt) { p.method, g.resp.ContentLength = "HEAD", 99 }, "response head changed"},
+		{"HEAD with another length", func(p *plan, g *reply, _ []attempt) { p.method, g.resp.ContentLength = "HEAD", 99 }, "response headers changed"},
 		{"trailer lost", func(_ *plan, _ *reply, s []attempt) { s[0].act.trailer = true }, "response trailer changed"},
 		{"trailer invented", func(_ *plan, g *reply, _ []attempt) { g.resp.Trailer = http.Header{fieldSum: {"x"}} }, "response trailer changed"},
 		{"close not said", func(p *plan, _ *reply, _ []attempt) { p.close = true }, "close not said"},
 		{"103 from nowhere", func(_ *plan, g *reply, _ []attempt) { g.interim = []int{103} }, "1xx from nowhere"},
 		{"103 sent", func(_ *plan, g *reply, s []attempt) { g.interim, s[0].act.interim = []int{103}, []int{103} }, ""},
-		{"answer of a reset", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = resets }, "response head changed"},
+		{"answer of a reset", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = resets }, "response headers changed"},
 
-		{"no answer", func(_ *plan, g *reply, _ []attempt) { g.resp = nil }, "no answer"},
+		{"no response", func(_ *plan, g *reply, _ []attempt) { g.resp = nil }, "no response"},
 		{"no answer to a large upload answered early", func(p *plan, g *reply, s []attempt) {
 			g.resp, p.body.size, s[0].early = nil, 1<<20, true
 		}, ""},
-		{"no answer to a small upload", func(p *plan, g *reply, s []attempt) { g.resp, p.body.size, s[0].early = nil, 100, true }, "no answer"},
+		{"no answer to a small upload", func(p *plan, g *reply, s []attempt) { g.resp, p.body.size, s[0].early = nil, 100, true }, "no response"},
 
 		{"own 502", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset") }, ""},
 		{"own 502 though answered", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); s[0].whole = true }, "answer withheld"},
@@ -68,8 +68,8 @@ func TestJudgement(t *testing.T) {
 			own(g, s, 502, "reset")
 			s[0].whole, g.ended = true, g.begun.Add(time.Second)
 		}, ""},
-		{"own 502 cut", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.err = cut }, "own answer cut off"},
-		{"own 502 without its reason", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.text = "" }, "own answer without its reason"},
+		{"own 502 cut", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.err = cut }, "own response cut off"},
+		{"own 502 without its reason", func(_ *plan, g *reply, s []attempt) { own(g, s, 502, "reset"); g.text = "" }, "own response without its reason"},
 		{"own 504 too soon", func(_ *plan, g *reply, s []attempt) { own(g, s, 504, "deadline") }, "hasty 504"},
 		{"own 504 in time", func(_ *plan, g *reply, s []attempt) { own(g, s, 504, "deadline"); g.ended = g.begun.Add(time.Second) }, ""},
 		{"a response of nobody's", func(_ *plan, g *reply, s []attempt) { own(g, s, 200, "") }, "answer from nowhere"},
@@ -165,8 +165,8 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 		"goroutines":             {level{Goroutines: 10 + slack + 1}, true},
 		"descriptors":            {level{Descriptors: 10 + slack + 1}, true},
 		"a connection":           {level{Connections: 1}, true},
-		"a replay byte":          {level{ReplayBytes: 1}, true},
-		"a request under way":    {level{InFlight: 1}, true},
+		"a replay byte":          {level{RetryBufferUsed: 1}, true},
+		"a request in flight":    {level{InFlight: 1}, true},
 		"a request that waits":   {level{Waiting: 1}, true},
 		"more idle than counted": {level{Goroutines: 10, Descriptors: 40, Idle: 20}, true},
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// entry is what the upstream saw of one request. Its caller makes it before
+// entry is what the upstream saw of one request. Its client makes it before
 // the request is sent.
 type entry struct {
 	plan   *plan
@@ -20,23 +20,23 @@ type entry struct {
 	end      ending
 }
 
-// ending is how a request ended for its caller.
+// ending is how a request ended for its client.
 type ending struct {
 	at    time.Time     // zero: not yet
 	took  time.Duration // from the first byte sent
-	left  bool          // without waiting for the answer
+	left  bool          // without waiting for the response
 	reply string        // for a violation
 }
 
 // lingers is how long a request is remembered after its end. Longer than the
-// proxy may take to find out that a caller left.
+// proxy may take to find out that a client left.
 const lingers = 10 * time.Second
 
-// attempt is one request head that came, and what was done about it.
+// attempt is one request headers that came, and what was done about it.
 type attempt struct {
 	act    act
 	number int  // that the proxy gave it, from 1; the heads of two may come in any order
-	whole  bool // the whole answer was written, as far as one can know
+	whole  bool // the whole response was written, as far as one can know
 	early  bool // answered before the request's body had come
 }
 
@@ -71,7 +71,7 @@ func (e *entry) number(n, number int) bool {
 	return !had
 }
 
-// ledger is what callers and upstream share, and where violations go.
+// ledger is what clients and upstream share, and where violations go.
 // Safe for concurrent use.
 type ledger struct {
 	seed uint64
@@ -136,7 +136,7 @@ func (l *ledger) open(p *plan) *entry {
 	return e
 }
 
-// close ends a request: its caller has its answer, or left. It is forgotten
+// close ends a request: its client has its response, or left. It is forgotten
 // when it cannot matter any more.
 func (l *ledger) close(e *entry, end ending) {
 	end.at = time.Now()
@@ -165,7 +165,7 @@ func (l *ledger) arrived(id uint64) (*entry, int, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.end.excuses() {
-		l.violation("attempt after the answer", "request %d was sent to the upstream as attempt %d, %v after its caller had %s, which took %v",
+		l.violation("attempt after the response", "request %d was sent to the upstream as attempt %d, %v after its client had %s, which took %v",
 			id, len(e.attempts), time.Since(e.end.at), e.end.reply, e.end.took)
 		return nil, 0, false
 	}
@@ -180,7 +180,7 @@ func (l *ledger) arrived(id uint64) (*entry, int, bool) {
 	return e, n, true
 }
 
-// excuses says whether an attempt may come now. After the answer it may when
+// excuses says whether an attempt may come now. After the response it may when
 // it was sent before: the proxy gave up waiting for it, which takes at least
 // its timeout, and the upstream is only now reading.
 func (d ending) excuses() bool { return d.at.IsZero() || d.left || d.took >= attemptTimeout }

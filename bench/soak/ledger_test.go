@@ -13,12 +13,12 @@ func TestAttemptsAfterTheEnd(t *testing.T) {
 		want string  // start of the violation; empty: none
 		late uint64
 	}{
-		"before the answer":                  {},
-		"after an answer that came soon":     {end: &ending{took: attemptTimeout / 2}, want: "attempt after the answer"},
+		"before the response":                {},
+		"after a response that came soon":    {end: &ending{took: attemptTimeout / 2}, want: "attempt after the response"},
 		"after a time-out of the proxy":      {end: &ending{took: attemptTimeout}, late: 1},
-		"after its caller left":              {end: &ending{left: true}},
-		"behind the end of its connection":   {end: &ending{reply: "no answer"}, want: "attempt after the answer"},
-		"after a time-out, of a left caller": {end: &ending{left: true, took: attemptTimeout}},
+		"after its client left":              {end: &ending{left: true}},
+		"behind the end of its connection":   {end: &ending{reply: "no response"}, want: "attempt after the response"},
+		"after a time-out, of a left client": {end: &ending{left: true, took: attemptTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)

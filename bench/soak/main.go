@@ -16,7 +16,7 @@ import (
 type options struct {
 	proxy   string
 	lasts   time.Duration
-	callers int
+	clients int
 	seed    uint64
 	json    bool
 }
@@ -46,8 +46,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("soak", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program to test")
-	f.DurationVar(&o.lasts, "for", 60*time.Second, "how long callers send requests")
-	f.IntVar(&o.callers, "conns", 200, "callers, each with one connection at a time")
+	f.DurationVar(&o.lasts, "for", 60*time.Second, "how long clients send requests")
+	f.IntVar(&o.clients, "conns", 200, "clients, each with one connection at a time")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything that is drawn; 0: a new one")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	err := command.Parse(f, args, o.validate)
@@ -61,7 +61,7 @@ func (o *options) validate() error {
 	switch {
 	case o.lasts <= 0:
 		return errors.New("--for must be positive")
-	case o.callers < 1 || o.callers > 10000:
+	case o.clients < 1 || o.clients > 10000:
 		return errors.New("--conns must be in 1..10000")
 	}
 	return nil

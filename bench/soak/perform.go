@@ -45,7 +45,7 @@ func (x *exchange) perform() bool {
 func (x *exchange) performEarly() bool {
 	x.e.note(x.n, func(a *attempt) { a.early = true })
 	if !x.answer() {
-		return false // unread bytes make this a reset, which may take the answer with it
+		return false // unread bytes make this a reset, which may take the response with it
 	}
 	x.c.SetReadDeadline(time.Now().Add(mostRead))
 	defer x.c.SetReadDeadline(time.Time{})
@@ -94,7 +94,7 @@ func (x *exchange) sleep(d time.Duration) {
 	}
 }
 
-// head is the response head, with the 1xx heads before it.
+// head is the response headers, with the 1xx heads before it.
 func (x *exchange) head() []byte {
 	a := &x.act
 	var b bytes.Buffer
@@ -137,9 +137,9 @@ func (x *exchange) framingFields(b *bytes.Buffer) {
 // bodyless: no body follows the head, whatever it says.
 func (x *exchange) bodyless() bool { return x.req.Method == "HEAD" || x.act.framing == noContent }
 
-// writeWhole writes the whole answer.
+// writeWhole writes the whole response.
 func (x *exchange) writeWhole() bool {
-	x.e.note(x.n, func(a *attempt) { a.whole = !a.early }) // before the caller can have it
+	x.e.note(x.n, func(a *attempt) { a.whole = !a.early }) // before the client can have it
 	if x.write(x.act.body.size, true) != nil {
 		x.e.note(x.n, func(a *attempt) { a.whole = false })
 		return false
@@ -150,7 +150,7 @@ func (x *exchange) writeWhole() bool {
 	return x.afterwards()
 }
 
-// writeCut ends the answer somewhere in its body, or, when chunked, just
+// writeCut ends the response somewhere in its body, or, when chunked, just
 // before its last chunk. A HEAD's answer has none, so it is whole.
 func (x *exchange) writeCut() {
 	if x.bodyless() {
@@ -199,11 +199,11 @@ func (x *exchange) lastChunk() []byte {
 }
 
 // poison is a response to no request. It comes in one small write with the
-// last byte of the answer, so that it is there before the proxy can use the
-// connection again: a little later, nothing could tell it from an answer.
+// last byte of the response, so that it is there before the proxy can use the
+// connection again: a little later, nothing could tell it from a response.
 const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 
-// send writes p; last says that the answer ends with it.
+// send writes p; last says that the response ends with it.
 func (x *exchange) send(p []byte, last bool) error {
 	if !last || x.act.after != saysMore {
 		_, err := x.c.Write(p)
@@ -226,7 +226,7 @@ func (x *exchange) writePiece(p []byte, last bool) error {
 	return x.send(append(append(framed, p...), "\r\n"...), false)
 }
 
-// afterwards does what the act says about the connection after the answer.
+// afterwards does what the act says about the connection after the response.
 func (x *exchange) afterwards() bool {
 	switch x.act.after {
 	case closesSaid, closesAtOnce, saysMore:

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// conduct is what a caller does with its request.
+// conduct is what a client does with its request.
 type conduct uint8
 
 const (
 	behaves      conduct = iota
-	leaves               // closes its connection while it waits for the answer
+	leaves               // closes its connection while it waits for the response
 	leavesMidway         // closes it in the middle of the response
 	cutsUpload           // ends its upload before the end
 	readsSlowly
@@ -18,11 +18,11 @@ const (
 	breaksRules // sends a request that must be refused; see rules.go
 )
 
-// plan is a request and what its caller does. It follows from seed and id.
+// plan is a request and what its client does. It follows from seed and id.
 type plan struct {
 	id      uint64
 	method  string
-	unsafe  bool // takes the route on which every method is repeated
+	unsafe  bool // takes the route on which every method is retried
 	keyed   bool // carries an Idempotency-Key
 	minor   int  // HTTP/1.0 or 1.1
 	close   bool // asks for the connection to end

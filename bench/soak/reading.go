@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// reply is what a caller got for its request.
+// reply is what a client got for its request.
 type reply struct {
 	resp    *http.Response // nil: not even a head
 	interim []int          // 1xx statuses before it, 100 left out
@@ -20,14 +20,14 @@ type reply struct {
 	wrong   string         // how the body differs from what the upstream sent
 	n       int64          // bytes of body
 	err     error          // what ended it early
-	left    bool           // the caller left in the middle
+	left    bool           // the client left in the middle
 	begun   time.Time      // of the request
 	ended   time.Time
 }
 
 // ending is how the request ended that got this reply.
 func (r *reply) ending() ending {
-	end := ending{took: r.ended.Sub(r.begun), reply: fmt.Sprintf("no answer (%v)", r.err)}
+	end := ending{took: r.ended.Sub(r.begun), reply: fmt.Sprintf("no response (%v)", r.err)}
 	if r.resp != nil {
 		end.reply = fmt.Sprintf("status %d of attempt %d, reason %q", r.resp.StatusCode, r.attempt, r.resp.Header.Get("X-Retryproxy-Reason"))
 	}
@@ -35,7 +35,7 @@ func (r *reply) ending() ending {
 }
 
 // read reads the answer to e's request and hangs up when it ends the connection.
-func (c *caller) read(e *entry, w *writing) *reply {
+func (c *client) read(e *entry, w *writing) *reply {
 	got := &reply{attempt: -1, begun: w.begun}
 	defer func() { got.ended = time.Now() }()
 	if got.err = c.readHead(e, w, got); got.err != nil {
@@ -54,7 +54,7 @@ func (c *caller) read(e *entry, w *writing) *reply {
 }
 
 // readHead reads heads up to the final one.
-func (c *caller) readHead(e *entry, w *writing, got *reply) error {
+func (c *client) readHead(e *entry, w *writing, got *reply) error {
 	for {
 		c.conn.SetReadDeadline(time.Now().Add(c.t.patience))
 		resp, err := http.ReadResponse(c.br, &http.Request{Method: e.plan.method})
@@ -70,7 +70,7 @@ func (c *caller) readHead(e *entry, w *writing, got *reply) error {
 }
 
 // interim takes a 1xx.
-func (c *caller) interim(p *plan, w *writing, got *reply, resp *http.Response) {
+func (c *client) interim(p *plan, w *writing, got *reply, resp *http.Response) {
 	if p.minor == 0 {
 		c.t.ledger.violation("1xx to HTTP/1.0", "request %d got %d", p.id, resp.StatusCode)
 	}
@@ -94,7 +94,7 @@ func (c *caller) interim(p *plan, w *writing, got *reply, resp *http.Response) {
 
 // readBody reads the body: the proxy's own as a text, the upstream's against
 // what it must be.
-func (c *caller) readBody(p *plan, w *writing, got *reply) {
+func (c *client) readBody(p *plan, w *writing, got *reply) {
 	defer got.resp.Body.Close()
 	var body io.Reader = &patientReader{c: c, r: got.resp.Body, slow: p.conduct == readsSlowly}
 	if got.attempt < 0 {
@@ -123,7 +123,7 @@ func untilClose(r *http.Response) bool { return r.ContentLength < 0 && len(r.Tra
 
 // patientReader gives every read its own time, and takes its time when slow.
 type patientReader struct {
-	c    *caller
+	c    *client
 	r    io.Reader
 	slow bool
 	n    int

@@ -17,7 +17,7 @@ import (
 type report struct {
 	Seed       uint64             `json:"seed"`
 	Seconds    float64            `json:"seconds"`
-	Callers    int                `json:"callers"`
+	Clients    int                `json:"clients"`
 	Requests   uint64             `json:"requests"`
 	PerSecond  float64            `json:"requests_per_second"`
 	Attempts   uint64             `json:"attempts_seen_by_upstream"`
@@ -39,7 +39,7 @@ type report struct {
 
 func newReport(r *session, s series.Series, after level, took time.Duration) *report {
 	return &report{
-		Seed: r.o.seed, Seconds: math.Round(took.Seconds()*10) / 10, Callers: r.o.callers,
+		Seed: r.o.seed, Seconds: math.Round(took.Seconds()*10) / 10, Clients: r.o.clients,
 		Requests: r.team.sent.Load(), PerSecond: math.Round(float64(r.team.sent.Load()) / took.Seconds()),
 		Attempts: r.upstream.heads.Load(), SentBytes: r.team.up.Load(), GotBytes: r.team.down.Load(),
 		Outcomes: nonZero(s.By("outcomes_total", "outcome")), Retries: nonZero(s.By("retries_total", "reason")),

@@ -10,7 +10,7 @@ type rule struct {
 	status []int
 }
 
-// rules that callers break. Every head is sent whole.
+// rules that clients break. Every head is sent whole.
 var rules = []rule{
 	{"length and chunked", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
 	{"two lengths", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", []int{400}},

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 )
 
-// session is a soak under way.
+// session is a soak in flight.
 type session struct {
 	o        *options
 	ledger   *ledger
@@ -52,14 +52,14 @@ func soak(ctx context.Context, o *options, told *show.Progress) (*report, error)
 	return r.conclude(told), nil
 }
 
-// call lets the callers work for the time asked for and waits for their end.
+// call lets the clients work for the time asked for and waits for their end.
 func (r *session) call(ctx context.Context, told *show.Progress) {
 	r.began = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.o.lasts)
 	defer cancel()
 	var wg sync.WaitGroup
-	for i := range r.o.callers {
-		c := &caller{t: r.team, from: net.IPv4(127, 1, byte(i>>8), byte(i))}
+	for i := range r.o.clients {
+		c := &client{t: r.team, from: net.IPv4(127, 1, byte(i>>8), byte(i))}
 		wg.Go(func() { c.run(ctx) })
 	}
 	ended := make(chan struct{})
@@ -85,7 +85,7 @@ func (r *session) call(ctx context.Context, told *show.Progress) {
 // conclude checks the counts and the end of the proxy.
 func (r *session) conclude(told *show.Progress) *report {
 	took := time.Since(r.began)
-	told.Say("callers are done, waiting for the proxy to be idle")
+	told.Say("clients are done, waiting for the proxy to be idle")
 	after := r.proxy.settle(r.ledger, r.before)
 	s, err := r.proxy.scrape()
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *session) status() string {
 		return line
 	}
 	outcomes := s.By("outcomes_total", "outcome")
-	return line + fmt.Sprintf("  rescued %.0f  gave up %.0f  broken %.0f  cut %d  replay %.1f MiB  goroutines %.0f  violations %d",
+	return line + fmt.Sprintf("  recovered %.0f  gave up %.0f  broken %.0f  cut %d  replay %.1f MiB  goroutines %.0f  violations %d",
 		outcomes["rescued"], gaveUp(outcomes), outcomes["response_broken"], r.judge.cut.Load(),
-		s.Sum("replay_bytes")/(1<<20), s["go_goroutines"], r.ledger.violationCount())
+		s.Sum("retry_buffer_bytes")/(1<<20), s["go_goroutines"], r.ledger.violationCount())
 }

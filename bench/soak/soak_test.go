@@ -18,7 +18,7 @@ import (
 )
 
 // relay stands in for the proxy: it passes bytes both ways and knows nothing
-// of HTTP. spoil may change what goes to the caller.
+// of HTTP. spoil may change what goes to the client.
 type relay struct {
 	ln    net.Listener
 	to    string
@@ -86,7 +86,7 @@ func pass(to, from *net.TCPConn, spoil func([]byte)) {
 	}
 }
 
-// soakRelay runs callers against a relay for a moment.
+// soakRelay runs clients against a relay for a moment.
 func soakRelay(t *testing.T, spoil func([]byte)) *ledger {
 	t.Helper()
 	l := newLedger(5)
@@ -103,7 +103,7 @@ func soakRelay(t *testing.T, spoil func([]byte)) *ledger {
 	defer cancel()
 	var wg sync.WaitGroup
 	for range 20 {
-		c := &caller{t: tm, from: net.IPv4(127, 0, 0, 1)}
+		c := &client{t: tm, from: net.IPv4(127, 0, 0, 1)}
 		wg.Go(func() { c.run(ctx) })
 	}
 	wg.Wait()
@@ -125,7 +125,7 @@ func TestARelayIsFoundOut(t *testing.T) {
 			t.Errorf("a relay that changes nothing is charged with %q", kind)
 		}
 	}
-	for _, kind := range []string{"attempts not told", "no answer", "hop-by-hop field", "malformed request forwarded", "answer from nowhere"} {
+	for _, kind := range []string{"attempts not told", "no response", "hop-by-hop field", "malformed request forwarded", "answer from nowhere"} {
 		if !slices.Contains(l.kindOrder, kind) {
 			t.Errorf("a relay is not charged with %q", kind)
 		}
@@ -194,9 +194,9 @@ func TestViolationsOfOneKindAreToldAFewTimes(t *testing.T) {
 	}
 }
 
-// TestAResetThatTheWriterIsTold: a reset ends an answer that only the end of
-// the connection delimits; the kernel tells the caller's writer of it, so its
-// reader sees the answer end in order.
+// TestAResetThatTheWriterIsTold: a reset ends a response that only the end of
+// the connection delimits; the kernel tells the client's writer of it, so its
+// reader sees the response end in order.
 func TestAResetThatTheWriterIsTold(t *testing.T) {
 	for name, reset := range map[string]bool{"reset": true, "closed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 				}
 				c.Close()
 			}()
-			c := &caller{t: &team{ledger: newLedger(1), seed: 1, proxy: ln.Addr().String(), patience: 5 * time.Second}, from: net.IPv4(127, 0, 0, 1)}
+			c := &client{t: &team{ledger: newLedger(1), seed: 1, proxy: ln.Addr().String(), patience: 5 * time.Second}, from: net.IPv4(127, 0, 0, 1)}
 			if !c.dial() {
 				t.Fatal(c.t.ledger.report())
 			}
@@ -245,7 +245,7 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 			<-w.done // so that the writer is told first
 			got := c.read(c.t.ledger.open(p), w)
 			if cut := got.err != nil; cut != reset || (got.wrong == "") != reset {
-				t.Errorf("the answer is cut: %v (%v, %q)", cut, got.err, got.wrong)
+				t.Errorf("the response is cut: %v (%v, %q)", cut, got.err, got.wrong)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Header fields with which callers and upstream speak of a request.
+// Headers with which clients and upstream speak of a request.
 const (
 	fieldID      = "X-Soak-Id"
 	fieldAttempt = "X-Soak-Attempt" // of a response: the attempt it answers, from 0
@@ -157,7 +157,7 @@ type exchange struct {
 	e   *entry
 	n   int // number of the attempt
 	act act
-	r   *rand.Rand // for what need not be known to the caller
+	r   *rand.Rand // for what need not be known to the client
 }
 
 // serveRequest says whether the connection can serve another request.
@@ -177,11 +177,11 @@ func (u *upstream) serveRequest(c net.Conn, req *http.Request) bool {
 	return x.perform()
 }
 
-// checkHead compares the head with what the caller sent.
+// checkHead compares the head with what the client sent.
 func (x *exchange) checkHead() {
 	p, q := x.e.plan, x.req
 	bad := func(what string, got, want any) {
-		x.u.ledger.violation("request head changed", "request %d: %s is %v, not %v", p.id, what, got, want)
+		x.u.ledger.violation("request headers changed", "request %d: %s is %v, not %v", p.id, what, got, want)
 	}
 	if q.Method != p.method {
 		bad("method", q.Method, p.method)
@@ -189,8 +189,8 @@ func (x *exchange) checkHead() {
 	if q.RequestURI != p.path() {
 		bad("target", q.RequestURI, p.path())
 	}
-	if q.Host != callersHost {
-		bad("Host", q.Host, callersHost)
+	if q.Host != clientsHost {
+		bad("Host", q.Host, clientsHost)
 	}
 	if got := q.Header[fieldTwice]; len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		bad(fieldTwice, got, "a, b")
@@ -205,7 +205,7 @@ func (x *exchange) checkHead() {
 		x.u.ledger.violation("hop-by-hop field", "request %d: X-Hop came to the upstream", p.id)
 	}
 	if q.Header.Get("X-Forwarded-For") == "" {
-		bad("X-Forwarded-For", "empty", "the caller's address")
+		bad("X-Forwarded-For", "empty", "the client's address")
 	}
 	if n, err := strconv.Atoi(q.Header.Get("X-Retryproxy-Attempt")); err != nil || n < 1 || !x.e.number(x.n, n) {
 		bad("X-Retryproxy-Attempt", q.Header.Get("X-Retryproxy-Attempt"), "a number that no other attempt had")
@@ -213,7 +213,7 @@ func (x *exchange) checkHead() {
 	x.checkRepeat()
 }
 
-// checkRepeat: what may not be repeated comes again only after a 429, and nothing
+// checkRepeat: what may not be retried comes again only after a 429, and nothing
 // comes more often than the settings allow.
 func (x *exchange) checkRepeat() {
 	p := x.e.plan
@@ -225,7 +225,7 @@ func (x *exchange) checkRepeat() {
 		limit = 0
 	}
 	if x.n >= limit {
-		x.u.ledger.violation("sent too often", "request %d (%s, repeatable %v, conduct %d) came to the upstream %d times, at most %d allowed",
+		x.u.ledger.violation("sent too often", "request %d (%s, retriable %v, conduct %d) came to the upstream %d times, at most %d allowed",
 			p.id, p.method, p.mayRepeat(), p.conduct, x.n+1, limit)
 	}
 }

@@ -26,7 +26,7 @@ type writing struct {
 }
 
 // startWriting begins to send a request.
-func (c *caller) startWriting(p *plan) *writing {
+func (c *client) startWriting(p *plan) *writing {
 	w := &writing{t: c.t, goAhead: make(chan struct{}, 1)}
 	w.render(p)
 	w.begin(c.conn)
@@ -47,7 +47,7 @@ func (w *writing) begin(conn net.Conn) {
 }
 
 // wait waits for the goroutine, which a closed connection ends.
-func (w *writing) wait(c *caller) {
+func (w *writing) wait(c *client) {
 	select {
 	case <-w.done:
 	case <-time.After(3 * w.t.patience):
@@ -70,7 +70,7 @@ func (w *writing) wasReset() bool {
 const small = 4096
 
 // render prepares what is sent of the request: the head, and the body with it
-// when it is small and the caller just behaves.
+// when it is small and the client just behaves.
 func (w *writing) render(p *plan) {
 	if p.conduct == breaksRules {
 		w.bytes.WriteString(rules[p.broken].text(p))
@@ -88,7 +88,7 @@ func (w *writing) render(p *plan) {
 
 func (w *writing) head(p *plan) {
 	b := &w.bytes
-	fmt.Fprintf(b, "%s %s HTTP/1.%d\r\nHost: %s\r\n%s: a\r\n", p.method, p.path(), p.minor, callersHost, fieldTwice)
+	fmt.Fprintf(b, "%s %s HTTP/1.%d\r\nHost: %s\r\n%s: a\r\n", p.method, p.path(), p.minor, clientsHost, fieldTwice)
 	fmt.Fprintf(b, "%s: %d\r\nUser-Agent: soak\r\nAccept: */*\r\n%s: b\r\n", fieldID, p.id, fieldTwice)
 	if p.keyed {
 		fmt.Fprintf(b, "Idempotency-Key: soak-%d\r\n", p.id)

@@ -10,27 +10,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
-// caller is a program that wants an answer now and then, and tries until it
+// client is a program that wants a response now and then, and tries until it
 // has it. It has one connection at a time, kept while it works.
-type caller struct {
-	o      *callerOptions
-	client client.Client
+type client struct {
+	o      *clientOptions
+	client httpclient.Client
 	rand   *rand.Rand
 	record *record
 }
 
-// runCallers runs all callers until ctx ends; addrs are shared out among them
+// runCallers runs all clients until ctx ends; addrs are shared out among them
 // evenly.
-func runCallers(ctx context.Context, o *callerOptions, addrs []string, seed uint64, r *record) *sync.WaitGroup {
+func runClients(ctx context.Context, o *clientOptions, addrs []string, seed uint64, r *record) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range o.n {
-		c := &caller{
+		c := &client{
 			o: o, record: r,
 			rand: rand.New(rand.NewPCG(seed, uint64(i))),
-			client: client.Client{
+			client: httpclient.Client{
 				Addr:    addrs[i*len(addrs)/o.n],
 				Dialer:  net.Dialer{LocalAddr: &net.TCPAddr{IP: sourceOf(i)}},
 				Request: fmt.Appendf(nil, "GET /work/%d HTTP/1.1\r\nHost: storm.example\r\nUser-Agent: storm\r\nAccept: */*\r\n\r\n", i%o.paths),
@@ -41,7 +41,7 @@ func runCallers(ctx context.Context, o *callerOptions, addrs []string, seed uint
 	return &all
 }
 
-// sourceOf spreads the callers over addresses of the loopback network, so that
+// sourceOf spreads the clients over addresses of the loopback network, so that
 // no single one runs out of ports.
 func sourceOf(i int) net.IP {
 	const perAddress = 20
@@ -50,11 +50,11 @@ func sourceOf(i int) net.IP {
 }
 
 // run sends, waits and tries again, until ctx ends.
-func (c *caller) run(ctx context.Context) {
+func (c *client) run(ctx context.Context) {
 	defer c.client.HangUp()
-	for client.Sleep(ctx, time.Duration(c.rand.ExpFloat64()*float64(c.o.every))) {
+	for httpclient.Sleep(ctx, time.Duration(c.rand.ExpFloat64()*float64(c.o.every))) {
 		for failed := 0; !c.try(ctx); failed++ {
-			if !client.Sleep(ctx, c.pause(failed)) {
+			if !httpclient.Sleep(ctx, c.pause(failed)) {
 				return
 			}
 		}
@@ -63,7 +63,7 @@ func (c *caller) run(ctx context.Context) {
 
 // pause is the time before the next try, after failed+1 in a row went wrong:
 // constant, or uniform in [0, min(again*2^failed, most)].
-func (c *caller) pause(failed int) time.Duration {
+func (c *client) pause(failed int) time.Duration {
 	if !c.o.backoff {
 		return c.o.again
 	}
@@ -75,7 +75,7 @@ func (c *caller) pause(failed int) time.Duration {
 }
 
 // try asks once and notes what came of it; true when it was a 200.
-func (c *caller) try(ctx context.Context) bool {
+func (c *client) try(ctx context.Context) bool {
 	deadline := time.Now().Add(c.o.patience)
 	status, err := c.client.Exchange(ctx, deadline)
 	switch {
@@ -84,7 +84,7 @@ func (c *caller) try(ctx context.Context) bool {
 	case err != nil && !time.Now().Before(deadline):
 		c.record.late()
 	case err != nil:
-		c.record.bad(client.KindOf(err))
+		c.record.bad(httpclient.KindOf(err))
 	case status != http.StatusOK:
 		c.record.bad(strconv.Itoa(status))
 	default:

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/client"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 )
 
 func TestPauses(t *testing.T) {
-	o := callerOptions{again: 100 * time.Millisecond, most: 10 * time.Second}
-	c := &caller{o: &o, rand: rand.New(rand.NewPCG(1, 2))}
+	o := clientOptions{again: 100 * time.Millisecond, most: 10 * time.Second}
+	c := &client{o: &o, rand: rand.New(rand.NewPCG(1, 2))}
 	for _, failed := range []int{0, 1, 1000} {
 		if got := c.pause(failed); got != o.again {
 			t.Errorf("naive, %d failed before: %v, want %v", failed, got, o.again)
@@ -44,23 +44,23 @@ func TestSourcesHaveRoom(t *testing.T) {
 	for i := range 20_000 {
 		ip := sourceOf(i)
 		if !ip.IsLoopback() || ip.Equal(net.IPv4(127, 0, 0, 1)) {
-			t.Fatalf("caller %d calls from %v", i, ip)
+			t.Fatalf("client %d calls from %v", i, ip)
 		}
 		seen[ip.String()]++
 	}
 	for ip, n := range seen {
 		if n > 20 {
-			t.Errorf("%d callers call from %s", n, ip)
+			t.Errorf("%d clients call from %s", n, ip)
 		}
 	}
 }
 
 // newCaller calls addr, with patience that no working machine exhausts.
-func newCaller(addr string) *caller {
-	o := &callerOptions{n: 1, every: time.Hour, patience: 30 * time.Second, again: time.Millisecond, most: time.Second, paths: 1}
+func newClient(addr string) *client {
+	o := &clientOptions{n: 1, every: time.Hour, patience: 30 * time.Second, again: time.Millisecond, most: time.Second, paths: 1}
 	r := newRecord(time.Hour)
-	c := &caller{o: o, record: r, rand: rand.New(rand.NewPCG(1, 2))}
-	c.client = client.Client{Addr: addr, Request: []byte("GET / HTTP/1.1\r\nHost: storm.example\r\n\r\n")}
+	c := &client{o: o, record: r, rand: rand.New(rand.NewPCG(1, 2))}
+	c.client = httpclient.Client{Addr: addr, Request: []byte("GET / HTTP/1.1\r\nHost: storm.example\r\n\r\n")}
 	return c
 }
 
@@ -68,7 +68,7 @@ func TestTryTellsWhatCameOfIt(t *testing.T) {
 	var status atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	addr := strings.TrimPrefix(s.URL, "http://")
-	c := newCaller(addr)
+	c := newClient(addr)
 	defer c.client.HangUp()
 	for _, code := range []int32{200, 503, 200} {
 		status.Store(code)
@@ -105,10 +105,10 @@ func TestTryIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c := newCaller(l.Addr().String())
+	c := newClient(l.Addr().String())
 	c.o.patience = 50 * time.Millisecond
 	if c.try(context.Background()) {
-		t.Error("good without an answer")
+		t.Error("good without a response")
 	}
 	if got, want := c.record.sum(0, time.Hour), (tick{Late: 1}); got != want {
 		t.Errorf("noted %+v, want %+v", got, want)

@@ -1,22 +1,22 @@
 // Command storm plays an outage for real: a server process that becomes slow
-// when many requests are there at once, a thousand callers that try again and
+// when many requests are there at once, a thousand clients that try again and
 // again, and what is put between the two.
 //
 //	go run ./bench/storm --through direct,haproxy-retry,haproxy-tuned,retryproxy --proxy bin/retryproxy --png storm.png
 //
-// The server (server.go) is a process of its own: an answer takes 100 ms while
+// The server (server.go) is a process of its own: a response takes 100 ms while
 // up to 30 requests are there, and 100 ms x 1.05^((c-30)/15) with c of them
-// above that, looked at anew every 50 ms. It never learns that a caller left, so
+// above that, looked at anew every 50 ms. It never learns that a client left, so
 // abandoned requests count until they are answered. After a time of peace the
 // server is stopped with SIGSTOP (or killed, or made to answer 503 to
-// everything), and later goes on. The callers (caller.go) live in this process;
+// everything), and later goes on. The clients (client.go) live in this process;
 // each sends at exponential intervals, gives up after its patience, and tries
 // again after a short pause until it gets a 200. Every constant is a flag.
 //
-// What is told, second by second: good answers (200 in time), bad ones (any
+// What is told, second by second: good responses (200 in time), bad ones (any
 // other answer, or a connection that failed), late ones (given up), and the most
 // requests that the server had at once. At the end: how long after the outage
-// the 5 s mean of good answers was back at 95 % of what it was in peace, when
+// the 5 s mean of good responses was back at 95 % of what it was in peace, when
 // errors and late ones fell below 5 % of all for good, and the peak of requests
 // at the server. These are the same rules as those of package policy/storm,
 // which plays the same in virtual time. Each run through retryproxy also

@@ -28,7 +28,7 @@ func figure(runs []*runResult) *plot.Figure {
 		}
 		f.Panels = append(f.Panels, p)
 	}
-	panel("Good answers", "a second", false, func(s *second) float64 { return float64(s.Good) })
+	panel("Good responses", "a second", false, func(s *second) float64 { return float64(s.Good) })
 	panel("Errors and tries given up", "a second", false, func(s *second) float64 { return float64(s.Bad + s.Late) })
 	panel("Requests at the server (it cannot tell while it is stopped)", "at once", true, func(s *second) float64 { return float64(s.AtOnce) })
 	return f

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // small are the flags of a storm of a few seconds.
 func small(dir string, more ...string) []string {
 	return append([]string{
-		"--callers", "20", "--every", "200ms", "--patience", "300ms", "--again", "20ms", "--base", "10ms", "--look", "10ms", "--backlog", "1",
+		"--clients", "20", "--every", "200ms", "--patience", "300ms", "--again", "20ms", "--base", "10ms", "--look", "10ms", "--backlog", "1",
 		"--peace", "1s", "--down", "1s", "--after", "1s", "--json", filepath.Join(dir, "storm.json"),
 	}, more...)
 }
@@ -57,7 +57,7 @@ func TestSmallStorms(t *testing.T) {
 				t.Errorf("%d seconds, sums differ by %+v, kinds by %d", len(r.Seconds), good, failed.Bad)
 			}
 			if r.Seconds[0].Good == 0 || r.Seconds[1].Bad+r.Seconds[1].Late == 0 {
-				t.Errorf("no good answer in peace or no failure in the outage: %+v", r.Seconds)
+				t.Errorf("no good response in peace or no failure in the outage: %+v", r.Seconds)
 			}
 			if n := strings.Count(progress.String(), "\n"); n < 2 || strings.Contains(progress.String(), "\x1b") {
 				t.Errorf("%d lines of progress, want one a second and no control characters:\n%s", n, progress.String())
@@ -84,8 +84,8 @@ func readDocument(t *testing.T, file string) *document {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"--through", "nginx"}, {"--through", "direct,"}, {"--outage", "fire"}, {"--clients", "polite"}, {"--runs", "0"},
-		{"--peace", "0s"}, {"--callers", "1000000"}, {"--proxies", "0"}, {"--factor", "NaN"}, {"--step", "0"}, {"--backlog", "0"}, {"more"}, {"--unknown"},
+		{"--through", "nginx"}, {"--through", "direct,"}, {"--outage", "fire"}, {"--client-backoff", "polite"}, {"--runs", "0"},
+		{"--peace", "0s"}, {"--clients", "1000000"}, {"--proxies", "0"}, {"--factor", "NaN"}, {"--step", "0"}, {"--backlog", "0"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
 		if code := command.Program(run).Run(context.Background(), "storm", args, &errs, &errs); code != command.Usage {

@@ -27,7 +27,7 @@ func (p *progress) follow(ctx context.Context, s *stage) {
 func (s *stage) line(at time.Duration) string {
 	t := s.record.sum(at-time.Second, at)
 	line := fmt.Sprintf("%3ds %-5s good %4d  bad %4d  late %4d  server %5d", at/time.Second, s.phase(at), t.Good, t.Bad, t.Late, s.load.Load())
-	return line + s.record.gates()
+	return line + s.record.breakers()
 }
 
 func (s *stage) phase(at time.Duration) string {
@@ -40,8 +40,8 @@ func (s *stage) phase(at time.Duration) string {
 	return "after"
 }
 
-// gates is the last sample in short; "" without one.
-func (r *record) gates() string {
+// breakers is the last sample in short; "" without one.
+func (r *record) breakers() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.proxy) == 0 {
@@ -49,10 +49,10 @@ func (r *record) gates() string {
 	}
 	v := r.proxy[len(r.proxy)-1].Values
 	var states []string
-	for _, s := range []string{"open", "closed", "half_open", "ramp"} {
-		if n := v["gate_state/"+s]; n > 0 {
+	for _, s := range []string{"closed", "open", "half_open", "slow_start"} {
+		if n := v["breaker_state/"+s]; n > 0 {
 			states = append(states, fmt.Sprintf("%s:%.0f", s, n))
 		}
 	}
-	return fmt.Sprintf("  gate %s  limit %.0f  held %.0f", strings.Join(states, ","), v["limit"], v["held_requests"])
+	return fmt.Sprintf("  breaker %s  limit %.0f  held %.0f", strings.Join(states, ","), v["concurrency_limit"], v["queued_requests"])
 }

@@ -19,7 +19,7 @@ type tick struct {
 
 func (t tick) all() int { return t.Good + t.Bad + t.Late }
 
-// fails is the share of tries that did not bring a good answer, 0 of none.
+// fails is the share of tries that did not bring a good response, 0 of none.
 func (t tick) fails() float64 {
 	if t.all() == 0 {
 		return 0

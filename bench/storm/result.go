@@ -27,7 +27,7 @@ type document struct {
 type runResult struct {
 	Name    string   `json:"name"` // of the way it went
 	Outage  string   `json:"outage"`
-	Clients string   `json:"clients"`
+	Clients string   `json:"client_backoff"`
 	Proxies int      `json:"proxies,omitempty"`
 	Stopped float64  `json:"stopped_seconds"`
 	Resumed float64  `json:"resumed_seconds"`
@@ -47,7 +47,7 @@ type second struct {
 
 func newRunResult(way string, s *stage, seed uint64) *runResult {
 	r := &runResult{
-		Name: way, Outage: s.o.outage, Clients: s.o.clients,
+		Name: way, Outage: s.o.outage, Clients: s.o.manner,
 		Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
 		Ticks: s.record.ticks, Events: s.record.events, Samples: s.record.proxy,
 		Verdict: judge(s.record.ticks, s.stopped, s.resumed),

@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
-// stage is one run: the server, what stands before it, the callers.
+// stage is one run: the server, what stands before it, the clients.
 type stage struct {
 	o      *options
 	addr   string
@@ -56,12 +56,12 @@ func (s *stage) startServer() error {
 	return err
 }
 
-// storm runs the callers and what happens to the server.
+// storm runs the clients and what happens to the server.
 func (s *stage) storm(ctx context.Context, b *between, seed uint64, told *progress) error {
 	s.record.begin()
 	run, stop := context.WithTimeout(ctx, s.o.length())
 	defer stop()
-	callers := runCallers(run, &s.o.callers, b.addrs, seed, s.record)
+	clients := runClients(run, &s.o.clients, b.addrs, seed, s.record)
 	var others sync.WaitGroup
 	others.Go(func() { follow(run, b.admins, s.o.sample, s.record) })
 	others.Go(func() { told.follow(run, s) })
@@ -71,7 +71,7 @@ func (s *stage) storm(ctx context.Context, b *between, seed uint64, told *progre
 		err = b.alive()
 	}
 	stop()
-	callers.Wait()
+	clients.Wait()
 	others.Wait()
 	if err == nil {
 		err = ctx.Err()

@@ -20,10 +20,10 @@ type sample struct {
 	Values map[string]float64 `json:"values"`
 }
 
-// sampledMetrics are those that explain what the gate and the limit do, without
+// sampledMetrics are those that explain what the breaker and the limit do, without
 // their prefix retryproxy_.
 var sampledMetrics = []string{
-	"gate_state", "gate_closed_total", "gate_probes_total", "limit", "limit_bound_total", "held_requests",
+	"breaker_state", "breaker_opened_total", "breaker_probes_total", "concurrency_limit", "concurrency_limit_bound_total", "queued_requests",
 	"outcomes_total", "attempts_total", "retries_total", "upstream_connections", "requests_in_flight", "dial_errors_total",
 }
 
@@ -71,7 +71,7 @@ func scrape(ctx context.Context, client *http.Client, admin string, sums map[str
 
 // addValues reads the text format. A series is named by its metric and its
 // label values but for route and upstream, of which there is one each:
-// gate_state/open.
+// breaker_state/closed.
 func addValues(r io.Reader, sums map[string]float64) error {
 	sc := bufio.NewScanner(r)
 	for sc.Scan() {

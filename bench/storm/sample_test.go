@@ -7,22 +7,22 @@ import (
 )
 
 func TestValuesAreAddedUp(t *testing.T) {
-	const text = `# HELP retryproxy_gate_state 1 for the state
-# TYPE retryproxy_gate_state gauge
-retryproxy_gate_state{state="open",upstream="http://a"} 1
-retryproxy_gate_state{state="closed",upstream="http://a"} 0
-retryproxy_limit{upstream="http://a"} +Inf
-retryproxy_held_requests{upstream="http://a"} 12
+	const text = `# HELP retryproxy_breaker_state 1 for the state
+# TYPE retryproxy_breaker_state gauge
+retryproxy_breaker_state{state="closed",upstream="http://a"} 1
+retryproxy_breaker_state{state="open",upstream="http://a"} 0
+retryproxy_concurrency_limit{upstream="http://a"} +Inf
+retryproxy_queued_requests{upstream="http://a"} 12
 retryproxy_outcomes_total{outcome="success",route="default"} 1.5e+03
-retryproxy_replay_bytes 7
+retryproxy_retry_buffer_bytes 7
 go_goroutines 9
-retryproxy_held_requests
+retryproxy_queued_requests
 `
-	sums := map[string]float64{"held_requests": 1}
+	sums := map[string]float64{"queued_requests": 1}
 	if err := addValues(strings.NewReader(text), sums); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"gate_state/open": 1, "held_requests": 13, "outcomes_total/success": 1500}
+	want := map[string]float64{"breaker_state/closed": 1, "queued_requests": 13, "outcomes_total/success": 1500}
 	if !maps.Equal(sums, want) {
 		t.Errorf("got  %v\nwant %v", sums, want)
 	}

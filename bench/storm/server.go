@@ -18,7 +18,7 @@ import (
 
 // serverOptions are the constants of the server.
 type serverOptions struct {
-	base    time.Duration // time of an answer while at most free requests are there
+	base    time.Duration // time of a response while at most free requests are there
 	free    int
 	factor  float64       // above that base * factor^((c-free)/step)
 	step    float64       //
@@ -28,9 +28,9 @@ type serverOptions struct {
 }
 
 func (s *serverOptions) flags(f *flag.FlagSet) {
-	f.DurationVar(&s.base, "base", 100*time.Millisecond, "server: time of an answer while few requests are there")
+	f.DurationVar(&s.base, "base", 100*time.Millisecond, "server: time of a response while few requests are there")
 	f.IntVar(&s.free, "free", 30, "server: requests at once that are few")
-	f.Float64Var(&s.factor, "factor", 1.05, "server: above them, an answer takes this many times longer...")
+	f.Float64Var(&s.factor, "factor", 1.05, "server: above them, a response takes this many times longer...")
 	f.Float64Var(&s.step, "step", 15, "server: ...for each so many requests more")
 	f.DurationVar(&s.look, "look", 50*time.Millisecond, "server: how often a waiting request looks how many there are")
 	f.DurationVar(&s.report, "report", 100*time.Millisecond, "server: how often the requests at once are told")

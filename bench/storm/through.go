@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
-// between is what stands between callers and server: processes, where callers
+// between is what stands between clients and server: processes, where clients
 // connect, and where metrics are.
 type between struct {
 	children []*process.Child
@@ -72,7 +72,7 @@ func (b *between) startHAProxy(way string, o *options, server string) error {
 	return b.add(exec.Command(o.haproxy, "-db", "-q", "-f", file), free[0])
 }
 
-// haproxyConfig is the configuration of a way: haproxy-retry repeats all that
+// haproxyConfig is the configuration of a way: haproxy-retry retries all that
 // HAProxy can repeat; haproxy-tuned has a limit that fits the server besides.
 func haproxyConfig(way string, o *options, listen, server string) string {
 	lines := []string{
@@ -92,7 +92,7 @@ func haproxyConfig(way string, o *options, listen, server string) string {
 	return strings.Join(lines, "\n")
 }
 
-// add starts a process and waits until callers can connect.
+// add starts a process and waits until clients can connect.
 func (b *between) add(cmd *exec.Cmd, addr string) error {
 	c, err := process.Start(cmd, nil)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 // never is the time of what did not happen.
 const never = time.Duration(-1)
 
-// meanOver is the stretch of the mean of good answers; share is how much of
+// meanOver is the stretch of the mean of good responses; share is how much of
 // peace must be back; failing is the share of errors that is too many.
 const (
 	meanOver = 5 * time.Second
@@ -45,7 +45,7 @@ func judge(ticks []tick, stopped, resumed time.Duration) verdict {
 	return v
 }
 
-// goodAgain is how long after from the mean of good answers over the last
+// goodAgain is how long after from the mean of good responses over the last
 // five seconds is back at its share of perSecond.
 func goodAgain(ticks []tick, from time.Duration, perSecond float64) time.Duration {
 	from = from.Truncate(tickTime)

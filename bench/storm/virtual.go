@@ -13,9 +13,9 @@ import (
 func inVirtualTime(way string, o *options, seed uint64) verdict {
 	c := virtual.Default()
 	c.Seed, c.Length = seed, o.length()
-	c.Callers.N, c.Callers.Every, c.Callers.Patience, c.Callers.Again = o.callers.n, o.callers.every, o.callers.patience, o.callers.again
-	if o.callers.backoff {
-		c.Callers.Backoff, _ = policy.New("full-jitter", policy.Options{Base: o.callers.again, Max: o.callers.most})
+	c.Clients.N, c.Clients.Every, c.Clients.Patience, c.Clients.RetryAfter = o.clients.n, o.clients.every, o.clients.patience, o.clients.again
+	if o.clients.backoff {
+		c.Clients.Backoff, _ = policy.New("full-jitter", policy.Options{Base: o.clients.again, Max: o.clients.most})
 	}
 	c.Server.Base, c.Server.Free, c.Server.Factor, c.Server.Step, c.Server.Look = o.server.base, o.server.free, o.server.factor, o.server.step, o.server.look
 	c.Faults = []virtual.Fault{{Kind: map[string]virtual.FaultKind{"stop": virtual.Stop, "kill": virtual.Kill, "503": virtual.Reject}[o.outage], At: o.peace, For: o.down}}

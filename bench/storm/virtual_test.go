@@ -8,7 +8,7 @@ import (
 // TestVirtualTimePlaysTheSameStorm: straight it never ends, and what is told of
 // it fits the flags.
 func TestVirtualTimePlaysTheSameStorm(t *testing.T) {
-	o, err := parse([]string{"--callers", "500", "--after", "30s"}, io.Discard)
+	o, err := parse([]string{"--clients", "500", "--after", "30s"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,6 +20,6 @@ func TestVirtualTimePlaysTheSameStorm(t *testing.T) {
 		t.Errorf("through retryproxy: %v; want an end, and at most 150 at the server", &v)
 	}
 	if v.Peace < 35 || v.Peace > 65 {
-		t.Errorf("%.1f good answers a second in peace, want about 50: 500 callers, one in 10 s each", v.Peace)
+		t.Errorf("%.1f good responses a second in peace, want about 50: 500 clients, one in 10 s each", v.Peace)
 	}
 }

@@ -109,8 +109,8 @@ var (
 )
 
 // serveConn serves GET requests, one after the other. It does not watch the
-// connection while a request is worked on: a caller that leaves is noticed
-// only when its answer cannot be written.
+// connection while a request is worked on: a client that leaves is noticed
+// only when its response cannot be written.
 func (w *work) serveConn(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReaderSize(c, 1024)
@@ -127,7 +127,7 @@ func (w *work) serveConn(c net.Conn) {
 	}
 }
 
-// readHead reads up to the empty line; the callers send no bodies.
+// readHead reads up to the empty line; the clients send no bodies.
 func readHead(in *bufio.Reader) bool {
 	for {
 		line, err := in.ReadSlice('\n')

@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
 
-// last ends a caller's stream: whoever reads the end of what is before it
+// last ends a client's stream: whoever reads the end of what is before it
 // elsewhere swallows it.
 const last = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
 
@@ -29,7 +29,7 @@ func usable() (all []string) {
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// generate makes the nth stream of a seed: what one caller sends.
+// generate makes the nth stream of a seed: what one client sends.
 func generate(seed, n uint64, table []string) []byte {
 	r := rand.New(rand.NewPCG(seed, n))
 	var b bytes.Buffer
@@ -100,7 +100,7 @@ func framed(r *rand.Rand, lines *[]string) string {
 	return b.String() + "\r\n"
 }
 
-// quiet is how long an answer may pause before its caller leaves: the proxy waits
+// quiet is how long a response may pause before its client leaves: the proxy waits
 // for more then.
 const quiet = 200 * time.Millisecond
 

@@ -34,7 +34,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program to test")
 	f.DurationVar(&o.lasts, "for", time.Minute, "how long requests are made")
-	f.IntVar(&o.cases, "cases", 0, "how many callers' streams are made instead; 0: as many as --for allows")
+	f.IntVar(&o.cases, "cases", 0, "how many clients' streams are made instead; 0: as many as --for allows")
 	f.Uint64Var(&o.seed, "seed", 0, "what the streams follow from; 0: a new one")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	err := command.Parse(f, args, o.validate)
@@ -124,7 +124,7 @@ type report struct {
 	mu sync.Mutex
 
 	Seed        uint64         `json:"seed"`
-	Streams     int            `json:"streams"`     // callers' connections
+	Streams     int            `json:"streams"`     // clients' connections
 	Connections int            `json:"connections"` // the proxy's, each shown to all three
 	Requests    int            `json:"requests"`    // whole ones among the bytes of these
 	Cut         int            `json:"cut"`         // connections that ended within a request

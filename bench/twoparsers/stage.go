@@ -45,8 +45,8 @@ func startStage(program string) (s *stage, err error) {
 	}
 	s.proxyAddr = free[0]
 	cmd := exec.Command(program)
-	cmd.Env = []string{"RETRYPROXY_LISTEN=" + free[0], "RETRYPROXY_UPSTREAM=http://" + s.recorder.Addr().String(), "RETRYPROXY_ADMIN_LISTEN=off", "RETRYPROXY_HOST=preserve",
-		"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_OUTAGE=off", "RETRYPROXY_LIMIT=off", "RETRYPROXY_LOG_LEVEL=error"}
+	cmd.Env = []string{"RETRYPROXY_LISTEN=" + free[0], "RETRYPROXY_UPSTREAM=http://" + s.recorder.Addr().String(), "RETRYPROXY_ADMIN_LISTEN=off", "RETRYPROXY_UPSTREAM_HOST=preserve",
+		"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off", "RETRYPROXY_LOG_LEVEL=error"}
 	if err = s.start(cmd, free[0]); err != nil {
 		return s, err
 	}

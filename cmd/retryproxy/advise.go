@@ -22,7 +22,7 @@ reason. It changes nothing, and says so where there was too little traffic.
 
 With --window it asks twice, so far apart, and looks at the time between; without,
 at all that was counted since the process began. A route in
-RETRYPROXY_MODE=observe is told what retries would bring.`,
+RETRYPROXY_DRY_RUN=true is told what retries would bring.`,
 	run: runAdvise,
 }
 

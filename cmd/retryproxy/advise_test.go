@@ -29,7 +29,7 @@ func everyNth(t *testing.T, n int64) *httptest.Server {
 }
 
 func TestAdviseAsksARunningProxy(t *testing.T) {
-	p := serve(t, "UPSTREAM="+everyNth(t, 50).URL, "BACKOFF_BASE=1ms", "ROUTES=tried,idle", "ROUTE_TRIED_PATH=/tried", "ROUTE_TRIED_MODE=observe", "ROUTE_TRIED_UPSTREAM="+everyNth(t, 50).URL, "ROUTE_IDLE_PATH=/idle", "ROUTE_TRIED_HOLD_TIMEOUT=2s")
+	p := serve(t, "UPSTREAM="+everyNth(t, 50).URL, "BACKOFF_BASE=1ms", "ROUTES=tried,idle", "ROUTE_TRIED_PATH=/tried", "ROUTE_TRIED_DRY_RUN=true", "ROUTE_TRIED_UPSTREAM="+everyNth(t, 50).URL, "ROUTE_IDLE_PATH=/idle", "ROUTE_TRIED_QUEUE_TIMEOUT=2s")
 	first := func() *advising.Report {
 		t.Helper()
 		code, out, errs := p.command("advise", "--json")
@@ -52,10 +52,10 @@ func TestAdviseAsksARunningProxy(t *testing.T) {
 	if r.Since != "start" || r.Seconds < 0 || len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
-	if main.Name != "default" || main.Mode != "retry" || !main.Enough || main.Attempts != 306 || main.Failed != 6 || main.Retries != (advising.Retries{Made: 6, Rescued: 6, Load: 0.02}) {
+	if main.Name != "default" || main.DryRun || !main.Enough || main.Attempts != 306 || main.Failed != 6 || main.Retries != (advising.Retries{Made: 6, Recovered: 6, Load: 0.02}) {
 		t.Errorf("%+v", main)
 	}
-	if tried.Name != "tried" || tried.Mode != "observe" || tried.Attempts != 300 || tried.Failed != 6 || tried.Retries != (advising.Retries{Made: 6, Rescued: 6, GaveUp: 6, Load: 0.02, LoadAtMost: 0.06}) {
+	if tried.Name != "tried" || !tried.DryRun || tried.Attempts != 300 || tried.Failed != 6 || tried.Retries != (advising.Retries{Made: 6, Recovered: 6, GaveUp: 6, Load: 0.02, LoadAtMost: 0.06}) {
 		t.Errorf("%+v", tried)
 	}
 	if idle.Enough || len(idle.Proposals) != 0 {
@@ -70,7 +70,7 @@ func TestAdviseAsksARunningProxy(t *testing.T) {
 	}
 
 	code, text, errs := p.command("advise")
-	if code != exitOK || errs != "" || !strings.Contains(text, "route tried: observe, 300 requests") || !strings.Contains(text, "RETRYPROXY_ROUTE_TRIED_REQUEST_TIMEOUT ") || strings.Contains(text, "\x1b") {
+	if code != exitOK || errs != "" || !strings.Contains(text, "route tried: dry run, 300 requests") || !strings.Contains(text, "RETRYPROXY_ROUTE_TRIED_REQUEST_TIMEOUT ") || strings.Contains(text, "\x1b") {
 		t.Errorf("%d %q\n%s", code, errs, text)
 	}
 }

@@ -115,7 +115,7 @@ func newMetrics() *metrics.Metrics {
 	for i := range upstream.NumDialKinds {
 		o.DialErrorKinds = append(o.DialErrorKinds, upstream.DialKind(i).String())
 	}
-	for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+	for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
 		o.DeadlineFields = append(o.DeadlineFields, f.String())
 	}
 	return metrics.New(o)
@@ -135,7 +135,7 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 	}
 	c.Observe = a.observe
 	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
-	c.BadDeadline = func(field forward.DeadlineField) { a.metrics.BadDeadline(int(field)) }
+	c.BadDeadline = func(field forward.DeadlineHeader) { a.metrics.BadDeadline(int(field)) }
 	if a.page != nil {
 		c.Journal = a.page
 	}
@@ -209,7 +209,7 @@ func (a *app) open(memory int64) error {
 		return err
 	}
 	b := build()
-	fields := []zap.Field{zap.String("version", b.Version), zap.String("revision", b.Revision), zap.String("side", now.settings.Side)}
+	fields := []zap.Field{zap.String("version", b.Version), zap.String("revision", b.Revision), zap.String("position", now.settings.Position)}
 	for i, addr := range a.proxy.Addrs() {
 		name := "listen"
 		if i > 0 {
@@ -237,11 +237,11 @@ const startDial = 200 * time.Millisecond
 // accept connections yet, and what becomes of requests meanwhile.
 func (a *app) tellUnreachable(s *settings.Settings) {
 	r := &s.Default
-	if !r.Upstream.Loopback() || r.Outage != "hold" {
+	if !r.Upstream.Loopback() || r.Breaker != "queue" {
 		return
 	}
 	target := r.Upstream.Target()
-	if len(target.Also) > 0 || target.SRV {
+	if len(target.MoreTargets) > 0 || target.SRV {
 		return // another address may
 	}
 	c, err := net.DialTimeout(target.Network, target.Address, startDial)
@@ -250,7 +250,7 @@ func (a *app) tellUnreachable(s *settings.Settings) {
 		return
 	}
 	a.log.Info("the upstream does not accept connections yet; requests are queued until it does",
-		zap.String("upstream", r.Upstream.String()), zap.Duration("queue_timeout_seconds", r.HoldTimeout), zap.Error(err))
+		zap.String("upstream", r.Upstream.String()), zap.Duration("queue_timeout_seconds", r.QueueTimeout), zap.Error(err))
 }
 
 // notListening logs each listener that could not be opened, with the variable to
@@ -385,7 +385,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	switch {
 	case forced:
 		a.drainedBy = time.Now()
-		a.log.Warn("ended by a second signal; what was under way was cut off", zap.Duration("duration_seconds", time.Since(began)))
+		a.log.Warn("ended by a second signal; what was in flight was cut off", zap.Duration("duration_seconds", time.Since(began)))
 		return errForce
 	case errors.Is(err, proxy.ErrDrainTimeout):
 		a.log.Warn("not everything ended in time and was cut off", zap.Duration("duration_seconds", time.Since(began)))
@@ -415,7 +415,7 @@ func (a *app) watchForce(signals <-chan os.Signal, seen int, force func(), done 
 	}
 }
 
-// adminPatience is for a scrape under way at the end.
+// adminPatience is for a scrape in flight at the end.
 const adminPatience = time.Second
 
 func (a *app) closeAdmin() {

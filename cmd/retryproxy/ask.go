@@ -19,7 +19,7 @@ var healthCommand = command{
 	args:    "[--live] [--address HOST:PORT] [--timeout 2s]",
 	summary: "ask a running retryproxy whether it takes requests",
 	details: `Asks the admin listener of this machine that RETRYPROXY_ADMIN_LISTEN names. The
-exit code is 0 when the answer is yes and 1 when it is no or there is none, which
+exit code is 0 when the response is yes and 1 when it is no or there is none, which
 is what container health checks and probes by command want.`,
 	run: runHealth,
 }
@@ -39,7 +39,7 @@ var quitCommand = command{
 	name:    "quit",
 	args:    "[--address HOST:PORT] [--timeout 2s]",
 	summary: "tell a running retryproxy that its work is done",
-	details: `Like drain, but without RETRYPROXY_DRAIN_DELAY: requests under way end within
+	details: `Like drain, but without RETRYPROXY_DRAIN_DELAY: requests in flight end within
 RETRYPROXY_DRAIN_TIMEOUT and the process ends with exit code 0. For a Job whose
 sidecar has to end when the work is done, where the application in the Pod says
 so itself, as by
@@ -87,7 +87,7 @@ func (c *call) order(ctx context.Context, path string) error {
 		return err
 	}
 	if status != http.StatusAccepted {
-		return fmt.Errorf("the answer was %d: %s", status, body)
+		return fmt.Errorf("the response was %d: %s", status, body)
 	}
 	fmt.Fprintln(c.stdout, body)
 	return nil
@@ -96,7 +96,7 @@ func (c *call) order(ctx context.Context, path string) error {
 // asker sends one request to the admin listener.
 type asker func(ctx context.Context, method, path, body string) (status int, answer string, err error)
 
-// maxAnswer is more than any answer has: the metrics of ten thousand routes in
+// maxAnswer is more than any response has: the metrics of ten thousand routes in
 // use are the longest.
 const maxAnswer = 64 << 20
 
@@ -108,7 +108,7 @@ func (c *call) parseAsk(f *flag.FlagSet) (asker, error) {
 // parseAskRest is parseAsk for a command with up to max arguments of its own.
 func (c *call) parseAskRest(f *flag.FlagSet, max int) (asker, []string, error) {
 	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
-	timeout := f.Duration("timeout", 2*time.Second, "time for the answer")
+	timeout := f.Duration("timeout", 2*time.Second, "time for the response")
 	rest, err := c.parse(f, max)
 	if err != nil {
 		return nil, nil, err

@@ -41,7 +41,7 @@ func selfSigned(t *testing.T, dir string, serial int64) (cert, key string) {
 	return cert, key
 }
 
-// shown gives the serial number of the certificate that callers meet.
+// shown gives the serial number of the certificate that clients meet.
 func (p *process) shown() int64 {
 	c, err := tls.Dial("tcp", p.listen[0], &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *process) shown() int64 {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-func TestCallersMeetTheCertificateThatTheFilesHoldNow(t *testing.T) {
+func TestClientsMeetTheCertificateThatTheFilesHoldNow(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-Proto"))
 	}))
@@ -68,7 +68,7 @@ func TestCallersMeetTheCertificateThatTheFilesHoldNow(t *testing.T) {
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if string(body) != "https" {
-		t.Errorf("the upstream was told that the caller used %q", body)
+		t.Errorf("the upstream was told that the client used %q", body)
 	}
 	if n := p.shown(); n != 11 {
 		t.Fatalf("certificate %d, want 11", n)

@@ -66,7 +66,7 @@ func printCheck(c *call, s *settings.Settings, problems settings.Problems, all b
 	if upstream == "" {
 		upstream = "(no upstream)"
 	}
-	fmt.Fprintf(w, "%s: callers at %s, upstream %s, admin at %s\n", s.Side, strings.Join(v.Listen, ", "), upstream, v.Admin)
+	fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
 
 	fmt.Fprintf(w, "\n%s\n", p.bold("process"))
 	printValues(w, s.Values(), nil)
@@ -129,7 +129,7 @@ func printWorst(w io.Writer, v *worstView) {
 	if v.Seconds != nil {
 		total = fmt.Sprintf("within %gs", *v.Seconds)
 	}
-	fmt.Fprintf(w, "  at worst: %s, the response's head %s; when all are as slow as they may be, %s\n",
+	fmt.Fprintf(w, "  at worst: %s, the response's headers %s; when all are as slow as they may be, %s\n",
 		plural(v.Attempts, "attempt"), total, plural(v.SlowAttempts, "attempt"))
 	fmt.Fprintf(w, "  upstream load when everything fails: x%.3g", v.Amplification)
 	if v.BurstRetries > 0 {

@@ -121,7 +121,7 @@ func (p *process) metric(series string) string {
 	return ""
 }
 
-// get sends a request to the listener and reads the answer.
+// get sends a request to the listener and reads the response.
 func (p *process) get(listener int, path string) (*http.Response, string) {
 	p.t.Helper()
 	response, err := p.client.Get("http://" + p.listen[listener] + path)
@@ -154,7 +154,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// failing answers 503 so many times, then 200 with its name.
+// failing responses 503 so many times, then 200 with its name.
 func failing(t *testing.T, name string, times int32) *httptest.Server {
 	t.Helper()
 	var left atomic.Int32
@@ -182,7 +182,7 @@ func TestServesRetriesAndCounts(t *testing.T) {
 	}
 	p.await("counts", func() bool { return p.metric(`retryproxy_outcomes_total{outcome="success",route="bee"}`) == "1" })
 	for series, want := range map[string]string{
-		`retryproxy_outcomes_total{outcome="rescued",route="default"}`:           "1",
+		`retryproxy_outcomes_total{outcome="recovered",route="default"}`:         "1",
 		`retryproxy_requests_total{code="200",method="GET",route="default"}`:     "1",
 		`retryproxy_attempts_total{class="unknown",code="503",route="default"}`:  "2",
 		`retryproxy_retries_total{reason="status_503",route="default"}`:          "2",
@@ -271,7 +271,7 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 	}
 	select {
 	case early := <-hook:
-		t.Errorf("/drained answered %q while a request was under way", early)
+		t.Errorf("/drained answered %q while a request was in flight", early)
 	default:
 	}
 	close(release)

@@ -17,8 +17,8 @@ import (
 var explainCommand = command{
 	name:    "explain",
 	args:    "METHOD URL [-H 'Name: value']... [--json]",
-	summary: "tell which route a request takes, and whether and why it would be repeated",
-	details: `Takes the request as a caller would send it to retryproxy, reads the settings as
+	summary: "tell which route a request takes, and whether and why it would be retried",
+	details: `Takes the request as a client would send it to retryproxy, reads the settings as
 starting would, and opens nothing. URL may be a path such as /search/x; the Host
 is then localhost, or what -H 'Host: ...' says. With RETRYPROXY_FORWARD_PROXY a URL
 with a host is taken as http_proxy makes clients send it, host and all.
@@ -48,9 +48,9 @@ type explainView struct {
 	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
-	Mode     string       `json:"mode,omitempty"` // observe: nothing is sent again, and what follows says what would be
-	// Repeatable: sending it twice does no harm, as far as the settings say.
-	Repeatable bool       `json:"repeatable"`
+	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
+	// Retriable: sending it twice does no harm, as far as the settings say.
+	Repeatable bool       `json:"retriable"`
 	Why        string     `json:"why,omitempty"`
 	MaxRetries int        `json:"max_retries"`
 	Failures   []caseView `json:"failures,omitempty"`
@@ -78,7 +78,7 @@ type caseView struct {
 func runExplain(_ context.Context, c *call) error {
 	f := c.flags()
 	var header fields
-	f.Var(&header, "H", "a field of the request, as in curl; may be repeated (`'Name: value'`)")
+	f.Var(&header, "H", "a field of the request, as in curl; may be retried (`'Name: value'`)")
 	asJSON := f.Bool("json", false, "print JSON")
 	listener := f.String("listen", "", "the `address` of a route's own listener by which the request comes; default the main one")
 	rest, err := c.parse(f, 2)
@@ -108,7 +108,7 @@ func runExplain(_ context.Context, c *call) error {
 	return nil
 }
 
-// requestHead writes the head that a caller would send, so that the parser's
+// requestHead writes the head that a client would send, so that the parser's
 // own judgement counts. whole: the target keeps its scheme and host. Only what
 // would end a line early is refused here.
 func requestHead(method, target string, header fields, whole bool) ([]byte, error) {
@@ -145,7 +145,7 @@ func explain(s *settings.Settings, head []byte, listener string) (*explainView, 
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
 	v := &explainView{Request: line}
 	var q http1.Request
-	if _, err := q.Parse(head, http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields}); err != nil {
+	if _, err := q.Parse(head, http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders}); err != nil {
 		var refused *http1.Error
 		if !errors.As(err, &refused) {
 			return nil, err
@@ -161,7 +161,7 @@ func explain(s *settings.Settings, head []byte, listener string) (*explainView, 
 		listener = ""
 	}
 	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
-	v.Route, v.Upstream, v.Mode = r.Name, r.Upstream.String(), r.Mode
+	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
 	if s.ForwardProxy && q.Form == http1.Absolute {
 		if meant, err := isMeant(s, r, &q); err != nil || !meant {
 			why := http1.RefusalOtherHost
@@ -206,7 +206,7 @@ func (v *explainView) judge(r *settings.Route, q *http1.Request) error {
 	if err != nil {
 		return err
 	}
-	nested, err := r.NestedRule()
+	nested, err := r.LayeredRetriesRule()
 	if err != nil {
 		return err
 	}
@@ -216,9 +216,9 @@ func (v *explainView) judge(r *settings.Route, q *http1.Request) error {
 	}
 	v.MaxRetries = p.MaxRetries
 	if request.Repeat {
-		v.MaxRetries = nested.Limit(p.MaxRetries)
+		v.MaxRetries = nested.MaxRetries(p.MaxRetries)
 	}
-	v.Repeatable = p.Repeatable(q.Method, request.HasKey)
+	v.Repeatable = p.Retryable(q.Method, request.HasKey)
 	v.Why = whyRepeatable(r, q, carries)
 	if request.Repeat {
 		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", plural(v.MaxRetries, "retry"), p.MaxRetries)
@@ -231,7 +231,7 @@ func (v *explainView) judge(r *settings.Route, q *http1.Request) error {
 
 // isRepeat says what the data path says of the marks of other proxies.
 func isRepeat(q *http1.Request) bool {
-	above := func(id http1.Name, limit int64) bool {
+	above := func(id http1.HeaderName, limit int64) bool {
 		n, ok := http1.ParseUint(q.Get(id))
 		return ok && n > limit
 	}
@@ -249,7 +249,7 @@ func whyRepeatable(r *settings.Route, q *http1.Request, carries bool) string {
 	case r.RetryUnsafe:
 		return "RETRYPROXY_RETRY_UNSAFE=true"
 	}
-	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is repeated", q.Method, r.RetryRejected)
+	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is retried", q.Method, r.RetryRejected)
 }
 
 func viewCase(a verdict.Answer) caseView {

@@ -16,18 +16,18 @@ func printExplain(c *call, v *explainView) {
 		fmt.Fprintf(w, "refused     %s with %d: %s\n", p.red(v.Refused.Reason), v.Refused.Status, v.Refused.Text)
 		return
 	}
-	if v.Mode == "observe" {
-		fmt.Fprintf(w, "mode        %s: nothing is sent again but what a kept connection did not take; the rest is what would be\n", p.yellow(v.Mode))
+	if v.DryRun {
+		fmt.Fprintf(w, "%s     nothing is retried except on a stale pooled connection; the rest says what would be\n", p.yellow("dry run"))
 	}
 	word := p.yellow("no")
 	if v.Repeatable {
 		word = p.green("yes")
 	}
-	fmt.Fprintf(w, "repeatable  %s: %s\n", word, v.Why)
+	fmt.Fprintf(w, "retriable  %s: %s\n", word, v.Why)
 	fmt.Fprintf(w, "retries     at most %d, while time, budget and memory for the body allow\n\n", v.MaxRetries)
 
 	t := newTable(w)
-	t.row("IF THE UPSTREAM'S ANSWER IS", "REPEATED", "WAIT BEFORE", "REASON")
+	t.row("IF THE UPSTREAM'S RESPONSE IS", "REPEATED", "WAIT BEFORE", "REASON")
 	for _, f := range v.Failures {
 		again, wait := "no", "-"
 		if f.Repeated {

@@ -31,7 +31,7 @@ func limited(t *testing.T, pause string) (url string, requests *atomic.Int32) {
 // sharing is a process of a fleet that pauses together.
 func sharing(t *testing.T, engine, upstream string, more ...string) *process {
 	t.Helper()
-	return serve(t, append(more, "UPSTREAM="+upstream, "SIDE=outbound", "COOLDOWN_KEY=route", "SHARED="+engine)...)
+	return serve(t, append(more, "UPSTREAM="+upstream, "POSITION=outbound", "RATE_LIMIT_PAUSE_KEY=route", "SHARED="+engine)...)
 }
 
 func TestWhatOneProcessMeetsPausesAnother(t *testing.T) {
@@ -44,9 +44,9 @@ func TestWhatOneProcessMeetsPausesAnother(t *testing.T) {
 	if response, _ := a.get(0, "/"); response.StatusCode != 429 {
 		t.Fatalf("got %d", response.StatusCode)
 	}
-	b.await("the word", func() bool { return b.metric(`retryproxy_shared_cooldowns_total{way="learnt"}`) == "1" })
+	b.await("the word", func() bool { return b.metric(`retryproxy_shared_rate_limit_pauses_total{way="learnt"}`) == "1" })
 	response, _ := b.get(0, "/")
-	if response.StatusCode != 429 || response.Header.Get("X-Retryproxy-Reason") != "cooldown" || response.Header.Get("Retry-After") == "" || requests.Load() != 1 {
+	if response.StatusCode != 429 || response.Header.Get("X-Retryproxy-Reason") != "rate_limit_pause" || response.Header.Get("Retry-After") == "" || requests.Load() != 1 {
 		t.Errorf("%d, %v, after %d requests at the upstream", response.StatusCode, response.Header, requests.Load())
 	}
 }
@@ -74,9 +74,9 @@ func TestRequestsDoNotWaitForTheEngine(t *testing.T) {
 	}
 }
 
-// Two processes and a quota for each value of a field: each value has its own in both
+// Two processes and a rate limit for each value of a field: each value has its own in both
 // together, and what the engine holds of it is a hash that ends.
-func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
+func TestEachKeyHasItsRateLimitInAllProcesses(t *testing.T) {
 	s := enginetest.Start(t)
 	var mu sync.Mutex
 	sent := map[string][]time.Time{}
@@ -89,18 +89,18 @@ func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
 	t.Cleanup(up.Close)
 	var all []*process
 	for range 2 {
-		all = append(all, serve(t, "UPSTREAM="+up.URL, "SIDE=outbound", "QUOTA=20/s", "QUOTA_KEY=header:X-Api-Key", "QUOTA_WAIT=5s", "SHARED="+s.URL))
+		all = append(all, serve(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=20/s", "RATE_LIMIT_KEY=header:X-Api-Key", "RATE_LIMIT_WAIT=5s", "SHARED="+s.URL))
 	}
 	for _, p := range all {
 		p.await("the others", func() bool { return p.metric("retryproxy_shared_processes") == "2" })
 	}
 	keys := []string{"secret-of-a", "secret-of-b", ""}
 	began := time.Now()
-	var callers sync.WaitGroup
+	var clients sync.WaitGroup
 	for _, p := range all {
 		for _, key := range keys {
 			for range 3 {
-				callers.Go(func() {
+				clients.Go(func() {
 					for time.Since(began) < 2500*time.Millisecond {
 						callWithKey(t, p, key)
 					}
@@ -110,20 +110,20 @@ func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	names := s.Do("KEYS", "*").([]any)
-	quotas := 0
+	rateLimits := 0
 	for _, name := range names {
-		if strings.Contains(name.(string), ":quota:") {
-			quotas++
+		if strings.Contains(name.(string), ":ratelimit:") {
+			rateLimits++
 		}
 		if left := s.Do("PTTL", name).(int64); left < 0 && left != -2 || strings.Contains(fmt.Sprint(name, s.Do("DUMP", name)), "secret") {
 			t.Errorf("%v ends in %d ms", name, left)
 		}
 	}
-	if quotas != len(keys) {
-		t.Errorf("%d quotas among %v", quotas, names)
+	if rateLimits != len(keys) {
+		t.Errorf("%d rate limits among %v", rateLimits, names)
 	}
-	t.Logf("%d bytes each", s.Do("MEMORY", "USAGE", names[slices.IndexFunc(names, func(n any) bool { return strings.Contains(n.(string), ":quota:") })]))
-	callers.Wait()
+	t.Logf("%d bytes each", s.Do("MEMORY", "USAGE", names[slices.IndexFunc(names, func(n any) bool { return strings.Contains(n.(string), ":ratelimit:") })]))
+	clients.Wait()
 	mu.Lock()
 	defer mu.Unlock()
 	sum := 0
@@ -131,23 +131,23 @@ func TestEachKeyHasItsQuotaInAllProcesses(t *testing.T) {
 		at := sent[key]
 		sum += len(at)
 		// All that is sent has been due, but for the 100 ms that a lease is early and what a
-		// process in want of an answer uses of its own.
+		// process in want of a response uses of its own.
 		if most := int(20*(at[len(at)-1].Sub(at[0])+400*time.Millisecond).Seconds()) + 2; len(at) > most {
 			t.Errorf("key %q: %d sent in %v, want at most %d", key, len(at), at[len(at)-1].Sub(at[0]), most)
 		}
 	}
-	if sum < 75 { // of 150; one quota has 50
+	if sum < 75 { // of 150; one rate limit has 50
 		t.Errorf("%d sent with three keys", sum)
 	}
 	for _, p := range all {
-		if n := p.metric(`retryproxy_quota_keys{quota="20/s",upstream="` + up.URL + `"}`); n != "2" {
+		if n := p.metric(`retryproxy_rate_limit_keys{rate_limit="20/s",upstream="` + up.URL + `"}`); n != "2" {
 			t.Errorf("%s keys", n)
 		}
 	}
 }
 
-// A cluster of three masters: the slot of a quota is moved, then its master killed and started again,
-// while requests go on. None fails, none is sent beyond the quota, and all share again in the end.
+// A cluster of three masters: the slot of a rate limit is moved, then its master killed and started again,
+// while requests go on. None fails, none is sent beyond the rate limit, and all share again in the end.
 func TestACluster(t *testing.T) {
 	cluster := enginetest.StartCluster(t, 3)
 	var sent atomic.Int32
@@ -155,7 +155,7 @@ func TestACluster(t *testing.T) {
 	t.Cleanup(up.Close)
 	var all []*process
 	for range 2 {
-		all = append(all, serve(t, "UPSTREAM="+up.URL, "SIDE=outbound", "QUOTA=100/s", "QUOTA_WAIT=20s", "SHARED="+enginetest.ClusterURL(cluster)))
+		all = append(all, serve(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=100/s", "RATE_LIMIT_WAIT=20s", "SHARED="+enginetest.ClusterURL(cluster)))
 	}
 	together := func(p *process) bool {
 		return p.metric("retryproxy_shared_up") == "1" && p.metric("retryproxy_shared_processes") == "2"
@@ -164,19 +164,19 @@ func TestACluster(t *testing.T) {
 		p.await("the other", func() bool { return together(p) })
 	}
 	began := time.Now()
-	var callers sync.WaitGroup
+	var clients sync.WaitGroup
 	var over atomic.Bool
 	for i := range 8 {
-		callers.Go(func() {
+		clients.Go(func() {
 			for !over.Load() {
 				callWithKey(t, all[i%2], "")
 			}
 		})
 	}
-	defer callers.Wait()
+	defer clients.Wait()
 	defer over.Store(true)
 	leased := func(p *process) string {
-		return p.metric(`retryproxy_quota_slots_total{from="leased",quota="100/s",upstream="` + up.URL + `"}`)
+		return p.metric(`retryproxy_rate_limit_slots_total{from="leased",rate_limit="100/s",upstream="` + up.URL + `"}`)
 	}
 	leases := func(why string) {
 		t.Helper()
@@ -186,12 +186,12 @@ func TestACluster(t *testing.T) {
 		}
 	}
 	leases("at first")
-	holder, slot := holderOfQuota(t, cluster)
+	holder, slot := holderOfRateLimit(t, cluster)
 	to := (holder + 1) % 3
 	cluster[holder].MoveSlot(slot, cluster[to], cluster)
 	leases("of a slot that moved")
-	if now, _ := holderOfQuota(t, cluster); now != to {
-		t.Errorf("the quota is at %d, moved from %d to %d", now, holder, to)
+	if now, _ := holderOfRateLimit(t, cluster); now != to {
+		t.Errorf("the rate limit is at %d, moved from %d to %d", now, holder, to)
 	}
 	cluster[to].Kill()
 	before := sent.Load()
@@ -206,22 +206,22 @@ func TestACluster(t *testing.T) {
 	enginetest.AwaitCluster(t, cluster)
 	leases("when it is back")
 	over.Store(true)
-	callers.Wait()
+	clients.Wait()
 	took := time.Since(began)
 	if most := int32(100*(took+time.Second).Seconds()) + 10; sent.Load() > most {
 		t.Errorf("%d sent in %v, want at most %d", sent.Load(), took, most)
 	}
 }
 
-// holderOfQuota is which of the cluster has the quota, and in which slot.
-func holderOfQuota(t *testing.T, cluster []*enginetest.Server) (holder int, slot int64) {
+// holderOfQuota is which of the cluster has the rate limit, and in which slot.
+func holderOfRateLimit(t *testing.T, cluster []*enginetest.Server) (holder int, slot int64) {
 	t.Helper()
 	for i, s := range cluster {
-		for _, name := range s.Do("KEYS", "*:quota:*").([]any) {
+		for _, name := range s.Do("KEYS", "*:ratelimit:*").([]any) {
 			return i, s.Do("CLUSTER", "KEYSLOT", name).(int64)
 		}
 	}
-	t.Fatal("no quota anywhere")
+	t.Fatal("no rate limit anywhere")
 	return 0, 0
 }
 

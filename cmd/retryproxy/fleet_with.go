@@ -36,8 +36,8 @@ func newFleet(s *settings.Settings, log *zap.Logger) (sharer, error) {
 type shared struct{ fleet *fleet.Fleet }
 
 func (s shared) attach(c *proxy.Config) {
-	c.CooldownBegan, c.QuotaWanted, c.BudgetWanted = s.fleet.CooldownBegan, s.fleet.QuotaWanted, s.fleet.BudgetWanted
-	c.GateWanted, c.GateOpened = s.fleet.GateWanted, s.fleet.GateOpened
+	c.RateLimitPauseBegan, c.RateLimitWanted, c.BudgetWanted = s.fleet.RateLimitPauseBegan, s.fleet.RateLimitWanted, s.fleet.BudgetWanted
+	c.BreakerWanted, c.BreakerOpened = s.fleet.ProbeTurnWanted, s.fleet.UpstreamFoundUp
 }
 
 func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }
@@ -46,7 +46,7 @@ func (s shared) metrics() *metrics.Shared {
 	st := s.fleet.Stats()
 	return &metrics.Shared{
 		Up: st.Up, Lost: st.Lost, Processes: st.Members, Commands: st.Commands, Errors: st.Errors,
-		CooldownsTold: st.CooldownsTold, CooldownsLearnt: st.CooldownsLearnt, CooldownsDropped: st.CooldownsDropped,
-		TurnsOurs: st.TurnsOurs, TurnsAnothers: st.TurnsAnothers, OpenedTold: st.OpenedTold, OpenedLearnt: st.OpenedLearnt, OpenedDropped: st.OpenedDropped,
+		PausesSent: st.PausesSent, PausesReceived: st.PausesReceived, PausesDropped: st.PausesDropped,
+		TurnsOurs: st.TurnsOurs, TurnsAnothers: st.TurnsAnothers, BreakerClosedSent: st.BreakerClosedSent, BreakerClosedReceived: st.BreakerClosedReceived, BreakerClosedDropped: st.BreakerClosedDropped,
 	}
 }

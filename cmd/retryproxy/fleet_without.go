@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 )
 
-// newFleet refuses to go on alone where sharing is asked for: a quota or a budget
+// newFleet refuses to go on alone where sharing is asked for: a rate limit or a budget
 // would then be each process's own, many times what was meant.
 func newFleet(s *settings.Settings, _ *zap.Logger) (sharer, error) {
 	if s.SharedEngine.Set() {

@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 // takes as long.
 const patience = time.Minute
 
-// await ADDRESS PATH TEXT asks the admin listener until its answer holds the
+// await ADDRESS PATH TEXT asks the admin listener until its response holds the
 // text.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	a, err := settings.MakeAddress(args[0])

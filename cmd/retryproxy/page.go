@@ -23,8 +23,8 @@ func (a *app) newPage() *page.Page {
 func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
 	return page.Process{
-		Side: now.Side, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
-		ReplayBytes: stats.ReplayBytes, ReplayLimitBytes: int64(now.TotalReplayBytes),
+		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
 	}
 }
 
@@ -85,7 +85,7 @@ func ruleOf(now *inForce, name string) page.Rule {
 			made = &now.config.Routes[i-1]
 		}
 		return page.Rule{
-			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, Observes: made.Observe,
+			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, Observes: made.DryRun,
 			RequestTimeoutMS: made.RequestTimeout.Milliseconds(), AttemptTimeoutMS: made.AttemptTimeout.Milliseconds(), Curve: curveOf(&made.Policy),
 		}
 	}

@@ -29,12 +29,12 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 		}
 	}))
 	t.Cleanup(up.Close)
-	p := serve(t, "UPSTREAM="+up.URL, "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "ROUTES=bad,quiet", "ROUTE_QUIET_PATH=/quiet", "ROUTE_QUIET_MODE=observe", "RETRY_PERCENT=90")
+	p := serve(t, "UPSTREAM="+up.URL, "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "ROUTES=bad,quiet", "ROUTE_QUIET_PATH=/quiet", "ROUTE_QUIET_DRY_RUN=true", "RETRY_PERCENT=90")
 	p.get(0, "/fine")
 	p.get(0, "/bad/x?token=secret")
 	p.get(0, "/quiet")
 
-	var s page.Snapshot // a caller may have its answer before it is counted
+	var s page.Snapshot // a client may have its response before it is counted
 	p.await("all three in the page", func() bool {
 		s = p.lookAt()
 		return len(s.State.Routes) == 3 && s.State.Routes[1].Last.FirstTry == 1 && s.State.Routes[2].Last.FirstTry == 1 && len(s.Requests.Failed) == 1
@@ -52,7 +52,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	if len(s.Requests.Failed) != 1 || s.Requests.Failed[0].Path != "/bad/x" || len(s.Requests.Failed[0].Attempts) == 0 || s.Requests.Failed[0].Attempts[0].Result != "503" {
 		t.Errorf("%+v", s.Requests.Failed)
 	}
-	if u := s.State.Upstreams; len(u) != 2 || u[1].Name != up.URL+" #2" || u[0].Name != up.URL || u[0].Gate != "open" || !u[0].HasBudget {
+	if u := s.State.Upstreams; len(u) != 2 || u[1].Name != up.URL+" #2" || u[0].Name != up.URL || u[0].Breaker != "closed" || !u[0].HasBudget {
 		t.Errorf("%+v", u)
 	}
 	if bad.Rule.Observes || !s.State.Routes[2].Rule.Observes {

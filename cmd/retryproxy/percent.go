@@ -19,7 +19,7 @@ var percentCommand = command{
 	details: `Prints the percentage of retries that are made of those that would be. With N, from
 0 (none) to 100 (all), changes it first, at once and for all routes. The change
 lasts until the process ends; RETRYPROXY_RETRY_PERCENT says what it begins with.
-A repeat after a kept connection was found closed is no retry in this sense.`,
+A retry after a kept connection was found closed is no retry in this sense.`,
 	run: runPercent,
 }
 
@@ -42,7 +42,7 @@ func runPercent(ctx context.Context, c *call) error {
 		return err
 	}
 	if status != http.StatusOK {
-		return fmt.Errorf("the answer was %d: %s", status, answer)
+		return fmt.Errorf("the response was %d: %s", status, answer)
 	}
 	fmt.Fprintln(c.stdout, answer)
 	return nil

@@ -19,26 +19,26 @@ import (
 
 var simulateCommand = command{
 	name:    "simulate",
-	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--callers 1000] [--png FILE | --svg FILE | --json]",
+	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--clients 1000] [--png FILE | --svg FILE | --json]",
 	summary: "play an outage in virtual time: who comes back, when, and at what load",
-	details: `Plays a server that becomes slow when many requests are there at once, callers who
+	details: `Plays a server that becomes slow when many requests are there at once, clients who
 try again and again, an outage, and what stands between them; each way and each
-manner of callers once, over each other. Retries, budget, gate and limit are decided
+manner of clients once, over each other. Retries, budget, breaker and limit are decided
 by the code that the proxy runs. Nothing is sent and nobody waits: ten minutes of
-100 000 callers take a few seconds.
+100 000 clients take a few seconds.
 
---through takes direct (nothing between), retries (a proxy that repeats and does
+--through takes direct (nothing between), retries (a proxy that retries and does
 nothing else), budget (the same with a retry budget), haproxy (a number of
 connections set by hand, with a queue) and retryproxy. --route adds a route of the
 settings as starting would take it.
 
 --backoff plays every way that retries once with each of these strategies, written
-as for plan; --clients says what callers do after a failure: naive (again after
+as for plan; --client-backoff says what clients do after a failure: naive (again after
 --again), once (give up), or a strategy. One that grows from the wait before it
 (normal, decorrelated) may end with :from=pause: then the first wait grows from the
-caller's pause before the request.
+client's pause before the request.
 
-The server and the number of proxies grow with --callers unless they are given.
+The server and the number of proxies grow with --clients unless they are given.
 The same --seed gives the same storm.`,
 	run: runSimulate,
 }
@@ -59,8 +59,8 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	f := c.flags()
 	f.Var(&through, "through", "what stands between, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
 	f.Var(&s.routes, "route", "play these routes of the settings too, `NAME[,NAME...]`")
-	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be repeated")
-	f.Var(&clients, "clients", "what callers do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
+	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be retried")
+	f.Var(&clients, "client-backoff", "what clients do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
 	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulating.Outages(), ", "))
 	s.timeFlags(f)
 	s.sizeFlags(f)
@@ -72,7 +72,7 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 		return nil, err
 	}
 	if clients != nil {
-		w.Clients = clients
+		w.ClientBackoffs = clients
 	}
 	if through != nil {
 		w.Through = strings.Split(through.String(), ",")
@@ -94,23 +94,23 @@ func (s *simulateFlags) timeFlags(f *flag.FlagSet) {
 	f.DurationVar(&w.Peace, "peace", w.Peace, "time before the outage")
 	f.DurationVar(&w.Down, "down", w.Down, "length of the outage")
 	f.DurationVar(&w.Length, "length", 0, "virtual time to play; default a minute after the outage")
-	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a caller after a good answer")
-	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a caller gives a try up")
-	f.DurationVar(&w.Again, "again", w.Again, "pause of a naive caller before the next try")
-	f.DurationVar(&w.Base, "base", w.Base, "server: time of an answer while few requests are there")
+	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a client after a good response")
+	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives a try up")
+	f.DurationVar(&w.Again, "again", w.Again, "pause of a naive client before the next try")
+	f.DurationVar(&w.Base, "base", w.Base, "server: time of a response while few requests are there")
 	f.DurationVar(&w.Look, "look", w.Look, "server: how often a waiting request looks how many there are")
 	f.DurationVar(&w.SlotFor, "timeout-queue", w.SlotFor, "haproxy: longest wait for a connection")
 }
 
 func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
 	w := &s.wish
-	f.IntVar(&w.Callers, "callers", w.Callers, "callers, each with one request at a time")
-	f.IntVar(&w.Free, "free", 0, "server: requests at once that are few; 0 means 30 per thousand callers")
-	f.Float64Var(&w.Factor, "factor", w.Factor, "server: above them, an answer takes this many times longer...")
-	f.Float64Var(&w.Step, "step", 0, "server: ...for each so many requests more; 0 means 15 per thousand callers")
+	f.IntVar(&w.Clients, "clients", w.Clients, "clients, each with one request at a time")
+	f.IntVar(&w.Free, "free", 0, "server: requests at once that are few; 0 means 30 per thousand clients")
+	f.Float64Var(&w.Factor, "factor", w.Factor, "server: above them, a response takes this many times longer...")
+	f.Float64Var(&w.Step, "step", 0, "server: ...for each so many requests more; 0 means 15 per thousand clients")
 	f.Float64Var(&w.Slower, "slower", w.Slower, "outage slow: how many times as long answers take")
-	f.IntVar(&w.Slots, "slots", 0, "haproxy: connections to the server; 0 means 30 per thousand callers")
-	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the callers; 0 means one per thousand")
+	f.IntVar(&w.Slots, "slots", 0, "haproxy: connections to the server; 0 means 30 per thousand clients")
+	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
 
 // view is what the plot shows; rich is for pictures and JSON.
@@ -196,9 +196,9 @@ func proxyOf(r *settings.Route) (storm.Proxy, error) {
 		p.Budget = b
 	}
 	p.Guard = r.Guard()
-	p.AttemptTimeout, p.HoldMost, p.HoldFor = r.AttemptTimeout.Value(), r.HoldMax, r.HoldTimeout
-	if r.Outage == "shed" {
-		p.HoldFor = 0
+	p.AttemptTimeout, p.QueueMax, p.BreakerQueueTimeout = r.AttemptTimeout.Value(), r.QueueMax, r.QueueTimeout
+	if r.Breaker == "fail-fast" {
+		p.BreakerQueueTimeout = 0
 	}
 	return p, nil
 }

@@ -21,15 +21,15 @@ func routeOf(t *testing.T, env ...string) *settings.Route {
 
 func TestSimulateTakesARoutesSettings(t *testing.T) {
 	p, err := proxyOf(routeOf(t, "RETRYPROXY_MAX_RETRIES=1", "RETRYPROXY_BACKOFF=fixed", "RETRYPROXY_BACKOFF_BASE=7s", "RETRYPROXY_ATTEMPT_TIMEOUT=3s",
-		"RETRYPROXY_OUTAGE=shed", "RETRYPROXY_HOLD_MAX=9", "RETRYPROXY_LIMIT=30", "RETRYPROXY_BUDGET_RATIO=off"))
+		"RETRYPROXY_BREAKER=fail-fast", "RETRYPROXY_QUEUE_MAX=9", "RETRYPROXY_CONCURRENCY_LIMIT=30", "RETRYPROXY_BUDGET_RATIO=off"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Policy.MaxRetries != 1 || p.Policy.Backoff.Wait(policy.Step{}, policy.Shared()) != 7*time.Second || p.AttemptTimeout != 3*time.Second {
 		t.Errorf("policy %+v, attempt timeout %v", p.Policy, p.AttemptTimeout)
 	}
-	if p.HoldFor != 0 || p.HoldMost != 9 || p.Guard.Limit != policy.LimitFixed || p.Guard.Fixed != 30 || p.Guard.NoGate {
-		t.Errorf("held for %v, at most %d, guard %+v", p.HoldFor, p.HoldMost, p.Guard)
+	if p.BreakerQueueTimeout != 0 || p.QueueMax != 9 || p.Guard.ConcurrencyLimit != policy.ConcurrencyLimitFixed || p.Guard.FixedLimit != 30 || p.Guard.NoBreaker {
+		t.Errorf("held for %v, at most %d, guard %+v", p.BreakerQueueTimeout, p.QueueMax, p.Guard)
 	}
 	if p.Budget.Ratio < 1 {
 		t.Errorf("budget %+v for a route without one", p.Budget)
@@ -44,7 +44,7 @@ func TestSimulatedDefaultsAreTheProxys(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := storm.DefaultProxy()
-	if p.Budget != d.Budget || p.AttemptTimeout != d.AttemptTimeout || p.HoldMost != d.HoldMost || p.HoldFor != d.HoldFor || p.Guard != d.Guard ||
+	if p.Budget != d.Budget || p.AttemptTimeout != d.AttemptTimeout || p.QueueMax != d.QueueMax || p.BreakerQueueTimeout != d.BreakerQueueTimeout || p.Guard != d.Guard ||
 		p.Policy.MaxRetries != d.Policy.MaxRetries || p.Policy.Backoff != d.Policy.Backoff || p.Policy.Throttled != d.Policy.Throttled {
 		t.Errorf("by settings\n%+v\nin storms\n%+v", p, d)
 	}

@@ -15,23 +15,23 @@ var _ proxy.Observer = (*metrics.Stripe)(nil)
 func (a *app) snapshot() metrics.Snapshot {
 	stats, now := a.proxy.Stats(), a.inForce.Load()
 	s := metrics.Snapshot{
-		Connections:       stats.Connections,
-		AcceptPauses:      stats.AcceptPauses,
-		EvictedIdle:       stats.EvictedIdle,
-		EvictedStalled:    stats.EvictedStalled,
-		Faults:            stats.Faults,
-		HandshakeFailures: stats.HandshakeFailures,
-		Draining:          a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
-		ReplayBytes:       stats.ReplayBytes,
-		RetryPercent:      a.proxy.RetryPercent(),
-		Cooldowns:         stats.Cooldowns,
-		Shared:            a.sharedMetrics(),
-		ReplayLimitBytes:  now.config.TotalReplayBytes,
+		Connections:           stats.Connections,
+		AcceptPauses:          stats.AcceptPauses,
+		EvictedIdle:           stats.EvictedIdle,
+		EvictedStalled:        stats.EvictedStalled,
+		Faults:                stats.Faults,
+		HandshakeFailures:     stats.HandshakeFailures,
+		Draining:              a.phase.Load() == &phaseDraining, // from the delay's begin, when the data path does not yet
+		RetryBufferBytes:      stats.RetryBufferUsed,
+		RetryPercent:          a.proxy.RetryPercent(),
+		RateLimitPauses:       stats.RateLimitPauses,
+		Shared:                a.sharedMetrics(),
+		RetryBufferLimitBytes: now.config.RetryBufferTotalBytes,
 	}
 	s.HeaderFailures = headerFailures(&stats)
 	s.Upstreams = upstreamsOf(stats)
-	for _, q := range stats.Quotas {
-		s.Quotas = append(s.Quotas, metrics.Quota{Upstream: q.Upstream, Rate: q.Rate.String(), Waiting: q.Waiting, Keys: q.Keys, State: q.State})
+	for _, q := range stats.RateLimits {
+		s.RateLimits = append(s.RateLimits, metrics.RateLimit{Upstream: q.Upstream, Rate: q.Rate.String(), Queued: q.Waiting, Keys: q.Keys, State: q.State})
 	}
 	for i := range stats.Upstreams {
 		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {
@@ -55,23 +55,23 @@ func headerFailures(stats *proxy.Stats) map[string]uint64 {
 
 func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 	m := metrics.Upstream{
-		Name:         u.Name,
-		Idle:         u.Pool.Idle,
-		Active:       u.Pool.Active,
-		Dialing:      u.Pool.Dialing,
-		Dials:        u.Pool.Dials,
-		Reuses:       u.Pool.Reuses,
-		DialErrors:   u.Pool.DialErrors[:],
-		IdleCloses:   u.Pool.IdleCloses,
-		Addresses:    [metrics.NumAddressStates]int{metrics.AddressUsed: u.Addresses.Used, metrics.AddressEjected: u.Addresses.Ejected, metrics.AddressDraining: u.Addresses.Draining},
-		Each:         addressMetrics(&u.Addresses),
-		HasBudget:    u.HasBudget,
-		BudgetTokens: u.BudgetTokens,
-		Guard:        u.Guard,
-		HasThrottle:  u.HasThrottle,
-		Throttle:     u.Throttle,
-		HasProbe:     u.HasProbe,
-		Probed:       u.Probed,
+		Name:                u.Name,
+		Idle:                u.Pool.Idle,
+		Active:              u.Pool.Active,
+		Dialing:             u.Pool.Dialing,
+		Dials:               u.Pool.Dials,
+		Reuses:              u.Pool.Reuses,
+		DialErrors:          u.Pool.DialErrors[:],
+		IdleCloses:          u.Pool.IdleCloses,
+		Endpoints:           [metrics.NumEndpointStates]int{metrics.EndpointUsed: u.Addresses.Used, metrics.EndpointEjected: u.Addresses.Ejected, metrics.EndpointDraining: u.Addresses.Draining},
+		EachEndpoint:        addressMetrics(&u.Addresses),
+		HasBudget:           u.HasBudget,
+		BudgetTokens:        u.BudgetTokens,
+		Guard:               u.Guard,
+		HasClientThrottling: u.HasThrottle,
+		ClientThrottling:    u.Throttle,
+		HasProbe:            u.HasProbe,
+		Probed:              u.Probed,
 	}
 	if f := u.LastFailure; f != nil {
 		m.LastFailure = &metrics.DialFailure{At: f.At, Address: f.Err.Addr, Kind: f.Err.Kind.String(), Text: f.Err.Text()}
@@ -79,10 +79,10 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 	return m
 }
 
-func addressMetrics(all *upstream.Addresses) []metrics.Address {
-	var list []metrics.Address
+func addressMetrics(all *upstream.EndpointSummary) []metrics.Endpoint {
+	var list []metrics.Endpoint
 	for _, a := range all.Each {
-		list = append(list, metrics.Address{Name: a.Addr, Requests: a.Active, Attempts: a.Attempts, Failures: a.Failures, Ejected: a.Ejected})
+		list = append(list, metrics.Endpoint{Name: a.Addr, Requests: a.Active, Attempts: a.Attempts, Failures: a.Failures, Ejected: a.Ejected})
 	}
 	return list
 }

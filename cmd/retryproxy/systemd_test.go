@@ -66,7 +66,7 @@ func (c *child) ends() error {
 	}
 }
 
-// load sends POSTs, which nobody repeats, over kept connections until stopped.
+// load sends POSTs, which nobody retries, over kept connections until stopped.
 type load struct {
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -75,10 +75,10 @@ type load struct {
 	failed []error
 }
 
-func startLoad(address string, callers int) *load {
+func startLoad(address string, clients int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{cancel: cancel}
-	for range callers {
+	for range clients {
 		l.wg.Go(func() {
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 			defer client.CloseIdleConnections()
@@ -113,13 +113,13 @@ func (l *load) note(err error) {
 	l.failed = append(l.failed, err)
 }
 
-// more waits for n further good answers.
+// more waits for n further good responses.
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	until := l.good.Load() + n
 	for end := time.Now().Add(patience); l.good.Load() < until; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d good answers, %d wanted", l.good.Load(), until)
+			t.Fatalf("%d good responses, %d wanted", l.good.Load(), until)
 		}
 	}
 }
@@ -173,15 +173,15 @@ func socketFile(t *testing.T, listen string) *os.File {
 	return f
 }
 
-// The socket stays open between two processes: callers wait for the second.
+// The socket stays open between two processes: clients wait for the second.
 func TestRestartUnderSystemdLosesNothing(t *testing.T) {
 	listen := freePort(t)
 	files := []*os.File{socketFile(t, listen)}
 	env := []string{"LISTEN=" + listen, "ADMIN_LISTEN=off", "UPSTREAM=" + echo(t, time.Millisecond)}
-	callers := startLoad(listen, 8)
+	clients := startLoad(listen, 8)
 	for range 3 {
 		p := spawn(t, files, withSystemd, env...)
-		callers.more(t, 200)
+		clients.more(t, 200)
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -190,8 +190,8 @@ func TestRestartUnderSystemdLosesNothing(t *testing.T) {
 		}
 	}
 	last := spawn(t, files, withSystemd, env...)
-	callers.more(t, 1)
-	for _, err := range callers.stop() {
+	clients.more(t, 1)
+	for _, err := range clients.stop() {
 		t.Error(err)
 	}
 	if err := last.cmd.Process.Signal(syscall.SIGTERM); err != nil {

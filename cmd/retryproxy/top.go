@@ -52,7 +52,7 @@ func runTop(ctx context.Context, c *call) error {
 func lookOnce(ctx context.Context, ask asker) (string, error) {
 	status, body, err := ask(ctx, http.MethodGet, "/page/state.json", "")
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the answer was %d: %s", status, body)
+		err = fmt.Errorf("the response was %d: %s", status, body)
 	}
 	return body, err
 }
@@ -61,7 +61,7 @@ func lookOnce(ctx context.Context, ask asker) (string, error) {
 func (c *call) drawTop(w io.Writer, body string, size top.Size) error {
 	var s page.Snapshot
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	return top.Write(w, &s, terminal.Screen(c.stdout, c.getenv), size)
 }

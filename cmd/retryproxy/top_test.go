@@ -26,7 +26,7 @@ func TestTopShowsOneTableWhereNobodyLooks(t *testing.T) {
 	if code != exitOK || errs != "" || strings.Contains(out, "\x1b") || strings.Contains(out, "secret") {
 		t.Fatalf("%d %s\n%s", code, errs, out)
 	}
-	for _, want := range []string{"retryproxy ", "default", "5 min", "upstream", "open"} {
+	for _, want := range []string{"retryproxy ", "default", "5 min", "upstream", "closed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -70,7 +70,7 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the answer was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last one stays
+	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the response was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last one stays
 		t.Errorf("%d drawn:\n%q", n, text)
 	}
 	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {

@@ -8,7 +8,7 @@ import (
 // configView is the effective configuration as /config and `check --json` show
 // it. Secrets are masked.
 type configView struct {
-	Side     string               `json:"side"`
+	Side     string               `json:"position"`
 	Listen   []string             `json:"listen"`
 	Admin    string               `json:"admin"`
 	Settings map[string]valueView `json:"settings"` // by variable
@@ -19,7 +19,7 @@ type configView struct {
 
 type valueView struct {
 	Value string `json:"value"`
-	SetBy string `json:"set_by,omitempty"` // the variable; left out for a default
+	SetBy string `json:"set_by,omitempty"` // the variable; ejected for a default
 }
 
 type routeView struct {
@@ -29,12 +29,12 @@ type routeView struct {
 	Worst    *worstView           `json:"worst_case,omitempty"`
 }
 
-// worstView is the worst that a route can do to a caller and its upstream.
+// worstView is the worst that a route can do to a client and its upstream.
 type worstView struct {
 	// Attempts a request can have, and so how many times the upstream's load
 	// can grow for as long as the budget's burst lasts.
 	Attempts int `json:"attempts"`
-	// Seconds from the request being sent to the response's head; null without
+	// Seconds from the request being sent to the response's headers; null without
 	// a limit.
 	Seconds *float64 `json:"seconds"`
 	// SlowAttempts that a request has when each lasts until its timeout and
@@ -50,7 +50,7 @@ type worstView struct {
 }
 
 func viewOf(s *settings.Settings, problems settings.Problems) *configView {
-	v := &configView{Side: s.Side, Admin: s.AdminListen.String(), Settings: map[string]valueView{}}
+	v := &configView{Side: s.Position, Admin: s.AdminListen.String(), Settings: map[string]valueView{}}
 	for _, a := range s.Listeners() {
 		v.Listen = append(v.Listen, a.String())
 	}
@@ -92,7 +92,7 @@ func worstOf(r *settings.Route) (policy.Worst, error) {
 	if err != nil {
 		return policy.Worst{}, err
 	}
-	if r.Mode == "observe" {
+	if r.DryRun {
 		p.MaxRetries = 0
 	}
 	return p.Worst(r.RequestTimeout, r.AttemptTimeout.Value()), nil

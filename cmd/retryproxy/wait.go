@@ -46,7 +46,7 @@ func runWait(ctx context.Context, c *call) error {
 	return fmt.Errorf("not ready within %v: %w", *timeout, last)
 }
 
-// awaitReady returns nil as soon as the answer is yes, and why it was not when
+// awaitReady returns nil as soon as the response is yes, and why it was not when
 // ctx ends.
 func awaitReady(ctx context.Context, a settings.Address) error {
 	last := errors.New("not asked")

@@ -124,7 +124,7 @@ func withoutStrings(query string) string {
 
 // lintValue: each alternative of a match on a closed set matches a member.
 func lintValue(label, operator, value string) (wrong []string) {
-	sets := map[string][]string{"state": {"open", "closed", "half_open", "ramp"}}
+	sets := map[string][]string{"state": {"closed", "open", "half_open", "slow_start"}}
 	for _, o := range policy.AllOutcomes() {
 		sets["outcome"] = append(sets["outcome"], o.String())
 	}
@@ -231,13 +231,13 @@ func TestRunbooksNameWhatThereIs(t *testing.T) {
 
 func TestLintRefuses(t *testing.T) {
 	for query, want := range map[string]string{
-		`rate(retryproxy_request_total[5m])`:                            "no metric retryproxy_request_total",
-		`rate(retryproxy_request_duration_seconds[5m])`:                 "no metric retryproxy_request_duration_seconds",
-		`retryproxy_requests_total{upstream="x"}`:                       "retryproxy_requests_total has no label upstream",
-		`sum by (upstream) (retryproxy_requests_total)`:                 "grouped by upstream, which none of its metrics has",
-		`retryproxy_outcomes_total{outcome=~"success|gave_in_.*"}`:      "outcome is never gave_in_.*",
-		`retryproxy_gate_state{state="shut"}`:                           "state is never shut",
-		`retryproxy_outcomes_total{outcome=~"gave_up_.*|shed",job="a"}`: "",
+		`rate(retryproxy_request_total[5m])`:                                 "no metric retryproxy_request_total",
+		`rate(retryproxy_request_duration_seconds[5m])`:                      "no metric retryproxy_request_duration_seconds",
+		`retryproxy_requests_total{upstream="x"}`:                            "retryproxy_requests_total has no label upstream",
+		`sum by (upstream) (retryproxy_requests_total)`:                      "grouped by upstream, which none of its metrics has",
+		`retryproxy_outcomes_total{outcome=~"success|gave_in_.*"}`:           "outcome is never gave_in_.*",
+		`retryproxy_breaker_state{state="shut"}`:                             "state is never shut",
+		`retryproxy_outcomes_total{outcome=~"gave_up_.*|fail_fast",job="a"}`: "",
 	} {
 		got := strings.Join(lint(query), "; ")
 		if got != want {

@@ -9,10 +9,10 @@ const (
 	byUpstream = byProcess + `, upstream=~"$upstream"`
 )
 
-// failed are the outcomes that a caller would call a failure of ours; those
-// that are the caller's own doing are not asked about. As in the rules.
+// failed are the outcomes that a client would call a failure of ours; those
+// that are the client's own doing are not asked about. As in the rules.
 const (
-	failed  = `outcome=~"gave_up_.*|shed|hold_dropped|hold_timeout|overloaded|throttled|cooldown|response_broken"`
+	failed  = `outcome=~"gave_up_.*|fail_fast|queue_dropped|queue_timeout|overloaded|client_throttled|rate_limit_pause|response_broken"`
 	counted = `outcome!~"client_gone|request_broken|request_timeout|refused"`
 )
 
@@ -40,28 +40,28 @@ func quantiles(metric, what string) []query {
 }
 
 var rows = []row{
-	{"Callers", []chart{
+	{"Clients", []chart{
 		{title: "Requests a second", kind: stat, unit: "reqps", queries: []query{{sum("requests_total", byRoute), ""}}},
-		{title: "Failed, retries included", about: "What callers would call a failure of ours. The objective in the alerts is 0.1 %.", kind: stat, unit: "percentunit",
+		{title: "Failed, retries included", about: "What clients would call a failure of ours. The objective in the alerts is 0.1 %.", kind: stat, unit: "percentunit",
 			warn: at(0.001), bad: at(0.01), queries: []query{{"(" + sum("outcomes_total", byRoute+", "+failed) + " or vector(0)) / " + sum("outcomes_total", byRoute+", "+counted), ""}}},
-		{title: "Rescued by retries", about: "Failed at first, answered in the end.", kind: stat, unit: "percentunit",
-			queries: []query{{sum("outcomes_total", byRoute+`, outcome="rescued"`) + " / " + sum("outcomes_total", byRoute+", "+counted), ""}}},
+		{title: "Recovered by retries", about: "Failed at first, answered in the end.", kind: stat, unit: "percentunit",
+			queries: []query{{sum("outcomes_total", byRoute+`, outcome="recovered"`) + " / " + sum("outcomes_total", byRoute+", "+counted), ""}}},
 		{title: "Requests sent for one received", about: "Attempts by requests. With the default budget at most 1.2.", kind: stat, unit: "none",
 			warn: at(1.2), bad: at(1.5), queries: []query{{sum("attempts_total", byRoute) + " / " + sum("requests_total", byRoute), ""}}},
 		{title: "Upstreams down", about: "For at least one proxy.", kind: stat, unit: "none", warn: at(1), bad: at(1),
-			queries: []query{{fmt.Sprintf(`count(max by (upstream) (retryproxy_gate_state{%s, state=~"closed|half_open"}) == 1) or vector(0)`, byUpstream), ""}}},
+			queries: []query{{fmt.Sprintf(`count(max by (upstream) (retryproxy_breaker_state{%s, state=~"open|half_open"}) == 1) or vector(0)`, byUpstream), ""}}},
 		{title: "Proxies", kind: stat, unit: "none", queries: []query{{fmt.Sprintf("count(retryproxy_build_info{%s})", byProcess), ""}}},
 
-		{title: "What became of requests", about: "One outcome for each request: success, rescued by a retry, or why not.", kind: stacked, unit: "reqps", wide: true,
+		{title: "What became of requests", about: "One outcome for each request: success, recovered by a retry, or why not.", kind: stacked, unit: "reqps", wide: true,
 			queries: []query{{sumBy("outcome", "outcomes_total", byRoute) + " > 0", "{{outcome}}"}}},
-		{title: "What callers got", kind: stacked, unit: "reqps",
+		{title: "What clients got", kind: stacked, unit: "reqps",
 			queries: []query{{sumBy("code", "requests_total", byRoute), "{{code}}"}}},
-		{title: "How long callers wait", about: "From a request's head to the end of its response, all attempts and waits included; beside it single attempts.", kind: lines, unit: "s",
+		{title: "How long clients wait", about: "From a request's headers to the end of its response, all attempts and waits included; beside it single attempts.", kind: lines, unit: "s",
 			queries: append(quantiles("request_duration_seconds", "request"), quantiles("attempt_duration_seconds", "attempt")...)},
 		{title: "Traffic by route", kind: stacked, unit: "reqps", queries: []query{{sumBy("route", "requests_total", byRoute), "{{route}}"}}},
-		{title: "Under way and waiting", kind: lines, unit: "none", queries: []query{
-			{sumNow("job", "requests_in_flight", byRoute), "{{job}} under way"}, {sumNow("job", "requests_waiting", byRoute), "{{job}} wait for a retry"},
-			{sumNow("job", "held_requests", byUpstream), "{{job}} held for an upstream"}}},
+		{title: "In flight and waiting", kind: lines, unit: "none", queries: []query{
+			{sumNow("job", "requests_in_flight", byRoute), "{{job}} in flight"}, {sumNow("job", "requests_waiting", byRoute), "{{job}} wait for a retry"},
+			{sumNow("job", "queued_requests", byUpstream), "{{job}} held for an upstream"}}},
 	}},
 	{"Retries", []chart{
 		{title: "Retries by reason", kind: stacked, unit: "reqps", queries: []query{{sumBy("reason", "retries_total", byRoute), "{{reason}}"}}},
@@ -78,50 +78,50 @@ var rows = []row{
 			queries: []query{{fmt.Sprintf("min by (upstream) (retryproxy_budget_tokens{%s})", byUpstream), "{{upstream}}"}}},
 	}},
 	{"Upstreams", []chart{
-		{title: "Gate", about: "The worst of all proxies.", kind: timeline, unit: "none", wide: true,
-			words: map[string]word{"0": {"open", "green"}, "1": {"getting its load back", "yellow"}, "2": {"being tried", "orange"}, "3": {"closed", "red"}},
-			queries: []query{{fmt.Sprintf(`max by (upstream) (3 * retryproxy_gate_state{%[1]s, state="closed"} or 2 * retryproxy_gate_state{%[1]s, state="half_open"}`+
-				` or 1 * retryproxy_gate_state{%[1]s, state="ramp"})`, byUpstream), "{{upstream}}"}}},
-		{title: "Gates closed, by evidence", kind: stacked, unit: "none",
-			queries: []query{{fmt.Sprintf("sum by (upstream, by) (increase(retryproxy_gate_closed_total{%s}[$__rate_interval]))", byUpstream), "{{upstream}} {{by}}"}}},
+		{title: "Circuit breaker", about: "The worst of all proxies.", kind: timeline, unit: "none", wide: true,
+			words: map[string]word{"0": {"closed", "green"}, "1": {"slow start", "yellow"}, "2": {"half-open", "orange"}, "3": {"open", "red"}},
+			queries: []query{{fmt.Sprintf(`max by (upstream) (3 * retryproxy_breaker_state{%[1]s, state="open"} or 2 * retryproxy_breaker_state{%[1]s, state="half_open"}`+
+				` or 1 * retryproxy_breaker_state{%[1]s, state="slow_start"})`, byUpstream), "{{upstream}}"}}},
+		{title: "Breakers closed, by evidence", kind: stacked, unit: "none",
+			queries: []query{{fmt.Sprintf("sum by (upstream, by) (increase(retryproxy_breaker_opened_total{%s}[$__rate_interval]))", byUpstream), "{{upstream}} {{by}}"}}},
 		{title: "Answers, before retries hide them", kind: stacked, unit: "reqps", queries: []query{{sumBy("class, code", "attempts_total", byRoute), "{{class}} {{code}}"}}},
-		{title: "Waited for an upstream", about: "At its gate while it was down, or for a place under its limit.", kind: lines, unit: "s", queries: quantiles("hold_seconds", "held")},
-		{title: "Held requests", kind: lines, unit: "none", queries: []query{{sumNow("upstream", "held_requests", byUpstream), "{{upstream}}"}}},
-		{title: "Limit and places", about: "The limit is shown only while it binds. Abandoned are attempts whose caller has left and whom the upstream still works for.", kind: lines, unit: "none",
+		{title: "Waited for an upstream", about: "At its breaker while it was down, or for a place under its limit.", kind: lines, unit: "s", queries: quantiles("queue_seconds", "held")},
+		{title: "Queued requests", kind: lines, unit: "none", queries: []query{{sumNow("upstream", "queued_requests", byUpstream), "{{upstream}}"}}},
+		{title: "Limit and places", about: "The limit is shown only while it binds. Abandoned are attempts whose client has left and whom the upstream still works for.", kind: lines, unit: "none",
 			queries: []query{
-				{sumNow("upstream", "limit", byUpstream) + " < +Inf", "{{upstream}} limit"},
-				{sumNow("upstream, by", "places_taken", byUpstream), "{{upstream}} {{by}}"}}},
+				{sumNow("upstream", "concurrency_limit", byUpstream) + " < +Inf", "{{upstream}} limit"},
+				{sumNow("upstream, by", "permits_in_use", byUpstream), "{{upstream}} {{by}}"}}},
 		{title: "Connections to upstreams", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, state", "upstream_connections", byUpstream), "{{upstream}} {{state}}"}}},
 		{title: "Failed dials", kind: stacked, unit: "cps", queries: []query{{sumBy("upstream, kind", "upstream_dial_errors_total", byUpstream) + " > 0", "{{upstream}} {{kind}}"}}},
 		{title: "Connections made, used again, closed by the upstream", kind: lines, unit: "cps", queries: []query{
 			{sum("upstream_dials_total", byUpstream), "made"}, {sum("upstream_reuses_total", byUpstream), "used again"}, {sum("upstream_idle_closes_total", byUpstream), "closed by the upstream while idle"}}},
 	}},
 	{"Addresses of upstreams with several", []chart{
-		{title: "Addresses", about: "Used, left out for failures in a row (ejected), or no longer in the answer for the name (draining). Of all proxies.", kind: stacked, unit: "none",
-			queries: []query{{sumNow("upstream, state", "upstream_addresses", byUpstream), "{{upstream}} {{state}}"}}},
+		{title: "Addresses", about: "Used, ejected for failures in a row (ejected), or no longer in the response for the name (draining). Of all proxies.", kind: stacked, unit: "none",
+			queries: []query{{sumNow("upstream, state", "upstream_endpoints", byUpstream), "{{upstream}} {{state}}"}}},
 		{title: "Left out", about: "By at least one proxy. At most half of the addresses of an upstream are.", kind: timeline, unit: "none", wide: true,
 			words:   map[string]word{"0": {"used", "green"}, "1": {"left out", "red"}},
-			queries: []query{{fmt.Sprintf("max by (upstream, address) (retryproxy_upstream_address_ejected{%s})", byUpstream), "{{address}}"}}},
+			queries: []query{{fmt.Sprintf("max by (upstream, address) (retryproxy_upstream_endpoint_ejected{%s})", byUpstream), "{{address}}"}}},
 		{title: "Attempts by address", about: "The load is spread when the curves are equal, and an address in trouble gets less.", kind: lines, unit: "reqps",
-			queries: []query{{sumBy("upstream, address", "upstream_address_attempts_total", byUpstream), "{{address}}"}}},
+			queries: []query{{sumBy("upstream, address", "upstream_endpoint_attempts_total", byUpstream), "{{address}}"}}},
 		{title: "Failed attempts by address", about: "Of its attempts and dials, those that count towards leaving it out.", kind: lines, unit: "reqps",
-			queries: []query{{sumBy("upstream, address", "upstream_address_failures_total", byUpstream) + " > 0", "{{address}}"}}},
-		{title: "In hand by address", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_address_requests", byUpstream), "{{address}}"}}},
+			queries: []query{{sumBy("upstream, address", "upstream_endpoint_failures_total", byUpstream) + " > 0", "{{address}}"}}},
+		{title: "In hand by address", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_endpoint_requests", byUpstream), "{{address}}"}}},
 	}},
 	{"Trying out", []chart{
-		{title: "Would be retried", about: "On routes that only observe (RETRYPROXY_MODE=observe), by what the retry would be for.", kind: stacked, unit: "reqps",
-			queries: []query{{sumBy("route, reason", "would_retries_total", byRoute), "{{route}} {{reason}}"}}},
+		{title: "Would be retried", about: "On routes that only observe (RETRYPROXY_DRY_RUN=true), by what the retry would be for.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("route, reason", "dry_run_retries_total", byRoute), "{{route}} {{reason}}"}}},
 		{title: "Would be retried, by request", about: "What a route in mode retry would add to the upstream's load at most, before its budget.", kind: lines, unit: "percentunit",
-			queries: []query{{sumBy("route", "would_retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
-		{title: "Faults made up here", about: "By RETRYPROXY_FAULT. They are in all other graphs as if the upstream had failed.", kind: stacked, unit: "reqps",
-			queries: []query{{sumBy("route, kind", "injected_faults_total", byRoute), "{{route}} {{kind}}"}}},
+			queries: []query{{sumBy("route", "dry_run_retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
+		{title: "Faults injected here", about: "By RETRYPROXY_FAULT_INJECTION. They are in all other graphs as if the upstream had failed.", kind: stacked, unit: "reqps",
+			queries: []query{{sumBy("route, kind", "fault_injections_total", byRoute), "{{route}} {{kind}}"}}},
 	}},
 	{"Process", []chart{
 		{title: "CPU", kind: lines, unit: "none", queries: []query{{fmt.Sprintf(`rate(process_cpu_seconds_total{%s}[$__rate_interval]) and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}}"}}},
 		{title: "Memory", kind: lines, unit: "bytes", queries: []query{
 			{fmt.Sprintf(`process_resident_memory_bytes{%s} and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}} resident"},
-			{sumNow("instance", "replay_bytes", byProcess), "{{instance}} kept for repeats"}}},
-		{title: "Callers' connections", kind: lines, unit: "none", queries: []query{{sumNow("instance", "connections", byProcess), "{{instance}}"}}},
+			{sumNow("instance", "retry_buffer_bytes", byProcess), "{{instance}} kept for retries"}}},
+		{title: "Clients' connections", kind: lines, unit: "none", queries: []query{{sumNow("instance", "connections", byProcess), "{{instance}}"}}},
 		{title: "Refused requests", about: "They broke the protocol or a limit; nothing was sent upstream.", kind: stacked, unit: "reqps",
 			queries: []query{{sumBy("reason", "parse_refusals_total", byProcess) + " > 0", "{{reason}}"}}},
 		{title: "Trouble", about: "Faults are bugs. Pauses mean that the limit of connections is too low. A refused configuration is not in use.", kind: lines, unit: "none", queries: []query{

@@ -94,7 +94,7 @@ gateway:
     DRAIN_DELAY: 1m0.5s
     DRAIN_TIMEOUT: 500ms
     LOG_LEVEL: null
-    TOTAL_REPLAY_BYTES: 67108864
+    RETRY_BUFFER_TOTAL_BYTES: 67108864
     BUDGET_RATIO: 0.1
     ACCESS_LOG: true
     VIA: "'gateway'"
@@ -152,7 +152,7 @@ func TestChartIsValid(t *testing.T) {
 
 func TestChartSettingsAreWrittenAsTheFileHasThem(t *testing.T) {
 	env := find[*corev1.ConfigMap](t, chartObjects(t, release{values: everyValue}), "edge").Data["env"]
-	for _, line := range []string{"RETRYPROXY_TOTAL_REPLAY_BYTES=67108864", "RETRYPROXY_BUDGET_RATIO=0.1", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_VIA='gateway'"} {
+	for _, line := range []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=67108864", "RETRYPROXY_BUDGET_RATIO=0.1", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_VIA='gateway'"} {
 		if !strings.Contains(env, line+"\n") {
 			t.Errorf("no line %s in\n%s", line, env)
 		}

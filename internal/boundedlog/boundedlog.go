@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Bound lets the first lines of each minute through and counts the others. A
+// Limiter lets the first lines of each minute through and counts the others. A
 // minute begins with its first line. Safe for concurrent use; its fields are set
 // before it is used and not changed.
-type Bound struct {
+type Limiter struct {
 	PerMinute int
-	// Tell writes the line that counts suppressed lines. It is called at the end
+	// OnSuppressed writes the line that counts suppressed lines. It is called at the end
 	// of each minute that has any, and by Flush; never with 0.
-	Tell func(suppressed int)
+	OnSuppressed func(suppressed int)
 
 	mu         sync.Mutex // guards all below
 	began      time.Time  // of the minute; zero: no line yet
@@ -24,7 +24,7 @@ type Bound struct {
 }
 
 // Allow reports whether a line may be written now. If not, it is counted.
-func (b *Bound) Allow() bool {
+func (b *Limiter) Allow() bool {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *Bound) Allow() bool {
 }
 
 // arm sets the timer. Called with mu held.
-func (b *Bound) arm(after time.Duration) {
+func (b *Limiter) arm(after time.Duration) {
 	if b.timer == nil {
 		b.timer = time.AfterFunc(after, b.Flush)
 		return
@@ -53,7 +53,7 @@ func (b *Bound) arm(after time.Duration) {
 
 // Flush counts the lines suppressed so far in a line of their own, if there are
 // any. Whoever ends calls it, so that none goes untold.
-func (b *Bound) Flush() {
+func (b *Limiter) Flush() {
 	b.mu.Lock()
 	n := b.suppressed
 	b.suppressed = 0
@@ -62,6 +62,6 @@ func (b *Bound) Flush() {
 	}
 	b.mu.Unlock()
 	if n > 0 {
-		b.Tell(n)
+		b.OnSuppressed(n)
 	}
 }

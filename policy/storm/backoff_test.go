@@ -8,16 +8,16 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// normalCallers is the storm with callers who back off by the strategy normal,
+// normalClients is the storm with clients who back off by the strategy normal,
 // with factor e and waits of five minutes at most.
-func normalCallers(t *testing.T, seed uint64, base time.Duration, jitter float64) Config {
+func normalClients(t *testing.T, seed uint64, base time.Duration, jitter float64) Config {
 	t.Helper()
 	c := Default()
 	b, err := policy.New("normal", policy.Options{Base: base, Factor: 2.71828, Jitter: jitter, Max: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Callers.Backoff, c.Seed, c.Length = b, seed, 3*time.Minute
+	c.Clients.Backoff, c.Seed, c.Length = b, seed, 3*time.Minute
 	return c
 }
 
@@ -30,15 +30,15 @@ func TestClientsThatBackOffFromTheirOwnPauseLetTheServerRecover(t *testing.T) {
 	const seeds = 10
 	var recovered []time.Duration
 	for seed := range uint64(seeds) {
-		c := normalCallers(t, seed+1, 0, 0.1)
-		c.Callers.FromPause = true
+		c := normalClients(t, seed+1, 0, 0.1)
+		c.Clients.FromPause = true
 		if d := Run(c).ErrorsUnder(55*time.Second, 0.05); d != Never {
 			recovered = append(recovered, d)
 		}
 		c = Default()
 		c.Seed = seed + 1
 		if d := Run(c).First; d != Never {
-			t.Errorf("seed %d: naive clients had a good answer %v after the outage, want none", seed+1, d)
+			t.Errorf("seed %d: naive clients had a good response %v after the outage, want none", seed+1, d)
 		}
 	}
 	slices.Sort(recovered)
@@ -64,30 +64,30 @@ func TestAFirstWaitForEverybodyHelpsIfItOutlastsThePile(t *testing.T) {
 		{27 * time.Second, 0.1, false},
 		{100 * time.Millisecond, 0.1, false},
 	} {
-		d := Run(normalCallers(t, 1, tc.base, tc.jitter)).ErrorsUnder(55*time.Second, 0.05)
+		d := Run(normalClients(t, 1, tc.base, tc.jitter)).ErrorsUnder(55*time.Second, 0.05)
 		if recovers := d != Never; recovers != tc.recovers || recovers && (d < 55*time.Second || d > 70*time.Second) {
 			t.Errorf("first wait %v, noise %v: recovered %v (after %v), want %v, after 60 to 65 s", tc.base, tc.jitter, recovers, d, tc.recovers)
 		}
 	}
 }
 
-// A caller's pauses are as long before a short time of peace as before a long
+// A client's pauses are as long before a short time of peace as before a long
 // one, so the first wait after it is too.
 func TestPausesBeganBeforeTheStormDid(t *testing.T) {
 	for _, peace := range []time.Duration{time.Second, 10 * time.Minute} {
-		c := normalCallers(t, 1, 0, 0.1)
-		c.Callers.FromPause = true
+		c := normalClients(t, 1, 0, 0.1)
+		c.Clients.FromPause = true
 		c.Scale(20_000)
 		c.Faults[0].At, c.Length = peace, peace+time.Millisecond
 		w := newWorld(c)
 		w.play()
 		sum := 0.0
-		for i := range w.callers {
-			sum += w.callers[i].wait.Seconds()
+		for i := range w.clients {
+			sum += w.clients[i].wait.Seconds()
 		}
 		// The pause that a moment falls into is twice as long as the mean one.
 		if mean := sum / 20_000; mean < 19 || mean > 21 {
-			t.Errorf("after %v of peace the pause under way is %.1f s in the mean, want 20 s", peace, mean)
+			t.Errorf("after %v of peace the pause in flight is %.1f s in the mean, want 20 s", peace, mean)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// city is 100 000 callers for ten minutes, a proxy for each thousand of them.
+// city is 100 000 clients for ten minutes, a proxy for each thousand of them.
 func city(via Via) Config {
 	c := Default()
 	c.Via = via
@@ -29,7 +29,7 @@ func BenchmarkCity(b *testing.B) {
 	}
 }
 
-// An event costs no allocation: what is allocated is what callers, proxies and
+// An event costs no allocation: what is allocated is what clients, proxies and
 // the largest number of requests at once need.
 func TestEventsDoNotAllocate(t *testing.T) {
 	for _, via := range []Via{ViaNothing, ViaSlots, ViaProxy} {
@@ -52,19 +52,19 @@ func TestScaleKeepsTheStorm(t *testing.T) {
 	c := Default()
 	c.Via, c.Seed = ViaProxy, 1
 	c.Scale(3000)
-	if c.Callers.N != 3000 || c.Server.Free != 90 || c.Server.Step != 45 || c.Slots != 90 || c.Server.Most != 60_000 || c.Proxies != 3 {
-		t.Fatalf("scaled to 3 000 callers: %+v", c)
+	if c.Clients.N != 3000 || c.Server.Free != 90 || c.Server.Step != 45 || c.Slots != 90 || c.Server.Most != 60_000 || c.Proxies != 3 {
+		t.Fatalf("scaled to 3 000 clients: %+v", c)
 	}
 	r := Run(c)
 	if peace := r.Sum(5*time.Second, 15*time.Second); peace.Good < 2700 || peace.Good > 3300 {
-		t.Errorf("%d good answers in 10 s of peace, want about 3 000", peace.Good)
+		t.Errorf("%d good responses in 10 s of peace, want about 3 000", peace.Good)
 	}
-	if d := r.GoodAgain(55*time.Second, 300, 0.95); d > 3*time.Second {
+	if d := r.GoodputRecovered(55*time.Second, 300, 0.95); d > 3*time.Second {
 		t.Errorf("good again after %v", d)
 	}
 	small := Default()
 	small.Scale(20)
 	if small.Server.Free != 1 || small.Slots != 1 || small.Proxies != 1 || small.Server.Step != 0.3 {
-		t.Errorf("scaled to 20 callers: %+v", small)
+		t.Errorf("scaled to 20 clients: %+v", small)
 	}
 }

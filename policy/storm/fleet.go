@@ -12,17 +12,17 @@ type Sharing uint8
 
 // What they do.
 const (
-	// ShareNothing: the request that met the 429 waits, and is repeated.
+	// ShareNothing: the request that met the 429 waits, and is retried.
 	ShareNothing Sharing = iota
 	// ShareWithin: all requests of the process wait.
 	ShareWithin
-	// ShareCooldowns: all requests of all processes wait, as soon as they know.
-	ShareCooldowns
-	// ShareQuota: that, and all take turns, so that there are few 429s.
-	ShareQuota
+	// ShareRateLimitPauses: all requests of all processes wait, as soon as they know.
+	ShareRateLimitPauses
+	// ShareRateLimit: that, and all take turns, so that there are few 429s.
+	ShareRateLimit
 )
 
-// Fleet is many processes that call one upstream which has a quota.
+// Fleet is many processes that call one upstream which has a rate limit.
 type Fleet struct {
 	Seed      uint64
 	Length    time.Duration // virtual time to play
@@ -34,33 +34,33 @@ type Fleet struct {
 	// process from [0, Delay].
 	Delay time.Duration
 
-	Callers int           // of each process, with one request at a time each
-	Every   time.Duration // mean of the exponential pause of a caller after an answer
+	Clients int           // of each process, with one request at a time each
+	Every   time.Duration // mean of the exponential pause of a client after a response
 	Timeout time.Duration // of a request
 
-	Quota  float64       // of the upstream, a second
-	Burst  float64       // tokens that its bucket holds
-	Answer time.Duration // time of a good answer
+	RateLimit    float64       // of the upstream, a second
+	Burst        float64       // tokens that its bucket holds
+	ResponseTime time.Duration // time of a good response
 
-	QuotaWait time.Duration // ShareQuota: the longest that a request waits for its turn
+	RateLimitWait time.Duration // ShareRateLimit: the longest that a request waits for its turn
 
 	Policy policy.Policy
 	Budget policy.BudgetConfig
 }
 
-// DefaultFleet is what `make fleet` plays with fifty processes, with n: a quota
-// of 500 requests a second, and a thousand callers of whom each pauses for a
+// DefaultFleet is what `make fleet` plays with fifty processes, with n: a rate limit
+// of 500 requests a second, and a thousand clients of whom each pauses for a
 // second on average, shared out evenly. With more processes than that there are
-// as many callers, who pause longer: twice the quota is asked for in any case.
+// as many clients, who pause longer: twice the rate limit is asked for in any case.
 func DefaultFleet(n int) Fleet {
 	p := DefaultProxy()
 	f := Fleet{
 		Length: 33 * time.Second, Settle: 3 * time.Second, Processes: n, Delay: 10 * time.Millisecond,
-		Callers: max(1, 1000/n), Timeout: 30 * time.Second,
-		Quota: 500, Burst: 250, Answer: 5 * time.Millisecond, QuotaWait: time.Second,
+		Clients: max(1, 1000/n), Timeout: 30 * time.Second,
+		RateLimit: 500, Burst: 250, ResponseTime: 5 * time.Millisecond, RateLimitWait: time.Second,
 		Policy: p.Policy, Budget: p.Budget,
 	}
-	f.Every = time.Duration(n*f.Callers) * time.Millisecond
+	f.Every = time.Duration(n*f.Clients) * time.Millisecond
 	return f
 }
 
@@ -68,57 +68,57 @@ func DefaultFleet(n int) Fleet {
 // everything as there are more processes than in a fleet of fifty.
 func (f *Fleet) Grow() {
 	times := float64(f.Processes) / 50
-	f.Callers, f.Every = 20, time.Second
-	f.Quota, f.Burst = 500*times, 250*times
+	f.Clients, f.Every = 20, time.Second
+	f.RateLimit, f.Burst = 500*times, 250*times
 }
 
 // FleetResult is what came of it in the time that counts.
 type FleetResult struct {
-	Sent    int // requests that came to the upstream
-	Limited int // of them, answered 429
-	Good    int // callers with a 200
-	Turned  int // callers with a 429
-	Told    int // pauses told to all, in the whole time
-	Asked   int // questions to the ledger, in the whole time
+	Sent          int // requests that came to the upstream
+	Limited       int // of them, answered 429
+	Good          int // clients with a 200
+	RateLimited   int // clients with a 429
+	PausesShared  int // pauses told to all, in the whole time
+	LeaseRequests int // questions to the ledger, in the whole time
 	// Waited is the longest wait for a slot that was not in vain, in the whole time.
 	Waited time.Duration
-	// GoodShare is the good answers as a share of the quota, LimitedShare the
+	// GoodShare is the good responses as a share of the rate limit, LimitedShare the
 	// 429s as a share of what was sent.
 	GoodShare, LimitedShare float64
 }
 
-// The kinds of events of a caller.
+// The kinds of events of a client.
 const (
-	fleetAsks       eventKind = iota // a new request
-	fleetTries                       // an attempt is due, unless all wait
-	fleetAnswered                    // 200
-	fleetLeavesDoor                  // has waited long enough for a slot
+	fleetSends        eventKind = iota // a new request
+	fleetAttempts                      // an attempt is due, unless all wait
+	fleetResponds                      // 200
+	fleetQueueTimeout                  // has waited long enough for a slot
 )
 
 // And those of a process; see door.
 const (
-	fleetSlotIsFree eventKind = iota + fleetLeavesDoor + 1
-	fleetAsksLedger
+	fleetSlotIsFree eventKind = iota + fleetQueueTimeout + 1
+	fleetRequestsLease
 	fleetLeases
 	fleetIsGranted
 )
 
-// fleet is a Fleet under way.
+// fleet is a Fleet in flight.
 type fleet struct {
 	Fleet
-	*queue
-	rand    *rand.Rand
-	callers []fleetCaller
-	each    []process
-	told    []toldPause // in the order of time
-	doors   []door      // ShareQuota: of each process
-	ledger  policy.QuotaLedger
-	tokens  float64
-	filled  time.Duration // when tokens was right
-	result  FleetResult
+	*eventQueue
+	rand         *rand.Rand
+	clients      []fleetClient
+	each         []process
+	sharedPauses []sharedPause    // in the order of time
+	queues       []rateLimitQueue // ShareRateLimit: of each process
+	ledger       policy.RateLimitLedger
+	tokens       float64
+	filled       time.Duration // when tokens was right
+	result       FleetResult
 }
 
-type fleetCaller struct {
+type fleetClient struct {
 	began    time.Duration
 	previous time.Duration
 	retries  int
@@ -132,51 +132,51 @@ type process struct {
 	delay  time.Duration // of what others tell
 }
 
-// toldPause is one that the engine told.
-type toldPause struct{ at, until time.Duration }
+// sharedPause is one that the engine told.
+type sharedPause struct{ at, until time.Duration }
 
 // RunFleet plays it. The same Fleet gives the same result.
 func RunFleet(c Fleet) FleetResult {
 	f := &fleet{
-		Fleet: c, queue: newQueue(c.Length, c.Answer), rand: rand.New(rand.NewPCG(c.Seed, 0x666c656574)),
-		callers: make([]fleetCaller, c.Processes*c.Callers), each: make([]process, c.Processes), tokens: c.Burst,
+		Fleet: c, eventQueue: newEventQueue(c.Length, c.ResponseTime), rand: rand.New(rand.NewPCG(c.Seed, 0x666c656574)),
+		clients: make([]fleetClient, c.Processes*c.Clients), each: make([]process, c.Processes), tokens: c.Burst,
 	}
 	for i := range f.each {
 		f.each[i] = process{budget: policy.NewBudget(c.Budget), delay: time.Duration(f.rand.Float64() * float64(c.Delay))}
 	}
-	if c.Share == ShareQuota {
-		f.openDoors()
+	if c.Share == ShareRateLimit {
+		f.makeQueues()
 	}
-	for i := range f.callers {
+	for i := range f.clients {
 		f.rest(int32(i))
 	}
 	for e, ok := f.next(); ok; e, ok = f.next() {
 		f.happen(e)
 	}
 	r := &f.result
-	r.GoodShare = float64(r.Good) / (c.Quota * (c.Length - c.Settle).Seconds())
+	r.GoodShare = float64(r.Good) / (c.RateLimit * (c.Length - c.Settle).Seconds())
 	r.LimitedShare = float64(r.Limited) / float64(max(1, r.Sent))
 	return *r
 }
 
 func (f *fleet) happen(e event) {
 	switch e.kind {
-	case fleetAsks:
+	case fleetSends:
 		f.of(e.who).budget.Request(f.now)
-		f.callers[e.who] = fleetCaller{began: f.now, waits: f.callers[e.who].waits}
-		f.try(e.who)
-	case fleetTries:
-		f.try(e.who)
-	case fleetAnswered:
+		f.clients[e.who] = fleetClient{began: f.now, waits: f.clients[e.who].waits}
+		f.attempt(e.who)
+	case fleetAttempts:
+		f.attempt(e.who)
+	case fleetResponds:
 		f.count(&f.result.Good)
 		f.rest(e.who)
 	default:
-		f.doorEvent(e)
+		f.queueEvent(e)
 	}
 }
 
-// of is the process of a caller.
-func (f *fleet) of(c int32) *process { return &f.each[int(c)/f.Callers] }
+// of is the process of a client.
+func (f *fleet) of(c int32) *process { return &f.each[int(c)/f.Clients] }
 
 // count counts what happens in the time that counts.
 func (f *fleet) count(n *int) {
@@ -187,21 +187,21 @@ func (f *fleet) count(n *int) {
 
 // rest ends with a new request.
 func (f *fleet) rest(c int32) {
-	f.after(time.Duration(f.rand.ExpFloat64()*float64(f.Every)), fleetAsks, c, 0)
+	f.after(time.Duration(f.rand.ExpFloat64()*float64(f.Every)), fleetSends, c, 0)
 }
 
-// try sends, unless there is a pause to sit out.
-func (f *fleet) try(c int32) {
+// attempt sends, unless there is a pause to sit out.
+func (f *fleet) attempt(c int32) {
 	if left := f.pauseLeft(f.of(c)); left > 0 {
-		wait, fits := policy.CooldownWait(left, f.left(c), f.rand)
+		wait, fits := policy.RateLimitPauseWait(left, f.left(c), f.rand)
 		if !fits {
-			f.turn(c)
+			f.respond429(c)
 			return
 		}
-		f.after(wait, fleetTries, c, 0)
+		f.after(wait, fleetAttempts, c, 0)
 		return
 	}
-	if f.doors != nil {
+	if f.queues != nil {
 		f.admit(c)
 		return
 	}
@@ -212,25 +212,25 @@ func (f *fleet) try(c int32) {
 func (f *fleet) send(c int32) {
 	f.count(&f.result.Sent)
 	if f.take() {
-		f.after(f.Answer, fleetAnswered, c, 0)
+		f.after(f.ResponseTime, fleetResponds, c, 0)
 		return
 	}
 	f.count(&f.result.Limited)
 	f.limited(c)
 }
 
-// left is the time left for a caller's request.
-func (f *fleet) left(c int32) time.Duration { return f.callers[c].began + f.Timeout - f.now }
+// left is the time left for a client's request.
+func (f *fleet) left(c int32) time.Duration { return f.clients[c].began + f.Timeout - f.now }
 
-// turn gives a caller the 429 that there is.
-func (f *fleet) turn(c int32) {
-	f.count(&f.result.Turned)
+// respond429 gives a client the 429 that there is.
+func (f *fleet) respond429(c int32) {
+	f.count(&f.result.RateLimited)
 	f.rest(c)
 }
 
 // take is the upstream's bucket.
 func (f *fleet) take() bool {
-	f.tokens = min(f.tokens+f.Quota*(f.now-f.filled).Seconds(), f.Burst)
+	f.tokens = min(f.tokens+f.RateLimit*(f.now-f.filled).Seconds(), f.Burst)
 	f.filled = f.now
 	if f.tokens < 1 {
 		return false
@@ -244,18 +244,18 @@ const fleetRetryAfter = time.Second
 
 // limited is an attempt that got a 429.
 func (f *fleet) limited(c int32) {
-	k, x := &f.callers[c], f.of(c)
+	k, x := &f.clients[c], f.of(c)
 	f.pauseBegins(x)
 	d := f.Policy.Decide(&policy.Attempt{Status: 429, RetryAfter: fleetRetryAfter, HasRetryAfter: true}, &policy.Situation{
 		Retries: k.retries, MaxRetries: f.Policy.MaxRetries, Safe: true, Left: f.left(c), Elapsed: f.now - k.began, Previous: k.previous,
 	}, x.budget, f.now, f.rand)
 	if !d.Retry {
-		f.turn(c)
+		f.respond429(c)
 		return
 	}
 	k.retries++
 	k.previous = d.Wait
-	f.after(d.Wait, fleetTries, c, 0)
+	f.after(d.Wait, fleetAttempts, c, 0)
 }
 
 // pauseGrain is the least by which a pause grows, here and at the engine.
@@ -264,7 +264,7 @@ const pauseGrain = 100 * time.Millisecond
 // pauseBegins notes the pause of a process and tells the others.
 func (f *fleet) pauseBegins(x *process) {
 	until := f.now + fleetRetryAfter
-	if f.Share == ShareNothing || until < f.heard(x)+pauseGrain {
+	if f.Share == ShareNothing || until < f.knownPauseEnd(x)+pauseGrain {
 		return
 	}
 	x.until = until
@@ -272,21 +272,21 @@ func (f *fleet) pauseBegins(x *process) {
 		return
 	}
 	at := f.now + f.Delay/2
-	if n := len(f.told); n > 0 && until < f.told[n-1].until+pauseGrain {
+	if n := len(f.sharedPauses); n > 0 && until < f.sharedPauses[n-1].until+pauseGrain {
 		return
 	}
-	f.told = append(f.told, toldPause{at, until})
-	f.result.Told++
+	f.sharedPauses = append(f.sharedPauses, sharedPause{at, until})
+	f.result.PausesShared++
 }
 
-// heard is the end of the latest pause that a process knows of.
-func (f *fleet) heard(x *process) time.Duration {
-	for i := len(f.told) - 1; i >= 0; i-- {
-		if f.told[i].at+x.delay <= f.now {
-			return max(x.until, f.told[i].until)
+// knownPauseEnd is the end of the latest pause that a process knows of.
+func (f *fleet) knownPauseEnd(x *process) time.Duration {
+	for i := len(f.sharedPauses) - 1; i >= 0; i-- {
+		if f.sharedPauses[i].at+x.delay <= f.now {
+			return max(x.until, f.sharedPauses[i].until)
 		}
 	}
 	return x.until
 }
 
-func (f *fleet) pauseLeft(x *process) time.Duration { return f.heard(x) - f.now }
+func (f *fleet) pauseLeft(x *process) time.Duration { return f.knownPauseEnd(x) - f.now }

@@ -18,15 +18,15 @@ type Second struct {
 type Result struct {
 	Seconds []Second
 
-	Sent    int // requests that reached the server
-	Held    int // had to wait for the gate
-	Queued  int // had to wait for the limit
-	Dropped int // lost their place in line to newer ones
-	Refused int // waited in line as long as allowed
-	Retries int // of the proxies
-	Guards  []policy.GuardState
+	Sent            int // requests that reached the server
+	QueuedAtBreaker int // had to wait for the breaker
+	QueuedAtLimit   int // had to wait for the limit
+	Dropped         int // lost their place in the queue to newer ones
+	Refused         int // waited in the queue as long as allowed
+	Retries         int // of the proxies
+	Guards          []policy.GuardState
 
-	// First is when the first good answer came after the end of the first
+	// First is when the first good response came after the end of the first
 	// fault, counted from there; Never when none did.
 	First time.Duration
 
@@ -124,9 +124,9 @@ func (r *Result) Sum(from, to time.Duration) Second {
 // Never is the time of what did not happen.
 const Never = policy.Forever
 
-// GoodAgain is how long after from the mean of good answers over the last five
+// GoodputRecovered is how long after from the mean of good responses over the last five
 // seconds is back at share of perSecond, Never when it does not come back.
-func (r *Result) GoodAgain(from time.Duration, perSecond, share float64) time.Duration {
+func (r *Result) GoodputRecovered(from time.Duration, perSecond, share float64) time.Duration {
 	const mean = 5 * time.Second
 	for t := from + tickTime; t <= r.length; t += tickTime {
 		if float64(r.Sum(t-mean, t).Good) >= share*perSecond*mean.Seconds() {

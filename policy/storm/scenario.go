@@ -17,9 +17,9 @@ type Scenario struct {
 
 // Goal bounds a Result. Times are from the end of the first fault.
 type Goal struct {
-	Good    time.Duration // good answers (5 s mean) are back at 95 % of peace; 0 = not asked
+	Good    time.Duration // good responses (5 s mean) are back at 95 % of peace; 0 = not asked
 	Errors  time.Duration // errors and tries given up are under 5 % and stay there; 0 = not asked
-	First   time.Duration // the first good answer; 0 = not asked
+	First   time.Duration // the first good response; 0 = not asked
 	AtOnce  int           // most requests at the server, ever; 0 = not asked
 	NoWaits bool          // nobody waits, is refused or fails
 	NoFails bool          // nobody fails, whatever it takes
@@ -30,11 +30,11 @@ type Outcome struct {
 	// Never where it did not happen
 	Good, Errors, First time.Duration
 
-	AtOnce int
-	Waits  int // requests that waited for the gate or the limit
-	Fails  int // tries that brought no 200 in time
-	Closed int // how often a gate was closed
-	Bound  int // how often overload made a limit bind
+	AtOnce     int
+	Waits      int // requests that waited for the breaker or the limit
+	Fails      int // tries that brought no 200 in time
+	Opened     int // how often a breaker was opened
+	LimitBound int // how often overload made a limit bind
 }
 
 // Play runs the scenario with a seed.
@@ -43,35 +43,35 @@ func (s *Scenario) Play(seed uint64) (*Result, Outcome) {
 	c.Seed = seed
 	r := Run(c)
 	all := r.Sum(0, c.Length)
-	o := Outcome{First: r.First, AtOnce: all.AtOnce, Waits: r.Held + r.Queued, Fails: all.Bad + all.Late}
+	o := Outcome{First: r.First, AtOnce: all.AtOnce, Waits: r.QueuedAtBreaker + r.QueuedAtLimit, Fails: all.Bad + all.Late}
 	for i := range r.Guards {
-		for _, n := range r.Guards[i].Closed {
-			o.Closed += int(n)
+		for _, n := range r.Guards[i].Opened {
+			o.Opened += int(n)
 		}
-		o.Bound += int(r.Guards[i].Bound)
+		o.LimitBound += int(r.Guards[i].LimitBound)
 	}
 	if len(c.Faults) > 0 {
 		f := c.Faults[0]
-		perSecond := float64(c.Callers.N) / c.Callers.Every.Seconds()
-		o.Good = r.GoodAgain(f.At+f.For, perSecond, 0.95)
+		perSecond := float64(c.Clients.N) / c.Clients.Every.Seconds()
+		o.Good = r.GoodputRecovered(f.At+f.For, perSecond, 0.95)
 		o.Errors = r.ErrorsUnder(f.At+f.For, 0.05)
 	}
 	return r, o
 }
 
-// Met lists in words what of the goal was missed; empty when all was met.
-func (g Goal) Met(o Outcome) []string {
+// Missed lists in words what of the goal was missed; empty when all was met.
+func (g Goal) Missed(o Outcome) []string {
 	var missed []string
 	miss := func(is bool, what string) {
 		if is {
 			missed = append(missed, what)
 		}
 	}
-	miss(g.Good > 0 && o.Good > g.Good, "good answers are back too late")
+	miss(g.Good > 0 && o.Good > g.Good, "good responses are back too late")
 	miss(g.Errors > 0 && o.Errors > g.Errors, "errors last too long")
-	miss(g.First > 0 && o.First > g.First, "the first good answer comes too late")
+	miss(g.First > 0 && o.First > g.First, "the first good response comes too late")
 	miss(g.AtOnce > 0 && o.AtOnce > g.AtOnce, "too many requests at the server at once")
-	miss(g.NoWaits && (o.Waits > 0 || o.Closed > 0 || o.Bound > 0), "somebody had to wait at a healthy upstream")
+	miss(g.NoWaits && (o.Waits > 0 || o.Opened > 0 || o.LimitBound > 0), "somebody had to wait at a healthy upstream")
 	miss((g.NoWaits || g.NoFails) && o.Fails > 0, "somebody failed")
 	return missed
 }
@@ -96,7 +96,7 @@ const (
 	stormGoal  = 150
 )
 
-// exponential is a caller's own full-jitter backoff up to ten seconds.
+// exponential is a client's own full-jitter backoff up to ten seconds.
 func exponential() policy.Backoff {
 	b, err := policy.New("full-jitter", policy.Options{Max: 10 * time.Second})
 	if err != nil {
@@ -108,7 +108,7 @@ func exponential() policy.Backoff {
 func asked() []Scenario {
 	goal := Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: stormGoal}
 	return []Scenario{
-		{"stop", "The server is stopped for 40 s and goes on; callers are naive.",
+		{"stop", "The server is stopped for 40 s and goes on; clients are naive.",
 			through(func(*Config) {}), goal},
 		{"kill", "The server is killed and its port refuses for 40 s.",
 			through(func(c *Config) { c.Faults[0].Kind = Kill }), goal},
@@ -116,26 +116,26 @@ func asked() []Scenario {
 			through(func(c *Config) { c.Faults[0].Kind = Reject }), goal},
 		{"reject-fast", "The server answers 503 to everything for 40 s, at once.",
 			through(func(c *Config) { c.Faults[0].Kind, c.Faults[0].After = Reject, time.Millisecond }), goal},
-		{"stop-backoff", "Stopped for 40 s; callers back off exponentially themselves.",
-			through(func(c *Config) { c.Callers.Backoff = exponential() }), goal},
-		{"stop-fifty", "Stopped for 40 s; fifty proxies of twenty callers each.",
+		{"stop-backoff", "Stopped for 40 s; clients back off exponentially themselves.",
+			through(func(c *Config) { c.Clients.Backoff = exponential() }), goal},
+		{"stop-fifty", "Stopped for 40 s; fifty proxies of twenty clients each.",
 			through(func(c *Config) { c.Proxies = 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
-		{"kill-fifty", "Killed for 40 s; fifty proxies of twenty callers each.",
+		{"kill-fifty", "Killed for 40 s; fifty proxies of twenty clients each.",
 			through(func(c *Config) { c.Faults[0].Kind, c.Proxies = Kill, 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
-		{"restart", "A thousand requests under way when the application restarts for 15 s.",
+		{"restart", "A thousand requests in flight when the application restarts for 15 s.",
 			through(func(c *Config) {
 				c.Faults[0].Kind, c.Faults[0].For = Kill, 15*time.Second
-				c.Callers.Every, c.Callers.Patience = 10*time.Millisecond, 30*time.Second
+				c.Clients.Every, c.Clients.Patience = 10*time.Millisecond, 30*time.Second
 				c.Server.Free, c.Length = 2000, 45*time.Second
 			}), Goal{NoFails: true, First: 250 * time.Millisecond}},
 	}
 }
 
 // quick is a server that answers in 10 ms however many ask, 80 times a second,
-// and callers who wait as long as the proxy.
+// and clients who wait as long as the proxy.
 func quick(change func(*Config)) Config {
 	return through(func(c *Config) {
-		c.Callers = Callers{N: 800, Every: 10 * time.Second, Patience: time.Minute}
+		c.Clients = Clients{N: 800, Every: 10 * time.Second, Patience: time.Minute}
 		c.Server.Base, c.Server.Free = 10*time.Millisecond, 1<<30
 		c.Length = 80 * time.Second
 		change(c)
@@ -157,21 +157,21 @@ func further() []Scenario {
 			through(func(c *Config) { c.Server.Spread = 0.5 }), goal},
 		{"stop-tenfold", "Stopped; one request in ten takes ten times as long.",
 			through(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.1, 10 }), late},
-		{"stop-patient", "Stopped; callers wait ten seconds.",
-			through(func(c *Config) { c.Callers.Patience = 10 * time.Second }), goal},
-		{"stop-impatient", "Stopped; callers wait 200 ms.",
-			through(func(c *Config) { c.Callers.Patience = 200 * time.Millisecond }), goal},
+		{"stop-patient", "Stopped; clients wait ten seconds.",
+			through(func(c *Config) { c.Clients.Patience = 10 * time.Second }), goal},
+		{"stop-impatient", "Stopped; clients wait 200 ms.",
+			through(func(c *Config) { c.Clients.Patience = 200 * time.Millisecond }), goal},
 		{"stop-shed", "Stopped; held for a second only, as by default before a remote upstream.",
-			through(func(c *Config) { c.Proxy.HoldFor = time.Second }), goal},
+			through(func(c *Config) { c.Proxy.BreakerQueueTimeout = time.Second }), goal},
 		{"stop-short", "Stopped for five seconds.",
 			through(func(c *Config) { c.Faults[0].For = 5 * time.Second }), goal},
 		{"stop-early", "Stopped one second after the proxy's start.",
 			through(func(c *Config) { c.Faults[0].At = time.Second }), goal},
-		{"stop-many", "Stopped; two hundred proxies of five callers each.",
+		{"stop-many", "Stopped; two hundred proxies of five clients each.",
 			through(func(c *Config) { c.Proxies = 200 }), Goal{Good: 3 * time.Second, Errors: errorsGoal, AtOnce: 60 + 5*200}},
-		{"kill-backoff", "Killed; callers back off exponentially themselves.",
-			through(func(c *Config) { c.Faults[0].Kind, c.Callers.Backoff = Kill, exponential() }), late},
-		{"surge", "Callers come thirty times as often for 40 s.",
+		{"kill-backoff", "Killed; clients back off exponentially themselves.",
+			through(func(c *Config) { c.Faults[0].Kind, c.Clients.Backoff = Kill, exponential() }), late},
+		{"surge", "Clients come thirty times as often for 40 s.",
 			through(func(c *Config) {
 				c.Faults[0] = Fault{Kind: Surge, At: 15 * time.Second, For: 40 * time.Second, Times: 30}
 			}), late},
@@ -192,14 +192,14 @@ func further() []Scenario {
 	}
 }
 
-// healthy upstreams take any number at once without becoming slower, and callers
+// healthy upstreams take any number at once without becoming slower, and clients
 // wait as long as it takes.
 func healthy() []Scenario {
 	well := func(change func(*Config)) Config {
 		return through(func(c *Config) {
 			c.Faults = nil
 			c.Server.Free = 1 << 30
-			c.Callers.Patience, c.Proxy.AttemptTimeout = 2*time.Minute, 2*time.Minute
+			c.Clients.Patience, c.Proxy.AttemptTimeout = 2*time.Minute, 2*time.Minute
 			c.Length = 2 * time.Minute
 			change(c)
 		})
@@ -210,18 +210,18 @@ func healthy() []Scenario {
 		{"healthy", "Peace.", well(func(*Config) {}), goal},
 		{"healthy-spread", "Times of single answers differ (lognormal, 0.7).",
 			well(func(c *Config) { c.Server.Spread = 0.7 }), goal},
-		{"healthy-few", "Ten callers.",
-			well(func(c *Config) { c.Callers.N, c.Server.Spread = 10, 0.5 }), goal},
+		{"healthy-few", "Ten clients.",
+			well(func(c *Config) { c.Clients.N, c.Server.Spread = 10, 0.5 }), goal},
 		{"healthy-tenfold", "One request in ten takes ten times as long.",
 			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.1, 10 }), goal},
 		{"healthy-tenfold-half", "Every second request takes ten times as long.",
 			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes = 0.5, 10 }), goal},
-		{"healthy-tenfold-rare", "One request in a hundred takes ten times as long; twenty callers.",
-			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.01, 10, 20 }), goal},
+		{"healthy-tenfold-rare", "One request in a hundred takes ten times as long; twenty clients.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Clients.N = 0.01, 10, 20 }), goal},
 		{"healthy-polls", "One request in twenty is a long poll of 30 s.",
-			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.05, 300, 200 }), goal},
-		{"healthy-polls-half", "Every second request is a long poll of 30 s; twenty callers.",
-			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Callers.N = 0.5, 300, 20 }), goal},
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Clients.N = 0.05, 300, 200 }), goal},
+		{"healthy-polls-half", "Every second request is a long poll of 30 s; twenty clients.",
+			well(func(c *Config) { c.Server.Slow, c.Server.SlowTimes, c.Clients.N = 0.5, 300, 20 }), goal},
 		{"healthy-burst", "Three hundred at once, twice.",
 			well(func(c *Config) { c.Faults = bursts }), goal},
 		{"healthy-burst-early", "Three hundred at once, a moment after the start.",

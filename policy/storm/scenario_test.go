@@ -18,7 +18,7 @@ func TestScenariosMeetTheirGoals(t *testing.T) {
 			for seed := uint64(1); seed <= uint64(*seeds); seed++ {
 				_, o := s.Play(seed)
 				all = append(all, o)
-				for _, missed := range s.Goal.Met(o) {
+				for _, missed := range s.Goal.Missed(o) {
 					t.Errorf("seed %d: %s: %+v", seed, missed, o)
 				}
 			}

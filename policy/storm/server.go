@@ -7,18 +7,18 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// job is a request at the server. It outlives its caller's patience.
+// job is a request at the server. It outlives its client's patience.
 type job struct {
-	began  time.Duration
-	times  float64      // of the usual time of an answer
-	place  policy.Place // ViaProxy
-	proxy  int32        // ViaProxy
-	caller int32
-	turn   uint32 // the caller's, when it was sent
-	serial uint32 // moves on when the job is looked at otherwise, and voids its looks
-	number uint32 // moves on when the job ends
-	live   bool
-	heard  bool // somebody listens for its answer
+	began   time.Duration
+	times   float64       // of the usual time of a response
+	permit  policy.Permit // ViaProxy
+	proxy   int32         // ViaProxy
+	client  int32
+	turn    uint32 // the client's, when it was sent
+	serial  uint32 // moves on when the job is looked at otherwise, and voids its looks
+	number  uint32 // moves on when the job ends
+	live    bool
+	awaited bool // somebody listens for its response
 }
 
 // jobBlock is as many jobs as are made at once: a collapsed server has
@@ -76,7 +76,7 @@ func (s *server) more() int32 {
 }
 
 // take gives the server a request.
-func (s *server) take(caller int32, turn uint32) int32 {
+func (s *server) take(client int32, turn uint32) int32 {
 	var i int32
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
@@ -85,7 +85,7 @@ func (s *server) take(caller int32, turn uint32) int32 {
 	}
 	s.result.Sent++
 	j := s.job(i)
-	*j = job{caller: caller, turn: turn, serial: j.serial, number: j.number, began: s.now, times: 1, live: true, heard: true}
+	*j = job{client: client, turn: turn, serial: j.serial, number: j.number, began: s.now, times: 1, live: true, awaited: true}
 	if s.Server.Slow > 0 && s.rand.Float64() < s.Server.Slow {
 		j.times = s.Server.SlowTimes
 	}
@@ -205,7 +205,7 @@ func (s *server) end(i int32, status int) {
 	j.serial++
 	j.number++
 	s.free = append(s.free, i)
-	s.path.answered(&s.ended, status)
+	s.path.responded(&s.ended, status)
 }
 
 func (s *server) fault(f *Fault, begins bool) {
@@ -236,7 +236,7 @@ func (s *server) fault(f *Fault, begins bool) {
 }
 
 // resume works off what came while it was stopped: all of it is taken on at
-// once, then what was under way before is looked at.
+// once, then what was in flight before is looked at.
 func (s *server) resume() {
 	backlog, frozen := s.backlog, s.frozen
 	s.backlog, s.frozen = nil, nil

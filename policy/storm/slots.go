@@ -3,22 +3,22 @@ package storm
 import "github.com/retryproxy/retryproxy/policy"
 
 // slots is a proxy with a fixed number of connections. One is taken until its
-// answer or SlotTimeout, whether the caller waits or not.
+// answer or SlotTimeout, whether the client waits or not.
 type slots struct {
 	*world
-	used int
-	line *policy.Line[int32]
-	try  []slotTry // of each caller
+	used     int
+	queue    *policy.Queue[int32]
+	attempts []slotAttempt // of each client
 }
 
-// slotTry is where a caller's request is.
-type slotTry struct {
-	ticket policy.Ticket // in line
+// slotAttempt is where a client's request is.
+type slotAttempt struct {
+	ticket policy.Ticket // in the queue
 	sent   bool          // at the server
 }
 
 func newSlots(w *world) *slots {
-	return &slots{world: w, line: policy.NewLine[int32](w.Config.Callers.N + 1), try: make([]slotTry, w.Config.Callers.N)}
+	return &slots{world: w, queue: policy.NewQueue[int32](w.Config.Clients.N + 1), attempts: make([]slotAttempt, w.Config.Clients.N)}
 }
 
 func (s *slots) begin(c int32) {
@@ -26,22 +26,22 @@ func (s *slots) begin(c int32) {
 		s.sendOn(c)
 		return
 	}
-	s.try[c] = slotTry{}
-	s.try[c].ticket, _, _ = s.line.Push(c)
+	s.attempts[c] = slotAttempt{}
+	s.attempts[c].ticket, _, _ = s.queue.Push(c)
 	s.after(s.SlotFor, slotWaitEnds, c, s.turns[c])
 }
 
 func (s *slots) sendOn(c int32) {
-	s.try[c] = slotTry{}
+	s.attempts[c] = slotAttempt{}
 	if !s.server.accepts() {
-		s.callerGets(c, 503)
+		s.clientGets(c, 503)
 		return
 	}
 	s.used++
-	s.try[c].sent = true
+	s.attempts[c].sent = true
 	i := s.server.take(c, s.turns[c])
 	j := s.server.job(i)
-	j.heard = true
+	j.awaited = true
 	if s.SlotTimeout > 0 {
 		s.after(s.SlotTimeout, slotEnds, i, j.number)
 	}
@@ -50,12 +50,12 @@ func (s *slots) sendOn(c int32) {
 // ends gives a connection up.
 func (s *slots) ends(i int32, number uint32) {
 	j := s.server.job(i)
-	if !j.live || j.number != number || !j.heard {
+	if !j.live || j.number != number || !j.awaited {
 		return
 	}
-	j.heard = false
-	if s.turns[j.caller] == j.turn {
-		s.callerGets(j.caller, 504)
+	j.awaited = false
+	if s.turns[j.client] == j.turn {
+		s.clientGets(j.client, 504)
 	}
 	s.done()
 }
@@ -64,7 +64,7 @@ func (s *slots) ends(i int32, number uint32) {
 func (s *slots) done() {
 	s.used--
 	for s.used < s.Slots {
-		c, ok := s.line.Oldest()
+		c, ok := s.queue.Oldest()
 		if !ok {
 			return
 		}
@@ -73,19 +73,19 @@ func (s *slots) done() {
 }
 
 func (s *slots) leave(c int32) {
-	if !s.try[c].sent {
-		s.line.Remove(s.try[c].ticket)
+	if !s.attempts[c].sent {
+		s.queue.Remove(s.attempts[c].ticket)
 	}
 }
 
-func (s *slots) answered(j *job, status int) {
+func (s *slots) responded(j *job, status int) {
 	if status == 0 {
 		status = 502
 	}
-	if s.turns[j.caller] == j.turn {
-		s.callerGets(j.caller, status)
+	if s.turns[j.client] == j.turn {
+		s.clientGets(j.client, status)
 	}
-	if j.heard {
+	if j.awaited {
 		s.done()
 	}
 }
@@ -94,7 +94,7 @@ func (s *slots) on(e event) {
 	switch {
 	case e.kind == slotEnds:
 		s.ends(e.who, e.turn)
-	case e.kind == slotWaitEnds && s.turns[e.who] == e.turn && s.line.Remove(s.try[e.who].ticket):
-		s.callerGets(e.who, 503)
+	case e.kind == slotWaitEnds && s.turns[e.who] == e.turn && s.queue.Remove(s.attempts[e.who].ticket):
+		s.clientGets(e.who, 503)
 	}
 }

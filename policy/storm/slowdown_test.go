@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// slowdown is an upstream that answers in 10 ms however many ask, and callers who
+// slowdown is an upstream that answers in 10 ms however many ask, and clients who
 // ask it perSecond times a second, each after a pause of mean pause.
 func slowdown(perSecond int, pause time.Duration, faults []Fault) Config {
 	return quick(func(c *Config) {
-		c.Callers.Every = pause
-		c.Callers.N = int(float64(perSecond) * pause.Seconds())
+		c.Clients.Every = pause
+		c.Clients.N = int(float64(perSecond) * pause.Seconds())
 		c.Faults = faults
 	})
 }
 
 // Nobody fails at an upstream that becomes slower, whatever the load, though for a
 // second or two it cannot be told from one that stopped: without an outage and after
-// one, with few callers and many, with callers who come independently of the answers and
+// one, with few clients and many, with clients who come independently of the responses and
 // with such as wait for them.
 func TestASlowerUpstreamFailsNobody(t *testing.T) {
 	const at, long = 15 * time.Second, 40 * time.Second
@@ -34,7 +34,7 @@ func TestASlowerUpstreamFailsNobody(t *testing.T) {
 		{"without an outage", 10 * time.Second, func(times float64) []Fault {
 			return []Fault{{Kind: Slower, At: at, For: long, Times: times}}
 		}},
-		{"few callers who ask often", time.Second, func(times float64) []Fault {
+		{"few clients who ask often", time.Second, func(times float64) []Fault {
 			return []Fault{{Kind: Slower, At: at, For: long, Times: times}}
 		}},
 		{"after it was killed", 10 * time.Second, func(times float64) []Fault { return coldAfter(Kill, times) }},

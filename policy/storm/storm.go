@@ -1,4 +1,4 @@
-// Package storm plays an outage in virtual time: a server, the callers who make
+// Package storm plays an outage in virtual time: a server, the clients who make
 // it worse by trying again, and what stands between them. It drives the code of
 // package policy itself (Guard, Line, Budget, Policy, every Backoff), so what
 // holds here holds in the proxy as far as the rules go; what a network, a
@@ -6,10 +6,10 @@
 //
 // Begin with [Default], which is the storm that `make storm` plays live, change
 // what is to be different, and [Run] it. The same Config gives the same Result,
-// on any machine. Ten minutes of 100 000 callers take a few seconds.
+// on any machine. Ten minutes of 100 000 clients take a few seconds.
 //
 // [RunFleet] plays something else by the same means: many processes that call
-// one upstream which has a quota, and what they share.
+// one upstream which has a rate limit, and what they share.
 //
 // Nothing here reads a clock or starts a goroutine; a Run shares nothing with
 // another.
@@ -26,27 +26,27 @@ import (
 type Config struct {
 	Seed    uint64
 	Length  time.Duration // virtual time to play
-	Callers Callers
+	Clients Clients
 	Server  Server
 	Faults  []Fault // in order, not overlapping
 	Via     Via
 	Slots   int           // ViaSlots: connections to the server at most
 	SlotFor time.Duration // ViaSlots: wait for one at most, then 503
-	// ViaSlots: wait for an answer on one at most, then 504; 0 = no bound
+	// ViaSlots: wait for a response on one at most, then 504; 0 = no bound
 	SlotTimeout time.Duration
-	Proxies     int // ViaProxy: how many share the callers evenly; 0 = 1
+	Proxies     int // ViaProxy: how many share the clients evenly; 0 = 1
 	Proxy       Proxy
 }
 
-// Callers are many independent programs that each want an answer now and then.
-type Callers struct {
+// Clients are many independent programs that each want a response now and then.
+type Clients struct {
 	N        int
-	Every    time.Duration // mean of the exponential pause after an answer
+	Every    time.Duration // mean of the exponential pause after a response
 	Patience time.Duration // each try is given up after this
-	// Again is the pause before the next try after a failure or a try given
+	// RetryAfter is the pause before the next try after a failure or a try given
 	// up, until a 200 comes. 0: never again (then the pause is Every).
-	Again   time.Duration
-	Backoff policy.Backoff // instead of Again; nil = the constant Again
+	RetryAfter time.Duration
+	Backoff    policy.Backoff // instead of Again; nil = the constant Again
 	// FromPause makes Backoff take the pause before a request for the wait
 	// before its first retry, so that a client that asks every ten seconds
 	// never asks more often after a failure. It matters to strategies that grow
@@ -68,7 +68,7 @@ type Server struct {
 	Step   float64
 	Look   time.Duration
 	// Most requests have room in the server, its kernel included; more find
-	// nobody who accepts and wait in vain. It matters only to callers
+	// nobody who accepts and wait in vain. It matters only to clients
 	// without a proxy. 0 = no bound.
 	Most int
 	// Slow is the share of requests that take SlowTimes as long.
@@ -90,11 +90,11 @@ const (
 	Kill
 	// Reject: 503 to everything, after Fault.After.
 	Reject
-	// Slower: every answer takes Fault.Times as long.
+	// Slower: every response takes Fault.Times as long.
 	Slower
-	// Surge: callers pause only 1/Fault.Times as long.
+	// Surge: clients pause only 1/Fault.Times as long.
 	Surge
-	// Burst: at its begin, Fault.N callers who are pausing send at once.
+	// Burst: at its begin, Fault.N clients who are pausing send at once.
 	Burst
 )
 
@@ -103,19 +103,19 @@ type Fault struct {
 	Kind  FaultKind
 	At    time.Duration
 	For   time.Duration
-	After time.Duration // Reject: 0 = the usual time of an answer
+	After time.Duration // Reject: 0 = the usual time of a response
 	Times float64       // Slower, Surge
 	N     int           // Burst
 }
 
-// Via is what stands between callers and server.
+// Via is what stands between clients and server.
 type Via uint8
 
 // The ways.
 const (
 	ViaNothing Via = iota
 	// ViaSlots: a proxy with a fixed number of connections and a first-in
-	// first-out queue before it, which forgets requests of callers who left
+	// first-out queue before it, which forgets requests of clients who left
 	// (HAProxy's maxconn and timeout queue).
 	ViaSlots
 	// ViaProxy: retryproxy.
@@ -124,23 +124,23 @@ const (
 
 // Proxy is the part of retryproxy's settings that matters here.
 type Proxy struct {
-	Guard          policy.GuardOptions // Rand is set by Run
-	Policy         policy.Policy
-	Budget         policy.BudgetConfig
-	AttemptTimeout time.Duration
-	HoldMost       int           // in line at most
-	HoldFor        time.Duration // wait at a gate that is not open at most
-	QueueFor       time.Duration // wait for the limit at most
-	Oldest         bool          // serve the line from its old end
-	Hangup         bool          // close a connection when its caller leaves, instead of listening for a late answer
+	Guard               policy.GuardOptions // Rand is set by Run
+	Policy              policy.Policy
+	Budget              policy.BudgetConfig
+	AttemptTimeout      time.Duration
+	QueueMax            int           // in the queue at most
+	BreakerQueueTimeout time.Duration // wait at a breaker that is not closed at most
+	LimitQueueTimeout   time.Duration // wait for the limit at most
+	Oldest              bool          // serve the queue from its old end
+	Hangup              bool          // close a connection when its client leaves, instead of listening for a late response
 }
 
 // Default is the storm of a server that is stopped for 40 s, straight.
 func Default() Config {
 	return Config{
 		Length: 115 * time.Second,
-		Callers: Callers{
-			N: 1000, Every: 10 * time.Second, Patience: 2 * time.Second, Again: 100 * time.Millisecond,
+		Clients: Clients{
+			N: 1000, Every: 10 * time.Second, Patience: 2 * time.Second, RetryAfter: 100 * time.Millisecond,
 		},
 		Server: Server{
 			Base: 100 * time.Millisecond, Free: 30, Factor: 1.05, Step: 15, Look: 50 * time.Millisecond, Most: 20_000,
@@ -153,12 +153,12 @@ func Default() Config {
 	}
 }
 
-// Scale makes it the same storm with n callers, at least 1: a server, slots and
+// Scale makes it the same storm with n clients, at least 1: a server, slots and
 // proxies for as many. A proxy has up to a thousand of them.
 func (c *Config) Scale(n int) {
-	times := float64(n) / float64(c.Callers.N)
+	times := float64(n) / float64(c.Clients.N)
 	size := func(v int) int { return max(1, int(math.Round(float64(v)*times))) }
-	c.Callers.N = n
+	c.Clients.N = n
 	c.Server.Free, c.Server.Most, c.Slots = size(c.Server.Free), size(c.Server.Most), size(c.Slots)
 	c.Server.Step *= times
 	c.Proxies = max(1, (n+999)/1000)
@@ -175,12 +175,12 @@ func DefaultProxy() Proxy {
 		panic(err) // they are constants
 	}
 	return Proxy{
-		Policy:         p,
-		Budget:         policy.DefaultBudget(),
-		AttemptTimeout: profile.AttemptTimeout,
-		HoldMost:       4096,
-		HoldFor:        20 * time.Second,
-		QueueFor:       time.Second,
-		Hangup:         true,
+		Policy:              p,
+		Budget:              policy.DefaultBudget(),
+		AttemptTimeout:      profile.AttemptTimeout,
+		QueueMax:            4096,
+		BreakerQueueTimeout: 20 * time.Second,
+		LimitQueueTimeout:   time.Second,
+		Hangup:              true,
 	}
 }

@@ -8,23 +8,23 @@ import (
 )
 
 // What was measured with real processes: straight to the server nothing comes
-// back, and callers who never try again leave 8 373 requests stuck.
+// back, and clients who never try again leave 8 373 requests stuck.
 func TestStraightNeverRecovers(t *testing.T) {
 	c := Default()
 	c.Seed = 1
 	r := Run(c)
 	after := r.Sum(55*time.Second, c.Length)
 	if after.Good != 0 {
-		t.Errorf("%d good answers in the 60 s after the stop, want 0", after.Good)
+		t.Errorf("%d good responses in the 60 s after the stop, want 0", after.Good)
 	}
 	if after.AtOnce < 19_000 || after.AtOnce > 20_000 {
 		t.Errorf("%d requests stuck, want about 20 000", after.AtOnce)
 	}
-	c.Callers.Again = 0
+	c.Clients.RetryAfter = 0
 	r = Run(c)
 	after = r.Sum(55*time.Second, c.Length)
 	if after.Good != 0 || after.AtOnce < 8200 || after.AtOnce > 8550 {
-		t.Errorf("without repeats: %d good answers and %d stuck, want 0 and about 8 373", after.Good, after.AtOnce)
+		t.Errorf("without retries: %d good responses and %d stuck, want 0 and about 8 373", after.Good, after.AtOnce)
 	}
 }
 
@@ -47,9 +47,9 @@ func TestPeaceIsTheSameThroughAll(t *testing.T) {
 		c := Default()
 		c.Via, c.Faults, c.Length = via, nil, 2*time.Minute
 		s := Run(c).Sum(0, c.Length)
-		// 1 000 callers with a pause of 10 s and an answer of 0.1 s
+		// 1 000 clients with a pause of 10 s and a response of 0.1 s
 		if want := 120 * 1000 / 10.1; float64(s.Good) < 0.97*want || float64(s.Good) > 1.03*want {
-			t.Errorf("via %d: %d good answers, want about %.0f", via, s.Good, want)
+			t.Errorf("via %d: %d good responses, want about %.0f", via, s.Good, want)
 		}
 		if s.Bad+s.Late > 0 {
 			t.Errorf("via %d: %d bad, %d late", via, s.Bad, s.Late)
@@ -74,8 +74,8 @@ func TestSameSeedSameStorm(t *testing.T) {
 func TestParkingChangesNothing(t *testing.T) {
 	for _, via := range []Via{ViaNothing, ViaSlots} {
 		c := Default()
-		c.Via, c.Callers.N, c.Callers.Every = via, 200, 2*time.Second
-		c.Server.Step = 5 // collapses with 200 callers
+		c.Via, c.Clients.N, c.Clients.Every = via, 200, 2*time.Second
+		c.Server.Step = 5 // collapses with 200 clients
 		c.Length = 45 * time.Second
 		c.Faults[0].For = 10 * time.Second
 		quick, slow := newWorld(c), newWorld(c)
@@ -88,7 +88,7 @@ func TestParkingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAnswerTimeGrowsWithLoad(t *testing.T) {
+func TestResponseTimeGrowsWithLoad(t *testing.T) {
 	w := newWorld(Default())
 	for _, tc := range []struct {
 		atOnce int
@@ -136,10 +136,10 @@ func TestRecoveryTimes(t *testing.T) {
 	}
 	r.finish()
 	// 100 a second from 12 s on: 95 % of the mean over 5 s is there after 4.75 s.
-	if got := r.GoodAgain(10*time.Second, 100, 0.95); got != 6800*time.Millisecond {
+	if got := r.GoodputRecovered(10*time.Second, 100, 0.95); got != 6800*time.Millisecond {
 		t.Errorf("good again after %v", got)
 	}
-	if got := r.GoodAgain(10*time.Second, 200, 0.95); got != Never {
+	if got := r.GoodputRecovered(10*time.Second, 200, 0.95); got != Never {
 		t.Errorf("good again after %v though it never is", got)
 	}
 	// The last second that is not under 5 %, because it is empty, ends at 12 s.

@@ -7,43 +7,43 @@ import (
 
 // The kinds of events, and whose turn voids them.
 const (
-	callerSends  eventKind = iota // caller
-	callerTires                   // caller
-	jobLook                       // job
-	attemptEnds                   // caller: the attempt timeout
-	waitEnds                      // caller: its time in line is up
-	retryDue                      // caller: the wait before a retry is over
-	proxyTimer                    // proxy
-	slotWaitEnds                  // caller, ViaSlots
-	slotEnds                      // job, ViaSlots: by its number
-	faultBegins                   // index of the fault
-	faultEnds                     // index of the fault
-	burstBegins                   // index of the fault
+	clientSends        eventKind = iota // client
+	clientPatienceEnds                  // client
+	jobLook                             // job
+	attemptEnds                         // client: the attempt timeout
+	waitEnds                            // client: its time in the queue is up
+	retryDue                            // client: the wait before a retry is over
+	proxyTimer                          // proxy
+	slotWaitEnds                        // client, ViaSlots
+	slotEnds                            // job, ViaSlots: by its number
+	faultBegins                         // index of the fault
+	faultEnds                           // index of the fault
+	burstBegins                         // index of the fault
 )
 
-// world is a storm under way.
+// world is a storm in flight.
 type world struct {
 	Config
-	*queue
+	*eventQueue
 	rand    *rand.Rand
-	callers []caller
+	clients []client
 	// turns move on when a try begins or ends, and void its events. They lie
-	// apart from the callers because most events are void: two tenths of the
+	// apart from the clients because most events are void: two tenths of the
 	// time that way.
 	turns  []uint32
 	path   path
 	server server
 	result *Result
-	pace   float64 // callers pause 1/pace of Every
+	pace   float64 // clients pause 1/pace of Every
 }
 
-// path is what a try of a caller goes through. Each of its methods is called
-// for a caller with a try under way.
+// path is what a try of a client goes through. Each of its methods is called
+// for a client with a try in flight.
 type path interface {
 	begin(c int32)
-	leave(c int32)               // the caller gave up
-	answered(j *job, status int) // a job has ended; its caller may be gone. status 0 = reset
-	on(e event)                  // one of the path's own events
+	leave(c int32)                // the client gave up
+	responded(j *job, status int) // a job has ended; its client may be gone. status 0 = reset
+	on(e event)                   // one of the path's own events
 }
 
 // Run plays the storm.
@@ -56,8 +56,8 @@ func Run(c Config) *Result {
 func newWorld(c Config) *world {
 	w := &world{
 		Config: c,
-		queue: newQueue(c.Length, c.Callers.Patience, c.Callers.Again, c.Server.Look, c.Proxy.AttemptTimeout,
-			c.Proxy.HoldFor, c.Proxy.QueueFor, c.SlotFor, c.SlotTimeout),
+		eventQueue: newEventQueue(c.Length, c.Clients.Patience, c.Clients.RetryAfter, c.Server.Look, c.Proxy.AttemptTimeout,
+			c.Proxy.BreakerQueueTimeout, c.Proxy.LimitQueueTimeout, c.SlotFor, c.SlotTimeout),
 		rand: rand.New(rand.NewPCG(c.Seed, 0x73746f726d)),
 		pace: 1,
 	}
@@ -71,7 +71,7 @@ func newWorld(c Config) *world {
 	default:
 		w.path = straight{w}
 	}
-	w.beginCallers()
+	w.beginClients()
 	for i, f := range c.Faults {
 		if f.Kind == Burst {
 			w.after(f.At, burstBegins, int32(i), 0)
@@ -99,12 +99,12 @@ func (w *world) play() {
 
 func (w *world) happen(e event) {
 	switch e.kind {
-	case callerSends:
+	case clientSends:
 		if w.turns[e.who] == e.turn {
 			w.send(e.who)
 		}
-	case callerTires:
-		w.tire(e.who)
+	case clientPatienceEnds:
+		w.patienceEnds(e.who)
 	case jobLook:
 		w.server.look(e.who, e.turn)
 	case faultBegins:
@@ -136,7 +136,7 @@ type straight struct{ *world }
 
 func (s straight) begin(c int32) {
 	if !s.server.accepts() {
-		s.callerGets(c, 0)
+		s.clientGets(c, 0)
 		return
 	}
 	if most := s.Server.Most; most == 0 || s.server.atOnce+len(s.server.backlog) < most {
@@ -145,9 +145,9 @@ func (s straight) begin(c int32) {
 }
 func (s straight) leave(int32) {}
 func (s straight) on(event)    {}
-func (s straight) answered(j *job, status int) {
-	if s.turns[j.caller] == j.turn {
-		s.callerGets(j.caller, status)
+func (s straight) responded(j *job, status int) {
+	if s.turns[j.client] == j.turn {
+		s.clientGets(j.client, status)
 	}
 }
 

@@ -40,7 +40,7 @@ func (b *buffer) Read(p []byte) (int, error) {
 			if b.r += n; b.r == len(b.data) {
 				b.data, b.r = b.data[:0], 0
 			}
-			b.tell()
+			b.wake()
 			return n, nil
 		case b.end != nil:
 			return 0, b.end
@@ -64,7 +64,7 @@ func (b *buffer) Write(p []byte) (n int, err error) {
 		b.append(p[n : n+k])
 		n += k
 		if k > 0 {
-			b.tell()
+			b.wake()
 		}
 		if n == len(p) {
 			return n, nil
@@ -73,8 +73,8 @@ func (b *buffer) Write(p []byte) (n int, err error) {
 	}
 }
 
-// put takes p without a wait. False: there is no room, and nothing was taken.
-func (b *buffer) put(p []byte) bool {
+// tryWrite takes p without a wait. False: there is no room, and nothing was taken.
+func (b *buffer) tryWrite(p []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -84,7 +84,7 @@ func (b *buffer) put(p []byte) bool {
 		return false
 	}
 	b.append(p)
-	b.tell()
+	b.wake()
 	return true
 }
 
@@ -105,36 +105,36 @@ func (b *buffer) close(err error) {
 	if b.end == nil {
 		b.end = err
 	}
-	b.tell()
+	b.wake()
 }
 
-// drop is close that throws away what was not read.
-func (b *buffer) drop(err error) {
+// discard is close that throws away what was not read.
+func (b *buffer) discard(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.end == nil {
 		b.end = err
 	}
 	b.data, b.r = nil, 0
-	b.tell()
+	b.wake()
 }
 
 func (b *buffer) setReadDeadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readBy = t
-	b.tell()
+	b.wake()
 }
 
 func (b *buffer) setWriteDeadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.writeBy = t
-	b.tell()
+	b.wake()
 }
 
-// tell wakes who waits, if anybody does. Called with mu held.
-func (b *buffer) tell() {
+// wake wakes who waits, if anybody does. Called with mu held.
+func (b *buffer) wake() {
 	if b.waiting > 0 {
 		b.cond.Broadcast()
 	}
@@ -159,7 +159,7 @@ func (b *buffer) wait(by time.Time, timer **time.Timer) {
 func (b *buffer) timeUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tell()
+	b.wake()
 }
 
 func expired(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }

@@ -96,11 +96,11 @@ func TestBufferDeadlineMovedWhileWaiting(t *testing.T) {
 func TestBufferDropForgetsWhatWasNotRead(t *testing.T) {
 	b := newBuffer()
 	_, _ = b.Write([]byte("abc"))
-	b.drop(errGone)
-	if n, err := b.Read(make([]byte, 3)); n != 0 || err != errGone {
+	b.discard(errClientGone)
+	if n, err := b.Read(make([]byte, 3)); n != 0 || err != errClientGone {
 		t.Error(n, err)
 	}
-	if _, err := b.Write([]byte("d")); err != errGone {
+	if _, err := b.Write([]byte("d")); err != errClientGone {
 		t.Error(err)
 	}
 }

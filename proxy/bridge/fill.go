@@ -32,7 +32,7 @@ func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Head
 			}
 		}
 		if err == io.EOF && chunked {
-			if _, err := b.Write(http1.AppendLastChunk(nil, trailerFields(trailers()))); err != nil {
+			if _, err := b.Write(http1.AppendLastChunk(nil, trailerHeaders(trailers()))); err != nil {
 				return err
 			}
 		}

@@ -36,9 +36,9 @@ func (u *lateEnd) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // relayed sends one request and reads its response whole, as an exchange does.
-func relayed(t *testing.T, u *lateEnd, method string) *Stream {
+func relayed(t *testing.T, u *lateEnd, method string) *UpstreamStream {
 	t.Helper()
-	s := NewStream(u, StreamOptions{Scheme: "http"})
+	s := NewUpstreamStream(u, UpstreamStreamOptions{Scheme: "http"})
 	if _, err := io.WriteString(s, method+" / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +83,9 @@ func TestAWholeResponseLeavesItsStreamTimeToEnd(t *testing.T) {
 
 // One that never ends its stream is reset when the grace is over, and by Close before that.
 func TestAStreamThatDoesNotEndIsReset(t *testing.T) {
-	for name, end := range map[string]func(s *Stream){
-		"in time":  func(*Stream) { time.Sleep(time.Minute) },
-		"by Close": func(s *Stream) { _ = s.Close() },
+	for name, end := range map[string]func(s *UpstreamStream){
+		"in time":  func(*UpstreamStream) { time.Sleep(time.Minute) },
+		"by Close": func(s *UpstreamStream) { _ = s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

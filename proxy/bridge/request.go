@@ -11,35 +11,35 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// appendRequest writes the head of r as HTTP/1.1. Names are in their canonical
+// appendRequest writes the header section of r as HTTP/1.1. Names are in their canonical
 // form and in alphabetical order: HTTP/2 has neither case nor, once the
 // standard library has sorted fields into a map, an order. False: a byte in it
-// would change where the head or a field ends.
+// would change where the header section or a field ends.
 func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) {
-	ok := clean(r.Method) && clean(r.RequestURI) && clean(r.Host)
+	ok := isLineSafe(r.Method) && isLineSafe(r.RequestURI) && isLineSafe(r.Host)
 	dst = http1.AppendRequestLine(dst, r.Method, r.RequestURI)
-	dst = http1.AppendField(dst, "Host", r.Host)
+	dst = http1.AppendHeader(dst, "Host", r.Host)
 	if declared := r.Header["Content-Length"]; !isLength(declared, r.ContentLength) {
 		for _, value := range declared { // as they came, for the parser to refuse
-			ok = ok && clean(value)
-			dst = http1.AppendField(dst, "Content-Length", value)
+			ok = ok && isLineSafe(value)
+			dst = http1.AppendHeader(dst, "Content-Length", value)
 		}
-		dst = http1.AppendField(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10)) // differs: a good number may be of a body that never comes
+		dst = http1.AppendHeader(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10)) // differs: a good number may be of a body that never comes
 	} else {
 		dst = http1.AppendFraming(dst, f)
 	}
-	dst, fieldsOK := appendFields(dst, r.Header, func(name, value string) bool {
-		return name == protocolField || name == "Host" && value == r.Host || isHop(name, value)
+	dst, fieldsOK := appendHeaders(dst, r.Header, func(name, value string) bool {
+		return name == protocolHeader || name == "Host" && value == r.Host || isHopByHop(name, value)
 	})
 	if names := keys(r.Trailer); f.Kind == http1.BodyChunked && len(names) > 0 {
-		dst = http1.AppendField(dst, "Trailer", strings.Join(names, ", "))
+		dst = http1.AppendHeader(dst, "Trailer", strings.Join(names, ", "))
 	}
 	return append(dst, "\r\n"...), ok && fieldsOK
 }
 
-// isHop says whether a field is about the connection or the framing, which the
+// isHopByHop says whether a field is about the connection or the framing, which the
 // other side has its own of.
-func isHop(name, _ string) bool {
+func isHopByHop(name, _ string) bool {
 	switch name {
 	case "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Keep-Alive", "Proxy-Connection":
 		return true
@@ -47,25 +47,25 @@ func isHop(name, _ string) bool {
 	return false
 }
 
-// appendResponse writes the head of an upstream's response as HTTP/1.1, and
+// appendResponse writes the header section of an upstream's response as HTTP/1.1, and
 // for a body that is not sent the length that it would have. False as for
 // appendRequest.
 func appendResponse(dst []byte, r *http.Response, f http1.Framing) ([]byte, bool) {
 	dst = http1.AppendStatusLine(dst, r.StatusCode, http.StatusText(r.StatusCode))
 	dst = http1.AppendFraming(dst, f)
-	if declared := r.Header["Content-Length"]; f.Kind == http1.BodyNone && len(declared) == 1 && clean(declared[0]) {
-		dst = http1.AppendField(dst, "Content-Length", declared[0])
+	if declared := r.Header["Content-Length"]; f.Kind == http1.BodyNone && len(declared) == 1 && isLineSafe(declared[0]) {
+		dst = http1.AppendHeader(dst, "Content-Length", declared[0])
 	}
-	dst, ok := appendFields(dst, r.Header, isHop)
+	dst, ok := appendHeaders(dst, r.Header, isHopByHop)
 	if names := keys(r.Trailer); f.Kind == http1.BodyChunked && len(names) > 0 {
-		dst = http1.AppendField(dst, "Trailer", strings.Join(names, ", "))
-		ok = ok && clean(strings.Join(names, ""))
+		dst = http1.AppendHeader(dst, "Trailer", strings.Join(names, ", "))
+		ok = ok && isLineSafe(strings.Join(names, ""))
 	}
 	return append(dst, "\r\n"...), ok
 }
 
-// appendFields writes the fields of h that skip does not take.
-func appendFields(dst []byte, h http.Header, skip func(name, value string) bool) ([]byte, bool) {
+// appendHeaders writes the fields of h that skip does not take.
+func appendHeaders(dst []byte, h http.Header, skip func(name, value string) bool) ([]byte, bool) {
 	ok := true
 	var room [32]string
 	names := room[:0]
@@ -78,15 +78,15 @@ func appendFields(dst []byte, h http.Header, skip func(name, value string) bool)
 			if skip(name, value) {
 				continue
 			}
-			ok = ok && clean(name) && clean(value)
-			dst = http1.AppendField(dst, name, value)
+			ok = ok && isLineSafe(name) && isLineSafe(value)
+			dst = http1.AppendHeader(dst, name, value)
 		}
 	}
 	return dst, ok
 }
 
-// clean says that s cannot end a line.
-func clean(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
+// isLineSafe says that s cannot end a line.
+func isLineSafe(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
 func keys(h http.Header) []string {
 	var names []string
@@ -109,8 +109,8 @@ func isLength(declared []string, length int64) bool {
 	return len(declared) == 1 && err == nil && int64(n) == length && !padded
 }
 
-// emptyBodyPatience is how long a client may take to end a stream whose body is declared to be empty.
-const emptyBodyPatience = 10 * time.Second
+// emptyBodyTimeout is how long a client may take to end a stream whose body is declared to be empty.
+const emptyBodyTimeout = 10 * time.Second
 
 // endsEmpty reports whether a body that is declared to be empty is: over HTTP/1.1, bytes
 // behind such a request would be another one. It waits for the end of the stream.
@@ -121,7 +121,7 @@ func endsEmpty(r *http.Request) bool {
 		n, err := r.Body.Read(b[:])
 		empty <- n == 0 && err == io.EOF
 	}()
-	t := time.NewTimer(emptyBodyPatience)
+	t := time.NewTimer(emptyBodyTimeout)
 	defer t.Stop()
 	select {
 	case is := <-empty:
@@ -146,15 +146,15 @@ func framingOf(r *http.Request) http1.Framing {
 	return http1.Framing{}
 }
 
-// trailerFields are h as fields; those that could end a line are left out.
-func trailerFields(h http.Header) []http1.Field {
-	var fields []http1.Field
+// trailerHeaders are h as fields; those that could end a line are left out.
+func trailerHeaders(h http.Header) []http1.Header {
+	var headers []http1.Header
 	for _, name := range keys(h) {
 		for _, value := range h[name] {
-			if clean(name) && clean(value) {
-				fields = append(fields, http1.MakeField(name, value))
+			if isLineSafe(name) && isLineSafe(value) {
+				headers = append(headers, http1.NewHeader(name, value))
 			}
 		}
 	}
-	return fields
+	return headers
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// errNoResponse is a response that is not HTTP/1.1, which the loop never writes.
-var errNoResponse = errors.New("what was written is not an HTTP/1.1 response")
+// errBadResponse is a response that is not HTTP/1.1, which the loop never writes.
+var errBadResponse = errors.New("what was written is not an HTTP/1.1 response")
 
-// ownLimits are for heads that the proxy wrote itself: they were within the
+// generatedLimits are for header sections that the proxy wrote itself: they were within the
 // settings before and can only have grown by our own fields.
-var ownLimits = http1.Limits{HeadBytes: 64 << 20, Fields: 1 << 20}
+var generatedLimits = http1.Limits{HeaderBytes: 64 << 20, Headers: 1 << 20}
 
 // response decodes HTTP/1.1 and gives it to an http.ResponseWriter.
 type response struct {
-	state   state
-	method  []byte
-	head    http1.Response
-	pending []byte // of a head that is not whole yet
-	left    int64
-	chunked http1.Chunked
+	state     state
+	method    []byte
+	parsed    http1.Response
+	pending   []byte // of a header section that is not whole yet
+	remaining int64
+	chunked   http1.Chunked
 
 	websocket bool // the request opens one
 }
@@ -29,9 +29,9 @@ type response struct {
 type state uint8
 
 const (
-	atHead state = iota
+	atHeaders state = iota
 	atBody
-	inTunnel // behind the head that opened a WebSocket
+	inTunnel // behind the header section that opened a WebSocket
 	atEnd
 )
 
@@ -44,14 +44,14 @@ func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 		var n int
 		var err error
 		switch o.state {
-		case atHead:
-			n, err = o.takeHead(w, p)
+		case atHeaders:
+			n, err = o.takeHeaders(w, p)
 		case atBody:
 			n, err = o.takeBody(w, p)
 		case inTunnel:
 			n, err = w.Write(p)
 		default:
-			err = errNoResponse
+			err = errBadResponse
 		}
 		p = p[n:]
 		if err != nil {
@@ -61,14 +61,14 @@ func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 	return total, nil
 }
 
-// takeHead consumes bytes of a head, and acts on it once it is whole.
-func (o *response) takeHead(w http.ResponseWriter, p []byte) (int, error) {
+// takeHeaders consumes bytes of a header section, and acts on it once it is whole.
+func (o *response) takeHeaders(w http.ResponseWriter, p []byte) (int, error) {
 	buf, had := p, len(o.pending)
 	if had > 0 {
 		o.pending = append(o.pending, p...)
 		buf = o.pending
 	}
-	n, err := o.head.Parse(buf, ownLimits, o.method)
+	n, err := o.parsed.Parse(buf, generatedLimits, o.method)
 	if err != nil {
 		return 0, err
 	}
@@ -83,16 +83,16 @@ func (o *response) takeHead(w http.ResponseWriter, p []byte) (int, error) {
 	return n - had, nil
 }
 
-// begin writes the head just parsed and readies for what follows it.
+// begin writes the header section just parsed and readies for what follows it.
 func (o *response) begin(w http.ResponseWriter) {
 	switched := o.websocket && o.openTunnel()
 	h := w.Header()
 	clear(h)
-	for i := range o.head.Fields {
-		o.addField(h, &o.head.Fields[i])
+	for i := range o.parsed.Headers {
+		o.addHeader(h, &o.parsed.Headers[i])
 	}
-	if o.head.Interim() {
-		w.WriteHeader(o.head.Status)
+	if o.parsed.Interim() {
+		w.WriteHeader(o.parsed.Status)
 		clear(h)
 		return
 	}
@@ -102,9 +102,9 @@ func (o *response) begin(w http.ResponseWriter) {
 			h[name] = nil
 		}
 	}
-	w.WriteHeader(o.head.Status)
-	f := o.head.Body
-	o.state, o.left = atBody, f.Length
+	w.WriteHeader(o.parsed.Status)
+	f := o.parsed.Body
+	o.state, o.remaining = atBody, f.Length
 	switch {
 	case switched:
 		o.state = inTunnel
@@ -116,8 +116,8 @@ func (o *response) begin(w http.ResponseWriter) {
 	}
 }
 
-// addField leaves out what belongs to an HTTP/1.1 connection (RFC 9113 section 8.2.2).
-func (o *response) addField(h http.Header, f *http1.Field) {
+// addHeader leaves out what belongs to an HTTP/1.1 connection (RFC 9113 section 8.2.2).
+func (o *response) addHeader(h http.Header, f *http1.Header) {
 	switch f.ID {
 	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TransferEncoding, http1.Upgrade:
 		return
@@ -130,11 +130,11 @@ func (o *response) addField(h http.Header, f *http1.Field) {
 }
 
 func (o *response) takeBody(w http.ResponseWriter, p []byte) (int, error) {
-	switch o.head.Body.Kind {
+	switch o.parsed.Body.Kind {
 	case http1.BodyLength:
-		n := int(min(int64(len(p)), o.left))
-		o.left -= int64(n)
-		if o.left == 0 {
+		n := int(min(int64(len(p)), o.remaining))
+		o.remaining -= int64(n)
+		if o.remaining == 0 {
 			o.state = atEnd
 		}
 		_, err := w.Write(p[:n])
@@ -142,7 +142,7 @@ func (o *response) takeBody(w http.ResponseWriter, p []byte) (int, error) {
 	case http1.BodyChunked:
 		return o.takeChunks(w, p)
 	}
-	return 0, errNoResponse // ends with the connection: never written to a caller of HTTP/1.1
+	return 0, errBadResponse // ends with the connection: never written to a client of HTTP/1.1
 }
 
 func (o *response) takeChunks(w http.ResponseWriter, p []byte) (int, error) {

@@ -9,28 +9,28 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// protocolField is where net/http puts the pseudo-field of extended CONNECT.
-const protocolField = ":protocol"
+// protocolHeader is where net/http puts the pseudo-field of extended CONNECT.
+const protocolHeader = ":protocol"
 
 // opensWebSocket says whether r is an extended CONNECT for a WebSocket
 // (RFC 8441 section 4). Other protocols stay CONNECT and are refused as that.
 func opensWebSocket(r *http.Request) bool {
-	p := r.Header[protocolField]
+	p := r.Header[protocolHeader]
 	return r.Method == http.MethodConnect && len(p) == 1 && p[0] == "websocket"
 }
 
-// appendHandshake writes the head of r as the handshake of HTTP/1.1 that it
+// appendHandshake writes the header section of r as the handshake of HTTP/1.1 that it
 // stands for (RFC 8441 section 5, RFC 6455 section 4.1). False as for appendRequest.
 func appendHandshake(dst []byte, r *http.Request) ([]byte, bool) {
 	dst = http1.AppendRequestLine(dst, http.MethodGet, r.RequestURI)
-	dst = http1.AppendField(dst, "Host", r.Host)
-	dst = http1.AppendField(dst, "Connection", "Upgrade")
-	dst = http1.AppendField(dst, "Upgrade", "websocket")
-	dst = http1.AppendField(dst, "Sec-WebSocket-Key", nonce())
-	dst, ok := appendFields(dst, r.Header, func(name, value string) bool {
-		return name == protocolField || name == "Sec-Websocket-Key" || name == "Host" && value == r.Host || isHop(name, value)
+	dst = http1.AppendHeader(dst, "Host", r.Host)
+	dst = http1.AppendHeader(dst, "Connection", "Upgrade")
+	dst = http1.AppendHeader(dst, "Upgrade", "websocket")
+	dst = http1.AppendHeader(dst, "Sec-WebSocket-Key", nonce())
+	dst, ok := appendHeaders(dst, r.Header, func(name, value string) bool {
+		return name == protocolHeader || name == "Sec-Websocket-Key" || name == "Host" && value == r.Host || isHopByHop(name, value)
 	})
-	return append(dst, "\r\n"...), ok && clean(r.RequestURI) && clean(r.Host)
+	return append(dst, "\r\n"...), ok && isLineSafe(r.RequestURI) && isLineSafe(r.Host)
 }
 
 // nonce is 16 random bytes (RFC 6455 section 4.1, item 7).
@@ -42,14 +42,14 @@ func nonce() string {
 
 // openTunnel turns the 101 just parsed into the 200 of HTTP/2, behind which
 // bytes go as they are. Any other 2xx did not open a WebSocket, and must not
-// look to the caller as if it had. It says whether it did.
+// look to the client as if it had. It says whether it did.
 func (o *response) openTunnel() bool {
-	switch s := o.head.Status; {
+	switch s := o.parsed.Status; {
 	case s == http.StatusSwitchingProtocols:
-		o.head.Status, o.head.Body = http.StatusOK, http1.Framing{}
+		o.parsed.Status, o.parsed.Body = http.StatusOK, http1.Framing{}
 		return true
 	case s >= 200 && s < 300:
-		o.head.Status = http.StatusBadGateway
+		o.parsed.Status = http.StatusBadGateway
 	}
 	return false
 }
@@ -57,11 +57,11 @@ func (o *response) openTunnel() bool {
 // CloseWrite ends a WebSocket's stream in order, in both directions: HTTP/2's
 // server cannot send its end and read on. For a response that is not a tunnel it is
 // an error and does nothing.
-func (c *Caller) CloseWrite() error {
+func (c *ClientStream) CloseWrite() error {
 	if c.out.state != inTunnel || c.closed.Load() {
 		return net.ErrClosed
 	}
-	c.whole.Store(true)
+	c.complete.Store(true)
 	c.in.close(net.ErrClosed)
 	return nil
 }

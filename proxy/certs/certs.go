@@ -1,4 +1,4 @@
-// Package certs answers one question: what does the proxy show its callers
+// Package certs answers one question: what does the proxy show its clients
 // over TLS, and what does it ask of them?
 //
 // Load reads the files once. Who names files that change calls it again and
@@ -20,10 +20,10 @@ import (
 type Files struct {
 	Cert     string // the certificate, leaf first, then its chain
 	Key      string // its private key
-	ClientCA string // authorities that callers' certificates are checked against; "" asks for none
+	ClientCA string // authorities that clients' certificates are checked against; "" asks for none
 }
 
-// Load makes the configuration of a listener. With a ClientCA a caller without
+// Load makes the configuration of a listener. With a ClientCA a client without
 // a valid certificate is refused in the handshake. TLS 1.2 is the least that
 // RFC 9325 section 3.1.1 allows. NextProtos is left to who serves the
 // connections. The error names the file.

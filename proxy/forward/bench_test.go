@@ -7,29 +7,29 @@ import (
 )
 
 var (
-	benchRequest = wire("GET /api/v1/items/42?expand=owner HTTP/1.1", "Host: app.example.com", "User-Agent: curl/8.5.0", "Accept: application/json",
+	benchRequest = headerLines("GET /api/v1/items/42?expand=owner HTTP/1.1", "Host: app.example.com", "User-Agent: curl/8.5.0", "Accept: application/json",
 		"Accept-Encoding: gzip", "Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "X-Tenant: blue", "Cookie: session=0123456789abcdef", "Connection: keep-alive")
-	benchResponse = wire("HTTP/1.1 200 OK", "Date: Mon, 02 Jan 2006 15:04:05 GMT", "Server: nginx", "Content-Type: application/json", "Content-Length: 512",
+	benchResponse = headerLines("HTTP/1.1 200 OK", "Date: Mon, 02 Jan 2006 15:04:05 GMT", "Server: nginx", "Content-Type: application/json", "Content-Length: 512",
 		"Connection: keep-alive", "Cache-Control: no-store", "ETag: \"abc\"", "Set-Cookie: a=b; Path=/")
 )
 
-func BenchmarkRequestHead(b *testing.B) {
+func BenchmarkRequestHeaders(b *testing.B) {
 	r := parseRequest(b, benchRequest)
-	s := Settings{UpstreamHost: "up.example", Own: []string{"proxy.internal:8080"}}
-	p := caller("192.0.2.1")
+	s := Settings{UpstreamHost: "up.example", OwnHosts: []string{"proxy.internal:8080"}}
+	p := client("192.0.2.1")
 	dst, id := make([]byte, 0, 4096), AppendRandomID(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendAttempt(AppendRequestHead(dst[:0], r, &s, &p, id, nil), 1, false)
+		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, nil), 1, false)
 	}
 }
 
-func BenchmarkResponseHead(b *testing.B) {
+func BenchmarkResponseHeaders(b *testing.B) {
 	r := parseResponse(b, benchResponse, "GET")
 	dst := make([]byte, 0, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendResponseHead(dst[:0], r, &ResponseOptions{Framing: r.Body, Minor: 1, Attempts: 1})
+		dst = AppendResponseHeaders(dst[:0], r, &ResponseOptions{Framing: r.Body, Minor: 1, Attempts: 1})
 	}
 }
 
@@ -43,16 +43,16 @@ func BenchmarkRequestID(b *testing.B) {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	r := parseRequest(t, wire("OPTIONS /api/x HTTP/1.1", "Host: localhost:8080", "Connection: upgrade, X-Hop", "Upgrade: websocket", "X-Hop: 1", "TE: trailers",
+	r := parseRequest(t, headerLines("OPTIONS /api/x HTTP/1.1", "Host: localhost:8080", "Connection: upgrade, X-Hop", "Upgrade: websocket", "X-Hop: 1", "TE: trailers",
 		"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 a", "Max-Forwards: 3", "X-Retryproxy-Attempt: 1"))
-	s := Settings{UpstreamHost: "a-rather-long-upstream-name.example.internal:8443", Own: []string{"proxy.internal:8080"}, StripPrefix: "/api", Forwarded: true, Via: "edge"}
-	p := caller("2001:db8:1:2:3:4:5:6")
-	resp := parseResponse(t, wire("HTTP/1.1 200 OK", "Content-Length: 3", "Connection: X-Hop", "X-Hop: 1", "Via: 1.1 a", "X-Retryproxy-Attempts: 1"), "GET")
+	s := Settings{UpstreamHost: "a-rather-long-upstream-name.example.internal:8443", OwnHosts: []string{"proxy.internal:8080"}, StripPrefix: "/api", Forwarded: true, Via: "edge"}
+	p := client("2001:db8:1:2:3:4:5:6")
+	resp := parseResponse(t, headerLines("HTTP/1.1 200 OK", "Content-Length: 3", "Connection: X-Hop", "X-Hop: 1", "Via: 1.1 a", "X-Retryproxy-Attempts: 1"), "GET")
 	dst, scratch, key := make([]byte, 0, 4096), make([]byte, 0, RandomIDLen), make([]byte, 0, RandomIDLen)
 	if n := testing.AllocsPerRun(100, func() {
 		id := RequestID(r, scratch)
-		dst = AppendAttempt(AppendRequestHead(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
-		dst = AppendResponseHead(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
+		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
+		dst = AppendResponseHeaders(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
 		dst = AppendInformational(dst[:0], resp)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -7,7 +7,7 @@ import (
 )
 
 // Check says what in the settings cannot work, all of it at once: values that
-// would break the head they are written into or could never apply.
+// would break the header section they are written into or could never apply.
 func (s *Settings) Check() error {
 	var errs []error
 	for _, h := range []string{s.HostName, s.UpstreamHost} {
@@ -29,8 +29,8 @@ func (s *Settings) Check() error {
 
 // SettingError says which field of Settings is wrong. Check joins them.
 type SettingError struct {
-	Field string
-	Err   error
+	Setting string
+	Err     error
 }
 
 // Error is the cause, which quotes the value.
@@ -39,7 +39,7 @@ func (e *SettingError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// isAuthority lets through what is harmless in a field; "" is left to the caller.
+// isAuthority lets through what is harmless in a field; "" is left to the client.
 func isAuthority(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && strings.IndexByte("-._~:[]", s[i]) < 0 {

@@ -7,39 +7,39 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// DeadlineField is a request field in which a caller says how long it will
+// DeadlineHeader is a request header in which a client says how long it will
 // wait. It is a closed set, meant for a metric label.
-type DeadlineField uint8
+type DeadlineHeader uint8
 
 // The fields.
 const (
-	DeadlineRequest DeadlineField = iota // X-Request-Timeout: seconds as a decimal number ("2.5"), or a number with a unit ("2500ms")
-	DeadlineGRPC                         // grpc-timeout: one to eight digits and one of H, M, S, m, u, n (gRPC over HTTP/2, "Requests")
-	DeadlineEnvoy                        // x-envoy-expected-rq-timeout-ms: whole milliseconds
+	DeadlineRequest DeadlineHeader = iota // X-Request-Timeout: seconds as a decimal number ("2.5"), or a number with a unit ("2500ms")
+	DeadlineGRPC                          // grpc-timeout: one to eight digits and one of H, M, S, m, u, n (gRPC over HTTP/2, "Requests")
+	DeadlineEnvoy                         // x-envoy-expected-rq-timeout-ms: whole milliseconds
 
-	NumDeadlineFields = iota // number of fields: valid ones are in [0, NumDeadlineFields)
+	NumDeadlineHeaders = iota // number of fields: valid ones are in [0, NumDeadlineHeaders)
 )
 
-var deadlineNames = [NumDeadlineFields]string{
+var deadlineNames = [NumDeadlineHeaders]string{
 	DeadlineRequest: "x-request-timeout",
 	DeadlineGRPC:    "grpc-timeout",
 	DeadlineEnvoy:   "x-envoy-expected-rq-timeout-ms",
 }
 
 // String is the field's name in lower case; "" for a value outside the set.
-func (f DeadlineField) String() string {
+func (f DeadlineHeader) String() string {
 	if int(f) >= len(deadlineNames) {
 		return ""
 	}
 	return deadlineNames[f]
 }
 
-// NamesOfDeadlines are the fields that Deadline.Read looks at. It finds nothing in a request
+// DeadlineHeaderNames are the fields that Deadline.Read looks at. It finds nothing in a request
 // without any of them.
-const NamesOfDeadlines = 1<<http1.ContentType | 1<<http1.XRequestTimeout | 1<<http1.GRPCTimeout | 1<<http1.XEnvoyExpectedTimeout
+const DeadlineHeaderNames = 1<<http1.ContentType | 1<<http1.XRequestTimeout | 1<<http1.GRPCTimeout | 1<<http1.XEnvoyExpectedTimeout
 
-// deadlineField tells which of the fields a name is.
-func deadlineField(id http1.Name) (f DeadlineField, ok bool) {
+// deadlineHeader tells which of the fields a name is.
+func deadlineHeader(id http1.HeaderName) (f DeadlineHeader, ok bool) {
 	switch id {
 	case http1.XRequestTimeout:
 		return DeadlineRequest, true
@@ -55,31 +55,31 @@ func deadlineField(id http1.Name) (f DeadlineField, ok bool) {
 type DeadlineSet uint8
 
 // Has says whether f is in the set.
-func (s DeadlineSet) Has(f DeadlineField) bool { return s>>f&1 == 1 }
+func (s DeadlineSet) Has(f DeadlineHeader) bool { return s>>f&1 == 1 }
 
 // With is the set with f.
-func (s DeadlineSet) With(f DeadlineField) DeadlineSet { return s | 1<<f }
+func (s DeadlineSet) With(f DeadlineHeader) DeadlineSet { return s | 1<<f }
 
 // maxDeadline is the longest that is told apart from a longer one. It keeps
 // sums of durations far from overflowing and fits all three notations.
 const maxDeadline = 365 * 24 * time.Hour
 
-// Deadline is how long a caller will wait, by its own words. It is for one
+// Deadline is how long a client will wait, by its own words. It is for one
 // request and one goroutine.
 type Deadline struct {
-	Given  bool          // a field said something that could be read
-	Within time.Duration // with Given: the shortest that was said, in [0, a year]; 0 only from grpc-timeout
-	GRPC   bool          // the request is a gRPC call
-	Bad    DeadlineSet   // fields that could not be read; they are forwarded as they came
+	Given     bool          // a field said something that could be read
+	Timeout   time.Duration // with Given: the shortest that was said, in [0, a year]; 0 only from grpc-timeout
+	GRPC      bool          // the request is a gRPC call
+	Malformed DeadlineSet   // fields that could not be read; they are forwarded as they came
 
-	forms [NumDeadlineFields]form
+	notations [NumDeadlineHeaders]notation
 }
 
-// form is how a caller wrote a field, which is how the upstream gets it.
-type form uint8
+// notation is how a client wrote a field, which is how the upstream gets it.
+type notation uint8
 
 const (
-	absent form = iota
+	absent notation = iota
 	asSeconds
 	asMillis // the field's own unit, or a number with a unit
 )
@@ -88,44 +88,44 @@ const (
 // does not allocate.
 func (d *Deadline) Read(r *http1.Request, set DeadlineSet) {
 	*d = Deadline{}
-	for i := range r.Fields {
-		f := &r.Fields[i]
+	for i := range r.Headers {
+		f := &r.Headers[i]
 		if f.ID == http1.ContentType {
 			d.GRPC = isGRPC(f.Value)
 			continue
 		}
-		if which, ok := deadlineField(f.ID); ok && set.Has(which) {
+		if which, ok := deadlineHeader(f.ID); ok && set.Has(which) {
 			d.note(which, f.Value)
 		}
 	}
 }
 
-func (d *Deadline) note(f DeadlineField, value []byte) {
+func (d *Deadline) note(f DeadlineHeader, value []byte) {
 	within, how, ok := readDeadline(f, value)
 	switch {
 	case !ok:
-		d.Bad = d.Bad.With(f)
+		d.Malformed = d.Malformed.With(f)
 		return
-	case !d.Given || within < d.Within:
-		d.Within = within
+	case !d.Given || within < d.Timeout:
+		d.Timeout = within
 	}
-	d.Given, d.forms[f] = true, how
+	d.Given, d.notations[f] = true, how
 }
 
 // Append writes the fields that were read anew, with left in place of what the
-// caller said: rounded down, and at least one of the field's smallest unit.
+// client said: rounded down, and at least one of the field's smallest unit.
 func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
 	left = min(max(left, 1), maxDeadline)
-	if d.forms[DeadlineRequest] != absent {
+	if d.notations[DeadlineRequest] != absent {
 		dst = append(dst, "X-Request-Timeout: "...)
-		dst = append(appendTimeout(dst, left, d.forms[DeadlineRequest]), "\r\n"...)
+		dst = append(appendTimeout(dst, left, d.notations[DeadlineRequest]), "\r\n"...)
 	}
-	if d.forms[DeadlineGRPC] != absent {
+	if d.notations[DeadlineGRPC] != absent {
 		dst = append(dst, "grpc-timeout: "...)
 		dst = append(appendGRPC(dst, left), "\r\n"...)
 	}
-	if d.forms[DeadlineEnvoy] != absent {
-		dst = http1.AppendIntField(dst, "x-envoy-expected-rq-timeout-ms", millis(left))
+	if d.notations[DeadlineEnvoy] != absent {
+		dst = http1.AppendIntHeader(dst, "x-envoy-expected-rq-timeout-ms", millis(left))
 	}
 	return dst
 }
@@ -133,7 +133,7 @@ func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
 func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }
 
 // appendTimeout writes X-Request-Timeout to the millisecond.
-func appendTimeout(dst []byte, d time.Duration, how form) []byte {
+func appendTimeout(dst []byte, d time.Duration, how notation) []byte {
 	ms := millis(d)
 	if how == asMillis {
 		return append(strconv.AppendInt(dst, ms, 10), "ms"...)
@@ -162,7 +162,7 @@ func appendGRPC(dst []byte, d time.Duration) []byte {
 // readDeadline reads a field's value. Not ok: it is not written as the field
 // is, or it is 0, which some take for no limit at all; except in grpc-timeout,
 // where it means that the time is over.
-func readDeadline(f DeadlineField, value []byte) (d time.Duration, how form, ok bool) {
+func readDeadline(f DeadlineHeader, value []byte) (d time.Duration, how notation, ok bool) {
 	switch f {
 	case DeadlineGRPC:
 		d, ok = readGRPC(value)
@@ -204,7 +204,7 @@ func readGRPC(value []byte) (time.Duration, bool) {
 const fractionDigits = 6
 
 // readTimeout reads a decimal number, of seconds or of the unit behind it.
-func readTimeout(value []byte) (time.Duration, form, bool) {
+func readTimeout(value []byte) (time.Duration, notation, bool) {
 	whole := digits(value)
 	n, ok := http1.ParseUint(value[:whole])
 	if !ok {
@@ -238,7 +238,7 @@ func digits(p []byte) int {
 }
 
 // unitOf knows the units of Go's durations.
-func unitOf(p []byte) (time.Duration, form, bool) {
+func unitOf(p []byte) (time.Duration, notation, bool) {
 	switch string(p) {
 	case "":
 		return time.Second, asSeconds, true
@@ -281,8 +281,8 @@ func isGRPC(value []byte) bool {
 }
 
 // rewritesDeadline says whether a field is written anew by Deadline.Append.
-func (s *Settings) rewritesDeadline(f *http1.Field) bool {
-	which, ok := deadlineField(f.ID)
+func (s *Settings) rewritesDeadline(f *http1.Header) bool {
+	which, ok := deadlineHeader(f.ID)
 	if !ok || !s.Deadlines.Has(which) {
 		return false
 	}

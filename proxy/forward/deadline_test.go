@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-const allFields = DeadlineSet(1<<NumDeadlineFields - 1)
+const allHeaders = DeadlineSet(1<<NumDeadlineHeaders - 1)
 
-func deadlineOf(t testing.TB, set DeadlineSet, fields ...string) Deadline {
+func deadlineOf(t testing.TB, set DeadlineSet, headers ...string) Deadline {
 	t.Helper()
 	var d Deadline
-	d.Read(parseRequest(t, wire(append([]string{"GET / HTTP/1.1", "Host: a"}, fields...)...)), set)
+	d.Read(parseRequest(t, headerLines(append([]string{"GET / HTTP/1.1", "Host: a"}, headers...)...)), set)
 	return d
 }
 
 func TestADeadlineIsReadInItsOwnNotation(t *testing.T) {
-	for field, want := range map[string]time.Duration{
+	for header, want := range map[string]time.Duration{
 		"X-Request-Timeout: 5":                       5 * time.Second,
 		"X-Request-Timeout: 2.5":                     2500 * time.Millisecond,
 		"x-request-timeout: 0.001":                   time.Millisecond,
@@ -40,15 +40,15 @@ func TestADeadlineIsReadInItsOwnNotation(t *testing.T) {
 		"x-envoy-expected-rq-timeout-ms: 250":        250 * time.Millisecond,
 		"x-envoy-expected-rq-timeout-ms: 9999999999": 9999999999 * time.Millisecond,
 	} {
-		d := deadlineOf(t, allFields, field)
-		if !d.Given || d.Within != want || d.Bad != 0 {
-			t.Errorf("%s: %+v, want %v", field, d, want)
+		d := deadlineOf(t, allHeaders, header)
+		if !d.Given || d.Timeout != want || d.Malformed != 0 {
+			t.Errorf("%s: %+v, want %v", header, d, want)
 		}
 	}
 }
 
 func TestWhatIsNoDeadlineIsNamedAndGoesThrough(t *testing.T) {
-	for field, bad := range map[string]DeadlineField{
+	for header, bad := range map[string]DeadlineHeader{
 		"X-Request-Timeout: 0":                         DeadlineRequest, // no limit at all, some mean by it
 		"X-Request-Timeout: 0.0000001":                 DeadlineRequest,
 		"X-Request-Timeout: -1":                        DeadlineRequest,
@@ -76,44 +76,44 @@ func TestWhatIsNoDeadlineIsNamedAndGoesThrough(t *testing.T) {
 		"x-envoy-expected-rq-timeout-ms: -1":           DeadlineEnvoy,
 		"X-Envoy-Expected-Rq-Timeout-Ms: \u0664\u0665": DeadlineEnvoy,
 	} {
-		d := deadlineOf(t, allFields, field)
-		if d.Given || d.Bad != DeadlineSet(0).With(bad) {
-			t.Errorf("%s: %+v, want only %s bad", field, d, bad)
+		d := deadlineOf(t, allHeaders, header)
+		if d.Given || d.Malformed != DeadlineSet(0).With(bad) {
+			t.Errorf("%s: %+v, want only %s bad", header, d, bad)
 		}
-		head := string(AppendRequestHead(nil, parseRequest(t, wire("GET / HTTP/1.1", "Host: a", field)), &Settings{Deadlines: allFields}, &nobody, nil, nil))
-		if name, value, _ := strings.Cut(field, ":"); !strings.Contains(head, "\r\n"+name+": "+strings.TrimSpace(value)+"\r\n") {
-			t.Errorf("%s is not in %q", field, head)
+		section := string(AppendRequestHeaders(nil, parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", header)), &Settings{Deadlines: allHeaders}, &nobody, nil, nil))
+		if name, value, _ := strings.Cut(header, ":"); !strings.Contains(section, "\r\n"+name+": "+strings.TrimSpace(value)+"\r\n") {
+			t.Errorf("%s is not in %q", header, section)
 		}
 		if got := string(d.Append(nil, time.Second)); got != "" {
-			t.Errorf("%s: %q was added", field, got)
+			t.Errorf("%s: %q was added", header, got)
 		}
 	}
 }
 
 func TestTheShortestDeadlineCounts(t *testing.T) {
-	d := deadlineOf(t, allFields, "X-Request-Timeout: 5", "Grpc-Timeout: 2S", "X-Request-Timeout: 7", "X-Envoy-Expected-Rq-Timeout-Ms: 3000")
-	if d.Within != 2*time.Second {
-		t.Errorf("within %v, want 2s", d.Within)
+	d := deadlineOf(t, allHeaders, "X-Request-Timeout: 5", "Grpc-Timeout: 2S", "X-Request-Timeout: 7", "X-Envoy-Expected-Rq-Timeout-Ms: 3000")
+	if d.Timeout != 2*time.Second {
+		t.Errorf("within %v, want 2s", d.Timeout)
 	}
 	want := "X-Request-Timeout: 1.500\r\ngrpc-timeout: 1500000u\r\nx-envoy-expected-rq-timeout-ms: 1500\r\n"
 	compare(t, string(d.Append(nil, 1500*time.Millisecond)), want)
 }
 
 // One that is not in the set means nothing, is not judged and goes through.
-func TestOnlyTheChosenFieldsAreRead(t *testing.T) {
+func TestOnlyTheChosenHeadersAreRead(t *testing.T) {
 	only := DeadlineSet(0).With(DeadlineGRPC)
-	fields := []string{"X-Request-Timeout: 5", "Grpc-Timeout: 9S", "X-Envoy-Expected-Rq-Timeout-Ms: none"}
-	d := deadlineOf(t, only, fields...)
-	if d.Within != 9*time.Second || d.Bad != 0 {
+	headers := []string{"X-Request-Timeout: 5", "Grpc-Timeout: 9S", "X-Envoy-Expected-Rq-Timeout-Ms: none"}
+	d := deadlineOf(t, only, headers...)
+	if d.Timeout != 9*time.Second || d.Malformed != 0 {
 		t.Errorf("%+v, want 9s and nothing bad", d)
 	}
-	head := string(AppendRequestHead(nil, parseRequest(t, wire(append([]string{"GET / HTTP/1.1", "Host: a"}, fields...)...)), &Settings{Deadlines: only}, &nobody, nil, nil))
-	if !strings.Contains(head, fields[0]) || strings.Contains(head, fields[1]) || !strings.Contains(head, fields[2]) {
-		t.Errorf("head %q", head)
+	section := string(AppendRequestHeaders(nil, parseRequest(t, headerLines(append([]string{"GET / HTTP/1.1", "Host: a"}, headers...)...)), &Settings{Deadlines: only}, &nobody, nil, nil))
+	if !strings.Contains(section, headers[0]) || strings.Contains(section, headers[1]) || !strings.Contains(section, headers[2]) {
+		t.Errorf("head %q", section)
 	}
 }
 
-func TestTimeLeftIsWrittenAsTheCallerWroteIt(t *testing.T) {
+func TestTimeLeftIsWrittenAsTheClientWroteIt(t *testing.T) {
 	for _, c := range []struct {
 		field string
 		left  time.Duration
@@ -138,7 +138,7 @@ func TestTimeLeftIsWrittenAsTheCallerWroteIt(t *testing.T) {
 		{"x-envoy-expected-rq-timeout-ms: 9", 1999 * time.Microsecond, "x-envoy-expected-rq-timeout-ms: 1"},
 		{"x-envoy-expected-rq-timeout-ms: 9", 1, "x-envoy-expected-rq-timeout-ms: 1"},
 	} {
-		d := deadlineOf(t, allFields, c.field)
+		d := deadlineOf(t, allHeaders, c.field)
 		compare(t, string(d.Append(nil, c.left)), c.want+"\r\n")
 	}
 }
@@ -169,32 +169,32 @@ func FuzzDeadline(f *testing.F) {
 		f.Add(seed, int64(3*time.Second))
 	}
 	f.Fuzz(func(t *testing.T, value string, left int64) {
-		for which := range DeadlineField(NumDeadlineFields) {
+		for which := range DeadlineHeader(NumDeadlineHeaders) {
 			var d Deadline
 			d.note(which, []byte(value))
 			if !d.Given {
 				continue
 			}
-			if d.Within < 0 || d.Within > maxDeadline {
-				t.Fatalf("%s %q: within %v", which, value, d.Within)
+			if d.Timeout < 0 || d.Timeout > maxDeadline {
+				t.Fatalf("%s %q: within %v", which, value, d.Timeout)
 			}
 			out := string(d.Append(nil, time.Duration(left)))
 			_, sent, _ := strings.Cut(strings.TrimSuffix(out, "\r\n"), ": ")
-			again, _, ok := readDeadline(which, []byte(sent))
+			reread, _, ok := readDeadline(which, []byte(sent))
 			bound := max(min(time.Duration(left), maxDeadline), time.Millisecond)
-			if !ok || again > bound || again < bound-bound/1000-time.Millisecond {
-				t.Fatalf("%s %q with %v left: %q reads as %v", which, value, time.Duration(left), out, again)
+			if !ok || reread > bound || reread < bound-bound/1000-time.Millisecond {
+				t.Fatalf("%s %q with %v left: %q reads as %v", which, value, time.Duration(left), out, reread)
 			}
 		}
 	})
 }
 
 func TestDeadlinesDoNotAllocate(t *testing.T) {
-	r := parseRequest(t, wire("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 2.5", "Grpc-Timeout: 5S", "X-Envoy-Expected-Rq-Timeout-Ms: 4000", "Content-Type: application/grpc"))
+	r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 2.5", "Grpc-Timeout: 5S", "X-Envoy-Expected-Rq-Timeout-Ms: 4000", "Content-Type: application/grpc"))
 	var d Deadline
 	dst := make([]byte, 0, 256)
 	if n := testing.AllocsPerRun(100, func() {
-		d.Read(r, allFields)
+		d.Read(r, allHeaders)
 		dst = d.Append(dst[:0], 1234567890)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -1,10 +1,10 @@
-// Package forward writes the heads that leave the proxy: what the upstream is
-// told of a request, and the caller of a response. It is pure: values in,
+// Package forward writes the header sections that leave the proxy: what the upstream is
+// told of a request, and the client of a response. It is pure: values in,
 // bytes appended, no socket, no clock, no allocation where dst has room.
 //
-// For a request begin with RequestID and Deadline.Read, then call AppendRequestHead once,
+// For a request begin with RequestID and Deadline.Read, then call AppendRequestHeaders once,
 // and Deadline.Append and AppendAttempt before every attempt, on the same bytes. For a response call
-// AppendResponseHead, for interim ones AppendInformational. Bodies and trailers
+// AppendResponseHeaders, for interim ones AppendInformational. Bodies and trailers
 // are package http1's.
 //
 // Everything that is not listed here goes through as it came: order, case of
@@ -57,8 +57,8 @@ type HostMode uint8
 // The modes of Host. Where the one asked for is empty the other one is sent, as
 // HTTP/1.1 wants a Host.
 const (
-	HostAuto     HostMode = iota // the upstream's when the caller used a name of ours or of loopback, else the caller's
-	HostPreserve                 // the caller's
+	HostAuto     HostMode = iota // the upstream's when the client used a name of ours or of loopback, else the client's
+	HostPreserve                 // the client's
 	HostUpstream                 // the upstream's
 	HostName                     // Settings.HostName
 )
@@ -69,14 +69,14 @@ type Settings struct {
 	Host         HostMode
 	HostName     string   // for HostName: host[:port]
 	UpstreamHost string   // host[:port] as it belongs into Host
-	Own          []string // our own authorities, for HostAuto: host:port, or host for any port
+	OwnHosts     []string // our own authorities, for HostAuto: host:port, or host for any port
 
 	Forwarded bool   // append to Forwarded (RFC 7239)
 	Via       string // our pseudonym (RFC 9110 section 7.6.3), "" for no Via
 
-	Deadlines DeadlineSet // fields in which callers say how long they wait; the upstream gets what is left of it
+	Deadlines DeadlineSet // fields in which clients say how long they wait; the upstream gets what is left of it
 
-	OwnTrace bool // traceparent and tracestate are left out: they differ by attempt; see AppendCallersTrace
+	OmitTrace bool // traceparent and tracestate are left out: they differ by attempt; see AppendClientTrace
 
 	// StripPrefix is taken off the path: of "/api/x" by "/api" remains "/x",
 	// of "/api" itself "/". Paths outside it stay. A slash at its end does
@@ -98,12 +98,12 @@ type Peer struct {
 	rendered string // see Render
 }
 
-// Render keeps at hand what the heads of nearly all requests of the peer have in
-// common. Call it again when the peer has changed; without it the heads are the
+// Render keeps at hand what the header sections of nearly all requests of the peer have in
+// common. Call it again when the peer has changed; without it the header sections are the
 // same, at more cost. Text shares the memory.
 func (p *Peer) Render() {
 	var buf [128]byte
-	p.rendered = string(append(p.appendFields(buf[:0], true, true), forwardedHost...))
+	p.rendered = string(append(p.appendHeaders(buf[:0], true, true), forwardedHost...))
 	if node := p.node(); node != "" {
 		p.Text = p.rendered[len(forwardedFor)+2:][:len(node)]
 	}
@@ -114,13 +114,13 @@ const (
 	forwardedHost = "X-Forwarded-Host: " // with it what Render keeps ends
 )
 
-// appendFields appends what is said of the peer where a caller said nothing.
-func (p *Peer) appendFields(dst []byte, node, proto bool) []byte {
+// appendHeaders appends what is said of the peer where a client said nothing.
+func (p *Peer) appendHeaders(dst []byte, node, proto bool) []byte {
 	if text := p.node(); node && text != "" {
-		dst = http1.AppendField(dst, forwardedFor, text)
+		dst = http1.AppendHeader(dst, forwardedFor, text)
 	}
 	if proto {
-		dst = http1.AppendField(dst, "X-Forwarded-Proto", p.Proto())
+		dst = http1.AppendHeader(dst, "X-Forwarded-Proto", p.Proto())
 	}
 	return dst
 }
@@ -133,13 +133,13 @@ func (p *Peer) Proto() string {
 	return "http"
 }
 
-// Believed reports whether fields about what was before the peer are believed and, as far as
+// IsBelieved reports whether fields about what was before the peer are believed and, as far as
 // they say who the client is, kept: from trusted proxies and, while none are configured, from anyone.
-func (p *Peer) Believed() bool { return p.Trusted || !p.TrustConfigured }
+func (p *Peer) IsBelieved() bool { return p.Trusted || !p.TrustConfigured }
 
-// inControl says that control fields (X-Retryproxy-*) are kept: from trusted
+// mayControl says that control fields (X-Retryproxy-*) are kept: from trusted
 // proxies and, while none are configured, from this machine.
-func (p *Peer) inControl() bool {
+func (p *Peer) mayControl() bool {
 	return p.Trusted || !p.TrustConfigured && p.Addr.IsLoopback()
 }
 

@@ -8,31 +8,31 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// wire makes a head of lines: CRLF for LF, without the indentation.
-func wire(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
+// headerLines makes a header section of lines: CRLF for LF, without the indentation.
+func headerLines(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
 
-func parseRequest(t testing.TB, head string) *http1.Request {
+func parseRequest(t testing.TB, section string) *http1.Request {
 	t.Helper()
 	r := new(http1.Request)
-	n, err := r.Parse([]byte(head+"\r\n"), http1.Limits{})
-	if err != nil || n != len(head)+2 {
-		t.Fatalf("parse %q: n = %d, err = %v", head, n, err)
+	n, err := r.Parse([]byte(section+"\r\n"), http1.Limits{})
+	if err != nil || n != len(section)+2 {
+		t.Fatalf("parse %q: n = %d, err = %v", section, n, err)
 	}
 	return r
 }
 
-func parseResponse(t testing.TB, head, method string) *http1.Response {
+func parseResponse(t testing.TB, section, method string) *http1.Response {
 	t.Helper()
 	r := new(http1.Response)
-	n, err := r.Parse([]byte(head+"\r\n"), http1.Limits{}, []byte(method))
-	if err != nil || n != len(head)+2 {
-		t.Fatalf("parse %q: n = %d, err = %v", head, n, err)
+	n, err := r.Parse([]byte(section+"\r\n"), http1.Limits{}, []byte(method))
+	if err != nil || n != len(section)+2 {
+		t.Fatalf("parse %q: n = %d, err = %v", section, n, err)
 	}
 	return r
 }
 
-// caller is a peer that nothing is configured about.
-func caller(addr string) Peer {
+// client is a peer that nothing is configured about.
+func client(addr string) Peer {
 	a := netip.MustParseAddr(addr)
 	return Peer{Addr: a, Text: a.WithZone("").String()}
 }
@@ -74,47 +74,47 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
-func TestControlFieldsOnlyFromTrustedPeersOrThisMachine(t *testing.T) {
+func TestControlHeadersOnlyFromTrustedPeersOrThisMachine(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		peer Peer
 		kept bool
 	}{
-		{"stranger", caller("192.0.2.1"), false},
-		{"loopback", caller("127.0.0.1"), true},
-		{"loopback 6", caller("::1"), true},
+		{"stranger", client("192.0.2.1"), false},
+		{"loopback", client("127.0.0.1"), true},
+		{"loopback 6", client("::1"), true},
 		{"loopback where proxies are configured", Peer{Addr: netip.MustParseAddr("127.0.0.1"), TrustConfigured: true}, false},
 		{"trusted", Peer{Addr: netip.MustParseAddr("192.0.2.1"), Trusted: true, TrustConfigured: true}, true},
 		{"unix", nobody, true},
 		{"unknown", Peer{}, false},
 	} {
-		r := parseRequest(t, wire("GET / HTTP/1.1", "Host: a", "X-Retryproxy-Attempt: 7", "x-retryproxy-timeout: 3",
+		r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", "X-Retryproxy-Attempt: 7", "x-retryproxy-timeout: 3",
 			"X-Retryproxy-Attempts: 2", "X_Retryproxy_Attempt: 1"))
-		got := string(AppendRequestHead(nil, r, &Settings{}, &c.peer, nil, nil))
+		got := string(AppendRequestHeaders(nil, r, &Settings{}, &c.peer, nil, nil))
 		if kept := strings.Contains(got, "x-retryproxy-timeout: 3\r\nX-Retryproxy-Attempts: 2\r\n"); kept != c.kept {
 			t.Errorf("%s: kept = %v, want %v", c.name, kept, c.kept)
 		}
 		if strings.Contains(got, "Attempt: ") || strings.Contains(got, "X_") {
-			t.Errorf("%s: the caller's attempt got through:\n%s", c.name, got)
+			t.Errorf("%s: the client's attempt got through:\n%s", c.name, got)
 		}
 	}
 }
 
 // What is kept at hand of a peer changes nothing but the cost.
-func TestARenderedPeerSaysTheSame(t *testing.T) {
-	for _, peer := range []Peer{caller("192.0.2.1"), caller("2001:db8::1"), {Text: "unix", Secure: true}, {}} {
-		for _, field := range []string{"X-Other: 1", "X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: b"} {
-			r := parseRequest(t, wire("GET / HTTP/1.1", "Host: a", field))
-			want := AppendRequestHead(nil, r, &Settings{}, &peer, nil, nil)
+func TestARenderedPeerWritesTheSameHeaders(t *testing.T) {
+	for _, peer := range []Peer{client("192.0.2.1"), client("2001:db8::1"), {Text: "unix", Secure: true}, {}} {
+		for _, header := range []string{"X-Other: 1", "X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: b"} {
+			r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", header))
+			want := AppendRequestHeaders(nil, r, &Settings{}, &peer, nil, nil)
 			rendered := peer
 			rendered.Render()
 			if rendered.Text != peer.Text || rendered.rendered == "" {
 				t.Errorf("%q became %q", peer.Text, rendered.Text)
 			}
-			compare(t, string(AppendRequestHead(nil, r, &Settings{}, &rendered, nil, nil)), string(want))
+			compare(t, string(AppendRequestHeaders(nil, r, &Settings{}, &rendered, nil, nil)), string(want))
 		}
 	}
-	p := caller("192.0.2.1")
+	p := client("192.0.2.1")
 	p.Render()
 	p.Secure = true
 	p.Render()

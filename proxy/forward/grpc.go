@@ -9,13 +9,13 @@ import (
 func IsGRPC(contentType []byte) bool { return isGRPC(contentType) }
 
 // AppendGRPCAttempts appends grpc-previous-rpc-attempts (gRFC A6), which says
-// how many attempts of a call were made before: those that the caller made, as
+// how many attempts of a call were made before: those that the client made, as
 // it said, and ours. 0 appends nothing.
 func AppendGRPCAttempts(dst []byte, before int) []byte {
 	if before <= 0 {
 		return dst
 	}
-	return http1.AppendIntField(dst, "grpc-previous-rpc-attempts", int64(before))
+	return http1.AppendIntHeader(dst, "grpc-previous-rpc-attempts", int64(before))
 }
 
 // AppendGRPCMessage appends a value for grpc-message: percent-encoded but for

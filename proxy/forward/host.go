@@ -7,7 +7,7 @@ import (
 )
 
 // appendHost writes the Host for the upstream under the given name. The
-// authority of an absolute-form target takes the place of the caller's Host
+// authority of an absolute-form target takes the place of the client's Host
 // (RFC 9112 section 3.2.2).
 func (w *requestWriter) appendHost(dst, name []byte) []byte {
 	if string(name) == "Host" { // most write it so
@@ -16,7 +16,7 @@ func (w *requestWriter) appendHost(dst, name []byte) []byte {
 		dst = append(append(dst, name...), ": "...)
 	}
 	switch {
-	case w.keepsHost():
+	case w.keepsClientHost():
 		dst = append(dst, w.r.Authority...)
 	case w.s.Host == HostName && w.s.HostName != "":
 		dst = append(dst, w.s.HostName...)
@@ -26,10 +26,10 @@ func (w *requestWriter) appendHost(dst, name []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// keepsHost says that the upstream gets the caller's Host.
-func (w *requestWriter) keepsHost() bool {
-	caller := w.r.Authority
-	if len(caller) == 0 {
+// keepsClientHost says that the upstream gets the client's Host.
+func (w *requestWriter) keepsClientHost() bool {
+	authority := w.r.Authority
+	if len(authority) == 0 {
 		return false
 	}
 	switch w.s.Host {
@@ -40,7 +40,7 @@ func (w *requestWriter) keepsHost() bool {
 	case HostUpstream:
 		return w.s.UpstreamHost == ""
 	}
-	return w.s.UpstreamHost == "" || !isLoopback(caller) && !isOwn(w.s.Own, caller, w.p.Secure)
+	return w.s.UpstreamHost == "" || !isLoopback(authority) && !isOwn(w.s.OwnHosts, authority, w.p.Secure)
 }
 
 // splitPort cuts ":port" off an authority; the port is without colon.
@@ -83,15 +83,15 @@ func isLoopback4(authority []byte) bool {
 	}
 	host, _ := splitPort(authority)
 	for _, c := range host[len(net):] {
-		if !inAddress4[c] {
+		if !isIPv4Byte[c] {
 			return false
 		}
 	}
 	return true
 }
 
-// inAddress4 are the bytes of an IPv4 address.
-var inAddress4 = [256]bool{
+// isIPv4Byte are the bytes of an IPv4 address.
+var isIPv4Byte = [256]bool{
 	'0': true, '1': true, '2': true, '3': true, '4': true, '5': true, '6': true, '7': true, '8': true, '9': true, '.': true,
 }
 
@@ -114,7 +114,7 @@ func isOwn(own []string, authority []byte, secure bool) bool {
 	}
 	host, port := splitPort(authority)
 	if len(port) == 0 {
-		port = []byte(ownPort(secure))
+		port = []byte(defaultPort(secure))
 	}
 	for _, o := range own {
 		name, number := cutPort(o)

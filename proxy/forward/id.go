@@ -10,7 +10,7 @@ import (
 // RandomIDLen is the length of a random id: 128 bits in hexadecimal.
 const RandomIDLen = 32
 
-// maxRequestID bounds an id that is taken over from a caller, in bytes: it goes
+// maxRequestID bounds an id that is taken over from a client, in bytes: it goes
 // into every log line and to the upstream.
 const maxRequestID = 128
 

@@ -4,38 +4,38 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// AppendRequestHead appends the request line, always HTTP/1.1, and the fields that
-// are the same for all attempts, to dst. Call AppendAttempt to end the head. The
+// AppendRequestHeaders appends the request line, always HTTP/1.1, and the fields that
+// are the same for all attempts, to dst. Call AppendAttempt to end the header section. The
 // framing field is written from r.Body. Fields of Settings.Deadlines that can be read
 // are left out: Deadline.Append writes them, before AppendAttempt.
 //
 // id is the request id to send, nil to leave X-Request-Id as it came. key is an
-// Idempotency-Key to add, nil for none; one that the caller sent stays instead.
-func AppendRequestHead(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
+// Idempotency-Key to add, nil for none; one that the client sent stays instead.
+func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
 	w := requestWriter{r: r, s: s, p: p, id: id}
 	dst = appendRequestLine(dst, r, s.StripPrefix)
 	if r.Get(http1.Host) == nil {
 		dst = w.appendHost(dst, hostName)
 	}
-	if r.HopNames {
-		dst = w.appendUnnamed(dst)
+	if r.HasHopByHopNames {
+		dst = w.appendExceptConnectionListed(dst)
 	} else {
-		dst = w.appendFields(dst, nil)
+		dst = w.appendHeaders(dst, nil)
 	}
 	dst = w.appendMissing(dst)
 	if key != nil && r.Get(http1.IdempotencyKey) == nil {
-		dst = http1.AppendField(dst, "Idempotency-Key", key)
+		dst = http1.AppendHeader(dst, "Idempotency-Key", key)
 	}
 	return dst
 }
 
 // AppendAttempt appends what differs between attempts, and the empty line that
-// ends the head. n counts attempts from 1; expect adds "Expect: 100-continue".
+// ends the header section. n counts attempts from 1; expect adds "Expect: 100-continue".
 func AppendAttempt(dst []byte, n int, expect bool) []byte {
 	if n == 1 && !expect { // most are that
 		return append(dst, "X-Retryproxy-Attempt: 1\r\n\r\n"...)
 	}
-	dst = http1.AppendIntField(dst, "X-Retryproxy-Attempt", int64(n))
+	dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempt", int64(n))
 	if expect {
 		dst = append(dst, "Expect: 100-continue\r\n"...)
 	}
@@ -91,34 +91,34 @@ type requestWriter struct {
 	framed, forFor, forProto, forHost, forwarded, via, requestID bool
 }
 
-// appendUnnamed is appendFields where Connection names fields.
-func (w *requestWriter) appendUnnamed(dst []byte) []byte {
+// appendExceptConnectionListed is appendHeaders where Connection names fields.
+func (w *requestWriter) appendExceptConnectionListed(dst []byte) []byte {
 	var buf [maxOptions][]byte
-	return w.appendFields(dst, connectionOptions(buf[:0], w.r.Fields))
+	return w.appendHeaders(dst, connectionOptions(buf[:0], w.r.Headers))
 }
 
-func (w *requestWriter) appendFields(dst []byte, named [][]byte) []byte {
-	fields := w.r.Fields
-	for i := range fields {
-		f := &fields[i]
-		switch requestFates[f.ID] {
-		case passes:
-			if named == nil || f.ID != http1.NameOther || !isNamed(named, f.Name) {
+func (w *requestWriter) appendHeaders(dst []byte, named [][]byte) []byte {
+	headers := w.r.Headers
+	for i := range headers {
+		f := &headers[i]
+		switch requestHandling[f.ID] {
+		case passThrough:
+			if named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name) {
 				dst = f.AppendLine(dst)
 			}
-		case isOurs:
-			dst = w.appendOurs(dst, f, fields[i+1:])
+		case rewriteHeader:
+			dst = w.appendRewritten(dst, f, headers[i+1:])
 		}
 	}
 	return dst
 }
 
-// requestFates say what becomes of a request's fields.
-var requestFates = fatesOf(
-	[]http1.Name{
-		http1.Expect, http1.FramingTwin, http1.ForwardedTwin, http1.XRetryproxyAttempt,
+// requestHandling say what becomes of a request's fields.
+var requestHandling = handlingByName(
+	[]http1.HeaderName{
+		http1.Expect, http1.FramingLookalike, http1.ForwardedLookalike, http1.XRetryproxyAttempt,
 	},
-	[]http1.Name{
+	[]http1.HeaderName{
 		http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Host,
 		http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost, http1.XForwardedPort, http1.XRealIP, http1.Forwarded,
 		http1.Via, http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
@@ -127,9 +127,9 @@ var requestFates = fatesOf(
 	},
 )
 
-// appendOurs writes what becomes of a field of which it depends; rest are the
+// appendRewritten writes what becomes of a field of which it depends; rest are the
 // fields after it.
-func (w *requestWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	switch f.ID {
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
@@ -150,22 +150,22 @@ func (w *requestWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Fiel
 		return w.appendRequestID(dst, f)
 	case http1.MaxForwards:
 		if n, ok := MaxForwards(w.r); ok && n > 0 {
-			return http1.AppendIntField(dst, f.Name, int64(n-1))
+			return http1.AppendIntHeader(dst, f.Name, int64(n-1))
 		}
 	case http1.GRPCPreviousRPCAttempts:
 		if isGRPC(w.r.Get(http1.ContentType)) {
 			return dst // AppendGRPCAttempts writes it
 		}
 	case http1.Traceparent, http1.Tracestate:
-		if w.s.OwnTrace {
-			return dst // AppendCallersTrace writes them, or the caller of this package
+		if w.s.OmitTrace {
+			return dst // AppendClientTrace writes them, or the caller of this package
 		}
 	case http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout:
 		if w.s.rewritesDeadline(f) {
 			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther:
-		if !w.p.inControl() {
+		if !w.p.mayControl() {
 			return dst
 		}
 	}
@@ -181,9 +181,9 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 	return http1.AppendFraming(dst, w.r.Body)
 }
 
-// appendForwarding writes what becomes of a field about the caller.
-func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http1.Field) []byte {
-	if !w.p.Believed() {
+// appendForwarding writes what becomes of a field about the client.
+func (w *requestWriter) appendForwarding(dst []byte, f *http1.Header, rest []http1.Header) []byte {
+	if !w.p.IsBelieved() {
 		return dst
 	}
 	switch f.ID {
@@ -212,7 +212,7 @@ func (w *requestWriter) appendForwarding(dst []byte, f *http1.Field, rest []http
 	return f.AppendLine(dst)
 }
 
-func (w *requestWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+func (w *requestWriter) appendVia(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	if w.via {
 		return dst
 	}
@@ -222,7 +222,7 @@ func (w *requestWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field
 }
 
 // appendRequestID writes the id in the place of the first X-Request-Id.
-func (w *requestWriter) appendRequestID(dst []byte, f *http1.Field) []byte {
+func (w *requestWriter) appendRequestID(dst []byte, f *http1.Header) []byte {
 	switch {
 	case w.id == nil:
 		return f.AppendLine(dst)
@@ -230,7 +230,7 @@ func (w *requestWriter) appendRequestID(dst []byte, f *http1.Field) []byte {
 		return dst
 	}
 	w.requestID = true
-	return http1.AppendField(dst, f.Name, w.id)
+	return http1.AppendHeader(dst, f.Name, w.id)
 }
 
 // appendMissing writes what is ours and had no place among the fields.
@@ -243,9 +243,9 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	case host && w.p.rendered != "" && !w.forFor && !w.forProto:
 		dst = append(dst, w.p.rendered...)
 	case host:
-		dst = append(w.p.appendFields(dst, !w.forFor, !w.forProto), forwardedHost...)
+		dst = append(w.p.appendHeaders(dst, !w.forFor, !w.forProto), forwardedHost...)
 	default:
-		dst = w.p.appendFields(dst, !w.forFor, !w.forProto)
+		dst = w.p.appendHeaders(dst, !w.forFor, !w.forProto)
 	}
 	if host {
 		dst = append(append(dst, w.r.Authority...), "\r\n"...)
@@ -266,12 +266,12 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 }
 
 // appendConnection writes the fields about the connection to the upstream.
-// HTTP/1.0 knows no trailers, so such a caller cannot be given any.
+// HTTP/1.0 knows no trailers, so such a client cannot be given any.
 func (w *requestWriter) appendConnection(dst []byte) []byte {
-	if !w.r.TrailersOK && w.r.Upgrade == nil {
+	if !w.r.AcceptsTrailers && w.r.Upgrade == nil {
 		return dst
 	}
-	te := w.r.TrailersOK && w.r.Minor > 0
+	te := w.r.AcceptsTrailers && w.r.Minor > 0
 	switch {
 	case te && w.r.Upgrade != nil:
 		dst = append(dst, "Connection: upgrade, TE\r\n"...)
@@ -284,24 +284,24 @@ func (w *requestWriter) appendConnection(dst []byte) []byte {
 		dst = append(dst, "TE: trailers\r\n"...)
 	}
 	if w.r.Upgrade != nil {
-		dst = http1.AppendField(dst, "Upgrade", w.r.Upgrade)
+		dst = http1.AppendHeader(dst, "Upgrade", w.r.Upgrade)
 	}
 	return dst
 }
 
 // MaxForwards gives how many more times an OPTIONS or TRACE may be forwarded
 // (RFC 9110 section 7.6.2): at 0 it must be answered here. Not ok for other
-// methods, without the field, and when the field is repeated or no number: then
+// methods, without the field, and when the field is retried or no number: then
 // there is no limit. Numbers above 2^31-1 read as that.
 func MaxForwards(r *http1.Request) (n int, ok bool) {
 	if string(r.Method) != "OPTIONS" && string(r.Method) != "TRACE" {
 		return 0, false
 	}
-	for i := range r.Fields {
-		if r.Fields[i].ID != http1.MaxForwards {
+	for i := range r.Headers {
+		if r.Headers[i].ID != http1.MaxForwards {
 			continue
 		}
-		v, isNumber := http1.ParseUint(r.Fields[i].Value)
+		v, isNumber := http1.ParseUint(r.Headers[i].Value)
 		if ok || !isNumber {
 			return 0, false
 		}

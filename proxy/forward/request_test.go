@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-func TestRequestHead(t *testing.T) {
+func TestRequestHeaders(t *testing.T) {
 	trusted := Peer{Addr: netip.MustParseAddr("10.0.0.9"), Text: "10.0.0.9", Trusted: true, TrustConfigured: true, Secure: true}
 	stranger := trusted
 	stranger.Trusted = false
@@ -53,7 +53,7 @@ func TestRequestHead(t *testing.T) {
 			want: []string{"POST / HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked", "Trailer: X-U", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
-			name: "an HTTP/1.0 caller becomes 1.1, without trailers, and gets a Host",
+			name: "an HTTP/1.0 client becomes 1.1, without trailers, and gets a Host",
 			in:   []string{"GET / HTTP/1.0", "TE: trailers", "A: a"},
 			want: []string{"GET / HTTP/1.1", "Host: up.example", "A: a", "X-Forwarded-Proto: http"},
 		},
@@ -102,14 +102,14 @@ func TestRequestHead(t *testing.T) {
 			name: "forwarding fields of anyone are continued while no proxies are configured",
 			in: []string{"GET / HTTP/1.1", "Host: a.example", "x-forwarded-for: 192.0.2.1", "X-Forwarded-Proto: https", "B: b", "X-Forwarded-For:", "X-Forwarded-For: 192.0.2.2, 192.0.2.3",
 				"X-Forwarded-Host: c.example", "X-Forwarded-Port: 443", "X_Forwarded_For: 6.6.6.6"},
-			peer: caller("2001:db8::1"),
+			peer: client("2001:db8::1"),
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "x-forwarded-for: 192.0.2.1, 192.0.2.2, 192.0.2.3, 2001:db8::1", "X-Forwarded-Proto: https", "B: b",
 				"X-Forwarded-Host: c.example", "X-Forwarded-Port: 443"},
 		},
 		{
 			name: "an empty list gets no comma",
 			in:   []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For:", "X-Forwarded-Proto: http"},
-			peer: caller("192.0.2.7"),
+			peer: client("192.0.2.7"),
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
@@ -128,7 +128,7 @@ func TestRequestHead(t *testing.T) {
 		{
 			name:     "Forwarded and Via continued",
 			in:       []string{"GET / HTTP/1.0", "Host: a.example:8080", "Forwarded: for=192.0.2.1", "Via: 1.1 a", "forwarded: for=192.0.2.2;proto=https", "Via: 1.0 b (c, d)"},
-			peer:     caller("2001:db8::1"),
+			peer:     client("2001:db8::1"),
 			settings: Settings{Forwarded: true, Via: "edge"},
 			want: []string{"GET / HTTP/1.1", "Host: a.example:8080", `Forwarded: for=192.0.2.1, for=192.0.2.2;proto=https, for="[2001:db8::1]";host="a.example:8080";proto=http`,
 				"Via: 1.1 a, 1.0 b (c, d), 1.0 edge", "X-Forwarded-For: 2001:db8::1", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example:8080"},
@@ -136,7 +136,7 @@ func TestRequestHead(t *testing.T) {
 		{
 			name:     "Forwarded and Via begun",
 			in:       []string{"GET / HTTP/1.1", "Host: a.example"},
-			peer:     caller("192.0.2.1"),
+			peer:     client("192.0.2.1"),
 			settings: Settings{Forwarded: true, Via: "edge:80"},
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example",
 				"Forwarded: for=192.0.2.1;host=a.example;proto=http", "Via: 1.1 edge:80"},
@@ -155,9 +155,9 @@ func TestRequestHead(t *testing.T) {
 				"X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
-			name:     "trace context left out for what each attempt has",
+			name:     "trace context ejected for what each attempt has",
 			in:       []string{"GET / HTTP/1.1", "Host: a.example", "TraceParent: 00-x", "tracestate: a=1", "baggage: c=3", "Connection: traceparent"},
-			settings: Settings{OwnTrace: true},
+			settings: Settings{OmitTrace: true},
 			want:     []string{"GET / HTTP/1.1", "Host: a.example", "baggage: c=3", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
 		},
 		{
@@ -173,7 +173,7 @@ func TestRequestHead(t *testing.T) {
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example", "X-Request-Id: 0123", "Idempotency-Key: k"},
 		},
 		{
-			name: "the caller's own key stays",
+			name: "the client's own key stays",
 			in:   []string{"GET / HTTP/1.1", "Host: a.example", "idempotency-key: mine", "X-Request-Id: no good"},
 			key:  "k",
 			want: []string{"GET / HTTP/1.1", "Host: a.example", "idempotency-key: mine", "X-Request-Id: no good", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.example"},
@@ -184,8 +184,8 @@ func TestRequestHead(t *testing.T) {
 			if c.peer == (Peer{}) {
 				c.peer = nobody
 			}
-			got := AppendRequestHead([]byte("before"), parseRequest(t, wire(c.in...)), &c.settings, &c.peer, optional(c.id), optional(c.key))
-			compare(t, string(got), "before"+wire(c.want...))
+			got := AppendRequestHeaders([]byte("before"), parseRequest(t, headerLines(c.in...)), &c.settings, &c.peer, optional(c.id), optional(c.key))
+			compare(t, string(got), "before"+headerLines(c.want...))
 		})
 	}
 }
@@ -201,19 +201,19 @@ func optional(s string) []byte {
 // framing field or have it more than once.
 func TestFramingIsWrittenFromTheBody(t *testing.T) {
 	for _, c := range []struct {
-		fields []http1.Field
+		fields []http1.Header
 		body   http1.Framing
 		want   string
 	}{
 		{nil, http1.Framing{Kind: http1.BodyLength, Length: 3}, "Content-Length: 3\r\n"},
 		{nil, http1.Framing{Kind: http1.BodyChunked}, "Transfer-Encoding: chunked\r\n"},
 		{nil, http1.Framing{}, ""},
-		{[]http1.Field{http1.MakeField("content-length", "3"), http1.MakeField("Content-Length", "3")}, http1.Framing{Kind: http1.BodyChunked}, "Transfer-Encoding: chunked\r\n"},
-		{[]http1.Field{http1.MakeField("Content-Length", "3"), http1.MakeField("Content_Length", "9")}, http1.Framing{}, ""},
+		{[]http1.Header{http1.NewHeader("content-length", "3"), http1.NewHeader("Content-Length", "3")}, http1.Framing{Kind: http1.BodyChunked}, "Transfer-Encoding: chunked\r\n"},
+		{[]http1.Header{http1.NewHeader("Content-Length", "3"), http1.NewHeader("Content_Length", "9")}, http1.Framing{}, ""},
 	} {
-		r := &http1.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Minor: 1, Fields: c.fields, Body: c.body}
-		compare(t, string(AppendRequestHead(nil, r, &Settings{}, &nobody, nil, nil)),
-			wire("PUT / HTTP/1.1", "Host: h")+c.want+wire("X-Forwarded-Proto: http", "X-Forwarded-Host: h"))
+		r := &http1.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Minor: 1, Headers: c.fields, Body: c.body}
+		compare(t, string(AppendRequestHeaders(nil, r, &Settings{}, &nobody, nil, nil)),
+			headerLines("PUT / HTTP/1.1", "Host: h")+c.want+headerLines("X-Forwarded-Proto: http", "X-Forwarded-Host: h"))
 	}
 }
 
@@ -222,9 +222,9 @@ func TestAttempt(t *testing.T) {
 	compare(t, string(AppendAttempt(nil, 12, false)), "X-Retryproxy-Attempt: 12\r\n\r\n")
 }
 
-func TestOptionsBeyondTheBoundAreNotLookedAt(t *testing.T) {
-	head := wire("GET / HTTP/1.1", "Host: a", "Connection: "+strings.Repeat("x, ", maxOptions-2)+"in1, close", "Connection: out", "in1: 1", "out: 1")
-	got := string(AppendRequestHead(nil, parseRequest(t, head), &Settings{}, &nobody, nil, nil))
+func TestConnectionOptionsBeyondTheBoundAreIgnored(t *testing.T) {
+	section := headerLines("GET / HTTP/1.1", "Host: a", "Connection: "+strings.Repeat("x, ", maxOptions-2)+"in1, close", "Connection: out", "in1: 1", "out: 1")
+	got := string(AppendRequestHeaders(nil, parseRequest(t, section), &Settings{}, &nobody, nil, nil))
 	if strings.Contains(got, "in1") || !strings.Contains(got, "out: 1") {
 		t.Errorf("got %q", got)
 	}
@@ -246,14 +246,14 @@ func TestStripPrefix(t *testing.T) {
 		{"/", "/api", "/api"},
 		{"", "/api", "/api"},
 	} {
-		r := parseRequest(t, wire("GET "+c.target+" HTTP/1.1", "Host: h"))
-		line, _, _ := strings.Cut(string(AppendRequestHead(nil, r, &Settings{StripPrefix: c.prefix}, &nobody, nil, nil)), "\r\n")
+		r := parseRequest(t, headerLines("GET "+c.target+" HTTP/1.1", "Host: h"))
+		line, _, _ := strings.Cut(string(AppendRequestHeaders(nil, r, &Settings{StripPrefix: c.prefix}, &nobody, nil, nil)), "\r\n")
 		if want := "GET " + c.want + " HTTP/1.1"; line != want {
 			t.Errorf("%s off %s: %q, want %q", c.prefix, c.target, line, want)
 		}
 	}
-	r := parseRequest(t, wire("OPTIONS * HTTP/1.1", "Host: h"))
-	if got := string(AppendRequestHead(nil, r, &Settings{StripPrefix: "/api"}, &nobody, nil, nil)); !strings.HasPrefix(got, "OPTIONS * HTTP/1.1\r\n") {
+	r := parseRequest(t, headerLines("OPTIONS * HTTP/1.1", "Host: h"))
+	if got := string(AppendRequestHeaders(nil, r, &Settings{StripPrefix: "/api"}, &nobody, nil, nil)); !strings.HasPrefix(got, "OPTIONS * HTTP/1.1\r\n") {
 		t.Errorf("OPTIONS *: %q", got)
 	}
 }
@@ -274,7 +274,7 @@ func TestMaxForwards(t *testing.T) {
 		{"OPTIONS", []string{"Max-Forwards: -1"}, 0, false},
 		{"OPTIONS", []string{"Max-Forwards: 0", "Max-Forwards: 5"}, 0, false},
 	} {
-		r := parseRequest(t, wire(append([]string{c.method + " / HTTP/1.1", "Host: h"}, c.fields...)...))
+		r := parseRequest(t, headerLines(append([]string{c.method + " / HTTP/1.1", "Host: h"}, c.fields...)...))
 		if n, ok := MaxForwards(r); n != c.n || ok != c.ok {
 			t.Errorf("%s %v: %d, %v; want %d, %v", c.method, c.fields, n, ok, c.n, c.ok)
 		}
@@ -295,7 +295,7 @@ func TestRequestIDTakenOverOrMade(t *testing.T) {
 		"a\x80":                                false,
 		"${jndi}":                              false,
 	} {
-		r := parseRequest(t, wire("GET / HTTP/1.1", "Host: h", "X-Request-ID: "+id))
+		r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: h", "X-Request-ID: "+id))
 		got := string(RequestID(r, nil))
 		if (got == id) != kept {
 			t.Errorf("%q became %q", id, got)
@@ -304,7 +304,7 @@ func TestRequestIDTakenOverOrMade(t *testing.T) {
 			t.Errorf("%q is no random id", got)
 		}
 	}
-	r := parseRequest(t, wire("GET / HTTP/1.1", "Host: h"))
+	r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: h"))
 	if a, b := string(RequestID(r, nil)), string(RequestID(r, nil)); a[:16] == b[:16] || a[16:] == b[16:] {
 		t.Errorf("not 128 random bits: %s, %s", a, b)
 	}
@@ -323,7 +323,7 @@ func TestHost(t *testing.T) {
 	own := []string{"proxy.internal:8080", "proxy.internal:80", "[2001:db8::5]:443", "any.internal", "[2001:db8::6]"}
 	for _, c := range []struct {
 		mode        HostMode
-		caller      string
+		client      string
 		proto, want string
 	}{
 		{HostAuto, "a.example", "http", "a.example"},
@@ -357,12 +357,12 @@ func TestHost(t *testing.T) {
 		{HostUpstream, "a.example", "http", "up.example"},
 		{HostName, "a.example", "http", "name.example"},
 	} {
-		r := parseRequest(t, wire("GET / HTTP/1.1", "Host: "+c.caller))
-		s := Settings{Host: c.mode, HostName: "name.example", UpstreamHost: "up.example", Own: own}
+		r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: "+c.client))
+		s := Settings{Host: c.mode, HostName: "name.example", UpstreamHost: "up.example", OwnHosts: own}
 		p := Peer{Secure: c.proto == "https"}
 		w := requestWriter{r: r, s: &s, p: &p}
 		if got := string(w.appendHost(nil, hostName)); got != "Host: "+c.want+"\r\n" {
-			t.Errorf("mode %d, %s: %q, want %s", c.mode, c.caller, got, c.want)
+			t.Errorf("mode %d, %s: %q, want %s", c.mode, c.client, got, c.want)
 		}
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// ResponseOptions say what the head to the caller has that the upstream's had not.
+// ResponseOptions say what the header section to the client has that the upstream's had not.
 type ResponseOptions struct {
-	// Framing is the body's as the caller gets it. For BodyNone the declared
+	// Framing is the body's as the client gets it. For BodyNone the declared
 	// length of a response to HEAD, or of a 304, stays (RFC 9110 section 8.6);
-	// for BodyClose the head says "Connection: close".
+	// for BodyClose the header section says "Connection: close".
 	Framing http1.Framing
-	Minor   int  // of the caller's HTTP version, 0 or 1
+	Minor   int  // of the client's HTTP version, 0 or 1
 	Close   bool // the connection ends after the response
 	Upgrade bool // a 101: the connection becomes a tunnel; Framing and Close are ignored
 	Via     string
@@ -31,26 +31,26 @@ type ResponseOptions struct {
 
 var fallbackName = []byte("X-Retryproxy-Fallback")
 
-// gaveUpAbove is the reason that refers to another proxy's (package policy).
-const gaveUpAbove = "upstream_gave_up"
+// reasonUpstreamGaveUp is the reason that refers to another proxy's (package policy).
+const reasonUpstreamGaveUp = "upstream_gave_up"
 
-// AppendResponseHead appends the status line, always HTTP/1.1 (RFC 9110 section
+// AppendResponseHeaders appends the status line, always HTTP/1.1 (RFC 9110 section
 // 2.5), the fields and the empty line.
-func AppendResponseHead(dst []byte, r *http1.Response, o *ResponseOptions) []byte {
+func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []byte {
 	w := responseWriter{r: r, o: o}
 	dst = http1.AppendStatusLine(dst, r.Status, r.Phrase)
-	if r.HopNames {
-		dst = w.appendUnnamed(dst)
+	if r.HasHopByHopNames {
+		dst = w.appendExceptConnectionListed(dst)
 	} else {
-		dst = w.appendFields(dst, nil)
+		dst = w.appendHeaders(dst, nil)
 	}
 	return append(w.appendMissing(dst), "\r\n"...)
 }
 
 // AppendInformational appends an interim response (1xx but 101) with the fields
-// that are for the caller, and the empty line.
+// that are for the client, and the empty line.
 func AppendInformational(dst []byte, r *http1.Response) []byte {
-	return AppendResponseHead(dst, r, &ResponseOptions{Minor: 1})
+	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1})
 }
 
 // responseWriter goes through the fields of one response and notes which of
@@ -62,35 +62,35 @@ type responseWriter struct {
 	framed, via, attempts, reason bool
 }
 
-// appendUnnamed is appendFields where Connection names fields.
-func (w *responseWriter) appendUnnamed(dst []byte) []byte {
+// appendExceptConnectionListed is appendHeaders where Connection names fields.
+func (w *responseWriter) appendExceptConnectionListed(dst []byte) []byte {
 	var buf [maxOptions][]byte
-	return w.appendFields(dst, connectionOptions(buf[:0], w.r.Fields))
+	return w.appendHeaders(dst, connectionOptions(buf[:0], w.r.Headers))
 }
 
-func (w *responseWriter) appendFields(dst []byte, named [][]byte) []byte {
-	fields := w.r.Fields
-	for i := range fields {
-		f := &fields[i]
-		switch responseFates[f.ID] {
-		case passes:
-			if named == nil || f.ID != http1.NameOther || !isNamed(named, f.Name) {
+func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
+	headers := w.r.Headers
+	for i := range headers {
+		f := &headers[i]
+		switch responseHandling[f.ID] {
+		case passThrough:
+			if named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name) {
 				dst = f.AppendLine(dst)
 			}
-		case isOurs:
-			dst = w.appendOurs(dst, f, fields[i+1:])
+		case rewriteHeader:
+			dst = w.appendRewritten(dst, f, headers[i+1:])
 		}
 	}
 	return dst
 }
 
-// responseFates say what becomes of a response's fields.
-var responseFates = fatesOf(nil, []http1.Name{
+// responseHandling say what becomes of a response's fields.
+var responseHandling = handlingByName(nil, []http1.HeaderName{
 	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
 	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
 })
 
-func (w *responseWriter) appendOurs(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	switch f.ID {
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
@@ -125,12 +125,12 @@ func (w *responseWriter) appendFraming(dst []byte) []byte {
 	case w.r.Status < 200 || w.r.Status == 204 || w.o.Upgrade:
 		return dst
 	case w.o.Framing.Kind == http1.BodyNone && w.r.Length >= 0:
-		return http1.AppendIntField(dst, "Content-Length", w.r.Length)
+		return http1.AppendIntHeader(dst, "Content-Length", w.r.Length)
 	}
 	return http1.AppendFraming(dst, w.o.Framing)
 }
 
-func (w *responseWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Field) []byte {
+func (w *responseWriter) appendVia(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	if w.via {
 		return dst
 	}
@@ -140,24 +140,24 @@ func (w *responseWriter) appendVia(dst []byte, f *http1.Field, rest []http1.Fiel
 }
 
 // appendAttempts writes the higher number of attempts, once.
-func (w *responseWriter) appendAttempts(dst []byte, f *http1.Field) []byte {
+func (w *responseWriter) appendAttempts(dst []byte, f *http1.Header) []byte {
 	if w.attempts {
 		return dst
 	}
 	w.attempts = true
 	if n, ok := http1.ParseUint(f.Value); w.o.Attempts > 0 && (!ok || n < int64(w.o.Attempts)) {
-		return http1.AppendIntField(dst, f.Name, int64(w.o.Attempts))
+		return http1.AppendIntHeader(dst, f.Name, int64(w.o.Attempts))
 	}
 	return f.AppendLine(dst)
 }
 
-func (w *responseWriter) appendReason(dst []byte, f *http1.Field) []byte {
+func (w *responseWriter) appendReason(dst []byte, f *http1.Header) []byte {
 	if w.reason {
 		return dst
 	}
 	w.reason = true
-	if w.o.Reason != "" && w.o.Reason != gaveUpAbove {
-		return http1.AppendField(dst, f.Name, w.o.Reason)
+	if w.o.Reason != "" && w.o.Reason != reasonUpstreamGaveUp {
+		return http1.AppendHeader(dst, f.Name, w.o.Reason)
 	}
 	return f.AppendLine(dst)
 }
@@ -176,29 +176,29 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	case w.o.Attempts == 1: // most are that
 		dst = append(dst, "X-Retryproxy-Attempts: 1\r\n"...)
 	default:
-		dst = http1.AppendIntField(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
+		dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
 	}
 	if w.o.Reason != "" && !w.reason {
-		dst = http1.AppendField(dst, "X-Retryproxy-Reason", w.o.Reason)
+		dst = http1.AppendHeader(dst, "X-Retryproxy-Reason", w.o.Reason)
 	}
 	if w.o.Fallback != "" {
-		dst = http1.AppendField(dst, fallbackName, w.o.Fallback)
+		dst = http1.AppendHeader(dst, fallbackName, w.o.Fallback)
 	}
 	return w.appendConnection(dst)
 }
 
-// appendConnection writes the fields about the connection to the caller. The
+// appendConnection writes the fields about the connection to the client. The
 // Upgrade of a 426 is what the response is about (RFC 9110 section 15.5.22).
 func (w *responseWriter) appendConnection(dst []byte) []byte {
 	o := w.o
 	if o.Upgrade {
 		dst = append(dst, "Connection: upgrade\r\n"...)
-		return http1.AppendField(dst, "Upgrade", w.r.Upgrade)
+		return http1.AppendHeader(dst, "Upgrade", w.r.Upgrade)
 	}
 	if w.r.Status == 426 {
 		if to := w.r.Get(http1.Upgrade); len(to) > 0 {
 			dst = append(dst, "Connection: upgrade\r\n"...)
-			dst = http1.AppendField(dst, "Upgrade", to)
+			dst = http1.AppendHeader(dst, "Upgrade", to)
 		}
 	}
 	switch {

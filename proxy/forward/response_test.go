@@ -7,7 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-func TestResponseHead(t *testing.T) {
+func TestResponseHeaders(t *testing.T) {
 	chunked := http1.Framing{Kind: http1.BodyChunked}
 	length := func(n int64) http1.Framing { return http1.Framing{Kind: http1.BodyLength, Length: n} }
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestResponseHead(t *testing.T) {
 			want: []string{"HTTP/1.1 200 ", "A: a", "Transfer-Encoding: chunked", "Connection: close"},
 		},
 		{
-			name: "1.0 caller kept",
+			name: "1.0 client kept",
 			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 3"},
 			o:    ResponseOptions{Framing: length(3)},
 			want: []string{"HTTP/1.1 200 OK", "Content-Length: 3", "Connection: keep-alive"},
@@ -170,16 +170,16 @@ func TestResponseHead(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := AppendResponseHead([]byte("before"), parseResponse(t, wire(c.in...), c.method), &c.o)
-			compare(t, string(got), "before"+wire(c.want...)+"\r\n")
+			got := AppendResponseHeaders([]byte("before"), parseResponse(t, headerLines(c.in...), c.method), &c.o)
+			compare(t, string(got), "before"+headerLines(c.want...)+"\r\n")
 		})
 	}
 }
 
-// Our own answers reuse a Response that was parsed before, and no upstream's
+// Our own responses reuse a Response that was parsed before, and no upstream's
 // word brings a length where none can be.
 func TestFramingIsWrittenFromTheOptions(t *testing.T) {
-	cl := []http1.Field{http1.MakeField("Content-Length", "99")}
+	cl := []http1.Header{http1.NewHeader("Content-Length", "99")}
 	for _, c := range []struct {
 		status int
 		o      ResponseOptions
@@ -193,8 +193,8 @@ func TestFramingIsWrittenFromTheOptions(t *testing.T) {
 		{101, ResponseOptions{Upgrade: true}, "Connection: upgrade\r\nUpgrade: x\r\n"},
 		{200, ResponseOptions{Upgrade: true}, "Connection: upgrade\r\nUpgrade: x\r\n"},
 	} {
-		r := &http1.Response{Minor: 1, Status: c.status, Phrase: []byte("P"), Length: 99, Upgrade: []byte("x"), Fields: cl}
-		compare(t, string(AppendResponseHead(nil, r, &c.o)), wire("HTTP/1.1 "+strconv.Itoa(c.status)+" P")+c.want+"\r\n")
+		r := &http1.Response{Minor: 1, Status: c.status, Phrase: []byte("P"), Length: 99, Upgrade: []byte("x"), Headers: cl}
+		compare(t, string(AppendResponseHeaders(nil, r, &c.o)), headerLines("HTTP/1.1 "+strconv.Itoa(c.status)+" P")+c.want+"\r\n")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestInformational(t *testing.T) {
 		{[]string{"HTTP/1.1 103 Early Hints", "Link: </a>", "Keep-Alive: timeout=3", "link: </b>"}, []string{"HTTP/1.1 103 Early Hints", "Link: </a>", "link: </b>"}},
 		{[]string{"HTTP/1.1 102 "}, []string{"HTTP/1.1 102 "}},
 	} {
-		got := AppendInformational(nil, parseResponse(t, wire(c.in...), "GET"))
-		compare(t, string(got), wire(c.want...)+"\r\n")
+		got := AppendInformational(nil, parseResponse(t, headerLines(c.in...), "GET"))
+		compare(t, string(got), headerLines(c.want...)+"\r\n")
 	}
 }

@@ -7,8 +7,8 @@ import "github.com/retryproxy/retryproxy/proxy/http1"
 // Context, sections 3.2 and 3.3). They may be spans of the request.
 func TraceContext(r *http1.Request) (parent, state []byte) {
 	parents, states := 0, 0
-	for i := range r.Fields {
-		switch f := &r.Fields[i]; f.ID {
+	for i := range r.Headers {
+		switch f := &r.Headers[i]; f.ID {
 		case http1.Traceparent:
 			parents++
 			parent = f.Value
@@ -27,11 +27,11 @@ func TraceContext(r *http1.Request) (parent, state []byte) {
 	return parent, state
 }
 
-// AppendCallersTrace appends the fields traceparent and tracestate as the
-// caller sent them, for a head that was written with Settings.OwnTrace.
-func AppendCallersTrace(dst []byte, r *http1.Request) []byte {
-	for i := range r.Fields {
-		if f := &r.Fields[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
+// AppendClientTrace appends the fields traceparent and tracestate as the
+// client sent them, for a header section that was written with Settings.OmitTrace.
+func AppendClientTrace(dst []byte, r *http1.Request) []byte {
+	for i := range r.Headers {
+		if f := &r.Headers[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
 			dst = f.AppendLine(dst)
 		}
 	}

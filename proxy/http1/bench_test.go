@@ -78,9 +78,9 @@ func BenchmarkRequestParseChanging(b *testing.B) {
 	}
 }
 
-// A head of the largest size that comes one byte at a time: the whole cost, 65 536 calls.
+// a header section of the largest size that comes one byte at a time: the whole cost, 65 536 calls.
 func BenchmarkRequestTrickle64K(b *testing.B) {
-	buf := largestHead()
+	buf := largestHeaders()
 	var r Request
 	b.ReportAllocs()
 	for b.Loop() {
@@ -117,7 +117,7 @@ func BenchmarkLookupName(b *testing.B) {
 	name := []byte("x-forwarded-for")
 	b.ReportAllocs()
 	for b.Loop() {
-		if LookupName(name) != XForwardedFor {
+		if LookupHeaderName(name) != XForwardedFor {
 			b.Fatal("wrong id")
 		}
 	}
@@ -127,25 +127,25 @@ func BenchmarkLookupNameUnknown(b *testing.B) {
 	name := []byte("X-Amz-Content-Sha256")
 	b.ReportAllocs()
 	for b.Loop() {
-		if LookupName(name) != NameOther {
+		if LookupHeaderName(name) != OtherHeader {
 			b.Fatal("wrong id")
 		}
 	}
 }
 
-// largestHead is a valid head of exactly DefaultHeadBytes.
-func largestHead() []byte {
+// largestHeaders is a valid head of exactly DefaultHeaderBytes.
+func largestHeaders() []byte {
 	head := []byte("GET / HTTP/1.1\r\nHost: a\r\n")
 	for i := range 90 {
 		n := 720
 		if i == 89 {
-			n = DefaultHeadBytes - 2 - len(head) - len("X: \r\n")
+			n = DefaultHeaderBytes - 2 - len(head) - len("X: \r\n")
 		}
 		value := make([]byte, n)
 		for k := range value {
 			value[k] = 'v'
 		}
-		head = AppendField(head, "X", value)
+		head = AppendHeader(head, "X", value)
 	}
 	return append(head, "\r\n"...)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Byte classes, filled once. isToken: tchar of RFC 9110 section 5.6.2. isControl: the control bytes, of which HTAB alone may stand in a
-// field value or phrase and so is none here (RFC 9110 section 5.5). lower: ASCII letters folded, all else unchanged.
+// header value or phrase and so is none here (RFC 9110 section 5.5). lower: ASCII letters folded, all else unchanged.
 var (
 	isToken   [256]bool
 	isControl [256]bool

@@ -6,7 +6,7 @@ const (
 	MaxChunkLine     = 1 << 10  // bytes of one chunk-size line, extensions included, without CRLF
 	MaxChunkOverhead = 8 << 10  // bytes of chunk lines not paid for by data, see Chunked
 	MaxTrailerBytes  = 16 << 10 // the whole trailer section with its final empty line
-	MaxTrailerFields = 64
+	MaxTrailers      = 64
 )
 
 // Chunked decodes the chunked transfer coding (RFC 9112 section 7.1) from pieces of any size. The zero value is ready for one body; Reset
@@ -16,14 +16,14 @@ const (
 // MaxChunkOverhead. White space around a chunk size is refused, also the BWS that section 7.1.1 wants tolerated before ";":
 // readers disagree about it, and nobody sends it.
 type Chunked struct {
-	state    chunkState
-	why      Refusal
-	digits   int   // hexadecimal digits of the size so far
-	left     int64 // size being read, then bytes of the chunk still to come
-	line     int   // bytes of the current chunk line
-	unpaid   int64
-	section  []byte // the trailer section as it came
-	trailers []Field
+	state          chunkState
+	why            Refusal
+	digits         int   // hexadecimal digits of the size so far
+	remaining      int64 // size being read, then bytes of the chunk still to come
+	line           int   // bytes of the current chunk line
+	overhead       int64
+	trailerSection []byte // the trailer section as it came
+	trailers       []Header
 }
 
 type chunkState uint8
@@ -44,17 +44,17 @@ const (
 // an error means that p is empty or that the body is done. It never consumes a byte after the end of the body. err is an *Error and
 // stays.
 //
-// A body that ends before Done is cut off: to notice that is the caller's part.
+// A body that ends before Done is cut off: to notice that is the client's part.
 func (c *Chunked) Next(p []byte) (n int, data []byte, err error) {
 	for n < len(p) {
 		switch c.state {
 		case atData:
 			k := len(p) - n
-			if int64(k) >= c.left {
-				k = int(c.left)
+			if int64(k) >= c.remaining {
+				k = int(c.remaining)
 				c.state = atDataCR
 			}
-			c.left -= int64(k)
+			c.remaining -= int64(k)
 			return n + k, p[n : n+k : n+k], nil
 		case atEnd:
 			return n, nil, nil
@@ -75,11 +75,11 @@ func (c *Chunked) Done() bool { return c.state == atEnd }
 
 // Trailers are the trailer fields in their order, once Done. Those that must not stand in a trailer are left out, see
 // Name.TrailerForbidden. They are copies, valid until Reset.
-func (c *Chunked) Trailers() []Field { return c.trailers }
+func (c *Chunked) Trailers() []Header { return c.trailers }
 
 // Reset makes c ready for the next body and keeps its memory.
 func (c *Chunked) Reset() {
-	*c = Chunked{section: c.section[:0], trailers: c.trailers[:0]}
+	*c = Chunked{trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
 }
 
 // step takes one byte that is not chunk data.
@@ -113,10 +113,10 @@ func (c *Chunked) step(b byte) Refusal {
 func (c *Chunked) stepSize(b byte) Refusal {
 	if v := hexValue(b); v >= 0 {
 		c.digits++
-		if c.digits > 16 || c.left >= 1<<59 {
+		if c.digits > 16 || c.remaining >= 1<<59 {
 			return RefusalChunkTooLarge
 		}
-		c.left = c.left<<4 | int64(v)
+		c.remaining = c.remaining<<4 | int64(v)
 		c.line++
 		return RefusalNone
 	}
@@ -147,7 +147,7 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 		return RefusalControlByte
 	}
 	c.line++
-	if c.line > MaxChunkLine || c.unpaid+int64(c.line) > MaxChunkOverhead {
+	if c.line > MaxChunkLine || c.overhead+int64(c.line) > MaxChunkOverhead {
 		return RefusalChunkExtensions
 	}
 	return RefusalNone
@@ -155,30 +155,30 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 
 // beginChunk is called after the line of a chunk, with its size in c.left.
 func (c *Chunked) beginChunk() Refusal {
-	c.unpaid += int64(c.line)
-	if c.left == 0 {
+	c.overhead += int64(c.line)
+	if c.remaining == 0 {
 		c.state = atTrailers
 		return RefusalNone
 	}
 	// Subtracted in two steps: 2 x size may not fit.
-	c.unpaid = max(c.unpaid-16-min(c.left, MaxChunkOverhead)*2, 0)
+	c.overhead = max(c.overhead-16-min(c.remaining, MaxChunkOverhead)*2, 0)
 	c.state, c.digits, c.line = atData, 0, 0
 	return RefusalNone
 }
 
 func (c *Chunked) stepTrailer(b byte) Refusal {
-	if len(c.section) == MaxTrailerBytes {
+	if len(c.trailerSection) == MaxTrailerBytes {
 		return RefusalTrailersTooLarge
 	}
-	c.section = append(c.section, b)
+	c.trailerSection = append(c.trailerSection, b)
 	if b != '\n' {
 		return RefusalNone
 	}
-	n := len(c.section)
-	if n < 2 || c.section[n-2] != '\r' {
+	n := len(c.trailerSection)
+	if n < 2 || c.trailerSection[n-2] != '\r' {
 		return RefusalBareLF
 	}
-	if n > 2 && c.section[n-3] != '\n' {
+	if n > 2 && c.trailerSection[n-3] != '\n' {
 		return RefusalNone
 	}
 	return c.finish()
@@ -186,15 +186,15 @@ func (c *Chunked) stepTrailer(b byte) Refusal {
 
 // finish reads the whole trailer section.
 func (c *Chunked) finish() Refusal {
-	fields, n, why := readFields(c.trailers[:0], c.section, 0, MaxTrailerFields)
+	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, MaxTrailers)
 	switch {
-	case why == RefusalTooManyFields:
+	case why == RefusalTooManyHeaders:
 		return RefusalTrailersTooLarge
-	case why != RefusalNone, n != len(c.section):
+	case why != RefusalNone, n != len(c.trailerSection):
 		return RefusalBadTrailer
 	}
-	c.trailers = fields[:0]
-	for _, f := range fields {
+	c.trailers = headers[:0]
+	for _, f := range headers {
 		if !f.ID.TrailerForbidden() {
 			c.trailers = append(c.trailers, f)
 		}

@@ -81,7 +81,7 @@ var refusedChunked = []struct {
 	{"bare CR in trailer", "0\r\nX: 1\r2\r\n\r\n", RefusalBadTrailer},
 	{"fold in trailer", "0\r\nX: 1\r\n 2\r\n\r\n", RefusalBadTrailer},
 	{"trailer without colon", "0\r\nGET / HTTP/1.1\r\n\r\n", RefusalBadTrailer},
-	{"trailers of 65 lines", "0\r\n" + strings.Repeat("X: 1\r\n", MaxTrailerFields+1) + "\r\n", RefusalTrailersTooLarge},
+	{"trailers of 65 lines", "0\r\n" + strings.Repeat("X: 1\r\n", MaxTrailers+1) + "\r\n", RefusalTrailersTooLarge},
 	{"trailers of too many bytes", "0\r\nX: " + strings.Repeat("a", MaxTrailerBytes), RefusalTrailersTooLarge},
 }
 
@@ -160,8 +160,8 @@ func TestChunkedSingleBytesForever(t *testing.T) {
 func TestChunkedLargestChunkDoesNotOverflow(t *testing.T) {
 	var c Chunked
 	n, data, err := c.Next([]byte("7fffffffffffffff\r\nx"))
-	if err != nil || n != 19 || string(data) != "x" || c.left != 1<<63-2 || c.unpaid != 0 {
-		t.Fatalf("n=%d data=%q err=%v left=%d unpaid=%d", n, data, err, c.left, c.unpaid)
+	if err != nil || n != 19 || string(data) != "x" || c.remaining != 1<<63-2 || c.overhead != 0 {
+		t.Fatalf("n=%d data=%q err=%v left=%d unpaid=%d", n, data, err, c.remaining, c.overhead)
 	}
 }
 
@@ -210,9 +210,9 @@ func TestChunkedRoundTrip(t *testing.T) {
 		for i := range body {
 			body[i] = byte(rng.Uint32())
 		}
-		var trailers []Field
+		var trailers []Header
 		for i := range rng.IntN(4) {
-			trailers = append(trailers, MakeField(fmt.Sprintf("X-T%d", i), strings.Repeat("v", rng.IntN(9))))
+			trailers = append(trailers, NewHeader(fmt.Sprintf("X-T%d", i), strings.Repeat("v", rng.IntN(9))))
 		}
 		var wire []byte
 		for rest := body; len(rest) > 0; {
@@ -223,13 +223,13 @@ func TestChunkedRoundTrip(t *testing.T) {
 		wire = AppendLastChunk(wire, trailers)
 		var c Chunked
 		got, n, err := decode(&c, append(wire, "rest"...), func() int { return 1 + rng.IntN(100) })
-		if err != nil || !c.Done() || n != len(wire) || !bytes.Equal(got, body) || !equalFields(c.Trailers(), trailers) {
+		if err != nil || !c.Done() || n != len(wire) || !bytes.Equal(got, body) || !equalHeaders(c.Trailers(), trailers) {
 			t.Fatalf("%d bytes of body: %d back, %d of %d consumed, trailers %v, err %v", len(body), len(got), n, len(wire), c.Trailers(), err)
 		}
 	}
 }
 
-func equalFields(a, b []Field) bool {
+func equalHeaders(a, b []Header) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -253,7 +253,7 @@ func TestChunkedSplitInvariance(t *testing.T) {
 		var a, b Chunked
 		bodyA, nA, errA := decode(&a, wire, whole)
 		bodyB, nB, errB := decode(&b, wire, func() int { return 1 + rng.IntN(7) })
-		if !bytes.Equal(bodyA, bodyB) || nA != nB || !errors.Is(errB, errA) || a.Done() != b.Done() || !equalFields(a.Trailers(), b.Trailers()) {
+		if !bytes.Equal(bodyA, bodyB) || nA != nB || !errors.Is(errB, errA) || a.Done() != b.Done() || !equalHeaders(a.Trailers(), b.Trailers()) {
 			t.Fatalf("%q: whole %q %d %v %v, split %q %d %v %v", wire, bodyA, nA, errA, a.Done(), bodyB, nB, errB, b.Done())
 		}
 	}

@@ -1,10 +1,10 @@
-// Package http1 reads and writes HTTP/1.1 messages as bytes: heads, body framing, the chunked coding and trailers.
+// Package http1 reads and writes HTTP/1.1 messages as bytes: header sections, body framing, the chunked coding and trailers.
 // It owns no socket, clock or goroutine. Bytes come in, spans of those same bytes come out.
 //
 // Begin with Request.Parse and Response.Parse. Both take whatever bytes have arrived so far and answer with the length of the
 // head, with 0 when more bytes are needed, or with an *Error that says why the message cannot be trusted and which status to
 // answer with. Framing then says how the body is delimited; for BodyChunked feed the bytes to a Chunked. To write, use the
-// Append functions: they append to a slice that the caller keeps, and never allocate when it has room.
+// Append functions: they append to a slice that the client keeps, and never allocate when it has room.
 //
 // Three promises hold everywhere.
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// Bytes arrive in two pieces. Parse asks for more after the first, and leaves what follows the head alone.
+// Bytes arrive in two pieces. Parse asks for more after the first, and leaves what follows the header section alone.
 func ExampleRequest_Parse() {
 	arrived := []byte("POST /orders?dry=1 HTTP/1.1\r\nHost: shop.example\r\nContent-")
 	var r http1.Request

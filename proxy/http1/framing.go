@@ -34,35 +34,35 @@ type Framing struct {
 	Length int64
 }
 
-// Empty reports whether it is already known that no body byte follows the head.
+// Empty reports whether it is already known that no body byte follows the header section.
 func (f Framing) Empty() bool { return f.Kind == BodyNone || f.Kind == BodyLength && f.Length == 0 }
 
-// facts is what the fields of a head say about the message and its connection, gathered before anything is decided.
-type facts struct {
-	length     int64 // last Content-Length; meaningful when lengths > 0
-	lengths    int   // Content-Length fields seen
-	badLength  bool
-	padded     bool // a Content-Length with leading zeros
-	unequal    bool // Content-Length fields differ
-	codings    codings
-	close      bool // options named in Connection
-	keepAlive  bool
-	upgrade    bool
-	otherNames bool
-	upgradeTo  []byte        // first Upgrade value
-	kept       time.Duration // Keep-Alive: timeout=
-	keptZero   bool
+// messageInfo is what the fields of a header section say about the message and its connection, gathered before anything is decided.
+type messageInfo struct {
+	length           int64 // last Content-Length; meaningful when lengths > 0
+	lengths          int   // Content-Length fields seen
+	badLength        bool
+	leadingZero      bool // a Content-Length with leading zeros
+	lengthsDiffer    bool // Content-Length fields differ
+	codings          transferCodings
+	close            bool // options named in Connection
+	keepAlive        bool
+	upgrade          bool
+	hopByHopNames    bool
+	upgradeTo        []byte        // first Upgrade value
+	keepAliveTimeout time.Duration // Keep-Alive: timeout=
+	keepAliveZero    bool
 }
 
-// note takes in one field of the group up to lastSemantic.
-func (s *facts) note(f *Field) {
+// addHeader takes in one field of the group up to lastParsedName.
+func (s *messageInfo) addHeader(f *Header) {
 	switch f.ID {
 	case ContentLength:
-		s.noteLength(f.Value)
+		s.addLength(f.Value)
 	case TransferEncoding:
-		s.codings.note(f.Value)
+		s.codings.add(f.Value)
 	case Connection:
-		s.noteConnection(f.Value)
+		s.addConnection(f.Value)
 	case Upgrade:
 		if s.upgradeTo == nil {
 			s.upgradeTo = f.Value
@@ -70,28 +70,28 @@ func (s *facts) note(f *Field) {
 	}
 }
 
-func (s *facts) noteLength(v []byte) {
+func (s *messageInfo) addLength(v []byte) {
 	n, ok := ParseUint(v)
 	s.badLength = s.badLength || !ok
-	s.padded = s.padded || len(v) > 1 && v[0] == '0'
-	s.unequal = s.unequal || s.lengths > 0 && n != s.length
+	s.leadingZero = s.leadingZero || len(v) > 1 && v[0] == '0'
+	s.lengthsDiffer = s.lengthsDiffer || s.lengths > 0 && n != s.length
 	s.length = n
 	s.lengths++
 }
 
-func (s *facts) noteConnection(v []byte) {
-	if s.noteOption(v) { // one option, as nearly always, needs no list
+func (s *messageInfo) addConnection(v []byte) {
+	if s.addOption(v) { // one option, as nearly always, needs no list
 		return
 	}
 	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) {
-		if !s.noteOption(e) {
-			s.otherNames = true
+		if !s.addOption(e) {
+			s.hopByHopNames = true
 		}
 	}
 }
 
-// noteOption takes in one connection option (RFC 9110 section 7.6.1), and is false when it has no meaning here.
-func (s *facts) noteOption(option []byte) bool {
+// addOption takes in one connection option (RFC 9110 section 7.6.1), and is false when it has no meaning here.
+func (s *messageInfo) addOption(option []byte) bool {
 	switch {
 	case EqualFold(option, "keep-alive"):
 		s.keepAlive = true
@@ -105,39 +105,39 @@ func (s *facts) noteOption(option []byte) bool {
 	return true
 }
 
-// closes reports whether the connection ends after the message (RFC 9112 section 9.3).
-func (s *facts) closes(minor int) bool { return s.close || minor == 0 && !s.keepAlive }
+// closesConnection reports whether the connection ends after the message (RFC 9112 section 9.3).
+func (s *messageInfo) closesConnection(minor int) bool { return s.close || minor == 0 && !s.keepAlive }
 
-// switchTo is the protocol asked for or agreed on: Upgrade counts only with Connection: upgrade and HTTP/1.1 (RFC 9110
+// upgradeProtocol is the protocol asked for or agreed on: Upgrade counts only with Connection: upgrade and HTTP/1.1 (RFC 9110
 // section 7.8). h2c is as if not asked for: RFC 9113 section 3.1 withdrew it, and a tunnel that speaks HTTP/2 would let
 // requests past the routes.
-func (s *facts) switchTo(minor int) []byte {
+func (s *messageInfo) upgradeProtocol(minor int) []byte {
 	if minor == 0 || !s.upgrade || len(s.upgradeTo) == 0 || HasToken(s.upgradeTo, "h2c") {
 		return nil
 	}
 	return s.upgradeTo
 }
 
-// coded checks what requests and responses have in common (RFC 9112 sections 6.1 and 6.3): a transfer coding that is
+// checkFraming checks what requests and responses have in common (RFC 9112 sections 6.1 and 6.3): a transfer coding that is
 // chunked alone, never in HTTP/1.0 and never beside Content-Length; and a well-formed Content-Length.
-func (s *facts) coded(minor int) Refusal {
+func (s *messageInfo) checkFraming(minor int) Refusal {
 	switch {
 	case s.codings.seen && s.lengths > 0:
 		return RefusalCLWithTE
 	case s.codings.seen && minor == 0:
 		return RefusalTransferEncodingIn10
 	case s.codings.seen:
-		return s.codings.verdict()
+		return s.codings.check()
 	case s.badLength:
 		return RefusalBadContentLength
-	case s.unequal, s.padded && s.lengths > 1: // repeated ones have to be equal to the byte
-		return RefusalRepeatedContentLength
+	case s.lengthsDiffer, s.leadingZero && s.lengths > 1: // repeated ones have to be equal to the byte
+		return RefusalDifferingContentLength
 	}
 	return RefusalNone
 }
 
-// codings is what all Transfer-Encoding fields of a head say together.
-type codings struct {
+// transferCodings is what all Transfer-Encoding fields of a header section say together.
+type transferCodings struct {
 	seen      bool
 	malformed bool // an element that is not a plain token
 	chunked   int  // how many times chunked is named
@@ -145,7 +145,7 @@ type codings struct {
 	last      bool // the last coding is chunked
 }
 
-func (c *codings) note(v []byte) {
+func (c *transferCodings) add(v []byte) {
 	c.seen = true
 	if EqualFold(v, "chunked") {
 		c.chunked, c.last = c.chunked+1, true
@@ -162,9 +162,9 @@ func (c *codings) note(v []byte) {
 	}
 }
 
-// verdict: chunked once, alone. Where chunked is not the last coding the length is unknowable and the answer has to be 400
+// check: chunked once, alone. Where chunked is not the last coding the length is unknowable and the response has to be 400
 // (RFC 9112 section 6.3 rule 4), which goes before the 501 of section 6.1 for codings that are not implemented.
-func (c *codings) verdict() Refusal {
+func (c *transferCodings) check() Refusal {
 	switch {
 	case c.malformed, c.chunked != 1, !c.last:
 		return RefusalBadTransferEncoding

@@ -80,7 +80,7 @@ func compareRequest(t *testing.T, r *Request, b []byte, n int) {
 	case r.HasQuery && theirs.URL.RawQuery != string(r.Query), !r.HasQuery && theirs.URL.RawQuery != "":
 		t.Fatalf("query of %q: %q", b, r.Query)
 	}
-	compareFields(t, b, r.Fields, theirs.Header)
+	compareHeaders(t, b, r.Headers, theirs.Header)
 	compareFraming(t, b, r.Body, theirs.ContentLength, theirs.TransferEncoding)
 	trailer := func() http.Header { return theirs.Trailer }
 	compareBody(t, b, r.Body, rest, theirs.Body, br, trailer)
@@ -125,7 +125,7 @@ func compareResponse(t *testing.T, r *Response, b []byte, n int, method string) 
 	case theirs.Close && !r.Close:
 		t.Fatalf("%q closes for net/http, not for us", b)
 	}
-	compareFields(t, b, r.Fields, theirs.Header)
+	compareHeaders(t, b, r.Headers, theirs.Header)
 	if r.Body.Kind == BodyLength || r.Body.Kind == BodyChunked {
 		compareFraming(t, b, r.Body, theirs.ContentLength, theirs.TransferEncoding)
 	}
@@ -145,7 +145,7 @@ func FuzzChunked(f *testing.F) {
 		var inPieces, at1 Chunked
 		body1, n1, err1 := decode(&at1, b, whole)
 		body2, n2, err2 := decode(&inPieces, b, func() int { return int(step) + 1 })
-		if !bytes.Equal(body1, body2) || n1 != n2 || err1 != err2 || at1.Done() != inPieces.Done() || !equalFields(at1.Trailers(), inPieces.Trailers()) {
+		if !bytes.Equal(body1, body2) || n1 != n2 || err1 != err2 || at1.Done() != inPieces.Done() || !equalHeaders(at1.Trailers(), inPieces.Trailers()) {
 			t.Fatalf("%q at once: %q %d %v, by %d: %q %d %v", b, body1, n1, err1, int(step)+1, body2, n2, err2)
 		}
 		if !at1.Done() {
@@ -154,7 +154,7 @@ func FuzzChunked(f *testing.F) {
 		var again Chunked
 		wire := AppendLastChunk(AppendChunk(nil, body1), at1.Trailers())
 		body3, n3, err3 := decode(&again, wire, whole)
-		if err3 != nil || n3 != len(wire) || !bytes.Equal(body1, body3) || !equalFields(at1.Trailers(), again.Trailers()) {
+		if err3 != nil || n3 != len(wire) || !bytes.Equal(body1, body3) || !equalHeaders(at1.Trailers(), again.Trailers()) {
 			t.Fatalf("%q written again as %q reads %q, %v", b, wire, body3, err3)
 		}
 		br := wideReader(append([]byte(head), b...))
@@ -166,8 +166,8 @@ func FuzzChunked(f *testing.F) {
 	})
 }
 
-// compareFields checks that every field of ours is there for net/http, with equal values in equal order.
-func compareFields(t *testing.T, b []byte, ours []Field, theirs http.Header) {
+// compareHeaders checks that every field of ours is there for net/http, with equal values in equal order.
+func compareHeaders(t *testing.T, b []byte, ours []Header, theirs http.Header) {
 	t.Helper()
 	byName := map[string][]string{}
 	for _, f := range ours {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Random bytes seldom form a head. Here heads are put together from pieces that are each plausible, or wrong in a known way, and
+// Random bytes seldom form a header section. Here header sections are put together from pieces that are each plausible, or wrong in a known way, and
 // compared with net/http exactly as in the fuzz targets; this reaches combinations that the tables do not list.
 
 var wrongLineEnds = []string{"\n", "\r", "\r\r\n", " \r\n", "\r\n "}
@@ -22,7 +22,7 @@ var statusLines = []string{
 	"HTTP/1.1 599 x\xff", "HTTP/1.1 600 x", "HTTP/1.1 099 x", "HTTP/1.1 20 x", "HTTP/1.1  200 x", "HTTP/2.0 200 x", "HTTP/1.3 404 x", "",
 }
 
-var fieldLines = []string{
+var headerLines = []string{
 	"Host: a", "Host: a", "Host: a", "host:b.example:80", "Host: [::1]", "Host:", "Host: a b", "Content-Length: 5", "Content-Length: 5", "content-length:0",
 	"Content-Length: 05", "Content-Length: +5", "Content-Length: 5, 5", "Content-Length: 7", "Content-Length : 5", "Content_Length: 5",
 	"Transfer-Encoding: chunked", "transfer-encoding:\tCHUNKED ", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: chunked, chunked",
@@ -38,7 +38,7 @@ var bodies = []string{
 	"ffffffffffffffff\r\nx", "5\r\nhello\r\n0\r\n\r", "0\r\nGET / HTTP/1.1\r\n\r\n",
 }
 
-func mixedHead(rng *rand.Rand, first []string) string {
+func mixedHeaders(rng *rand.Rand, first []string) string {
 	pick := func(from []string) string { return from[rng.IntN(len(from))] }
 	end := func() string {
 		if rng.IntN(40) == 0 {
@@ -56,7 +56,7 @@ func mixedHead(rng *rand.Rand, first []string) string {
 		b.WriteString("Host: c\r\n")
 	}
 	for range rng.IntN(4) {
-		b.WriteString(pick(fieldLines) + end())
+		b.WriteString(pick(headerLines) + end())
 	}
 	b.WriteString(end() + pick(bodies))
 	return b.String()
@@ -66,7 +66,7 @@ func TestMixedRequestsAgreeWithNetHTTP(t *testing.T) {
 	rng := rand.New(rand.NewPCG(91, 12))
 	accepted, refused := map[Kind]int{}, map[error]int{}
 	for range 20_000 {
-		head := []byte(mixedHead(rng, requestLines))
+		head := []byte(mixedHeaders(rng, requestLines))
 		var r Request
 		n, err := r.Parse(head, Limits{})
 		checkPrefix(t, head, rng.IntN(len(head)), n, err, func(b []byte) (int, error) { return new(Request).Parse(b, Limits{}) })
@@ -86,7 +86,7 @@ func TestMixedResponsesAgreeWithNetHTTP(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 91))
 	accepted, refused := map[Kind]int{}, map[error]int{}
 	for range 20_000 {
-		head, method := []byte(mixedHead(rng, statusLines)), "GET"
+		head, method := []byte(mixedHeaders(rng, statusLines)), "GET"
 		if rng.IntN(4) == 0 {
 			method = "HEAD"
 		}

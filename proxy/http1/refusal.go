@@ -17,9 +17,9 @@ const (
 	RefusalTargetTooLong
 	RefusalBadStatusLine
 
-	RefusalHeadTooLarge
-	RefusalTooManyFields
-	RefusalBadField
+	RefusalHeadersTooLarge
+	RefusalTooManyHeaders
+	RefusalBadHeader
 	RefusalSpaceBeforeColon
 	RefusalObsFold
 	RefusalBareLF
@@ -33,7 +33,7 @@ const (
 
 	RefusalCLWithTE
 	RefusalBadContentLength
-	RefusalRepeatedContentLength
+	RefusalDifferingContentLength
 	RefusalBadTransferEncoding
 	RefusalUnknownTransferEncoding
 	RefusalTransferEncodingIn10
@@ -72,9 +72,9 @@ var refusals = [refusalCount]refusalText{
 	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for the head (RFC 9112 section 3)."},
 	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 999 (RFC 9112 section 4)."},
 
-	RefusalHeadTooLarge:     {"head_too_large", 431, "The head is longer than the limit (RFC 6585 section 5)."},
-	RefusalTooManyFields:    {"too_many_fields", 431, "The head has more field lines than the limit (RFC 6585 section 5)."},
-	RefusalBadField:         {"bad_field", 400, "A field line has no colon, an empty name or a name that is not a token, or imitates a framing field with underscores (RFC 9112 section 5)."},
+	RefusalHeadersTooLarge:  {"head_too_large", 431, "The head is longer than the limit (RFC 6585 section 5)."},
+	RefusalTooManyHeaders:   {"too_many_fields", 431, "The head has more field lines than the limit (RFC 6585 section 5)."},
+	RefusalBadHeader:        {"bad_field", 400, "A field line has no colon, an empty name or a name that is not a token, or imitates a framing field with underscores (RFC 9112 section 5)."},
 	RefusalSpaceBeforeColon: {"space_before_colon", 400, "White space stands between a field name and its colon (RFC 9112 section 5.1)."},
 	RefusalObsFold:          {"obs_fold", 400, "A line begins with white space: obsolete folding (RFC 9112 section 5.2), or space before the first field (section 2.2)."},
 	RefusalBareLF:           {"bare_lf", 400, "A line ends with LF without CR (RFC 9112 section 2.2)."},
@@ -88,7 +88,7 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalCLWithTE:                {"cl_with_te", 400, "Content-Length and Transfer-Encoding in one message (RFC 9112 section 6.1)."},
 	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
-	RefusalRepeatedContentLength:   {"repeated_content_length", 400, "Content-Length fields that differ (RFC 9112 section 6.3)."},
+	RefusalDifferingContentLength:  {"repeated_content_length", 400, "Content-Length fields that differ (RFC 9112 section 6.3)."},
 	RefusalBadTransferEncoding:     {"bad_transfer_encoding", 400, "Transfer-Encoding does not end with exactly one chunked without parameters (RFC 9112 section 6.3)."},
 	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding before the final chunked, none of which is implemented (RFC 9112 section 6.1)."},
 	RefusalTransferEncodingIn10:    {"transfer_encoding_in_http_1_0", 400, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 section 6.1)."},
@@ -103,7 +103,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
 	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames that ask for nothing than any client needs; its connection is read from slowly, and told to go away after 5 s of it (RFC 9113 section 10.5). Counted once per connection, without a response."},
-	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had as many requests under way as their number or the memory allows, and none ended within a second (RETRYPROXY_MAX_CONNECTIONS)."},
+	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had as many requests in flight as their number or the memory allows, and none ended within a second (RETRYPROXY_MAX_CONNECTIONS)."},
 	RefusalOtherHost:     {"other_host", 403, "The target names a host, port or scheme that no route is for (RETRYPROXY_FORWARD_PROXY)."},
 }
 
@@ -134,12 +134,12 @@ func (r Refusal) Explain() string {
 // Err is r as an error with the status for a request. All calls for one r return the same pointer, so no call allocates.
 func (r Refusal) Err() *Error {
 	if r >= refusalCount {
-		r = RefusalBadField
+		r = RefusalBadHeader
 	}
 	return &requestErrors[r]
 }
 
-// AllRefusals lists every refusal but RefusalNone, in a fixed order. The caller owns the slice.
+// AllRefusals lists every refusal but RefusalNone, in a fixed order. The client owns the slice.
 func AllRefusals() []Refusal {
 	all := make([]Refusal, 0, refusalCount-1)
 	for r := RefusalNone + 1; r < refusalCount; r++ {
@@ -150,8 +150,8 @@ func AllRefusals() []Refusal {
 
 // Error is returned for every message that is refused. Values are shared: read them, do not change them.
 type Error struct {
-	// Status is the answer the caller of the proxy should see: the refusal's own for a request head and for chunked
-	// bodies, 502 for a response head. A chunked decoder does not know its side; for a response body read 502 instead.
+	// Status is the response the client should see: the refusal's own for a request header section and for chunked
+	// bodies, 502 for a response header section. A chunked decoder does not know its side; for a response body read 502 instead.
 	Status int
 	// Reason is the rule that was broken first, in the order of the bytes where that is well defined.
 	Reason Refusal

@@ -10,7 +10,7 @@ import (
 func TestEveryRefusalHasACase(t *testing.T) {
 	shown := map[Refusal]bool{
 		RefusalBodyTooLarge: true, RefusalAmbiguousPath: true, RefusalTooManyFrames: true, RefusalNoStreamSlot: true, RefusalOtherHost: true, // found by the proxy
-		RefusalHeadTooLarge: true, RefusalTargetTooLong: true, RefusalTooManyFields: true, // TestRequestLimits
+		RefusalHeadersTooLarge: true, RefusalTargetTooLong: true, RefusalTooManyHeaders: true, // TestRequestLimits
 	}
 	for _, c := range refusedRequests {
 		shown[c.want] = true

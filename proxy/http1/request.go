@@ -3,13 +3,13 @@ package http1
 // longestMethod bounds the method. The longest one registered with IANA has 17 letters (UPDATEREDIRECTREF).
 const longestMethod = 32
 
-// Request is a request head. The zero value is ready; one Request read again and again keeps its slices and allocates
+// Request is a request header section. The zero value is ready; one Request read again and again keeps its slices and allocates
 // nothing. All spans point into the buffer given to Parse, except Path where it is shared (see there). Not for concurrent use.
 type Request struct {
 	Method []byte // a token of 1 to 32 bytes, case kept; never CONNECT
 	Target []byte // the request target as it came
 	Form   Form
-	Scheme []byte // "http" or "https" in the caller's case for the absolute form, else nil
+	Scheme []byte // "http" or "https" in the client's case for the absolute form, else nil
 	// Authority is host[:port] of the absolute form, where it replaces Host (RFC 9112 section 3.2.2), else the Host value. It is
 	// nil only for an HTTP/1.0 request without Host.
 	Authority []byte
@@ -19,51 +19,51 @@ type Request struct {
 	Query    []byte // without "?"
 	HasQuery bool   // tells "/a?" from "/a"
 	Minor    int    // 0 or 1. HTTP/1.2 and above, which do not exist, read as 1.1 (RFC 9110 section 2.5)
-	Fields   []Field
+	Headers  []Header
 	Body     Framing // never BodyClose
 	Close    bool    // the connection ends after this exchange: Connection: close, or HTTP/1.0 without keep-alive
-	// ExpectContinue: the caller waits for 100 before it sends the body. Never set from HTTP/1.0 or without a body.
+	// ExpectContinue: the client waits for 100 before it sends the body. Never set from HTTP/1.0 or without a body.
 	ExpectContinue bool
 	// Upgrade is the Upgrade value (the first, if several) when Connection names it and the version is 1.1. A list with h2c in it is not reported.
-	Upgrade    []byte
-	TrailersOK bool // TE: trailers
-	// HopNames: Connection names something besides close, keep-alive and upgrade, so that ConnectionNames has to be asked.
-	HopNames bool
+	Upgrade         []byte
+	AcceptsTrailers bool // TE: trailers
+	// HasHopByHopNames: Connection names something besides close, keep-alive and upgrade, so that ListedInConnection has to be asked.
+	HasHopByHopNames bool
 
-	pending  progress
+	pending  headerProgress
 	lineRead bool // the request line was whole at the last reading
 }
 
-// Parse reads one request head from buf, which may hold more after it.
+// Parse reads one request header section from buf, which may hold more after it.
 //
-// n is the length of the head with its final empty line, and with the one empty line that is tolerated before the request
+// n is the length of the header section with its final empty line, and with the one empty line that is tolerated before the request
 // line (RFC 9112 section 2.2). n == 0 with err == nil means that more bytes are needed: call again with the same bytes and
-// more after them, in the same or another buffer. A head that cannot become valid, or fit, is refused as soon as that shows,
+// more after them, in the same or another buffer. a header section that cannot become valid, or fit, is refused as soon as that shows,
 // at the latest when as many bytes again have come.
 //
 // err is an *Error; the connection cannot be used further, since nobody knows where the next request begins. The fields
 // of r are meaningful only when n > 0; after a refusal only Method, Target and Fields, as far as they were read, for logging.
 //
-// Calls with a growing buffer cost time linear in its length altogether, however small the steps. When a head is given up
+// Calls with a growing buffer cost time linear in its length altogether, however small the steps. When a header section is given up
 // before Parse returned n > 0 or an error, call Reset before the next one.
 func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 	lim = lim.orDefaults()
-	if len(buf) < lim.HeadBytes && !r.pending.worthReading(buf) {
+	if len(buf) < lim.HeaderBytes && !r.pending.shouldParse(buf) {
 		return 0, nil
 	}
-	b := buf[:min(len(buf), lim.HeadBytes)]
-	n, why := r.read(b, lim.Fields)
+	b := buf[:min(len(buf), lim.HeaderBytes)]
+	n, why := r.read(b, lim.Headers)
 	if n == 0 && why == RefusalNone {
-		if len(b) < lim.HeadBytes {
-			r.pending.wait(b)
+		if len(b) < lim.HeaderBytes {
+			r.pending.incomplete(b)
 			return 0, nil
 		}
-		why = RefusalHeadTooLarge
+		why = RefusalHeadersTooLarge
 		if !r.lineRead {
 			why = RefusalTargetTooLong
 		}
 	}
-	r.pending = progress{}
+	r.pending = headerProgress{}
 	if why != RefusalNone {
 		return 0, why.Err()
 	}
@@ -72,15 +72,15 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 
 // Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
 func (r *Request) Reset() {
-	fields := forget(r.Fields)
+	headers := clearHeaders(r.Headers)
 	*r = Request{}
-	r.Fields = fields
+	r.Headers = headers
 }
 
 // Detach forgets all spans before their buffer goes, and keeps what was concluded from them.
 func (r *Request) Detach() {
 	r.Method, r.Target, r.Scheme, r.Authority, r.Path, r.Query, r.Upgrade = nil, nil, nil, nil, nil, nil, nil
-	r.Fields = r.Fields[:0]
+	r.Headers = r.Headers[:0]
 }
 
 // Spans calls f with every span.
@@ -88,20 +88,20 @@ func (r *Request) Spans(f func([]byte)) {
 	for _, span := range [...][]byte{r.Method, r.Target, r.Scheme, r.Authority, r.Path, r.Query, r.Upgrade} {
 		f(span)
 	}
-	eachSpan(r.Fields, f)
+	eachSpan(r.Headers, f)
 }
 
 // Get is the value of the first field with the given id, nil when there is none.
-func (r *Request) Get(id Name) []byte { return firstByID(r.Fields, id) }
+func (r *Request) Get(id HeaderName) []byte { return firstByID(r.Headers, id) }
 
 // Lookup is the value of the first field with the given name, whatever its case.
-func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Fields, name) }
+func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Headers, name) }
 
-// read reads a head from the start of b. n == 0 without a refusal: b ends before the head does.
-func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
-	fields, pending := r.Fields[:0], r.pending
+// read reads a header section from the start of b. n == 0 without a refusal: b ends before the header section does.
+func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
+	headers, pending := r.Headers[:0], r.pending
 	*r = Request{} // in place; a literal with both in it would be built elsewhere and copied
-	r.Fields, r.pending = fields, pending
+	r.Headers, r.pending = headers, pending
 	i := 0
 	if len(b) > 0 && b[0] == '\r' {
 		if i, why = lineEnd(b, 0); i == 0 {
@@ -113,10 +113,10 @@ func (r *Request) read(b []byte, maxFields int) (n int, why Refusal) {
 		return 0, why
 	}
 	r.lineRead = true
-	if r.Fields, n, why = readFields(r.Fields, b, next, maxFields); n == 0 {
+	if r.Headers, n, why = readHeaders(r.Headers, b, next, maxHeaders); n == 0 {
 		return 0, why
 	}
-	return n, r.conclude()
+	return n, r.interpretHeaders()
 }
 
 // readLine reads the request line at b[i:] (RFC 9112 section 3).
@@ -225,14 +225,14 @@ func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
 	return min(int(b[i+7]-'0'), 1), true, RefusalNone
 }
 
-// conclude draws from the fields what they say about host, body and connection.
-func (r *Request) conclude() Refusal {
-	var s facts
+// interpretHeaders draws from the fields what they say about host, body and connection.
+func (r *Request) interpretHeaders() Refusal {
+	var s messageInfo
 	hosts, hostOK := 0, true
-	fields := r.Fields
-	for i := range fields {
-		f := &fields[i]
-		if !f.ID.semantic() {
+	headers := r.Headers
+	for i := range headers {
+		f := &headers[i]
+		if !f.ID.isParsed() {
 			continue
 		}
 		switch f.ID {
@@ -248,11 +248,11 @@ func (r *Request) conclude() Refusal {
 			}
 			r.ExpectContinue = r.Minor > 0
 		case TE:
-			r.TrailersOK = r.TrailersOK || HasToken(f.Value, "trailers")
-		case FramingTwin:
-			return RefusalBadField
+			r.AcceptsTrailers = r.AcceptsTrailers || HasToken(f.Value, "trailers")
+		case FramingLookalike:
+			return RefusalBadHeader
 		default:
-			s.note(f)
+			s.addHeader(f)
 		}
 	}
 	switch {
@@ -263,21 +263,21 @@ func (r *Request) conclude() Refusal {
 	case !hostOK:
 		return RefusalBadHost
 	}
-	r.Close, r.HopNames, r.Upgrade = s.closes(r.Minor), s.otherNames, s.switchTo(r.Minor)
-	return r.frame(&s)
+	r.Close, r.HasHopByHopNames, r.Upgrade = s.closesConnection(r.Minor), s.hopByHopNames, s.upgradeProtocol(r.Minor)
+	return r.setFraming(&s)
 }
 
-// frame decides the body (RFC 9112 section 6.3). Content-Length may be repeated with equal values, of which one is passed on; a list
+// setFraming decides the body (RFC 9112 section 6.3). Content-Length may be retried with equal values, of which one is passed on; a list
 // in one field ("5, 5") and leading zeros are refused: no client sends those, and a server before us may read them differently.
-func (r *Request) frame(s *facts) Refusal {
-	if why := s.coded(r.Minor); why != RefusalNone {
+func (r *Request) setFraming(s *messageInfo) Refusal {
+	if why := s.checkFraming(r.Minor); why != RefusalNone {
 		return why
 	}
 	switch {
 	case s.codings.seen:
 		r.Body.Kind = BodyChunked
 	case s.lengths > 0:
-		if s.padded {
+		if s.leadingZero {
 			return RefusalBadContentLength
 		}
 		r.Body = Framing{Kind: BodyLength, Length: s.length}

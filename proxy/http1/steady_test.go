@@ -26,10 +26,10 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		"lookups": func() {
 			_, _ = req.Lookup("x-request-id")
 			_ = req.Get(Cookie)
-			_ = ConnectionNames(req.Fields, get)
+			_ = ListedInConnection(req.Headers, get)
 			_ = HasToken(typicalList, "close")
 		},
-		"names": func() { _ = LookupName(twinName) },
+		"names": func() { _ = LookupHeaderName(twinName) },
 		"chunked": func() {
 			c.Reset()
 			for p := body; !c.Done(); {
@@ -42,10 +42,10 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		},
 		"written": func() {
 			out = AppendStatusLine(out[:0], 200, "OK")
-			out = AppendField(out, "Server", response)
+			out = AppendHeader(out, "Server", response)
 			out = AppendFraming(out, Framing{BodyLength, 5})
 			out = AppendChunk(out, body)
-			out = AppendLastChunk(out, req.Fields)
+			out = AppendLastChunk(out, req.Headers)
 		},
 	} {
 		f()
@@ -66,15 +66,15 @@ func mustParse(t *testing.T, r *Request, buf []byte) {
 	}
 }
 
-// Trickled bytes cost linear work. Work is counted as bytes read again from the start of the head, not as time.
-func TestTrickledHeadIsReadAgainLinearly(t *testing.T) {
-	buf := largestHead()
-	var p progress
+// Trickled bytes cost linear work. Work is counted as bytes read again from the start of the header section, not as time.
+func TestTrickledHeadersAreParsedInLinearTime(t *testing.T) {
+	buf := largestHeaders()
+	var p headerProgress
 	read := 0
 	for k := 1; k <= len(buf); k++ {
-		if p.worthReading(buf[:k]) {
+		if p.shouldParse(buf[:k]) {
 			read += k
-			p.wait(buf[:k])
+			p.incomplete(buf[:k])
 		}
 	}
 	if read > 4*len(buf) {
@@ -83,7 +83,7 @@ func TestTrickledHeadIsReadAgainLinearly(t *testing.T) {
 }
 
 // Between readings Parse only searches: what it remembers says which call read.
-func TestParseDoesNotReadAgainBeforeTwiceTheBytes(t *testing.T) {
+func TestParseWaitsForTwiceTheBytes(t *testing.T) {
 	head := []byte("GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 	var req Request
 	var res Response
@@ -94,11 +94,11 @@ func TestParseDoesNotReadAgainBeforeTwiceTheBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if req.pending != (progress{seen: k, read: want}) {
+		if req.pending != (headerProgress{searched: k, lastParsed: want}) {
 			t.Errorf("request of %d bytes: %+v, want it read at %d", k, req.pending, want)
 		}
 	}
-	if _, err := res.Parse([]byte("HTTP/1.1 200 OK\r\n"), Limits{}, nil); err != nil || res.pending != (progress{17, 17}) {
+	if _, err := res.Parse([]byte("HTTP/1.1 200 OK\r\n"), Limits{}, nil); err != nil || res.pending != (headerProgress{17, 17}) {
 		t.Errorf("response: %+v, %v", res.pending, err)
 	}
 }
@@ -126,21 +126,21 @@ func TestTrickledFaultIsFoundWithinTwiceItsBytes(t *testing.T) {
 	}
 }
 
-// The end of a head is noticed at its last byte, wherever the earlier reading stopped.
+// The end of a header section is noticed at its last byte, wherever the earlier reading stopped.
 func TestProgressNoticesTheEnd(t *testing.T) {
 	for _, end := range []string{"\r\n\r\n", "\n\n", "\r\n\n", "\n\r\n"} {
 		head := "GET / HTTP/1.1\r\nHost: a" + end
 		for cut := 1; cut < len(head); cut++ {
-			var p progress
-			p.wait([]byte(head[:cut]))
-			if !p.worthReading([]byte(head)) {
+			var p headerProgress
+			p.incomplete([]byte(head[:cut]))
+			if !p.shouldParse([]byte(head)) {
 				t.Errorf("end %q not noticed after a reading of %d bytes", end, cut)
 			}
 		}
 	}
 }
 
-// A Request that was left in the middle of a head and not Reset may be late, and must not be wrong.
+// A Request that was left in the middle of a header section and not Reset may be late, and must not be wrong.
 func TestForgottenResetIsOnlyLate(t *testing.T) {
 	var r Request
 	if n, err := r.Parse([]byte("GET /one HTTP/1.1\r\nHost: a\r\nX: y"), Limits{}); n != 0 || err != nil {

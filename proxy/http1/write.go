@@ -2,26 +2,26 @@ package http1
 
 import "strconv"
 
-// bytestring is what the Append functions take for names and values. They write what they are given: the caller makes sure that no
+// bytestring is what the Append functions take for names and values. They write what they are given: the client makes sure that no
 // CR, LF or NUL is in it, which is so for anything that came through Parse.
 type bytestring interface{ ~[]byte | ~string }
 
-// AppendField appends `name: value CRLF`.
-func AppendField[N, V bytestring](dst []byte, name N, value V) []byte {
+// AppendHeader appends `name: value CRLF`.
+func AppendHeader[N, V bytestring](dst []byte, name N, value V) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ": "...)
 	dst = append(dst, value...)
 	return append(dst, "\r\n"...)
 }
 
-// AppendIntField appends `name: n CRLF` with n in decimal.
-func AppendIntField[N bytestring](dst []byte, name N, n int64) []byte {
+// AppendIntHeader appends `name: n CRLF` with n in decimal.
+func AppendIntHeader[N bytestring](dst []byte, name N, n int64) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ": "...)
 	return append(appendInt(dst, n), "\r\n"...)
 }
 
-// appendInt appends n in decimal. What heads have are short numbers, for which that costs half of strconv.AppendInt.
+// appendInt appends n in decimal. What header sections have are short numbers, for which that costs half of strconv.AppendInt.
 func appendInt(dst []byte, n int64) []byte {
 	if n < 0 {
 		return strconv.AppendInt(dst, n, 10)
@@ -88,7 +88,7 @@ func AppendChunk(dst, data []byte) []byte {
 
 // AppendLastChunk appends the last chunk, the trailer section and the empty line that ends it (RFC 9112 section 7.1).
 // Trailers may be nil.
-func AppendLastChunk(dst []byte, trailers []Field) []byte {
+func AppendLastChunk(dst []byte, trailers []Header) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailers {
 		dst = trailers[i].AppendLine(dst)

@@ -9,15 +9,15 @@ import (
 func TestAppend(t *testing.T) {
 	x := []byte("x")
 	for _, c := range []struct{ name, got, want string }{
-		{"field of strings", string(AppendField(x, "A", "b")), "xA: b\r\n"},
-		{"field of bytes", string(AppendField(x, []byte("A"), []byte(""))), "xA: \r\n"},
-		{"field of both", string(AppendField(nil, "A", []byte("b"))), "A: b\r\n"},
-		{"number", string(AppendIntField(nil, "Age", 1<<62)), "Age: 4611686018427387904\r\n"},
-		{"no number", string(AppendIntField(x, "A", 0)), "xA: 0\r\n"},
-		{"two digits", string(AppendIntField(x, "A", 10)), "xA: 10\r\n"},
-		{"the largest number", string(AppendIntField(nil, "A", 1<<63-1)), "A: 9223372036854775807\r\n"},
-		{"a negative number", string(AppendIntField(nil, "A", -1)), "A: -1\r\n"},
-		{"the least number", string(AppendIntField(nil, "A", -1<<63)), "A: -9223372036854775808\r\n"},
+		{"field of strings", string(AppendHeader(x, "A", "b")), "xA: b\r\n"},
+		{"field of bytes", string(AppendHeader(x, []byte("A"), []byte(""))), "xA: \r\n"},
+		{"field of both", string(AppendHeader(nil, "A", []byte("b"))), "A: b\r\n"},
+		{"number", string(AppendIntHeader(nil, "Age", 1<<62)), "Age: 4611686018427387904\r\n"},
+		{"no number", string(AppendIntHeader(x, "A", 0)), "xA: 0\r\n"},
+		{"two digits", string(AppendIntHeader(x, "A", 10)), "xA: 10\r\n"},
+		{"the largest number", string(AppendIntHeader(nil, "A", 1<<63-1)), "A: 9223372036854775807\r\n"},
+		{"a negative number", string(AppendIntHeader(nil, "A", -1)), "A: -1\r\n"},
+		{"the least number", string(AppendIntHeader(nil, "A", -1<<63)), "A: -9223372036854775808\r\n"},
 		{"request line", string(AppendRequestLine(x, "GET", []byte("/a?b"))), "xGET /a?b HTTP/1.1\r\n"},
 		{"status line", string(AppendStatusLine(nil, 404, "Not Found")), "HTTP/1.1 404 Not Found\r\n"},
 		{"the usual status line", string(AppendStatusLine(x, 200, "OK")), "xHTTP/1.1 200 OK\r\n"},
@@ -33,7 +33,7 @@ func TestAppend(t *testing.T) {
 		{"empty chunk would end the body", string(AppendChunk(x, nil)), "x"},
 		{"chunk size", string(AppendChunkSize(nil, 1<<63-1)), "7fffffffffffffff\r\n"},
 		{"last chunk", string(AppendLastChunk(x, nil)), "x0\r\n\r\n"},
-		{"last chunk with trailers", string(AppendLastChunk(nil, []Field{MakeField("A", "b"), MakeField("C", "d")})), "0\r\nA: b\r\nC: d\r\n\r\n"},
+		{"last chunk with trailers", string(AppendLastChunk(nil, []Header{NewHeader("A", "b"), NewHeader("C", "d")})), "0\r\nA: b\r\nC: d\r\n\r\n"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, c.got, c.want)
@@ -41,23 +41,23 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A head written from what was parsed is read again as the same head.
-func TestWrittenHeadReadsTheSame(t *testing.T) {
+// a header section written from what was parsed is read again as the same head.
+func TestWrittenHeadersReadTheSame(t *testing.T) {
 	for _, c := range acceptedRequests {
 		var first, second Request
 		if _, err := first.Parse([]byte(c.head), Limits{}); err != nil {
 			t.Fatal(c.name, err)
 		}
 		head := AppendRequestLine(nil, first.Method, first.Target)
-		for _, f := range first.Fields {
-			head = AppendField(head, f.Name, f.Value)
+		for _, f := range first.Headers {
+			head = AppendHeader(head, f.Name, f.Value)
 		}
 		head = append(head, "\r\n"...)
 		if first.Minor == 0 {
 			continue // written as 1.1, where other rules hold
 		}
 		n, err := second.Parse(head, Limits{})
-		if err != nil || n != len(head) || meaning(&second) != meaning(&first) || !equalFields(first.Fields, second.Fields) {
+		if err != nil || n != len(head) || summary(&second) != summary(&first) || !equalHeaders(first.Headers, second.Headers) {
 			t.Errorf("%s: %q: n=%d err=%v", c.name, head, n, err)
 		}
 	}
@@ -84,14 +84,14 @@ func TestKindAndFormLabels(t *testing.T) {
 	}
 }
 
-func TestConnectionNames(t *testing.T) {
-	fields := []Field{MakeField("X-A", "1"), MakeField("connection", "close, x-a"), MakeField("Connection", "X-B")}
+func TestListedInConnection(t *testing.T) {
+	headers := []Header{NewHeader("X-A", "1"), NewHeader("connection", "close, x-a"), NewHeader("Connection", "X-B")}
 	for name, want := range map[string]bool{"X-A": true, "x-b": true, "Close": true, "X-C": false, "X": false, "": false} {
-		if got := ConnectionNames(fields, []byte(name)); got != want {
+		if got := ListedInConnection(headers, []byte(name)); got != want {
 			t.Errorf("ConnectionNames(%q) = %v", name, got)
 		}
 	}
-	if ConnectionNames(fields[:1], []byte("X-A")) {
+	if ListedInConnection(headers[:1], []byte("X-A")) {
 		t.Error("found a name without a Connection field")
 	}
 }
@@ -106,16 +106,16 @@ func TestALineIsItsParts(t *testing.T) {
 		if n, err := r.Parse([]byte(head), Limits{}); n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
-		for i := range r.Fields {
-			f := &r.Fields[i]
-			if got, want := string(f.AppendLine([]byte("x"))), string(AppendField([]byte("x"), f.Name, f.Value)); got != want {
+		for i := range r.Headers {
+			f := &r.Headers[i]
+			if got, want := string(f.AppendLine([]byte("x"))), string(AppendHeader([]byte("x"), f.Name, f.Value)); got != want {
 				t.Errorf("%q was written as %q, want %q", lines[i], got, want)
 			}
 		}
 	}
 	for n := range 20 {
-		made := MakeField("A", strings.Repeat("b", n))
-		if got, want := string(made.AppendLine(nil)), string(AppendField(nil, "A", made.Value)); got != want {
+		made := NewHeader("A", strings.Repeat("b", n))
+		if got, want := string(made.AppendLine(nil)), string(AppendHeader(nil, "A", made.Value)); got != want {
 			t.Errorf("a field that was made is written as %q, want %q", got, want)
 		}
 	}

@@ -1,12 +1,12 @@
 // Package proxyproto reads the header of the PROXY protocol, versions 1 and 2:
 // with it a load balancer that only passes bytes on says, before the first of
-// them, who the caller is (the specification is HAProxy's doc/proxy-protocol.txt).
+// them, who the client is (the specification is HAProxy's doc/proxy-protocol.txt).
 //
 // Parse is all there is to call. It is pure: bytes in, values out, no socket, no
 // clock, nothing kept. Give it what came so far, and more when it says so. It
 // accepts no more than the specification does, and never reads beyond the header.
 //
-// Whether somebody may say who the caller is, is not asked here: that is the
+// Whether somebody may say who the client is, is not asked here: that is the
 // first thing to ask, as anybody can write such a header.
 package proxyproto
 
@@ -35,8 +35,8 @@ const (
 	Missing           // it begins with something else
 	Malformed         // it begins like one and breaks the specification
 	TooLong           // longer than MaxBytes, or a line of version 1 than 107
-	Slow              // it did not come in time
-	Cut               // the connection ended within it
+	TimedOut          // it did not come in time
+	Truncated         // the connection ended within it
 
 	NumFailures
 )
@@ -56,8 +56,8 @@ func (f Failure) Error() string { return "PROXY protocol header: " + f.String() 
 
 // Header is what a header says.
 type Header struct {
-	// Source is the caller's address and port. It is not valid where the header
-	// does not tell: the load balancer's own checks (LOCAL), callers that it does
+	// Source is the client's address and port. It is not valid where the header
+	// does not tell: the load balancer's own checks (LOCAL), clients that it does
 	// not know or that came by something else than TCP over IP. Then the connection's
 	// own address counts.
 	Source netip.AddrPort

@@ -106,7 +106,7 @@ func TestWhatIsNoHeaderIsRefused(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v, want %v", name, n, why, c.why)
 		}
 	}
-	if Slow.String() != "slow" || NumFailures.String() != "unknown" || Cut.Error() != "PROXY protocol header: cut" {
+	if TimedOut.String() != "slow" || NumFailures.String() != "unknown" || Truncated.Error() != "PROXY protocol header: cut" {
 		t.Error("names are wrong")
 	}
 }
@@ -141,7 +141,7 @@ func compare(t *testing.T, b []byte, h Header, n int) {
 	r := bufio.NewReaderSize(bytes.NewReader(b), len(b)+16)
 	theirs, err := other.Read(r)
 	if errors.Is(err, other.ErrUnsupportedAddressFamilyAndProtocol) && b[12] == commandProxy && b[13] == 0 {
-		return // the specification leaves it to the receiver to take callers that the sender cannot name
+		return // the specification leaves it to the receiver to take clients that the sender cannot name
 	}
 	if err != nil {
 		t.Fatalf("%q is accepted here, elsewhere: %v", b[:n], err)

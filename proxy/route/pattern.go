@@ -157,7 +157,7 @@ func checkPath(path string) string {
 			return `"%" must be followed by two hexadecimal digits`
 		}
 	}
-	if !Plain([]byte(path)) {
+	if !IsPlain([]byte(path)) {
 		return `not in normal form: "//", ".", "..", "\", ";", "%" and their encodings cannot be matched on`
 	}
 	return ""

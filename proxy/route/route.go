@@ -106,12 +106,12 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 	return t, nil
 }
 
-// LooksAtPaths says whether some rule has a path. Where none has, and no prefix
+// HasPaths says whether some rule has a path. Where none has, and no prefix
 // is stripped, no path is Ambiguous.
-func (t *Table[T]) LooksAtPaths() bool { return t.paths }
+func (t *Table[T]) HasPaths() bool { return t.paths }
 
 // Find gives the value of the rule that takes the request. listen is the
-// listener that the request came in by, host its authority as the caller
+// listener that the request came in by, host its authority as the client
 // wrote it (empty matches only rules without host), path the path without
 // query, "*" for the asterisk form, which only rules without path take. h
 // may be nil. Find keeps none of its arguments.

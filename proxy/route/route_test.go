@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// fields is a header for tests; names are lower case.
-type fields map[string]string
+// headers is a header for tests; names are lower case.
+type headers map[string]string
 
-func (f fields) Lookup(name string) ([]byte, bool) {
+func (f headers) Lookup(name string) ([]byte, bool) {
 	v, ok := f[strings.ToLower(name)]
 	return []byte(v), ok
 }
@@ -171,7 +171,7 @@ func TestHeaderAndMethods(t *testing.T) {
 	)
 	for _, c := range []struct {
 		method, path string
-		header       fields
+		header       headers
 		want         string
 	}{
 		{"POST", "/x", nil, "plain"},
@@ -180,21 +180,21 @@ func TestHeaderAndMethods(t *testing.T) {
 		{"get", "/x", nil, "plain"},
 		{"PUT", "/x/y", nil, "only put"},
 		{"PUT", "/x/y/z", nil, "plain"},
-		{"POST", "/x", fields{"x-tenant": "red"}, "tenant"},
-		{"GET", "/x", fields{"x-tenant": ""}, "tenant"},
-		{"GET", "/x", fields{"x-tenant": "blue"}, "blue"},
-		{"GET", "/x", fields{"x-tenant": "Blue"}, "tenant"},
-		{"POST", "/x", fields{"x-tenant": "blue"}, "blue post"},
-		{"POST", "/x", fields{"x-tenant": "blue", "x-canary": "1"}, "blue post"},
-		{"GET", "/x", fields{"x-tenant": "blue", "x-canary": "1"}, "blue"},      // listed first
-		{"GET", "/x", fields{"x-tenant": "red", "x-canary": "2"}, "canary get"}, // a method more
-		{"GET", "/x", fields{"x-tenant": "red", "x-canary": "1"}, "canary"},     // a value more
-		{"POST", "/x", fields{"x-tenant": "red", "x-canary": "2"}, "tenant"},
-		{"POST", "/x", fields{"x-canary": "2"}, "plain"},
-		{"GET", "/x", fields{"x-eq": "a=b"}, "equals"},
-		{"GET", "/z", fields{"x-zone": "2", "x-size": "1"}, "size 1"},    // a value before a method
-		{"POST", "/z", fields{"x-zone": "2", "x-colour": "1"}, "colour"}, // listed first
-		{"POST", "/z", fields{"x-zone": "1", "x-size": "1"}, "zone 1"},   // listed first
+		{"POST", "/x", headers{"x-tenant": "red"}, "tenant"},
+		{"GET", "/x", headers{"x-tenant": ""}, "tenant"},
+		{"GET", "/x", headers{"x-tenant": "blue"}, "blue"},
+		{"GET", "/x", headers{"x-tenant": "Blue"}, "tenant"},
+		{"POST", "/x", headers{"x-tenant": "blue"}, "blue post"},
+		{"POST", "/x", headers{"x-tenant": "blue", "x-canary": "1"}, "blue post"},
+		{"GET", "/x", headers{"x-tenant": "blue", "x-canary": "1"}, "blue"},      // listed first
+		{"GET", "/x", headers{"x-tenant": "red", "x-canary": "2"}, "canary get"}, // a method more
+		{"GET", "/x", headers{"x-tenant": "red", "x-canary": "1"}, "canary"},     // a value more
+		{"POST", "/x", headers{"x-tenant": "red", "x-canary": "2"}, "tenant"},
+		{"POST", "/x", headers{"x-canary": "2"}, "plain"},
+		{"GET", "/x", headers{"x-eq": "a=b"}, "equals"},
+		{"GET", "/z", headers{"x-zone": "2", "x-size": "1"}, "size 1"},    // a value before a method
+		{"POST", "/z", headers{"x-zone": "2", "x-colour": "1"}, "colour"}, // listed first
+		{"POST", "/z", headers{"x-zone": "1", "x-size": "1"}, "zone 1"},   // listed first
 		{"PURGE", "/x", nil, "plain"},
 		{"PURGE", "/y", nil, "method alone"},
 		{"PURGE", "*", nil, "method alone"},

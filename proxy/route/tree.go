@@ -12,10 +12,10 @@ type tree struct {
 // first, its child "a" after "/a". Little of it is behind pointers: among many
 // routes it is the memory's latency that a lookup costs.
 type node struct {
-	children children
-	up       *node // the nearest node above with a prefix; set by link
-	prefix   leaf  // rules for this path and all below
-	exact    leaf  // rules for exactly this path
+	children    children
+	prefixAbove *node // the nearest node above with a prefix; set by link
+	prefix      leaf  // rules for this path and all below
+	exact       leaf  // rules for exactly this path
 }
 
 // children are nodes by decoded segment. The first one is kept at hand, as
@@ -66,7 +66,7 @@ func (t *tree) leafFor(p *pattern) *leaf {
 }
 
 func (n *node) link(up *node) {
-	n.up = up
+	n.prefixAbove = up
 	if !n.prefix.empty() {
 		up = n
 	}
@@ -89,7 +89,7 @@ func (t *tree) find(q *query) ref {
 			return e
 		}
 	}
-	for ; n != nil; n = n.up {
+	for ; n != nil; n = n.prefixAbove {
 		if e := n.prefix.pick(q); e != 0 {
 			return e
 		}

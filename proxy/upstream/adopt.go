@@ -7,10 +7,10 @@ import "net"
 // holder releases it.
 func (p *Pool) Adopt(c net.Conn) *Conn { return p.newConn("", c, nil) }
 
-// Adopt makes a Conn as Pool.Adopt does. It belongs to no member.
+// Adopt makes a Conn as Pool.Adopt does. It belongs to no endpoint.
 func (g *Group) Adopt(c net.Conn) *Conn {
-	if g.one != nil {
-		return g.one.Adopt(c)
+	if g.singlePool != nil {
+		return g.singlePool.Adopt(c)
 	}
-	return g.adopted.Adopt(c)
+	return g.adoptedPool.Adopt(c)
 }

@@ -8,11 +8,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// errQuiet is what peek gives for an open socket with nothing to read.
-var errQuiet = errors.New("nothing to read")
+// errNothingToRead is what peek gives for an open socket with nothing to read.
+var errNothingToRead = errors.New("nothing to read")
 
 // Conn is a connection to the upstream in the hands of one request. Read,
 // Write and the deadlines are the embedded net.Conn's, TLS included.
@@ -26,9 +26,9 @@ type Conn struct {
 
 	// Addr is what was dialled, "ip:port" or a socket's path; fit for GetOptions.Avoid.
 	Addr string
-	// Member is whom Addr belongs to, to be told how the attempt went; nil where
+	// Endpoint is whom Addr belongs to, to be told how the attempt went; nil where
 	// the upstream has a single address.
-	Member *Member
+	Endpoint *Endpoint
 	// Reused says that the connection came from the pool, so that the
 	// upstream may have closed it meanwhile.
 	Reused bool
@@ -43,22 +43,22 @@ type Conn struct {
 	// twice for every request costs more than all the rest of the pool.
 	ReadBy, WriteBy time.Duration
 
-	pool   *Pool
-	stream bool            // of an HTTP/2 connection: used once, never pooled
-	tls    *tlsWire        // below TLS, else nil
-	raw    syscall.RawConn // nil when there is no socket below (tests)
-	fd     int32           // the plain socket, to be looked at while it is idle; -1 when there is none
-	look   func(fd uintptr)
-	ask    asking
+	pool       *Pool
+	stream     bool            // of an HTTP/2 connection: used once, never pooled
+	tls        *tlsWire        // below TLS, else nil
+	raw        syscall.RawConn // nil when there is no socket below (tests)
+	fd         int32           // the plain socket, to be looked at while it is idle; -1 when there is none
+	peekSocket func(fd uintptr)
+	exchange   exchangeState
 
 	// Result of look. The bytes are enough for the start of a status line.
-	heard    [12]byte
-	heardN   int
-	heardErr error
+	peeked    [12]byte
+	peekedLen int
+	peekErr   error
 
-	keepAlive time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
-	since     time.Duration // pool time of the last release
-	idle      time.Duration // how long it was idle when last handed out
+	keepAlive  time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
+	releasedAt time.Duration // pool time of the last release
+	idleFor    time.Duration // how long it was idle when last handed out
 
 	state connState // guarded by pool.mu
 }
@@ -66,25 +66,25 @@ type Conn struct {
 type connState uint8
 
 const (
-	held connState = iota
-	idling
-	closed
+	connInUse connState = iota
+	connIdle
+	connClosed
 )
 
 // newConn counts the connection as active.
 func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
-	conn := &Conn{Conn: c, Addr: addr, Member: p.member, Uses: 1, pool: p, tls: below, fd: -1}
+	conn := &Conn{Conn: c, Addr: addr, Endpoint: p.endpoint, Uses: 1, pool: p, tls: below, fd: -1}
 	if s, ok := conn.wire().(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			conn.raw = raw
-			conn.look = func(fd uintptr) { conn.heardN, conn.heardErr = peek(fd, conn.heard[:]) }
+			conn.peekSocket = func(fd uintptr) { conn.peekedLen, conn.peekErr = peek(fd, conn.peeked[:]) }
 			if below == nil {
 				_ = raw.Control(func(fd uintptr) { conn.fd = int32(fd) })
 			}
 		}
 	}
 	p.mu.Lock()
-	p.hold(1)
+	p.addActive(1)
 	p.mu.Unlock()
 	return conn
 }
@@ -92,20 +92,20 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 // wire is the connection at the bottom, below TLS.
 func (c *Conn) wire() net.Conn {
 	if c.tls != nil {
-		return sock.Under(c.tls.Conn)
+		return rawsocket.Unwrap(c.tls.Conn)
 	}
-	return sock.Under(c.Conn)
+	return rawsocket.Unwrap(c.Conn)
 }
 
 // Writev writes all of parts, with one system call where that is possible. It
 // cuts parts to what is left.
-func (c *Conn) Writev(parts [][]byte) (int, error) { return sock.Writev(c.Conn, parts) }
+func (c *Conn) Writev(parts [][]byte) (int, error) { return rawsocket.Writev(c.Conn, parts) }
 
 // Stream reports whether the connection is one stream of an HTTP/2 connection: it ends with its request.
 func (c *Conn) Stream() bool { return c.stream }
 
 // Acked is how many bytes the upstream's system has confirmed on the connection; 0 where it cannot be known.
-func (c *Conn) Acked() uint64 { return sock.Acked(c.wire()) }
+func (c *Conn) Acked() uint64 { return rawsocket.Acked(c.wire()) }
 
 // Fresh reports whether the connection was dialled for this use.
 func (c *Conn) Fresh() bool { return !c.Reused }
@@ -117,7 +117,7 @@ func (c *Conn) Raw() net.Conn {
 	if c.tls != nil {
 		return nil
 	}
-	return sock.Under(c.Conn)
+	return rawsocket.Unwrap(c.Conn)
 }
 
 // TLS gives the state of the TLS connection, or nil without TLS.
@@ -145,10 +145,10 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 		c.keepAlive = keepAliveLimit(keepAlive)
 	}
 	if c.stream {
-		c.pool.streams.release(c)
+		c.pool.http2.release(c)
 		return
 	}
-	if c.Buf != nil || c.tls != nil && !c.tls.quiet(c.Conn, c.heard[:]) || !c.deadlinesKnown() {
+	if c.Buf != nil || c.tls != nil && !c.tls.isDrained(c.Conn, c.peeked[:]) || !c.deadlinesKnown() {
 		_ = c.Close()
 		return
 	}
@@ -192,7 +192,7 @@ func (c *Conn) Abort() {
 // connections. Never call it for what may have been sent and processed.
 func (c *Conn) CloseStale() {
 	if c.pool.drop(c) {
-		c.pool.idleClosed(c.idle)
+		c.pool.idleClosed(c.idleFor)
 		c.shut(false)
 	}
 }
@@ -207,42 +207,42 @@ func (c *Conn) shut(reset bool) {
 	_ = w.Close()
 }
 
-// finding is what a look at an idle connection brings.
-type finding uint8
+// idleState is what a look at an idle connection brings.
+type idleState uint8
 
 const (
-	quiet       finding = iota // still open, nothing said
-	idleClose                  // closed by the upstream, by end, reset or a 408
-	unsolicited                // it said something that no request asked for
+	idleOpen        idleState = iota // still open, nothing said
+	idleClosed                       // closed by the upstream, by end, reset or a 408
+	idleUnsolicited                  // it said something that no request asked for
 )
 
-// check looks at the socket of an idle connection. Cost: one system call; no
+// checkIdle looks at the socket of an idle connection. Cost: one system call; no
 // allocation. A connection without a socket is always quiet.
-func (c *Conn) check() finding {
+func (c *Conn) checkIdle() idleState {
 	if c.raw == nil {
-		return quiet
+		return idleOpen
 	}
-	if err := c.raw.Control(c.look); err != nil {
-		return idleClose
+	if err := c.raw.Control(c.peekSocket); err != nil {
+		return idleClosed
 	}
-	return c.verdict()
+	return c.idleState()
 }
 
-// verdict is what the last look means.
-func (c *Conn) verdict() finding {
+// idleState is what the last look means.
+func (c *Conn) idleState() idleState {
 	switch {
-	case c.heardErr == errQuiet:
-		return quiet
-	case c.heardErr != nil || c.heardN == 0:
-		return idleClose
+	case c.peekErr == errNothingToRead:
+		return idleOpen
+	case c.peekErr != nil || c.peekedLen == 0:
+		return idleClosed
 	case c.tls != nil:
 		// Encrypted, so it cannot be told apart; what a server says on an
 		// idle connection is nearly always close_notify.
-		return idleClose
-	case isRequestTimeout(c.heard[:c.heardN]):
-		return idleClose
+		return idleClosed
+	case isRequestTimeout(c.peeked[:c.peekedLen]):
+		return idleClosed
 	}
-	return unsolicited
+	return idleUnsolicited
 }
 
 // isRequestTimeout: some servers say 408 before they close an idle connection

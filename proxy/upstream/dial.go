@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 const (
@@ -47,24 +47,24 @@ func (p *Pool) dialOne(ctx context.Context, http1 bool) (*Conn, *DialError) {
 	addr := p.target.Address
 	wire, err := p.connect(ctx, addr)
 	if err != nil {
-		return nil, &DialError{Kind: classify(err), Addr: addr, Err: bare(err)}
+		return nil, &DialError{Kind: classify(err), Addr: addr, Err: stripDialPrefix(err)}
 	}
 	if p.target.TLS == nil {
-		return p.ready(ctx, addr, wire, nil)
+		return p.makeReady(ctx, addr, wire, nil)
 	}
-	c, guard, err := p.handshake(ctx, wire, http1)
+	c, below, err := p.handshake(ctx, wire, http1)
 	if err != nil {
 		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Err: err}
 	}
-	return p.ready(ctx, addr, c, guard)
+	return p.makeReady(ctx, addr, c, below)
 }
 
-// ready makes a Conn of a connection: itself, or the first HTTP/2 stream on it.
-func (p *Pool) ready(ctx context.Context, addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
-	if p.streams == nil {
+// makeReady makes a Conn of a connection: itself, or the first HTTP/2 stream on it.
+func (p *Pool) makeReady(ctx context.Context, addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
+	if p.http2 == nil {
 		return p.newConn(addr, c, below), nil
 	}
-	two, err := p.streams.speaks(c)
+	two, err := p.http2.usesHTTP2(c)
 	if err != nil {
 		_ = c.Close()
 		return nil, &DialError{Kind: KindTLS, Addr: addr, Err: err}
@@ -72,7 +72,7 @@ func (p *Pool) ready(ctx context.Context, addr string, c net.Conn, below *tlsWir
 	if !two {
 		return p.newConn(addr, c, below), nil
 	}
-	conn, err := p.streams.begin(ctx, addr, c)
+	conn, err := p.http2.firstStream(ctx, addr, c)
 	if err != nil {
 		return nil, &DialError{Kind: classify(err), Addr: addr, Err: err}
 	}
@@ -88,12 +88,12 @@ func (p *Pool) connect(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sock.Wrap(c), nil
+	return rawsocket.Wrap(c), nil
 }
 
-// bare takes off package net's own "dial tcp 10.0.0.7:80: ", since DialError
+// stripDialPrefix takes off package net's own "dial tcp 10.0.0.7:80: ", since DialError
 // says it as well.
-func bare(err error) error {
+func stripDialPrefix(err error) error {
 	if op, ok := err.(*net.OpError); ok && op.Op == "dial" {
 		return op.Err
 	}

@@ -74,7 +74,7 @@ func TestRefusedOnRealSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := l.Addr().String()
+	removed := l.Addr().String()
 	_ = l.Close()
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "dead")
@@ -85,7 +85,7 @@ func TestRefusedOnRealSockets(t *testing.T) {
 	u.SetUnlinkOnClose(false)
 	_ = u.Close()
 	for name, target := range map[string]Target{
-		"tcp":              {Network: "tcp", Address: gone},
+		"tcp":              {Network: "tcp", Address: removed},
 		"unix, no file":    {Network: "unix", Address: filepath.Join(dir, "none")},
 		"unix, dead file":  {Network: "unix", Address: dead},
 		"unix, full queue": {Network: "unix", Address: fullUnixSocket(t)},
@@ -290,7 +290,7 @@ func TestEveryAddressIsTriedInOrder(t *testing.T) {
 	}
 }
 
-func TestWhenAllAddressesFailTheLastNamesTheKindAndAllAreTold(t *testing.T) {
+func TestWhenAllAddressesFailTheLastGivesTheKindAndAllAreReported(t *testing.T) {
 	target := resolving(80, "10.0.0.1", "10.0.0.2")
 	target.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
 		if addr == "10.0.0.1:80" {
@@ -308,7 +308,7 @@ func TestWhenAllAddressesFailTheLastNamesTheKindAndAllAreTold(t *testing.T) {
 	}
 }
 
-func TestDescriptorsMissingAreNotAskedForAgain(t *testing.T) {
+func TestDialStopsWithoutDescriptors(t *testing.T) {
 	target, tried := resolving(80, "10.0.0.1", "10.0.0.2"), 0
 	target.Dial = func(context.Context, string, string) (net.Conn, error) {
 		tried++
@@ -336,7 +336,7 @@ func TestTimeIsSharedAmongAddresses(t *testing.T) {
 		{name: "all silent", addresses: 3, timeout: 3 * time.Second, answers: -1, tried: 3, took: 3 * time.Second, wantFailed: true},
 		{name: "many have a least share", addresses: 200, timeout: 3 * time.Second, answers: -1, tried: 12, took: 3 * time.Second, wantFailed: true},
 		{name: "at least four", addresses: 200, timeout: 80 * time.Millisecond, answers: -1, tried: 4, took: 80 * time.Millisecond, wantFailed: true},
-		{name: "the caller has less time", addresses: 2, timeout: 3 * time.Second, ctx: 100 * time.Millisecond, answers: 1, tried: 2, took: 50 * time.Millisecond},
+		{name: "the client has less time", addresses: 2, timeout: 3 * time.Second, ctx: 100 * time.Millisecond, answers: 1, tried: 2, took: 50 * time.Millisecond},
 		{name: "the default", addresses: 1, answers: -1, tried: 1, took: DefaultDialTimeout, wantFailed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestTimeIsSharedAmongAddresses(t *testing.T) {
 				target.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					tried++
 					if tried-1 == c.answers {
-						return newMemory(t), nil
+						return newMemoryConn(t), nil
 					}
 					return silent(ctx, network, addr)
 				}

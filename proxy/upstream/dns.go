@@ -16,33 +16,33 @@ import (
 // maxHosts bounds the hosts that SRV records name.
 const maxHosts = 64
 
-// asker is one lookup by package net's resolver, which knows /etc/hosts,
+// dnsLookup is one lookup by package net's resolver, which knows /etc/hosts,
 // /etc/resolv.conf, search lists, retries and TCP, but does not tell how long an
 // answer holds: that is read from the messages on their way.
 // docs/decisions/0012-several-addresses.md says why so.
-type asker struct {
+type dnsLookup struct {
 	server string                // asked in place of the configured ones, unless ""
-	least  atomic.Uint32         // TTL in seconds, plus one; 0: none was seen
+	minTTL atomic.Uint32         // TTL in seconds, plus one; 0: none was seen
 	failed atomic.Pointer[error] // why a server could not be asked, which the resolver tells as text only
 }
 
 // resolver begins a lookup of its own: the resolver of package net otherwise
 // joins those of one name.
-func (a *asker) resolver() *net.Resolver { return &net.Resolver{PreferGo: true, Dial: a.dial} }
+func (a *dnsLookup) resolver() *net.Resolver { return &net.Resolver{PreferGo: true, Dial: a.dial} }
 
 // ttl is how long everything heard so far holds.
-func (a *asker) ttl() time.Duration {
-	return time.Duration(max(a.least.Load(), 1)-1) * time.Second
+func (a *dnsLookup) ttl() time.Duration {
+	return time.Duration(max(a.minTTL.Load(), 1)-1) * time.Second
 }
 
 // host looks up addresses.
-func (a *asker) host(ctx context.Context, host, port string) answer {
+func (a *dnsLookup) host(ctx context.Context, host, port string) resolution {
 	ips, err := a.resolver().LookupNetIP(ctx, "ip", host)
-	return found(host, port, ips, a.cause(err), a.ttl())
+	return newResolution(host, port, ips, a.cause(err), a.ttl())
 }
 
 // cause is err with what kept a server from being asked, if anything did.
-func (a *asker) cause(err error) error {
+func (a *dnsLookup) cause(err error) error {
 	if failed := a.failed.Load(); err != nil && failed != nil {
 		return errors.Join(err, *failed)
 	}
@@ -50,8 +50,8 @@ func (a *asker) cause(err error) error {
 }
 
 // service looks up SRV records and the addresses of the hosts that they name.
-// Hosts that have none are left out.
-func (a *asker) service(ctx context.Context, name string) answer {
+// Hosts that have none are ejected.
+func (a *dnsLookup) service(ctx context.Context, name string) resolution {
 	_, records, err := a.resolver().LookupSRV(ctx, "", "", name)
 	if len(records) > maxHosts {
 		records = records[:maxHosts]
@@ -60,26 +60,26 @@ func (a *asker) service(ctx context.Context, name string) answer {
 		err = &net.DNSError{Err: "no such service", Name: name, IsNotFound: true}
 	}
 	if err != nil {
-		return answer{err: a.cause(err)}
+		return resolution{err: a.cause(err)}
 	}
-	hosts := make([]answer, len(records))
+	hosts := make([]resolution, len(records))
 	var all sync.WaitGroup
 	for i, r := range records {
 		all.Go(func() { hosts[i] = a.host(ctx, r.Target, strconv.Itoa(int(r.Port))) })
 	}
 	all.Wait()
-	var sum answer
+	var sum resolution
 	for i, h := range hosts {
 		if h.err != nil {
 			err = h.err
 			continue
 		}
-		for _, p := range h.places {
-			p.priority, p.weight = records[i].Priority, share(records[i].Weight, len(h.places))
-			sum.places = append(sum.places, p)
+		for _, p := range h.addrs {
+			p.priority, p.weight = records[i].Priority, share(records[i].Weight, len(h.addrs))
+			sum.addrs = append(sum.addrs, p)
 		}
 	}
-	if sum.ttl = a.ttl(); len(sum.places) == 0 {
+	if sum.ttl = a.ttl(); len(sum.addrs) == 0 {
 		sum.err = err
 	}
 	return sum
@@ -89,8 +89,8 @@ func (a *asker) service(ctx context.Context, name string) answer {
 // hosts that are hardly to be chosen beside others (RFC 2782).
 func share(weight uint16, n int) uint32 { return max(uint32(weight)*100/uint32(n), 1) }
 
-// dial connects to a server, so that its answers are heard.
-func (a *asker) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects to a server, so that its responses are heard.
+func (a *dnsLookup) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if a.server != "" {
 		address = a.server
 	}
@@ -101,13 +101,13 @@ func (a *asker) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, err
 	}
 	if packets, ok := c.(*net.UDPConn); ok {
-		return &heardPackets{packets, a}, nil
+		return &ttlPacketConn{packets, a}, nil
 	}
-	return &heardStream{Conn: c, asker: a}, nil
+	return &ttlStreamConn{Conn: c, lookup: a}, nil
 }
 
-// hear notes the lowest TTL among a message's answers.
-func (a *asker) hear(message []byte) {
+// noteTTL notes the lowest TTL among a message's answers.
+func (a *dnsLookup) noteTTL(message []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(message); err != nil || !h.Response || p.SkipAllQuestions() != nil {
 		return
@@ -117,46 +117,46 @@ func (a *asker) hear(message []byte) {
 		if err != nil || p.SkipAnswer() != nil {
 			return
 		}
-		for was := a.least.Load(); was == 0 || r.TTL < was-1; was = a.least.Load() {
-			if a.least.CompareAndSwap(was, min(r.TTL, 1<<31)+1) {
+		for was := a.minTTL.Load(); was == 0 || r.TTL < was-1; was = a.minTTL.Load() {
+			if a.minTTL.CompareAndSwap(was, min(r.TTL, 1<<31)+1) {
 				break
 			}
 		}
 	}
 }
 
-// heardPackets is a connection by UDP: a read brings a message. It is a
+// ttlPacketConn is a connection by UDP: a read brings a message. It is a
 // net.PacketConn, by which the resolver knows that.
-type heardPackets struct {
+type ttlPacketConn struct {
 	*net.UDPConn
-	asker *asker
+	lookup *dnsLookup
 }
 
-func (c *heardPackets) Read(p []byte) (int, error) {
+func (c *ttlPacketConn) Read(p []byte) (int, error) {
 	n, err := c.UDPConn.Read(p)
-	c.asker.hear(p[:n])
+	c.lookup.noteTTL(p[:n])
 	return n, err
 }
 
-// heardStream is a connection by TCP: a message has its length in two bytes before it.
-type heardStream struct {
+// ttlStreamConn is a connection by TCP: a message has its length in two bytes before it.
+type ttlStreamConn struct {
 	net.Conn
-	asker *asker
-	got   []byte
+	lookup *dnsLookup
+	buf    []byte
 }
 
-func (c *heardStream) Read(p []byte) (int, error) {
+func (c *ttlStreamConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.got = append(c.got, p[:n]...)
-	for len(c.got) >= 2 {
-		end := 2 + int(binary.BigEndian.Uint16(c.got))
-		if len(c.got) < end {
+	c.buf = append(c.buf, p[:n]...)
+	for len(c.buf) >= 2 {
+		end := 2 + int(binary.BigEndian.Uint16(c.buf))
+		if len(c.buf) < end {
 			break
 		}
-		c.asker.hear(c.got[2:end])
-		c.got = c.got[end:]
+		c.lookup.noteTTL(c.buf[2:end])
+		c.buf = c.buf[end:]
 	}
 	return n, err
 }
 
-var _ net.PacketConn = (*heardPackets)(nil)
+var _ net.PacketConn = (*ttlPacketConn)(nil)

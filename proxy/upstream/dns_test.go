@@ -19,21 +19,21 @@ func byDNS(t *testing.T, s *dnstest.Server, upstream string) *Group {
 		t.Fatal(err)
 	}
 	target.DNS = s.Addr
-	target.DialTimeout = soon
+	target.DialTimeout = testTimeout
 	g := NewGroup(target, Options{})
 	t.Cleanup(g.Close)
 	return g
 }
 
-func TestTheTTLIsReadFromTheAnswer(t *testing.T) {
+func TestTheTTLIsReadFromTheDNSResponse(t *testing.T) {
 	for name, cut := range map[string]bool{"udp": false, "tcp": true} {
 		dns := dnstest.Start(t)
 		if cut {
-			dns.Cut()
+			dns.TruncateUDP()
 		}
 		dns.Host("app.test", 30, "127.0.0.1", "::1")
-		a := (&asker{server: dns.Addr}).host(t.Context(), "app.test", "80")
-		if a.ttl != 30*time.Second || a.err != nil || len(a.places) != 2 {
+		a := (&dnsLookup{server: dns.Addr}).host(t.Context(), "app.test", "80")
+		if a.ttl != 30*time.Second || a.err != nil || len(a.addrs) != 2 {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -47,25 +47,25 @@ func TestANameIsAskedForAsItsTTLSays(t *testing.T) {
 	for range 3 {
 		_ = get(t, g, GetOptions{Fresh: true}).Close()
 	}
-	if n := dns.Asked("app.test"); n != 1 {
+	if n := dns.Queries("app.test"); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
 	dns.Host("app.test", 0, "127.0.0.1", "127.0.0.2", "::1")
-	_ = get(t, g, GetOptions{Fresh: true, Anew: true}).Close()
-	got := members(g)
+	_ = get(t, g, GetOptions{Fresh: true, ForceLookup: true}).Close()
+	got := endpointAddrs(g)
 	if slices.Sort(got); !slices.Equal(got, []string{"127.0.0.1:" + port, "127.0.0.2:" + port, "[::1]:" + port}) {
 		t.Errorf("members %v", got)
 	}
 }
 
-func TestOfSeveralAnswersTheShortestHolds(t *testing.T) {
+func TestTheShortestTTLCounts(t *testing.T) {
 	dns := dnstest.Start(t)
 	dns.Host("one.test", 50, "127.0.0.1")
 	dns.Host("two.test", 20, "127.0.0.2")
 	dns.Service("_http._tcp.app.test", 40, dnstest.Service{Host: "one.test", Port: 1}, dnstest.Service{Host: "two.test", Port: 2})
-	a := &asker{server: dns.Addr}
+	a := &dnsLookup{server: dns.Addr}
 	got := a.service(t.Context(), "_http._tcp.app.test")
-	if got.ttl != 20*time.Second || got.err != nil || len(got.places) != 2 {
+	if got.ttl != 20*time.Second || got.err != nil || len(got.addrs) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -83,9 +83,9 @@ func TestServiceRecordsTellPortPriorityAndWeight(t *testing.T) {
 	if at := reached(t, g, 10, GetOptions{}); at[first.addr.String()] != 10 {
 		t.Errorf("reached %v, want %s", at, first.addr)
 	}
-	m := g.member(t, reserve.addr.String())
-	if m.priority != 20 || m.weight != 100 || g.member(t, first.addr.String()).weight != 1 {
-		t.Errorf("priority %d, weights %d and %d", m.priority, m.weight, g.member(t, first.addr.String()).weight)
+	m := g.endpoint(t, reserve.addr.String())
+	if m.priority != 20 || m.weight != 100 || g.endpoint(t, first.addr.String()).weight != 1 {
+		t.Errorf("priority %d, weights %d and %d", m.priority, m.weight, g.endpoint(t, first.addr.String()).weight)
 	}
 }
 
@@ -104,17 +104,17 @@ func TestAServiceThatIsNotOfferedCannotBeReached(t *testing.T) {
 
 func TestTheHostsFileIsHonoured(t *testing.T) {
 	dns, s := dnstest.Start(t), tcpServer(t)
-	dns.Silence(true)
+	dns.SetSilent(true)
 	g := byDNS(t, dns, "http://localhost:"+strconv.Itoa(s.addr.(*net.TCPAddr).Port))
-	if c := get(t, g, GetOptions{}); c.Addr != s.addr.String() || dns.Asked("localhost") != 0 {
-		t.Errorf("reached %s, asked the server %d times", c.Addr, dns.Asked("localhost"))
+	if c := get(t, g, GetOptions{}); c.Addr != s.addr.String() || dns.Queries("localhost") != 0 {
+		t.Errorf("reached %s, asked the server %d times", c.Addr, dns.Queries("localhost"))
 	}
 }
 
-func TestADamagedAnswerTellsNothing(t *testing.T) {
-	a := &asker{}
+func TestMalformedDNSResponseIsIgnored(t *testing.T) {
+	a := &dnsLookup{}
 	for _, b := range [][]byte{nil, {1}, make([]byte, 12), make([]byte, 600)} {
-		a.hear(b)
+		a.noteTTL(b)
 	}
 	if a.ttl() != 0 {
 		t.Errorf("it holds for %v", a.ttl())

@@ -18,12 +18,12 @@
 // What is promised:
 //
 //   - A connection from the pool was looked at before it was handed out, or is
-//     by [Conn.SendLooking] before it is written to (see [GetOptions.Unseen]): one that
+//     by [Conn.SendChecked] before it is written to (see [GetOptions.Unseen]): one that
 //     the upstream closed, or that says something nobody asked for, is not used.
 //     The upstream may still close it one microsecond later; the
-//     caller must expect that on any Conn with Reused set, and report it with
+//     client must expect that on any Conn with Reused set, and report it with
 //     CloseStale so that the pool learns the upstream's patience.
-//   - Names are looked up anew when their answer has run out and after any
+//   - Names are looked up anew when their response has run out and after any
 //     failure, and a dial tries every address.
 //   - A TLS stream cut off without close_notify reads as
 //     [io.ErrUnexpectedEOF], never as [io.EOF].

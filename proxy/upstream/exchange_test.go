@@ -17,15 +17,15 @@ func pair(t *testing.T) (*Pool, *Conn, net.Conn) {
 	p := makePool(t, s.target(), Options{})
 	get(t, p, GetOptions{}).Release(0)
 	theirs := s.accept()
-	c := p.TryPooled(&GetOptions{Unseen: true})
+	c := p.TryPooled(&GetOptions{Unchecked: true})
 	if c == nil {
 		t.Fatal("no pooled connection")
 	}
-	_ = c.SetDeadline(time.Now().Add(soon))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	return p, c, theirs
 }
 
-func TestSendLookingSendsAndReadsTheAnswer(t *testing.T) {
+func TestSendCheckedSendsAndReadsTheResponse(t *testing.T) {
 	_, c, theirs := pair(t)
 	defer c.Close()
 	go func() {
@@ -38,15 +38,15 @@ func TestSendLookingSendsAndReadsTheAnswer(t *testing.T) {
 		}
 	}()
 	in := make([]byte, 64)
-	for range 2000 { // an answer that comes at once must never be slept through
-		sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, in)
+	for range 2000 { // a response that comes at once must never be slept through
+		sent, n, err := c.SendChecked([][]byte{[]byte("ping")}, in)
 		if sent != 4 || err != nil || string(in[:n]) != "re:ping" {
 			t.Fatalf("sent %d, read %q, %v", sent, in[:n], err)
 		}
 	}
 }
 
-func TestSendLookingSendsNothingOnAStaleConnection(t *testing.T) {
+func TestSendCheckedSendsNothingOnAStaleConnection(t *testing.T) {
 	for name, spoil := range map[string]func(net.Conn){
 		"closed":   func(c net.Conn) { c.Close() },
 		"reset":    func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() },
@@ -56,10 +56,10 @@ func TestSendLookingSendsNothingOnAStaleConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, c, theirs := pair(t)
 			spoil(theirs)
-			for c.check() == quiet {
+			for c.checkIdle() == idleOpen {
 				time.Sleep(time.Millisecond)
 			}
-			sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, make([]byte, 64))
+			sent, n, err := c.SendChecked([][]byte{[]byte("ping")}, make([]byte, 64))
 			if sent != 0 || n != 0 || !errors.Is(err, ErrStale) {
 				t.Fatalf("sent %d, read %d, %v", sent, n, err)
 			}
@@ -75,41 +75,41 @@ func TestSendLookingSendsNothingOnAStaleConnection(t *testing.T) {
 	}
 }
 
-func TestSendLookingTellsTheEndOfTheStream(t *testing.T) {
+func TestSendCheckedReportsTheEndOfTheStream(t *testing.T) {
 	_, c, theirs := pair(t)
 	defer c.Close()
 	go func() {
 		_, _ = io.ReadFull(theirs, make([]byte, 4))
 		theirs.Close()
 	}()
-	sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, make([]byte, 64))
+	sent, n, err := c.SendChecked([][]byte{[]byte("ping")}, make([]byte, 64))
 	if sent != 4 || n != 0 || err != io.EOF {
 		t.Errorf("sent %d, read %d, %v", sent, n, err)
 	}
 }
 
-func TestSendLookingEndsAtTheDeadlineAndTheAnswerCanStillBeRead(t *testing.T) {
+func TestSendCheckedEndsAtTheDeadlineAndTheResponseCanStillBeRead(t *testing.T) {
 	_, c, theirs := pair(t)
 	defer c.Close()
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	in := make([]byte, 64)
-	sent, n, err := c.SendLooking([][]byte{[]byte("ping")}, in)
+	sent, n, err := c.SendChecked([][]byte{[]byte("ping")}, in)
 	if sent != 4 || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("sent %d, read %d, %v", sent, n, err)
 	}
 	_, _ = theirs.Write([]byte("late"))
-	_ = c.SetReadDeadline(time.Now().Add(soon))
+	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 	if n, err := c.Read(in); string(in[:n]) != "late" {
 		t.Errorf("read %q, %v", in[:n], err)
 	}
 }
 
-func TestSendLookingSaysHowMuchTheSocketTook(t *testing.T) {
+func TestSendCheckedReportsHowMuchTheSocketTook(t *testing.T) {
 	out := bytes.Repeat([]byte("x"), 32<<20) // more than any socket buffer holds
 	_, c, theirs := pair(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	sent, n, err := c.SendLooking([][]byte{out}, make([]byte, 64))
+	sent, n, err := c.SendChecked([][]byte{out}, make([]byte, 64))
 	if sent == 0 || sent == len(out) || n != 0 || err != nil {
 		t.Fatalf("sent %d of %d, read %d, %v", sent, len(out), n, err)
 	}
@@ -119,8 +119,8 @@ func TestSendLookingSaysHowMuchTheSocketTook(t *testing.T) {
 	}
 }
 
-func TestOnlyPlainSocketsCanLook(t *testing.T) {
-	if _, c, _ := pair(t); !c.CanLook() {
+func TestOnlyPlainSocketsCanSendChecked(t *testing.T) {
+	if _, c, _ := pair(t); !c.CanSendChecked() {
 		t.Error("a TCP connection cannot")
 	}
 }

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// town is a network in memory: hosts that accept or refuse, and a name.
-type town struct {
+// fakeNetwork is a network in memory: hosts that accept or refuse, and a name.
+type fakeNetwork struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	down   map[string]bool // addresses that refuse
-	said   answer          // for the name
-	asked  int
-	slow   bool // lookups hang
-	dialed []string
+	down        map[string]bool // addresses that refuse
+	resolution  resolution      // for the name
+	lookupCount int
+	slow        bool // lookups hang
+	dialed      []string
 }
 
 // group stands for app.test:80 in the town.
-func (w *town) group(o Options) *Group {
+func (w *fakeNetwork) group(o Options) *Group {
 	w.t.Helper()
 	target := Target{Network: "tcp", Address: "app.test:80", DialTimeout: 4 * time.Second, Dial: w.dial}
 	target.Resolve = resolving(80).Resolve // not asked: find is replaced
 	g := NewGroup(target, o)
-	g.find = w.find
+	g.resolve = w.resolve
 	w.t.Cleanup(g.Close)
 	return g
 }
 
-func (w *town) dial(_ context.Context, _, addr string) (net.Conn, error) {
+func (w *fakeNetwork) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dialed = append(w.dialed, addr)
@@ -48,30 +48,30 @@ func (w *town) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	return near, nil
 }
 
-func (w *town) find(ctx context.Context, _ *source) answer {
+func (w *fakeNetwork) resolve(ctx context.Context, _ *source) resolution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked++
+	w.lookupCount++
 	if w.slow {
 		w.mu.Unlock()
 		<-ctx.Done()
 		w.mu.Lock()
-		return answer{err: ctx.Err()}
+		return resolution{err: ctx.Err()}
 	}
-	return w.said
+	return w.resolution
 }
 
 // name sets what the name stands for.
-func (w *town) name(ttl time.Duration, addrs ...string) {
+func (w *fakeNetwork) name(ttl time.Duration, addrs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = answer{ttl: ttl}
+	w.resolution = resolution{ttl: ttl}
 	for _, a := range addrs {
-		w.said.places = append(w.said.places, place{a, 0, 1})
+		w.resolution.addrs = append(w.resolution.addrs, resolvedAddr{a, 0, 1})
 	}
 }
 
-func (w *town) refuse(down bool, addrs ...string) {
+func (w *fakeNetwork) refuse(down bool, addrs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range addrs {
@@ -79,39 +79,39 @@ func (w *town) refuse(down bool, addrs ...string) {
 	}
 }
 
-func (w *town) lookups() int {
+func (w *fakeNetwork) lookups() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked
+	return w.lookupCount
 }
 
-func newTown(t *testing.T, ttl time.Duration, addrs ...string) *town {
-	w := &town{t: t, down: map[string]bool{}}
+func newFakeNetwork(t *testing.T, ttl time.Duration, addrs ...string) *fakeNetwork {
+	w := &fakeNetwork{t: t, down: map[string]bool{}}
 	w.name(ttl, addrs...)
 	return w
 }
 
-// many are n addresses.
-func many(n int) (all []string) {
+// addresses are n addresses.
+func addresses(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("10.0.0.%d:80", i+1))
 	}
 	return all
 }
 
-// member of an address.
-func (g *Group) member(t *testing.T, addr string) *Member {
+// endpoint of an address.
+func (g *Group) endpoint(t *testing.T, addr string) *Endpoint {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.members, func(m *Member) bool { return m.addr == addr })
+	i := slices.IndexFunc(g.endpoints, func(m *Endpoint) bool { return m.addr == addr })
 	if i < 0 {
 		t.Fatalf("%s is no member", addr)
 	}
-	return g.members[i]
+	return g.endpoints[i]
 }
 
-// reached are the addresses that n requests with nothing else in hand go to.
+// reached are the addresses that n requests with nothing else in flight go to.
 func reached(t *testing.T, g *Group, n int, o GetOptions) map[string]int {
 	t.Helper()
 	at := map[string]int{}
@@ -126,7 +126,7 @@ func reached(t *testing.T, g *Group, n int, o GetOptions) map[string]int {
 func TestTheLessBusyOfTwoIsChosen(t *testing.T) {
 	const each = 100
 	for seed := range uint64(10) {
-		w := newTown(t, time.Hour, many(4)...)
+		w := newFakeNetwork(t, time.Hour, addresses(4)...)
 		g := w.group(Options{})
 		g.random = rand.New(rand.NewPCG(seed, 1)).Uint32N
 		at := map[string]int{}
@@ -142,27 +142,27 @@ func TestTheLessBusyOfTwoIsChosen(t *testing.T) {
 }
 
 func TestAnAddressThatWasBusyCatchesUp(t *testing.T) {
-	w := newTown(t, time.Hour, many(2)...)
+	w := newFakeNetwork(t, time.Hour, addresses(2)...)
 	g := w.group(Options{})
 	var first []*Conn
 	for range 50 {
 		first = append(first, get(t, g, GetOptions{}))
 	}
 	for _, c := range first {
-		if c.Addr == many(2)[0] {
+		if c.Addr == addresses(2)[0] {
 			c.Release(0)
 		}
 	}
 	for range 25 {
-		if c := get(t, g, GetOptions{}); c.Addr != many(2)[0] {
+		if c := get(t, g, GetOptions{}); c.Addr != addresses(2)[0] {
 			t.Fatalf("a request went to %s, which has more in hand", c.Addr)
 		}
 	}
 }
 
 func TestWeightsHoldForFewAndForManyRequests(t *testing.T) {
-	w := newTown(t, time.Hour)
-	w.said.places = []place{{"10.0.0.1:80", 1, 300}, {"10.0.0.2:80", 1, 100}, {"10.0.0.3:80", 2, 1000}}
+	w := newFakeNetwork(t, time.Hour)
+	w.resolution.addrs = []resolvedAddr{{"10.0.0.1:80", 1, 300}, {"10.0.0.2:80", 1, 100}, {"10.0.0.3:80", 2, 1000}}
 	g := w.group(Options{})
 	g.random = rand.New(rand.NewPCG(1, 1)).Uint32N
 	if at := reached(t, g, 2000, GetOptions{}); at["10.0.0.1:80"] < 1400 || at["10.0.0.1:80"] > 1600 || at["10.0.0.3:80"] != 0 {
@@ -177,11 +177,11 @@ func TestWeightsHoldForFewAndForManyRequests(t *testing.T) {
 	}
 }
 
-func TestARepeatGoesElsewhere(t *testing.T) {
+func TestARetryUsesAnotherEndpoint(t *testing.T) {
 	for n := 2; n < 5; n++ {
-		w := newTown(t, time.Hour, many(n)...)
+		w := newFakeNetwork(t, time.Hour, addresses(n)...)
 		g := w.group(Options{})
-		for _, avoid := range many(n) {
+		for _, avoid := range addresses(n) {
 			at := reached(t, g, 60, GetOptions{Avoid: avoid})
 			if at[avoid] != 0 || len(at) != n-1 {
 				t.Errorf("of %d, avoiding %s: %v", n, avoid, at)
@@ -190,15 +190,15 @@ func TestARepeatGoesElsewhere(t *testing.T) {
 	}
 }
 
-func TestARepeatTakesTheAddressInReserve(t *testing.T) {
-	w := newTown(t, time.Hour)
-	w.said.places = []place{{"10.0.0.1:80", 1, 1}, {"10.0.0.2:80", 2, 1}}
+func TestARetryUsesTheReserveEndpoint(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour)
+	w.resolution.addrs = []resolvedAddr{{"10.0.0.1:80", 1, 1}, {"10.0.0.2:80", 2, 1}}
 	g := w.group(Options{})
 	if at := reached(t, g, 10, GetOptions{}); at["10.0.0.1:80"] != 10 {
 		t.Errorf("%v", at)
 	}
 	if at := reached(t, g, 10, GetOptions{Avoid: "10.0.0.1:80"}); at["10.0.0.2:80"] != 10 {
-		t.Errorf("repeats: %v", at)
+		t.Errorf("retries: %v", at)
 	}
 	w.refuse(true, "10.0.0.1:80")
 	if c := get(t, g, GetOptions{Fresh: true}); c.Addr != "10.0.0.2:80" {
@@ -207,11 +207,11 @@ func TestARepeatTakesTheAddressInReserve(t *testing.T) {
 }
 
 func TestEveryAddressIsDialledOnce(t *testing.T) {
-	w := newTown(t, time.Hour, many(9)...)
-	w.refuse(true, many(9)...)
+	w := newFakeNetwork(t, time.Hour, addresses(9)...)
+	w.refuse(true, addresses(9)...)
 	g := w.group(Options{})
-	fail(t, g, t.Context(), GetOptions{Avoid: many(9)[3]})
-	if slices.Sort(w.dialed); !slices.Equal(w.dialed, many(9)) {
+	fail(t, g, t.Context(), GetOptions{Avoid: addresses(9)[3]})
+	if slices.Sort(w.dialed); !slices.Equal(w.dialed, addresses(9)) {
 		t.Errorf("dialled %v", w.dialed)
 	}
 }
@@ -230,14 +230,14 @@ func TestAListOfAddressesIsOneUpstream(t *testing.T) {
 	if s := g.Stats(); s.Dials != 2 || s.Reuses != 48 {
 		t.Errorf("%+v", s)
 	}
-	if g.looked != 0 || g.refresh != nil {
-		t.Errorf("%d lookups where there is no name", g.looked)
+	if g.lookups != 0 || g.refreshTimer != nil {
+		t.Errorf("%d lookups where there is no name", g.lookups)
 	}
 }
 
 func TestClosedGroupStillDialsButKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t, time.Second, many(2)...)
+		w := newFakeNetwork(t, time.Second, addresses(2)...)
 		g := w.group(Options{})
 		c := get(t, g, GetOptions{})
 		get(t, g, GetOptions{}).Release(0)
@@ -255,8 +255,8 @@ func TestClosedGroupStillDialsButKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestGroupUnderManyHands(t *testing.T) {
-	w := newTown(t, time.Millisecond, many(3)...)
+func TestGroupConcurrentUse(t *testing.T) {
+	w := newFakeNetwork(t, time.Millisecond, addresses(3)...)
 	g := w.group(Options{EjectFor: time.Millisecond})
 	var all sync.WaitGroup
 	for hand := range 8 {
@@ -265,22 +265,22 @@ func TestGroupUnderManyHands(t *testing.T) {
 				c := g.TryPooled(&GetOptions{})
 				if c == nil {
 					var err error
-					if c, err = g.Get(context.Background(), GetOptions{Anew: i%7 == 0}); err != nil {
+					if c, err = g.Get(context.Background(), GetOptions{ForceLookup: i%7 == 0}); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 				switch i % 3 {
 				case 0:
-					c.Member.Failed()
+					c.Endpoint.ReportFailure()
 					c.Abort()
 				default:
-					c.Member.Answered()
+					c.Endpoint.ReportSuccess()
 					c.Release(0)
 				}
 				if hand == 0 {
-					w.name(time.Millisecond, many(3 + i%4)[i%3:]...)
-					_, _ = g.Stats(), g.Addresses()
+					w.name(time.Millisecond, addresses(3 + i%4)[i%3:]...)
+					_, _ = g.Stats(), g.Endpoints()
 				}
 			}
 		})
@@ -291,14 +291,14 @@ func TestGroupUnderManyHands(t *testing.T) {
 	}
 }
 
-func TestAddressesAreCountedByNameUpToABound(t *testing.T) {
-	w := newTown(t, time.Hour, many(40)...)
+func TestEndpointsHaveTheirOwnStatsUpToABound(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour, addresses(40)...)
 	g := w.group(Options{})
 	for range 400 {
 		get(t, g, GetOptions{})
 	}
-	total := func() (attempts uint64, active int, each []AddressStats) {
-		each = g.Addresses().Each
+	total := func() (attempts uint64, active int, each []EndpointStats) {
+		each = g.Endpoints().Each
 		for _, a := range each {
 			attempts += a.Attempts
 			active += a.Active
@@ -306,31 +306,31 @@ func TestAddressesAreCountedByNameUpToABound(t *testing.T) {
 		return attempts, active, each
 	}
 	attempts, active, each := total()
-	if len(each) != mostNamed+1 || each[mostNamed].Addr != "" || attempts != 400 || active != 400 || g.Addresses().Used != 40 {
+	if len(each) != maxLabelled+1 || each[maxLabelled].Addr != "" || attempts != 400 || active != 400 || g.Endpoints().Used != 40 {
 		t.Errorf("%d shown, %d attempts, %d in hand: %+v", len(each), attempts, active, each)
 	}
-	others := each[mostNamed].Attempts
-	w.name(time.Hour, many(40)[20:]...)
-	get(t, g, GetOptions{Anew: true}).Release(0)
+	others := each[maxLabelled].Attempts
+	w.name(time.Hour, addresses(40)[20:]...)
+	get(t, g, GetOptions{ForceLookup: true}).Release(0)
 	_, _, each = total()
-	if i := slices.IndexFunc(each, func(a AddressStats) bool { return a.Addr == many(40)[0] }); i >= 0 || len(each) != 13 {
+	if i := slices.IndexFunc(each, func(a EndpointStats) bool { return a.Addr == addresses(40)[0] }); i >= 0 || len(each) != 13 {
 		t.Errorf("%d shown, an address that is gone at %d: %+v", len(each), i, each)
 	}
 	if last := each[len(each)-1]; last.Addr != "" || last.Attempts < others {
 		t.Errorf("the others fell from %d to %+v", others, last)
 	}
-	if a, s := g.Addresses(), g.Stats(); a.Draining != 20 || s.Dials+s.Reuses != 401 || s.Active != 400 {
+	if a, s := g.Endpoints(), g.Stats(); a.Draining != 20 || s.Dials+s.Reuses != 401 || s.Active != 400 {
 		t.Errorf("%+v\n%+v", a, s)
 	}
 }
 
-func TestCountersOutliveTheirAddress(t *testing.T) {
-	w := newTown(t, time.Hour, many(2)...)
+func TestCountersOutliveTheirEndpoint(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour, addresses(2)...)
 	g := w.group(Options{})
 	reached(t, g, 50, GetOptions{})
 	w.name(time.Hour, "10.0.0.9:80")
-	get(t, g, GetOptions{Anew: true, Fresh: true}).Release(0)
-	if s, a := g.Stats(), g.Addresses(); s.Dials+s.Reuses != 51 || s.Idle != 1 || a.Each != nil || a.Used != 1 || a.Draining != 0 {
+	get(t, g, GetOptions{ForceLookup: true, Fresh: true}).Release(0)
+	if s, a := g.Stats(), g.Endpoints(); s.Dials+s.Reuses != 51 || s.Idle != 1 || a.Each != nil || a.Used != 1 || a.Draining != 0 {
 		t.Errorf("%+v, %+v", s, a)
 	}
 }
@@ -348,8 +348,8 @@ func TestOneAddressAllocatesNothing(t *testing.T) {
 			get(t, g, GetOptions{}).Release(0)
 		}
 		if n := testing.AllocsPerRun(100, func() {
-			c := g.TryPooled(&GetOptions{Unseen: true})
-			c.Member.Answered()
+			c := g.TryPooled(&GetOptions{Unchecked: true})
+			c.Endpoint.ReportSuccess()
 			c.Release(5 * time.Second)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -383,45 +383,45 @@ func BenchmarkGroup(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c := g.TryPooled(&GetOptions{Unseen: true})
-				c.Member.Answered()
+				c := g.TryPooled(&GetOptions{Unchecked: true})
+				c.Endpoint.ReportSuccess()
 				c.Release(5 * time.Second)
 			}
 		})
 	}
 }
 
-func TestTheOthersKeepWhatThoseThatAreGoneHadCounted(t *testing.T) {
-	w := newTown(t, time.Hour, many(40)...)
+func TestStatsOfRemovedEndpointsAreKept(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour, addresses(40)...)
 	g := w.group(Options{})
-	others := func() AddressStats { each := g.Addresses().Each; return each[len(each)-1] }
+	others := func() EndpointStats { each := g.Endpoints().Each; return each[len(each)-1] }
 	var held []*Conn
 	for range 400 {
 		held = append(held, get(t, g, GetOptions{}))
 	}
 	for _, c := range held {
-		if c.Member.Failed(); !c.Member.named {
-			c.Member.Answered() // so that it is not ejected
+		if c.Endpoint.ReportFailure(); !c.Endpoint.labelled {
+			c.Endpoint.ReportSuccess() // so that it is not ejected
 		}
 		c.Release(0)
 	}
 	before := others()
-	w.name(time.Hour, many(33)...)
-	get(t, g, GetOptions{Anew: true, Avoid: many(33)[32]}).Release(0)
-	if after := others(); g.Addresses().Draining != 0 || after != before || after.Attempts == 0 || after.Failures == 0 {
+	w.name(time.Hour, addresses(33)...)
+	get(t, g, GetOptions{ForceLookup: true, Avoid: addresses(33)[32]}).Release(0)
+	if after := others(); g.Endpoints().Draining != 0 || after != before || after.Attempts == 0 || after.Failures == 0 {
 		t.Errorf("%+v became %+v", before, after)
 	}
 }
 
-// A member that is gone may still be chosen by one who looked before.
-func TestNothingIsUnderWayAtThoseThatAreGone(t *testing.T) {
-	w := newTown(t, time.Hour, many(2)...)
+// A endpoint that is gone may still be chosen by one who looked before.
+func TestRemovedEndpointsHaveNothingInFlight(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour, addresses(2)...)
 	g := w.group(Options{})
 	get(t, g, GetOptions{}).Release(0)
-	m := g.member(t, many(2)[0])
+	m := g.endpoint(t, addresses(2)[0])
 	m.pool.dialing.Add(1)
 	g.mu.Lock()
-	g.bury(m)
+	g.retire(m)
 	g.mu.Unlock()
 	m.pool.dialing.Add(-1)
 	if s := g.Stats(); s.Dialing != 0 {
@@ -433,7 +433,7 @@ func TestTheAvoidedAddressIsDialledAfterTheEjectedOnes(t *testing.T) {
 	_, g, m := three(t, Options{})
 	failTimes(m[1], DefaultEjectAfter)
 	g.random = func(uint32) uint32 { return 0 }
-	if order := g.view.Load().order(nil, m[0].addr, g.random); !slices.Equal(order, []*Member{m[2], m[1], m[0]}) {
+	if order := g.picker.Load().dialOrder(nil, m[0].addr, g.random); !slices.Equal(order, []*Endpoint{m[2], m[1], m[0]}) {
 		for _, m := range order {
 			t.Log(m.addr)
 		}
@@ -441,15 +441,15 @@ func TestTheAvoidedAddressIsDialledAfterTheEjectedOnes(t *testing.T) {
 	}
 }
 
-func TestTheAddressesAreBounded(t *testing.T) {
-	w := newTown(t, time.Hour)
-	for i := range 2 * maxMembers {
-		w.said.places = append(w.said.places, place{fmt.Sprintf("10.0.%d.%d:80", i/250, i%250), 0, 1})
+func TestEndpointsAreBounded(t *testing.T) {
+	w := newFakeNetwork(t, time.Hour)
+	for i := range 2 * maxEndpoints {
+		w.resolution.addrs = append(w.resolution.addrs, resolvedAddr{fmt.Sprintf("10.0.%d.%d:80", i/250, i%250), 0, 1})
 	}
 	g := w.group(Options{})
 	for range 2 {
-		get(t, g, GetOptions{Anew: true}).Release(0)
-		if n := len(members(g)); n != maxMembers {
+		get(t, g, GetOptions{ForceLookup: true}).Release(0)
+		if n := len(endpointAddrs(g)); n != maxEndpoints {
 			t.Errorf("%d members", n)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // cost next to nothing.
 const minShare = 250 * time.Millisecond
 
-// dialing is one dial, over all addresses.
-type dialing struct {
+// groupDial is one dial, over all addresses.
+type groupDial struct {
 	ctx      context.Context // the whole dial's, ends at deadline
 	deadline time.Time
 	total    time.Duration // from its begin to deadline
@@ -24,17 +24,17 @@ type dialing struct {
 // Get gives a pooled connection (see TryPooled) or dials: the address whose turn
 // it is and, while they fail, every other. Only looking up and dialling use ctx;
 // they end at the target's DialTimeout or with ctx, whichever is first. The
-// error is always a *DialError; its Kind is not KindDNS as long as an answer
+// error is always a *DialError; its Kind is not KindDNS as long as a response
 // for the name was ever had.
 func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
-	if g.one != nil {
-		c, err := g.one.Get(ctx, o)
-		g.failed(err)
+	if g.singlePool != nil {
+		c, err := g.singlePool.Get(ctx, o)
+		g.reportDialError(err)
 		return c, err
 	}
-	if !o.Anew {
-		if o.To == nil {
-			o.To = g.Choose(o.Avoid)
+	if !o.ForceLookup {
+		if o.Endpoint == nil {
+			o.Endpoint = g.Choose(o.Avoid)
 		}
 		if c := g.TryPooled(&o); c != nil {
 			return c, nil
@@ -42,38 +42,38 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
 	defer cancel()
-	at, _ := ctx.Deadline() // the caller's own, when that is earlier
-	d := &dialing{ctx: ctx, deadline: at, total: time.Until(at)}
-	if err := g.known(ctx, &o, d.total); err != nil {
+	at, _ := ctx.Deadline() // the client's own, when that is earlier
+	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at)}
+	if err := g.ensureResolved(ctx, &o, d.total); err != nil {
 		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
 		g.dnsErrors[failed.Kind].Add(1)
-		g.failed(failed)
+		g.reportDialError(failed)
 		return nil, failed
 	}
 	return g.dialAny(d, &o)
 }
 
-// failed passes on a failed connection, unless it was only given up.
-func (g *Group) failed(err error) {
+// reportDialError passes on a failed connection, unless it was only given up.
+func (g *Group) reportDialError(err error) {
 	var dial *DialError
-	if g.options.Failed != nil && errors.As(err, &dial) && dial.Kind != KindCanceled {
-		g.options.Failed(dial)
+	if g.options.OnDialError != nil && errors.As(err, &dial) && dial.Kind != KindCanceled {
+		g.options.OnDialError(dial)
 	}
 }
 
 // dialAny tries every address in order, each with its share of the time left.
-func (g *Group) dialAny(d *dialing, o *GetOptions) (*Conn, error) {
+func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	var failed []error
-	order := g.view.Load().order(o.To, o.Avoid, g.random)
+	order := g.picker.Load().dialOrder(o.Endpoint, o.Avoid, g.random)
 	for i, m := range order {
 		c, err := d.dialOne(m, o, len(order)-i)
 		if err == nil {
 			return c, nil
 		}
-		g.failed(err)
+		g.reportDialError(err)
 		failed = append(failed, err.Err)
-		if i == len(order)-1 || d.over() || err.Kind == KindNoDescriptors {
-			return nil, join(*err, failed)
+		if i == len(order)-1 || d.isOver() || err.Kind == KindNoDescriptors {
+			return nil, joinErrors(*err, failed)
 		}
 	}
 	panic("unreachable: a view has at least one member")
@@ -81,7 +81,7 @@ func (g *Group) dialAny(d *dialing, o *GetOptions) (*Conn, error) {
 
 // dialOne connects to m in the share of time of one address of left. A failed
 // handshake counts like a failed connect: each is verified, so no less is proven.
-func (d *dialing) dialOne(m *Member, o *GetOptions, left int) (*Conn, *DialError) {
+func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialError) {
 	share := d.share(left)
 	ctx, cancel := context.WithTimeout(d.ctx, share)
 	defer cancel()
@@ -93,19 +93,19 @@ func (d *dialing) dialOne(m *Member, o *GetOptions, left int) (*Conn, *DialError
 	if !errors.As(err, &dial) {
 		dial = &DialError{Addr: m.addr, Err: err}
 	}
-	switch hurried := dial.Kind == KindTimeout && share < minShare; {
-	case hurried, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // says nothing about the address
+	switch shortShare := dial.Kind == KindTimeout && share < minShare; {
+	case shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // says nothing about the address
 	default:
-		m.Failed()
+		m.ReportFailure()
 	}
 	return nil, dial
 }
 
-// over: canceled, or no time left (the context may learn of it a little later).
-func (d *dialing) over() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
+// isOver: canceled, or no time left (the context may learn of it a little later).
+func (d *groupDial) isOver() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
 
-// join is the last error with the causes of all. What it is made of may be shared.
-func join(last DialError, all []error) *DialError {
+// joinErrors is the last error with the causes of all. What it is made of may be shared.
+func joinErrors(last DialError, all []error) *DialError {
 	if len(all) > 1 {
 		last.Err = errors.Join(all...)
 	}
@@ -113,7 +113,7 @@ func join(last DialError, all []error) *DialError {
 }
 
 // share is the time for one address of left.
-func (d *dialing) share(left int) time.Duration {
+func (d *groupDial) share(left int) time.Duration {
 	even := time.Until(d.deadline) / time.Duration(left)
 	return max(even, min(minShare, d.total/4))
 }

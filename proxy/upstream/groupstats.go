@@ -2,40 +2,40 @@ package upstream
 
 import "time"
 
-// AddressStats is a picture of one address of a Group of several, or of all
+// EndpointStats is a picture of one address of a Group of several, or of all
 // those that are not counted by name. The counters never go down.
-type AddressStats struct {
+type EndpointStats struct {
 	Addr     string // "" for those not counted by name
-	Active   int    // requests in hand
+	Active   int    // requests in flight
 	Ejected  bool
 	Attempts uint64 // connections handed out
 	Failures uint64 // see Member.Failed
 }
 
-// Addresses is a picture of the addresses of a group.
-type Addresses struct {
+// EndpointSummary is a picture of the addresses of a group.
+type EndpointSummary struct {
 	Used     int // those that requests go to, or may
-	Ejected  int // those left out for their failures
-	Draining int // those that are gone from the answer and still have connections
+	Ejected  int // those ejected for their failures
+	Draining int // those that are gone from the response and still have connections
 
 	// Each of them, at most 33: of the first 32 by name, the last is the
 	// sum of all others. Nil where there is one.
-	Each []AddressStats
+	Each []EndpointStats
 }
 
 // Stats gives a picture of the group: the sum of its pools, of those that are
 // gone too.
 func (g *Group) Stats() Stats {
-	if g.one != nil {
-		return g.one.Stats()
+	if g.singlePool != nil {
+		return g.singlePool.Stats()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leave(nil)
-	sum := g.past
-	adopted := g.adopted.Stats()
+	g.drainRemoved(nil)
+	sum := g.removedStats
+	adopted := g.adoptedPool.Stats()
 	sum.add(&adopted)
-	for _, all := range [][]*Member{g.members, g.leaving} {
+	for _, all := range [][]*Endpoint{g.endpoints, g.draining} {
 		for _, m := range all {
 			s := m.pool.Stats()
 			sum.add(&s)
@@ -51,35 +51,35 @@ func (g *Group) Stats() Stats {
 	return sum
 }
 
-// Addresses gives a picture of the group's addresses.
-func (g *Group) Addresses() Addresses {
-	if g.one != nil {
-		return Addresses{Used: 1}
+// Endpoints gives a picture of the group's addresses.
+func (g *Group) Endpoints() EndpointSummary {
+	if g.singlePool != nil {
+		return EndpointSummary{Used: 1}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leave(nil)
-	p := Addresses{Draining: len(g.leaving)}
-	others, summed := g.others, 0
-	for _, m := range g.members {
+	g.drainRemoved(nil)
+	p := EndpointSummary{Draining: len(g.draining)}
+	others, summed := g.unlabelledStats, 0
+	for _, m := range g.endpoints {
 		a := m.stats()
 		if p.Used++; a.Ejected {
 			p.Used--
 			p.Ejected++
 		}
-		if m.named {
+		if m.labelled {
 			p.Each = append(p.Each, a)
 			continue
 		}
 		summed++
 		others.add(&a)
 	}
-	for _, m := range g.leaving {
-		if a := m.stats(); !m.named {
+	for _, m := range g.draining {
+		if a := m.stats(); !m.labelled {
 			others.add(&a)
 		}
 	}
-	if len(g.members) < 2 {
+	if len(g.endpoints) < 2 {
 		p.Each = nil
 	} else if summed > 0 || others.Attempts > 0 {
 		p.Each = append(p.Each, others)
@@ -87,30 +87,30 @@ func (g *Group) Addresses() Addresses {
 	return p
 }
 
-func (m *Member) stats() AddressStats {
+func (m *Endpoint) stats() EndpointStats {
 	s := m.pool.Stats()
-	return AddressStats{
+	return EndpointStats{
 		Addr: m.addr, Active: int(m.load()), Ejected: m.ejected(),
 		Attempts: s.Dials + s.Reuses, Failures: m.failed.Load(),
 	}
 }
 
-// bury keeps the counters of a member that is gone. Called with mu held.
-func (g *Group) bury(m *Member) {
+// retire keeps the counters of a endpoint that is gone. Called with mu held.
+func (g *Group) retire(m *Endpoint) {
 	s := m.pool.Stats()
 	a := m.stats()
 	s.Idle, s.Active, s.Streams, s.Dialing = 0, 0, 0, 0 // of one who still chose it
 	s.IdleLimit, s.PeerExpiry = 0, time.Time{}
-	g.past.add(&s)
-	if m.named {
-		g.labels--
+	g.removedStats.add(&s)
+	if m.labelled {
+		g.labelledCount--
 		return
 	}
 	a.Active = 0
-	g.others.add(&a)
+	g.unlabelledStats.add(&a)
 }
 
-func (a *AddressStats) add(o *AddressStats) {
+func (a *EndpointStats) add(o *EndpointStats) {
 	a.Active += o.Active
 	a.Attempts += o.Attempts
 	a.Failures += o.Failures

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// maxListed bounds the members of a list; more are better found by a name.
-const maxListed = 64
+// maxListedTargets bounds the endpoints of a list; more are better found by a name.
+const maxListedTargets = 64
 
 // ParseTarget reads http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1,
 // as ALPN chooses), h2c://host[:port] (HTTP/2 without TLS), h2://host[:port]
@@ -20,15 +20,15 @@ const maxListed = 64
 // the system's certificates until UseTLS says otherwise. Nothing is resolved
 // or opened.
 //
-// The Host field (Target.Host) of a list is that of its first member.
+// The Host field (Target.Host) of a list is that of its first endpoint.
 func ParseTarget(s string) (Target, error) {
 	parts := splitList(s)
 	t, err := parseOne(parts[0])
 	if len(parts) == 1 || err != nil {
 		return t, err
 	}
-	if len(parts) > maxListed {
-		return Target{}, fmt.Errorf("upstream %q: more than %d in a list; use a name that resolves to them", redact(s), maxListed)
+	if len(parts) > maxListedTargets {
+		return Target{}, fmt.Errorf("upstream %q: more than %d in a list; use a name that resolves to them", redact(s), maxListedTargets)
 	}
 	seen := map[string]bool{t.url(): true}
 	for _, part := range parts[1:] {
@@ -42,7 +42,7 @@ func ParseTarget(s string) (Target, error) {
 			return Target{}, fmt.Errorf("upstream %q: all of a list must have one scheme", redact(s))
 		}
 		seen[o.url()] = true
-		t.Also = append(t.Also, o)
+		t.MoreTargets = append(t.MoreTargets, o)
 	}
 	return t, nil
 }

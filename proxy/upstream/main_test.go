@@ -17,10 +17,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience of tests with real sockets for what must come soon.
-const soon = 10 * time.Second
+const testTimeout = 10 * time.Second
 
-// looked makes TryPooled look at the connection however short it was idle.
-var looked = GetOptions{MaxIdle: time.Hour}
+// alwaysChecked makes TryPooled look at the connection however short it was idle.
+var alwaysChecked = GetOptions{MaxIdle: time.Hour}
 
 // server listens and hands out what it accepts.
 type server struct {
@@ -65,14 +65,14 @@ func (s *server) accept() net.Conn {
 	case c := <-s.got:
 		s.t.Cleanup(func() { _ = c.Close() })
 		return c
-	case <-time.After(soon):
+	case <-time.After(testTimeout):
 		s.t.Fatal("nobody connected")
 		return nil
 	}
 }
 
 func (s *server) target() Target {
-	return Target{Network: s.addr.Network(), Address: s.addr.String(), DialTimeout: soon}
+	return Target{Network: s.addr.Network(), Address: s.addr.String(), DialTimeout: testTimeout}
 }
 
 func tcpServer(t *testing.T) *server { return listen(t, "tcp", "127.0.0.1:0") }
@@ -128,16 +128,16 @@ func fail(t *testing.T, p getter, ctx context.Context, o GetOptions) *DialError 
 	return d
 }
 
-// awaitHeard waits until a look at c, which is held, brings something.
-func awaitHeard(t *testing.T, c *Conn) finding {
+// awaitPeeked waits until a look at c, which is held, brings something.
+func awaitPeeked(t *testing.T, c *Conn) idleState {
 	t.Helper()
-	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if f := c.check(); f != quiet {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if f := c.checkIdle(); f != idleOpen {
 			return f
 		}
 	}
 	t.Fatal("nothing arrived")
-	return quiet
+	return idleOpen
 }
 
 func addrs(s ...string) []netip.Addr {
@@ -151,7 +151,7 @@ func addrs(s ...string) []netip.Addr {
 // resolving gives a target of name:port whose name stands for ips.
 func resolving(port int, ips ...string) Target {
 	return Target{
-		Network: "tcp", Address: net.JoinHostPort("app.test", strconv.Itoa(port)), DialTimeout: soon,
+		Network: "tcp", Address: net.JoinHostPort("app.test", strconv.Itoa(port)), DialTimeout: testTimeout,
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "app.test" {
 				return nil, errors.New("asked for " + host)
@@ -161,21 +161,21 @@ func resolving(port int, ips ...string) Target {
 	}
 }
 
-// memory is a connection without network; SyscallConn leads to a real socket
+// memoryConn is a connection without network; SyscallConn leads to a real socket
 // whose other end the test holds, so that looks work under a fake clock.
-type memory struct {
+type memoryConn struct {
 	net.Conn
 	fd, far int
 }
 
-func newMemory(t *testing.T) *memory {
+func newMemoryConn(t *testing.T) *memoryConn {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	near, far := net.Pipe()
-	m := &memory{Conn: near, fd: fds[0], far: fds[1]}
+	m := &memoryConn{Conn: near, fd: fds[0], far: fds[1]}
 	t.Cleanup(func() {
 		_ = near.Close()
 		_ = far.Close()
@@ -186,14 +186,14 @@ func newMemory(t *testing.T) *memory {
 }
 
 // hangUp is the upstream closing the connection.
-func (m *memory) hangUp() {
+func (m *memoryConn) hangUp() {
 	if m.far >= 0 {
 		_ = syscall.Close(m.far)
 		m.far = -1
 	}
 }
 
-func (m *memory) SyscallConn() (syscall.RawConn, error) { return memoryRaw(m.fd), nil }
+func (m *memoryConn) SyscallConn() (syscall.RawConn, error) { return memoryRaw(m.fd), nil }
 
 type memoryRaw int
 
@@ -202,10 +202,10 @@ func (r memoryRaw) Read(func(uintptr) bool) error  { return errors.ErrUnsupporte
 func (r memoryRaw) Write(func(uintptr) bool) error { return errors.ErrUnsupported }
 
 // inMemory gives a target whose dials make memory connections, the newest last in made.
-func inMemory(t *testing.T, made *[]*memory) Target {
+func inMemory(t *testing.T, made *[]*memoryConn) Target {
 	return Target{Network: "tcp", Address: "memory:1",
 		Dial: func(context.Context, string, string) (net.Conn, error) {
-			m := newMemory(t)
+			m := newMemoryConn(t)
 			*made = append(*made, m)
 			return m, nil
 		}}

@@ -9,7 +9,7 @@ import (
 
 const (
 	// DefaultIdleConns bounds the idle connections of a pool: above what a
-	// sidecar's callers leave idle between bursts, and half of the common
+	// sidecar's clients leave idle between bursts, and half of the common
 	// limit of 1024 descriptors.
 	DefaultIdleConns = 512
 
@@ -31,10 +31,10 @@ type Options struct {
 	// what time it is; default: when the pool was made.
 	Start time.Time
 
-	// Failed is told of each failed connection to an address, or lookup of a name,
+	// OnDialError is told of each failed connection to an address, or lookup of a name,
 	// of a Group, even if the dial as a whole then succeeds; nil: nobody is. It is
 	// called by many goroutines at once, on the way of a request.
-	Failed func(*DialError)
+	OnDialError func(*DialError)
 
 	EjectAfter int           // failures in a row that eject an address of a Group; default DefaultEjectAfter; below 0: none does
 	EjectFor   time.Duration // how long for; default DefaultEjectFor
@@ -48,21 +48,21 @@ type GetOptions struct {
 	Fresh bool
 	// MaxIdle takes no pooled connection that was idle for longer; 0 means any.
 	MaxIdle time.Duration
-	// Unseen asks for the connection as it is: the request will be sent by
-	// SendLooking, which looks itself. It has no effect on a connection that
+	// Unchecked asks for the connection as it is: the request will be sent by
+	// SendChecked, which looks itself. It has no effect on a connection that
 	// cannot do that.
-	Unseen bool
-	// Anew asks for the name to be resolved anew before a dial, whatever is
+	Unchecked bool
+	// ForceLookup asks for the name to be resolved anew before a dial, whatever is
 	// known: the upstream may have moved.
-	Anew bool
-	// Now is the time, where the caller looked at the clock of Options.Start a moment ago; 0: it did not.
+	ForceLookup bool
+	// Now is the time, where the client looked at the clock of Options.Start a moment ago; 0: it did not.
 	Now time.Duration
 	// Avoid is the address that the last attempt failed on (Conn.Addr or
 	// DialError.Addr). Another one is preferred, pooled or dialled, if the
 	// upstream has several; "" avoids none.
 	Avoid string
-	// To is whom Group.Choose chose; nil: whoever's turn it is.
-	To *Member
+	// Endpoint is whom Group.Choose chose; nil: whoever's turn it is.
+	Endpoint *Endpoint
 	// HTTP1 asks for a connection of its own that speaks HTTP/1.1, where the
 	// upstream speaks either: only there can a request ask for an upgrade.
 	HTTP1 bool
@@ -73,7 +73,7 @@ type Stats struct {
 	Idle    int // connections kept for the next request
 	Active  int // connections handed out, or with HTTP/2 streams on them
 	Streams int // HTTP/2 streams handed out
-	Dialing int // dials under way
+	Dialing int // dials in progress
 
 	Dials       uint64               // connections made
 	DialErrors  [NumDialKinds]uint64 // failed dials, by DialKind
@@ -96,15 +96,15 @@ type Stats struct {
 type Pool struct {
 	target    Target
 	idleConns int
-	start     time.Time // Options.Start: pool time is measured from here, monotonic
-	streams   *streams  // nil unless HTTP/2 may be spoken
+	start     time.Time  // Options.Start: pool time is measured from here, monotonic
+	http2     *http2Pool // nil unless HTTP/2 may be spoken
 
 	dialing    atomic.Int64
 	dials      atomic.Uint64
 	dialErrors [NumDialKinds]atomic.Uint64
 	peerExpiry atomic.Int64 // Unix seconds; 0 = none seen
-	member     *Member      // of a group of several; nil: the pool stands alone
-	load       atomic.Int64 // active, to be read without mu; kept for members only
+	endpoint   *Endpoint    // of a group of several; nil: the pool stands alone
+	load       atomic.Int64 // active, to be read without mu; kept for endpoints only
 
 	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O
 	idle        []*Conn    // in the order of release, the next to hand out last
@@ -115,7 +115,7 @@ type Pool struct {
 	sweptAt     time.Duration // pool time of the last sweep
 	timer       *time.Timer
 	latest      time.Duration // pool time, as known
-	patience    patience
+	idleTimeout idleTimeoutLearner
 	reuses      uint64
 	idleCloses  uint64
 	unsolicited uint64
@@ -145,11 +145,11 @@ func (o Options) withDefaults() Options {
 // target's Address is dialled as it is: names are a Group's.
 func NewPool(t Target, o Options) *Pool { return newPool(t, o, nil) }
 
-func newPool(t Target, o Options, m *Member) *Pool {
+func newPool(t Target, o Options, m *Endpoint) *Pool {
 	o = o.withDefaults()
-	p := &Pool{target: t, idleConns: o.IdleConns, start: o.Start, patience: patience{max: o.IdleAge}, member: m}
+	p := &Pool{target: t, idleConns: o.IdleConns, start: o.Start, idleTimeout: idleTimeoutLearner{max: o.IdleAge}, endpoint: m}
 	if t.Protocol != HTTP1 {
-		p.streams = newStreams(p)
+		p.http2 = newHTTP2Pool(p)
 	}
 	return p
 }
@@ -164,8 +164,8 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if c := p.TryPooled(&o); c != nil {
 		return c, nil
 	}
-	if p.shares(&o) {
-		return p.streams.get(ctx, o)
+	if p.usesStreams(&o) {
+		return p.http2.get(ctx, o)
 	}
 	return p.dial(ctx, o.HTTP1)
 }
@@ -173,8 +173,8 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 // TryPooled gives the pooled connection released last that suits o and is
 // still open and quiet, or nil. It does not block, does not allocate and does not keep o.
 func (p *Pool) TryPooled(o *GetOptions) *Conn {
-	if p.shares(o) {
-		if c := p.streams.open(o); c != nil {
+	if p.usesStreams(o) {
+		if c := p.http2.openStream(o); c != nil {
 			return c
 		}
 	}
@@ -188,7 +188,7 @@ func (p *Pool) TryPooled(o *GetOptions) *Conn {
 			return nil
 		case expired:
 			_ = c.Close()
-		case o.Unseen && c.CanLook(), p.usable(c):
+		case o.Unchecked && c.CanSendChecked(), p.usable(c):
 			c.Reused = true
 			c.Uses++
 			return c
@@ -196,9 +196,9 @@ func (p *Pool) TryPooled(o *GetOptions) *Conn {
 	}
 }
 
-// shares says whether a request may be a stream among others on a connection.
-func (p *Pool) shares(o *GetOptions) bool {
-	return p.streams != nil && !(o.HTTP1 && p.target.Protocol == Either)
+// usesStreams says whether a request may be a stream among others on a connection.
+func (p *Pool) usesStreams(o *GetOptions) bool {
+	return p.http2 != nil && !(o.HTTP1 && p.target.Protocol == Negotiated)
 }
 
 // take removes the next suitable connection and counts it as active. expired
@@ -214,36 +214,36 @@ func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 
 // takeOne is take where some are idle. Called with mu held.
 func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
-	now := p.at(o.Now)
+	now := p.poolTime(o.Now)
 	i := len(p.idle) - 1
 	c = p.idle[i]
-	idle := now - c.since
+	idle := now - c.releasedAt
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
 		return nil, false // those below are older still
 	}
 	p.idle[i] = nil
 	p.idle = p.idle[:i]
-	p.hold(1)
-	c.state = held
-	c.idle = idle
-	if idle > p.limit(c, now) {
+	p.addActive(1)
+	c.state = connInUse
+	c.idleFor = idle
+	if idle > p.idleLimit(c, now) {
 		return c, true
 	}
 	p.reuses++
 	return c, false
 }
 
-// hold counts connections as handed out. Called with mu held.
-func (p *Pool) hold(n int) {
+// addActive counts connections as handed out. Called with mu held.
+func (p *Pool) addActive(n int) {
 	p.active += n
-	if p.member != nil {
+	if p.endpoint != nil {
 		p.load.Store(int64(p.active))
 	}
 }
 
-// limit is the idle age allowed for c.
-func (p *Pool) limit(c *Conn, now time.Duration) time.Duration {
-	l := p.patience.limit(now)
+// idleLimit is the idle age allowed for c.
+func (p *Pool) idleLimit(c *Conn, now time.Duration) time.Duration {
+	l := p.idleTimeout.limit(now)
 	if c.keepAlive > 0 {
 		l = min(l, c.keepAlive)
 	}
@@ -252,55 +252,55 @@ func (p *Pool) limit(c *Conn, now time.Duration) time.Duration {
 
 // usable looks at c, just taken, and closes it when it is of no use.
 func (p *Pool) usable(c *Conn) bool {
-	f := c.check()
-	if f == quiet {
+	f := c.checkIdle()
+	if f == idleOpen {
 		return true
 	}
 	p.mu.Lock()
-	p.found(f, c.idle)
-	p.hold(-1)
+	p.recordIdleState(f, c.idleFor)
+	p.addActive(-1)
 	p.reuses--
-	c.state = closed
+	c.state = connClosed
 	p.mu.Unlock()
 	c.shut(false)
 	return false
 }
 
-// found counts what a look at an idle connection brought. Called with mu held.
-func (p *Pool) found(f finding, age time.Duration) {
-	if f == unsolicited {
+// recordIdleState counts what a look at an idle connection brought. Called with mu held.
+func (p *Pool) recordIdleState(f idleState, age time.Duration) {
+	if f == idleUnsolicited {
 		p.unsolicited++
 		return
 	}
 	p.idleCloses++
-	p.member.doubt()
-	p.patience.observe(p.now(), age)
+	p.endpoint.requestLookup()
+	p.idleTimeout.observe(p.now(), age)
 }
 
 func (p *Pool) idleClosed(age time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.found(idleClose, age)
+	p.recordIdleState(idleClosed, age)
 }
 
-// put takes c back. false: it is not kept and the caller has to shut it. True
+// put takes c back. false: it is not kept and the client has to shut it. True
 // also when c was not held, and nothing is to be done.
 func (p *Pool) put(c *Conn, now time.Duration) bool {
 	p.mu.Lock()
-	kept := c.state != held || p.keep(c, p.at(now))
+	kept := c.state != connInUse || p.keep(c, p.poolTime(now))
 	p.mu.Unlock() // as in take
 	return kept
 }
 
 // keep is put for what was held. Called with mu held.
 func (p *Pool) keep(c *Conn, now time.Duration) bool {
-	p.hold(-1)
+	p.addActive(-1)
 	if p.closed || len(p.idle) >= p.idleConns {
-		c.state = closed
+		c.state = connClosed
 		return false
 	}
-	c.state = idling
-	c.since = now
+	c.state = connIdle
+	c.releasedAt = now
 	p.idle = append(p.idle, c)
 	p.sweepSoon()
 	return true
@@ -310,13 +310,13 @@ func (p *Pool) keep(c *Conn, now time.Duration) bool {
 func (p *Pool) drop(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.state != held {
+	if c.state != connInUse {
 		return false
 	}
-	c.state = closed
-	p.hold(-1)
+	c.state = connClosed
+	p.addActive(-1)
 	if c.stream {
-		p.streams.active.Add(-1)
+		p.http2.active.Add(-1)
 	}
 	return true
 }
@@ -324,9 +324,9 @@ func (p *Pool) drop(c *Conn) bool {
 // now is pool time: monotonic, since the start.
 func (p *Pool) now() time.Duration { return time.Since(p.start) }
 
-// at is pool time for who says that it is now; 0: it does not say. Between the look at the clock
+// poolTime is pool time for who says that it is now; 0: it does not say. Between the look at the clock
 // and this call others may have told a later time. Called with mu held.
-func (p *Pool) at(now time.Duration) time.Duration {
+func (p *Pool) poolTime(now time.Duration) time.Duration {
 	if now == 0 {
 		now = p.now()
 	}
@@ -341,11 +341,11 @@ func (p *Pool) Stats() Stats {
 	s := Stats{
 		Idle: len(p.idle), Active: p.active,
 		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
-		IdleLimit: p.patience.limit(now),
+		IdleLimit: p.idleTimeout.limit(now),
 	}
 	p.mu.Unlock()
-	if p.streams != nil {
-		p.streams.count(&s)
+	if p.http2 != nil {
+		p.http2.addStats(&s)
 	}
 	s.Dialing = int(p.dialing.Load())
 	s.Dials = p.dials.Load()
@@ -371,13 +371,13 @@ func (p *Pool) Close() {
 		p.timer.Stop()
 	}
 	for _, c := range idle {
-		c.state = closed
+		c.state = connClosed
 	}
 	p.mu.Unlock()
 	for _, c := range idle {
 		_ = c.Conn.Close()
 	}
-	if p.streams != nil {
-		p.streams.close()
+	if p.http2 != nil {
+		p.http2.close()
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/sock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
@@ -22,18 +22,18 @@ func TestPoolHandsOutTheLastReleasedFirst(t *testing.T) {
 	}
 	a.Release(0)
 	b.Release(0)
-	if c := p.TryPooled(&looked); c != b {
+	if c := p.TryPooled(&alwaysChecked); c != b {
 		t.Fatal("the first one released came first")
 	}
-	if c := get(t, p, looked); c != a || c.Fresh() || !c.Reused || c.Uses != 2 {
+	if c := get(t, p, alwaysChecked); c != a || c.Fresh() || !c.Reused || c.Uses != 2 {
 		t.Fatalf("second use: %+v", c)
 	}
-	if c := p.TryPooled(&looked); c != nil {
+	if c := p.TryPooled(&alwaysChecked); c != nil {
 		t.Fatal("an empty pool gave a connection")
 	}
 }
 
-func TestPoolGoesByTheTimeThatItsHoldersTell(t *testing.T) {
+func TestPoolUsesTheTimeItIsGiven(t *testing.T) {
 	p := makePool(t, tcpServer(t).target(), Options{Start: time.Now().Add(-time.Hour)})
 	c := get(t, p, GetOptions{})
 	now := p.now()
@@ -64,7 +64,7 @@ func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Release(0)
-			c = get(t, p, looked)
+			c = get(t, p, alwaysChecked)
 			far := s.accept()
 			if _, err := io.WriteString(c, "ping"); err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func TestPooledConnectionCarriesBytesAndNoOldDeadline(t *testing.T) {
 			if _, err := io.ReadFull(far, buf); err != nil || string(buf) != "ping" {
 				t.Fatalf("the upstream read %q, %v", buf, err)
 			}
-			if c.Raw() != sock.Under(c.Conn) || c.Raw() == nil || c.TLS() != nil {
+			if c.Raw() != rawsocket.Unwrap(c.Conn) || c.Raw() == nil || c.TLS() != nil {
 				t.Error("Raw is not the plain connection")
 			}
 		})
@@ -96,7 +96,7 @@ func TestFreshNeverTakesFromThePool(t *testing.T) {
 }
 
 // What an upstream does to an idle connection, and what the pool makes of it.
-func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
+func TestIdleConnectionIsCheckedBeforeUse(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
 		act                     func(net.Conn)
@@ -117,9 +117,9 @@ func TestIdleConnectionIsLookedAtBeforeUse(t *testing.T) {
 			p := makePool(t, s.target(), Options{})
 			conn := get(t, p, GetOptions{})
 			c.act(s.accept())
-			awaitHeard(t, conn)
+			awaitPeeked(t, conn)
 			conn.Release(0)
-			if got := p.TryPooled(&looked); got != nil {
+			if got := p.TryPooled(&alwaysChecked); got != nil {
 				t.Fatal("the connection was handed out")
 			}
 			got := p.Stats()
@@ -138,9 +138,9 @@ func TestUnixIdleCloseIsSeen(t *testing.T) {
 	p := makePool(t, s.target(), Options{})
 	c := get(t, p, GetOptions{})
 	_ = s.accept().Close()
-	awaitHeard(t, c)
+	awaitPeeked(t, c)
 	c.Release(0)
-	if p.TryPooled(&looked) != nil || p.Stats().IdleCloses != 1 {
+	if p.TryPooled(&alwaysChecked) != nil || p.Stats().IdleCloses != 1 {
 		t.Fatalf("not seen: %+v", p.Stats())
 	}
 }
@@ -157,14 +157,14 @@ func TestAfterARestartTheNextOpenConnectionIsFoundOrDialled(t *testing.T) {
 	for i, c := range conns {
 		if i > 0 { // the oldest one alone stays open
 			_ = far[i].Close()
-			awaitHeard(t, c)
+			awaitPeeked(t, c)
 		}
 		c.Release(0)
 	}
-	if c := get(t, p, looked); c != conns[0] {
+	if c := get(t, p, alwaysChecked); c != conns[0] {
 		t.Fatal("the one open connection was not found")
 	}
-	if c := get(t, p, looked); c.Reused {
+	if c := get(t, p, alwaysChecked); c.Reused {
 		t.Fatal("a closed connection was handed out")
 	}
 	if got := p.Stats(); got.IdleCloses != 19 || got.Active != 2 || got.Dials != 21 {
@@ -189,7 +189,7 @@ func TestReleaseClosesWhatMustNotBeReused(t *testing.T) {
 		if p.Stats().Idle != 1 {
 			t.Fatalf("%+v", p.Stats())
 		}
-		get(t, p, looked)
+		get(t, p, alwaysChecked)
 		wantClosed(t, p, b)
 	})
 	t.Run("the pool is closed", func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestStatsCountEveryState(t *testing.T) {
 	if got.Idle != 1 || got.Active != 1 || got.Dials != 2 || got.Reuses != 0 || got.Dialing != 0 {
 		t.Fatalf("%+v", got)
 	}
-	a = get(t, p, looked)
+	a = get(t, p, alwaysChecked)
 	_ = b.Close()
 	a.CloseStale()
 	got = p.Stats()
@@ -314,7 +314,7 @@ func TestStatsCountEveryState(t *testing.T) {
 }
 
 // No connection is ever in two hands, while the upstream closes some.
-func TestPoolUnderManyHands(t *testing.T) {
+func TestPoolConcurrentUse(t *testing.T) {
 	s := tcpServer(t)
 	p := makePool(t, s.target(), Options{IdleConns: 4})
 	var hands sync.Map // *Conn -> *atomic.Int32
@@ -322,7 +322,7 @@ func TestPoolUnderManyHands(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 100 {
-				c, err := p.Get(t.Context(), looked)
+				c, err := p.Get(t.Context(), alwaysChecked)
 				if err != nil {
 					t.Error(err)
 					return
@@ -360,9 +360,9 @@ func TestPooledPathDoesNotAllocate(t *testing.T) {
 		s    *server
 		o    GetOptions
 	}{
-		{"tcp, looked at", tcpServer(t), looked},
-		{"tcp, unseen", tcpServer(t), GetOptions{Unseen: true}},
-		{"unix, looked at", unixServer(t), looked},
+		{"tcp, looked at", tcpServer(t), alwaysChecked},
+		{"tcp, unseen", tcpServer(t), GetOptions{Unchecked: true}},
+		{"unix, looked at", unixServer(t), alwaysChecked},
 	} {
 		p := makePool(t, c.s.target(), Options{})
 		get(t, p, GetOptions{}).Release(0)
@@ -381,7 +381,7 @@ func BenchmarkPooled(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	for name, o := range map[string]GetOptions{"unseen": {Unseen: true}, "looked": looked} {
+	for name, o := range map[string]GetOptions{"unseen": {Unchecked: true}, "looked": alwaysChecked} {
 		b.Run(name, func(b *testing.B) {
 			p := NewPool(Target{Network: "tcp", Address: l.Addr().String()}, Options{})
 			defer p.Close()

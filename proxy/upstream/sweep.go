@@ -18,7 +18,7 @@ func (p *Pool) setTimer(d time.Duration) {
 // sweepLater has the next sweep run after an eighth of the time for which every connection has been idle, and at least
 // sweepPeriod, so that a process at rest is seldom woken. Called with mu held.
 func (p *Pool) sweepLater() {
-	youngest := p.now() - p.idle[len(p.idle)-1].since
+	youngest := p.now() - p.idle[len(p.idle)-1].releasedAt
 	p.setTimer(max(sweepPeriod, youngest/8))
 }
 
@@ -35,10 +35,10 @@ func (p *Pool) sweepSoon() {
 // seeing a close soon after it happened is what lets the pool learn its age.
 func (p *Pool) sweep() {
 	began := p.now()
-	var gone []*Conn
+	var removed []*Conn
 	for i, more := 0, true; more; {
-		i, more, gone = p.sweepSome(i, gone[:0])
-		for _, c := range gone {
+		i, more, removed = p.sweepSome(i, removed[:0])
+		for _, c := range removed {
 			_ = c.Conn.Close()
 		}
 	}
@@ -60,7 +60,7 @@ func (p *Pool) closeOldest() bool {
 	}
 	c := p.idle[0]
 	p.idle = slices.Delete(p.idle, 0, 1)
-	c.state = closed
+	c.state = connClosed
 	p.mu.Unlock()
 	c.shut(false) // without a word over TLS, which could wait
 	return true
@@ -70,39 +70,39 @@ func (p *Pool) closeOldest() bool {
 // ones from the pool to gone. It gives the index to go on with. Others only
 // take from the pool's end meanwhile, or the oldest for its descriptor; then one
 // may be missed until the next sweep.
-func (p *Pool) sweepSome(i int, gone []*Conn) (next int, more bool, _ []*Conn) {
+func (p *Pool) sweepSome(i int, removed []*Conn) (next int, more bool, _ []*Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
 	kept := min(i, len(p.idle))
 	end := min(i+sweepStep, len(p.idle))
 	for _, c := range p.idle[kept:end] {
-		if p.spent(c, now) {
-			c.state = closed
-			gone = append(gone, c)
+		if p.mustClose(c, now) {
+			c.state = connClosed
+			removed = append(removed, c)
 			continue
 		}
 		p.idle[kept] = c
 		kept++
 	}
 	p.idle = slices.Delete(p.idle, kept, end)
-	return kept, kept < len(p.idle), gone
+	return kept, kept < len(p.idle), removed
 }
 
-// spent reports whether c must go, and takes note why. Those idle for less
+// mustClose reports whether c must go, and takes note why. Those idle for less
 // than the sweep's own period are left to the next one.
-func (p *Pool) spent(c *Conn, now time.Duration) bool {
-	idle := now - c.since
-	if idle > p.limit(c, now) {
+func (p *Pool) mustClose(c *Conn, now time.Duration) bool {
+	idle := now - c.releasedAt
+	if idle > p.idleLimit(c, now) {
 		return true
 	}
 	if idle < sweepPeriod/2 {
 		return false
 	}
-	f := c.check()
-	if f != quiet {
-		seenOpen := max(0, p.sweptAt-c.since) // its age at the last look
-		p.found(f, min(idle, seenOpen+sweepPeriod))
+	f := c.checkIdle()
+	if f != idleOpen {
+		seenOpen := max(0, p.sweptAt-c.releasedAt) // its age at the last look
+		p.recordIdleState(f, min(idle, seenOpen+sweepPeriod))
 	}
-	return f != quiet
+	return f != idleOpen
 }

@@ -34,12 +34,12 @@ type Target struct {
 	// SRV: Address is a name with SRV records (RFC 2782), which tell hosts, ports, priorities and weights.
 	SRV bool
 
-	// Also are the other members of a list: targets without an Also of their
+	// MoreTargets are the other endpoints of a list: targets without an Also of their
 	// own, of the same scheme. Their DialTimeout, Dial and Resolve are not looked at.
-	Also []Target
+	MoreTargets []Target
 
 	// Host is what belongs into a Host field for this upstream: "host" or
-	// "host:port", the port left out where it is the scheme's own, without
+	// "host:port", the port ejected where it is the scheme's own, without
 	// a trailing dot; "localhost" for a unix socket.
 	Host string
 
@@ -59,18 +59,18 @@ type Target struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Resolve replaces the system's resolver; for tests. It does not tell how
-	// long its answer holds, and is not asked for SRV records.
+	// long its response holds, and is not asked for SRV records.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	// DNS is a server, "ip:port", that is asked in place of those in
 	// /etc/resolv.conf; for tests.
 	DNS string
 
-	tlsKey string      // names the settings TLS was made from
-	client *clientCert // nil without a client certificate
+	tlsKey     string      // names the settings TLS was made from
+	clientCert *clientCert // nil without a client certificate
 }
 
-// parseOne reads one member of what ParseTarget takes.
+// parseOne reads one endpoint of what ParseTarget takes.
 func parseOne(s string) (Target, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return parseUnix(s, path)
@@ -107,7 +107,7 @@ var schemes = map[string]struct {
 	secure   bool
 }{
 	"http":  {"80", HTTP1, false},
-	"https": {"443", Either, true},
+	"https": {"443", Negotiated, true},
 	"h2c":   {"80", HTTP2, false},
 	"h2":    {"443", HTTP2, true},
 }
@@ -203,7 +203,7 @@ func tcpTarget(u *url.URL) Target {
 	}
 	port = strings.TrimLeft(port, "0")
 	t := Target{Network: "tcp", Address: net.JoinHostPort(host, port), Protocol: scheme.protocol}
-	if t.Protocol == Either && godebug.Off(godebug.HTTP2Client) {
+	if t.Protocol == Negotiated && godebug.Off(godebug.HTTP2Client) {
 		t.Protocol = HTTP1
 	}
 	t.Host = net.JoinHostPort(shown, port)
@@ -247,8 +247,8 @@ func (t Target) Key() string {
 		id = "tls " + id
 	}
 	key := fmt.Sprintf("%s %q %t %d %q %s", t.Network, t.Address, t.SRV, t.Protocol, id, t.dialTimeout())
-	for i := range t.Also {
-		key += ", " + t.Also[i].Key()
+	for i := range t.MoreTargets {
+		key += ", " + t.MoreTargets[i].Key()
 	}
 	return key
 }
@@ -257,8 +257,8 @@ func (t Target) Key() string {
 // and messages. It holds no secret.
 func (t Target) String() string {
 	all := t.url()
-	for i := range t.Also {
-		all += "," + t.Also[i].url()
+	for i := range t.MoreTargets {
+		all += "," + t.MoreTargets[i].url()
 	}
 	return all
 }
@@ -282,12 +282,12 @@ func (t *Target) url() string {
 	return scheme + "://" + t.Address
 }
 
-// Local reports whether the upstream, each member of a list, is on this machine by its name alone: a
+// Local reports whether the upstream, each endpoint of a list, is on this machine by its name alone: a
 // unix socket, a loopback address, "localhost" or a name below it (RFC 6761
 // section 6.3). Nothing is resolved.
 func (t Target) Local() bool {
-	for i := range t.Also {
-		if !t.Also[i].Local() {
+	for i := range t.MoreTargets {
+		if !t.MoreTargets[i].Local() {
 			return false
 		}
 	}

@@ -37,7 +37,7 @@ func (t *Target) UseTLS(f TLSFiles) error {
 	if f == (TLSFiles{}) {
 		return nil
 	}
-	also := slices.Clone(t.Also)
+	also := slices.Clone(t.MoreTargets)
 	for i := range also {
 		if err := also[i].useTLS(f); err != nil {
 			return err
@@ -46,7 +46,7 @@ func (t *Target) UseTLS(f TLSFiles) error {
 	if err := t.useTLS(f); err != nil {
 		return err
 	}
-	t.Also = also
+	t.MoreTargets = also
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 		// renewed one would not be shown.
 		config.ClientSessionCache = nil
 	}
-	t.TLS, t.client = config, client
+	t.TLS, t.clientCert = config, client
 	t.tlsKey = fmt.Sprintf("%q %q %q %q", config.ServerName, f.CA, f.Cert, f.Key)
 	return nil
 }
@@ -91,10 +91,10 @@ func (t *Target) useTLS(f TLSFiles) error {
 // use, re-reading its files if they changed. ok is false when there is none.
 // Safe for concurrent use.
 func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
-	if t.client == nil {
+	if t.clientCert == nil {
 		return time.Time{}, false
 	}
-	return t.client.current().Leaf.NotAfter, true
+	return t.clientCert.current().Leaf.NotAfter, true
 }
 
 // baseTLS is the configuration every https target starts from. TLS 1.2 is the
@@ -102,24 +102,24 @@ func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
 func baseTLS(serverName string, p Protocol) *tls.Config {
 	return &tls.Config{
 		ServerName:         serverName,
-		NextProtos:         offers[p],
+		NextProtos:         alpnProtocols[p],
 		MinVersion:         tls.VersionTLS12,
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
 	}
 }
 
-// offers are what ALPN may choose from.
-var offers = map[Protocol][]string{HTTP1: {"http/1.1"}, HTTP2: {"h2"}, Either: {"h2", "http/1.1"}}
+// alpnProtocols are what ALPN may choose from.
+var alpnProtocols = map[Protocol][]string{HTTP1: {"http/1.1"}, HTTP2: {"h2"}, Negotiated: {"h2", "http/1.1"}}
 
 // handshake puts TLS over wire, with HTTP/1.1 alone where that is asked for and possible. It owns wire: on error wire is closed.
 func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.Conn, *tlsWire, error) {
-	guard := &tlsWire{Conn: wire}
+	below := &tlsWire{Conn: wire}
 	conf := p.target.TLS
-	if http1 && p.target.Protocol == Either {
+	if http1 && p.target.Protocol == Negotiated {
 		conf = conf.Clone()
-		conf.NextProtos = offers[HTTP1]
+		conf.NextProtos = alpnProtocols[HTTP1]
 	}
-	c := tls.Client(guard, conf)
+	c := tls.Client(below, conf)
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = wire.Close()
 		return nil, nil, err
@@ -127,7 +127,7 @@ func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.C
 	if peer := c.ConnectionState().PeerCertificates; len(peer) > 0 {
 		p.peerExpiry.Store(peer[0].NotAfter.Unix())
 	}
-	return c, guard, nil
+	return c, below, nil
 }
 
 // ErrTruncated is what reading a TLS connection gives when the peer ended it
@@ -141,27 +141,27 @@ func (truncated) Error() string { return "TLS connection ended without close_not
 
 func (truncated) Is(target error) bool { return target == io.ErrUnexpectedEOF }
 
-// errDry is what a dry tlsWire answers. It calls itself temporary, so that
+// errReadsBlocked is what a dry tlsWire answers. It calls itself temporary, so that
 // crypto/tls does not make it the connection's lasting error.
-var errDry net.Error = dry{}
+var errReadsBlocked net.Error = readsBlockedError{}
 
-type dry struct{}
+type readsBlockedError struct{}
 
-func (dry) Error() string   { return "no bytes wanted from the wire" }
-func (dry) Timeout() bool   { return true }
-func (dry) Temporary() bool { return true }
+func (readsBlockedError) Error() string   { return "no bytes wanted from the wire" }
+func (readsBlockedError) Timeout() bool   { return true }
+func (readsBlockedError) Temporary() bool { return true }
 
 // tlsWire is the connection below a tls.Conn. crypto/tls takes an end of
 // stream between two records for a proper end, since "popular web sites seem
 // to do this"; here it becomes ErrTruncated before crypto/tls sees it.
 type tlsWire struct {
 	net.Conn
-	dry bool // reads give errDry; only touched by the owner of the Conn
+	readsBlocked bool // reads give errReadsBlocked; only touched by the owner of the Conn
 }
 
 func (w *tlsWire) Read(p []byte) (int, error) {
-	if w.dry {
-		return 0, errDry
+	if w.readsBlocked {
+		return 0, errReadsBlocked
 	}
 	n, err := w.Conn.Read(p)
 	if err == io.EOF {
@@ -170,11 +170,11 @@ func (w *tlsWire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// quiet reports whether c, over w, holds nothing already read from the wire
+// isDrained reports whether c, over w, holds nothing already read from the wire
 // and not yet given to its reader, and saw no end.
-func (w *tlsWire) quiet(c net.Conn, scratch []byte) bool {
-	w.dry = true
+func (w *tlsWire) isDrained(c net.Conn, scratch []byte) bool {
+	w.readsBlocked = true
 	n, err := c.Read(scratch[:1])
-	w.dry = false
-	return n == 0 && errors.Is(err, errDry)
+	w.readsBlocked = false
+	return n == 0 && errors.Is(err, errReadsBlocked)
 }

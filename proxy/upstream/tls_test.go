@@ -111,7 +111,7 @@ func (a *authority) secure(s *server, f TLSFiles) Target {
 		a.t.Fatal(err)
 	}
 	target.Address = s.addr.String()
-	target.DialTimeout = soon
+	target.DialTimeout = testTimeout
 	if err := target.UseTLS(f); err != nil {
 		a.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestTLSConnectionIsVerifiedAndReused(t *testing.T) {
 			t.Errorf("the upstream's certificate is said to end in %v", until)
 		}
 		c.Release(0)
-		if got := p.TryPooled(&looked); got != c {
+		if got := p.TryPooled(&alwaysChecked); got != c {
 			t.Fatalf("not reused: %+v", p.Stats())
 		}
 		exchange(t, c, far)
@@ -412,9 +412,9 @@ func TestTLSIdleCloseIsSeen(t *testing.T) {
 				p, c, far := tlsPair(t, version)
 				exchange(t, c, far)
 				end(far)
-				awaitHeard(t, c)
+				awaitPeeked(t, c)
 				c.Release(0)
-				if p.TryPooled(&looked) != nil || p.Stats().IdleCloses != 1 {
+				if p.TryPooled(&alwaysChecked) != nil || p.Stats().IdleCloses != 1 {
 					t.Fatalf("%+v", p.Stats())
 				}
 			})
@@ -453,7 +453,7 @@ func TestTLSConnectionWithUnreadBytesIsNotKept(t *testing.T) {
 				}
 				if c.kept {
 					far.wire.on = false
-					exchange(t, p.TryPooled(&looked), far)
+					exchange(t, p.TryPooled(&alwaysChecked), far)
 				}
 			})
 		}
@@ -488,7 +488,7 @@ func TestTLSPooledPathAllocatesOnceAtMost(t *testing.T) {
 		p, c, far := tlsPair(t, version)
 		exchange(t, c, far)
 		c.Release(0)
-		if n := testing.AllocsPerRun(100, func() { p.TryPooled(&looked).Release(0) }); n > 1 {
+		if n := testing.AllocsPerRun(100, func() { p.TryPooled(&alwaysChecked).Release(0) }); n > 1 {
 			t.Errorf("%v allocations", n)
 		}
 	})

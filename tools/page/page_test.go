@@ -39,7 +39,7 @@ func TestPageShowsWhatGoesOn(t *testing.T) {
 	b.await("three routes", `[...document.querySelectorAll('#routes .name')].map((n) => n.textContent).join() === 'default,orders,search'`)
 	before := is[int](b, requestsOf)
 	b.await("moving number", fmt.Sprintf(`%s > %d`, requestsOf, before))
-	b.await("rescued requests", `document.querySelectorAll('#rescued tbody tr').length > 2`)
+	b.await("recovered requests", `document.querySelectorAll('#recovered tbody tr').length > 2`)
 	b.await("failed requests with attempts", `document.querySelectorAll('#failed svg.timeline rect.failed').length > 2`)
 	b.await("slow requests", `document.querySelectorAll('#slow tbody tr').length > 5`)
 	b.await("a sparkline", `[...document.querySelectorAll('#routes svg.stack path.ok')].some((p) => new Set(p.getAttribute('d').match(/ [\d.]+H/g)).size > 1)`)
@@ -75,25 +75,25 @@ func TestPausedPageStandsStill(t *testing.T) {
 	b.await("moving number", fmt.Sprintf(`%s > %d`, requestsOf, before))
 }
 
-func TestClosedGateIsSaidAndSeen(t *testing.T) {
+func TestClosedBreakerIsSaidAndSeen(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
 	b := open(t, p, 1280, 900, "light")
-	const gate = `document.querySelector('#upstreams .gate')`
-	b.await("open gate", gate+`?.textContent.includes('open')`)
-	open := is[string](b, `getComputedStyle(`+gate+`).color`)
+	const breaker = `document.querySelector('#upstreams .breaker')`
+	b.await("closed breaker", breaker+`?.textContent.includes('open')`)
+	open := is[string](b, `getComputedStyle(`+breaker+`).color`)
 
 	u.takeAway()
-	b.await("closed gate in words", gate+`.textContent.includes('closed')`)
-	b.await("closed gate in colour", `getComputedStyle(document.querySelector('#upstreams .gate.closed, #upstreams .gate.half_open')).color !== '`+open+`'`)
-	b.await("notice", `document.getElementById('notices').textContent.includes('Gate closed')`)
-	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Gate closed')`)
-	b.await("closed gate in its history", `document.querySelectorAll('#upstreams svg.strip rect.closed').length > 0`)
+	b.await("open breaker in words", breaker+`.textContent.includes('closed')`)
+	b.await("open breaker in colour", `getComputedStyle(document.querySelector('#upstreams .breaker.closed, #upstreams .breaker.half_open')).color !== '`+open+`'`)
+	b.await("notice", `document.getElementById('notices').textContent.includes('Breaker opened')`)
+	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Breaker opened')`)
+	b.await("open breaker in its history", `document.querySelectorAll('#upstreams svg.strip rect.closed').length > 0`)
 	b.await("its history in words", `/closed .* of the time/.test(document.querySelector('#upstreams svg.strip').getAttribute('aria-label'))`)
 
 	u.open()
-	b.await("open gate again", gate+`.textContent.includes('open')`)
+	b.await("closed breaker again", breaker+`.textContent.includes('open')`)
 	b.await("no notice", `document.getElementById('notices').textContent === ''`)
 	b.await("news of it", `document.getElementById('news').textContent.includes('open again')`)
 }

@@ -34,7 +34,7 @@ func TestPictures(t *testing.T) {
 	u.takeAway()
 	time.Sleep(8 * time.Second)
 	closed := open(t, p, 1280, 900, "dark")
-	closed.await("closed gate", `document.querySelector('#upstreams .gate.closed, #upstreams .gate.half_open') !== null`)
+	closed.await("open breaker", `document.querySelector('#upstreams .breaker.closed, #upstreams .breaker.half_open') !== null`)
 	closed.await("its history", `document.querySelectorAll('#upstreams svg.strip rect.closed').length > 0`)
 	closed.picture("page-closed.png", 900)
 	u.open()

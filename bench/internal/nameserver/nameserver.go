@@ -1,5 +1,5 @@
 // Package nameserver is what a benchmark needs to be the name server of a program:
-// the answers, and a way to start the program so that it asks nobody else.
+// the responses, and a way to start the program so that it asks nobody else.
 package nameserver
 
 import (

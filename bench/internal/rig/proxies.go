@@ -116,7 +116,7 @@ func (s *Spec) configured(config func(s *Spec, addr, dir string) string, addr, p
 	return &command{path: program, args: append(args, f.path), environ: cleanEnviron(), cores: s.Cores, dir: f.dir}, nil
 }
 
-// haproxyConfig repeats what HAProxy can repeat, reuses connections, and says
+// haproxyConfig retries what HAProxy can repeat, reuses connections, and says
 // who asked, as retryproxy does by default.
 func haproxyConfig(s *Spec, addr, _ string) string {
 	return fmt.Sprintf(`global
@@ -139,7 +139,7 @@ backend b
 `, max(1, len(s.Cores)), addr, s.Upstream)
 }
 
-// nginxConfig names the upstream twice, since nginx repeats only to another server.
+// nginxConfig names the upstream twice, since nginx retries only to another server.
 func nginxConfig(s *Spec, addr, dir string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf(`worker_processes %d; daemon off; pid %[2]s/pid; error_log %[2]s/errors error;

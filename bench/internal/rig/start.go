@@ -9,11 +9,11 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 )
 
-// startLimit bounds the wait for the first answer.
+// startLimit bounds the wait for the first response.
 const startLimit = 15 * time.Second
 
 // StartToAnswer starts a proxy, asks it for path until it answers, and ends it.
-// It gives the time from before the start to the first byte of the answer.
+// It gives the time from before the start to the first byte of the response.
 func StartToAnswer(ctx context.Context, name string, s *Spec, path string) (time.Duration, error) {
 	free, err := process.FreeAddresses(1)
 	if err != nil {
@@ -38,7 +38,7 @@ func StartToAnswer(ctx context.Context, name string, s *Spec, path string) (time
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
-	return 0, fmt.Errorf("no answer within %v: %w", startLimit, ctx.Err())
+	return 0, fmt.Errorf("no response within %v: %w", startLimit, ctx.Err())
 }
 
 // answers asks once.

@@ -57,7 +57,7 @@ func ServeUpstream(args []string) error {
 		}
 		go func() {
 			defer c.Close()
-			_ = (&server{conn: c.(*net.TCPConn), buf: make([]byte, 4<<10)}).serve() // a caller that leaves is no error
+			_ = (&server{conn: c.(*net.TCPConn), buf: make([]byte, 4<<10)}).serve() // a client that leaves is no error
 		}()
 	}
 }
@@ -105,7 +105,7 @@ func (s *server) serve() error {
 	}
 }
 
-// head gives the next request head, which lies in s.buf.
+// head gives the next request headers, which lies in s.buf.
 func (s *server) head() ([]byte, error) {
 	for {
 		if i := bytes.Index(s.buf[:s.n], headEnd); i >= 0 {

@@ -16,7 +16,7 @@ type Load struct {
 	For         time.Duration // whole seconds
 	Method      string        // "" = GET
 	BodyBytes   int
-	Fields      int  // request fields of 40 bytes besides the usual ones
+	Fields      int  // request headers of 40 bytes besides the usual ones
 	Distinct    bool // no two requests have the same query and X-Trace-Id
 	Cores       []int
 }

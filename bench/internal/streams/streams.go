@@ -1,4 +1,4 @@
-// Package streams is the bytes of a caller's connection of HTTP/1.1 as net/http reads
+// Package streams is the bytes of a client's connection of HTTP/1.1 as net/http reads
 // them, and ways to spoil them: what parsers are compared by.
 package streams
 

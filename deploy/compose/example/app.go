@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// addApp is an application that needs its upstream for every answer. It knows
+// addApp is an application that needs its upstream for every response. It knows
 // nothing of retries: it passes on what it got, and answers 502 when that was
 // nothing at all.
 func addApp(mux *http.ServeMux) error {
@@ -45,12 +45,12 @@ func addApp(mux *http.ServeMux) error {
 			w.Header()[name] = values
 		}
 		w.WriteHeader(response.StatusCode)
-		_, _ = io.Copy(w, response.Body) // a caller cut off sees it
+		_, _ = io.Copy(w, response.Body) // a client cut off sees it
 	})
 	return nil
 }
 
 // passedOn are the fields that a good application hands down: with the key its
-// POSTs can be repeated too, and with the attempt's number the outbound side
-// knows of the inbound one's repeats.
+// POSTs can be retried too, and with the attempt's number the outbound side
+// knows of the inbound one's retries.
 var passedOn = []string{"Idempotency-Key", "X-Retryproxy-Attempt", "Content-Type"}

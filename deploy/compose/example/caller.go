@@ -16,26 +16,26 @@ import (
 // keptFailures bounds the failures since the last /resume that /stats tells one by one.
 const keptFailures = 50
 
-// caller sends requests at a steady rate, whatever becomes of them, and counts
-// what came back. It repeats nothing itself.
-type caller struct {
+// client sends requests at a steady rate, whatever becomes of them, and counts
+// what came back. It retries nothing itself.
+type client struct {
 	target  string
 	client  *http.Client
 	paused  atomic.Bool
-	running sync.WaitGroup // requests under way; added to only with gate held
-	gate    sync.Mutex     // held while a request begins, and to pause
+	running sync.WaitGroup // requests in flight; added to only with breaker held
+	breaker sync.Mutex     // held while a request begins, and to pause
 
 	codes tally
 
 	mu     sync.Mutex // guards all below
-	errors int64      // requests without an answer
+	errors int64      // requests without a response
 	since  window
 }
 
 // window is what is told of the time since the last /resume.
 type window struct {
 	Sent     int64     `json:"sent"`
-	Slowest  float64   `json:"slowest_seconds"` // of those that may be repeated
+	Slowest  float64   `json:"slowest_seconds"` // of those that may be retried
 	Failures []failure `json:"failures"`        // the first keptFailures
 }
 
@@ -50,12 +50,12 @@ type failure struct {
 	Why    string    `json:"why"`
 }
 
-func addCaller(mux *http.ServeMux) error {
+func addClient(mux *http.ServeMux) error {
 	rate, err := number("RATE", 20)
 	if err != nil {
 		return err
 	}
-	c := &caller{target: strings.TrimSuffix(env("TARGET", ""), "/")}
+	c := &client{target: strings.TrimSuffix(env("TARGET", ""), "/")}
 	if c.target == "" || rate == 0 {
 		return errors.New("TARGET and RATE: expected a URL and requests a second")
 	}
@@ -72,15 +72,15 @@ func addCaller(mux *http.ServeMux) error {
 	return nil
 }
 
-// pause stops requests and waits until those under way have ended.
-func (c *caller) pause() {
-	c.gate.Lock()
+// pause stops requests and waits until those in flight have ended.
+func (c *client) pause() {
+	c.breaker.Lock()
 	c.paused.Store(true)
-	c.gate.Unlock()
+	c.breaker.Unlock()
 	c.running.Wait()
 }
 
-func (c *caller) resume() {
+func (c *client) resume() {
 	c.mu.Lock()
 	c.since = window{}
 	c.mu.Unlock()
@@ -88,21 +88,21 @@ func (c *caller) resume() {
 }
 
 // run goes on for the life of the process.
-func (c *caller) run(every time.Duration) {
+func (c *client) run(every time.Duration) {
 	tick := time.NewTicker(every)
 	for n := 0; ; n++ {
 		<-tick.C
-		c.gate.Lock()
+		c.breaker.Lock()
 		if !c.paused.Load() {
 			c.running.Go(func() { c.send(n) })
 		}
-		c.gate.Unlock()
+		c.breaker.Unlock()
 	}
 }
 
 // kinds of requests, in turn: of ten, seven GETs, a PUT, a POST with a key and
 // one without, which nobody may repeat once it was sent.
-func (c *caller) request(n int) (r *http.Request, safe bool, err error) {
+func (c *client) request(n int) (r *http.Request, safe bool, err error) {
 	method, key := http.MethodGet, ""
 	switch n % 10 {
 	case 3:
@@ -124,7 +124,7 @@ func (c *caller) request(n int) (r *http.Request, safe bool, err error) {
 	return r, method != http.MethodPost || key != "", err
 }
 
-func (c *caller) send(n int) {
+func (c *client) send(n int) {
 	r, safe, err := c.request(n)
 	began := time.Now()
 	f := failure{Began: began, Path: "/orders/" + strconv.Itoa(n), Safe: safe}
@@ -150,8 +150,8 @@ func kind(method string, safe bool) string {
 	return method
 }
 
-// ask sends the request and reads the answer whole; an answer cut off is an error.
-func (c *caller) ask(r *http.Request) (code int, why string, err error) {
+// ask sends the request and reads the response whole; a response cut off is an error.
+func (c *client) ask(r *http.Request) (code int, why string, err error) {
 	response, err := c.client.Do(r)
 	if err != nil {
 		return 0, "", err
@@ -162,7 +162,7 @@ func (c *caller) ask(r *http.Request) (code int, why string, err error) {
 	return response.StatusCode, why, err
 }
 
-func (c *caller) note(f *failure, unanswered bool) {
+func (c *client) note(f *failure, unanswered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since.Sent++
@@ -177,7 +177,7 @@ func (c *caller) note(f *failure, unanswered bool) {
 	}
 }
 
-func (c *caller) stats() map[string]any {
+func (c *client) stats() map[string]any {
 	codes := c.codes.all()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // addFlaky is a service on a bad day: every FAIL_EVERY-th request (0: none)
-// that is no repeat gets, in turn, a 503, a 429 with Retry-After: 1, or a reset
+// that is no retry gets, in turn, a 503, a 429 with Retry-After: 1, or a reset
 // after it was read. All others take DELAY_MS and go well; the query's
 // delay=6s makes one take so long. For the first COLD_SECONDS after its start
 // they take COLD_MS instead, as with empty caches.

@@ -1,15 +1,15 @@
 // Command example plays the three parts around retryproxy in the compose
-// stack: an application, a flaky upstream, and their callers.
+// stack: an application, a flaky upstream, and their clients.
 //
 //	example app      answers by asking UPSTREAM
 //	example flaky    fails every FAIL_EVERY-th request that was not sent before
-//	example caller   sends RATE requests a second to TARGET and counts what comes back
+//	example client   sends RATE requests a second to TARGET and counts what comes back
 //	example health   asks one of these on this machine whether it is there
 //	example stats    prints what it counted
 //
 // All listen on LISTEN (:3000). /healthz answers 200, /stats tells what was
-// counted so far as JSON. The caller's /pause stops its requests and answers
-// when none is under way, its /resume lets them go on and begins a new window.
+// counted so far as JSON. The client's /pause stops its requests and answers
+// when none is in flight, its /resume lets them go on and begins a new window.
 package main
 
 import (
@@ -27,12 +27,12 @@ import (
 )
 
 func main() {
-	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "caller": addCaller}
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "caller": addClient}
 	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
 		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}
 	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: example app|flaky|caller|health|stats")
+		fmt.Fprintln(os.Stderr, "usage: example app|flaky|client|health|stats")
 		os.Exit(2)
 	}
 	mux := http.NewServeMux()
@@ -66,7 +66,7 @@ func serve(s *http.Server) error {
 	return nil
 }
 
-// ask prints the answer of the part that runs in this container. Its exit code
+// ask prints the response of the part that runs in this container. Its exit code
 // tells the container's health.
 func ask(path string) int {
 	response, err := (&http.Client{Timeout: 2 * time.Second}).Get("http://localhost" + env("LISTEN", ":3000") + path)
@@ -105,5 +105,5 @@ func number(name string, fallback int) (int, error) {
 
 func sendJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // who left needs no answer
+	_ = json.NewEncoder(w).Encode(v) // who left needs no response
 }

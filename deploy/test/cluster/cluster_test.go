@@ -135,7 +135,7 @@ func startLoad(url string, perSecond int) *load {
 	return l
 }
 
-// ask gives what was wrong, "" where the answer is good.
+// ask gives what was wrong, "" where the response is good.
 func ask(client *http.Client, url string) string {
 	response, err := client.Get(url)
 	if err != nil {

@@ -96,7 +96,7 @@ func TestPodsEndWithoutALostSlowRequest(t *testing.T) {
 	n.apply(t, injected(t, shop("{name: http, containerPort: 3000}", "{}"), "--set-inbound", "ATTEMPT_TIMEOUT=25s"))
 	n.rolledOut(t, "shop")
 	l := startLoad("http://"+n.address(t, "shop")+"/?delay=12s", 20)
-	time.Sleep(time.Second) // the first are under way
+	time.Sleep(time.Second) // the first are in flight
 	n.kubectl(t, "rollout", "restart", "deployment/shop")
 	n.rolledOut(t, "shop")
 	l.end(t, 100)

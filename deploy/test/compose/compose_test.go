@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/deploy/test/engine"
 )
 
-// outage is how long the upstream is away, and hold is RETRYPROXY_HOLD_TIMEOUT of
+// outage is how long the upstream is away, and hold is RETRYPROXY_QUEUE_TIMEOUT of
 // the compose file: no request may take longer.
 const (
 	outage = 6 * time.Second
@@ -19,7 +19,7 @@ const (
 func TestStack(t *testing.T) {
 	engine.Asked(t, "compose")
 	s := up(t)
-	t.Run("all counts are the same from the callers to the upstream", s.countsAgree)
+	t.Run("all counts are the same from the clients to the upstream", s.countsAgree)
 	t.Run("Prometheus took the alert rules", s.rulesAreLoaded)
 	for _, f := range faults {
 		t.Run(f.name+" of the upstream costs no idempotent request", func(t *testing.T) { s.survives(t, f) })
@@ -55,10 +55,10 @@ var faults = []fault{
 		docker("network", "connect", "--alias", "upstream", "NETWORK", "UPSTREAM")},
 }
 
-// survives lets the fault happen under traffic. What callers send that may be
+// survives lets the fault happen under traffic. What clients send that may be
 // repeated has to be answered well, and within the hold time.
 func (s *stack) survives(t *testing.T, f fault) {
-	s.callers(t, http.MethodPost, "/resume")
+	s.clients(t, http.MethodPost, "/resume")
 	s.awaitTraffic(t)
 	began := time.Now()
 	f.strike(t, s)
@@ -68,7 +68,7 @@ func (s *stack) survives(t *testing.T, f fault) {
 	}
 	away := time.Since(began)
 	s.awaitTraffic(t)
-	saw := s.callers(t, http.MethodPost, "/pause")
+	saw := s.clients(t, http.MethodPost, "/pause")
 
 	unsafe := 0
 	for _, e := range saw.Since.Failures {
@@ -81,7 +81,7 @@ func (s *stack) survives(t *testing.T, f fault) {
 	}
 	slowest := time.Duration(saw.Since.Slowest * float64(time.Second))
 	if slowest > hold || f.heal != nil && slowest < outage*9/10 {
-		t.Errorf("the slowest request took %v; expected at most %v, and that those under way when it began wait for its end", slowest, hold)
+		t.Errorf("the slowest request took %v; expected at most %v, and that those in flight when it began wait for its end", slowest, hold)
 	}
 	t.Logf("| %s | %.1f s | %d | 0 | %d | %.1f s |", f.name, away.Seconds(), saw.Since.Sent, unsafe, slowest.Seconds())
 }
@@ -89,11 +89,11 @@ func (s *stack) survives(t *testing.T, f fault) {
 // sidecarsRestart restarts both, one after the other, under traffic that the
 // upstream itself does not fail: no request of any kind may be lost.
 func (s *stack) sidecarsRestart(t *testing.T) {
-	s.callers(t, http.MethodPost, "/pause")
+	s.clients(t, http.MethodPost, "/pause")
 	s.compose(t, []string{"FAIL_EVERY=0"}, "up", "--detach", "--no-build", "--no-deps", "upstream")
 	s.find(t, "upstream")
 	s.awaitHealth(t, "upstream")
-	s.callers(t, http.MethodPost, "/resume")
+	s.clients(t, http.MethodPost, "/resume")
 	for _, service := range []string{"inbound-a", "inbound-b"} {
 		s.awaitTraffic(t)
 		s.awaitCount(t, `sum(retryproxy_requests_total{instance="`+service+`:9797"}) > 0`)
@@ -104,7 +104,7 @@ func (s *stack) sidecarsRestart(t *testing.T) {
 		s.checkEnd(t, service, began)
 	}
 	s.awaitTraffic(t)
-	saw := s.callers(t, http.MethodPost, "/pause")
+	saw := s.clients(t, http.MethodPost, "/pause")
 	for _, e := range saw.Since.Failures {
 		t.Errorf("%s %s sent at %s got %d after %.1f s: %s", e.Method, e.Path, e.Began.Format("15:04:05.000"), e.Code, e.Took, e.Why)
 	}

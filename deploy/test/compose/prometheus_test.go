@@ -69,18 +69,18 @@ func awaitSame(t *testing.T, what string, want map[string]int64, ask func() map[
 	})
 }
 
-// frontCountsAgree compares what callers saw with the inbound sidecars'
+// frontCountsAgree compares what clients saw with the inbound sidecars'
 // counters, and what the application saw with the outbound one's.
 func (s *stack) frontCountsAgree(t *testing.T) {
-	saw := s.callers(t, http.MethodPost, "/pause")
+	saw := s.clients(t, http.MethodPost, "/pause")
 	if saw.Unanswered != 0 {
-		t.Errorf("%d requests had no answer", saw.Unanswered)
+		t.Errorf("%d requests had no response", saw.Unanswered)
 	}
 	answered := map[string]int64{}
 	for k, n := range saw.Answered {
 		answered[strings.Replace(k, "POST+key", "POST", 1)] += n
 	}
-	awaitSame(t, "requests of the callers", answered, func() map[string]int64 {
+	awaitSame(t, "requests of the clients", answered, func() map[string]int64 {
 		return s.counts(t, `retryproxy_requests_total{job="inbound"}`, "method", "code")
 	})
 	var app struct {
@@ -89,7 +89,7 @@ func (s *stack) frontCountsAgree(t *testing.T) {
 	}
 	s.ask(t, http.MethodGet, "app", "/stats", &app)
 	if app.Unanswered != 0 {
-		t.Errorf("%d requests of the application had no answer", app.Unanswered)
+		t.Errorf("%d requests of the application had no response", app.Unanswered)
 	}
 	awaitSame(t, "requests of the application", app.Asked, func() map[string]int64 {
 		return s.counts(t, `retryproxy_requests_total{job="outbound"}`, "method", "code")
@@ -101,9 +101,9 @@ func (s *stack) frontCountsAgree(t *testing.T) {
 }
 
 // countsAgree does so down to the upstream, which has not lost its counts yet.
-// Among them are repeats, as it fails now and then.
+// Among them are retries, as it fails now and then.
 func (s *stack) countsAgree(t *testing.T) {
-	s.awaitCount(t, `sum(retryproxy_outcomes_total{job="outbound", outcome="rescued"}) > 4`)
+	s.awaitCount(t, `sum(retryproxy_outcomes_total{job="outbound", outcome="recovered"}) > 4`)
 	s.frontCountsAgree(t)
 	var upstream struct{ Answered map[string]int64 }
 	s.ask(t, http.MethodGet, "upstream", "/stats", &upstream)

@@ -1,5 +1,5 @@
 // Package compose runs deploy/compose on the container engine, breaks its
-// upstream in every way that the engine has, and looks at what callers saw and
+// upstream in every way that the engine has, and looks at what clients saw and
 // at what Prometheus and Grafana say of it.
 package compose
 
@@ -107,7 +107,7 @@ func (s *stack) ask(t *testing.T, method, service, path string, into any) {
 	}
 }
 
-// seen is what the callers counted.
+// seen is what the clients counted.
 type seen struct {
 	Answered   map[string]int64
 	Unanswered int64
@@ -124,8 +124,8 @@ type seen struct {
 	} `json:"since_resume"`
 }
 
-// callers asks them for their counts, to pause or to go on.
-func (s *stack) callers(t *testing.T, method, path string) seen {
+// clients asks them for their counts, to pause or to go on.
+func (s *stack) clients(t *testing.T, method, path string) seen {
 	t.Helper()
 	var got seen
 	s.ask(t, method, "caller", path, &got)
@@ -146,6 +146,6 @@ func (v seen) good() (n int64) {
 func (s *stack) awaitTraffic(t *testing.T) {
 	t.Helper()
 	const more = 40
-	from := s.callers(t, http.MethodGet, "/stats").good()
-	engine.Await(t, "traffic", func() bool { return s.callers(t, http.MethodGet, "/stats").good() >= from+more })
+	from := s.clients(t, http.MethodGet, "/stats").good()
+	engine.Await(t, "traffic", func() bool { return s.clients(t, http.MethodGet, "/stats").good() >= from+more })
 }

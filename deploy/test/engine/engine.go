@@ -153,7 +153,7 @@ func Await(t *testing.T, what string, done func() bool) {
 
 var client = &http.Client{Timeout: Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Get asks a URL; status 0 and the error's text where there was no answer.
+// Get asks a URL; status 0 and the error's text where there was no response.
 func Get(url string) (status int, body string) { return Ask(http.MethodGet, url) }
 
 // Ask does the same with any method, without a body.

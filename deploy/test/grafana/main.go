@@ -74,5 +74,5 @@ func serve(sources map[string]source, boards map[string]board) http.Handler {
 
 func sendJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // who left needs no answer
+	_ = json.NewEncoder(w).Encode(v) // who left needs no response
 }

@@ -194,7 +194,7 @@ func TestImageRunsWithoutRights(t *testing.T) {
 	engine.Asked(t, "image")
 	image, network := engine.Image(t), engine.Network(t)
 	upstream := engine.Start(t, "upstream", "--network", network, "--env=FAIL_EVERY=3", engine.Example(t), "flaky")
-	args := append([]string{"--network", network, "--health-interval=1s", "--env=RETRYPROXY_SIDE=inbound", "--env=TZ=Asia/Tokyo",
+	args := append([]string{"--network", network, "--health-interval=1s", "--env=RETRYPROXY_POSITION=inbound", "--env=TZ=Asia/Tokyo",
 		"--env=RETRYPROXY_UPSTREAM=http://" + upstream + ":3000"}, hard...)
 	proxy := engine.Start(t, "proxy", append(args, image)...)
 	engine.Await(t, "health", func() bool { return engine.Inspect(t, proxy, "{{.State.Health.Status}}") == "healthy" })
@@ -263,11 +263,11 @@ func checkTraffic(t *testing.T, address string) {
 	}
 	engine.Await(t, "count of retries", func() bool {
 		_, metrics := engine.Get("http://" + address + ":9797/metrics")
-		return strings.Contains(metrics, fmt.Sprintf("retryproxy_outcomes_total{outcome=\"rescued\",route=\"default\"} %d\n", requests/3))
+		return strings.Contains(metrics, fmt.Sprintf("retryproxy_outcomes_total{outcome=\"recovered\",route=\"default\"} %d\n", requests/3))
 	})
 }
 
-// checkDrain stops the container while a request is under way, which is
+// checkDrain stops the container while a request is in flight, which is
 // answered, and wants an orderly end that was not cut short.
 func checkDrain(t *testing.T, name string) {
 	t.Helper()
@@ -277,14 +277,14 @@ func checkDrain(t *testing.T, name string) {
 		status, body := engine.Get("http://" + address + ":8080/orders/last?delay=6s")
 		answered <- fmt.Sprint(status, " ", body)
 	}()
-	engine.Await(t, "request under way", func() bool {
+	engine.Await(t, "request in flight", func() bool {
 		_, metrics := engine.Get("http://" + address + ":9797/metrics")
 		return strings.Contains(metrics, "retryproxy_requests_in_flight{route=\"default\"} 1\n")
 	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- exec.Command("docker", "stop", "--time", "60", name).Run() }()
 	if got := <-answered; !strings.HasPrefix(got, "200 ") {
-		t.Errorf("the request under way got %s", got)
+		t.Errorf("the request in flight got %s", got)
 	}
 	select {
 	case err := <-stopped:
@@ -334,7 +334,7 @@ func TestInjectImage(t *testing.T) {
 // Alone, each process would take the whole of what is meant for all.
 func TestImageThatCannotShareDoesNotStart(t *testing.T) {
 	engine.Asked(t, "image")
-	out, err := exec.Command("docker", "run", "--rm", "--network", "none", "-e", "RETRYPROXY_SIDE=outbound",
+	out, err := exec.Command("docker", "run", "--rm", "--network", "none", "-e", "RETRYPROXY_POSITION=outbound",
 		"-e", "RETRYPROXY_UPSTREAM=http://192.0.2.1", "-e", "RETRYPROXY_SHARED=redis://192.0.2.2", engine.Image(t)).CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("RETRYPROXY_SHARED")) || !bytes.Contains(out, []byte("image-full")) {
 		t.Errorf("%v, it said:\n%s", err, out)

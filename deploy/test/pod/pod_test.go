@@ -152,7 +152,7 @@ spec:
 // when they come for the first time.
 const requests, failEvery = 12, 3
 
-// upstream fails, and takes its time for each answer.
+// upstream fails, and takes its time for each response.
 func upstream(t *testing.T, network string, millis int) string {
 	t.Helper()
 	return engine.Start(t, "upstream", "--network", network, fmt.Sprintf("--env=FAIL_EVERY=%d", failEvery), fmt.Sprintf("--env=DELAY_MS=%d", millis),
@@ -160,7 +160,7 @@ func upstream(t *testing.T, network string, millis int) string {
 }
 
 // checkTraffic wants each request answered, and every one counted on its way:
-// by the sidecar before the application, by the one behind it, which repeats
+// by the sidecar before the application, by the one behind it, which retries
 // those that the upstream fails, and by the upstream.
 func (p *pod) checkTraffic(t *testing.T, port int, upstream string, through ...string) {
 	t.Helper()
@@ -172,7 +172,7 @@ func (p *pod) checkTraffic(t *testing.T, port int, upstream string, through ...s
 	for _, sidecar := range through {
 		p.awaitMetric(t, sidecar, fmt.Sprintf(`retryproxy_requests_total{code="200",method="GET",route="default"} %d`, requests))
 	}
-	p.awaitMetric(t, "retryproxy-out", fmt.Sprintf(`retryproxy_outcomes_total{outcome="rescued",route="default"} %d`, requests/failEvery))
+	p.awaitMetric(t, "retryproxy-out", fmt.Sprintf(`retryproxy_outcomes_total{outcome="recovered",route="default"} %d`, requests/failEvery))
 	if _, stats := engine.Get("http://" + engine.Address(t, upstream) + ":3000/stats"); !strings.Contains(stats, fmt.Sprintf(`"GET 200":%d`, requests)) {
 		t.Errorf("the upstream counted %s", stats)
 	}
@@ -205,7 +205,7 @@ func TestInjectedByHostAlias(t *testing.T) {
 	p.checkTraffic(t, target, up, "retryproxy-out")
 }
 
-// A Pod's end costs no request that reached it: neither those under way nor
+// A Pod's end costs no request that reached it: neither those in flight nor
 // those that come until everybody has noticed.
 func TestInjectedPodEndsInOrder(t *testing.T) {
 	engine.Asked(t, "pod")
@@ -215,9 +215,9 @@ func TestInjectedPodEndsInOrder(t *testing.T) {
 	p := start(t, network, spec)
 
 	const underWay, later = 6, 20
-	var callers sync.WaitGroup
+	var clients sync.WaitGroup
 	call := func(n int) {
-		callers.Go(func() {
+		clients.Go(func() {
 			if status, body := engine.Get(fmt.Sprintf("http://%s:%d/orders/%d", p.address, target, n)); status != http.StatusOK {
 				t.Errorf("request %d: %d %s", n, status, body)
 			}
@@ -227,12 +227,12 @@ func TestInjectedPodEndsInOrder(t *testing.T) {
 		call(n)
 	}
 	p.awaitMetric(t, "retryproxy-in", fmt.Sprintf(`retryproxy_requests_in_flight{route="default"} %d`, underWay))
-	callers.Go(func() { // within the drain delay of 5 s
+	clients.Go(func() { // within the drain delay of 5 s
 		for n := range later {
 			call(underWay + n)
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
 	p.end(t)
-	callers.Wait()
+	clients.Wait()
 }

@@ -23,13 +23,13 @@ type Server struct {
 	tcp net.Listener
 	wg  sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
-	hosts   map[string]hosts
-	records map[string]services
-	silent  bool
-	cut     bool
-	asked   map[string]int
-	conns   map[net.Conn]struct{}
+	mu          sync.Mutex // guards all below
+	hosts       map[string]hosts
+	records     map[string]services
+	silent      bool
+	truncateUDP bool
+	queries     map[string]int
+	conns       map[net.Conn]struct{}
 }
 
 type hosts struct {
@@ -52,7 +52,7 @@ type Service struct {
 // Start begins with an empty zone, in which no name exists.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{hosts: map[string]hosts{}, records: map[string]services{}, asked: map[string]int{}, conns: map[net.Conn]struct{}{}}
+	s := &Server{hosts: map[string]hosts{}, records: map[string]services{}, queries: map[string]int{}, conns: map[net.Conn]struct{}{}}
 	s.listen(t)
 	s.Addr = s.udp.LocalAddr().String()
 	s.wg.Go(s.serveUDP)
@@ -106,25 +106,25 @@ func (s *Server) Service(name string, ttl uint32, list ...Service) {
 	s.records[name+"."] = services{ttl, list}
 }
 
-// Silence has the server answer nothing, or answer again.
-func (s *Server) Silence(on bool) {
+// SetSilent has the server answer nothing, or answer again.
+func (s *Server) SetSilent(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = on
 }
 
-// Cut has every answer by UDP be cut off, so that it is asked for by TCP.
-func (s *Server) Cut() {
+// TruncateUDP has every response by UDP be cut off, so that it is asked for by TCP.
+func (s *Server) TruncateUDP() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cut = true
+	s.truncateUDP = true
 }
 
-// Asked is how often addresses (of version 4) or services of the name were asked for.
-func (s *Server) Asked(name string) int {
+// Queries is how often addresses (of version 4) or services of the name were asked for.
+func (s *Server) Queries(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked[name+"."]
+	return s.queries[name+"."]
 }
 
 func (s *Server) serveUDP() {
@@ -193,7 +193,7 @@ func (s *Server) answer(question []byte, udp bool) []byte {
 	defer s.mu.Unlock()
 	name := strings.ToLower(q.Name.String())
 	if q.Type != dnsmessage.TypeAAAA {
-		s.asked[name]++
+		s.queries[name]++
 	}
 	if s.silent {
 		return nil
@@ -205,7 +205,7 @@ func (s *Server) answer(question []byte, udp bool) []byte {
 	known, isHost := s.hosts[name]
 	offered, isService := s.records[name]
 	switch {
-	case udp && s.cut:
+	case udp && s.truncateUDP:
 		m.Truncated = true
 	case isHost:
 		m.Answers = known.answers(q)
@@ -222,13 +222,13 @@ func (s *Server) answer(question []byte, udp bool) []byte {
 }
 
 func (h hosts) answers(q dnsmessage.Question) (all []dnsmessage.Resource) {
-	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: h.ttl}
+	header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: h.ttl}
 	for _, ip := range h.ips {
 		switch {
 		case ip.Is4() && q.Type == dnsmessage.TypeA:
-			all = append(all, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: ip.As4()}})
+			all = append(all, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})
 		case ip.Is6() && q.Type == dnsmessage.TypeAAAA:
-			all = append(all, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+			all = append(all, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
 		}
 	}
 	return all
@@ -238,9 +238,9 @@ func (r services) answers(q dnsmessage.Question) (all []dnsmessage.Resource) {
 	if q.Type != dnsmessage.TypeSRV {
 		return nil
 	}
-	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: r.ttl}
+	header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: r.ttl}
 	for _, s := range r.list {
-		all = append(all, dnsmessage.Resource{Header: head, Body: &dnsmessage.SRVResource{
+		all = append(all, dnsmessage.Resource{Header: header, Body: &dnsmessage.SRVResource{
 			Priority: s.Priority, Weight: s.Weight, Port: s.Port, Target: dnsmessage.MustNewName(s.Host + "."),
 		}})
 	}

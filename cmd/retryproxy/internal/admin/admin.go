@@ -112,7 +112,7 @@ func addProfiles(mux *http.ServeMux) {
 	}
 }
 
-// harden sets what every answer should say to a browser.
+// harden sets what every response should say to a browser.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -135,7 +135,7 @@ func order(do func(), answer string) http.Handler {
 func say(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(line + "\n")) // a prober that left needs no answer
+	_, _ = w.Write([]byte(line + "\n")) // a prober that left needs no response
 }
 
 func readiness(w http.ResponseWriter, why error) {
@@ -187,7 +187,7 @@ func (s *Server) Serve() error {
 	return err
 }
 
-// Close ends the server: answers under way have the time of ctx to end.
+// Close ends the server: answers in flight have the time of ctx to end.
 func (s *Server) Close(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return s.http.Close()

@@ -344,14 +344,14 @@ func TestAnAnswerGivesWayLast(t *testing.T) {
 		t.Errorf("%d", status)
 	}
 	if isClosed(all[0], 50*time.Millisecond) { // can only pass wrongly
-		t.Error("an answer under way was cut")
+		t.Error("a response in flight was cut")
 	}
 	addr, all = crowded(t, 2, busyRequest, busyRequest)
 	if status, _ := sendAny(t, addr); status != 200 {
 		t.Errorf("%d", status)
 	}
 	if !isClosed(all[0], 5*time.Second) {
-		t.Error("an answer without end keeps its place")
+		t.Error("a response without end keeps its place")
 	}
 }
 

@@ -31,7 +31,7 @@ func TestDrainedAnswersWhenTheDrainIsOver(t *testing.T) {
 	}{
 		{name: "the drain begins at once", begins: 0, lasts: 20 * time.Second, status: http.StatusOK, after: 20 * time.Second},
 		{name: "the hook was first", begins: 3 * time.Second, lasts: 60 * time.Second, status: http.StatusOK, after: 63 * time.Second},
-		{name: "nothing was under way", begins: 0, lasts: 0, status: http.StatusOK, after: 0},
+		{name: "nothing was in flight", begins: 0, lasts: 0, status: http.StatusOK, after: 0},
 		{name: "no drain", begins: -1, status: http.StatusConflict, after: noticed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestASilentConnectionGivesWayAtOnceAndAnAnswerDoesNot(t *testing.T) {
 	}
 	for _, a := range answering {
 		if _, is := l.open[a]; !is {
-			t.Error("an answer under way was cut")
+			t.Error("a response in flight was cut")
 		}
 	}
 	if len(l.open) != 16 {
@@ -106,7 +106,7 @@ func TestSlotsAreKeptForThisMachine(t *testing.T) {
 	l, _ := admitted(t, 16)
 	c := newSlotConn(t, l)
 	if c.asked = true; l.admit(c) {
-		t.Error("another machine's took a slot of this one's, or cut an answer")
+		t.Error("another machine's took a slot of this one's, or cut a response")
 	}
 	c.local = true
 	if !l.admit(c) {

@@ -30,7 +30,7 @@ func LocalOnly(next http.Handler) http.Handler {
 }
 
 // Of the fields of our own data path X-Retryproxy-Attempt is always there; the
-// others depend on the caller (a unix socket has no address, HTTP/1.0 no Host).
+// others depend on the client (a unix socket has no address, HTTP/1.0 no Host).
 var proxyFields = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "X-Retryproxy-Attempt"}
 
 func checkLocal(r *http.Request) error {

@@ -35,7 +35,7 @@ func answered(t *testing.T, question string) (*response, Verdict) {
 		t.Fatal(err)
 	}
 	if r.Kind != "AdmissionReview" || r.APIVersion != "admission.k8s.io/v1" || r.Request != nil || r.Response.UID != "705ab4f5-6393-11e8-b7cc-42010a800002" {
-		t.Fatalf("the answer is not one to the question: %s", answer)
+		t.Fatalf("the response is not one to the question: %s", answer)
 	}
 	return r.Response, verdict
 }

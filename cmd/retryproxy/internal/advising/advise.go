@@ -25,7 +25,7 @@ type Report struct {
 // Route is the advice for one route.
 type Route struct {
 	Name     string `json:"name"`
-	Mode     string `json:"mode"` // retry or observe
+	DryRun   bool   `json:"dry_run"`
 	Requests int64  `json:"requests"`
 	Attempts int64  `json:"attempts"`
 	Failed   int64  `json:"failed_attempts"`
@@ -39,10 +39,10 @@ type Route struct {
 }
 
 // Retries weighs what retries brought against what they cost. Of a route that
-// observes it is what they would: Rescued then is the most that could have been.
+// observes it is what they would: Recovered then is the most that could have been.
 type Retries struct {
-	Made       int64   `json:"made"`                         // repeats of closed kept connections left out; those that would be, for a route that observes
-	Rescued    int64   `json:"rescued"`                      // requests
+	Made       int64   `json:"made"`                         // retries of closed kept connections left out; those that would be, for a route that observes
+	Recovered  int64   `json:"recovered"`                    // requests
 	GaveUp     int64   `json:"gave_up"`                      // requests that failed in spite of them, or without
 	Load       float64 `json:"load_added"`                   // as a proportion of the attempts without retries
 	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // of a route that observes: when all retries fail too, and the budget allows them
@@ -95,11 +95,11 @@ func Advise(in Input) (*Report, error) {
 
 func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 	r := Route{
-		Name: name, Mode: "retry", Requests: int64(c.Requests()), Attempts: int64(c.Attempts), Failed: int64(c.Attempts - c.Good),
+		Name: name, Requests: int64(c.Requests()), Attempts: int64(c.Attempts), Failed: int64(c.Attempts - c.Good),
 		Retries: retriesOf(c, now),
 	}
 	if now.Observes {
-		r.Mode = "observe"
+		r.DryRun = true
 	}
 	l := latencyOf(c)
 	if l.answers < LeastAnswers {
@@ -115,7 +115,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 // retriesOf weighs the real ones, or those that would be.
 func retriesOf(c *Counts, now InForce) Retries {
 	made := sum(c.Retries, "") - c.Retries["idle_close"]
-	r := Retries{Made: int64(made), Rescued: int64(c.Outcomes["rescued"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}
+	r := Retries{Made: int64(made), Recovered: int64(c.Outcomes["recovered"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}
 	if first := c.Attempts - made - c.Hedges; first > 0 {
 		r.Load = made / first
 	}
@@ -123,7 +123,7 @@ func retriesOf(c *Counts, now InForce) Retries {
 		return r
 	}
 	would := sum(c.Would, "")
-	r.Made, r.Rescued = int64(would), int64(c.Outcomes["gave_up_observed"])
+	r.Made, r.Recovered = int64(would), int64(c.Outcomes["gave_up_dry_run"])
 	if c.Attempts > 0 {
 		r.Load = would / c.Attempts
 		r.LoadAtMost = r.Load * float64(max(1, now.MaxRetries))

@@ -76,11 +76,11 @@ func TestTheMoreAnswersTheRarerTheTailThatDecides(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"too few", map[float64]float64{0.05: 199}, "", ""},
-		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the answers come within 50ms; 200 answers say little about rarer ones, so 2 steps"},
-		{"p95 of 999", map[float64]float64{0.25: 950, 30: 49}, "1s", "p95: 95 % of the answers come within 250ms"},
-		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the answers come within 250ms; 1000 answers say little about rarer ones, so one step"},
+		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the responses come within 50ms; 200 answers say little about rarer ones, so 2 steps"},
+		{"p95 of 999", map[float64]float64{0.25: 950, 30: 49}, "1s", "p95: 95 % of the responses come within 250ms"},
+		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the responses come within 250ms; 1000 answers say little about rarer ones, so one step"},
 		{"p99 is the next bucket", map[float64]float64{0.1: 989, 0.5: 11}, "1s", "within 500ms"},
-		{"p99.9", map[float64]float64{0.1: 5000, 0.5: 4990, 30: 10}, "500ms", "p99.9: 99.9 % of the answers come within 500ms"},
+		{"p99.9", map[float64]float64{0.1: 5000, 0.5: 4990, 30: 10}, "500ms", "p99.9: 99.9 % of the responses come within 500ms"},
 		{"one more is too many", map[float64]float64{0.1: 5000, 0.5: 4989, 1: 11}, "1s", "within 1s"},
 		{"a lost packet", map[float64]float64{0.005: 10_000}, "250ms", "not less than 250ms, since a lost packet"},
 		{"all alike", map[float64]float64{0.5: 10_000}, "1.5s", "not less than 3 times the median, 500ms"},
@@ -160,7 +160,7 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 		{"two attempts only", 1, 0, 30 * time.Second, "", "1.5s"},
 		{"one attempt", 0, 0, 30 * time.Second, "", "500ms"},
 		{"and a hold", 3, 20 * time.Second, 30 * time.Second, "", "25s"},
-		{"patient callers keep theirs", 8, 0, 180 * time.Second, "batch", "3m"},
+		{"patient clients keep theirs", 8, 0, 180 * time.Second, "batch", "3m"},
 		{"patient by their time alone", 3, 0, 61 * time.Second, "", "1m1s"},
 		{"none now", 3, 0, 0, "", "2s"},
 	} {
@@ -175,8 +175,8 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 	}
 	batch := outbound()
 	batch.RequestTimeout, batch.Values["PROFILE"] = 3*time.Minute, "batch"
-	if r := advise(t, good(map[float64]float64{180: 10_000}), batch, 0); proposed(r)["ATTEMPT_TIMEOUT"] != "1m" || !strings.Contains(r.Proposals[0].Why, "a third of the time that callers wait") {
-		t.Errorf("slow answers for patient callers: %+v", r.Proposals)
+	if r := advise(t, good(map[float64]float64{180: 10_000}), batch, 0); proposed(r)["ATTEMPT_TIMEOUT"] != "1m" || !strings.Contains(r.Proposals[0].Why, "a third of the time that clients wait") {
+		t.Errorf("slow answers for patient clients: %+v", r.Proposals)
 	}
 	c := good(map[float64]float64{0.1: 9000, 0.5: 1000})
 	c.Request = spread(map[float64]float64{0.5: 9990, 2.5: 5, 30: 5})
@@ -218,7 +218,7 @@ func TestTheBudgetIsTwiceWhatIsNeeded(t *testing.T) {
 	}
 }
 
-func TestTheBackoffFollowsAnswersAndCallers(t *testing.T) {
+func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		median float64
@@ -230,7 +230,7 @@ func TestTheBackoffFollowsAnswersAndCallers(t *testing.T) {
 		{"quick answers", 0.005, "", 0, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_BASE": "50ms", "BACKOFF_MAX": "300ms", "BACKOFF_THROTTLED_BASE": ""}},
 		{"slow ones", 0.5, "", 0, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_BASE": "500ms", "BACKOFF_MAX": "2s"}},
 		{"very slow ones", 10, "", 0, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_BASE": "1s", "BACKOFF_MAX": "30s"}},
-		{"patient callers", 0.5, "", 0, func(f *InForce) { f.RequestTimeout = 3 * time.Minute }, map[string]string{"BACKOFF": "additive", "BACKOFF_BASE": "", "BACKOFF_MAX": "32s"}},
+		{"patient clients", 0.5, "", 0, func(f *InForce) { f.RequestTimeout = 3 * time.Minute }, map[string]string{"BACKOFF": "additive", "BACKOFF_BASE": "", "BACKOFF_MAX": "32s"}},
 		{"mostly 429", 0.5, "status_429", 50, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_THROTTLED_BASE": "1s"}},
 		{"mostly 429, quick", 0.005, "status_429", 50, nil, map[string]string{"BACKOFF_THROTTLED_BASE": "300ms"}},
 		{"mostly 503", 0.5, "status_503", 200, nil, map[string]string{"BACKOFF_THROTTLED_BASE": ""}},
@@ -268,10 +268,10 @@ func TestRequestsUnderWayAreNoDivisor(t *testing.T) {
 func TestRetriesAreWeighed(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_120})
 	c.Attempts = 10_120
-	c.Outcomes = map[string]float64{"success": 9890, "rescued": 100, "gave_up_retries_exhausted": 7, "gave_up_not_idempotent": 3}
+	c.Outcomes = map[string]float64{"success": 9890, "recovered": 100, "gave_up_retries_exhausted": 7, "gave_up_not_idempotent": 3}
 	c.Retries = map[string]float64{"status_503": 100, "reset": 15, "idle_close": 5}
 	c.Would = map[string]float64{"status_503": 40, "attempt_timeout": 10}
-	if got := advise(t, c, outbound(), 0).Retries; got != (Retries{Made: 115, Rescued: 100, GaveUp: 10, Load: 115. / 10_005}) {
+	if got := advise(t, c, outbound(), 0).Retries; got != (Retries{Made: 115, Recovered: 100, GaveUp: 10, Load: 115. / 10_005}) {
 		t.Errorf("retry: %+v", got)
 	}
 	c.Hedges = 5
@@ -280,8 +280,8 @@ func TestRetriesAreWeighed(t *testing.T) {
 	}
 	now := outbound()
 	now.Observes, now.MaxRetries = true, 4
-	c.Outcomes = map[string]float64{"success": 9900, "gave_up_observed": 45, "gave_up_not_idempotent": 3}
-	if got := advise(t, c, now, 0).Retries; got != (Retries{Made: 50, Rescued: 45, GaveUp: 48, Load: 50. / 10_120, LoadAtMost: 200. / 10_120}) {
+	c.Outcomes = map[string]float64{"success": 9900, "gave_up_dry_run": 45, "gave_up_not_idempotent": 3}
+	if got := advise(t, c, now, 0).Retries; got != (Retries{Made: 50, Recovered: 45, GaveUp: 48, Load: 50. / 10_120, LoadAtMost: 200. / 10_120}) {
 		t.Errorf("observe: %+v", got)
 	}
 }
@@ -292,10 +292,10 @@ func TestWhatMakesAdviceDoubtfulIsSaid(t *testing.T) {
 		want   string
 	}{
 		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this was no ordinary time"},
-		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["rescued"] = 30, 3 }, "30 retries rescued 3 requests: what fails keeps failing"},
+		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: what fails keeps failing"},
 		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget refused retries for 4 requests"},
 		"hedges":           {func(c *Counts, _ *InForce) { c.Overtaken = 7 }, "7 attempts were overtaken by their hedges"},
-		"made-up faults":   {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were made up (RETRYPROXY_FAULT)"},
+		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were made up (RETRYPROXY_FAULT_INJECTION)"},
 		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts are given up after 100ms now"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestWhatIsProposedCanBeSet(t *testing.T) {
 		environ := []string{"RETRYPROXY_UPSTREAM=http://" + []string{"localhost:3000", "example.com"}[r.IntN(2)], "RETRYPROXY_PROFILE=" + []string{"batch", "interactive"}[r.IntN(2)]}
 		loaded, _ := settings.Load(environ)
 		now := defaults()
-		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.Hold = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout.Value(), loaded.Default.RequestTimeout, loaded.Default.HoldTimeout
+		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.Hold = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout.Value(), loaded.Default.RequestTimeout, loaded.Default.QueueTimeout
 		now.Values = map[string]string{"PROFILE": loaded.Default.Profile}
 		for _, p := range advise(t, c, now, float64(r.IntN(100_000))).Proposals {
 			environ = append(environ, p.Setting+"="+p.Proposed)
@@ -382,7 +382,7 @@ func TestWhatIsProposedCanBeSet(t *testing.T) {
 
 func TestTheTextFitsItsScreen(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_000, 0.5: 200})
-	c.Outcomes["rescued"], c.Outcomes["success"], c.Retries["status_503"], c.Faults = 80, 10_120, 100, 3
+	c.Outcomes["recovered"], c.Outcomes["success"], c.Retries["status_503"], c.Faults = 80, 10_120, 100, 3
 	now := outbound()
 	now.Values = map[string]string{"ATTEMPT_TIMEOUT": "10s", "BUDGET_RATIO": "0.1", "BACKOFF": "full-jitter"}
 	report, err := Advise(Input{After: one(c), Seconds: 3600, Settings: map[string]InForce{"default": now}})
@@ -394,13 +394,13 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"route default: retry, 10200 requests, 10200 attempts, 0 of them failed, since the start 1h0m0s ago\n",
-		"  100 retries rescued 80 requests (0.78 %): +0.99 % load; 0\n  requests failed all the same\n",
+		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h0m0s ago\n",
+		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests failed all the same\n",
 		"  SETTING                           NOW          PROPOSED\n",
-		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the answers come within 500ms\n",
+		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the responses come within 500ms\n",
 		"  RETRYPROXY_BACKOFF                full-jitter  full-jitter\n",
 		"  RETRYPROXY_BACKOFF_BASE           -            100ms\n",
-		"  note: 3 faults were made up (RETRYPROXY_FAULT): this\n        advice is about them too\n",
+		"  note: 3 faults were made up (RETRYPROXY_FAULT_INJECTION):\n        this advice is about them too\n",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())

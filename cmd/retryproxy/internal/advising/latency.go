@@ -22,7 +22,7 @@ var tails = []tail{
 // LeastAnswers are needed before anything is said about times.
 const LeastAnswers = 200
 
-// latency is what the answers of an upstream took.
+// latency is what the responses of an upstream took.
 type latency struct {
 	histogram *Histogram
 	fast      float64 // failures, as if they had been the fastest of all
@@ -42,12 +42,12 @@ func latencyOf(c *Counts) latency {
 }
 
 // hung are the attempts of a route that observes which passed the attempt
-// timeout and never brought an answer.
+// timeout and never brought a response.
 func hung(c *Counts) float64 {
 	return min(c.Would["attempt_timeout"], max(0, c.Silent-c.Would["reset"]-c.Would["malformed"]))
 }
 
-// best is the rarest tail that the answers can tell.
+// best is the rarest tail that the responses can tell.
 func (l *latency) best() (tail, bool) {
 	for _, t := range tails {
 		if l.answers >= t.answers {
@@ -57,7 +57,7 @@ func (l *latency) best() (tail, bool) {
 	return tail{}, false
 }
 
-// at is the upper edge of the bucket with that share of the answers, and
+// at is the upper edge of the bucket with that share of the responses, and
 // further steps up. Forever for the bucket above all.
 func (l *latency) at(share float64, further int) time.Duration {
 	h := l.histogram

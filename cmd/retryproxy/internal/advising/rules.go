@@ -56,7 +56,7 @@ const (
 	mostAttempt  = 10 * time.Minute // the last edge of the histogram
 )
 
-// attemptTimeout: the time within which nearly all answers come. One answer in
+// attemptTimeout: the time within which nearly all answers come. One response in
 // a thousand asked for twice costs nothing; one in ten would.
 func (a *adviser) attemptTimeout() {
 	t, _ := a.latency.best()
@@ -64,10 +64,10 @@ func (a *adviser) attemptTimeout() {
 	d := a.latency.at(t.share, t.further)
 	median := a.latency.at(0.5, 0)
 	if d > mostAttempt {
-		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the answers take as long as the histogram tells, or longer", rest(t))
+		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram tells, or longer", rest(t))
 		return
 	}
-	why := fmt.Sprintf("%s: %s %% of the answers come within %s", t.name, number(100*t.share), settings.DurationText(within))
+	why := fmt.Sprintf("%s: %s %% of the responses come within %s", t.name, number(100*t.share), settings.DurationText(within))
 	if t.further > 0 {
 		why += fmt.Sprintf("; %.0f answers say little about rarer ones, so %s of the histogram on top", a.latency.answers, steps(t.further))
 	}
@@ -81,12 +81,12 @@ func (a *adviser) attemptTimeout() {
 	}
 	if most := a.now.RequestTimeout / slowAttempts; a.patient() && d > most {
 		d = most
-		why += "; not more than a third of the time that callers wait"
+		why += "; not more than a third of the time that clients wait"
 	}
 	a.attempt = d
 	a.propose("ATTEMPT_TIMEOUT", settings.DurationText(d), "%s", why)
 	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.Observes {
-		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_MODE=observe waits for them", settings.DurationText(a.now.AttemptTimeout))
+		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_DRY_RUN=true waits for them", settings.DurationText(a.now.AttemptTimeout))
 	}
 }
 
@@ -109,7 +109,7 @@ func (a *adviser) requestTimeout() {
 	a.request = a.now.RequestTimeout
 	switch {
 	case a.patient():
-		a.propose("REQUEST_TIMEOUT", settings.DurationText(a.request), "callers wait so long, whatever the answers need; it is there to outlast an outage")
+		a.propose("REQUEST_TIMEOUT", settings.DurationText(a.request), "clients wait so long, whatever the responses need; it is there to outlast an outage")
 		return
 	case a.attempt == 0:
 		return
@@ -119,7 +119,7 @@ func (a *adviser) requestTimeout() {
 	a.request = roundUp(time.Duration(n)*a.attempt + waits)
 	whole, hold := a.request, ""
 	if a.now.Hold > 0 {
-		whole, hold = roundUp(a.request+a.now.Hold), ", after HOLD_TIMEOUT ("+settings.DurationText(a.now.Hold)+") for an upstream that is down"
+		whole, hold = roundUp(a.request+a.now.Hold), ", after QUEUE_TIMEOUT ("+settings.DurationText(a.now.Hold)+") for an upstream that is down"
 	}
 	a.propose("REQUEST_TIMEOUT", settings.DurationText(whole), "%s of %s with the longest waits between them%s; %s of the requests took longer, bodies included",
 		plural(n, "attempt"), settings.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
@@ -161,24 +161,24 @@ const (
 	leastWait = 50 * time.Millisecond
 	mostWait  = time.Second
 	mostMax   = 32 * time.Second
-	patience  = time.Minute // callers that wait so long can wait for an outage's end
+	patience  = time.Minute // clients that wait so long can wait for an outage's end
 )
 
-// firstWait is the usual time of an answer: sooner, the trouble that made the
+// firstWait is the usual time of a response: sooner, the trouble that made the
 // first attempt fail is still there.
 func (a *adviser) firstWait() time.Duration {
 	return max(leastWait, min(mostWait, a.latency.at(0.5, 0)))
 }
 
-// backoff by what retries are for and how long callers wait.
+// backoff by what retries are for and how long clients wait.
 func (a *adviser) backoff() {
 	if a.patient() {
-		a.propose("BACKOFF", "additive", "callers wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", settings.DurationText(a.now.RequestTimeout))
+		a.propose("BACKOFF", "additive", "clients wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", settings.DurationText(a.now.RequestTimeout))
 		a.propose("BACKOFF_MAX", settings.DurationText(mostMax), "the longest wait that the rule names")
 		return
 	}
-	a.propose("BACKOFF", "full-jitter", "the least load from callers who failed together")
-	a.propose("BACKOFF_BASE", settings.DurationText(a.base), "the median of the answers, within %s and %s: sooner, what failed the first attempt is still there", settings.DurationText(leastWait), settings.DurationText(mostWait))
+	a.propose("BACKOFF", "full-jitter", "the least load from clients who failed together")
+	a.propose("BACKOFF_BASE", settings.DurationText(a.base), "the median of the responses, within %s and %s: sooner, what failed the first attempt is still there", settings.DurationText(leastWait), settings.DurationText(mostWait))
 	longest := mostMax
 	if a.request > 0 {
 		longest = max(a.base, min(mostMax, roundDown(a.request/slowAttempts)))
@@ -189,9 +189,9 @@ func (a *adviser) backoff() {
 	}
 }
 
-// patient: callers that were configured to wait long, as in the profile batch.
+// patient: clients that were configured to wait long, as in the profile batch.
 // The proposed request timeout says what the upstream needs, not what the
-// callers can wait.
+// clients can wait.
 func (a *adviser) patient() bool {
 	return a.now.Values["PROFILE"] == "batch" || a.now.RequestTimeout > patience
 }
@@ -207,7 +207,7 @@ func (a *adviser) mostly429() bool {
 // What makes advice doubtful.
 const (
 	badDay      = 0.1 // of the attempts fail
-	littleUse   = 10  // retries for each request rescued
+	littleUse   = 10  // retries for each request recovered
 	enoughToSay = 20  // retries before their use is judged
 )
 
@@ -217,8 +217,8 @@ func (a *adviser) remark() {
 	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {
 		a.note("%s of the attempts failed: this was no ordinary time, ask again on an ordinary day", percent(share))
 	}
-	if !a.now.Observes && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Rescued) {
-		a.note("%d retries rescued %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Rescued)
+	if !a.now.Observes && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
+		a.note("%d retries recovered %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Recovered)
 	}
 	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {
 		a.note("the budget refused retries for %.0f requests", n)
@@ -227,6 +227,6 @@ func (a *adviser) remark() {
 		a.note("%.0f attempts were overtaken by their hedges, so how long they would have taken is not known, and ATTEMPT_TIMEOUT may come out too short", a.c.Overtaken)
 	}
 	if a.c.Faults > 0 {
-		a.note("%.0f faults were made up (RETRYPROXY_FAULT): this advice is about them too", a.c.Faults)
+		a.note("%.0f faults were made up (RETRYPROXY_FAULT_INJECTION): this advice is about them too", a.c.Faults)
 	}
 }

@@ -21,7 +21,7 @@ type Counts struct {
 	Outcomes  map[string]float64 // requests
 	Attempts  float64
 	Good      float64 // of Attempts, those that did not fail
-	Silent    float64 // of Attempts, those that may have been processed and brought no answer
+	Silent    float64 // of Attempts, those that may have been processed and brought no response
 	Retries   map[string]float64
 	Would     map[string]float64 // retries that would have been made
 	Faults    float64            // made up
@@ -68,7 +68,7 @@ func newCounts() *Counts {
 // ErrNoRoutes is for a page of metrics that is none of retryproxy's.
 var ErrNoRoutes = errors.New("the metrics are not those of a retryproxy: no route is in them")
 
-// Parse reads an answer of /metrics in Prometheus's text format.
+// Parse reads a response of /metrics in Prometheus's text format.
 func Parse(text string) (*Sample, error) {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := p.TextToMetricFamilies(strings.NewReader(text + "\n"))
@@ -132,8 +132,8 @@ func (v *value) bucket(edge, upTo float64) {
 var takers = map[string]func(c *Counts, v *value){
 	"retryproxy_outcomes_total":           func(c *Counts, v *value) { c.Outcomes[v.labels["outcome"]] += v.n },
 	"retryproxy_retries_total":            func(c *Counts, v *value) { c.Retries[v.labels["reason"]] += v.n },
-	"retryproxy_would_retries_total":      func(c *Counts, v *value) { c.Would[v.labels["reason"]] += v.n },
-	"retryproxy_injected_faults_total":    func(c *Counts, v *value) { c.Faults += v.n },
+	"retryproxy_dry_run_retries_total":    func(c *Counts, v *value) { c.Would[v.labels["reason"]] += v.n },
+	"retryproxy_fault_injections_total":   func(c *Counts, v *value) { c.Faults += v.n },
 	"retryproxy_hedges_total":             func(c *Counts, v *value) { c.Hedges += v.n },
 	"retryproxy_attempts_total":           takeAttempts,
 	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt = v.histogram },

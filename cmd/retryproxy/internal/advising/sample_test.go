@@ -21,12 +21,12 @@ func TestParseReadsWhatMetricsShow(t *testing.T) {
 	r.AttemptDone(policy.Rejected, 503, 2*time.Millisecond)
 	r.Retry(policy.ReasonStatus503)
 	r.AttemptDone(policy.ClassNone, 200, 40*time.Millisecond)
-	r.RequestDone([]byte("GET"), 200, policy.OutcomeRescued, 150*time.Millisecond, 148*time.Millisecond, 2)
+	r.RequestDone([]byte("GET"), 200, policy.OutcomeRecovered, 150*time.Millisecond, 148*time.Millisecond, 2)
 	r.AttemptDone(policy.Unknown, 0, time.Hour)
 	r.WouldRetry(policy.ReasonAttemptTimeout)
 	r.FaultInjected(policy.FaultDelay)
 	r.FaultInjected(policy.FaultStatus)
-	r.RequestDone([]byte("GET"), 504, policy.GaveUp(policy.ReasonObserved), time.Hour, 0, 1)
+	r.RequestDone([]byte("GET"), 504, policy.GaveUp(policy.ReasonDryRun), time.Hour, 0, 1)
 	page := httptest.NewRecorder()
 	m.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 
@@ -35,7 +35,7 @@ func TestParseReadsWhatMetricsShow(t *testing.T) {
 		t.Fatalf("%v %+v", err, s)
 	}
 	c := s.Routes["search"]
-	if c.Attempts != 3 || c.Good != 1 || c.Silent != 1 || c.Requests() != 2 || c.Outcomes["rescued"] != 1 || c.Outcomes["gave_up_observed"] != 1 ||
+	if c.Attempts != 3 || c.Good != 1 || c.Silent != 1 || c.Requests() != 2 || c.Outcomes["recovered"] != 1 || c.Outcomes["gave_up_dry_run"] != 1 ||
 		c.Retries["status_503"] != 1 || c.Would["attempt_timeout"] != 1 || c.Faults != 2 {
 		t.Errorf("%+v", c)
 	}
@@ -60,13 +60,13 @@ func TestParseRefusesOtherPages(t *testing.T) {
 }
 
 func TestParseSettingsReadsTheView(t *testing.T) {
-	got, err := ParseSettings(`{"side": "inbound", "routes": [{"name": "default", "settings": {"MODE": {"value": "observe"}, "MAX_RETRIES": {"value": "8", "set_by": "X"},
-		"ATTEMPT_TIMEOUT": {"value": "1m30s"}, "REQUEST_TIMEOUT": {"value": "0s"}, "HOLD_TIMEOUT": {"value": "7s"}, "OUTAGE": {"value": "hold"}}},
-		{"name": "b", "settings": {"HOLD_TIMEOUT": {"value": "7s"}, "OUTAGE": {"value": "shed"}}}]}`)
+	got, err := ParseSettings(`{"position": "inbound", "routes": [{"name": "default", "settings": {"DRY_RUN": {"value": "true"}, "MAX_RETRIES": {"value": "8", "set_by": "X"},
+		"ATTEMPT_TIMEOUT": {"value": "1m30s"}, "REQUEST_TIMEOUT": {"value": "0s"}, "QUEUE_TIMEOUT": {"value": "7s"}, "BREAKER": {"value": "queue"}}},
+		{"name": "b", "settings": {"QUEUE_TIMEOUT": {"value": "7s"}, "BREAKER": {"value": "fail_fast"}}}]}`)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%v %+v", err, got)
 	}
-	if d := got["default"]; !d.Observes || d.MaxRetries != 8 || d.AttemptTimeout != 90*time.Second || d.RequestTimeout != 0 || d.Hold != 7*time.Second || d.Values["MODE"] != "observe" {
+	if d := got["default"]; !d.Observes || d.MaxRetries != 8 || d.AttemptTimeout != 90*time.Second || d.RequestTimeout != 0 || d.Hold != 7*time.Second || d.Values["DRY_RUN"] != "true" {
 		t.Errorf("%+v", d)
 	}
 	if b := got["b"]; b.Observes || b.MaxRetries != 3 || b.RequestTimeout != 30*time.Second || b.Hold != 0 {

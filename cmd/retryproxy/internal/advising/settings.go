@@ -22,7 +22,7 @@ func defaults() InForce {
 	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, Hold: 20 * time.Second}
 }
 
-// ParseSettings reads an answer of /config.
+// ParseSettings reads a response of /config.
 func ParseSettings(text string) (map[string]InForce, error) {
 	var config struct {
 		Routes []struct {
@@ -42,15 +42,15 @@ func ParseSettings(text string) (map[string]InForce, error) {
 		for key, s := range r.Settings {
 			now.Values[key] = s.Value
 		}
-		now.Observes = now.Values["MODE"] == "observe"
+		now.Observes = now.Values["DRY_RUN"] == "true"
 		if n, err := strconv.Atoi(now.Values["MAX_RETRIES"]); err == nil {
 			now.MaxRetries = n
 		}
 		now.AttemptTimeout = 0 // also with auto
 		parseTime(&now.AttemptTimeout, now.Values["ATTEMPT_TIMEOUT"])
 		parseTime(&now.RequestTimeout, now.Values["REQUEST_TIMEOUT"])
-		parseTime(&now.Hold, now.Values["HOLD_TIMEOUT"])
-		if now.Values["OUTAGE"] != "hold" {
+		parseTime(&now.Hold, now.Values["QUEUE_TIMEOUT"])
+		if now.Values["BREAKER"] != "queue" {
 			now.Hold = 0
 		}
 		routes[r.Name] = now

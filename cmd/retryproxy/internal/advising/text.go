@@ -78,7 +78,7 @@ func (p *printer) wrappedIn(code, lead, text string) {
 }
 
 func (p *printer) route(r *Route, all *Report) {
-	p.printf("%s: %s, %d requests, %d attempts, %d of them failed, %s\n", p.in("1", "route "+r.Name), r.Mode, r.Requests, r.Attempts, r.Failed, all.time())
+	p.printf("%s: %s%d requests, %d attempts, %d of them failed, %s\n", p.in("1", "route "+r.Name), dryRun(r), r.Requests, r.Attempts, r.Failed, all.time())
 	p.wrapped("  ", r.Retries.text(r))
 	if len(r.Proposals) > 0 {
 		p.printf("\n")
@@ -102,18 +102,18 @@ func (r *Report) time() string {
 }
 
 func (t Retries) text(r *Route) string {
-	if r.Mode == "observe" {
+	if r.DryRun {
 		if t.Made == 0 {
 			return "retries would have had nothing to do"
 		}
 		return fmt.Sprintf("retries would rescue at most %d requests (%s), for %d retries or more: +%s load, at most +%s before the budget",
-			t.Rescued, percent(share(t.Rescued, r.Requests)), t.Made, percent(t.Load), percent(t.LoadAtMost))
+			t.Recovered, percent(share(t.Recovered, r.Requests)), t.Made, percent(t.Load), percent(t.LoadAtMost))
 	}
 	if t.Made == 0 {
 		return fmt.Sprintf("no retries were made; %d requests failed", t.GaveUp)
 	}
-	return fmt.Sprintf("%d retries rescued %d requests (%s): +%s load; %d requests failed all the same",
-		t.Made, t.Rescued, percent(share(t.Rescued, r.Requests)), percent(t.Load), t.GaveUp)
+	return fmt.Sprintf("%d retries recovered %d requests (%s): +%s load; %d requests failed all the same",
+		t.Made, t.Recovered, percent(share(t.Recovered, r.Requests)), percent(t.Load), t.GaveUp)
 }
 
 func share(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
@@ -141,4 +141,11 @@ func (p *printer) table(list []Proposal) {
 		p.printf("%s\n", line)
 		p.wrapped("    ", list[i].Why)
 	}
+}
+
+func dryRun(r *Route) string {
+	if r.DryRun {
+		return "dry run, "
+	}
+	return ""
 }

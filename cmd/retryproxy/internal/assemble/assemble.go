@@ -20,28 +20,28 @@ import (
 )
 
 // Config makes a proxy.Config without observers, refusal counter and logger,
-// which are the caller's to add. The error joins everything that keeps a route
+// which are the client's to add. The error joins everything that keeps a route
 // from working; ProblemsOf gives the variable to blame for each.
 func Config(s *settings.Settings) (*proxy.Config, error) {
 	m := &maker{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
 	c := &proxy.Config{
-		TrustedProxies:       s.TrustedProxies,
-		ProxyProtocolFrom:    s.ProxyProtocolFrom,
-		ForwardProxy:         s.ForwardProxy,
-		Limits:               http1.Limits{HeadBytes: int(s.MaxHeadBytes), Fields: s.MaxFields},
-		MaxConcurrentStreams: s.MaxStreams,
-		MaxConnections:       maxConnections(s.MaxConnections),
-		ReadHeadTimeout:      s.ReadHeadTimeout,
-		CallerIdleTimeout:    s.CallerIdleTimeout,
-		WriteTimeout:         s.WriteTimeout,
-		MinBodyRate:          int64(s.MinBodyRate),
-		TunnelIdleTimeout:    s.TunnelIdleTimeout,
-		ClientMemory:         clientMemory(memlimit.Soft()),
-		TotalReplayBytes:     replayBytes(int64(s.TotalReplayBytes), memlimit.Soft()),
-		DrainTimeout:         s.DrainTimeout,
-		AccessLog:            s.AccessLog,
-		GaveUpLogPerMinute:   s.GaveUpLogPerMinute,
-		Default:              m.route(&s.Default),
+		TrustedProxies:        s.TrustedProxies,
+		ProxyProtocolFrom:     s.ProxyProtocolFrom,
+		ForwardProxy:          s.ForwardProxy,
+		Limits:                http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders},
+		MaxConcurrentStreams:  s.MaxStreams,
+		MaxConnections:        maxConnections(s.MaxConnections),
+		ReadHeaderTimeout:     s.ReadHeaderTimeout,
+		ClientIdleTimeout:     s.ClientIdleTimeout,
+		WriteTimeout:          s.WriteTimeout,
+		MinBodyRate:           int64(s.MinBodyRate),
+		TunnelIdleTimeout:     s.TunnelIdleTimeout,
+		ClientMemory:          clientMemory(memlimit.Soft()),
+		RetryBufferTotalBytes: replayBytes(int64(s.RetryBufferTotalBytes), memlimit.Soft()),
+		DrainTimeout:          s.DrainTimeout,
+		AccessLog:             s.AccessLog,
+		GaveUpLogPerMinute:    s.GaveUpLogPerMinute,
+		Default:               m.route(&s.Default),
 	}
 	if s.TLSCert != "" {
 		var err error
@@ -84,38 +84,38 @@ type targetResult struct {
 func (m *maker) route(r *settings.Route) proxy.Route {
 	p, err := r.Policy()
 	m.note(r, "BACKOFF", err)
-	nested, err := r.NestedRule()
-	m.note(r, "NESTED", err)
+	nested, err := r.LayeredRetriesRule()
+	m.note(r, "LAYERED_RETRIES", err)
 	budget, hasBudget := r.Budget()
 	made := proxy.Route{
-		Name:            r.Name,
-		Upstream:        m.target(r),
-		Policy:          p,
-		Budget:          budget,
-		NoBudget:        !hasBudget,
-		Guard:           r.Guard(),
-		Outage:          outage(r.Outage),
-		HoldTimeout:     r.HoldTimeout,
-		HoldMax:         r.HoldMax,
-		QueueOrder:      queueOrder(r.QueueOrder),
-		Eject:           eject(r),
-		Throttle:        r.Throttle == "on",
-		Fallback:        m.fallback(r),
-		Observe:         r.Mode == "observe",
-		Faults:          r.Fault.Faults(),
-		HedgeAfter:      hedgeAfter(r),
-		Cooldown:        cooldown(r),
-		Quota:           quota(r),
-		Probe:           proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.Host.Name()},
-		RequestTimeout:  r.RequestTimeout,
-		AttemptTimeout:  r.AttemptTimeout.Value(),
-		BodyIdleTimeout: r.BodyIdleTimeout,
-		MaxBodyBytes:    int64(r.MaxBodyBytes),
-		MaxReplayBytes:  int64(r.MaxReplayBytes),
-		HoldBytes:       int64(r.HoldBytes),
-		GenerateKey:     r.IdempotencyKey == "generate",
-		Nested:          nested,
-		ResponseHeaders: r.ResponseHeaders,
+		Name:                r.Name,
+		Upstream:            m.target(r),
+		Policy:              p,
+		Budget:              budget,
+		NoBudget:            !hasBudget,
+		Guard:               r.Guard(),
+		BreakerMode:         outage(r.Breaker),
+		QueueTimeout:        r.QueueTimeout,
+		QueueMax:            r.QueueMax,
+		QueueOrder:          queueOrder(r.QueueOrder),
+		Eject:               eject(r),
+		Throttle:            r.ClientThrottling == "on",
+		Fallback:            m.fallback(r),
+		DryRun:              r.DryRun,
+		Faults:              r.FaultInjection.Injector(),
+		HedgeAfter:          hedgeAfter(r),
+		RateLimitPause:      rateLimitPause(r),
+		RateLimit:           rateLimit(r),
+		Probe:               proxy.Probe{Path: r.ProbePath.Path(), Host: r.Shared.UpstreamHost.Name()},
+		RequestTimeout:      r.RequestTimeout,
+		AttemptTimeout:      r.AttemptTimeout.Value(),
+		BodyIdleTimeout:     r.BodyIdleTimeout,
+		MaxBodyBytes:        int64(r.MaxBodyBytes),
+		RetryBufferBytes:    int64(r.RetryBufferBytes),
+		ResponseBufferBytes: int64(r.ResponseBufferBytes),
+		GenerateKey:         r.IdempotencyKey == "generate",
+		Nested:              nested,
+		ResponseHeaders:     r.ResponseHeaders,
 	}
 	made.Forward = m.forward(r, made.Upstream.Host)
 	m.note(r, "HOST", made.Forward.Check())
@@ -137,11 +137,11 @@ func hedgeAfter(r *settings.Route) policy.HedgeAfter {
 	return r.HedgeAfter.HedgeAfter
 }
 
-func outage(word string) proxy.Outage {
-	if word == "shed" {
-		return proxy.OutageShed
+func outage(word string) proxy.BreakerMode {
+	if word == "fail-fast" {
+		return proxy.BreakerFailFast
 	}
-	return proxy.OutageHold
+	return proxy.BreakerQueue
 }
 
 func eject(r *settings.Route) proxy.Eject {
@@ -152,24 +152,24 @@ func eject(r *settings.Route) proxy.Eject {
 	return e
 }
 
-func cooldown(r *settings.Route) proxy.Cooldown {
-	c := proxy.Cooldown{Max: r.CooldownMax, Header: r.CooldownKey.Header()}
+func rateLimitPause(r *settings.Route) proxy.RateLimitPause {
+	c := proxy.RateLimitPause{Max: r.RateLimitPauseMax, Header: r.RateLimitPauseKey.Header()}
 	switch {
-	case r.CooldownKey.Route():
-		c.Kind = proxy.CooldownRoute
+	case r.RateLimitPauseKey.Route():
+		c.Kind = proxy.RateLimitPauseRoute
 	case c.Header != "":
-		c.Kind = proxy.CooldownHeader
+		c.Kind = proxy.RateLimitPauseHeader
 	}
 	return c
 }
 
-func quota(r *settings.Route) proxy.Quota {
-	q := proxy.Quota{Rate: r.Quota.QuotaRate, Wait: r.QuotaWait, Header: r.QuotaKey.Header()}
+func rateLimit(r *settings.Route) proxy.RateLimit {
+	q := proxy.RateLimit{Rate: r.RateLimit.RateLimit, Wait: r.RateLimitWait, Header: r.RateLimitKey.Header()}
 	switch {
-	case r.QuotaKey.Route():
-		q.Kind = proxy.QuotaRoute
+	case r.RateLimitKey.Route():
+		q.Kind = proxy.RateLimitRoute
 	case q.Header != "":
-		q.Kind = proxy.QuotaHeader
+		q.Kind = proxy.RateLimitHeader
 	}
 	return q
 }
@@ -217,13 +217,13 @@ func (m *maker) targetOf(r *settings.Route, to settings.Upstream, files upstream
 func (m *maker) forward(r *settings.Route, upstreamHost string) forward.Settings {
 	f := forward.Settings{
 		UpstreamHost: upstreamHost,
-		Own:          m.own,
+		OwnHosts:     m.own,
 		Forwarded:    r.Forwarded,
 		Via:          r.Via,
 		StripPrefix:  r.StripPrefix,
-		Deadlines:    r.CallerDeadlines.DeadlineSet,
+		Deadlines:    r.ClientDeadlines.DeadlineSet,
 	}
-	switch rule := r.Shared.Host; {
+	switch rule := r.Shared.UpstreamHost; {
 	case rule.Auto():
 		f.Host = forward.HostAuto
 	case rule.Preserve():
@@ -236,7 +236,7 @@ func (m *maker) forward(r *settings.Route, upstreamHost string) forward.Settings
 	return f
 }
 
-// ownNames are the authorities by which callers know us: the addresses that we
+// ownNames are the authorities by which clients know us: the addresses that we
 // listen on and the host's name, which in a container is the container's.
 // Loopback names are known to package forward.
 func ownNames(s *settings.Settings) []string {

@@ -49,14 +49,14 @@ func config(t *testing.T, environ ...string) *proxy.Config {
 
 // Every value is unlike its neighbours, so that one in the wrong field shows.
 func TestEverySettingReachesTheProxy(t *testing.T) {
-	c := config(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2", "FORWARD_PROXY=true", "MAX_CONNECTIONS=11", "MAX_HEAD_BYTES=2KiB", "MAX_FIELDS=12",
-		"READ_HEAD_TIMEOUT=13s", "CALLER_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "TOTAL_REPLAY_BYTES=18MiB",
+	c := config(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2", "FORWARD_PROXY=true", "MAX_CONNECTIONS=11", "MAX_HEADER_BYTES=2KiB", "MAX_HEADERS=12",
+		"READ_HEADER_TIMEOUT=13s", "CLIENT_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "RETRY_BUFFER_TOTAL_BYTES=18MiB",
 		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true", "GAVE_UP_LOG_PER_MINUTE=20",
-		"HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
-		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "NESTED=deny",
+		"UPSTREAM_HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
+		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "LAYERED_RETRIES=deny",
 		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
-		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "MAX_REPLAY_BYTES=30KiB", "HOLD_BYTES=31KiB",
-		"THROTTLE=on", "HEDGE_AFTER=33ms", "COOLDOWN_KEY=header:X-Key", "COOLDOWN_MAX=32s", "QUOTA=35/s", "QUOTA_KEY=header:X-Account", "QUOTA_WAIT=36s", "PROBE_PATH=/ready", "FAULT=503:33%,delay:34ms:100%", "MODE=observe")
+		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "RETRY_BUFFER_BYTES=30KiB", "RESPONSE_BUFFER_BYTES=31KiB",
+		"CLIENT_THROTTLING=on", "HEDGE_AFTER=33ms", "RATE_LIMIT_PAUSE_KEY=header:X-Key", "RATE_LIMIT_PAUSE_MAX=32s", "RATE_LIMIT=35/s", "RATE_LIMIT_KEY=header:X-Account", "RATE_LIMIT_WAIT=36s", "PROBE_PATH=/ready", "FAULT_INJECTION=503:33%,delay:34ms:100%", "DRY_RUN=true")
 	r := c.Default
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
@@ -64,27 +64,27 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"announcers":  len(c.ProxyProtocolFrom) == 2,
 		"forwarding":  c.ForwardProxy,
 		"connections": c.MaxConnections == 11,
-		"limits":      c.Limits == http1.Limits{HeadBytes: 2048, Fields: 12},
-		"times":       c.ReadHeadTimeout == 13*time.Second && c.CallerIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,
+		"limits":      c.Limits == http1.Limits{HeaderBytes: 2048, Headers: 12},
+		"times":       c.ReadHeaderTimeout == 13*time.Second && c.ClientIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,
 		"rate":        c.MinBodyRate == 17,
-		"total":       c.TotalReplayBytes == 18<<20,
+		"total":       c.RetryBufferTotalBytes == 18<<20,
 		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 20,
 		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 2*time.Second,
-		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && r.Forward.Forwarded && r.Forward.Via == "edge" && slices.Contains(r.Forward.Own, "10.1.1.1:82"),
+		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && r.Forward.Forwarded && r.Forward.Via == "edge" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
 		"key":         r.GenerateKey,
 		"headers":     !r.ResponseHeaders,
-		"bodies":      r.MaxBodyBytes == 21 && r.MaxReplayBytes == 30<<10 && r.HoldBytes == 31<<10,
+		"bodies":      r.MaxBodyBytes == 21 && r.RetryBufferBytes == 30<<10 && r.ResponseBufferBytes == 31<<10,
 		"retry on":    r.Policy.RetryOn.Code(503) && !r.Policy.RetryOn.Code(500),
 		"policy":      r.Policy.MaxRetries == 2 && r.Policy.Window == 22*time.Second && r.Policy.Unsafe && !r.Policy.Methods.Has([]byte("PUT")) && r.Policy.Methods.Has([]byte("GET")),
-		"nested":      r.Nested == policy.NestedDeny,
+		"layered":     r.Nested == policy.LayeredDeny,
 		"backoff":     r.Policy.Backoff.Wait(policy.Step{}, policy.Shared()) == 23*time.Millisecond && r.Policy.Throttled.Wait(policy.Step{}, policy.Shared()) == 240*time.Millisecond,
 		"budget":      !r.NoBudget && r.Budget == policy.BudgetConfig{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
 		"throttle":    r.Throttle,
-		"mode":        r.Observe,
+		"mode":        r.DryRun,
 		"faults":      r.Faults.String() == "503:33%,delay:34ms:100%",
 		"hedge":       r.HedgeAfter.Fixed() == 33*time.Millisecond,
-		"cool-downs":  r.Cooldown == proxy.Cooldown{Kind: proxy.CooldownHeader, Header: "X-Key", Max: 32 * time.Second},
-		"quota":       r.Quota == proxy.Quota{Rate: policy.QuotaRate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: proxy.QuotaHeader, Header: "X-Account"},
+		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseHeader, Header: "X-Key", Max: 32 * time.Second},
+		"quota":       r.RateLimit == proxy.RateLimit{Rate: policy.RateLimit{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: proxy.RateLimitHeader, Header: "X-Account"},
 		"probe":       r.Probe == proxy.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -122,7 +122,7 @@ func TestFallbacks(t *testing.T) {
 	if f := config(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallback; f.Status != 503 || string(f.Body) != "later: really" {
 		t.Errorf("%+v", f)
 	}
-	c := config(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
+	c := config(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "UPSTREAM_HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
 		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
 	f := c.Default.Fallback
 	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
@@ -139,17 +139,17 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-func TestQuotaKeys(t *testing.T) {
-	for word, want := range map[string]proxy.QuotaKind{"upstream": proxy.QuotaUpstream, "route": proxy.QuotaRoute, "header:X": proxy.QuotaHeader} {
-		if got := config(t, "UPSTREAM=http://a", "QUOTA=1/s", "QUOTA_KEY="+word).Default.Quota.Kind; got != want {
+func TestRateLimitKeys(t *testing.T) {
+	for word, want := range map[string]proxy.RateLimitKind{"upstream": proxy.RateLimitUpstream, "route": proxy.RateLimitRoute, "header:X": proxy.RateLimitHeader} {
+		if got := config(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}
 	}
 }
 
-func TestCooldownKeys(t *testing.T) {
-	for word, want := range map[string]proxy.CooldownKind{"none": proxy.CooldownNone, "route": proxy.CooldownRoute, "header:X": proxy.CooldownHeader} {
-		if got := config(t, "UPSTREAM=http://a", "COOLDOWN_KEY="+word).Default.Cooldown.Kind; got != want {
+func TestRateLimitPauseKeys(t *testing.T) {
+	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseHeader} {
+		if got := config(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}
 	}
@@ -233,19 +233,19 @@ func TestSameUpstreamIsTheSameTarget(t *testing.T) {
 	}
 }
 
-func TestCallersForDescriptors(t *testing.T) {
+func TestClientsForDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 20: 1, 24: 2, 32: 6, 40: 10, 64: 16, 100: 25, 128: 32, 1024: 480, 1 << 20: 524256, 1<<64 - 1: 1 << 20} {
-		if got := callersFor(descriptors); got != want {
+		if got := clientsFor(descriptors); got != want {
 			t.Errorf("%d: %d, want %d", descriptors, got, want)
 		}
 	}
 	const atRest = 11
 	for descriptors := uint64(16); descriptors < 2000; descriptors++ {
-		if need := perCaller*callersFor(descriptors) + atRest; uint64(need) > descriptors {
-			t.Errorf("%d descriptors: %d would be open with a connection to the upstream for every caller", descriptors, need)
+		if need := perClient*clientsFor(descriptors) + atRest; uint64(need) > descriptors {
+			t.Errorf("%d descriptors: %d would be open with a connection to the upstream for every client", descriptors, need)
 		}
 	}
-	if n := config(t, "UPSTREAM=http://a").MaxConnections; n < fewestCallers || n > mostCallers {
+	if n := config(t, "UPSTREAM=http://a").MaxConnections; n < fewestClients || n > mostClients {
 		t.Errorf("auto gives %d", n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
 )
 
-// The share of the descriptor limit that callers may have.
+// The share of the descriptor limit that clients may have.
 const (
 	// reserved descriptors are for listeners, the admin server, logs,
 	// resolving names and the runtime; of a limit below 128 it is half...
@@ -18,13 +18,13 @@ const (
 	// perCaller: its own, and one to the upstream. A pipe that moves a large
 	// body inside the kernel takes two more for a moment, but does without
 	// when there is none.
-	perCaller = 2
+	perClient = 2
 	// mostCallers bounds what an unlimited descriptor limit gives: far above
 	// what one process can serve, and a number that memory can be reckoned by.
-	mostCallers = 1 << 20
+	mostClients = 1 << 20
 	// fewestCallers keeps a tiny limit from pausing everything; accepting also
 	// pauses when descriptors do run out.
-	fewestCallers = 1
+	fewestClients = 1
 )
 
 // maxConnections takes "auto" from RLIMIT_NOFILE, whose soft limit the Go
@@ -37,13 +37,13 @@ func maxConnections(c settings.AutoCount) int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return callersFor(uint64(limit.Cur))
+	return clientsFor(uint64(limit.Cur))
 }
 
-func callersFor(descriptors uint64) int {
+func clientsFor(descriptors uint64) int {
 	kept := min(reserved, max(leastReserved, descriptors/2))
 	if descriptors <= kept {
-		return fewestCallers
+		return fewestClients
 	}
-	return int(max(fewestCallers, min(mostCallers, (descriptors-kept)/perCaller)))
+	return int(max(fewestClients, min(mostClients, (descriptors-kept)/perClient)))
 }

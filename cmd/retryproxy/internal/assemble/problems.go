@@ -59,7 +59,7 @@ func (m *maker) note(r *settings.Route, key string, err error) {
 	case errors.As(err, &file):
 		key, value = upstreamFiles[file.Field], file.File
 	case errors.As(err, &field):
-		key = forwarding[field.Field]
+		key = forwarding[field.Setting]
 	}
 	m.problems = append(m.problems, settings.Problem{Variable: r.Blame(key), Value: value, Message: err.Error()})
 }

@@ -5,7 +5,7 @@
 // Run is all there is to call. The same requests go at the same moments to the
 // upstream itself and through the proxy, and the upstream fails by a plan made
 // from a seed, so both sides meet the same failures; what differs is what
-// callers saw. The proxy has its default settings, by the same path from
+// clients saw. The proxy has its default settings, by the same path from
 // RETRYPROXY_* names to a configuration as in service.
 //
 // Nothing leaves the machine: all sockets are on loopback, rate and memory are
@@ -102,7 +102,7 @@ func parse(args []string, stdout, stderr io.Writer) (flags, error) {
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, _ = fmt.Fprint(stdout, usage+"\nSends the same requests to an upstream that fails on purpose and to retryproxy\nin front of it, and compares what callers saw. Needs no settings.\n\nFlags:\n")
+		_, _ = fmt.Fprint(stdout, usage+"\nSends the same requests to an upstream that fails on purpose and to retryproxy\nin front of it, and compares what clients saw. Needs no settings.\n\nFlags:\n")
 		set.SetOutput(stdout)
 		set.PrintDefaults()
 	case err != nil:
@@ -190,7 +190,7 @@ func opening(s *stage, f flags) string {
 		columns(
 			"curl -i", up+"/search/shoes", "# without retries",
 			"curl -i", proxy+"/search/shoes", "# with retries",
-			"curl -i -d item=1", proxy+"/checkout", "# a POST is not repeated once it was sent",
+			"curl -i -d item=1", proxy+"/checkout", "# a POST is not retried once it was sent",
 			"curl -i -d item=1 -H 'Idempotency-Key: \"1\"'", proxy+"/checkout", "# but with a key it is",
 			"curl -s", scrape+" | grep ^retryproxy_outcomes", "") +
 		"\n"

@@ -66,14 +66,14 @@ func start(ctx context.Context, out *output, args ...string) (end func() int) {
 	return func() int { return <-code }
 }
 
-var callersRow = regexp.MustCompile(`(?m)^(without retries|with retryproxy) +(\d+) +([\d.]+) %`)
+var clientsRow = regexp.MustCompile(`(?m)^(without retries|with retryproxy) +(\d+) +([\d.]+) %`)
 
-// callers reads the final table: requests and success in per cent.
-func callers(t *testing.T, text string) (requests [numSides]int, success [numSides]float64) {
+// clients reads the final table: requests and success in per cent.
+func clients(t *testing.T, text string) (requests [numSides]int, success [numSides]float64) {
 	t.Helper()
-	rows := callersRow.FindAllStringSubmatch(text, -1)
+	rows := clientsRow.FindAllStringSubmatch(text, -1)
 	if len(rows) != int(numSides) {
-		t.Fatalf("%d rows of callers in\n%s", len(rows), text)
+		t.Fatalf("%d rows of clients in\n%s", len(rows), text)
 	}
 	for i, row := range rows {
 		requests[i], _ = strconv.Atoi(row[2])
@@ -88,14 +88,14 @@ func TestRetriesRaiseSuccess(t *testing.T) {
 		t.Fatalf("exit code %d:\n%s", code, out.String())
 	}
 	text := out.String()
-	requests, success := callers(t, text)
+	requests, success := clients(t, text)
 	if requests[direct] < 20 || requests[direct] != requests[proxied] {
 		t.Errorf("%v requests, want as many on both sides", requests)
 	}
 	if success[proxied] <= success[direct] || success[direct] == 100 {
 		t.Errorf("%.1f %% success without retries, %.1f %% with", success[direct], success[proxied])
 	}
-	for _, want := range []string{"  rescued ", "  because of status_503 ", "s  success"} {
+	for _, want := range []string{"  recovered ", "  because of status_503 ", "s  success"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -138,7 +138,7 @@ func TestEveryRequestHasItsOutcome(t *testing.T) {
 	if code := start(t.Context(), &out, "--for", "500ms", "--rate", "100")(); code != exitOK {
 		t.Fatalf("exit code %d:\n%s", code, out.String())
 	}
-	requests, _ := callers(t, out.String())
+	requests, _ := clients(t, out.String())
 	row := regexp.MustCompile(`(?m)^requests +(\d+) +(\d+) +(\d+) +(\d+)$`).FindStringSubmatch(out.String())
 	if row == nil {
 		t.Fatalf("no row of requests in\n%s", out.String())
@@ -149,7 +149,7 @@ func TestEveryRequestHasItsOutcome(t *testing.T) {
 		total += n
 	}
 	if total != requests[proxied] {
-		t.Errorf("/metrics counts %d requests, the callers %d:\n%s", total, requests[proxied], out.String())
+		t.Errorf("/metrics counts %d requests, the clients %d:\n%s", total, requests[proxied], out.String())
 	}
 }
 
@@ -162,7 +162,7 @@ func TestInterruptEndsWithTheSummary(t *testing.T) {
 	if code := end(); code != exitOK {
 		t.Errorf("exit code %d, want %d", code, exitOK)
 	}
-	if requests, _ := callers(t, out.String()); requests[direct] == 0 {
+	if requests, _ := clients(t, out.String()); requests[direct] == 0 {
 		t.Errorf("no requests in the summary:\n%s", out.String())
 	}
 }
@@ -175,7 +175,7 @@ type onSummary struct {
 }
 
 func (o *onSummary) Write(p []byte) (int, error) {
-	if found := proxyAndMetrics.FindStringSubmatch(o.String()); found != nil && bytes.Contains(p, []byte("What callers saw")) {
+	if found := proxyAndMetrics.FindStringSubmatch(o.String()); found != nil && bytes.Contains(p, []byte("What clients saw")) {
 		o.asked = true
 		if c, err := net.Dial("tcp", strings.TrimPrefix(found[1], "http://")); err == nil {
 			_ = c.Close()
@@ -214,7 +214,7 @@ func TestDrainEndsTheDemoAndConfigShowsHow(t *testing.T) {
 	for path, want := range map[string]string{
 		"/readyz":  "ok",
 		"/config":  "RETRYPROXY_LISTEN=" + strings.TrimPrefix(proxyURL, "http://"),
-		"/metrics": "\nretryproxy_replay_limit_bytes 6.7108864e+07\n",
+		"/metrics": "\nretryproxy_retry_buffer_limit_bytes 6.7108864e+07\n",
 	} {
 		resp, err := client.Get(adminURL + path)
 		if err != nil {

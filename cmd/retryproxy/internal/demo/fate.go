@@ -36,7 +36,7 @@ const (
 	burstShare = 0.6
 )
 
-// Time the upstream takes for an answer.
+// Time the upstream takes for a response.
 const (
 	fineAnswer = 3 * time.Millisecond
 	slowAnswer = 300 * time.Millisecond

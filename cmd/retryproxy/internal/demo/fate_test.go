@@ -56,7 +56,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A repeat has to have its own luck, or retries would never or always help.
+// A retry has to have its own luck, or retries would never or always help.
 func TestTheFateOfARepeatDoesNotDependOnTheFirst(t *testing.T) {
 	w := weather{3}
 	at := moment(w, true)
@@ -71,7 +71,7 @@ func TestTheFateOfARepeatDoesNotDependOnTheFirst(t *testing.T) {
 		}
 	}
 	if got := both / first; math.Abs(got-burstShare) > 0.03 {
-		t.Errorf("%.3f of the repeats of a 503 were 503, want %.3f", got, burstShare)
+		t.Errorf("%.3f of the retries of a 503 were 503, want %.3f", got, burstShare)
 	}
 }
 

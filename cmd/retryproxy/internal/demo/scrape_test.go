@@ -18,12 +18,12 @@ func TestScrapeReadsWhatMetricsShow(t *testing.T) {
 		r.AttemptDone(policy.Rejected, 503, time.Second)
 		r.Retry(policy.ReasonStatus503)
 		r.AttemptDone(policy.ClassNone, 200, time.Second)
-		r.RequestDone([]byte("GET"), 200, policy.OutcomeRescued, time.Second, time.Second, 2)
+		r.RequestDone([]byte("GET"), 200, policy.OutcomeRecovered, time.Second, time.Second, 2)
 	}
 	r.AttemptDone(policy.Unknown, 0, time.Second)
 	got := scrape(m.Handler(), []string{"search", "idle"})
 	want := []routeCounts{
-		{"search", 7, map[string]int{"rescued": 3}, map[string]int{"status_503": 3}},
+		{"search", 7, map[string]int{"recovered": 3}, map[string]int{"status_503": 3}},
 		{"idle", 0, map[string]int{}, map[string]int{}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -35,7 +35,7 @@ func TestScrapeReadsWhatMetricsShow(t *testing.T) {
 }
 
 func TestSum(t *testing.T) {
-	counts := map[string]int{"gave_up_deadline": 2, "gave_up_nested": 3, "success": 10}
+	counts := map[string]int{"gave_up_deadline": 2, "gave_up_layered": 3, "success": 10}
 	if got := sum(counts, "gave_up_"); got != 5 {
 		t.Errorf("gave_up_: %d, want 5", got)
 	}

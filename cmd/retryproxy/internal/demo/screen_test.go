@@ -21,7 +21,7 @@ func someReport() *report {
 		r.sides[s] = c.counts
 	}
 	r.routes = []routeCounts{
-		{"search", 15, map[string]int{"success": 8, "rescued": 1, "gave_up_budget_exhausted": 1}, map[string]int{"status_503": 4, "reset": 1}},
+		{"search", 15, map[string]int{"success": 8, "recovered": 1, "gave_up_budget_exhausted": 1}, map[string]int{"status_503": 4, "reset": 1}},
 		{"checkout", 3, map[string]int{"success": 1, "gave_up_not_idempotent": 2}, map[string]int{}},
 	}
 	return r
@@ -33,7 +33,7 @@ func TestLiveTable(t *testing.T) {
 without retries        21     4.8 %     2     3     4     5     6  1.27 s  1.27 s
 with retryproxy        36     2.8 %     3     5     7     9    11  1.27 s  1.27 s
 
-route            requests   success   rescued   gave up   retries  attempts
+route            requests   success recovered   gave up   retries  attempts
 search                 10         8         1         1         5        15
 checkout                3         1         0         2         0         3
 `, "\n")
@@ -47,11 +47,11 @@ func TestFinalTables(t *testing.T) {
 	for _, want := range []string{
 		"The upstream got 100 requests without retries and 112 with retryproxy: 1.12 times as many.\n",
 		"requests                                    10         3\n",
-		"  success                                    8         1\n  rescued                                    1         0\n",
+		"  success                                    8         1\n  recovered                                  1         0\n",
 		"  gave_up_not_idempotent                     0         2\n",
 		"attempts                                    15         3\n",
 		"retries                                      5         0\n  because of reset                           1         0\n  because of status_503                      4         0\n",
-		"    2  not_idempotent: A repeat might",
+		"    2  not_idempotent: A retry might",
 		"    1  budget_exhausted: The retry budget",
 	} {
 		if !strings.Contains(got, want) {
@@ -77,7 +77,7 @@ func TestProgressIsALineWhereThereIsNoTerminal(t *testing.T) {
 	s := newScreen(&out, func(string) string { return "" })
 	s.progress(someReport())
 	s.finish(someReport())
-	want := "  12 s  success   4.8 % without retries,   2.8 % with retryproxy (36 requests each, 5 retries)\n\nWhat callers saw\n"
+	want := "  12 s  success   4.8 % without retries,   2.8 % with retryproxy (36 requests each, 5 retries)\n\nWhat clients saw\n"
 	if !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("got %q", out.String())
 	}
@@ -99,7 +99,7 @@ func TestTheTableIsRedrawnInPlace(t *testing.T) {
 	}
 	out.Reset()
 	s.finish(r)
-	if !strings.HasPrefix(out.String(), "\x1b[6F\x1b[JWhat callers saw") {
+	if !strings.HasPrefix(out.String(), "\x1b[6F\x1b[JWhat clients saw") {
 		t.Errorf("finished as %q", out.String())
 	}
 }

@@ -77,10 +77,10 @@ func (s *stage) openProxy(o *Options) error {
 			return err
 		}
 		if err = server.Listen(); err == nil {
-			s.serveProxy(server, config.TotalReplayBytes)
+			s.serveProxy(server, config.RetryBufferTotalBytes)
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("listen for callers: %w", err))
+		errs = append(errs, fmt.Errorf("listen for clients: %w", err))
 	}
 	return errors.Join(errs...)
 }
@@ -164,7 +164,7 @@ func (s *stage) close() {
 
 // snapshot puts the proxy's picture into the form that metrics shows.
 func snapshot(st proxy.Stats, replayLimit int64) metrics.Snapshot {
-	out := metrics.Snapshot{Connections: st.Connections, AcceptPauses: st.AcceptPauses, ReplayBytes: st.ReplayBytes, ReplayLimitBytes: replayLimit}
+	out := metrics.Snapshot{Connections: st.Connections, AcceptPauses: st.AcceptPauses, RetryBufferBytes: st.RetryBufferUsed, RetryBufferLimitBytes: replayLimit}
 	for i := range st.Upstreams {
 		u := &st.Upstreams[i]
 		out.Upstreams = append(out.Upstreams, metrics.Upstream{

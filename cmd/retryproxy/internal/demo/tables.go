@@ -39,11 +39,11 @@ func (r *report) line() string {
 
 // live is the small table redrawn in place.
 func (r *report) live(s style) string {
-	return r.callers(s) + "\n" + r.summary(s)
+	return r.clients(s) + "\n" + r.summary(s)
 }
 
-// callers compares what the callers of both sides saw.
-func (r *report) callers(s style) string {
+// clients compares what the clients of both sides saw.
+func (r *report) clients(s style) string {
 	var b strings.Builder
 	head := fmt.Sprintf("%-16s %8s %9s", fmt.Sprintf("%.1f s", r.elapsed.Seconds()), "requests", success)
 	for k := success + 1; k < numKinds; k++ {
@@ -68,11 +68,11 @@ func (r *report) callers(s style) string {
 // summary is a line per route.
 func (r *report) summary(s style) string {
 	var b strings.Builder
-	b.WriteString(s.bold(fmt.Sprintf("%-16s %8s %9s %9s %9s %9s %9s", "route", "requests", "success", "rescued", "gave up", "retries", "attempts")) + "\n")
+	b.WriteString(s.bold(fmt.Sprintf("%-16s %8s %9s %9s %9s %9s %9s", "route", "requests", "success", "recovered", "gave up", "retries", "attempts")) + "\n")
 	for i := range r.routes {
 		c := &r.routes[i]
 		fmt.Fprintf(&b, "%-16s %8d %9d %9d %9d %9d %9d\n", c.name, c.requests(), c.outcomes[policy.OutcomeSuccess.String()],
-			c.outcomes[policy.OutcomeRescued.String()], sum(c.outcomes, "gave_up_"), sum(c.retries, ""), c.attempts)
+			c.outcomes[policy.OutcomeRecovered.String()], sum(c.outcomes, "gave_up_"), sum(c.retries, ""), c.attempts)
 	}
 	return b.String()
 }
@@ -80,12 +80,12 @@ func (r *report) summary(s style) string {
 // final is everything, at the end.
 func (r *report) final(s style) string {
 	var b strings.Builder
-	b.WriteString("What callers saw\n\n" + r.callers(s))
+	b.WriteString("What clients saw\n\n" + r.clients(s))
 	fmt.Fprintf(&b, "\nThe upstream got %d requests without retries and %d with retryproxy: %.2f times as many.\n",
 		r.sends[direct], r.sends[proxied], float64(r.sends[proxied])/float64(max(1, r.sends[direct])))
 	b.WriteString("\nWhat /metrics says, route by route\n\n" + r.breakdown(s))
 	if why := r.whyNot(); why != "" {
-		b.WriteString("\nWhy some failures still reached a caller\n\n" + why)
+		b.WriteString("\nWhy some failures still reached a client\n\n" + why)
 	}
 	return b.String()
 }

@@ -17,7 +17,7 @@ const (
 
 func (s side) String() string { return [...]string{"without retries", "with retryproxy"}[s] }
 
-// kind is what a caller saw of one request.
+// kind is what a client saw of one request.
 type kind uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	status429
 	status502
 	status503
-	broken // the connection ended before the whole answer
+	broken // the connection ended before the whole response
 	other  // any other status or error, or a wrong body
 	numKinds
 )
@@ -43,7 +43,7 @@ const (
 	latencyBuckets = 370
 )
 
-// tally counts what the callers of one side saw, in bounded memory. Safe for
+// tally counts what the clients of one side saw, in bounded memory. Safe for
 // concurrent use.
 type tally struct {
 	mu     sync.Mutex // guards counts

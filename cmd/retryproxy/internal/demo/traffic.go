@@ -18,7 +18,7 @@ import (
 // Bounds of the traffic.
 const (
 	maxUnderWay    = 512              // requests at once, both sides together; beyond it the next ones are sent later
-	callerPatience = 40 * time.Second // longer than the proxy's request timeout
+	clientPatience = 40 * time.Second // longer than the proxy's request timeout
 	lastAnswers    = 5 * time.Second  // in traffic.lastAnswers; longer than most waits for a Retry-After of 1 s
 	maxUpload      = 32 << 10         // bytes
 )
@@ -38,7 +38,7 @@ type traffic struct {
 	base   [numSides]string
 	client *http.Client
 
-	lastAnswers time.Duration // how long the requests under way at the end may take
+	lastAnswers time.Duration // how long the requests in flight at the end may take
 	bytes       []byte        // where bodies are cut from
 
 	tally   [numSides]tally
@@ -46,7 +46,7 @@ type traffic struct {
 	running sync.WaitGroup
 }
 
-// newTraffic: no connection is kept, because net/http's client repeats
+// newTraffic: no connection is kept, because net/http's client retries
 // requests by itself when a kept one was reset, and the side without retries
 // is to be without them.
 func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
@@ -58,7 +58,7 @@ func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 		bytes:       make([]byte, maxUpload),
 		slots:       make(chan struct{}, maxUnderWay),
 		client: &http.Client{
-			Timeout:   callerPatience,
+			Timeout:   clientPatience,
 			Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 		},
 	}
@@ -69,8 +69,8 @@ func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 	return t
 }
 
-// run sends until until ends, then waits a while for the answers still to
-// come. When ctx ends it ends at once. What has no answer then is not counted.
+// run sends until until ends, then waits a while for the responses still to
+// come. When ctx ends it ends at once. What has no response then is not counted.
 func (t *traffic) run(ctx, until context.Context) {
 	sending, cancel := context.WithCancel(ctx)
 	defer t.running.Wait()
@@ -92,7 +92,7 @@ func (t *traffic) run(ctx, until context.Context) {
 	}
 }
 
-// finished is closed when no request is under way any more. No request may be
+// finished is closed when no request is in flight any more. No request may be
 // begun after the call.
 func (t *traffic) finished() <-chan struct{} {
 	done := make(chan struct{})

@@ -117,7 +117,7 @@ func TestTrafficEndsAtOnceWithItsContext(t *testing.T) {
 	tr.run(ctx, ctx) // hangs here when it does not
 	for s := range numSides {
 		if c := tr.tally[s].read(); c.requests() != 0 {
-			t.Errorf("%v: %v counted though no answer came", s, c.kinds)
+			t.Errorf("%v: %v counted though no response came", s, c.kinds)
 		}
 	}
 	if len(tr.slots) > int(numSides) {

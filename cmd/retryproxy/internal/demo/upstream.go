@@ -114,7 +114,7 @@ func reply(w http.ResponseWriter, r *http.Request, after time.Duration, a answer
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a) // a caller that left needs no answer
+	_ = json.NewEncoder(w).Encode(a) // a client that left needs no response
 }
 
 // resetConnection makes the kernel send RST instead of an orderly end.

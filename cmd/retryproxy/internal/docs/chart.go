@@ -22,8 +22,8 @@ func ChartSettings() string {
 		if s.Scope != settings.ScopeMatcher && !slices.Contains(chartOwn, s.Key) {
 			global = append(global, s.Key)
 		}
-		if s.RouteKey != "" && !slices.Contains(chartOwn, s.RouteKey) {
-			route = append(route, s.RouteKey)
+		if s.Scope != settings.ScopeGlobal && !slices.Contains(chartOwn, s.Key) {
+			route = append(route, s.Key)
 		}
 	}
 	return fmt.Sprintf("              { \"pattern\": \"^(%s|ROUTE_[A-Z0-9]+_(%s))$\" },\n", strings.Join(global, "|"), strings.Join(route, "|"))

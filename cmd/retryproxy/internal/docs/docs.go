@@ -47,7 +47,8 @@ func Files() ([]File, error) {
 	return []File{
 		{Path: "docs/settings.md", Content: Settings()},
 		{Path: "docs/metrics.md", Content: Metrics()},
-		{Path: "README.md", Part: "will my request be repeated", Content: repeated},
+		{Path: "docs/glossary.md", Content: Glossary()},
+		{Path: "README.md", Part: "will my request be retried", Content: repeated},
 		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},
 	}, nil
 }

@@ -26,10 +26,10 @@ func TestGeneratedDocumentsAreCurrent(t *testing.T) {
 func TestStaleFindsAndWriteRenews(t *testing.T) {
 	dir := t.TempDir()
 	readme := filepath.Join(dir, "README.md")
-	if err := os.WriteFile(readme, []byte("before\n<!-- begin will my request be repeated -->\nold\n<!-- end will my request be repeated -->\nafter\n"), 0o600); err != nil {
+	if err := os.WriteFile(readme, []byte("before\n<!-- begin will my request be retried -->\nold\n<!-- end will my request be retried -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if stale, err := Stale(dir); err != nil || len(stale) != 3 {
+	if stale, err := Stale(dir); err != nil || len(stale) != 4 {
 		t.Fatalf("%v %v", stale, err)
 	}
 	if err := Write(dir); err != nil {

@@ -70,7 +70,7 @@ func list[T explained](b *strings.Builder, label, intro string, members []T) {
 }
 
 func refusals(b *strings.Builder) {
-	b.WriteString("## reason (of a refusal)\n\nWhy a request was refused before anything of it was sent: the label of `retryproxy_parse_refusals_total`. The connection is closed after the answer.\n\n")
+	b.WriteString("## reason (of a refusal)\n\nWhy a request was refused before anything of it was sent: the label of `retryproxy_parse_refusals_total`. The connection is closed after the response.\n\n")
 	var rows [][]string
 	for _, r := range http1.AllRefusals() {
 		rows = append(rows, []string{code(r.String()), fmt.Sprint(r.Status()), r.Explain()})

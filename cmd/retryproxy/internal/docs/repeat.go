@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// RepeatTable answers "will my request be repeated?" for the default settings.
+// RepeatTable answers "will my request be retried?" for the default settings.
 func RepeatTable() (string, error) {
 	profile, err := policy.FindProfile(policy.DefaultProfile)
 	if err != nil {

@@ -63,18 +63,14 @@ func batch(s *settings.Setting) string {
 	if s.Batch == "" {
 		return ""
 	}
-	return fmt.Sprintf(" Under the profile batch %s.", s.Batch)
+	return fmt.Sprintf(" With PROFILE=batch: %s.", s.Batch)
 }
 
 // marks are the words beside a setting.
 func marks(s *settings.Setting) string {
 	var words []string
 	if s.Scope == settings.ScopeShared {
-		word := "per route"
-		if s.RouteKey != s.Key {
-			word += " as " + code("…_"+s.RouteKey)
-		}
-		words = append(words, word)
+		words = append(words, "per route")
 	}
 	if !s.Live {
 		words = append(words, "at start")

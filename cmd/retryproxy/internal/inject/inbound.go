@@ -204,7 +204,7 @@ func (p *pod) leadTo(app appPort, listen int) error {
 			return fmt.Errorf("the Service %s says appProtocol: %s, and the sidecar takes plain HTTP", s.name, tls)
 		}
 		if s.headless {
-			p.note("Service %s is headless: callers who use its name with the application's port %d reach the application and not the sidecar, whose port is %d", s.name, app.number, listen)
+			p.note("Service %s is headless: clients who use its name with the application's port %d reach the application and not the sidecar, whose port is %d", s.name, app.number, listen)
 		}
 		if byNumber {
 			if err := p.leadByNumber(s, sp, app, listen); err != nil {

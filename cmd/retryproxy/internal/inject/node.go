@@ -121,7 +121,7 @@ func expandWithin(n *yaml.Node, left *int) error {
 	return nil
 }
 
-// clone copies a tree. Past the bound it stops short; the caller then finds the
+// clone copies a tree. Past the bound it stops short; the client then finds the
 // bound used up.
 func clone(n *yaml.Node, left *int) *yaml.Node {
 	c := *n

@@ -30,7 +30,7 @@ const (
 	drainTimeout = 20 * time.Second
 	gracePeriod  = 40 // seconds: delay, drain and 15 more
 	appLasts     = 8  // seconds for which the application takes requests after the Pod began to end, at least
-	drainLasts   = 26 // seconds after which the sidecar has none under way
+	drainLasts   = 26 // seconds after which the sidecar has none in flight
 	outboundEnd  = 5 * time.Second
 )
 

@@ -86,7 +86,7 @@ func (p *Page) serveState(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // who left needs no answer
+	_, _ = w.Write(append(body, '\n')) // who left needs no response
 }
 
 // serveEvents sends the state once a second, and the requests when they have

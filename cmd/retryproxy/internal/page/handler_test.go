@@ -118,8 +118,8 @@ func TestMarkupHasNothingInline(t *testing.T) {
 
 func TestStateAsJSON(t *testing.T) {
 	s, server := served(t)
-	s.request("a", policy.OutcomeShed, time.Millisecond)
-	s.Keep(ended("/p", time.Now(), time.Second, policy.OutcomeShed, 0))
+	s.request("a", policy.OutcomeFailFast, time.Millisecond)
+	s.Keep(ended("/p", time.Now(), time.Second, policy.OutcomeFailFast, 0))
 	response, body := get(t, server.URL+"/page/state.json")
 	var got Snapshot
 	if err := json.Unmarshal([]byte(body), &got); err != nil || response.Header.Get("Content-Type") != "application/json" {
@@ -175,7 +175,7 @@ func TestEventsBringTheStateAndRequestsThatChanged(t *testing.T) {
 	var names []string
 	for range 4 {
 		if len(names) == 3 {
-			s.Keep(ended("/late", time.Now(), time.Second, policy.OutcomeShed, 0))
+			s.Keep(ended("/late", time.Now(), time.Second, policy.OutcomeFailFast, 0))
 		}
 		name, data := events.next()
 		names = append(names, name)

@@ -64,14 +64,14 @@ type point struct {
 type upstreamHistory struct {
 	name   string
 	seen   bool
-	closed uint64 // how often its gate had closed
+	closed uint64 // how often its breaker had closed
 	points [Points]upstreamPoint
 }
 
-// upstreamPoint is how an upstream stood at the end of a step; the gate also
+// upstreamPoint is how an upstream stood at the end of a step; the breaker also
 // when it was closed for a part of it only.
 type upstreamPoint struct {
-	gate     policy.GateState
+	breaker  policy.BreakerState
 	known    bool
 	limit    uint32 // 0: none
 	inFlight uint32
@@ -170,15 +170,15 @@ func (h *history) upstream(name string) *upstreamHistory {
 func (u *upstreamHistory) look(n int, now *metrics.Upstream) {
 	g := &now.Guard
 	closed := uint64(0)
-	for _, times := range g.Closed {
+	for _, times := range g.Opened {
 		closed += times
 	}
 	p := upstreamPoint{
-		gate: g.Gate, known: true, limit: uint32(min(max(int64(g.Limit), 0), math.MaxUint32)), inFlight: uint32(max(g.InFlight, 0)), waiting: uint32(max(g.Waiting, 0)),
+		breaker: g.Breaker, known: true, limit: uint32(min(max(int64(g.ConcurrencyLimit), 0), math.MaxUint32)), inFlight: uint32(max(g.InFlight, 0)), waiting: uint32(max(g.Queued, 0)),
 		budget: float32(now.BudgetTokens),
 	}
 	if closed > u.closed {
-		p.gate = policy.GateClosed
+		p.breaker = policy.BreakerOpen
 	}
 	u.points[n%Points], u.closed, u.seen = p, closed, true
 }

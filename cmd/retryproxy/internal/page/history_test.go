@@ -64,15 +64,15 @@ func (s *stage) route(t *testing.T, name string) Route {
 func TestSpansAreNowAndTheLastMinutes(t *testing.T) {
 	s := newStage()
 	s.request("a", policy.OutcomeSuccess, 2*time.Millisecond)
-	s.request("a", policy.OutcomeRescued, 900*time.Millisecond, policy.ReasonStatus503)
+	s.request("a", policy.OutcomeRecovered, 900*time.Millisecond, policy.ReasonStatus503)
 	s.steps(4)
 	s.request("a", policy.OutcomeGaveUpNotIdempotent, 2*time.Millisecond)
 	s.request("a", policy.OutcomeClientGone, 2*time.Millisecond)
 	r := s.route(t, "a")
-	if n := r.Now; n.Requests != 2 || n.Failed != 1 || n.CallerEnd != 1 || n.Rescued != 0 || n.Seconds != 5 {
+	if n := r.Now; n.Requests != 2 || n.Failed != 1 || n.ClientEnd != 1 || n.Recovered != 0 || n.Seconds != 5 {
 		t.Errorf("now %+v", n)
 	}
-	if l := r.Last; l.Requests != 4 || l.FirstTry != 1 || l.Rescued != 1 || l.Failed != 1 || l.Retries != 1 || l.Seconds != 20 {
+	if l := r.Last; l.Requests != 4 || l.FirstTry != 1 || l.Recovered != 1 || l.Failed != 1 || l.Retries != 1 || l.Seconds != 20 {
 		t.Errorf("last %+v", l)
 	}
 	if l := r.Last; l.P99 <= 500e3 || l.P99 > 1e6 || l.AttemptP99 > 500e3 || l.P50 > 2500 {
@@ -96,7 +96,7 @@ func TestHistoryHasAPointPerStepTheLatestLast(t *testing.T) {
 		for range i % 7 {
 			s.request("a", policy.OutcomeSuccess, time.Millisecond)
 		}
-		s.request("a", policy.OutcomeRescued, time.Second)
+		s.request("a", policy.OutcomeRecovered, time.Second)
 		s.steps(1)
 	}
 	h := s.route(t, "a").History
@@ -104,8 +104,8 @@ func TestHistoryHasAPointPerStepTheLatestLast(t *testing.T) {
 		t.Fatalf("%d points", len(h.FirstTry))
 	}
 	for k := range Points {
-		if i := k + 5; h.FirstTry[k] != uint32(i%7) || h.Rescued[k] != 1 || h.Failed[k] != 0 || h.P99[k] == 0 {
-			t.Fatalf("point %d: %d first try, %d rescued, p99 %d", k, h.FirstTry[k], h.Rescued[k], h.P99[k])
+		if i := k + 5; h.FirstTry[k] != uint32(i%7) || h.Recovered[k] != 1 || h.Failed[k] != 0 || h.P99[k] == 0 {
+			t.Fatalf("point %d: %d first try, %d recovered, p99 %d", k, h.FirstTry[k], h.Recovered[k], h.P99[k])
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestHistoryHasAPointPerStepTheLatestLast(t *testing.T) {
 // neither span nor history.
 func TestOldRequestsAreForgotten(t *testing.T) {
 	s := newStage()
-	s.request("a", policy.OutcomeShed, time.Millisecond)
+	s.request("a", policy.OutcomeFailFast, time.Millisecond)
 	s.steps(Points - 1)
 	if l := s.route(t, "a").Last; l.Failed != 1 {
 		t.Errorf("forgotten before the window's end: %+v", l)
@@ -152,29 +152,29 @@ func TestRoutesAreBoundedAndGoWithTheConfiguration(t *testing.T) {
 
 func TestUpstreamHistory(t *testing.T) {
 	s := newStage()
-	up := func(gate policy.GateState, closed uint64, limit, inFlight int, budget float64) {
-		g := policy.GuardState{Gate: gate, Limit: limit, InFlight: inFlight, ClosedBy: policy.ClosedByRefused}
-		g.Closed[policy.ClosedByRefused] = closed
+	up := func(breaker policy.BreakerState, closed uint64, limit, inFlight int, budget float64) {
+		g := policy.GuardState{Breaker: breaker, ConcurrencyLimit: limit, InFlight: inFlight, OpenedBy: policy.OpenedByRefused}
+		g.Opened[policy.OpenedByRefused] = closed
 		s.upstreams = []metrics.Upstream{{Name: "http://u", Guard: g, HasBudget: true, BudgetTokens: budget, DialErrors: []uint64{1, 2}}}
 		s.steps(1)
 	}
-	up(policy.GateOpen, 0, 0, 1, 10)
-	up(policy.GateHalfOpen, 1, 0, 2, 4)
-	up(policy.GateOpen, 1, 0, 3, 5)
-	up(policy.GateOpen, 2, 7, 4, 6) // it closed and opened between two looks
+	up(policy.BreakerClosed, 0, 0, 1, 10)
+	up(policy.BreakerHalfOpen, 1, 0, 2, 4)
+	up(policy.BreakerClosed, 1, 0, 3, 5)
+	up(policy.BreakerClosed, 2, 7, 4, 6) // it closed and opened between two looks
 	u := s.State(s.now).Upstreams[0]
 	last := func(all []string) []string { return all[len(all)-5:] }
-	if got := last(u.History.Gate); !slices.Equal(got, []string{"", "open", "closed", "open", "closed"}) {
-		t.Errorf("gate %q", got)
+	if got := last(u.History.Breaker); !slices.Equal(got, []string{"", "closed", "open", "closed", "open"}) {
+		t.Errorf("breaker %q", got)
 	}
-	if n := len(u.History.Gate); n != Points || u.History.Limit[n-1] != 7 || u.History.InFlight[n-2] != 3 || u.History.Budget[n-3] != 4 {
+	if n := len(u.History.Breaker); n != Points || u.History.Limit[n-1] != 7 || u.History.InFlight[n-2] != 3 || u.History.Budget[n-3] != 4 {
 		t.Errorf("%+v", u.History)
 	}
-	if u.Gate != "open" || u.ClosedBy != "" || u.Limit != 7 || u.RefusedDials != 3 || u.Budget != 6 {
+	if u.Breaker != "closed" || u.OpenedBy != "" || u.Limit != 7 || u.RefusedDials != 3 || u.Budget != 6 {
 		t.Errorf("%+v", u)
 	}
-	s.upstreams[0].Guard.Gate = policy.GateClosed
-	if u := s.State(s.now).Upstreams[0]; u.Gate != "closed" || u.ClosedBy != policy.ClosedByRefused.Explain() {
+	s.upstreams[0].Guard.Breaker = policy.BreakerOpen
+	if u := s.State(s.now).Upstreams[0]; u.Breaker != "open" || u.OpenedBy != policy.OpenedByRefused.Explain() {
 		t.Errorf("%+v", u)
 	}
 	s.upstreams = nil

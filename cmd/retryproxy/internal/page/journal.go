@@ -13,15 +13,15 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// The requests kept: the last that failed, the last that a retry rescued, and
+// The requests kept: the last that failed, the last that a retry recovered, and
 // the slowest of the window.
 const (
-	keptFailed  = 24
-	keptRescued = 8
-	keptSlow    = 12
-	maxPath     = 96 // bytes; the rest is cut off
-	maxMethod   = 12
-	maxSteps    = 8
+	keptFailed    = 24
+	keptRecovered = 8
+	keptSlow      = 12
+	maxPath       = 96 // bytes; the rest is cut off
+	maxMethod     = 12
+	maxSteps      = 8
 )
 
 // record is a request cut to a fixed size.
@@ -64,14 +64,14 @@ type journal struct {
 
 type records struct {
 	failed              [keptFailed]record
-	rescued             [keptRescued]record
+	recovered           [keptRecovered]record
 	slow                [keptSlow]record
 	nextFailed, nextRes int
 }
 
 func (j *journal) wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
 	k := kindOf(o)
-	if k == failed || k == rescued || o == policy.OutcomeClientGone {
+	if k == failed || k == recovered || o == policy.OutcomeClientGone {
 		return true
 	}
 	return o != policy.OutcomeRefused && (int64(took) > j.floor.Load() || endedUnixNano > j.until.Load())
@@ -91,8 +91,8 @@ func (j *journal) keep(e *proxy.Ended) {
 	case kind == failed || e.Outcome == policy.OutcomeClientGone:
 		k.failed[k.nextFailed%keptFailed].fill(e)
 		k.nextFailed++
-	case kind == rescued:
-		k.rescued[k.nextRes%keptRescued].fill(e)
+	case kind == recovered:
+		k.recovered[k.nextRes%keptRecovered].fill(e)
 		k.nextRes++
 	}
 	j.keepSlow(e)
@@ -151,11 +151,11 @@ func micros(d time.Duration) uint32 {
 }
 
 // Requests are those that are kept, each list as it is to be shown: the last
-// that failed and were rescued first, the slowest first.
+// that failed and were recovered first, the slowest first.
 type Requests struct {
-	Failed  []Request `json:"failed"`
-	Rescued []Request `json:"rescued"`
-	Slow    []Request `json:"slow"`
+	Failed    []Request `json:"failed"`
+	Recovered []Request `json:"recovered"`
+	Slow      []Request `json:"slow"`
 }
 
 // Request is a finished request. Times are in microseconds.
@@ -164,7 +164,7 @@ type Request struct {
 	Route    string    `json:"route"`
 	Method   string    `json:"method"`
 	Path     string    `json:"path"` // without the query
-	Code     int       `json:"code"` // 0: the caller got nothing
+	Code     int       `json:"code"` // 0: the client got nothing
 	Outcome  string    `json:"outcome"`
 	Why      string    `json:"why"` // the outcome in a sentence
 	Took     uint32    `json:"took"`
@@ -185,7 +185,7 @@ type Attempt struct {
 
 // read copies what is kept. Requests that end meanwhile are not.
 func (j *journal) read(now time.Time) (Requests, uint64) {
-	out := Requests{Failed: []Request{}, Rescued: []Request{}, Slow: []Request{}}
+	out := Requests{Failed: []Request{}, Recovered: []Request{}, Slow: []Request{}}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	k := j.kept
@@ -193,7 +193,7 @@ func (j *journal) read(now time.Time) (Requests, uint64) {
 		return out, j.version
 	}
 	out.Failed = lastFirst(k.failed[:], k.nextFailed)
-	out.Rescued = lastFirst(k.rescued[:], k.nextRes)
+	out.Recovered = lastFirst(k.recovered[:], k.nextRes)
 	leastSlow(k.slow[:], now) // for what it empties
 	out.Slow = lastFirst(k.slow[:], 0)
 	slices.SortStableFunc(out.Slow, func(a, b Request) int { return int(int64(b.Took) - int64(a.Took)) })

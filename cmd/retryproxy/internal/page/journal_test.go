@@ -44,8 +44,8 @@ func TestJournalKeepsTheLastThatFailed(t *testing.T) {
 		j.offer(ended(strings.Repeat("x", i+1), noon, time.Millisecond, policy.OutcomeGaveUpRetriesExhausted, 4))
 	}
 	got, _ := j.read(noon)
-	if len(got.Failed) != keptFailed || len(got.Rescued) != 0 {
-		t.Fatalf("%d failed, %d rescued", len(got.Failed), len(got.Rescued))
+	if len(got.Failed) != keptFailed || len(got.Recovered) != 0 {
+		t.Fatalf("%d failed, %d recovered", len(got.Failed), len(got.Recovered))
 	}
 	if first, last := len(got.Failed[0].Path), len(got.Failed[keptFailed-1].Path); first != 2*keptFailed || last != keptFailed+1 {
 		t.Errorf("from %d to %d", first, last)
@@ -55,15 +55,15 @@ func TestJournalKeepsTheLastThatFailed(t *testing.T) {
 	}
 }
 
-func TestJournalTellsRescuedFromFailed(t *testing.T) {
+func TestJournalTellsRecoveredFromFailed(t *testing.T) {
 	var j journal
-	j.offer(ended("/rescued", noon, time.Millisecond, policy.OutcomeRescued, 2))
-	j.offer(ended("/shed", noon, time.Millisecond, policy.OutcomeShed, 0))
+	j.offer(ended("/rescued", noon, time.Millisecond, policy.OutcomeRecovered, 2))
+	j.offer(ended("/shed", noon, time.Millisecond, policy.OutcomeFailFast, 0))
 	j.offer(ended("/hedged", noon, time.Millisecond, policy.OutcomeSuccess, 2))
 	j.offer(ended("/left", noon, time.Millisecond, policy.OutcomeClientGone, 1))
 	got, _ := j.read(noon)
-	if paths(got.Failed) != "/left /shed" || paths(got.Rescued) != "/rescued" {
-		t.Errorf("failed %s, rescued %s", paths(got.Failed), paths(got.Rescued))
+	if paths(got.Failed) != "/left /shed" || paths(got.Recovered) != "/rescued" {
+		t.Errorf("failed %s, recovered %s", paths(got.Failed), paths(got.Recovered))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestJournalKeepsTheSlowest(t *testing.T) {
 	if len(got.Slow) != keptSlow || got.Slow[0].Took != 100e3 || got.Slow[keptSlow-1].Took != 100e3-(keptSlow-1)*1e3 {
 		t.Errorf("%s", paths(got.Slow))
 	}
-	if len(got.Failed)+len(got.Rescued) > 0 {
+	if len(got.Failed)+len(got.Recovered) > 0 {
 		t.Error("a request without fault is among the others")
 	}
 }
@@ -128,7 +128,7 @@ func TestRefusedHeadIsNotKept(t *testing.T) {
 
 func TestRecordsAreCutToSize(t *testing.T) {
 	var j journal
-	e := ended("/"+strings.Repeat("p", 5000)+"\xff", noon, 100*time.Hour, policy.OutcomeShed, 1000)
+	e := ended("/"+strings.Repeat("p", 5000)+"\xff", noon, 100*time.Hour, policy.OutcomeFailFast, 1000)
 	e.Method = []byte(strings.Repeat("M", 500))
 	j.offer(e)
 	got, _ := j.read(noon)
@@ -139,7 +139,7 @@ func TestRecordsAreCutToSize(t *testing.T) {
 	if r.Took != 1<<32-1 {
 		t.Errorf("took %d", r.Took)
 	}
-	j.offer(ended("/a\xffb", noon, time.Second, policy.OutcomeShed, 0))
+	j.offer(ended("/a\xffb", noon, time.Second, policy.OutcomeFailFast, 0))
 	if got, _ := j.read(noon); got.Failed[0].Path != "/a\uFFFDb" {
 		t.Errorf("%q", got.Failed[0].Path)
 	}
@@ -149,7 +149,7 @@ func TestRecordsAreCutToSize(t *testing.T) {
 func TestKeepNeverWaits(t *testing.T) {
 	var j journal
 	j.mu.Lock()
-	j.keep(ended("/a", noon, time.Second, policy.OutcomeShed, 0))
+	j.keep(ended("/a", noon, time.Second, policy.OutcomeFailFast, 0))
 	j.mu.Unlock()
 	if got, _ := j.read(noon); len(got.Failed) > 0 {
 		t.Error("kept without the lock")

@@ -2,14 +2,14 @@ package page
 
 import "github.com/retryproxy/retryproxy/policy"
 
-// kind is what an outcome means to the caller.
+// kind is what an outcome means to the client.
 type kind uint8
 
 const (
 	firstTry  kind = iota // answered without a retry
-	rescued               // answered, thanks to a retry
-	failed                // the upstream's failure reached the caller, or our own word did
-	callerEnd             // the caller left, or its request was not one
+	recovered             // answered, thanks to a retry
+	failed                // the upstream's failure reached the client, or our own word did
+	clientEnd             // the client left, or its request was not one
 	numKinds
 )
 
@@ -19,9 +19,9 @@ var kinds = func() (all [policy.NumOutcomes]kind) {
 		all[i] = failed
 	}
 	all[policy.OutcomeSuccess], all[policy.OutcomeUpgraded] = firstTry, firstTry
-	all[policy.OutcomeRescued] = rescued
+	all[policy.OutcomeRecovered] = recovered
 	for _, o := range []policy.Outcome{policy.OutcomeClientGone, policy.OutcomeRequestBroken, policy.OutcomeRequestTimeout, policy.OutcomeRefused} {
-		all[o] = callerEnd
+		all[o] = clientEnd
 	}
 	return all
 }()

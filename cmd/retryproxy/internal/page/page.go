@@ -44,12 +44,12 @@ type Options struct {
 
 // Process is the state of the whole process.
 type Process struct {
-	Side             string `json:"side"`
+	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
-	RetryPercent     int    `json:"retry_percent"` // of a hundred retries, those made
-	Connections      int    `json:"connections"`   // callers connected
-	ReplayBytes      int64  `json:"replay_bytes"`  // kept for repeats
-	ReplayLimitBytes int64  `json:"replay_limit_bytes"`
+	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
+	Connections      int    `json:"connections"`        // clients connected
+	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
+	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
 }
 
 // Rule is what is configured for a route. Times are in milliseconds, 0 for no
@@ -58,7 +58,7 @@ type Rule struct {
 	Upstream         string `json:"upstream"`
 	Backoff          string `json:"backoff"`
 	MaxRetries       int    `json:"max_retries"`
-	Observes         bool   `json:"observes"` // no retry is made, only counted
+	Observes         bool   `json:"dry_run"` // no retry is made, only counted
 	RequestTimeoutMS int64  `json:"request_timeout_ms"`
 	AttemptTimeoutMS int64  `json:"attempt_timeout_ms"`
 	Curve            []Wait `json:"curve"` // of the first retries

@@ -38,9 +38,9 @@ type Span struct {
 	Seconds    float64 `json:"seconds"`
 	Requests   uint32  `json:"requests"`
 	FirstTry   uint32  `json:"first_try"`
-	Rescued    uint32  `json:"rescued"`
+	Recovered  uint32  `json:"recovered"`
 	Failed     uint32  `json:"failed"`
-	CallerEnd  uint32  `json:"caller_end"` // the caller left, or its request was refused
+	ClientEnd  uint32  `json:"client_end"` // the client left, or its request was refused
 	Retries    uint32  `json:"retries"`
 	P50        uint32  `json:"p50"` // of requests, all attempts and waits included
 	P99        uint32  `json:"p99"`
@@ -59,7 +59,7 @@ type Count struct {
 // RouteHistory are the points of the last minutes, the latest last.
 type RouteHistory struct {
 	FirstTry   []uint32 `json:"first_try"`
-	Rescued    []uint32 `json:"rescued"`
+	Recovered  []uint32 `json:"recovered"`
 	Failed     []uint32 `json:"failed"`
 	P99        []uint32 `json:"p99"`
 	AttemptP99 []uint32 `json:"attempt_p99"`
@@ -68,18 +68,18 @@ type RouteHistory struct {
 // Upstream is one upstream as it stands.
 type Upstream struct {
 	Name         string          `json:"name"`
-	Gate         string          `json:"gate"`
-	GateWhy      string          `json:"gate_why"`            // what the state means
-	ClosedBy     string          `json:"closed_by,omitempty"` // why the gate is not open
-	Limit        int             `json:"limit"`               // 0: none binds
+	Breaker      string          `json:"breaker"`
+	BreakerWhy   string          `json:"breaker_why"`         // what the state means
+	OpenedBy     string          `json:"opened_by,omitempty"` // why the breaker is not closed
+	Limit        int             `json:"concurrency_limit"`   // 0: none binds
 	InFlight     int             `json:"in_flight"`
 	Abandoned    int             `json:"abandoned"` // of these, those nobody waits for
 	Waiting      int             `json:"waiting"`
 	HasBudget    bool            `json:"has_budget"`
 	Budget       float64         `json:"budget"` // retries left
-	HasThrottle  bool            `json:"has_throttle"`
-	Throttle     float64         `json:"throttle"` // share of requests not sent
-	Active       int             `json:"active"`   // connections
+	HasThrottle  bool            `json:"has_client_throttling"`
+	Throttle     float64         `json:"client_throttling"` // share of requests not sent
+	Active       int             `json:"active"`            // connections
 	Idle         int             `json:"idle"`
 	Dialing      int             `json:"dialing"`
 	RefusedDials uint64          `json:"dial_errors"`            // since the start
@@ -97,8 +97,8 @@ type Failure struct {
 
 // UpstreamHistory are the points of the last minutes, the latest last.
 type UpstreamHistory struct {
-	Gate     []string  `json:"gate"`
-	Limit    []uint32  `json:"limit"`
+	Breaker  []string  `json:"breaker"`
+	Limit    []uint32  `json:"concurrency_limit"`
 	InFlight []uint32  `json:"in_flight"`
 	Waiting  []uint32  `json:"waiting"`
 	Budget   []float32 `json:"budget"`
@@ -158,7 +158,7 @@ func (h *history) route(r *routeHistory, now time.Time) Route {
 	for i := range Points {
 		pt := &r.points[(h.looks+1+i)%Points]
 		t := &out.History
-		t.FirstTry, t.Rescued, t.Failed = append(t.FirstTry, pt.kinds[firstTry]), append(t.Rescued, pt.kinds[rescued]), append(t.Failed, pt.kinds[failed])
+		t.FirstTry, t.Recovered, t.Failed = append(t.FirstTry, pt.kinds[firstTry]), append(t.Recovered, pt.kinds[recovered]), append(t.Failed, pt.kinds[failed])
 		t.P99, t.AttemptP99 = append(t.P99, pt.p99), append(t.AttemptP99, pt.attemptP99)
 	}
 	return out
@@ -167,8 +167,8 @@ func (h *history) route(r *routeHistory, now time.Time) Route {
 func (c *counts) span(d time.Duration) Span {
 	k := c.byKind()
 	return Span{
-		Seconds: d.Seconds(), Requests: k[firstTry] + k[rescued] + k[failed] + k[callerEnd],
-		FirstTry: k[firstTry], Rescued: k[rescued], Failed: k[failed], CallerEnd: k[callerEnd], Retries: c.retried(),
+		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
+		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
 		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
 	}
 }
@@ -176,11 +176,11 @@ func (c *counts) span(d time.Duration) Span {
 func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
-		Name: u.Name, Gate: g.Gate.String(), GateWhy: g.Gate.Explain(), Limit: g.Limit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Waiting,
-		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasThrottle, Throttle: u.Throttle, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
+		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued,
+		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasClientThrottling, Throttle: u.ClientThrottling, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
 	}
-	if g.Gate != policy.GateOpen {
-		out.ClosedBy = g.ClosedBy.Explain()
+	if g.Breaker != policy.BreakerClosed {
+		out.OpenedBy = g.OpenedBy.Explain()
 	}
 	if f := u.LastFailure; f != nil && now.Sub(f.At) < Window {
 		out.LastFailure = &Failure{AtMS: f.At.UnixMilli(), Address: f.Address, Kind: f.Kind, Error: f.Text}
@@ -193,7 +193,7 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 		for i := range Points {
 			if known.name == u.Name {
 				pt := &known.points[(h.looks+1+i)%Points]
-				t.Gate, t.Limit, t.InFlight = append(t.Gate, pt.state()), append(t.Limit, pt.limit), append(t.InFlight, pt.inFlight)
+				t.Breaker, t.Limit, t.InFlight = append(t.Breaker, pt.state()), append(t.Limit, pt.limit), append(t.InFlight, pt.inFlight)
 				t.Waiting, t.Budget = append(t.Waiting, pt.waiting), append(t.Budget, pt.budget)
 			}
 		}
@@ -201,14 +201,14 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	return out
 }
 
-// state is that of the gate, or nothing for a step before the first look.
+// state is that of the breaker, or nothing for a step before the first look.
 func (p *upstreamPoint) state() string {
 	if !p.known {
 		return ""
 	}
-	return p.gate.String()
+	return p.breaker.String()
 }
 
 func (k kind) String() string {
-	return [...]string{"first_try", "rescued", "failed", "caller_end"}[k]
+	return [...]string{"first_try", "recovered", "failed", "caller_end"}[k]
 }

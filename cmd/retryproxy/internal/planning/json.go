@@ -44,7 +44,7 @@ type rangeView struct {
 
 type worstView struct {
 	Attempts            int      `json:"attempts"`
-	Seconds             *float64 `json:"seconds"` // until the response's head; null without a limit
+	Seconds             *float64 `json:"seconds"` // until the response's headers; null without a limit
 	SlowAttempts        int      `json:"slow_attempts"`
 	LastBeginsSeconds   float64  `json:"last_begins_seconds"`
 	AmplificationAlone  float64  `json:"amplification_without_budget"`

@@ -232,7 +232,7 @@ func TestReachOfARandomStrategy(t *testing.T) {
 	}
 	o := Options{Elapsed: time.Hour, Seed: 3}
 	r := reach(b, o)
-	// Renewal theory: after a long time the wait under way is longer than usual
+	// Renewal theory: after a long time the wait in flight is longer than usual
 	// (mean E(w^2)/E(w) = 4/3 s), and half of it is still to come.
 	for what, c := range map[string][3]float64{
 		"retries":   {r.Retries.Mean, 3600, 10},

@@ -35,7 +35,7 @@ type Spread struct{ Mean, Low, High float64 }
 const (
 	walks     = 2000      // drawn for a strategy with randomness
 	maxSteps  = 100_000   // of one walk
-	maxDrawn  = 4_000_000 // steps of all walks, so that the answer stays quick
+	maxDrawn  = 4_000_000 // steps of all walks, so that the response stays quick
 	quantile  = 0.05
 	reachSeed = 0x7265616368
 )

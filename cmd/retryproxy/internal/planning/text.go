@@ -137,9 +137,9 @@ func (l *Line) inTime() string {
 	case w.Total == policy.Forever:
 		return last + "; no limit on time"
 	case w.Attempts == 1:
-		return "the response's head within " + span(w.Total)
+		return "the response's headers within " + span(w.Total)
 	}
-	return "the response's head within " + span(w.Total) + "; " + last
+	return "the response's headers within " + span(w.Total) + "; " + last
 }
 
 func (l *Line) load() string {

@@ -48,7 +48,7 @@ func (a Address) Wildcard() bool {
 }
 
 // UnmarshalText checks that the port is a number from 0 to 65535 and that a
-// socket's path is absolute. Whether "off" makes sense is the caller's to say.
+// socket's path is absolute. Whether "off" makes sense is the client's to say.
 func (a *Address) UnmarshalText(text []byte) error {
 	s := string(text)
 	if s == "off" {

@@ -24,15 +24,15 @@ func (s *Settings) check(problems *Problems) {
 		c.loops()
 		c.tls()
 		c.times()
-		c.outage()
+		c.breaker()
 		c.backoff()
 		c.retries()
 		c.hedge()
-		c.cooldown()
-		c.quota()
+		c.rateLimitPause()
+		c.rateLimit()
 		c.fallback()
 		c.memory()
-		c.faults()
+		c.faultInjection()
 		if r != &s.Default {
 			c.matcher()
 		}
@@ -77,7 +77,7 @@ func (c *checker) warnf(key, value, format string, args ...any) {
 // listeners must not be the same address twice, routes sharing one excepted.
 func (c *checker) listeners() {
 	if sameListener(c.s.Listen, c.s.AdminListen) {
-		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is where %sLISTEN=%s accepts callers; take another port", Prefix, c.s.Listen)
+		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is where %sLISTEN=%s accepts clients; take another port", Prefix, c.s.Listen)
 	}
 	for i := range c.s.Routes {
 		r := &c.s.Routes[i]
@@ -122,7 +122,7 @@ func (c *checker) process() {
 	if s.PProf && s.AdminListen.Off() {
 		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
 	}
-	c.callerTLS()
+	c.clientTLS()
 	c.shared()
 	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "a request")
 	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "a connection")
@@ -137,9 +137,9 @@ func (c *checker) trustsAll(key string, prefixes Prefixes, what string) {
 	}
 }
 
-// callerTLS: certificate and key come together, and a client authority only
+// clientTLS: certificate and key come together, and a client authority only
 // with them.
-func (c *checker) callerTLS() {
+func (c *checker) clientTLS() {
 	s := c.s
 	switch {
 	case s.TLSCert != "" && s.TLSKey == "":
@@ -222,7 +222,7 @@ func (r *Route) Match(s *Settings) route.Match {
 
 // loops: an upstream that is one of our own listeners would have us call
 // ourselves until descriptors end; the admin listener would be opened to the
-// world, since every caller would reach it from loopback.
+// world, since every client would reach it from loopback.
 func (c *checker) loops() {
 	for _, listen := range c.ours {
 		if c.r.Upstream.reaches(listen) {
@@ -239,7 +239,7 @@ func (u Upstream) reaches(a Address) bool {
 	if !u.Set() || network != u.target.Network {
 		return false
 	}
-	return slices.ContainsFunc(append([]upstream.Target{u.target}, u.target.Also...), func(t upstream.Target) bool {
+	return slices.ContainsFunc(append([]upstream.Target{u.target}, u.target.MoreTargets...), func(t upstream.Target) bool {
 		return ends(&t, address)
 	})
 }
@@ -252,7 +252,7 @@ func ends(t *upstream.Target, address string) bool {
 	host, port, _ := net.SplitHostPort(address)
 	dialled, dialledPort, _ := net.SplitHostPort(t.Address)
 	one := *t
-	one.Also = nil
+	one.MoreTargets = nil
 	switch {
 	case port != dialledPort:
 		return false

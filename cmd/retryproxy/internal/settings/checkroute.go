@@ -28,10 +28,10 @@ func (c *checker) tls() {
 	}
 }
 
-// outage settings that belong to a gate where there is none.
-func (c *checker) outage() {
-	if r := c.r; r.Outage == "off" && r.ProbePath.Set() && c.set("PROBE_PATH") {
-		c.warnf("PROBE_PATH", r.ProbePath.String(), "has no effect: %s=off has no gate, so nothing is probed", c.name("OUTAGE"))
+// breaker settings that belong to a breaker where there is none.
+func (c *checker) breaker() {
+	if r := c.r; r.Breaker == "off" && r.ProbePath.Set() && c.set("PROBE_PATH") {
+		c.warnf("PROBE_PATH", r.ProbePath.String(), "has no effect: %s=off has no breaker, so nothing is probed", c.name("BREAKER"))
 	}
 }
 
@@ -40,7 +40,7 @@ func (c *checker) times() {
 	r := c.r
 	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout.Value() >= r.RequestTimeout {
 		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout.Value()),
-			"no attempt could time out and be repeated within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
+			"no attempt could time out and be retried within %s=%s; expected less", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout.Value() > 0 && r.DialTimeout > r.AttemptTimeout.Value() {
 		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
@@ -132,7 +132,7 @@ func (c *checker) room(b policy.Backoff) {
 func (c *checker) retries() {
 	r := c.r
 	if r.IdempotencyKey == "generate" && r.RetryUnsafe {
-		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=generate every request carries a key and may be repeated", c.name("IDEMPOTENCY_KEY"))
+		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=generate every request carries a key and may be retried", c.name("IDEMPOTENCY_KEY"))
 	}
 	if r.BudgetRatio.Off() {
 		for _, key := range []string{"BUDGET_MIN_PER_SECOND", "BUDGET_BURST"} {
@@ -143,7 +143,7 @@ func (c *checker) retries() {
 	}
 	if c.set("RETRY_METHODS") && !r.RetryUnsafe {
 		if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" {
-			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "repeats %s after it was sent, with or without an Idempotency-Key", unsafe)
+			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "retries %s after it was sent, with or without an Idempotency-Key", unsafe)
 		}
 	}
 	for _, status := range r.RetryRejected.Beyond(&r.RetryOn.RetryOn) {
@@ -174,12 +174,12 @@ func unsafeMethods(set MethodSet) string {
 
 // memory of one request above that of the process.
 func (c *checker) memory() {
-	r, total := c.r, c.s.TotalReplayBytes
-	if c.set("MAX_REPLAY_BYTES") && r.MaxReplayBytes > total {
-		c.errorf("MAX_REPLAY_BYTES", sizeText(r.MaxReplayBytes), "is more than %sTOTAL_REPLAY_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
+	r, total := c.r, c.s.RetryBufferTotalBytes
+	if c.set("RETRY_BUFFER_BYTES") && r.RetryBufferBytes > total {
+		c.errorf("RETRY_BUFFER_BYTES", sizeText(r.RetryBufferBytes), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
 	}
-	if c.set("HOLD_BYTES") && r.HoldBytes > total {
-		c.errorf("HOLD_BYTES", sizeText(r.HoldBytes), "is more than %sTOTAL_REPLAY_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
+	if c.set("RESPONSE_BUFFER_BYTES") && r.ResponseBufferBytes > total {
+		c.errorf("RESPONSE_BUFFER_BYTES", sizeText(r.ResponseBufferBytes), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
 	}
 }
 

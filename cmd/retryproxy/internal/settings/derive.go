@@ -13,15 +13,15 @@ func derive(s *Settings, problems *Problems) {
 	if !s.Default.Upstream.Set() && s.Default.Variable("UPSTREAM") == "" {
 		problems.errorf(Prefix+"UPSTREAM", "", "must be set: expected %s", units["upstream"])
 	}
-	if s.Side == "auto" {
-		s.Side = "outbound"
+	if s.Position == "auto" {
+		s.Position = "outbound"
 		if s.Default.Upstream.Loopback() {
-			s.Side = "inbound"
+			s.Position = "inbound"
 		}
 	}
 	if !s.Listen.Set() {
 		s.Listen = Address{text: "127.0.0.1:8080"}
-		if s.Side == "inbound" {
+		if s.Position == "inbound" {
 			s.Listen = Address{text: ":8080"}
 		}
 	}
@@ -30,7 +30,7 @@ func derive(s *Settings, problems *Problems) {
 	}
 }
 
-// How long callers wait for an upstream that is down. An application that
+// How long clients wait for an upstream that is down. An application that
 // restarts beside its sidecar is worth waiting for; a dependency that is down must
 // not park all workers of the application that calls it for longer than its last
 // pod takes to leave a Service and the next one to be found there.
@@ -50,18 +50,18 @@ func (r *Route) derive(s *Settings) {
 	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
 		r.BackoffThrottledBase = atMost(max(r.BackoffThrottledBase, r.BackoffBase), r.BackoffMax)
 	}
-	if r.Variable("HOLD_TIMEOUT") == "" {
-		r.HoldTimeout = holdOutbound
-		if s.Side == "inbound" {
-			r.HoldTimeout = holdInbound
+	if r.Variable("QUEUE_TIMEOUT") == "" {
+		r.QueueTimeout = holdOutbound
+		if s.Position == "inbound" {
+			r.QueueTimeout = holdInbound
 		}
-		r.HoldTimeout = atMost(r.HoldTimeout, r.RequestTimeout)
+		r.QueueTimeout = atMost(r.QueueTimeout, r.RequestTimeout)
 	}
-	if r.Variable("MAX_REPLAY_BYTES") == "" {
-		r.MaxReplayBytes = min(r.MaxReplayBytes, s.TotalReplayBytes)
+	if r.Variable("RETRY_BUFFER_BYTES") == "" {
+		r.RetryBufferBytes = min(r.RetryBufferBytes, s.RetryBufferTotalBytes)
 	}
-	if r.Variable("HOLD_BYTES") == "" {
-		r.HoldBytes = min(r.HoldBytes, s.TotalReplayBytes)
+	if r.Variable("RESPONSE_BUFFER_BYTES") == "" {
+		r.ResponseBufferBytes = min(r.ResponseBufferBytes, s.RetryBufferTotalBytes)
 	}
 }
 
@@ -99,7 +99,7 @@ func (s *Settings) Files() []string {
 	return files
 }
 
-// Listeners are the addresses to accept callers on, the main one first, then
+// Listeners are the addresses to accept clients on, the main one first, then
 // those that routes ask for. No address is there twice.
 func (s *Settings) Listeners() []Address {
 	list := []Address{s.Listen}

@@ -25,7 +25,7 @@ type pair struct {
 func readEnvFile(path string) ([]pair, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, errors.Unwrap(err) // without the path, which the caller names
+		return nil, errors.Unwrap(err) // without the path, which the client names
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	content, err := io.ReadAll(io.LimitReader(f, MaxEnvFileBytes+1))

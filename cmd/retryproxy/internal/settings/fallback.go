@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fallback is what answers when all else failed: an upstream, or an answer of
+// Fallback is what answers when all else failed: an upstream, or a response of
 // ours.
 type Fallback struct {
 	upstream Upstream
@@ -24,7 +24,7 @@ func (f Fallback) Answer() (status int, body string) { return f.status, f.body }
 // None reports that there is no fallback.
 func (f Fallback) None() bool { return f.status == 0 && !f.upstream.Set() }
 
-// bounds of an answer: what comes before 200 is none, and a code beyond 599
+// bounds of a response: what comes before 200 is none, and a code beyond 599
 // means nothing to anybody.
 const (
 	leastAnswer = 200

@@ -25,9 +25,9 @@ func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Pr
 	matchers := variables{}
 	for i := range matcherSettings {
 		key := matcherSettings[i].Key
-		if value, set := own[matcherKey(key)]; set {
-			matchers[key], r.own[matcherKey(key)] = value, prefix+key
-			delete(own, matcherKey(key))
+		if value, set := own[key]; set {
+			matchers[key], r.own[key] = value, prefix+key
+			delete(own, key)
 		}
 	}
 	parseInto(&r.Matcher, matcherSettings, matchers, r.matcherVariable, problems)
@@ -38,7 +38,7 @@ func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Pr
 	for i := range sharedSettings {
 		s := &sharedSettings[i]
 		if _, set := own[s.Key]; set {
-			r.own[s.Key] = prefix + s.RouteKey
+			r.own[s.Key] = prefix + s.Key
 		}
 	}
 	inherit(r, own, vars.global)

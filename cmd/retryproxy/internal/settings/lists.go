@@ -128,7 +128,7 @@ type HostRule struct{ text string }
 // Auto, Preserve and Upstream report the three words.
 func (h HostRule) Auto() bool { return h.text == "auto" }
 
-// Preserve reports that the caller's Host is kept.
+// Preserve reports that the client's Host is kept.
 func (h HostRule) Preserve() bool { return h.text == "preserve" }
 
 // Upstream reports that the upstream's Host is sent.

@@ -9,7 +9,7 @@ import (
 // os.Environ) and of the file that RETRYPROXY_ENV_FILE names.
 //
 // The Settings are never nil and hold a default wherever a value was not
-// usable, so that a caller may go on to look for further problems; they may
+// usable, so that a client may go on to look for further problems; they may
 // be put to use only when Problems.Err is nil. The only outside thing Load
 // touches is that file.
 func Load(environ []string) (*Settings, Problems) {
@@ -90,7 +90,7 @@ func addFile(vars variables, problems *Problems) {
 // sorted holds the variables by where they belong. Keys are without prefix.
 type sorted struct {
 	global variables            // Global and Shared
-	routes map[string]variables // by upper-case route name; matcher keys as by matcherKey
+	routes map[string]variables // by upper-case route name
 	list   RouteNames
 }
 
@@ -131,14 +131,8 @@ func (s *sorted) take(name, value string) bool {
 	if !ok || s.routes[route] == nil {
 		return false
 	}
-	setting, known := routeKeys()[key]
-	if !known {
+	if _, known := routeKeys()[key]; !known {
 		return false
-	}
-	if setting.Scope == ScopeMatcher {
-		key = matcherKey(setting.Key)
-	} else {
-		key = setting.Key
 	}
 	s.routes[route][key] = value
 	return true

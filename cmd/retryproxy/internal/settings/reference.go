@@ -17,14 +17,13 @@ type Scope uint8
 // The scopes, in the order of the documentation.
 const (
 	ScopeGlobal  Scope = iota // RETRYPROXY_<KEY> only
-	ScopeShared               // RETRYPROXY_<KEY>, or RETRYPROXY_ROUTE_<NAME>_<RouteKey> for a route
-	ScopeMatcher              // RETRYPROXY_ROUTE_<NAME>_<RouteKey> only
+	ScopeShared               // RETRYPROXY_<KEY>, or RETRYPROXY_ROUTE_<NAME>_<KEY> for a route
+	ScopeMatcher              // RETRYPROXY_ROUTE_<NAME>_<KEY> only
 )
 
 // Setting describes one setting, as its tags in settings.go say.
 type Setting struct {
 	Key      string // the name after RETRYPROXY_
-	RouteKey string // the name after RETRYPROXY_ROUTE_<NAME>_; "" when a route cannot have it
 	Scope    Scope
 	Group    string   // heading
 	Default  string   // as parsed; "" when there is none
@@ -45,7 +44,7 @@ type Setting struct {
 // if it is a matcher, for the route <NAME>.
 func (s *Setting) Variable() string {
 	if s.Scope == ScopeMatcher {
-		return Prefix + "ROUTE_<NAME>_" + s.RouteKey
+		return Prefix + "ROUTE_<NAME>_" + s.Key
 	}
 	return Prefix + s.Key
 }
@@ -82,7 +81,7 @@ var (
 )
 
 // Reference lists every setting: global ones, those a route may have too, and
-// those that only a route has. The slice is the caller's.
+// those that only a route has. The slice is the client's.
 func Reference() []Setting {
 	var all []Setting
 	all = append(all, globalSettings...)
@@ -115,12 +114,6 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 	}
 	if s.Shown == "" {
 		s.Shown = s.Default
-	}
-	if scope != ScopeGlobal {
-		s.RouteKey = s.Key
-	}
-	if key := get("route"); key != "" {
-		s.RouteKey = key
 	}
 	if f.Type == reflect.TypeFor[time.Duration]() && s.Max == "" {
 		s.Max = DurationText(maxDuration)
@@ -157,10 +150,7 @@ func (r *Route) MatcherValues() []Value {
 	return set
 }
 
-func (r *Route) matcherVariable(key string) string { return r.own[matcherKey(key)] }
-
-// matcherKey keeps the matcher HOST apart from the shared setting HOST.
-func matcherKey(key string) string { return "match " + key }
+func (r *Route) matcherVariable(key string) string { return r.own[key] }
 
 func values(list []Setting, v reflect.Value, variable func(string) string) []Value {
 	out := make([]Value, len(list))

@@ -27,7 +27,7 @@ func (u *Upstream) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// reason takes from an error what it repeats of the setting (upstream "...": ),
+// reason takes from an error what it retries of the setting (upstream "...": ),
 // since the message that it ends up in names variable and value already.
 func reason(err error) error {
 	if _, detail, found := strings.Cut(err.Error(), "\": "); found {
@@ -98,11 +98,11 @@ func (r *Rejected) UnmarshalText(text []byte) error {
 // MarshalText is the inverse of UnmarshalText.
 func (r Rejected) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// DeadlineFields is a forward.DeadlineSet.
-type DeadlineFields struct{ forward.DeadlineSet }
+// DeadlineHeaders is a forward.DeadlineSet.
+type DeadlineHeaders struct{ forward.DeadlineSet }
 
 // UnmarshalText reads names of fields, or none.
-func (d *DeadlineFields) UnmarshalText(text []byte) error {
+func (d *DeadlineHeaders) UnmarshalText(text []byte) error {
 	d.DeadlineSet = 0
 	if strings.EqualFold(string(text), "none") {
 		return nil
@@ -110,7 +110,7 @@ func (d *DeadlineFields) UnmarshalText(text []byte) error {
 	var errs []error
 	for _, name := range splitList(string(text)) {
 		before := d.DeadlineSet
-		for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
 			if strings.EqualFold(name, f.String()) {
 				d.DeadlineSet = d.With(f)
 			}
@@ -123,9 +123,9 @@ func (d *DeadlineFields) UnmarshalText(text []byte) error {
 }
 
 // MarshalText is the inverse of UnmarshalText.
-func (d DeadlineFields) MarshalText() ([]byte, error) {
+func (d DeadlineHeaders) MarshalText() ([]byte, error) {
 	var names []string
-	for f := range forward.DeadlineField(forward.NumDeadlineFields) {
+	for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
 		if d.Has(f) {
 			names = append(names, f.String())
 		}
@@ -163,8 +163,10 @@ func (r *Route) Policy() (policy.Policy, error) {
 	}, err
 }
 
-// NestedRule is what becomes of a request that is itself a repeat.
-func (r *Route) NestedRule() (policy.Nested, error) { return policy.ParseNested(r.Nested) }
+// LayeredRetriesRule is what becomes of a request that is itself a retry.
+func (r *Route) LayeredRetriesRule() (policy.LayeredRetries, error) {
+	return policy.ParseLayeredRetries(r.LayeredRetries)
+}
 
 // Budget is the route's budget; not ok when it has none.
 func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
@@ -173,8 +175,8 @@ func (r *Route) Budget() (config policy.BudgetConfig, ok bool) {
 
 // Guard is how the route's upstream is guarded.
 func (r *Route) Guard() policy.GuardOptions {
-	mode, fixed := r.Limit.Mode()
-	return policy.GuardOptions{NoGate: r.Outage == "off", Limit: mode, Fixed: fixed, Backoff: r.BreakerBackoff.backoff, Failing: r.BreakerOn.FailingStatuses}
+	mode, fixed := r.ConcurrencyLimit.Mode()
+	return policy.GuardOptions{NoBreaker: r.Breaker == "off", ConcurrencyLimit: mode, FixedLimit: fixed, Backoff: r.BreakerBackoff.backoff, Failing: r.BreakerOn.FailingStatuses}
 }
 
 // fillBackoff puts the strategy's own parameters where none were given, so

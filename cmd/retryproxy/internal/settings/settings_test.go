@@ -69,7 +69,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	for _, s := range Reference() {
 		id := s.Key
 		if s.Scope == ScopeMatcher {
-			id = matcherKey(id)
+			id = "ROUTE " + id // the default route has a LISTEN too
 		}
 		switch {
 		case s.Key == "" || seen[id]:
@@ -100,9 +100,9 @@ func TestReferenceIsComplete(t *testing.T) {
 // Each setting has a value that is not its default here, so that one whose
 // tag is wrong is found.
 var otherValues = map[string]string{
-	"LISTEN": ":9000", "SIDE": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
-	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEAD_BYTES": "32KiB", "MAX_FIELDS": "50", "READ_HEAD_TIMEOUT": "3s",
-	"CALLER_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "TOTAL_REPLAY_BYTES": "128MiB",
+	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
+	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEADER_BYTES": "32KiB", "MAX_HEADERS": "50", "READ_HEADER_TIMEOUT": "3s",
+	"CLIENT_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "RETRY_BUFFER_TOTAL_BYTES": "128MiB",
 	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
 	"RETRY_PERCENT": "30", "GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
 	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
@@ -110,32 +110,32 @@ var otherValues = map[string]string{
 	"SHARED_CERT": "/engine.pem", "SHARED_KEY": "/engine.key",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
-	"UPSTREAM_SERVER_NAME": "api.internal", "HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
+	"UPSTREAM_SERVER_NAME": "api.internal", "UPSTREAM_HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
-	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "RETRY_REJECTED": "429,503,529", "NESTED": "deny", "BACKOFF": "fixed",
+	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "RETRY_REJECTED": "429,503,529", "LAYERED_RETRIES": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s", "BODY_IDLE_TIMEOUT": "30s",
-	"CALLER_DEADLINES": "x-request-timeout",
-	"OUTAGE":           "shed",
-	"HOLD_TIMEOUT":     "3s",
-	"HOLD_MAX":         "17",
-	"QUEUE_ORDER":      "oldest",
-	"BREAKER_ON":       "500,502,503",
-	"BREAKER_BACKOFF":  "slots base=100ms max=30s",
-	"LIMIT":            "23",
-	"FALLBACK":         "503:busy: later",
-	"THROTTLE":         "on",
-	"HEDGE_AFTER":      "p90",
-	"COOLDOWN_KEY":     "header:X-Api-Key",
-	"COOLDOWN_MAX":     "2m",
-	"QUOTA":            "600/m",
-	"QUOTA_KEY":        "header:Authorization",
-	"QUOTA_WAIT":       "3s",
-	"PROBE_PATH":       "/healthz?full=1",
-	"MAX_REPLAY_BYTES": "2MiB", "HOLD_BYTES": "32KiB",
-	"MODE":  "observe",
-	"FAULT": "503:10%,reset:1%,delay:200ms:5%",
+	"CLIENT_DEADLINES":     "x-request-timeout",
+	"BREAKER":              "fail-fast",
+	"QUEUE_TIMEOUT":        "3s",
+	"QUEUE_MAX":            "17",
+	"QUEUE_ORDER":          "oldest",
+	"BREAKER_ON":           "500,502,503",
+	"BREAKER_BACKOFF":      "slots base=100ms max=30s",
+	"CONCURRENCY_LIMIT":    "23",
+	"FALLBACK":             "503:busy: later",
+	"CLIENT_THROTTLING":    "on",
+	"HEDGE_AFTER":          "p90",
+	"RATE_LIMIT_PAUSE_KEY": "header:X-Api-Key",
+	"RATE_LIMIT_PAUSE_MAX": "2m",
+	"RATE_LIMIT":           "600/m",
+	"RATE_LIMIT_KEY":       "header:Authorization",
+	"RATE_LIMIT_WAIT":      "3s",
+	"PROBE_PATH":           "/healthz?full=1",
+	"RETRY_BUFFER_BYTES":   "2MiB", "RESPONSE_BUFFER_BYTES": "32KiB",
+	"DRY_RUN":         "true",
+	"FAULT_INJECTION": "503:10%,reset:1%,delay:200ms:5%",
 }
 
 func TestEverySettingIsRead(t *testing.T) {
@@ -171,7 +171,7 @@ func find(global, shared []Value, key string) Value {
 func TestEverySharedSettingCanBeSetForARoute(t *testing.T) {
 	for _, setting := range sharedSettings {
 		value := otherValues[setting.Key]
-		variable := "RETRYPROXY_ROUTE_A_" + setting.RouteKey
+		variable := "RETRYPROXY_ROUTE_A_" + setting.Key
 		s, _ := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_B_PATH=/b", variable + "=" + value})
 		if got := find(nil, s.Routes[0].Values(), setting.Key); got.Text != value || got.Variable != variable {
 			t.Errorf("%s: route has %+v, want %q", setting.Key, got, value)
@@ -197,13 +197,13 @@ func TestRouteFallsBackToGlobal(t *testing.T) {
 }
 
 func TestHostOfARouteIsAMatcher(t *testing.T) {
-	s := mustLoad(t, "RETRYPROXY_HOST=preserve", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_HOST=a.example.com",
+	s := mustLoad(t, "RETRYPROXY_UPSTREAM_HOST=preserve", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_HOST=a.example.com",
 		"RETRYPROXY_ROUTE_B_PATH=/b/*", "RETRYPROXY_ROUTE_B_UPSTREAM_HOST=b.internal:81")
-	if a := &s.Routes[0]; a.Matcher.Host != "a.example.com" || !a.Shared.Host.Preserve() {
-		t.Errorf("route a: matcher %q, rule %+v", a.Matcher.Host, a.Shared.Host)
+	if a := &s.Routes[0]; a.Matcher.Host != "a.example.com" || !a.Shared.UpstreamHost.Preserve() {
+		t.Errorf("route a: matcher %q, rule %+v", a.Matcher.Host, a.Shared.UpstreamHost)
 	}
-	if b := &s.Routes[1]; b.Matcher.Host != "" || b.Shared.Host.Name() != "b.internal:81" {
-		t.Errorf("route b: matcher %q, rule %+v", b.Matcher.Host, b.Shared.Host)
+	if b := &s.Routes[1]; b.Matcher.Host != "" || b.Shared.UpstreamHost.Name() != "b.internal:81" {
+		t.Errorf("route b: matcher %q, rule %+v", b.Matcher.Host, b.Shared.UpstreamHost)
 	}
 }
 
@@ -219,16 +219,16 @@ func TestSideAndListenAreInferred(t *testing.T) {
 		"http://notlocalhost":      "outbound 127.0.0.1:8080",
 	} {
 		s, problems := Load([]string{"RETRYPROXY_UPSTREAM=" + upstream})
-		if got := s.Side + " " + s.Listen.String(); got != want || problems != nil {
+		if got := s.Position + " " + s.Listen.String(); got != want || problems != nil {
 			t.Errorf("%s: %s, want %s (%v)", upstream, got, want, problems)
 		}
 	}
-	s := mustLoad(t, "RETRYPROXY_SIDE=inbound")
+	s := mustLoad(t, "RETRYPROXY_POSITION=inbound")
 	if s.Listen.String() != ":8080" {
 		t.Errorf("a side that was set does not pick the listener: %s", s.Listen)
 	}
-	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Listen.String() != ":81" || s.Side != "outbound" {
-		t.Errorf("a listener that was set: %s %s", s.Side, s.Listen)
+	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Listen.String() != ":81" || s.Position != "outbound" {
+		t.Errorf("a listener that was set: %s %s", s.Position, s.Listen)
 	}
 }
 
@@ -303,10 +303,10 @@ func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) 
 }
 
 func TestDefaultsGiveWayToWhatIsSet(t *testing.T) {
-	s := mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=3s", "RETRYPROXY_TOTAL_REPLAY_BYTES=32KiB", "RETRYPROXY_BACKOFF_MAX=200ms")
+	s := mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=3s", "RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=32KiB", "RETRYPROXY_BACKOFF_MAX=200ms")
 	r := &s.Default
-	if r.DialTimeout != time.Second || r.MaxReplayBytes != 32<<10 || r.HoldBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
-		t.Errorf("%v %v %v %v", r.DialTimeout, r.MaxReplayBytes, r.HoldBytes, r.BackoffThrottledBase)
+	if r.DialTimeout != time.Second || r.RetryBufferBytes != 32<<10 || r.ResponseBufferBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
+		t.Errorf("%v %v %v %v", r.DialTimeout, r.RetryBufferBytes, r.ResponseBufferBytes, r.BackoffThrottledBase)
 	}
 	if s = mustLoad(t, "RETRYPROXY_ATTEMPT_TIMEOUT=2s"); s.Default.DialTimeout != 2*time.Second {
 		t.Errorf("with a short attempt timeout: %v to connect", s.Default.DialTimeout)
@@ -436,11 +436,11 @@ func TestDeadlineFieldsAreChosenByName(t *testing.T) {
 		"Grpc-Timeout, X-Request-Timeout": "x-request-timeout,grpc-timeout",
 		"none":                            "none",
 	} {
-		s := mustLoad(t, "RETRYPROXY_CALLER_DEADLINES="+value)
-		if got, _ := s.Default.CallerDeadlines.MarshalText(); string(got) != want {
+		s := mustLoad(t, "RETRYPROXY_CLIENT_DEADLINES="+value)
+		if got, _ := s.Default.ClientDeadlines.MarshalText(); string(got) != want {
 			t.Errorf("%q: %s, want %s", value, got, want)
 		}
 	}
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_CALLER_DEADLINES=grpc-timeout,x-timeout,grpc-timeout"),
-		`RETRYPROXY_CALLER_DEADLINES="grpc-timeout,x-timeout,grpc-timeout": expected names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none: "x-timeout" is none of them, or there twice; "grpc-timeout" is`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_CLIENT_DEADLINES=grpc-timeout,x-timeout,grpc-timeout"),
+		`RETRYPROXY_CLIENT_DEADLINES="grpc-timeout,x-timeout,grpc-timeout": expected names out of x-request-timeout, grpc-timeout and x-envoy-expected-rq-timeout-ms, separated by commas, or none: "x-timeout" is none of them, or there twice; "grpc-timeout" is`)
 }

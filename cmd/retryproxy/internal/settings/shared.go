@@ -22,8 +22,8 @@ func (c *checker) shared() {
 	switch {
 	case !s.SharedEngine.Set() && s.Variable("SHARED_SCOPE") != "":
 		c.problems.errorf(Prefix+"SHARED_SCOPE", s.SharedScope, "has no effect without %sSHARED", Prefix)
-	case s.SharedEngine.Set() && s.Side == "inbound":
+	case s.SharedEngine.Set() && s.Position == "inbound":
 		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),
-			"processes share what they learn of one upstream, and each inbound one has its own (%s); where it is the same for all, set %sSIDE=outbound", s.Default.Upstream, Prefix)
+			"processes share what they learn of one upstream, and each inbound one has its own (%s); where it is the same for all, set %sPOSITION=outbound", s.Default.Upstream, Prefix)
 	}
 }

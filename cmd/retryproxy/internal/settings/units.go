@@ -42,7 +42,7 @@ var units = map[string]string{
 	"pathprefix":     "a path that begins with / and does not end with it, such as /a",
 	"prefixes":       "addresses or CIDR ranges, separated by commas",
 	"probepath":      "a path that begins with /, such as /healthz, or off",
-	"quota":          "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+	"ratelimit":      "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
 	"quotakey":       "upstream, route or header:Name",
 	"rate":           "bytes a second, such as 500 or 1KiB",
 	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
@@ -218,37 +218,39 @@ func (c AutoCount) MarshalText() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(c.n), 10), nil
 }
 
-// Limit is how many requests may be under way at once.
-type Limit struct {
+// ConcurrencyLimit is how many requests may be in flight at once.
+type ConcurrencyLimit struct {
 	text  string
-	mode  policy.LimitMode
+	mode  policy.ConcurrencyLimitMode
 	fixed int
 }
 
 // Mode and number, as a Guard wants them; the number is 0 unless fixed.
-func (l Limit) Mode() (mode policy.LimitMode, fixed int) { return l.mode, l.fixed }
+func (l ConcurrencyLimit) Mode() (mode policy.ConcurrencyLimitMode, fixed int) {
+	return l.mode, l.fixed
+}
 
 // UnmarshalText reads "adaptive", "off" or a number.
-func (l *Limit) UnmarshalText(text []byte) error {
+func (l *ConcurrencyLimit) UnmarshalText(text []byte) error {
 	s := strings.ToLower(string(text))
 	switch s {
 	case "adaptive":
-		*l = Limit{text: s, mode: policy.LimitAdaptive}
+		*l = ConcurrencyLimit{text: s, mode: policy.ConcurrencyLimitAdaptive}
 		return nil
 	case "off":
-		*l = Limit{text: s, mode: policy.LimitOff}
+		*l = ConcurrencyLimit{text: s, mode: policy.ConcurrencyLimitOff}
 		return nil
 	}
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
 		return errors.New("not a limit")
 	}
-	*l = Limit{text: s, mode: policy.LimitFixed, fixed: int(n)}
-	return policy.GuardOptions{Limit: l.mode, Fixed: l.fixed}.Validate()
+	*l = ConcurrencyLimit{text: s, mode: policy.ConcurrencyLimitFixed, fixed: int(n)}
+	return policy.GuardOptions{ConcurrencyLimit: l.mode, FixedLimit: l.fixed}.Validate()
 }
 
 // MarshalText is the inverse of UnmarshalText.
-func (l Limit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
+func (l ConcurrencyLimit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 
 // maxDuration bounds every duration without a max tag: long enough for any
 // purpose, and far from where sums of durations overflow.

@@ -22,7 +22,7 @@ var routeKeys = sync.OnceValue(func() map[string]*Setting {
 	keys := map[string]*Setting{}
 	for _, list := range [][]Setting{sharedSettings, matcherSettings} {
 		for i := range list {
-			keys[list[i].RouteKey] = &list[i]
+			keys[list[i].Key] = &list[i]
 		}
 	}
 	return keys
@@ -30,33 +30,30 @@ var routeKeys = sync.OnceValue(func() map[string]*Setting {
 
 // hints are for names that people try who know other proxies.
 var hints = map[string]string{
-	"PORT":              "the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"LISTEN_PORT":       "the port is part of RETRYPROXY_LISTEN=:8080",
-	"ADDRESS":           "the address for requests is RETRYPROXY_LISTEN=:8080",
-	"ADDR":              "the address for requests is RETRYPROXY_LISTEN=:8080",
-	"METRICS_PORT":      "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
-	"METRICS_LISTEN":    "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
-	"ADMIN_PORT":        "the port is part of RETRYPROXY_ADMIN_LISTEN=:9797",
-	"TARGET":            "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"BACKEND":           "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"UPSTREAM_URL":      "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"URL":               "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"TIMEOUT":           "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?",
-	"UPSTREAM_TIMEOUT":  "did you mean RETRYPROXY_ATTEMPT_TIMEOUT (one attempt) or RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
-	"CONNECT_TIMEOUT":   "did you mean RETRYPROXY_DIAL_TIMEOUT?",
-	"RETRIES":           "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?",
-	"MAX_ATTEMPTS":      "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
-	"ATTEMPTS":          "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
-	"RATE_LIMIT":        "did you mean RETRYPROXY_QUOTA=100/s (attempts sent to the upstream, at most)?",
-	"CIRCUIT_BREAKER":   "it is on by default; RETRYPROXY_OUTAGE=hold, shed or off says what it does while the upstream is down",
-	"BREAKER":           "it is on by default; RETRYPROXY_OUTAGE=hold, shed or off says what it does while the upstream is down",
-	"MAX_CONCURRENCY":   "did you mean RETRYPROXY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"CONCURRENCY":       "did you mean RETRYPROXY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"MAX_CONCURRENT":    "did you mean RETRYPROXY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"CONCURRENCY_LIMIT": "did you mean RETRYPROXY_LIMIT=100 (attempts in flight to the upstream)?",
-	"MAX_BODY_SIZE":     "did you mean RETRYPROXY_MAX_BODY_BYTES?",
-	"TOTAL_TIMEOUT":     "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
-	"LOG":               "did you mean RETRYPROXY_LOG_LEVEL, RETRYPROXY_LOG_FORMAT or RETRYPROXY_ACCESS_LOG?",
+	"PORT":             "the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"LISTEN_PORT":      "the port is part of RETRYPROXY_LISTEN=:8080",
+	"ADDRESS":          "the address for requests is RETRYPROXY_LISTEN=:8080",
+	"ADDR":             "the address for requests is RETRYPROXY_LISTEN=:8080",
+	"METRICS_PORT":     "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
+	"METRICS_LISTEN":   "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
+	"ADMIN_PORT":       "the port is part of RETRYPROXY_ADMIN_LISTEN=:9797",
+	"TARGET":           "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"BACKEND":          "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"UPSTREAM_URL":     "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"URL":              "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"TIMEOUT":          "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?",
+	"UPSTREAM_TIMEOUT": "did you mean RETRYPROXY_ATTEMPT_TIMEOUT (one attempt) or RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
+	"CONNECT_TIMEOUT":  "did you mean RETRYPROXY_DIAL_TIMEOUT?",
+	"RETRIES":          "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?",
+	"MAX_ATTEMPTS":     "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
+	"ATTEMPTS":         "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
+	"CIRCUIT_BREAKER":  "it is on by default; RETRYPROXY_BREAKER=queue, fail-fast or off says what happens to requests while it is open",
+	"MAX_CONCURRENCY":  "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"CONCURRENCY":      "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"MAX_CONCURRENT":   "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"MAX_BODY_SIZE":    "did you mean RETRYPROXY_MAX_BODY_BYTES?",
+	"TOTAL_TIMEOUT":    "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
+	"LOG":              "did you mean RETRYPROXY_LOG_LEVEL, RETRYPROXY_LOG_FORMAT or RETRYPROXY_ACCESS_LOG?",
 }
 
 // explainUnknown says what is wrong with a name that means nothing, and what
@@ -65,6 +62,8 @@ func explainUnknown(name string, routes RouteNames) string {
 	key := strings.TrimPrefix(name, Prefix)
 	route, rest, isRoute := splitRouteKey(key)
 	switch {
+	case key == "HOST":
+		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_HOST; the Host header sent upstream is " + Prefix + "UPSTREAM_HOST"
 	case !isRoute && routeKeys()[key] != nil:
 		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_" + key
 	case !isRoute && hints[key] != "":
@@ -108,7 +107,7 @@ func didYouMean(prefix, key string) string {
 
 // nearest is the key with the fewest edits to get to it, "" when even that
 // takes more than a third of the letters (of short names, more than one edit). Of equally near ones the
-// alphabetically first is taken, so that the answer does not vary.
+// alphabetically first is taken, so that the response does not vary.
 func nearest(name string, keys map[string]*Setting) string {
 	best, bestDistance := "", max(len(name)/3, 1)+1
 	for key := range keys {

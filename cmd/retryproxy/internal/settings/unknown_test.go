@@ -29,7 +29,7 @@ func TestShortNamesAreNotTakenForOthers(t *testing.T) {
 			t.Errorf("%s is taken for %s", name, got)
 		}
 	}
-	if got := explainUnknown("RETRYPROXY_HOTS", nil); !strings.Contains(got, "RETRYPROXY_HOST?") {
+	if got := explainUnknown("RETRYPROXY_UPSTREAM_HOTS", nil); !strings.Contains(got, "RETRYPROXY_UPSTREAM_HOST?") {
 		t.Error(got)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Simulation) Figure(v View) *plot.Figure {
 		f.Panels = append(f.Panels, p)
 	}
 	if v.Good {
-		panel("Good answers", "a second", false, func(x storm.Second, seconds float64) float64 { return float64(x.Good) / seconds })
+		panel("Good responses", "a second", false, func(x storm.Second, seconds float64) float64 { return float64(x.Good) / seconds })
 	}
 	if v.Errors {
 		panel("Errors and tries given up", "a second", false, func(x storm.Second, seconds float64) float64 { return float64(x.Bad+x.Late) / seconds })

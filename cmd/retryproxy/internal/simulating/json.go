@@ -16,7 +16,7 @@ type Document struct {
 	Begins  float64      `json:"outage_begins_seconds"`
 	Ends    float64      `json:"outage_ends_seconds"`
 	Length  float64      `json:"length_seconds"`
-	Callers int          `json:"callers"`
+	Clients int          `json:"clients"`
 	Runs    []runView    `json:"runs"`
 	Figure  *plot.Figure `json:"figure"` // as retryproxy-plot reads it
 }
@@ -29,14 +29,14 @@ type runView struct {
 	GoodAgain   *float64     `json:"good_again_seconds"`    // after the outage; null when never, or when there was none
 	ErrorsUnder *float64     `json:"errors_under_seconds"`  // likewise
 	Peak        int          `json:"peak_at_once_after"`
-	Load        *float64     `json:"requests_per_good_answer"` // at the server; null without a good answer
+	Load        *float64     `json:"requests_per_good_answer"` // at the server; null without a good response
 	Proxy       *proxyView   `json:"proxy,omitempty"`          // null where none is played
 	Seconds     []secondView `json:"seconds"`
 }
 
 type proxyView struct {
 	Processes int            `json:"processes"`
-	Held      int            `json:"held"`    // requests that waited for the gate
+	Held      int            `json:"held"`    // requests that waited for the breaker
 	Queued    int            `json:"queued"`  // requests that waited for the limit
 	Dropped   int            `json:"dropped"` // lost their place in line to newer ones
 	Refused   int            `json:"refused"` // waited in line as long as allowed
@@ -57,7 +57,7 @@ func (s *Simulation) Document(v View) *Document {
 	w := s.Wish
 	d := &Document{
 		Seed: w.Seed, Outage: w.Outage, Begins: w.Peace.Seconds(), Ends: (w.Peace + w.Down).Seconds(), Length: w.Length.Seconds(),
-		Callers: w.Callers, Runs: make([]runView, len(s.Lines)), Figure: s.Figure(v),
+		Clients: w.Clients, Runs: make([]runView, len(s.Lines)), Figure: s.Figure(v),
 	}
 	for i := range s.Lines {
 		d.Runs[i] = s.view(&s.Lines[i])
@@ -85,14 +85,14 @@ func (l *Line) viewProxy() *proxyView {
 	}
 	r := l.Result
 	v := &proxyView{
-		Processes: len(r.Guards), Held: r.Held, Queued: r.Queued, Dropped: r.Dropped, Refused: r.Refused, Retries: r.Retries,
+		Processes: len(r.Guards), Held: r.QueuedAtBreaker, Queued: r.QueuedAtLimit, Dropped: r.Dropped, Refused: r.Refused, Retries: r.Retries,
 		Closed: map[string]int{},
 	}
 	for i := range r.Guards {
-		v.Bound += int(r.Guards[i].Bound)
-		for by, n := range r.Guards[i].Closed {
+		v.Bound += int(r.Guards[i].LimitBound)
+		for by, n := range r.Guards[i].Opened {
 			if n > 0 {
-				v.Closed[policy.ClosedBy(by).String()] += int(n)
+				v.Closed[policy.OpenedBy(by).String()] += int(n)
 			}
 		}
 	}

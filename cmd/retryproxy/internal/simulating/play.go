@@ -20,20 +20,20 @@ type Line struct {
 	Run
 	Result *storm.Result
 
-	// Good answers a second before the outage, during it, and in the last
+	// Good responses a second before the outage, during it, and in the last
 	// quarter of the time after it.
 	Before, During, After float64
-	// Good and Errors are when good answers were back and errors were few,
+	// Good and Errors are when good responses were back and errors were few,
 	// after the end of the outage; storm.Never when they were not.
 	Good, Errors time.Duration
 	Peak         int     // most requests at the server at once after the outage (of the whole run, where there is none)
-	Load         float64 // requests that the server got for each good answer; +Inf without any
-	Closed       int     // how often a gate was closed
+	Load         float64 // requests that the server got for each good response; +Inf without any
+	Closed       int     // how often a breaker is open
 }
 
 // The rules of the verdict, as in docs/storm.md.
 const (
-	back    = 0.95 // share of the good answers before that must be back...
+	back    = 0.95 // share of the good responses before that must be back...
 	failing = 0.05 // ...and of errors that is too many
 )
 
@@ -61,7 +61,7 @@ func judge(w *Wish, run Run, r *storm.Result) Line {
 	rate := func(from, to time.Duration) float64 { return float64(r.Sum(from, to).Good) / (to - from).Seconds() }
 	l.Before, l.During = rate(begin, stopped), rate(stopped, resumed)
 	l.After = rate(end-max(time.Second, (end-resumed)/4), end)
-	l.Good, l.Errors = r.GoodAgain(resumed, l.Before, back), r.ErrorsUnder(resumed, failing)
+	l.Good, l.Errors = r.GoodputRecovered(resumed, l.Before, back), r.ErrorsUnder(resumed, failing)
 	l.Peak = r.Sum(resumed, end).AtOnce
 	if good := r.Sum(0, end).Good; good > 0 {
 		l.Load = float64(r.Sent) / float64(good)
@@ -70,7 +70,7 @@ func judge(w *Wish, run Run, r *storm.Result) Line {
 		l.Peak = r.Sum(0, end).AtOnce
 	}
 	for i := range r.Guards {
-		for _, n := range r.Guards[i].Closed {
+		for _, n := range r.Guards[i].Opened {
 			l.Closed += int(n)
 		}
 	}

@@ -38,10 +38,12 @@ func document(t *testing.T, s *Simulation) string {
 	return string(b)
 }
 
-// What the live storm showed: nothing but a limit or a gate ends it, and more
+// What the live storm showed: nothing but a limit or a breaker ends it, and more
 // retries do not.
 func TestWaysEndAsTheyDoLive(t *testing.T) {
-	s := play(t, func(w *Wish) { w.Through, w.Outage = []string{"direct", "retries", "haproxy", "retryproxy"}, "503" })
+	s := play(t, func(w *Wish) {
+		w.Through, w.Outage = []string{"direct", "retries", "haproxy", "retryproxy"}, "503"
+	})
 	var ended []bool
 	for i := range s.Lines {
 		ended = append(ended, s.Lines[i].Good != storm.Never)
@@ -51,10 +53,10 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 	direct, retries, retryproxy := s.Lines[0].Load, s.Lines[1].Load, s.Lines[3].Load
 	if retries < direct || retryproxy > 1.2 {
-		t.Errorf("requests per good answer: %.2f directly, %.2f through retries, %.2f through retryproxy", direct, retries, retryproxy)
+		t.Errorf("requests per good response: %.2f directly, %.2f through retries, %.2f through retryproxy", direct, retries, retryproxy)
 	}
 	if s.Lines[3].Closed == 0 || s.Lines[0].Closed != 0 {
-		t.Errorf("gate closed %d times by retryproxy, %d times without", s.Lines[3].Closed, s.Lines[0].Closed)
+		t.Errorf("breaker opened %d times by retryproxy, %d times without", s.Lines[3].Closed, s.Lines[0].Closed)
 	}
 }
 
@@ -62,23 +64,23 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	s := play(t, func(w *Wish) {
 		w.Through, w.Length = []string{"direct"}, 5*time.Minute
-		w.Clients = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=27s:factor=2.71828:max=5m"}
+		w.ClientBackoffs = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=27s:factor=2.71828:max=5m"}
 	})
 	naive, pause, base := s.Lines[0], s.Lines[1], s.Lines[2]
 	if naive.Errors != storm.Never || base.Errors != storm.Never {
-		t.Errorf("errors under 5 %% after %v with naive callers and %v without :from=pause, want never", naive.Errors, base.Errors)
+		t.Errorf("errors under 5 %% after %v with naive clients and %v without :from=pause, want never", naive.Errors, base.Errors)
 	}
 	if pause.Errors > 30*time.Second || pause.Good == storm.Never {
 		t.Errorf("from the pause: errors under 5 %% after %v, good again after %v", pause.Errors, pause.Good)
 	}
-	if want := "direct, callers normal factor=2.71828 max=5m from the pause"; pause.Label != want {
+	if want := "direct, clients normal factor=2.71828 max=5m from the pause"; pause.Label != want {
 		t.Errorf("label %q, want %q", pause.Label, want)
 	}
 }
 
 func TestSameSeedSameSimulation(t *testing.T) {
 	with := func(seed uint64) string {
-		return document(t, play(t, func(w *Wish) { w.Seed, w.Clients = seed, []string{"naive,full-jitter:max=10s"} }))
+		return document(t, play(t, func(w *Wish) { w.Seed, w.ClientBackoffs = seed, []string{"naive,full-jitter:max=10s"} }))
 	}
 	first := with(3)
 	if first != with(3) {
@@ -92,8 +94,8 @@ func TestSameSeedSameSimulation(t *testing.T) {
 func TestEveryWayWithEveryManner(t *testing.T) {
 	w := Default()
 	w.Through, w.Backoffs = []string{"direct", "retries"}, []string{"fixed:base=2s,none"}
-	w.Clients = []string{"once", "additive"}
-	w.Own = []Own{{"route a", storm.Proxy{HoldMost: 7}}}
+	w.ClientBackoffs = []string{"once", "additive"}
+	w.Own = []Own{{"route a", storm.Proxy{QueueMax: 7}}}
 	runs, err := w.Runs()
 	if err != nil {
 		t.Fatal(err)
@@ -102,27 +104,27 @@ func TestEveryWayWithEveryManner(t *testing.T) {
 	for _, r := range runs {
 		labels = append(labels, r.Label)
 	}
-	want := "direct, callers once|direct, callers additive|" +
-		"retries, fixed base=2s, callers once|retries, fixed base=2s, callers additive|retries, none, callers once|retries, none, callers additive|" +
-		"route a, fixed base=2s, callers once|route a, fixed base=2s, callers additive|route a, none, callers once|route a, none, callers additive"
+	want := "direct, clients once|direct, clients additive|" +
+		"retries, fixed base=2s, clients once|retries, fixed base=2s, clients additive|retries, none, clients once|retries, none, clients additive|" +
+		"route a, fixed base=2s, clients once|route a, fixed base=2s, clients additive|route a, none, clients once|route a, none, clients additive"
 	if got := strings.Join(labels, "|"); got != want {
 		t.Errorf("played\n%s\nwant\n%s", got, want)
 	}
 	once, additive, fixed, own := runs[0].Config, runs[1].Config, runs[2].Config, runs[6].Config
-	if once.Callers.Again != 0 || additive.Callers.Backoff == nil || once.Callers.Backoff != nil {
-		t.Errorf("callers: once %+v, additive %+v", once.Callers, additive.Callers)
+	if once.Clients.RetryAfter != 0 || additive.Clients.Backoff == nil || once.Clients.Backoff != nil {
+		t.Errorf("clients: once %+v, additive %+v", once.Clients, additive.Clients)
 	}
 	if got := fixed.Proxy.Policy.Backoff.Wait(policy.Step{}, policy.Shared()); got != 2*time.Second {
 		t.Errorf("fixed:base=2s waits %v", got)
 	}
-	if own.Proxy.HoldMost != 7 || own.Via != storm.ViaProxy {
+	if own.Proxy.QueueMax != 7 || own.Via != storm.ViaProxy {
 		t.Errorf("the user's own settings are not played: %+v", own.Proxy)
 	}
 }
 
 func TestWhatIsGivenGoesBeforeWhatFits(t *testing.T) {
 	w := Default()
-	w.Callers, w.Free, w.Step, w.Slots, w.Proxies = 5000, 40, 7, 9, 3
+	w.Clients, w.Free, w.Step, w.Slots, w.Proxies = 5000, 40, 7, 9, 3
 	c := w.config()
 	if c.Server.Free != 40 || c.Server.Step != 7 || c.Slots != 9 || c.Proxies != 3 || c.Server.Most != 100_000 {
 		t.Errorf("%+v", c)
@@ -139,16 +141,16 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		want   string
 	}{
 		{func(w *Wish) { w.Through = []string{"nginx"} }, `--through: "nginx" is none of direct`},
-		{func(w *Wish) { w.Clients = []string{"naive,hasty"} }, `--clients: expected naive, once or a strategy: unknown backoff "hasty"`},
-		{func(w *Wish) { w.Clients = []string{"full-jitter:from=pause"} }, "--clients: full-jitter:from=pause: only normal and decorrelated grow"},
-		{func(w *Wish) { w.Clients = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
+		{func(w *Wish) { w.ClientBackoffs = []string{"naive,hasty"} }, `--client-backoff: expected naive, once or a strategy: unknown backoff "hasty"`},
+		{func(w *Wish) { w.ClientBackoffs = []string{"full-jitter:from=pause"} }, "--client-backoff: full-jitter:from=pause: only normal and decorrelated grow"},
+		{func(w *Wish) { w.ClientBackoffs = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
 		{func(w *Wish) { w.Backoffs = []string{"hasty"} }, `unknown backoff "hasty"`},
 		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "nothing here retries"},
 		{func(w *Wish) { w.Through = []string{"direct", "direct"} }, "direct is given twice"},
-		{func(w *Wish) { w.Clients = []string{"naive,once,fixed,slots,ratio"} }, "15 storms to play, expected at most 12"},
+		{func(w *Wish) { w.ClientBackoffs = []string{"naive,once,fixed,slots,ratio"} }, "15 storms to play, expected at most 12"},
 		{func(w *Wish) { w.Outage = "flood" }, `--outage: "flood" is none of stop`},
-		{func(w *Wish) { w.Callers = 0 }, "--callers: expected 1 to 1000000"},
-		{func(w *Wish) { w.Callers, w.Proxies = 3, 4 }, "--proxies: expected"},
+		{func(w *Wish) { w.Clients = 0 }, "--clients: expected 1 to 1000000"},
+		{func(w *Wish) { w.Clients, w.Proxies = 3, 4 }, "--proxies: expected"},
 		{func(w *Wish) { w.Length = 55 * time.Second }, "--length=55s: expected"},
 		{func(w *Wish) { w.Length = 25 * time.Hour }, "--length: expected at most"},
 		{func(w *Wish) { w.Peace = 0 }, "--peace and --down: expected 1s or more"},
@@ -167,9 +169,9 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 }
 
 func TestDocumentSaysNullForNever(t *testing.T) {
-	s := play(t, func(w *Wish) { w.Through, w.Callers = []string{"direct", "retryproxy"}, 500 })
+	s := play(t, func(w *Wish) { w.Through, w.Clients = []string{"direct", "retryproxy"}, 500 })
 	var d struct {
-		Callers int
+		Clients int
 		Runs    []struct {
 			Label string
 			Good  *float64 `json:"good_again_seconds"`
@@ -189,22 +191,22 @@ func TestDocumentSaysNullForNever(t *testing.T) {
 		t.Errorf("direct: good again after %v, proxy %v; want null for both", direct.Good, direct.Proxy)
 	}
 	if through.Good == nil || through.Proxy == nil || through.Proxy.Processes != 1 || through.Proxy.Closed["stall"] != 1 {
-		t.Errorf("retryproxy: good again %v, proxy %+v; want a time, one process and a gate closed once by stall", through.Good, through.Proxy)
+		t.Errorf("retryproxy: good again %v, proxy %+v; want a time, one process and a breaker opened once by stall", through.Good, through.Proxy)
 	}
-	if len(direct.Seconds) != 115 || d.Callers != 500 || len(d.Figure.Panels) != 3 || len(d.Figure.Panels[0].Series) != 2 {
-		t.Errorf("%d seconds, %d callers, figure %+v", len(direct.Seconds), d.Callers, d.Figure.Panels)
+	if len(direct.Seconds) != 115 || d.Clients != 500 || len(d.Figure.Panels) != 3 || len(d.Figure.Panels[0].Series) != 2 {
+		t.Errorf("%d seconds, %d clients, figure %+v", len(direct.Seconds), d.Clients, d.Figure.Panels)
 	}
 }
 
 func TestNothingGoodIsToldToo(t *testing.T) {
 	s := play(t, func(w *Wish) {
-		w.Through, w.Callers, w.Patience = []string{"direct"}, 10, 50*time.Millisecond // an answer takes 100 ms
+		w.Through, w.Clients, w.Patience = []string{"direct"}, 10, 50*time.Millisecond // a response takes 100 ms
 	})
 	if doc := document(t, s); !strings.Contains(doc, `"requests_per_good_answer":null`) {
-		t.Error("no null where there is no good answer")
+		t.Error("no null where there is no good response")
 	}
 	var b bytes.Buffer
-	if err := s.Text(&b, all, plot.Screen{Width: 80}); err != nil || !strings.Contains(b.String(), "no good answer") {
+	if err := s.Text(&b, all, plot.Screen{Width: 80}); err != nil || !strings.Contains(b.String(), "no good response") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }
@@ -216,7 +218,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1000 callers: a request each 10s on average, given up after 2s (seed 1)\n",
+		"1000 clients: a request each 10s on average, given up after 2s (seed 1)\n",
 		"The server answers after 100ms with up to 30 at once, and 1.05 times as long for each 15 more\n",
 		"After 15s it is killed, and its port refuses for 40s; then there are 1m0s more\n",
 		"good/s before", "peak at the server", "\n  direct ", "\n  retryproxy ", "15s to 55s outage",
@@ -234,13 +236,13 @@ func TestText(t *testing.T) {
 
 // A long storm is drawn with fewer points, and rates stay those of a second.
 func TestLongStormsAreDrawnMoreCoarsely(t *testing.T) {
-	s := play(t, func(w *Wish) { w.Through, w.Callers, w.Length = []string{"retryproxy"}, 100, 2*time.Hour })
+	s := play(t, func(w *Wish) { w.Through, w.Clients, w.Length = []string{"retryproxy"}, 100, 2*time.Hour })
 	line := s.Figure(View{Good: true}).Panels[0].Series[0]
 	if len(line.Y) > mostPoints || len(line.Y) < mostPoints/2 {
 		t.Errorf("%d points", len(line.Y))
 	}
 	if y := line.Y[len(line.Y)-1]; y < 5 || y > 15 {
-		t.Errorf("%.1f good answers a second at the end, want about 10", y)
+		t.Errorf("%.1f good responses a second at the end, want about 10", y)
 	}
 	if x := line.X[len(line.X)-1]; x < 7100 || x > 7200 {
 		t.Errorf("the last point is at %.0f s", x)

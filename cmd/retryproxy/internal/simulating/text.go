@@ -30,12 +30,12 @@ func (s *Simulation) players() string {
 	w := s.Wish
 	c := w.config()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d callers: a request each %v on average, given up after %v (seed %d)\n", w.Callers, w.Every, w.Patience, w.Seed)
+	fmt.Fprintf(&b, "%d clients: a request each %v on average, given up after %v (seed %d)\n", w.Clients, w.Every, w.Patience, w.Seed)
 	fmt.Fprintf(&b, "The server answers after %v with up to %d at once, and %s times as long for each %s more\n",
 		w.Base, c.Server.Free, number(w.Factor), number(c.Server.Step))
 	what := map[string]string{
 		"stop": "it is stopped", "kill": "it is killed, and its port refuses", "503": "it answers 503 to everything",
-		"slow": "every answer takes " + number(w.Slower) + " times as long",
+		"slow": "every response takes " + number(w.Slower) + " times as long",
 	}[w.Outage]
 	if what == "" {
 		fmt.Fprintf(&b, "For %v nothing goes wrong\n", w.Length)
@@ -90,7 +90,7 @@ func number(v float64) string {
 
 func load(v float64) string {
 	if math.IsInf(v, 1) {
-		return "no good answer"
+		return "no good response"
 	}
 	return number(v)
 }

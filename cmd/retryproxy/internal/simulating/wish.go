@@ -13,7 +13,7 @@ import (
 )
 
 // Wish is what a user asks for by flags. Sizes of 0 are those that fit the
-// number of callers.
+// number of clients.
 type Wish struct {
 	Seed    uint64
 	Through []string // names of Ways
@@ -22,16 +22,16 @@ type Wish struct {
 	// its own retries. Each is played with every way that retries; empty leaves
 	// the default.
 	Backoffs []string
-	// Clients are lists of what callers do after a failure: Naive, Once, or a
+	// ClientBackoffs are lists of what clients do after a failure: Naive, Once, or a
 	// strategy as in Backoffs, which may end with fromPause. Each is played with
 	// every way.
-	Clients []string
+	ClientBackoffs []string
 
 	Outage         string // one of Outages
 	Peace, Down    time.Duration
 	Length         time.Duration // of all
 	Slower         float64       // outage slow: how many times as long answers take
-	Callers        int
+	Clients        int
 	Every          time.Duration
 	Patience       time.Duration
 	Again          time.Duration
@@ -52,24 +52,24 @@ type Own struct {
 func Default() Wish {
 	c := storm.Default()
 	return Wish{
-		Seed: 1, Through: []string{"direct", "haproxy", "retryproxy"}, Clients: []string{Naive},
+		Seed: 1, Through: []string{"direct", "haproxy", "retryproxy"}, ClientBackoffs: []string{Naive},
 		Outage: "stop", Peace: c.Faults[0].At, Down: c.Faults[0].For, Length: c.Length, Slower: 10,
-		Callers: c.Callers.N, Every: c.Callers.Every, Patience: c.Callers.Patience, Again: c.Callers.Again,
+		Clients: c.Clients.N, Every: c.Clients.Every, Patience: c.Clients.Patience, Again: c.Clients.RetryAfter,
 		Base: c.Server.Base, Look: c.Server.Look, Factor: c.Server.Factor, SlotFor: c.SlotFor,
 	}
 }
 
-// What callers do after a failure, besides the strategies.
+// What clients do after a failure, besides the strategies.
 const (
-	Naive = "naive" // try again after Wish.Again, until there is a good answer
-	Once  = "once"  // go on as after a good answer
+	Naive = "naive" // try again after Wish.Again, until there is a good response
+	Once  = "once"  // go on as after a good response
 )
 
 // fromPause ends a strategy of clients whose first wait grows from the pause
-// before the request; see storm.Callers.
+// before the request; see storm.Clients.
 const fromPause = ":from=pause"
 
-// Way is what may stand between callers and server.
+// Way is what may stand between clients and server.
 type Way struct {
 	Name, About string
 	retries     bool // it has a backoff of its own
@@ -80,14 +80,14 @@ type Way struct {
 func Ways() []Way {
 	return []Way{
 		{"direct", "nothing", false, func(c *storm.Config) { c.Via = storm.ViaNothing }},
-		{"retries", "a proxy that repeats and does nothing else: no budget, gate or limit", true, func(c *storm.Config) {
+		{"retries", "a proxy that retries and does nothing else: no budget, breaker or limit", true, func(c *storm.Config) {
 			c.Via = storm.ViaProxy
-			c.Proxy.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
+			c.Proxy.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}
 			c.Proxy.Budget = policy.BudgetConfig{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
 		}},
 		{"budget", "the same with retryproxy's retry budget", true, func(c *storm.Config) {
 			c.Via = storm.ViaProxy
-			c.Proxy.Guard = policy.GuardOptions{NoGate: true, Limit: policy.LimitOff}
+			c.Proxy.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}
 		}},
 		{"haproxy", "a number of connections set by hand, and a queue before them; no retries", false, func(c *storm.Config) {
 			c.Via = storm.ViaSlots
@@ -102,7 +102,7 @@ func Outages() []string { return []string{"stop", "kill", "503", "slow", "none"}
 // Limits of what is played.
 const (
 	MaxRuns    = 12
-	MaxCallers = 1_000_000
+	MaxClients = 1_000_000
 	MaxLength  = 24 * time.Hour
 )
 
@@ -112,7 +112,7 @@ type Run struct {
 	Config storm.Config
 }
 
-// Runs are the storms that w asks for: every way with every manner of callers.
+// Runs are the storms that w asks for: every way with every manner of clients.
 // The error names everything that is wrong with it.
 func (w *Wish) Runs() ([]Run, error) {
 	if err := w.validate(); err != nil {
@@ -134,7 +134,7 @@ func (w *Wish) Runs() ([]Run, error) {
 			way.change(&c)
 			label := way.Name
 			if len(manners) > 1 {
-				label += ", callers " + manner.Name
+				label += ", clients " + manner.Name
 			}
 			if slices.ContainsFunc(runs, func(r Run) bool { return r.Label == label }) {
 				return nil, fmt.Errorf("%s is given twice", label)
@@ -149,8 +149,8 @@ func (w *Wish) Runs() ([]Run, error) {
 func (w *Wish) config() storm.Config {
 	c := storm.Default()
 	c.Seed, c.Length = w.Seed, w.Length
-	c.Scale(w.Callers)
-	c.Callers.Every, c.Callers.Patience, c.Callers.Again = w.Every, w.Patience, w.Again
+	c.Scale(w.Clients)
+	c.Clients.Every, c.Clients.Patience, c.Clients.RetryAfter = w.Every, w.Patience, w.Again
 	c.Server.Base, c.Server.Look, c.Server.Factor = w.Base, w.Look, w.Factor
 	orGiven(&c.Server.Free, w.Free)
 	orGiven(&c.Server.Step, w.Step)
@@ -183,7 +183,7 @@ func (w *Wish) ways() ([]Way, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(chosen, func(way Way) bool { return way.retries }) {
-		return nil, errors.New("--backoff: nothing here retries by itself; --clients says what callers do")
+		return nil, errors.New("--backoff: nothing here retries by itself; --client-backoff says what clients do")
 	}
 	var ways []Way
 	for _, way := range chosen {
@@ -228,17 +228,17 @@ func names(ways []Way) []string {
 	return list
 }
 
-// manners are what callers do, as ways are.
+// manners are what clients do, as ways are.
 func (w *Wish) manners() ([]Way, error) {
 	var manners []Way
 	var errs []error
-	for name := range strings.SplitSeq(strings.Join(w.Clients, ","), ",") {
+	for name := range strings.SplitSeq(strings.Join(w.ClientBackoffs, ","), ",") {
 		m := Way{Name: name}
 		switch name {
 		case Naive:
 			m.change = func(*storm.Config) {}
 		case Once:
-			m.change = func(c *storm.Config) { c.Callers.Again = 0 }
+			m.change = func(c *storm.Config) { c.Clients.RetryAfter = 0 }
 		default:
 			var err error
 			if m, err = backingOff(name); err != nil {
@@ -251,24 +251,24 @@ func (w *Wish) manners() ([]Way, error) {
 	return manners, errors.Join(errs...)
 }
 
-// backingOff are callers who wait by a strategy.
+// backingOff are clients who wait by a strategy.
 func backingOff(name string) (Way, error) {
 	text, grows := strings.CutSuffix(name, fromPause)
 	b, err := planning.Parse(planning.Wish{Backoffs: []string{text}})
 	if err != nil {
-		return Way{}, fmt.Errorf("--clients: expected %s, %s or a strategy: %w", Naive, Once, err)
+		return Way{}, fmt.Errorf("--client-backoff: expected %s, %s or a strategy: %w", Naive, Once, err)
 	}
 	label := b[0].Label
 	if grows {
 		switch b[0].Backoff.(type) {
 		case policy.Normal, policy.Decorrelated:
 		default:
-			return Way{}, fmt.Errorf("--clients: %s: only normal and decorrelated grow from the wait before", name)
+			return Way{}, fmt.Errorf("--client-backoff: %s: only normal and decorrelated grow from the wait before", name)
 		}
 		label += " from the pause"
 	}
 	return Way{Name: label, change: func(c *storm.Config) {
-		c.Callers.Backoff, c.Callers.FromPause = b[0].Backoff, grows
+		c.Clients.Backoff, c.Clients.FromPause = b[0].Backoff, grows
 	}}, nil
 }
 
@@ -281,8 +281,8 @@ func (w *Wish) validate() error {
 		}
 	}
 	need(slices.Contains(Outages(), w.Outage), "--outage: %q is none of %s", w.Outage, strings.Join(Outages(), ", "))
-	need(w.Callers >= 1 && w.Callers <= MaxCallers, "--callers: expected 1 to %d", MaxCallers)
-	need(w.Proxies >= 0 && w.Proxies <= w.Callers, "--proxies: expected 1 to as many as callers")
+	need(w.Clients >= 1 && w.Clients <= MaxClients, "--clients: expected 1 to %d", MaxClients)
+	need(w.Proxies >= 0 && w.Proxies <= w.Clients, "--proxies: expected 1 to as many as clients")
 	need(w.Free >= 0 && w.Slots >= 0, "--free and --slots: expected numbers above 0")
 	need(w.Factor >= 1 && w.Factor <= 100, "--factor: expected 1 to 100")
 	need(w.Step >= 0 && w.Step <= 1e9, "--step: expected a number above 0")

@@ -23,7 +23,7 @@ func count(n uint32, color, text string) cell {
 // table aligns columns: the first ones, so many as left says, to the left, the
 // others to the right. Where it is too wide, the columns of drop are left out, in
 // that order, then names are cut, then lines. least is the width that the last
-// column gets before another is left out for it; 0: as wide as it is.
+// column gets before another is ejected for it; 0: as wide as it is.
 type table struct {
 	rows  [][]cell
 	left  int

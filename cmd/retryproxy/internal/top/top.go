@@ -73,10 +73,10 @@ func (d *drawing) paint(code, s string) string {
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s %s, %s, up %s, %d callers connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), printable(s.Version), p.Side,
-		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.ReplayBytes), size(p.ReplayLimitBytes))
+	d.line("%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), printable(s.Version), p.Side,
+		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.ReplayLimitBytes))
 	if p.Draining {
-		d.line("%s", d.paint(yellow, "draining: it ends when the requests under way have"))
+		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
 	}
 	if p.RetryPercent < 100 {
 		d.line("%s", d.paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
@@ -89,15 +89,15 @@ func (d *drawing) routes(s *page.State) {
 		d.line("no request has come yet")
 		return
 	}
-	t := newTable("route", "", "requests", "first try", "rescued", "failed", "retries", "p50", "p99", "attempt p50", "attempt p99", "in flight")
+	t := newTable("route", "", "requests", "first try", "recovered", "failed", "retries", "p50", "p99", "attempt p50", "attempt p99", "in flight")
 	t.left, t.drop = 2, []string{"attempt p50", "attempt p99", "p50", "retries", "first try", "in flight"}
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		n, l := &r.Now, &r.Last
-		t.row(word(printable(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstTry, n.Seconds)), count(n.Rescued, yellow, rate(n.Rescued, n.Seconds)),
+		t.row(word(printable(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstTry, n.Seconds)), count(n.Recovered, yellow, rate(n.Recovered, n.Seconds)),
 			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(rate(n.Retries, n.Seconds)), word(short(n.P50)), word(short(n.P99)), word(short(n.AttemptP50)), word(short(n.AttemptP99)),
 			word(fmt.Sprint(r.InFlight)))
-		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstTry, l.Requests)), count(l.Rescued, yellow, share(l.Rescued, l.Requests)),
+		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstTry, l.Requests)), count(l.Recovered, yellow, share(l.Recovered, l.Requests)),
 			count(l.Failed, red, share(l.Failed, l.Requests)), word(fmt.Sprint(l.Retries)), word(short(l.P50)), word(short(l.P99)), word(short(l.AttemptP50)), word(short(l.AttemptP99)), word(""))
 	}
 	t.write(d)
@@ -108,7 +108,7 @@ func (d *drawing) routes(s *page.State) {
 
 func (d *drawing) upstreams(all []page.Upstream) {
 	d.line("")
-	t := newTable("upstream", "gate", "in flight", "limit", "waiting", "budget left", "busy", "idle")
+	t := newTable("upstream", "breaker", "in flight", "limit", "waiting", "budget left", "busy", "idle")
 	t.left, t.drop = 2, []string{"idle", "busy", "limit", "budget left"}
 	for i := range all {
 		u := &all[i]
@@ -119,28 +119,28 @@ func (d *drawing) upstreams(all []page.Upstream) {
 		if u.HasBudget {
 			budget = fmt.Sprint(int(u.Budget))
 		}
-		t.row(word(printable(u.Name)), cell{strings.ReplaceAll(u.Gate, "_", " "), gateColor(u.Gate)}, word(fmt.Sprint(u.InFlight)), word(limit),
+		t.row(word(printable(u.Name)), cell{strings.ReplaceAll(u.Breaker, "_", " "), breakerColor(u.Breaker)}, word(fmt.Sprint(u.InFlight)), word(limit),
 			count(uint32(max(u.Waiting, 0)), yellow, fmt.Sprint(u.Waiting)), word(budget), word(fmt.Sprint(u.Active)), word(fmt.Sprint(u.Idle)))
 	}
 	t.write(d)
 	for i := range all {
-		d.gate(&all[i])
+		d.breaker(&all[i])
 		if f := all[i].LastFailure; f != nil {
 			d.line("%s: last failed connection %s: %s: %s", printable(all[i].Name), time.UnixMilli(f.AtMS).Format(time.TimeOnly), printable(f.Address), printable(f.Error))
 		}
 	}
 }
 
-// gate says more of a gate that is not open, or was not in the last minutes.
-func (d *drawing) gate(u *page.Upstream) {
-	if u.Gate != "open" {
-		d.line("%s: %s %s", printable(u.Name), u.GateWhy, u.ClosedBy)
+// breaker says more of a breaker that is not closed, or was not in the last minutes.
+func (d *drawing) breaker(u *page.Upstream) {
+	if u.Breaker != "closed" {
+		d.line("%s: %s %s", printable(u.Name), u.BreakerWhy, u.OpenedBy)
 	}
-	marks := map[string]string{"": " ", "open": ".", "ramp": "-", "half_open": "+", "closed": "#"}
+	marks := map[string]string{"": " ", "closed": ".", "slow_start": "-", "half_open": "+", "open": "#"}
 	if d.screen.Unicode {
-		marks = map[string]string{"": " ", "open": "▁", "ramp": "▄", "half_open": "▆", "closed": "█"}
+		marks = map[string]string{"": " ", "closed": "▁", "slow_start": "▄", "half_open": "▆", "open": "█"}
 	}
-	history := u.History.Gate
+	history := u.History.Breaker
 	if !slices.ContainsFunc(history, func(state string) bool { return state != "" && state != "open" }) {
 		return
 	}
@@ -151,14 +151,14 @@ func (d *drawing) gate(u *page.Upstream) {
 	}
 	strip := ""
 	for _, state := range history {
-		strip += d.paint(gateColor(state), marks[state])
+		strip += d.paint(breakerColor(state), marks[state])
 	}
 	over := strings.TrimSuffix((time.Duration(len(history)) * page.Step).String(), "0s")
 	d.lines = append(d.lines, clip(name+" over "+over+": "+strip, d.size.Columns, d.ellipsis()))
 }
 
-func gateColor(state string) string {
-	return map[string]string{"open": green, "ramp": yellow, "half_open": yellow, "closed": red}[state]
+func breakerColor(state string) string {
+	return map[string]string{"closed": green, "slow_start": yellow, "half_open": yellow, "open": red}[state]
 }
 
 func (d *drawing) requests(failed []page.Request) {
@@ -183,7 +183,7 @@ func (d *drawing) requests(failed []page.Request) {
 	t.write(d)
 }
 
-// printable keeps what a caller sent from steering the terminal.
+// printable keeps what a client sent from steering the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

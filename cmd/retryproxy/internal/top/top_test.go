@@ -17,29 +17,29 @@ import (
 
 // bad is a moment of trouble.
 func bad() *page.Snapshot {
-	gates := make([]string, page.Points)
-	for i := range gates {
-		gates[i] = []string{"", "open", "open", "closed", "half_open", "ramp"}[i/10]
+	breakers := make([]string, page.Points)
+	for i := range breakers {
+		breakers[i] = []string{"", "closed", "closed", "open", "half_open", "slow_start"}[i/10]
 	}
 	return &page.Snapshot{
 		State: page.State{
 			Version: "1.2.3", UptimeMS: 3_723_400, MoreRoutes: 2,
-			Process: page.Process{Side: "inbound", Connections: 12, ReplayBytes: 1536, ReplayLimitBytes: 64 << 20, Draining: true, RetryPercent: 30},
+			Process: page.Process{Side: "inbound", Connections: 12, RetryBufferUsed: 1536, ReplayLimitBytes: 64 << 20, Draining: true, RetryPercent: 30},
 			Routes: []page.Route{{
 				Name: "default", InFlight: 7,
-				Now:  page.Span{Seconds: 5, Requests: 100, FirstTry: 80, Rescued: 15, Failed: 5, Retries: 30, P50: 4200, P99: 950_000, AttemptP50: 3900, AttemptP99: 12_000},
-				Last: page.Span{Seconds: 300, Requests: 10_000, FirstTry: 9_999, Rescued: 1, P50: 4200, P99: 31_000_000},
+				Now:  page.Span{Seconds: 5, Requests: 100, FirstTry: 80, Recovered: 15, Failed: 5, Retries: 30, P50: 4200, P99: 950_000, AttemptP50: 3900, AttemptP99: 12_000},
+				Last: page.Span{Seconds: 300, Requests: 10_000, FirstTry: 9_999, Recovered: 1, P50: 4200, P99: 31_000_000},
 			}, {Name: "search-with-a-long-name"}},
 			Upstreams: []page.Upstream{{
-				Name: "http://localhost:3000", Gate: "closed", GateWhy: "The upstream is down.", ClosedBy: "No address took connections.",
+				Name: "http://localhost:3000", Breaker: "open", BreakerWhy: "The upstream is down.", OpenedBy: "No address took connections.",
 				LastFailure: &page.Failure{AtMS: 1_767_355_200_000, Address: "127.0.0.1:3000", Error: "connect: connection \x1b[2Jrefused"},
-				Limit:       20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Gate: gates},
-			}, {Name: "https://api.example.com", Gate: "open", History: page.UpstreamHistory{Gate: []string{"open", "open"}}}},
+				Limit:       20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Breaker: breakers},
+			}, {Name: "https://api.example.com", Breaker: "closed", History: page.UpstreamHistory{Breaker: []string{"closed", "closed"}}}},
 		},
 		Requests: page.Requests{Failed: []page.Request{
 			{BeganMS: 1_767_355_200_000, Route: "default", Method: "GET", Path: "/a\x1b[2J/é", Code: 503, Outcome: "gave_up_retries_exhausted", Took: 750_000,
 				Attempts: []page.Attempt{{Took: 1200, Result: "503"}, {Took: 10_000_000, Result: "attempt_timeout"}}},
-			{BeganMS: 1_767_355_200_000, Route: "default", Method: "POST", Path: "/b", Outcome: "shed"},
+			{BeganMS: 1_767_355_200_000, Route: "default", Method: "POST", Path: "/b", Outcome: "fail_fast"},
 		}},
 	}
 }
@@ -76,8 +76,8 @@ func TestColourSaysNothingMore(t *testing.T) {
 		t.Error("an escape sequence without colours")
 	}
 	coloured := text(t, bad(), plot.Screen{Width: 1000, Unicode: true, Color: true})
-	if !strings.Contains(coloured, "\x1b[31mclosed") {
-		t.Error("a closed gate is not red")
+	if !strings.Contains(coloured, "\x1b[31mopen") {
+		t.Error("an open breaker is not red")
 	}
 	if without := escape.ReplaceAllString(coloured, ""); without != plain {
 		t.Errorf("without colours\n%s\nexpected\n%s", without, plain)
@@ -140,7 +140,7 @@ func TestNoLineIsWiderThanTheWindow(t *testing.T) {
 // What matters most is there in the narrowest window, whole.
 func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	for columns, wants := range map[int][]string{
-		60:  {"requests", "rescued", "failed  ", "p99", "31.0 s", "gate", "closed", "waiting", "44", "connection refused"},
+		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "waiting", "44", "connection refused"},
 		80:  {"in flight", "retries", "31.0 s", "budget left"},
 		120: {"attempt p99", "in flight", "idle"},
 		200: {"attempt p50", "attempt timeout 10.0 s", "GET /a"},

@@ -138,12 +138,12 @@ func config(t *testing.T, upstreamURL string) *proxy.Config {
 			Name: "default", Upstream: target,
 			Policy:   policy.Policy{RetryOn: on, MaxRetries: 2, Backoff: backoff},
 			NoBudget: true, RequestTimeout: 30 * time.Second, BodyIdleTimeout: 10 * time.Second,
-			MaxReplayBytes: 1 << 20, HoldBytes: 1 << 16, HoldMax: 100, HoldTimeout: time.Second,
-			Guard: policy.GuardOptions{NoGate: true, Limit: policy.LimitOff},
+			RetryBufferBytes: 1 << 20, ResponseBufferBytes: 1 << 16, QueueMax: 100, QueueTimeout: time.Second,
+			Guard: policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff},
 		},
-		Limits:          http1.Limits{HeadBytes: 64 << 10, Fields: 100},
-		ReadHeadTimeout: 5 * time.Second, CallerIdleTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
-		MaxConcurrentStreams: 100, TotalReplayBytes: 1 << 20, DrainTimeout: 5 * time.Second,
+		Limits:            http1.Limits{HeaderBytes: 64 << 10, Headers: 100},
+		ReadHeaderTimeout: 5 * time.Second, ClientIdleTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
+		MaxConcurrentStreams: 100, RetryBufferTotalBytes: 1 << 20, DrainTimeout: 5 * time.Second,
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *stage) stopShort() {
 	_ = s.tracing.Shutdown(ctx)
 }
 
-// ask sends a request with the fields given and reads its answer; the request's
+// ask sends a request with the fields given and reads its response; the request's
 // span ends after it has arrived.
 func (s *stage) ask(path string, fields ...string) *http.Response {
 	s.t.Helper()

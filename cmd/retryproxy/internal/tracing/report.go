@@ -10,12 +10,12 @@ import (
 // collector that is down fails every five seconds; the others are counted.
 type reporter struct {
 	log   *zap.Logger
-	bound boundedlog.Bound
+	bound boundedlog.Limiter
 }
 
 func newReporter(log *zap.Logger) *reporter {
 	r := &reporter{log: log}
-	r.bound.PerMinute, r.bound.Tell = 1, r.tell
+	r.bound.PerMinute, r.bound.OnSuppressed = 1, r.tell
 	return r
 }
 

@@ -23,18 +23,18 @@ type request struct {
 	method []attribute.KeyValue
 	path   string
 	name   string // of the attempts' spans
-	caller bool   // the caller said which span it is in
+	client bool   // the client said which span it is in
 	clock  wall
-	open   *attempt // answered, and still relayed or under way
+	open   *attempt // answered, and still relayed or in flight
 }
 
 // Request is part of proxy.Tracer.
 func (t *Tracing) Request(r *proxy.TraceRequest) proxy.RequestSpan {
-	parent := callersContext(r.Parent, r.State)
-	s := &request{t: t, caller: parent.IsValid(), clock: wallAt(r.Began), path: cut(r.Path, maxPath)}
+	parent := clientsContext(r.Parent, r.State)
+	s := &request{t: t, client: parent.IsValid(), clock: wallAt(r.Began), path: cut(r.Path, maxPath)}
 	s.name, s.method = methodOf(r.Method)
 	ctx := context.Background()
-	if s.caller {
+	if s.client {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	all := append([]attribute.KeyValue{
@@ -89,7 +89,7 @@ func (s *request) End(e *proxy.TraceEnd) {
 	s.span.End(trace.WithTimestamp(at))
 }
 
-// errorOf is the error.type of a request, "" where there is none: an answer below
+// errorOf is the error.type of a request, "" where there is none: a response below
 // 500 that arrived whole.
 func errorOf(e *proxy.TraceEnd) string {
 	switch {
@@ -101,8 +101,8 @@ func errorOf(e *proxy.TraceEnd) string {
 	return ""
 }
 
-// endOpen ends the attempt whose answer was being relayed, or that was under way
-// when its caller left.
+// endOpen ends the attempt whose answer was being relayed, or that was in flight
+// when its client left.
 func (s *request) endOpen(at time.Time) {
 	if s.open != nil {
 		s.open.end(at)
@@ -140,10 +140,10 @@ func (s *request) Attempt(a *proxy.TraceAttempt) proxy.AttemptSpan {
 	return &attempt{s, span}
 }
 
-// Context is part of proxy.AttemptSpan. A caller that is in a span which is not
+// Context is part of proxy.AttemptSpan. A client that is in a span which is not
 // recorded here stays the upstream's parent: ours would be one that nobody has.
 func (a *attempt) Context() (parent, state string, ok bool) {
-	if a.r.caller && !a.span.IsRecording() {
+	if a.r.client && !a.span.IsRecording() {
 		return "", "", false
 	}
 	parent, state = fields(a.span.SpanContext())
@@ -191,7 +191,7 @@ func attemptError(d *proxy.TraceAttemptEnd) string {
 
 func (a *attempt) end(at time.Time) { a.span.End(trace.WithTimestamp(at)) }
 
-// protocol is the version the caller speaks.
+// protocol is the version the client speaks.
 func protocol(r *proxy.TraceRequest) string {
 	if r.HTTP2 {
 		return "2"
@@ -199,7 +199,7 @@ func protocol(r *proxy.TraceRequest) string {
 	return "1." + strconv.Itoa(r.Minor)
 }
 
-// What is taken of a caller's texts at most, in bytes: the queue holds thousands of spans.
+// What is taken of a client's texts at most, in bytes: the queue holds thousands of spans.
 const (
 	maxPath   = 512
 	maxName   = 255

@@ -39,7 +39,7 @@ const scope = "github.com/retryproxy/retryproxy"
 
 // Start begins to collect and send spans. version is retryproxy's own. What goes
 // wrong later, such as a collector that is not there, goes to log, a line a
-// minute at most. The caller ends it by Shutdown.
+// minute at most. The client ends it by Shutdown.
 func Start(ctx context.Context, version string, log *zap.Logger) (*Tracing, error) {
 	report := newReporter(log)
 	otel.SetErrorHandler(report)
@@ -107,9 +107,9 @@ func (c *carrier) Keys() []string { return []string{"traceparent", "tracestate"}
 // sent: what W3C Trace Context section 3.3.1.5 wants kept at least. A longer one is left out.
 const longestState = 512
 
-// callersContext is the span that the caller says it is in; not valid when it
+// callersContext is the span that the client says it is in; not valid when it
 // says none or nothing that can be read.
-func callersContext(parent, state []byte) trace.SpanContext {
+func clientsContext(parent, state []byte) trace.SpanContext {
 	if parent == nil {
 		return trace.SpanContext{}
 	}

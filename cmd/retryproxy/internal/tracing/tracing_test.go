@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	callersTrace = "0af7651916cd43dd8448eb211c80319c"
-	callersSpan  = "b7ad6b7169203331"
-	sampled      = "traceparent: 00-" + callersTrace + "-" + callersSpan + "-01"
-	unsampled    = "traceparent: 00-" + callersTrace + "-" + callersSpan + "-00"
+	clientsTrace = "0af7651916cd43dd8448eb211c80319c"
+	clientsSpan  = "b7ad6b7169203331"
+	sampled      = "traceparent: 00-" + clientsTrace + "-" + clientsSpan + "-01"
+	unsampled    = "traceparent: 00-" + clientsTrace + "-" + clientsSpan + "-00"
 )
 
-// versions runs a test with callers and upstreams of both versions of HTTP.
+// versions runs a test with clients and upstreams of both versions of HTTP.
 func versions(t *testing.T, test func(t *testing.T, h2 bool, scheme string)) {
 	for _, h2 := range []bool{false, true} {
 		for _, scheme := range []string{"http", "h2c"} {
@@ -49,11 +49,11 @@ func TestOneSpanPerRequestAndPerAttempt(t *testing.T) {
 			t.Fatalf("%d spans of requests, %d of attempts", len(servers), len(clients))
 		}
 		q := servers[0]
-		if hex.EncodeToString(q.TraceId) != callersTrace || hex.EncodeToString(q.ParentSpanId) != callersSpan || q.Name != "GET" {
+		if hex.EncodeToString(q.TraceId) != clientsTrace || hex.EncodeToString(q.ParentSpanId) != clientsSpan || q.Name != "GET" {
 			t.Errorf("request's span %s", q)
 		}
 		want(t, "request", q.Attributes, "http.request.method", "GET", "url.path", "/orders/7", "url.scheme", "http", "url.query", "",
-			"http.response.status_code", "200", "retryproxy.outcome", "rescued", "retryproxy.attempts", "3", "retryproxy.route", "default",
+			"http.response.status_code", "200", "retryproxy.outcome", "recovered", "retryproxy.attempts", "3", "retryproxy.route", "default",
 			"server.address", "127.0.0.1", "client.address", "127.0.0.1", "network.protocol.version", map[bool]string{false: "1.1", true: "2"}[h2], "error.type", "")
 		if len(q.Events) != 2 || q.Events[0].Name != "retryproxy.wait" {
 			t.Errorf("events %v, want two waits", q.Events)
@@ -98,7 +98,7 @@ func checkAttempt(t *testing.T, n int, a, request *tracepb.Span, o *origin) {
 	}
 }
 
-func TestACallerThatDoesNotSampleStaysTheParent(t *testing.T) {
+func TestAClientThatDoesNotSampleStaysTheParent(t *testing.T) {
 	versions(t, func(t *testing.T, h2 bool, scheme string) {
 		r := startReceiver(t)
 		o := startOrigin(t, status(503), status(200))
@@ -121,7 +121,7 @@ func TestATraceBeginsHereWithoutOneThatCanBeRead(t *testing.T) {
 		"none":      nil,
 		"twice":     {sampled, sampled, "tracestate: a=1"},
 		"malformed": {"traceparent: 00-xyz", "tracestate: a=1"},
-		"all zero":  {"traceparent: 00-00000000000000000000000000000000-" + callersSpan + "-01", "tracestate: a=1"},
+		"all zero":  {"traceparent: 00-00000000000000000000000000000000-" + clientsSpan + "-01", "tracestate: a=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startReceiver(t)
@@ -129,7 +129,7 @@ func TestATraceBeginsHereWithoutOneThatCanBeRead(t *testing.T) {
 			s := start(t, r.URL, o.url("http"), false, nil)
 			s.ask("/", fields...)
 			servers, clients := r.spansOf(s, 1)
-			if q := servers[0]; len(q.ParentSpanId) != 0 || hex.EncodeToString(q.TraceId) == callersTrace {
+			if q := servers[0]; len(q.ParentSpanId) != 0 || hex.EncodeToString(q.TraceId) == clientsTrace {
 				t.Errorf("request's span %s", q)
 			}
 			if got := o.head(0); len(got["Traceparent"]) != 1 || got.Get("Traceparent") != parentOf(clients[0])+"01" || got.Get("Tracestate") != "" {
@@ -150,7 +150,7 @@ func TestTheSamplerOfTheEnvironmentDecides(t *testing.T) {
 	}
 	s.ask("/", sampled)
 	servers, _ := r.spansOf(s, 1)
-	if hex.EncodeToString(servers[0].TraceId) != callersTrace {
+	if hex.EncodeToString(servers[0].TraceId) != clientsTrace {
 		t.Errorf("request's span %s", servers[0])
 	}
 	want(t, "resource", r.resource, "service.name", "shop")
@@ -171,7 +171,7 @@ func TestGRPCCallsAreTraced(t *testing.T) {
 	if len(clients) != 2 {
 		t.Fatalf("%d attempts", len(clients))
 	}
-	want(t, "call", servers[0].Attributes, "retryproxy.outcome", "rescued")
+	want(t, "call", servers[0].Attributes, "retryproxy.outcome", "recovered")
 	want(t, "retry", clients[1].Attributes, "http.request.resend_count", "1")
 	if got := o.head(1).Get("Traceparent"); got != parentOf(clients[1])+"01" {
 		t.Errorf("the upstream got %q", got)
@@ -365,10 +365,10 @@ func TestALongTracestateIsNotKept(t *testing.T) {
 	state := func(n int) []byte {
 		return []byte("a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("y", 200) + ",c=" + strings.Repeat("z", n-408))
 	}
-	if s := callersContext(parent, state(longestState)); !s.IsValid() || s.TraceState().Len() != 3 {
+	if s := clientsContext(parent, state(longestState)); !s.IsValid() || s.TraceState().Len() != 3 {
 		t.Errorf("%d members of one that fits", s.TraceState().Len())
 	}
-	if s := callersContext(parent, state(longestState+1)); !s.IsValid() || s.TraceState().Len() != 0 {
+	if s := clientsContext(parent, state(longestState+1)); !s.IsValid() || s.TraceState().Len() != 0 {
 		t.Errorf("valid %v, %d members of one that is too long", s.IsValid(), s.TraceState().Len())
 	}
 }

@@ -1,5 +1,5 @@
 // Package verdict asks a policy what it would do about every kind of failure.
-// It decides nothing itself: each answer is Policy.Decide's for the first
+// It decides nothing itself: each response is Policy.Decide's for the first
 // failure of a request, so what `retryproxy explain` and the table in README say
 // is what the proxy does.
 package verdict
@@ -13,10 +13,10 @@ import (
 // Request is what matters of a request.
 type Request struct {
 	Method  []byte
-	HasKey  bool          // it carries an Idempotency-Key, or is given one
-	Repeat  bool          // a proxy before us marked it as a repeat
-	Nested  policy.Nested // what the route does about that
-	Timeout time.Duration // of the request, 0 = none
+	HasKey  bool                  // it carries an Idempotency-Key, or is given one
+	Repeat  bool                  // a proxy before us marked it as a retry
+	Nested  policy.LayeredRetries // what the route does about that
+	Timeout time.Duration         // of the request, 0 = none
 }
 
 // Failure is a kind of failure.
@@ -43,11 +43,11 @@ func Failures() []Failure {
 		{"status_502", "502", status(502)},
 		{"status_504", "504", status(504)},
 		{"reset", "the connection was reset after the request was sent", policy.Attempt{Cause: policy.CauseReset}},
-		{"attempt_timeout", "no answer within the attempt timeout", policy.Attempt{Cause: policy.CauseAttemptTimeout}},
-		{"malformed", "an answer that is not valid HTTP", policy.Attempt{Cause: policy.CauseMalformed}},
+		{"attempt_timeout", "no response within the attempt timeout", policy.Attempt{Cause: policy.CauseAttemptTimeout}},
+		{"malformed", "a response that is not valid HTTP", policy.Attempt{Cause: policy.CauseMalformed}},
 		{"status_501", "501, 505, 511", status(501)},
 		{"status_404", "any other answer, such as 200 or 404", status(404)},
-		{"gave_up_before", "any answer that another retryproxy marked as given up", policy.Attempt{Cause: policy.CauseStatus, Status: 503, Final: true}},
+		{"gave_up_before", "any response that another retryproxy marked as given up", policy.Attempt{Cause: policy.CauseStatus, Status: 503, Final: true}},
 	}
 }
 
@@ -60,7 +60,7 @@ type Answer struct {
 }
 
 // Ask gives the answers for all failures, as the first attempt's, with time,
-// budget and replay memory to spare.
+// budget and retry buffer to spare.
 func Ask(p *policy.Policy, r Request) []Answer {
 	var answers []Answer
 	for _, f := range Failures() {
@@ -70,13 +70,13 @@ func Ask(p *policy.Policy, r Request) []Answer {
 }
 
 func ask(p *policy.Policy, r Request, f Failure) Answer {
-	s := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Repeatable(r.Method, r.HasKey), Left: policy.Forever}
+	s := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable(r.Method, r.HasKey), Left: policy.Forever}
 	if r.Timeout > 0 {
 		s.Left = r.Timeout
 	}
 	if r.Repeat {
-		s.MaxRetries = r.Nested.Limit(s.MaxRetries)
-		s.Nested = s.MaxRetries < 1
+		s.MaxRetries = r.Nested.MaxRetries(s.MaxRetries)
+		s.Layered = s.MaxRetries < 1
 	}
 	a := Answer{Failure: f}
 	a.Decision = p.Decide(&f.Attempt, &s, nil, 0, lowest{})

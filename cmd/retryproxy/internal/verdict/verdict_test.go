@@ -59,8 +59,8 @@ func TestWaits(t *testing.T) {
 }
 
 func TestNestedAndTime(t *testing.T) {
-	denied := answers(t, Request{Method: []byte("GET"), Repeat: true, Nested: policy.NestedDeny})
-	if d := denied["reset"].Decision; d.Retry || d.Why != policy.ReasonNested {
+	denied := answers(t, Request{Method: []byte("GET"), Repeat: true, Nested: policy.LayeredDeny})
+	if d := denied["reset"].Decision; d.Retry || d.Why != policy.ReasonLayered {
 		t.Errorf("%+v", d)
 	}
 	short := answers(t, Request{Method: []byte("GET"), Timeout: 2 * time.Second})

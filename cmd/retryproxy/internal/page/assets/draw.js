@@ -61,9 +61,9 @@ export function lines(width, height, classes, log) {
   }};
 }
 
-const gateHeights = {open: 0.3, ramp: 0.55, half_open: 0.75, closed: 1};
+const breakerHeights = {closed: 0.3, slow_start: 0.55, half_open: 0.75, open: 1};
 
-// strip shows the states of a gate by colour and by height.
+// strip shows the states of a breaker by colour and by height.
 export function strip(width, height) {
   const node = frame('strip', width, height);
   return {node, show(states, label) {
@@ -73,7 +73,7 @@ export function strip(width, height) {
       let end = i + 1;
       while (end < states.length && states[end] === states[i]) end++;
       if (states[i]) {
-        const h = round(height * gateHeights[states[i]]);
+        const h = round(height * breakerHeights[states[i]]);
         bars.push(svg('rect', {class: states[i], x: round(i * w), y: height - h, width: round((end - i) * w), height: h}));
       }
       i = end;

@@ -12,8 +12,8 @@ let source = null, paused = false;
 
 function showState(state) {
   const p = state.process;
-  setText(by('about'), `${state.version}, ${p.side}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} callers connected · ` +
-    `${text.size(p.replay_bytes)} of ${text.size(p.replay_limit_bytes)} kept for retries`);
+  setText(by('about'), `${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
+    `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries`);
   showRoutes(by('routes'), by('more-routes'), state);
   showUpstreams(by('upstreams').tBodies[0], state.upstreams);
   showNotices(state);
@@ -23,15 +23,15 @@ function showState(state) {
 // see it when that changes.
 function showNotices(state) {
   const now = new Map();
-  if (state.process.draining) now.set('draining', 'The proxy is draining: it ends when the requests under way have.');
+  if (state.process.draining) now.set('draining', 'The proxy is draining: it ends when the requests in flight have.');
   if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (retry-percent).`);
   for (const u of state.upstreams) {
-    if (u.gate === 'ramp') now.set(u.name, `Gate opening: ${u.name} is back and gets more step by step.`);
-    else if (u.gate !== 'open') now.set(u.name, `Gate closed: ${u.name} is taken for down; requests wait or are refused until a probe finds it back.`);
+    if (u.breaker === 'slow_start') now.set(u.name, `Breaker in slow start: ${u.name} is back and gets more step by step.`);
+    else if (u.breaker !== 'closed') now.set(u.name, `Breaker opened: ${u.name} is taken for down; requests wait or are refused until a probe finds it back.`);
   }
   const news = [...now].filter(([about, words]) => told.get(about) !== words).map(([, words]) => words);
   for (const about of told.keys()) {
-    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Gate open again: ${about}.`);
+    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Breaker open again: ${about}.`);
   }
   if (!news.length) return;
   told.clear();

@@ -7,7 +7,7 @@ import * as text from '/page/text.js';
 const heads = ['At', 'Route', 'Request', 'Answer', 'What became of it', 'Took', 'Attempts'];
 
 export function showRequests(lists) {
-  for (const name of ['failed', 'slow', 'rescued']) fill(document.getElementById(name), lists[name]);
+  for (const name of ['failed', 'slow', 'recovered']) fill(document.getElementById(name), lists[name]);
 }
 
 function fill(table, list) {

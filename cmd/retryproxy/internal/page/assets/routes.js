@@ -5,7 +5,7 @@ import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
 const known = new Map();
-const columns = ['Requests', 'First try', 'Rescued', 'Failed', 'Retries', 'Callers p50', 'Callers p99', 'Attempts p50', 'Attempts p99'];
+const columns = ['Requests', 'First try', 'Recovered', 'Failed', 'Retries', 'Clients p50', 'Clients p99', 'Attempts p50', 'Attempts p99'];
 
 export function showRoutes(table, more, state) {
   keyed(known, table, state.routes.map((r) => r.name), make);
@@ -19,7 +19,7 @@ function make(name) {
   const id = 'route-' + known.size + '-' + Math.random().toString(36).slice(2, 8);
   const button = el('button', {type: 'button', class: 'more', 'aria-expanded': 'false', 'aria-controls': id}, el('span', {class: 'name'}, name));
   const upstream = el('span', {class: 'quiet'});
-  const spark = stack(220, 44, ['ok', 'rescued', 'failed']);
+  const spark = stack(220, 44, ['ok', 'recovered', 'failed']);
   const [now, last] = ['now', '5 min'].map((word) => ({head: el('th', {role: 'rowheader', scope: 'row', class: 'when'}, word), cells: columns.map((c) => cell(c, '–'))}));
   const flight = cell('In flight', '–'), waiting = cell('Waiting', '');
   const detail = details(id);
@@ -39,11 +39,11 @@ function make(name) {
   const show = (r) => {
     route = r;
     setText(upstream, r.rule.upstream);
-    spark.show([r.history.first_try, r.history.rescued, r.history.failed],
-      `last 5 minutes: ${r.last.first_try} at the first try, ${r.last.rescued} rescued, ${r.last.failed} failed`);
+    spark.show([r.history.first_try, r.history.recovered, r.history.failed],
+      `last 5 minutes: ${r.last.first_try} at the first try, ${r.last.recovered} recovered, ${r.last.failed} failed`);
     fill(now.cells, figures(r.now, (n) => text.rate(n, r.now.seconds)), r.now);
     setText(now.cells[0], text.rate(r.now.requests, r.now.seconds) + '/s');
-    fill(last.cells, [text.count(r.last.requests), ...[r.last.first_try, r.last.rescued, r.last.failed].map((n) => text.share(n, r.last.requests)),
+    fill(last.cells, [text.count(r.last.requests), ...[r.last.first_try, r.last.recovered, r.last.failed].map((n) => text.share(n, r.last.requests)),
       text.count(r.last.retries), ...times(r.last)], r.last);
     setText(flight, text.count(r.in_flight));
     setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
@@ -54,25 +54,25 @@ function make(name) {
 }
 
 const times = (s) => [s.p50, s.p99, s.attempt_p50, s.attempt_p99].map(text.time);
-const figures = (s, write) => [s.requests, s.first_try, s.rescued, s.failed, s.retries].map(write).concat(times(s));
+const figures = (s, write) => [s.requests, s.first_try, s.recovered, s.failed, s.retries].map(write).concat(times(s));
 
 // fill writes the cells and marks what needs attention, in words that stand
 // there anyway and by colour.
 function fill(cells, words, span) {
   words.forEach((w, i) => setText(cells[i], w));
-  setAttribute(cells[2], 'class', span.rescued ? 'rescued' : 'zero');
+  setAttribute(cells[2], 'class', span.recovered ? 'recovered' : 'zero');
   setAttribute(cells[3], 'class', span.failed ? 'failed' : 'zero');
   setAttribute(cells[4], 'class', span.retries ? '' : 'zero');
 }
 
 function details(id) {
-  const why = el('div'), retried = el('div'), waits = el('div'), slow = lines(280, 74, ['callers', 'attempts'], true);
+  const why = el('div'), retried = el('div'), waits = el('div'), slow = lines(280, 74, ['clients', 'attempts'], true);
   const scale = el('p', {class: 'quiet'});
   const part = (title, ...children) => el('div', {class: 'part'}, el('h3', {}, title), ...children);
   const node = el('tr', {role: 'row', id, class: 'details'}, el('td', {role: 'cell', colspan: 13},
     el('div', {class: 'parts'},
       part('Failed, and why', why), part('Retries, by what for', retried),
-      part('p99 over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key callers'}), 'callers ', el('span', {class: 'key attempts'}), 'attempts'), scale),
+      part('p99 over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key clients'}), 'clients ', el('span', {class: 'key attempts'}), 'attempts'), scale),
       part('Backoff as set', waits))));
   let rule = '';
   return {node, show(r) {
@@ -102,7 +102,7 @@ function list(node, counts, none) {
 
 function settings(rule) {
   const limit = (ms) => ms ? text.time(ms * 1000) : 'no limit';
-  const words = (rule.observes ? 'only observed, no retry is made; else ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
+  const words = (rule.dry_run ? 'only observed, no retry is made; else ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
     `request ${limit(rule.request_timeout_ms)}, attempt ${limit(rule.attempt_timeout_ms)}`;
   const range = (w) => w.min === w.max ? wait(w.max) : `${wait(w.min)} to ${wait(w.max)}`;
   if (!rule.curve.length) return [el('p', {class: 'quiet'}, words)];

@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// The script and policy.RateLimitLedger are one rule. Time passes between the
+// calls, so the ledger may be as far behind as that took.
+func TestTheScriptIsTheLedger(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, gap := range []time.Duration{policy.RateLimit{Attempts: 500, Per: time.Second}.Gap(), policy.RateLimit{Attempts: 7, Per: time.Second}.Gap(), policy.RateLimit{Attempts: 3, Per: time.Hour}.Gap()} {
+		var ledger policy.RateLimitLedger
+		var slowest time.Duration
+		key, began := uint64(gap), time.Now()
+		for range 200 {
+			a := policy.RateLimitLeaseRequest{
+				Key: key, Gap: gap, Want: r.IntN(12), Charge: r.IntN(7) - 3,
+				Share: gap * time.Duration(1+r.IntN(20)), Rate: 100 * r.Float64(), Owed: r.Float64(), Every: time.Duration(r.IntN(3)) * policy.RateLimitRequestInterval,
+			}
+			before := time.Since(began)
+			got, ok := p.requestLease(a)
+			after := time.Since(began)
+			slowest = max(slowest, after-before)
+			want := ledger.Lease(after, a)
+			near := slowest + 2*time.Millisecond
+			if d := got.Ahead - want.Ahead; !ok || d < -near || d > near+gap*time.Duration(abs(got.Slots-want.Slots)) {
+				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+			}
+			if d := got.Rest - want.Rest; d < -near || d > near {
+				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+			}
+			if n := abs(got.Reserved - want.Reserved); n > 0 { // as much room more or less as time has passed
+				if time.Duration(n)*gap > near+gap && a.Rate*near.Seconds() < float64(n-1) {
+					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+				}
+				ledger.Lease(after, policy.RateLimitLeaseRequest{Gap: gap, Charge: got.Reserved - want.Reserved})
+			}
+			if got.Slots != want.Slots { // a slot more or less began within the horizon: go on from the engine's word
+				if n := abs(got.Slots - want.Slots); time.Duration(n)*gap > near+gap {
+					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
+				}
+				ledger.Lease(after, policy.RateLimitLeaseRequest{Gap: gap, Charge: got.Slots - want.Slots})
+			}
+		}
+	}
+}
+
+// What did not make a whole slot of a process's share counts the next time.
+func TestTheScriptKnowsWhatIsOwed(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	a := policy.RateLimitLeaseRequest{Key: 1, Gap: 10 * time.Millisecond, Charge: 30, Share: 105 * time.Millisecond, Rate: 100, Every: 100 * time.Millisecond}
+	for owed, want := range map[float64]int{0: 0, 0.9: 1} {
+		a.Owed = owed
+		if g, ok := p.requestLease(a); !ok || g.Reserved != want || g.Rest != a.Every {
+			t.Errorf("owed %v: %+v, want %d reserved", owed, g, want)
+		}
+	}
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// Of all processes together no more slots begin in a time than the rate limit has.
+func TestLeasedSlotsAreThoseOfAll(t *testing.T) {
+	s := enginetest.Start(t)
+	processes := []*process{joined(t, s), joined(t, s), joined(t, s)}
+	gap := 2 * time.Millisecond
+	began, slots := time.Now(), 0
+	for time.Since(began) < 500*time.Millisecond {
+		for _, p := range processes {
+			g, _ := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: gap, Want: 20})
+			slots += g.Slots
+		}
+	}
+	most := int((time.Since(began)+policy.RateLimitHorizon)/gap) + 2
+	if slots > most || slots < most*8/10 {
+		t.Errorf("%d slots in %v, want at most %d and nearly as many", slots, time.Since(began), most)
+	}
+}
+
+func TestASlotWithoutAnEngine(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	eventually(t, "told how many they are", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.processes == 1 })
+	s.Kill()
+	a := policy.RateLimitLeaseRequest{Key: 1, Gap: time.Millisecond, Want: 1}
+	if _, ok := p.requestLease(a); ok {
+		t.Error("a lease of nobody")
+	}
+	eventually(t, "lost", func() bool { return !p.Stats().Up })
+	began := time.Now()
+	for range 100 {
+		if _, ok := p.requestLease(a); ok {
+			t.Error("a lease of nobody")
+		}
+	}
+	if d := time.Since(began); d > callTimeout {
+		t.Errorf("100 questions took %v", d)
+	}
+	s.Restart()
+	eventually(t, "back", func() bool { return p.Stats().Up })
+	if _, ok := p.requestLease(a); ok && !p.link.allReconnected() {
+		t.Error("a lease before the others can have found the engine again")
+	}
+	eventually(t, "a lease", func() bool { _, ok := p.requestLease(a); return ok })
+}
+
+// What is not a time is taken for none, one far away for a near one, and every
+// key ends.
+func TestHostileRateLimit(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	key := p.rateLimitKey(1)
+	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999", "nan nan", "1 nan", "inf inf", "1e300 1e300", "-1 -1", "1 2 3"} {
+		s.Do("SET", key, value)
+		g, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: time.Millisecond, Want: 3})
+		if !ok || g.Ahead > 3*policy.RateLimitHorizon+policy.RateLimitMaxRest+time.Millisecond || g.Rest > policy.RateLimitMaxRest {
+			t.Errorf("%q: %+v, %v", value, g, ok)
+		}
+		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400+policy.RateLimitMaxRest.Milliseconds() {
+			t.Errorf("%q: expires in %d ms", value, left)
+		}
+	}
+	if got := s.Do("TYPE", key); got != "string" {
+		t.Error(got)
+	}
+}
+
+// slowly makes the engine answer so late, and no sooner.
+func slowly(t *testing.T, addr string, by time.Duration) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	relay := func(dst, src net.Conn, by time.Duration) {
+		defer dst.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := src.Read(buf)
+			if err != nil {
+				return
+			}
+			time.Sleep(by)
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			all.Go(func() { relay(far, near, 0) })
+			all.Go(func() { relay(near, far, by) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return l.Addr().String()
+}
+
+// Many keys of rate limits wait for each other, and not until their calls time out: the
+// engine answers, though slowly.
+func TestManyQuestionsAtOnce(t *testing.T) {
+	e := enginetest.StartTCP(t).Engine()
+	e.Addrs = []string{slowly(t, e.Addrs[0], 20*time.Millisecond)}
+	p := joinWith(t, Options{Engine: e, Scope: "test"})
+	p.awaitListening()
+	eventually(t, "joined", func() bool {
+		_, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1000, Gap: time.Millisecond, Want: 1})
+		return ok
+	})
+	asks := make([]policy.RateLimitLeaseRequest, 200)
+	for i := range asks {
+		asks[i] = policy.RateLimitLeaseRequest{Key: uint64(i), Gap: 10 * time.Millisecond, Want: 1, Share: 10 * time.Millisecond}
+	}
+	c := &counting{Local: p}
+	lost := p.Stats().Lost
+	p.lease(t.Context(), asks, c)
+	if st := p.Stats(); c.granted.Load() != 200 || c.failed.Load() != 0 || !st.Up || st.Lost != lost {
+		t.Errorf("%d granted, %d failed; the engine answers: %v, lost %d times", c.granted.Load(), c.failed.Load(), st.Up, st.Lost-lost)
+	}
+}
+
+// counting counts what comes of questions.
+type counting struct {
+	Local
+	granted, failed atomic.Int64
+}
+
+func (c *counting) ApplyRateLimitLease(uint64, policy.RateLimitLeaseGrant) { c.granted.Add(1) }
+func (c *counting) FailRateLimitLease(uint64)                              { c.failed.Add(1) }

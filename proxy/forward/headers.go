@@ -1,0 +1,154 @@
+package forward
+
+import "github.com/retryproxy/retryproxy/proxy/http1"
+
+// handling is what becomes of a field by its name alone.
+type handling uint8
+
+const (
+	passThrough   handling = iota // it goes through as it came
+	dropHeader                    // it is for this connection, or for us
+	rewriteHeader                 // it depends: appendRewritten
+)
+
+// handlingByName is a table of fates by name. Fields of a connection end in it.
+func handlingByName(end, ours []http1.HeaderName) (t [256]handling) {
+	for _, n := range []http1.HeaderName{
+		http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
+		http1.ProxyAuthenticate, http1.ProxyAuthenticationInfo, http1.ProxyAuthorization,
+	} {
+		t[n] = dropHeader
+	}
+	for _, n := range end {
+		t[n] = dropHeader
+	}
+	for _, n := range ours {
+		t[n] = rewriteHeader
+	}
+	return t
+}
+
+// maxOptions bounds how many names in Connection are looked at, and with the
+// limit on fields the work: a header section cannot have many more fields to name. A
+// field named beyond it is forwarded, which harms nobody.
+const maxOptions = 64
+
+// connectionOptions appends what Connection names to dst, up to its capacity.
+func connectionOptions(dst [][]byte, headers []http1.Header) [][]byte {
+	for i := range headers {
+		if headers[i].ID != http1.Connection {
+			continue
+		}
+		for e, rest := http1.NextToken(headers[i].Value); e != nil; e, rest = http1.NextToken(rest) {
+			if len(dst) == cap(dst) {
+				return dst
+			}
+			dst = append(dst, e)
+		}
+	}
+	return dst
+}
+
+func isListed(named [][]byte, name []byte) bool {
+	for _, n := range named {
+		if http1.EqualFoldBytes(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// announcesFraming reports whether a Trailer header names a field that must not stand
+// in a trailer section and for which net/http refuses the whole message. Others
+// read on, so the message would have two readings. Nothing is lost with the field: it
+// is a hint, and such a trailer is not forwarded.
+func announcesFraming(trailer []byte) bool {
+	return http1.HasToken(trailer, "content-length") || http1.HasToken(trailer, "transfer-encoding") || http1.HasToken(trailer, "trailer")
+}
+
+// appendList begins one field with the values of f and of the fields in rest that
+// have the same id, as one list (RFC 9110 section 5.3). The line is not ended.
+func appendList(dst []byte, f *http1.Header, rest []http1.Header) []byte {
+	dst = append(dst, f.Name...)
+	dst = append(dst, ": "...)
+	dst = append(dst, f.Value...)
+	for i := range rest {
+		if rest[i].ID == f.ID && len(rest[i].Value) > 0 {
+			dst = append(appendComma(dst), rest[i].Value...)
+		}
+	}
+	return dst
+}
+
+// appendComma separates list elements, except at the begin of the list.
+func appendComma(dst []byte) []byte {
+	if n := len(dst); dst[n-1] == ' ' { // ends in ": ", as values do not end in a space
+		return dst
+	}
+	return append(dst, ", "...)
+}
+
+// appendLast ends a list with element, if there is one.
+func appendLast(dst []byte, element string) []byte {
+	if element != "" {
+		dst = append(appendComma(dst), element...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// appendReceived appends an element of Via: the version in which the message
+// came, and who took it (RFC 9110 section 7.6.3).
+func appendReceived(dst []byte, minor int, pseudonym string) []byte {
+	if minor == 0 {
+		dst = append(dst, "1.0 "...)
+	} else {
+		dst = append(dst, "1.1 "...)
+	}
+	return append(dst, pseudonym...)
+}
+
+// appendElement appends an element of Forwarded (RFC 7239 section 4).
+func (w *requestWriter) appendElement(dst []byte) []byte {
+	dst = append(dst, "for="...)
+	switch node := w.p.node(); {
+	case node == "":
+		dst = append(dst, "unknown"...)
+	case w.p.Addr.Is6():
+		dst = append(dst, `"[`...)
+		dst = append(dst, node...)
+		dst = append(dst, `]"`...)
+	default:
+		dst = appendParameter(dst, node)
+	}
+	if len(w.r.Authority) > 0 {
+		dst = append(dst, ";host="...)
+		dst = appendParameter(dst, w.r.Authority)
+	}
+	dst = append(dst, ";proto="...)
+	return append(dst, w.p.Proto()...)
+}
+
+// appendParameter appends a value as it is when it is surely a token, else quoted
+// (RFC 7239 section 4): addresses with colons and brackets need quotes.
+func appendParameter[V []byte | string](dst []byte, value V) []byte {
+	for i := range len(value) {
+		if c := value[i]; !isAlnum(c) && c != '.' && c != '-' && c != '_' {
+			return appendQuoted(dst, value)
+		}
+	}
+	return append(dst, value...)
+}
+
+// appendQuoted appends a quoted-string (RFC 9110 section 5.6.4).
+func appendQuoted[V []byte | string](dst []byte, value V) []byte {
+	dst = append(dst, '"')
+	for i := range len(value) {
+		if c := value[i]; c == '"' || c == '\\' {
+			dst = append(dst, '\\')
+		}
+		dst = append(dst, value[i])
+	}
+	return append(dst, '"')
+}
+
+func isAlnum(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -1,0 +1,243 @@
+package http1
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Header is one header line as it came: spans into the parsed buffer, name in its original case, value without the white space
+// around it. It is valid as long as the buffer is unchanged. To change a field, make another one.
+type Header struct {
+	Name, Value []byte // of a field that was parsed, Name's capacity goes to the end of its line: see AppendLine
+	ID          HeaderName
+}
+
+// AppendLine appends what AppendHeader does. Most lines came like that and are copied in one piece, at a third of the cost.
+func (f *Header) AppendLine(dst []byte) []byte {
+	n := len(f.Name)
+	line := f.Name[:cap(f.Name)]
+	if len(line) != n+len(": ")+len(f.Value)+len("\r\n") || line[n+1] != ' ' {
+		return AppendHeader(dst, f.Name, f.Value)
+	}
+	return append(dst, line...)
+}
+
+// NewHeader makes a field of its own bytes, for fields that did not come off the wire. It allocates.
+func NewHeader(name, value string) Header {
+	f := Header{Name: slices.Clip([]byte(name)), Value: []byte(value)}
+	f.ID = LookupHeaderName(f.Name)
+	return f
+}
+
+// Limits bound a header section. A zero in either means its default.
+type Limits struct {
+	HeaderBytes int // start line, fields and the final empty line together; default DefaultHeaderBytes
+	Headers     int // header lines; default DefaultHeaders
+}
+
+// Defaults of Limits, from the product's own settings; RFC 9112 section 3 asks for at least 8000 bytes of request line.
+const (
+	DefaultHeaderBytes = 64 << 10
+	DefaultHeaders     = 100
+)
+
+func (l Limits) orDefaults() Limits {
+	if l.HeaderBytes <= 0 {
+		l.HeaderBytes = DefaultHeaderBytes
+	}
+	if l.Headers <= 0 {
+		l.Headers = DefaultHeaders
+	}
+	return l
+}
+
+// readHeaders reads header lines from b[i:] up to and including the empty line, and appends them to fields. next is the offset after
+// the empty line; next == 0 without a refusal means that b ends before it. Bytes of an unfinished line are checked as well, so a
+// refusal never waits for more bytes than it needs.
+//
+// A peer tends to send the same fields in the same order again. So the id that is left in a place of fields from the last head is the first
+// one tried.
+func readHeaders(headers []Header, b []byte, i, limit int) (_ []Header, next int, why Refusal) {
+	b = b[:len(b):len(b)]
+	for i < len(b) && b[i] != '\r' {
+		n := len(headers)
+		if n >= limit {
+			return headers, 0, RefusalTooManyHeaders
+		}
+		headers = slices.Grow(headers, 1)[:n+1]
+		f := &headers[n]
+		last := &nameLines[f.ID]
+		colon := i + last.length
+		if !last.begins(b, i) {
+			if colon, why = f.readName(b, i); colon == 0 {
+				return headers[:n], 0, why
+			}
+		}
+		start := colon + 1
+		for start < len(b) && (b[start] == ' ' || b[start] == '\t') {
+			start++
+		}
+		end := controlAt(b, start)
+		if end == len(b) {
+			return headers[:n], 0, RefusalNone
+		}
+		if next, why = lineEnd(b, end); next == 0 {
+			return headers[:n], 0, why
+		}
+		for end > start && (b[end-1] == ' ' || b[end-1] == '\t') {
+			end--
+		}
+		f.Name, f.Value = b[i:colon:next], b[start:end:end]
+		i = next
+	}
+	next = 0
+	if i < len(b) {
+		next, why = lineEnd(b, i)
+	}
+	return headers, next, why
+}
+
+// readHeadersLF is readHeaders for a response header section of which each line ends with LF alone, as those of some small servers do. CRs are
+// refused: where ends of both kinds stand in one head, an LF may be part of a value that somebody else chose.
+func readHeadersLF(headers []Header, b []byte, i, limit int) (_ []Header, next int, why Refusal) {
+	for {
+		n := bytes.IndexByte(b[i:], '\n')
+		if n < 0 {
+			return headers, 0, RefusalNone
+		}
+		line := b[i : i+n]
+		if i += n + 1; n == 0 {
+			return headers, i, RefusalNone
+		}
+		if len(headers) >= limit {
+			return headers, 0, RefusalTooManyHeaders
+		}
+		f, why := readLineLF(line)
+		if why != RefusalNone {
+			return headers, 0, why
+		}
+		headers = append(headers, f)
+	}
+}
+
+// readLineLF reads one of these lines, without its end.
+func readLineLF(line []byte) (f Header, why Refusal) {
+	if at := controlAt(line, 0); at < len(line) {
+		if line[at] == '\r' {
+			return f, RefusalBareLF
+		}
+		return f, RefusalControlByte
+	}
+	colon, why := f.readName(line, 0)
+	switch {
+	case why != RefusalNone:
+		return f, why
+	case colon == 0:
+		return f, RefusalBadHeader
+	}
+	f.Name, f.Value = line[:colon:colon], slices.Clip(TrimOWS(line[colon+1:]))
+	return f, RefusalNone
+}
+
+// readName finds the colon behind the name that begins at b[i] (RFC 9112 section 5), and sets the id. colon is 0 when b ends before it
+// or the name is refused. A known name is a token and needs no other look; in all others each byte is looked at, and the first one
+// that is not of a token decides.
+func (f *Header) readName(b []byte, i int) (colon int, why Refusal) {
+	colon = colonAt(b, i)
+	if f.ID = lookupExact(b[i:colon]); f.ID != OtherHeader && colon < len(b) {
+		return colon, RefusalNone
+	}
+	if colon = tokenEnd(b, i); colon == len(b) {
+		return 0, RefusalNone
+	}
+	if b[colon] != ':' || colon == i {
+		return 0, badName(b, i, colon)
+	}
+	f.ID = lookupRelated(b[i:colon])
+	return colon, RefusalNone
+}
+
+// badName says what is wrong with the byte at b[at], the first one of a header line's name that cannot be part of it.
+func badName(b []byte, start, at int) Refusal {
+	switch c := b[at]; {
+	case (c == ' ' || c == '\t') && at == start:
+		return RefusalObsFold
+	case c == ' ' || c == '\t':
+		return RefusalSpaceBeforeColon
+	case c == '\r' && at+1 == len(b):
+		return RefusalNone // a line without colon or a bare CR: the next byte tells
+	case c == '\r' && b[at+1] == '\n':
+		return RefusalBadHeader
+	case c < 0x20, c == 0x7f:
+		_, why := lineEnd(b, at)
+		return why
+	}
+	return RefusalBadHeader
+}
+
+// lineEnd reads CRLF at b[i], where b[i] is a control byte. next is the offset after it, 0 when b ends too early or when
+// it is refused.
+func lineEnd(b []byte, i int) (next int, why Refusal) {
+	switch {
+	case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
+		return i + 2, RefusalNone
+	case b[i] == '\n':
+		return 0, RefusalBareLF
+	case b[i] != '\r':
+		return 0, RefusalControlByte
+	case i+1 < len(b):
+		return 0, RefusalBareCR
+	}
+	return 0, RefusalNone
+}
+
+// clearHeaders takes the spans out of all fields ever read, which come one after another, and leaves the ids for readHeaders to try.
+func clearHeaders(headers []Header) []Header {
+	headers = headers[:cap(headers)]
+	for i := 0; i < len(headers) && headers[i].Name != nil; i++ {
+		headers[i].Name, headers[i].Value = nil, nil
+	}
+	return headers[:0]
+}
+
+// firstByID is the value of the first field with the id, or nil. A present but empty value is not nil.
+func firstByID(headers []Header, id HeaderName) []byte {
+	for i := range headers {
+		if headers[i].ID == id {
+			return headers[i].Value
+		}
+	}
+	return nil
+}
+
+func firstByName(headers []Header, name string) ([]byte, bool) {
+	for i := range headers {
+		if EqualFold(headers[i].Name, name) {
+			return headers[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// ListedInConnection reports whether any Connection field among fields lists the given header name, which then must not be
+// forwarded (RFC 9110 section 7.6.1). Ask only when HasHopByHopNames says that there is something to find. No allocation.
+func ListedInConnection(headers []Header, name []byte) bool {
+	for i := range headers {
+		if headers[i].ID != Connection {
+			continue
+		}
+		for e, rest := NextToken(headers[i].Value); e != nil; e, rest = NextToken(rest) {
+			if EqualFoldBytes(e, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func eachSpan(headers []Header, f func([]byte)) {
+	for i := range headers {
+		f(headers[i].Name)
+		f(headers[i].Value)
+	}
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package idlepoller
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+// epoll refuses to be opened, and so is never used.
+type epoll struct{}
+
+func (*epoll) open() error                       { return errors.ErrUnsupported }
+func (*epoll) add(syscall.RawConn, uint64) error { return errors.ErrUnsupported }
+func (*epoll) remove(syscall.RawConn)            {}
+func (*epoll) wait() ([]uint64, error)           { return nil, errors.ErrUnsupported }
+func (*epoll) setWakeTime(time.Time)             {}
+func (*epoll) close()                            {}

@@ -1,0 +1,238 @@
+package rawsocket
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+)
+
+// Conn is a stream connection. It may be used as any net.Conn, but for this:
+// at most one Read at a time, and one Write, WriteBoth or Writev.
+type Conn struct {
+	net.Conn
+	raw syscall.RawConn
+	in  readState
+	out writeState
+}
+
+// readState is one Read, kept so that it allocates nothing.
+type readState struct {
+	callback func(fd uintptr) bool
+	p        []byte
+	n        int
+	err      error
+}
+
+// writeState is one Write, WriteBoth or Writev.
+type writeState struct {
+	callback func(fd uintptr) bool
+	parts    [][]byte // what is left of it
+	two      [2][]byte
+	n        int
+	err      error
+	vecs     Vectors
+
+	trying atomic.Bool // a system call is in flight
+	reset  atomic.Bool // one was told of a reset
+}
+
+// Wrap gives a Conn over a TCP or unix connection, and c itself where there is
+// no socket to call: in tests, and under TLS.
+func Wrap(c net.Conn) net.Conn {
+	var raw syscall.RawConn
+	var err error
+	switch s := c.(type) {
+	case *net.TCPConn:
+		raw, err = s.SyscallConn()
+	case *net.UnixConn:
+		raw, err = s.SyscallConn()
+	default:
+		return c
+	}
+	if err != nil {
+		return c
+	}
+	w := &Conn{Conn: c, raw: raw}
+	w.in.callback, w.out.callback = w.in.readable, w.out.writable
+	return w
+}
+
+// Read is that of net.Conn. A reset is never taken for the end of the stream, also
+// when a write was told of it: the kernel tells of one once.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	r := &c.in
+	r.p, r.n, r.err = p, 0, nil
+	if err := c.raw.Read(r.callback); err != nil {
+		r.p = nil
+		return 0, err
+	}
+	r.p = nil
+	return c.readResult(r.n, r.err)
+}
+
+// readResult is what Read says when a system call gave n and err.
+func (c *Conn) readResult(n int, err error) (int, error) {
+	switch {
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n > 0:
+		return n, nil
+	case c.out.sawReset():
+		return 0, os.NewSyscallError("read", syscall.ECONNRESET)
+	}
+	return 0, io.EOF
+}
+
+// sawReset says whether a write was told of a reset before now. One that is told so just
+// now is waited for: its call does not block.
+func (w *writeState) sawReset() bool {
+	for w.trying.Load() {
+		runtime.Gosched()
+	}
+	return w.reset.Load()
+}
+
+// readable is called when there may be something to read; true ends the wait.
+func (r *readState) readable(fd uintptr) bool {
+	r.n, r.err = TryRead(fd, r.p)
+	return r.err != syscall.EAGAIN
+}
+
+// Write is that of net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.Conn.Write(p)
+	}
+	return c.writeTwo(1, p, nil)
+}
+
+// writeTwo writes the first n of p and q.
+func (c *Conn) writeTwo(n int, p, q []byte) (int, error) {
+	w := &c.out
+	w.two = [2][]byte{p, q}
+	sent, err := c.Writev(w.two[:n])
+	w.two = [2][]byte{}
+	return sent, err
+}
+
+// Writev writes all of parts, with one system call where the socket takes it.
+// It cuts parts to what is left.
+func (c *Conn) Writev(parts [][]byte) (int, error) {
+	w := &c.out
+	w.parts, w.n, w.err = parts, 0, nil
+	err := c.raw.Write(w.callback)
+	w.parts = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// writable is called when there may be room; true ends the wait.
+func (w *writeState) writable(fd uintptr) bool {
+	for {
+		w.parts = skipEmpty(w.parts)
+		if len(w.parts) == 0 {
+			return true
+		}
+		n, err := w.writeOnce(fd)
+		switch {
+		case err == syscall.EAGAIN:
+			return false
+		case err != nil:
+			w.err = os.NewSyscallError("write", err)
+			return true
+		}
+		w.n += n
+		Consume(w.parts, n)
+	}
+}
+
+// writeOnce makes one system call. The order matters to sawReset.
+func (w *writeState) writeOnce(fd uintptr) (int, error) {
+	w.trying.Store(true)
+	n, err := TryWritev(fd, w.parts, &w.vecs)
+	if err == syscall.ECONNRESET {
+		w.reset.Store(true)
+	}
+	w.trying.Store(false)
+	return n, err
+}
+
+func skipEmpty(parts [][]byte) [][]byte {
+	for len(parts) > 0 && len(parts[0]) == 0 {
+		parts = parts[1:]
+	}
+	return parts
+}
+
+// Consume cuts n bytes off the front of parts, in place, and says how many
+// are left.
+func Consume(parts [][]byte, n int) (left int) {
+	for i, p := range parts {
+		k := min(n, len(p))
+		parts[i] = p[k:]
+		n -= k
+		left += len(p) - k
+	}
+	return left
+}
+
+// CloseWrite ends the sending side.
+func (c *Conn) CloseWrite() error {
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // both kinds that Wrap takes have it
+}
+
+// SyscallConn gives the socket for other calls.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// Unwrap gives what was wrapped, for what package net alone can do; c itself
+// where nothing was.
+func Unwrap(c net.Conn) net.Conn {
+	if w, ok := c.(*Conn); ok {
+		return w.Conn
+	}
+	return c
+}
+
+// WriteBoth writes p and then q to c, with one system call where that is possible.
+func WriteBoth(c net.Conn, p, q []byte) (int, error) {
+	switch w, ok := c.(*Conn); {
+	case len(q) == 0:
+		return c.Write(p)
+	case len(p) == 0:
+		return c.Write(q)
+	case ok:
+		return w.writeTwo(2, p, q)
+	}
+	n, err := c.Write(p)
+	if err != nil {
+		return n, err
+	}
+	m, err := c.Write(q)
+	return n + m, err
+}
+
+// Writev writes all of parts to c, with one system call where that is possible.
+// It cuts parts to what is left.
+func Writev(c net.Conn, parts [][]byte) (int, error) {
+	if w, ok := c.(*Conn); ok {
+		return w.Writev(parts)
+	}
+	sent := 0
+	for i, p := range parts {
+		n, err := c.Write(p)
+		sent += n
+		parts[i] = p[n:]
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package sock
-
-// CanSplice reports whether the system lets bytes move from one socket to another inside the kernel.
-func CanSplice() bool { return false }
-
-// NoteSplice notes the error of a splice.
-func NoteSplice(error) {}

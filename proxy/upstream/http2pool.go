@@ -1,0 +1,347 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
+)
+
+// Protocol says what is spoken with an upstream.
+type Protocol uint8
+
+// The protocols.
+const (
+	HTTP1      Protocol = iota // HTTP/1.1
+	HTTP2                      // HTTP/2: without TLS by prior knowledge, with TLS agreed on by ALPN
+	Negotiated                 // what ALPN chooses; with TLS only
+)
+
+// What reading the response to a request sent by HTTP/2 gives when the
+// upstream surely did nothing with the request.
+var (
+	// ErrRefused: it said REFUSED_STREAM (RFC 9113 section 8.7).
+	ErrRefused = errors.New("the upstream refused the stream")
+	// ErrUnprocessed: the connection was going away (GOAWAY with a lower last
+	// stream, RFC 9113 section 6.8) or had ended before the request was on it.
+	ErrUnprocessed = errors.New("the upstream ended the connection before it took the request")
+)
+
+// Windows of HTTP/2 towards upstreams, in bytes: what a slow client can make us
+// hold of one response, and what one connection can make us hold.
+const (
+	streamWindow     = 512 << 10
+	connectionWindow = 2 << 20
+)
+
+// maxHTTP2HeaderBytes bounds a response headers before the loop's own limit applies.
+const maxHTTP2HeaderBytes = 1 << 20
+
+// pingInterval is when a quiet connection with requests on it is asked whether it is
+// alive. One that does not answer within as much again is ended.
+const pingInterval = 15 * time.Second
+
+// A response is whole with its last byte, but an upstream may end its stream later
+// (END_STREAM). endGrace is how long it may take for that before the stream is
+// reset, and maxEnding how many streams of one pool may be in that state: beyond
+// that, streams are reset at once. Neither the client's response nor a permit waits for it.
+const (
+	endGrace  = 5 * time.Second
+	maxEnding = 256
+)
+
+// freshFor is how young a connection passes for dialled just now, when a fresh
+// one is asked for: all requests that lost one connection share the next.
+const freshFor = time.Second
+
+// http2Pool are a pool's HTTP/2 connections. Each carries many requests at once, so
+// none is ever handed out whole: a Conn of it is one stream.
+type http2Pool struct {
+	pool      *Pool
+	transport http.Transport
+
+	// conns is read without mu and replaced with it: a ClientConn may call look
+	// from any of its methods, which therefore are never called with mu held.
+	conns  atomic.Pointer[[]*http2Conn]
+	active atomic.Int64  // Conns that are streams
+	reuses atomic.Uint64 // streams on a connection that had one before
+	ending atomic.Int64  // streams whose response is whole and that the upstream has yet to end
+
+	mu      sync.Mutex  // guards all below
+	seen    bool        // the upstream has spoken HTTP/2
+	dialing *sharedDial // the dial that others wait for
+	closed  bool
+}
+
+// http2Conn is an HTTP/2 connection.
+type http2Conn struct {
+	*http.ClientConn
+	addr string
+	wire net.Conn
+	born time.Time
+	uses atomic.Int64
+}
+
+// sharedDial is a dial that its beginner's and other requests wait for.
+type sharedDial struct {
+	done chan struct{}
+	err  *DialError // once done; nil: look again
+}
+
+// connKey is the context's key for the connection that the transport is to use.
+type connKey struct{}
+
+func newHTTP2Pool(p *Pool) *http2Pool {
+	s := &http2Pool{pool: p}
+	s.conns.Store(new([]*http2Conn))
+	given := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
+	s.transport = http.Transport{
+		DialContext: given, DialTLSContext: given,
+		DisableCompression:     true,
+		IdleConnTimeout:        p.idleTimeout.max,
+		MaxResponseHeaderBytes: maxHTTP2HeaderBytes,
+		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout:               pingInterval,
+			PingTimeout:                   pingInterval,
+		},
+	}
+	s.transport.Protocols.SetHTTP2(p.target.TLS != nil)
+	s.transport.Protocols.SetUnencryptedHTTP2(p.target.TLS == nil)
+	return s
+}
+
+// openStream gives a stream on a connection that has room, nil when none has.
+func (s *http2Pool) openStream(o *GetOptions) *Conn {
+	for _, c := range *s.conns.Load() {
+		if o.Fresh && time.Since(c.born) > freshFor {
+			continue
+		}
+		if c.Err() == nil && c.Available() > 0 && c.Reserve() == nil {
+			return s.stream(c)
+		}
+	}
+	return nil
+}
+
+// stream makes a Conn of a reserved place on c.
+func (s *http2Pool) stream(c *http2Conn) *Conn {
+	scheme := "http"
+	if s.pool.target.TLS != nil {
+		scheme = "https"
+	}
+	uses := int(c.uses.Add(1))
+	s.active.Add(1)
+	if uses > 1 {
+		s.reuses.Add(1)
+	}
+	stream := bridge.NewUpstreamStream(c.ClientConn, bridge.UpstreamStreamOptions{
+		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError,
+	})
+	conn := s.pool.newConn(c.addr, stream, nil)
+	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1
+	return conn
+}
+
+// release is done with a stream whose response was read whole.
+func (s *http2Pool) release(c *Conn) {
+	stream, ok := c.Conn.(*bridge.UpstreamStream)
+	if !ok || s.ending.Add(1) > maxEnding {
+		s.ending.Add(-1)
+		_ = c.Close()
+		return
+	}
+	ended := func() { s.ending.Add(-1) }
+	if !s.pool.drop(c) {
+		ended()
+		return
+	}
+	stream.Finish(endGrace, ended)
+}
+
+// get is Pool.Get for HTTP/2. Once the upstream is known to speak it, one dial
+// serves all that wait for one.
+func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.pool.target.dialTimeout())
+	defer cancel()
+	for {
+		if c := s.openStream(&o); c != nil {
+			return c, nil
+		}
+		d, mine := s.joinDial()
+		if mine {
+			c, err := s.pool.dial(ctx, false)
+			s.finishDial(d, err)
+			return c, err
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, &DialError{Kind: classify(ctx.Err()), Addr: s.pool.target.Address, Err: ctx.Err()}
+		}
+	}
+}
+
+// joinDial gives the dial to wait for; mine: it is the asker's to do.
+func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dialing != nil {
+		return s.dialing, false
+	}
+	d = &sharedDial{done: make(chan struct{})}
+	if s.seen || s.pool.target.Protocol == HTTP2 {
+		s.dialing = d
+	}
+	return d, true
+}
+
+// finishDial tells those who waited. A dial that its beginner gave up says nothing
+// to them.
+func (s *http2Pool) finishDial(d *sharedDial, err error) {
+	s.mu.Lock()
+	if s.dialing == d {
+		s.dialing = nil
+	}
+	s.mu.Unlock()
+	var dial *DialError
+	if errors.As(err, &dial) && dial.Kind != KindCanceled {
+		d.err = dial
+	}
+	close(d.done)
+}
+
+// usesHTTP2 says whether HTTP/2 is spoken on c; an error: it is not, though it must be.
+func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
+	t, secure := c.(*tls.Conn)
+	if !secure {
+		return true, nil
+	}
+	if t.ConnectionState().NegotiatedProtocol == "h2" {
+		return true, nil
+	}
+	if s.pool.target.Protocol == HTTP2 {
+		return false, errors.New("the upstream does not offer HTTP/2 by ALPN")
+	}
+	return false, nil
+}
+
+// firstStream puts HTTP/2 over a connection just made and gives the first stream on
+// it. It owns wire.
+func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn) (*Conn, error) {
+	scheme := "http"
+	if s.pool.target.TLS != nil {
+		scheme = "https"
+	}
+	cc, err := s.transport.NewClientConn(context.WithValue(ctx, connKey{}, wire), scheme, "upstream:0")
+	if err != nil {
+		_ = wire.Close()
+		return nil, err
+	}
+	c := &http2Conn{ClientConn: cc, addr: addr, wire: wire, born: time.Now()}
+	if err := cc.Reserve(); err != nil {
+		_ = cc.Close()
+		return nil, err
+	}
+	conn := s.stream(c)
+	s.mu.Lock()
+	s.seen = true
+	all := append(slices.Clone(*s.conns.Load()), c)
+	s.conns.Store(&all)
+	s.mu.Unlock()
+	cc.SetStateHook(func(*http.ClientConn) { s.stateChanged(c) })
+	s.stateChanged(c) // it may have ended already
+	return conn, nil
+}
+
+// stateChanged is called whenever c's state has changed. An ended connection is forgotten; an
+// idle one of a closed pool is ended.
+func (s *http2Pool) stateChanged(c *http2Conn) {
+	over := c.Err() != nil
+	s.mu.Lock()
+	if over {
+		rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *http2Conn) bool { return o == c })
+		s.conns.Store(&rest)
+	}
+	end := s.closed && !over
+	s.mu.Unlock()
+	if over {
+		s.pool.endpoint.requestLookup()
+	}
+	if end && c.InFlight() == 0 {
+		_ = c.Close()
+	}
+}
+
+// close ends the idle connections; the others end with their last stream.
+func (s *http2Pool) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	for _, c := range *s.conns.Load() {
+		s.stateChanged(c)
+	}
+}
+
+// addStats adds the connections to st, in which their streams are.
+func (s *http2Pool) addStats(st *Stats) {
+	st.Streams = int(s.active.Load())
+	st.Active = max(st.Active-st.Streams, 0)
+	st.Reuses += s.reuses.Load()
+	for _, c := range *s.conns.Load() {
+		if c.InFlight() > 0 {
+			st.Active++
+		} else {
+			st.Idle++
+		}
+	}
+}
+
+// streamError has the form that net/http lets its own be turned into (errors.As).
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return "a stream error" }
+
+const refusedStream = 7 // RFC 9113 section 7
+
+// unprocessedPrefixes are net/http's words for a request that was not on a connection
+// when that ended, or beyond the last stream of its GOAWAY. It exports no
+// value for them; tests that provoke each keep watch over the words.
+var unprocessedPrefixes = []string{
+	"http2: Transport received Server's graceful shutdown GOAWAY",
+	"http2: Transport received GOAWAY from server ErrCode:", // of the first stream, when it is beyond the last
+	"http2: client conn not usable",
+	"http2: client conn could not be established",
+}
+
+// mapRoundTripError turns net/http's error into ours where the upstream surely
+// did nothing with the request.
+func mapRoundTripError(err error) error {
+	var stream streamError
+	if errors.As(err, &stream) && stream.Code == refusedStream {
+		return ErrRefused
+	}
+	for _, words := range unprocessedPrefixes {
+		if strings.HasPrefix(err.Error(), words) {
+			return ErrUnprocessed
+		}
+	}
+	return err
+}

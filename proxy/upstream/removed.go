@@ -1,0 +1,23 @@
+package upstream
+
+import (
+	"context"
+	"slices"
+)
+
+// AddressRemoved looks the names up and reports whether addr, a Conn's, is not among
+// their addresses any more: the upstream is elsewhere now, and what was left of it
+// there is drained. It says no where there is no name to look up, and when
+// the look-up fails, which ends with ctx or at the target's DialTimeout.
+func (g *Group) AddressRemoved(ctx context.Context, addr string) bool {
+	if g.singlePool != nil || g.fixed {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
+	defer cancel()
+	if g.lookup(ctx) != nil {
+		return false
+	}
+	v := g.picker.Load()
+	return v != nil && !slices.ContainsFunc(v.endpoints, func(m *Endpoint) bool { return m.addr == addr })
+}

@@ -1,0 +1,222 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// unknownTTL is when a response is asked for again that does not say how
+	// long it holds (/etc/hosts). Envoy and HAProxy ask as often by default.
+	unknownTTL = 5 * time.Second
+
+	// A response is asked for again within these bounds, whatever it says: not
+	// every instant, and soon enough for names that are changed by hand.
+	minTTL, maxTTL = time.Second, time.Minute
+
+	// lookupRetryDelay is when a failed lookup is retried; until then the last
+	// answer stays in use, as RFC 8767 advises, since most servers outlive an
+	// outage of the DNS.
+	lookupRetryDelay = 5 * time.Second
+
+	// lookupTimeout ends a lookup that nobody waits for.
+	lookupTimeout = 10 * time.Second
+)
+
+// source is one endpoint of a list: a fixed address, or a name.
+type source struct {
+	target Target
+	fixed  bool
+	addrs  []resolvedAddr // of the last response
+}
+
+// resolvedAddr is where to connect.
+type resolvedAddr struct {
+	addr     string // "ip:port", or a socket's path
+	priority uint16 // the lowest is used
+	weight   uint32 // in [1, 1<<24)
+}
+
+// resolution is what a name stands for.
+type resolution struct {
+	addrs []resolvedAddr
+	ttl   time.Duration // how long it holds; 0: for this once, or it does not say
+	err   error
+}
+
+// newSource looks whether there is anything to look up.
+func newSource(t Target) source {
+	s := source{target: t}
+	host, _, err := net.SplitHostPort(t.Address)
+	_, isName := netip.ParseAddr(host)
+	// Of a malformed address let the dialer say what is wrong with it.
+	s.fixed = !t.SRV && (t.Network != "tcp" || t.Dial != nil && t.Resolve == nil || err != nil || isName == nil)
+	if s.fixed {
+		s.addrs = []resolvedAddr{{t.Address, 0, 1}}
+	}
+	return s
+}
+
+// ensureResolved makes sure that there are endpoints, as new as a dial wants them. The
+// error is a lookup's, when nothing was ever found.
+func (g *Group) ensureResolved(ctx context.Context, o *GetOptions, total time.Duration) error {
+	if g.fixed {
+		return nil
+	}
+	forceLookup := g.lookupRequested.Load() || o.ForceLookup
+	g.mu.Lock()
+	have := len(g.endpoints) > 0
+	fresh := have && time.Now().Before(g.validUntil)
+	g.mu.Unlock()
+	if fresh && !forceLookup {
+		return nil
+	}
+	g.resolving.Add(1)
+	defer g.resolving.Add(-1)
+	if have {
+		// What was known last is likely to be right: a resolver that is slow takes no more of the time to dial.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, total/4)
+		defer cancel()
+	}
+	if err := g.lookup(ctx); err != nil && g.picker.Load() == nil {
+		return err
+	}
+	return nil
+}
+
+// lookup asks for all names, or waits for one who does.
+func (g *Group) lookup(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for begun := g.lookups; g.lookups == begun; {
+		over := g.lookupDone
+		if over == nil {
+			g.lookupDone = make(chan struct{})
+			return g.resolveAll(ctx)
+		}
+		g.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		g.mu.Lock()
+		if ctx.Err() != nil && g.lookups == begun {
+			return ctx.Err()
+		}
+	}
+	return g.lookupErr
+}
+
+// resolveAll does a lookup, all names at once, and puts what came of it in force. One
+// whose beginner leaves says nothing to those who wait. Called with mu held,
+// which it lets go meanwhile.
+func (g *Group) resolveAll(ctx context.Context) error {
+	g.mu.Unlock()
+	g.lookupRequested.Store(false)
+	resolutions := make([]resolution, len(g.sources)) // their targets never change
+	var all sync.WaitGroup
+	for i := range g.sources {
+		all.Go(func() { resolutions[i] = g.resolve(ctx, &g.sources[i]) })
+	}
+	all.Wait()
+	g.mu.Lock()
+	removed, err := g.applyResolutions(resolutions)
+	if !errors.Is(err, context.Canceled) {
+		g.lookups, g.lookupErr = g.lookups+1, err
+	}
+	close(g.lookupDone)
+	g.lookupDone = nil
+	g.mu.Unlock()
+	for _, m := range removed {
+		m.pool.Close()
+	}
+	g.mu.Lock()
+	return err
+}
+
+// applyResolutions puts answers in force. A name that brought none keeps what it had.
+// Called with mu held.
+func (g *Group) applyResolutions(resolutions []resolution) (removed []*Endpoint, err error) {
+	validFor, next := maxTTL, maxTTL
+	for i, a := range resolutions {
+		switch s := &g.sources[i]; {
+		case a.err == nil:
+			s.addrs = a.addrs
+			validFor = min(validFor, a.ttl)
+			next = min(next, max(cmp.Or(a.ttl, unknownTTL), minTTL))
+		default:
+			err = errors.Join(err, a.err)
+			validFor, next = min(validFor, lookupRetryDelay), min(next, lookupRetryDelay)
+		}
+	}
+	if len(resolutions) == 1 {
+		err = resolutions[0].err
+	}
+	g.validUntil = time.Now().Add(validFor)
+	g.scheduleRefresh(next)
+	return g.updateEndpoints(), err
+}
+
+// scheduleRefresh has the timer ask again. Called with mu held.
+func (g *Group) scheduleRefresh(after time.Duration) {
+	switch {
+	case g.closed:
+	case g.refreshTimer == nil:
+		g.refreshTimer = time.AfterFunc(after, g.refreshIfUsed)
+	default:
+		g.refreshTimer.Reset(after)
+	}
+}
+
+// refreshIfUsed is the timer's: it looks up anew what is in use. What is not is looked up by the next dial.
+func (g *Group) refreshIfUsed() {
+	g.mu.Lock()
+	g.drainRemoved(nil)
+	used := len(g.draining) > 0
+	for _, m := range g.endpoints {
+		used = used || m.inUse()
+	}
+	g.mu.Unlock()
+	if !used || g.background.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.background, lookupTimeout)
+	defer cancel()
+	_ = g.lookup(ctx) // the last response stays, and the timer is set again
+}
+
+// resolveSource asks what the name of s stands for.
+func resolveSource(ctx context.Context, s *source) resolution {
+	t := &s.target
+	host, port, _ := net.SplitHostPort(t.Address)
+	switch {
+	case s.fixed:
+		return resolution{addrs: s.addrs, ttl: maxTTL}
+	case t.Resolve != nil:
+		ips, err := t.Resolve(ctx, host)
+		return newResolution(host, port, ips, err, 0)
+	}
+	a := &dnsLookup{server: t.DNS}
+	if t.SRV {
+		return a.service(ctx, t.Address)
+	}
+	return a.host(ctx, host, port)
+}
+
+// newResolution makes a response of a resolver's, in its order.
+func newResolution(host, port string, ips []netip.Addr, err error, ttl time.Duration) resolution {
+	if err == nil && len(ips) == 0 {
+		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
+	}
+	a := resolution{ttl: ttl, err: err}
+	for _, ip := range ips {
+		a.addrs = append(a.addrs, resolvedAddr{net.JoinHostPort(ip.Unmap().String(), port), 0, 1})
+	}
+	return a
+}
