@@ -17,27 +17,27 @@ const freshFor = 1500 * time.Millisecond
 // the connection stays open, its head in x.resp; so it does after an attempt
 // timeout, for resume. fresh asks for a newly dialled connection.
 func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
-	x.member = nil
+	x.endpoint = nil
 	x.attempts++
-	x.attemptT = x.clock // the request's begin, or the end of a wait before the attempt
+	x.attemptBegan = x.clock // the request's begin, or the end of a wait before the attempt
 	if x.attempts > 1 {
 		x.continueClient()
 	}
 	x.fault, x.hedge.learns, x.hedge.after = attemptFault{}, false, 0
 	if x.trace.request != nil {
-		x.trace.attempt = x.traceAttempt(x.attemptT, false)
+		x.trace.attempt = x.traceAttempt(x.attemptBegan, false)
 	}
 	if x.route.hedge != nil {
 		x.armHedge()
 	}
-	if x.route.Faults != nil {
+	if x.route.FaultInjection != nil {
 		x.makeFault()
 	}
-	x.carryOut(a, fresh)
+	x.runAttempt(a, fresh)
 }
 
-// carryOut is the attempt once its books are open.
-func (x *exchange) carryOut(a *policy.Attempt, fresh bool) {
+// runAttempt is the attempt once its books are open.
+func (x *exchange) runAttempt(a *policy.Attempt, fresh bool) {
 	*a = policy.Attempt{}
 	if x.fault.stalled {
 		if a.Cause = x.stall(); a.Cause != policy.CauseStatus {
@@ -48,7 +48,7 @@ func (x *exchange) carryOut(a *policy.Attempt, fresh bool) {
 		if a.Cause = x.connect(fresh); a.Cause != policy.CauseStatus {
 			return
 		}
-		if x.clientEnd.Load() != clientStays {
+		if x.clientEnd.Load() != clientPresent {
 			a.Cause = policy.CauseDial // it left during the dial: nothing is sent
 			return
 		}
@@ -57,7 +57,7 @@ func (x *exchange) carryOut(a *policy.Attempt, fresh bool) {
 			x.receive(a)
 			return
 		case sent == notTaken || !x.upReused: // dialled just now: the next dial is another attempt
-			a.Cause = x.notTaken()
+			a.Cause = x.failUnsent()
 			return
 		}
 		x.dropStale() // and take the next one: nothing was tried on it
@@ -76,22 +76,22 @@ func (x *exchange) dropStale() {
 // resume goes on waiting for an attempt that ran into its timeout when no
 // repeat is possible: it then has all the time that is left.
 func (x *exchange) resume(a *policy.Attempt) {
-	x.patient, x.hedge.after = true, 0
+	x.lastAttempt, x.hedge.after = true, 0
 	if x.fault.stalled {
-		x.carryOut(a, false)
+		x.runAttempt(a, false)
 		return
 	}
 	x.receive(a)
 }
 
-// waitsOn says whether the attempt that timed out may be waited for longer.
-func (x *exchange) waitsOn() bool {
+// mayResume says whether the attempt that timed out may be waited for longer.
+func (x *exchange) mayResume() bool {
 	return (x.up != nil || x.fault.stalled) && (x.deadline.IsZero() || x.now().Before(x.deadline))
 }
 
-// notTaken ends a connection that took no byte of the request and gives the
+// failUnsent ends a connection that took no byte of the request and gives the
 // cause. A pooled one teaches the pool how long the upstream keeps them.
-func (x *exchange) notTaken() policy.Cause {
+func (x *exchange) failUnsent() policy.Cause {
 	up := x.up
 	if !x.upReused {
 		x.dropUpstream()
@@ -108,13 +108,13 @@ func (x *exchange) notTaken() policy.Cause {
 // the client is watched. CauseStatus means that x.up is ready.
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
-	x.unseen = x.inHand()
+	x.unchecked = x.requestIsBuffered()
 	if x.fault.Breaks() {
 		x.use(standIn(pool, x.fault.Fault))
 		return policy.CauseStatus
 	}
-	repeats := x.repeatsReset()
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: x.avoid, Endpoint: pool.Choose(x.avoid), Unchecked: x.unseen, HTTP1: x.req.Upgrade != nil}
+	repeats := x.retriesReset()
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: x.avoid, Endpoint: pool.Choose(x.avoid), Unchecked: x.unchecked, HTTP1: x.req.Upgrade != nil}
 	if !repeats {
 		o.MaxIdle = freshFor
 	}
@@ -126,26 +126,26 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 		return x.dialFailed(err)
 	}
 	x.use(up)
-	if place := x.waiter.place; place.Probe() && !up.Reused {
-		x.route.upstream.door.watchProbe(place, up.Addr)
+	if permit := x.waiter.permit; permit.Probe() && !up.Reused {
+		x.route.upstream.door.watchProbe(permit, up.Addr)
 	}
 	return policy.CauseStatus
 }
 
-// repeatsReset says whether the attempt that begins will be retried, as far as is known,
+// retriesReset says whether the attempt that begins will be retried, as far as is known,
 // when its connection ends without a response.
-func (x *exchange) repeatsReset() bool {
-	return x.safe && x.body.keeping && x.retries < x.limit && x.route.repeatsReset
+func (x *exchange) retriesReset() bool {
+	return x.safe && x.body.keeping && x.retries < x.maxRetries && x.route.repeatsReset
 }
 
 func (x *exchange) use(up *upstream.Conn) {
-	x.up, x.upReused, x.member = up, up.Reused, up.Endpoint
-	x.slot = nil // it is used
+	x.up, x.upReused, x.endpoint = up, up.Reused, up.Endpoint
+	x.rateLimitSlot = nil // it is used
 	x.trace.connected(up)
 	x.avoid, x.dialErr = up.Addr, nil // the next attempt, if there is one, prefers another address
-	x.upAsked = false
+	x.upGotBytes = false
 	x.upUntil, x.upWrite = instant(up.ReadBy), instant(up.WriteBy)
-	x.upR, x.upW, x.early = 0, 0, nil
+	x.upR, x.upW, x.earlyErr = 0, 0, nil
 	x.resp.Restart()
 	x.progress.Store(sending)
 	if x.lastPiece.Load() { // a look costs less than to write
@@ -154,9 +154,9 @@ func (x *exchange) use(up *upstream.Conn) {
 }
 
 func (x *exchange) dialFailed(err error) policy.Cause {
-	x.dialErr, x.member = nil, nil
-	if x.noAttempt == policy.ReasonNone {
-		x.slot = nil
+	x.dialErr, x.endpoint = nil, nil
+	if x.noAttemptReason == policy.ReasonNone {
+		x.rateLimitSlot = nil
 	}
 	if errors.As(err, &x.dialErr) {
 		x.avoid = x.dialErr.Addr
@@ -182,15 +182,15 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	if a.Cause == policy.CauseStatus {
 		code = a.Status
 	}
-	if x.asked {
-		x.answered(a)
+	if x.throttlerAsked {
+		x.reportToThrottler(a)
 	}
 	x.exposed = x.exposed || class.Exposes()
 	x.failed = x.failed || class != policy.ClassNone && class != policy.Overtaken
-	took := now.Sub(x.attemptT)
-	x.attemptT = 0
+	took := now.Sub(x.attemptBegan)
+	x.attemptBegan = 0
 	x.observer.AttemptDone(class, code, took)
-	x.trail.attempted(step{
+	x.attemptLog.attempted(step{
 		began: inMicros(now.Sub(x.began) - took), took: inMicros(took), status: int16(code), cause: a.Cause, class: class,
 		addr: x.avoid, dial: x.dialErrOf(a), // avoid is where it went
 	})
@@ -208,7 +208,7 @@ func (x *exchange) dialErrOf(a *policy.Attempt) *upstream.DialError {
 	return nil
 }
 
-func (x *exchange) attemptOpen() bool { return !x.attemptT.IsZero() }
+func (x *exchange) attemptOpen() bool { return !x.attemptBegan.IsZero() }
 
 // discard is done with an attempt that will be retried.
 func (x *exchange) discard() {
@@ -236,7 +236,7 @@ func (x *exchange) dropUpstream() {
 // releaseUpstream puts a connection back whose response was read to its end.
 func (x *exchange) releaseUpstream(now instant) {
 	up := x.up
-	reusable := x.progress.Load() == sent && !x.upSpent && !x.upEarly && !x.resp.Close && x.upR == x.upW && !x.answer.untilClose()
+	reusable := x.progress.Load() == sent && !x.upNotReusable && !x.upRespondedEarly && !x.resp.Close && x.upR == x.upW && !x.respBody.untilClose()
 	x.giveUpBuffer()
 	x.up = nil
 	if !reusable {

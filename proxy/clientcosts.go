@@ -35,8 +35,8 @@ func (k *clientCosts) accepted(n *settings) int64 {
 // clientShare is the part of the memory for clients that is for connections; the other is for streams.
 func clientShare(memory int64) int64 { return memory * 55 / 100 }
 
-// mostStreams is how many HTTP/2 streams may have a request in flight at once, over all clients; 0: any number.
-func mostStreams(c *Config) int {
+// maxStreams is how many HTTP/2 streams may have a request in flight at once, over all clients; 0: any number.
+func maxStreams(c *Config) int {
 	if c.ClientMemory <= 0 {
 		return c.MaxConnections
 	}

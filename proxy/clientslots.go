@@ -9,7 +9,7 @@ import (
 // clientSlots bounds the clients that are connected at once, by their number and
 // by the memory that they may need. Safe for concurrent use.
 type clientSlots struct {
-	most   int64         // 0: any number
+	max    int64         // 0: any number
 	memory int64         // bytes; 0: not bounded
 	freed  chan struct{} // a slot may have become free; room for one note
 
@@ -19,14 +19,14 @@ type clientSlots struct {
 }
 
 func newClientSlots(most int, memory int64) *clientSlots {
-	return &clientSlots{most: int64(most), memory: memory, freed: make(chan struct{}, 1)}
+	return &clientSlots{max: int64(most), memory: memory, freed: make(chan struct{}, 1)}
 }
 
 // take takes a slot for a client of the given cost, or reports that none is free.
 func (l *clientSlots) take(cost int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.most > 0 && l.n >= l.most || l.shortOfMemory(cost) {
+	if l.max > 0 && l.n >= l.max || l.shortOfMemory(cost) {
 		return false
 	}
 	l.n++
@@ -40,8 +40,8 @@ func (l *clientSlots) shortOfMemory(cost int64) bool {
 	return l.memory > 0 && l.n > 0 && l.inUse.Load()+cost > l.memory
 }
 
-// tight reports whether memory, not the number of clients, is what keeps out one of the given cost.
-func (l *clientSlots) tight(cost int64) bool {
+// memoryBound reports whether memory, not the number of clients, is what keeps out one of the given cost.
+func (l *clientSlots) memoryBound(cost int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shortOfMemory(cost)
@@ -55,23 +55,23 @@ func (l *clientSlots) force(cost int64) {
 	l.inUse.Add(cost)
 }
 
-// crowded reports whether more than a quarter of the memory is used: buffers stay small then, since
+// underPressure reports whether more than a quarter of the memory is used: buffers stay small then, since
 // a client that takes nothing keeps them.
-func (l *clientSlots) crowded() bool {
+func (l *clientSlots) underPressure() bool {
 	return l.memory > 0 && l.inUse.Load() > l.memory/4
 }
 
-// give returns the slot of a client of the given cost.
-func (l *clientSlots) give(cost int64) {
+// release returns the slot of a client of the given cost.
+func (l *clientSlots) release(cost int64) {
 	l.mu.Lock()
 	l.n--
 	l.inUse.Add(-cost)
 	l.mu.Unlock()
-	l.tell()
+	l.signalFreed()
 }
 
-// tell wakes one that waits for a slot.
-func (l *clientSlots) tell() {
+// signalFreed wakes one that waits for a slot.
+func (l *clientSlots) signalFreed() {
 	poke(l.freed)
 }
 
@@ -81,12 +81,12 @@ func (l *clientSlots) recharge(from, to int64) {
 	l.inUse.Add(to - from)
 	l.mu.Unlock()
 	if to < from {
-		l.tell()
+		l.signalFreed()
 	}
 }
 
-// regrow raises what a client costs, if there is room for it.
-func (l *clientSlots) regrow(from, to int64) bool {
+// tryRecharge raises what a client costs, if there is room for it.
+func (l *clientSlots) tryRecharge(from, to int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.memory > 0 && l.inUse.Load()+to-from > l.memory {
@@ -98,7 +98,7 @@ func (l *clientSlots) regrow(from, to int64) bool {
 
 // awaken waits for the memory that a client needs that was parked. It costs little until then.
 func (s *Server) awaken() {
-	for !s.clients.regrow(s.costs.parked, s.costs.plain) {
+	for !s.clients.tryRecharge(s.costs.parked, s.costs.plain) {
 		s.evict(1, true)
 		select {
 		case <-time.After(evictEvery):

@@ -24,9 +24,9 @@ type Config struct {
 	// TLS, from package certs, is what clients over TCP meet; nil: they come
 	// without TLS. A reload changes it for new connections.
 	TLS *tls.Config
-	// Given is an open socket for an address of Listen, which becomes the
+	// InheritedListener is an open socket for an address of Listen, which becomes the
 	// Server's to close, or nil where one is to be opened. May be nil.
-	Given func(addr string) net.Listener
+	InheritedListener func(addr string) net.Listener
 	// Routes in any order; Default serves what none of them matches.
 	Routes  []Route
 	Default Route
@@ -78,22 +78,22 @@ type Config struct {
 	// BadDeadline is told every field about a client's patience that could not
 	// be read. May be nil.
 	BadDeadline func(field forward.DeadlineHeader)
-	// CooldownBegan is told of every pause that begins here or grows by a tenth
+	// RateLimitPauseBegan is told of every pause that begins here or grows by a tenth
 	// of a second or more: its key, a hash that is the same in every process with
 	// the same routes, and how long it lasts from now. Called on the request path:
 	// it must not block. May be nil. See Server.ApplyRateLimitPause.
 	RateLimitPauseBegan func(key uint64, lasts time.Duration)
-	// QuotaWanted, where rate limits are shared with other processes, is told that a
+	// RateLimitWanted, where rate limits are shared with other processes, is told that a
 	// request waits for a slot, often: see Server.RateLimitLeaseRequests. It must not block. Nil: they
 	// are this process's alone. Not reloadable.
 	RateLimitWanted func()
 	// BudgetWanted is the same for retry budgets; see Server.BudgetReports.
 	BudgetWanted func()
-	// GateWanted, where processes probe by turns, is told that a breaker is not closed, and
-	// GateOpened that one opened; see Server.ProbeTurnRequests and Server.PeerFoundUp. They must not
+	// ProbeTurnWanted, where processes probe by turns, is told that a breaker is not closed, and
+	// BreakerClosed when one closes; see Server.ProbeTurnRequests and Server.PeerFoundUp. They must not
 	// block. Nil: each process probes by itself. Not reloadable.
-	BreakerWanted func()
-	BreakerOpened func(key uint64)
+	ProbeTurnWanted func()
+	BreakerClosed   func(key uint64)
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
 	// Tracer makes spans, and with it traceparent and tracestate are those of
@@ -116,20 +116,20 @@ type Route struct {
 	Budget   policy.BudgetConfig
 	NoBudget bool
 
-	Guard          policy.GuardOptions   // breaker and limit; upstreams that are equal share them too
-	BreakerMode    BreakerMode           // what becomes of requests while the breaker is not closed
-	QueueTimeout   time.Duration         // the longest a request is held at the breaker, with OutageHold
-	PermitTimeout  time.Duration         // the longest a request waits for a place under the limit; 0 = a second
-	Eject          Eject                 // when addresses of an upstream with several are left out
-	Probe          Probe                 // how the upstream is probed while its breaker is not closed
-	QueueMax       int                   // requests queued or queued at once per upstream; beyond, the oldest is dropped
-	QueueOrder     QueueOrder            // which of them is served first
-	RateLimitPause RateLimitPause        // who shares the pause that a 429 asks for
-	RateLimit      RateLimit             // how many attempts the upstream may be sent in a time
-	Throttle       bool                  // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
-	Fallback       *Fallback             // what answers when all else failed; nil: nothing
-	DryRun         bool                  // forward once and count the retries that would be made; nothing is held, repeated, turned away or added to a response
-	Faults         *policy.FaultInjector // made up below the retry loop, for trying policies out; nil: none. Such a route shares no breaker, limit, budget and connections with others
+	Guard             policy.GuardOptions   // breaker and limit; upstreams that are equal share them too
+	Breaker           BreakerMode           // what becomes of requests while the breaker is not closed
+	QueueTimeout      time.Duration         // the longest a request is held at the breaker, with BreakerQueue
+	LimitQueueTimeout time.Duration         // the longest a request waits for a permit under the concurrency limit; 0 = a second
+	Eject             Eject                 // when addresses of an upstream with several are left out
+	Probe             Probe                 // how the upstream is probed while its breaker is not closed
+	QueueMax          int                   // requests queued or queued at once per upstream; beyond, the oldest is dropped
+	QueueOrder        QueueOrder            // which of them is served first
+	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
+	RateLimit         RateLimit             // how many attempts the upstream may be sent in a time
+	ClientThrottling  bool                  // turn requests away while the upstream rejects nearly all; upstreams that are equal share it
+	Fallback          *Fallback             // what answers when all else failed; nil: nothing
+	DryRun            bool                  // forward once and count the retries that would be made; nothing is held, repeated, turned away or added to a response
+	FaultInjection    *policy.FaultInjector // made up below the retry loop, for trying policies out; nil: none. Such a route shares no breaker, limit, budget and connections with others
 
 	// HedgeAfter is when a second attempt is sent beside one that was not
 	// answered yet; see docs/decisions/0006-hedging.md. Zero: never.
@@ -143,7 +143,7 @@ type Route struct {
 	ResponseBufferBytes int64         // largest response held while a better one is sought
 
 	GenerateKey     bool // add an Idempotency-Key, the same over all attempts, where there is none
-	Nested          policy.LayeredRetries
+	LayeredRetries  policy.LayeredRetries
 	ResponseHeaders bool // X-Retryproxy-Attempts and -Reason for the client
 }
 
@@ -164,7 +164,7 @@ type Observer interface {
 	// answer was the one relayed.
 	Hedged()
 	HedgeWon()
-	// Queued is called after a wait at the upstream's door, at the breaker or for a
+	// Queued is called after a wait at the upstream's queue, at the breaker or for a
 	// place under the limit, and after one for the end of a rate-limit pause.
 	Queued(waited time.Duration)
 	// FaultInjected is called when a fault of Route.Faults is drawn for an attempt.

@@ -160,7 +160,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 }
 
 // A half close in the middle of a body is answered, since the client may read.
-func TestACutUploadIsAnswered(t *testing.T) {
+func TestACutUploadGetsAResponse(t *testing.T) {
 	begun := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) { c.head(); c.body(4); close(begun); _, _ = c.endOfInput() })
 	p := startProxy(t, u, nil)
@@ -194,7 +194,7 @@ func everyWay(t *testing.T, test func(t *testing.T, leave func(c *client))) {
 	}
 }
 
-func TestTheClientLeavingEndsADial(t *testing.T) {
+func TestClientLeavingEndsADial(t *testing.T) {
 	everyWay(t, func(t *testing.T, leave func(c *client)) {
 		dialling, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 		u := startUpstream(t, script(ok200))
@@ -219,7 +219,7 @@ func TestTheClientLeavingEndsADial(t *testing.T) {
 	})
 }
 
-func TestTheClientLeavingEndsTheWaitForAnAnswer(t *testing.T) {
+func TestClientLeavingEndsTheWaitForAResponse(t *testing.T) {
 	t.Parallel()
 	for name, req := range map[string]string{"get": get("/"), "post": post("hello"), "pipelined": get("/") + get("/") + strings.Repeat("x", 20000)} {
 		t.Run(name, func(t *testing.T) {
@@ -245,9 +245,9 @@ func TestTheClientLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestTheClientLeavingEndsABodyBeingRelayed(t *testing.T) {
+func TestClientLeavingEndsABodyBeingRelayed(t *testing.T) {
 	t.Parallel()
-	for name, head := range map[string]string{
+	for name, headers := range map[string]string{
 		"silent":  "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx",
 		"spliced": "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\nx",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
@@ -259,7 +259,7 @@ func TestTheClientLeavingEndsABodyBeingRelayed(t *testing.T) {
 					end := make(chan error, 1)
 					u := startUpstream(t, func(c *upConn) {
 						c.head()
-						c.say("%s", head)
+						c.say("%s", headers)
 						if !trickle {
 							_, err := c.endOfInput()
 							end <- err
@@ -294,7 +294,7 @@ func TestTheClientLeavingEndsABodyBeingRelayed(t *testing.T) {
 	}
 }
 
-func TestTheClientLeavingEndsABackoff(t *testing.T) {
+func TestClientLeavingEndsABackoff(t *testing.T) {
 	everyWay(t, func(t *testing.T, leave func(c *client)) {
 		u := startUpstream(t, script(bad503))
 		p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 20*time.Second) })
@@ -334,7 +334,7 @@ func (p *testProxy) pieces() (n uint32) {
 
 // The upstream takes nothing, so the pump is stuck in a write to it and reads
 // nothing from the client either.
-func TestTheClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
+func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20 // more than all socket buffers
 	for name, tc := range map[string]struct {
@@ -410,10 +410,10 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 	<-sent
 }
 
-// TestAResetThatTheUploadIsTold: the kernel tells of a reset once. When the
+// TestAResetDuringTheUpload: the kernel tells of a reset once. When the
 // write of the request's body is told, the read of the response meets a mere end,
 // which would pass for that of a response without a length.
-func TestAResetThatTheUploadIsTold(t *testing.T) {
+func TestAResetDuringTheUpload(t *testing.T) {
 	for name, tc := range map[string]struct {
 		framing, piece string
 		taken          int64 // before the reset

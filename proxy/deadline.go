@@ -7,10 +7,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-// heedCaller reads how long the client will wait. Its time runs from the head
+// readClientDeadline reads how long the client will wait. Its time runs from the head
 // on, whatever becomes of the body; the request timeout still applies beside it.
-func (x *exchange) heedClient() {
-	w := &x.clientWaits
+func (x *exchange) readClientDeadline() {
+	w := &x.clientDeadline
 	w.Read(x.req, x.route.Forward.Deadlines)
 	if w.Malformed != 0 && x.set.BadDeadline != nil {
 		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
@@ -20,7 +20,7 @@ func (x *exchange) heedClient() {
 		}
 	}
 	if w.Given {
-		x.clientUntil = x.began.Add(w.Timeout)
+		x.clientLeavesAt = x.began.Add(w.Timeout)
 		x.deadline = x.began.Add(x.route.ownShare(w.Timeout))
 	}
 }
@@ -29,19 +29,19 @@ func (x *exchange) heedClient() {
 // whose first header comes late, and nothing tells which are: such calls have
 // only the deadline that their client gave (grpc-timeout), where that is heeded.
 func (x *exchange) requestTimeout() time.Duration {
-	if x.clientWaits.GRPC && x.route.Forward.Deadlines.Has(forward.DeadlineGRPC) {
+	if x.clientDeadline.GRPC && x.route.Forward.Deadlines.Has(forward.DeadlineGRPC) {
 		return 0
 	}
 	return x.route.ownShare(x.route.RequestTimeout)
 }
 
-// endWith is when the request has to be answered, with so much time for it from when it
+// respondBy is when the request has to be answered, with so much time for it from when it
 // was sent; 0 for any. Zero: at any time.
-func (x *exchange) endWith(limit time.Duration) instant {
+func (x *exchange) respondBy(limit time.Duration) instant {
 	if limit <= 0 || x.sentAt.IsZero() {
-		return x.clientUntil
+		return x.clientLeavesAt
 	}
-	return earliest(x.clientUntil, x.sentAt.Add(limit))
+	return earliest(x.clientLeavesAt, x.sentAt.Add(limit))
 }
 
 // timeLeft is how long the upstream has for its response, as far as is known

@@ -12,12 +12,12 @@ import (
 
 const allDeadlines = forward.DeadlineSet(1<<forward.NumDeadlineHeaders - 1)
 
-func heedDeadlines(c *Config) { c.Default.Forward.Deadlines = allDeadlines }
+func honourDeadlines(c *Config) { c.Default.Forward.Deadlines = allDeadlines }
 
 // never answers.
 func never(c *upConn) {
-	for head := c.head(); head != ""; head = c.head() {
-		discardBody(c, head)
+	for headers := c.head(); headers != ""; headers = c.head() {
+		discardBody(c, headers)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 		"X-Request-Timeout: 300":               30 * time.Second, // never longer than the route's own
 		"X-Request-Timeout: tomorrow":          30 * time.Second,
 	} {
-		inMemory(t, never, heedDeadlines, func(t *testing.T, m *memory) {
+		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {
 			began := time.Now()
 			m.client().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
 			if d := time.Since(began); d != want {
@@ -40,7 +40,7 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 	}
 }
 
-func TestWithoutTheSettingTheFieldMeansNothing(t *testing.T) {
+func TestWithoutTheSettingTheHeaderMeansNothing(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), nil, func(t *testing.T, m *memory) {
 		m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
 		if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "1" {
@@ -53,20 +53,20 @@ func TestWithoutTheSettingTheFieldMeansNothing(t *testing.T) {
 func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	fields := []string{"X-Request-Timeout: 20", "grpc-timeout: 20S", "x-envoy-expected-rq-timeout-ms: 20000"}
 	wait := func(c *Config) {
-		heedDeadlines(c)
+		honourDeadlines(c)
 		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 3 * time.Second})
 	}
 	handle := script(bad503, bad503, ok200)
 	inMemory(t, handle, wait, func(t *testing.T, m *memory) {
 		m.client().send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
 		for i, want := range []string{"20 20000000u 20000", "17 17000000u 17000", "14 14000000u 14000"} {
-			head := m.up.head(i)
-			got := fieldOf(head, "X-Request-Timeout") + " " + fieldOf(head, "grpc-timeout") + " " + fieldOf(head, "x-envoy-expected-rq-timeout-ms")
+			headers := m.up.head(i)
+			got := fieldOf(headers, "X-Request-Timeout") + " " + fieldOf(headers, "grpc-timeout") + " " + fieldOf(headers, "x-envoy-expected-rq-timeout-ms")
 			if got != want {
 				t.Errorf("attempt %d was told %q, want %q", i+1, got, want)
 			}
-			if n := strings.Count(strings.ToLower(head), "timeout"); n != 3 {
-				t.Errorf("attempt %d has %d such fields, want 3: %q", i+1, n, head)
+			if n := strings.Count(strings.ToLower(headers), "timeout"); n != 3 {
+				t.Errorf("attempt %d has %d such fields, want 3: %q", i+1, n, headers)
 			}
 		}
 	})
@@ -76,7 +76,7 @@ func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
+			inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
 				m.client().send(request("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
 				if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "30000ms" {
 					t.Errorf("the upstream was told %q, want 30000ms", got)
@@ -89,7 +89,7 @@ func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 // A wait that ends after the client's deadline is not begun.
 func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nwait"
-	inMemory(t, script(limited, ok200), heedDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, script(limited, ok200), honourDeadlines, func(t *testing.T, m *memory) {
 		began := time.Now()
 		res := m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
 		if d := time.Since(began); d != 0 || res.Header.Get("X-Retryproxy-Reason") != "retry_after_too_long" {
@@ -101,7 +101,7 @@ func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 // The client's time runs while it uploads, unlike the request timeout.
 func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 	read := func(c *upConn) { discardBody(c, c.head()) }
-	inMemory(t, read, heedDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, read, honourDeadlines, func(t *testing.T, m *memory) {
 		c := m.client()
 		began := time.Now()
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 3\r\nContent-Length: 40\r\n\r\n")
@@ -120,7 +120,7 @@ func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 }
 
 func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
-	inMemory(t, script(ok200), heedDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
 		c := m.client()
 		res := c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" || m.up.sends() != 0 {
@@ -140,9 +140,9 @@ func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
 		change func(*Config)
 		within time.Duration // 0: it is answered, after two minutes
 	}{
-		"none":                 {grpc, heedDeadlines, 0},
-		"longer than ours":     {append(grpc[:3:3], "grpc-timeout: 50S"), heedDeadlines, 50 * time.Second},
-		"gRPC-Web is no gRPC":  {[]string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc-web"}, heedDeadlines, 30 * time.Second},
+		"none":                 {grpc, honourDeadlines, 0},
+		"longer than ours":     {append(grpc[:3:3], "grpc-timeout: 50S"), honourDeadlines, 50 * time.Second},
+		"gRPC-Web is no gRPC":  {[]string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc-web"}, honourDeadlines, 30 * time.Second},
 		"grpc-timeout ignored": {grpc, nil, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 	bad := map[string]int{}
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
-		heedDeadlines(c)
+		honourDeadlines(c)
 		c.BadDeadline = func(f forward.DeadlineHeader) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
 	})
 	c := p.dial()

@@ -11,13 +11,13 @@ import (
 // A dial that is starved of a descriptor is looked at again after the first of
 // these, then after twice as long each time, up to the second.
 const (
-	leastStarved = 5 * time.Millisecond
-	mostStarved  = 250 * time.Millisecond
+	minDescriptorWait  = 5 * time.Millisecond
+	maxDescriptorRetry = 250 * time.Millisecond
 )
 
-// starved says whether a dial failed for want of a file descriptor, which is no
+// outOfDescriptors says whether a dial failed for want of a file descriptor, which is no
 // fault of the upstream.
-func starved(err error) bool {
+func outOfDescriptors(err error) bool {
 	var dial *upstream.DialError
 	return errors.As(err, &dial) && dial.Kind == upstream.KindNoDescriptors
 }
@@ -27,7 +27,7 @@ func starved(err error) bool {
 // is not made before there is one.
 func (x *exchange) connection(o *upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
 	var until instant
-	for wait := leastStarved; ; wait = min(2*wait, mostStarved) {
+	for wait := minDescriptorWait; ; wait = min(2*wait, maxDescriptorRetry) {
 		if !fresh {
 			if up := x.route.upstream.pool.TryPooled(o); up != nil {
 				return up, nil
@@ -36,11 +36,11 @@ func (x *exchange) connection(o *upstream.GetOptions, fresh bool) (*upstream.Con
 		up, err := x.dial(*o)
 		x.tick()
 		o.Now = 0 // that took its time
-		if !starved(err) {
+		if !outOfDescriptors(err) {
 			return up, err
 		}
 		if until.IsZero() {
-			until = x.clock.Add(x.starvingRoom())
+			until = x.clock.Add(x.maxDescriptorWait())
 		}
 		if !x.c.server.closeIdle() && !x.awaitDescriptor(wait, until) {
 			return nil, err
@@ -48,43 +48,43 @@ func (x *exchange) connection(o *upstream.GetOptions, fresh bool) (*upstream.Con
 	}
 }
 
-// starvingRoom is how long the attempt may wait for a descriptor.
-func (x *exchange) starvingRoom() time.Duration {
+// maxDescriptorWait is how long the attempt may wait for a descriptor.
+func (x *exchange) maxDescriptorWait() time.Duration {
 	if x.retries > 0 {
-		return x.waitRoom(x.clock)
+		return x.maxWait(x.clock)
 	}
-	return x.requestRoom(x.clock)
+	return x.maxRequestWait(x.clock)
 }
 
 // awaitDescriptor lets some time pass; no when it is over, or something else ended
-// the wait: the client left, a drain, or the door lets the attempt in no more. Its place at the
+// the wait: the client left, a drain, or the queue lets the attempt in no more. Its place at the
 // upstream is another's meanwhile, so that the upstream's silence means nothing.
 func (x *exchange) awaitDescriptor(wait time.Duration, until instant) bool {
-	x.unplace()
-	x.noAttempt = policy.ReasonNoDescriptors
+	x.returnUnusedPermit()
+	x.noAttemptReason = policy.ReasonNoDescriptors
 	if !x.clock.Before(until) {
 		return false
 	}
-	x.waiter.turn = 0
-	x.waiter.word.Store(wordWait)
+	x.waiter.expectedAt = 0
+	x.waiter.decision.Store(decisionWait)
 	end := x.c.await(earliest(until, x.clock.Add(wait)), &x.waiter)
 	switch end {
 	case clientLeft:
 		x.clientEnd.Store(clientGone)
 		return false
 	case drainBegan:
-		x.noAttempt = policy.ReasonDraining
+		x.noAttemptReason = policy.ReasonDraining
 		return false
 	}
-	switch x.admit(x.tick()) {
+	switch x.acquirePermit(x.tick()) {
 	case admitted:
-		x.noAttempt = policy.ReasonNone
-		x.attemptT = x.clock
+		x.noAttemptReason = policy.ReasonNone
+		x.attemptBegan = x.clock
 		return true
-	case leftWaiting:
+	case clientLeftQueue:
 		x.clientEnd.Store(clientGone)
-	case drainedWaiting:
-		x.noAttempt = policy.ReasonDraining
+	case drainEndedWait:
+		x.noAttemptReason = policy.ReasonDraining
 	}
 	return false
 }

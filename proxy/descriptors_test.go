@@ -16,8 +16,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// scarce makes dials of the default route find no descriptor as long as none says.
-func scarce(c *Config, none func() bool) {
+// fewDescriptors makes dials of the default route find no descriptor as long as none says.
+func fewDescriptors(c *Config, none func() bool) {
 	dial := c.Default.Upstream.Dial
 	c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if none() {
@@ -39,9 +39,9 @@ func (m *memory) untouched() {
 	}
 }
 
-// gatedAndBudgeted is how a route stands by default, with a budget of five.
-func gatedAndBudgeted(c *Config) {
-	guarded(c)
+// withBreakerAndBudget is how a route stands by default, with a budget of five.
+func withBreakerAndBudget(c *Config) {
+	withBreaker(c)
 	c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
 }
 
@@ -50,7 +50,7 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var none atomic.Bool
 			none.Store(true)
-			change := func(c *Config) { gatedAndBudgeted(c); scarce(c, none.Load) }
+			change := func(c *Config) { withBreakerAndBudget(c); fewDescriptors(c, none.Load) }
 			inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
 				began := time.Now()
 				ended := m.client().send(request).later()
@@ -60,7 +60,7 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 				}
 				none.Store(false)
 				res, at := ended()
-				if res.StatusCode != 200 || at.Sub(began) > 8*time.Second+mostStarved {
+				if res.StatusCode != 200 || at.Sub(began) > 8*time.Second+maxDescriptorRetry {
 					t.Errorf("%d after %v; %v", res.StatusCode, at.Sub(began), res.Header)
 				}
 				if o := m.seen.outcome(t, 0); o != policy.OutcomeSuccess || m.seen.attempts[0] != 1 || m.seen.took[0] != 0 {
@@ -76,8 +76,8 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 	dials := 0
 	change := func(c *Config) {
-		gatedAndBudgeted(c)
-		scarce(c, func() bool { dials++; return true })
+		withBreakerAndBudget(c)
+		fewDescriptors(c, func() bool { dials++; return true })
 		c.Default.RequestTimeout = 5 * time.Second
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
@@ -91,7 +91,7 @@ func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 		if o := m.seen.outcome(t, 0); o != policy.GaveUp(policy.ReasonNoDescriptors) || m.seen.attempts[0] != 1 {
 			t.Errorf("%v after %d attempts", o, m.seen.attempts[0])
 		}
-		if most := int(5*time.Second/mostStarved) + 10; dials > most {
+		if most := int(5*time.Second/maxDescriptorRetry) + 10; dials > most {
 			t.Errorf("%d dials, at most %d", dials, most)
 		}
 		m.untouched()
@@ -100,8 +100,8 @@ func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 
 func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 	change := func(c *Config) {
-		gatedAndBudgeted(c)
-		scarce(c, func() bool { return true })
+		withBreakerAndBudget(c)
+		fewDescriptors(c, func() bool { return true })
 		c.DrainTimeout = 20 * time.Second
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
@@ -121,11 +121,11 @@ func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 	var other atomic.Pointer[upstreamState]
 	change := func(c *Config) {
-		gatedAndBudgeted(c)
+		withBreakerAndBudget(c)
 		busy := c.Default
 		busy.Name, busy.Match.Path, busy.Upstream.Address = "busy", "/busy", "other.test:80"
 		c.Routes = []Route{busy}
-		scarce(c, func() bool { return other.Load().pool.Stats().Idle > 1 })
+		fewDescriptors(c, func() bool { return other.Load().pool.Stats().Idle > 1 })
 	}
 	inMemory(t, slow(time.Millisecond, ok200), change, func(t *testing.T, m *memory) {
 		other.Store(m.settings.Load().all[0].upstream)
@@ -188,13 +188,13 @@ func closeAll(all []net.Conn) {
 }
 
 // A request that found no descriptor was not sent: its slot is the next one's.
-func TestAStarvedRequestUsesNoSlot(t *testing.T) {
+func TestARequestWithoutADescriptorUsesNoRateLimitSlot(t *testing.T) {
 	var none atomic.Bool
 	none.Store(true)
 	change := func(c *Config) {
 		rationed("1/m", 0)(c)
 		c.Default.RequestTimeout = time.Second
-		scarce(c, none.Load)
+		fewDescriptors(c, none.Load)
 	}
 	inMemory(t, script(ok200), change, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).want(503, "*")

@@ -36,11 +36,11 @@ func (x *exchange) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 
 // dial opens a connection, over several tries while the circuit breaker is closed, and
 // tells the Guard what speaks for the upstream and what does not.
-func (d *door) dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+func (d *admissionQueue) dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	began := d.elapsed()
 	for _, wait := range redialWaits {
 		up, err := d.dialOnce(ctx, o)
-		if !d.dialsAgain(err, began) || !sleep(ctx, wait) {
+		if !d.shouldRedial(err, began) || !sleep(ctx, wait) {
 			return up, err
 		}
 	}
@@ -48,23 +48,23 @@ func (d *door) dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn,
 }
 
 // dialOnce opens a connection, and tells the Guard of one.
-func (d *door) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+func (d *admissionQueue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	up, err := d.pool.Get(ctx, o)
 	if err == nil && !up.Reused {
-		d.heed(d.guard.Accepted(d.elapsed()))
+		d.handleSignal(d.guard.Accepted(d.elapsed()))
 	}
 	return up, err
 }
 
-// dialsAgain reports whether a dial that failed is worth another at once. Where
+// shouldRedial reports whether a dial that failed is worth another at once. Where
 // several addresses are known, all were dialled, and a failure of each counts against
 // it. Without a circuit breaker a failed connection is a failed attempt and no more.
-func (d *door) dialsAgain(err error, began time.Duration) bool {
+func (d *admissionQueue) shouldRedial(err error, began time.Duration) bool {
 	var failed *upstream.DialError
-	if !d.breaks || !errors.As(err, &failed) || failed.Kind != upstream.KindUnreachable && !errors.Is(err, syscall.ECONNREFUSED) {
+	if !d.hasBreaker || !errors.As(err, &failed) || failed.Kind != upstream.KindUnreachable && !errors.Is(err, syscall.ECONNREFUSED) {
 		return false
 	}
-	if d.pool.Several() || d.elapsed() > began+redialWithin || d.shut() {
+	if d.pool.Several() || d.elapsed() > began+redialWithin || d.admitsOnlyProbes() {
 		return false
 	}
 	d.guard.DialRetried(d.elapsed())

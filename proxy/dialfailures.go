@@ -16,10 +16,10 @@ const dialLinesPerMinute = 6
 // dialFailures logs the failed connections to one upstream and remembers the
 // last one.
 type dialFailures struct {
-	log   *zap.Logger
-	name  string // of the upstream
-	bound boundedlog.Limiter
-	last  atomic.Pointer[DialFailure]
+	log        *zap.Logger
+	name       string // of the upstream
+	logLimiter boundedlog.Limiter
+	last       atomic.Pointer[DialFailure]
 }
 
 // DialFailure is a failed connection.
@@ -30,17 +30,17 @@ type DialFailure struct {
 
 func newDialFailures(log *zap.Logger, name string) *dialFailures {
 	f := &dialFailures{log: log, name: name}
-	f.bound.PerMinute = dialLinesPerMinute
-	f.bound.OnSuppressed = func(suppressed int) {
+	f.logLimiter.PerMinute = dialLinesPerMinute
+	f.logLimiter.OnSuppressed = func(suppressed int) {
 		log.Warn("more connections to the upstream failed, lines suppressed", zap.String("upstream", name), zap.Int("count", suppressed))
 	}
 	return f
 }
 
-// note is told of each failed connection.
-func (f *dialFailures) note(err *upstream.DialError) {
+// record is told of each failed connection.
+func (f *dialFailures) record(err *upstream.DialError) {
 	f.last.Store(&DialFailure{time.Now(), err})
-	if f.bound.Allow() {
+	if f.logLimiter.Allow() {
 		f.log.Warn("a connection to the upstream failed", append([]zap.Field{zap.String("upstream", f.name)}, causeFields(err)...)...)
 	}
 }

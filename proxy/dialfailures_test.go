@@ -22,7 +22,7 @@ func TestTheCauseOfAFailedConnectionIsInTheLog(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	secureAddr := secure.Listener.Addr().String()
-	place := reservePort(t)
+	permit := reservePort(t)
 	nowhere := func(context.Context, string) ([]netip.Addr, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}
 	}
@@ -30,7 +30,7 @@ func TestTheCauseOfAFailedConnectionIsInTheLog(t *testing.T) {
 		url   string
 		wants []string
 	}{
-		"refused": {"http://" + place.addr, []string{`"address":"` + place.addr + `"`, `"kind":"refused"`, `"error":"connect: connection refused"`}},
+		"refused": {"http://" + permit.addr, []string{`"address":"` + permit.addr + `"`, `"kind":"refused"`, `"error":"connect: connection refused"`}},
 		"x509":    {"https://" + secureAddr, []string{`"address":"` + secureAddr + `"`, `"kind":"tls"`, `x509: certificate signed by unknown authority`}},
 		"DNS":     {"http://nowhere:80", []string{`"address":"nowhere:80"`, `"kind":"dns"`, `"error":"lookup nowhere: no such host"`}},
 	} {
@@ -65,8 +65,8 @@ func TestTheCauseOfAFailedConnectionIsInTheLog(t *testing.T) {
 
 func TestLinesAboutFailedConnectionsAreBounded(t *testing.T) {
 	log, lines := logLines()
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
 		c.Log = log
 		c.Default.Policy.MaxRetries = 0
 	})
@@ -79,23 +79,23 @@ func TestLinesAboutFailedConnectionsAreBounded(t *testing.T) {
 	p.stop()
 	if n := strings.Count(lines.String(), `"msg":"a connection to the upstream failed"`); n > 2*dialLinesPerMinute || n < dialLinesPerMinute {
 		t.Errorf("%d lines", n)
-	} else if n == dialLinesPerMinute && !strings.Contains(lines.String(), `lines suppressed","upstream":"http://`+place.addr+`","count":5}`) {
+	} else if n == dialLinesPerMinute && !strings.Contains(lines.String(), `lines suppressed","upstream":"http://`+permit.addr+`","count":5}`) {
 		t.Errorf("no count of the others in %s", lines.String())
 	}
 }
 
 func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
 	log, lines := logLines()
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); c.Log = log })
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); c.Log = log })
 	c := p.dial().send(get("/"))
 	soon(t, "line of the outage", func() bool {
-		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+place.addr+`","by":"refused","address":"`+place.addr+`","kind":"refused","error":"connect: connection refused"`)
+		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+permit.addr+`","by":"refused","address":"`+permit.addr+`","kind":"refused","error":"connect: connection refused"`)
 	})
-	queued := `"level":"warn","msg":"the upstream refuses connections; requests are queued","upstream":"http://` + place.addr + `","queue_timeout_seconds":20}`
+	queued := `"level":"warn","msg":"the upstream refuses connections; requests are queued","upstream":"http://` + permit.addr + `","queue_timeout_seconds":20}`
 	soon(t, "line of the first queued request", func() bool { return strings.Contains(lines.String(), queued) })
 	second := p.dial().send(get("/"))
-	serveListener(t, place.open(), script(ok200))
+	serveListener(t, permit.open(), script(ok200))
 	c.want(200, "ok")
 	second.want(200, "ok")
 	if n := strings.Count(lines.String(), "requests are queued"); n != 1 {

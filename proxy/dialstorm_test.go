@@ -33,7 +33,7 @@ func TestAnUpstreamThatEndsNewConnectionsIsDialledOncePerAttempt(t *testing.T) {
 
 // One connection that the upstream took and ended, as a worker does that is
 // being replaced, is no evidence that no connection can be made.
-func TestOneConnectionThatEndsAtOnceDoesNotCloseTheBreaker(t *testing.T) {
+func TestOneConnectionThatEndsAtOnceDoesNotOpenTheBreaker(t *testing.T) {
 	for range 20 { // whether the end is seen before the write or after it is a matter of microseconds
 		u := startUpstream(t, func(c *upConn) {
 			if c.n > 1 {
@@ -42,7 +42,7 @@ func TestOneConnectionThatEndsAtOnceDoesNotCloseTheBreaker(t *testing.T) {
 		})
 		p := startProxy(t, u, func(c *Config) {
 			c.Default.Guard = policy.GuardOptions{}
-			c.Default.BreakerMode = BreakerFailFast
+			c.Default.Breaker = BreakerFailFast
 		})
 		p.dial().send(get("/")).want(200, "ok")
 		if n := p.settings.Load().fallback.upstream.door.guard.State().Opened[policy.OpenedByDial]; n != 0 {

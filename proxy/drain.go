@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// acceptTail is how long clients that are already in the system's queue
+	// acceptGrace is how long clients that are already in the system's queue
 	// are still taken after a drain begins to close the listeners.
-	acceptTail = 50 * time.Millisecond
-	// quietTime is how long no request may have come before the connections
+	acceptGrace = 50 * time.Millisecond
+	// drainQuietTime is how long no request may have come before the connections
 	// that only idle are closed: a client about to use one has done so by then.
-	quietTime = time.Second
-	// lastPart is how long before the end of a drain connections that were
+	drainQuietTime = time.Second
+	// drainEndGrace is how long before the end of a drain connections that were
 	// upgraded are ended in order, a quarter of a short drain at most: nobody knows
-	// whether their two sides would end them. Whoever then still waits for a place at
+	// whether their two sides would end them. Whoever then still waits for a permit at
 	// its upstream is refused: a response could hardly come in time.
-	lastPart = 2 * time.Second
+	drainEndGrace = 2 * time.Second
 	// drainPoll is how often a drain looks whether it is done.
 	drainPoll = 20 * time.Millisecond
 )
@@ -38,7 +38,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := s.now().Add(limit - min(lastPart, limit/4))
+	ending := s.now().Add(limit - min(drainEndGrace, limit/4))
 	s.waitsEnd.Store(int64(s.since(ending)))
 	s.lastBusy.Store(int64(s.elapsed()))
 	s.draining.Store(true)
@@ -76,19 +76,19 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// drained says whether a drain ends the wait of w, which may be nil for one that
+// endedByDrain says whether a drain ends the wait of w, which may be nil for one that
 // is for no place. Who waits for one was accepted before and goes on waiting as
 // long as its turn may come in time for a response, and its upstream is not down; but no retry
 // is sent in a drain.
-func (w *waiter) drained(s *Server) bool {
+func (w *waiter) endedByDrain(s *Server) bool {
 	if !s.draining.Load() {
 		return false
 	}
-	if w == nil || w.c.x.retries > 0 || w.c.x.route.upstream.door.shut() {
+	if w == nil || w.c.x.retries > 0 || w.c.x.route.upstream.door.admitsOnlyProbes() {
 		return true
 	}
 	end := time.Duration(s.waitsEnd.Load())
-	return w.turn > end || s.elapsed() >= end
+	return w.expectedAt > end || s.elapsed() >= end
 }
 
 // wake ends a wait of c by its deadline, if it waits in that phase.
@@ -100,7 +100,7 @@ func (c *conn) wake(phase int32) {
 
 // closeAfterQueue lets the accept loops take what is queued, then end.
 func (s *Server) closeAfterQueue() {
-	until := time.Now().Add(acceptTail)
+	until := time.Now().Add(acceptGrace)
 	for _, l := range s.listeners {
 		if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 			_ = d.SetDeadline(until)
@@ -119,7 +119,7 @@ func (s *Server) closingIdle() bool { return s.idleEnd.Load() }
 func (s *Server) idleOnly() bool { return s.active.Load() == 0 }
 
 func (s *Server) quiet() bool {
-	return s.elapsed()-time.Duration(s.lastBusy.Load()) >= quietTime
+	return s.elapsed()-time.Duration(s.lastBusy.Load()) >= drainQuietTime
 }
 
 func (s *Server) requestBegan() { s.active.Add(1) }

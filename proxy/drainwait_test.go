@@ -16,7 +16,7 @@ import (
 // oneAtOnce limits the upstream to one request, for which others wait long.
 func oneAtOnce(c *Config) {
 	c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
-	c.Default.PermitTimeout = time.Minute
+	c.Default.LimitQueueTimeout = time.Minute
 	c.DrainTimeout = 20 * time.Second // waits end 2 s before
 }
 
@@ -39,7 +39,7 @@ func wantDraining(t *testing.T, res *http.Response, took, want time.Duration) {
 	}
 }
 
-func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
+func TestADrainAdmitsRequestsQueuedAtTheLimit(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), oneAtOnce, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).later()
 		synctest.Wait() // until it is sent
@@ -53,7 +53,7 @@ func TestADrainLetsInWhoWaitsAtTheLimit(t *testing.T) {
 
 // Who gets no place before the last part of a drain is told so while there is
 // time for it.
-func TestADrainThatIsTooShortRefusesWhoWaitsAtTheLimit(t *testing.T) {
+func TestADrainThatIsTooShortRejectsRequestsQueuedAtTheLimit(t *testing.T) {
 	inMemory(t, func(c *upConn) { c.head(); c.head() }, oneAtOnce, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).later()
 		synctest.Wait() // until it is sent
@@ -66,7 +66,7 @@ func TestADrainThatIsTooShortRefusesWhoWaitsAtTheLimit(t *testing.T) {
 
 // Also while others go on being let in, an upstream that is found down in a
 // drain is not waited for.
-func TestABreakerThatClosesInADrainEndsWaitsAtTheLimit(t *testing.T) {
+func TestABreakerThatOpensInADrainEndsWaitsAtTheLimit(t *testing.T) {
 	refuses := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		time.Sleep(5 * time.Second)
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -113,7 +113,7 @@ func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 
 // Of those who wait for a rate limit, whose turn comes within the drain has it; the
 // others are told at once.
-func TestADrainAndARateLimitsLine(t *testing.T) {
+func TestADrainAndTheRateLimitQueue(t *testing.T) {
 	up := &timed{}
 	change := func(c *Config) { rationed("6/m", time.Hour)(c); oneAtOnce(c); c.Default.RequestTimeout = time.Hour }
 	inMemory(t, up.handle, change, func(t *testing.T, m *memory) {

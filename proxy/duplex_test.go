@@ -15,11 +15,11 @@ import (
 
 // echo answers at once and sends every piece of the body back as it comes.
 func echo(c *upConn) {
-	head := c.head()
-	if head == "" {
+	headers := c.head()
+	if headers == "" {
 		return
 	}
-	req, err := http.ReadRequest(newReader(head, c))
+	req, err := http.ReadRequest(newReader(headers, c))
 	if err != nil {
 		c.t.Errorf("upstream cannot read the request: %v", err)
 		return
@@ -84,7 +84,7 @@ func TestFullDuplexEcho(t *testing.T) {
 
 // A client that sends a byte now and then, and an upstream that answers after
 // the first few: the response must not wait for the body.
-func TestAnAnswerDoesNotWaitForATricklingBody(t *testing.T) {
+func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
 			c.head()
@@ -136,18 +136,18 @@ func TestAChunkSizeMayComeInPieces(t *testing.T) {
 }
 
 func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
-	heads := map[string]string{
+	allHeaders := map[string]string{
 		"chunked": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"close":   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
 		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
 	}
-	for name, head := range heads {
+	for name, headers := range allHeaders {
 		for _, version := range []string{"1.1", "1.0"} {
 			t.Run(name+" to "+version, func(t *testing.T) {
 				seen := make(chan struct{})
 				u := startUpstream(t, func(c *upConn) {
 					c.head()
-					c.say("%s", head)
+					c.say("%s", headers)
 					for range seen {
 						if event := "data: x\n\n"; name == "chunked" {
 							c.say("%x\r\n%s\r\n", len(event), event)
@@ -177,9 +177,9 @@ func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
 
 // An upstream that answers, closes and leaves the body unread resets the
 // connection under the upload. Its response reaches the client all the same.
-func TestAnEarlyAnswerSurvivesTheResetAfterIt(t *testing.T) {
+func TestAnEarlyResponseSurvivesTheResetAfterIt(t *testing.T) {
 	const size = 8 << 20
-	for name, head := range map[string]string{
+	for name, headers := range map[string]string{
 		"spliced": request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)),
 		"chunked": request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size),
 	} {
@@ -190,7 +190,7 @@ func TestAnEarlyAnswerSurvivesTheResetAfterIt(t *testing.T) {
 				c.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
 			})
 			p := startProxy(t, u, nil)
-			c := p.dial().send(head)
+			c := p.dial().send(headers)
 			sent := make(chan struct{})
 			go func() { defer close(sent); _, _ = io.Copy(c.Conn, &pattern{n: size}) }()
 			if res := c.want(413, "big"); !res.Close {
@@ -204,7 +204,7 @@ func TestAnEarlyAnswerSurvivesTheResetAfterIt(t *testing.T) {
 }
 
 // The rest of an upload that an early answer made needless is no next request.
-func TestWhatFollowsAnEarlyAnswerIsNotServed(t *testing.T) {
+func TestWhatFollowsAnEarlyResponseIsNotServed(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		c.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
@@ -229,8 +229,8 @@ func TestLargePiecesBothWaysAtOnce(t *testing.T) {
 	slices.Reverse(down)
 	got := make(chan []byte, 1)
 	u := startUpstream(t, func(c *upConn) {
-		head := c.head()
-		if head == "" {
+		headers := c.head()
+		if headers == "" {
 			return
 		}
 		most := make(chan struct{})
@@ -238,7 +238,7 @@ func TestLargePiecesBothWaysAtOnce(t *testing.T) {
 			defer close(most)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, down[1:])
 		}()
-		req, err := http.ReadRequest(newReader(head, c))
+		req, err := http.ReadRequest(newReader(headers, c))
 		if err != nil {
 			c.t.Errorf("upstream cannot read the request: %v", err)
 			return

@@ -12,18 +12,18 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-func replayCap(n int64) func(*testing.T, *Config) {
+func retryBufferCap(n int64) func(*testing.T, *Config) {
 	return func(_ *testing.T, c *Config) { c.Default.RetryBufferBytes = n }
 }
 
-// replayRules: every attempt carries the same bytes, however many.
-func replayRules() []rule {
+// retryBufferRules: every attempt carries the same bytes, however many.
+func retryBufferRules() []rule {
 	var all []rule
 	for _, size := range []int{0, 1, 4096, 64<<10 + 1, 300 << 10, 1 << 20} {
 		for _, unknown := range []bool{false, true} {
 			all = append(all, rule{name: fmt.Sprintf("a body of %d bytes, length unknown %v, is replayed whole", size, unknown),
 				acts: []act{busy, resets, says(200, "ok")}, call: call{method: "PUT", body: randomBytes(size), unknown: unknown},
-				want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRecovered, check: sameFields}})
+				want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRecovered, check: sameHeaders}})
 		}
 	}
 	return all
@@ -52,7 +52,7 @@ func released(r *run) bool {
 	}
 }
 
-func answeredYet(r *run) bool { return r.p.seen.done() }
+func responded(r *run) bool { return r.p.seen.done() }
 
 // readsOf reads n bytes of the body and lets the test go on.
 func (a *arrival) readsOf(n int) {
@@ -72,13 +72,13 @@ func endless(r *run, w io.Writer) error {
 }
 
 // What becomes of bodies.
-var bodyRules = append(replayRules(),
+var bodyRules = append(retryBufferRules(),
 	rule{name: "the request's trailers come with every attempt", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), trailers: http.Header{"X-Sum": {"5"}}},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
-	rule{name: "a body over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
+	rule{name: "a body over the cap is sent once", set: retryBufferCap(64 << 10), acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
 		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
-	rule{name: "a body of unknown length over the cap is sent once", set: replayCap(64 << 10), acts: []act{busy},
+	rule{name: "a body of unknown length over the cap is sent once", set: retryBufferCap(64 << 10), acts: []act{busy},
 		call: call{method: "PUT", body: randomBytes(100 << 10), unknown: true}, want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
 	rule{name: "a full retry buffer stops retries, not requests", acts: []act{busy}, call: call{method: "PUT", body: randomBytes(100 << 10)},
 		set:  func(_ *testing.T, c *Config) { c.RetryBufferTotalBytes = 70 << 10 },
@@ -91,7 +91,7 @@ var bodyRules = append(replayRules(),
 	rule{name: "an early failing response is retried with the whole body",
 		call: call{method: "PUT", upload: uploads("first ", released, "second", nil)},
 		acts: []act{func(a *arrival) {
-			a.head(503, 4, nil)
+			a.headers(503, 4, nil)
 			a.data("busy")
 			a.readsOf(6)
 			_ = a.readAll()
@@ -101,12 +101,12 @@ var bodyRules = append(replayRules(),
 				r.Errorf("the retry carried %q", a.body)
 			}
 		})},
-	rule{name: "an early final response is relayed", acts: []act{saysEarly(413, "big")}, call: call{method: "PUT", upload: uploads("first", answeredYet, "", nil)},
+	rule{name: "an early final response is relayed", acts: []act{saysEarly(413, "big")}, call: call{method: "PUT", upload: uploads("first", responded, "", nil)},
 		want: want{status: 413, body: "big", sends: 1, outcome: policy.OutcomeSuccess}},
-	rule{name: "an early failing answer to a body over the cap is relayed", set: replayCap(64 << 10), acts: []act{func(a *arrival) {
+	rule{name: "an early failing answer to a body over the cap is relayed", set: retryBufferCap(64 << 10), acts: []act{func(a *arrival) {
 		_, _ = io.ReadFull(a, make([]byte, 100<<10))
 		saysEarly(503, "busy")(a)
-	}}, call: call{method: "PUT", upload: uploads(string(randomBytes(100<<10)), answeredYet, "", nil)},
+	}}, call: call{method: "PUT", upload: uploads(string(randomBytes(100<<10)), responded, "", nil)},
 		want: passedOn(503, 1, "busy", policy.ReasonBodyTooLarge)},
 	rule{name: "an upload that pauses too long is ended", set: bodyIdle, acts: []act{stalls},
 		call:   call{method: "POST", upload: uploads("x", released, "y", nil)},
@@ -129,7 +129,7 @@ var bodyRules = append(replayRules(),
 		call: call{method: "PUT", upload: uploads("hello", released, " world", nil)},
 		want: want{status: 413, body: "*", sends: 1, reason: "body_too_large", outcome: policy.OutcomeRefused, givenUp: 1}},
 	rule{name: "a client that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
-		call: call{method: "PUT", body: []byte("hello"), fields: []string{"Expect", "100-continue"}},
+		call: call{method: "PUT", body: []byte("hello"), headers: []string{"Expect", "100-continue"}},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
 	rule{name: "a large response arrives whole", acts: []act{says(200, strings.Repeat("0123456789abcdef", 200<<10))},
 		want: want{status: 200, body: strings.Repeat("0123456789abcdef", 200<<10), sends: 1, outcome: policy.OutcomeSuccess}},

@@ -103,7 +103,7 @@ var unknownRules = []rule{
 	{name: "a reset within a large body", acts: []act{breaksOff(200, 2*large, strings.Repeat("x", large))}, want: broken(strings.Repeat("x", large))},
 	{name: "an end within a body", acts: []act{endsEarly(200, 100, "half")}, want: broken("half")},
 	{name: "an end within a body of unknown length", acts: []act{endsEarly(200, -1, "half")}, want: broken("half")},
-	{name: "a body that stalls", set: bodyIdle, acts: []act{func(a *arrival) { _ = a.readAll(); a.head(200, 100, nil); a.data("half"); a.givenUp() }},
+	{name: "a body that stalls", set: bodyIdle, acts: []act{func(a *arrival) { _ = a.readAll(); a.headers(200, 100, nil); a.data("half"); a.givenUp() }},
 		want: func() want { w := broken("half"); w.givenUp = 1; return w }()},
 	{name: "a failing response that is cut off is retried", acts: []act{endsEarly(503, 100, "half"), says(200, "ok")},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
@@ -111,7 +111,7 @@ var unknownRules = []rule{
 		want: want{status: 503, body: "half", cut: true, sends: 4, reason: "retries_exhausted", outcome: policy.OutcomeResponseBroken}},
 	{name: "answers before the last are passed on, from every attempt", acts: []act{interims(103, busy), interims(103, says(200, "ok"))},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
-			if n := len(r.client.answer.interim); n != 2 {
+			if n := len(r.client.result.interim); n != 2 {
 				r.Errorf("%d answers before the last, want 2", n)
 			}
 		})},

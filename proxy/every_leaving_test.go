@@ -28,7 +28,7 @@ var waitLong = says(503, "busy", "Retry-After", "20")
 func begins(length int, part string) act {
 	return func(a *arrival) {
 		_ = a.readAll()
-		a.head(200, length, nil)
+		a.headers(200, length, nil)
 		a.data(part)
 		a.givenUp()
 	}
@@ -56,7 +56,7 @@ var leaveRules = []rule{
 		r.client.leave()
 	}, stuck: true, want: want{attempts: 1, outcome: policy.OutcomeClientGone, classes: []policy.Class{policy.NotSent}}},
 	{name: "leaving ends an upload that the upstream reads", acts: []act{func(a *arrival) { a.readsOf(4); _ = a.readAll() }},
-		call:   call{method: "PUT", upload: uploads("half", answeredYet, "", errors.New("no more"))},
+		call:   call{method: "PUT", upload: uploads("half", responded, "", errors.New("no more"))},
 		during: func(r *run) { soon(r, "the first bytes", func() bool { return released(r) }); r.client.leave() },
 		want:   want{sends: 1, outcome: policy.OutcomeClientGone, givenUp: 1},
 		unlike: func(client, _ proto, w *want) string {
@@ -142,30 +142,30 @@ var drainRules = []rule{
 		}}},
 }
 
-func gated(_ *testing.T, c *Config) { guarded(c) }
+func withBreakerRule(_ *testing.T, c *Config) { withBreaker(c) }
 
-// untilHeld returns once the request waits at the breaker.
-func (r *run) untilHeld() {
+// untilQueued returns once the request waits at the breaker.
+func (r *run) untilQueued() {
 	r.Helper()
 	soon(r, "the hold", func() bool { return r.p.guard().Queued == 1 })
 }
 
 // The breaker, the limit, the fallback and hedges, as far as retries, leaving and drains meet them.
-var doorRules = []rule{
-	{name: "a request is held while the upstream is down", set: gated, down: -1, acts: []act{says(200, "ok")}, call: call{method: "POST", body: []byte("hello")},
-		during: func(r *run) { r.untilHeld(); r.refuses.Store(0) },
+var queueRules = []rule{
+	{name: "a request is held while the upstream is down", set: withBreakerRule, down: -1, acts: []act{says(200, "ok")}, call: call{method: "POST", body: []byte("hello")},
+		during: func(r *run) { r.untilQueued(); r.refuses.Store(0) },
 		want:   want{status: 200, body: "ok", sends: 1, attempts: -1, outcome: policy.OutcomeRecovered}},
-	{name: "leaving ends a hold", set: gated, down: -1, during: func(r *run) { r.untilHeld(); r.client.leave(); r.p.seen.outcome(r, 0); r.refuses.Store(0) },
+	{name: "leaving ends a hold", set: withBreakerRule, down: -1, during: func(r *run) { r.untilQueued(); r.client.leave(); r.p.seen.outcome(r, 0); r.refuses.Store(0) },
 		want: want{attempts: -1, outcome: policy.OutcomeClientGone}},
-	{name: "a drain ends a hold", set: gated, down: -1, during: func(r *run) { r.untilHeld(); r.drain() },
+	{name: "a drain ends a hold", set: withBreakerRule, down: -1, during: func(r *run) { r.untilQueued(); r.drain() },
 		want: want{status: -1, body: "*", attempts: -1, reason: "draining", outcome: policy.GaveUp(policy.ReasonDraining), check: drainsWell}},
-	{name: "a hold has its end", set: and(gated, func(_ *testing.T, c *Config) { c.Default.QueueTimeout = brief }), down: -1,
+	{name: "a hold has its end", set: and(withBreakerRule, func(_ *testing.T, c *Config) { c.Default.QueueTimeout = brief }), down: -1,
 		want: want{status: 503, body: "*", attempts: -1, reason: "queue_timeout", outcome: policy.OutcomeQueueTimeout, check: func(r *run) { r.ended.Store(true) }}},
 	{name: "a response of ours instead of a failing one", acts: []act{busy},
-		set:  func(_ *testing.T, c *Config) { answering(203, "later")(c) },
+		set:  func(_ *testing.T, c *Config) { staticFallback(203, "later")(c) },
 		want: want{status: 203, body: "later", sends: 1, reason: "retries_off", outcome: policy.OutcomeFallback}},
 	{name: "a response of ours instead of none", acts: []act{resets}, call: call{method: "POST", body: []byte("hello")},
-		set:  func(_ *testing.T, c *Config) { answering(203, "later")(c) },
+		set:  func(_ *testing.T, c *Config) { staticFallback(203, "later")(c) },
 		want: want{status: 203, body: "later", sends: 1, reason: "not_idempotent", outcome: policy.OutcomeFallback}},
 	{name: "a hedge overtakes a slow attempt", acts: []act{stalls, says(200, "ok")}, set: func(t *testing.T, c *Config) { hedged(t)(c) },
 		want: want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeSuccess, givenUp: 1}},
@@ -173,7 +173,7 @@ var doorRules = []rule{
 		during: func(r *run) { r.untilSent(2); r.client.leave() }, want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 2}},
 	{name: "an attempt that is made to fail is retried", acts: []act{says(200, "ok")},
 		set: func(t *testing.T, c *Config) {
-			c.Default.Faults, c.Rand = parseFaults(t, "503:50%"), &dice{throw: []int64{0}}
+			c.Default.FaultInjection, c.Rand = parseFaults(t, "503:50%"), &dice{throw: []int64{0}}
 		},
 		want: want{status: 200, body: "ok", sends: 1, attempts: 2, outcome: policy.OutcomeRecovered}},
 }
@@ -181,14 +181,14 @@ var doorRules = []rule{
 // What is said on the wire.
 var wireRules = []rule{
 	{name: "fields about one connection end here", acts: []act{says(200, "ok", "X-Answer", "1")},
-		call: call{fields: []string{"Te", "trailers", "X-Twice", "1", "X-Twice", "2"}},
+		call: call{headers: []string{"Te", "trailers", "X-Twice", "1", "X-Twice", "2"}},
 		want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess, check: func(r *run) {
 			h := r.up.all()[0].header
 			if got := strings.Join(h["X-Twice"], ","); got != "1,2" || h.Get("Connection") != "" && h.Get("Connection") != "TE" {
 				r.Errorf("the upstream got %v", h)
 			}
-			if r.client.answer.header.Get("X-Answer") != "1" {
-				r.Errorf("the client got %v", r.client.answer.header)
+			if r.client.result.header.Get("X-Answer") != "1" {
+				r.Errorf("the client got %v", r.client.result.header)
 			}
 		}}},
 	{name: "the upstream learns whom the request is from", set: func(_ *testing.T, c *Config) { c.Default.Forward = forward.Settings{Host: forward.HostPreserve} },
@@ -199,6 +199,6 @@ var wireRules = []rule{
 					r.Errorf("the upstream got %v", a.header)
 				}
 			}
-			sameFields(r)
+			sameHeaders(r)
 		})},
 }

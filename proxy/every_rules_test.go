@@ -60,7 +60,7 @@ func notBefore(d time.Duration) func(*run) {
 	}
 }
 
-// rescuedAfter is what comes of one failed attempt and a good one.
+// recoveredAfter is what comes of one failed attempt and a good one.
 func recoveredAfter(class policy.Class, why policy.Reason) want {
 	return want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeRecovered,
 		classes: []policy.Class{class, policy.ClassNone}, retries: []policy.Reason{why}}
@@ -78,7 +78,7 @@ func (w want) checked(f func(*run)) want {
 }
 
 // What answers are retried, how often, and what the client gets in the end.
-var answerRules = []rule{
+var responseRules = []rule{
 	{name: "a good response", acts: []act{says(200, "ok")}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 404 is a response", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 501 is no failure of the moment", acts: []act{says(501, "no")}, want: want{status: 501, body: "no", sends: 1, outcome: policy.OutcomeSuccess}},
@@ -104,7 +104,7 @@ var answerRules = []rule{
 		want: passedOn(503, 4, "4", policy.ReasonRetriesExhausted)},
 	{name: "the held response when later attempts bring none", acts: []act{says(503, "busy", "X-Kept", "1"), resets},
 		want: passedOn(503, 4, "busy", policy.ReasonRetriesExhausted).checked(func(r *run) {
-			if r.client.answer.header.Get("X-Kept") != "1" {
+			if r.client.result.header.Get("X-Kept") != "1" {
 				r.Error("the held response's fields are gone")
 			}
 		})},
@@ -128,9 +128,9 @@ var answerRules = []rule{
 	{name: "a response of unknown length too large to hold", acts: []act{streams(503, strings.Repeat("x", 200<<10)), says(200, "ok")},
 		want: passedOn(503, 1, strings.Repeat("x", 200<<10), policy.ReasonResponseTooLarge)},
 	{name: "a proxy further on has given up", acts: []act{says(503, "inner", "X-Retryproxy-Attempts", "4", "X-Retryproxy-Reason", "retries_exhausted")},
-		want: want{status: 503, body: "inner", sends: 1, reason: "retries_exhausted", told: 4, outcome: policy.GaveUp(policy.ReasonUpstreamGaveUp)}},
-	{name: "a retry of a proxy before us", set: func(_ *testing.T, c *Config) { c.Default.Nested = policy.LayeredDeny }, acts: []act{busy},
-		call: call{fields: []string{"X-Retryproxy-Attempt", "2"}}, want: passedOn(503, 1, "busy", policy.ReasonLayered)},
+		want: want{status: 503, body: "inner", sends: 1, reason: "retries_exhausted", attemptsHeader: 4, outcome: policy.GaveUp(policy.ReasonUpstreamGaveUp)}},
+	{name: "a retry of a proxy before us", set: func(_ *testing.T, c *Config) { c.Default.LayeredRetries = policy.LayeredDeny }, acts: []act{busy},
+		call: call{headers: []string{"X-Retryproxy-Attempt", "2"}}, want: passedOn(503, 1, "busy", policy.ReasonLayered)},
 	{name: "every attempt says its number", acts: []act{busy, busy, says(200, "ok")},
 		want: want{status: 200, body: "ok", sends: 3, outcome: policy.OutcomeRecovered, check: func(r *run) {
 			for i, a := range r.up.all() {
@@ -142,14 +142,14 @@ var answerRules = []rule{
 }
 
 func wantTrailer(r *run) {
-	if got := r.client.answer.trailers.Get("X-Sum"); got != "1" {
-		r.Errorf("trailers %v", r.client.answer.trailers)
+	if got := r.client.result.trailers.Get("X-Sum"); got != "1" {
+		r.Errorf("trailers %v", r.client.result.trailers)
 	}
 }
 
 // methodRule: what becomes of a 503 to a request of this method.
 func methodRule(name, method string, repeated bool, set func(*testing.T, *Config), fields ...string) rule {
-	c := rule{name: name, set: set, acts: []act{busy, says(200, "ok")}, call: call{method: method, fields: fields},
+	c := rule{name: name, set: set, acts: []act{busy, says(200, "ok")}, call: call{method: method, headers: fields},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)}
 	if !repeated {
 		c.want = passedOn(503, 1, "busy", policy.ReasonNotIdempotent)
@@ -180,12 +180,12 @@ var methodRules = []rule{
 			if r.up.all()[0].header.Get("Idempotency-Key") == "" {
 				r.Error("no key")
 			}
-			sameFields(r)
+			sameHeaders(r)
 		})},
 }
 
-// sameFields checks that each attempt came with the same fields but for its number.
-func sameFields(r *run) {
+// sameHeaders checks that each attempt came with the same fields but for its number.
+func sameHeaders(r *run) {
 	all := r.up.all()
 	for _, a := range all[1:] {
 		for name, values := range all[0].header {

@@ -46,18 +46,18 @@ type rule struct {
 
 // want is what has to become of a request.
 type want struct {
-	status   int    // 0: the client has no response; < 0: any of 5xx
-	body     string // "*": any
-	cut      bool   // the response looks cut off to the client
-	reason   string // X-Retryproxy-Reason
-	sends    int    // requests that reached the upstream
-	attempts int    // 0: as many; < 0: any number
-	told     int    // X-Retryproxy-Attempts; 0: as many
-	outcome  policy.Outcome
-	classes  []policy.Class  // of the attempts; nil: not looked at
-	retries  []policy.Reason // why each retry was; nil: not looked at
-	givenUp  int             // attempts of which the upstream was told that nobody waits any more
-	check    func(r *run)    // whatever else
+	status         int    // 0: the client has no response; < 0: any of 5xx
+	body           string // "*": any
+	cut            bool   // the response looks cut off to the client
+	reason         string // X-Retryproxy-Reason
+	sends          int    // requests that reached the upstream
+	attempts       int    // 0: as many; < 0: any number
+	attemptsHeader int    // X-Retryproxy-Attempts; 0: as many
+	outcome        policy.Outcome
+	classes        []policy.Class  // of the attempts; nil: not looked at
+	retries        []policy.Reason // why each retry was; nil: not looked at
+	givenUp        int             // attempts of which the upstream was told that nobody waits any more
+	check          func(r *run)    // whatever else
 }
 
 // run is a rule being tried.
@@ -81,7 +81,7 @@ func TestEveryRuleOverEveryProtocol(t *testing.T) {
 	names := map[string]bool{}
 	var all sync.WaitGroup
 	room := make(chan struct{}, 8) // most of them wait most of the time
-	for _, c := range slices.Concat(answerRules, methodRules, bodyRules, unsentRules, unknownRules, timeRules, leaveRules, drainRules, doorRules, wireRules) {
+	for _, c := range slices.Concat(responseRules, methodRules, bodyRules, unsentRules, unknownRules, timeRules, leaveRules, drainRules, queueRules, wireRules) {
 		if names[c.name] {
 			t.Fatalf("two cases are called %q", c.name)
 		}
@@ -132,16 +132,16 @@ func (c rule) try(t *testing.T, client, up proto) {
 	r.judge(within(t, "the client's end", got))
 }
 
-func (r *run) judge(got *answered) {
+func (r *run) judge(got *clientResult) {
 	r.Helper()
 	w := &r.want
 	r.p.wantOutcome(0, w.outcome)
-	r.judgeAnswer(got)
+	r.judgeResponse(got)
 	if n := r.up.arrived(); n != w.sends {
 		r.Errorf("%d requests reached the upstream, want %d", n, w.sends)
 	}
 	r.judgeArrivals()
-	r.judgeBooks()
+	r.judgeMetrics()
 	soon(r, "the attempts being given up", func() bool { return r.up.givenUp() >= w.givenUp })
 	if w.check != nil {
 		w.check(r)
@@ -151,7 +151,7 @@ func (r *run) judge(got *answered) {
 	}
 }
 
-func (r *run) judgeAnswer(got *answered) {
+func (r *run) judgeResponse(got *clientResult) {
 	r.Helper()
 	w := &r.want
 	if got.status != w.status && (w.status >= 0 || got.status < 500) {
@@ -169,8 +169,8 @@ func (r *run) judgeAnswer(got *answered) {
 	if reason := got.header.Get("X-Retryproxy-Reason"); reason != w.reason {
 		r.Errorf("reason %q, want %q", reason, w.reason)
 	}
-	if n := got.header.Get("X-Retryproxy-Attempts"); n != "" && w.attempts >= 0 && n != strconv.Itoa(max(w.told, w.made())) {
-		r.Errorf("the client is told of %s attempts, want %d", n, max(w.told, w.made()))
+	if n := got.header.Get("X-Retryproxy-Attempts"); n != "" && w.attempts >= 0 && n != strconv.Itoa(max(w.attemptsHeader, w.made())) {
+		r.Errorf("the client is told of %s attempts, want %d", n, max(w.attemptsHeader, w.made()))
 	}
 }
 
@@ -201,8 +201,8 @@ func (r *run) judgeArrivals() {
 	}
 }
 
-// judgeBooks compares what was counted.
-func (r *run) judgeBooks() {
+// judgeMetrics compares what was counted.
+func (r *run) judgeMetrics() {
 	r.Helper()
 	defer r.p.seen.lock()()
 	seen, w := r.p.seen, &r.want

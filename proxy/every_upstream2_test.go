@@ -81,7 +81,7 @@ func (x *session) take(frame http2.Frame) *arrival {
 			x.window += int64(frame.Increment)
 		}
 	case *http2.MetaHeadersFrame:
-		return x.takeHead(frame, w)
+		return x.takeHeaders(frame, w)
 	case *http2.DataFrame:
 		if w != nil {
 			w.in.Write(frame.Data())
@@ -95,7 +95,7 @@ func (x *session) take(frame http2.Frame) *arrival {
 	return nil
 }
 
-func (x *session) takeHead(frame *http2.MetaHeadersFrame, w *wire2) *arrival {
+func (x *session) takeHeaders(frame *http2.MetaHeadersFrame, w *wire2) *arrival {
 	h := http.Header{}
 	for _, f := range frame.RegularFields() {
 		h.Add(f.Name, f.Value)
@@ -157,18 +157,20 @@ func (w *wire2) Read(p []byte) (int, error) {
 
 func (w *wire2) trailer() http.Header { w.x.mu.Lock(); defer w.x.mu.Unlock(); return w.trailers }
 
-func (w *wire2) interim(status int, fields ...string) { w.fields(":status", status, false, fields) }
+func (w *wire2) interim(status int, fields ...string) {
+	w.writeHeaders(":status", status, false, fields)
+}
 
-func (w *wire2) head(status, length int, fields []string) {
+func (w *wire2) headers(status, length int, fields []string) {
 	w.left = length
 	if length >= 0 && status != 204 && status != 304 {
 		fields = append([]string{"content-length", strconv.Itoa(length)}, fields...)
 	}
-	w.fields(":status", status, length == 0 || w.bodyless, fields)
+	w.writeHeaders(":status", status, length == 0 || w.bodyless, fields)
 }
 
-// fields sends a block of fields. pseudo "": without a status.
-func (w *wire2) fields(pseudo string, status int, last bool, fields []string) {
+// writeHeaders sends a block of fields. pseudo "": without a status.
+func (w *wire2) writeHeaders(pseudo string, status int, last bool, fields []string) {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
 	if pseudo != "" {
@@ -214,7 +216,7 @@ func (w *wire2) data(p string) {
 
 func (w *wire2) end(trailers ...string) {
 	if len(trailers) > 0 {
-		w.fields("", 0, true, trailers)
+		w.writeHeaders("", 0, true, trailers)
 		return
 	}
 	w.x.write(func(f *http2.Framer) error { return f.WriteData(w.id, true, nil) })
@@ -227,7 +229,7 @@ func (w *wire2) cut() {
 func (w *wire2) hangUp() { _ = w.x.c.Close() }
 
 // nonsense is a block without a status.
-func (w *wire2) nonsense() { w.fields("", 0, true, []string{"x-a", "1"}) }
+func (w *wire2) nonsense() { w.writeHeaders("", 0, true, []string{"x-a", "1"}) }
 
 func (w *wire2) disown(last int, refused bool) {
 	w.x.write(func(f *http2.Framer) error {

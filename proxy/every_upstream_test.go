@@ -34,17 +34,17 @@ type arrival struct {
 // wire is one protocol's way to read an attempt and to answer it. One goroutine
 // uses it.
 type wire interface {
-	io.Reader                                 // the body
-	trailer() http.Header                     // once the body ended
-	interim(status int, fields ...string)     // a 1xx
-	head(status, length int, fields []string) // length < 0: not announced
-	data(p string)                            // of the body
-	end(trailers ...string)                   // of a body whose length was not announced
-	cut()                                     // as broken as can be: a reset
-	hangUp()                                  // the connection ends in order
-	disown(last int, refused bool)            // "not processed", where the protocol can say so
-	nonsense()                                // no response
-	abandoned()                               // returns when the proxy gave the attempt up, or the test ended
+	io.Reader                                    // the body
+	trailer() http.Header                        // once the body ended
+	interim(status int, fields ...string)        // a 1xx
+	headers(status, length int, fields []string) // length < 0: not announced
+	data(p string)                               // of the body
+	end(trailers ...string)                      // of a body whose length was not announced
+	cut()                                        // as broken as can be: a reset
+	hangUp()                                     // the connection ends in order
+	disown(last int, refused bool)               // "not processed", where the protocol can say so
+	nonsense()                                   // no response
+	abandoned()                                  // returns when the proxy gave the attempt up, or the test ended
 }
 
 // errAbandoned is what reading gives when the proxy ended the attempt.
@@ -144,7 +144,7 @@ func says(status int, body string, fields ...string) act {
 		if !a.readAll() {
 			return
 		}
-		a.head(status, len(body), fields)
+		a.headers(status, len(body), fields)
 		a.data(body)
 	}
 }
@@ -155,7 +155,7 @@ func streams(status int, body string, trailers ...string) act {
 		if !a.readAll() {
 			return
 		}
-		a.head(status, -1, nil)
+		a.headers(status, -1, nil)
 		a.data(body)
 		a.end(trailers...)
 	}
@@ -164,7 +164,7 @@ func streams(status int, body string, trailers ...string) act {
 // saysEarly answers before it has read of the body, which it then reads.
 func saysEarly(status int, body string) act {
 	return func(a *arrival) {
-		a.head(status, len(body), nil)
+		a.headers(status, len(body), nil)
 		a.data(body)
 		_ = a.readAll()
 	}
@@ -175,7 +175,7 @@ func saysEarly(status int, body string) act {
 func breaksOff(status, length int, part string) act {
 	return func(a *arrival) {
 		_ = a.readAll()
-		a.head(status, length, nil)
+		a.headers(status, length, nil)
 		a.data(part)
 		soon(a.r, "the part", func() bool { return a.r.client.got.Load() >= int64(len(part)) })
 		a.cut()
@@ -186,7 +186,7 @@ func breaksOff(status, length int, part string) act {
 func endsEarly(status, length int, part string) act {
 	return func(a *arrival) {
 		_ = a.readAll()
-		a.head(status, length, nil)
+		a.headers(status, length, nil)
 		a.data(part)
 		a.hangUp()
 	}
@@ -255,10 +255,10 @@ func (w *wire1) Read(p []byte) (int, error) { return w.req.Body.Read(p) }
 func (w *wire1) trailer() http.Header       { return w.req.Trailer }
 
 func (w *wire1) interim(status int, fields ...string) {
-	w.c.say("HTTP/1.1 %d %s\r\n%s\r\n", status, http.StatusText(status), fieldLines(fields))
+	w.c.say("HTTP/1.1 %d %s\r\n%s\r\n", status, http.StatusText(status), headerLines(fields))
 }
 
-func (w *wire1) head(status, length int, fields []string) {
+func (w *wire1) headers(status, length int, fields []string) {
 	framing := fmt.Sprintf("Content-Length: %d\r\n", length)
 	switch {
 	case status == 204 || status == 304:
@@ -266,7 +266,7 @@ func (w *wire1) head(status, length int, fields []string) {
 	case length < 0:
 		w.chunked, framing = true, "Transfer-Encoding: chunked\r\n"
 	}
-	w.c.say("HTTP/1.1 %d %s\r\n%s%s\r\n", status, http.StatusText(status), framing, fieldLines(fields))
+	w.c.say("HTTP/1.1 %d %s\r\n%s%s\r\n", status, http.StatusText(status), framing, headerLines(fields))
 }
 
 func (w *wire1) data(p string) {
@@ -279,7 +279,7 @@ func (w *wire1) data(p string) {
 	}
 }
 
-func (w *wire1) end(trailers ...string) { w.c.say("0\r\n%s\r\n", fieldLines(trailers)) }
+func (w *wire1) end(trailers ...string) { w.c.say("0\r\n%s\r\n", headerLines(trailers)) }
 
 func (w *wire1) cut() { w.over = true; w.c.reset() }
 
@@ -297,7 +297,7 @@ func (w *wire1) abandoned() {
 	w.over = true
 }
 
-func fieldLines(fields []string) string {
+func headerLines(fields []string) string {
 	var b strings.Builder
 	for i := 0; i < len(fields); i += 2 {
 		fmt.Fprintf(&b, "%s: %s\r\n", fields[i], fields[i+1])

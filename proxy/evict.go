@@ -24,8 +24,8 @@ const (
 	// idleFor is how long a client has been idle, at least, that gives way to others: one that has just
 	// connected is about to say something.
 	idleFor = time.Second
-	// slowHeadFor is the same for a client that has begun a request and not ended its headers.
-	slowHeadFor = time.Second
+	// slowHeadersFor is the same for a client that has begun a request and not ended its headers.
+	slowHeadersFor = time.Second
 )
 
 // eviction ends connections of clients that others need the slots of: idle ones, the
@@ -140,15 +140,15 @@ func (s *Server) dispensable() (idle, stalled []victim, ending int) {
 	return idle, stalled, ending
 }
 
-// leaves notes that a parked client is ending for others, and stays that it has ended or goes on.
-func (c *conn) leaves() {
-	c.leaving = true
+// beginLeaving notes that a parked client is ending for others, and stays that it has ended or goes on.
+func (c *conn) beginLeaving() {
+	c.countedLeaving = true
 	c.server.evicting.leaving.Add(1)
 }
 
-func (c *conn) stays() {
-	if c.leaving {
-		c.leaving = false
+func (c *conn) endLeaving() {
+	if c.countedLeaving {
+		c.countedLeaving = false
 		c.server.evicting.leaving.Add(-1)
 	}
 }
@@ -159,8 +159,8 @@ func (c *conn) idleSince(now instant) (instant, bool) {
 	switch c.phase.Load() {
 	case phaseIdle:
 		return since, now.Sub(since) > idleFor
-	case phaseHead:
-		return since, now.Sub(since) > slowHeadFor
+	case phaseHeaders:
+		return since, now.Sub(since) > slowHeadersFor
 	}
 	if h := c.http2.Load(); h != nil {
 		return h.idleSince(now)
@@ -189,7 +189,7 @@ func (c *conn) endIdle() {
 
 func (c *conn) wakeEvicted() {
 	c.wake(phaseIdle)
-	c.wake(phaseHead)
+	c.wake(phaseHeaders)
 }
 
 // endStalled ends a connection, or stream, whose client takes nothing.

@@ -68,8 +68,8 @@ func askTLS(conf *tls.Config) func(*testing.T, *testProxy) {
 func TestClientsThatTakeNothingKeepNobodyOut(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), largeSize)
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /large") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /large") {
 				c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(large))
 				_, _ = c.Write(large)
 			} else {
@@ -94,8 +94,8 @@ func TestClientsThatTakeNothingKeepNobodyOut(t *testing.T) {
 // stuckUpstream answers all but requests for /hang.
 func stuckUpstream(t *testing.T) *fakeUpstream {
 	return startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /hang") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /hang") {
 				_, _ = io.Copy(io.Discard, c.Conn)
 				return
 			}
@@ -175,7 +175,7 @@ func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
 // HTTP/2 clients that let nothing through give their slots to those who do.
 func TestStreamsThatTakeNothingKeepNobodyOut(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", 4*mib)
 			_, _ = c.Write(make([]byte, 4*mib))
 		}

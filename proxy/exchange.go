@@ -21,45 +21,45 @@ type exchange struct {
 
 	observer Observer // of this request, once it is told of it
 
-	head     []byte // the request headers for the upstream, without what differs by attempt; nil: see renderHead
-	headBuf  []byte // the client's buffer with the request's spans, once detached
-	idText   [forward.RandomIDLen]byte
-	keyText  [forward.RandomIDLen]byte
-	out      []byte    // scratch for what is written to the client or the upstream
-	spare    spare     // kept over requests
-	vec      [8][]byte // the parts of one write to the upstream; the pump has it while one runs
-	sizeLine [24]byte  // of a chunk being sent
-	splice   [2]io.LimitedReader
-	body     body
-	course
-	open    bool                // begun for the observer and not done
-	mustEnd bool                // the client's connection cannot serve another request
-	grpc    bool                // a gRPC call over HTTP/2
-	names   http1.HeaderNameSet // of the request's fields
-	earlier int                 // attempts that proxies before us made of this request
-	limit   int                 // of retries
+	requestHeaders []byte // the request headers for the upstream, without what differs by attempt; nil: see renderHead
+	headerBuf      []byte // the client's buffer with the request's spans, once detached
+	idText         [forward.RandomIDLen]byte
+	keyText        [forward.RandomIDLen]byte
+	out            []byte      // scratch for what is written to the client or the upstream
+	spareBuffers   bufferCache // kept over requests
+	vec            [8][]byte   // the parts of one write to the upstream; the pump has it while one runs
+	sizeLine       [24]byte    // of a chunk being sent
+	splice         [2]io.LimitedReader
+	body           body
+	requestState
+	open            bool                // begun for the observer and not done
+	mustClose       bool                // the client's connection cannot serve another request
+	grpc            bool                // a gRPC call over HTTP/2
+	headerNames     http1.HeaderNameSet // of the request's fields
+	earlierAttempts int                 // attempts that proxies before us made of this request
+	maxRetries      int                 // of retries
 
 	up       *upstream.Conn
 	upReused bool
-	// unseen: it was taken from the pool without a look at it.
-	unseen  bool
-	upAsked bool // it has a byte of the request
-	// upSpent: it carries no request after this one, since the upstream may see another end of this one than we do.
-	upSpent  bool
-	upEarly  bool  // some of the response came before the request was sent whole; of the pump while it runs
-	upR, upW int   // up.Buf[upR:upW] is read and not yet used
-	headAt   int32 // up.Buf[headAt:headEnd] is the head in resp, until more of the response is read
-	headEnd  int32
-	upUntil  instant
-	upWrite  instant
-	early    error // what reading the response met before receive began
-	resp     http1.Response
-	answer   responseBody
-	held     held
+	// unchecked: it was taken from the pool without a look at it.
+	unchecked  bool
+	upGotBytes bool // it has a byte of the request
+	// upNotReusable: it carries no request after this one, since the upstream may see another end of this one than we do.
+	upNotReusable    bool
+	upRespondedEarly bool  // some of the response came before the request was sent whole; of the pump while it runs
+	upR, upW         int   // up.Buf[upR:upW] is read and not yet used
+	headerStart      int32 // up.Buf[headerStart:headerEnd] is the head in resp, until more of the response is read
+	headerEnd        int32
+	upUntil          instant
+	upWrite          instant
+	earlyErr         error // what reading the response met before receive began
+	resp             http1.Response
+	respBody         responseBody
+	buffered         bufferedResponse
 
-	fault    attemptFault
-	waiter   waiter // its place at the upstream's door, or in line for one
-	turnedBy policy.Verdict
+	fault   attemptFault
+	waiter  waiter // its place at the upstream's queue, or in the queue for one
+	verdict policy.Verdict
 
 	pumping   bool // the second goroutine runs
 	stop      atomic.Bool
@@ -71,16 +71,16 @@ type exchange struct {
 	lastPiece atomic.Bool   // the pump has the end of the body in hand
 	pieces    atomic.Uint32 // of bodies that the pump has moved
 
-	takenSeen uint64        // what was taken of them when it was last looked whether it is stuck
-	takenAt   instant       // ... and since when it is the same
-	bodyWrong http1.Refusal // with callerBroken and callerTooLarge
+	takenSeen   uint64        // what was taken of them when it was last looked whether it is stuck
+	takenAt     instant       // ... and since when it is the same
+	bodyRefusal http1.Refusal // with clientBodyBroken and clientBodyTooLarge
 
-	began       instant
-	clock       instant // when it was last looked at: by all steps that wait, after the wait
-	attemptT    instant // the running attempt began; zero between attempts
-	attemptSent instant // ... and was sent whole
-	trail       trail
-	trace       tracing
+	began        instant
+	clock        instant // when it was last looked at: by all steps that wait, after the wait
+	attemptBegan instant // the running attempt began; zero between attempts
+	attemptSent  instant // ... and was sent whole
+	attemptLog   attemptLog
+	trace        tracing
 }
 
 // What the pump has done with the request being sent.
@@ -92,32 +92,32 @@ const (
 
 // Why the client's side ended early.
 const (
-	clientStays int32 = iota
+	clientPresent int32 = iota
 	clientGone
-	clientBroken
-	clientTooLarge
+	clientBodyBroken
+	clientBodyTooLarge
 	clientTooSlow
 )
 
 func (x *exchange) init(c *conn) {
 	x.c, x.req = c, &c.req
-	x.answer.x, x.held.x, x.body.c = x, x, c
+	x.respBody.x, x.buffered.x, x.body.c = x, x, c
 	x.waiter.c = c
 }
 
 // begin readies the exchange for the request just parsed. It does not decide
 // anything about it.
 func (x *exchange) begin(set *settings, now instant) {
-	x.course = course{}
+	x.requestState = requestState{}
 	x.set, x.began, x.clock = set, now, now
-	x.names = http1.HeaderNamesOf(x.req.Headers)
+	x.headerNames = http1.HeaderNamesOf(x.req.Headers)
 	x.grpc = x.c.stream != nil && x.isGRPCCall()
 	x.route = set.fallback
-	x.mustEnd = x.req.Close
-	if x.clientEnd.Load() != clientStays { // a look costs less than to write
-		x.clientEnd.Store(clientStays)
+	x.mustClose = x.req.Close
+	if x.clientEnd.Load() != clientPresent { // a look costs less than to write
+		x.clientEnd.Store(clientPresent)
 	}
-	x.trail.reset()
+	x.attemptLog.reset()
 }
 
 // tick looks at the clock, for the steps that follow until one waits. Reading
@@ -135,14 +135,14 @@ func (x *exchange) now() instant { return x.c.server.now() }
 func (x *exchange) end() {
 	x.body.close()
 	x.resp.Detach() // it may be the one held
-	x.held.drop()
-	x.answer.release()
+	x.buffered.drop()
+	x.respBody.release()
 	x.putHead()
-	if x.head != nil {
-		x.spare.put(x.head)
+	if x.requestHeaders != nil {
+		x.spareBuffers.put(x.requestHeaders)
 	}
-	x.spare.put(x.out)
-	x.head, x.out = nil, nil
+	x.spareBuffers.put(x.out)
+	x.requestHeaders, x.out = nil, nil
 }
 
 // serve takes the parsed request through: route, retry loop, answer. It says
@@ -150,24 +150,24 @@ func (x *exchange) end() {
 func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
 	x.open = true
-	x.tellBegan()
+	x.startObserving()
 	if x.set.Tracer != nil {
 		x.beginTrace()
 	}
 	code, outcome := x.prepareAndRun()
 	x.done(code, outcome)
-	if x.aborting {
+	if x.mustReset {
 		x.c.abort()
 	}
-	return !x.mustEnd && !x.aborting
+	return !x.mustClose && !x.mustReset
 }
 
 func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 	if why := x.refusal(); why != http1.RefusalNone {
 		return x.refuse(why)
 	}
-	if x.answersItself() {
-		return x.answerMaxForwards()
+	if x.isAnsweredLocally() {
+		return x.respondToMaxForwards()
 	}
 	x.route.upstream.budget.Request(x.set.server.since(x.began))
 	x.prepare()
@@ -178,37 +178,37 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 func (x *exchange) prepare() {
 	r := x.route
 	x.body.reset(x.req.Body)
-	x.c.foresee(x.req.Body)
-	x.expect = x.req.ExpectContinue && !x.body.ended
+	x.c.sizeNextRead(x.req.Body)
+	x.expectsContinue = x.req.ExpectContinue && !x.body.ended
 	if r.GenerateKey {
-		x.madeKey = x.idempotencyKey()
+		x.generatedKey = x.idempotencyKey()
 	}
 	x.safe = r.Policy.Retryable(x.req.Method, r.GenerateKey || x.get(http1.IdempotencyKey) != nil)
-	x.limit, x.earlier = r.Policy.MaxRetries, 0
-	if x.names.HasAny(toldOfAttempts) {
-		x.heedAttempts()
+	x.maxRetries, x.earlierAttempts = r.Policy.MaxRetries, 0
+	if x.headerNames.HasAny(attemptCountHeaders) {
+		x.readEarlierAttempts()
 	}
-	if x.names.HasAny(forward.DeadlineHeaderNames) {
-		x.heedClient()
+	if x.headerNames.HasAny(forward.DeadlineHeaderNames) {
+		x.readClientDeadline()
 	}
 	x.id = forward.RequestID(x.req, x.idText[:0])
 	if x.body.framing.Kind == http1.BodyChunked {
-		x.detachHead(mediumBuffer)
+		x.detachHeaders(mediumBuffer)
 	}
 	if x.body.ended {
 		x.startClock(x.began)
 	}
 }
 
-// detachHead moves what was read beyond the head to a new read buffer of at
+// detachHeaders moves what was read beyond the head to a new read buffer of at
 // least n bytes, so that the head's spans stay while the body is read.
-func (x *exchange) detachHead(n int) {
+func (x *exchange) detachHeaders(n int) {
 	c := x.c
-	if x.headBuf != nil {
+	if x.headerBuf != nil {
 		return
 	}
 	rest := c.in[c.r:c.w]
-	x.headBuf = c.in
+	x.headerBuf = c.in
 	c.in = getBuffer(max(n, len(rest)))
 	c.r, c.w = 0, copy(c.in, rest)
 }
@@ -235,9 +235,9 @@ func (x *exchange) idempotencyKey() []byte {
 	return forward.AppendRandomID(x.keyText[:0])
 }
 
-// tellBegan tells the route's observer of the request, which from now on is done
+// startObserving tells the route's observer of the request, which from now on is done
 // exactly once.
-func (x *exchange) tellBegan() {
+func (x *exchange) startObserving() {
 	x.observer = nothing{} // should the route's panic
 	x.observer = x.route.observer()
 	x.observer.RequestBegan()
@@ -246,7 +246,7 @@ func (x *exchange) tellBegan() {
 // done tells the observer and the logs, once per request.
 func (x *exchange) done(code int, o policy.Outcome) {
 	x.open = false
-	now := x.relayed // a moment ago
+	now := x.relayedAt // a moment ago
 	if now.IsZero() {
 		now = x.tick()
 	}

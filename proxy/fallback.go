@@ -23,28 +23,28 @@ type Fallback struct {
 
 // What answered, as X-Retryproxy-Fallback tells it.
 const (
-	fallbackAnswer   = "answer"
+	fallbackResponse = "answer"
 	fallbackUpstream = "upstream"
 )
 
-// fallbackShare is the part of a request's time that is kept back for a
+// fallbackTimeDivisor is the part of a request's time that is kept back for a
 // fallback upstream, so that an upstream which never answers leaves it some: a
 // tenth.
-const fallbackShare = 10
+const fallbackTimeDivisor = 10
 
-// fallbackTime bounds the one attempt at a fallback upstream where neither the
+// fallbackTimeout bounds the one attempt at a fallback upstream where neither the
 // attempt timeout nor the request's does.
-const fallbackTime = 10 * time.Second
+const fallbackTimeout = 10 * time.Second
 
-// spareRoute is the route as a request to its fallback upstream sees it: the
+// fallbackRoute is the route as a request to its fallback upstream sees it: the
 // same, but for where it goes and that nobody waits there.
-func spareRoute(r *Route) *Route {
+func fallbackRoute(r *Route) *Route {
 	spare := *r
 	spare.Upstream, spare.Forward, spare.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
-	spare.NoBudget, spare.Throttle, spare.RateLimitPause, spare.BreakerMode, spare.Probe, spare.Faults = true, false, RateLimitPause{}, BreakerFailFast, Probe{}, nil
+	spare.NoBudget, spare.ClientThrottling, spare.RateLimitPause, spare.Breaker, spare.Probe, spare.FaultInjection = true, false, RateLimitPause{}, BreakerFailFast, Probe{}, nil
 	spare.HedgeAfter, spare.RateLimit = policy.HedgeAfter{}, RateLimit{}
 	if spare.AttemptTimeout == 0 && spare.RequestTimeout == 0 {
-		spare.AttemptTimeout = fallbackTime
+		spare.AttemptTimeout = fallbackTimeout
 	}
 	return &spare
 }
@@ -52,7 +52,7 @@ func spareRoute(r *Route) *Route {
 // ownShare is d without the part that is kept back for a fallback upstream.
 func (r *routeState) ownShare(d time.Duration) time.Duration {
 	if r.spare != nil {
-		return d - d/fallbackShare
+		return d - d/fallbackTimeDivisor
 	}
 	return d
 }
@@ -66,37 +66,37 @@ func (x *exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	if f == nil {
 		return 0, 0, false
 	}
-	held := x.holdLast(a)
+	held := x.bufferLastResponse(a)
 	if f.Status != 0 {
 		x.discard()
-		x.held.drop()
+		x.buffered.drop()
 		x.endIfUnread()
-		x.reason, x.fellBack = reason, fallbackAnswer
-		code, o := x.answerOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
+		x.reason, x.fallbackKind = reason, fallbackResponse
+		code, o := x.respondOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
 		return code, o, true
 	}
-	if !held || x.exposed && !x.safe || x.inPlainAgainstWill(f.Upstream) {
+	if !held || x.exposed && !x.safe || x.wouldDropTLS(f.Upstream) {
 		return 0, 0, false
 	}
 	x.discard()
 	x.fetchBody()
-	if x.clientEnd.Load() != clientStays {
+	if x.clientEnd.Load() != clientPresent {
 		code, o := x.abandon()
 		return code, o, true
 	}
 	if !x.body.ended || x.replay() != policy.ReplayWhole {
 		return 0, 0, false
 	}
-	return x.askSpare(reason)
+	return x.tryFallbackUpstream(reason)
 }
 
-// holdLast keeps the response of the last attempt, where there was one, until the
+// bufferLastResponse keeps the response of the last attempt, where there was one, until the
 // fallback has a better one; no when it cannot be kept.
-func (x *exchange) holdLast(a *policy.Attempt) bool {
-	if a == nil || a.Cause != policy.CauseStatus || x.held.full && x.held.attempt == x.attempts {
+func (x *exchange) bufferLastResponse(a *policy.Attempt) bool {
+	if a == nil || a.Cause != policy.CauseStatus || x.buffered.full && x.buffered.attempt == x.attempts {
 		return true
 	}
-	return x.held.take() == policy.ReasonNone
+	return x.buffered.read() == policy.ReasonNone
 }
 
 // fetchBody reads the client's whole body, also where none of it was read yet.
@@ -108,65 +108,65 @@ func (x *exchange) fetchBody() {
 	if !b.started {
 		b.started, b.began = true, x.now()
 	}
-	x.finishBody(x.endWith(x.route.RequestTimeout))
+	x.finishBody(x.respondBy(x.route.RequestTimeout))
 }
 
-// askSpare sends the request to the fallback upstream, once, and relays what
+// tryFallbackUpstream sends the request to the fallback upstream, once, and relays what
 // comes if it is no failure. It is no attempt at the upstream and counts as none.
-func (x *exchange) askSpare(reason string) (int, policy.Outcome, bool) {
-	main, dialErr, noAttempt := x.route, x.dialErr, x.noAttempt
-	x.route, x.noAttempt = main.spare, policy.ReasonNone
-	defer func() { x.route, x.dialErr, x.noAttempt = main, dialErr, noAttempt }()
-	x.deadline = x.endWith(x.requestTimeout())
-	x.spare.put(x.head)
-	x.head = nil // it is rendered anew, as the fallback upstream is to have it
-	x.patient, x.avoid, x.member, x.dialErr = false, "", nil, nil
-	switch x.admit(x.tick()) {
+func (x *exchange) tryFallbackUpstream(reason string) (int, policy.Outcome, bool) {
+	main, dialErr, noAttempt := x.route, x.dialErr, x.noAttemptReason
+	x.route, x.noAttemptReason = main.spare, policy.ReasonNone
+	defer func() { x.route, x.dialErr, x.noAttemptReason = main, dialErr, noAttempt }()
+	x.deadline = x.respondBy(x.requestTimeout())
+	x.spareBuffers.put(x.requestHeaders)
+	x.requestHeaders = nil // it is rendered anew, as the fallback upstream is to have it
+	x.lastAttempt, x.avoid, x.endpoint, x.dialErr = false, "", nil, nil
+	switch x.acquirePermit(x.tick()) {
 	case admitted:
-	case leftWaiting:
-		code, o := x.leave()
+	case clientLeftQueue:
+		code, o := x.clientLeft()
 		return code, o, true
 	default:
 		x.observer.FallbackFailed()
 		return 0, 0, false
 	}
 	var a policy.Attempt
-	x.attempt(&a, x.waiter.place.Probe())
+	x.attempt(&a, x.waiter.permit.Probe())
 	x.attempts--
-	if x.clientEnd.Load() != clientStays {
-		x.desert(policy.Abandoned)
+	if x.clientEnd.Load() != clientPresent {
+		x.abandonPermit(policy.Abandoned)
 		x.discard()
 		x.attemptTraced(x.trace.attempt, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown, x.trace.peer)
-		x.attemptT = 0
+		x.attemptBegan = 0
 		code, o := x.abandon()
 		return code, o, true
 	}
-	x.spareDone(&a)
+	x.finishFallbackAttempt(&a)
 	if a.Cause != policy.CauseStatus || x.route.Policy.Fails(&a) {
 		x.discard()
 		x.observer.FallbackFailed()
 		return 0, 0, false
 	}
-	x.held.drop()
-	x.reason, x.fellBack = reason, fallbackUpstream
+	x.buffered.drop()
+	x.reason, x.fallbackKind = reason, fallbackUpstream
 	code, o := x.relay(policy.OutcomeFallback, reason)
 	return code, o, true
 }
 
-// spareDone gives the place at the fallback upstream back and closes the books.
-func (x *exchange) spareDone(a *policy.Attempt) {
+// finishFallbackAttempt gives the place at the fallback upstream back and closes the books.
+func (x *exchange) finishFallbackAttempt(a *policy.Attempt) {
 	if a.Cause == policy.CauseAttemptTimeout {
-		x.desert(x.overtime())
+		x.abandonPermit(x.timeoutEndKind())
 	}
-	x.vacate(a)
+	x.releasePermit(a)
 	x.lastEnd = x.now()
-	x.trail.attempted(step{
-		began: inMicros(x.attemptT.Sub(x.began)), took: inMicros(x.lastEnd.Sub(x.attemptT)), status: int16(a.Status), cause: a.Cause,
+	x.attemptLog.attempted(step{
+		began: inMicros(x.attemptBegan.Sub(x.began)), took: inMicros(x.lastEnd.Sub(x.attemptBegan)), status: int16(a.Status), cause: a.Cause,
 		addr: x.avoid, dial: x.dialErrOf(a),
 	})
 	x.tick()
 	x.attemptTraced(x.trace.attempt, a, x.route.Policy.Classify(a), x.trace.peer)
-	x.attemptT = 0
+	x.attemptBegan = 0
 }
 
 // contentType is a guess from the first byte; what was written as JSON or HTML

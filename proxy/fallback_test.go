@@ -16,17 +16,17 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// spared is a fallback upstream in memory.
-type spared struct {
+// fallbackServer is a fallback upstream in memory.
+type fallbackServer struct {
 	*fakeUpstream
 	bodies []string
 	mu     sync.Mutex
 }
 
-// inMemoryWithSpare is inMemory with a fallback upstream.
-func inMemoryWithSpare(t *testing.T, handle, spare func(c *upConn), change func(c *Config), test func(t *testing.T, m *memory, s *spared)) {
+// inMemoryWithFallback is inMemory with a fallback upstream.
+func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change func(c *Config), test func(t *testing.T, m *memory, s *fallbackServer)) {
 	t.Helper()
-	s := &spared{}
+	s := &fallbackServer{}
 	inMemory(t, handle, func(c *Config) {
 		s.fakeUpstream = &fakeUpstream{open: map[net.Conn]struct{}{}}
 		c.Default.Policy.MaxRetries = 0
@@ -62,9 +62,9 @@ func (u *fakeUpstream) stopConns() {
 }
 
 // keepingBodies answers 200 and remembers the bodies that came.
-func (s *spared) keepingBodies(c *upConn) {
-	for head := c.head(); head != ""; head = c.head() {
-		body := discardBody(c, head)
+func (s *fallbackServer) keepingBodies(c *upConn) {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		body := discardBody(c, headers)
 		s.mu.Lock()
 		s.bodies = append(s.bodies, string(body))
 		s.mu.Unlock()
@@ -72,12 +72,12 @@ func (s *spared) keepingBodies(c *upConn) {
 	}
 }
 
-const spareOK = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nspare"
+const fallbackOK = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nspare"
 
 // chunked is a POST whose body comes in pieces of unknown length.
 const chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
 
-func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
+func TestTheFallbackUpstreamServesWhatFailed(t *testing.T) {
 	refused := "refused"
 	for _, tc := range []struct {
 		name, request, first string
@@ -103,14 +103,14 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 		{name: "a response that is no failure", request: get("/"), first: "HTTP/1.1 404 X\r\nContent-Length: 4\r\n\r\nnone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			inMemoryWithSpare(t, script(tc.first), script(spareOK), func(c *Config) {
+			inMemoryWithFallback(t, script(tc.first), script(fallbackOK), func(c *Config) {
 				if tc.first == refused {
 					c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrClosedPipe }
 				}
 				if tc.change != nil {
 					tc.change(c)
 				}
-			}, func(t *testing.T, m *memory, s *spared) {
+			}, func(t *testing.T, m *memory, s *fallbackServer) {
 				res, body, err := m.client().send(tc.request).response("GET")
 				if err != nil {
 					t.Fatal(err)
@@ -129,8 +129,8 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 				if o != policy.OutcomeFallback || h.Get("X-Retryproxy-Fallback") != "upstream" || h.Get("X-Retryproxy-Reason") != tc.reason {
 					t.Errorf("outcome %v, %v", o, h)
 				}
-				if head := s.head(0); !strings.Contains(head, "\r\nHost: spare.test\r\n") {
-					t.Errorf("head %q", head)
+				if headers := s.head(0); !strings.Contains(headers, "\r\nHost: spare.test\r\n") {
+					t.Errorf("head %q", headers)
 				}
 			})
 		})
@@ -140,8 +140,8 @@ func TestTheFallbackUpstreamAnswersWhatFailed(t *testing.T) {
 func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
 	for name, request := range map[string]string{"length": post("abc"), "chunked": chunked} {
 		t.Run(name, func(t *testing.T) {
-			var s *spared
-			inMemoryWithSpare(t, script(bad503), func(c *upConn) { s.keepingBodies(c) }, func(c *Config) { c.Default.Policy.Unsafe = true }, func(t *testing.T, m *memory, spare *spared) {
+			var s *fallbackServer
+			inMemoryWithFallback(t, script(bad503), func(c *upConn) { s.keepingBodies(c) }, func(c *Config) { c.Default.Policy.Unsafe = true }, func(t *testing.T, m *memory, spare *fallbackServer) {
 				s = spare
 				m.client().send(request).want(200, "spare")
 				if !slices.Equal(s.bodies, []string{"abc"}) {
@@ -154,10 +154,10 @@ func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
 
 // What the upstream said last is what the client gets when the fallback has
 // nothing better, and it asks once.
-func TestAFailingFallbackLeavesTheLastRealAnswer(t *testing.T) {
+func TestAFailingFallbackLeavesTheLastRealResponse(t *testing.T) {
 	for name, spare := range map[string]string{"503": bad429, "reset": "", "nonsense": "no HTTP\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			inMemoryWithSpare(t, script(bad503), script(spare), nil, func(t *testing.T, m *memory, s *spared) {
+			inMemoryWithFallback(t, script(bad503), script(spare), nil, func(t *testing.T, m *memory, s *fallbackServer) {
 				c := m.client()
 				for i := range 2 { // the connection can go on
 					res := c.send(get("/")).want(503, "busy")
@@ -176,8 +176,8 @@ func TestAFailingFallbackLeavesTheLastRealAnswer(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatNeverAnswersLeavesTimeForItsFallback(t *testing.T) {
-	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(2*time.Second, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+func TestAnUpstreamThatNeverRespondsLeavesTimeForItsFallback(t *testing.T) {
+	inMemoryWithFallback(t, slow(time.Hour, ok200), slow(2*time.Second, fallbackOK), nil, func(t *testing.T, m *memory, s *fallbackServer) {
 		began := time.Now()
 		m.client().send(get("/")).want(200, "spare")
 		if d := time.Since(began); d != 29*time.Second {
@@ -187,8 +187,8 @@ func TestAnUpstreamThatNeverAnswersLeavesTimeForItsFallback(t *testing.T) {
 	})
 }
 
-func TestAFallbackThatNeverAnswersEndsWithTheRequest(t *testing.T) {
-	inMemoryWithSpare(t, slow(time.Hour, ok200), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+func TestAFallbackThatNeverRespondsEndsWithTheRequest(t *testing.T) {
+	inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), nil, func(t *testing.T, m *memory, s *fallbackServer) {
 		began := time.Now()
 		m.client().send(get("/")).want(504, "*")
 		if d := time.Since(began); d != 30*time.Second {
@@ -198,8 +198,8 @@ func TestAFallbackThatNeverAnswersEndsWithTheRequest(t *testing.T) {
 	})
 }
 
-func TestTheClientsLeavingEndsTheFallback(t *testing.T) {
-	inMemoryWithSpare(t, script(bad503), slow(time.Hour, spareOK), nil, func(t *testing.T, m *memory, s *spared) {
+func TestClientLeavingEndsTheFallback(t *testing.T) {
+	inMemoryWithFallback(t, script(bad503), slow(time.Hour, fallbackOK), nil, func(t *testing.T, m *memory, s *fallbackServer) {
 		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
 		c.Close()
@@ -221,15 +221,15 @@ func TestTheClientsLeavingEndsTheFallback(t *testing.T) {
 	})
 }
 
-// answering gives the fallback of our own.
-func answering(status int, body string) func(c *Config) {
+// staticFallback gives the fallback of our own.
+func staticFallback(status int, body string) func(c *Config) {
 	return func(c *Config) {
 		c.Default.Policy.MaxRetries = 0
 		c.Default.Fallback = &Fallback{Status: status, Body: []byte(body)}
 	}
 }
 
-func TestAnAnswerOfOursIsAFallbackForAll(t *testing.T) {
+func TestAStaticResponseIsAFallbackForAll(t *testing.T) {
 	for name, tc := range map[string]struct{ request, first, body, contentType string }{
 		"GET":         {get("/"), bad503, "later", "text/plain; charset=utf-8"},
 		"POST":        {post("abc"), bad503, "later", "text/plain; charset=utf-8"},
@@ -239,7 +239,7 @@ func TestAnAnswerOfOursIsAFallbackForAll(t *testing.T) {
 		"large error": {get("/"), "HTTP/1.1 503 X\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("y", 100000), "later", "text/plain; charset=utf-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, startUpstream(t, script(tc.first)), answering(203, tc.body))
+			p := startProxy(t, startUpstream(t, script(tc.first)), staticFallback(203, tc.body))
 			c := p.dial()
 			for i := range 2 { // the connection can go on
 				res := c.send(tc.request).want(203, tc.body)
@@ -255,7 +255,7 @@ func TestAnAnswerOfOursIsAFallbackForAll(t *testing.T) {
 }
 
 func TestAFallbackToHEADHasNoBody(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script("HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\n")), answering(503, "later"))
+	p := startProxy(t, startUpstream(t, script("HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\n")), staticFallback(503, "later"))
 	res, body, err := p.dial().send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").response("HEAD")
 	if err != nil || res.StatusCode != 503 || body != "" || res.ContentLength != 5 {
 		t.Errorf("%v %q %v", res, body, err)
@@ -263,12 +263,12 @@ func TestAFallbackToHEADHasNoBody(t *testing.T) {
 }
 
 // Whatever keeps a request from being sent is a failure too.
-func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
+func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 	t.Run("breaker opened", func(t *testing.T) {
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
-			answering(200, "spare")(c)
-			guarded(c)
-			c.Default.BreakerMode = BreakerFailFast
+			staticFallback(200, "spare")(c)
+			withBreaker(c)
+			c.Default.Breaker = BreakerFailFast
 		})
 		c := p.dial()
 		c.send(get("/")).want(200, "spare") // opens the breaker
@@ -278,10 +278,10 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 		}
 	})
 	t.Run("breaker opened, upstream", func(t *testing.T) {
-		spare := startUpstream(t, script(spareOK))
+		spare := startUpstream(t, script(fallbackOK))
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
-			guarded(c)
-			c.Default.BreakerMode = BreakerFailFast
+			withBreaker(c)
+			c.Default.Breaker = BreakerFailFast
 			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())
 			c.Default.Fallback = &Fallback{Upstream: target}
 		})
@@ -297,7 +297,7 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	})
 	t.Run("overloaded", func(t *testing.T) {
 		inMemory(t, slow(5*time.Second, ok200), func(c *Config) {
-			answering(200, "spare")(c)
+			staticFallback(200, "spare")(c)
 			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
 		}, func(t *testing.T, m *memory) {
 			first := m.client().send(get("/")).later()
@@ -310,7 +310,7 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 		})
 	})
 	t.Run("cool-down", func(t *testing.T) {
-		inMemory(t, script(ok200), func(c *Config) { answering(200, "spare")(c); sharing("route")(c) }, func(t *testing.T, m *memory) {
+		inMemory(t, script(ok200), func(c *Config) { staticFallback(200, "spare")(c); sharedPause("route")(c) }, func(t *testing.T, m *memory) {
 			m.ApplyRateLimitPause(m.learnable(), time.Minute)
 			res := m.client().send(get("/")).want(200, "spare")
 			if got := res.Header.Get("X-Retryproxy-Reason"); got != "rate_limit_pause" {
@@ -320,17 +320,17 @@ func TestAFallbackAnswersWhatWasNotSent(t *testing.T) {
 	})
 }
 
-func TestNoFallbackForWhatTheClientDidWrong(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), answering(200, "spare"))
+func TestNoFallbackForClientErrors(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), staticFallback(200, "spare"))
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").want(400, "*")
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeRefused {
 		t.Errorf("outcome %v", o)
 	}
 }
 
-func TestWithoutResponseHeadersAFallbackIsNotTold(t *testing.T) {
+func TestWithoutResponseHeadersAFallbackIsNotReported(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
-		answering(200, "spare")(c)
+		staticFallback(200, "spare")(c)
 		c.Default.ResponseHeaders = false
 	})
 	res := p.dial().send(get("/")).want(200, "spare")

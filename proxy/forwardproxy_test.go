@@ -130,7 +130,7 @@ func TestForwardProxyKnowsItsUpstream(t *testing.T) {
 		if _, err := q.Parse([]byte("GET "+c.target+" HTTP/1.1\r\nHost: a\r\n\r\n"), http1.Limits{}); err != nil {
 			t.Fatalf("%s: %v", c.target, err)
 		}
-		if got := (&Route{Upstream: to}).Meant(&q); got != c.meant {
+		if got := (&Route{Upstream: to}).Accepts(&q); got != c.meant {
 			t.Errorf("%s for %s: %v", c.target, c.upstream, got)
 		}
 	}
@@ -164,7 +164,7 @@ func TestNoFallbackInPlainForWhatWasMeantForTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &exchange{req: &q, set: &settings{Config: &Config{ForwardProxy: c.forward}}}
-		if got := x.inPlainAgainstWill(c.to); got != c.want {
+		if got := x.wouldDropTLS(c.to); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -186,8 +186,8 @@ func TestGoClientThroughForwardProxyIsRetried(t *testing.T) {
 	if res.StatusCode != 200 || string(body) != "ok" || u.sends() != 3 {
 		t.Errorf("%d %q after %d sends", res.StatusCode, body, u.sends())
 	}
-	if head := u.head(2); !strings.HasPrefix(head, "GET /a?b=c HTTP/1.1\r\n") || fieldOf(head, "Host") != "api.example" || strings.Contains(head, "Proxy-") {
-		t.Errorf("the upstream got %q", head)
+	if headers := u.head(2); !strings.HasPrefix(headers, "GET /a?b=c HTTP/1.1\r\n") || fieldOf(headers, "Host") != "api.example" || strings.Contains(headers, "Proxy-") {
+		t.Errorf("the upstream got %q", headers)
 	}
 	res, err = client.Get("http://other.example/")
 	if err != nil || res.StatusCode != 403 {
@@ -196,7 +196,7 @@ func TestGoClientThroughForwardProxyIsRetried(t *testing.T) {
 	res.Body.Close()
 }
 
-func TestConnectIsRefusedAndToldWhy(t *testing.T) {
+func TestConnectIsRefusedWithAReason(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), forwarding)
 	c := p.dial().send("CONNECT api.example:443 HTTP/1.1\r\nHost: api.example:443\r\n\r\n")
 	res, body, err := c.response("GET")

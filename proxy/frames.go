@@ -26,36 +26,36 @@ const (
 	floodPatience = 5 * time.Second
 )
 
-// paying is a response whose DATA earns its client frames: gRPC asks by a PING
+// creditingWriter is a response whose DATA earns its client frames: gRPC asks by a PING
 // how fast what it received has come, as often as once for each DATA frame.
-type paying struct {
+type creditingWriter struct {
 	http.ResponseWriter
 	credit *atomic.Int64
 }
 
 // Write is http.ResponseWriter's.
-func (p paying) Write(b []byte) (int, error) {
+func (p creditingWriter) Write(b []byte) (int, error) {
 	n, err := p.ResponseWriter.Write(b)
 	p.credit.Add(int64(1 + n/frameSize))
 	return n, err
 }
 
 // Unwrap is for http.ResponseController.
-func (p paying) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p creditingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // frameWatch is an HTTP/2 client's connection whose frames are counted as they
 // are read, by their headers alone (RFC 9113 section 4.1), and whose request headers have to come
 // in time: net/http has a limit for neither. One goroutine reads and one writes.
 type frameWatch struct {
 	net.Conn
-	headTime time.Duration // from the first byte of request headers to the last; 0: no limit
-	slowed   func()        // called once, when the connection is first read from slowly
-	away     func()        // called once, when that has gone on for floodPatience
+	headerTimeout time.Duration // from the first byte of request headers to the last; 0: no limit
+	onSlow        func()        // called once, when the connection is first read from slowly
+	onFlood       func()        // called once, when that has gone on for floodPatience
 
-	scan   frameScan
-	inHead bool // a block of fields has begun and not ended
-	last   bool // this frame ends it
-	timed  bool // the read deadline is set
+	scan             frameScan
+	inHeaders        bool // a block of fields has begun and not ended
+	lastHeadersFrame bool // this frame ends it
+	deadlineSet      bool // the read deadline is set
 
 	frames, resets allowance
 	slowSince      time.Time
@@ -70,9 +70,9 @@ type frameWatch struct {
 func watchFrames(nc net.Conn, headTime time.Duration, slowed, away func()) *frameWatch {
 	now := time.Now()
 	return &frameWatch{
-		Conn: nc, headTime: headTime, slowed: sync.OnceFunc(slowed), away: sync.OnceFunc(away), scan: frameScan{skip: len(preface)},
-		frames: allowance{left: idleFrames, most: idleFrames, perSecond: idleFramesPerSecond, at: now},
-		resets: allowance{left: resetsAtOnce, most: resetsAtOnce, perSecond: resetsPerSecond, at: now},
+		Conn: nc, headerTimeout: headTime, onSlow: sync.OnceFunc(slowed), onFlood: sync.OnceFunc(away), scan: frameScan{skip: len(preface)},
+		frames: allowance{tokens: idleFrames, max: idleFrames, perSecond: idleFramesPerSecond, at: now},
+		resets: allowance{tokens: resetsAtOnce, max: resetsAtOnce, perSecond: resetsPerSecond, at: now},
 	}
 }
 
@@ -80,14 +80,14 @@ func watchFrames(nc net.Conn, headTime time.Duration, slowed, away func()) *fram
 func (w *frameWatch) Read(p []byte) (int, error) {
 	w.pace()
 	n, err := w.Conn.Read(p)
-	w.pass(p[:n])
-	w.time()
+	w.inspect(p[:n])
+	w.setDeadline()
 	return n, err
 }
 
 // Write is net.Conn's.
 func (w *frameWatch) Write(p []byte) (int, error) {
-	if n := w.sent.pass(p); n > 0 {
+	if n := w.sent.scan(p); n > 0 {
 		w.faults.Add(int64(n))
 	}
 	return w.Conn.Write(p)
@@ -100,10 +100,10 @@ const paceStep = 10 * time.Millisecond
 func (w *frameWatch) pace() {
 	if w.faults.Load() != 0 {
 		n := int(w.faults.Swap(0))
-		w.frames.left -= n
-		w.resets.left -= n
+		w.frames.tokens -= n
+		w.resets.tokens -= n
 	}
-	if w.frames.left >= 0 && w.resets.left >= 0 {
+	if w.frames.tokens >= 0 && w.resets.tokens >= 0 {
 		return
 	}
 	if n := int(w.credit.Swap(0)); n > 0 {
@@ -121,33 +121,33 @@ func (w *frameWatch) pace() {
 
 // slow takes note that the client is not read from for d. A second without ends a flood.
 func (w *frameWatch) slow(now time.Time, d time.Duration) {
-	w.slowed()
+	w.onSlow()
 	if now.Sub(w.slowUntil) > time.Second {
 		w.slowSince = now
 	}
 	w.slowUntil = now.Add(d)
 	if w.slowUntil.Sub(w.slowSince) > floodPatience {
-		w.away()
+		w.onFlood()
 	}
 }
 
-// pass looks at what was read.
-func (w *frameWatch) pass(p []byte) {
+// inspect looks at what was read.
+func (w *frameWatch) inspect(p []byte) {
 	for len(p) > 0 {
 		p = w.scan.payload(p)
-		w.headEnded()
+		w.headersEnded()
 		var whole bool
 		if p, whole = w.scan.header(p); whole {
 			w.frame()
-			w.headEnded()
+			w.headersEnded()
 		}
 	}
 }
 
-// headEnded takes note of the end of a block of fields, once the last byte of it was read.
-func (w *frameWatch) headEnded() {
-	if w.scan.skip == 0 && w.last {
-		w.inHead, w.last = false, false
+// headersEnded takes note of the end of a block of fields, once the last byte of it was read.
+func (w *frameWatch) headersEnded() {
+	if w.scan.skip == 0 && w.lastHeadersFrame {
+		w.inHeaders, w.lastHeadersFrame = false, false
 	}
 }
 
@@ -168,27 +168,27 @@ func (w *frameWatch) frame() {
 	kind, flags := w.scan.kind(), w.scan.flags()
 	switch {
 	case kind == frameHeaders:
-		w.inHead, w.last = true, flags&flagEndHeaders != 0
+		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
 		return
 	case kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
 		return
 	case kind == frameContinuation:
-		w.inHead, w.last = true, flags&flagEndHeaders != 0
+		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
 	case kind == frameRSTStream:
-		w.resets.left--
+		w.resets.tokens--
 	}
-	w.frames.left--
+	w.frames.tokens--
 }
 
-// time keeps the read deadline: one while a head is in flight, else none.
-func (w *frameWatch) time() {
-	if w.inHead == w.timed || w.headTime <= 0 {
+// setDeadline keeps the read deadline: one while a head is in flight, else none.
+func (w *frameWatch) setDeadline() {
+	if w.inHeaders == w.deadlineSet || w.headerTimeout <= 0 {
 		return
 	}
-	w.timed = w.inHead
+	w.deadlineSet = w.inHeaders
 	by := time.Time{}
-	if w.timed {
-		by = time.Now().Add(w.headTime)
+	if w.deadlineSet {
+		by = time.Now().Add(w.headerTimeout)
 	}
 	_ = w.SetReadDeadline(by)
 }

@@ -104,7 +104,7 @@ func TestFramesThatAskForNothingAreReadSlowly(t *testing.T) {
 }
 
 // A client that floods on and on is told to go away; one that pauses is not.
-func TestAFloodThatGoesOnIsToldToGoAway(t *testing.T) {
+func TestAFloodThatGoesOnGetsGoAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pause time.Duration
 		want  int
@@ -114,7 +114,7 @@ func TestAFloodThatGoesOnIsToldToGoAway(t *testing.T) {
 				away := 0
 				w := watchFrames(nil, 0, func() {}, func() { away++ })
 				for range 20 * idleFramesPerSecond {
-					if w.frames.left--; w.frames.left < -idleFramesPerSecond {
+					if w.frames.tokens--; w.frames.tokens < -idleFramesPerSecond {
 						w.pace()
 						time.Sleep(tc.pause)
 					}
@@ -136,7 +136,7 @@ func TestTheAllowanceOfFramesIsEarned(t *testing.T) {
 		took := func(n int) time.Duration {
 			began := time.Now()
 			for range n {
-				w.pass(ping)
+				w.inspect(ping)
 			}
 			w.pace()
 			return time.Since(began)
@@ -177,10 +177,10 @@ func TestResetsThatAClientCausesAreCounted(t *testing.T) {
 				_, _ = w.Write(rest[:min(n, len(rest))])
 			}
 			w.pace()
-			if got := resetsAtOnce - w.resets.left; got != len(faults) {
+			if got := resetsAtOnce - w.resets.tokens; got != len(faults) {
 				t.Fatalf("written %d bytes at a time: %d counted, want %d", n, got, len(faults))
 			}
-			if got := idleFrames - w.frames.left; got != len(faults) {
+			if got := idleFrames - w.frames.tokens; got != len(faults) {
 				t.Fatalf("written %d bytes at a time: %d frames counted, want %d", n, got, len(faults))
 			}
 		})
@@ -192,7 +192,7 @@ type discards struct{ net.Conn }
 
 func (discards) Write(p []byte) (int, error) { return len(p), nil }
 
-// begun is a caller of HTTP/2 that writes frames itself.
+// begun is a client of HTTP/2 that writes frames itself.
 func (p *testProxy) begun() (*client, *http2.Framer) {
 	c := p.dial()
 	c.send(preface)
@@ -203,10 +203,10 @@ func (p *testProxy) begun() (*client, *http2.Framer) {
 }
 
 // What a client gets earns it frames, since it may ask about each piece.
-func TestPiecesOfAnAnswerEarnFrames(t *testing.T) {
+func TestPiecesOfAResponseEarnFrames(t *testing.T) {
 	var credit atomic.Int64
 	rec := httptest.NewRecorder()
-	w := paying{rec, &credit}
+	w := creditingWriter{rec, &credit}
 	_, _ = w.Write([]byte("a"))
 	_, _ = w.Write(make([]byte, 2*frameSize))
 	if got := credit.Load(); got != 4 {
@@ -218,7 +218,7 @@ func TestPiecesOfAnAnswerEarnFrames(t *testing.T) {
 }
 
 // A client that asks by PING about every piece, as gRPC's does, is not cut off.
-func TestAClientMayAskAboutEachPiece(t *testing.T) {
+func TestAClientMayPingForEachPiece(t *testing.T) {
 	const pieces = idleFrames + 1000
 	next := make(chan struct{}, 1)
 	u := startUpstream(t, func(c *upConn) {
@@ -298,7 +298,7 @@ func TestAnHTTP2PrefaceHasToComeInTime(t *testing.T) {
 
 // A head has to come in its time over HTTP/2 too, in one frame or in many; no
 // other frame has to.
-func TestAnHTTP2HeadHasToComeInTime(t *testing.T) {
+func TestHTTP2HeadersHaveToComeInTime(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	_ = enc.WriteField(hpack.HeaderField{Name: ":method", Value: "GET"})
@@ -335,7 +335,7 @@ func TestAnHTTP2HeadHasToComeInTime(t *testing.T) {
 }
 
 // A head ends with its last frame, also where that one has no content.
-func TestAHeadEndsWithItsLastFrame(t *testing.T) {
+func TestHeadersEndWithTheirLastFrame(t *testing.T) {
 	open := http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc")}
 	whole, empty := open, http2.HeadersFrameParam{StreamID: 1, EndHeaders: true}
 	whole.EndHeaders = true
@@ -355,10 +355,10 @@ func TestAHeadEndsWithItsLastFrame(t *testing.T) {
 			for n := 1; n <= len(b); n++ {
 				w := watchFrames(nil, time.Minute, func() {}, func() {})
 				for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
-					w.pass(rest[:min(n, len(rest))])
+					w.inspect(rest[:min(n, len(rest))])
 				}
-				if w.inHead != tc.open {
-					t.Fatalf("read %d bytes at a time: in a head: %v", n, w.inHead)
+				if w.inHeaders != tc.open {
+					t.Fatalf("read %d bytes at a time: in a head: %v", n, w.inHeaders)
 				}
 			}
 		})

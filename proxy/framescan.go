@@ -7,13 +7,13 @@ import (
 
 // frameScan follows the frames of HTTP/2 in a stream of bytes by their headers alone.
 type frameScan struct {
-	head [9]byte // of the frame, as far as it has come
+	buf  [9]byte // of the frame, as far as it has come
 	have int
 	skip int // bytes before the next frame's header
 }
 
-func (s *frameScan) kind() byte  { return s.head[3] }
-func (s *frameScan) flags() byte { return s.head[4] }
+func (s *frameScan) kind() byte  { return s.buf[3] }
+func (s *frameScan) flags() byte { return s.buf[4] }
 
 // payload takes what is left of a frame's payload off p.
 func (s *frameScan) payload(p []byte) []byte {
@@ -25,12 +25,12 @@ func (s *frameScan) payload(p []byte) []byte {
 // header takes a frame's header off p. It reports whether it is whole now; then skip is the
 // length of the payload.
 func (s *frameScan) header(p []byte) (rest []byte, whole bool) {
-	n := copy(s.head[s.have:], p)
-	if s.have += n; s.have < len(s.head) {
+	n := copy(s.buf[s.have:], p)
+	if s.have += n; s.have < len(s.buf) {
 		return p[n:], false
 	}
 	s.have = 0
-	s.skip = int(s.head[0])<<16 | int(s.head[1])<<8 | int(s.head[2])
+	s.skip = int(s.buf[0])<<16 | int(s.buf[1])<<8 | int(s.buf[2])
 	return p[n:], true
 }
 
@@ -45,17 +45,17 @@ const (
 // behind END_STREAM, more of it than was announced, a stream that depends on itself.
 type resetScan struct {
 	frameScan
-	code [4]byte
-	left int // bytes of code that are yet to come
+	code          [4]byte
+	codeBytesLeft int // bytes of code that are yet to come
 }
 
-// pass gives how many were found in p.
-func (s *resetScan) pass(p []byte) (found int) {
+// scan gives how many were found in p.
+func (s *resetScan) scan(p []byte) (found int) {
 	for len(p) > 0 {
-		if s.left > 0 {
-			n := copy(s.code[len(s.code)-s.left:], p)
+		if s.codeBytesLeft > 0 {
+			n := copy(s.code[len(s.code)-s.codeBytesLeft:], p)
 			p = p[n:]
-			if s.left -= n; s.left == 0 && s.clientsFault() {
+			if s.codeBytesLeft -= n; s.codeBytesLeft == 0 && s.clientsFault() {
 				found++
 			}
 			continue
@@ -63,7 +63,7 @@ func (s *resetScan) pass(p []byte) (found int) {
 		p = s.payload(p)
 		var whole bool
 		if p, whole = s.header(p); whole && s.kind() == frameRSTStream {
-			s.skip, s.left = 0, len(s.code)
+			s.skip, s.codeBytesLeft = 0, len(s.code)
 		}
 	}
 	return found
@@ -76,11 +76,11 @@ func (s *resetScan) clientsFault() bool {
 
 // allowance grows with time up to most. It may be overdrawn.
 type allowance struct {
-	left, most, perSecond int
-	at                    time.Time // when it last grew
+	tokens, max, perSecond int
+	at                     time.Time // when it last grew
 }
 
-func (a *allowance) earn(n int) { a.left = min(a.left+n, a.most) }
+func (a *allowance) earn(n int) { a.tokens = min(a.tokens+n, a.max) }
 
 // debt adds what time has earned, and gives how long it takes until nothing is owed.
 func (a *allowance) debt(now time.Time) time.Duration {
@@ -89,8 +89,8 @@ func (a *allowance) debt(now time.Time) time.Duration {
 		a.earn(int(earned))
 		a.at = now
 	}
-	if a.left >= 0 || a.perSecond == 0 {
+	if a.tokens >= 0 || a.perSecond == 0 {
 		return 0
 	}
-	return time.Duration(-a.left) * time.Second / time.Duration(a.perSecond)
+	return time.Duration(-a.tokens) * time.Second / time.Duration(a.perSecond)
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // withoutAdded takes the fields that the proxy adds to every request off a head.
-func withoutAdded(head string) string {
+func withoutAdded(headers string) string {
 	var kept []string
-	for line := range strings.SplitSeq(head, "\r\n") {
+	for line := range strings.SplitSeq(headers, "\r\n") {
 		name, _, _ := strings.Cut(line, ":")
 		switch name {
 		case "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id", "X-Retryproxy-Attempt":
@@ -107,27 +107,27 @@ func TestRequestBodiesArriveByteForByte(t *testing.T) {
 					t.Errorf("body upstream %q, want %q", got, tc.want)
 				}
 			}
-			head := withoutAdded(u.head(0))
-			if want := tc.request[:strings.Index(tc.request, "\r\n\r\n")+4]; head != want {
-				t.Errorf("head upstream %q, want %q", head, want)
+			headers := withoutAdded(u.head(0))
+			if want := tc.request[:strings.Index(tc.request, "\r\n\r\n")+4]; headers != want {
+				t.Errorf("head upstream %q, want %q", headers, want)
 			}
 		})
 	}
 }
 
 func TestEveryFramingInTurnOnTheSameConnections(t *testing.T) {
-	answers := []string{
+	responses := []string{
 		ok200,
 		"HTTP/1.1 204 No Content\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n",
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 77\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 	}
-	u := startUpstream(t, script(append(answers, answers...)...))
+	u := startUpstream(t, script(append(responses, responses...)...))
 	p := startProxy(t, u, bare)
 	c := p.dial()
 	for range 2 {
-		for _, a := range answers {
+		for _, a := range responses {
 			c.send(get("/")).wantRaw(a)
 		}
 	}
@@ -136,7 +136,7 @@ func TestEveryFramingInTurnOnTheSameConnections(t *testing.T) {
 	}
 }
 
-func TestHeadHasNoBodyWhateverTheFieldsSay(t *testing.T) {
+func TestHEADHasNoBodyWhateverTheHeadersSay(t *testing.T) {
 	for _, fields := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n", ""} {
 		u := startUpstream(t, script("HTTP/1.1 200 OK\r\n"+fields+"\r\n", ok200))
 		p := startProxy(t, u, bare)
@@ -153,11 +153,11 @@ func TestHeadHasNoBodyWhateverTheFieldsSay(t *testing.T) {
 	}
 }
 
-func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			body := discardBody(c, head)
-			path := strings.Fields(head)[1]
+		for headers := c.head(); headers != ""; headers = c.head() {
+			body := discardBody(c, headers)
+			path := strings.Fields(headers)[1]
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s%s", len(path)+len(body), path, body)
 		}
 	})
@@ -193,13 +193,13 @@ func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 	goOn := make(chan struct{})
 	n := 0
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			switch n++; n {
 			case 1:
 				<-goOn
 				c.say(bad503)
 			default:
-				path := strings.Fields(head)[1]
+				path := strings.Fields(headers)[1]
 				c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(path), path)
 			}
 		}
@@ -248,7 +248,7 @@ func TestAnEmptyLineBetweenRequestsIsIgnored(t *testing.T) {
 	})
 }
 
-func TestClientsOfHTTP10(t *testing.T) {
+func TestHTTP10Clients(t *testing.T) {
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\n"
 	cases := []struct {
 		name, request, answer, want string
@@ -339,14 +339,14 @@ func TestAResponseWithoutAnyFramingEndsWithTheConnection(t *testing.T) {
 }
 
 // Heads may come a byte at a time, in both directions.
-func TestHeadsMayComeByteByByte(t *testing.T) {
-	answer := "HTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n"
+func TestHeadersMayComeByteByByte(t *testing.T) {
+	response := "HTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n"
 	inMemory(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			discardBody(c, head)
-			for i := range len(answer) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			discardBody(c, headers)
+			for i := range len(response) {
 				time.Sleep(time.Millisecond)
-				c.say("%s", answer[i:i+1])
+				c.say("%s", response[i:i+1])
 			}
 		}
 	}, bare, func(t *testing.T, m *memory) {
@@ -365,19 +365,19 @@ func TestHeadsMayComeByteByByte(t *testing.T) {
 }
 
 // Heads close to the limit pass whole, also when the response is held.
-func TestLargeHeadsPass(t *testing.T) {
+func TestLargeHeadersPass(t *testing.T) {
 	var fields []string
 	for i := range 60 {
 		fields = append(fields, fmt.Sprintf("X-%d: %s", i, strings.Repeat(string(rune('a'+i%26)), 1000)))
 	}
-	for _, answers := range [][]string{
+	for _, responses := range [][]string{
 		{request("HTTP/1.1 200 OK", append(fields, "Content-Length: 2")...) + "ok"},
 		{request("HTTP/1.1 503 No", append(fields, "Content-Length: 2")...) + "no", ""},
 	} {
-		u := startUpstream(t, script(answers...))
+		u := startUpstream(t, script(responses...))
 		p := startProxy(t, u, bare)
 		c := p.dial()
-		c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).wantRaw(answers[0])
+		c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).wantRaw(responses[0])
 		if got, want := withoutAdded(u.head(0)), request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...); got != want {
 			t.Errorf("%d bytes of head arrived, want %d", len(got), len(want))
 		}
@@ -385,7 +385,7 @@ func TestLargeHeadsPass(t *testing.T) {
 }
 
 // Answers of our own to HEAD, and held ones, have no body either.
-func TestHeadGetsNoBodyOfAFailure(t *testing.T) {
+func TestHEADGetsNoBodyOfAFailure(t *testing.T) {
 	busy := startUpstream(t, script(strings.TrimSuffix(bad503, "busy")))
 	for _, u := range []*fakeUpstream{busy, startUpstream(t, script("nonsense\r\n\r\n"))} {
 		p := startProxy(t, u, nil)

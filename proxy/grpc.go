@@ -22,21 +22,21 @@ import (
 // expects gRPC's answers: gRPC is spoken over nothing else.
 func (x *exchange) isGRPCCall() bool { return forward.IsGRPC(x.get(http1.ContentType)) }
 
-// statusWait is how long the trailers are waited for of a call whose request is
+// grpcStatusWait is how long the trailers are waited for of a call whose request is
 // complete and whose answer began without a message: a server that ends a call
 // in error sends them right behind its header. A stream that opens without a
 // message is delayed by as much, once. Tests on slow machines raise it.
-var statusWait = 50 * time.Millisecond
+var grpcStatusWait = 50 * time.Millisecond
 
-// endWait is the same while the end of the client's messages has not been seen:
+// grpcEndWait is the same while the end of the client's messages has not been seen:
 // it mostly is on its way, but a stream's client may wait for this header before
 // it goes on.
-var endWait = 5 * time.Millisecond
+var grpcEndWait = 5 * time.Millisecond
 
-// peekStatus finds out the status of a call that ended without a message, as
+// peekGRPCStatus finds out the status of a call that ended without a message, as
 // far as that shows soon. false: the response was cut off, with nothing of it given
 // to the client. Called for gRPC calls alone.
-func (x *exchange) peekStatus(a *policy.Attempt) bool {
+func (x *exchange) peekGRPCStatus(a *policy.Attempt) bool {
 	if a.Status != 200 || !x.route.Policy.RetryOn.AnyGRPC() {
 		return true
 	}
@@ -44,9 +44,9 @@ func (x *exchange) peekStatus(a *policy.Attempt) bool {
 	if _, inHeader := x.resp.Lookup("grpc-status"); !inHeader {
 		whole = x.peekBody()
 	}
-	if status, ok := x.grpcField("grpc-status"); ok {
+	if status, ok := x.grpcHeader("grpc-status"); ok {
 		a.GRPC = policy.ParseGRPCStatus(status)
-		x.heedPushback(a)
+		x.readPushback(a)
 	}
 	return whole
 }
@@ -54,14 +54,14 @@ func (x *exchange) peekStatus(a *policy.Attempt) bool {
 // peekBody reads the first of the response's body, for the relay to begin with,
 // or its end. false: it was cut off.
 func (x *exchange) peekBody() bool {
-	b := &x.answer
-	if b.ended || x.upR > len(x.up.Buf)-holdRoom {
+	b := &x.respBody
+	if b.ended || x.upR > len(x.up.Buf)-minBodyRoom {
 		return true // without a body, or with a head that leaves no room to read one
 	}
-	b.base = x.upR // the head stays where it is
-	piece, err := b.next(endWait)
+	b.keepBelow = x.upR // the head stays where it is
+	piece, err := b.next(grpcEndWait)
 	if isTimeout(err) && x.progress.Load() == sent {
-		piece, err = b.next(statusWait)
+		piece, err = b.next(grpcStatusWait)
 	}
 	if len(piece) > 0 {
 		b.prefix = append(grow(b.prefix, len(piece)), piece...)
@@ -69,15 +69,15 @@ func (x *exchange) peekBody() bool {
 	return err == nil || err == io.EOF || !errors.Is(err, errResponseCut)
 }
 
-// grpcField is a field of the response's header, or of its trailers once it ended.
-func (x *exchange) grpcField(name string) ([]byte, bool) {
+// grpcHeader is a field of the response's header, or of its trailers once it ended.
+func (x *exchange) grpcHeader(name string) ([]byte, bool) {
 	if v, ok := x.resp.Lookup(name); ok {
 		return v, true
 	}
-	if !x.answer.ended || x.answer.framing.Kind != http1.BodyChunked {
+	if !x.respBody.ended || x.respBody.framing.Kind != http1.BodyChunked {
 		return nil, false
 	}
-	for _, f := range x.answer.chunked.Trailers() {
+	for _, f := range x.respBody.chunked.Trailers() {
 		if http1.EqualFold(f.Name, name) {
 			return f.Value, true
 		}
@@ -85,10 +85,10 @@ func (x *exchange) grpcField(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// heedPushback obeys grpc-retry-pushback-ms (gRFC A6): the wait that the server
+// readPushback obeys grpc-retry-pushback-ms (gRFC A6): the wait that the server
 // asks for; what is no number, as a negative one, forbids a retry.
-func (x *exchange) heedPushback(a *policy.Attempt) {
-	v, ok := x.grpcField("grpc-retry-pushback-ms")
+func (x *exchange) readPushback(a *policy.Attempt) {
+	v, ok := x.grpcHeader("grpc-retry-pushback-ms")
 	if !ok {
 		return
 	}
@@ -126,21 +126,21 @@ func (x *exchange) bodyIdle() time.Duration {
 	return x.route.BodyIdleTimeout
 }
 
-// foreign says whether the response in x.resp is one that a gRPC client does
+// notGRPC says whether the response in x.resp is one that a gRPC client does
 // not understand: it came from something before the service.
-func (x *exchange) foreign() bool {
-	return x.grpc && !x.answeredGRPC()
+func (x *exchange) notGRPC() bool {
+	return x.grpc && !x.respondedGRPC()
 }
 
-func (x *exchange) answeredGRPC() bool { return forward.IsGRPC(x.resp.Get(http1.ContentType)) }
+func (x *exchange) respondedGRPC() bool { return forward.IsGRPC(x.resp.Get(http1.ContentType)) }
 
-// translate answers a gRPC call in place of a response that is foreign.
-func (x *exchange) translate(o policy.Outcome) (int, policy.Outcome) {
+// respondNotGRPC answers a gRPC call in place of a response that is foreign.
+func (x *exchange) respondNotGRPC(o policy.Outcome) (int, policy.Outcome) {
 	x.dropUpstream()
 	x.stopPump()
 	status := x.resp.Status
 	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", status)
-	return x.answerCall(grpcStatusOf(status), o, x.reason, text)
+	return x.respondGRPC(grpcStatusOf(status), o, x.reason, text)
 }
 
 // grpcStatusOf says in gRPC what an HTTP status says (gRPC, "HTTP to gRPC
@@ -165,9 +165,9 @@ func grpcStatusOf(status int) policy.GRPCStatus {
 	return policy.GRPCUnknown
 }
 
-// answerCall is our own answer to a gRPC call: a header that is the trailers as
+// respondGRPC is our own answer to a gRPC call: a header that is the trailers as
 // well ("Trailers-Only").
-func (x *exchange) answerCall(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+func (x *exchange) respondGRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
 	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, 200, []byte(http.StatusText(200))
 	x.resp.HasHopByHopNames = false
@@ -178,12 +178,12 @@ func (x *exchange) answerCall(status policy.GRPCStatus, o policy.Outcome, reason
 	if x.retryAfter > 0 {
 		x.resp.Headers = append(x.resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(x.retryAfter*1000)))
 	}
-	return x.writeAnswer(nil, o, reason)
+	return x.writeResponse(nil, o, reason)
 }
 
-// endCall ends a call whose answer was cut off by the upstream: the client gets
+// endGRPCCall ends a call whose answer was cut off by the upstream: the client gets
 // a status, as it would from a server that fails.
-func (x *exchange) endCall() error {
+func (x *exchange) endGRPCCall() error {
 	x.out = http1.AppendLastChunk(x.out, []http1.Header{
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
 		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: the upstream ended the call before its status came"))),

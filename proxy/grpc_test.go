@@ -18,7 +18,7 @@ import (
 
 // What a test's server ends without a message it ends at once, but at once can
 // be long on a busy machine.
-func init() { statusWait, endWait = time.Minute, 500*time.Millisecond }
+func init() { grpcStatusWait, grpcEndWait = time.Minute, 500*time.Millisecond }
 
 // speakGRPC lets calls through that are retried on these statuses.
 func speakGRPC(t testing.TB, retryOn string) func(*Config) {
@@ -38,20 +38,20 @@ func message(s string) []byte {
 	return append([]byte{0, byte(len(s) >> 24), byte(len(s) >> 16), byte(len(s) >> 8), byte(len(s))}, s...)
 }
 
-// grpcAnswer is what a call came to for its client.
-type grpcAnswer struct {
+// grpcResult is what a call came to for its client.
+type grpcResult struct {
 	status, message string
 	body            string
 	header          http.Header
 	trailersOnly    bool
 }
 
-func (a grpcAnswer) String() string {
+func (a grpcResult) String() string {
 	return fmt.Sprintf("status %s %q, body %q", a.status, a.message, a.body)
 }
 
 // call makes a gRPC call and reads it to its end.
-func (p *testProxy) call(body io.Reader, fields ...string) grpcAnswer {
+func (p *testProxy) call(body io.Reader, fields ...string) grpcResult {
 	p.t.Helper()
 	req, _ := http.NewRequest("POST", "http://"+p.addr+"/pkg.Service/Method", body)
 	req.Header = http.Header{"Content-Type": {"application/grpc+proto"}, "Te": {"trailers"}}
@@ -70,7 +70,7 @@ func (p *testProxy) call(body io.Reader, fields ...string) grpcAnswer {
 	if ct := res.Header.Get("Content-Type"); res.StatusCode != 200 || !strings.HasPrefix(ct, "application/grpc") {
 		p.t.Errorf("a gRPC client got HTTP status %d and %q", res.StatusCode, ct)
 	}
-	a := grpcAnswer{status: res.Trailer.Get("Grpc-Status"), message: res.Trailer.Get("Grpc-Message"), body: string(b), header: res.Header}
+	a := grpcResult{status: res.Trailer.Get("Grpc-Status"), message: res.Trailer.Get("Grpc-Message"), body: string(b), header: res.Header}
 	if s := res.Header.Get("Grpc-Status"); s != "" {
 		a.status, a.message, a.trailersOnly = s, res.Header.Get("Grpc-Message"), true
 	}
@@ -79,17 +79,17 @@ func (p *testProxy) call(body io.Reader, fields ...string) grpcAnswer {
 
 // grpcServer answers each attempt, numbered from 1, by answer; it gives the
 // requests' headers.
-func grpcServer(t testing.TB, answer func(n int, w http.ResponseWriter, r *http.Request)) (addr string, heads chan http.Header) {
-	heads = make(chan http.Header, 100)
+func grpcServer(t testing.TB, response func(n int, w http.ResponseWriter, r *http.Request)) (addr string, allHeaders chan http.Header) {
+	allHeaders = make(chan http.Header, 100)
 	n := make(chan int, 1)
 	n <- 0
 	return http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
 		k := <-n + 1
 		n <- k
-		heads <- r.Header
+		allHeaders <- r.Header
 		w.Header().Set("Content-Type", "application/grpc")
-		answer(k, w, r)
-	}), heads
+		response(k, w, r)
+	}), allHeaders
 }
 
 // ok answers a call with a message and status 0.
@@ -102,8 +102,8 @@ func ok(w http.ResponseWriter, r *http.Request) {
 // only ends a call in its header ("Trailers-Only").
 func only(w http.ResponseWriter, status string) { w.Header().Set("Grpc-Status", status) }
 
-// late ends a call in trailers behind a header without a message.
-func late(w http.ResponseWriter, status string) {
+// writeLateStatus ends a call in trailers behind a header without a message.
+func writeLateStatus(w http.ResponseWriter, status string) {
 	w.WriteHeader(200)
 	w.(http.Flusher).Flush()
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", status)
@@ -111,9 +111,9 @@ func late(w http.ResponseWriter, status string) {
 }
 
 func TestGRPCCallIsRetriedByItsStatus(t *testing.T) {
-	for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": late} {
+	for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": writeLateStatus} {
 		t.Run(name, func(t *testing.T) {
-			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				if n <= 2 {
 					_, _ = io.Copy(io.Discard, r.Body)
 					fail(w, "14")
@@ -130,7 +130,7 @@ func TestGRPCCallIsRetriedByItsStatus(t *testing.T) {
 				if n > 0 {
 					want = fmt.Sprint(n)
 				}
-				if got := (<-heads).Get("Grpc-Previous-Rpc-Attempts"); got != want {
+				if got := (<-allHeaders).Get("Grpc-Previous-Rpc-Attempts"); got != want {
 					t.Errorf("attempt %d said %q attempts before, want %q", n+1, got, want)
 				}
 			}
@@ -143,40 +143,40 @@ func TestGRPCCallIsRetriedByItsStatus(t *testing.T) {
 
 // The last response is the client's when retries end, with its message and trailers.
 func TestGRPCStatusThatStaysReachesTheClient(t *testing.T) {
-	for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": late} {
+	for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": writeLateStatus} {
 		t.Run(name, func(t *testing.T) {
-			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("X-N", fmt.Sprint(n))
 				fail(w, "14")
 			})
 			p := startProxyTo(t, "h2c://"+addr, speakGRPC(t, "grpc-unavailable"))
 			a := p.call(bytes.NewReader(message("hello")))
-			if a.status != "14" || a.header.Get("X-N") != "4" || len(heads) != 4 || name == "trailers" && a.message != "told late" {
-				t.Errorf("%v %v after %d attempts", a, a.header, len(heads))
+			if a.status != "14" || a.header.Get("X-N") != "4" || len(allHeaders) != 4 || name == "trailers" && a.message != "told late" {
+				t.Errorf("%v %v after %d attempts", a, a.header, len(allHeaders))
 			}
 		})
 	}
 }
 
 func TestGRPCStatusNotListedIsNotRetried(t *testing.T) {
-	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) { only(w, "5") })
+	addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) { only(w, "5") })
 	p := startProxyTo(t, "h2c://"+addr, speakGRPC(t, "grpc-unavailable,5xx"))
-	if a := p.call(bytes.NewReader(message("hello"))); a.status != "5" || len(heads) != 1 {
-		t.Errorf("%v after %d attempts", a, len(heads))
+	if a := p.call(bytes.NewReader(message("hello"))); a.status != "5" || len(allHeaders) != 1 {
+		t.Errorf("%v after %d attempts", a, len(allHeaders))
 	}
 }
 
 // After a message nothing is retried, whatever the trailers say.
 func TestGRPCCallIsNotRetriedAfterAMessage(t *testing.T) {
-	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(message("first"))
 		w.(http.Flusher).Flush()
 		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "14")
 	})
 	p := startProxyTo(t, "h2c://"+addr, speakGRPC(t, "grpc-unavailable"))
-	if a := p.call(bytes.NewReader(message("hello"))); a.status != "14" || a.body != string(message("first")) || len(heads) != 1 {
-		t.Errorf("%v after %d attempts", a, len(heads))
+	if a := p.call(bytes.NewReader(message("hello"))); a.status != "14" || a.body != string(message("first")) || len(allHeaders) != 1 {
+		t.Errorf("%v after %d attempts", a, len(allHeaders))
 	}
 }
 
@@ -186,8 +186,8 @@ func TestGRPCPushback(t *testing.T) {
 		attempts int
 		waited   time.Duration
 	}{{"300", 2, 300 * time.Millisecond}, {"-1", 1, 0}, {"soon", 1, 0}, {"", 2, 0}, {"99999999999999", 1, 0}} {
-		for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": late} {
-			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": writeLateStatus} {
+			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				if n > 1 {
 					ok(w, r)
 					return
@@ -199,8 +199,8 @@ func TestGRPCPushback(t *testing.T) {
 			})
 			p := startProxyTo(t, "h2c://"+addr, speakGRPC(t, "grpc-unavailable"))
 			p.call(bytes.NewReader(message("hello")))
-			if len(heads) != tc.attempts {
-				t.Errorf("pushback %q in %s: %d attempts, want %d", tc.pushback, name, len(heads), tc.attempts)
+			if len(allHeaders) != tc.attempts {
+				t.Errorf("pushback %q in %s: %d attempts, want %d", tc.pushback, name, len(allHeaders), tc.attempts)
 			}
 			p.seen.outcome(t, 0)
 			if tc.waited > 0 && (len(p.seen.waits) != 1 || p.seen.waits[0] < tc.waited) {
@@ -272,7 +272,7 @@ func TestGRPCCallCutOffEndsWithAStatus(t *testing.T) {
 
 // A call cut off before its first message was not given to the client at all.
 func TestGRPCCallCutOffBeforeAMessage(t *testing.T) {
-	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n > 1 {
 			ok(w, r)
 			return
@@ -285,8 +285,8 @@ func TestGRPCCallCutOffBeforeAMessage(t *testing.T) {
 		speakGRPC(t, "grpc-unavailable,reset")(c)
 		c.Default.Policy.Unsafe = true
 	})
-	if a := p.call(bytes.NewReader(message("hello"))); a.status != "0" || len(heads) != 2 {
-		t.Errorf("%v after %d attempts", a, len(heads))
+	if a := p.call(bytes.NewReader(message("hello"))); a.status != "0" || len(allHeaders) != 2 {
+		t.Errorf("%v after %d attempts", a, len(allHeaders))
 	}
 }
 
@@ -412,7 +412,7 @@ func TestRefusedGRPCStreamIsReplayed(t *testing.T) {
 
 // The deadline is lowered by what was spent, attempt by attempt.
 func TestGRPCTimeoutIsLowered(t *testing.T) {
-	addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		time.Sleep(20 * time.Millisecond)
 		if n == 1 {
 			only(w, "14")
@@ -426,7 +426,7 @@ func TestGRPCTimeoutIsLowered(t *testing.T) {
 	}
 	left := []time.Duration{40 * time.Second}
 	for range 2 {
-		d, err := time.ParseDuration(strings.NewReplacer("S", "s", "m", "ms", "u", "us", "n", "ns").Replace((<-heads).Get("Grpc-Timeout")))
+		d, err := time.ParseDuration(strings.NewReplacer("S", "s", "m", "ms", "u", "us", "n", "ns").Replace((<-allHeaders).Get("Grpc-Timeout")))
 		if err != nil || d >= left[len(left)-1] || d < 20*time.Second {
 			t.Errorf("%v left after %v (%v)", d, left, err)
 		}
@@ -466,7 +466,7 @@ func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := make(chan string, 1)
-			addr, heads := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				one := make([]byte, len(message("one")))
 				_, _ = io.ReadFull(r.Body, one)
 				if n == 1 {
@@ -484,11 +484,11 @@ func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
 				c.Default.Policy.Unsafe = true
 			})
 			in, out := io.Pipe()
-			answered := make(chan grpcAnswer, 1)
+			answered := make(chan grpcResult, 1)
 			go func() { answered <- p.call(in) }()
 			_, _ = out.Write(message("one"))
 			for range 2 {
-				within(t, "an attempt", heads)
+				within(t, "an attempt", allHeaders)
 			}
 			_, _ = out.Write(message("two"))
 			_ = out.Close()

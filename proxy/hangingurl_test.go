@@ -10,12 +10,12 @@ import (
 )
 
 // One URL hangs, asked for by several clients again and again; another one is asked for
-// every two seconds and answered at once. The breaker stays closed, and the caller of the
+// every two seconds and answered at once. The breaker stays closed, and the client of the
 // other one never notices.
 func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 	handle := func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /hangs ") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /hangs ") {
 				_, _ = c.Read(make([]byte, 1))
 				return
 			}
@@ -36,7 +36,7 @@ func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, handle, func(c *Config) {
-				guarded(c)
+				withBreaker(c)
 				c.Default.QueueTimeout, c.Default.AttemptTimeout = 10*time.Second, tc.timeout
 			}, func(t *testing.T, m *memory) {
 				ask := func() {

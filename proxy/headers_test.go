@@ -10,11 +10,11 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-// exchangeHeads sends one request and gives the head that the upstream got and
+// exchangeHeaders sends one request and gives the head that the upstream got and
 // the whole response that the client got.
-func exchangeHeads(t *testing.T, change func(*Config), req, answer string) (head, got string) {
+func exchangeHeaders(t *testing.T, change func(*Config), req, response string) (headers, got string) {
 	t.Helper()
-	u := startUpstream(t, script(answer))
+	u := startUpstream(t, script(response))
 	p := startProxy(t, u, func(c *Config) {
 		c.Default.Forward.UpstreamHost = "upstream.test:8080"
 		if change != nil {
@@ -32,55 +32,55 @@ func exchangeHeads(t *testing.T, change func(*Config), req, answer string) (head
 	return u.head(0), got
 }
 
-func TestFieldsKeepOrderCaseAndDuplicates(t *testing.T) {
+func TestHeadersKeepOrderCaseAndDuplicates(t *testing.T) {
 	fields := []string{"host: a", "x-B: 1", "Cookie: a=1", "X-b: 2", "COOKIE: b=2", "Accept: text/html;q=0.9, */*", "x-empty:", "X-Bytes: \xff\xfe \"q\""}
-	head, _ := exchangeHeads(t, nil, request("GET /p?q=%41&r HTTP/1.1", fields...), ok200)
+	headers, _ := exchangeHeaders(t, nil, request("GET /p?q=%41&r HTTP/1.1", fields...), ok200)
 	want := strings.Replace(request("GET /p?q=%41&r HTTP/1.1", fields...), "x-empty:", "x-empty: ", 1)
-	if got := withoutAdded(head); got != want {
+	if got := withoutAdded(headers); got != want {
 		t.Errorf("upstream got\n%q, want\n%q", got, want)
 	}
-	answer := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nDate: now\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
-	_, got := exchangeHeads(t, bare, get("/"), answer)
-	if want := strings.Replace(answer, "\r\n\r\nok", "\r\nConnection: close\r\n\r\nok", 1); got != want {
+	response := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nDate: now\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
+	_, got := exchangeHeaders(t, bare, get("/"), response)
+	if want := strings.Replace(response, "\r\n\r\nok", "\r\nConnection: close\r\n\r\nok", 1); got != want {
 		t.Errorf("client got\n%q, want\n%q", got, want)
 	}
 }
 
 func TestNoAcceptEncodingIsAddedAndNothingIsDecoded(t *testing.T) {
 	gzip := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	answer := "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n" + gzip
-	head, got := exchangeHeads(t, bare, get("/"), answer)
-	if strings.Contains(head, "Accept-Encoding") || strings.Contains(head, "User-Agent") {
-		t.Errorf("upstream got %q", head)
+	response := "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n" + gzip
+	headers, got := exchangeHeaders(t, bare, get("/"), response)
+	if strings.Contains(headers, "Accept-Encoding") || strings.Contains(headers, "User-Agent") {
+		t.Errorf("upstream got %q", headers)
 	}
 	if !strings.HasSuffix(got, "\r\n\r\n"+gzip) || !strings.Contains(got, "Content-Encoding: gzip\r\n") {
 		t.Errorf("client got %q", got)
 	}
 }
 
-func TestHopByHopFieldsEndHere(t *testing.T) {
-	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: X-Hop, keep-alive", "X-Hop: 1", "x-hop: 2", "Keep-Alive: timeout=9",
+func TestHopByHopHeadersEndHere(t *testing.T) {
+	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: X-Hop, keep-alive", "X-Hop: 1", "x-hop: 2", "Keep-Alive: timeout=9",
 		"Proxy-Connection: keep-alive", "TE: gzip", "Upgrade: nothing", "Proxy-Authorization: Basic eA==", "HTTP2-Settings: AAAA", "X-Kept: 1"), ok200)
-	if got, want := withoutAdded(head), request("GET / HTTP/1.1", "Host: a", "X-Kept: 1"); got != want {
+	if got, want := withoutAdded(headers), request("GET / HTTP/1.1", "Host: a", "X-Kept: 1"); got != want {
 		t.Errorf("upstream got %q, want %q", got, want)
 	}
-	_, got := exchangeHeads(t, bare, get("/"), "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 1\r\n\r\nok")
+	_, got := exchangeHeaders(t, bare, get("/"), "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 1\r\n\r\nok")
 	if want := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kept: 1\r\nConnection: close\r\n\r\nok"; got != want {
 		t.Errorf("client got %q, want %q", got, want)
 	}
 }
 
-func TestConnectionCannotTakeFieldsThatOthersRelyOn(t *testing.T) {
-	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: Authorization, Host, X-Forwarded-For, Content-Length", "Authorization: b"), ok200)
-	if fieldOf(head, "Authorization") != "b" || fieldOf(head, "Host") != "a" || fieldOf(head, "X-Forwarded-For") != "127.0.0.1" {
-		t.Errorf("upstream got %q", head)
+func TestConnectionCannotTakeHeadersThatOthersRelyOn(t *testing.T) {
+	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: Authorization, Host, X-Forwarded-For, Content-Length", "Authorization: b"), ok200)
+	if fieldOf(headers, "Authorization") != "b" || fieldOf(headers, "Host") != "a" || fieldOf(headers, "X-Forwarded-For") != "127.0.0.1" {
+		t.Errorf("upstream got %q", headers)
 	}
 }
 
 func TestTETrailersIsPassedOn(t *testing.T) {
-	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "TE: trailers", "Connection: TE"), ok200)
-	if fieldOf(head, "TE") != "trailers" || fieldOf(head, "Connection") != "TE" {
-		t.Errorf("upstream got %q", head)
+	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "TE: trailers", "Connection: TE"), ok200)
+	if fieldOf(headers, "TE") != "trailers" || fieldOf(headers, "Connection") != "TE" {
+		t.Errorf("upstream got %q", headers)
 	}
 }
 
@@ -102,35 +102,35 @@ func TestHostModes(t *testing.T) {
 		{forward.HostName, "fixed.example", "public.example", "fixed.example"},
 	}
 	for _, tc := range cases {
-		head, _ := exchangeHeads(t, func(c *Config) {
+		headers, _ := exchangeHeaders(t, func(c *Config) {
 			c.Default.Forward.Host, c.Default.Forward.HostName = tc.mode, tc.name
 			c.Default.Forward.OwnHosts = []string{"proxy.internal:8081"}
 		}, request("GET / HTTP/1.1", "Host: "+tc.client), ok200)
-		if got := fieldOf(head, "Host"); got != tc.want || strings.Count(head, "Host:") != 2 { // and X-Forwarded-Host
-			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.client, head, tc.want)
+		if got := fieldOf(headers, "Host"); got != tc.want || strings.Count(headers, "Host:") != 2 { // and X-Forwarded-Host
+			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.client, headers, tc.want)
 		}
-		if got := fieldOf(head, "X-Forwarded-Host"); got != tc.client {
+		if got := fieldOf(headers, "X-Forwarded-Host"); got != tc.client {
 			t.Errorf("X-Forwarded-Host %q, want %q", got, tc.client)
 		}
 	}
 }
 
-func TestAbsoluteFormTakesThePlaceOfHost(t *testing.T) {
-	head, _ := exchangeHeads(t, nil, request("GET http://b.example:81/p?q HTTP/1.1", "Host: a"), ok200)
-	if !strings.HasPrefix(head, "GET /p?q HTTP/1.1\r\nHost: b.example:81\r\n") {
-		t.Errorf("upstream got %q", head)
+func TestAbsoluteFormReplacesHost(t *testing.T) {
+	headers, _ := exchangeHeaders(t, nil, request("GET http://b.example:81/p?q HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(headers, "GET /p?q HTTP/1.1\r\nHost: b.example:81\r\n") {
+		t.Errorf("upstream got %q", headers)
 	}
-	head, _ = exchangeHeads(t, nil, request("OPTIONS http://b.example HTTP/1.1", "Host: a"), ok200)
-	if !strings.HasPrefix(head, "OPTIONS * HTTP/1.1\r\nHost: b.example\r\n") {
-		t.Errorf("upstream got %q", head)
+	headers, _ = exchangeHeaders(t, nil, request("OPTIONS http://b.example HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(headers, "OPTIONS * HTTP/1.1\r\nHost: b.example\r\n") {
+		t.Errorf("upstream got %q", headers)
 	}
-	head, _ = exchangeHeads(t, nil, request("OPTIONS * HTTP/1.1", "Host: a"), ok200)
-	if !strings.HasPrefix(head, "OPTIONS * HTTP/1.1\r\nHost: a\r\n") {
-		t.Errorf("upstream got %q", head)
+	headers, _ = exchangeHeaders(t, nil, request("OPTIONS * HTTP/1.1", "Host: a"), ok200)
+	if !strings.HasPrefix(headers, "OPTIONS * HTTP/1.1\r\nHost: a\r\n") {
+		t.Errorf("upstream got %q", headers)
 	}
 }
 
-func TestForwardedFields(t *testing.T) {
+func TestForwardedHeaders(t *testing.T) {
 	trust := func(prefixes ...string) func(*Config) {
 		return func(c *Config) {
 			c.TrustedProxies = []netip.Prefix{}
@@ -152,10 +152,10 @@ func TestForwardedFields(t *testing.T) {
 		"dropped from anyone else":    {trust("10.0.0.0/8"), given, want{"127.0.0.1", "http", "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			head, _ := exchangeHeads(t, tc.change, request("GET / HTTP/1.1", tc.fields...), ok200)
-			got := want{fieldOf(head, "X-Forwarded-For"), fieldOf(head, "X-Forwarded-Proto"), fieldOf(head, "X-Forwarded-Host")}
-			if got != tc.want || strings.Count(strings.ToLower(head), "x-forwarded-for:") != 1 {
-				t.Errorf("got %+v, want %+v; %q", got, tc.want, head)
+			headers, _ := exchangeHeaders(t, tc.change, request("GET / HTTP/1.1", tc.fields...), ok200)
+			got := want{fieldOf(headers, "X-Forwarded-For"), fieldOf(headers, "X-Forwarded-Proto"), fieldOf(headers, "X-Forwarded-Host")}
+			if got != tc.want || strings.Count(strings.ToLower(headers), "x-forwarded-for:") != 1 {
+				t.Errorf("got %+v, want %+v; %q", got, tc.want, headers)
 			}
 		})
 	}
@@ -163,35 +163,35 @@ func TestForwardedFields(t *testing.T) {
 
 func TestForwardedAndViaBySetting(t *testing.T) {
 	req := request("GET / HTTP/1.1", "Host: a.example", "Forwarded: for=1.1.1.1", "Via: 1.0 x")
-	head, got := exchangeHeads(t, nil, req, "HTTP/1.1 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
-	if fieldOf(head, "Forwarded") != "for=1.1.1.1" || fieldOf(head, "Via") != "1.0 x" || fieldOf(got, "Via") != "1.1 y" {
-		t.Errorf("off: upstream got %q, client %q", head, got)
+	headers, got := exchangeHeaders(t, nil, req, "HTTP/1.1 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
+	if fieldOf(headers, "Forwarded") != "for=1.1.1.1" || fieldOf(headers, "Via") != "1.0 x" || fieldOf(got, "Via") != "1.1 y" {
+		t.Errorf("off: upstream got %q, client %q", headers, got)
 	}
 	on := func(c *Config) { c.Default.Forward.Forwarded, c.Default.Forward.Via = true, "rp" }
-	head, got = exchangeHeads(t, on, req, "HTTP/1.0 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
-	if f := fieldOf(head, "Forwarded"); f != "for=1.1.1.1, for=127.0.0.1;host=a.example;proto=http" {
+	headers, got = exchangeHeaders(t, on, req, "HTTP/1.0 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
+	if f := fieldOf(headers, "Forwarded"); f != "for=1.1.1.1, for=127.0.0.1;host=a.example;proto=http" {
 		t.Errorf("Forwarded %q", f)
 	}
-	if fieldOf(head, "Via") != "1.0 x, 1.1 rp" || fieldOf(got, "Via") != "1.1 y, 1.0 rp" {
-		t.Errorf("Via %q and %q", fieldOf(head, "Via"), fieldOf(got, "Via"))
+	if fieldOf(headers, "Via") != "1.0 x, 1.1 rp" || fieldOf(got, "Via") != "1.1 y, 1.0 rp" {
+		t.Errorf("Via %q and %q", fieldOf(headers, "Via"), fieldOf(got, "Via"))
 	}
 }
 
 func TestRequestIDIsAcceptedOrMade(t *testing.T) {
-	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "x-request-id: mine-1"), ok200)
-	if !strings.Contains(head, "\r\nx-request-id: mine-1\r\n") || strings.Count(strings.ToLower(head), "x-request-id") != 1 {
-		t.Errorf("upstream got %q", head)
+	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "x-request-id: mine-1"), ok200)
+	if !strings.Contains(headers, "\r\nx-request-id: mine-1\r\n") || strings.Count(strings.ToLower(headers), "x-request-id") != 1 {
+		t.Errorf("upstream got %q", headers)
 	}
 	made := regexp.MustCompile(`\r\n(?i:X-Request-Id): [0-9a-f]{32}\r\n`)
 	for _, field := range []string{"X: y", "X-Request-Id: has space", "X-Request-Id: " + strings.Repeat("x", 129)} {
-		head, _ = exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", field), ok200)
-		if !made.MatchString(head) || strings.Count(head, "X-Request-Id") != 1 {
-			t.Errorf("%.30s: upstream got %q", field, head)
+		headers, _ = exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", field), ok200)
+		if !made.MatchString(headers) || strings.Count(headers, "X-Request-Id") != 1 {
+			t.Errorf("%.30s: upstream got %q", field, headers)
 		}
 	}
 }
 
-func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnAnswers(t *testing.T) {
+func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnResponses(t *testing.T) {
 	u := startUpstream(t, script(""))
 	p := startProxy(t, u, nil)
 	_, body, err := p.dial().send(get("/")).response("GET")
@@ -201,24 +201,24 @@ func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnAnswers(t *testing.T) {
 	}
 }
 
-func TestControlFieldsOfUntrustedClientsAreStripped(t *testing.T) {
+func TestControlHeadersOfUntrustedClientsAreStripped(t *testing.T) {
 	fields := []string{"Host: a", "X-Retryproxy-Attempts: 9", "X-Retryproxy-Reason: x", "X-Retryproxy-Future: 1", "X_Retryproxy_Attempt: 7", "X-Retryproxy-Attempt: 1"}
-	head, _ := exchangeHeads(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, request("GET / HTTP/1.1", fields...), ok200)
-	if got, want := withoutAdded(head), request("GET / HTTP/1.1", "Host: a"); got != want {
+	headers, _ := exchangeHeaders(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, request("GET / HTTP/1.1", fields...), ok200)
+	if got, want := withoutAdded(headers), request("GET / HTTP/1.1", "Host: a"); got != want {
 		t.Errorf("upstream got %q, want %q", got, want)
 	}
-	if fieldOf(head, "X-Retryproxy-Attempt") != "1" || strings.Count(head, "X-Retryproxy-Attempt:") != 1 {
-		t.Errorf("attempt number in %q", head)
+	if fieldOf(headers, "X-Retryproxy-Attempt") != "1" || strings.Count(headers, "X-Retryproxy-Attempt:") != 1 {
+		t.Errorf("attempt number in %q", headers)
 	}
-	head, _ = exchangeHeads(t, nil, request("GET / HTTP/1.1", fields...), ok200)
-	if fieldOf(head, "X-Retryproxy-Future") != "1" {
-		t.Errorf("from loopback, without a set of trusted proxies, upstream got %q", head)
+	headers, _ = exchangeHeaders(t, nil, request("GET / HTTP/1.1", fields...), ok200)
+	if fieldOf(headers, "X-Retryproxy-Future") != "1" {
+		t.Errorf("from loopback, without a set of trusted proxies, upstream got %q", headers)
 	}
 }
 
 func TestAnInnerProxysMarksAreNeverDoubled(t *testing.T) {
 	inner := "HTTP/1.1 503 No\r\nX-Retryproxy-Attempts: 4\r\nX-Retryproxy-Reason: deadline\r\nContent-Length: 0\r\n\r\n"
-	_, got := exchangeHeads(t, nil, get("/"), inner)
+	_, got := exchangeHeaders(t, nil, get("/"), inner)
 	if strings.Count(got, "X-Retryproxy-Attempts: 4\r\n") != 1 || strings.Count(got, "X-Retryproxy-Reason: deadline\r\n") != 1 || strings.Count(got, "X-Retryproxy") != 2 {
 		t.Errorf("client got %q", got)
 	}
@@ -226,13 +226,13 @@ func TestAnInnerProxysMarksAreNeverDoubled(t *testing.T) {
 
 func TestMaxForwards(t *testing.T) {
 	for _, method := range []string{"OPTIONS", "TRACE"} {
-		head, _ := exchangeHeads(t, nil, request(method+" / HTTP/1.1", "Host: a", "Max-Forwards: 2"), ok200)
-		if got := fieldOf(head, "Max-Forwards"); got != "1" {
+		headers, _ := exchangeHeaders(t, nil, request(method+" / HTTP/1.1", "Host: a", "Max-Forwards: 2"), ok200)
+		if got := fieldOf(headers, "Max-Forwards"); got != "1" {
 			t.Errorf("%s: Max-Forwards %q upstream, want 1", method, got)
 		}
 	}
-	head, _ := exchangeHeads(t, nil, request("GET / HTTP/1.1", "Host: a", "Max-Forwards: 0"), ok200)
-	if got := fieldOf(head, "Max-Forwards"); got != "0" {
+	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Max-Forwards: 0"), ok200)
+	if got := fieldOf(headers, "Max-Forwards"); got != "0" {
 		t.Errorf("GET: Max-Forwards %q upstream, want it untouched", got)
 	}
 
@@ -260,9 +260,9 @@ func TestMaxForwards(t *testing.T) {
 func TestStripPrefix(t *testing.T) {
 	strip := func(c *Config) { c.Default.Forward.StripPrefix = "/api" }
 	for path, want := range map[string]string{"/api/x?y": "/x?y", "/api": "/", "/apix": "/apix", "/other": "/other"} {
-		head, _ := exchangeHeads(t, strip, get(path), ok200)
-		if !strings.HasPrefix(head, "GET "+want+" HTTP/1.1\r\n") {
-			t.Errorf("%s: upstream got %q", path, head)
+		headers, _ := exchangeHeaders(t, strip, get(path), ok200)
+		if !strings.HasPrefix(headers, "GET "+want+" HTTP/1.1\r\n") {
+			t.Errorf("%s: upstream got %q", path, headers)
 		}
 	}
 }

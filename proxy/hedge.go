@@ -11,16 +11,16 @@ import (
 
 // A hedge is a second attempt that is sent while the first one is still waited
 // for; whichever answers first is relayed. This file is about whether and when,
-// rival.go about the hedge itself, race.go about what becomes of the two. See
+// hedgeattempt.go about the hedge itself, hedgerace.go about what becomes of the two. See
 // docs/decisions/0006-hedging.md.
 
-// hedging is what an exchange knows of hedging.
-type hedging struct {
-	learns bool          // how long the running attempt takes says what is usual
-	after  time.Duration // when it gets its hedge, from its request being sent whole on; 0: never
-	sent   bool          // the request has had its hedge
-	rival  *rival        // ... and it is out
-	ended  bool          // the rival ended before the first attempt, which is to be dealt with
+// hedgeState is what an exchange knows of hedging.
+type hedgeState struct {
+	learns  bool          // how long the running attempt takes says what is usual
+	after   time.Duration // when it gets its hedge, from its request being sent whole on; 0: never
+	sent    bool          // the request has had its hedge
+	attempt *hedgeAttempt // ... and it is out
+	ended   bool          // the rival ended before the first attempt, which is to be dealt with
 }
 
 // armHedge readies the attempt that begins for a hedge, where it makes sense.
@@ -29,7 +29,7 @@ func (x *exchange) armHedge() {
 		return
 	}
 	x.hedge.learns = x.hedgeable()
-	if x.hedge.learns && !x.hedge.sent && !x.waiter.place.Probe() && x.mayHedge(nil) == policy.ReasonNone {
+	if x.hedge.learns && !x.hedge.sent && !x.waiter.permit.Probe() && x.mayHedge(nil) == policy.ReasonNone {
 		x.hedge.after = x.route.hedge.After(x.set.server.since(x.clock))
 	}
 }
@@ -51,8 +51,8 @@ func (x *exchange) mayHedge(b *policy.Budget) policy.Reason {
 	return x.route.Policy.MayHedge(&s, b, x.set.server.since(x.clock))
 }
 
-// orHedge is until, or when the hedge is due if that is sooner.
-func (x *exchange) orHedge(until instant) instant {
+// untilHedge is until, or when the hedge is due if that is sooner.
+func (x *exchange) untilHedge(until instant) instant {
 	if x.hedge.after == 0 {
 		return until
 	}
@@ -76,12 +76,12 @@ func (x *exchange) sendHedge() {
 	if x.started || x.upR < x.upW || !x.body.ended || x.replay() != policy.ReplayWhole || x.mayHedge(nil) != policy.ReasonNone {
 		return
 	}
-	asked, pass := x.passes(x.clock)
+	asked, pass := x.hedgeAllowed(x.clock)
 	budget := x.route.budget()
 	if !pass || x.mayHedge(budget) != policy.ReasonNone {
 		return
 	}
-	place, ok := x.hedgePlace(x.set.server.since(x.clock))
+	permit, ok := x.hedgePermit(x.set.server.since(x.clock))
 	if !ok {
 		if budget != nil {
 			budget.GiveBack()
@@ -89,65 +89,65 @@ func (x *exchange) sendHedge() {
 		return
 	}
 	x.hedge.sent = true
-	x.hedge.rival = x.newRival(place, asked, budget)
-	go x.hedge.rival.run()
+	x.hedge.attempt = x.newHedgeAttempt(permit, asked, budget)
+	go x.hedge.attempt.run()
 }
 
-// passes asks what may speak against a retry beyond the policy, as against
+// hedgeAllowed asks what may speak against a retry beyond the policy, as against
 // does, and what speaks against a hedge only: a breaker that is not closed, and the
 // end of a rate-limit pause that would have to be waited for. asked: the throttle waits
 // to hear of it.
-func (x *exchange) passes(now instant) (asked, pass bool) {
+func (x *exchange) hedgeAllowed(now instant) (asked, pass bool) {
 	u := x.route.upstream
-	if !u.door.guard.BreakerClosed() || x.rateLimitPauseLeft(now) > 0 || !x.c.server.makesRetry() {
+	if !u.door.guard.BreakerClosed() || x.pauseLeft(now) > 0 || !x.c.server.makesRetry() {
 		return false, false
 	}
-	return x.askThrottle(now)
+	return x.checkThrottler(now)
 }
 
-// hedgePlace takes what a hedge needs: a slot of the rate limit, where there is one, and a
+// hedgePermit takes what a hedge needs: a slot of the rate limit, where there is one, and a
 // place at the upstream.
-func (x *exchange) hedgePlace(now time.Duration) (policy.Permit, bool) {
-	var q *rateLimitDoor
+func (x *exchange) hedgePermit(now time.Duration) (policy.Permit, bool) {
+	var q *rateLimitQueue
 	if s := x.route.rateLimit; s != nil {
-		if q = s.door(x.rateLimitKey(s), now); !q.takeNow(now) {
+		if q = s.queueOf(x.rateLimitKey(s), now); !q.takeNow(now) {
 			return policy.Permit{}, false
 		}
 	}
-	place, ok := x.route.upstream.door.enterNow(now)
+	permit, ok := x.route.upstream.door.acquireNow(now)
 	if !ok && q != nil {
 		q.giveBack(now)
 	}
-	return place, ok
+	return permit, ok
 }
 
-// enterNow takes a place for an attempt that does not wait for one and is no probe.
-func (d *door) enterNow(now time.Duration) (policy.Permit, bool) {
-	if place, ok := d.guard.AcquireFast(now); ok {
-		return place, true
+// acquireNow takes a place for an attempt that does not wait for one and is no probe.
+func (d *admissionQueue) acquireNow(now time.Duration) (policy.Permit, bool) {
+	if permit, ok := d.guard.AcquireFast(now); ok {
+		return permit, true
 	}
 	var w waiter
-	switch word, _, _ := d.enter(&w, now, func(policy.Verdict) bool { return false }); word {
-	case wordGo:
-		return w.place, true
-	case wordProbe:
-		d.heed(d.guard.Release(w.place, now, policy.AttemptEnd{Kind: policy.Unsent}))
+	switch decision, _, _ := d.acquire(&w, now, func(policy.Verdict) bool { return false }); decision {
+	case decisionAdmit:
+		return w.permit, true
+	case decisionProbe:
+		d.handleSignal(d.guard.Release(w.permit, now, policy.AttemptEnd{Kind: policy.Unsent}))
 	}
 	return policy.Permit{}, false
 }
 
-// newRival makes the hedge of the running attempt, as one of the request's
+// newHedgeAttempt makes the hedge of the running attempt, as one of the request's
 // attempts.
-func (x *exchange) newRival(place policy.Permit, asked bool, budget *policy.Budget) *rival {
+func (x *exchange) newHedgeAttempt(permit policy.Permit, asked bool, budget *policy.Budget) *hedgeAttempt {
 	x.attempts++
 	x.retries++
 	span := x.traceAttempt(x.clock, true)
-	r := &rival{
+	r := &hedgeAttempt{
 		first: x.up, pool: x.route.upstream.pool, server: x.c.server,
 		span: span, request: x.wholeRequest(span), method: x.req.Method, limits: x.set.Limits,
-		place: place, asked: asked, budget: budget, began: x.clock, done: make(chan struct{}),
+		permit: permit, asked: asked, budget: budget, began: x.clock, done: make(chan struct{}),
 	}
-	if x.route.Faults != nil {
+	if x.route.FaultInjection != nil {
 		r.fault = x.drawFault()
 	}
 	r.until = x.deadline
@@ -165,8 +165,8 @@ func (x *exchange) newRival(place policy.Permit, asked bool, budget *policy.Budg
 // that may read it until the exchange ends. Its body is kept whole.
 func (x *exchange) wholeRequest(span AttemptSpan) [][]byte {
 	x.renderHead()
-	head := make([]byte, 0, len(x.head)+smallBuffer/8)
-	parts := [][]byte{x.finishHead(append(head, x.head...), false, span)}
+	headers := make([]byte, 0, len(x.requestHeaders)+smallBuffer/8)
+	parts := [][]byte{x.finishHead(append(headers, x.requestHeaders...), false, span)}
 	chunked := x.body.framing.Kind == http1.BodyChunked
 	for _, piece := range x.body.kept {
 		switch {

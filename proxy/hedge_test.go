@@ -36,27 +36,27 @@ func byConn(handlers ...func(c *upConn)) func(c *upConn) {
 	return func(c *upConn) { handlers[min(c.n, len(handlers))-1](c) }
 }
 
-// unanswered reads requests and answers none; it ends when the connection does.
-func unanswered(c *upConn) {
-	head := c.head()
-	discardBody(c, head)
+// neverResponds reads requests and answers none; it ends when the connection does.
+func neverResponds(c *upConn) {
+	headers := c.head()
+	discardBody(c, headers)
 	_, _ = io.Copy(io.Discard, c.Reader)
 }
 
-// answers is slow without a wait of its own handler's: it answers after d,
+// respondsAfter is slow without a wait of its own handler's: it answers after d,
 // unless the connection ends before.
-func answers(d time.Duration, answer string) func(c *upConn) {
+func respondsAfter(d time.Duration, response string) func(c *upConn) {
 	return func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			discardBody(c, head)
+		for headers := c.head(); headers != ""; headers = c.head() {
+			discardBody(c, headers)
 			if !c.stays(d) {
 				return
 			}
-			if answer == "" {
+			if response == "" {
 				c.reset()
 				return
 			}
-			c.say("%s", answer)
+			c.say("%s", response)
 		}
 	}
 }
@@ -96,39 +96,39 @@ func TestHedgeRaces(t *testing.T) {
 		classes       []policy.Class
 		hedged, won   int
 	}{
-		{name: "answered in time", first: answers(19*ms, ok200), status: 200, body: "ok", after: 19 * ms, attempts: "1",
+		{name: "answered in time", first: respondsAfter(19*ms, ok200), status: 200, body: "ok", after: 19 * ms, attempts: "1",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{ok}},
-		{name: "the hedge wins", first: unanswered, second: answers(5*ms, reply(200, "second")), status: 200, body: "second", after: 25 * ms, attempts: "2",
+		{name: "the hedge wins", first: neverResponds, second: respondsAfter(5*ms, reply(200, "second")), status: 200, body: "second", after: 25 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1, won: 1},
-		{name: "the first wins", first: answers(30*ms, reply(200, "first")), second: unanswered, status: 200, body: "first", after: 30 * ms, attempts: "2",
+		{name: "the first wins", first: respondsAfter(30*ms, reply(200, "first")), second: neverResponds, status: 200, body: "first", after: 30 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Overtaken, ok}, hedged: 1},
-		{name: "the first fails, the hedge is waited for", first: answers(30*ms, bad503), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
+		{name: "the first fails, the hedge is waited for", first: respondsAfter(30*ms, bad503), second: respondsAfter(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
-		{name: "the first is reset, the hedge is waited for", first: answers(30*ms, none), second: answers(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
+		{name: "the first is reset, the hedge is waited for", first: respondsAfter(30*ms, none), second: respondsAfter(30*ms, reply(200, "second")), status: 200, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1, won: 1},
-		{name: "the hedge fails, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, bad503), status: 200, body: "first", after: 50 * ms, attempts: "2",
+		{name: "the hedge fails, the first is waited for", first: respondsAfter(50*ms, reply(200, "first")), second: respondsAfter(0, bad503), status: 200, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
-		{name: "the hedge is reset, the first is waited for", first: answers(50*ms, reply(200, "first")), second: answers(0, none), status: 200, body: "first", after: 50 * ms, attempts: "2",
+		{name: "the hedge is reset, the first is waited for", first: respondsAfter(50*ms, reply(200, "first")), second: respondsAfter(0, none), status: 200, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
-		{name: "both fail, a retry", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 51 * ms, attempts: "3",
+		{name: "both fail, a retry", first: respondsAfter(30*ms, lastly503), second: respondsAfter(30*ms, lastly503), third: respondsAfter(0, reply(200, "third")), status: 200, body: "third", after: 51 * ms, attempts: "3",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
-		{name: "both are reset, a retry", first: answers(40*ms, none), second: answers(10*ms, none), third: answers(0, reply(200, "third")), status: 200, body: "third", after: 41 * ms, attempts: "3",
+		{name: "both are reset, a retry", first: respondsAfter(40*ms, none), second: respondsAfter(10*ms, none), third: respondsAfter(0, reply(200, "third")), status: 200, body: "third", after: 41 * ms, attempts: "3",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
-		{name: "both fail, no retry left: the later answer", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, reply(502, "second")), retries: 1, status: 502, body: "second", after: 50 * ms, attempts: "2",
+		{name: "both fail, no retry left: the later answer", first: respondsAfter(30*ms, reply(503, "first")), second: respondsAfter(30*ms, reply(502, "second")), retries: 1, status: 502, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "only the first has a response", first: answers(30*ms, reply(503, "first")), second: answers(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
+		{name: "only the first has a response", first: respondsAfter(30*ms, reply(503, "first")), second: respondsAfter(30*ms, none), retries: 1, status: 503, body: "first", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "only the hedge has a response, early", first: answers(50*ms, none), second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
+		{name: "only the hedge has a response, early", first: respondsAfter(50*ms, none), second: respondsAfter(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 50 * ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "neither answers in time", first: unanswered, second: unanswered, third: answers(0, reply(200, "third")), status: 200, body: "third", after: 10*time.Second + 21*ms, attempts: "3",
+		{name: "neither answers in time", first: neverResponds, second: neverResponds, third: respondsAfter(0, reply(200, "third")), status: 200, body: "third", after: 10*time.Second + 21*ms, attempts: "3",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
-		{name: "a retry has no hedge of its own", first: answers(30*ms, lastly503), second: answers(30*ms, lastly503), third: answers(100*ms, reply(200, "third")), status: 200, body: "third", after: 151 * ms, attempts: "3",
+		{name: "a retry has no hedge of its own", first: respondsAfter(30*ms, lastly503), second: respondsAfter(30*ms, lastly503), third: respondsAfter(100*ms, reply(200, "third")), status: 200, body: "third", after: 151 * ms, attempts: "3",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, policy.Unknown, ok}, hedged: 1},
-		{name: "the hedge fails early, the first is too late", first: unanswered, second: answers(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 10*time.Second + 20*ms, attempts: "2",
+		{name: "the hedge fails early, the first is too late", first: neverResponds, second: respondsAfter(0, reply(503, "second")), retries: 1, status: 503, body: "second", after: 10*time.Second + 20*ms, attempts: "2",
 			outcome: policy.GaveUp(policy.ReasonRetriesExhausted), classes: []policy.Class{policy.Unknown, policy.Unknown}, hedged: 1},
-		{name: "no retry left: the first has all the time", first: answers(20*time.Second, reply(200, "first")), second: unanswered, retries: 1, status: 200, body: "first", after: 20 * time.Second, attempts: "2",
+		{name: "no retry left: the first has all the time", first: respondsAfter(20*time.Second, reply(200, "first")), second: neverResponds, retries: 1, status: 200, body: "first", after: 20 * time.Second, attempts: "2",
 			outcome: policy.OutcomeSuccess, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
-		{name: "no retry left: the hedge has all the time", first: answers(50*ms, none), second: answers(20*time.Second, reply(200, "second")), retries: 1, status: 200, body: "second", after: 20*time.Second + 20*ms, attempts: "2",
+		{name: "no retry left: the hedge has all the time", first: respondsAfter(50*ms, none), second: respondsAfter(20*time.Second, reply(200, "second")), retries: 1, status: 200, body: "second", after: 20*time.Second + 20*ms, attempts: "2",
 			outcome: policy.OutcomeRecovered, classes: []policy.Class{policy.Unknown, ok}, hedged: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "nothing learnt yet", change: func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, sends: 1},
 		{name: "retries off", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, sends: 1},
 		{name: "a retry of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
-			change: func(c *Config) { c.Default.Nested = policy.LayeredDeny }, sends: 1},
+			change: func(c *Config) { c.Default.LayeredRetries = policy.LayeredDeny }, sends: 1},
 		{name: "after the window", change: func(c *Config) { c.Default.Policy.Window = soon }, sends: 1},
 		{name: "a body that is not kept", request: keyed, change: func(c *Config) { c.Default.RetryBufferBytes = 2 }, sends: 1},
 		{name: "no retry buffer", request: strings.Replace(chunked, "POST", "PUT", 1), change: func(c *Config) { c.RetryBufferTotalBytes = 1 }, sends: 1},
@@ -209,8 +209,8 @@ func TestNoHedge(t *testing.T) {
 		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
 		{name: "draining", then: func(m *memory) { m.draining.Store(true) }, sends: 1},
-		{name: "breaker opened", change: guarded, then: func(m *memory) { shut(m) }, sends: 1},
-		{name: "breaker open", change: guarded, sends: 2},
+		{name: "breaker opened", change: withBreaker, then: func(m *memory) { openBreaker(m) }, sends: 1},
+		{name: "breaker open", change: withBreaker, sends: 2},
 		{name: "limit reached", change: func(c *Config) {
 			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
 		}, sends: 1},
@@ -226,13 +226,13 @@ func TestNoHedge(t *testing.T) {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}, then: func(m *memory) {
 			x := exchange{route: m.settings.Load().fallback}
-			key, _ := x.rateLimitPauseKey()
+			key, _ := x.pauseKey()
 			m.ApplyRateLimitPause(key, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			inMemory(t, unanswered, func(c *Config) {
+			inMemory(t, neverResponds, func(c *Config) {
 				hedged(t)(c)
 				c.Default.AttemptTimeout = 0
 				if tc.change != nil {
@@ -273,12 +273,12 @@ func (u *fakeUpstream) each(f func(c net.Conn)) {
 	}
 }
 
-// shut opens the breaker of the default route's upstream.
-func shut(m *memory) {
+// openBreaker opens the breaker of the default route's upstream.
+func openBreaker(m *memory) {
 	d := m.settings.Load().fallback.upstream.door
 	now := m.elapsed()
-	place, _ := d.guard.AcquireFast(now)
-	d.guard.Release(place, now, policy.AttemptEnd{Kind: policy.Refused})
+	permit, _ := d.guard.AcquireFast(now)
+	d.guard.Release(permit, now, policy.AttemptEnd{Kind: policy.Refused})
 }
 
 // Both attempts carry the same request.
@@ -297,7 +297,7 @@ func TestTheHedgeCarriesTheWholeRequest(t *testing.T) {
 					then(c)
 				}
 			}
-			u := startUpstream(t, byConn(keep(unanswered), keep(func(c *upConn) { c.say(ok200) })))
+			u := startUpstream(t, byConn(keep(neverResponds), keep(func(c *upConn) { c.say(ok200) })))
 			p := startProxy(t, u, func(c *Config) { hedged(t)(c); c.Default.Forward.Deadlines = allDeadlines })
 			p.dial().send(request).want(200, "ok")
 			if a, b := <-bodies, <-bodies; a != b || name != "none" && a == "" {
@@ -337,7 +337,7 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 						return nil, end
 					}
 					ours, theirs := net.Pipe()
-					m.up.serve(t, theirs, answers(time.Second, ok200))
+					m.up.serve(t, theirs, respondsAfter(time.Second, ok200))
 					return ours, nil
 				}
 				n := *m.settings.Load().Config
@@ -366,15 +366,15 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 }
 
 // Clients who leave end both attempts, whatever state these are in.
-func TestTheClientLeavesARace(t *testing.T) {
+func TestTheClientLeavesDuringAHedge(t *testing.T) {
 	for name, first := range map[string]func(c *upConn){
-		"both are out":           unanswered,
-		"the first has failed":   answers(30*time.Millisecond, bad503),
-		"the first was reset":    answers(30*time.Millisecond, ""),
+		"both are out":           neverResponds,
+		"the first has failed":   respondsAfter(30*time.Millisecond, bad503),
+		"the first was reset":    respondsAfter(30*time.Millisecond, ""),
 		"only the hedge is left": func(c *upConn) { c.head(); time.Sleep(30 * time.Millisecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, byConn(first, unanswered), hedged(t), func(t *testing.T, m *memory) {
+			inMemory(t, byConn(first, neverResponds), hedged(t), func(t *testing.T, m *memory) {
 				c := m.client().send(get("/"))
 				time.Sleep(time.Second)
 				if m.up.sends() != 2 {
@@ -410,7 +410,7 @@ func TestTheClientLeavesWhileTheHedgeIsDialled(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			ours, theirs := net.Pipe()
-			m.up.serve(t, theirs, answers(30*time.Millisecond, bad503))
+			m.up.serve(t, theirs, respondsAfter(30*time.Millisecond, bad503))
 			return ours, nil
 		}
 		if err := m.Reload(&n); err != nil {
@@ -430,11 +430,11 @@ func TestTheClientLeavesWhileTheHedgeIsDialled(t *testing.T) {
 func TestHedgeAfterWhatIsUsual(t *testing.T) {
 	var seen atomic.Bool
 	handle := func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			d := 10 * time.Millisecond
-			if strings.HasPrefix(head, "GET /slow ") && !seen.Swap(true) {
+			if strings.HasPrefix(headers, "GET /slow ") && !seen.Swap(true) {
 				d = time.Minute
-			} else if strings.HasPrefix(head, "POST") {
+			} else if strings.HasPrefix(headers, "POST") {
 				d = time.Second
 			}
 			if !c.stays(d) {
@@ -470,9 +470,9 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 // and sooner.
 func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 	handle := func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			d := 10 * time.Millisecond
-			if strings.HasPrefix(head, "GET /slow ") && fieldOf(head, "X-Retryproxy-Attempt") == "1" {
+			if strings.HasPrefix(headers, "GET /slow ") && fieldOf(headers, "X-Retryproxy-Attempt") == "1" {
 				d = time.Minute
 			}
 			if !c.stays(d) {
@@ -498,7 +498,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 
 // The fallback upstream gets one attempt and no hedge.
 func TestTheFallbackIsNotHedged(t *testing.T) {
-	inMemoryWithSpare(t, script(bad503), answers(time.Second, spareOK), hedged(t), func(t *testing.T, m *memory, s *spared) {
+	inMemoryWithFallback(t, script(bad503), respondsAfter(time.Second, fallbackOK), hedged(t), func(t *testing.T, m *memory, s *fallbackServer) {
 		m.client().send(get("/")).want(200, "spare")
 		if s.sends() != 1 || m.seen.hedged != 0 {
 			t.Errorf("%d sends to the fallback, %d hedges", s.sends(), m.seen.hedged)
@@ -507,7 +507,7 @@ func TestTheFallbackIsNotHedged(t *testing.T) {
 }
 
 // Informational answers are the first attempt's.
-func TestARivalsInformationalAnswersAreLeftOut(t *testing.T) {
+func TestAHedgesInformationalResponsesAreDropped(t *testing.T) {
 	early := "HTTP/1.1 103 Early Hints\r\nLink: <%s>\r\n\r\n"
 	inMemory(t, byConn(
 		func(c *upConn) { c.head(); c.say(early, "first"); c.stays(time.Minute) },
@@ -523,14 +523,14 @@ func TestARivalsInformationalAnswersAreLeftOut(t *testing.T) {
 }
 
 // What is no response from the hedge leaves the first one alone.
-func TestARivalsNonsense(t *testing.T) {
+func TestAHedgesMalformedResponse(t *testing.T) {
 	for name, nonsense := range map[string]string{
 		"malformed": "nonsense\r\n\r\n", "switching": "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
 		"cut": "HTTP/1.1 200 OK\r\nContent-", "endless": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n",
 		"interim": strings.Repeat("HTTP/1.1 102 X\r\n\r\n", 65),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, byConn(answers(100*time.Millisecond, ok200), func(c *upConn) { c.head(); c.say("%s", nonsense) }), hedged(t), func(t *testing.T, m *memory) {
+			inMemory(t, byConn(respondsAfter(100*time.Millisecond, ok200), func(c *upConn) { c.head(); c.say("%s", nonsense) }), hedged(t), func(t *testing.T, m *memory) {
 				m.client().send(get("/")).want(200, "ok")
 				m.seen.outcome(t, 0)
 				if !slices.Equal(m.seen.classes, []policy.Class{policy.Unknown, policy.ClassNone}) {
@@ -542,9 +542,9 @@ func TestARivalsNonsense(t *testing.T) {
 }
 
 // A large head of the hedge's answer comes in many pieces.
-func TestARivalsLargeHead(t *testing.T) {
+func TestAHedgesLargeHeaders(t *testing.T) {
 	long := strings.Repeat("y", 40<<10)
-	inMemory(t, byConn(unanswered, func(c *upConn) {
+	inMemory(t, byConn(neverResponds, func(c *upConn) {
 		c.head()
 		for _, part := range []string{"HTTP/1.1 200 OK\r\nX-Long: ", long, "\r\nContent-Length: 40960\r\n\r\n", long} {
 			c.say("%s", part)
@@ -557,7 +557,7 @@ func TestARivalsLargeHead(t *testing.T) {
 }
 
 // A fault is drawn for a hedge as for any attempt.
-func TestFaultsOfARival(t *testing.T) {
+func TestFaultInjectionIntoAHedge(t *testing.T) {
 	for _, tc := range []struct {
 		faults  string
 		classes []policy.Class
@@ -574,9 +574,9 @@ func TestFaultsOfARival(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inMemory(t, byConn(answers(time.Second, ok200), answers(0, ok200)), func(c *Config) {
+			inMemory(t, byConn(respondsAfter(time.Second, ok200), respondsAfter(0, ok200)), func(c *Config) {
 				hedged(t)(c)
-				c.Default.Faults, c.Rand = faults, &dice{throw: []int64{999_999, 0}} // the hedge only
+				c.Default.FaultInjection, c.Rand = faults, &dice{throw: []int64{999_999, 0}} // the hedge only
 			}, func(t *testing.T, m *memory) {
 				began := time.Now()
 				m.client().send(get("/")).want(200, "ok")

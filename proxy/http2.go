@@ -45,13 +45,13 @@ const pingAfter = 30 * time.Second
 // server for this connection alone, so that a drain or a reload can treat it by
 // itself. Each stream becomes a conn of its own, served like an HTTP/1.1 one.
 type http2Conn struct {
-	c      *conn
-	server http.Server
-	watch  *frameWatch
-	early  *prematureEnds
-	ready  atomic.Bool // the server can be told to go away
-	once   sync.Once   // for goAway
-	away   sync.WaitGroup
+	c             *conn
+	server        http.Server
+	watch         *frameWatch
+	prematureEnds *prematureEnds
+	canGoAway     atomic.Bool // the server can be told to go away
+	once          sync.Once   // for goAway
+	away          sync.WaitGroup
 
 	running   atomic.Int64 // streams
 	emptyFrom atomic.Int64 // instant since when there are none, if there are none
@@ -79,7 +79,7 @@ func (c *conn) beginHTTP2(set *settings) bool {
 	if !set.http2 {
 		return false
 	}
-	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, early: newPrematureEnds(c.server.premature)}
+	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: newPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.now()))
 	c.recharge(c.cost + c.server.costs.http2)
 	stream, connection := windowsFor(set.ClientMemory)
@@ -116,11 +116,11 @@ func (c *conn) serveHTTP2() {
 			set.Refused(http1.RefusalTooManyFrames)
 		}
 	}, h.goAway)
-	l := &oneConn{conn: h.watch, ended: make(chan struct{}), closed: make(chan struct{})}
+	l := &singleConnListener{conn: h.watch, ended: make(chan struct{}), closed: make(chan struct{})}
 	h.server.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateIdle:
-			h.ready.Store(true)
+			h.canGoAway.Store(true)
 		case http.StateClosed:
 			l.end()
 		}
@@ -137,7 +137,7 @@ func (c *conn) serveHTTP2() {
 // goAway lets the streams finish and takes no more; then the connection ends.
 // It may be called on nil, and by anyone.
 func (h *http2Conn) goAway() {
-	if h == nil || !h.ready.Load() {
+	if h == nil || !h.canGoAway.Load() {
 		return
 	}
 	h.once.Do(func() {
@@ -183,13 +183,13 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(paying{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(creditingWriter{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
-		if h.early.hold(r.Context(), stream) {
+		if h.prematureEnds.hold(r.Context(), stream) {
 			began := time.Now()
 			c.serve()
 			if c.endedByClient() {
-				h.early.ended(time.Since(began))
+				h.prematureEnds.ended(time.Since(began))
 			}
 		}
 		h.end(c)
@@ -198,7 +198,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http's way to reset a stream
 	}
 	h.watch.credit.Add(1)
-	h.early.answeredWhole()
+	h.prematureEnds.answeredWhole()
 }
 
 // count counts streams, and notes since when there are none.
@@ -229,7 +229,7 @@ func (h *http2Conn) end(c *conn) {
 }
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
-	c := &conn{server: parent.server, nc: stream, wire: stream, stream: stream, listen: parent.listen, overSecure: parent.overSecure}
+	c := &conn{server: parent.server, nc: stream, wire: stream, stream: stream, listen: parent.listen, isSecure: parent.isSecure}
 	c.x.init(c)
 	return c
 }
@@ -237,14 +237,14 @@ func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 // refuseStream answers 503, without a body: a client that takes none would hold its memory.
 func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
 	h.c.server.tellRefused(http1.RefusalNoStreamSlot)
-	head := w.Header()
-	head["Retry-After"] = []string{"1"}
+	headers := w.Header()
+	headers["Retry-After"] = []string{"1"}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-		head["Content-Type"], head["Grpc-Status"] = []string{"application/grpc"}, []string{strconv.Itoa(int(policy.GRPCUnavailable))}
-		head["Grpc-Message"] = []string{http1.RefusalNoStreamSlot.String()}
+		headers["Content-Type"], headers["Grpc-Status"] = []string{"application/grpc"}, []string{strconv.Itoa(int(policy.GRPCUnavailable))}
+		headers["Grpc-Message"] = []string{http1.RefusalNoStreamSlot.String()}
 		return
 	}
-	head["Content-Length"] = []string{"0"}
+	headers["Content-Length"] = []string{"0"}
 	w.WriteHeader(http1.RefusalNoStreamSlot.Status())
 }
 
@@ -254,19 +254,19 @@ func (s *Server) tellRefused(why http1.Refusal) {
 	}
 }
 
-// oneConn is a listener with one connection.
-type oneConn struct {
-	conn   net.Conn
-	given  bool
-	ended  chan struct{} // closed when the connection is
-	closed chan struct{} // closed when no more are accepted
-	onceA  sync.Once
-	onceB  sync.Once
+// singleConnListener is a listener with one connection.
+type singleConnListener struct {
+	conn     net.Conn
+	accepted bool
+	ended    chan struct{} // closed when the connection is
+	closed   chan struct{} // closed when no more are accepted
+	onceA    sync.Once
+	onceB    sync.Once
 }
 
-func (l *oneConn) Accept() (net.Conn, error) {
-	if !l.given {
-		l.given = true
+func (l *singleConnListener) Accept() (net.Conn, error) {
+	if !l.accepted {
+		l.accepted = true
 		return l.conn, nil
 	}
 	select {
@@ -276,27 +276,27 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (l *oneConn) end() { l.onceA.Do(func() { close(l.ended) }) }
+func (l *singleConnListener) end() { l.onceA.Do(func() { close(l.ended) }) }
 
-func (l *oneConn) Close() error {
+func (l *singleConnListener) Close() error {
 	l.onceB.Do(func() { close(l.closed) })
 	return nil
 }
 
-func (l *oneConn) Addr() net.Addr { return l.conn.LocalAddr() }
+func (l *singleConnListener) Addr() net.Addr { return l.conn.LocalAddr() }
 
-// replayed is a connection of which something was read already.
-type replayed struct {
+// prefixedConn is a connection of which something was read already.
+type prefixedConn struct {
 	net.Conn
-	before []byte
+	prefix []byte
 }
 
-func (c *replayed) Read(p []byte) (int, error) {
-	if len(c.before) == 0 {
+func (c *prefixedConn) Read(p []byte) (int, error) {
+	if len(c.prefix) == 0 {
 		return c.Conn.Read(p)
 	}
-	n := copy(p, c.before)
-	c.before = c.before[n:]
+	n := copy(p, c.prefix)
+	c.prefix = c.prefix[n:]
 	return n, nil
 }
 

@@ -65,10 +65,10 @@ func TestHTTP2ClientIsRetried(t *testing.T) {
 		t.Errorf("fields that the upstream did not send: %v", res.Header)
 	}
 	for n := range 2 {
-		if head := u.head(n); !strings.HasPrefix(head, "GET /a?b=c HTTP/1.1\r\nHost: "+p.addr+"\r\n") ||
-			!strings.Contains(head, "X-Forwarded-For: 127.0.0.1\r\n") || !strings.Contains(head, "X-Forwarded-Proto: http\r\n") ||
-			strings.Contains(head, "Transfer-Encoding") || strings.Contains(head, "Content-Length") {
-			t.Errorf("send %d: %q", n, head)
+		if headers := u.head(n); !strings.HasPrefix(headers, "GET /a?b=c HTTP/1.1\r\nHost: "+p.addr+"\r\n") ||
+			!strings.Contains(headers, "X-Forwarded-For: 127.0.0.1\r\n") || !strings.Contains(headers, "X-Forwarded-Proto: http\r\n") ||
+			strings.Contains(headers, "Transfer-Encoding") || strings.Contains(headers, "Content-Length") {
+			t.Errorf("send %d: %q", n, headers)
 		}
 	}
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeRecovered {
@@ -227,7 +227,7 @@ func TestHTTP2BodiesAndTrailersBothWays(t *testing.T) {
 	}
 }
 
-func TestHTTP2AnswersWithoutBody(t *testing.T) {
+func TestHTTP2ResponsesWithoutBody(t *testing.T) {
 	u := startUpstream(t, script(
 		"HTTP/1.1 204 No Content\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n",
@@ -331,8 +331,8 @@ func TestHTTP2CutResponseIsAStreamError(t *testing.T) {
 func TestHTTP2ResetEndsTheAttempt(t *testing.T) {
 	ended := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /quick") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /quick") {
 				c.say(ok200)
 				continue
 			}
@@ -390,7 +390,7 @@ func TestHTTP2ManyStreamsAtOnce(t *testing.T) {
 	arrived := 0
 	release := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			mu.Lock()
 			if arrived++; arrived == streams {
 				close(release)
@@ -424,7 +424,7 @@ func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -454,7 +454,7 @@ func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 	}
 }
 
-func TestHTTP2HeadLimits(t *testing.T) {
+func TestHTTP2HeaderLimits(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Limits.HeaderBytes, c.Limits.Headers = 8<<10, 20 })
 	client := http2Client(t, nil)
@@ -501,8 +501,8 @@ func TestHTTP2RequestThatIsNotForwarded(t *testing.T) {
 func TestHTTP2Drain(t *testing.T) {
 	finish := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /waits") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /waits") {
 				c.say("HTTP/1.1 503 Busy\r\nRetry-After: 3600\r\nContent-Length: 4\r\n\r\nbusy")
 				continue
 			}
@@ -512,28 +512,28 @@ func TestHTTP2Drain(t *testing.T) {
 	})
 	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.DrainTimeout, c.Default.RequestTimeout = time.Minute, 2*time.Hour })
 	client := http2Client(t, nil)
-	answers := map[string]chan string{}
+	responses := map[string]chan string{}
 	for _, path := range []string{"/runs", "/waits"} {
-		answers[path] = make(chan string, 1)
+		responses[path] = make(chan string, 1)
 		go func() {
 			res, err := client.Get("http://" + p.addr + path)
 			if err != nil {
-				answers[path] <- err.Error()
+				responses[path] <- err.Error()
 				return
 			}
 			b, _ := io.ReadAll(res.Body)
 			_ = res.Body.Close()
-			answers[path] <- fmt.Sprint(res.StatusCode, " ", string(b))
+			responses[path] <- fmt.Sprint(res.StatusCode, " ", string(b))
 		}()
 	}
 	eventually(t, "one waits and one runs", func() bool { defer p.seen.lock()(); return p.seen.waiting == 1 && u.sends() == 2 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	if got := <-answers["/waits"]; got != "503 busy" {
+	if got := <-responses["/waits"]; got != "503 busy" {
 		t.Errorf("the one that waited got %q", got)
 	}
 	close(finish)
-	if got := <-answers["/runs"]; got != "200 ok" {
+	if got := <-responses["/runs"]; got != "200 ok" {
 		t.Errorf("the one that ran got %q", got)
 	}
 	if err := <-drained; err != nil {
@@ -541,7 +541,7 @@ func TestHTTP2Drain(t *testing.T) {
 	}
 }
 
-func TestHTTP2IdleClientDoesNotHoldADrain(t *testing.T) {
+func TestHTTP2IdleClientDoesNotDelayADrain(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
 		speakHTTP2(c)
 		c.DrainTimeout, c.ClientIdleTimeout = time.Minute, time.Hour
@@ -579,8 +579,8 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 func TestHTTP2ClientThatReadsNothingIsCutOff(t *testing.T) {
 	large := strings.Repeat("x", 8<<20)
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /quick") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /quick") {
 				c.say(ok200)
 				continue
 			}
@@ -606,7 +606,7 @@ func TestHTTP2ClientThatReadsNothingIsCutOff(t *testing.T) {
 }
 
 // A response that comes before the body's end reaches the client, and ends the stream.
-func TestHTTP2AnswerBeforeTheBodysEnd(t *testing.T) {
+func TestHTTP2ResponseBeforeTheBodysEnd(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		c.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")

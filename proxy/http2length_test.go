@@ -26,8 +26,8 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 		c := p.dial()
 		f := http2.NewFramer(c.Conn, c.r)
 		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		var head bytes.Buffer
-		enc := hpack.NewEncoder(&head)
+		var headers bytes.Buffer
+		enc := hpack.NewEncoder(&headers)
 		for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/"}} {
 			_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 		}
@@ -36,7 +36,7 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 		}
 		c.send(http2.ClientPreface)
 		_ = f.WriteSettings()
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true, EndStream: tc.ended})
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true, EndStream: tc.ended})
 		if tc.status == "200" && !tc.ended {
 			_ = f.WriteData(1, true, []byte("hello"))
 		}

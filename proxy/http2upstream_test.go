@@ -258,7 +258,7 @@ type framer struct {
 
 // frames serves HTTP/2 without net/http. answer is called for every request
 // that is complete up to its head.
-func frames(answer func(f *framer, id uint32)) func(c *upConn) {
+func frames(response func(f *framer, id uint32)) func(c *upConn) {
 	return func(c *upConn) {
 		if _, err := c.Reader.Discard(len(preface)); err != nil {
 			return
@@ -282,7 +282,7 @@ func frames(answer func(f *framer, id uint32)) func(c *upConn) {
 				c.up.mu.Lock()
 				c.up.heads = append(c.up.heads, fmt.Sprint(frame.Fields))
 				c.up.mu.Unlock()
-				answer(f, frame.StreamID)
+				response(f, frame.StreamID)
 			}
 		}
 	}
@@ -290,15 +290,15 @@ func frames(answer func(f *framer, id uint32)) func(c *upConn) {
 
 // respond answers a stream with a status and a body.
 func (f *framer) respond(id uint32, status, body string, fields ...string) {
-	f.answer(id, true, status, body, fields)
+	f.writeResponse(id, true, status, body, fields)
 }
 
 // respondOpen is respond that leaves the stream open.
 func (f *framer) respondOpen(id uint32, status, body string, fields ...string) {
-	f.answer(id, false, status, body, fields)
+	f.writeResponse(id, false, status, body, fields)
 }
 
-func (f *framer) answer(id uint32, end bool, status, body string, fields []string) {
+func (f *framer) writeResponse(id uint32, end bool, status, body string, fields []string) {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
 	_ = enc.WriteField(hpack.HeaderField{Name: ":status", Value: status})
@@ -310,7 +310,7 @@ func (f *framer) answer(id uint32, end bool, status, body string, fields []strin
 }
 
 // A refused stream was surely not processed: even a POST is sent again.
-func TestRefusedStreamIsRepeatedWhateverTheMethod(t *testing.T) {
+func TestRefusedStreamIsRetriedWhateverTheMethod(t *testing.T) {
 	n := 0
 	u := startUpstream(t, frames(func(f *framer, id uint32) {
 		if n++; n == 1 {
@@ -450,7 +450,7 @@ func TestAbandonedAttemptResetsItsStream(t *testing.T) {
 }
 
 // A slow client's response does not fill our memory: flow control reaches the upstream.
-func TestSlowClientHoldsBackAnHTTP2Upstream(t *testing.T) {
+func TestSlowClientSlowsAnHTTP2Upstream(t *testing.T) {
 	const size = 24 << 20
 	wrote := make(chan int, size)
 	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
@@ -503,7 +503,7 @@ func TestReloadEndsHTTP2ConnectionsToUpstreamsNoLongerUsed(t *testing.T) {
 	eventually(t, "the connection ends", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return len(u.open) == 0 })
 }
 
-func TestLargeHeadFromHTTP2UpstreamIsRefused(t *testing.T) {
+func TestLargeHeadersFromHTTP2UpstreamAreRefused(t *testing.T) {
 	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Large", strings.Repeat("x", 100<<10))
 	})

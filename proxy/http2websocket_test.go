@@ -87,20 +87,20 @@ func TestWebSocketOverHTTP2(t *testing.T) {
 		t.Errorf("%q, %v at the end", rest, err)
 	}
 	p.wantOutcome(0, policy.OutcomeUpgraded)
-	head := u.head(0)
-	if !strings.HasPrefix(head, "GET /chat?room=1 HTTP/1.1\r\nHost: "+p.addr+"\r\n") || strings.Contains(head, "protocol") ||
-		strings.Contains(head, "Transfer-Encoding") || strings.Contains(head, "not for") ||
-		!strings.Contains(head, "Origin: http://a\r\n") || !strings.Contains(head, "Upgrade: websocket\r\n") {
-		t.Errorf("upstream got %q", head)
+	headers := u.head(0)
+	if !strings.HasPrefix(headers, "GET /chat?room=1 HTTP/1.1\r\nHost: "+p.addr+"\r\n") || strings.Contains(headers, "protocol") ||
+		strings.Contains(headers, "Transfer-Encoding") || strings.Contains(headers, "not for") ||
+		!strings.Contains(headers, "Origin: http://a\r\n") || !strings.Contains(headers, "Upgrade: websocket\r\n") {
+		t.Errorf("upstream got %q", headers)
 	}
-	_, key, _ := strings.Cut(head, "Sec-WebSocket-Key: ")
+	_, key, _ := strings.Cut(headers, "Sec-WebSocket-Key: ")
 	key, _, _ = strings.Cut(key, "\r\n")
 	if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != 16 {
 		t.Errorf("key %q of %d bytes, %v", key, len(b), err)
 	}
 }
 
-func TestAWebSocketOverHTTP2ThatIsRefusedIsTriedAgain(t *testing.T) {
+func TestAWebSocketOverHTTP2ThatIsRefusedIsRetried(t *testing.T) {
 	p := startProxy(t, startUpstream(t, echoing(bad503)), speakHTTP2)
 	w := p.openWebSocket(t, "websocket")
 	w.echo("after the second handshake")

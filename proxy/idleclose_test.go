@@ -48,8 +48,8 @@ func all(clients []*client, request string) {
 
 // answersAndCloses answers, and before it answers a request for /last it ends all other connections.
 func answersAndCloses(c *upConn) {
-	for head := c.head(); head != ""; head = c.head() {
-		if strings.Contains(head, "/last") {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		if strings.Contains(headers, "/last") {
 			c.up.closeOthers(c)
 		}
 		c.say(ok200)

@@ -23,8 +23,8 @@ func TestExpectIsAskedOfTheUpstream(t *testing.T) {
 	asked := make(chan string)
 	bodyCame := make(chan string)
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			asked <- head
+		for headers := c.head(); headers != ""; headers = c.head() {
+			asked <- headers
 			c.say(continue100)
 			bodyCame <- c.body(5)
 			c.say(continue100) // a second one is nobody's business
@@ -35,8 +35,8 @@ func TestExpectIsAskedOfTheUpstream(t *testing.T) {
 	c := p.dial()
 	for range 2 {
 		c.send(expecting("1.1", 5))
-		if head := within(t, "the head upstream", asked); !strings.Contains(head, "\r\nExpect: 100-continue\r\n") {
-			t.Fatalf("upstream got %q, want the expectation", head)
+		if headers := within(t, "the head upstream", asked); !strings.Contains(headers, "\r\nExpect: 100-continue\r\n") {
+			t.Fatalf("upstream got %q, want the expectation", headers)
 		}
 		c.wantRaw(continue100)
 		c.send("hello")
@@ -111,10 +111,10 @@ func TestRepeatsDropExpectAndContinueTheClient(t *testing.T) {
 	t.Run("refused before the body", func(t *testing.T) {
 		var second string
 		u := startUpstream(t, func(c *upConn) {
-			if head := c.head(); c.n == 1 {
+			if headers := c.head(); c.n == 1 {
 				c.say(bad503)
 				_, _ = c.endOfInput()
-			} else if head != "" {
+			} else if headers != "" {
 				second = c.body(5)
 				c.say(ok200)
 			}
@@ -151,7 +151,7 @@ func TestRepeatsDropExpectAndContinueTheClient(t *testing.T) {
 	})
 	t.Run("continued already", func(t *testing.T) {
 		u := startUpstream(t, func(c *upConn) {
-			for head := c.head(); head != ""; head = c.head() {
+			for headers := c.head(); headers != ""; headers = c.head() {
 				if len(c.up.heads) == 1 {
 					c.say(continue100)
 				}

@@ -51,7 +51,7 @@ func (x *exchange) keep(code int, o policy.Outcome, now instant, took time.Durat
 		Route: x.route.Name, Method: x.req.Method, Path: x.req.Path, Began: x.c.server.at(x.began), Took: took,
 		Code: code, Outcome: o, Attempts: x.attempts, Steps: make([]Step, 0, trailLength),
 	}
-	for _, s := range x.trail.steps[:x.trail.n] {
+	for _, s := range x.attemptLog.steps[:x.attemptLog.n] {
 		e.Steps = append(e.Steps, Step{Began: s.began.duration(), Took: s.took.duration(), Status: int(s.status), Cause: s.cause, Class: s.class, Dial: s.dial})
 	}
 	j.Keep(&e)

@@ -88,9 +88,9 @@ func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
 // What waits before it is sent is not yet an attempt.
 func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
 	book := wantsAll()
-	server := &timed{first: []string{answer(429, "Retry-After: 2")}}
+	server := &timed{first: []string{rawResponse(429, "Retry-After: 2")}}
 	inMemory(t, server.handle, func(c *Config) {
-		sharing("route")(c)
+		sharedPause("route")(c)
 		c.Journal = book
 		c.Default.Policy.MaxRetries = 0
 	}, func(t *testing.T, m *memory) {
@@ -130,7 +130,7 @@ func (n *notebook) steps(t *testing.T, want int) []Step {
 func TestJournalPlacesAHedge(t *testing.T) {
 	const ms = time.Millisecond
 	book := wantsAll()
-	inMemory(t, byConn(answers(50*ms, ok200), unanswered), func(c *Config) {
+	inMemory(t, byConn(respondsAfter(50*ms, ok200), neverResponds), func(c *Config) {
 		hedged(t)(c)
 		c.Journal = book
 	}, func(t *testing.T, m *memory) {
@@ -145,7 +145,7 @@ func TestJournalPlacesAHedge(t *testing.T) {
 func TestJournalPlacesAFallback(t *testing.T) {
 	const ms = time.Millisecond
 	book := wantsAll()
-	inMemoryWithSpare(t, answers(10*ms, bad503), answers(30*ms, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory, s *spared) {
+	inMemoryWithFallback(t, respondsAfter(10*ms, bad503), respondsAfter(30*ms, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory, s *fallbackServer) {
 		m.client().send(get("/")).want(200, "ok")
 		got := book.steps(t, 2)
 		if got[0].Began != 0 || got[0].Took != 10*ms || got[1].Began != 10*ms || got[1].Took != 30*ms {

@@ -58,12 +58,12 @@ func TestAKeptAliveClientThatHalfClosesIsAnsweredAndClosed(t *testing.T) {
 }
 
 func TestAKeptAliveClientThatLeavesEndsItsRequest(t *testing.T) {
-	for name, answers := range map[string][]string{
+	for name, responses := range map[string][]string{
 		"in backoff":        {ok200, ok200, ok200, ok200, ok200, "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n"},
 		"while one answers": {ok200, ok200, ok200, ok200, ok200, "HTTP/1."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			serve := script(answers...)
+			serve := script(responses...)
 			p := startProxy(t, startUpstream(t, func(c *upConn) {
 				serve(c)
 				_, _ = c.Reader.ReadByte() // until the proxy has had enough of a stalled answer
@@ -109,10 +109,10 @@ func TestADrainCutsOffKeptAliveClients(t *testing.T) {
 func okButLast(last func(c *upConn)) func(c *upConn) {
 	return func(c *upConn) {
 		for {
-			switch head := c.head(); {
-			case head == "":
+			switch headers := c.head(); {
+			case headers == "":
 				return
-			case strings.HasPrefix(head, "GET /last"):
+			case strings.HasPrefix(headers, "GET /last"):
 				last(c)
 			default:
 				c.say("%s", ok200)

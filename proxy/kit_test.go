@@ -172,11 +172,11 @@ func script(responses ...string) func(c *upConn) {
 	next := 0
 	return func(c *upConn) {
 		for {
-			head := c.head()
-			if head == "" {
+			headers := c.head()
+			if headers == "" {
 				return
 			}
-			discardBody(c, head)
+			discardBody(c, headers)
 			mu.Lock()
 			r := responses[min(next, len(responses)-1)]
 			next++
@@ -194,8 +194,8 @@ func script(responses ...string) func(c *upConn) {
 }
 
 // discardBody reads the body that head announces.
-func discardBody(c *upConn, head string) []byte {
-	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), c.Reader)))
+func discardBody(c *upConn, headers string) []byte {
+	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(headers), c.Reader)))
 	if err != nil {
 		return nil
 	}
@@ -347,7 +347,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 			BodyIdleTimeout:     10 * time.Second,
 			RetryBufferBytes:    1 << 20,
 			ResponseBufferBytes: 64 << 10,
-			Guard:               policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}, // tests of the door switch them on
+			Guard:               policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}, // tests of the queue switch them on
 			QueueTimeout:        20 * time.Second,
 			QueueMax:            4096,
 			ResponseHeaders:     true,

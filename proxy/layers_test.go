@@ -79,7 +79,7 @@ func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(fmt.Sprint(tc.field, " ", tc.nested), func(t *testing.T) {
 			u := startUpstream(t, script(bad503))
-			p := startProxy(t, u, func(c *Config) { c.Default.Nested = tc.nested })
+			p := startProxy(t, u, func(c *Config) { c.Default.LayeredRetries = tc.nested })
 			p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n"+tc.field+"\r\n\r\n").want(503, "busy")
 			if u.sends() != tc.sends {
 				t.Errorf("%d sends, want %d", u.sends(), tc.sends)
@@ -192,8 +192,8 @@ func TestResponseHeadersCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-func fieldOf(head, name string) string {
-	for line := range strings.SplitSeq(head, "\r\n") {
+func fieldOf(headers, name string) string {
+	for line := range strings.SplitSeq(headers, "\r\n") {
 		if n, v, ok := strings.Cut(line, ":"); ok && strings.EqualFold(n, name) {
 			return strings.TrimSpace(v)
 		}
@@ -217,7 +217,7 @@ func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, script(bad503))
 			p := startProxy(t, u, func(c *Config) {
-				c.Default.Nested, c.Default.ResponseHeaders = policy.LayeredDeny, false
+				c.Default.LayeredRetries, c.Default.ResponseHeaders = policy.LayeredDeny, false
 				if tc.trusted != "" {
 					c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(tc.trusted)}
 				}

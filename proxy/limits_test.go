@@ -111,13 +111,13 @@ func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
 }
 
 func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
-	answers := map[string]string{
+	responses := map[string]string{
 		"length":  fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 1<<20, strings.Repeat("x", 1<<20)),
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(randomBytes(1<<20), 10000),
 	}
-	for name, answer := range answers {
+	for name, response := range responses {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, script(answer), nil, func(t *testing.T, m *memory) {
+			inMemory(t, script(response), nil, func(t *testing.T, m *memory) {
 				c := m.client().send(get("/"))
 				buf := make([]byte, 100<<10)
 				for range 5 { // slow, but it reads
@@ -239,11 +239,11 @@ func startFewDescriptors(t *testing.T, addr string) (p *testProxy, pauses func()
 		t.Skipf("no process of its own for the test: %v", err)
 	}
 	t.Cleanup(func() { _ = in.Close(); _ = child.Wait() })
-	answers := bufio.NewScanner(out)
-	ask := func() (answer string) {
+	responses := bufio.NewScanner(out)
+	ask := func() (response string) {
 		fmt.Fprintln(in, "?")
-		for answers.Scan() {
-			if s, ok := strings.CutPrefix(answers.Text(), "child: "); ok {
+		for responses.Scan() {
+			if s, ok := strings.CutPrefix(responses.Text(), "child: "); ok {
 				return s
 			}
 		}

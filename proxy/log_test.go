@@ -110,13 +110,13 @@ func TestTheAccessLogHasOneLineForAFailedRequestToo(t *testing.T) {
 
 func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	log, lines := logLines()
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); c.Log = log })
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); c.Log = log })
 	c := p.dial().send(get("/"))
 	soon(t, "line of the outage", func() bool {
-		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+place.addr+`","by":"refused"`)
+		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+permit.addr+`","by":"refused"`)
 	})
-	serveListener(t, place.open(), script(ok200))
+	serveListener(t, permit.open(), script(ok200))
 	c.want(200, "ok")
 	soon(t, "line of its end", func() bool {
 		c.send(get("/")).want(200, "ok")
@@ -151,8 +151,8 @@ func TestTheAccessLogTellsWhatTheRequestWas(t *testing.T) {
 
 func TestTheAccessLogCountsOurOwnAnswersBytes(t *testing.T) {
 	log, lines := logLines()
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { c.AccessLog, c.Log = true, log })
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { c.AccessLog, c.Log = true, log })
 	_, body, err := p.dial().send(get("/")).response("GET")
 	if err != nil {
 		t.Fatal(err)

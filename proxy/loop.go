@@ -6,31 +6,31 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// run is the retry loop: a place at the upstream's door, attempt, verdict,
+// run is the retry loop: a permit at the upstream's queue, attempt, verdict,
 // wait, again. It knows nothing of the wire. It gives the status code the
 // client got (0: none) and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
 	var again, d policy.Decision // what the next attempt retries, nothing at first, and the verdict on it
 	var a policy.Attempt
 	for now := x.began; ; now = x.tick() {
-		if in := x.enter(now); in != admitted {
-			return x.stayOut(in)
+		if in := x.admit(now); in != admitted {
+			return x.concludeUnsent(in)
 		}
 		if again.Retry {
-			x.retrying(again)
+			x.countRetry(again)
 		}
 		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case !d.Retry && !x.outlives(&a, &d):
+		case !d.Retry && !x.mayOutlive(&a, &d):
 			return x.conclude(&a, d)
 		}
 		x.discard()
 		switch x.pause(d) {
 		case clientLeft:
-			return x.stayOut(leftWaiting)
+			return x.concludeUnsent(clientLeftQueue)
 		case drainBegan:
-			x.giveBack()
+			x.returnBudgetToken()
 			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
 		}
 		again = d
@@ -41,46 +41,46 @@ func (x *exchange) run() (int, policy.Outcome) {
 // ended. An attempt timeout after which no retry is possible is no end: the
 // attempt goes on with all the time that is left.
 func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
-	x.attempt(a, fresh || x.waiter.place.Probe())
+	x.attempt(a, fresh || x.waiter.permit.Probe())
 	x.tick()
-	stays := x.weigh(a, d)
-	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.waitsOn() {
+	stays := x.judgeAttempt(a, d)
+	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.mayResume() {
 		x.resume(a)
 		x.tick()
-		stays = x.weigh(a, d)
+		stays = x.judgeAttempt(a, d)
 	}
 	if !stays {
 		return false
 	}
-	if x.waiter.place.Taken() { // else it was given back
-		x.desert(x.overtime())
+	if x.waiter.permit.Taken() { // else it was given back
+		x.abandonPermit(x.timeoutEndKind())
 	}
-	if x.member != nil {
-		judgeMember(x.member, a)
+	if x.endpoint != nil {
+		reportToEndpoint(x.endpoint, a)
 	}
 	x.attemptDone(a, d.Class)
 	return true
 }
 
-// weigh gives the attempt's place back and judges it by d; false: the client's side
+// judgeAttempt gives the attempt's place back and judges it by d; false: the client's side
 // ended. What the upstream answered counts even then.
-func (x *exchange) weigh(a *policy.Attempt, d *policy.Decision) bool {
+func (x *exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	*d = policy.Decision{}
 	if a.Status == 429 {
-		x.noteRateLimitPause(a)
+		x.startPause(a)
 	}
-	stays := x.clientEnd.Load() == clientStays
+	stays := x.clientEnd.Load() == clientPresent
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
-		x.vacate(a)
+		x.releasePermit(a)
 	}
-	if stays && !x.plainAnswer(a) {
+	if stays && !x.isPlainSuccess(a) {
 		*d = x.judge(a)
 	}
 	return stays
 }
 
-// leave ends an exchange whose client left while it waited.
-func (x *exchange) leave() (int, policy.Outcome) {
+// clientLeft ends an exchange whose client left while it waited.
+func (x *exchange) clientLeft() (int, policy.Outcome) {
 	x.clientEnd.Store(clientGone)
 	return x.abandon()
 }
@@ -89,8 +89,8 @@ func (x *exchange) leave() (int, policy.Outcome) {
 // budget, since only when a retry is possible otherwise is it worth reading
 // the rest of the client's body and holding the response.
 func (x *exchange) judge(a *policy.Attempt) policy.Decision {
-	if x.noAttempt != policy.ReasonNone {
-		return policy.Decision{Class: policy.NotSent, Why: x.noAttempt}
+	if x.noAttemptReason != policy.ReasonNone {
+		return policy.Decision{Class: policy.NotSent, Why: x.noAttemptReason}
 	}
 	r := x.route
 	x.startClock(x.clock)
@@ -107,7 +107,7 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	case !d.Retry:
 		return d
 	}
-	if why := x.against(a); why != policy.ReasonNone {
+	if why := x.retryBlockedBy(a); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	why := x.secure(a)
@@ -115,22 +115,22 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
-	if x.clientEnd.Load() != clientStays {
+	if x.clientEnd.Load() != clientPresent {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
 	if a.Header != nil {
-		a.Header = &x.held.resp // the head moved there with its response
+		a.Header = &x.buffered.resp // the head moved there with its response
 	}
 	s = x.situation()
 	if x.grpc && s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // what came is kept, and the rest follows it as it comes
 	}
-	budget, shut := r.budget(), x.breakerShut()
+	budget, shut := r.budget(), x.retryWaitsInQueue()
 	if shut {
 		budget = nil // the breaker lets in no more than the upstream bears
 	}
 	d = r.Policy.Decide(a, &s, budget, x.set.server.since(x.clock), policy.Shared())
-	x.token = d.Retry && !d.Free && budget != nil
+	x.hasBudgetToken = d.Retry && !d.Free && budget != nil
 	if shut && !a.HasRetryAfter {
 		d.Wait = 0 // the wait is at the breaker
 	}
@@ -139,16 +139,16 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 
 // secure makes a retry possible: the failing response is held, and then the
 // client's body read to its end, or as far as it comes in time. It gives the
-// reason why that cannot be. The caller of a gRPC call may wait for a response
+// reason why that cannot be. The client of a gRPC call may wait for a response
 // before it sends more, so its messages are not waited for.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.replay() == policy.ReplayUnfinished
 	if unfinished {
-		x.upSpent = true // the rest of it could come after the response
+		x.upNotReusable = true // the rest of it could come after the response
 		x.stopPump()
 	}
 	if a.Cause == policy.CauseStatus {
-		if why := x.held.take(); why != policy.ReasonNone {
+		if why := x.buffered.read(); why != policy.ReasonNone {
 			return why
 		}
 	}
@@ -169,24 +169,24 @@ func (x *exchange) situation() policy.Situation {
 	}
 	return policy.Situation{
 		Retries:       x.retries,
-		MaxRetries:    x.limit,
+		MaxRetries:    x.maxRetries,
 		Safe:          x.safe,
 		Replay:        x.replay(),
 		Left:          left,
 		Elapsed:       x.clock.Sub(x.began),
 		Previous:      x.wait,
-		FreeRetryUsed: x.freeUsed,
+		FreeRetryUsed: x.freeRetryUsed,
 		Draining:      x.c.server.draining.Load(),
-		Layered:       x.nested,
+		Layered:       x.layered,
 	}
 }
 
 // pause waits before a retry. Everything that could forbid the retry was asked
 // before; only the client or a drain can end the wait early.
 func (x *exchange) pause(d policy.Decision) waitEnd {
-	x.trail.waited(d.Wait)
+	x.attemptLog.waited(d.Wait)
 	if d.Free {
-		x.freeUsed = true
+		x.freeRetryUsed = true
 		return x.noWait()
 	}
 	x.retries++
@@ -228,11 +228,11 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		}
 	}
 	switch {
-	case x.held.full && (x.held.attempt == x.attempts || a.Cause != policy.CauseStatus):
+	case x.buffered.full && (x.buffered.attempt == x.attempts || a.Cause != policy.CauseStatus):
 		x.dropUpstream()
-		return x.relayHeld(outcome, reasonOf(d.Why))
+		return x.relayBuffered(outcome, reasonOf(d.Why))
 	case a.Cause == policy.CauseStatus:
-		x.held.drop()
+		x.buffered.drop()
 		return x.relay(outcome, reasonOf(d.Why))
 	}
 	x.dropUpstream()
@@ -253,13 +253,13 @@ func (x *exchange) abandon() (int, policy.Outcome) {
 	if x.sentSome() {
 		class = policy.Unknown // the upstream may go on with it
 	}
-	x.desert(policy.Abandoned)
+	x.abandonPermit(policy.Abandoned)
 	x.dropUpstream()
 	x.stopPump()
 	if x.attemptOpen() {
 		x.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}
-	x.mustEnd = true
+	x.mustClose = true
 	x.tick()
-	return x.answerClientsFault()
+	return x.respondToClientError()
 }

@@ -89,8 +89,8 @@ func TestPutIsReplayedWhole(t *testing.T) {
 	var got []string
 	n := 0
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			got = append(got, string(discardBody(c, head)))
+		for headers := c.head(); headers != ""; headers = c.head() {
+			got = append(got, string(discardBody(c, headers)))
 			if n++; n < 3 {
 				c.say(bad503)
 			} else {

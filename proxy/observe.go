@@ -14,7 +14,7 @@ func observed(r *Route) *Route {
 	}
 	o := *r
 	o.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}
-	o.Probe, o.RateLimitPause, o.RateLimit, o.Throttle, o.Fallback = Probe{}, RateLimitPause{}, RateLimit{}, false, nil
+	o.Probe, o.RateLimitPause, o.RateLimit, o.ClientThrottling, o.Fallback = Probe{}, RateLimitPause{}, RateLimit{}, false, nil
 	o.HedgeAfter = policy.HedgeAfter{}
 	return &o
 }
@@ -41,7 +41,7 @@ func (x *exchange) observe(a *policy.Attempt, d policy.Decision) policy.Decision
 // ReasonObserved when nothing does. It holds nothing to find out, so a response
 // without a length passes for one that could be held.
 func (x *exchange) wouldNot(a *policy.Attempt) policy.Reason {
-	f := x.answer.framing
+	f := x.respBody.framing
 	if a.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > x.route.ResponseBufferBytes {
 		return policy.ReasonResponseTooLarge
 	}

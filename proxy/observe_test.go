@@ -16,7 +16,7 @@ func observing(c *Config) { c.Default.DryRun = true }
 
 func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 	const observedReason = "gave_up_dry_run"
-	answer := func(status, more string, body string) string {
+	response := func(status, more string, body string) string {
 		return "HTTP/1.1 " + status + "\r\n" + more + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	}
 	for _, tc := range []struct {
@@ -33,8 +33,8 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 		{name: "a good one", request: get("/"), upstream: script(ok200), status: 200, body: "ok", outcome: "success"},
 		{name: "no response", request: get("/"), upstream: script(""), status: 502, body: "*", would: []policy.Reason{policy.ReasonReset}, outcome: observedReason},
 		{name: "what may not run twice", request: post("x"), upstream: script(bad503), status: 503, body: "busy", outcome: "gave_up_not_idempotent"},
-		{name: "a wait that does not fit", request: get("/"), upstream: script(answer("503 Busy", "Retry-After: 3600\r\n", "busy")), status: 503, body: "busy", outcome: "gave_up_retry_after_too_long"},
-		{name: "an answer too large to hold", request: get("/"), upstream: script(answer("500 Oh", "", strings.Repeat("x", 100))), change: func(c *Config) { c.Default.ResponseBufferBytes = 99 },
+		{name: "a wait that does not fit", request: get("/"), upstream: script(response("503 Busy", "Retry-After: 3600\r\n", "busy")), status: 503, body: "busy", outcome: "gave_up_retry_after_too_long"},
+		{name: "an answer too large to hold", request: get("/"), upstream: script(response("500 Oh", "", strings.Repeat("x", 100))), change: func(c *Config) { c.Default.ResponseBufferBytes = 99 },
 			status: 500, body: strings.Repeat("x", 100), outcome: "gave_up_response_too_large"},
 		{name: "no retries wanted", request: get("/"), upstream: script(bad503), change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, status: 503, body: "busy", outcome: "gave_up_retries_off"},
 		{name: "late and good", request: get("/"), upstream: slow(15*time.Second, ok200), status: 200, body: "ok", would: []policy.Reason{policy.ReasonAttemptTimeout}, outcome: "success", takes: 15 * time.Second},
@@ -103,8 +103,8 @@ func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 
 // Nobody waits at a breaker or for a place, and nobody is turned away.
 func TestARouteThatObservesHoldsNobody(t *testing.T) {
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); observing(c) })
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); observing(c) })
 	c := p.dial()
 	for range 30 { // a breaker would hold the second one for 20 s
 		c.send(get("/")).want(502, "*")

@@ -9,7 +9,7 @@ import (
 // gave when it began, and nothing to the observer of another.
 func TestARequestHasOneObserverFromBeginningToEnd(t *testing.T) {
 	var given []*recorder
-	inMemoryWithSpare(t, script(bad503), script(bad503), func(c *Config) {
+	inMemoryWithFallback(t, script(bad503), script(bad503), func(c *Config) {
 		c.Default.Policy.MaxRetries = 1
 		c.Observe = func(string) func() Observer {
 			return func() Observer {
@@ -17,7 +17,7 @@ func TestARequestHasOneObserverFromBeginningToEnd(t *testing.T) {
 				return given[len(given)-1]
 			}
 		}
-	}, func(t *testing.T, m *memory, _ *spared) {
+	}, func(t *testing.T, m *memory, _ *fallbackServer) {
 		c := m.client()
 		for range 3 {
 			c.send(get("/")).want(503, "busy")

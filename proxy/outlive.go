@@ -12,10 +12,10 @@ import (
 // breaker opens. If it does, the request is sent again outside the budget: it
 // queues with all others, and the breaker paces them.
 
-// outlives reports whether a request whose connection was lost, and which the
+// mayOutlive reports whether a request whose connection was lost, and which the
 // budget did not let repeat, is retried after all; d is then that retry.
-func (x *exchange) outlives(a *policy.Attempt, d *policy.Decision) bool {
-	if d.Why != policy.ReasonBudgetExhausted || a.Cause != policy.CauseReset || x.fault.Breaks() || x.route.BreakerMode != BreakerQueue {
+func (x *exchange) mayOutlive(a *policy.Attempt, d *policy.Decision) bool {
+	if d.Why != policy.ReasonBudgetExhausted || a.Cause != policy.CauseReset || x.fault.Breaks() || x.route.Breaker != BreakerQueue {
 		return false
 	}
 	began := x.tick()
@@ -26,7 +26,7 @@ func (x *exchange) outlives(a *policy.Attempt, d *policy.Decision) bool {
 	case end == drainBegan:
 		d.Why = policy.ReasonDraining
 		return false
-	case end != clientLeft && !x.breakerShut(): // who left is found out by pause
+	case end != clientLeft && !x.retryWaitsInQueue(): // who left is found out by pause
 		return false
 	}
 	d.Retry, d.Wait, d.Why = true, 0, policy.ReasonReset
@@ -36,7 +36,7 @@ func (x *exchange) outlives(a *policy.Attempt, d *policy.Decision) bool {
 // awaitBreaker waits until the breaker opens, or it is clear that it does not.
 func (x *exchange) awaitBreaker() waitEnd {
 	d := x.route.upstream.door
-	defer d.awaitNoMore(&x.waiter)
+	defer d.stopAwaitingBreaker(&x.waiter)
 	for d.awaitBreaker(&x.waiter) {
 		until, losing := d.guard.LosingInFlight(x.set.server.since(x.tick()))
 		if !losing || !x.deadline.IsZero() && !x.clock.Before(x.deadline) {
@@ -50,30 +50,30 @@ func (x *exchange) awaitBreaker() waitEnd {
 }
 
 // awaitBreaker has w told when the breaker opens; false: it is not closed any more.
-func (d *door) awaitBreaker(w *waiter) bool {
+func (d *admissionQueue) awaitBreaker(w *waiter) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.guard.State().Breaker != policy.BreakerClosed {
 		return false
 	}
-	if !slices.Contains(d.undecided, w) {
-		w.word.Store(wordWait)
-		w.turn = 0
-		d.undecided = append(d.undecided, w)
+	if !slices.Contains(d.awaitingBreaker, w) {
+		w.decision.Store(decisionWait)
+		w.expectedAt = 0
+		d.awaitingBreaker = append(d.awaitingBreaker, w)
 	}
 	return true
 }
 
-func (d *door) awaitNoMore(w *waiter) {
+func (d *admissionQueue) stopAwaitingBreaker(w *waiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.undecided = slices.DeleteFunc(d.undecided, func(other *waiter) bool { return other == w })
+	d.awaitingBreaker = slices.DeleteFunc(d.awaitingBreaker, func(other *waiter) bool { return other == w })
 }
 
-// decide tells those who wait for it that the breaker is open. Called with mu held.
-func (d *door) decide() {
-	for _, w := range d.undecided {
-		w.tell(wordGo)
+// notifyAwaitingBreaker tells those who wait for it that the breaker is open. Called with mu held.
+func (d *admissionQueue) notifyAwaitingBreaker() {
+	for _, w := range d.awaitingBreaker {
+		w.notify(decisionAdmit)
 	}
-	d.undecided = nil
+	d.awaitingBreaker = nil
 }

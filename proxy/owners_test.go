@@ -53,17 +53,17 @@ func ownBody(token string) string { return strings.Repeat(token+"\n", 1+len(toke
 
 // request is one with the token in all its parts, as HTTP/1.1 has it.
 func ownRequest(kind, token string) string {
-	head := fmt.Sprintf("%%s /%[1]s?q=%[1]s HTTP/1.1\r\nHost: a\r\nX-Request-Id: id-%[1]s\r\nX-Token: %[1]s\r\nX-Fill: %[1]s%[1]s%[1]s\r\n", token)
+	headers := fmt.Sprintf("%%s /%[1]s?q=%[1]s HTTP/1.1\r\nHost: a\r\nX-Request-Id: id-%[1]s\r\nX-Token: %[1]s\r\nX-Fill: %[1]s%[1]s%[1]s\r\n", token)
 	body := ownBody(token)
 	switch kind {
 	case puts, cutsUpload, tooEarly:
-		return fmt.Sprintf(head, "PUT") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+		return fmt.Sprintf(headers, "PUT") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 	case postsKeyless:
-		return fmt.Sprintf(head, "POST") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+		return fmt.Sprintf(headers, "POST") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 	case putsChunked:
-		return fmt.Sprintf(head, "PUT") + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		return fmt.Sprintf(headers, "PUT") + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
 	}
-	return fmt.Sprintf(head, "GET") + "\r\n"
+	return fmt.Sprintf(headers, "GET") + "\r\n"
 }
 
 var ownFields = []string{"Accept-Encoding", "Content-Length", "Idempotency-Key", "User-Agent", "X-Fill", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
@@ -245,7 +245,7 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		c.Default.RequestTimeout, c.Default.AttemptTimeout = time.Minute, 0
 		config = *c
 	})
-	p.waiting.Add(slimAbove) // so that each that waits gives its buffers back
+	p.waiting.Add(compactAbove) // so that each that waits gives its buffers back
 	var clients sync.WaitGroup
 	for i := range http1 {
 		clients.Go(func() { o.overHTTP1(p, i, rounds) })
@@ -264,11 +264,11 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		}
 	})
 	clients.Wait()
-	p.waiting.Add(-slimAbove)
+	p.waiting.Add(-compactAbove)
 	if n := o.sends.Load(); n < (http1+http2)*rounds {
 		t.Errorf("only %d attempts came", n)
 	}
-	if p.seen.hedged == 0 || len(p.seen.waits) < slimAbove {
+	if p.seen.hedged == 0 || len(p.seen.waits) < compactAbove {
 		t.Errorf("%d hedges and %d waits: the test shows little", p.seen.hedged, len(p.seen.waits))
 	}
 }

@@ -36,11 +36,11 @@ func (c *conn) park(until instant) bool {
 		return false
 	}
 	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.wire), listen: c.listen, used: c.used, told: c.told, since: instant(c.idleFrom.Load()), until: until}
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.wire), listen: c.listen, used: c.used, told: c.proxyAddr, since: instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
 	c.recharge(s.costs.parked)
 	if s.lot.Add(c.raw, s.at(until), p) == nil {
-		c.left = true
+		c.handedToPoller = true
 		return true
 	}
 	c.recharge(cost)
@@ -60,7 +60,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	if p.evict = why == idlepoller.Evicted; p.evict {
 		p.until = start // in the past: it has a last look
 		c := p.resume()
-		c.leaves()
+		c.beginLeaving()
 		s.wg.Go(func() { s.run(c) })
 		return
 	}
@@ -74,7 +74,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 // for, it finds out as if it had waited itself.
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
-	c.parks, c.told, c.idleEnd = true, p.told, p.until
+	c.parks, c.proxyAddr, c.idleEnd = true, p.told, p.until
 	c.cost = p.server.costs.plain
 	if p.evict {
 		c.cost = p.server.costs.parked

@@ -143,8 +143,8 @@ func TestHTTP2BegunAfterParking(t *testing.T) {
 func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	release := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.HasPrefix(head, "GET /held") {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "GET /held") {
 				<-release
 			}
 			c.say(ok200)
@@ -250,12 +250,12 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
 	conn.in = getBuffer(smallBuffer) // of the request before
-	conn.x.spare.put(getBuffer(smallBuffer))
+	conn.x.spareBuffers.put(getBuffer(smallBuffer))
 	_ = near.SetReadDeadline(past)
 	if err := conn.fillIdle(); !isTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)
 	}
-	if conn.in != nil || conn.x.spare != (spare{}) {
+	if conn.in != nil || conn.x.spareBuffers != (bufferCache{}) {
 		t.Error("a buffer was kept")
 	}
 }
@@ -275,7 +275,7 @@ func TestTidiesAfterAWave(t *testing.T) {
 	for range 32 {
 		all = append(all, p.dial())
 	}
-	for range tidyAfter / len(all) {
+	for range releaseMemoryAfter / len(all) {
 		p.wantParked(len(all))
 		for _, c := range all {
 			c.send(get("/")).want(200, "ok")

@@ -38,8 +38,8 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reset=%v", reset), func(t *testing.T) {
 			arrived, goOn := make(chan struct{}), make(chan struct{})
-			place := reservePort(t)
-			u := serveListener(t, place.open(), func(c *upConn) {
+			permit := reservePort(t)
+			u := serveListener(t, permit.open(), func(c *upConn) {
 				c.head()
 				arrived <- struct{}{}
 				<-goOn
@@ -59,7 +59,7 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 				u.mu.Unlock()
 			}
 			u.stop()
-			again := serveListener(t, place.open(), script(ok200))
+			again := serveListener(t, permit.open(), script(ok200))
 			var wg sync.WaitGroup
 			for i, c := range clients {
 				wg.Go(func() {
@@ -111,7 +111,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 			resets := 0
 			arrived, goOn := make(chan struct{}), make(chan struct{})
 			u := startUpstream(t, func(c *upConn) {
-				head := c.head()
+				headers := c.head()
 				if c.n <= 3 { // three pooled connections that turn stale
 					arrived <- struct{}{}
 					<-goOn
@@ -123,7 +123,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 					mu.Unlock()
 					return
 				}
-				discardBody(c, head)
+				discardBody(c, headers)
 				c.say(ok200)
 				_, _ = c.endOfInput()
 			})
@@ -164,8 +164,8 @@ func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 		u := startUpstream(t, func(c *upConn) {
 			c.head()
 			c.say(ok200)
-			if head := c.head(); head != "" {
-				discardBody(c, head)
+			if headers := c.head(); headers != "" {
+				discardBody(c, headers)
 				if !polite {
 					c.reset()
 				}
@@ -214,8 +214,8 @@ func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
 }
 
 func TestTheUpstreamsKeepAliveTimeoutIsObeyedLessASecond(t *testing.T) {
-	answer := "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\n\r\nok"
-	inMemory(t, script(answer), bare, func(t *testing.T, m *memory) {
+	response := "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\n\r\nok"
+	inMemory(t, script(response), bare, func(t *testing.T, m *memory) {
 		c := m.client()
 		c.send(get("/")).wantRaw(ok200)
 		time.Sleep(3900 * time.Millisecond)
@@ -266,8 +266,8 @@ func TestEveryAddressIsTried(t *testing.T) {
 func TestARetryPrefersAnotherAddress(t *testing.T) {
 	for name, bad := range map[string]string{"503": bad503, "reset": "", "malformed": "nonsense\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			answers := script(bad, ok200) // by whichever of the two, in this order
-			p, a, b := twoAddresses(t, answers, answers, nil)
+			responses := script(bad, ok200) // by whichever of the two, in this order
+			p, a, b := twoAddresses(t, responses, responses, nil)
 			res := p.dial().send(get("/")).want(200, "ok")
 			if got := res.Header.Get("X-Retryproxy-Attempts"); got != "2" || a.sends() != 1 || b.sends() != 1 {
 				t.Errorf("attempts %q, %d and %d sends; want 2, 1 and 1", got, a.sends(), b.sends())
@@ -324,7 +324,7 @@ func TestADialThatTakesTooLong(t *testing.T) {
 // An upstream connection whose response said so, or that has bytes left over,
 // is not used again.
 func TestConnectionsThatAreNotUsedAgain(t *testing.T) {
-	for name, answer := range map[string]string{
+	for name, response := range map[string]string{
 		"Connection: close":       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
 		"HTTP/1.0":                "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
 		"Keep-Alive: timeout=0":   "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=0\r\n\r\nok",
@@ -337,7 +337,7 @@ func TestConnectionsThatAreNotUsedAgain(t *testing.T) {
 				if c.head() == "" {
 					return
 				}
-				c.say("%s", answer)
+				c.say("%s", response)
 				_, _ = io.Copy(io.Discard, c) // it would not close by itself
 			})
 			p := startProxy(t, u, nil)

@@ -32,7 +32,7 @@ type prematureEnds struct {
 }
 
 func newPrematureEnds(l prematureLimits) *prematureEnds {
-	return &prematureEnds{limits: l, allowance: allowance{left: l.most, most: l.most, perSecond: l.perSecond, at: time.Now()}}
+	return &prematureEnds{limits: l, allowance: allowance{tokens: l.most, max: l.most, perSecond: l.perSecond, at: time.Now()}}
 }
 
 // hold lets a request pass, after a wait where the client has ended too many prematurely.
@@ -60,11 +60,11 @@ func (e *prematureEnds) hold(ctx context.Context, stream *bridge.ClientStream) b
 func (e *prematureEnds) exhausted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.allowance.left > 0 {
+	if e.allowance.tokens > 0 {
 		return false
 	}
 	e.allowance.debt(time.Now())
-	return e.allowance.left <= 0
+	return e.allowance.tokens <= 0
 }
 
 // answeredWhole takes note of a request that got its response.
@@ -84,7 +84,7 @@ func (e *prematureEnds) ended(age time.Duration) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.allowance.left = max(e.allowance.left-1, 0)
+	e.allowance.tokens = max(e.allowance.tokens-1, 0)
 }
 
 // endedByClient reports whether the request of this stream reached an upstream, or was on
@@ -95,7 +95,7 @@ func (c *conn) endedByClient() bool {
 	case c.x.attempts == 0:
 		return false
 	case c.stream.ResponseComplete():
-		return end == clientBroken
+		return end == clientBodyBroken
 	}
-	return end == clientBroken || c.stream.ClientGone() || c.stream.BodyBroken()
+	return end == clientBodyBroken || c.stream.ClientGone() || c.stream.BodyBroken()
 }

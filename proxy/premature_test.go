@@ -98,11 +98,11 @@ func TestCutUploadsLeaveOtherStreamsAlone(t *testing.T) {
 	const cut, others = 950, 28
 	u := startUpstream(t, func(c *upConn) {
 		for {
-			head := c.head()
-			if head == "" {
+			headers := c.head()
+			if headers == "" {
 				return
 			}
-			if strings.HasPrefix(head, "POST") {
+			if strings.HasPrefix(headers, "POST") {
 				_, _ = io.Copy(io.Discard, c.Reader)
 				return
 			}

@@ -46,9 +46,9 @@ func (c *probeCounts) read() (n [policy.NumProbeResults]uint64) {
 // probe takes the probe that is due: by GET where there is a path, by
 // connecting where connections were what failed, so that one tells enough.
 // Otherwise the probe is left to a request.
-func (d *door) probe() {
-	by := d.probeByAsking
-	if d.ask == nil {
+func (d *admissionQueue) probe() {
+	by := d.probeByRequest
+	if d.probeRequest == nil {
 		by = d.probeByConnecting
 		if why := d.guard.State().OpenedBy; why != policy.OpenedByRefused && why != policy.OpenedByDial && why != policy.OpenedByLost {
 			return
@@ -56,56 +56,56 @@ func (d *door) probe() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended() {
+	if d.isOver() {
 		return
 	}
-	if place, due := d.guard.Probe(d.elapsed()); due {
-		d.probes.Go(func() { by(place) })
+	if permit, due := d.guard.Probe(d.elapsed()); due {
+		d.probes.Go(func() { by(permit) })
 	}
 }
 
 // probeByConnecting brings a connection that is the first in the pool.
-func (d *door) probeByConnecting(place policy.Permit) {
-	up, err := d.dialOnce(d.dials, upstream.GetOptions{Fresh: true, ForceLookup: true})
+func (d *admissionQueue) probeByConnecting(permit policy.Permit) {
+	up, err := d.dialOnce(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	e := policy.AttemptEnd{Kind: policy.Connected}
 	if err == nil {
 		up.Release(0)
 	} else {
-		e.Kind = dialEnding(err)
+		e.Kind = dialEndKind(err)
 	}
-	d.heed(d.guard.Release(place, d.elapsed(), e))
+	d.handleSignal(d.guard.Release(permit, d.elapsed(), e))
 }
 
-// probeByAsking sends GET. Nothing but lateBound ends its wait: the Guard has
+// probeByRequest sends GET. Nothing but lateResponseTimeout ends its wait: the Guard has
 // another probe sent when this one hangs, and its late response counts all the same.
-func (d *door) probeByAsking(place policy.Permit) {
-	up, e := d.askUp(place)
+func (d *admissionQueue) probeByRequest(permit policy.Permit) {
+	up, e := d.sendProbeRequest(permit)
 	result, e := policy.ClassifyProbe(e)
-	d.asked[result].Add(1)
-	d.heed(d.guard.Release(place, d.elapsed(), e))
+	d.probeStats[result].Add(1)
+	d.handleSignal(d.guard.Release(permit, d.elapsed(), e))
 	if up != nil {
 		d.endProbe(up)
 	}
 }
 
-// askUp sends the probe and waits for the response's headers. The connection is nil
+// sendProbeRequest sends the probe and waits for the response's headers. The connection is nil
 // where there was none.
-func (d *door) askUp(place policy.Permit) (*upstream.Conn, policy.AttemptEnd) {
-	up, err := d.pool.Get(d.dials, upstream.GetOptions{Fresh: true, ForceLookup: true})
+func (d *admissionQueue) sendProbeRequest(permit policy.Permit) (*upstream.Conn, policy.AttemptEnd) {
+	up, err := d.pool.Get(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
-		return nil, policy.AttemptEnd{Kind: dialEnding(err)}
+		return nil, policy.AttemptEnd{Kind: dialEndKind(err)}
 	}
-	d.watchProbe(place, up.Addr)
+	d.watchProbe(permit, up.Addr)
 	d.mu.Lock()
-	going := d.readsOn(up)
+	going := d.addLateProbe(up)
 	d.mu.Unlock()
 	if !going {
 		return up, policy.AttemptEnd{Kind: policy.Reset}
 	}
-	if _, err := up.Write(d.ask); err != nil {
+	if _, err := up.Write(d.probeRequest); err != nil {
 		return up, policy.AttemptEnd{Kind: policy.Reset}
 	}
-	return up, readLate(up)
+	return up, readLateResponse(up)
 }
 
 // probeRest bounds what is read behind a probe's head, so that the upstream is
@@ -116,7 +116,7 @@ const (
 )
 
 // endProbe ends the connection of a probe by GET.
-func (d *door) endProbe(up *upstream.Conn) {
+func (d *admissionQueue) endProbe(up *upstream.Conn) {
 	_ = up.SetDeadline(time.Now().Add(probeRestTime))
 	buf := getBuffer(smallBuffer)
 	defer putBuffer(buf)
@@ -127,5 +127,5 @@ func (d *door) endProbe(up *upstream.Conn) {
 		}
 		read += n
 	}
-	d.readsNoMore(up)
+	d.removeLateProbe(up)
 }

@@ -11,7 +11,7 @@ import (
 
 // probed is guarded, with a path for probes.
 func probed(c *Config) {
-	guarded(c)
+	withBreaker(c)
 	c.Default.Probe = Probe{Path: readyPath}
 }
 
@@ -28,12 +28,12 @@ type readiness struct {
 func (r *readiness) handle(verdict func(asked int) string) func(c *upConn) {
 	return func(c *upConn) {
 		for {
-			head := c.head()
-			if head == "" {
+			headers := c.head()
+			if headers == "" {
 				return
 			}
-			discardBody(c, head)
-			if !strings.HasPrefix(head, "GET "+readyPath+" ") {
+			discardBody(c, headers)
+			if !strings.HasPrefix(headers, "GET "+readyPath+" ") {
 				r.mu.Lock()
 				if !r.yes {
 					r.tooSoon++
@@ -44,14 +44,14 @@ func (r *readiness) handle(verdict func(asked int) string) func(c *upConn) {
 			}
 			r.mu.Lock()
 			r.asked++
-			r.last = head
+			r.last = headers
 			asked := r.asked
 			r.mu.Unlock()
-			answer := verdict(asked)
+			response := verdict(asked)
 			r.mu.Lock()
-			r.yes = r.yes || strings.HasSuffix(answer, ok200)
+			r.yes = r.yes || strings.HasSuffix(response, ok200)
 			r.mu.Unlock()
-			c.say("%s", answer)
+			c.say("%s", response)
 			return
 		}
 	}
@@ -62,8 +62,8 @@ func (r *readiness) probes() int { r.mu.Lock(); defer r.mu.Unlock(); return r.as
 // While the breaker is open nothing is sent but probes, though connections work
 // again; no request, whatever its method, is used as one, and none is counted.
 func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, probed)
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, probed)
 	const clients = 20
 	var all []*client
 	for i := range clients {
@@ -76,7 +76,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 	eventually(t, "clients were held", func() bool { return p.guard().Queued == clients })
 	eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[policy.ProbeUnreachable] > 0 })
 	var r readiness
-	u := serveListener(t, place.open(), r.handle(func(asked int) string {
+	u := serveListener(t, permit.open(), r.handle(func(asked int) string {
 		return []string{bad503, bad429, bad503, "HTTP/1.1 103 Hints\r\n\r\n" + ok200}[min(asked, 4)-1]
 	}))
 	for _, c := range all {
@@ -86,7 +86,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 	if r.tooSoon > 0 || r.probes() < 4 {
 		t.Errorf("%d requests came before a good answer to a probe, of %d", r.tooSoon, r.probes())
 	}
-	for _, field := range []string{"Host: " + place.addr + "\r\n", "User-Agent: retryproxy-probe\r\n", "Connection: close\r\n"} {
+	for _, field := range []string{"Host: " + permit.addr + "\r\n", "User-Agent: retryproxy-probe\r\n", "Connection: close\r\n"} {
 		if !strings.Contains(r.last, field) {
 			t.Errorf("a probe without %q: %q", field, r.last)
 		}
@@ -107,14 +107,14 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 // A probe that hangs stays open, nothing else is sent meanwhile, and its response,
 // however late, lets all in.
 func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, probed)
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, probed)
 	held := p.dial().send(post("x"))
 	eventually(t, "clients were held", func() bool { return p.guard().Queued == 1 })
-	answer := make(chan struct{})
-	goOn := sync.OnceFunc(func() { close(answer) })
+	response := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(response) })
 	var r readiness
-	u := serveListener(t, place.open(), r.handle(func(int) string { <-answer; return ok200 }))
+	u := serveListener(t, permit.open(), r.handle(func(int) string { <-response; return ok200 }))
 	t.Cleanup(goOn) // before the upstream is stopped
 	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	others := p.dial().send(get("/"))
@@ -132,13 +132,13 @@ func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
 
 // A probe that hangs keeps neither a reload nor the end waiting.
 func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, probed)
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, probed)
 	c := p.dial().send(get("/"))
 	eventually(t, "clients were held", func() bool { return p.guard().Queued == 1 })
 	never := make(chan struct{})
 	var r readiness
-	serveListener(t, place.open(), r.handle(func(int) string { <-never; return "" }))
+	serveListener(t, permit.open(), r.handle(func(int) string { <-never; return "" }))
 	t.Cleanup(func() { close(never) }) // before the upstream is stopped
 	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	c.Close()
@@ -151,7 +151,7 @@ func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(lateBound / 2):
+	case <-time.After(lateResponseTimeout / 2):
 		t.Error("a reload waits for a probe that hangs")
 	}
 }

@@ -53,9 +53,9 @@ func (d *drained) Read(p []byte) (int, error) {
 // handle is a connection of a world's upstream.
 func (w *promiseWorld) handle(c *upConn) {
 	c.Reader = bufio.NewReader(drain(c.Conn))
-	for head := c.head(); head != ""; head = c.head() {
-		q, n, r := w.arrived(head)
-		if q == nil || !w.act(c, head, q, n, r) {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		q, n, r := w.arrived(headers)
+		if q == nil || !w.act(c, headers, q, n, r) {
 			return
 		}
 	}
@@ -63,17 +63,17 @@ func (w *promiseWorld) handle(c *upConn) {
 
 // arrived notes an attempt, and gives its number, from 0, and the source of what
 // becomes of it.
-func (w *promiseWorld) arrived(head string) (*promiseRequest, int, *rand.Rand) {
+func (w *promiseWorld) arrived(headers string) (*promiseRequest, int, *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, rest, _ := strings.Cut(head, " /p/")
+	_, rest, _ := strings.Cut(headers, " /p/")
 	text, _, _ := strings.Cut(rest, " ")
 	id, err := strconv.Atoi(text)
 	if err != nil || id >= len(w.requests) {
-		w.broken = append(w.broken, fmt.Sprintf("the upstream got %.80q", head))
+		w.broken = append(w.broken, fmt.Sprintf("the upstream got %.80q", headers))
 		return nil, 0, nil
 	}
-	_, rest, _ = strings.Cut(head, "X-Retryproxy-Attempt: ")
+	_, rest, _ = strings.Cut(headers, "X-Retryproxy-Attempt: ")
 	text, _, _ = strings.Cut(rest, "\r\n")
 	number, err := strconv.Atoi(text)
 	if err != nil {
@@ -85,10 +85,10 @@ func (w *promiseWorld) arrived(head string) (*promiseRequest, int, *rand.Rand) {
 }
 
 // act does something with an attempt; false: the connection is over.
-func (w *promiseWorld) act(c *upConn, head string, q *promiseRequest, n int, r *rand.Rand) bool {
+func (w *promiseWorld) act(c *upConn, headers string, q *promiseRequest, n int, r *rand.Rand) bool {
 	early := r.IntN(10) == 0
 	if !early {
-		discardBody(c, head)
+		discardBody(c, headers)
 	}
 	if r.IntN(3) == 0 {
 		time.Sleep(promiseTime(r))

@@ -84,7 +84,7 @@ func (w *promiseWorld) configure(c *Config) {
 	route.ResponseBufferBytes = oneOf[int64](r, 3, 64<<10)
 	c.RetryBufferTotalBytes = oneOf[int64](r, 8<<10, 64<<10, 64<<20)
 	if r.IntN(3) == 0 {
-		route.Guard.NoBreaker, route.BreakerMode, route.QueueTimeout = false, oneOf(r, BreakerQueue, BreakerFailFast), oneOf(r, time.Second, 20*time.Second)
+		route.Guard.NoBreaker, route.Breaker, route.QueueTimeout = false, oneOf(r, BreakerQueue, BreakerFailFast), oneOf(r, time.Second, 20*time.Second)
 	}
 	c.DrainTimeout = time.Hour
 	c.Journal = promiseJournal{w}
@@ -216,13 +216,13 @@ func (c *promiseClient) write(q *promiseRequest) error {
 	if q.key {
 		key = "Idempotency-Key: k\r\n"
 	}
-	head := fmt.Sprintf("%s /p/%d HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n", q.method, q.id, key, q.body)
+	headers := fmt.Sprintf("%s /p/%d HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n", q.method, q.id, key, q.body)
 	body := strings.Repeat("b", q.body)
 	if q.pause == 0 {
-		_, err := io.WriteString(c, head+body)
+		_, err := io.WriteString(c, headers+body)
 		return err
 	}
-	if _, err := io.WriteString(c, head+body[:q.body/2]); err != nil {
+	if _, err := io.WriteString(c, headers+body[:q.body/2]); err != nil {
 		return err
 	}
 	time.Sleep(q.pause)

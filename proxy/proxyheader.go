@@ -35,10 +35,10 @@ func (c *conn) announced() bool {
 	if why == proxyproto.None {
 		_ = c.nc.SetReadDeadline(time.Time{})
 		c.readAt = 0
-		c.overTLS(set)
+		c.startTLS(set)
 		return true
 	}
-	c.x.aborting = true // nothing is to be read on
+	c.x.mustReset = true // nothing is to be read on
 	_ = c.wire.Close()
 	if c.w > 0 || why == proxyproto.TimedOut && !c.server.closingIdle() {
 		c.server.headerFailures[why].Add(1)
@@ -58,7 +58,7 @@ func (c *conn) readProxyHeader() proxyproto.Failure {
 			return why
 		case n > 0:
 			if h.Source.IsValid() {
-				c.told = net.TCPAddrFromAddrPort(h.Source)
+				c.proxyAddr = net.TCPAddrFromAddrPort(h.Source)
 			}
 			c.r = n
 			c.compact()
@@ -75,8 +75,8 @@ func (c *conn) readProxyHeader() proxyproto.Failure {
 
 // remote is the client's address: what was announced, else the connection's.
 func (c *conn) remote() net.Addr {
-	if c.told != nil {
-		return c.told
+	if c.proxyAddr != nil {
+		return c.proxyAddr
 	}
 	return c.nc.RemoteAddr()
 }
@@ -84,7 +84,7 @@ func (c *conn) remote() net.Addr {
 // unread is nc with what was read already before what it reads.
 func (c *conn) unread(nc net.Conn) net.Conn {
 	if c.r < c.w {
-		nc = &replayed{Conn: nc, before: bytes.Clone(c.in[c.r:c.w])}
+		nc = &prefixedConn{Conn: nc, prefix: bytes.Clone(c.in[c.r:c.w])}
 		c.r = c.w
 	}
 	c.dropBuffer()

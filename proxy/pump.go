@@ -98,9 +98,9 @@ func (x *exchange) pumpBody() bool {
 	}
 }
 
-// settle gives the pump a moment when a response came while it was writing the
+// awaitLastWrite gives the pump a moment when a response came while it was writing the
 // last piece: the upstream has read it, and only the pump does not know yet.
-func (x *exchange) settle() {
+func (x *exchange) awaitLastWrite() {
 	for n := 0; n < 100 && x.lastPiece.Load() && x.uploading(); n++ {
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -114,7 +114,7 @@ func (x *exchange) replay() policy.Replay {
 	if !x.uploading() {
 		return x.body.replay()
 	}
-	if lost := policy.Replay(x.body.lost.Load()); lost != policy.ReplayWhole {
+	if lost := policy.Replay(x.body.replayLoss.Load()); lost != policy.ReplayWhole {
 		return lost
 	}
 	return policy.ReplayUnfinished

@@ -18,9 +18,9 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 		{QueueNewest, "/1 /4 /3 /2"},
 		{QueueOldest, "/1 /2 /3 /4"},
 	} {
-		inMemory(t, answers(time.Second, ok200), func(c *Config) {
+		inMemory(t, respondsAfter(time.Second, ok200), func(c *Config) {
 			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
-			c.Default.QueueOrder, c.Default.PermitTimeout = tc.order, time.Minute
+			c.Default.QueueOrder, c.Default.LimitQueueTimeout = tc.order, time.Minute
 		}, func(t *testing.T, m *memory) {
 			var clients []*client
 			for i := range 4 {
@@ -43,9 +43,9 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 }
 
 func TestAFullQueueDropsTheOldestWhateverItsOrder(t *testing.T) {
-	inMemory(t, answers(time.Second, ok200), func(c *Config) {
+	inMemory(t, respondsAfter(time.Second, ok200), func(c *Config) {
 		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
-		c.Default.QueueOrder, c.Default.PermitTimeout, c.Default.QueueMax = QueueOldest, time.Minute, 1
+		c.Default.QueueOrder, c.Default.LimitQueueTimeout, c.Default.QueueMax = QueueOldest, time.Minute, 1
 	}, func(t *testing.T, m *memory) {
 		first, second, third := m.client(), m.client(), m.client()
 		for _, c := range []*client{first, second, third} {

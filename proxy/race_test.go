@@ -178,11 +178,11 @@ func TestTheClientLeavesARaceOverSockets(t *testing.T) {
 // one whole response, nothing is left behind, and all counts add up.
 func TestHedgesAddUp(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			if !c.stays(time.Duration(rand.IntN(4)) * time.Millisecond) {
 				return
 			}
-			switch body := strings.Repeat(fieldOf(head, "X-Body"), 500); rand.IntN(12) {
+			switch body := strings.Repeat(fieldOf(headers, "X-Body"), 500); rand.IntN(12) {
 			case 0:
 				c.reset()
 				return
@@ -244,7 +244,7 @@ func TestHedgesAddUp(t *testing.T) {
 
 // A gRPC call may be a stream, so none is hedged, whatever the route retries.
 func TestGRPCCallsAreNotHedged(t *testing.T) {
-	addr, heads := grpcServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+	addr, allHeaders := grpcServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		time.Sleep(100 * time.Millisecond)
 		ok(w, r)
 	})
@@ -256,15 +256,15 @@ func TestGRPCCallsAreNotHedged(t *testing.T) {
 	if a := p.call(bytes.NewReader(message("x"))); a.status != "0" {
 		t.Error(a)
 	}
-	if p.seen.outcome(t, 0); p.seen.hedged != 0 || len(heads) != 1 {
-		t.Errorf("%d hedges, %d sends", p.seen.hedged, len(heads))
+	if p.seen.outcome(t, 0); p.seen.hedged != 0 || len(allHeaders) != 1 {
+		t.Errorf("%d hedges, %d sends", p.seen.hedged, len(allHeaders))
 	}
 }
 
 // A fault in the hedge's goroutine leaves the first attempt alone.
 func TestAFaultOfARivalIsContained(t *testing.T) {
 	var dials atomic.Int32
-	u := startUpstream(t, answers(200*time.Millisecond, ok200))
+	u := startUpstream(t, respondsAfter(200*time.Millisecond, ok200))
 	p := startProxy(t, u, func(c *Config) {
 		hedgedOnce(t)(c)
 		c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) {

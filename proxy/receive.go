@@ -29,11 +29,11 @@ const (
 // attempt timeout the connection is dropped.
 func (x *exchange) receive(a *policy.Attempt) {
 	if x.up.Buf == nil {
-		x.up.Buf = x.spare.get(mediumBuffer)
+		x.up.Buf = x.spareBuffers.get(mediumBuffer)
 	}
 	cause := x.readFinalHead()
-	if x.hedge.rival != nil {
-		x.race(a, cause)
+	if x.hedge.attempt != nil {
+		x.raceHedge(a, cause)
 		return
 	}
 	x.received(a, cause)
@@ -43,23 +43,23 @@ func (x *exchange) receive(a *policy.Attempt) {
 func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 	switch cause {
 	case policy.CauseStatus:
-		if x.lateRefusal(&x.resp, x.upReused) {
+		if x.isIdleTimeout408(&x.resp, x.upReused) {
 			x.dropUpstream()
 			*a = policy.Attempt{Cause: policy.CauseIdleClose}
 			return
 		}
 		if x.pumping {
-			x.settle()
+			x.awaitLastWrite()
 		}
-		x.answer.reset()
+		x.respBody.reset()
 		x.statusOf(a, &x.resp)
-		if x.grpc && !x.peekStatus(a) {
+		if x.grpc && !x.peekGRPCStatus(a) {
 			x.dropUpstream()
 			*a = policy.Attempt{Cause: policy.CauseReset}
 		}
 	default:
 		*a = policy.Attempt{Cause: cause}
-		if cause != policy.CauseAttemptTimeout && x.clientEnd.Load() == clientStays { // else resume or abandon has a use for it
+		if cause != policy.CauseAttemptTimeout && x.clientEnd.Load() == clientPresent { // else resume or abandon has a use for it
 			x.dropUpstream()
 		}
 	}
@@ -78,7 +78,7 @@ func (x *exchange) readFinalHead() policy.Cause {
 		case status >= 200 || status == 101:
 			return policy.CauseStatus
 		case status == 100:
-			x.upSpent = x.mayGoUnread() // it reads the body that it was asked about
+			x.upNotReusable = x.mayGoUnread() // it reads the body that it was asked about
 		}
 		x.forwardInformational()
 	}
@@ -93,7 +93,7 @@ func (x *exchange) upgradeAgreed() bool {
 	return x.req.Upgrade != nil && x.resp.Upgrade != nil && x.progress.Load() == sent
 }
 
-// readHead reads one response headers into x.resp.
+// readRequestHeaders reads one response headers into x.resp.
 func (x *exchange) readHead() policy.Cause {
 	up := x.up
 	for {
@@ -103,13 +103,13 @@ func (x *exchange) readHead() policy.Cause {
 				return policy.CauseMalformed
 			}
 			if n > 0 {
-				x.headAt, x.headEnd = int32(x.upR), int32(x.upR+n)
+				x.headerStart, x.headerEnd = int32(x.upR), int32(x.upR+n)
 				x.upR += n
 				return policy.CauseStatus
 			}
 		}
-		if err := x.early; err != nil {
-			x.early = nil
+		if err := x.earlyErr; err != nil {
+			x.earlyErr = nil
 			return x.readCause(err)
 		}
 		x.makeUpRoom()
@@ -167,14 +167,14 @@ func (x *exchange) readUp(idle time.Duration) error {
 		whole := idle == 0 && progress == sent
 		wake := until
 		if whole {
-			wake = x.orHedge(until)
+			wake = x.untilHedge(until)
 		}
 		x.setUpRead(wake, now)
-		if x.clientEnd.Load() != clientStays {
+		if x.clientEnd.Load() != clientPresent {
 			return errClientGone
 		}
 		if whole && x.overtaken() {
-			return errOvertaken
+			return errHedgeEnded
 		}
 		if x.progress.Load() != progress {
 			continue
@@ -189,7 +189,7 @@ func (x *exchange) readUp(idle time.Duration) error {
 			return io.ErrNoProgress
 		case !isTimeout(err):
 			return err
-		case x.clientEnd.Load() != clientStays:
+		case x.clientEnd.Load() != clientPresent:
 			return errClientGone
 		case x.progress.Load() == progress && !until.IsZero() && !x.now().Before(until):
 			return err
@@ -226,13 +226,13 @@ func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) 
 	case progress == writeFailed:
 		return began.Add(lateAnswer)
 	case progress == sending:
-		return x.clientUntil // else the upload is bounded by its rate
+		return x.clientLeavesAt // else the upload is bounded by its rate
 	}
 	x.startClock(x.attemptSent)
 	until := x.deadline
-	if t := x.attemptTimeout(); t > 0 && !x.patient {
+	if t := x.attemptTimeout(); t > 0 && !x.lastAttempt {
 		from := x.attemptSent.Add(-x.fault.taken)
-		if r := x.hedge.rival; r != nil {
+		if r := x.hedge.attempt; r != nil {
 			from = r.began // both have the time of the later one
 		}
 		if end := from.Add(t); until.IsZero() || end.Before(until) {
@@ -250,7 +250,7 @@ func (x *exchange) setUpRead(until, now instant) {
 		soon := now.Add(watchAfter)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(x.upUntil); !x.pumping && x.hedge.rival == nil && d >= 0 && d < watchAfter/2 {
+			if d := soon.Sub(x.upUntil); !x.pumping && x.hedge.attempt == nil && d >= 0 && d < watchAfter/2 {
 				return
 			}
 		}
@@ -266,10 +266,10 @@ func (x *exchange) forwardInformational() {
 		return
 	}
 	if x.resp.Status == 100 {
-		if !x.expect {
+		if !x.expectsContinue {
 			return
 		}
-		x.expect = false
+		x.expectsContinue = false
 	}
 	x.out = forward.AppendInformational(x.cleanOut(), &x.resp)
 	if x.c.write(x.out, x.now()) != nil {
@@ -280,28 +280,28 @@ func (x *exchange) forwardInformational() {
 // cleanOut is the empty scratch for what is written to the client.
 func (x *exchange) cleanOut() []byte {
 	if x.out == nil {
-		x.out = x.spare.get(smallBuffer)
+		x.out = x.spareBuffers.get(smallBuffer)
 	}
 	return x.out[:0]
 }
 
-// lateRefusal: a 408 that closes a reused connection was meant for its idling
+// isIdleTimeout408: a 408 that closes a reused connection was meant for its idling
 // and crossed our request on the way. A request that may run twice can be
 // repeated (RFC 9110 section 15.5.9).
-func (x *exchange) lateRefusal(r *http1.Response, reused bool) bool {
+func (x *exchange) isIdleTimeout408(r *http1.Response, reused bool) bool {
 	return r.Status == 408 && r.Close && reused && x.safe
 }
 
-// plainAnswer says whether the response cannot be a failure by its status alone,
+// isPlainSuccess says whether the response cannot be a failure by its status alone,
 // as nearly all are.
-func (x *exchange) plainAnswer(a *policy.Attempt) bool {
+func (x *exchange) isPlainSuccess(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
 }
 
 // statusOf makes a what the policy wants to know of a response.
 func (x *exchange) statusOf(a *policy.Attempt, r *http1.Response) {
 	*a = policy.Attempt{Cause: policy.CauseStatus, Status: r.Status}
-	if x.plainAnswer(a) {
+	if x.isPlainSuccess(a) {
 		return
 	}
 	a.Header = r

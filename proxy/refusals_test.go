@@ -125,8 +125,8 @@ func TestRefusedHeads(t *testing.T) {
 func TestTheLimitsOfAHeadAreExact(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)
-	head := request("GET / HTTP/1.1", "Host: a", "X: ")
-	c := p.dial().send(request("GET / HTTP/1.1", "Host: a", "X: "+strings.Repeat("a", 64<<10-len(head)))) // 64 KiB to the byte
+	headers := request("GET / HTTP/1.1", "Host: a", "X: ")
+	c := p.dial().send(request("GET / HTTP/1.1", "Host: a", "X: "+strings.Repeat("a", 64<<10-len(headers)))) // 64 KiB to the byte
 	c.want(200, "ok")
 	c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, strings.Split(strings.Repeat("X: y\n", 99), "\n")[:99]...)...)).want(200, "ok")
 	if n := strings.Count(u.head(1), "X: y\r\n"); n != 99 {
@@ -270,7 +270,7 @@ func TestPathsThatCouldChangeTheRouteAreRefused(t *testing.T) {
 }
 
 func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
-	for name, answer := range map[string]string{
+	for name, response := range map[string]string{
 		"not HTTP":               "SSH-2.0-OpenSSH\r\n",
 		"HTTP/2":                 "HTTP/2.0 200 OK\r\n\r\n",
 		"bad code":               "HTTP/1.1 2x0 OK\r\n\r\n",
@@ -290,9 +290,9 @@ func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, func(c *upConn) {
-				if head := c.head(); head != "" {
-					discardBody(c, head)
-					c.say("%s", answer)
+				if headers := c.head(); headers != "" {
+					discardBody(c, headers)
+					c.say("%s", response)
 					_, _ = c.endOfInput()
 				}
 			})

@@ -17,16 +17,16 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 	if status == 101 {
 		return x.tunnel()
 	}
-	if x.foreign() {
-		return x.translate(o)
+	if x.notGRPC() {
+		return x.respondNotGRPC(o)
 	}
 	x.endIfUnread()
-	framing := x.clientFraming(x.answer.framing)
+	framing := x.clientFraming(x.respBody.framing)
 	if x.out == nil {
-		x.out, x.head = x.head, nil // there will be no other attempt
+		x.out, x.requestHeaders = x.requestHeaders, nil // there will be no other attempt
 	}
 	x.out = x.appendHead(x.cleanOut(), framing, reason)
-	x.started, x.answer.base = true, 0 // the head's spans are not needed any more
+	x.started, x.respBody.keepBelow = true, 0 // the head's spans are not needed any more
 	err := x.copyBody(framing)
 	if err == nil {
 		x.finishUpstream()
@@ -41,15 +41,15 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 // client's connection ends so that the response looks cut off: where only the
 // end of the connection ends the body, by a reset.
 func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
-	x.mustEnd = true
+	x.mustClose = true
 	if err == errClientGone {
-		x.aborting = true
+		x.mustReset = true
 		return status, x.clientOutcome()
 	}
-	if x.grpc && f.Kind == http1.BodyChunked && x.endCall() == nil {
+	if x.grpc && f.Kind == http1.BodyChunked && x.endGRPCCall() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
-	x.aborting = f.Kind == http1.BodyClose
+	x.mustReset = f.Kind == http1.BodyClose
 	return status, policy.OutcomeResponseBroken
 }
 
@@ -57,7 +57,7 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 // connection, whose stream still holds the rest, cannot serve another one.
 func (x *exchange) endIfUnread() {
 	if x.uploading() || !x.body.ended || x.c.server.draining.Load() {
-		x.mustEnd = true
+		x.mustClose = true
 	}
 }
 
@@ -67,7 +67,7 @@ func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
 		return f
 	case x.req.Minor == 0:
-		x.mustEnd = true
+		x.mustClose = true
 		return http1.Framing{Kind: http1.BodyClose}
 	}
 	return http1.Framing{Kind: http1.BodyChunked}
@@ -76,23 +76,23 @@ func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 // callerIsProxy: a retryproxy before us is always told why we gave up, so that
 // it does not repeat what we repeated.
 func (x *exchange) clientIsProxy() bool {
-	return x.names.Has(http1.XRetryproxyAttempt) && x.c.peer.IsBelieved()
+	return x.headerNames.Has(http1.XRetryproxyAttempt) && x.c.peer.IsBelieved()
 }
 
 func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte {
 	o := forward.ResponseOptions{
 		Framing: f,
 		Minor:   x.req.Minor,
-		Close:   x.mustEnd,
+		Close:   x.mustClose,
 		Via:     x.route.Forward.Via,
 	}
-	x.ownFields(&o, reason)
+	x.ownHeaders(&o, reason)
 	return forward.AppendResponseHeaders(dst, &x.resp, &o)
 }
 
 // copyBody sends x.out, which holds the head, and the body after it.
 func (x *exchange) copyBody(f http1.Framing) error {
-	b := &x.answer
+	b := &x.respBody
 	if b.ended {
 		x.endRequest()
 	}
@@ -136,9 +136,9 @@ func (x *exchange) endRequest() {
 	if !x.pumping {
 		return
 	}
-	x.settle()
+	x.awaitLastWrite()
 	if x.progress.Load() != sent {
-		x.upSpent = true
+		x.upNotReusable = true
 		x.stopPump()
 	}
 }
@@ -148,7 +148,7 @@ const frame = 20
 
 // writePiece adds a piece to x.out, which is written when it is full.
 func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
-	x.bodyOut += int64(len(piece))
+	x.bodyBytesSent += int64(len(piece))
 	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
 		x.out = grow(x.out, len(piece)+frame)
 	}
@@ -184,8 +184,8 @@ func (x *exchange) writeChunks(piece []byte) error {
 func (x *exchange) endBody(f http1.Framing) error {
 	if f.Kind == http1.BodyChunked {
 		var trailers []http1.Header
-		if x.answer.framing.Kind == http1.BodyChunked {
-			trailers = x.answer.chunked.Trailers()
+		if x.respBody.framing.Kind == http1.BodyChunked {
+			trailers = x.respBody.chunked.Trailers()
 		}
 		x.out = http1.AppendLastChunk(x.out, trailers)
 	}
@@ -215,29 +215,29 @@ func (x *exchange) flushWith(p []byte) error {
 func (x *exchange) finishUpstream() {
 	if x.progress.Load() != sent {
 		x.dropUpstream()
-		x.mustEnd = x.mustEnd || !x.body.ended
+		x.mustClose = x.mustClose || !x.body.ended
 		return
 	}
 	x.stopPump()
-	x.relayed = x.tick()
-	x.releaseUpstream(x.relayed)
+	x.relayedAt = x.tick()
+	x.releaseUpstream(x.relayedAt)
 }
 
 // canSpliceDown: the rest of the response has a length and can move inside the kernel.
 func (x *exchange) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && x.answer.left >= spliceFrom && x.upR == x.upW && !x.uploading() &&
+	return f.Kind == http1.BodyLength && x.respBody.left >= spliceFrom && x.upR == x.upW && !x.uploading() &&
 		x.c.tcp != nil && rawTCP(x.up) != nil && rawsocket.CanSplice()
 }
 
 // spliceDown moves the rest of the response's body to the client.
 func (x *exchange) spliceDown() error {
-	b := &x.answer
+	b := &x.respBody
 	until := x.now().Add(x.idleOrForever())
 	for b.left > 0 {
 		now := x.tick()
 		x.c.extendWrite(now)
 		x.setUpRead(until, now)
-		if x.clientEnd.Load() != clientStays {
+		if x.clientEnd.Load() != clientPresent {
 			return errClientGone
 		}
 		want := min(b.left, splicePiece)
@@ -245,7 +245,7 @@ func (x *exchange) spliceDown() error {
 		n, err := x.move(downward, x.c.tcp, rawTCP(x.up), want)
 		x.c.writing.Store(0)
 		b.left -= n
-		x.bodyOut += n
+		x.bodyBytesSent += n
 		if n > 0 {
 			until = x.now().Add(x.idleOrForever())
 		}
@@ -262,7 +262,7 @@ func (x *exchange) spliceDown() error {
 // spliceDownEnded says why a splice ended early; nil: it can go on.
 func (x *exchange) spliceDownEnded(err error, until instant) error {
 	switch {
-	case x.clientEnd.Load() != clientStays, isTimeout(err) && x.c.writeTimedOut():
+	case x.clientEnd.Load() != clientPresent, isTimeout(err) && x.c.writeTimedOut():
 		return errClientGone
 	case isTimeout(err) && x.leftWhileStuck():
 		x.clientEnd.Store(clientGone)

@@ -48,7 +48,7 @@ func (p *replayPlan) call() *call {
 		c.path = fmt.Sprintf("%s%d", hangs, p.id)
 	}
 	if p.key {
-		c.fields = []string{"Idempotency-Key", strconv.Itoa(p.id)}
+		c.headers = []string{"Idempotency-Key", strconv.Itoa(p.id)}
 	}
 	if p.unknown {
 		c.upload, c.trailers = p.upload, trailerOf(p)
@@ -112,7 +112,7 @@ func (s *replayAttempt) fail(r *rand.Rand, k int) {
 	case 2, 3:
 		s.willing = false // who has its response needs not send on
 		s.take(oneOf(r, 0, k))
-		s.head(status, 4, nil)
+		s.headers(status, 4, nil)
 		s.limited = status == 429
 		s.data("busy")
 		s.take(len(s.p.body) + 1)
@@ -125,7 +125,7 @@ func (s *replayAttempt) fail(r *rand.Rand, k int) {
 		s.answer(status, true)
 	case 5:
 		s.willing = false
-		s.head(200, 5, nil)
+		s.headers(200, 5, nil)
 		s.data("early")
 		s.take(len(s.p.body) + 1)
 	default:
@@ -139,7 +139,7 @@ func (s *replayAttempt) answer(status int, closes bool) {
 	if !s.ended {
 		return
 	}
-	s.head(status, 4, nil)
+	s.headers(status, 4, nil)
 	s.limited = status == 429
 	s.data("busy")
 	if closes && !s.overHTTP2() {

@@ -20,15 +20,15 @@ type bodies struct {
 }
 
 // answer reads each request whole and gives the answers in order.
-func (b *bodies) answer(answers ...string) func(c *upConn) {
+func (b *bodies) answer(responses ...string) func(c *upConn) {
 	return func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			body := discardBody(c, head)
+		for headers := c.head(); headers != ""; headers = c.head() {
+			body := discardBody(c, headers)
 			b.mu.Lock()
 			n := len(b.all)
 			b.all = append(b.all, body)
 			b.mu.Unlock()
-			c.say("%s", answers[min(n, len(answers)-1)])
+			c.say("%s", responses[min(n, len(responses)-1)])
 		}
 	}
 }
@@ -127,8 +127,8 @@ func TestAFullReplayMemoryStopsRetriesNotRequests(t *testing.T) {
 func TestConnectRetriesWorkAtAnySize(t *testing.T) {
 	body := randomBytes(3 << 20)
 	var seen bodies
-	place := reservePort(t) // nobody listens yet
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
+	permit := reservePort(t) // nobody listens yet
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
 		c.Default.Policy.MaxRetries = 50
 		c.Default.Policy.Backoff = fixedWait(t, 20*time.Millisecond)
 	})
@@ -140,7 +140,7 @@ func TestConnectRetriesWorkAtAnySize(t *testing.T) {
 	for p.seen.retried() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	serveListener(t, place.open(), seen.answer(ok200))
+	serveListener(t, permit.open(), seen.answer(ok200))
 	c.want(200, "ok")
 	seen.check(t, 1, body)
 }
@@ -170,8 +170,8 @@ func TestEarlyRetryableAnswerIsRepeatedWithTheWholeBody(t *testing.T) {
 	n := 0
 	var got []byte
 	u := startUpstream(t, func(c *upConn) {
-		head := c.head()
-		if head == "" {
+		headers := c.head()
+		if headers == "" {
 			return
 		}
 		if n++; n == 1 {
@@ -180,7 +180,7 @@ func TestEarlyRetryableAnswerIsRepeatedWithTheWholeBody(t *testing.T) {
 			_, _ = io.Copy(io.Discard, c)
 			return
 		}
-		got = discardBody(c, head)
+		got = discardBody(c, headers)
 		c.say(ok200)
 	})
 	p := startProxy(t, u, nil)
@@ -209,13 +209,13 @@ func TestEarlyFinalAnswerIsRelayedAndEndsTheConnection(t *testing.T) {
 
 func TestAResponseTooLargeToHoldIsRelayedWhole(t *testing.T) {
 	body := randomBytes(200 << 10)
-	for name, head := range map[string]string{
+	for name, headers := range map[string]string{
 		"length":  fmt.Sprintf("HTTP/1.1 503 No\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
 		"chunked": "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(body, 3000, 1),
 		"close":   "HTTP/1.1 503 No\r\nConnection: close\r\n\r\n" + string(body),
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := startUpstream(t, script(head, ok200))
+			u := startUpstream(t, script(headers, ok200))
 			p := startProxy(t, u, nil)
 			res := p.dial().send(get("/")).want(503, string(body))
 			if got := res.Header.Get("X-Retryproxy-Reason"); got != "response_too_large" {
@@ -231,13 +231,13 @@ func TestAResponseTooLargeToHoldIsRelayedWhole(t *testing.T) {
 func TestAHeldResponseIsGivenAsItCame(t *testing.T) {
 	body := randomBytes(60 << 10)
 	trailer := "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
-	for name, answer := range map[string]string{
+	for name, response := range map[string]string{
 		"length":  fmt.Sprintf("HTTP/1.1 503 No\r\nX-A: 1\r\nContent-Length: %d\r\nx-b: 2\r\n\r\n%s", len(body), body),
 		"chunked": "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n" + trailer,
 		"close":   "HTTP/1.1 503 No\r\nConnection: close\r\n\r\n" + string(body),
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := startUpstream(t, script(answer, "", "", ""))
+			u := startUpstream(t, script(response, "", "", ""))
 			p := startProxy(t, u, nil)
 			c := p.dial().send(get("/"))
 			want := string(body)

@@ -111,15 +111,15 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			parts := strings.Split(tc.response, "|")
 			handle := func(c *upConn) {
-				for head := c.head(); head != ""; head = c.head() {
-					if strings.HasPrefix(head, "POST /next") {
+				for headers := c.head(); headers != ""; headers = c.head() {
+					if strings.HasPrefix(headers, "POST /next") {
 						c.say(ok200)
 						continue
 					}
 					if parts[0] == continue100 {
 						c.say(continue100)
 					}
-					discardBody(c, head)
+					discardBody(c, headers)
 					c.say("%s", parts[len(parts)-1])
 				}
 			}
@@ -169,7 +169,7 @@ func TestExpectIsDroppedWhereTheBodyIsHere(t *testing.T) {
 func TestAResponseThatLiesUnreadWhenItsRequestEndsIsEarly(t *testing.T) {
 	answered := make(chan struct{}, 1)
 	u := startUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			c.say(ok200)
 			answered <- struct{}{}
 			if c.n == 1 {

@@ -13,7 +13,7 @@ import (
 
 // fail is our own response when the upstream never gave one.
 func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	if x.noAttempt != policy.ReasonNone {
+	if x.noAttemptReason != policy.ReasonNone {
 		return x.failStarved(o, why)
 	}
 	status := 502
@@ -21,15 +21,15 @@ func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 		status = 504
 	}
 	x.endIfUnread()
-	return x.answerWith(status, o, why.String(), "the upstream "+explainCause(cause))
+	return x.respondWith(status, o, why.String(), "the upstream "+explainCause(cause))
 }
 
 // failStarved is fail where no descriptor was found for the upstream's connection; the
 // client's own is given back, and its slot in a rate limit.
 func (x *exchange) failStarved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	x.dropSlot()
-	x.mustEnd, x.retryAfter = true, 1
-	return x.answerWith(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
+	x.returnRateLimitSlot()
+	x.mustClose, x.retryAfter = true, 1
+	return x.respondWith(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
 }
 
 func explainCause(c policy.Cause) string {
@@ -44,31 +44,31 @@ func explainCause(c policy.Cause) string {
 	return "closed the connection before it answered"
 }
 
-// answerError is our own answer to a request that cannot be served. Nothing is
+// respondError is our own answer to a request that cannot be served. Nothing is
 // written when the client has had a part of another answer.
-func (x *exchange) answerError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
+func (x *exchange) respondError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
 	if x.started {
-		x.aborting = true
+		x.mustReset = true
 		return status, o
 	}
-	return x.answerWith(status, o, reason, http.StatusText(status))
+	return x.respondWith(status, o, reason, http.StatusText(status))
 }
 
-// answerWith writes a short JSON answer: what happened, for people, and the
+// respondWith writes a short JSON answer: what happened, for people, and the
 // reason, for programs. A gRPC call gets a status of gRPC's instead.
-func (x *exchange) answerWith(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+func (x *exchange) respondWith(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	if x.grpc {
 		code := grpcStatusOf(status)
 		if status == 504 {
 			code = policy.GRPCDeadlineExceeded // the client's own, or ours
 		}
-		return x.answerCall(code, o, reason, text)
+		return x.respondGRPC(code, o, reason, text)
 	}
-	return x.answerOwn(status, "application/json", x.errorBody(status, reason, text), o, reason)
+	return x.respondOwn(status, "application/json", x.errorBody(status, reason, text), o, reason)
 }
 
-// answerOwn writes a response that is not the upstream's.
-func (x *exchange) answerOwn(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+// respondOwn writes a response that is not the upstream's.
+func (x *exchange) respondOwn(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	x.resp.Minor, x.resp.Status, x.resp.Phrase = 1, status, []byte(http.StatusText(status))
 	x.resp.Headers = append(x.resp.Headers[:0],
 		http1.NewHeader("Content-Type", contentType),
@@ -79,23 +79,23 @@ func (x *exchange) answerOwn(status int, contentType string, body []byte, o poli
 	if status == 405 {
 		x.resp.Headers = append(x.resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
 	}
-	return x.writeAnswer(body, o, reason)
+	return x.writeResponse(body, o, reason)
 }
 
-// writeAnswer writes the response of our own in x.resp.
-func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+// writeResponse writes the response of our own in x.resp.
+func (x *exchange) writeResponse(body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
-	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustEnd}
-	x.ownFields(&opt, reason)
+	opt := forward.ResponseOptions{Framing: f, Minor: x.req.Minor, Close: x.mustClose}
+	x.ownHeaders(&opt, reason)
 	x.out = forward.AppendResponseHeaders(x.cleanOut(), &x.resp, &opt)
 	if string(x.req.Method) != "HEAD" {
 		x.out = append(x.out, body...)
-		x.bodyOut += int64(len(body))
+		x.bodyBytesSent += int64(len(body))
 	}
 	x.started = true
 	if x.flush() != nil {
-		x.aborting = true
+		x.mustReset = true
 		if o.GaveUp() || o == policy.OutcomeFallback {
 			return status, policy.OutcomeClientGone
 		}
@@ -103,10 +103,10 @@ func (x *exchange) writeAnswer(body []byte, o policy.Outcome, reason string) (in
 	return status, o
 }
 
-// ownFields adds to a head what clients are told of us, where they want it.
-func (x *exchange) ownFields(o *forward.ResponseOptions, reason string) {
+// ownHeaders adds to a head what clients are told of us, where they want it.
+func (x *exchange) ownHeaders(o *forward.ResponseOptions, reason string) {
 	if !x.route.DryRun && (x.route.ResponseHeaders || x.clientIsProxy()) {
-		o.Attempts, o.Reason, o.Fallback = x.attempts, reason, x.fellBack
+		o.Attempts, o.Reason, o.Fallback = x.attempts, reason, x.fallbackKind
 	}
 }
 
@@ -124,7 +124,7 @@ func (x *exchange) errorBody(status int, reason, text string) []byte {
 // refusal says why a well-formed request is not forwarded; RefusalNone when it is.
 func (x *exchange) refusal() http1.Refusal {
 	r, q := x.route, x.req
-	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.Meant(q) {
+	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.Accepts(q) {
 		return http1.RefusalOtherHost
 	}
 	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
@@ -139,9 +139,9 @@ func (x *exchange) refusal() http1.Refusal {
 
 // refuse says which rule was broken, for people, beside its label.
 func (x *exchange) refuse(why http1.Refusal) (int, policy.Outcome) {
-	x.mustEnd = true
+	x.mustClose = true
 	x.tellRefused(why)
-	return x.answerWith(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
+	return x.respondWith(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
 }
 
 func (x *exchange) tellRefused(why http1.Refusal) {
@@ -156,17 +156,17 @@ func (x *exchange) tellRefused(why http1.Refusal) {
 
 // answerCallersFault is our answer to a client whose side ended early; none
 // where it left.
-func (x *exchange) answerClientsFault() (int, policy.Outcome) {
+func (x *exchange) respondToClientError() (int, policy.Outcome) {
 	switch o := x.clientOutcome(); {
 	case o == policy.OutcomeClientGone:
-		x.aborting = true
+		x.mustReset = true
 		return 0, o
 	case o == policy.OutcomeRequestTimeout:
-		return x.answerError(408, o, "request_timeout")
-	case x.bodyWrong != http1.RefusalNone:
-		return x.answerError(x.bodyWrong.Status(), o, x.bodyWrong.String())
+		return x.respondError(408, o, "request_timeout")
+	case x.bodyRefusal != http1.RefusalNone:
+		return x.respondError(x.bodyRefusal.Status(), o, x.bodyRefusal.String())
 	default:
-		return x.answerError(400, o, "request_broken")
+		return x.respondError(400, o, "request_broken")
 	}
 }
 
@@ -174,11 +174,11 @@ func (x *exchange) answerClientsFault() (int, policy.Outcome) {
 // told to those who count refusals where it is one.
 func (x *exchange) clientOutcome() policy.Outcome {
 	switch x.clientEnd.Load() {
-	case clientBroken:
-		x.tellRefused(x.bodyWrong)
+	case clientBodyBroken:
+		x.tellRefused(x.bodyRefusal)
 		return policy.OutcomeRequestBroken
-	case clientTooLarge:
-		x.tellRefused(x.bodyWrong)
+	case clientBodyTooLarge:
+		x.tellRefused(x.bodyRefusal)
 		return policy.OutcomeRefused
 	case clientTooSlow:
 		return policy.OutcomeRequestTimeout
@@ -186,9 +186,9 @@ func (x *exchange) clientOutcome() policy.Outcome {
 	return policy.OutcomeClientGone
 }
 
-// answersItself: an OPTIONS or TRACE that may not be forwarded any further
+// isAnsweredLocally: an OPTIONS or TRACE that may not be forwarded any further
 // (RFC 9110 section 7.6.2).
-func (x *exchange) answersItself() bool {
+func (x *exchange) isAnsweredLocally() bool {
 	n, ok := forward.MaxForwards(x.req)
 	return ok && n == 0
 }
@@ -196,21 +196,21 @@ func (x *exchange) answersItself() bool {
 // allowed are the methods that one may try on what we stand before.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// answerMaxForwards is the response of the final recipient: OPTIONS gets an
+// respondToMaxForwards is the response of the final recipient: OPTIONS gets an
 // empty one; TRACE, whose echo could show fields that the client may not
 // see, is not allowed.
-func (x *exchange) answerMaxForwards() (int, policy.Outcome) {
-	x.mustEnd = x.mustEnd || !x.req.Body.Empty() || x.c.server.draining.Load()
+func (x *exchange) respondToMaxForwards() (int, policy.Outcome) {
+	x.mustClose = x.mustClose || !x.req.Body.Empty() || x.c.server.draining.Load()
 	if string(x.req.Method) == "TRACE" {
-		return x.answerError(405, policy.OutcomeRefused, "max_forwards")
+		return x.respondError(405, policy.OutcomeRefused, "max_forwards")
 	}
 	x.out = append(x.cleanOut(), "HTTP/1.1 200 OK\r\nAllow: "+allowed+"\r\nContent-Length: 0\r\n"...)
-	if x.mustEnd {
+	if x.mustClose {
 		x.out = append(x.out, "Connection: close\r\n"...)
 	}
 	x.out = append(x.out, "\r\n"...)
 	if x.flush() != nil {
-		x.aborting = true
+		x.mustReset = true
 	}
 	return 200, policy.OutcomeSuccess
 }

@@ -18,8 +18,8 @@ type application struct {
 	got map[string]int // by path
 }
 
-func (a *application) note(head string) {
-	_, rest, _ := strings.Cut(head, " ")
+func (a *application) note(headers string) {
+	_, rest, _ := strings.Cut(headers, " ")
 	path, _, _ := strings.Cut(rest, " ")
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,12 +33,12 @@ func (a *application) sent() int { a.mu.Lock(); defer a.mu.Unlock(); return len(
 func (a *application) serve(then func() bool) func(c *upConn) {
 	return func(c *upConn) {
 		for {
-			head := c.head()
-			if head == "" {
+			headers := c.head()
+			if headers == "" {
 				return
 			}
-			discardBody(c, head)
-			a.note(head)
+			discardBody(c, headers)
+			a.note(headers)
 			if !then() {
 				c.reset()
 				return
@@ -96,17 +96,17 @@ const patienceOfTests = 4 * time.Minute
 // may run twice or was never sent, and what may not run twice does not.
 func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	const inFlight, later = 1000, 200
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) {
-		guarded(c)
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
+		withBreaker(c)
 		c.Default.NoBudget = false
 		c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 1, Burst: 10} // the defaults
-		c.Default.PermitTimeout = patienceOfTests                                      // on a slow machine the limit may bind after the restart
+		c.Default.LimitQueueTimeout = patienceOfTests                                  // on a slow machine the limit may bind after the restart
 		c.Default.QueueTimeout, c.Default.RequestTimeout, c.Default.AttemptTimeout = patienceOfTests, patienceOfTests, patienceOfTests
 	})
 	a := &application{got: map[string]int{}}
 	killed := make(chan struct{})
-	u := serveListener(t, place.open(), a.serve(func() bool { <-killed; return false }))
+	u := serveListener(t, permit.open(), a.serve(func() bool { <-killed; return false }))
 	kill := sync.OnceFunc(func() { _ = u.Close(); close(killed) })
 	t.Cleanup(kill) // before the application is stopped
 
@@ -134,7 +134,7 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 		return p.guard().Queued+len(p.seen.outcomes) == inFlight+later
 	})
 	lost := len(p.lostSoFar())
-	serveListener(t, place.open(), a.serve(func() bool { return true }))
+	serveListener(t, permit.open(), a.serve(func() bool { return true }))
 	wg.Wait()
 
 	failed := 0

@@ -60,7 +60,7 @@ func (s *service) set(pod int, state podState) {
 func (s *service) before(n int) func(c *Config) {
 	s.pods, s.random = make([]podState, n), rand.New(rand.NewPCG(1, uint64(n)))
 	return func(c *Config) {
-		guarded(c)
+		withBreaker(c)
 		c.Default.QueueTimeout, c.Default.QueueMax = 10*time.Second, 10_000
 		s.dial, c.Default.Upstream.Dial = c.Default.Upstream.Dial, s.Dial
 	}
@@ -68,11 +68,11 @@ func (s *service) before(n int) func(c *Config) {
 
 // answersOnce answers one request on each connection, after 10 ms.
 func answersOnce(c *upConn) {
-	head := c.head()
-	if head == "" {
+	headers := c.head()
+	if headers == "" {
 		return
 	}
-	discardBody(c, head)
+	discardBody(c, headers)
 	time.Sleep(10 * time.Millisecond)
 	c.say("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
 }

@@ -32,24 +32,24 @@ const (
 // the upstream may have answered before it.
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
-	expect := x.expect && x.attempts == 1 && !x.body.ready() // what is here waits for no 100
-	x.upSpent, x.upEarly = expect || x.mayGoUnread(), false
+	expect := x.expectsContinue && x.attempts == 1 && !x.body.ready() // what is here waits for no 100
+	x.upNotReusable, x.upRespondedEarly = expect || x.mayGoUnread(), false
 	x.renderHead()
-	head := x.finishHead(x.head, expect, x.trace.attempt)
-	x.head = head[:len(x.head)]
-	parts, end, err := x.gather(head, expect)
+	headers := x.finishHead(x.requestHeaders, expect, x.trace.attempt)
+	x.requestHeaders = headers[:len(x.requestHeaders)]
+	parts, end, err := x.gather(headers, expect)
 	switch {
 	case err != nil:
 		x.clientFailed(err) // known to be broken before a byte of it is sent
 		return taken
-	case end && x.unseen && x.up.CanSendChecked():
+	case end && x.unchecked && x.up.CanSendChecked():
 		return x.sendLooking(parts)
-	case x.unseen && x.upReused && !x.up.StillOpen():
+	case x.unchecked && x.upReused && !x.up.StillOpen():
 		return stale
 	}
 	total := length(parts)
 	n, err := x.writeUp(parts)
-	x.upAsked = n > 0
+	x.upGotBytes = n > 0
 	switch {
 	case n == 0 && err != nil:
 		return notTaken
@@ -60,7 +60,7 @@ func (x *exchange) send() sendEnd {
 	case expect:
 		x.startPump()
 	default:
-		x.sendInline(total - len(head))
+		x.sendInline(total - len(headers))
 	}
 	return taken
 }
@@ -79,18 +79,18 @@ func (x *exchange) mayGoUnread() bool {
 }
 
 // finishHead appends to the request's headers what differs by attempt, whose span s is; nil for none.
-func (x *exchange) finishHead(head []byte, expect bool, s AttemptSpan) []byte {
-	if x.clientWaits.Given {
-		head = x.clientWaits.Append(head, x.timeLeft(x.now()))
+func (x *exchange) finishHead(headers []byte, expect bool, s AttemptSpan) []byte {
+	if x.clientDeadline.Given {
+		headers = x.clientDeadline.Append(headers, x.timeLeft(x.now()))
 	}
-	if x.clientWaits.GRPC {
-		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), mostEarlier)
-		head = forward.AppendGRPCAttempts(head, int(earlier)+x.attempts-1)
+	if x.clientDeadline.GRPC {
+		earlier := min(x.countIn(http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
+		headers = forward.AppendGRPCAttempts(headers, int(earlier)+x.attempts-1)
 	}
 	if s != nil {
-		head = x.appendTrace(head, s)
+		headers = x.appendTrace(headers, s)
 	}
-	return forward.AppendAttempt(head, x.earlier+x.attempts, expect)
+	return forward.AppendAttempt(headers, x.earlierAttempts+x.attempts, expect)
 }
 
 func length(parts [][]byte) int {
@@ -101,10 +101,10 @@ func length(parts [][]byte) int {
 	return n
 }
 
-// inHand says whether the whole request is here and stays here, so that it can
+// requestIsBuffered says whether the whole request is here and stays here, so that it can
 // be written in one turn with the look at the connection, and again on another
 // one when that is stale.
-func (x *exchange) inHand() bool {
+func (x *exchange) requestIsBuffered() bool {
 	b := &x.body
 	if b.framing.Kind == http1.BodyNone || b.ended && b.keeping && b.keptLen <= inlineBody {
 		return true
@@ -116,14 +116,14 @@ func (x *exchange) inHand() bool {
 // first bytes of the response. What else comes of it, receive finds in x.early.
 func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	if x.up.Buf == nil {
-		x.up.Buf = x.spare.get(mediumBuffer)
+		x.up.Buf = x.spareBuffers.get(mediumBuffer)
 	}
 	x.extendUpWrite(x.clock)
 	x.attemptSent = x.clock
 	x.progress.Store(sent)
-	x.setUpRead(x.orHedge(x.readUntil(x.attemptSent, 0, sent)), x.clock)
+	x.setUpRead(x.untilHedge(x.readUntil(x.attemptSent, 0, sent)), x.clock)
 	n, got, err := x.up.SendChecked(parts, x.up.Buf)
-	x.upW, x.upAsked = got, n > 0
+	x.upW, x.upGotBytes = got, n > 0
 	switch {
 	case err == nil && length(parts) == 0: // receive goes on with what came
 	case err == upstream.ErrStale:
@@ -140,7 +140,7 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	case isTimeout(err):
 		x.startWatch(nil)
 	default:
-		x.early = err
+		x.earlyErr = err
 	}
 	return taken
 }
@@ -152,7 +152,7 @@ func (x *exchange) sendLate(parts [][]byte) sendEnd {
 		return stale
 	}
 	n, err := x.up.Writev(parts)
-	x.upAsked = n > 0
+	x.upGotBytes = n > 0
 	switch {
 	case n == 0 && err != nil:
 		return notTaken
@@ -171,9 +171,9 @@ func (x *exchange) sentWhole() {
 // gather gives the head with what of the body can go with it without a wait,
 // and whether that is all of it. It never waits for more: a slow body's first
 // bytes go on at once.
-func (x *exchange) gather(head []byte, expect bool) (parts [][]byte, end bool, err error) {
+func (x *exchange) gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
 	b := &x.body
-	parts = append(x.vec[:0], head)
+	parts = append(x.vec[:0], headers)
 	if b.framing.Kind == http1.BodyChunked {
 		return x.gatherChunk(parts, expect)
 	}
@@ -252,7 +252,7 @@ func (x *exchange) writeRequest(piece []byte, end bool) (int, error) {
 
 // noteEarly notes a response that is there before the last bytes of its request are sent.
 func (x *exchange) noteEarly() {
-	x.upEarly = x.up.CanSendChecked() && !x.up.StillOpen()
+	x.upRespondedEarly = x.up.CanSendChecked() && !x.up.StillOpen()
 }
 
 // appendPiece appends piece and end in the framing of the body.
@@ -286,8 +286,8 @@ func (x *exchange) lastChunk() []byte {
 // continueCaller answers a client that still waits for a 100, since a retry
 // carries no expectation any more.
 func (x *exchange) continueClient() {
-	if x.expect {
-		x.expect = false
+	if x.expectsContinue {
+		x.expectsContinue = false
 		if x.c.write(continueLine, x.now()) != nil {
 			x.clientEnd.Store(clientGone)
 		}
@@ -309,15 +309,15 @@ func (x *exchange) finishBody(until instant) {
 // the upstream. Called by the pump, or by the exchange while none runs.
 func (x *exchange) clientFailed(err error) {
 	end := clientGone
-	x.bodyWrong = http1.RefusalNone
+	x.bodyRefusal = http1.RefusalNone
 	var refused *http1.Error
 	switch {
 	case errors.As(err, &refused):
-		end, x.bodyWrong = clientBroken, refused.Reason
+		end, x.bodyRefusal = clientBodyBroken, refused.Reason
 	case errors.Is(err, errBodyCut):
-		end = clientBroken
+		end = clientBodyBroken
 	case errors.Is(err, errBodyTooLarge):
-		end, x.bodyWrong = clientTooLarge, http1.RefusalBodyTooLarge
+		end, x.bodyRefusal = clientBodyTooLarge, http1.RefusalBodyTooLarge
 	case errors.Is(err, errBodyTooSlow):
 		end = clientTooSlow
 	}

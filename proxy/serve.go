@@ -14,7 +14,7 @@ import (
 func (c *conn) serve() {
 	defer c.finish()
 	defer func() { c.server.contain(c, recover()) }()
-	if c.announces && !c.announced() || !c.shakeHands() {
+	if c.expectsProxyHeader && !c.announced() || !c.handshake() {
 		return
 	}
 	if c.agreedOnHTTP2() {
@@ -40,12 +40,12 @@ func (c *conn) serve() {
 
 // finish closes the connection and gives its memory back.
 func (c *conn) finish() {
-	if c.left {
+	if c.handedToPoller {
 		return
 	}
-	c.x.spare.release()
+	c.x.spareBuffers.release()
 	switch {
-	case c.x.aborting:
+	case c.x.mustReset:
 	case c.evicted.Load():
 		_ = c.nc.Close() // nothing is in flight, and somebody waits for the slot
 	default:
@@ -65,14 +65,14 @@ func (c *conn) nextRequest() bool {
 	c.used = true
 	began := c.server.now()
 	set := c.server.settings.Load()
-	if set != c.peerBy {
-		c.peer, c.peerBy = peerOf(c.remote(), set), set
-		c.peer.Secure = c.overSecure
+	if set != c.peerSettings {
+		c.peer, c.peerSettings = peerOf(c.remote(), set), set
+		c.peer.Secure = c.isSecure
 		c.peer.Render()
 	}
 	c.phase.Store(phaseBusy)
 	c.server.requestBegan()
-	if c.readHead(set, began) {
+	if c.readRequestHeaders(set, began) {
 		return true
 	}
 	c.server.requestEnded()
@@ -107,7 +107,7 @@ func (c *conn) awaitRequest() bool {
 	}
 	c.idleFrom.Store(int64(now))
 	c.phase.Store(phaseIdle)
-	end, slack := c.idlePatience(now)
+	end, slack := c.idleDeadline(now)
 	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.now() {
 		if parks {
 			c.setRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
@@ -115,7 +115,7 @@ func (c *conn) awaitRequest() bool {
 			c.setRead(end.Add(-slack), slack)
 		}
 		if c.server.closingIdle() {
-			return c.lastLook()
+			return c.checkForRequest()
 		}
 		err := c.fillIdle()
 		if err == nil {
@@ -125,11 +125,11 @@ func (c *conn) awaitRequest() bool {
 		case !isTimeout(err):
 			return false
 		case c.server.closingIdle(), c.evicted.Load():
-			return c.lastLook()
+			return c.checkForRequest()
 		case c.server.now().Before(c.readAt):
 			c.readAt = longAgo // somebody woke us by the deadline
 		case !parks:
-			return c.lastLook()
+			return c.checkForRequest()
 		case c.park(end):
 			return false
 		default:
@@ -138,9 +138,9 @@ func (c *conn) awaitRequest() bool {
 	}
 }
 
-// idlePatience is when a connection that is idle from now on is closed, and by
+// idleDeadline is when a connection that is idle from now on is closed, and by
 // how much that may be sooner.
-func (c *conn) idlePatience(now instant) (end instant, slack time.Duration) {
+func (c *conn) idleDeadline(now instant) (end instant, slack time.Duration) {
 	if end = c.idleEnd; !end.IsZero() {
 		c.idleEnd = 0
 		return end, 0
@@ -155,28 +155,28 @@ func (c *conn) idlePatience(now instant) (end instant, slack time.Duration) {
 	return now.Add(limit), min(idleSlack, limit/10)
 }
 
-// lastLook takes what came at the last moment before an idle connection is
+// checkForRequest takes what came at the last moment before an idle connection is
 // closed: a response is better than a close that crosses a request.
-func (c *conn) lastLook() bool {
+func (c *conn) checkForRequest() bool {
 	if c.raw == nil || c.secure != nil {
 		return false
 	}
 	c.phase.Store(phaseBusy)
 	_ = c.nc.SetReadDeadline(time.Time{})
 	c.readAt = longAgo
-	c.restBuffers()
+	c.releaseIdleBuffers()
 	c.in = getBuffer(c.readSize)
 	c.w, _ = c.readNow(c.in)
 	c.dropBuffer()
 	if c.w > 0 {
 		c.evicted.Store(false)
-		c.stays()
+		c.endLeaving()
 	}
 	return c.w > 0
 }
 
-// readHead parses the head in the buffer, reading on until it is whole.
-func (c *conn) readHead(set *settings, began instant) bool {
+// readRequestHeaders parses the head in the buffer, reading on until it is whole.
+func (c *conn) readRequestHeaders(set *settings, began instant) bool {
 	limited := false
 	for {
 		n, err := c.req.Parse(c.in[:c.w], set.Limits)
@@ -185,7 +185,7 @@ func (c *conn) readHead(set *settings, began instant) bool {
 				return false
 			}
 			c.x.begin(set, began)
-			c.refuseHead(err)
+			c.refuseRequest(err)
 			return false
 		}
 		if n > 0 {
@@ -199,10 +199,10 @@ func (c *conn) readHead(set *settings, began instant) bool {
 		}
 		if !limited {
 			limited = true
-			c.x.spare.release() // the rest may come slowly
+			c.x.spareBuffers.release() // the rest may come slowly
 			c.setRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.phase.Store(phaseHead)
+			c.phase.Store(phaseHeaders)
 		}
 		if c.w == len(c.in) {
 			c.growIn()
@@ -216,17 +216,17 @@ func (c *conn) readHead(set *settings, began instant) bool {
 			c.req.Reset() // its spans may lie in a buffer that was given back since
 			_, _ = c.req.Parse(c.in[:c.w], set.Limits)
 			c.x.begin(set, began)
-			c.headCut(err)
+			c.requestCut(err)
 			return false
 		}
 	}
 }
 
-// refuseHead answers a head that broke a rule, and ends the connection.
-func (c *conn) refuseHead(err error) {
+// refuseRequest answers a head that broke a rule, and ends the connection.
+func (c *conn) refuseRequest(err error) {
 	x := &c.x
 	x.tick()
-	x.tellBegan()
+	x.startObserving()
 	why := http1.RefusalBadRequestLine
 	if refused := (*http1.Error)(nil); errors.As(err, &refused) {
 		why = refused.Reason
@@ -235,16 +235,16 @@ func (c *conn) refuseHead(err error) {
 	x.end()
 }
 
-// headCut ends a connection whose client began a request and did not finish
+// requestCut ends a connection whose client began a request and did not finish
 // its head: too slow gets a response, gone gets none.
-func (c *conn) headCut(err error) {
+func (c *conn) requestCut(err error) {
 	if !isTimeout(err) || len(bytes.Trim(c.in[:c.w], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
 	x := &c.x
 	x.tick()
-	x.mustEnd = true
-	x.tellBegan()
-	x.done(x.answerError(408, policy.OutcomeRequestTimeout, "request_timeout"))
+	x.mustClose = true
+	x.startObserving()
+	x.done(x.respondError(408, policy.OutcomeRequestTimeout, "request_timeout"))
 	x.end()
 }

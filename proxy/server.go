@@ -35,7 +35,7 @@ type Server struct {
 	closeOnce         sync.Once
 	listeners         []listener
 	clients           *clientSlots
-	room              *waitingRoom
+	room              *acceptQueue
 	costs             clientCosts
 	evicting          eviction
 	streams           *streamSlots
@@ -58,7 +58,7 @@ type Server struct {
 	lot         idlepoller.Poller // where idle ones are parked
 	parkAfter   time.Duration
 	premature   prematureLimits
-	tidying     tidying
+	tidying     memoryReleaser
 }
 
 type listener struct {
@@ -75,12 +75,12 @@ func New(c *Config) (*Server, error) {
 		replay:    replayMemory{limit: c.RetryBufferTotalBytes},
 		parkAfter: cmp.Or(c.parkAfter, parkAfter),
 		premature: cmp.Or(c.premature, defaultPrematureLimits),
-		tidying:   tidying{over: make(chan struct{})},
+		tidying:   memoryReleaser{over: make(chan struct{})},
 	}
 	s.clients = newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
-	s.room = newWaitingRoom(s.clients)
+	s.room = newAcceptQueue(s.clients)
 	s.costs = costsOf(c.ClientMemory)
-	s.streams = newStreamSlots(mostStreams(c))
+	s.streams = newStreamSlots(maxStreams(c))
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(c *Config) (*Server, error) {
 }
 
 // Reload puts c in force for requests that begin from now on; those in flight
-// end with what they began with. Listen, MaxConnections and TotalReplayBytes
+// end with what they began with. Listen, MaxConnections and RetryBufferTotalBytes
 // stay as they were. On an error nothing changes.
 func (s *Server) Reload(c *Config) error {
 	n, err := s.prepare(c)
@@ -149,7 +149,7 @@ func (s *Server) Listen() error {
 }
 
 func (s *Server) socket(addr string) (net.Listener, error) {
-	if given := s.settings.Load().Given; given != nil {
+	if given := s.settings.Load().InheritedListener; given != nil {
 		if l := given(addr); l != nil {
 			return l, nil
 		}
@@ -232,7 +232,7 @@ func (s *Server) accept(l listener) {
 	for {
 		nc, err := l.Accept()
 		if err == nil {
-			s.admit(newcomer{nc: nc, name: l.name, cost: s.costs.accepted(s.settings.Load())})
+			s.admit(acceptedConn{nc: nc, name: l.name, cost: s.costs.accepted(s.settings.Load())})
 			continue
 		}
 		select {
@@ -256,7 +256,7 @@ func (s *Server) accept(l listener) {
 // short enough not to be noticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
-func (s *Server) start(n newcomer) {
+func (s *Server) start(n acceptedConn) {
 	s.ends.Add(1)
 	s.connections.Add(1)
 	s.wg.Go(func() {
@@ -270,16 +270,16 @@ func (s *Server) start(n newcomer) {
 // run serves an accepted connection until it ends or is parked.
 func (s *Server) run(c *conn) {
 	s.handle(c)
-	c.stays()
+	c.endLeaving()
 	s.tidying.note()
-	if !c.left {
+	if !c.handedToPoller {
 		s.gone(c.cost)
 	}
 }
 
 // gone forgets an accepted connection that has ended.
 func (s *Server) gone(cost int64) {
-	s.clients.give(cost)
+	s.clients.release(cost)
 	s.connections.Add(-1)
 	s.ends.Done()
 }
@@ -291,7 +291,7 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	defer s.connections.Add(-1)
 	c := newConn(s, nc, name)
 	s.clients.force(0)
-	defer func() { s.clients.give(c.cost) }()
+	defer func() { s.clients.release(c.cost) }()
 	s.handle(c)
 }
 
@@ -318,10 +318,10 @@ func (s *Server) contain(c *conn, fault any) {
 		return
 	}
 	s.report(fault)
-	c.x.aborting = true
+	c.x.mustReset = true
 	c.abort()
-	c.x.forsake()
-	c.x.desert(policy.Abandoned)
+	c.x.abortHedge()
+	c.x.abandonPermit(policy.Abandoned)
 	c.x.dropUpstream()
 	c.x.stopPump()
 	if c.x.open {
@@ -396,7 +396,7 @@ func (s *Server) Stats() Stats {
 	for _, u := range n.upstreams() {
 		us := UpstreamStats{
 			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Endpoints(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u], LastFailure: u.failures.last.Load(),
-			Guard: u.door.guard.State(), HasProbe: u.door.ask != nil, Probed: u.door.asked.read(),
+			Guard: u.door.guard.State(), HasProbe: u.door.probeRequest != nil, Probed: u.door.probeStats.read(),
 		}
 		if u.throttle != nil {
 			us.HasThrottle, us.Throttle = true, u.throttle.Probability(now)

@@ -61,7 +61,7 @@ type upstreamState struct {
 	key    string
 	pool   *upstream.Group
 	budget *policy.Budget
-	door   *door
+	door   *admissionQueue
 
 	failures *dialFailures
 
@@ -140,9 +140,9 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
 	}
 	state.plainRetryOn = plain(&r.Policy.RetryOn)
-	state.repeatsReset = !r.DryRun && repeatsReset(&r.Policy)
+	state.repeatsReset = !r.DryRun && retriesResets(&r.Policy)
 	if r.RateLimitPause.Kind != RateLimitPauseNone {
-		state.rateLimitPauseSeed = rateLimitPauseSeed(r)
+		state.rateLimitPauseSeed = pauseSeed(r)
 		n.longestRateLimitPause = max(n.longestRateLimitPause, r.RateLimitPause.Max)
 	}
 	state.upstream = n.upstreamOf(r, known)
@@ -153,7 +153,7 @@ func (n *settings) add(r *Route, known map[string]*upstreamState) *routeState {
 	}
 	n.all = append(n.all, state)
 	if r.Fallback != nil && r.Fallback.Status == 0 {
-		state.spare = &routeState{Route: spareRoute(r), isSpare: true, plainRetryOn: state.plainRetryOn}
+		state.spare = &routeState{Route: fallbackRoute(r), isSpare: true, plainRetryOn: state.plainRetryOn}
 		state.spare.upstream = n.upstreamOf(state.spare.Route, known)
 		n.all = append(n.all, state.spare)
 	}
@@ -168,35 +168,35 @@ func (n *settings) flushLogs() {
 		}
 	}
 	for _, u := range n.upstreams() {
-		u.failures.bound.Flush()
+		u.failures.logLimiter.Flush()
 	}
 }
 
-// repeatsReset says whether p retries a request that may run twice after a connection
+// retriesReset says whether p retries a request that may run twice after a connection
 // that ended without a response, where nothing else speaks against it.
-func repeatsReset(p *policy.Policy) bool {
+func retriesResets(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: policy.Forever}
 	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, policy.Shared()).Retry
 }
 
 // upstreamOf is the one that routes with equal settings for it share.
 func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstreamState {
-	key := fmt.Sprintf("%s %+v %+v %d %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.QueueMax, r.QueueOrder, r.Throttle, r.Probe, r.Faults, r.DryRun, r.Eject)
+	key := fmt.Sprintf("%s %+v %+v %d %d %v %+v %s %v %+v", r.Upstream.Key(), r.Budget, r.Guard, r.QueueMax, r.QueueOrder, r.ClientThrottling, r.Probe, r.FaultInjection, r.DryRun, r.Eject)
 	if known[key] == nil {
 		o := r.Eject.options()
 		o.Start = n.server.clockStart()
 		failures := newDialFailures(n.Log, r.Upstream.String())
-		o.OnDialError = failures.note
+		o.OnDialError = failures.record
 		pool := upstream.NewGroup(r.Upstream, o)
 		known[key] = &upstreamState{
 			key:    key,
 			pool:   pool,
 			budget: n.newBudget(r), budgetKey: budgetKey(r),
-			door: newDoor(n.server, pool, r, n.Log), failures: failures,
+			door: newAdmissionQueue(n.server, pool, r, n.Log), failures: failures,
 		}
 		known[key].door.lastCause = failures.lastCause
-		known[key].door.shared = n.shareBreaker(r)
-		if r.Throttle {
+		known[key].door.sharedBreaker = n.shareBreaker(r)
+		if r.ClientThrottling {
 			known[key].throttle = policy.NewClientThrottler()
 		}
 	}

@@ -14,7 +14,7 @@ func slowAttempts(c *Config) {
 }
 
 func TestASlowResponseOfTheOnlyEndpointIsWaitedFor(t *testing.T) {
-	inMemory(t, answers(15*time.Second, reply(200, "slow")), slowAttempts, func(t *testing.T, m *memory) {
+	inMemory(t, respondsAfter(15*time.Second, reply(200, "slow")), slowAttempts, func(t *testing.T, m *memory) {
 		began := time.Now()
 		m.client().send(get("/")).want(200, "slow")
 		if d := time.Since(began); d != 15*time.Second || m.up.sends() != 1 {
@@ -32,10 +32,10 @@ func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 		after         time.Duration
 		sends, failed int
 	}{
-		{"the first is silent", get("/"), unanswered, answers(time.Second, reply(200, "second")), "second", 11 * time.Second, 2, 1},
-		{"the first is slow", get("/"), answers(15*time.Second, reply(200, "first")), answers(15*time.Second, reply(200, "second")), "first", 15 * time.Second, 2, 0},
-		{"the first is not slow", get("/"), answers(9*time.Second, reply(200, "first")), unanswered, "first", 9 * time.Second, 1, 0},
-		{"it may not run twice", post("x"), answers(15*time.Second, reply(200, "first")), unanswered, "first", 15 * time.Second, 1, 0},
+		{"the first is silent", get("/"), neverResponds, respondsAfter(time.Second, reply(200, "second")), "second", 11 * time.Second, 2, 1},
+		{"the first is slow", get("/"), respondsAfter(15*time.Second, reply(200, "first")), respondsAfter(15*time.Second, reply(200, "second")), "first", 15 * time.Second, 2, 0},
+		{"the first is not slow", get("/"), respondsAfter(9*time.Second, reply(200, "first")), neverResponds, "first", 9 * time.Second, 1, 0},
+		{"it may not run twice", post("x"), respondsAfter(15*time.Second, reply(200, "first")), neverResponds, "first", 15 * time.Second, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemory(t, byConn(tc.first, tc.second), func(c *Config) {
@@ -62,7 +62,7 @@ func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 
 // Two addresses at which nothing answers get no more than the budget allows.
 func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
-	inMemory(t, answers(15*time.Second, reply(200, "slow")), func(c *Config) {
+	inMemory(t, respondsAfter(15*time.Second, reply(200, "slow")), func(c *Config) {
 		slowAttempts(c)
 		named(c, "192.0.2.1", "192.0.2.2")
 		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Ratio: 0.001, MinPerSecond: 0.0001, Burst: 1}

@@ -16,7 +16,7 @@ import (
 func TestASlowUploadIsNotStuck(t *testing.T) {
 	t.Parallel()
 	const size = 640 << 10
-	for name, head := range map[string]string{
+	for name, headers := range map[string]string{
 		"spliced": request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
 		"chunked": request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
 	} {
@@ -46,7 +46,7 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 			})
 			c := p.dial()
 			go func() {
-				_, _ = c.Write([]byte(head + strings.Repeat("x", size)))
+				_, _ = c.Write([]byte(headers + strings.Repeat("x", size)))
 				_ = c.Conn.(*net.TCPConn).CloseWrite()
 			}()
 			c.want(400, "*")

@@ -24,12 +24,12 @@ func (x *exchange) detachRequest() {
 	clear(x.vec[:])
 }
 
-// putHead gives the buffer with the detached head back, at the request's end.
+// releaseHeaders gives the buffer with the detached head back, at the request's end.
 func (x *exchange) putHead() {
 	x.detachRequest()
-	if x.headBuf != nil {
-		used := x.headBuf
-		x.headBuf = nil
+	if x.headerBuf != nil {
+		used := x.headerBuf
+		x.headerBuf = nil
 		x.putSpanned(used)
 	}
 }
@@ -60,7 +60,7 @@ func (c *conn) growIn() {
 func (x *exchange) giveUpBuffer() {
 	x.resp.Detach()
 	x.checkDetached(x.up.Buf)
-	x.spare.put(x.up.Buf)
+	x.spareBuffers.put(x.up.Buf)
 	x.up.Buf = nil
 }
 
@@ -79,23 +79,23 @@ func (x *exchange) replaceUp(b []byte) {
 	x.putSpanned(used)
 }
 
-// putHead gives the buffers of the response held back.
-func (h *held) putHead() {
+// releaseHeaders gives the buffers of the response held back.
+func (h *bufferedResponse) releaseHeaders() {
 	h.resp.Detach()
-	h.x.putSpanned(h.head)
+	h.x.putSpanned(h.headerBuf)
 	h.x.putSpanned(h.body)
-	h.head, h.body = nil, nil
+	h.headerBuf, h.body = nil, nil
 }
 
 // putBuf takes the read buffer of up, the hedge's connection, back from it.
-func (r *rival) putBuf(up *upstream.Conn) {
+func (r *hedgeAttempt) putBuf(up *upstream.Conn) {
 	r.resp.Detach()
 	putBuffer(up.Buf)
 	up.Buf = nil
 }
 
 // growBuf doubles the read buffer of the hedge's connection while a head is read, which is then parsed anew.
-func (r *rival) growBuf() {
+func (r *hedgeAttempt) growBuf() {
 	r.resp.Detach()
 	b := grow(r.up.Buf[:r.w], len(r.up.Buf))
 	r.up.Buf = b[:cap(b)]
@@ -113,14 +113,14 @@ func (x *exchange) checkDetached(b []byte) {
 		}
 	}
 	into("the request's id", x.id)
-	into("the made key", x.madeKey)
+	into("the made key", x.generatedKey)
 	into("the read buffer", x.c.in)
-	into("the detached head", x.headBuf)
-	into("what is written", x.head)
+	into("the detached head", x.headerBuf)
+	into("what is written", x.requestHeaders)
 	into("what is written", x.out)
 	x.c.req.Spans(func(span []byte) { into("the request", span) })
 	x.resp.Spans(func(span []byte) { into("the response", span) })
-	x.held.resp.Spans(func(span []byte) { into("the response held", span) })
+	x.buffered.resp.Spans(func(span []byte) { into("the response held", span) })
 	if x.pumping {
 		return // the vector and the body are the pump's
 	}

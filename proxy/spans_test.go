@@ -11,7 +11,7 @@ import (
 )
 
 // without are fields whose buffers no parsed head points into.
-var without = []string{"x.head", "x.out", "h.body", "b.prefix", "b.scratch"}
+var without = []string{"x.requestHeaders", "x.out", "h.body", "b.prefix", "b.scratch"}
 
 // A buffer that parsed heads point into goes back to its pool in spans.go alone, where its spans are detached first.
 // Elsewhere only what is known to hold none may be given back: the fields above, and what a function fetched itself.
@@ -23,7 +23,7 @@ func TestBuffersWithSpansGoBackInOneFile(t *testing.T) {
 	}
 	calls := 0
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") || slices.Contains([]string{"spans.go", "buffers.go", "spare.go"}, name) {
+		if strings.HasSuffix(name, "_test.go") || slices.Contains([]string{"spans.go", "buffers.go", "buffercache.go"}, name) {
 			continue
 		}
 		file, err := parser.ParseFile(files, name, nil, 0)

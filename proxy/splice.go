@@ -52,7 +52,7 @@ func (x *exchange) spliceBody() (more, watch bool) {
 		b.started, b.began = true, x.now()
 	}
 	for b.left > spliceTail {
-		until := b.patience(x.now())
+		until := b.readDeadline(x.now())
 		c.setRead(until, time.Second)
 		if x.stop.Load() {
 			return false, false

@@ -14,10 +14,10 @@ import (
 
 // echoServer answers every head it sees with the next of answers, without
 // allocating. bodyBytes of body follow each head.
-func echoServer(t testing.TB, bodyBytes int, answers ...string) *fakeUpstream {
-	raw := make([][]byte, len(answers))
-	for i := range answers {
-		raw[i] = []byte(answers[i])
+func echoServer(t testing.TB, bodyBytes int, responses ...string) *fakeUpstream {
+	raw := make([][]byte, len(responses))
+	for i := range responses {
+		raw[i] = []byte(responses[i])
 	}
 	end := []byte("\r\n\r\n")
 	return startUpstream(t, func(c *upConn) {
@@ -45,8 +45,8 @@ func echoServer(t testing.TB, bodyBytes int, answers ...string) *fakeUpstream {
 }
 
 // roundTrips sends the same request over and over on one connection.
-func roundTrips(t testing.TB, nc net.Conn, request []byte, answer int) func() {
-	buf := make([]byte, answer)
+func roundTrips(t testing.TB, nc net.Conn, request []byte, response int) func() {
+	buf := make([]byte, response)
 	return func() {
 		if _, err := nc.Write(request); err != nil {
 			t.Fatal(err)
@@ -67,13 +67,13 @@ type steadyCase struct {
 }
 
 func steadyCases() []steadyCase {
-	head := "Host: app.test\r\nUser-Agent: steady/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer abcdefghijklmnop\r\n"
+	headers := "Host: app.test\r\nUser-Agent: steady/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer abcdefghijklmnop\r\n"
 	return []steadyCase{
-		{"get", "GET /api/items?id=1 HTTP/1.1\r\n" + head + "\r\n", 0, []string{steadyOK}},
-		{"post 2k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 2048\r\n\r\n" + strings.Repeat("x", 2048), 2048, []string{steadyOK}},
-		{"post 16k", "POST /api HTTP/1.1\r\n" + head + "Content-Length: 16384\r\n\r\n" + strings.Repeat("x", 16384), 16384, []string{steadyOK}},
-		{"get with deadlines", "GET /api HTTP/1.1\r\n" + head + "X-Request-Timeout: 2.5\r\nGrpc-Timeout: 5S\r\nX-Envoy-Expected-Rq-Timeout-Ms: 4000\r\n\r\n", 0, []string{steadyOK}},
-		{"retried get", "GET /api HTTP/1.1\r\n" + head + "\r\n", 0, []string{bad503, steadyOK}},
+		{"get", "GET /api/items?id=1 HTTP/1.1\r\n" + headers + "\r\n", 0, []string{steadyOK}},
+		{"post 2k", "POST /api HTTP/1.1\r\n" + headers + "Content-Length: 2048\r\n\r\n" + strings.Repeat("x", 2048), 2048, []string{steadyOK}},
+		{"post 16k", "POST /api HTTP/1.1\r\n" + headers + "Content-Length: 16384\r\n\r\n" + strings.Repeat("x", 16384), 16384, []string{steadyOK}},
+		{"get with deadlines", "GET /api HTTP/1.1\r\n" + headers + "X-Request-Timeout: 2.5\r\nGrpc-Timeout: 5S\r\nX-Envoy-Expected-Rq-Timeout-Ms: 4000\r\n\r\n", 0, []string{steadyOK}},
+		{"retried get", "GET /api HTTP/1.1\r\n" + headers + "\r\n", 0, []string{bad503, steadyOK}},
 	}
 }
 

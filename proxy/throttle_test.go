@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-func throttled(c *Config) { c.Default.Throttle = true }
+func throttled(c *Config) { c.Default.ClientThrottling = true }
 
 func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) { throttled(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
@@ -110,15 +110,15 @@ func TestThrottleDoesNotCountWhatClientsLeft(t *testing.T) {
 
 // While the breaker is not closed it alone decides: who waits there is not turned away.
 func TestThrottleLeavesAnOutageToTheBreaker(t *testing.T) {
-	place := reservePort(t)
-	p := startProxyTo(t, "http://"+place.addr, func(c *Config) { guarded(c); throttled(c) })
+	permit := reservePort(t)
+	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); throttled(c) })
 	p.dial().send(get("/")) // opens the breaker
 	soon(t, "breaker opened", func() bool { return p.guard().Breaker != policy.BreakerClosed })
 	for range 30 {
 		p.dial().send(get("/"))
 	}
 	soon(t, "all held", func() bool { return p.guard().Queued >= 30 })
-	serveListener(t, place.open(), script(ok200))
+	serveListener(t, permit.open(), script(ok200))
 	for i := range 31 {
 		if o := p.seen.outcome(t, i); o != policy.OutcomeSuccess && o != policy.OutcomeRecovered {
 			t.Errorf("outcome %v", o)

@@ -84,12 +84,12 @@ func resolveTest(context.Context, string) ([]netip.Addr, error) {
 }
 
 // slow waits before it answers.
-func slow(d time.Duration, answer string) func(c *upConn) {
+func slow(d time.Duration, response string) func(c *upConn) {
 	return func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			discardBody(c, head)
+		for headers := c.head(); headers != ""; headers = c.head() {
+			discardBody(c, headers)
 			time.Sleep(d)
-			c.say("%s", answer)
+			c.say("%s", response)
 		}
 	}
 }
@@ -123,12 +123,12 @@ func TestRetryAfterBeyondTheDeadlineIsGivenToTheClientAtOnce(t *testing.T) {
 }
 
 func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
-	answers := make(chan time.Duration, 2)
-	answers <- time.Hour
-	answers <- 0
+	responses := make(chan time.Duration, 2)
+	responses <- time.Hour
+	responses <- 0
 	handle := func(c *upConn) {
 		c.head()
-		time.Sleep(<-answers)
+		time.Sleep(<-responses)
 		c.say(ok200)
 	}
 	inMemory(t, handle, nil, func(t *testing.T, m *memory) {
@@ -184,8 +184,8 @@ func TestRequestTimeoutEndsWith504(t *testing.T) {
 
 func TestTheDeadlineRunsFromTheRequestBeingFullySent(t *testing.T) {
 	read := func(c *upConn) {
-		head := c.head()
-		discardBody(c, head)
+		headers := c.head()
+		discardBody(c, headers)
 		time.Sleep(29 * time.Second)
 		c.say(ok200)
 	}

@@ -25,7 +25,7 @@ type RequestSpan interface {
 	// Attempt begins the span of an attempt.
 	Attempt(a *TraceAttempt) AttemptSpan
 	// Waited tells of a wait that is over: for what (the reason of a retry, or
-	// "held" for a wait at the upstream's door or for the end of a rate-limit pause).
+	// "held" for a wait at the upstream's queue or for the end of a rate-limit pause).
 	Waited(what string, began time.Time, took time.Duration)
 	End(e *TraceEnd)
 	// TraceID is the trace's id, 32 digits of lower-case hexadecimal; "" for none.
@@ -172,14 +172,14 @@ func (x *exchange) endTrace(code int, o policy.Outcome, took time.Duration) {
 }
 
 // appendTrace appends the fields of an attempt's span.
-func (x *exchange) appendTrace(head []byte, s AttemptSpan) []byte {
+func (x *exchange) appendTrace(headers []byte, s AttemptSpan) []byte {
 	parent, state, ok := s.Context()
 	if !ok {
-		return forward.AppendClientTrace(head, x.req)
+		return forward.AppendClientTrace(headers, x.req)
 	}
-	head = http1.AppendHeader(head, "traceparent", parent)
+	headers = http1.AppendHeader(headers, "traceparent", parent)
 	if state != "" {
-		head = http1.AppendHeader(head, "tracestate", state)
+		headers = http1.AppendHeader(headers, "tracestate", state)
 	}
-	return head
+	return headers
 }

@@ -32,9 +32,9 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handle := func(c *upConn) {
-				for head := c.head(); head != ""; head = c.head() {
+				for headers := c.head(); headers != ""; headers = c.head() {
 					if c.up.sends() > 1 {
-						discardBody(c, head)
+						discardBody(c, headers)
 						c.say(ok200)
 						continue
 					}

@@ -15,7 +15,7 @@ import (
 // ways until both sides have ended or nothing moved for the idle timeout.
 func (x *exchange) tunnel() (int, policy.Outcome) {
 	x.stopPump()
-	x.mustEnd, x.started = true, true
+	x.mustClose, x.started = true, true
 	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.route.Forward.Via}
 	if x.route.ResponseHeaders {
 		o.Attempts = x.attempts
@@ -24,10 +24,10 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 	x.out = append(x.out, x.up.Buf[x.upR:x.upW]...)
 	if x.flush() != nil {
 		x.dropUpstream()
-		x.aborting = true
+		x.mustReset = true
 		return 101, policy.OutcomeClientGone
 	}
-	x.spare.release()
+	x.spareBuffers.release()
 	t := &tunnel{idle: x.set.TunnelIdleTimeout, c: x.c, client: x.c.nc, up: x.up}
 	x.c.tunnel.Store(t)
 	t.run()
@@ -35,7 +35,7 @@ func (x *exchange) tunnel() (int, policy.Outcome) {
 	x.giveUpBuffer()
 	_ = x.up.Close()
 	x.up = nil
-	x.aborting = t.cut.Load()
+	x.mustReset = t.cut.Load()
 	return 101, policy.OutcomeUpgraded
 }
 

@@ -11,8 +11,8 @@ import (
 
 // readsWhole answers each request when it has come whole, after 10 ms.
 func readsWhole(c *upConn) {
-	for head := c.head(); head != ""; head = c.head() {
-		if announced := strings.Contains(head, "Content-Length: 1000\r\n"); announced && len(c.body(1000)) < 1000 {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		if announced := strings.Contains(headers, "Content-Length: 1000\r\n"); announced && len(c.body(1000)) < 1000 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -43,7 +43,7 @@ func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, readsWhole, func(c *Config) { guarded(c); c.Default.QueueTimeout = 10 * time.Second }, func(t *testing.T, m *memory) {
+			inMemory(t, readsWhole, func(c *Config) { withBreaker(c); c.Default.QueueTimeout = 10 * time.Second }, func(t *testing.T, m *memory) {
 				ask := func() {
 					c := m.client()
 					c.send(get("/")).want(200, "ok")
@@ -97,8 +97,8 @@ func unfinishedProbe(t *testing.T, late bool) {
 	failing := make(chan bool, 1)
 	failing <- true
 	handle := func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			if strings.Contains(head, "Content-Length: 1000\r\n") && len(c.body(1000)) < 1000 {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.Contains(headers, "Content-Length: 1000\r\n") && len(c.body(1000)) < 1000 {
 				return
 			}
 			bad := <-failing
@@ -110,7 +110,7 @@ func unfinishedProbe(t *testing.T, late bool) {
 			}
 		}
 	}
-	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+	inMemory(t, handle, func(c *Config) { withBreaker(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
 		for m.guard().Breaker == policy.BreakerClosed {
 			m.client().send(get("/"))
 			time.Sleep(10 * time.Millisecond)
@@ -158,7 +158,7 @@ func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 			c.say("%s", say)
 		}
 	}
-	inMemory(t, handle, func(c *Config) { guarded(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
+	inMemory(t, handle, func(c *Config) { withBreaker(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
 		whole := upload + strings.Repeat("x", 996)
 		for m.guard().Breaker == policy.BreakerClosed {
 			m.client().send(whole)

@@ -122,9 +122,9 @@ func secureUpstream(t *testing.T, handle func(c *upConn), server func(*tls.Confi
 func TestUpstreamOverTLS(t *testing.T) {
 	states := make(chan tls.ConnectionState, 10)
 	p, u := secureUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
+		for headers := c.head(); headers != ""; headers = c.head() {
 			states <- c.Conn.(*tls.Conn).ConnectionState()
-			body := discardBody(c, head)
+			body := discardBody(c, headers)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		}
 	}, nil, upstream.TLSFiles{}, nil)
@@ -146,8 +146,8 @@ func TestUpstreamOverTLS(t *testing.T) {
 // The deadlines by which a slow answer is waited for do no harm to TLS.
 func TestASlowAnswerOverTLS(t *testing.T) {
 	p, _ := secureUpstream(t, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			discardBody(c, head)
+		for headers := c.head(); headers != ""; headers = c.head() {
+			discardBody(c, headers)
 			time.Sleep(2 * watchAfter)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl")
 			time.Sleep(2 * watchAfter)
@@ -201,11 +201,11 @@ func (c *upConn) cutTLS() { _ = c.Conn.(*tls.Conn).NetConn().Close() }
 
 func TestATLSEndWithoutCloseNotifyIsIncomplete(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		for name, head := range map[string]string{"close": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "length": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"} {
+		for name, headers := range map[string]string{"close": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "length": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"} {
 			t.Run(fmt.Sprint(name, " whole=", whole), func(t *testing.T) {
 				p, _ := secureUpstream(t, func(c *upConn) {
 					c.head()
-					c.say(head + "half")
+					c.say(headers + "half")
 					if whole {
 						c.say(" full")
 						_ = c.Conn.Close() // says close_notify
@@ -297,8 +297,8 @@ func TestATunnelOverTLSGoesOnAfterAHalfClose(t *testing.T) {
 func TestUpstreamOnAUnixSocket(t *testing.T) {
 	closed := make(chan struct{})
 	p, u := startFor(t, true, func(c *upConn) {
-		for head := c.head(); head != ""; head = c.head() {
-			body := discardBody(c, head)
+		for headers := c.head(); headers != ""; headers = c.head() {
+			body := discardBody(c, headers)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			if c.n == 1 && string(body) == "last" {
 				_ = c.Close()

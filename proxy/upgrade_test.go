@@ -98,8 +98,8 @@ func TestBytesSentEarlyReachTheTunnelInOrder(t *testing.T) {
 func TestUpgradeWithABodyTunnelsAfterIt(t *testing.T) {
 	got := make(chan string, 1)
 	u := startUpstream(t, func(c *upConn) {
-		head := c.head()
-		body := string(discardBody(c, head))
+		headers := c.head()
+		body := string(discardBody(c, headers))
 		c.say("%s", switching101)
 		s, _ := c.endOfInput()
 		got <- body + "|" + s

@@ -20,11 +20,11 @@ const pollEvery = 100 * time.Millisecond
 // await waits until t, on the client's own connection: its read deadline is
 // the timer, and the client's leaving or a drain end the wait at once. Bytes
 // that come meanwhile belong to the next request and are kept.
-// w, where given, is told by the door, which ends the wait too, and a drain
+// w, where given, is told by the queue, which ends the wait too, and a drain
 // only as waiter.drained says.
 func (c *conn) await(t instant, w *waiter) waitEnd {
-	if c.server.waiting.Add(1) > slimAbove {
-		c.x.slim()
+	if c.server.waiting.Add(1) > compactAbove {
+		c.x.compact()
 	}
 	c.phase.Store(phaseBackoff)
 	defer func() {
@@ -35,19 +35,19 @@ func (c *conn) await(t instant, w *waiter) waitEnd {
 	for {
 		c.readAt = t
 		_ = c.nc.SetReadDeadline(c.server.at(t))
-		if w != nil && w.word.Load() != wordWait {
+		if w != nil && w.decision.Load() != decisionWait {
 			return told
 		}
-		if w.drained(c.server) {
+		if w.endedByDrain(c.server) {
 			return drainBegan
 		}
 		err := c.awaitRead(t)
 		switch {
 		case err != nil && !isTimeout(err):
 			return clientLeft
-		case w != nil && w.word.Load() != wordWait:
+		case w != nil && w.decision.Load() != decisionWait:
 			return told
-		case w.drained(c.server):
+		case w.endedByDrain(c.server):
 			return drainBegan
 		}
 		if !c.server.now().Before(t) {

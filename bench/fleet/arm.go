@@ -32,7 +32,7 @@ var arms = []arm{
 		env: func(*options) []string { return []string{holdAll} }},
 	{name: "shared", says: "rate-limit pauses are shared", shared: true,
 		env: func(*options) []string { return []string{holdAll} }},
-	{name: "quota", says: "rate-limit pauses are shared, and the rate limit is kept together", shared: true, env: rateLimitSettings},
+	{name: "ratelimit", says: "rate-limit pauses are shared, and the rate limit is kept together", shared: true, env: rateLimitSettings},
 	{name: "engine", says: "the same, and the engine is flushed, paused, killed and started again", shared: true, env: rateLimitSettings, acts: []act{
 		{0.12, "flushed", func(ctx context.Context, e *engine) error { return e.flush(ctx) }},
 		{0.24, "paused", func(_ context.Context, e *engine) error { return e.pause() }},

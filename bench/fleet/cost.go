@@ -38,7 +38,7 @@ func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*
 	rateLimit := rateLimitSettings(&plenty)
 	env := map[string][]string{
 		"alone": {holdAll}, "shared": append(sharing(e, "shared"), holdAll),
-		"rate limit alone": rateLimit, "rate limit shared": append(sharing(e, "quota"), rateLimit...),
+		"rate limit alone": rateLimit, "rate limit shared": append(sharing(e, "ratelimit"), rateLimit...),
 	}
 	processes := map[string]*rig.Process{}
 	for _, name := range costNames {

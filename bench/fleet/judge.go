@@ -36,7 +36,7 @@ var (
 func (d *document) judge(b *bounds) {
 	for _, r := range d.Arms {
 		d.goal("failed requests, "+r.Name, "0", fmt.Sprint(r.Failed, kinds(r.Kinds)), r.Failed == 0 && len(r.Kinds) == 0)
-		if r.Name == "quota" || r.Name == "engine" { // where rate-limit pauses alone are shared, long waits are their price
+		if r.Name == "ratelimit" || r.Name == "engine" { // where rate-limit pauses alone are shared, long waits are their price
 			d.goal("late requests, "+r.Name, "0", fmt.Sprint(r.Late), r.Late == 0)
 		}
 		if r.Stock != nil {
@@ -45,7 +45,7 @@ func (d *document) judge(b *bounds) {
 		switch r.Name {
 		case "alone":
 			d.goal("share of 429s at the upstream, alone", percent("at least", b.aloneLimited), percent("", r.LimitedShare), r.LimitedShare >= b.aloneLimited)
-		case "quota":
+		case "ratelimit":
 			d.reach(r.Name, r.LimitedShare, r.GoodShare, b)
 		case "engine":
 			if p := last(r.Periods); p != nil {

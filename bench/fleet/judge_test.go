@@ -14,7 +14,7 @@ func reached() *document {
 	broken := ok("engine", 100)
 	broken.Periods = []periodResult{{Name: "calm"}, {Name: "started again", tick: tick{Commands: 9}}}
 	return &document{
-		Arms:  []*armResult{ok("alone", 400), ok("quota", 5), broken},
+		Arms:  []*armResult{ok("alone", 400), ok("ratelimit", 5), broken},
 		Hold:  &holdResult{Pauses: make([]pauseResult, 2), Most: 49},
 		Rates: []rateResult{{}, {}, {RateLimit: 9, Commands: 100}, {RateLimit: 9, Commands: 140}, {RateLimit: 5, Commands: 1}, {RateLimit: 5, Commands: 100}, {RateLimit: 5, Commands: 140}},
 		Cost:  []*costResult{{Name: "alone", To: "alone", Ratio: 9}, {Name: "shared", To: "alone", Ratio: 1.01}},
@@ -32,11 +32,11 @@ func TestGoalsAreMissed(t *testing.T) {
 	}{
 		"a failed request":         {func(d *document) { d.Arms[2].Failed = 1 }, "failed requests, engine"},
 		"a late one":               {func(d *document) { d.Arms[2].Late = 1 }, "late requests, engine"},
-		"one before the count":     {func(d *document) { d.Arms[1].Kinds = map[string]int{"502": 1} }, "failed requests, rate limit"},
-		"a key for ever":           {func(d *document) { d.Arms[1].Stock.Forever = 1 }, "keys without expiry, rate limit"},
+		"one before the count":     {func(d *document) { d.Arms[1].Kinds = map[string]int{"502": 1} }, "failed requests, ratelimit"},
+		"a key for ever":           {func(d *document) { d.Arms[1].Stock.Forever = 1 }, "keys without expiry, ratelimit"},
 		"no load":                  {func(d *document) { d.Arms[0].LimitedShare = 0.1 }, "share of 429s at the upstream, alone"},
-		"too many 429s":            {func(d *document) { d.Arms[1].LimitedShare = 0.01 }, "share of 429s at the upstream, rate limit"},
-		"no fewer than alone":      {func(d *document) { d.Arms[1].LimitedShare = 0.1 }, "share of 429s at the upstream, rate limit to alone"},
+		"too many 429s":            {func(d *document) { d.Arms[1].LimitedShare = 0.01 }, "share of 429s at the upstream, ratelimit"},
+		"no fewer than alone":      {func(d *document) { d.Arms[1].LimitedShare = 0.1 }, "share of 429s at the upstream, ratelimit to alone"},
 		"too few answers":          {func(d *document) { d.Arms[1].GoodShare = 0.96 }, "good responses"},
 		"nobody joined again":      {func(d *document) { d.Arms[2].Periods[1].Commands = 0 }, "commands after"},
 		"the word travels slowly":  {func(d *document) { d.Hold.Most = 51 }, "time until all hold"},

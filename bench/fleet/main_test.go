@@ -30,7 +30,7 @@ func program(t *testing.T) string {
 
 // small are the flags of a fleet of three and a rate limit of fifty.
 func small(program string, more ...string) []string {
-	return append([]string{"--proxy", program, "--proxies", "3", "--quota", "50", "--burst", "10", "--clients", "120", "--for", "4s", "--settle", "1s"}, more...)
+	return append([]string{"--proxy", program, "--proxies", "3", "--ratelimit", "50", "--burst", "10", "--clients", "120", "--for", "4s", "--settle", "1s"}, more...)
 }
 
 // read gives what --json has written, as it is and understood.

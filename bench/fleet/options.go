@@ -62,7 +62,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the clients' pauses")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.StringVar(&o.png, "png", "", "draw the arms over each other into this file")
-	f.IntVar(&o.rateLimit, "quota", 500, "requests a second that the upstream takes from all together")
+	f.IntVar(&o.rateLimit, "ratelimit", 500, "requests a second that the upstream takes from all together")
 	f.StringVar(&o.window, "window", byBucket, "how the upstream counts: bucket (tokens that come evenly) or second (anew in each second of the clock)")
 	f.IntVar(&o.burst, "burst", 250, "bucket: tokens that it holds")
 	f.DurationVar(&o.answer, "answer", 5*time.Millisecond, "time of a good response")
@@ -87,7 +87,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) choose(f *flag.FlagSet, parts string) {
 	o.parts = partNames()
 	if o.short {
-		o.parts = []string{"alone", "quota", "engine", "hold", "outage", "cost"}
+		o.parts = []string{"alone", "ratelimit", "engine", "hold", "outage", "cost"}
 		o.unlessSaid(f, "for", func() { o.length = 6 * time.Second })
 		o.unlessSaid(f, "settle", func() { o.settle = 2 * time.Second })
 		o.unlessSaid(f, "outage", func() { o.outage = 4 * time.Second })
@@ -116,7 +116,7 @@ func (o *options) validate() error {
 	}
 	c.That(o.window == byBucket || o.window == bySecond, "--window: %q is none of %s, %s", o.window, byBucket, bySecond)
 	for name, n := range map[string]struct{ n, most int }{
-		"proxies": {o.proxies, 200}, "quota": {o.rateLimit, mostRateLimit}, "burst": {o.burst, 100_000}, "clients": {o.clients, 10_000}, "holds": {o.holds, 100}, "rounds": {o.rounds, 100},
+		"proxies": {o.proxies, 200}, "ratelimit": {o.rateLimit, mostRateLimit}, "burst": {o.burst, 100_000}, "clients": {o.clients, 10_000}, "holds": {o.holds, 100}, "rounds": {o.rounds, 100},
 	} {
 		c.That(n.n >= 1 && n.n <= n.most, "--%s must be in 1..%d", name, n.most)
 	}

@@ -10,8 +10,8 @@ import (
 
 // rateResult is what the engine is asked at one request rate.
 type rateResult struct {
-	RateLimit int                `json:"quota_per_second"`    // 0: nothing is shared
-	Requests  float64            `json:"requests_per_second"` // of clients, answered
+	RateLimit int                `json:"rate_limit_per_second"` // 0: nothing is shared
+	Requests  float64            `json:"requests_per_second"`   // of clients, answered
 	Commands  float64            `json:"commands_per_second"`
 	By        map[string]float64 `json:"commands_per_second_by_name"`
 	CPU       float64            `json:"engine_cpu_share"`  // of one core

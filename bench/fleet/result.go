@@ -14,7 +14,7 @@ type document struct {
 	Proxy     string          `json:"proxy"`  // what retryproxy version says
 	Engine    string          `json:"engine"` // what the engine says that it is
 	Machine   string          `json:"machine"`
-	RateLimit int             `json:"quota_per_second"`
+	RateLimit int             `json:"rate_limit_per_second"`
 	Arms      []*armResult    `json:"arms,omitempty"`
 	Hold      *holdResult     `json:"hold,omitempty"`
 	Outage    []*outageResult `json:"outage,omitempty"`
@@ -38,7 +38,7 @@ type armResult struct {
 	tick
 	Time          float64        `json:"seconds_counted"`
 	LimitedShare  float64        `json:"share_of_429_at_the_upstream"`
-	GoodShare     float64        `json:"good_answers_share_of_quota"`
+	GoodShare     float64        `json:"good_responses_share_of_rate_limit"`
 	Amplification float64        `json:"sent_per_good_answer"`
 	Kinds         map[string]int `json:"failures,omitempty"`
 	P50           float64        `json:"p50_seconds"` // of the whole arm
@@ -57,7 +57,7 @@ type periodResult struct {
 	To   float64 `json:"to_seconds"`
 	tick
 	LimitedShare float64 `json:"share_of_429_at_the_upstream"`
-	GoodShare    float64 `json:"good_answers_share_of_quota"`
+	GoodShare    float64 `json:"good_responses_share_of_rate_limit"`
 }
 
 func newArmResult(s *stage, from, to time.Duration) *armResult {

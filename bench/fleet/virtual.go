@@ -34,7 +34,7 @@ var sharings = []struct {
 	{"alone", storm.ShareNothing, 0},
 	{"pause", storm.ShareWithin, 0},
 	{"shared", storm.ShareRateLimitPauses, 10 * time.Millisecond},
-	{"quota", storm.ShareRateLimit, 10 * time.Millisecond},
+	{"ratelimit", storm.ShareRateLimit, 10 * time.Millisecond},
 	{"rate limit, 100 ms away", storm.ShareRateLimit, 100 * time.Millisecond},
 }
 

@@ -88,7 +88,7 @@ func TestOnlyWhatMayNotRunTwiceMayFail(t *testing.T) {
 		{"answered", request{kind: post, status: 200, at: opened}, [3]int{1, 0, 0}},
 		{"a POST that was in hand", request{kind: post, had: true, status: 502, reason: "not_idempotent"}, [3]int{0, 1, 0}},
 		{"a POST that was never sent", request{kind: post, status: 502, reason: "not_idempotent"}, [3]int{0, 0, 1}},
-		{"a POST refused for another reason", request{kind: post, had: true, status: 503, reason: "shed"}, [3]int{0, 0, 1}},
+		{"a POST refused for another reason", request{kind: post, had: true, status: 503, reason: "fail_fast"}, [3]int{0, 0, 1}},
 		{"a PUT that was in hand", request{kind: put, had: true, status: 502, reason: "not_idempotent"}, [3]int{0, 0, 1}},
 		{"no response", request{kind: post, had: true}, [3]int{0, 0, 1}},
 	} {

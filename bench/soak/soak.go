@@ -114,6 +114,6 @@ func (r *session) status() string {
 	}
 	outcomes := s.By("outcomes_total", "outcome")
 	return line + fmt.Sprintf("  recovered %.0f  gave up %.0f  broken %.0f  cut %d  replay %.1f MiB  goroutines %.0f  violations %d",
-		outcomes["rescued"], gaveUp(outcomes), outcomes["response_broken"], r.judge.cut.Load(),
+		outcomes["recovered"], gaveUp(outcomes), outcomes["response_broken"], r.judge.cut.Load(),
 		s.Sum("retry_buffer_bytes")/(1<<20), s["go_goroutines"], r.ledger.violationCount())
 }

@@ -146,7 +146,7 @@ func (a *app) configure(s *settings.Settings) (*proxy.Config, error) {
 		c.Tracer = a.tracer
 	}
 	c.Log = a.log
-	c.Given = func(address string) net.Listener { return a.systemd.Listen(address) }
+	c.InheritedListener = func(address string) net.Listener { return a.systemd.Listen(address) }
 	return c, nil
 }
 

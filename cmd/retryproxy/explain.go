@@ -185,10 +185,10 @@ func isMeant(s *settings.Settings, r *settings.Route, q *http1.Request) (bool, e
 	}
 	for i := range c.Routes {
 		if &s.Routes[i] == r {
-			return c.Routes[i].Meant(q), nil
+			return c.Routes[i].Accepts(q), nil
 		}
 	}
-	return c.Default.Meant(q), nil
+	return c.Default.Accepts(q), nil
 }
 
 func routeTable(s *settings.Settings) (*route.Table[*settings.Route], error) {

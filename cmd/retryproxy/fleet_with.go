@@ -37,7 +37,7 @@ type shared struct{ fleet *fleet.Fleet }
 
 func (s shared) attach(c *proxy.Config) {
 	c.RateLimitPauseBegan, c.RateLimitWanted, c.BudgetWanted = s.fleet.RateLimitPauseBegan, s.fleet.RateLimitWanted, s.fleet.BudgetWanted
-	c.BreakerWanted, c.BreakerOpened = s.fleet.ProbeTurnWanted, s.fleet.UpstreamFoundUp
+	c.ProbeTurnWanted, c.BreakerClosed = s.fleet.ProbeTurnWanted, s.fleet.UpstreamFoundUp
 }
 
 func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }

@@ -20,7 +20,7 @@ func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
 		}
 		for _, term := range terms {
 			for _, word := range term.avoid {
-				if found := regexp.MustCompile(`(?i)\b`+regexp.QuoteMeta(word)+`\b.{0,40}`).Find(text); found != nil {
+				if found := regexp.MustCompile(`(?i)\b` + regexp.QuoteMeta(word) + `\b.{0,40}`).Find(text); found != nil {
 					t.Errorf("%s: %q; the word is %q", page, found, term.word)
 				}
 			}

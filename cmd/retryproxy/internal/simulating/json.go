@@ -41,7 +41,7 @@ type proxyView struct {
 	Dropped   int            `json:"dropped"` // lost their place in line to newer ones
 	Refused   int            `json:"refused"` // waited in line as long as allowed
 	Retries   int            `json:"retries"`
-	Closed    map[string]int `json:"gate_closed"` // by evidence
+	Closed    map[string]int `json:"breaker_opened"` // by evidence
 	Bound     int            `json:"limit_bound"` // how often overload made a limit bind
 }
 

@@ -177,7 +177,7 @@ func TestDocumentSaysNullForNever(t *testing.T) {
 			Good  *float64 `json:"good_again_seconds"`
 			Proxy *struct {
 				Processes int
-				Closed    map[string]int `json:"gate_closed"`
+				Closed    map[string]int `json:"breaker_opened"`
 			}
 			Seconds []struct{ Good int }
 		}

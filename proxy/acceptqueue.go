@@ -1,0 +1,170 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// maxAcceptQueue clients wait for a slot where we can choose among them; beyond, accepting pauses.
+	maxAcceptQueue = 1024
+	// acceptQueueShare of the limit of clients, one in so many, may wait so: each has a descriptor.
+	acceptQueueShare = 4
+	// dropAfter is how long a client has waited, at least, that is dropped from a full room for the next, where
+	// memory is what is short: who waits in the system's queue instead has no say in who comes first.
+	dropAfter = time.Second
+)
+
+// acceptQueue is for accepted clients for whom no slot was free. The newest is
+// served first: among many that come at once, whoever came just now is the likeliest
+// to be still there, and nobody is kept waiting behind a crowd. Safe for concurrent use.
+type acceptQueue struct {
+	most  int
+	drops bool          // the oldest, when it is full
+	came  chan struct{} // somebody has; room for one note
+	left  chan struct{} // likewise
+
+	mu  sync.Mutex // guards all
+	all []acceptedConn
+}
+
+// acceptedConn is an accepted client without a slot.
+type acceptedConn struct {
+	nc   net.Conn
+	name string // of the listener
+	cost int64
+	came time.Time
+}
+
+func newAcceptQueue(clients *clientSlots) *acceptQueue {
+	r := &acceptQueue{most: maxAcceptQueue, drops: clients.memory > 0, came: make(chan struct{}, 1), left: make(chan struct{}, 1)}
+	if clients.max > 0 && clients.memory == 0 {
+		r.most = int(min(maxAcceptQueue, max(1, clients.max/acceptQueueShare)))
+	}
+	return r
+}
+
+// put takes a client in, or reports that the room is full.
+func (r *acceptQueue) put(n acceptedConn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) >= r.most && !r.drop() {
+		return false
+	}
+	n.came = time.Now()
+	r.all = append(r.all, n)
+	poke(r.came)
+	return true
+}
+
+// drop closes the connection of the client that waits the longest. Called with mu held.
+func (r *acceptQueue) drop() bool {
+	if !r.drops || time.Since(r.all[0].came) < dropAfter {
+		return false
+	}
+	_ = r.all[0].nc.Close()
+	r.all = append(r.all[:0], r.all[1:]...)
+	return true
+}
+
+// newest returns the one that came last, without taking it.
+func (r *acceptQueue) newest() (acceptedConn, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) == 0 {
+		return acceptedConn{}, false
+	}
+	return r.all[len(r.all)-1], true
+}
+
+// waiting is how many wait.
+func (r *acceptQueue) waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
+}
+
+// take takes the one that came last.
+func (r *acceptQueue) take() (acceptedConn, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) == 0 {
+		return acceptedConn{}, false
+	}
+	n := r.all[len(r.all)-1]
+	r.all[len(r.all)-1] = acceptedConn{}
+	r.all = r.all[:len(r.all)-1]
+	poke(r.left)
+	return n, true
+}
+
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// admit serves a client that has just been accepted, or has it wait for a slot.
+func (s *Server) admit(n acceptedConn) {
+	if _, crowded := s.room.newest(); !crowded && s.clients.take(n.cost) {
+		s.start(n)
+		return
+	}
+	if s.room.put(n) {
+		return
+	}
+	s.pauses.Add(1)
+	for !s.room.put(n) {
+		select {
+		case <-s.room.left:
+		case <-time.After(acceptPause):
+		case <-s.closing:
+			s.clients.force(n.cost)
+			s.start(n)
+			return
+		}
+	}
+}
+
+// seat gives slots to those in the waiting room, for whom clients that are
+// dispensable are evicted. When accepting ends, all are served.
+func (s *Server) seat() {
+	tick := time.NewTimer(evictEvery)
+	defer tick.Stop()
+	for {
+		n, waits := s.room.newest()
+		if !waits {
+			select {
+			case <-s.room.came:
+				continue
+			case <-s.closing:
+				s.seatAll()
+				return
+			}
+		}
+		if s.clients.take(n.cost) {
+			n, _ := s.room.take() // as dear as the one looked at, or newer
+			s.start(n)
+			continue
+		}
+		s.evict(s.room.waiting(), s.clients.memoryBound(n.cost))
+		tick.Reset(evictEvery)
+		select {
+		case <-s.clients.freed:
+		case <-tick.C:
+		case <-s.closing:
+			s.seatAll()
+			return
+		}
+	}
+}
+
+// seatAll serves all that wait, whether or not slots are free.
+func (s *Server) seatAll() {
+	for n, waits := s.room.take(); waits; n, waits = s.room.take() {
+		s.clients.force(n.cost)
+		s.start(n)
+	}
+}

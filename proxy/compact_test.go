@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// While many wait, what is held of a response costs what it is long.
+func TestManyWaitInLittleMemory(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+		c.Default.Policy.Backoff, c.Default.RequestTimeout = policy.Fixed{Base: 5 * time.Minute}, time.Hour
+	})
+	const n = compactAbove + 20
+	for range n {
+		p.dial().send(get("/"))
+	}
+	soon(t, "all to wait", func() bool { return p.waiting.Load() == n && p.seen.waitsBegun() == n })
+	if kept := p.replay.used.Load(); kept < compactAbove*mediumBuffer || kept > compactAbove*(mediumBuffer+smallBuffer)+20*300 {
+		t.Errorf("%d bytes are kept for answers of %d", kept, len(bad503))
+	}
+	p.kill()
+	soon(t, "none to wait", func() bool { return p.waiting.Load() == 0 })
+}
+
+const id = "X-Request-Id: of-the-client\r\n"
+
+// slimCases are requests that wait before a retry, each on a connection of its own.
+var slimCases = map[string]struct {
+	request string
+	answer  string // of every attempt; with a \x00, of the first and of all others
+	answers int    // that the client gets; 0: all until the proxy closes
+}{
+	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", bad503, 1},
+	"empty line":  {"\r\nGET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
+	"large head":  {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 3000) + "\r\n\r\n", bad503, 1},
+	"larger head": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 5000) + "\r\n\r\n", bad503, 1},
+	"head":        {"HEAD / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n", "HTTP/1.1 503 No\r\nX-A: b\r\nContent-Length: 99\r\n\r\n", 0},
+	"absolute":    {"GET http://other.test/x HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
+	"put":         {"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Content-Length: 2000\r\n\r\n" + strings.Repeat("p", 2000), bad503, 1},
+	"chunked": {
+		"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /next HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
+		bad503, 2,
+	},
+	"pipelined": {strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 3), bad503, 3},
+	"many pipelined": {
+		strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 60), bad503, 60,
+	},
+	"after an informational one": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n",
+		"HTTP/1.1 103 Early Hints\r\nLink: </s>\r\n\r\nHTTP/1.1 503 Busy Now\r\nX-One: 1\r\nRetry-After: 0\r\nContent-Length: 4\r\n\r\nbusy", 0,
+	},
+	"chunked answer": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\nTE: trailers\r\n" + id + "\r\n",
+		"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\nX-T: end\r\n\r\n", 1,
+	},
+	"its buffer used again": {
+		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
+		"HTTP/1.1 503 Busy\r\nX-Held: yes\r\nContent-Length: 4\r\n\r\nbusy\x00" + strings.Repeat("no response ", 40) + "\r\n\r\n", 1,
+	},
+	"without a body": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 1},
+	"large response": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
+}
+
+// changing is what differs from one run to the next.
+var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|port=\d+|:\d{4,5}`)
+
+// whatCame is all that the client and the upstream get.
+func whatCame(t *testing.T, slim bool, request, response string, responses int) string {
+	u := startUpstream(t, script(strings.Split(response, "\x00")...))
+	p := startProxy(t, u, nil)
+	if slim {
+		p.waiting.Store(compactAbove)
+	}
+	c := p.dial().send(request)
+	var got strings.Builder
+	for range responses {
+		res, body, err := c.response("GET")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Header.Write(&got)
+		_ = res.Trailer.Write(&got)
+		got.WriteString(res.Status + body + "\n")
+	}
+	if responses > 0 {
+		c.closeWrite()
+	}
+	rest, err := c.rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.WriteString(rest)
+	for i := range u.sends() {
+		got.WriteString(u.head(i))
+	}
+	return changing.ReplaceAllString(got.String(), "")
+}
+
+// Memory saved over a wait changes nothing that anybody sees.
+func TestASlimWaitChangesNothing(t *testing.T) {
+	for name, tc := range slimCases {
+		t.Run(name, func(t *testing.T) {
+			plain := whatCame(t, false, tc.request, tc.answer, tc.answers)
+			slim := whatCame(t, true, tc.request, tc.answer, tc.answers)
+			if plain != slim {
+				t.Errorf("without:\n%s\nwith:\n%s", plain, slim)
+			}
+			if !strings.Contains(plain, "X-Retryproxy-Attempt: 4\r\n") {
+				t.Error("it was not retried")
+			}
+		})
+	}
+}
+
+// A request that came without an id keeps the one that it was given, and the response
+// that is held begins its buffer.
+func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
+	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
+	p := startProxy(t, u, nil)
+	p.waiting.Store(compactAbove)
+	res := p.dial().send(get("/")).want(503, "busy")
+	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
+		t.Errorf("%+v", res)
+	}
+	id := fieldOf(u.head(0), "X-Request-Id")
+	if len(id) != 32 {
+		t.Errorf("the id is %q", id)
+	}
+	for i := range 4 {
+		if got := fieldOf(u.head(i), "X-Request-Id"); got != id {
+			t.Errorf("attempt %d: the id is %q, was %q", i+1, got, id)
+		}
+	}
+}
+
+// TestAConnectionFitsItsSizeClass: the allocator rounds a connection up to one
+// of its sizes. Above 3072 bytes that is 3200, for every connection in use.
+func TestAConnectionFitsItsSizeClass(t *testing.T) {
+	if n := unsafe.Sizeof(conn{}); n > 3072 {
+		t.Errorf("a connection takes %d bytes", n)
+	}
+}

@@ -1,0 +1,309 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/dnstest"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// listenAt listens on the same port of several loopback addresses.
+func listenAt(t *testing.T, ips ...string) (port string, all []net.Listener) {
+	t.Helper()
+	var err error
+	for range 20 {
+		port, all = "0", nil
+		for _, ip := range ips {
+			var l net.Listener
+			if l, err = net.Listen("tcp", ip+":"+port); err != nil {
+				break
+			}
+			all = append(all, l)
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+		}
+		if err == nil {
+			return port, all
+		}
+		for _, l := range all {
+			l.Close()
+		}
+	}
+	t.Fatal(err)
+	return "", nil
+}
+
+// named has the upstream's name stand for the addresses that the test sets.
+func named(c *Config, ips ...string) {
+	var all []netip.Addr
+	for _, ip := range ips {
+		all = append(all, netip.MustParseAddr(ip))
+	}
+	c.Default.Upstream.Resolve = func(context.Context, string) ([]netip.Addr, error) { return all, nil }
+}
+
+func (p *testProxy) addresses() upstream.EndpointSummary { return p.Stats().Upstreams[0].Addresses }
+
+func TestAllAddressesAreUsed(t *testing.T) {
+	ips := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"}
+	port, l := listenAt(t, ips...)
+	var ups []*fakeUpstream
+	for _, l := range l {
+		ups = append(ups, serveListener(t, l, script(ok200)))
+	}
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { named(c, ips...) })
+	c := p.dial()
+	for range 300 {
+		c.send(get("/")).want(200, "ok")
+	}
+	for _, u := range ups {
+		if n := u.sends(); n == 0 || u.connections() != 1 {
+			t.Errorf("%s got %d of 300 requests over %d connections, want some over one", u.Addr(), n, u.connections())
+		}
+	}
+}
+
+func TestWhatEjectsAnAddress(t *testing.T) {
+	response := func(code int) string {
+		return fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 2\r\n\r\nok", code)
+	}
+	row := slices.Repeat([]string{response(503), response(503), response(503), response(503), ok200}, 100)
+	for name, tc := range map[string]struct {
+		answers []string
+		ejected int
+	}{
+		"a row that answers break": {row, 0},
+		"502":                      {[]string{response(502)}, 1}, "503": {[]string{response(503)}, 1}, "504": {[]string{response(504)}, 1}, "reset": {[]string{""}, 1}, "malformed": {[]string{"nonsense\r\n\r\n"}, 1},
+		"500": {[]string{response(500)}, 0}, "429": {[]string{response(429)}, 0}, "404": {[]string{response(404)}, 0}, "501": {[]string{response(501)}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+			bad := serveListener(t, l[0], script(tc.answers...))
+			good := serveListener(t, l[1], script(ok200))
+			p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+				named(c, "127.0.0.1", "127.0.0.2")
+				c.Default.Policy.MaxRetries = 0
+			})
+			for range 100 {
+				p.dial().send(get("/")).response("GET")
+			}
+			// A request may have been on its way when the last of the five came back.
+			if a, n := p.addresses(), bad.sends(); a.Ejected != tc.ejected || tc.ejected == 1 && n != upstream.DefaultEjectAfter || tc.ejected == 0 && n < 10 {
+				t.Errorf("%d sent to the bad address, %d to the good one: %+v", n, good.sends(), a)
+			}
+		})
+	}
+}
+
+func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	for _, l := range l {
+		l.Close()
+	}
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+		withBreaker(c)
+		named(c, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+		c.Default.QueueTimeout, c.Default.QueueMax = time.Minute, 100
+		c.Default.RequestTimeout = 0
+	})
+	c := p.dial()
+	c.send(get("/"))
+	eventually(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerOpen })
+	back, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skipf("somebody took the port: %v", err)
+	}
+	u := serveListener(t, back, script(ok200))
+	c.want(200, "ok")
+	if u.sends() != 1 {
+		t.Errorf("%d requests", u.sends())
+	}
+	eventually(t, "the breaker is closed", func() bool {
+		p.dial().send(get("/")).want(200, "ok")
+		return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerClosed
+	})
+}
+
+func TestAnAddressThatIsGoneIsDrainedWithoutAFailedRequest(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	dns := dnstest.Start(t)
+	dns.Host("name.test", 1, "127.0.0.1", "127.0.0.2")
+	arrived := make(chan int, 100) // which address got a slow request
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	handle := func(i int) func(c *upConn) {
+		return func(c *upConn) {
+			for headers := c.head(); headers != ""; headers = c.head() {
+				if strings.HasPrefix(headers, "GET /slow") {
+					if arrived <- i; i == 0 {
+						<-held
+					}
+				}
+				c.say("%s", ok200)
+			}
+		}
+	}
+	going := serveListener(t, l[0], handle(0))
+	serveListener(t, l[1], handle(1))
+	coming := serveListener(t, l[2], handle(2))
+	p := startProxyTo(t, "http://name.test:"+port, func(c *Config) { c.Default.Upstream.DNS = dns.Addr })
+	var waiting []*client
+	for at := -1; at != 0; at = <-arrived { // until one is held where it goes
+		waiting = append(waiting, p.dial().send(get("/slow")))
+	}
+	dns.Host("name.test", 1, "127.0.0.2", "127.0.0.3")
+	c := p.dial()
+	eventually(t, "the name is looked up again", func() bool {
+		c.send(get("/")).want(200, "ok")
+		return p.addresses().Draining == 1
+	})
+	before := going.sends()
+	eventually(t, "the new address is used", func() bool {
+		c.send(get("/")).want(200, "ok")
+		return coming.sends() > 0
+	})
+	if n := going.sends(); n != before {
+		t.Errorf("%d requests went to the address that is gone", n-before)
+	}
+	release()
+	for _, c := range waiting {
+		c.want(200, "ok")
+	}
+	eventually(t, "nothing is left of it", func() bool { return p.addresses().Draining == 0 })
+}
+
+func TestAServiceOfTwoHosts(t *testing.T) {
+	dns := dnstest.Start(t)
+	a, b := startUpstream(t, script(ok200)), startUpstream(t, script(ok200))
+	portOf := func(u *fakeUpstream) uint16 { return uint16(u.Addr().(*net.TCPAddr).Port) }
+	dns.Host("one.test", 60, "127.0.0.1")
+	dns.Service("_http._tcp.app.test", 60,
+		dnstest.Service{Host: "one.test", Port: portOf(a), Priority: 1, Weight: 1}, dnstest.Service{Host: "one.test", Port: portOf(b), Priority: 1, Weight: 1})
+	p := startProxyTo(t, "http+srv://_http._tcp.app.test", func(c *Config) { c.Default.Upstream.DNS = dns.Addr })
+	c := p.dial()
+	for range 60 {
+		c.send(get("/")).want(200, "ok")
+	}
+	if a.sends() < 5 || b.sends() < 5 || a.sends()+b.sends() != 60 {
+		t.Errorf("%d and %d requests", a.sends(), b.sends())
+	}
+}
+
+// http2At serves HTTP/2 without TLS on l until the test ends.
+func http2At(t *testing.T, l net.Listener, h http.HandlerFunc) {
+	t.Helper()
+	s := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+}
+
+func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
+	port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+	var sends [2]atomic.Int32
+	var bad atomic.Bool
+	for i, l := range l {
+		http2At(t, l, func(w http.ResponseWriter, r *http.Request) {
+			sends[i].Add(1)
+			if i == 0 && bad.Load() {
+				w.WriteHeader(503)
+				return
+			}
+			_, _ = io.WriteString(w, r.Proto)
+		})
+	}
+	p := startProxyTo(t, "h2c://name.test:"+port, func(c *Config) { named(c, "127.0.0.1", "127.0.0.2") })
+	c := p.dial()
+	for range 60 {
+		c.send(get("/")).want(200, "HTTP/2.0")
+	}
+	if a, b := sends[0].Load(), sends[1].Load(); a < 5 || b < 5 || a+b != 60 {
+		t.Errorf("%d and %d requests", a, b)
+	}
+	eventually(t, "there is one idle connection to each", func() bool {
+		s := p.Stats().Upstreams[0].Pool
+		return s.Dials == 2 && s.Idle == 2 && s.Streams == 0
+	})
+	bad.Store(true)
+	before := sends[0].Load()
+	for range 60 {
+		c.send(get("/")).want(200, "HTTP/2.0") // a 503 is retried, at the other address
+	}
+	if n := sends[0].Load() - before; n != upstream.DefaultEjectAfter || p.addresses().Ejected != 1 {
+		t.Errorf("%d requests went to the bad address, %+v", n, p.addresses())
+	}
+}
+
+// A hedge goes to the other address, and each of the two is told what became of
+// what was sent to it: nothing where it was overtaken.
+func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
+	addresses := [2]string{"192.0.2.1:80", "192.0.2.2:80"}
+	handle := func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			discardBody(c, headers)
+			switch hedge := strings.Contains(headers, "X-Retryproxy-Attempt: 2\r\n"); {
+			case hedge && strings.HasPrefix(headers, "GET /fails"):
+				c.say("%s", bad503)
+			case hedge:
+				c.say("%s", reply(200, c.LocalAddr().String()))
+			case strings.HasPrefix(headers, "GET /fails") && c.stays(50*time.Millisecond): // the hedge has failed by then
+				c.say("%s", reply(200, c.LocalAddr().String()))
+			default:
+				_, _ = io.Copy(io.Discard, c.Reader) // never
+			}
+		}
+	}
+	inMemory(t, handle, func(c *Config) {
+		hedged(t)(c)
+		named(c, "192.0.2.1", "192.0.2.2")
+		c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
+	}, func(t *testing.T, m *memory) {
+		m.client().send(post("")) // is never answered nor hedged: its address is the busier one from now on
+		synctest.Wait()
+		busy := slices.IndexFunc(m.addresses().Each, func(a upstream.EndpointStats) bool { return a.Active == 1 })
+		quiet := addresses[1-busy]
+		wantFailures := func(n uint64) {
+			t.Helper()
+			for _, a := range m.addresses().Each {
+				if want := map[bool]uint64{true: n}[a.Addr != quiet]; a.Failures != want {
+					t.Errorf("%d failures of %s, want %d", a.Failures, a.Addr, want)
+				}
+			}
+		}
+		c := m.client()
+		failing := func(n int) {
+			for range n {
+				c.send(get("/fails")).want(200, quiet)
+			}
+		}
+		c.send(get("/")).want(200, addresses[busy])
+		wantFailures(0) // nothing has failed
+		const row = upstream.DefaultEjectAfter - 1
+		failing(row)
+		wantFailures(row)
+		c.send(get("/")).want(200, addresses[busy]) // ends the row
+		failing(row)
+		wantFailures(2 * row)
+		if n := m.addresses().Ejected; n != 0 {
+			t.Errorf("%d addresses are left out after a good response and %d failures", n, row)
+		}
+		failing(1)
+		if n := m.addresses().Ejected; n != 1 {
+			t.Errorf("%d addresses are left out after %d failures in a row", n, row+1)
+		}
+	})
+}

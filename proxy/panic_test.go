@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// faulty is an observer that fails when a retry is counted.
+type faulty struct{ *recorder }
+
+func (faulty) Retry(policy.Reason) { panic("a fault of the test") }
+
+func TestAPanicEndsItsOwnRequestOnly(t *testing.T) {
+	u := startUpstream(t, script(bad503, ok200))
+	p := startProxy(t, u, func(c *Config) {
+		seen := c.Observe("")().(*recorder)
+		c.Observe = always(faulty{seen})
+	})
+	other := p.dial()
+	c := p.dial().send(get("/"))
+	if s, err := c.rest(); s != "" || err == nil {
+		t.Errorf("the faulty request got %q, %v", s, err)
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
+		t.Errorf("outcome %v", o)
+	}
+	other.send(get("/")).want(200, "ok")
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// faultyConn fails at its second read, which is the pump's where a client
+// waits for 100.
+type faultyConn struct {
+	net.Conn
+	reads int
+}
+
+func (c *faultyConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		panic("a fault of the test")
+	}
+	return c.Conn.Read(p)
+}
+
+func TestAPanicOfThePumpEndsItsOwnRequestOnly(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) { c.head(); c.head() })
+	p := startProxy(t, u, nil)
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() { defer close(done); p.ServeConn(&faultyConn{Conn: far}, "") }()
+	_, _ = io.WriteString(near, "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if b, err := io.ReadAll(near); err != nil || len(b) != 0 {
+		t.Errorf("the faulty request got %q, %v", b, err)
+	}
+	<-done
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+}
+
+// A wait's end that comes late must not end the watch over the client.
+func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
+	arrived := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		close(arrived)
+		c.head() // ends when the proxy gives the attempt up
+	})
+	p := startProxy(t, u, nil)
+	c := p.dial().send(get("/"))
+	within(t, "the request upstream", arrived)
+	time.Sleep(2 * watchAfter) // the watch runs
+	p.each(func(c *conn) { _ = c.nc.SetReadDeadline(past) })
+	time.Sleep(watchAfter / 2)
+	c.Close()
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+// So does one before the observer is known, which is told of nothing then.
+func TestAPanicBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
+	first := true
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		seen := c.Observe("")
+		c.Observe = func(string) func() Observer {
+			return func() Observer {
+				if first {
+					first = false
+					panic("a fault of the test")
+				}
+				return seen()
+			}
+		}
+	})
+	if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
+		t.Errorf("the faulty request got %q, %v", s, err)
+	}
+	p.dial().send(get("/")).want(200, "ok")
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
+	}
+	if n := p.seen.requests(); n != 1 {
+		t.Errorf("%d requests were told of, want 1", n)
+	}
+}

@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// moving is an upstream whose name leads first to one address, then to another. The
+// one that it has left falls silent without closing anything, as a machine
+// does that is stopped or cut off.
+type moving struct {
+	mu     sync.Mutex
+	at     string   // what the name leads to
+	dialed []string // where each connection leads
+	silent bool     // the first address
+	asked  map[string]int
+}
+
+const oldHome, newHome = "192.0.2.1", "192.0.2.2"
+
+func (m *moving) setUp(c *Config) {
+	withBreaker(c)
+	m.at, m.asked = oldHome, map[string]int{}
+	dial := c.Default.Upstream.Dial
+	c.Default.Upstream.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return []netip.Addr{netip.MustParseAddr(m.at)}, nil
+	}
+	c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		host, _, _ := net.SplitHostPort(addr)
+		m.dialed = append(m.dialed, host)
+		return dial(ctx, network, addr)
+	}
+}
+
+func (m *moving) handle(c *upConn) {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		m.mu.Lock()
+		home := m.dialed[c.n-1]
+		m.asked[home]++
+		silent := m.silent && home == oldHome
+		m.mu.Unlock()
+		if !silent {
+			time.Sleep(10 * time.Millisecond)
+			c.say(ok200)
+		}
+	}
+}
+
+// readyPath is a path for probes.
+const readyPath = "/ready?full=1"
+
+func (m *moving) sends(home string) int { m.mu.Lock(); defer m.mu.Unlock(); return m.asked[home] }
+
+// fallSilent has the upstream serve, then answer nothing, until its breaker is open
+// and a probe hangs which no client waits for any longer.
+func (m *moving) fallSilent(t *testing.T, p *memory) {
+	t.Helper()
+	idle := []*client{p.client(), p.client(), p.client()}
+	for range 100 {
+		for _, c := range idle {
+			c.send(get("/"))
+		}
+		for _, c := range idle {
+			c.want(200, "ok")
+		}
+	}
+	m.mu.Lock()
+	m.silent = true
+	m.mu.Unlock()
+	var leaving sync.WaitGroup
+	for range 100 {
+		c := p.client().send(get("/"))
+		leaving.Go(func() {
+			time.Sleep(2 * time.Second)
+			c.Close()
+		})
+		time.Sleep(50 * time.Millisecond)
+	}
+	leaving.Wait()
+	if g := p.guard(); g.Breaker != policy.BreakerHalfOpen || g.Probes == 0 {
+		t.Fatalf("no probe hangs: %+v", g)
+	}
+	time.Sleep(5 * time.Second)
+}
+
+// A silent upstream gets no second probe for long, but one that has moved is
+// found as soon as its name says so, and nothing is sent to the old address then.
+func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"probed by a request": func(*Config) {},
+		"probed by GET":       func(c *Config) { c.Default.Probe = Probe{Path: readyPath} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m moving
+			inMemory(t, m.handle, func(c *Config) { m.setUp(c); change(c) }, func(t *testing.T, p *memory) {
+				m.fallSilent(t, p)
+				c := p.client().send(get("/held"))
+				time.Sleep(time.Second)
+				sends, probes := m.sends(oldHome), p.guard().Probes
+				if probes != 1 {
+					t.Errorf("%d probes while one hangs, want no other", probes)
+				}
+				m.mu.Lock()
+				m.at = newHome
+				m.mu.Unlock()
+				moved := time.Now()
+				c.want(200, "ok")
+				if d := time.Since(moved); d > 1100*time.Millisecond {
+					t.Errorf("answered %v after the name had changed", d)
+				}
+				for range 20 {
+					p.client().send(get("/")).want(200, "ok")
+				}
+				if n := m.sends(oldHome); n != sends {
+					t.Errorf("%d more requests went to the address it has left", n-sends)
+				}
+			})
+		})
+	}
+}
+
+// Where the name goes on to say the same, a hung probe stays the only one.
+func TestALookUpAloneSendsNoProbe(t *testing.T) {
+	var m moving
+	inMemory(t, m.handle, m.setUp, func(t *testing.T, p *memory) {
+		m.fallSilent(t, p)
+		c := p.client().send(get("/held"))
+		time.Sleep(10 * time.Second)
+		if n := p.guard().Probes; n != 1 {
+			t.Errorf("%d probes, want 1", n)
+		}
+		c.Close()
+	})
+}
+
+// Connections to an address that the upstream has left carry no new requests; what
+// is on them ends as ever.
+func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
+	asked, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
+	homes := map[string]string{
+		oldHome + ":80": http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/long" {
+				asked <- struct{}{}
+				<-release
+			}
+			_, _ = io.WriteString(w, "old")
+		}),
+		newHome + ":80": http2Server(t, nil, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "new") }),
+	}
+	var at atomic.Value
+	at.Store(oldHome)
+	p := startProxyTo(t, "h2c://app.test:80", func(c *Config) {
+		c.Default.Upstream.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr(at.Load().(string))}, nil
+		}
+		c.Default.Upstream.Dial = func(_ context.Context, network, addr string) (net.Conn, error) {
+			c, err := net.Dial(network, homes[addr])
+			if addr == newHome+":80" {
+				return c, err
+			}
+			return ended{c, over}, err
+		}
+	})
+	long := p.dial().send(get("/long"))
+	<-asked
+	pool := p.settings.Load().upstreams()[0].pool
+	at.Store(newHome)
+	if !pool.AddressRemoved(t.Context(), oldHome+":80") {
+		t.Fatal("the name leads elsewhere, and nothing was noticed")
+	}
+	p.dial().send(get("/")).want(200, "new")
+	close(release)
+	long.want(200, "old")
+	select {
+	case <-over:
+	case <-time.After(30 * time.Second): // an idle one is closed after 55 s anyway
+		t.Error("the old connection was not closed after its last stream")
+	}
+}
+
+// ended is a connection that tells when it is closed.
+type ended struct {
+	net.Conn
+	told chan<- struct{}
+}
+
+func (e ended) Close() error {
+	select {
+	case e.told <- struct{}{}:
+	default:
+	}
+	return e.Conn.Close()
+}

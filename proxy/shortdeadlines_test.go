@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// A client's own short deadline is no attempt timeout: it says no more of the
+// upstream than a client who leaves, which is nothing until the response is overdue by far.
+func TestClientsWithShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		field   string
+		latency time.Duration // from then on
+		timeout time.Duration // of attempts
+		want    policy.OpenedBy
+	}{
+		{"less than a response takes", "X-Request-Timeout: 5ms", 10 * time.Millisecond, 10 * time.Second, policy.OpenedByNothing},
+		{"less than a response takes, as gRPC says it", "Grpc-Timeout: 5m", 10 * time.Millisecond, 10 * time.Second, policy.OpenedByNothing},
+		{"far more than a response takes", "X-Request-Timeout: 2s", time.Hour, 10 * time.Second, policy.OpenedByStall},
+		{"more than the attempt timeout", "X-Request-Timeout: 1s", time.Hour, 5 * time.Millisecond, policy.OpenedByStall},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for headers := c.head(); headers != ""; headers = c.head() {
+					if strings.Contains(headers, "/slow") {
+						time.Sleep(tc.latency)
+					} else {
+						time.Sleep(time.Millisecond)
+					}
+					c.say(ok200)
+				}
+			}
+			inMemory(t, handle, func(c *Config) {
+				withBreaker(c)
+				honourDeadlines(c)
+				c.Default.AttemptTimeout = tc.timeout
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				for range 100 {
+					c.send(get("/")).want(200, "ok")
+				}
+				time.Sleep(6 * time.Second) // what went well is long ago
+				for i := range 60 {
+					hurried := m.client().send(request(fmt.Sprintf("GET /slow/%d HTTP/1.1", i), "Host: a", tc.field))
+					t.Cleanup(func() { hurried.Close() })
+					time.Sleep(20 * time.Millisecond)
+					if closed := m.guard().Breaker != policy.BreakerClosed; i == 40 && closed != (tc.timeout < time.Second) {
+						t.Errorf("after 820 ms: closed %v", closed)
+					}
+				}
+				time.Sleep(3 * time.Second)
+				if got := m.guard().OpenedBy; got != tc.want {
+					t.Errorf("closed by %v, want %v: %+v", got, tc.want, m.guard())
+				}
+				if tc.latency == time.Hour {
+					time.Sleep(time.Hour) // the handlers end
+				}
+			})
+		})
+	}
+}
