@@ -56,7 +56,7 @@ cross: ## other systems and word sizes: the programs build, tests compile, what 
 	GOARCH=arm go build -o /dev/null ./cmd/retryproxy
 	GOARCH=arm64 go build -o /dev/null ./cmd/retryproxy
 	GOOS=darwin GOARCH=arm64 go vet ./cmd/retryproxy ./proxy/...
-	GOARCH=386 go test -count=1 ./proxy/http1 ./proxy/forward ./proxy/route ./proxy/internal/sock ./policy ./metrics
+	GOARCH=386 go test -count=1 ./proxy/http1 ./proxy/forward ./proxy/route ./proxy/internal/rawsocket ./policy ./metrics
 
 check: cross
 
