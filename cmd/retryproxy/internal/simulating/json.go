@@ -42,7 +42,7 @@ type proxyView struct {
 	Refused   int            `json:"refused"` // waited in line as long as allowed
 	Retries   int            `json:"retries"`
 	Closed    map[string]int `json:"breaker_opened"` // by evidence
-	Bound     int            `json:"limit_bound"` // how often overload made a limit bind
+	Bound     int            `json:"limit_bound"`    // how often overload made a limit bind
 }
 
 type secondView struct {
