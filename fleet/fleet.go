@@ -44,32 +44,22 @@ type Local interface {
 	BudgetReports(asks []policy.BudgetReport) []policy.BudgetReport
 	ApplyBudgetGrant(key uint64, level float64, processes int)
 	FailBudgetReport(key uint64)
-
-	// ProbeTurnRequests, ApplyProbeTurn and PeerFoundUp likewise.
-	ProbeTurnRequests(asks []policy.ProbeTurnRequest) ([]policy.ProbeTurnRequest, time.Duration)
-	ApplyProbeTurn(key uint64, t policy.ProbeTurnGrant)
-	PeerFoundUp(key uint64)
 }
 
 // Fleet is this process's part in a fleet. Its life is New and one Run; all
 // other methods at any time, before Run too. Safe for concurrent use.
 type Fleet struct {
-	link          *link
-	member        string // who we are among the others: a random number
-	prefix        string // of all keys
-	pauses        chan pause
-	slotsWanted   chan struct{} // slots are, where none were; room for one
-	retriesSpent  chan struct{} // retries were, of a budget; room for one
-	breakerOpened chan struct{} // a breaker is; room for one
-	foundUp       chan uint64   // breakers
+	link         *link
+	member       string // who we are among the others: a random number
+	prefix       string // of all keys
+	pauses       chan pause
+	slotsWanted  chan struct{} // slots are, where none were; room for one
+	retriesSpent chan struct{} // retries were, of a budget; room for one
 
 	members                                   atomic.Int64 // processes of the scope as last seen; 0: never
 	listening                                 atomic.Bool  // what others tell, all of it since we joined
 	pausesSent, pausesReceived, pausesDropped atomic.Uint64
 	malformed                                 atomic.Uint64
-
-	turnsOurs, turnsAnothers                  atomic.Uint64
-	closedSent, closedReceived, closedDropped atomic.Uint64
 }
 
 // New makes a Fleet and reads the files that o names. Nothing is connected yet:
@@ -81,14 +71,12 @@ func New(o Options) (*Fleet, error) {
 	}
 	scope := sha256.Sum256([]byte("scope\x00" + o.Scope))
 	return &Fleet{
-		link:          l,
-		member:        fmt.Sprintf("%016x", rand.Uint64()),
-		prefix:        "retryproxy:" + hex.EncodeToString(scope[:8]) + ":",
-		pauses:        make(chan pause, pauseBuffer),
-		slotsWanted:   make(chan struct{}, 1),
-		retriesSpent:  make(chan struct{}, 1),
-		breakerOpened: make(chan struct{}, 1),
-		foundUp:       make(chan uint64, foundUpBuffer),
+		link:         l,
+		member:       fmt.Sprintf("%016x", rand.Uint64()),
+		prefix:       "retryproxy:" + hex.EncodeToString(scope[:8]) + ":",
+		pauses:       make(chan pause, pauseBuffer),
+		slotsWanted:  make(chan struct{}, 1),
+		retriesSpent: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -99,8 +87,6 @@ func (f *Fleet) Run(ctx context.Context, local Local) {
 	parts.Go(func() { f.heartbeat(ctx, local) })
 	parts.Go(func() { f.leaseSlots(ctx, local) })
 	parts.Go(func() { f.shareBudgets(ctx, local) })
-	parts.Go(func() { f.requestProbeTurns(ctx, local) })
-	parts.Go(func() { f.publishFoundUp(ctx) })
 	parts.Go(func() { f.publishPauses(ctx) })
 	parts.Go(func() { f.listen(ctx, local) })
 	<-ctx.Done()
@@ -188,11 +174,6 @@ type Stats struct {
 	PausesReceived uint64 // pauses begun elsewhere and taken over
 	PausesDropped  uint64 // pauses not told for want of room or of an engine
 
-	TurnsOurs             uint64 // questions whose turn it is to probe, answered that it is ours
-	TurnsAnothers         uint64 // and another's
-	BreakerClosedSent     uint64 // upstreams found up here and told to the others
-	BreakerClosedReceived uint64 // words of others that one is up
-	BreakerClosedDropped  uint64 // upstreams found up and not told for want of room or of an engine
 }
 
 // Stats gives a picture for metrics.
@@ -201,7 +182,5 @@ func (f *Fleet) Stats() Stats {
 	return Stats{
 		Up: l.up(), Lost: l.lost.Load(), Members: int(f.members.Load()), Commands: l.commands.Load(), Errors: l.errors.Load() + f.malformed.Load(),
 		PausesSent: f.pausesSent.Load(), PausesReceived: f.pausesReceived.Load(), PausesDropped: f.pausesDropped.Load(),
-		TurnsOurs: f.turnsOurs.Load(), TurnsAnothers: f.turnsAnothers.Load(),
-		BreakerClosedSent: f.closedSent.Load(), BreakerClosedReceived: f.closedReceived.Load(), BreakerClosedDropped: f.closedDropped.Load(),
 	}
 }

@@ -75,14 +75,6 @@ func sharesAll(t *testing.T, a, b *process, key uint64) {
 	if _, ok := b.settleOne(policy.BudgetReport{Key: key, Config: policy.DefaultBudget(), Requests: 100}); !ok {
 		t.Errorf("key %d: no level of the budget", key)
 	}
-	if w := a.turn(policy.ProbeTurnRequest{Key: key, WantsTurn: true}).Owner; w != policy.TurnOurs {
-		t.Errorf("key %d: turn %v", key, w)
-	}
-	if w := b.turn(policy.ProbeTurnRequest{Key: key, WantsTurn: true}).Owner; w != policy.TurnOfAnother {
-		t.Errorf("key %d: the other's turn %v", key, w)
-	}
-	a.UpstreamFoundUp(key)
-	eventually(t, "the word that it opened", func() bool { return b.foundUpCount(key) == 1 })
 }
 
 // selfSigned makes a certificate of 127.0.0.1 that vouches for itself.

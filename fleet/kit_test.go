@@ -32,9 +32,6 @@ type process struct {
 	processes      int // as told
 	reports        []policy.BudgetReport
 	levels         []float64
-	turnRequests   []policy.ProbeTurnRequest
-	turns          []policy.ProbeTurnGrant
-	foundUpCounts  map[uint64]int // words that a breaker closed
 }
 
 // RateLimitLeaseRequests asks what the test put there, and then no more.
@@ -110,7 +107,7 @@ func joinWith(t testing.TB, o Options) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Fleet: f, t: t, logs: logs, pausesReceived: map[uint64]time.Duration{}, foundUpCounts: map[uint64]int{}}
+	p := &process{Fleet: f, t: t, logs: logs, pausesReceived: map[uint64]time.Duration{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -192,50 +189,4 @@ func (p *process) settleOne(a policy.BudgetReport) (level float64, ok bool) {
 		return ok || p.failed > 0
 	})
 	return level, ok
-}
-
-// ProbeTurnRequests asks what the test put there, and then no more.
-func (p *process) ProbeTurnRequests([]policy.ProbeTurnRequest) ([]policy.ProbeTurnRequest, time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	asks := p.turnRequests
-	p.turnRequests = nil
-	return asks, policy.Forever
-}
-
-func (p *process) ApplyProbeTurn(_ uint64, t policy.ProbeTurnGrant) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.turns = append(p.turns, t)
-}
-
-func (p *process) PeerFoundUp(key uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.foundUpCounts[key]++
-}
-
-// foundUpCount is how often the process heard that the breaker closed.
-func (p *process) foundUpCount(key uint64) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.foundUpCounts[key]
-}
-
-// turn asks whose turn it is and waits for the response.
-func (p *process) turn(a policy.ProbeTurnRequest) (t policy.ProbeTurnGrant) {
-	p.t.Helper()
-	p.mu.Lock()
-	p.turnRequests, p.turns = []policy.ProbeTurnRequest{a}, nil
-	p.mu.Unlock()
-	p.ProbeTurnWanted()
-	eventually(p.t, "answer", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.turns) > 0 {
-			t = p.turns[0]
-		}
-		return len(p.turns) > 0
-	})
-	return t
 }

@@ -102,7 +102,7 @@ func (f *Fleet) subscribe(ctx context.Context, local Local) error {
 	s := f.link.client.Subscribe(ctx)
 	defer func() { _ = s.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // ends the wait for a message
-	if err := f.link.do(ctx, func(ctx context.Context) error { return s.Subscribe(ctx, f.pausesChannel(), f.foundUpChannel()) }); err != nil {
+	if err := f.link.do(ctx, func(ctx context.Context) error { return s.Subscribe(ctx, f.pausesChannel()) }); err != nil {
 		return err
 	}
 	defer f.listening.Store(false)
@@ -147,10 +147,6 @@ func (f *Fleet) catchUp(ctx context.Context, local Local) error {
 
 // receive reads a message: who tells, and what.
 func (f *Fleet) receive(m *redis.Message, local Local) {
-	if m.Channel == f.foundUpChannel() {
-		f.receiveFoundUp(m.Payload, local)
-		return
-	}
 	who, what, _ := strings.Cut(m.Payload, " ")
 	if who != f.member {
 		f.receivePauses(what, local)

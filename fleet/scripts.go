@@ -122,53 +122,6 @@ redis.call('PEXPIRE', KEYS[1], 3600000)
 return math.floor(level * 1000)
 `)
 
-// probeTurnScript is policy.ProbeTurnLedger.Turn: a question whose turn it is to probe an upstream.
-// It replies a policy.Turn and how much of it is left in microseconds.
-//
-//	KEYS[1] whose turn it is and when that ends, or that the upstream is up
-//	ARGV    who asks, how long a turn lasts, whether it takes the turn (1 or 0), whether its probe is under way
-//
-// A turn that would end later than one that begins now is from before the engine's
-// clock was set back, or nobody's.
-var probeTurnScript = redis.NewScript(clock + `
-local long = tonumber(ARGV[2])
-local had = redis.call('GET', KEYS[1]) or ''
-if had == 'up' then
-  return {3, 0}
-end
-local who, ends = string.match(had, '^(%x+):(%d+)$')
-local left = (tonumber(ends) or 0) - now
-if left > long then
-  left = 0
-end
-if left > 0 and who ~= ARGV[1] then
-  return {2, left}
-end
-if left > 0 and ARGV[4] == '0' then
-  return {1, left}
-end
-if left > 0 or ARGV[3] == '1' then
-  redis.call('SET', KEYS[1], ARGV[1] .. ':' .. whole(now + long), 'PX', whole(long / 1000))
-  return {1, long}
-end
-return {0, 0}
-`)
-
-// foundUpScript is policy.ProbeTurnLedger.Opened: an upstream is up. It tells those who listen,
-// once, and replies whether it did.
-//
-//	KEYS[1] as in turned
-//	ARGV    the channel, who tells, the key that is told, for how many milliseconds it is known
-var foundUpScript = redis.NewScript(`
-local had = redis.call('GET', KEYS[1])
-redis.call('SET', KEYS[1], 'up', 'PX', ARGV[4])
-if had == 'up' then
-  return 0
-end
-redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. ARGV[3])
-return 1
-`)
-
 // activePausesScript replies with the pauses that are not over, in turn a key and how much
 // is left, in the form that is told too.
 //

@@ -172,12 +172,6 @@ var (
 	sharedRateLimitPausesTotal = define(Counter, "shared_rate_limit_pauses_total", labels("way"),
 		"Pauses that a 429 asked for: told to the others, learnt from them, or dropped because the shared engine did not answer or too many began at once.",
 		"Does one process's 429 spare the others theirs?")
-	sharedTurnsTotal = define(Counter, "shared_probe_turns_total", labels("whose"),
-		"Answers of the shared engine whose turn it is to probe an upstream whose breaker is not closed: this process's (ours) or that of another, which holds this process's probes back.",
-		"Does one process probe for all during an outage?")
-	sharedBreakerClosedTotal = define(Counter, "shared_breaker_closed_total", labels("way"),
-		"Words that an upstream is up again: told to the others, learnt from them, or dropped because the shared engine did not answer.",
-		"Do all processes hear at once that an outage is over?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows at this moment.",
 		"Is an outage eating up the retry budget?")

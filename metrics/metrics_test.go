@@ -31,7 +31,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 			RetryPercent:    30,
 			RateLimitPauses: policy.RateLimitPauseState{Begun: 11, Displaced: 12},
 			RateLimits:      []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: policy.RateLimiterState{Leased: 32, Own: 33, Expired: 34}}},
-			Shared:          &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, PausesSent: 25, PausesReceived: 26, PausesDropped: 27, TurnsOurs: 28, TurnsAnothers: 29, BreakerClosedSent: 30, BreakerClosedReceived: 31, BreakerClosedDropped: 32},
+			Shared:          &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, PausesSent: 25, PausesReceived: 26, PausesDropped: 27},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,

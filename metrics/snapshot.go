@@ -43,12 +43,10 @@ type RateLimit struct {
 // Shared is what is known of the shared engine. Counts are since the start and
 // never fall.
 type Shared struct {
-	Up                                                             bool
-	Lost, Commands, Errors                                         uint64
-	Processes                                                      int
-	PausesSent, PausesReceived, PausesDropped                      uint64
-	TurnsOurs, TurnsAnothers                                       uint64 // to probe an upstream whose breaker is not closed
-	BreakerClosedSent, BreakerClosedReceived, BreakerClosedDropped uint64 // words that one is up
+	Up                                        bool
+	Lost, Commands, Errors                    uint64
+	Processes                                 int
+	PausesSent, PausesReceived, PausesDropped uint64
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since
@@ -148,11 +146,6 @@ func (s *Shared) collect(ch chan<- prometheus.Metric) {
 	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesSent), "told")
 	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesReceived), "learnt")
 	sharedRateLimitPausesTotal.emit(ch, float64(s.PausesDropped), "dropped")
-	sharedTurnsTotal.emit(ch, float64(s.TurnsOurs), "ours")
-	sharedTurnsTotal.emit(ch, float64(s.TurnsAnothers), "another")
-	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedSent), "told")
-	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedReceived), "learnt")
-	sharedBreakerClosedTotal.emit(ch, float64(s.BreakerClosedDropped), "dropped")
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {

@@ -29,7 +29,6 @@ type breaker struct {
 	clientLeft    bool          // a client left late since it was closed
 	unfinishedAt  time.Duration // when a request that is not whole may be let through
 	activeProbe   bool          // each probe is a request of its own, so an accepted connection ends none
-	delay         probeDelay    // by what others of a fleet say
 
 	opened             [numOpenedBy]uint64
 	slowStarts, probes uint64
@@ -88,7 +87,7 @@ const (
 func (g *breaker) trip(now time.Duration, why OpenedBy, r Rand) {
 	g.why, g.openedAt = why, now
 	g.opened[why]++
-	g.probe, g.clientLeft, g.delay, g.unfinishedAt = 0, false, probeDelay{}, now
+	g.probe, g.clientLeft, g.unfinishedAt = 0, false, now
 	g.lastProbeWait = 0
 	g.state, g.dueAt = BreakerOpen, now+g.probeWait(now, r)
 	switch why {
@@ -120,16 +119,10 @@ func half(d time.Duration, r Rand) time.Duration { return d/2 + upTo(r, d/2) }
 // expire makes the probe due when its time has come, and gives a hung one up.
 func (g *breaker) expire(now time.Duration) {
 	if g.state == BreakerHalfOpen && g.probe != 0 && now >= g.probeEnds {
-		g.probe, g.delay.most = 0, 0
+		g.probe = 0
 		g.hung++
 	}
-	switch {
-	case g.probesDelayed(now):
-		g.delay.from = min(g.delay.from, g.dueAt)
-		if g.due() {
-			g.state = BreakerOpen
-		}
-	case g.state == BreakerOpen && now >= g.readyAt():
+	if g.state == BreakerOpen && now >= g.dueAt {
 		g.state = BreakerHalfOpen
 	}
 }
@@ -143,7 +136,7 @@ func (g *breaker) beginProbe(now time.Duration, r Rand) uint32 {
 	if g.lastProbe == 0 {
 		g.lastProbe++
 	}
-	g.probe, g.begunAt, g.delay.most = g.lastProbe, now, 0
+	g.probe, g.begunAt = g.lastProbe, now
 	g.probes++
 	g.probeEnds = now + g.hungFor(r)
 	return g.probe
@@ -192,7 +185,7 @@ func (g *breaker) probeLost(now time.Duration, r Rand) {
 
 // discardProbe ends the probe in flight that was no probe after all; another may be
 // sent at once.
-func (g *breaker) discardProbe() { g.probe, g.delay = 0, probeDelay{} }
+func (g *breaker) discardProbe() { g.probe = 0 }
 
 // beginSlowStart begins the slow start.
 func (g *breaker) beginSlowStart(now time.Duration) {
@@ -217,7 +210,7 @@ func (g *breaker) allowsRequests() bool {
 func (g *breaker) nextEvent() time.Duration {
 	switch {
 	case g.state == BreakerOpen:
-		return g.readyAt()
+		return g.dueAt
 	case g.state == BreakerHalfOpen && g.probe != 0:
 		return g.probeEnds
 	}

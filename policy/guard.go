@@ -100,7 +100,6 @@ type Guard struct {
 	connections       connections
 	lossBurst         lossBurst
 	urls              urls
-	turns             turns
 	slowReleased      int64 // permits given back other than by the fast path of Leave
 	slowResponded     int64 // of these, those that were answered
 	unsent            int64 // of these, those that were never sent

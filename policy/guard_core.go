@@ -93,9 +93,6 @@ func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 	if v == VerdictGo && g.suspect.on {
 		g.urls.recordPending(g.stall.lastResponseAt, now, now+overdue(&g.baseline), r.Key)
 	}
-	if !g.breaker.allowsRequests() {
-		g.turns.wantedAt = now
-	}
 	if v <= VerdictProbe {
 		return g.issuePermit(now, v), v
 	}

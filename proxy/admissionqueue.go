@@ -35,7 +35,6 @@ type admissionQueue struct {
 	queueLogged     atomic.Bool                           // that requests are queued, since the breaker opened
 	lateProbes      map[*upstream.Conn]struct{}           // probes still read from
 	awaitingBreaker []*waiter                             // await the opening of the breaker; see awaitBreaker
-	sharedBreaker   sharedBreaker                         // with other processes
 
 	probeRequest []byte          // the request that probes; nil: none of our own does
 	probeStats   probeCounts     // what came of it
@@ -88,11 +87,8 @@ func (d *admissionQueue) acquire(w *waiter, now time.Duration, patience func(pol
 	case policy.VerdictGo:
 		return decisionAdmit, v, t
 	case policy.VerdictProbe:
-		d.sharedBreaker.requestProbeTurn()
 		d.setTimer()
 		return decisionProbe, v, t
-	case policy.VerdictBreakerOpen:
-		d.sharedBreaker.requestProbeTurn()
 	}
 	defer d.setTimer()
 	if !patience(v) {
@@ -147,7 +143,6 @@ func (d *admissionQueue) handleSignalSlow(s policy.Signal) {
 // reportState says that the upstream went down or came back. Called with mu held.
 func (d *admissionQueue) reportState() {
 	g := d.guard.State()
-	d.sharedBreaker.announce(&g)
 	if g.Breaker != policy.BreakerClosed {
 		d.notifyAwaitingBreaker()
 	}

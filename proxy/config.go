@@ -89,11 +89,6 @@ type Config struct {
 	RateLimitWanted func()
 	// BudgetWanted is the same for retry budgets; see Server.BudgetReports.
 	BudgetWanted func()
-	// ProbeTurnWanted, where processes probe by turns, is told that a breaker is not closed, and
-	// BreakerClosed when one closes; see Server.ProbeTurnRequests and Server.PeerFoundUp. They must not
-	// block. Nil: each process probes by itself. Not reloadable.
-	ProbeTurnWanted func()
-	BreakerClosed   func(key uint64)
 	// Journal is asked about every request that ended. May be nil.
 	Journal Journal
 	// Tracer makes spans, and with it traceparent and tracestate are those of

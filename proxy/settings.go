@@ -195,7 +195,6 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 			door: newAdmissionQueue(n.server, pool, r, n.Log), failures: failures,
 		}
 		known[key].door.lastCause = failures.lastCause
-		known[key].door.sharedBreaker = n.shareBreaker(r)
 		if r.ClientThrottling {
 			known[key].throttle = policy.NewClientThrottler()
 		}

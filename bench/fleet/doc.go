@@ -16,13 +16,11 @@
 // The parts (--parts):
 //
 //	alone     default settings, nothing shared
-//	cooldown  RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route, nothing shared
+//	pause     RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route, nothing shared
 //	shared    the same, and RETRYPROXY_SHARED
-//	rate limit     the same, and RETRYPROXY_RATE_LIMIT=500/s
+//	ratelimit the same, and RETRYPROXY_RATE_LIMIT=500/s
 //	engine    the same, while the engine is flushed, paused, killed, started again
 //	hold      a single 429 that tells to wait: how long until no process sends
-//	outage    an upstream that is down for a while: probes it gets, and how long until
-//	          all processes are of use again, each for itself and by turns
 //	rates     what the engine is asked at several request rates
 //	cost      CPU time per request of one process, with and without sharing
 //

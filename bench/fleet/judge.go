@@ -19,8 +19,6 @@ type bounds struct {
 	limited      float64 // with the rate limit kept together: share of 429 at most
 	good         float64 // and good responses as a share of the rate limit at least
 	hold         float64 // ms until all hold, at most
-	later        float64 // ms that a fleet which shares its breaker may take longer than one that does not until all are of use again
-	probes       float64 // share of the probes of those who probe each for itself, at most
 	rates        float64 // commands of the engine at the highest rate to those at the one before, at most
 	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
 }
@@ -28,8 +26,8 @@ type bounds struct {
 // What is wanted, and what a small machine with other work has to reach. What
 // depends on no machine, such as that no request fails, is the same in both.
 var (
-	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, later: 200, probes: 0.2, rates: 1.5, cost: 1.02}
-	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, later: 1500, probes: 0.5, rates: 3}
+	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, rates: 1.5, cost: 1.02}
+	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, rates: 3}
 )
 
 // judge compares everything that was measured with its goal.
@@ -56,7 +54,6 @@ func (d *document) judge(b *bounds) {
 	if d.Hold != nil {
 		d.goal("time until all hold after a 429, longest of "+fmt.Sprint(len(d.Hold.Pauses)), fmt.Sprintf("at most %.0f ms", b.hold), fmt.Sprintf("%.1f ms", d.Hold.Most), d.Hold.Most <= b.hold)
 	}
-	d.judgeOutage(b)
 	for i := range d.Rates {
 		if last := i+1 == len(d.Rates) || d.Rates[i+1].RateLimit != d.Rates[i].RateLimit; last && i > 0 && d.Rates[i].RateLimit > 0 {
 			d.bounded(&d.Rates[i-1], &d.Rates[i], b)
@@ -72,26 +69,6 @@ func (d *document) judge(b *bounds) {
 		}
 		d.goal("CPU time per request, "+c.Name+" to "+c.To, fmt.Sprintf("at most %.2f", b.cost), fmt.Sprintf("%.3f (%.3f to %.3f)", c.Ratio, c.Low, c.High), c.Ratio <= b.cost)
 	}
-}
-
-// judgeOutage compares each fleet in an outage with that whose processes probe each for itself.
-func (d *document) judgeOutage(b *bounds) {
-	for i, r := range d.Outage {
-		if alone := d.Outage[0]; i > 0 {
-			d.goal("failed requests, "+r.Name, fmt.Sprintf("at most %d, as without", total(alone.Failed)), fmt.Sprint(total(r.Failed), kinds(r.Failed)), total(r.Failed) <= total(alone.Failed))
-			d.goal("time until all processes are of use again, "+r.Name, fmt.Sprintf("at most %.0f ms", alone.Last+b.later), fmt.Sprintf("%.0f ms", r.Last), r.Last <= alone.Last+b.later)
-			if !outageArms[i].killed {
-				d.goal("probes of an upstream that is down, "+r.Name+" to alone", percent("at most", b.probes), percent("", r.Probes/alone.Probes), r.Probes <= b.probes*alone.Probes)
-			}
-		}
-	}
-}
-
-func total(kinds map[string]int) (n int) {
-	for _, k := range kinds {
-		n += k
-	}
-	return n
 }
 
 // bounded is the goal of the commands at the highest of the request rates.

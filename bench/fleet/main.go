@@ -78,10 +78,6 @@ func (d *document) parts(o *options) []part {
 			d.Hold, err = hold(ctx, o, up, told.Line)
 			return err
 		}},
-		part{"outage", o.answer, func(ctx context.Context, o *options, up *upstream, told *show.Progress) (err error) {
-			d.Outage, err = outage(ctx, o, up, told.Line)
-			return err
-		}},
 		part{"rates", o.answer, func(ctx context.Context, o *options, up *upstream, told *show.Progress) (err error) {
 			d.Rates, err = rates(ctx, o, up, told.Line)
 			return err

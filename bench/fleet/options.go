@@ -34,7 +34,6 @@ type options struct {
 	settle time.Duration // from the first request on, not counted
 	holds  int           // pauses of which the spreading is timed
 	pause  time.Duration // length of each
-	outage time.Duration // length of the counted part of one
 	step   time.Duration // of each request rate
 	rounds int           // of the comparison of CPU time
 	turn   time.Duration // of each process in a round
@@ -73,7 +72,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.settle, "settle", 3*time.Second, "the first part of an arm, which is not counted")
 	f.IntVar(&o.holds, "holds", 10, "hold: how many pauses are timed")
 	f.DurationVar(&o.pause, "pause", time.Second, "hold: length of a pause, whole seconds")
-	f.DurationVar(&o.outage, "outage", 10*time.Second, "outage: how long the upstream is down, after all found out")
 	f.DurationVar(&o.step, "step", 5*time.Second, "rates: time for each request rate")
 	f.IntVar(&o.rounds, "rounds", 10, "cost: rounds of one turn each")
 	f.DurationVar(&o.turn, "turn", 2*time.Second, "cost: time of a turn")
@@ -87,10 +85,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) choose(f *flag.FlagSet, parts string) {
 	o.parts = partNames()
 	if o.short {
-		o.parts = []string{"alone", "ratelimit", "engine", "hold", "outage", "cost"}
+		o.parts = []string{"alone", "ratelimit", "engine", "hold", "cost"}
 		o.unlessSaid(f, "for", func() { o.length = 6 * time.Second })
 		o.unlessSaid(f, "settle", func() { o.settle = 2 * time.Second })
-		o.unlessSaid(f, "outage", func() { o.outage = 4 * time.Second })
 		o.unlessSaid(f, "rounds", func() { o.rounds = 1 })
 		o.unlessSaid(f, "turn", func() { o.turn = 250 * time.Millisecond })
 		o.unlessSaid(f, "holds", func() { o.holds = 3 })
@@ -121,7 +118,7 @@ func (o *options) validate() error {
 		c.That(n.n >= 1 && n.n <= n.most, "--%s must be in 1..%d", name, n.most)
 	}
 	for name, d := range map[string]time.Duration{
-		"answer": o.answer, "every": o.every, "patience": o.patience, "for": o.length, "settle": o.settle, "pause": o.pause, "outage": o.outage, "step": o.step, "turn": o.turn,
+		"answer": o.answer, "every": o.every, "patience": o.patience, "for": o.length, "settle": o.settle, "pause": o.pause, "step": o.step, "turn": o.turn,
 	} {
 		c.That(d >= time.Millisecond && d <= 10*time.Minute, "--%s must be from 1ms to 10m", name)
 	}

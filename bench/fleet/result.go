@@ -9,19 +9,18 @@ import (
 
 // document is everything that was measured.
 type document struct {
-	Args      []string        `json:"args"`
-	Commit    string          `json:"commit"`
-	Proxy     string          `json:"proxy"`  // what retryproxy version says
-	Engine    string          `json:"engine"` // what the engine says that it is
-	Machine   string          `json:"machine"`
-	RateLimit int             `json:"rate_limit_per_second"`
-	Arms      []*armResult    `json:"arms,omitempty"`
-	Hold      *holdResult     `json:"hold,omitempty"`
-	Outage    []*outageResult `json:"outage,omitempty"`
-	Rates     []rateResult    `json:"rates,omitempty"`
-	Cost      []*costResult   `json:"cost,omitempty"`
-	Goals     []goal          `json:"goals"`
-	Figure    *plot.Figure    `json:"figure,omitempty"`
+	Args      []string      `json:"args"`
+	Commit    string        `json:"commit"`
+	Proxy     string        `json:"proxy"`  // what retryproxy version says
+	Engine    string        `json:"engine"` // what the engine says that it is
+	Machine   string        `json:"machine"`
+	RateLimit int           `json:"rate_limit_per_second"`
+	Arms      []*armResult  `json:"arms,omitempty"`
+	Hold      *holdResult   `json:"hold,omitempty"`
+	Rates     []rateResult  `json:"rates,omitempty"`
+	Cost      []*costResult `json:"cost,omitempty"`
+	Goals     []goal        `json:"goals"`
+	Figure    *plot.Figure  `json:"figure,omitempty"`
 }
 
 func newDocument(args []string, o *options) *document {

@@ -17,7 +17,6 @@ func (d *document) tell(w io.Writer) {
 		r.tellPeriods(w)
 	}
 	d.tellHold(w)
-	d.tellOutage(w)
 	d.tellRates(w)
 	d.tellCost(w)
 	d.tellGoals(w)
@@ -83,17 +82,6 @@ func (d *document) tellHold(w io.Writer) {
 		rows = append(rows, fmt.Sprintf("%d\t%.1f ms\t%d\t%.0f", i+1, p.Until, p.Others, p.Before))
 	}
 	columns(w, append(rows, fmt.Sprintf("median\t%.1f ms\t\t", d.Hold.Median))...)
-}
-
-func (d *document) tellOutage(w io.Writer) {
-	if len(d.Outage) == 0 {
-		return
-	}
-	rows := []string{"outage\tprobes/s\tfirst served after\tall processes\tlongest request\tanswers\tfailed\tengine commands/s"}
-	for _, r := range d.Outage {
-		rows = append(rows, fmt.Sprintf("%s\t%.1f\t%.0f ms\t%.0f ms\t%.0f ms\t%d\t%d%s\t%.0f", r.Name, r.Probes, r.First, r.Last, r.Longest, r.Answers, total(r.Failed), kinds(r.Failed), r.Commands))
-	}
-	columns(w, rows...)
 }
 
 func (d *document) tellRates(w io.Writer) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,9 +16,6 @@ type upstream struct {
 	addr   string
 	server *http.Server
 	answer time.Duration // time of a good response
-
-	down   atomic.Bool  // it says 503 to all
-	probes atomic.Int64 // requests for probePath that came while it did
 
 	mu        sync.Mutex // guards what follows
 	rateLimit rateLimit
@@ -56,19 +52,8 @@ func (u *upstream) limit(q rateLimit, seen *record) {
 	u.rateLimit, u.seen = q, seen
 }
 
-// fail takes the upstream down, or up again.
-func (u *upstream) fail(down bool) { u.down.Store(down) }
-
-// ServeHTTP answers 200 within the rate limit, else 429 with Retry-After at once; or 503 to
-// all, also at once.
-func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if u.down.Load() {
-		if r.URL.Path == probePath {
-			u.probes.Add(1)
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
+// ServeHTTP answers 200 within the rate limit, else 429 with Retry-After at once.
+func (u *upstream) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if pause := u.admit(time.Now()); pause > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(pause))
 		w.WriteHeader(http.StatusTooManyRequests)

@@ -37,7 +37,6 @@ type shared struct{ fleet *fleet.Fleet }
 
 func (s shared) attach(c *proxy.Config) {
 	c.RateLimitPauseBegan, c.RateLimitWanted, c.BudgetWanted = s.fleet.RateLimitPauseBegan, s.fleet.RateLimitWanted, s.fleet.BudgetWanted
-	c.ProbeTurnWanted, c.BreakerClosed = s.fleet.ProbeTurnWanted, s.fleet.UpstreamFoundUp
 }
 
 func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }
@@ -47,6 +46,5 @@ func (s shared) metrics() *metrics.Shared {
 	return &metrics.Shared{
 		Up: st.Up, Lost: st.Lost, Processes: st.Members, Commands: st.Commands, Errors: st.Errors,
 		PausesSent: st.PausesSent, PausesReceived: st.PausesReceived, PausesDropped: st.PausesDropped,
-		TurnsOurs: st.TurnsOurs, TurnsAnothers: st.TurnsAnothers, BreakerClosedSent: st.BreakerClosedSent, BreakerClosedReceived: st.BreakerClosedReceived, BreakerClosedDropped: st.BreakerClosedDropped,
 	}
 }

@@ -68,7 +68,7 @@ type Global struct {
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" envDefault:"0s" group:"Graceful shutdown" unit:"duration" max:"1h" about:"After SIGTERM and the failing readiness probe, how long requests are still served as usual, so that load balancers notice."`
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" envDefault:"20s" unit:"duration" max:"24h" about:"After DRAIN_DELAY, how long requests in flight may take before their connections are closed."`
 
-	SharedEngine       engine.Engine `env:"SHARED" shown:"none" group:"Sharing" unit:"engine" live:"no" about:"Redis or Valkey server through which processes with the same upstream share rate-limit pauses, RATE_LIMIT, the retry budget and the circuit breaker's recovery. If it does not respond, each process continues on its own. Not part of the default container image."`
+	SharedEngine       engine.Engine `env:"SHARED" shown:"none" group:"Sharing" unit:"engine" live:"no" about:"Redis or Valkey server through which processes with the same upstream share rate-limit pauses, RATE_LIMIT and the retry budget. If it does not respond, each process continues on its own. Not part of the default container image."`
 	SharedScope        string        `env:"SHARED_SCOPE" envDefault:"default" unit:"token" live:"no" about:"Processes with the same scope on the same server share, for routes with the same name and upstream."`
 	SharedPasswordFile string        `env:"SHARED_PASSWORD_FILE" shown:"none" unit:"path" live:"no" about:"File with the password for SHARED. It is read for every connection."`
 	SharedCA           string        `env:"SHARED_CA" shown:"the system's" unit:"path" live:"no" about:"PEM file with the authorities for the certificate of a rediss server."`
