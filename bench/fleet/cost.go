@@ -49,7 +49,7 @@ func cost(ctx context.Context, o *options, up *upstream, tell func(string)) ([]*
 		defer f.end()
 		processes[name] = f.all[0]
 	}
-	if err := e.awaitChannels(ctx, 4); err != nil { // two scopes, for rate-limit pauses and for opened breakers
+	if err := e.awaitChannels(ctx, 2); err != nil { // of two scopes
 		return nil, err
 	}
 	each := map[string][]float64{}
