@@ -61,7 +61,7 @@ var rows = []row{
 		{title: "Traffic by route", kind: stacked, unit: "reqps", queries: []query{{sumBy("route", "requests_total", byRoute), "{{route}}"}}},
 		{title: "In flight and waiting", kind: lines, unit: "none", queries: []query{
 			{sumNow("job", "requests_in_flight", byRoute), "{{job}} in flight"}, {sumNow("job", "requests_waiting", byRoute), "{{job}} wait for a retry"},
-			{sumNow("job", "queued_requests", byUpstream), "{{job}} held for an upstream"}}},
+			{sumNow("job", "queued_requests", byUpstream), "{{job}} queued"}}},
 	}},
 	{"Retries", []chart{
 		{title: "Retries by reason", kind: stacked, unit: "reqps", queries: []query{{sumBy("reason", "retries_total", byRoute), "{{reason}}"}}},
@@ -85,9 +85,9 @@ var rows = []row{
 		{title: "Breakers closed, by evidence", kind: stacked, unit: "none",
 			queries: []query{{fmt.Sprintf("sum by (upstream, by) (increase(retryproxy_breaker_opened_total{%s}[$__rate_interval]))", byUpstream), "{{upstream}} {{by}}"}}},
 		{title: "Answers, before retries hide them", kind: stacked, unit: "reqps", queries: []query{{sumBy("class, code", "attempts_total", byRoute), "{{class}} {{code}}"}}},
-		{title: "Waited for an upstream", about: "At its breaker while it was down, or for a place under its limit.", kind: lines, unit: "s", queries: quantiles("queue_seconds", "held")},
+		{title: "Waited for an upstream", about: "While its breaker was open, or for a permit.", kind: lines, unit: "s", queries: quantiles("queue_seconds", "held")},
 		{title: "Queued requests", kind: lines, unit: "none", queries: []query{{sumNow("upstream", "queued_requests", byUpstream), "{{upstream}}"}}},
-		{title: "Limit and places", about: "The limit is shown only while it binds. Abandoned are attempts whose client has left and whom the upstream still works for.", kind: lines, unit: "none",
+		{title: "Limit and permits", about: "The limit is shown only while it binds. Abandoned are attempts whose client has left and whom the upstream still works for.", kind: lines, unit: "none",
 			queries: []query{
 				{sumNow("upstream", "concurrency_limit", byUpstream) + " < +Inf", "{{upstream}} limit"},
 				{sumNow("upstream, by", "permits_in_use", byUpstream), "{{upstream}} {{by}}"}}},
@@ -100,13 +100,13 @@ var rows = []row{
 		{title: "Addresses", about: "Used, ejected for failures in a row (ejected), or no longer in the response for the name (draining). Of all proxies.", kind: stacked, unit: "none",
 			queries: []query{{sumNow("upstream, state", "upstream_endpoints", byUpstream), "{{upstream}} {{state}}"}}},
 		{title: "Left out", about: "By at least one proxy. At most half of the addresses of an upstream are.", kind: timeline, unit: "none", wide: true,
-			words:   map[string]word{"0": {"used", "green"}, "1": {"left out", "red"}},
+			words:   map[string]word{"0": {"used", "green"}, "1": {"ejected", "red"}},
 			queries: []query{{fmt.Sprintf("max by (upstream, address) (retryproxy_upstream_endpoint_ejected{%s})", byUpstream), "{{address}}"}}},
 		{title: "Attempts by address", about: "The load is spread when the curves are equal, and an address in trouble gets less.", kind: lines, unit: "reqps",
 			queries: []query{{sumBy("upstream, address", "upstream_endpoint_attempts_total", byUpstream), "{{address}}"}}},
 		{title: "Failed attempts by address", about: "Of its attempts and dials, those that count towards leaving it out.", kind: lines, unit: "reqps",
 			queries: []query{{sumBy("upstream, address", "upstream_endpoint_failures_total", byUpstream) + " > 0", "{{address}}"}}},
-		{title: "In hand by address", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_endpoint_requests", byUpstream), "{{address}}"}}},
+		{title: "In flight by endpoint", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_endpoint_requests", byUpstream), "{{address}}"}}},
 	}},
 	{"Trying out", []chart{
 		{title: "Would be retried", about: "On routes that only observe (RETRYPROXY_DRY_RUN=true), by what the retry would be for.", kind: stacked, unit: "reqps",
