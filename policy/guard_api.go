@@ -169,7 +169,7 @@ var breakerStateTexts = [numBreakerStates]text{
 }
 
 var openedByTexts = [numOpenedBy]text{
-	OpenedByNothing: {"none", "The breaker was never closed."},
+	OpenedByNothing: {"none", "The breaker was never opened."},
 	OpenedByRefused: {"refused", "No address of the upstream took connections."},
 	OpenedByDial:    {"dial", "No connection to the upstream could be made."},
 	OpenedByFailing: {"failing", "Nearly all attempts failed: resets, timeouts, clients who left late, 502, 503 or 504 (RETRYPROXY_BREAKER_ON)."},

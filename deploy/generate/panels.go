@@ -82,7 +82,7 @@ var rows = []row{
 			words: map[string]word{"0": {"closed", "green"}, "1": {"slow start", "yellow"}, "2": {"half-open", "orange"}, "3": {"open", "red"}},
 			queries: []query{{fmt.Sprintf(`max by (upstream) (3 * retryproxy_breaker_state{%[1]s, state="open"} or 2 * retryproxy_breaker_state{%[1]s, state="half_open"}`+
 				` or 1 * retryproxy_breaker_state{%[1]s, state="slow_start"})`, byUpstream), "{{upstream}}"}}},
-		{title: "Breakers closed, by evidence", kind: stacked, unit: "none",
+		{title: "Breakers opened, by evidence", kind: stacked, unit: "none",
 			queries: []query{{fmt.Sprintf("sum by (upstream, by) (increase(retryproxy_breaker_opened_total{%s}[$__rate_interval]))", byUpstream), "{{upstream}} {{by}}"}}},
 		{title: "Answers, before retries hide them", kind: stacked, unit: "reqps", queries: []query{{sumBy("class, code", "attempts_total", byRoute), "{{class}} {{code}}"}}},
 		{title: "Waited for an upstream", about: "While its breaker was open, or for a permit.", kind: lines, unit: "s", queries: quantiles("queue_seconds", "held")},

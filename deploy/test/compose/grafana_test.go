@@ -11,7 +11,7 @@ import (
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*", "$job", ".*", "$instance", ".*", "$route", ".*", "$upstream", ".*")
 
 // shown are panels that have something to show after the faults.
-var shown = []string{"Requests a second", "Recovered by retries", "Proxies", "What became of requests", "Retries by reason", "Breakers closed, by evidence",
+var shown = []string{"Requests a second", "Recovered by retries", "Proxies", "What became of requests", "Retries by reason", "Breakers opened, by evidence",
 	"Answers, before retries hide them", "How long clients wait", "Versions"}
 
 // dashboardShows asks Grafana for the provisioned dashboard and sends all of
