@@ -75,27 +75,27 @@ func TestPausedPageStandsStill(t *testing.T) {
 	b.await("moving number", fmt.Sprintf(`%s > %d`, requestsOf, before))
 }
 
-func TestClosedBreakerIsSaidAndSeen(t *testing.T) {
+func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
 	b := open(t, p, 1280, 900, "light")
 	const breaker = `document.querySelector('#upstreams .breaker')`
-	b.await("closed breaker", breaker+`?.textContent.includes('open')`)
-	open := is[string](b, `getComputedStyle(`+breaker+`).color`)
+	b.await("closed breaker", breaker+`?.textContent.includes('closed')`)
+	closed := is[string](b, `getComputedStyle(`+breaker+`).color`)
 
 	u.takeAway()
-	b.await("open breaker in words", breaker+`.textContent.includes('closed')`)
-	b.await("open breaker in colour", `getComputedStyle(document.querySelector('#upstreams .breaker.closed, #upstreams .breaker.half_open')).color !== '`+open+`'`)
-	b.await("notice", `document.getElementById('notices').textContent.includes('Breaker opened')`)
-	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Breaker opened')`)
-	b.await("open breaker in its history", `document.querySelectorAll('#upstreams svg.strip rect.closed').length > 0`)
-	b.await("its history in words", `/closed .* of the time/.test(document.querySelector('#upstreams svg.strip').getAttribute('aria-label'))`)
+	b.await("open breaker in words", breaker+`.textContent.includes('open')`)
+	b.await("open breaker in colour", `getComputedStyle(document.querySelector('#upstreams .breaker.open, #upstreams .breaker.half_open')).color !== '`+closed+`'`)
+	b.await("notice", `document.getElementById('notices').textContent.includes('Breaker open:')`)
+	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Breaker open:')`)
+	b.await("open breaker in its history", `document.querySelectorAll('#upstreams svg.strip rect.open').length > 0`)
+	b.await("its history in words", `/open .* of the time/.test(document.querySelector('#upstreams svg.strip').getAttribute('aria-label'))`)
 
 	u.open()
-	b.await("closed breaker again", breaker+`.textContent.includes('open')`)
+	b.await("closed breaker again", breaker+`.textContent.includes('closed')`)
 	b.await("no notice", `document.getElementById('notices').textContent === ''`)
-	b.await("news of it", `document.getElementById('news').textContent.includes('open again')`)
+	b.await("news of it", `document.getElementById('news').textContent.includes('closed again')`)
 }
 
 func TestKeyboardReachesEverything(t *testing.T) {

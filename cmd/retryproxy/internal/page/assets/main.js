@@ -27,11 +27,11 @@ function showNotices(state) {
   if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (retry-percent).`);
   for (const u of state.upstreams) {
     if (u.breaker === 'slow_start') now.set(u.name, `Breaker in slow start: ${u.name} is back and gets more step by step.`);
-    else if (u.breaker !== 'closed') now.set(u.name, `Breaker opened: ${u.name} is taken for down; requests wait or are refused until a probe finds it back.`);
+    else if (u.breaker !== 'closed') now.set(u.name, `Breaker open: ${u.name} is down; requests are queued or refused until a probe succeeds.`);
   }
   const news = [...now].filter(([about, words]) => told.get(about) !== words).map(([, words]) => words);
   for (const about of told.keys()) {
-    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Breaker open again: ${about}.`);
+    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Breaker closed again: ${about}.`);
   }
   if (!news.length) return;
   told.clear();
