@@ -6,11 +6,10 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// run is the retry loop: a permit at the upstream's queue, attempt, verdict,
-// wait, again. It knows nothing of the wire. It gives the status code the
-// client got (0: none) and the outcome.
+// run is the retry loop: permit, attempt, decision, wait. It returns the status
+// code that the client got, 0 for none, and the outcome.
 func (x *exchange) run() (int, policy.Outcome) {
-	var again, d policy.Decision // what the next attempt retries, nothing at first, and the verdict on it
+	var again, d policy.Decision // why the next attempt is made, and the decision on it
 	var a policy.Attempt
 	for now := x.began; ; now = x.tick() {
 		if in := x.admit(now); in != admitted {
@@ -37,9 +36,9 @@ func (x *exchange) run() (int, policy.Outcome) {
 	}
 }
 
-// tryOnce is one attempt, of which a is what came and d the verdict on it; false: the client's side
-// ended. An attempt timeout after which no retry is possible is no end: the
-// attempt goes on with all the time that is left.
+// tryOnce makes one attempt and sets a to its result and d to the decision on it.
+// It reports whether the client is still there. If the attempt times out and no
+// retry is possible, the attempt goes on with all the time that is left.
 func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
 	x.attempt(a, fresh || x.waiter.permit.Probe())
 	x.tick()
