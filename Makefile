@@ -110,7 +110,7 @@ attacks: build ## floods, bombs, stalls, SSRF, injection, smuggling, Retry-After
 	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
 
 .PHONY: promises
-promises: ## PROMISES (a million) requests with random policies, failures and callers through the real loop, in virtual time
+promises: ## PROMISES (a million) requests with random policies, failures and clients through the real loop, in virtual time
 	go test ./proxy -count=1 -timeout 60m -run TestNeverMoreThanPromised -v -promises $(PROMISES)
 
 .PHONY: replay
@@ -131,7 +131,7 @@ fleet: build ## fifty processes and one rate limit: alone, and together by way o
 	go run -buildvcs=true ./bench/fleet --proxy $(BIN)/retryproxy --json $(BIN)/fleet.json --png $(BIN)/fleet.png $(FLEET)
 
 .PHONY: restart
-restart: build ## kill and restart an application with 1000 requests in hand behind retryproxy; what callers see
+restart: build ## kill and restart an application with 1000 requests in flight behind retryproxy; what clients see
 	go run ./bench/restart --proxy $(BIN)/retryproxy
 
 .PHONY: e2e
@@ -161,7 +161,7 @@ e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is i
 check: e2e-image
 
 .PHONY: e2e-compose
-e2e-compose: $(BIN)/gotestsum-$(GOTESTSUM) ## deploy/compose on the engine: what faults of the upstream and restarts cost callers (needs dockerd, docker-compose, prometheus)
+e2e-compose: $(BIN)/gotestsum-$(GOTESTSUM) ## deploy/compose on the engine: what faults of the upstream and restarts cost clients (needs dockerd, docker-compose, prometheus)
 	E2E=compose $(GOTEST) ./deploy/test/compose -count=1 -timeout 30m
 
 check: e2e-compose
@@ -234,7 +234,7 @@ interop: $(BIN)/gotestsum-$(GOTESTSUM) ## gRPC's interoperability client and ser
 
 FAULT ?= 3s
 .PHONY: faults
-faults: build ## one fault after another between callers, the proxy and its upstream, FAULT (3s) each (Linux; root, iproute2, iptables)
+faults: build ## one fault after another between clients, the proxy and its upstream, FAULT (3s) each (Linux; root, iproute2, iptables)
 	go run -buildvcs=true ./bench/faults --for $(FAULT) --proxy $(BIN)/retryproxy $(FAULTS)
 
 .PHONY: faults-short

@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "caller": addClient}
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient}
 	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
 		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}

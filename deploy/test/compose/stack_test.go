@@ -128,7 +128,7 @@ type seen struct {
 func (s *stack) clients(t *testing.T, method, path string) seen {
 	t.Helper()
 	var got seen
-	s.ask(t, method, "caller", path, &got)
+	s.ask(t, method, "client", path, &got)
 	return got
 }
 
