@@ -4,7 +4,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// rejectingStage is what kept an attempt from being sent.
+// rejectingStage is the stage of admission that rejected an attempt.
 type rejectingStage uint8
 
 const (
@@ -14,8 +14,8 @@ const (
 	rejectedByRateLimit
 )
 
-// admit asks all that stands before an attempt, in turn. Admitted means that
-// the attempt has its place and is sent now.
+// admit asks each stage of admission in turn. admitted means that the attempt has a
+// permit and is sent now.
 func (x *exchange) admit(now instant) admission {
 	if x.route.RateLimitPause.Kind != RateLimitPauseNone {
 		in, later := x.waitOutPause(now)
@@ -24,7 +24,7 @@ func (x *exchange) admit(now instant) admission {
 		}
 		now = later
 	}
-	if x.attempts == 0 && x.route.upstream.throttle != nil && !x.throttlerAllows(now) { // a retry was asked for before its wait
+	if x.attempts == 0 && x.route.upstream.throttle != nil && !x.throttlerAllows(now) { // a retry was checked before its wait
 		x.rejectedBy, x.retryAfter = rejectedByThrottling, 1
 		return notAdmitted
 	}
@@ -38,17 +38,16 @@ func (x *exchange) admit(now instant) admission {
 	return x.acquirePermit(now)
 }
 
-// throttlerAllows asks the upstream's throttle, where it has one, whether the next attempt
-// may be sent.
+// throttlerAllows reports whether client-side throttling lets the next attempt pass.
 func (x *exchange) throttlerAllows(now instant) bool {
 	var pass bool
 	x.throttlerAsked, pass = x.checkThrottler(now)
 	return pass
 }
 
-// checkThrottler asks the upstream's throttle, where it has one. While the breaker is
-// not closed, that alone decides and nothing counts. asked: it waits to hear what
-// becomes of an attempt that it lets pass.
+// checkThrottler asks the upstream's throttler, if it has one. While the breaker is not
+// closed, the breaker alone decides and nothing counts. asked means that the throttler
+// expects the result of an attempt that it lets pass.
 func (x *exchange) checkThrottler(now instant) (asked, pass bool) {
 	u := x.route.upstream
 	if u.throttle == nil || !u.door.guard.BreakerClosed() {
@@ -57,7 +56,7 @@ func (x *exchange) checkThrottler(now instant) (asked, pass bool) {
 	return true, u.throttle.Allow(x.set.server.since(now), policy.Shared().Float64())
 }
 
-// reportToThrottler tells the throttle what became of an attempt. Called when it was asked for that.
+// reportToThrottler reports the result of an attempt that the throttler let pass.
 func (x *exchange) reportToThrottler(a *policy.Attempt) {
 	if x.clientEnd.Load() != clientPresent {
 		return
@@ -68,7 +67,7 @@ func (x *exchange) reportToThrottler(a *policy.Attempt) {
 	}
 }
 
-// countRetry counts the retry that is sent now. What was taken for it is used.
+// countRetry counts the retry that is sent now. Its budget token is spent.
 func (x *exchange) countRetry(d policy.Decision) {
 	if x.trace.request != nil {
 		x.trace.why, x.trace.wait = d.Why, d.Wait
@@ -77,7 +76,7 @@ func (x *exchange) countRetry(d policy.Decision) {
 	x.observer.Retry(d.Why)
 }
 
-// returnBudgetToken returns the budget's token of a retry that is not sent after all.
+// returnBudgetToken returns the budget token of a retry that is not sent after all.
 func (x *exchange) returnBudgetToken() {
 	if x.hasBudgetToken {
 		x.hasBudgetToken = false
@@ -85,8 +84,8 @@ func (x *exchange) returnBudgetToken() {
 	}
 }
 
-// retryBlockedBy is what speaks against a retry that the policy would make, beyond
-// what the policy knows. Like all of it, it is asked before the wait.
+// retryBlockedBy returns why a retry that the policy allows must not be made, or
+// ReasonNone. It is asked before the wait, like the policy.
 func (x *exchange) retryBlockedBy(a *policy.Attempt) policy.Reason {
 	if x.pauseTooLong(a) {
 		return policy.ReasonRetryAfterTooLong

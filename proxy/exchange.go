@@ -11,86 +11,87 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// exchange is one request and what becomes of it. It belongs to its
-// connection, which uses it again for the next request.
+// exchange is one request with its attempts and its response. It belongs to its
+// connection, which reuses it for the next request.
 type exchange struct {
 	c     *conn
 	set   *settings // the configuration that was in force when the request began
 	route *routeState
 	req   *http1.Request
 
-	observer Observer // of this request, once it is told of it
+	observer Observer // of this request, after startObserving
 
 	requestHeaders []byte // the request headers for the upstream, without what differs by attempt; nil: see renderHead
-	headerBuf      []byte // the client's buffer with the request's spans, once detached
+	headerBuf      []byte // buffer with the spans of the request, after detachHeaders
 	idText         [forward.RandomIDLen]byte
 	keyText        [forward.RandomIDLen]byte
 	out            []byte      // scratch for what is written to the client or the upstream
-	spareBuffers   bufferCache // kept over requests
+	spareBuffers   bufferCache // kept from request to request
 	vec            [8][]byte   // the parts of one write to the upstream; the pump has it while one runs
-	sizeLine       [24]byte    // of a chunk being sent
+	sizeLine       [24]byte    // of the chunk that is being sent
 	splice         [2]io.LimitedReader
 	body           body
 	requestState
-	open            bool                // begun for the observer and not done
+	open            bool                // the observer was told of the begin and not yet of the end
 	mustClose       bool                // the client's connection cannot serve another request
 	grpc            bool                // a gRPC call over HTTP/2
-	headerNames     http1.HeaderNameSet // of the request's fields
+	headerNames     http1.HeaderNameSet // names of the headers in the request
 	earlierAttempts int                 // attempts that proxies before us made of this request
-	maxRetries      int                 // of retries
+	maxRetries      int                 // for this request
 
 	up       *upstream.Conn
 	upReused bool
-	// unchecked: it was taken from the pool without a look at it.
+	// unchecked means that up came from the pool and was not yet checked for an end or stray bytes.
 	unchecked  bool
-	upGotBytes bool // it has a byte of the request
-	// upNotReusable: it carries no request after this one, since the upstream may see another end of this one than we do.
+	upGotBytes bool // the upstream got a byte of the request
+	// upNotReusable means that up must not carry another request, because the upstream may see
+	// another end of this one than we do.
 	upNotReusable    bool
-	upRespondedEarly bool  // some of the response came before the request was sent whole; of the pump while it runs
+	upRespondedEarly bool  // part of the response came before the request was sent whole; belongs to the pump while it runs
 	upR, upW         int   // up.Buf[upR:upW] is read and not yet used
-	headerStart      int32 // up.Buf[headerStart:headerEnd] is the head in resp, until more of the response is read
+	headerStart      int32 // up.Buf[headerStart:headerEnd] are the headers in resp, until more of the response is read
 	headerEnd        int32
 	upUntil          instant
 	upWrite          instant
-	earlyErr         error // what reading the response met before receive began
+	earlyErr         error // error of reading the response before receive began
 	resp             http1.Response
 	respBody         responseBody
 	buffered         bufferedResponse
 
 	fault   attemptFault
-	waiter  waiter // its place at the upstream's queue, or in the queue for one
+	waiter  waiter // its permit, or its place in the queue
 	verdict policy.Verdict
 
 	pumping   bool // the second goroutine runs
 	stop      atomic.Bool
 	stopped   chan struct{}
 	pumpDone  chan struct{}
-	cancel    func() // ends a dial in flight
+	cancel    func() // cancels a dial in progress
 	progress  atomic.Int32
 	clientEnd atomic.Int32
-	lastPiece atomic.Bool   // the pump has the end of the body in hand
-	pieces    atomic.Uint32 // of bodies that the pump has moved
+	lastPiece atomic.Bool   // the pump is writing the end of the body
+	pieces    atomic.Uint32 // pieces of the body that the pump has moved
 
-	takenSeen   uint64        // what was taken of them when it was last looked whether it is stuck
-	takenAt     instant       // ... and since when it is the same
+	takenSeen   uint64        // bytes taken at the last check for a stuck upload
+	takenAt     instant       // when takenSeen last changed
 	bodyRefusal http1.Refusal // with clientBodyBroken and clientBodyTooLarge
 
 	began        instant
-	clock        instant // when it was last looked at: by all steps that wait, after the wait
-	attemptBegan instant // the running attempt began; zero between attempts
-	attemptSent  instant // ... and was sent whole
+	clock        instant // time of the last tick; every step that waits ticks after the wait
+	attemptBegan instant // begin of the running attempt; zero between attempts
+	attemptSent  instant // when the request of the attempt was sent whole
 	attemptLog   attemptLog
 	trace        tracing
 }
 
-// What the pump has done with the request being sent.
+// States of the request that is being sent.
 const (
 	sending int32 = iota
 	sent
 	writeFailed
 )
 
-// Why the client's side ended early.
+// Reasons why the client's side ended early.
 const (
 	clientPresent int32 = iota
 	clientGone
@@ -105,8 +106,7 @@ func (x *exchange) init(c *conn) {
 	x.waiter.c = c
 }
 
-// begin readies the exchange for the request just parsed. It does not decide
-// anything about it.
+// begin prepares the exchange for the request that was just parsed.
 func (x *exchange) begin(set *settings, now instant) {
 	x.requestState = requestState{}
 	x.set, x.began, x.clock = set, now, now
@@ -114,27 +114,26 @@ func (x *exchange) begin(set *settings, now instant) {
 	x.grpc = x.c.stream != nil && x.isGRPCCall()
 	x.route = set.fallback
 	x.mustClose = x.req.Close
-	if x.clientEnd.Load() != clientPresent { // a look costs less than to write
+	if x.clientEnd.Load() != clientPresent { // reading costs less than writing
 		x.clientEnd.Store(clientPresent)
 	}
 	x.attemptLog.reset()
 }
 
-// tick looks at the clock, for the steps that follow until one waits. Reading
-// it anew for each of them, which take microseconds, costs as much as some of
-// them.
+// tick reads the clock and keeps the time for the steps that follow until one waits.
+// Reading it for each step would cost as much as some of the steps.
 func (x *exchange) tick() instant {
 	x.clock = x.now()
 	return x.clock
 }
 
-// now looks at the clock without a note.
+// now reads the clock and does not keep the time.
 func (x *exchange) now() instant { return x.c.server.now() }
 
-// end gives all memory of the exchange back, but for what the next one will use.
+// end returns all memory of the exchange except what the next request will use.
 func (x *exchange) end() {
 	x.body.close()
-	x.resp.Detach() // it may be the one held
+	x.resp.Detach() // it may point into the buffered response
 	x.buffered.drop()
 	x.respBody.release()
 	x.putHead()
@@ -145,8 +144,8 @@ func (x *exchange) end() {
 	x.requestHeaders, x.out = nil, nil
 }
 
-// serve takes the parsed request through: route, retry loop, answer. It says
-// whether the connection can serve another.
+// serve handles the parsed request: route, retry loop, response. It reports whether the
+// connection can serve another request.
 func (x *exchange) serve() bool {
 	x.route = x.set.find(x.c, x.req)
 	x.open = true
@@ -174,7 +173,7 @@ func (x *exchange) prepareAndRun() (int, policy.Outcome) {
 	return x.run()
 }
 
-// prepare fixes what the retry rules need to know of the request.
+// prepare fixes what the retry rules need to know about the request.
 func (x *exchange) prepare() {
 	r := x.route
 	x.body.reset(x.req.Body)
@@ -200,8 +199,8 @@ func (x *exchange) prepare() {
 	}
 }
 
-// detachHeaders moves what was read beyond the head to a new read buffer of at
-// least n bytes, so that the head's spans stay while the body is read.
+// detachHeaders moves what was read beyond the headers to a new read buffer of at least
+// n bytes, so that the spans of the headers stay valid while the body is read.
 func (x *exchange) detachHeaders(n int) {
 	c := x.c
 	if x.headerBuf != nil {
@@ -213,8 +212,8 @@ func (x *exchange) detachHeaders(n int) {
 	c.r, c.w = 0, copy(c.in, rest)
 }
 
-// startClock starts the request's deadline, once: when the request was first
-// fully sent, or when the first attempt ended before that.
+// startClock starts the deadline of the request, once: when the request was first sent
+// whole, or when the first attempt ended before that.
 func (x *exchange) startClock(t instant) {
 	if x.sentAt.IsZero() {
 		x.clockFrom(t)
@@ -235,15 +234,15 @@ func (x *exchange) idempotencyKey() []byte {
 	return forward.AppendRandomID(x.keyText[:0])
 }
 
-// startObserving tells the route's observer of the request, which from now on is done
-// exactly once.
+// startObserving tells the observer of the route that the request began. done is then
+// called exactly once.
 func (x *exchange) startObserving() {
-	x.observer = nothing{} // should the route's panic
+	x.observer = nothing{} // in case that of the route panics
 	x.observer = x.route.observer()
 	x.observer.RequestBegan()
 }
 
-// done tells the observer and the logs, once per request.
+// done reports the request to the observer and the logs, once.
 func (x *exchange) done(code int, o policy.Outcome) {
 	x.open = false
 	now := x.relayedAt // a moment ago
@@ -252,7 +251,7 @@ func (x *exchange) done(code int, o policy.Outcome) {
 	}
 	took := now.Sub(x.began)
 	if o == policy.OutcomeUpgraded {
-		took = x.lastEnd.Sub(x.began) // to the response: how long a tunnel lives is no latency
+		took = x.lastEnd.Sub(x.began) // until the response: the life of a tunnel is no latency
 	}
 	var added time.Duration
 	if x.failed {

@@ -9,23 +9,23 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Outage says what becomes of requests while their upstream's breaker is not closed.
+// BreakerMode says what happens to requests while the breaker of their upstream is not closed.
 type BreakerMode uint8
 
-// The choices of Outage.
+// The modes of a breaker.
 const (
-	BreakerQueue    BreakerMode = iota // they wait, up to QueueTimeout
-	BreakerFailFast                    // they get 503 at once
+	BreakerQueue    BreakerMode = iota // they are queued for up to QueueTimeout
+	BreakerFailFast                    // they are answered with 503 at once
 )
 
-// QueueOrder says which of the queued requests is served first. When the queue is
-// full, the one that waited longest is dropped, whatever the order.
+// QueueOrder says which queued request is served first. If the queue is full, the
+// request that has waited longest is dropped in either order.
 type QueueOrder uint8
 
 // The choices of QueueOrder.
 const (
-	QueueNewest QueueOrder = iota // who came last has most of its patience left
-	QueueOldest                   // in the order in which they came
+	QueueNewest QueueOrder = iota // the latest, which has the most time left
+	QueueOldest                   // in order of arrival
 )
 
 // defaultLimitQueueTimeout is Route.LimitQueueTimeout where that is 0: how long a request waits for a permit at an upstream that is up
@@ -41,11 +41,11 @@ const (
 	notAdmitted
 	clientLeftQueue
 	drainEndedWait
-	deadlinePassed // the request's time is over
+	deadlinePassed // the deadline of the request has passed
 )
 
-// acquirePermit takes a permit for the next attempt, waiting for it where the route
-// allows. Waiting here costs no retry and no budget.
+// acquirePermit takes a permit for the next attempt and waits for it if the route
+// allows. The wait costs no retry and no budget.
 func (x *exchange) acquirePermit(now instant) admission {
 	if !x.deadline.IsZero() && !now.Before(x.deadline) {
 		return deadlinePassed
@@ -65,7 +65,7 @@ func (x *exchange) acquirePermit(now instant) admission {
 	return in
 }
 
-// noteSent tells the Guard that the attempt's request was sent whole, when it was.
+// noteSent tells the Guard if the request of the attempt was sent whole.
 func (x *exchange) noteSent() {
 	if x.waiter.permit.Sending() && x.progress.Load() == sent {
 		d := x.route.upstream.door
@@ -86,7 +86,7 @@ func (x *exchange) acquirePermitSlow(d *admissionQueue, now time.Duration) admis
 		x.traceWait(waitHeld, began)
 		switch {
 		case end == clientLeft:
-			x.returnUnusedPermit() // it may have been let in at the same moment
+			x.returnUnusedPermit() // it may have got a permit at the same moment
 			return clientLeftQueue
 		case decision == decisionWait && end == drainBegan:
 			return drainEndedWait
@@ -107,7 +107,7 @@ func (x *exchange) acquirePermitSlow(d *admissionQueue, now time.Duration) admis
 	return notAdmitted
 }
 
-// waitInQueue waits for the queue's decision.
+// waitInQueue waits for the decision of the queue.
 func (x *exchange) waitInQueue(d *admissionQueue, t policy.Ticket, began instant, v policy.Verdict) (int32, waitEnd) {
 	wait := cmp.Or(x.route.LimitQueueTimeout, defaultLimitQueueTimeout)
 	switch {
@@ -129,7 +129,7 @@ func (x *exchange) waitInQueue(d *admissionQueue, t policy.Ticket, began instant
 	return d.cancelWait(&x.waiter, t), end
 }
 
-// mayQueue says whether the exchange wants to wait in the queue.
+// mayQueue reports whether the request may wait in the queue.
 func (x *exchange) mayQueue(v policy.Verdict) bool {
 	if v != policy.VerdictBreakerOpen {
 		return true
@@ -137,7 +137,7 @@ func (x *exchange) mayQueue(v policy.Verdict) bool {
 	return x.route.Breaker == BreakerQueue && x.queueTimeLeft() > 0 && !x.waiter.endedByDrain(x.c.server)
 }
 
-// queueTimeLeft is how much longer the request may be held, all holds together.
+// queueTimeLeft returns how much longer the request may be queued, all waits together.
 func (x *exchange) queueTimeLeft() time.Duration {
 	if x.queueUntil.IsZero() {
 		x.queueUntil = x.now().Add(x.route.QueueTimeout)
@@ -145,7 +145,7 @@ func (x *exchange) queueTimeLeft() time.Duration {
 	return x.queueUntil.Sub(x.now())
 }
 
-// returnUnusedPermit gives back a place that was not used.
+// returnUnusedPermit returns a permit that was not used.
 func (x *exchange) returnUnusedPermit() {
 	permit := x.waiter.permit
 	x.waiter.permit = policy.Permit{}
@@ -155,7 +155,7 @@ func (x *exchange) returnUnusedPermit() {
 	}
 }
 
-// releasePermit gives the attempt's place back and tells the Guard what became of it.
+// releasePermit returns the permit of the attempt and tells the Guard its result.
 func (x *exchange) releasePermit(a *policy.Attempt) {
 	x.noteSent()
 	permit := x.waiter.permit
@@ -174,12 +174,12 @@ func (x *exchange) releasePermit(a *policy.Attempt) {
 	d.handleSignal(d.guard.Release(permit, t, e))
 }
 
-// attemptEnd is what a failed attempt tells about the upstream.
+// attemptEnd returns what a failed attempt says about the upstream.
 func (x *exchange) attemptEnd(a *policy.Attempt) policy.AttemptEnd {
 	return x.attemptEndOf(a, x.dialErr)
 }
 
-// attemptEndOf is ending for an attempt whose dial, where that failed, gave dialErr.
+// attemptEndOf is attemptEnd for an attempt whose dial failed with dialErr, or nil.
 func (x *exchange) attemptEndOf(a *policy.Attempt, dialErr *upstream.DialError) policy.AttemptEnd {
 	e := policy.AttemptEnd{Status: guardStatus(a), Key: x.urlKey()}
 	switch a.Cause {
@@ -202,7 +202,7 @@ func (x *exchange) attemptEndOf(a *policy.Attempt, dialErr *upstream.DialError) 
 
 var urlSeed = maphash.MakeSeed()
 
-// urlKey tells URLs apart for the Guard.
+// urlKey is a hash of method and path, by which the Guard tells URLs apart.
 func (x *exchange) urlKey() uint32 {
 	var h maphash.Hash
 	h.SetSeed(urlSeed)
@@ -211,10 +211,10 @@ func (x *exchange) urlKey() uint32 {
 	return uint32(h.Sum64()) | 1
 }
 
-// abandonPermit keeps the place of an attempt that was sent and is no longer waited
-// for: the upstream still works on it. The connection of a probe is read on,
-// since its late response is the first sign that the upstream is back; any other is
-// closed by whoever calls abandonPermit.
+// abandonPermit keeps the permit of an attempt that was sent and is no longer awaited,
+// because the upstream still works on it. The connection of a probe is still read:
+// its late response is the first sign that the upstream is back. The caller of
+// abandonPermit closes any other connection.
 func (x *exchange) abandonPermit(kind policy.EndKind) {
 	x.noteSent()
 	permit := x.waiter.permit
@@ -241,9 +241,9 @@ func (x *exchange) abandonPermit(kind policy.EndKind) {
 	d.handleSignal(signal)
 }
 
-// timeoutEndKind is how an attempt ended whose time is over. Where the time was its
-// client's own it is as if the client had left: hurried clients must not close
-// the breaker of an upstream that is as quick as ever for others.
+// timeoutEndKind returns how an attempt ended that timed out. If the time was the client's
+// own, the attempt counts as abandoned: clients with short deadlines must not open the
+// breaker of an upstream that is as fast as ever for others.
 func (x *exchange) timeoutEndKind() policy.EndKind {
 	if w := &x.clientDeadline; w.Given && !x.now().Before(x.began.Add(x.route.ownShare(w.Timeout))) {
 		return policy.Abandoned
@@ -251,13 +251,13 @@ func (x *exchange) timeoutEndKind() policy.EndKind {
 	return policy.TimedOut
 }
 
-// sentSome says whether the upstream may have a byte of the attempt.
+// sentSome reports whether the upstream may have received a byte of the attempt.
 func (x *exchange) sentSome() bool {
 	return x.attemptOpen() && (x.fault.stalled || x.up != nil && x.upGotBytes)
 }
 
-// retryWaitsInQueue says whether the upstream's breaker is not closed, so that a retry will
-// wait in the queue instead of in backoff.
+// retryWaitsInQueue reports whether a retry waits in the queue instead of in backoff,
+// because the breaker of the upstream is not closed.
 func (x *exchange) retryWaitsInQueue() bool {
 	return x.route.Breaker == BreakerQueue && x.route.upstream.door.guard.State().Breaker != policy.BreakerClosed
 }
