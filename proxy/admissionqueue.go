@@ -13,9 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// admissionQueue is where attempts enter one upstream. The policy.Guard decides; here
-// stand those who have to wait, and here run the timer and the probe that the
-// Guard asks for.
+// admissionQueue admits attempts to one upstream. The policy.Guard decides. The queue keeps
+// those who have to wait, and runs the timer and the probe that the Guard asks for.
 type admissionQueue struct {
 	guard      *policy.Guard
 	hasBreaker bool // the guard has a breaker
@@ -29,33 +28,33 @@ type admissionQueue struct {
 	timer           *time.Timer
 	closed          bool
 	probes          sync.WaitGroup
-	log             func(msg string, fields ...zap.Field) // told when the upstream goes down and comes back
+	log             func(msg string, fields ...zap.Field) // logs that the upstream goes down and comes back
 	lastCause       func() []zap.Field                    // of the last failed connection
-	downSince       time.Time                             // when the breaker opened, as far as was told; zero: open
-	queueLogged     atomic.Bool                           // that requests are queued, since the breaker opened
+	downSince       time.Time                             // when the breaker opened, as logged; zero: it is closed
+	queueLogged     atomic.Bool                           // queued requests were logged since the breaker opened
 	lateProbes      map[*upstream.Conn]struct{}           // probes still read from
-	awaitingBreaker []*waiter                             // await the opening of the breaker; see awaitBreaker
+	awaitingBreaker []*waiter                             // see awaitBreaker
 
-	probeRequest []byte          // the request that probes; nil: none of our own does
-	probeStats   probeCounts     // what came of it
+	probeRequest []byte          // the request that probes; nil: no active probe
+	probeStats   probeCounts     // results of the probes
 	dialCtx      context.Context // ends with the queue; for dials of probes
 	cancelDials  context.CancelFunc
 }
 
-// waiter is an exchange in the queue. Its exchange owns it; the queue writes to it
-// while it is in the queue.
+// waiter is an exchange in the queue. The exchange owns it; while it is queued, the queue
+// writes to it.
 type waiter struct {
 	c          *conn
-	decision   atomic.Int32  // what the queue said
-	expectedAt time.Duration // when it expects to be let in, since the server's start; 0: at any time
+	decision   atomic.Int32  // the decision of the queue
+	expectedAt time.Duration // when it expects a permit, since the server's start; 0: at any time
 	permit     policy.Permit
 	request    policy.Request // what it waits to send
 }
 
-// requestComplete reports whether the waiter's request is here whole.
+// requestComplete reports whether the request was received whole.
 func (w *waiter) requestComplete() bool { return !w.request.Unfinished }
 
-// What the queue says to a waiter.
+// Decisions of the queue.
 const (
 	decisionWait int32 = iota
 	decisionAdmit
@@ -77,8 +76,8 @@ func newAdmissionQueue(s *Server, pool *upstream.Group, r *Route, log *zap.Logge
 	return d
 }
 
-// acquire asks for a place. With decisionWait the waiter waits in the queue and will be
-// told; patient false: it does not want to, and does not stand there.
+// acquire asks for a permit. decisionWait means that the waiter is queued and will be
+// notified. If patience reports false, it is not queued.
 func (d *admissionQueue) acquire(w *waiter, now time.Duration, patience func(policy.Verdict) bool) (decision int32, v policy.Verdict, t policy.Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,14 +103,14 @@ func (d *admissionQueue) acquire(w *waiter, now time.Duration, patience func(pol
 	return decisionWait, v, t
 }
 
-// notify gives a waiter its word and wakes it.
+// notify gives a waiter the decision and wakes it.
 func (w *waiter) notify(decision int32) {
 	w.decision.Store(decision)
 	w.c.wake(phaseBackoff)
 }
 
-// cancelWait takes a waiter out of the line that does not want to wait any longer.
-// The word says what it had been told meanwhile, if anything.
+// cancelWait removes a waiter from the queue that does not want to wait any longer. It
+// returns the decision that the waiter got meanwhile, or decisionWait.
 func (d *admissionQueue) cancelWait(w *waiter, t policy.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +122,7 @@ func (d *admissionQueue) cancelWait(w *waiter, t policy.Ticket) int32 {
 	return w.decision.Load()
 }
 
-// handleSignal does what a Guard's call asked for.
+// handleSignal does what a call of the Guard asked for.
 func (d *admissionQueue) handleSignal(s policy.Signal) {
 	if s != 0 {
 		d.handleSignalSlow(s)
@@ -140,7 +139,7 @@ func (d *admissionQueue) handleSignalSlow(s policy.Signal) {
 	d.reportState()
 }
 
-// reportState says that the upstream went down or came back. Called with mu held.
+// reportState logs that the upstream went down or came back. Called with mu held.
 func (d *admissionQueue) reportState() {
 	g := d.guard.State()
 	if g.Breaker != policy.BreakerClosed {
@@ -164,8 +163,8 @@ func (d *admissionQueue) reportState() {
 	}
 }
 
-// logQueued logs the first request of an outage that is queued, which may be for
-// up to timeout: its client sees nothing until then.
+// logQueued logs the first queued request of an outage. Its client may see nothing for up
+// to timeout.
 func (d *admissionQueue) logQueued(timeout time.Duration) {
 	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
 		return
@@ -177,14 +176,14 @@ func (d *admissionQueue) logQueued(timeout time.Duration) {
 	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
-// admitsOnlyProbes says whether nobody is let in but a probe.
+// admitsOnlyProbes reports whether only probes are admitted.
 func (d *admissionQueue) admitsOnlyProbes() bool { return !allowsRequests(d.guard.State().Breaker) }
 
 func allowsRequests(g policy.BreakerState) bool {
 	return g == policy.BreakerClosed || g == policy.BreakerSlowStart
 }
 
-// drainQueue turns away all who wait in the queue, in a drain. Called with mu held.
+// drainQueue rejects all queued requests during a drain. Called with mu held.
 func (d *admissionQueue) drainQueue() {
 	now := d.elapsed()
 	for d.queue.Len() > 0 {
@@ -195,7 +194,8 @@ func (d *admissionQueue) drainQueue() {
 	d.setTimer()
 }
 
-// admitQueued lets in whom the Guard has places for, in the order of the queue. Called with mu held.
+// admitQueued admits queued requests for which the Guard has permits, in queue order. Called
+// with mu held.
 func (d *admissionQueue) admitQueued() {
 	now := d.elapsed()
 	next, take, takeThat := d.queue.Last, d.queue.Newest, d.queue.NewestThat
@@ -216,7 +216,7 @@ func (d *admissionQueue) admitQueued() {
 	}
 }
 
-// admitOne gives the place to whom take takes out of the line. Called with mu held.
+// admitOne gives the permit to the waiter that take removes from the queue. Called with mu held.
 func (d *admissionQueue) admitOne(take func() (*waiter, bool), permit policy.Permit, decision int32) {
 	if w, ok := take(); ok {
 		w.permit = permit
@@ -224,8 +224,8 @@ func (d *admissionQueue) admitOne(take func() (*waiter, bool), permit policy.Per
 	}
 }
 
-// setTimer sets the timer to the Guard's next event. Called with mu held, after every
-// change of the line.
+// setTimer sets the timer to the next event of the Guard. Called with mu held, after every
+// change of the queue.
 func (d *admissionQueue) setTimer() {
 	at := d.guard.NextEvent()
 	if d.isOver() {
@@ -239,18 +239,18 @@ func (d *admissionQueue) setTimer() {
 	d.timer.Reset(max(at-d.elapsed(), 0))
 }
 
-// isOver says whether the queue is closed and was left by the last who stood in
-// line: after a reload, requests queued here are still let in. Called with mu held.
+// isOver reports whether the queue is closed and empty. After a reload, requests that were
+// queued are still admitted. Called with mu held.
 func (d *admissionQueue) isOver() bool { return d.closed && d.queue.Len() == 0 }
 
-// onTimer is the timer's.
+// onTimer handles an event of the timer.
 func (d *admissionQueue) onTimer() {
 	s := d.guard.Expire(d.elapsed())
 	d.probe()
 	d.handleSignal(s | policy.SignalEvent)
 }
 
-// dialEndKind is what a failed dial tells about the upstream.
+// dialEndKind returns what a failed dial says about the upstream.
 func dialEndKind(err error) policy.EndKind {
 	var dial *upstream.DialError
 	if !errors.As(err, &dial) {
@@ -265,15 +265,15 @@ func dialEndKind(err error) policy.EndKind {
 	return policy.DialFailed
 }
 
-// retryAfter is when a client that was turned away may ask again, in whole
-// seconds: at the next probe, but not sooner than in one and not later than in thirty.
+// retryAfter returns when a rejected client may ask again, in whole seconds from 1 to 30:
+// at the next probe.
 func (d *admissionQueue) retryAfter() int {
 	wait := d.guard.NextEvent() - d.elapsed()
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
-// close ends timer and probes as soon as nobody waits in the queue any more, which
-// it waits for only when that is now.
+// close ends timer and probes as soon as the queue is empty. It waits for the probes only
+// if the queue is empty now.
 func (d *admissionQueue) close() {
 	d.mu.Lock()
 	d.closed = true

@@ -8,14 +8,14 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// freshFor bounds the idle age of a pooled connection for a request that could
-// not be retried: servers that close idle connections do so after 2 s at the
-// earliest (Node.js 5 s, Gunicorn 2 s), and the close may be in flight.
+// freshFor bounds the idle age of a pooled connection for a request that could not be
+// retried. Servers close idle connections after 2 s at the earliest (Node.js 5 s,
+// Gunicorn 2 s), and that close may be on its way.
 const freshFor = 1500 * time.Millisecond
 
-// attempt sends the request once and waits for a response headers; a is what came of it. With a status
-// the connection stays open, its head in x.resp; so it does after an attempt
-// timeout, for resume. fresh asks for a newly dialled connection.
+// attempt sends the request once, waits for the headers of the response, and sets a to the
+// result. After a status the connection stays open and x.resp has the headers. After an
+// attempt timeout it stays open for resume. fresh asks for a newly dialled connection.
 func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
 	x.endpoint = nil
 	x.attempts++
@@ -36,7 +36,7 @@ func (x *exchange) attempt(a *policy.Attempt, fresh bool) {
 	x.runAttempt(a, fresh)
 }
 
-// runAttempt is the attempt once its books are open.
+// runAttempt connects, sends and receives.
 func (x *exchange) runAttempt(a *policy.Attempt, fresh bool) {
 	*a = policy.Attempt{}
 	if x.fault.stalled {
@@ -64,7 +64,7 @@ func (x *exchange) runAttempt(a *policy.Attempt, fresh bool) {
 	}
 }
 
-// dropStale ends a pooled connection that was found closed before it was written to.
+// dropStale closes a pooled connection that was found closed before anything was written.
 func (x *exchange) dropStale() {
 	up := x.up
 	x.giveUpBuffer()
@@ -73,8 +73,8 @@ func (x *exchange) dropStale() {
 	x.tick() // its end may have come in place of the response
 }
 
-// resume goes on waiting for an attempt that ran into its timeout when no
-// repeat is possible: it then has all the time that is left.
+// resume continues an attempt that timed out when no retry is possible. It then has all
+// the time that is left.
 func (x *exchange) resume(a *policy.Attempt) {
 	x.lastAttempt, x.hedge.after = true, 0
 	if x.fault.stalled {
@@ -84,13 +84,13 @@ func (x *exchange) resume(a *policy.Attempt) {
 	x.receive(a)
 }
 
-// mayResume says whether the attempt that timed out may be waited for longer.
+// mayResume reports whether an attempt that timed out may still be awaited.
 func (x *exchange) mayResume() bool {
 	return (x.up != nil || x.fault.stalled) && (x.deadline.IsZero() || x.now().Before(x.deadline))
 }
 
-// failUnsent ends a connection that took no byte of the request and gives the
-// cause. A pooled one teaches the pool how long the upstream keeps them.
+// failUnsent closes a connection that took no byte of the request and returns the cause.
+// From a pooled connection the pool learns how long the upstream keeps idle ones.
 func (x *exchange) failUnsent() policy.Cause {
 	up := x.up
 	if !x.upReused {
@@ -104,8 +104,8 @@ func (x *exchange) failUnsent() policy.Cause {
 	return policy.CauseIdleClose
 }
 
-// connect gets a connection: a pooled one at once, else a dialled one while
-// the client is watched. CauseStatus means that x.up is ready.
+// connect gets a connection: a pooled one at once, otherwise a dialled one while the client
+// is watched. CauseStatus means that x.up is ready.
 func (x *exchange) connect(fresh bool) policy.Cause {
 	pool := x.route.upstream.pool
 	x.unchecked = x.requestIsBuffered()
@@ -132,8 +132,8 @@ func (x *exchange) connect(fresh bool) policy.Cause {
 	return policy.CauseStatus
 }
 
-// retriesReset says whether the attempt that begins will be retried, as far as is known,
-// when its connection ends without a response.
+// retriesReset reports whether the attempt will be retried, as far as is known now, if its
+// connection ends without a response.
 func (x *exchange) retriesReset() bool {
 	return x.safe && x.body.keeping && x.retries < x.maxRetries && x.route.repeatsReset
 }
@@ -168,7 +168,7 @@ func (x *exchange) dialFailed(err error) policy.Cause {
 	return policy.CauseDial
 }
 
-// attemptDone closes the attempt's books.
+// attemptDone reports the attempt to the observer, the log and the trace.
 func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	now := x.clock
 	if x.firstEnd.IsZero() {
@@ -199,8 +199,7 @@ func (x *exchange) attemptDone(a *policy.Attempt, class policy.Class) {
 	}
 }
 
-// dialErrOf is why an attempt found no connection; nil if that is not what
-// became of it.
+// dialErrOf returns why an attempt got no connection, or nil if it got one.
 func (x *exchange) dialErrOf(a *policy.Attempt) *upstream.DialError {
 	if a.Cause == policy.CauseDial || a.Cause == policy.CauseTLS {
 		return x.dialErr
@@ -210,14 +209,14 @@ func (x *exchange) dialErrOf(a *policy.Attempt) *upstream.DialError {
 
 func (x *exchange) attemptOpen() bool { return !x.attemptBegan.IsZero() }
 
-// discard is done with an attempt that will be retried.
+// discard drops the connection of an attempt that will be retried.
 func (x *exchange) discard() {
 	x.dropUpstream()
 	x.stopPump()
 }
 
-// dropUpstream ends the connection of an attempt that is not finished, in a
-// way that a server working on it can notice at once.
+// dropUpstream resets the connection of an unfinished attempt, so that a server that works
+// on it notices at once.
 func (x *exchange) dropUpstream() {
 	up := x.up
 	if up == nil {
@@ -233,7 +232,7 @@ func (x *exchange) dropUpstream() {
 	up.Abort()
 }
 
-// releaseUpstream puts a connection back whose response was read to its end.
+// releaseUpstream returns a connection to the pool after its response was read to the end.
 func (x *exchange) releaseUpstream(now instant) {
 	up := x.up
 	reusable := x.progress.Load() == sent && !x.upNotReusable && !x.upRespondedEarly && !x.resp.Close && x.upR == x.upW && !x.respBody.untilClose()
@@ -247,8 +246,8 @@ func (x *exchange) releaseUpstream(now instant) {
 	up.ReleaseAt(time.Duration(now), x.resp.KeepAliveTimeout)
 }
 
-// closeWithoutWaiting ends a connection whose response was read whole. TLS is
-// cut off, as its close_notify could have to wait for a peer that does not read.
+// closeWithoutWaiting closes a connection whose response was read whole. TLS is cut off,
+// because its close_notify might wait for a peer that does not read.
 func closeWithoutWaiting(up *upstream.Conn) {
 	if up.Raw() == nil {
 		up.Abort()
@@ -257,15 +256,15 @@ func closeWithoutWaiting(up *upstream.Conn) {
 	_ = up.Close()
 }
 
-// writeUp sends the parts as one write where the system can. It cuts them to
-// what was not taken.
+// writeUp sends the parts in one write if the system can. It shortens them to what was not
+// taken.
 func (x *exchange) writeUp(parts [][]byte) (int, error) {
 	x.extendUpWrite(x.now())
 	return x.up.Writev(parts)
 }
 
-// extendUpWrite keeps the upstream's write deadline between one and two body
-// idle timeouts away. It may be that of a request before, of another route.
+// extendUpWrite keeps the write deadline of the upstream connection between one and two body
+// idle timeouts away. The deadline may stem from an earlier request of another route.
 func (x *exchange) extendUpWrite(now instant) {
 	idle := x.bodyIdle()
 	left := x.upWrite.Sub(now)

@@ -61,8 +61,8 @@ func (x *exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	return true
 }
 
-// judgeAttempt gives the attempt's place back and judges it by d; false: the client's side
-// ended. What the upstream answered counts even then.
+// judgeAttempt returns the permit of the attempt and sets d to the decision on it. It
+// reports whether the client is still there. A response counts even if it is not.
 func (x *exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	*d = policy.Decision{}
 	if a.Status == 429 {
@@ -78,15 +78,15 @@ func (x *exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	return stays
 }
 
-// clientLeft ends an exchange whose client left while it waited.
+// clientLeft ends an exchange whose client left during a wait.
 func (x *exchange) clientLeft() (int, policy.Outcome) {
 	x.clientEnd.Store(clientGone)
 	return x.abandon()
 }
 
-// judge asks the policy about a response that is not plain. A failing response is first asked for without the
-// budget, since only when a retry is possible otherwise is it worth reading
-// the rest of the client's body and holding the response.
+// judge asks the policy about a response that is no plain success. It asks first without the
+// budget: only if a retry is possible otherwise is it worth reading the rest of the request
+// body and buffering the response.
 func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.noAttemptReason != policy.ReasonNone {
 		return policy.Decision{Class: policy.NotSent, Why: x.noAttemptReason}
@@ -136,10 +136,10 @@ func (x *exchange) judge(a *policy.Attempt) policy.Decision {
 	return d
 }
 
-// secure makes a retry possible: the failing response is held, and then the
-// client's body read to its end, or as far as it comes in time. It gives the
-// reason why that cannot be. The client of a gRPC call may wait for a response
-// before it sends more, so its messages are not waited for.
+// secure makes a retry possible: it buffers the failed response and reads the request body to
+// its end, or as far as it arrives in time. It returns the reason if that is impossible. The
+// client of a gRPC call may wait for a response before it sends more, so its messages are
+// not awaited.
 func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.replay() == policy.ReplayUnfinished
 	if unfinished {
@@ -157,8 +157,8 @@ func (x *exchange) secure(a *policy.Attempt) policy.Reason {
 	return policy.ReasonNone
 }
 
-// longestWait bounds a wait where no request timeout does, so that an upstream
-// cannot park its clients with one Retry-After.
+// longestWait bounds a wait if no request timeout does, so that an upstream cannot block its
+// clients with one Retry-After.
 const longestWait = 10 * time.Minute
 
 func (x *exchange) situation() policy.Situation {
@@ -180,8 +180,8 @@ func (x *exchange) situation() policy.Situation {
 	}
 }
 
-// pause waits before a retry. Everything that could forbid the retry was asked
-// before; only the client or a drain can end the wait early.
+// pause waits before a retry. Everything that could forbid the retry was checked before. Only
+// the client or a drain can end the wait early.
 func (x *exchange) pause(d policy.Decision) waitEnd {
 	x.attemptLog.waited(d.Wait)
 	if d.Free {
@@ -201,8 +201,8 @@ func (x *exchange) pause(d policy.Decision) waitEnd {
 	return end
 }
 
-// noWait is the end of a wait of no length. An attempt that took less than
-// watchAfter was not watched, so the client may have left meanwhile.
+// noWait is the end of a wait of length 0. The client was not watched during an attempt shorter
+// than watchAfter, so it may have left meanwhile.
 func (x *exchange) noWait() waitEnd {
 	if x.c.hungUp() {
 		return clientLeft
@@ -210,8 +210,7 @@ func (x *exchange) noWait() waitEnd {
 	return waitedOut
 }
 
-// conclude gives the client the last real response, or our own word when there
-// never was one.
+// conclude gives the client the last real response, or one of our own if there never was one.
 func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
 	if d.Class != policy.ClassNone {
 		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
@@ -238,7 +237,7 @@ func (x *exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	return x.fail(a.Cause, outcome, d.Why)
 }
 
-// reasonOf is the text for the client; none when there is nothing to explain.
+// reasonOf returns the text for the client, "" if there is nothing to explain.
 func reasonOf(why policy.Reason) string {
 	if why == policy.ReasonNone {
 		return ""
@@ -246,7 +245,7 @@ func reasonOf(why policy.Reason) string {
 	return why.String()
 }
 
-// abandon ends an exchange whose client left or broke its own request.
+// abandon ends an exchange whose client left or sent a broken request.
 func (x *exchange) abandon() (int, policy.Outcome) {
 	class := policy.NotSent
 	if x.sentSome() {
