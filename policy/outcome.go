@@ -54,30 +54,30 @@ const (
 const NumOutcomes = int(numOutcomes)
 
 var outcomeTexts = fillGaveUp([numOutcomes]text{
-	OutcomeSuccess:   {"success", "No attempt failed; the first one's answer, or that of its hedge, was relayed."},
-	OutcomeRecovered: {"recovered", "An attempt failed, another one brought a response that was no failure, and it was relayed."},
+	OutcomeSuccess:   {"success", "No attempt failed. The response of the first attempt, or of its hedge, was relayed."},
+	OutcomeRecovered: {"recovered", "An attempt failed, a later one got a response that was no failure, and it was relayed."},
 
-	OutcomeClientGone:     {"client_gone", "The client left before it had its response."},
+	OutcomeClientGone:     {"client_gone", "The client left before it got its response."},
 	OutcomeRequestBroken:  {"request_broken", "The client's body was malformed or cut off."},
 	OutcomeRequestTimeout: {"request_timeout", "The client sent its request too slowly and got 408."},
-	OutcomeResponseBroken: {"response_broken", "The response was cut off after its head was relayed, and the client was shown so."},
+	OutcomeResponseBroken: {"response_broken", "The response was cut off after its headers were relayed, and the client could see that."},
 	OutcomeRefused:        {"refused", "The request broke the protocol or a limit and was refused; nothing was sent to the upstream."},
 	OutcomeUpgraded:       {"upgraded", "The connection was upgraded and became a byte tunnel."},
 
-	OutcomeFailFast:        {"fail_fast", "The upstream was known to be down and the request was answered 503 at once."},
-	OutcomeQueueDropped:    {"queue_dropped", "The request waited for a stopped upstream and lost its place to newer ones."},
-	OutcomeQueueTimeout:    {"queue_timeout", "The request waited for a stopped upstream as long as allowed."},
-	OutcomeOverloaded:      {"overloaded", "The upstream had as many requests at once as it bears, and the request was answered 503."},
-	OutcomeFallback:        {"fallback", "All else failed and the configured fallback answered."},
-	OutcomeRateLimitPause:  {"rate_limit_pause", "The upstream had asked those with the same key for a pause (429); the request had no time to wait for its end and was answered 429 without being sent."},
-	OutcomeRateLimited:     {"rate_limited", "The upstream's rate limit (RETRYPROXY_RATE_LIMIT) had no turn for the request within the time that it may wait; it was answered 429 without being sent."},
-	OutcomeClientThrottled: {"client_throttled", "The upstream rejects nearly everything; the request was answered 503 without being sent (RETRYPROXY_CLIENT_THROTTLING)."},
+	OutcomeFailFast:        {"fail_fast", "The circuit breaker was open, and the request was answered with 503 at once."},
+	OutcomeQueueDropped:    {"queue_dropped", "The request was queued while the circuit breaker was open and was dropped for newer ones."},
+	OutcomeQueueTimeout:    {"queue_timeout", "The request was queued while the circuit breaker was open, for as long as allowed."},
+	OutcomeOverloaded:      {"overloaded", "The upstream had as many requests in flight as it can bear, and the request was answered with 503."},
+	OutcomeFallback:        {"fallback", "All attempts failed, and the configured fallback answered."},
+	OutcomeRateLimitPause:  {"rate_limit_pause", "The upstream had asked for a pause (429) by requests with this key. The request had no time to wait for its end and was answered with 429 without being sent."},
+	OutcomeRateLimited:     {"rate_limited", "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for the request within the time that it may wait. It was answered with 429 without being sent."},
+	OutcomeClientThrottled: {"client_throttled", "The upstream rejects nearly all requests. The request was answered with 503 without being sent (RETRYPROXY_CLIENT_THROTTLING)."},
 })
 
 // fillGaveUp derives the texts of the gave_up outcomes from the reasons.
 func fillGaveUp(texts [numOutcomes]text) [numOutcomes]text {
 	for r := firstWhyNot; r < numReasons; r++ {
-		texts[GaveUp(r)] = text{"gave_up_" + reasonTexts[r].label, "The request failed and was not retried (again). " + reasonTexts[r].explain}
+		texts[GaveUp(r)] = text{"gave_up_" + reasonTexts[r].label, "The request failed and was not retried, or not again. " + reasonTexts[r].explain}
 	}
 	return texts
 }
