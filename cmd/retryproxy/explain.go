@@ -65,7 +65,7 @@ type refusalView struct {
 type caseView struct {
 	Failure    string  `json:"failure"`
 	Text       string  `json:"text"`
-	Repeated   bool    `json:"repeated"`
+	Repeated   bool    `json:"retried"`
 	Class      string  `json:"class"`
 	Reason     string  `json:"reason,omitempty"`
 	ReasonText string  `json:"reason_text,omitempty"`

@@ -23,11 +23,11 @@ func printExplain(c *call, v *explainView) {
 	if v.Repeatable {
 		word = p.green("yes")
 	}
-	fmt.Fprintf(w, "retriable  %s: %s\n", word, v.Why)
+	fmt.Fprintf(w, "retriable   %s: %s\n", word, v.Why)
 	fmt.Fprintf(w, "retries     at most %d, while time, budget and memory for the body allow\n\n", v.MaxRetries)
 
 	t := newTable(w)
-	t.row("IF THE UPSTREAM'S RESPONSE IS", "REPEATED", "WAIT BEFORE", "REASON")
+	t.row("IF THE UPSTREAM'S RESPONSE IS", "RETRIED", "WAIT BEFORE", "REASON")
 	for _, f := range v.Failures {
 		again, wait := "no", "-"
 		if f.Repeated {
