@@ -58,7 +58,7 @@ func retryAfterAbuse(st *stage) error {
 	st.env = append(st.env, "RETRYPROXY_ROUTES="+strings.Join(kinds, ","))
 	for i, key := range []string{"none", "route", "header:X-Key"} {
 		route := "RETRYPROXY_ROUTE_" + strings.ToUpper(kinds[i])
-		st.env = append(st.env, route+"_PATH=/"+kinds[i]+"/*", route+"_UPSTREAM=http://"+addr, route+"_COOLDOWN_KEY="+key, route+"_COOLDOWN_MAX="+capRateLimitPause.String(),
+		st.env = append(st.env, route+"_PATH=/"+kinds[i]+"/*", route+"_UPSTREAM=http://"+addr, route+"_RATE_LIMIT_PAUSE_KEY="+key, route+"_RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(),
 			route+"_REQUEST_TIMEOUT="+capRequest.String(), route+"_BUDGET_RATIO=off")
 	}
 	st.strike = g.call
