@@ -38,7 +38,7 @@ func (l *abandonedPermits) add(now time.Duration) uint32 {
 	return l.next - 1
 }
 
-// returnPermit takes out one place of a batch; it says no when that was freed.
+// release takes out one place of a batch; it says no when that was freed.
 func (l *abandonedPermits) release(batch uint32) bool {
 	if batch-l.first >= l.next-l.first {
 		return false

@@ -46,7 +46,7 @@ func (g *Guard) sample(now time.Duration, key uint32) {
 	}
 }
 
-// recordSuccess notes a URL that was answered.
+// recordResponse notes a URL that was answered.
 func (u *urls) recordResponse(now time.Duration, key uint32) {
 	if key == 0 {
 		return

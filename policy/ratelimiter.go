@@ -61,7 +61,7 @@ func (r RateLimit) String() string {
 	return "off"
 }
 
-// quotaUse is how much of a rate limit is used. An upstream that counts a little
+// rateLimitUse is how much of a rate limit is used. An upstream that counts a little
 // differently, or whose network bunches what left evenly, says 429 to the last
 // percent, and with a Retry-After that stops everybody for a second or more:
 // dearer than not to use it.

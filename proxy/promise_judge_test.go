@@ -185,7 +185,7 @@ func (w *promiseWorld) judgeBudget() {
 	}
 }
 
-// judgeMetrics: outcomes add up to requests, and what is counted to what was.
+// judgeBooks: outcomes add up to requests, and what is counted to what was.
 func (w *promiseWorld) judgeBooks() {
 	defer w.seen.lock()()
 	attempts, retries := 0, 0

@@ -7,12 +7,11 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// The pump is the exchange's second goroutine, started only when one is not
-// enough: a body that streams while the response is awaited, a dial in flight,
-// or an upstream that takes long. It reads from the client: the body, then
-// anything, to notice at once that the client left. The exchange's goroutine
-// starts it and waits for its end in stopPump; while it runs, the read side of
-// the client's connection and the body are the pump's.
+// The pump is the second goroutine of an exchange. It is started only if one is not enough: a
+// body streams while the response is awaited, a dial is in progress, or the upstream takes
+// long. It reads from the client: first the body, then anything, to notice at once that the
+// client left. The goroutine of the exchange starts it and waits for its end in stopPump.
+// While it runs, it owns the read side of the client's connection and the body.
 
 // startPump sends the rest of the body, then watches the client.
 func (x *exchange) startPump() {
@@ -20,7 +19,7 @@ func (x *exchange) startPump() {
 	x.startSecond(nil, true)
 }
 
-// startWatch watches the client; cancel, where given, is called when it left.
+// startWatch watches the client. If cancel is not nil, it is called when the client leaves.
 func (x *exchange) startWatch(cancel func()) { x.startSecond(cancel, false) }
 
 func (x *exchange) startSecond(cancel func(), send bool) {
@@ -39,8 +38,8 @@ func (x *exchange) startSecond(cancel func(), send bool) {
 	}()
 }
 
-// containPump is Server.contain for the second goroutine: the request ends as
-// if its client had left, and the exchange's own goroutine gives all back.
+// containPump is Server.contain for the second goroutine. The request ends as if its client had
+// left, and the goroutine of the exchange returns all resources.
 func (x *exchange) containPump(fault any) {
 	if fault == nil {
 		return
@@ -49,7 +48,7 @@ func (x *exchange) containPump(fault any) {
 	x.clientFailed(errClientGone)
 }
 
-// stopPump ends the second goroutine, where one runs, and takes its rights back.
+// stopPump ends the second goroutine, if one runs. The exchange then owns what the pump owned.
 func (x *exchange) stopPump() {
 	if x.pumping {
 		x.endPump()
@@ -69,8 +68,8 @@ func (x *exchange) endPump() {
 	x.c.readAt, x.upUntil = longAgo, 0
 }
 
-// pumpBody sends the rest of the body, or as much as the upstream takes, and
-// says whether the client is to be watched after it.
+// pumpBody sends the rest of the body, or as much as the upstream takes. It reports whether to
+// watch the client afterwards.
 func (x *exchange) pumpBody() bool {
 	for {
 		x.pieces.Add(1)
@@ -98,18 +97,18 @@ func (x *exchange) pumpBody() bool {
 	}
 }
 
-// awaitLastWrite gives the pump a moment when a response came while it was writing the
-// last piece: the upstream has read it, and only the pump does not know yet.
+// awaitLastWrite gives the pump up to 10 ms if a response arrived while it wrote the last piece:
+// the upstream has read it, and only the pump does not know yet.
 func (x *exchange) awaitLastWrite() {
 	for n := 0; n < 100 && x.lastPiece.Load() && x.uploading(); n++ {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// uploading says whether the pump has the body.
+// uploading reports whether the pump owns the body.
 func (x *exchange) uploading() bool { return x.pumping && x.progress.Load() == sending }
 
-// replay is the body's, as far as it can be told while the pump has it.
+// replay returns whether the body can be replayed, as far as is known while the pump owns it.
 func (x *exchange) replay() policy.Replay {
 	if !x.uploading() {
 		return x.body.replay()
@@ -132,8 +131,7 @@ func (x *exchange) sendDone() bool {
 	return true
 }
 
-// wakeUpstream makes a read of the upstream return, so that its deadline is
-// computed anew.
+// wakeUpstream makes a read from the upstream return, so that its deadline is computed anew.
 func (x *exchange) wakeUpstream() {
 	if x.cancel != nil {
 		x.cancel()
@@ -143,7 +141,7 @@ func (x *exchange) wakeUpstream() {
 	}
 }
 
-// watch reads what the client sends ahead, until it leaves or the watch is stopped.
+// watch reads what the client sends ahead until the client leaves or the watch is stopped.
 func (x *exchange) watch() {
 	c := x.c
 	_ = c.nc.SetReadDeadline(time.Time{})

@@ -16,7 +16,7 @@ type RateLimit struct {
 	Header string // the field's name, for QuotaHeader
 }
 
-// QuotaKind says which requests have a rate limit together.
+// RateLimitKind says which requests have a rate limit together.
 type RateLimitKind uint8
 
 // The choices of QuotaKind.
@@ -26,7 +26,7 @@ const (
 	RateLimitHeader                        // those with the same value in a field, of all routes with this choice and rate to the same upstream; those without it together
 )
 
-// quotaDoor is where attempts wait for a slot of a rate limit.
+// rateLimitQueue is where attempts wait for a slot of a rate limit.
 type rateLimitQueue struct {
 	key uint64 // the same in every process
 	set *rateLimitSet
@@ -39,7 +39,7 @@ type rateLimitQueue struct {
 	listed    bool // among set.busy
 }
 
-// newQuotaDoor makes a queue for the requests of a key.
+// newRateLimitQueue makes a queue for the requests of a key.
 func newRateLimitQueue(s *rateLimitSet, key uint64) *rateLimitQueue {
 	q := &rateLimitQueue{key: key, set: s, rateLimit: policy.NewRateLimiter(s.rate, s.wanted != nil, nil), line: policy.NewQueue[*waiter](s.holdMax)}
 	q.timer = time.AfterFunc(time.Hour, q.tick)
@@ -95,7 +95,7 @@ func (q *rateLimitQueue) takeNow(now time.Duration) bool {
 	return q.rateLimit.Take(now)
 }
 
-// returnBudgetToken returns a slot that was not used.
+// giveBack returns a slot that was not used.
 func (q *rateLimitQueue) giveBack(now time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,7 +116,7 @@ func (q *rateLimitQueue) quit(t policy.Ticket, now time.Duration) bool {
 	return q.line.Remove(t)
 }
 
-// onTimer is the timer's.
+// tick is the timer's.
 func (q *rateLimitQueue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,7 +188,7 @@ func (x *exchange) awaitRateLimit(s *rateLimitSet, now instant) (admission, inst
 	return admitted, later
 }
 
-// outOfQuota turns the request away.
+// overRateLimit turns the request away.
 func (x *exchange) overRateLimit(wait time.Duration) admission {
 	x.rejectedBy, x.retryAfter = rejectedByRateLimit, min(max(wholeSeconds(wait), 1), 3600)
 	return notAdmitted

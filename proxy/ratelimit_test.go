@@ -19,7 +19,7 @@ func rationed(rate string, wait time.Duration) func(c *Config) {
 	}
 }
 
-// leasedQuota is rationed in a fleet; wanted is told of every wish for slots.
+// leasedRateLimit is rationed in a fleet; wanted is told of every wish for slots.
 func leasedRateLimit(rate string, wait time.Duration, wanted func()) func(c *Config) {
 	return func(c *Config) {
 		rationed(rate, wait)(c)

@@ -10,18 +10,18 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// MaxQuotaKeys is how many values of a field have a rate limit of their own at once,
+// MaxRateLimitKeys is how many values of a field have a rate limit of their own at once,
 // for each rate limit of a process; about 0.5 KiB each. One that is in use, or was so lately
 // that its next slot is not due yet, is not forgotten for another: values that there is
 // no room for have one rate limit together.
 const MaxRateLimitKeys = 4096
 
-// quotaLooks is how many keys are looked at for one that can be forgotten, when a
+// rateLimitLooks is how many keys are looked at for one that can be forgotten, when a
 // new value comes and there is no room: the same for each request, however many
 // values somebody makes up.
 const rateLimitLooks = 8
 
-// quotaSet is the doors of a rate limit: one, or one for each value of a field. Safe
+// rateLimitSet is the doors of a rate limit: one, or one for each value of a field. Safe
 // for concurrent use.
 type rateLimitSet struct {
 	name    string
@@ -49,7 +49,7 @@ type rateLimitSet struct {
 	spare  []*rateLimitQueue
 }
 
-// quotaSeed is the part of a key that is the same for all of a rate limit. Routes that
+// rateLimitSeed is the part of a key that is the same for all of a rate limit. Routes that
 // agree in it share the rate limit.
 func rateLimitSeed(r *Route) [sha256.Size]byte {
 	text := "rate limit\x00" + r.Upstream.String() + "\x00" + r.RateLimit.Rate.String()
@@ -89,7 +89,7 @@ func hashValue(seed [sha256.Size]byte, value []byte) uint64 {
 	}
 }
 
-// quotaKey is whose rate limit the request's attempts belong to.
+// rateLimitKey is whose rate limit the request's attempts belong to.
 func (x *exchange) rateLimitKey(s *rateLimitSet) uint64 {
 	if s.header != "" {
 		if value, ok := x.req.Lookup(s.header); ok {
@@ -109,7 +109,7 @@ func (s *rateLimitSet) enter(key uint64, w *waiter, now, room time.Duration) (*r
 	}
 }
 
-// queue is that of a key, made if need be.
+// queueOf is that of a key, made if need be.
 func (s *rateLimitSet) queueOf(key uint64, now time.Duration) *rateLimitQueue {
 	if q := s.known(key); q != nil {
 		return q
@@ -186,7 +186,7 @@ func (s *rateLimitSet) each(do func(q *rateLimitQueue)) {
 	}
 }
 
-// QuotaStats is the picture of the rate limits of one rate to one upstream, of all
+// RateLimitStats is the picture of the rate limits of one rate to one upstream, of all
 // keys together.
 type RateLimitStats struct {
 	Upstream string
@@ -196,7 +196,7 @@ type RateLimitStats struct {
 	State    policy.RateLimiterState
 }
 
-// quotaStats is the picture of all rate limits.
+// rateLimitStats is the picture of all rate limits.
 func (n *settings) rateLimitStats() []RateLimitStats {
 	var all []RateLimitStats
 	permit := map[[2]string]int{}

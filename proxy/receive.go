@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// watchAfter is how long an upstream is waited for before a second
-	// goroutine watches whether the client is still there.
+	// watchAfter is how long an upstream is awaited before a second goroutine watches whether
+	// the client is still there.
 	watchAfter = pollEvery
-	// stuckAfter is how long an upstream takes no byte of a body before that is stuck. Its system confirms bytes by
-	// up to 64 KiB at once on loopback, and waits with that until its application has read as many.
+	// stuckAfter is how long an upstream may take no byte of a body before the upload counts as
+	// stuck. On loopback its system confirms up to 64 KiB at once, and only after the
+	// application has read them.
 	stuckAfter = time.Second
-	// lateAnswer is how long a response is waited for after the upstream
-	// stopped taking the request.
+	// lateAnswer is how long a response is awaited after the upstream stopped taking the request.
 	lateAnswer = time.Second
 	// maxInformational bounds the 1xx responses before one final response.
 	maxInformational = 64
 )
 
-// receive waits for the final response headers. On anything but a status and an
-// attempt timeout the connection is dropped.
+// receive waits for the final response headers. On anything but a status and an attempt
+// timeout it drops the connection.
 func (x *exchange) receive(a *policy.Attempt) {
 	if x.up.Buf == nil {
 		x.up.Buf = x.spareBuffers.get(mediumBuffer)
@@ -39,7 +39,7 @@ func (x *exchange) receive(a *policy.Attempt) {
 	x.received(a, cause)
 }
 
-// received makes a what the attempt brought, after the reading of its head ended with cause.
+// received sets a to the result of the attempt, after reading its headers ended with cause.
 func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 	switch cause {
 	case policy.CauseStatus:
@@ -65,8 +65,8 @@ func (x *exchange) received(a *policy.Attempt, cause policy.Cause) {
 	}
 }
 
-// readFinalHead reads heads until a final one is in x.resp; informational
-// ones are forwarded as they come.
+// readFinalHead reads response headers until x.resp has final ones. It forwards informational
+// responses as they arrive.
 func (x *exchange) readFinalHead() policy.Cause {
 	for range maxInformational {
 		if cause := x.readHead(); cause != policy.CauseStatus {
@@ -85,15 +85,15 @@ func (x *exchange) readFinalHead() policy.Cause {
 	return policy.CauseMalformed
 }
 
-// upgradeAgreed says whether the 101 just read names a protocol, was asked
-// for, and came after the whole request, as RFC 9110 section 7.8 wants: what
-// follows a body that was cut short could not be told from it.
+// upgradeAgreed reports whether the 101 names a protocol, was requested, and came after the
+// whole request (RFC 9110 section 7.8). What follows a body that was cut short could not be
+// told from the body.
 func (x *exchange) upgradeAgreed() bool {
 	x.stopPump()
 	return x.req.Upgrade != nil && x.resp.Upgrade != nil && x.progress.Load() == sent
 }
 
-// readRequestHeaders reads one response headers into x.resp.
+// readHead reads the headers of one response into x.resp.
 func (x *exchange) readHead() policy.Cause {
 	up := x.up
 	for {
@@ -119,7 +119,7 @@ func (x *exchange) readHead() policy.Cause {
 	}
 }
 
-// makeUpRoom makes sure that the upstream's buffer can take more of a head.
+// makeUpRoom makes room for more headers in the buffer of the upstream connection.
 func (x *exchange) makeUpRoom() {
 	up := x.up
 	if x.upW < len(up.Buf) {
@@ -140,7 +140,7 @@ func (x *exchange) readCause(err error) policy.Cause {
 	return causeOf(err, x.upReused)
 }
 
-// causeOf is what an error of reading a head means.
+// causeOf returns what an error of reading headers means.
 func causeOf(err error, reused bool) policy.Cause {
 	switch {
 	case isTimeout(err):
@@ -153,9 +153,9 @@ func causeOf(err error, reused bool) policy.Cause {
 	return policy.CauseReset
 }
 
-// readUp reads once from the upstream into its buffer. While a head is awaited
-// (idle 0) the attempt's and the request's deadlines bound it; a body may
-// pause for idle. It returns early when the client's side ended.
+// readUp reads once from the upstream into its buffer. While headers are awaited (idle 0), the
+// deadlines of attempt and request bound it; a body may pause for idle. It returns early if
+// the client's side ended.
 func (x *exchange) readUp(idle time.Duration) error {
 	began := x.tick()
 	for now := began; ; now = x.tick() {
@@ -204,8 +204,8 @@ func (x *exchange) readUp(idle time.Duration) error {
 	}
 }
 
-// leftWhileStuck says whether the client has left while the upstream takes
-// nothing of its body: the pump, stuck in a write, cannot see that.
+// leftWhileStuck reports whether the client has left while the upstream takes nothing of its
+// body. The pump is stuck in a write and cannot see that.
 func (x *exchange) leftWhileStuck() bool {
 	if !x.uploading() {
 		return false
@@ -218,7 +218,7 @@ func (x *exchange) leftWhileStuck() bool {
 	return now.Sub(x.takenAt) >= stuckAfter && x.c.hungUp()
 }
 
-// readUntil is when waiting for the upstream ends; zero: not by time.
+// readUntil returns when waiting for the upstream ends; zero means never.
 func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) instant {
 	switch {
 	case idle > 0:
@@ -242,9 +242,9 @@ func (x *exchange) readUntil(began instant, idle time.Duration, progress int32) 
 	return until
 }
 
-// setUpRead sets the upstream's read deadline: until, or sooner while nobody
-// watches the client all the time. A deadline that is close enough stays as it
-// is, unless the pump or a hedge may have moved it.
+// setUpRead sets the read deadline of the upstream connection to until, or sooner while nobody
+// watches the client. A deadline that is close enough stays, unless the pump or a hedge may
+// have moved it.
 func (x *exchange) setUpRead(until, now instant) {
 	if !x.pumping || x.uploading() {
 		soon := now.Add(watchAfter)
@@ -259,8 +259,8 @@ func (x *exchange) setUpRead(until, now instant) {
 	_ = x.up.SetReadDeadline(x.c.server.at(until))
 }
 
-// forwardInformational sends 100, 102, 103 and their kin on at once: a 100
-// only once and only to a client that asked, none to HTTP/1.0.
+// forwardInformational forwards 1xx responses at once: a 100 only once and only to a client
+// that asked for it, none to HTTP/1.0.
 func (x *exchange) forwardInformational() {
 	if x.req.Minor == 0 {
 		return
@@ -277,7 +277,7 @@ func (x *exchange) forwardInformational() {
 	}
 }
 
-// cleanOut is the empty scratch for what is written to the client.
+// cleanOut returns the empty scratch buffer for what is written to the client.
 func (x *exchange) cleanOut() []byte {
 	if x.out == nil {
 		x.out = x.spareBuffers.get(smallBuffer)
@@ -285,20 +285,19 @@ func (x *exchange) cleanOut() []byte {
 	return x.out[:0]
 }
 
-// isIdleTimeout408: a 408 that closes a reused connection was meant for its idling
-// and crossed our request on the way. A request that may run twice can be
-// repeated (RFC 9110 section 15.5.9).
+// isIdleTimeout408 reports whether r is a 408 for the idle connection that crossed our request
+// on its way. A request that may run twice can be retried (RFC 9110 section 15.5.9).
 func (x *exchange) isIdleTimeout408(r *http1.Response, reused bool) bool {
 	return r.Status == 408 && r.Close && reused && x.safe
 }
 
-// isPlainSuccess says whether the response cannot be a failure by its status alone,
-// as nearly all are.
+// isPlainSuccess reports whether the status alone shows that the response is no failure, as for
+// nearly all responses.
 func (x *exchange) isPlainSuccess(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.Status < 300 && x.route.plainRetryOn
 }
 
-// statusOf makes a what the policy wants to know of a response.
+// statusOf sets a to what the policy needs to know about a response.
 func (x *exchange) statusOf(a *policy.Attempt, r *http1.Response) {
 	*a = policy.Attempt{Cause: policy.CauseStatus, Status: r.Status}
 	if x.isPlainSuccess(a) {
@@ -314,7 +313,8 @@ func (x *exchange) statusOf(a *policy.Attempt, r *http1.Response) {
 	}
 }
 
-// quotaWait is the time until a rate limit is renewed that the response says is used up.
+// rateLimitWait returns the time until a rate limit is renewed that the response says is
+// exhausted.
 func rateLimitWait(r *http1.Response) (time.Duration, bool) {
 	var q policy.RateLimitHeaders
 	for i := range r.Headers {

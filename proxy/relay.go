@@ -61,7 +61,7 @@ func (x *exchange) endIfUnread() {
 	}
 }
 
-// callerFraming is how a body with the upstream's framing f goes to the client.
+// clientFraming is how a body with the upstream's framing f goes to the client.
 func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
@@ -73,7 +73,7 @@ func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	return http1.Framing{Kind: http1.BodyChunked}
 }
 
-// callerIsProxy: a retryproxy before us is always told why we gave up, so that
+// clientIsProxy: a retryproxy before us is always told why we gave up, so that
 // it does not repeat what we repeated.
 func (x *exchange) clientIsProxy() bool {
 	return x.headerNames.Has(http1.XRetryproxyAttempt) && x.c.peer.IsBelieved()

@@ -25,7 +25,7 @@ func (h *hooked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// hookedCaller is client for a connection with a hook.
+// hookedClient is client for a connection with a hook.
 func (m *memory) hookedClient(after func(c *client, p []byte)) *client {
 	theirs, ours := net.Pipe()
 	c := &client{Conn: theirs, r: bufio.NewReader(theirs), t: m.t}

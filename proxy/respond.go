@@ -154,7 +154,7 @@ func (x *exchange) tellRefused(why http1.Refusal) {
 	}
 }
 
-// answerCallersFault is our answer to a client whose side ended early; none
+// respondToClientError is our answer to a client whose side ended early; none
 // where it left.
 func (x *exchange) respondToClientError() (int, policy.Outcome) {
 	switch o := x.clientOutcome(); {
@@ -170,7 +170,7 @@ func (x *exchange) respondToClientError() (int, policy.Outcome) {
 	}
 }
 
-// callerOutcome is the outcome of a request whose client's side ended early,
+// clientOutcome is the outcome of a request whose client's side ended early,
 // told to those who count refusals where it is one.
 func (x *exchange) clientOutcome() policy.Outcome {
 	switch x.clientEnd.Load() {

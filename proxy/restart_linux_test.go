@@ -48,7 +48,7 @@ func (a *application) serve(then func() bool) func(c *upConn) {
 	}
 }
 
-// restartCaller is one request and what became of it.
+// restartClient is one request and what became of it.
 type restartClient struct {
 	path, request  string
 	mayRunTwice    bool

@@ -10,15 +10,15 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// A body is sent by the exchange's own goroutine while it is small and comes
-// at once; a larger or slower one by the pump, so that the upstream's response
-// is read meanwhile. inlineWait bounds all waiting for it together.
+// The goroutine of the exchange sends a body that is small and arrives at once. The pump sends
+// a larger or slower one, so that the response is read meanwhile. inlineWait bounds all waits
+// for the body together.
 const (
 	inlineBody = largeBuffer
 	inlineWait = 20 * time.Millisecond
 )
 
-// sendEnd is how far the sending of a request came.
+// sendEnd says how far sending a request got.
 type sendEnd uint8
 
 const (
@@ -27,9 +27,9 @@ const (
 	stale                   // nothing was written: the upstream had closed the connection, or spoken unasked
 )
 
-// send writes the request: the head with the first of the body, then the rest
-// here or in the pump. A failure after the first byte is not told here, since
-// the upstream may have answered before it.
+// send writes the request: the headers with the begin of the body, then the rest here or in the
+// pump. It does not return a failure after the first byte, because the upstream may have
+// responded before it.
 func (x *exchange) send() sendEnd {
 	x.body.rewind()
 	expect := x.expectsContinue && x.attempts == 1 && !x.body.ready() // what is here waits for no 100
@@ -78,7 +78,8 @@ func (x *exchange) mayGoUnread() bool {
 	return false
 }
 
-// finishHead appends to the request's headers what differs by attempt, whose span s is; nil for none.
+// finishHead appends to the request headers what differs by attempt. s is the span of the
+// attempt, or nil.
 func (x *exchange) finishHead(headers []byte, expect bool, s AttemptSpan) []byte {
 	if x.clientDeadline.Given {
 		headers = x.clientDeadline.Append(headers, x.timeLeft(x.now()))
@@ -101,9 +102,9 @@ func length(parts [][]byte) int {
 	return n
 }
 
-// requestIsBuffered says whether the whole request is here and stays here, so that it can
-// be written in one turn with the look at the connection, and again on another
-// one when that is stale.
+// requestIsBuffered reports whether the whole request is in memory and stays there. It can then
+// be written together with the check of the connection, and again on another one if that is
+// stale.
 func (x *exchange) requestIsBuffered() bool {
 	b := &x.body
 	if b.framing.Kind == http1.BodyNone || b.ended && b.keeping && b.keptLen <= inlineBody {
@@ -112,8 +113,8 @@ func (x *exchange) requestIsBuffered() bool {
 	return b.keeping && !b.started && b.framing.Kind == http1.BodyLength && int64(x.c.w-x.c.r) >= b.left && b.left <= inlineBody
 }
 
-// sendLooking sends a request that is whole and waits a short while for the
-// first bytes of the response. What else comes of it, receive finds in x.early.
+// sendLooking sends a complete request and waits a short while for the first bytes of the
+// response. receive finds any error in x.earlyErr.
 func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	if x.up.Buf == nil {
 		x.up.Buf = x.spareBuffers.get(mediumBuffer)
@@ -145,8 +146,8 @@ func (x *exchange) sendLooking(parts [][]byte) sendEnd {
 	return taken
 }
 
-// sendLate sends a request whose wait for the response's first bytes was over
-// before anything was sent: the process had no processor for so long.
+// sendLate sends a request whose wait for the first bytes of the response was over before
+// anything was sent, because the process had no processor for that long.
 func (x *exchange) sendLate(parts [][]byte) sendEnd {
 	if x.upReused && !x.up.StillOpen() {
 		return stale
@@ -162,15 +163,14 @@ func (x *exchange) sendLate(parts [][]byte) sendEnd {
 	return taken
 }
 
-// sentWhole notes that the upstream has the whole request.
+// sentWhole records that the whole request was sent.
 func (x *exchange) sentWhole() {
 	x.attemptSent = x.now()
 	x.progress.Store(sent)
 }
 
-// gather gives the head with what of the body can go with it without a wait,
-// and whether that is all of it. It never waits for more: a slow body's first
-// bytes go on at once.
+// gather returns the headers with what is there of the body, and whether that is all of it. It
+// never waits for more: the first bytes of a slow body are sent at once.
 func (x *exchange) gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
 	b := &x.body
 	parts = append(x.vec[:0], headers)
@@ -194,7 +194,7 @@ func (x *exchange) gather(headers []byte, expect bool) (parts [][]byte, end bool
 	return parts, true, nil
 }
 
-// gatherChunk is gather for a chunked body, of which one piece goes with the head.
+// gatherChunk is gather for a chunked body, of which one piece is sent with the headers.
 func (x *exchange) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool, err error) {
 	b := &x.body
 	if expect || !b.ready() {
@@ -208,8 +208,7 @@ func (x *exchange) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end boo
 	return x.appendPiece(parts, piece, end), end, err
 }
 
-// sendInline sends what comes at once, up to a bound, then leaves the rest to
-// the pump.
+// sendInline sends what arrives at once, up to a bound, and leaves the rest to the pump.
 func (x *exchange) sendInline(total int) {
 	until := x.now().Add(inlineWait)
 	if x.grpc {
@@ -250,7 +249,7 @@ func (x *exchange) writeRequest(piece []byte, end bool) (int, error) {
 	return x.writeUp(parts)
 }
 
-// noteEarly notes a response that is there before the last bytes of its request are sent.
+// noteEarly records whether a response arrived before the last bytes of its request were sent.
 func (x *exchange) noteEarly() {
 	x.upRespondedEarly = x.up.CanSendChecked() && !x.up.StillOpen()
 }
@@ -283,8 +282,8 @@ func (x *exchange) lastChunk() []byte {
 	return lastChunk
 }
 
-// continueCaller answers a client that still waits for a 100, since a retry
-// carries no expectation any more.
+// continueClient sends 100 Continue to a client that still waits for it, because a retry carries
+// no expectation.
 func (x *exchange) continueClient() {
 	if x.expectsContinue {
 		x.expectsContinue = false
@@ -296,8 +295,8 @@ func (x *exchange) continueClient() {
 
 var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
-// finishBody reads the rest of the client's body, only to keep it, as far as it
-// comes until then; zero: as long as it may take.
+// finishBody reads the rest of the request body and keeps it, as far as it arrives before until;
+// zero means without a limit.
 func (x *exchange) finishBody(until instant) {
 	x.continueClient()
 	if err := x.body.finish(until); err != nil {
@@ -305,8 +304,8 @@ func (x *exchange) finishBody(until instant) {
 	}
 }
 
-// callerFailed notes why the client's side ended and wakes whoever waits for
-// the upstream. Called by the pump, or by the exchange while none runs.
+// clientFailed records why the client's side ended and wakes whoever waits for the upstream. It
+// is called by the pump, or by the exchange while no pump runs.
 func (x *exchange) clientFailed(err error) {
 	end := clientGone
 	x.bodyRefusal = http1.RefusalNone

@@ -172,7 +172,7 @@ func (n *settings) flushLogs() {
 	}
 }
 
-// retriesReset says whether p retries a request that may run twice after a connection
+// retriesResets says whether p retries a request that may run twice after a connection
 // that ended without a response, where nothing else speaks against it.
 func retriesResets(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: policy.Forever}
@@ -202,7 +202,7 @@ func (n *settings) upstreamOf(r *Route, known map[string]*upstreamState) *upstre
 	return known[key]
 }
 
-// quotaOf is the one that routes of the same rate limit and key to the same upstream share, with
+// rateLimitOf is the one that routes of the same rate limit and key to the same upstream share, with
 // those who wait for it since the version before; nil for none.
 func (n *settings) rateLimitOf(r *Route) *rateLimitSet {
 	if !r.RateLimit.Rate.Limited() {

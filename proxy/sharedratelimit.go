@@ -133,7 +133,7 @@ func (s *Server) withRateLimit(key uint64, do func(q *policy.RateLimiter, now ti
 	q.admit(now)
 }
 
-// quotaDoor is the queue of a key; nil for none.
+// rateLimitQueue is the queue of a key; nil for none.
 func (n *settings) rateLimitQueue(key uint64) *rateLimitQueue {
 	for _, s := range n.rateLimits {
 		if q := s.known(key); q != nil {

@@ -24,7 +24,7 @@ func (x *exchange) detachRequest() {
 	clear(x.vec[:])
 }
 
-// releaseHeaders gives the buffer with the detached head back, at the request's end.
+// putHead gives the buffer with the detached head back, at the request's end.
 func (x *exchange) putHead() {
 	x.detachRequest()
 	if x.headerBuf != nil {

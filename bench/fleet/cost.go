@@ -23,7 +23,7 @@ type costResult struct {
 	High   float64   `json:"ratio_highest"`
 }
 
-// costCallers ask one process without a pause.
+// costClients ask one process without a pause.
 const costClients = 32
 
 // cost loads one process after the other, as fast as it goes, and again.

@@ -45,7 +45,7 @@ const (
 	bySecond = "second"
 )
 
-// mostQuota is the highest that RETRYPROXY_RATE_LIMIT can be, a second.
+// mostRateLimit is the highest that RETRYPROXY_RATE_LIMIT can be, a second.
 const mostRateLimit = 10_000
 
 // parse reads the arguments; flag.ErrHelp when help was printed.
@@ -127,7 +127,7 @@ func (o *options) validate() error {
 	return c.Err()
 }
 
-// newQuota is that of the upstream, with all of it left.
+// newRateLimit is that of the upstream, with all of it left.
 func (o *options) newRateLimit(now time.Time) rateLimit {
 	if o.window == bySecond {
 		return &seconds{most: o.rateLimit}

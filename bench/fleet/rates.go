@@ -18,7 +18,7 @@ type rateResult struct {
 	Proxies   float64            `json:"proxies_cpu_share"` // of one core, all together
 }
 
-// callersOfRate are how many clients ask in each step, as a part of all.
+// clientsOfRate are how many clients ask in each step, as a part of all.
 var clientsOfRate = []float64{0, 0.1, 1, 2}
 
 // rates counts the engine's commands at several request rates: with a rate limit

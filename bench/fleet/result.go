@@ -83,7 +83,7 @@ func newArmResult(s *stage, from, to time.Duration) *armResult {
 	return r
 }
 
-// ofQuota is the share of the rate limit that clients had as good responses.
+// ofRateLimit is the share of the rate limit that clients had as good responses.
 func (s *stage) ofRateLimit(t tick, took time.Duration) float64 {
 	return float64(t.Good) / (float64(s.o.rateLimit) * took.Seconds())
 }

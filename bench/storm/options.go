@@ -34,7 +34,7 @@ type options struct {
 	abort    bool          // HAProxy forgets requests whose clients left
 }
 
-// callerOptions are the manners of all clients.
+// clientOptions are the manners of all clients.
 type clientOptions struct {
 	n        int
 	every    time.Duration // mean of the exponential pause after a good response

@@ -213,7 +213,7 @@ func TestACluster(t *testing.T) {
 	}
 }
 
-// holderOfQuota is which of the cluster has the rate limit, and in which slot.
+// holderOfRateLimit is which of the cluster has the rate limit, and in which slot.
 func holderOfRateLimit(t *testing.T, cluster []*enginetest.Server) (holder int, slot int64) {
 	t.Helper()
 	for i, s := range cluster {

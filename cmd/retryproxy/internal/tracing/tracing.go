@@ -107,7 +107,7 @@ func (c *carrier) Keys() []string { return []string{"traceparent", "tracestate"}
 // sent: what W3C Trace Context section 3.3.1.5 wants kept at least. A longer one is left out.
 const longestState = 512
 
-// callersContext is the span that the client says it is in; not valid when it
+// clientsContext is the span that the client says it is in; not valid when it
 // says none or nothing that can be read.
 func clientsContext(parent, state []byte) trace.SpanContext {
 	if parent == nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rate limit is what the upstream allows to all together. Not safe for concurrent use.
+// rateLimit limit is what the upstream allows to all together. Not safe for concurrent use.
 type rateLimit interface {
 	// take says whether one more request is within the rate limit at a time, which
 	// never goes back.

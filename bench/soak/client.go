@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// callersHost is the Host of every request. It is not the proxy's own name, so
+// clientsHost is the Host of every request. It is not the proxy's own name, so
 // the proxy has to keep it.
 const clientsHost = "soak.test"
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestWhatACallerHadIsToldApart asks servers that response each request in one way.
+// TestWhatAClientHadIsToldApart asks servers that response each request in one way.
 func TestWhatAClientHadIsToldApart(t *testing.T) {
 	const id = "00000001" // of the first request
 	good := byLength.render(id)

@@ -22,7 +22,7 @@ type client struct {
 	record *record
 }
 
-// runCallers runs all clients until ctx ends; addrs are shared out among them
+// runClients runs all clients until ctx ends; addrs are shared out among them
 // evenly.
 func runClients(ctx context.Context, o *clientOptions, addrs []string, seed uint64, r *record) *sync.WaitGroup {
 	var all sync.WaitGroup

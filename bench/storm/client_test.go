@@ -55,7 +55,7 @@ func TestSourcesHaveRoom(t *testing.T) {
 	}
 }
 
-// newCaller calls addr, with patience that no working machine exhausts.
+// newClient calls addr, with patience that no working machine exhausts.
 func newClient(addr string) *client {
 	o := &clientOptions{n: 1, every: time.Hour, patience: 30 * time.Second, again: time.Millisecond, most: time.Second, paths: 1}
 	r := newRecord(time.Hour)
