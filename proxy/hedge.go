@@ -9,12 +9,11 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// A hedge is a second attempt that is sent while the first one is still waited
-// for; whichever answers first is relayed. This file is about whether and when,
-// hedgeattempt.go about the hedge itself, hedgerace.go about what becomes of the two. See
-// docs/decisions/0006-hedging.md.
+// A hedge is a second attempt that is sent while the first is still awaited. Whichever responds
+// first is relayed. This file decides whether and when; hedgeattempt.go is the hedge itself;
+// hedgerace.go decides between the two. See docs/decisions/0006-hedging.md.
 
-// hedgeState is what an exchange knows of hedging.
+// hedgeState is the state of hedging in an exchange.
 type hedgeState struct {
 	learns  bool          // how long the running attempt takes says what is usual
 	after   time.Duration // when it gets its hedge, from its request being sent whole on; 0: never
@@ -23,7 +22,7 @@ type hedgeState struct {
 	ended   bool          // the rival ended before the first attempt, which is to be dealt with
 }
 
-// armHedge readies the attempt that begins for a hedge, where it makes sense.
+// armHedge prepares a hedge for the attempt that begins, if a hedge makes sense.
 func (x *exchange) armHedge() {
 	if x.route.HedgeAfter.Slow() && x.route.upstream.pool.Single() {
 		return
@@ -36,9 +35,8 @@ func (x *exchange) armHedge() {
 
 var eventStream = []byte("text/event-stream")
 
-// hedgeable says whether it makes sense to hedge a request like this. gRPC
-// calls may be streams and nothing tells; an upgrade or a stream of events is
-// one.
+// hedgeable reports whether it makes sense to hedge the request. An upgrade or a stream of events
+// is a stream, and a gRPC call may be one.
 func (x *exchange) hedgeable() bool {
 	return x.safe && !x.grpc && x.req.Upgrade == nil && !bytes.Contains(x.req.Get(http1.Accept), eventStream)
 }
@@ -51,7 +49,7 @@ func (x *exchange) mayHedge(b *policy.Budget) policy.Reason {
 	return x.route.Policy.MayHedge(&s, b, x.set.server.since(x.clock))
 }
 
-// untilHedge is until, or when the hedge is due if that is sooner.
+// untilHedge returns until, or when the hedge is due if that is sooner.
 func (x *exchange) untilHedge(until instant) instant {
 	if x.hedge.after == 0 {
 		return until
@@ -59,14 +57,13 @@ func (x *exchange) untilHedge(until instant) instant {
 	return earliest(until, x.attemptSent.Add(x.hedge.after))
 }
 
-// hedgeDue says whether it is time for the hedge of an attempt that was sent whole.
+// hedgeDue reports whether the hedge of an attempt that was sent whole is due.
 func (x *exchange) hedgeDue() bool {
 	return x.hedge.after > 0 && !x.now().Before(x.attemptSent.Add(x.hedge.after))
 }
 
-// sendHedge sends the hedge that is due, unless the head has begun to come, if
-// all agree: the policy, and what stands before any attempt. None of them lets
-// it wait.
+// sendHedge sends the hedge that is due, unless a response has begun to arrive, if the policy and
+// all stages of admission allow it. It never waits.
 func (x *exchange) sendHedge() {
 	x.hedge.after = 0
 	x.tick()
@@ -93,10 +90,9 @@ func (x *exchange) sendHedge() {
 	go x.hedge.attempt.run()
 }
 
-// hedgeAllowed asks what may speak against a retry beyond the policy, as against
-// does, and what speaks against a hedge only: a breaker that is not closed, and the
-// end of a rate-limit pause that would have to be waited for. asked: the throttle waits
-// to hear of it.
+// hedgeAllowed checks what retryBlockedBy checks, and two conditions for hedges alone: the breaker
+// is closed, and no rate-limit pause is running. asked means that the throttler expects the
+// result.
 func (x *exchange) hedgeAllowed(now instant) (asked, pass bool) {
 	u := x.route.upstream
 	if !u.door.guard.BreakerClosed() || x.pauseLeft(now) > 0 || !x.c.server.makesRetry() {
@@ -105,8 +101,7 @@ func (x *exchange) hedgeAllowed(now instant) (asked, pass bool) {
 	return x.checkThrottler(now)
 }
 
-// hedgePermit takes what a hedge needs: a slot of the rate limit, where there is one, and a
-// place at the upstream.
+// hedgePermit takes what a hedge needs: a slot of the rate limit, if there is one, and a permit.
 func (x *exchange) hedgePermit(now time.Duration) (policy.Permit, bool) {
 	var q *rateLimitQueue
 	if s := x.route.rateLimit; s != nil {
@@ -121,7 +116,7 @@ func (x *exchange) hedgePermit(now time.Duration) (policy.Permit, bool) {
 	return permit, ok
 }
 
-// acquireNow takes a place for an attempt that does not wait for one and is no probe.
+// acquireNow takes a permit for an attempt that neither waits for one nor is a probe.
 func (d *admissionQueue) acquireNow(now time.Duration) (policy.Permit, bool) {
 	if permit, ok := d.guard.AcquireFast(now); ok {
 		return permit, true
@@ -136,8 +131,7 @@ func (d *admissionQueue) acquireNow(now time.Duration) (policy.Permit, bool) {
 	return policy.Permit{}, false
 }
 
-// newHedgeAttempt makes the hedge of the running attempt, as one of the request's
-// attempts.
+// newHedgeAttempt makes the hedge of the running attempt. It counts as an attempt of the request.
 func (x *exchange) newHedgeAttempt(permit policy.Permit, asked bool, budget *policy.Budget) *hedgeAttempt {
 	x.attempts++
 	x.retries++
@@ -161,8 +155,8 @@ func (x *exchange) newHedgeAttempt(permit policy.Permit, asked bool, budget *pol
 	return r
 }
 
-// wholeRequest is the request as its next attempt sends it, for a goroutine
-// that may read it until the exchange ends. Its body is kept whole.
+// wholeRequest returns the request as its next attempt sends it, for a goroutine that may read it
+// until the exchange ends. The body must be kept whole.
 func (x *exchange) wholeRequest(span AttemptSpan) [][]byte {
 	x.renderHead()
 	headers := make([]byte, 0, len(x.requestHeaders)+smallBuffer/8)
@@ -183,8 +177,7 @@ func (x *exchange) wholeRequest(span AttemptSpan) [][]byte {
 	return parts
 }
 
-// learnLatency takes in how long the attempt that just ended took, or how long
-// it was waited for. Called when that is wanted of it.
+// learnLatency records how long the attempt took that just ended, or how long it was awaited.
 func (x *exchange) learnLatency(a *policy.Attempt, class policy.Class) {
 	x.hedge.learns = false
 	if class == policy.NotSent || x.progress.Load() != sent {
@@ -196,14 +189,13 @@ func (x *exchange) learnLatency(a *policy.Attempt, class policy.Class) {
 	}
 }
 
-// hedgeKey is what has to stay as it is over a reload for what was learnt to
-// stay true.
+// hedgeKey is what must stay unchanged over a reload for learnt latencies to stay valid.
 type hedgeKey struct {
 	route, upstream string
 	after           policy.HedgeAfter
 }
 
-// hedges are those of the version in force.
+// hedges returns the hedges of the configuration in force.
 func (s *Server) hedges() map[hedgeKey]*policy.Hedge {
 	known := map[hedgeKey]*policy.Hedge{}
 	if now := s.settings.Load(); now != nil {
@@ -216,7 +208,7 @@ func (s *Server) hedges() map[hedgeKey]*policy.Hedge {
 	return known
 }
 
-// hedgeOf is the route's, with what the version before had learnt.
+// hedgeOf returns the hedge of the route, with what the previous configuration has learnt.
 func (n *settings) hedgeOf(r *routeState) *policy.Hedge {
 	if r.HedgeAfter.Slow() && r.upstream.pool.Fixed() {
 		return nil

@@ -14,10 +14,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// hedgeAttempt is a hedge in flight: an attempt that a goroutine of its own sends and
-// reads the response headers of. The exchange starts the goroutine, and waits for its
-// end (done) before it touches what the goroutine writes or gives back what it
-// reads; stop makes that soon.
+// hedgeAttempt is a hedge in flight. A goroutine of its own sends it and reads the response
+// headers. The exchange starts the goroutine and waits for its end (done) before it touches what
+// the goroutine writes or returns what it reads. stop makes the goroutine end soon.
 type hedgeAttempt struct {
 	first   *upstream.Conn // of the attempt it stands beside, whose reader is woken at the end
 	pool    *upstream.Group
@@ -41,7 +40,7 @@ type hedgeAttempt struct {
 	stopped bool           // ... by stop
 	up      *upstream.Conn // nil: none, or closed
 
-	// The goroutine's, and after done the exchange's.
+	// Owned by the goroutine, and by the exchange after done.
 	sentAt  instant
 	wrote   bool // the upstream has a byte of it
 	r, w    int  // up.Buf[r:w] is read and not yet used
@@ -53,8 +52,8 @@ type hedgeAttempt struct {
 	result  policy.Attempt     // what cause and resp mean; the exchange's
 }
 
-// stop makes the goroutine end at once, whatever it does. It may be called by
-// any goroutine, more than once.
+// stop makes the goroutine end at once, whatever it does. Any goroutine may call it, more than
+// once.
 func (r *hedgeAttempt) stop() {
 	r.cancel()
 	r.mu.Lock()
@@ -65,7 +64,7 @@ func (r *hedgeAttempt) stop() {
 	}
 }
 
-// run is the goroutine.
+// run is the body of the goroutine.
 func (r *hedgeAttempt) run() {
 	defer close(r.done)
 	defer r.cancel()
@@ -81,8 +80,8 @@ func (r *hedgeAttempt) run() {
 	r.cause = r.attempt()
 }
 
-// attempt sends the request and reads its response headers. The connection stays
-// with a status, and when the time was over.
+// attempt sends the request and reads the response headers. The connection stays open after a
+// status and after a timeout.
 func (r *hedgeAttempt) attempt() policy.Cause {
 	if r.fault.Delay > 0 && !r.stall() {
 		return policy.CauseAttemptTimeout
@@ -102,7 +101,7 @@ func (r *hedgeAttempt) attempt() policy.Cause {
 	return cause
 }
 
-// send writes the request to a connection. CauseStatus: it is sent whole.
+// send writes the request to a connection. CauseStatus means that it was sent whole.
 func (r *hedgeAttempt) send(fresh bool) policy.Cause {
 	up, err := r.connect(fresh)
 	if err != nil {
@@ -132,8 +131,8 @@ func (r *hedgeAttempt) send(fresh bool) policy.Cause {
 	return policy.CauseDial
 }
 
-// stall waits out the delay made up for it; to all others the upstream has the
-// request and is silent. No: there is no more time, or it was stopped.
+// stall waits out an injected delay. To all others the upstream has the request and is silent. It
+// reports false if there is no more time, or after stop.
 func (r *hedgeAttempt) stall() bool {
 	r.wrote = true
 	delay := time.NewTimer(r.fault.Delay)
@@ -146,8 +145,8 @@ func (r *hedgeAttempt) stall() bool {
 	}
 }
 
-// connect gets a connection, to another address than the first attempt's where
-// there is one, or what stands in for one.
+// connect gets a connection, to another endpoint than that of the first attempt if there is one, or
+// an injected fault in its place.
 func (r *hedgeAttempt) connect(fresh bool) (*upstream.Conn, error) {
 	if r.fault.Breaks() {
 		return standIn(r.pool, r.fault), nil
@@ -162,7 +161,7 @@ func (r *hedgeAttempt) dialFailed(err error) policy.Cause {
 	return policy.CauseDial
 }
 
-// publishConn shows up to stop; false: it was called already.
+// publishConn makes up known to stop. It reports false if stop was called already.
 func (r *hedgeAttempt) publishConn(up *upstream.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +179,7 @@ func (r *hedgeAttempt) isStopped() bool {
 	return r.stopped
 }
 
-// take gives the connection, which is the taker's to end; nil when there is none.
+// take returns the connection, or nil. The caller then owns it.
 func (r *hedgeAttempt) take() *upstream.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,15 +191,15 @@ func (r *hedgeAttempt) take() *upstream.Conn {
 	return up
 }
 
-// abort ends the connection, where there is one.
+// abort ends the connection, if there is one.
 func (r *hedgeAttempt) abort() {
 	if up := r.take(); up != nil {
 		up.Abort()
 	}
 }
 
-// readFinalHead reads heads until a final one is in resp. Informational ones are
-// left out: the client gets those of the first attempt.
+// readFinalHead reads response headers until resp has final ones. It drops informational responses:
+// the client gets those of the first attempt.
 func (r *hedgeAttempt) readFinalHead() policy.Cause {
 	r.up.Buf = getBuffer(mediumBuffer)
 	for interim := 0; interim < maxInformational; {
@@ -223,7 +222,7 @@ func (r *hedgeAttempt) readFinalHead() policy.Cause {
 	return policy.CauseMalformed
 }
 
-// read reads once, making room before.
+// read makes room and reads once.
 func (r *hedgeAttempt) read() error {
 	up := r.up
 	switch {

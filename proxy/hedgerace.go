@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// errHedgeEnded ends the reading of the first attempt when its rival has ended.
+// errHedgeEnded ends reading from the first attempt if its hedge has ended.
 var errHedgeEnded = errors.New("the hedge ended first")
 
 // overtaken says whether the rival ended and was not dealt with yet.
@@ -19,10 +19,10 @@ func (x *exchange) overtaken() bool {
 	return true
 }
 
-// raceHedge goes on with an attempt that has a hedge beside it, after the reading of
-// its head ended with cause, until the two are one again: the first good response
-// wins, and a failure waits for the other. a is what that one brought, as receive does it.
-// All that happens to the client happens here and not in the rival's goroutine.
+// raceHedge continues an attempt that has a hedge, after reading its headers ended with cause,
+// until one of the two remains. The first good response wins; a failure waits for the other. It
+// sets a to the result, like receive. Whatever concerns the client happens here and not in the
+// goroutine of the hedge.
 func (x *exchange) raceHedge(a *policy.Attempt, cause policy.Cause) {
 	r := x.hedge.attempt
 	if x.hedge.ended {
@@ -49,14 +49,13 @@ func (x *exchange) raceHedge(a *policy.Attempt, cause policy.Cause) {
 
 func (x *exchange) clientStaysOn() bool { return x.clientEnd.Load() == clientPresent }
 
-// good says whether a is an answer to relay.
+// good reports whether a is a response to relay.
 func (x *exchange) good(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && !x.route.Policy.Fails(a)
 }
 
-// awaitHedge waits for the rival after the first attempt failed with a, and
-// says whether to go on with it. When the client leaves meanwhile, that is the
-// one still in flight.
+// awaitHedge waits for the hedge after the first attempt failed with a. It reports whether to
+// continue with the hedge. If the client leaves meanwhile, the hedge is the one in flight.
 func (x *exchange) awaitHedge(r *hedgeAttempt, a *policy.Attempt) bool {
 	x.tick()
 	if a.Cause != policy.CauseAttemptTimeout { // else it may still be gone on with
@@ -76,7 +75,7 @@ func (x *exchange) awaitHedge(r *hedgeAttempt, a *policy.Attempt) bool {
 	return r.up != nil && (x.good(&r.result) || policy.BetterFailure(a, &r.result))
 }
 
-// hedgeEnded waits for the end of the rival's goroutine and finds out what it brought.
+// hedgeEnded waits for the end of the hedge's goroutine and evaluates its result.
 func (x *exchange) hedgeEnded(r *hedgeAttempt) {
 	<-r.done
 	r.result = policy.Attempt{Cause: r.cause}
@@ -91,8 +90,8 @@ func (x *exchange) hedgeEnded(r *hedgeAttempt) {
 	x.statusOf(&r.result, &r.resp)
 }
 
-// switchToHedge goes on with the rival, whose answer came first. The upstream may
-// still work on the first attempt, as on one whose client has left.
+// switchToHedge continues with the hedge, whose response came first. The upstream may still work on
+// the first attempt, as on one whose client has left.
 func (x *exchange) switchToHedge(a *policy.Attempt, r *hedgeAttempt) {
 	x.tick()
 	x.abandonPermit(policy.Abandoned)
@@ -105,8 +104,8 @@ func (x *exchange) switchToHedge(a *policy.Attempt, r *hedgeAttempt) {
 	x.adoptHedge(a, r, policy.Overtaken)
 }
 
-// adoptHedge closes the books of the first attempt, which brought a, and makes
-// the rival the running one, and a what that brought.
+// adoptHedge reports the first attempt with its result a, makes the hedge the running attempt, and
+// sets a to its result.
 func (x *exchange) adoptHedge(a *policy.Attempt, r *hedgeAttempt, class policy.Class) {
 	x.abandonPermit(policy.TimedOut) // has no effect where the place was given back
 	x.startPause(a)
@@ -135,8 +134,8 @@ func (x *exchange) adoptHedge(a *policy.Attempt, r *hedgeAttempt, class policy.C
 	}
 }
 
-// dropHedge ends the rival, which is not gone on with, and closes its books. One
-// of which nothing was sent yet was none.
+// dropHedge ends a hedge that lost and reports it. A hedge of which nothing was sent does not
+// count.
 func (x *exchange) dropHedge(r *hedgeAttempt) {
 	ended := r.isOver.Load() && !r.isStopped() // by itself, not when the client left
 	r.stop()
@@ -165,8 +164,7 @@ func (x *exchange) dropHedge(r *hedgeAttempt) {
 	r.abort()
 }
 
-// countHedge counts a hedge that was sent; the budget has its token back from one
-// that was not.
+// countHedge counts a hedge that was sent, and returns the budget token of one that was not.
 func (x *exchange) countHedge(r *hedgeAttempt) {
 	x.hedge.attempt, x.hedge.ended = nil, false
 	switch {
@@ -177,8 +175,8 @@ func (x *exchange) countHedge(r *hedgeAttempt) {
 	}
 }
 
-// releaseHedgePermit gives the rival's place back. kind is how it ended if it brought
-// nothing: Unsent, or why it is no longer waited for.
+// releaseHedgePermit returns the permit of the hedge. kind says how it ended if it has no result:
+// Unsent, or why it is no longer awaited.
 func (x *exchange) releaseHedgePermit(r *hedgeAttempt, kind policy.EndKind) {
 	permit := r.permit
 	r.permit = policy.Permit{}
@@ -199,7 +197,7 @@ func (x *exchange) releaseHedgePermit(r *hedgeAttempt, kind policy.EndKind) {
 	d.handleSignal(d.guard.Release(permit, t, x.attemptEndOf(&r.result, r.dialErr)))
 }
 
-// recordHedge is attemptDone for the rival that is not gone on with.
+// recordHedge is attemptDone for a hedge that lost.
 func (x *exchange) recordHedge(r *hedgeAttempt, class policy.Class) {
 	a := &r.result
 	x.startPause(a)
@@ -215,7 +213,7 @@ func (x *exchange) recordHedge(r *hedgeAttempt, class policy.Class) {
 	x.attemptTraced(r.span, a, class, r.addr)
 }
 
-// abortHedge ends a race after a fault, with nothing more than has to be.
+// abortHedge ends a race after a fault of the proxy, with only what is necessary.
 func (x *exchange) abortHedge() {
 	r := x.hedge.attempt
 	if r == nil {

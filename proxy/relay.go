@@ -10,8 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// relay sends the response of the attempt that just ended to the client while
-// it comes. It gives the status code and the outcome.
+// relay sends the response of the attempt that just ended to the client as it arrives. It returns
+// the status code and the outcome.
 func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
 	if status == 101 {
@@ -37,9 +37,8 @@ func (x *exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 	return x.broken(status, framing, err)
 }
 
-// broken is the end of a response that could not be relayed whole. The
-// client's connection ends so that the response looks cut off: where only the
-// end of the connection ends the body, by a reset.
+// broken ends a response that could not be relayed whole. The client's connection ends such that
+// the response looks cut off: by a reset if only the end of the connection ends the body.
 func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
 	x.mustClose = true
 	if err == errClientGone {
@@ -53,15 +52,15 @@ func (x *exchange) broken(status int, f http1.Framing, err error) (int, policy.O
 	return status, policy.OutcomeResponseBroken
 }
 
-// endIfUnread: a response that came before the whole request means that this
-// connection, whose stream still holds the rest, cannot serve another one.
+// endIfUnread marks the connection for closing if the response came before the whole request: the
+// stream still contains the rest.
 func (x *exchange) endIfUnread() {
 	if x.uploading() || !x.body.ended || x.c.server.draining.Load() {
 		x.mustClose = true
 	}
 }
 
-// clientFraming is how a body with the upstream's framing f goes to the client.
+// clientFraming returns the framing towards the client for a body with the upstream's framing f.
 func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
@@ -73,8 +72,8 @@ func (x *exchange) clientFraming(f http1.Framing) http1.Framing {
 	return http1.Framing{Kind: http1.BodyChunked}
 }
 
-// clientIsProxy: a retryproxy before us is always told why we gave up, so that
-// it does not repeat what we repeated.
+// clientIsProxy reports whether the client is another retryproxy. It is always told why we gave up,
+// so that it does not retry what we retried.
 func (x *exchange) clientIsProxy() bool {
 	return x.headerNames.Has(http1.XRetryproxyAttempt) && x.c.peer.IsBelieved()
 }
@@ -90,7 +89,7 @@ func (x *exchange) appendHead(dst []byte, f http1.Framing, reason string) []byte
 	return forward.AppendResponseHeaders(dst, &x.resp, &o)
 }
 
-// copyBody sends x.out, which holds the head, and the body after it.
+// copyBody sends x.out, which contains the headers, and then the body.
 func (x *exchange) copyBody(f http1.Framing) error {
 	b := &x.respBody
 	if b.ended {
@@ -143,10 +142,10 @@ func (x *exchange) endRequest() {
 	}
 }
 
-// frame is room for a chunk's size line and end.
+// frame is the room for the size line and the end of a chunk.
 const frame = 20
 
-// writePiece adds a piece to x.out, which is written when it is full.
+// writePiece appends a piece to x.out and writes x.out when it is full.
 func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 	x.bodyBytesSent += int64(len(piece))
 	if len(x.out)+len(piece)+frame > cap(x.out) && len(x.out)+len(piece)+frame <= mediumBuffer {
@@ -164,7 +163,7 @@ func (x *exchange) writePiece(f http1.Framing, piece []byte) error {
 	return nil
 }
 
-// writeChunks is writePiece for a chunked body, in as many chunks as it takes.
+// writeChunks is writePiece for a chunked body, in as many chunks as necessary.
 func (x *exchange) writeChunks(piece []byte) error {
 	for len(piece) > 0 {
 		if cap(x.out)-len(x.out) <= frame {
@@ -180,7 +179,7 @@ func (x *exchange) writeChunks(piece []byte) error {
 	return nil
 }
 
-// endBody sends what is left and the end of the framing.
+// endBody sends the rest and the end of the framing.
 func (x *exchange) endBody(f http1.Framing) error {
 	if f.Kind == http1.BodyChunked {
 		var trailers []http1.Header
@@ -192,7 +191,7 @@ func (x *exchange) endBody(f http1.Framing) error {
 	return x.flush()
 }
 
-// flush writes what x.out holds to the client.
+// flush writes x.out to the client.
 func (x *exchange) flush() error {
 	if len(x.out) == 0 {
 		return nil
@@ -200,7 +199,7 @@ func (x *exchange) flush() error {
 	return x.flushWith(nil)
 }
 
-// flushWith writes what x.out holds, and p behind it without a copy.
+// flushWith writes x.out and then p, without copying p.
 func (x *exchange) flushWith(p []byte) error {
 	err := x.c.writeBoth(x.out, p, x.clock)
 	x.out = x.out[:0]
@@ -210,8 +209,8 @@ func (x *exchange) flushWith(p []byte) error {
 	return nil
 }
 
-// finishUpstream is done with an attempt whose response was relayed whole. A
-// request body still in flight is given up: the upstream has answered.
+// finishUpstream ends an attempt whose response was relayed whole. It gives up a request body that
+// is still being sent: the upstream has responded.
 func (x *exchange) finishUpstream() {
 	if x.progress.Load() != sent {
 		x.dropUpstream()
@@ -223,13 +222,14 @@ func (x *exchange) finishUpstream() {
 	x.releaseUpstream(x.relayedAt)
 }
 
-// canSpliceDown: the rest of the response has a length and can move inside the kernel.
+// canSpliceDown reports whether the rest of the response has a length and can move inside the
+// kernel.
 func (x *exchange) canSpliceDown(f http1.Framing) bool {
 	return f.Kind == http1.BodyLength && x.respBody.left >= spliceFrom && x.upR == x.upW && !x.uploading() &&
 		x.c.tcp != nil && rawTCP(x.up) != nil && rawsocket.CanSplice()
 }
 
-// spliceDown moves the rest of the response's body to the client.
+// spliceDown moves the rest of the response body to the client.
 func (x *exchange) spliceDown() error {
 	b := &x.respBody
 	until := x.now().Add(x.idleOrForever())
@@ -259,7 +259,7 @@ func (x *exchange) spliceDown() error {
 	return nil
 }
 
-// spliceDownEnded says why a splice ended early; nil: it can go on.
+// spliceDownEnded returns why a splice ended early, or nil if it can go on.
 func (x *exchange) spliceDownEnded(err error, until instant) error {
 	switch {
 	case x.clientEnd.Load() != clientPresent, isTimeout(err) && x.c.writeTimedOut():

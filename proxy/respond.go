@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// fail is our own response when the upstream never gave one.
+// fail sends our own response if the upstream never sent one.
 func (x *exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
 	if x.noAttemptReason != policy.ReasonNone {
 		return x.failStarved(o, why)
@@ -44,8 +44,8 @@ func explainCause(c policy.Cause) string {
 	return "closed the connection before it answered"
 }
 
-// respondError is our own answer to a request that cannot be served. Nothing is
-// written when the client has had a part of another answer.
+// respondError sends our own response to a request that cannot be served. It writes nothing if the
+// client already got a part of another response.
 func (x *exchange) respondError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
 	if x.started {
 		x.mustReset = true
@@ -54,8 +54,8 @@ func (x *exchange) respondError(status int, o policy.Outcome, reason string) (in
 	return x.respondWith(status, o, reason, http.StatusText(status))
 }
 
-// respondWith writes a short JSON answer: what happened, for people, and the
-// reason, for programs. A gRPC call gets a status of gRPC's instead.
+// respondWith writes a short JSON response: what happened, for people, and the reason, for programs.
+// A gRPC call gets a gRPC status instead.
 func (x *exchange) respondWith(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	if x.grpc {
 		code := grpcStatusOf(status)
@@ -82,7 +82,7 @@ func (x *exchange) respondOwn(status int, contentType string, body []byte, o pol
 	return x.writeResponse(body, o, reason)
 }
 
-// writeResponse writes the response of our own in x.resp.
+// writeResponse writes our own response in x.resp.
 func (x *exchange) writeResponse(body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := x.resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
@@ -121,7 +121,7 @@ func (x *exchange) errorBody(status int, reason, text string) []byte {
 	return append(body, '\n')
 }
 
-// refusal says why a well-formed request is not forwarded; RefusalNone when it is.
+// refusal returns why a well-formed request is not forwarded, or RefusalNone.
 func (x *exchange) refusal() http1.Refusal {
 	r, q := x.route, x.req
 	if x.set.ForwardProxy && q.Form == http1.Absolute && !r.Accepts(q) {
@@ -137,7 +137,7 @@ func (x *exchange) refusal() http1.Refusal {
 	return http1.RefusalNone
 }
 
-// refuse says which rule was broken, for people, beside its label.
+// refuse responds with the rule that was broken, for people, and its label.
 func (x *exchange) refuse(why http1.Refusal) (int, policy.Outcome) {
 	x.mustClose = true
 	x.tellRefused(why)
@@ -154,8 +154,7 @@ func (x *exchange) tellRefused(why http1.Refusal) {
 	}
 }
 
-// respondToClientError is our answer to a client whose side ended early; none
-// where it left.
+// respondToClientError sends our own response if the client's side ended early, unless it left.
 func (x *exchange) respondToClientError() (int, policy.Outcome) {
 	switch o := x.clientOutcome(); {
 	case o == policy.OutcomeClientGone:
@@ -170,8 +169,8 @@ func (x *exchange) respondToClientError() (int, policy.Outcome) {
 	}
 }
 
-// clientOutcome is the outcome of a request whose client's side ended early,
-// told to those who count refusals where it is one.
+// clientOutcome returns the outcome of a request whose client's side ended early, and counts a
+// refusal.
 func (x *exchange) clientOutcome() policy.Outcome {
 	switch x.clientEnd.Load() {
 	case clientBodyBroken:
@@ -186,19 +185,18 @@ func (x *exchange) clientOutcome() policy.Outcome {
 	return policy.OutcomeClientGone
 }
 
-// isAnsweredLocally: an OPTIONS or TRACE that may not be forwarded any further
+// isAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded
 // (RFC 9110 section 7.6.2).
 func (x *exchange) isAnsweredLocally() bool {
 	n, ok := forward.MaxForwards(x.req)
 	return ok && n == 0
 }
 
-// allowed are the methods that one may try on what we stand before.
+// allowed are the methods in the Allow header of our own responses.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// respondToMaxForwards is the response of the final recipient: OPTIONS gets an
-// empty one; TRACE, whose echo could show fields that the client may not
-// see, is not allowed.
+// respondToMaxForwards responds as the final recipient. OPTIONS gets an empty response. TRACE is not
+// allowed, because its echo could show headers that the client must not see.
 func (x *exchange) respondToMaxForwards() (int, policy.Outcome) {
 	x.mustClose = x.mustClose || !x.req.Body.Empty() || x.c.server.draining.Load()
 	if string(x.req.Method) == "TRACE" {
