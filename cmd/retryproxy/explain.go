@@ -78,7 +78,7 @@ type caseView struct {
 func runExplain(_ context.Context, c *call) error {
 	f := c.flags()
 	var header fields
-	f.Var(&header, "H", "a field of the request, as in curl; may be retried (`'Name: value'`)")
+	f.Var(&header, "H", "a header of the request, as in curl; may be repeated (`'Name: value'`)")
 	asJSON := f.Bool("json", false, "print JSON")
 	listener := f.String("listen", "", "the `address` of a route's own listener by which the request comes; default the main one")
 	rest, err := c.parse(f, 2)

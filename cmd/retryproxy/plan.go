@@ -36,7 +36,7 @@ small; --png and --svg run it when it is found beside this one or in PATH.`,
 	run: runPlan,
 }
 
-// list collects a flag that may be retried.
+// list collects a flag that may be repeated.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -64,7 +64,7 @@ func parsePlan(c *call) (*planFlags, error) {
 	p := planFlags{wish: planning.Wish{Options: map[string]string{}}}
 	f := c.flags()
 	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is what no route matches")
-	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be retried")
+	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be repeated")
 	p.strategyFlags(f)
 	f.IntVar(&p.wish.Retries, "retries", 10, "most retries of --backoff")
 	f.DurationVar(&p.wish.RequestTimeout, "request-timeout", 0, "time for all attempts and waits of --backoff; 0 means no limit")

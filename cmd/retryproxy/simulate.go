@@ -59,7 +59,7 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	f := c.flags()
 	f.Var(&through, "through", "what stands between, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
 	f.Var(&s.routes, "route", "play these routes of the settings too, `NAME[,NAME...]`")
-	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be retried")
+	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be repeated")
 	f.Var(&clients, "client-backoff", "what clients do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
 	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulating.Outages(), ", "))
 	s.timeFlags(f)

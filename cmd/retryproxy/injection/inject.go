@@ -98,7 +98,7 @@ func options(f *flag.FlagSet, image string) *inject.Options {
 	f.StringVar(&o.Image, "image", o.Image, "the sidecar's `image`, as your cluster gets it")
 	f.StringVar(&o.PullPolicy, "pull-policy", o.PullPolicy, "Always, IfNotPresent or Never")
 	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes that it has to run in: before 1.29 the sidecar is an ordinary container")
-	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of the sidecars, RETRYPROXY_ may be left out; may be retried")
+	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of the sidecars, RETRYPROXY_ may be left out; may be repeated")
 	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE` of the inbound sidecar alone")
 	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE` of the outbound sidecar alone")
 	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "`quantity` of CPU that a sidecar asks for")
@@ -111,16 +111,16 @@ func runInject(out *Outside) error {
 	f := flag.NewFlagSet("retryproxy-inject", flag.ContinueOnError)
 	o := options(f, out.defaultImage())
 	var files, env, only list
-	f.Var(&files, "f", "`FILE` of manifests, - for standard input (the default); may be retried")
+	f.Var(&files, "f", "`FILE` of manifests, - for standard input (the default); may be repeated")
 	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar before the application; what is done without a wish for outbound")
 	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default the one that a Service in the input targets, else the only one")
 	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "a Service that is not in the input is pointed at the sidecar's port by you")
 	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target a port without a name by its number at the sidecar; for when all Pods have one, as those without do not serve its port")
-	f.Var(&env, "outbound-env", "`NAME` of a variable of the application that holds the URL of a remote service; may be retried")
-	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: point a name at loopback, where the sidecar takes the port, and send to the upstream; may be retried")
+	f.Var(&env, "outbound-env", "`NAME` of a variable of the application that holds the URL of a remote service; may be repeated")
+	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: point a name at loopback, where the sidecar takes the port, and send to the upstream; may be repeated")
 	f.StringVar(&o.Container, "container", "", "the application's container, where there are several")
 	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env is the settings file, read again when it changes")
-	f.Var(&only, "only", "`kind/name` or name of a workload; others stay as they are; may be retried")
+	f.Var(&only, "only", "`kind/name` or name of a workload; others stay as they are; may be repeated")
 	if err := parse(f, injectUsage, out.Args, out.Stdout); err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (m *maker) route(r *settings.Route) proxy.Route {
 		ResponseHeaders:     r.ResponseHeaders,
 	}
 	made.Forward = m.forward(r, made.Upstream.Host)
-	m.note(r, "HOST", made.Forward.Check())
+	m.note(r, "UPSTREAM_HOST", made.Forward.Check())
 	return made
 }
 

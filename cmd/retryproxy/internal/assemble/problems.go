@@ -38,7 +38,7 @@ func (m *maker) err() error {
 var (
 	upstreamFiles = map[string]string{"CA": "UPSTREAM_CA", "Cert": "UPSTREAM_CERT", "Key": "UPSTREAM_KEY", "ServerName": "UPSTREAM_SERVER_NAME"}
 	listenerFiles = map[string]string{"Cert": "TLS_CERT", "Key": "TLS_KEY", "ClientCA": "TLS_CLIENT_CA"}
-	forwarding    = map[string]string{"Host": "HOST", "Via": "VIA", "StripPrefix": "STRIP_PREFIX"}
+	forwarding    = map[string]string{"Host": "UPSTREAM_HOST", "Via": "VIA", "StripPrefix": "STRIP_PREFIX"}
 )
 
 // note adds what is wrong with a route. key is the setting to blame unless the
