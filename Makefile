@@ -64,8 +64,8 @@ check: cross
 lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	go vet ./...
-	go vet -tags otel ./cmd/retryproxy
-	go vet -tags small ./cmd/retryproxy
+	go vet -tags otel ./cmd/retryproxy ./internal/serve
+	go vet -tags small ./cmd/retryproxy ./internal/serve
 	$(BIN)/staticcheck-$(STATICCHECK) ./...
 
 .PHONY: vuln

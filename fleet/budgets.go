@@ -5,24 +5,24 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// BudgetWanted is for proxy.Config.BudgetWanted: a budget has something to
-// tell. It does not block.
+// BudgetWanted is the function for proxy.Config.BudgetWanted: a budget has something to
+// report. It does not block.
 func (f *Fleet) BudgetWanted() { notify(f.retriesSpent) }
 
 func (f *Fleet) budgetKey(key uint64) string {
 	return f.prefix + "budget:" + strconv.FormatUint(key, 16)
 }
 
-// shareBudgets keeps the retry budgets of all together, until ctx ends.
+// shareBudgets shares the retry budgets of all processes, until ctx ends.
 func (f *Fleet) shareBudgets(ctx context.Context, local Local) {
 	for ctx.Err() == nil {
 		for _, a := range local.BudgetReports(nil) {
 			f.shareBudget(ctx, a, local)
 		}
-		sleep(ctx, spread(policy.BudgetReportInterval))
+		sleep(ctx, spread(budget.BudgetReportInterval))
 		quiet := time.NewTimer(heartbeatInterval)
 		select {
 		case <-ctx.Done():
@@ -33,9 +33,8 @@ func (f *Fleet) shareBudgets(ctx context.Context, local Local) {
 	}
 }
 
-// shareBudget tells of one budget. While the engine does not answer nobody waits for
-// it to.
-func (f *Fleet) shareBudget(ctx context.Context, a policy.BudgetReport, local Local) {
+// shareBudget reports one budget. It does not wait for an engine that does not respond.
+func (f *Fleet) shareBudget(ctx context.Context, a budget.Report, local Local) {
 	if !f.link.up() {
 		local.FailBudgetReport(a.Key)
 		return

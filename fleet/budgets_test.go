@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // The script and policy.BudgetLedger are one rule. With nothing earned by time
@@ -16,10 +16,10 @@ func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
 	r := rand.New(rand.NewPCG(8, 9))
-	var ledger policy.BudgetLedger
+	var ledger budget.Ledger
 	began := time.Now()
 	for i := range 40 {
-		a := policy.BudgetReport{Key: 1, Config: policy.BudgetConfig{Ratio: 0.2, Burst: 10}, Requests: r.IntN(200), Spent: r.IntN(40) - 3}
+		a := budget.Report{Key: 1, Config: budget.Config{Ratio: 0.2, Burst: 10}, Requests: r.IntN(200), Spent: r.IntN(40) - 3}
 		got, ok := p.settleOne(a)
 		want := ledger.Settle(time.Since(began), a)
 		if !ok || math.Abs(got-want) > 1+math.Abs(want)/20 {
@@ -36,20 +36,20 @@ func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
 func TestABudgetOfTwoProcesses(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
-	config := policy.BudgetConfig{Ratio: 0.2, Burst: 10}
-	if level, ok := a.settleOne(policy.BudgetReport{Key: 1, Config: config, Requests: 100}); !ok || level < 9 || level > 30 {
+	config := budget.Config{Ratio: 0.2, Burst: 10}
+	if level, ok := a.settleOne(budget.Report{Key: 1, Config: config, Requests: 100}); !ok || level < 9 || level > 30 {
 		t.Errorf("%v, %v", level, ok)
 	}
-	if level, ok := b.settleOne(policy.BudgetReport{Key: 1, Config: config, Requests: 100, Spent: 40}); !ok || level > 10.1 || level < -15 {
+	if level, ok := b.settleOne(budget.Report{Key: 1, Config: config, Requests: 100, Spent: 40}); !ok || level > 10.1 || level < -15 {
 		t.Errorf("%v, %v", level, ok)
 	}
 	s.Do("HSET", a.budgetKey(1), "level", "inf", "recent", "nan", "at", "x")
-	a.settleOne(policy.BudgetReport{Key: 1, Config: config})
-	if level, ok := a.settleOne(policy.BudgetReport{Key: 1, Config: config}); !ok || level != 10 {
+	a.settleOne(budget.Report{Key: 1, Config: config})
+	if level, ok := a.settleOne(budget.Report{Key: 1, Config: config}); !ok || level != 10 {
 		t.Errorf("after nonsense: %v, %v", level, ok)
 	}
 	s.Kill()
-	if _, ok := a.settleOne(policy.BudgetReport{Key: 1, Config: config}); ok {
+	if _, ok := a.settleOne(budget.Report{Key: 1, Config: config}); ok {
 		t.Error("a response of nobody")
 	}
 }

@@ -1,13 +1,12 @@
-// Package fleet lets processes act as one towards an upstream that they all
-// call, by way of a Redis or Valkey server which they all reach.
+// Package fleet lets processes that use the same upstream share rate limits, retry budgets
+// and rate-limit pauses, by means of a Redis or Valkey server.
 //
-// New and Run are all there is to call; the data path is told and asked through
-// the interface Local and never waits for anything here: it works on its own
-// state, which Run brings together with that of others in the background. While
-// the engine is slow, gone, full or cut off, each process goes on with what it
-// has, and joins again by itself; Stats and one line in the log say so.
+// Call New and Run. The data path uses the interface Local and never waits for this
+// package: it works on its own state, which Run synchronises with the other processes in
+// the background. While the engine is slow, down, full or unreachable, each process
+// continues with its own state, and rejoins by itself. Stats and one log line show it.
 //
-// What is kept there are hashes and numbers, each key with an expiry. What is
-// read there is believed only within the caps of this process's own settings.
-// docs/decisions/0016-fleet.md tells the keys, the rules and their reasons.
+// The engine stores hashes and numbers, each key with an expiry. Values read from it are
+// only used within the limits of this process's own settings. docs/decisions/0016-fleet.md
+// explains the keys, the rules and their reasons.
 package fleet

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
 // Whatever the engine does, the process says so once, goes on, says once that
@@ -148,8 +149,8 @@ func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	p.awaitListening()
 	p.RateLimitPauseBegan(0xfedcba9876543210, time.Minute)
 	eventually(t, "told", func() bool { return p.Stats().PausesSent == 1 })
-	p.requestLease(policy.RateLimitLeaseRequest{Key: 0x1234, Gap: time.Second, Want: 1})
-	p.settleOne(policy.BudgetReport{Key: 0x5678, Config: policy.DefaultBudget(), Requests: 10})
+	p.requestLease(ratelimit.LeaseRequest{Key: 0x1234, Gap: time.Second, Want: 1})
+	p.settleOne(budget.Report{Key: 0x5678, Config: budget.Default(), Requests: 10})
 	keys := s.Do("KEYS", "*").([]any)
 	if len(keys) != 4 {
 		t.Errorf("keys %v", keys)
@@ -219,10 +220,10 @@ func TestPasswordFromAFileAndTheLeastRights(t *testing.T) {
 	p.awaitListening()
 	p.RateLimitPauseBegan(7, time.Minute)
 	eventually(t, "told", func() bool { return p.Stats().PausesSent == 1 })
-	if _, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: time.Second, Want: 1}); !ok {
+	if _, ok := p.requestLease(ratelimit.LeaseRequest{Key: 1, Gap: time.Second, Want: 1}); !ok {
 		t.Error("no slot")
 	}
-	if _, ok := p.settleOne(policy.BudgetReport{Key: 1, Config: policy.DefaultBudget()}); !ok {
+	if _, ok := p.settleOne(budget.Report{Key: 1, Config: budget.Default()}); !ok {
 		t.Error("no budget")
 	}
 	p.stop()

@@ -13,57 +13,58 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/fleet/engine"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// Options are fixed at New.
+// Options configures New.
 type Options struct {
 	Engine       engine.Engine
-	Scope        string // whom to share with: those of the same scope on the same engine
+	Scope        string // processes with the same scope on the same engine share
 	PasswordFile string // read at every connect; "" sends none
 	CA           string // PEM file of the authorities for TLS; "" means the system's
-	Cert, Key    string // PEM files of what is shown over TLS; "" shows nothing
+	Cert, Key    string // PEM files of the client certificate for TLS; "" sends none
 
 	Log *zap.Logger
 }
 
-// Local is this process's own state, which the data path works on. Its methods
-// are called in the background and are safe for concurrent use.
+// Local is this process's own state, which the data path works on. Its methods are called
+// in the background and are safe for concurrent use.
 type Local interface {
-	// ApplyRateLimitPause takes over a pause that began elsewhere, within the caps of
-	// this process. It does not block.
+	// ApplyRateLimitPause applies a pause that began in another process, within the limits
+	// of this process. It does not block.
 	ApplyRateLimitPause(key uint64, lasts time.Duration)
 
 	// RateLimitLeaseRequests, ApplyRateLimitLease, FailRateLimitLease and ShareRateLimits: see proxy.Server.
-	RateLimitLeaseRequests(asks []policy.RateLimitLeaseRequest) ([]policy.RateLimitLeaseRequest, time.Duration)
-	ApplyRateLimitLease(key uint64, g policy.RateLimitLeaseGrant)
+	RateLimitLeaseRequests(requests []ratelimit.LeaseRequest) ([]ratelimit.LeaseRequest, time.Duration)
+	ApplyRateLimitLease(key uint64, g ratelimit.LeaseGrant)
 	FailRateLimitLease(key uint64)
 	ShareRateLimits(processes int)
 
-	// BudgetReports, ApplyBudgetGrant and FailBudgetReport likewise.
-	BudgetReports(asks []policy.BudgetReport) []policy.BudgetReport
+	// BudgetReports, ApplyBudgetGrant and FailBudgetReport: see proxy.Server.
+	BudgetReports(reports []budget.Report) []budget.Report
 	ApplyBudgetGrant(key uint64, level float64, processes int)
 	FailBudgetReport(key uint64)
 }
 
-// Fleet is this process's part in a fleet. Its life is New and one Run; all
-// other methods at any time, before Run too. Safe for concurrent use.
+// Fleet is this process's membership in a fleet. Call New, then Run once. All other methods
+// may be called at any time, even before Run. It is safe for concurrent use.
 type Fleet struct {
 	link         *link
-	member       string // who we are among the others: a random number
+	member       string // our id among the members: a random number
 	prefix       string // of all keys
 	pauses       chan pause
-	slotsWanted  chan struct{} // slots are, where none were; room for one
-	retriesSpent chan struct{} // retries were, of a budget; room for one
+	slotsWanted  chan struct{} // signals that slots are wanted; capacity one
+	retriesSpent chan struct{} // signals that retries were made; capacity one
 
-	members                                   atomic.Int64 // processes of the scope as last seen; 0: never
-	listening                                 atomic.Bool  // what others tell, all of it since we joined
+	members                                   atomic.Int64 // processes of the scope as last seen; 0 before the first response
+	listening                                 atomic.Bool  // subscribed and caught up
 	pausesSent, pausesReceived, pausesDropped atomic.Uint64
 	malformed                                 atomic.Uint64
 }
 
-// New makes a Fleet and reads the files that o names. Nothing is connected yet:
-// an engine that is not there is no error.
+// New returns a Fleet and reads the files in o. It does not connect yet: an engine that is
+// down is no error.
 func New(o Options) (*Fleet, error) {
 	l, err := newLink(&o)
 	if err != nil {
@@ -80,8 +81,8 @@ func New(o Options) (*Fleet, error) {
 	}, nil
 }
 
-// Run shares until ctx ends, and then takes its leave of the others as far as
-// that is quick.
+// Run shares until ctx ends. Then it removes this process from the members if that is
+// quick.
 func (f *Fleet) Run(ctx context.Context, local Local) {
 	var parts sync.WaitGroup
 	parts.Go(func() { f.heartbeat(ctx, local) })
@@ -95,31 +96,30 @@ func (f *Fleet) Run(ctx context.Context, local Local) {
 	parts.Wait()
 }
 
-// heartbeatInterval is how often a process says that it is there, and how often it
-// is known that the engine is; memberTTL is after how long of silence it is taken for gone.
+// heartbeatInterval is the time between two heartbeats, which also check the engine.
+// memberTTL is the time without a heartbeat after which a process is no longer a member.
 const (
 	heartbeatInterval = time.Second
 	memberTTL         = 5 * time.Second
 )
 
-// heartbeat says to the engine that we are there, until ctx ends. Of how many there
-// are, less is believed only when it has been so for memberTTL: an engine that was
-// emptied knows few at first.
+// heartbeat registers this process at the engine until ctx ends. It accepts a smaller
+// number of members only after memberTTL: an engine that was emptied knows few at first.
 func (f *Fleet) heartbeat(ctx context.Context, local Local) {
-	var fewer time.Time // since when there are
+	var fewerSince time.Time // since when the number is smaller
 	for ctx.Err() == nil {
 		n, err := f.link.number(ctx, presentScript, []string{f.membersKey()}, f.member, memberTTL.Microseconds())
 		if err == nil {
 			n = min(max(n, 1), maxMembers)
 			switch {
 			case n >= f.members.Load():
-				fewer = time.Time{}
-			case fewer.IsZero():
-				fewer = time.Now()
+				fewerSince = time.Time{}
+			case fewerSince.IsZero():
+				fewerSince = time.Now()
 			}
-			if fewer.IsZero() || time.Since(fewer) > memberTTL {
+			if fewerSince.IsZero() || time.Since(fewerSince) > memberTTL {
 				f.members.Store(n)
-				fewer = time.Time{}
+				fewerSince = time.Time{}
 			}
 			local.ShareRateLimits(int(f.members.Load()))
 		}
@@ -127,13 +127,13 @@ func (f *Fleet) heartbeat(ctx context.Context, local Local) {
 	}
 }
 
-// maxMembers bounds what is believed.
+// maxMembers limits the number of members that is accepted.
 const maxMembers = 1_000_000
 
-// leaveTimeout is how long an end may be held up by taking leave.
+// leaveTimeout is how long leave may delay the shutdown.
 const leaveTimeout = 100 * time.Millisecond
 
-// leave takes us from the list of those who are there.
+// leave removes this process from the members.
 func (f *Fleet) leave() {
 	if !f.link.up() {
 		return
@@ -145,8 +145,8 @@ func (f *Fleet) leave() {
 
 func (f *Fleet) membersKey() string { return f.prefix + "members" }
 
-// spread is d, give or take a tenth, so that processes which began together do not stay
-// in step.
+// spread returns d plus or minus a tenth, so that processes that start together do not stay
+// synchronised.
 func spread(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5)
 }
@@ -161,22 +161,21 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Stats is a picture of the sharing at one moment. Counts are since the start
-// and never fall.
+// Stats is a snapshot of the sharing. Counts are since the start and never decrease.
 type Stats struct {
-	Up       bool   // the engine answers
-	Lost     uint64 // times that it stopped to
-	Members  int    // processes of the scope as last seen, this one included; 0 before the engine ever answered
+	Up       bool   // the engine responds
+	Lost     uint64 // times that it stopped responding
+	Members  int    // processes of the scope as last seen, this one included; 0 before the engine's first response
 	Commands uint64 // sent to it
-	Errors   uint64 // of these, those without a good response, and messages that could not be read
+	Errors   uint64 // failed commands, and messages that could not be parsed
 
-	PausesSent     uint64 // pauses begun here and told to the others
-	PausesReceived uint64 // pauses begun elsewhere and taken over
-	PausesDropped  uint64 // pauses not told for want of room or of an engine
+	PausesSent     uint64 // pauses begun here and sent to the others
+	PausesReceived uint64 // pauses begun elsewhere and applied
+	PausesDropped  uint64 // pauses not sent because the buffer was full or the engine did not respond
 
 }
 
-// Stats gives a picture for metrics.
+// Stats returns a snapshot for metrics.
 func (f *Fleet) Stats() Stats {
 	l := f.link
 	return Stats{

@@ -17,7 +17,8 @@ import (
 
 	"github.com/retryproxy/retryproxy/fleet/engine"
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
 // kinds are the ways to have an engine, each a real one: where it is, and the
@@ -69,10 +70,10 @@ func sharesAll(t *testing.T, a, b *process, key uint64) {
 	t.Helper()
 	a.RateLimitPauseBegan(key, time.Minute)
 	eventually(t, "pause learnt", func() bool { return b.pause(key) > 0 })
-	if g, ok := a.requestLease(policy.RateLimitLeaseRequest{Key: key, Gap: time.Millisecond, Want: 5}); !ok || g.Slots == 0 {
+	if g, ok := a.requestLease(ratelimit.LeaseRequest{Key: key, Gap: time.Millisecond, Want: 5}); !ok || g.Slots == 0 {
 		t.Errorf("key %d: lease %+v, %v", key, g, ok)
 	}
-	if _, ok := b.settleOne(policy.BudgetReport{Key: key, Config: policy.DefaultBudget(), Requests: 100}); !ok {
+	if _, ok := b.settleOne(budget.Report{Key: key, Config: budget.Default(), Requests: 100}); !ok {
 		t.Errorf("key %d: no level of the budget", key)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,24 +28,24 @@ type process struct {
 
 	mu             sync.Mutex
 	pausesReceived map[uint64]time.Duration
-	leaseRequests  []policy.RateLimitLeaseRequest
-	grants         []policy.RateLimitLeaseGrant
+	leaseRequests  []ratelimit.LeaseRequest
+	grants         []ratelimit.LeaseGrant
 	failed         int // questions
 	processes      int // as told
-	reports        []policy.BudgetReport
+	reports        []budget.Report
 	levels         []float64
 }
 
 // RateLimitLeaseRequests asks what the test put there, and then no more.
-func (p *process) RateLimitLeaseRequests([]policy.RateLimitLeaseRequest) ([]policy.RateLimitLeaseRequest, time.Duration) {
+func (p *process) RateLimitLeaseRequests([]ratelimit.LeaseRequest) ([]ratelimit.LeaseRequest, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asks := p.leaseRequests
+	requests := p.leaseRequests
 	p.leaseRequests = nil
-	return asks, policy.Forever
+	return requests, backoff.Forever
 }
 
-func (p *process) ApplyRateLimitLease(_ uint64, g policy.RateLimitLeaseGrant) {
+func (p *process) ApplyRateLimitLease(_ uint64, g ratelimit.LeaseGrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.grants = append(p.grants, g)
@@ -62,10 +64,10 @@ func (p *process) ShareRateLimits(processes int) {
 }
 
 // requestLease puts a question and waits for its response; false: there was none.
-func (p *process) requestLease(a policy.RateLimitLeaseRequest) (g policy.RateLimitLeaseGrant, ok bool) {
+func (p *process) requestLease(a ratelimit.LeaseRequest) (g ratelimit.LeaseGrant, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()
-	p.leaseRequests, p.grants, p.failed = []policy.RateLimitLeaseRequest{a}, nil, 0
+	p.leaseRequests, p.grants, p.failed = []ratelimit.LeaseRequest{a}, nil, 0
 	p.mu.Unlock()
 	p.RateLimitWanted()
 	eventually(p.t, "answer", func() bool {
@@ -152,7 +154,7 @@ const (
 )
 
 // BudgetReports tells what the test put there, and then no more.
-func (p *process) BudgetReports([]policy.BudgetReport) []policy.BudgetReport {
+func (p *process) BudgetReports([]budget.Report) []budget.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	told := p.reports
@@ -173,10 +175,10 @@ func (p *process) FailBudgetReport(uint64) {
 }
 
 // settleOne tells of a budget and waits for its level; false: there was no response.
-func (p *process) settleOne(a policy.BudgetReport) (level float64, ok bool) {
+func (p *process) settleOne(a budget.Report) (level float64, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()
-	p.reports, p.levels, p.failed = []policy.BudgetReport{a}, nil, 0
+	p.reports, p.levels, p.failed = []budget.Report{a}, nil, 0
 	p.mu.Unlock()
 	eventually(p.t, "answer", func() bool {
 		p.BudgetWanted()

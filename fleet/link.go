@@ -20,28 +20,26 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-// link is the way to the engine and what is known of its health. Safe for
-// concurrent use.
+// link is the connection to the engine and its health. It is safe for concurrent use.
 type link struct {
 	client redis.UniversalClient
 	log    *zap.Logger
 	name   string
 
-	responding             atomic.Bool  // the engine does
-	backAt                 atomic.Int64 // when it last began to again, in Unix nanoseconds; 0: it was never lost
+	responding             atomic.Bool  // the engine responds
+	backAt                 atomic.Int64 // when it last resumed responding, in Unix nanoseconds; 0: it was never lost
 	commands, errors, lost atomic.Uint64
 
-	mu         sync.Mutex // guards what follows, and the order of log lines
-	failed     int        // calls in a row
-	loggedLost bool       // that it does not answer, or ever did
-	since      time.Time  // when it stopped to
+	mu         sync.Mutex // guards the fields below, and the order of log lines
+	failed     int        // consecutive failed calls
+	loggedLost bool       // the loss was logged
+	since      time.Time  // when it stopped responding
 
-	wrongKeys map[string]bool // of another type, which was told
+	wrongKeys map[string]bool // keys of another type that were logged
 }
 
-// How long the engine is waited for. Nobody but the background waits, so they
-// are long next to what an engine takes, and short enough to notice soon that
-// it is gone.
+// Timeouts of the engine. Only background goroutines wait for it, so they are long compared
+// with its usual response times, and short enough to detect soon that it is gone.
 const (
 	dialTimeout = time.Second
 	callTimeout = 500 * time.Millisecond
@@ -50,14 +48,14 @@ const (
 const (
 	// connections to the engine, or to each node of a cluster.
 	connections = 4
-	// leasesAtOnce leave one of them to everything else. The time of a call runs while
-	// it waits for a connection, so more calls than connections would time out by
-	// themselves and be taken for an engine that does not answer.
+	// leasesAtOnce leaves one connection for everything else. A call's timeout includes the
+	// wait for a connection. So more calls than connections would time out by themselves,
+	// and the engine would seem not to respond.
 	leasesAtOnce = connections - 1
 )
 
-// failuresToLose is how many calls in a row fail before the engine is taken for
-// lost: a single one may be a slow moment.
+// failuresToLose is the number of consecutive failed calls after which the engine counts as
+// lost: a single failure may be a short delay.
 const failuresToLose = 2
 
 func newLink(o *Options) (*link, error) {
@@ -81,7 +79,7 @@ func newLink(o *Options) (*link, error) {
 			return o.Engine.User, p, err
 		},
 		DialTimeout: dialTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout, ContextTimeoutEnabled: true,
-		MaxRetries: -1, DialerRetries: 1, // who calls goes on calling
+		MaxRetries: -1, DialerRetries: 1, // callers repeat their calls
 		PoolSize: connections, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -101,8 +99,8 @@ func dial(e *engine.Engine, o *redis.UniversalOptions) redis.UniversalClient {
 	return redis.NewClient(simple)
 }
 
-// passwordFrom gives what reads the password of a file, anew each time, since
-// it may be rotated. The file has to be readable now.
+// passwordFrom returns a function that reads the password from the file each time, since it
+// may be rotated. It returns an error if the file is not readable now.
 func passwordFrom(file string) (func() (string, error), error) {
 	if file == "" {
 		return func() (string, error) { return "", nil }, nil
@@ -122,7 +120,8 @@ func passwordFrom(file string) (func() (string, error), error) {
 	return read, err
 }
 
-// tlsFor is nil without TLS. The host's name is filled in by the client.
+// tlsFor returns the TLS configuration, nil without TLS. For several addresses the client
+// sets the host name.
 func tlsFor(o *Options) (*tls.Config, error) {
 	if !o.Engine.TLS {
 		return nil, nil
@@ -152,7 +151,7 @@ func tlsFor(o *Options) (*tls.Config, error) {
 	return c, err
 }
 
-// do makes one call, of one command or one batch of them, within callTimeout.
+// do makes one call, of one command or one batch, within callTimeout.
 func (l *link) do(ctx context.Context, call func(ctx context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -164,8 +163,8 @@ func (l *link) do(ctx context.Context, call func(ctx context.Context) error) err
 	return err
 }
 
-// run runs a script, and takes note of how the engine fares: one that is full, or a
-// replica now, still answers what writes nothing. Keys of one call belong to one
+// run runs a script, and records whether the engine is healthy. Scripts write, so they also
+// fail if the engine is full or has become a replica. The keys of one call belong to one
 // slot of a cluster.
 func (l *link) run(ctx context.Context, s *redis.Script, keys []string, args ...any) (reply any, err error) {
 	err = l.do(ctx, func(ctx context.Context) error {
@@ -175,34 +174,34 @@ func (l *link) run(ctx context.Context, s *redis.Script, keys []string, args ...
 	switch {
 	case ctx.Err() != nil:
 	case isWrongType(err):
-		l.wrongKey(keys, err)
-		l.note(nil) // the engine answers
+		l.logWrongType(keys, err)
+		l.recordResult(nil) // the engine responds
 	default:
-		l.note(err)
+		l.recordResult(err)
 	}
 	return reply, err
 }
 
-// isWrongType reports whether a key holds a value of another type than ours: somebody else
-// uses its name. What is kept under it is not shared then; everything else is.
+// isWrongType reports whether a key has a value of another type than ours, because another
+// program uses its name. Then the state of that key is not shared; everything else is.
 func isWrongType(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && strings.Contains(answer.Error(), "WRONGTYPE")
 }
 
-// maxWrongKeys bounds how many are told of.
+// maxWrongKeys limits how many keys are logged.
 const maxWrongKeys = 100
 
-// wrongKey logs a key of another type once.
-func (l *link) wrongKey(keys []string, err error) {
+// logWrongType logs a key of another type once.
+func (l *link) logWrongType(keys []string, err error) {
 	name := strings.Join(keys, " ")
 	l.mu.Lock()
-	told := l.wrongKeys[name] || len(l.wrongKeys) >= maxWrongKeys
-	if !told {
+	logged := l.wrongKeys[name] || len(l.wrongKeys) >= maxWrongKeys
+	if !logged {
 		l.wrongKeys[name] = true
 	}
 	l.mu.Unlock()
-	if !told {
+	if !logged {
 		l.log.Warn("a key at the shared engine has a value of another type; what is kept under it is not shared", zap.String("engine", l.name), zap.String("key", name), zap.Error(err))
 	}
 }
@@ -220,22 +219,22 @@ func (l *link) number(ctx context.Context, s *redis.Script, keys []string, args 
 
 var errReply = errors.New("the engine's reply has another form than the script gives it")
 
-// up says whether the engine answers.
+// up reports whether the engine responds.
 func (l *link) up() bool { return l.responding.Load() }
 
-// allReconnected says whether the engine answers, and has for so long that whoever lost it
-// has found it again. Those who find it first would otherwise have all that is
-// shared, beside the shares that the others still use.
+// allReconnected reports whether the engine has responded for long enough that every
+// process has reconnected. Otherwise the first ones would use all shared slots, in addition
+// to the shares that the others still use.
 func (l *link) allReconnected() bool {
 	return l.up() && time.Since(time.Unix(0, l.backAt.Load())) > rejoinTime
 }
 
-// rejoinTime is more than the time between two beats and a call that fails.
+// rejoinTime is more than a heartbeat interval plus the timeout of a call.
 const rejoinTime = 2 * time.Second
 
-// note takes in how a call ended, and says once when the engine is lost and once when
-// it is back.
-func (l *link) note(err error) {
+// recordResult records the result of a call. It logs once when the engine is lost and once when it
+// is back.
+func (l *link) recordResult(err error) {
 	if err == nil && l.responding.Load() {
 		l.mu.Lock()
 		l.failed = 0
@@ -264,7 +263,7 @@ func (l *link) note(err error) {
 	l.log.Info("sharing with the fleet", fields...)
 }
 
-// lose is called with mu held.
+// lose marks the engine as lost. It requires mu.
 func (l *link) lose(err error) {
 	if l.responding.Swap(false) {
 		l.lost.Add(1)
@@ -276,8 +275,7 @@ func (l *link) lose(err error) {
 	l.log.Warn("the shared engine does not answer; each process goes on with its own state until it does", zap.String("engine", l.name), zap.Error(err))
 }
 
-// silentLogger keeps the client's own lines out of our log: what matters is said by
-// link.
+// silentLogger drops the client's log lines; link logs what matters.
 type silentLogger struct{}
 
 func (silentLogger) Printf(context.Context, string, ...any) {}

@@ -9,27 +9,27 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// pause is one that began here.
+// pause is a pause that began in this process.
 type pause struct {
 	key   uint64
 	lasts time.Duration
 	at    time.Time
 }
 
-// Bounds of what is told: pauses that wait to be told, those of one call, and
-// the least time between two calls, so that a key per client costs the engine
-// a hundred calls a second and process, and not one for each 429.
+// Limits of sending: pauses that wait to be sent, pauses per call, and the minimum time
+// between two calls. So with a key per client, a process makes at most a hundred calls per
+// second, not one per 429.
 const (
 	pauseBuffer          = 1024
 	pauseBatch           = 64
 	pausePublishInterval = 10 * time.Millisecond
 )
 
-// RateLimitPauseBegan is for proxy.Config.RateLimitPauseBegan: it tells the others of a
-// pause. It does not block.
+// RateLimitPauseBegan is the function for proxy.Config.RateLimitPauseBegan: it sends a
+// pause to the other processes. It does not block.
 func (f *Fleet) RateLimitPauseBegan(key uint64, lasts time.Duration) {
 	select {
 	case f.pauses <- pause{key, lasts, time.Now()}:
@@ -41,7 +41,7 @@ func (f *Fleet) RateLimitPauseBegan(key uint64, lasts time.Duration) {
 func (f *Fleet) pausesKey() string     { return f.prefix + "pauses" }
 func (f *Fleet) pausesChannel() string { return f.prefix + "paused" }
 
-// publishPauses tells the others of pauses that began here, until ctx ends.
+// publishPauses sends pauses that began here to the other processes, until ctx ends.
 func (f *Fleet) publishPauses(ctx context.Context) {
 	for {
 		select {
@@ -54,10 +54,10 @@ func (f *Fleet) publishPauses(ctx context.Context) {
 	}
 }
 
-// publishPauseBatch tells the first and those that wait behind it. What could not be
-// told is not kept: each process that meets the 429 learns it by itself.
+// publishPauseBatch sends the first pause and those queued behind it. If that fails they
+// are dropped: each process that gets the 429 learns of the pause by itself.
 func (f *Fleet) publishPauseBatch(ctx context.Context, first pause) {
-	args := []any{f.pausesChannel(), f.member, policy.MaxRateLimitPauses}
+	args := []any{f.pausesChannel(), f.member, ratelimit.MaxPauses}
 	n := uint64(0)
 	for p, more := first, true; more; n++ {
 		if left := p.lasts - time.Since(p.at); left > 0 {
@@ -80,15 +80,15 @@ func (f *Fleet) publishPauseBatch(ctx context.Context, first pause) {
 	f.pausesSent.Add(n)
 }
 
-// How long nothing may be heard on the channel before it is asked for a sign,
-// and how long that may take.
+// How long the channel may be silent before a ping is sent, and how long the response to it
+// may take.
 const (
 	pingAfter   = time.Second
 	pongTimeout = 2 * time.Second
 )
 
-// listen hears what others tell, until ctx ends. Whatever goes wrong, it begins
-// anew and reads first what was told meanwhile.
+// listen receives the pauses of other processes until ctx ends. After any error it
+// subscribes again and first reads what it missed.
 func (f *Fleet) listen(ctx context.Context, local Local) {
 	for ctx.Err() == nil {
 		_ = f.subscribe(ctx, local)
@@ -96,8 +96,8 @@ func (f *Fleet) listen(ctx context.Context, local Local) {
 	}
 }
 
-// subscribe is listen as long as nothing goes wrong. It subscribes before it reads
-// what runs, so that nothing falls between the two.
+// subscribe is listen until the first error. It subscribes before it reads the active
+// pauses, so that it misses none.
 func (f *Fleet) subscribe(ctx context.Context, local Local) error {
 	s := f.link.client.Subscribe(ctx)
 	defer func() { _ = s.Close() }()
@@ -124,7 +124,7 @@ func (f *Fleet) subscribe(ctx context.Context, local Local) error {
 		if m, ok := message.(*redis.Message); ok {
 			f.receive(m, local)
 		}
-		if message != nil && !f.listening.Load() { // the first thing heard is that we are listening
+		if message != nil && !f.listening.Load() { // the first message confirms the subscription
 			if err := f.catchUp(ctx, local); err != nil {
 				return err
 			}
@@ -134,9 +134,9 @@ func (f *Fleet) subscribe(ctx context.Context, local Local) error {
 	return ctx.Err()
 }
 
-// catchUp learns what others told before we listened.
+// catchUp reads the pauses that were sent before the subscription.
 func (f *Fleet) catchUp(ctx context.Context, local Local) error {
-	reply, err := f.link.run(ctx, activePausesScript, []string{f.pausesKey()}, policy.MaxRateLimitPauses)
+	reply, err := f.link.run(ctx, activePausesScript, []string{f.pausesKey()}, ratelimit.MaxPauses)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (f *Fleet) catchUp(ctx context.Context, local Local) error {
 	return nil
 }
 
-// receive reads a message: who tells, and what.
+// receive parses a message: the sender and its pauses.
 func (f *Fleet) receive(m *redis.Message, local Local) {
 	who, what, _ := strings.Cut(m.Payload, " ")
 	if who != f.member {
@@ -153,9 +153,8 @@ func (f *Fleet) receive(m *redis.Message, local Local) {
 	}
 }
 
-// receivePauses reads pauses: key:microseconds, with spaces between. What is not of
-// that form is counted and not believed, and what is too long the data path
-// does not believe.
+// receivePauses parses pauses: key:microseconds, separated by spaces. It counts and ignores
+// malformed ones. The data path caps those that are too long.
 func (f *Fleet) receivePauses(pauses string, local Local) {
 	if pauses == "" {
 		return
@@ -173,5 +172,5 @@ func (f *Fleet) receivePauses(pauses string, local Local) {
 	}
 }
 
-// longestPause is the most that RETRYPROXY_RATE_LIMIT_PAUSE_MAX can be.
+// longestPause is the maximum of RETRYPROXY_RATE_LIMIT_PAUSE_MAX.
 const longestPause = 24 * time.Hour

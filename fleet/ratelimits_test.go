@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
 // The script and policy.RateLimitLedger are one rule. Time passes between the
@@ -18,14 +18,14 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, gap := range []time.Duration{policy.RateLimit{Attempts: 500, Per: time.Second}.Gap(), policy.RateLimit{Attempts: 7, Per: time.Second}.Gap(), policy.RateLimit{Attempts: 3, Per: time.Hour}.Gap()} {
-		var ledger policy.RateLimitLedger
+	for _, gap := range []time.Duration{ratelimit.Rate{Attempts: 500, Per: time.Second}.Gap(), ratelimit.Rate{Attempts: 7, Per: time.Second}.Gap(), ratelimit.Rate{Attempts: 3, Per: time.Hour}.Gap()} {
+		var ledger ratelimit.Ledger
 		var slowest time.Duration
 		key, began := uint64(gap), time.Now()
 		for range 200 {
-			a := policy.RateLimitLeaseRequest{
+			a := ratelimit.LeaseRequest{
 				Key: key, Gap: gap, Want: r.IntN(12), Charge: r.IntN(7) - 3,
-				Share: gap * time.Duration(1+r.IntN(20)), Rate: 100 * r.Float64(), Owed: r.Float64(), Every: time.Duration(r.IntN(3)) * policy.RateLimitRequestInterval,
+				Share: gap * time.Duration(1+r.IntN(20)), Rate: 100 * r.Float64(), Owed: r.Float64(), Every: time.Duration(r.IntN(3)) * ratelimit.RateLimitRequestInterval,
 			}
 			before := time.Since(began)
 			got, ok := p.requestLease(a)
@@ -43,13 +43,13 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 				if time.Duration(n)*gap > near+gap && a.Rate*near.Seconds() < float64(n-1) {
 					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 				}
-				ledger.Lease(after, policy.RateLimitLeaseRequest{Gap: gap, Charge: got.Reserved - want.Reserved})
+				ledger.Lease(after, ratelimit.LeaseRequest{Gap: gap, Charge: got.Reserved - want.Reserved})
 			}
 			if got.Slots != want.Slots { // a slot more or less began within the horizon: go on from the engine's word
 				if n := abs(got.Slots - want.Slots); time.Duration(n)*gap > near+gap {
 					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 				}
-				ledger.Lease(after, policy.RateLimitLeaseRequest{Gap: gap, Charge: got.Slots - want.Slots})
+				ledger.Lease(after, ratelimit.LeaseRequest{Gap: gap, Charge: got.Slots - want.Slots})
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 // What did not make a whole slot of a process's share counts the next time.
 func TestTheScriptKnowsWhatIsOwed(t *testing.T) {
 	p := joined(t, enginetest.Start(t))
-	a := policy.RateLimitLeaseRequest{Key: 1, Gap: 10 * time.Millisecond, Charge: 30, Share: 105 * time.Millisecond, Rate: 100, Every: 100 * time.Millisecond}
+	a := ratelimit.LeaseRequest{Key: 1, Gap: 10 * time.Millisecond, Charge: 30, Share: 105 * time.Millisecond, Rate: 100, Every: 100 * time.Millisecond}
 	for owed, want := range map[float64]int{0: 0, 0.9: 1} {
 		a.Owed = owed
 		if g, ok := p.requestLease(a); !ok || g.Reserved != want || g.Rest != a.Every {
@@ -77,11 +77,11 @@ func TestLeasedSlotsAreThoseOfAll(t *testing.T) {
 	began, slots := time.Now(), 0
 	for time.Since(began) < 500*time.Millisecond {
 		for _, p := range processes {
-			g, _ := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: gap, Want: 20})
+			g, _ := p.requestLease(ratelimit.LeaseRequest{Key: 1, Gap: gap, Want: 20})
 			slots += g.Slots
 		}
 	}
-	most := int((time.Since(began)+policy.RateLimitHorizon)/gap) + 2
+	most := int((time.Since(began)+ratelimit.RateLimitHorizon)/gap) + 2
 	if slots > most || slots < most*8/10 {
 		t.Errorf("%d slots in %v, want at most %d and nearly as many", slots, time.Since(began), most)
 	}
@@ -92,7 +92,7 @@ func TestASlotWithoutAnEngine(t *testing.T) {
 	p := joined(t, s)
 	eventually(t, "told how many they are", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.processes == 1 })
 	s.Kill()
-	a := policy.RateLimitLeaseRequest{Key: 1, Gap: time.Millisecond, Want: 1}
+	a := ratelimit.LeaseRequest{Key: 1, Gap: time.Millisecond, Want: 1}
 	if _, ok := p.requestLease(a); ok {
 		t.Error("a lease of nobody")
 	}
@@ -122,11 +122,11 @@ func TestHostileRateLimit(t *testing.T) {
 	key := p.rateLimitKey(1)
 	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999", "nan nan", "1 nan", "inf inf", "1e300 1e300", "-1 -1", "1 2 3"} {
 		s.Do("SET", key, value)
-		g, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1, Gap: time.Millisecond, Want: 3})
-		if !ok || g.Ahead > 3*policy.RateLimitHorizon+policy.RateLimitMaxRest+time.Millisecond || g.Rest > policy.RateLimitMaxRest {
+		g, ok := p.requestLease(ratelimit.LeaseRequest{Key: 1, Gap: time.Millisecond, Want: 3})
+		if !ok || g.Ahead > 3*ratelimit.RateLimitHorizon+ratelimit.RateLimitMaxRest+time.Millisecond || g.Rest > ratelimit.RateLimitMaxRest {
 			t.Errorf("%q: %+v, %v", value, g, ok)
 		}
-		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400+policy.RateLimitMaxRest.Milliseconds() {
+		if left := s.Do("PTTL", key).(int64); left < 1 || left > 1400+ratelimit.RateLimitMaxRest.Milliseconds() {
 			t.Errorf("%q: expires in %d ms", value, left)
 		}
 	}
@@ -184,16 +184,16 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 	p := joinWith(t, Options{Engine: e, Scope: "test"})
 	p.awaitListening()
 	eventually(t, "joined", func() bool {
-		_, ok := p.requestLease(policy.RateLimitLeaseRequest{Key: 1000, Gap: time.Millisecond, Want: 1})
+		_, ok := p.requestLease(ratelimit.LeaseRequest{Key: 1000, Gap: time.Millisecond, Want: 1})
 		return ok
 	})
-	asks := make([]policy.RateLimitLeaseRequest, 200)
-	for i := range asks {
-		asks[i] = policy.RateLimitLeaseRequest{Key: uint64(i), Gap: 10 * time.Millisecond, Want: 1, Share: 10 * time.Millisecond}
+	requests := make([]ratelimit.LeaseRequest, 200)
+	for i := range requests {
+		requests[i] = ratelimit.LeaseRequest{Key: uint64(i), Gap: 10 * time.Millisecond, Want: 1, Share: 10 * time.Millisecond}
 	}
 	c := &counting{Local: p}
 	lost := p.Stats().Lost
-	p.lease(t.Context(), asks, c)
+	p.lease(t.Context(), requests, c)
 	if st := p.Stats(); c.granted.Load() != 200 || c.failed.Load() != 0 || !st.Up || st.Lost != lost {
 		t.Errorf("%d granted, %d failed; the engine answers: %v, lost %d times", c.granted.Load(), c.failed.Load(), st.Up, st.Lost-lost)
 	}
@@ -205,5 +205,5 @@ type counting struct {
 	granted, failed atomic.Int64
 }
 
-func (c *counting) ApplyRateLimitLease(uint64, policy.RateLimitLeaseGrant) { c.granted.Add(1) }
-func (c *counting) FailRateLimitLease(uint64)                              { c.failed.Add(1) }
+func (c *counting) ApplyRateLimitLease(uint64, ratelimit.LeaseGrant) { c.granted.Add(1) }
+func (c *counting) FailRateLimitLease(uint64)                        { c.failed.Add(1) }

@@ -2,27 +2,27 @@ package fleet
 
 import "github.com/redis/go-redis/v9"
 
-// The scripts that run at the engine, where several keys or steps have to move
-// together. Time is the engine's own, so that the clocks of the processes do
-// not matter, in microseconds since 1970; numbers of that size are exact in a
-// double but not in Lua's own notation, so they are written by string.format.
+// The scripts run in the engine, where several keys or steps must change atomically. They
+// use the engine's time, so that the clocks of the processes do not matter, in microseconds
+// since 1970. Numbers of that size are exact in a double but not in Lua's default notation,
+// so string.format writes them.
 
-// What adds comes before what removes: an engine that is full refuses a script
-// whose first change could make it fuller, and no later one.
+// Commands that add come before commands that remove: a full engine refuses a script whose
+// first write could need memory, but no later one.
 
-// clock is the beginning of each script.
+// clock is the start of each script.
 const clock = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local function whole(n) return string.format('%.0f', n) end
 `
 
-// presentScript notes that a member is there and replies how many are.
+// presentScript registers a member and returns the number of members.
 //
-//	KEYS[1] the members, a sorted set by when each was last there
-//	ARGV    the member, after how many microseconds one is taken for gone
+//	KEYS[1] the members, a sorted set by their last heartbeat
+//	ARGV    the member, after how many microseconds a member is removed
 //
-// Members of the future are from before the engine's clock was set back.
+// Members with a time in the future are from before the engine's clock was set back.
 var presentScript = redis.NewScript(clock + `
 local ttl = tonumber(ARGV[2])
 redis.call('ZADD', KEYS[1], whole(now), ARGV[1])
@@ -32,14 +32,14 @@ redis.call('PEXPIRE', KEYS[1], whole(ttl / 1000))
 return redis.call('ZCARD', KEYS[1])
 `)
 
-// pausesScript notes pauses and tells those who listen.
+// pausesScript stores pauses and publishes them.
 //
-//	KEYS[1] the pauses, a sorted set by when each ends
-//	ARGV    the channel, who tells, how many pauses there is room for, then in turn a key and how long it pauses
+//	KEYS[1] the pauses, a sorted set by their end
+//	ARGV    the channel, the sender, the maximum number of pauses, then alternately a key and its remaining time in microseconds
 //
-// A pause that is noted already with the same end, give or take a tenth of a
-// second, is not told again: many meet the same 429 at once. Of too many those
-// that end first go; none lasts longer than a day.
+// A pause that is already stored with the same end, plus or minus a tenth of a second, is not
+// published again: many processes get the same 429 at once. If there are too many, those that end
+// first are removed. No pause lasts longer than a day.
 var pausesScript = redis.NewScript(clock + `
 local news = {}
 for i = 4, #ARGV, 2 do
@@ -65,14 +65,14 @@ end
 return #news
 `)
 
-// leaseScript is policy.RateLimitLedger.Lease: a question for slots of a rate limit. It
-// replies how many are leased, how far ahead in microseconds they begin, how many
-// are reserved for the time until the next question, and how long that is.
+// leaseScript is ratelimit.Ledger.Lease: a request for slots of a rate limit. It returns how many
+// slots are leased, how far ahead in microseconds they begin, how many are reserved for the time until
+// the next request, and how long that is.
 //
-//	KEYS[1] when the next slot is, and when the next question should come
-//	ARGV    microseconds between two slots, slots wanted, slots used without asking, how many microseconds ahead slots are leased,
-//	        microseconds between two of the share, slots needed a second, the least rest,
-//	        microseconds between two questions, the longest rest, from which on slots are reserved, and what the process has of a slot of its share besides
+//	KEYS[1] when the next slot is, and when the next request should come
+//	ARGV    microseconds between two slots, slots wanted, slots used without a lease, how many microseconds ahead slots are leased,
+//	        microseconds between two slots of the share, slots needed per second, the shortest rest,
+//	        microseconds between two requests, the longest rest, the rest from which on slots are reserved, and the fraction of a slot that the share is owed
 var leaseScript = redis.NewScript(clock + `
 local gap, ahead, longest = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[9])
 local latest = now + ahead
@@ -98,11 +98,11 @@ redis.call('SET', KEYS[1], string.format('%.2f %.2f', after, asks), 'PX', whole(
 return {slots, math.floor(begin - now), reserved, math.floor(rest)}
 `)
 
-// budgetScript is policy.BudgetLedger.Settle: what a process tells of a retry budget.
-// It replies how many retries there are, in thousandths.
+// budgetScript is budget.Ledger.Settle: a process's report about a retry budget. It returns how many
+// retries are available, in thousandths.
 //
-//	KEYS[1] level, what requests put in lately, when that was
-//	ARGV    ratio, retries a second, burst, requests, retries
+//	KEYS[1] level, tokens added by recent requests, time of the last report
+//	ARGV    ratio, retries per second, burst, requests, retries
 var budgetScript = redis.NewScript(clock + `
 local had = redis.call('HMGET', KEYS[1], 'level', 'recent', 'at')
 local burst = tonumber(ARGV[3])
@@ -122,11 +122,11 @@ redis.call('PEXPIRE', KEYS[1], 3600000)
 return math.floor(level * 1000)
 `)
 
-// activePausesScript replies with the pauses that are not over, in turn a key and how much
-// is left, in the form that is told too.
+// activePausesScript returns the pauses that have not ended, alternately a key and its remaining time,
+// in the same form as in messages.
 //
 //	KEYS[1] the pauses
-//	ARGV    how many at most
+//	ARGV    the maximum number
 var activePausesScript = redis.NewScript(clock + `
 local all = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 local left = {}

@@ -6,18 +6,18 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// collector shows a Metrics to a registry. It is a type of its own so that
-// these two methods are not methods of Metrics.
+// collector exports a Metrics to a registry. It is a separate type so that Describe and
+// Collect are not methods of Metrics.
 type collector struct{ m *Metrics }
 
-// Describe names every family, so that the registry refuses any other.
+// Describe sends every family, so that the registry refuses any other.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, f := range families {
 		ch <- f.desc
 	}
 }
 
-// Collect shows all values as they are now.
+// Collect sends all current values.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	routes := c.m.sortedRoutes()
 	zeros := len(routes) <= zeroRoutes
@@ -31,10 +31,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// zeroRoutes is the number of routes up to which the members of closed sets
-// are shown before they are first counted, so that rates and alerts have a
-// beginning to count from. With more routes, some 150 series for each that
-// say nothing cost more than that is worth, and a route is shown once used.
+// zeroRoutes is the number of routes up to which members of closed sets are exported before
+// they are first counted, so that rates and alerts have a starting point. With more routes,
+// some 150 empty series per route cost more than they help, and a route is exported once it
+// is used.
 const zeroRoutes = 100
 
 func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {

@@ -2,21 +2,21 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// namespace begins the name of every metric of ours.
+// namespace is the prefix of the name of every metric of ours.
 const namespace = "retryproxy_"
 
-// family is a metric with everything that is said about it. Families are fixed
-// after package initialisation.
+// family is a metric with its documentation. Families do not change after package
+// initialisation.
 type family struct {
 	name     string // with the namespace
 	kind     Kind
 	labels   []string
 	help     string // what it counts
-	question string // what an operator finds out with it
+	question string // the question that it answers for an operator
 	desc     *prometheus.Desc
 }
 
-// families are all metrics of ours, in the order of the definitions below.
+// families holds all metrics of ours, in the order of the definitions below.
 var families []*family
 
 // Kind is the type of a metric.
@@ -29,7 +29,7 @@ const (
 	Histogram
 )
 
-// String is the type as the exposition format names it.
+// String returns the type's name in the exposition format.
 func (k Kind) String() string {
 	return [...]string{"counter", "gauge", "histogram"}[k]
 }
@@ -43,22 +43,22 @@ func define(k Kind, name string, labels []string, help, question string) *family
 
 func labels(names ...string) []string { return names }
 
-// What became of requests, by route.
+// Requests and their results, by route.
 var (
 	requestsTotal = define(Counter, "requests_total", labels("route", "method", "code"),
-		"Requests by method and the status that the client got; code is other if it got none.",
+		"Requests by method and by the status that the client got. code is other if it got none.",
 		"How much traffic is there, and what do clients see?")
 	outcomesTotal = define(Counter, "outcomes_total", labels("route", "outcome"),
 		"Requests by outcome. Each request has exactly one outcome, so the sum equals requests_total.",
 		"How many requests did retries recover, and why were the others not retried?")
 	attemptsTotal = define(Counter, "attempts_total", labels("route", "class", "code"),
-		"Attempts by failure class and status, failed dials included; code is other if no response headers arrived.",
+		"Attempts by failure class and status, failed dials included. code is other if no response headers arrived.",
 		"How does the upstream respond, before retries hide it?")
 	retriesTotal = define(Counter, "retries_total", labels("route", "reason"),
 		"Retries by the failure that caused them.",
 		"Which failures cause the retries?")
 	dryRunRetriesTotal = define(Counter, "dry_run_retries_total", labels("route", "reason"),
-		"Retries that a route with RETRYPROXY_DRY_RUN=true would have made, by reason; at most one per request.",
+		"Retries that a route with RETRYPROXY_DRY_RUN=true would have made, by reason. At most one per request.",
 		"What would this route retry?")
 	hedgesTotal = define(Counter, "hedges_total", labels("route"),
 		"Hedges: attempts sent beside a slow one (RETRYPROXY_HEDGE_AFTER). They count as attempts, but not in retries_total.",
@@ -67,41 +67,41 @@ var (
 		"Hedges whose response was used, because it came first or the other attempt failed.",
 		"How many requests does hedging make faster?")
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
-		"Requests that the fallback upstream (RETRYPROXY_FALLBACK) did not answer well. The others have the outcome fallback.",
+		"Requests for which the fallback upstream (RETRYPROXY_FALLBACK) failed too. If it succeeds, the outcome is fallback.",
 		"Does the fallback work when it is needed?")
 	faultInjectionsTotal = define(Counter, "fault_injections_total", labels("route", "kind"),
 		"Injected faults (RETRYPROXY_FAULT_INJECTION) by kind: status, reset, delay. The attempts are in attempts_total like all others.",
 		"Are faults injected here, and how many of the failures are injected?")
 	idleCloseRetriesTotal = define(Counter, "idle_close_retries_total", labels("route"),
-		"Immediate retries, outside the retry limit and the budget, because the upstream had closed a pooled connection; part of retries_total.",
+		"Immediate retries because the upstream had closed a pooled connection. They are part of retries_total, but do not count against the retry limit and the budget.",
 		"Does the upstream close idle connections sooner than the pool?")
 	requestSeconds = define(Histogram, "request_duration_seconds", labels("route"),
-		"Time from the headers of a request to the end of its response, with all attempts and waits.",
+		"Time from the headers of a request to the end of its response, including all attempts and waits.",
 		"How long do clients wait in all?")
 	attemptSeconds = define(Histogram, "attempt_duration_seconds", labels("route"),
 		"Time of one attempt.",
 		"How fast is the upstream itself?")
 	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
-		"Actual wait before a retry; shorter than planned if the client left or the proxy drained.",
+		"Actual wait before a retry. It is shorter than planned if the client left or the proxy drained.",
 		"How long are the waits between attempts?")
 	queueSeconds = define(Histogram, "queue_seconds", labels("route"),
 		"Time that requests were queued for the circuit breaker, a permit or the end of a shared rate-limit pause. Requests that did not wait are not counted.",
 		"How long do clients wait for an upstream that is down, full or pausing?")
 	addedSeconds = define(Histogram, "added_latency_seconds", labels("route"),
-		"Time from the end of the first attempt to the end of the last, for requests with a failed attempt and another after it.",
+		"Time from the end of the first attempt to the end of the last, for requests with at least one retry after a failure.",
 		"What do retries cost the clients that needed them?")
 	attemptsPerRequest = define(Histogram, "attempts_per_request", labels("route"),
-		"Attempts per request. A request without an attempt, such as a refused one, is in the lowest bucket and adds 0 to the sum.",
+		"Attempts per request. A request without an attempt, such as a refused one, counts as 0.",
 		"How much do retries multiply the load on the upstream?")
 	requestsInFlight = define(Gauge, "requests_in_flight", labels("route"),
-		"Requests that have begun and not ended, waiting ones included.",
+		"Requests that have begun and not ended, including those that wait.",
 		"How many requests are in flight?")
 	requestsWaiting = define(Gauge, "requests_waiting", labels("route"),
 		"Requests that wait for their next attempt.",
 		"How many requests wait for a backoff or a Retry-After?")
 )
 
-// What the proxy holds and where it sends, read at each scrape.
+// The state of the proxy and its upstreams, read at each scrape.
 var (
 	clientConnections = define(Gauge, "connections", nil,
 		"Open client connections.",
@@ -110,10 +110,10 @@ var (
 		"Times that accepting paused at the limit of connections or descriptors.",
 		"Is the connection limit too low?")
 	clientsEvictedTotal = define(Counter, "clients_evicted_total", labels("state"),
-		"Client connections or HTTP/2 streams that were ended because others needed their slot, by state: idle, or stalled because the client read nothing.",
-		"Is the limit of connections or memory too low, or does somebody hold unused connections?")
+		"Client connections or HTTP/2 streams that were ended to free a slot, by state: idle, or stalled (the client read nothing).",
+		"Is the limit of connections or memory too low, or do clients hold unused connections?")
 	faultsTotal = define(Counter, "faults_total", nil,
-		"Requests that ended in a fault of the proxy itself.",
+		"Requests that failed because of a bug in the proxy itself.",
 		"Is there a bug to report?")
 	handshakeFailuresTotal = define(Counter, "handshake_failures_total", nil,
 		"Clients whose TLS handshake failed; always 0 without TLS.",
@@ -126,9 +126,9 @@ var (
 		"Which proxies are shutting down?")
 	parseRefusalsTotal = define(Counter, "parse_refusals_total", labels("reason"),
 		"Requests refused because they broke the protocol or a limit of its parsing. Nothing was sent upstream.",
-		"Does somebody send malformed requests, or is a limit too low?")
+		"Do clients send malformed requests, or is a limit too low?")
 	badDeadlinesTotal = define(Counter, "bad_deadlines_total", labels("field"),
-		"Deadline headers of clients that could not be read. They were forwarded unchanged.",
+		"Deadline headers of clients that could not be parsed. They were forwarded unchanged.",
 		"Does a client set a deadline in an unknown notation?")
 	retryBufferBytes = define(Gauge, "retry_buffer_bytes", nil,
 		"Memory in use for request bodies and failed responses kept for retries.",
@@ -138,40 +138,40 @@ var (
 		"How full is the retry buffer?")
 	retryPercent = define(Gauge, "retry_percent", nil,
 		"Percentage of retries that are made (RETRYPROXY_RETRY_PERCENT, retryproxy retry-percent).",
-		"Did somebody switch retries off, and where is that still so?")
+		"Are retries switched off, and where?")
 	rateLimitPausesTotal = define(Counter, "rate_limit_pauses_total", nil,
-		"Rate-limit pauses that began: waits that a 429 asked for and that requests share (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",
+		"Rate-limit pauses that began (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",
 		"How often does an upstream ask for a pause?")
 	rateLimitPausesDisplacedTotal = define(Counter, "rate_limit_pauses_displaced_total", nil,
-		"Rate-limit pauses dropped before their end for lack of room.",
-		"Do more keys pause at once than can be remembered?")
+		"Rate-limit pauses dropped before their end because there were too many.",
+		"Are there more pauses at once than the proxy can remember?")
 	rateLimitSlotsTotal = define(Counter, "rate_limit_slots_total", labels("upstream", "rate_limit", "from"),
-		"Slots of a rate limit (RETRYPROXY_RATE_LIMIT) by origin: leased from the shared engine, the process's own share, or leased, not used in time and returned (expired).",
+		"Slots of a rate limit (RETRYPROXY_RATE_LIMIT) by origin: leased from the shared engine, or the process's own share. expired: leased, not used in time and returned.",
 		"How much of the rate limit does this process use, and does sharing work?")
 	rateLimitQueued = define(Gauge, "rate_limit_queued", labels("upstream", "rate_limit"),
 		"Requests that wait for a rate limit.",
 		"Does the rate limit slow clients down?")
 	rateLimitKeys = define(Gauge, "rate_limit_keys", labels("upstream", "rate_limit"),
-		"Values of RETRYPROXY_RATE_LIMIT_KEY that have a rate limit of their own; beyond 4096, the rest share one.",
-		"Are there more keys than are kept apart?")
+		"Values of RETRYPROXY_RATE_LIMIT_KEY that have a rate limit of their own. At most 4096 have one; the rest share one.",
+		"Are there more keys than can have a rate limit of their own?")
 	sharedUp = define(Gauge, "shared_up", nil,
 		"1 while the shared engine (RETRYPROXY_SHARED) responds, 0 while the process continues on its own. shared_* is absent without an engine.",
-		"Do the processes share?")
+		"Does sharing work?")
 	sharedLostTotal = define(Counter, "shared_lost_total", nil,
 		"Times that the shared engine stopped responding.",
 		"How reliable is the shared engine?")
 	sharedProcesses = define(Gauge, "shared_processes", nil,
-		"Processes of the scope, this one included, as last seen at the shared engine; 0 before its first response.",
-		"Who shares?")
+		"Processes of the scope, including this one, when the shared engine last responded. 0 before its first response.",
+		"How many processes share?")
 	sharedCommandsTotal = define(Counter, "shared_commands_total", nil,
-		"Calls of the shared engine, all in the background; requests make none.",
+		"Calls of the shared engine. All are in the background; no request waits for one.",
 		"What does sharing cost the engine?")
 	sharedErrorsTotal = define(Counter, "shared_errors_total", nil,
-		"Failed calls of the shared engine, and messages from it that could not be read.",
+		"Failed calls of the shared engine, and messages from it that could not be parsed.",
 		"Is the shared engine slow, full, misconfigured or gone?")
 	sharedRateLimitPausesTotal = define(Counter, "shared_rate_limit_pauses_total", labels("way"),
-		"Rate-limit pauses: told to other processes, learnt from them, or dropped because the shared engine did not respond or too many began at once.",
-		"Does one process's 429 spare the others theirs?")
+		"Rate-limit pauses: told to other processes, learnt from them, or dropped. A pause is dropped if the shared engine does not respond or too many begin at once.",
+		"Does a 429 of one process prevent 429s of the others?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows now.",
 		"Does an outage exhaust the retry budget?")
@@ -180,24 +180,24 @@ var (
 		"Is the upstream considered down?")
 	breakerOpenedTotal = define(Counter, "breaker_opened_total", labels("upstream", "by"),
 		"Times that the circuit breaker opened, by evidence: refused, dial, failing, stall, lost.",
-		"How often was the upstream down, and how did it show?")
+		"How often was the upstream down, and what was the evidence?")
 	breakerProbesTotal = define(Counter, "breaker_probes_total", labels("upstream"),
 		"Probes of an upstream whose circuit breaker is not closed.",
-		"How often is a failed upstream tried?")
+		"How often is a failed upstream probed?")
 	pathProbesTotal = define(Counter, "path_probes_total", labels("upstream", "result"),
-		"Probes with GET of RETRYPROXY_PROBE_PATH by result; part of breaker_probes_total, and no requests.",
-		"What does the upstream say about itself while its breaker is not closed?")
+		"GETs of RETRYPROXY_PROBE_PATH by result. They are part of breaker_probes_total, but not of requests_total.",
+		"What does the probe path respond while the breaker is not closed?")
 	concurrencyLimit = define(Gauge, "concurrency_limit", labels("upstream"),
-		"Maximum of requests in flight to the upstream; +Inf while no limit binds.",
-		"Is the upstream overloaded, and what can it bear?")
+		"Maximum number of requests in flight to the upstream. +Inf while no limit binds.",
+		"Is the upstream overloaded, and how many requests does it bear?")
 	concurrencyLimitBoundTotal = define(Counter, "concurrency_limit_bound_total", labels("upstream"),
 		"Times that overload made the concurrency limit bind.",
 		"How often is the upstream overloaded?")
 	permitsInUse = define(Gauge, "permits_in_use", labels("upstream", "by"),
-		"Attempts that the upstream works on: awaited, or abandoned by clients that left.",
-		"How much does the upstream work on, wanted and unwanted?")
+		"Attempts that the upstream works on: awaited, or abandoned because the client left.",
+		"How many attempts does the upstream work on, and how many in vain?")
 	clientThrottlingProbability = define(Gauge, "client_throttling_probability", labels("upstream"),
-		"Share of requests not sent because the upstream rejects nearly all; present with RETRYPROXY_CLIENT_THROTTLING=on.",
+		"Share of requests not sent because the upstream rejects nearly all. Present with RETRYPROXY_CLIENT_THROTTLING=on.",
 		"Are requests rejected here to spare the upstream?")
 	queuedRequests = define(Gauge, "queued_requests", labels("upstream"),
 		"Requests that wait for the circuit breaker or a permit.",
@@ -209,16 +209,16 @@ var (
 		"Connections made to the upstream.",
 		"Are connections reused?")
 	upstreamReusesTotal = define(Counter, "upstream_reuses_total", labels("upstream"),
-		"Times that a pooled connection to the upstream was used again.",
+		"Times that a pooled connection to the upstream was reused.",
 		"Are connections reused?")
 	dialErrorsTotal = define(Counter, "upstream_dial_errors_total", labels("upstream", "kind"),
-		"Failed dials by kind of error; each endpoint of an upstream counts.",
-		"Why can the upstream not be reached?")
+		"Failed dials by kind of error, over all endpoints of the upstream.",
+		"Why do connections to the upstream fail?")
 	upstreamEndpoints = define(Gauge, "upstream_endpoints", labels("upstream", "state"),
 		"Endpoints of the upstream: used, ejected (after consecutive failures, RETRYPROXY_EJECT_AFTER) or draining (no longer in the DNS response).",
 		"Does the name resolve as expected, and does each endpoint work?")
 	endpointRequests = define(Gauge, "upstream_endpoint_requests", labels("upstream", "address"),
-		"Requests in flight to an endpoint, for an upstream with several. At most 32 addresses are shown; the rest is other.",
+		"Requests in flight to an endpoint, for an upstream with several. At most 32 addresses are shown. The rest is other.",
 		"Is the load spread?")
 	endpointAttemptsTotal = define(Counter, "upstream_endpoint_attempts_total", labels("upstream", "address"),
 		"Attempts sent to an endpoint, for an upstream with several.",
@@ -238,16 +238,16 @@ var (
 var (
 	reloadSuccessful = define(Gauge, "config_last_reload_successful", nil,
 		"1 if the configuration loaded last is in use, 0 if it was refused.",
-		"Does the proxy run with the configuration that I gave it?")
+		"Does the proxy run with the latest configuration?")
 	reloadSeconds = define(Gauge, "config_last_reload_success_timestamp_seconds", nil,
-		"When the configuration in use was loaded, in seconds since 1970.",
+		"Time when the configuration in use was loaded, in seconds since 1970.",
 		"Since when is this configuration in use?")
 	reloadsTotal = define(Counter, "config_reloads_total", labels("result"),
 		"Loads of the configuration, the first included, by result: failure or success.",
 		"Are bad configurations being pushed?")
 	certificateExpiry = define(Gauge, "certificate_expiry_timestamp_seconds", labels("kind", "name"),
 		"End of validity of a certificate, in seconds since 1970.",
-		"Which certificate has to be renewed, and when?")
+		"Which certificate must be renewed, and when?")
 	buildInfo = define(Gauge, "build_info", labels("version", "revision", "goversion"),
 		"Always 1; the labels say what is running.",
 		"Which version runs where?")

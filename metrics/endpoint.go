@@ -6,24 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// EndpointState is what an address of an upstream is used for.
+// EndpointState is the state of an address of an upstream.
 type EndpointState uint8
 
 // The states, a closed set.
 const (
-	EndpointUsed     EndpointState = iota // requests go to it, or may
-	EndpointEjected                       // ejected for its failures
-	EndpointDraining                      // gone from the response for the name, but not without connections
+	EndpointUsed     EndpointState = iota // requests may be sent to it
+	EndpointEjected                       // ejected after failures
+	EndpointDraining                      // no longer in the DNS response, but with connections
 
 	NumEndpointStates = iota // number of states
 )
 
 var endpointStates = [NumEndpointStates]string{"used", "ejected", "draining"}
 
-// Endpoint is one of several of an upstream, or the sum of those not shown by name.
+// Endpoint is one of several addresses of an upstream, or the sum of those not exported by
+// name.
 type Endpoint struct {
-	Name     string // "" for the sum, which is shown as other
-	Requests int    // in hand
+	Name     string // "" for the sum, which is exported as other
+	Requests int    // in flight
 	Attempts uint64
 	Failures uint64
 	Ejected  bool
@@ -47,12 +48,12 @@ func (u *Upstream) collectEndpoints(ch chan<- prometheus.Metric) {
 	}
 }
 
-// addEndpoints adds up those of one name.
+// addEndpoints adds the endpoints of o, merging those with the same name.
 func (u *Upstream) addEndpoints(o *Upstream) {
 	for s, n := range o.Endpoints {
 		u.Endpoints[s] += n
 	}
-	u.EachEndpoint = slices.Clone(u.EachEndpoint) // the given ones are not ours to change
+	u.EachEndpoint = slices.Clone(u.EachEndpoint) // the caller's slice must not change
 	for _, a := range o.EachEndpoint {
 		i := slices.IndexFunc(u.EachEndpoint, func(b Endpoint) bool { return a.Name == b.Name })
 		if i < 0 {

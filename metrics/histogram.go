@@ -8,20 +8,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxEdges bounds a ladder, so that histograms are plain arrays.
+// maxEdges limits a ladder, so that histograms are plain arrays.
 const maxEdges = 17
 
-// maxAttempts is the highest bucket of attempts_per_request. The batch profile
-// makes 8 retries, so 9 attempts are the most that any profile of ours allows.
+// maxAttempts is the highest bucket of attempts_per_request. The batch profile makes 8
+// retries, so no profile of ours allows more than 9 attempts.
 const maxAttempts = 9
 
-// durationLadder are the buckets of requests, attempts and added latency: the
-// usual 1-2.5-5 steps, at most 2.5 times apart, from 1 ms (below that, a proxy
-// on the same host measures little but itself) to 1 s, and then the edges at
-// which our default timeouts cut: 10 s for an attempt, 30 s for a request, 60 s
-// for a body without a byte, 180 s for the window of the batch profile. One
-// step more, 600 s, tells long transfers from endless ones. All three share
-// the ladder so that they can be compared bucket by bucket.
+// durationLadder has the buckets of requests, attempts and added latency. They are the
+// usual 1-2.5-5 steps, at most 2.5 times apart, from 1 ms to 1 s; below 1 ms, a proxy on
+// the same host mainly measures itself. Above are the default timeouts: 10 s for an
+// attempt, 30 s for a request, 60 s for a body without a byte, 180 s for the window of the
+// batch profile. 600 s separates long transfers from endless ones. All three share the
+// ladder so that they can be compared bucket by bucket.
 var durationLadder = newLadder(
 	time.Millisecond, 2500*time.Microsecond, 5*time.Millisecond,
 	10*time.Millisecond, 25*time.Millisecond, 50*time.Millisecond,
@@ -30,11 +29,10 @@ var durationLadder = newLadder(
 	10*time.Second, 30*time.Second, 60*time.Second, 180*time.Second, 600*time.Second,
 )
 
-// backoffLadder doubles from 25 ms to 25.6 s, as the default backoff does
-// (base 100 ms, factor 2): retry n of full jitter waits at most 0.1 * 2^n s, so
-// each cap is an edge, with two edges below the first for its short draws.
-// 32 s is the default cap; beyond it lies what Retry-After asks for, up to
-// 60 s and the batch profile's 180 s.
+// backoffLadder doubles from 25 ms to 25.6 s, like the default backoff (base 100 ms, factor
+// 2). Retry n of full jitter waits at most 0.1 * 2^n s, so each bound is an edge, with two
+// edges below the first for its short draws. 32 s is the default cap; larger values come
+// from Retry-After, up to 60 s and the batch profile's 180 s.
 var backoffLadder = newLadder(
 	25*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond,
 	200*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond,
@@ -43,13 +41,13 @@ var backoffLadder = newLadder(
 	60*time.Second, 180*time.Second,
 )
 
-// ladder are the upper, inclusive edges of a histogram's buckets, ascending.
-// Fixed after newLadder.
+// ladder holds the upper, inclusive edges of a histogram's buckets, ascending. It does not
+// change after newLadder.
 type ladder struct {
 	edges [maxEdges]time.Duration
 	n     int
-	// from[l] is the first edge that a value of bit length l can lie under,
-	// so that a search begins at most a few steps before its end.
+	// from[l] is the first edge for a value of bit length l, so that a search takes at most
+	// a few steps.
 	from [65]uint8
 }
 
@@ -67,7 +65,7 @@ func newLadder(edges ...time.Duration) *ladder {
 	return l
 }
 
-// bucket is the index of the bucket that d >= 0 falls in; n means above all edges.
+// bucket returns the index of the bucket for d >= 0; n means above all edges.
 func (l *ladder) bucket(d time.Duration) int {
 	k := int(l.from[bits.Len64(uint64(d))&63])
 	for k < l.n && d > l.edges[k] {
@@ -76,22 +74,21 @@ func (l *ladder) bucket(d time.Duration) int {
 	return k
 }
 
-// histogram counts durations. The sum is kept in microseconds, rounded to the
-// nearest, so that it lasts: in nanoseconds, 1000 requests at once would
-// overflow 64 bits after 213 days.
+// histogram counts durations. The sum is in microseconds, rounded to the nearest: in
+// nanoseconds, 1000 concurrent requests would overflow 64 bits after 213 days.
 type histogram struct {
 	buckets [maxEdges + 1]atomic.Uint64
 	micros  atomic.Uint64
 }
 
-// observe counts d; a negative one, from a clock set back, counts as 0.
+// observe counts d; a negative d, from a clock set back, counts as 0.
 func (h *histogram) observe(l *ladder, d time.Duration) {
 	d = max(d, 0)
 	h.buckets[l.bucket(d)].Add(1)
 	h.micros.Add(uint64(d+500) / 1000)
 }
 
-// add adds what another histogram of the same ladder counted.
+// add adds the counts of another histogram with the same ladder.
 func (h *histogram) add(o *histogram) {
 	for i := range h.buckets {
 		h.buckets[i].Add(o.buckets[i].Load())
@@ -107,8 +104,8 @@ func (h *histogram) count() uint64 {
 	return n
 }
 
-// metric shows h. The count is the sum of the buckets, always; the sum of
-// values may be a few observations ahead or behind.
+// metric exports h. The count is always the sum of the buckets. The sum of values may be a
+// few observations ahead or behind.
 func (h *histogram) metric(f *family, l *ladder, label string) prometheus.Metric {
 	cumulative := make(map[float64]uint64, l.n)
 	n := uint64(0)
@@ -120,8 +117,8 @@ func (h *histogram) metric(f *family, l *ladder, label string) prometheus.Metric
 	return prometheus.MustNewConstHistogram(f.desc, n, float64(h.micros.Load())/1e6, cumulative, label)
 }
 
-// attemptCounts counts requests by their number of attempts: exact up to
-// maxAttempts, so that the sum follows from the counts; beyond it together.
+// attemptCounts counts requests by their number of attempts. Up to maxAttempts it is exact,
+// so that the sum follows from the counts; larger numbers are counted together.
 type attemptCounts struct {
 	exact   [maxAttempts + 1]atomic.Uint64 // index: attempts
 	more    atomic.Uint64

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// other is the label of whatever lies outside a closed set.
+// other is the label of a value outside a closed set.
 const other = "other"
 
-// methodLabels are the methods of RFC 9110 section 9.3 and RFC 5789; the last
-// stands for all others, which a client may invent without end.
+// methodLabels lists the methods of RFC 9110 section 9.3 and RFC 5789. The last one is for
+// all others, of which a client can invent any number.
 var methodLabels = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", other}
 
 const (
@@ -17,9 +17,9 @@ const (
 	otherMethod = numMethods - 1
 )
 
-// methodIndex finds the label of a method, which is case-sensitive.
+// methodIndex returns the index of a method's label. Methods are case-sensitive.
 func methodIndex(method []byte) int {
-	switch string(method) { // no copy is made for a switch
+	switch string(method) { // a switch does not copy the bytes
 	case "GET":
 		return 0
 	case "HEAD":
@@ -42,7 +42,7 @@ func methodIndex(method []byte) int {
 	return otherMethod
 }
 
-// Codes 100 to 599 are counted one by one.
+// Codes 100 to 599 are counted separately.
 const (
 	leastCode = 100
 	rowCodes  = 100
@@ -52,10 +52,10 @@ const (
 // codeRow counts the codes of one hundred, e.g. 200 to 299.
 type codeRow [rowCodes]atomic.Uint64
 
-// codeTable counts by status code. A row exists once one of its codes was seen.
+// codeTable counts by status code. A row is allocated when one of its codes first occurs.
 type codeTable struct {
 	rows  [numRows]atomic.Pointer[codeRow]
-	other atomic.Uint64 // codes outside 100..599, and none at all
+	other atomic.Uint64 // codes outside 100..599, and no code
 }
 
 func (t *codeTable) inc(code int) {
@@ -76,7 +76,7 @@ func (t *codeTable) makeRow(i uint) *codeRow {
 	return t.rows[i].Load()
 }
 
-// add adds what another table counted.
+// add adds the counts of another table.
 func (t *codeTable) add(o *codeTable) {
 	for i := range o.rows {
 		from := o.rows[i].Load()
@@ -91,7 +91,7 @@ func (t *codeTable) add(o *codeTable) {
 	t.other.Add(o.other.Load())
 }
 
-// each calls f with the label and the count of every code that was seen.
+// each calls f with the label and the count of every code that has occurred.
 func (t *codeTable) each(f func(code string, n uint64)) {
 	for i := range t.rows {
 		row := t.rows[i].Load()

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Options are fixed at New. The slices are copied.
+// Options configures New, which copies the slices.
 type Options struct {
 	Version  string // shown in build_info
 	Revision string // likewise
 
-	// Refusals are the labels that Refused knows, and DialErrorKinds those of
-	// Upstream.DialErrors, in its order. Closed sets, declared by the packages
+	// Refusals are the labels that Refused accepts, and DialErrorKinds those of
+	// Upstream.DialErrors, in its order. They are closed sets, declared by the packages
 	// that refuse and dial.
 	Refusals       []string
 	DialErrorKinds []string
@@ -26,7 +26,7 @@ type Options struct {
 	DeadlineFields []string // labels of BadDeadline, in its order
 }
 
-// Metrics are all metrics of one process. Safe for concurrent use.
+// Metrics holds all metrics of one process. It is safe for concurrent use.
 type Metrics struct {
 	registry       *prometheus.Registry
 	build          [3]string // label values of build_info
@@ -42,7 +42,7 @@ type Metrics struct {
 	reloadFailures  atomic.Uint64
 	reloadSuccesses atomic.Uint64
 	lastReloadOK    atomic.Bool
-	lastSuccess     atomic.Int64 // Unix milliseconds; 0 never
+	lastSuccess     atomic.Int64 // Unix milliseconds; 0 means never
 
 	source atomic.Pointer[func() Snapshot]
 
@@ -50,8 +50,8 @@ type Metrics struct {
 	routes map[string]*Route // by name
 }
 
-// New makes metrics with a registry of their own. It also shows the Go runtime
-// and the process, as far as that is cheap.
+// New returns a Metrics with a registry of its own. It also exports metrics of the Go
+// runtime and the process that are cheap to collect.
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry:       prometheus.NewRegistry(),
@@ -75,7 +75,7 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// withOther is the labels without a double and with other as the last.
+// withOther returns the labels without duplicates, and other as the last.
 func withOther(labels []string) []string {
 	out := make([]string, 0, len(labels)+1)
 	for _, l := range labels {
@@ -86,9 +86,8 @@ func withOther(labels []string) []string {
 	return append(out, other)
 }
 
-// Route gives the counts of the route of that name, always the same ones, and
-// begins them at first use. The first routes, as many as are shown with zeros,
-// get a stripe per core; later ones save the memory.
+// Route returns the counts of the route of that name, and makes them at first use. The
+// first zeroRoutes routes get a stripe per core; later ones save the memory.
 func (m *Metrics) Route(name string) *Route {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,9 +104,9 @@ func (m *Metrics) Route(name string) *Route {
 	return r
 }
 
-// Retain drops the counts of all routes but those named, after a reload, so
-// that names which come and go do not pile up. Requests that still run may use
-// the dropped ones; nothing of them is shown any more.
+// Retain drops the counts of all routes except those named, after a reload, so that
+// changing names do not accumulate. Running requests may still use the dropped ones, which
+// are no longer exported.
 func (m *Metrics) Retain(names []string) {
 	keep := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -122,8 +121,8 @@ func (m *Metrics) Retain(names []string) {
 	}
 }
 
-// Refused counts a request refused by the parser. A reason that is not among
-// Options.Refusals counts as other.
+// Refused counts a request refused by the parser. A reason outside Options.Refusals counts
+// as other.
 func (m *Metrics) Refused(reason string) {
 	i, known := m.refusalIndex[reason]
 	if !known {
@@ -132,16 +131,16 @@ func (m *Metrics) Refused(reason string) {
 	m.refused[i].Add(1)
 }
 
-// BadDeadline counts a field of a client that could not be read, by its place
-// in Options.DeadlineFields; one outside counts nothing.
+// BadDeadline counts a client's header that could not be parsed, by its index in
+// Options.DeadlineFields. It ignores an index out of range.
 func (m *Metrics) BadDeadline(field int) {
 	if uint(field) < uint(len(m.badDeadlines)) {
 		m.badDeadlines[field].Add(1)
 	}
 }
 
-// ConfigLoaded tells that a configuration was taken into use at the time at,
-// or refused: at the start and at every reload.
+// ConfigLoaded records that a configuration was applied at the time at, or refused: at
+// start and at every reload.
 func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
 	m.lastReloadOK.Store(ok)
 	if !ok {
@@ -152,11 +151,11 @@ func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
 	m.lastSuccess.Store(at.UnixMilli())
 }
 
-// Watch makes every scrape call source for what the proxy holds; it replaces
-// the one given before. source is called by several goroutines at once.
+// Watch makes every scrape call source for the state of the proxy. It replaces an earlier
+// source. source is called concurrently.
 func (m *Metrics) Watch(source func() Snapshot) { m.source.Store(&source) }
 
-// sortedRoutes is by name, so that scrapes do the same work in the same order.
+// sortedRoutes returns the routes sorted by name, so that every scrape has the same order.
 func (m *Metrics) sortedRoutes() []*Route {
 	m.mu.Lock()
 	routes := make([]*Route, 0, len(m.routes))
@@ -168,7 +167,7 @@ func (m *Metrics) sortedRoutes() []*Route {
 	return routes
 }
 
-// collectOwn shows what is counted here and is no route's.
+// collectOwn exports the counts that belong to no route.
 func (m *Metrics) collectOwn(ch chan<- prometheus.Metric) {
 	for i, label := range m.refusals {
 		parseRefusalsTotal.emit(ch, float64(m.refused[i].Load()), label)

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
 func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
@@ -29,14 +31,14 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		return Snapshot{
 			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, RetryBufferBytes: 4096, RetryBufferLimitBytes: 64 << 20,
 			RetryPercent:    30,
-			RateLimitPauses: policy.RateLimitPauseState{Begun: 11, Displaced: 12},
-			RateLimits:      []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: policy.RateLimiterState{Leased: 32, Own: 33, Expired: 34}}},
+			RateLimitPauses: ratelimit.PauseState{Begun: 11, Displaced: 12},
+			RateLimits:      []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: ratelimit.State{Leased: 32, Own: 33, Expired: 34}}},
 			Shared:          &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, PausesSent: 25, PausesReceived: 26, PausesDropped: 27},
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,
 					HasClientThrottling: true, ClientThrottling: 0.75,
-					HasProbe: true, Probed: [policy.NumProbeResults]uint64{policy.ProbeBack: 1, policy.ProbeFailing: 8}},
+					HasProbe: true, Probed: [breaker.NumProbeResults]uint64{breaker.ProbeBack: 1, breaker.ProbeFailing: 8}},
 				{Name: "unix:/run/\xff", DialErrors: []uint64{1, 2, 3, 4, 5}},
 			},
 			Certificates: []Certificate{{Kind: "client", Name: "tls.crt", NotAfter: expiry}},

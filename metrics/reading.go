@@ -11,23 +11,23 @@ import (
 // DurationEdges.
 const NumBuckets = maxEdges + 1
 
-// Counts are what a route counted since the start, for a page that shows it
-// beside /metrics. They never fall; one field may be a request ahead of another.
+// Counts holds the counts of a route since the start, for a page that shows it beside
+// /metrics. They never decrease. One field may be a request ahead of another.
 type Counts struct {
 	Outcomes          [policy.NumOutcomes]uint64
 	Retries           [policy.NumReasons]uint64
-	Requests          [NumBuckets]uint64 // by how long each took, waits included
-	Attempts          [NumBuckets]uint64 // by how long each took
+	Requests          [NumBuckets]uint64 // by duration, waits included
+	Attempts          [NumBuckets]uint64 // by duration
 	InFlight, Waiting uint64
 }
 
-// DurationEdges are the upper, inclusive edges of the buckets of Counts, one
-// fewer than buckets. The slice belongs to the client.
+// DurationEdges returns the upper, inclusive edges of the buckets of Counts, one fewer than
+// buckets. The slice belongs to the caller.
 func DurationEdges() []time.Duration {
 	return append([]time.Duration(nil), durationLadder.edges[:durationLadder.n]...)
 }
 
-// Each calls f for every route, in no order. f must not call m.
+// Each calls f for every route, in random order. f must not call m.
 func (m *Metrics) Each(f func(*Route)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,10 +36,10 @@ func (m *Metrics) Each(f func(*Route)) {
 	}
 }
 
-// Name is the route's name.
+// Name returns the route's name.
 func (r *Route) Name() string { return r.name }
 
-// Used says whether anything was counted yet.
+// Used reports whether anything was counted yet.
 func (r *Route) Used() bool {
 	for i := range r.stripes {
 		if r.stripes[i].Load() != nil {
@@ -49,7 +49,7 @@ func (r *Route) Used() bool {
 	return false
 }
 
-// Read gives the counts as they are now. It does not allocate.
+// Read returns the current counts. It does not allocate.
 func (r *Route) Read() (out Counts) {
 	for i := range r.stripes {
 		c := r.stripes[i].Load()

@@ -6,15 +6,14 @@ import "slices"
 type Row struct {
 	Name     string   // with the namespace, e.g. "retryproxy_requests_total"
 	Type     Kind     // counter, gauge or histogram
-	Labels   []string // in order; nil when there are none
+	Labels   []string // in order; nil if there are none
 	Help     string   // what it counts; the exposition's HELP
-	Question string   // what an operator finds out with it
+	Question string   // the question that it answers for an operator
 }
 
-// Reference lists all metrics of ours in the order of the documentation, from
-// the definitions that are registered. Those of the Go runtime and the process
-// (go_*, process_*), which the handler shows as well, are client_golang's own.
-// The rows belong to the client.
+// Reference returns all metrics of ours in the order of the documentation, from the
+// registered definitions. The handler also exports those of the Go runtime and the process
+// (go_*, process_*), which are client_golang's. The rows belong to the caller.
 func Reference() []Row {
 	rows := make([]Row, len(families))
 	for i, f := range families {

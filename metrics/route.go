@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Route holds what is counted of the requests of one route, each of which is
-// counted by the [Stripe] that was near when it began.
+// Route holds the counts of the requests of one route. Each request is counted in the
+// [Stripe] that Near returned when it began.
 type Route struct {
 	name string
-	// stripes has a power of two of permits, each filled when first used.
+	// The length of stripes is a power of two. Each is allocated at first use.
 	stripes []atomic.Pointer[Stripe]
-	near    sync.Pool // of stripes: a core gets what it had last
+	near    sync.Pool // of stripes: a core gets the one it used last
 	next    atomic.Uint32
 }
 
@@ -21,8 +21,8 @@ func newRoute(name string, stripes int) *Route {
 	return r
 }
 
-// Near gives this core's stripe, for all that is to be told of a request that
-// begins. It does not block, and allocates only what is used for the first time.
+// Near returns this core's stripe, to be used for a request from its beginning to its end.
+// It does not block, and allocates only at first use.
 func (r *Route) Near() *Stripe {
 	s := r.near.Get().(*Stripe)
 	r.near.Put(s)
@@ -38,13 +38,13 @@ func (r *Route) stripe(i uint) *Stripe {
 	return slot.Load()
 }
 
-// totals are the counts of all stripes together.
+// totals holds the sums over all stripes.
 type totals struct {
 	Stripe
 	inFlight, waiting uint64
 }
 
-// totals sums the stripes; nil when the route was never used.
+// totals sums the stripes; nil if the route was never used.
 func (r *Route) totals() *totals {
 	var t *totals
 	for i := range r.stripes {
@@ -62,9 +62,9 @@ func (r *Route) totals() *totals {
 	return t
 }
 
-// inFlight is what began less what ended. What ended is read first, so that
-// nothing is ever found to have ended more often than it began; what begins
-// and ends while this reads, within a microsecond, may count as in flight.
+// inFlight returns what began less what ended. It reads what ended first, so that never
+// more has ended than begun. Requests that begin and end during the read, within a
+// microsecond, may count as in flight.
 func (r *Route) inFlight(ended, began func(*Stripe) uint64) uint64 {
 	sum := func(of func(*Stripe) uint64) (n uint64) {
 		for i := range r.stripes {

@@ -10,28 +10,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// maxScrapesInFlight is how many answers to scrapes are kept at once. One of a hundred
-// routes takes some 1.2 MB (measured).
+// maxScrapesInFlight is how many responses to scrapes are kept at the same time. One with a
+// hundred routes takes some 1.2 MB (measured).
 const maxScrapesInFlight = 8
 
-// Handler answers scrapes in the Prometheus text format. What can be shown is
-// shown, even when a part of it is in error. Scrapes are gathered one at a time, the
-// others wait their turn, so that a flood of them takes no more than a core; and each is sent
-// only when it is whole, so that whoever does not read its own holds up nobody else's. Where
-// maxScrapesInFlight are being sent, the oldest is cut off for the next.
+// Handler serves scrapes in the Prometheus text format. If part of the metrics fails, it
+// still exports the rest. It gathers one scrape at a time, so that a flood of them uses no
+// more than a core. It sends a response only when it is complete, so that a slow reader
+// does not delay others. If maxScrapesInFlight are being sent, it cuts off the oldest for
+// the next.
 func (m *Metrics) Handler() http.Handler {
 	gather := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
-	turn := make(chan struct{}, 1)
+	gathering := make(chan struct{}, 1)
 	var inFlight scrapesInFlight
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case turn <- struct{}{}:
+		case gathering <- struct{}{}:
 		case <-r.Context().Done():
 			return
 		}
 		whole := bufferedResponse{header: w.Header(), code: http.StatusOK}
 		func() {
-			defer func() { <-turn }()
+			defer func() { <-gathering }()
 			gather.ServeHTTP(&whole, r)
 		}()
 		defer inFlight.begin(w)()
@@ -40,20 +40,20 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// scrapesInFlight are the responses being sent, the oldest first.
+// scrapesInFlight holds the responses being sent, the oldest first.
 type scrapesInFlight struct {
 	mu  sync.Mutex
 	all []*http.ResponseController
 }
 
-// begin makes room for one more, by cutting the oldest off where it must be, and gives what
-// is to be called when it is sent.
+// begin adds a response, cutting off the oldest if necessary. It returns a function to call
+// when the response has been sent.
 func (h *scrapesInFlight) begin(w http.ResponseWriter) (done func()) {
 	c := http.NewResponseController(w)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.all) == maxScrapesInFlight {
-		_ = h.all[0].SetWriteDeadline(time.Now()) // its write ends, and its connection
+		_ = h.all[0].SetWriteDeadline(time.Now()) // ends its write and its connection
 		h.all = h.all[1:]
 	}
 	h.all = append(h.all, c)
@@ -64,7 +64,7 @@ func (h *scrapesInFlight) begin(w http.ResponseWriter) (done func()) {
 	}
 }
 
-// bufferedResponse keeps the body of one.
+// bufferedResponse buffers the response to a scrape.
 type bufferedResponse struct {
 	bytes.Buffer
 	header http.Header

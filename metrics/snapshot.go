@@ -7,41 +7,41 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// Snapshot is what the proxy holds at one moment. The function given to Watch
-// makes one per scrape; the metrics package only reads it.
+// Snapshot is the state of the proxy at one moment. The function passed to Watch makes one
+// per scrape; this package only reads it.
 type Snapshot struct {
-	Connections           int               // client connections open
+	Connections           int               // open client connections
 	AcceptPauses          uint64            // times that accepting paused, since the start
-	EvictedIdle           uint64            // client connections ended while idle, as others needed their slots, since the start
-	EvictedStalled        uint64            // likewise, whose client took nothing of its response
+	EvictedIdle           uint64            // client connections ended while idle because others needed their slots, since the start
+	EvictedStalled        uint64            // likewise, because the client did not read its response
 	Faults                uint64            // requests that ended in a fault of the proxy itself, since the start
 	HandshakeFailures     uint64            // clients whose TLS handshake failed, since the start
-	HeaderFailures        map[string]uint64 // connections without the PROXY protocol header that they had to begin with, by reason, of a closed set
+	HeaderFailures        map[string]uint64 // connections without the required PROXY protocol header, by reason, of a closed set
 	Draining              bool              // the proxy is shutting down
-	RetryBufferBytes      int64             // memory that keeps bodies and responses for retries
-	RetryBufferLimitBytes int64             // the most that RetryBufferBytes may be
-	RetryPercent          int               // of a hundred retries, those made
-	RateLimitPauses       policy.RateLimitPauseState
+	RetryBufferBytes      int64             // memory for bodies and responses kept for retries
+	RetryBufferLimitBytes int64             // the maximum of RetryBufferBytes
+	RetryPercent          int               // percentage of retries that are made
+	RateLimitPauses       ratelimit.PauseState
 	RateLimits            []RateLimit
 	Shared                *Shared // nil: nothing is shared
 	Upstreams             []Upstream
 	Certificates          []Certificate
 }
 
-// RateLimit is the state of one rate limit. Counts are since the start and never fall.
+// RateLimit is the state of one rate limit. Counts are since the start and never decrease.
 type RateLimit struct {
 	Upstream string // the label, without credentials
-	Rate     string // 100/s; no two rate limits agree in both
-	Queued   int    // requests that wait for their turn
-	Keys     int    // values of a field with a rate limit of their own
-	State    policy.RateLimiterState
+	Rate     string // such as 100/s; no two rate limits have the same Upstream and Rate
+	Queued   int    // requests that wait for a slot
+	Keys     int    // key values with a rate limit of their own
+	State    ratelimit.State
 }
 
-// Shared is what is known of the shared engine. Counts are since the start and
-// never fall.
+// Shared is the state of the shared engine. Counts are since the start and never decrease.
 type Shared struct {
 	Up                                        bool
 	Lost, Commands, Errors                    uint64
@@ -49,33 +49,33 @@ type Shared struct {
 	PausesSent, PausesReceived, PausesDropped uint64
 }
 
-// Upstream is the state of one upstream's pool and budget. Counts are since
-// the start and never fall.
+// Upstream is the state of one upstream's pool and budget. Counts are since the start and
+// never decrease.
 type Upstream struct {
-	Name    string // the label, without credentials; those of one name are added up
+	Name    string // the label, without credentials; upstreams of the same name are summed
 	Idle    int    // connections kept for the next request
 	Active  int    // connections in use
 	Dialing int    // dials in flight
 
 	Dials      uint64   // connections made
-	Reuses     uint64   // times a kept connection was used again
+	Reuses     uint64   // times a pooled connection was used again
 	DialErrors []uint64 // failed dials, one count per label of Options.DialErrorKinds
-	IdleCloses uint64   // kept connections the upstream closed while idle
+	IdleCloses uint64   // pooled connections the upstream closed while idle
 
-	Endpoints    [NumEndpointStates]int // how many are in each state
-	EachEndpoint []Endpoint             // those of an upstream with several, a bounded number
+	Endpoints    [NumEndpointStates]int // number of endpoints in each state
+	EachEndpoint []Endpoint             // the endpoints of an upstream with several, a limited number
 
-	LastFailure *DialFailure // the last failed connection, for the page; no metric shows it
+	LastFailure *DialFailure // the last failed connection, for the page; not exported
 
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
 
-	Guard policy.GuardState // breaker and limit
+	Guard breaker.GuardState // breaker and concurrency limit
 
 	HasClientThrottling bool
-	ClientThrottling    float64                        // share of requests not sent
-	HasProbe            bool                           // RETRYPROXY_PROBE_PATH is set
-	Probed              [policy.NumProbeResults]uint64 // probes of that path that ended, by result
+	ClientThrottling    float64                         // share of requests not sent
+	HasProbe            bool                            // RETRYPROXY_PROBE_PATH is set
+	Probed              [breaker.NumProbeResults]uint64 // completed probes of that path, by result
 }
 
 // DialFailure is a failed connection.
@@ -83,17 +83,17 @@ type DialFailure struct {
 	At      time.Time
 	Address string
 	Kind    string
-	Text    string // the cause, in one bounded line
+	Text    string // the cause, in one line of limited length
 }
 
-// Certificate is one whose end of validity is watched.
+// Certificate is a certificate whose expiry is exported.
 type Certificate struct {
-	Kind     string // whose it is, from a closed set of the client's, e.g. "client", "upstream"
-	Name     string // which, e.g. a file's name or an upstream's; of several with one name the first to end is shown
+	Kind     string // its use, from a closed set of the caller's, for example "client", "upstream"
+	Name     string // for example a file's name or an upstream's; of several with one name the first to expire is exported
 	NotAfter time.Time
 }
 
-// emit shows one value of f.
+// emit exports one value of f.
 func (f *family) emit(ch chan<- prometheus.Metric, value float64, labels ...string) {
 	kind := prometheus.CounterValue
 	if f.kind == Gauge {
@@ -168,7 +168,7 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 		budgetTokens.emit(ch, u.BudgetTokens, name)
 	}
 	if u.HasProbe {
-		for _, r := range policy.AllProbeResults() {
+		for _, r := range breaker.AllProbeResults() {
 			pathProbesTotal.emit(ch, float64(u.Probed[r]), name, r.String())
 		}
 	}
@@ -176,12 +176,12 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 
 func (u *Upstream) collectGuard(ch chan<- prometheus.Metric) {
 	g := &u.Guard
-	for s := range policy.NumBreakerStates {
-		state := policy.BreakerState(s)
+	for s := range breaker.NumBreakerStates {
+		state := breaker.State(s)
 		breakerState.emit(ch, oneIf(g.Breaker == state), u.Name, state.String())
 	}
-	for by := 1; by < policy.NumOpenedBy; by++ {
-		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), u.Name, policy.OpenedBy(by).String())
+	for by := 1; by < breaker.NumOpenedBy; by++ {
+		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), u.Name, breaker.OpenedBy(by).String())
 	}
 	breakerProbesTotal.emit(ch, float64(g.Probes), u.Name)
 	limit := math.Inf(1)
@@ -195,8 +195,8 @@ func (u *Upstream) collectGuard(ch chan<- prometheus.Metric) {
 	queuedRequests.emit(ch, float64(g.Queued), u.Name)
 }
 
-// merged adds up upstreams of one name, such as those that differ only in
-// their certificates: two series of the same labels would be an error.
+// merged sums upstreams of the same name, such as those that differ only in their
+// certificates: two series with the same labels would be an error.
 func merged(upstreams []Upstream) []Upstream {
 	at := make(map[string]int, len(upstreams))
 	out := make([]Upstream, 0, len(upstreams))
@@ -215,8 +215,8 @@ func merged(upstreams []Upstream) []Upstream {
 
 type certificateID struct{ kind, name string }
 
-// earliest is the end of validity by certificate: the first one for a name
-// that is there twice, as two series of the same labels would be an error.
+// earliest returns the expiry by certificate, the first one if a name occurs twice: two
+// series with the same labels would be an error.
 func earliest(certificates []Certificate) map[certificateID]time.Time {
 	out := make(map[certificateID]time.Time, len(certificates))
 	for _, c := range certificates {
@@ -245,7 +245,7 @@ func (u *Upstream) add(o *Upstream) {
 	for i, n := range o.Probed {
 		u.Probed[i] += n
 	}
-	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the given ones are not ours to change
+	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the caller's slice must not change
 	copy(errors, u.DialErrors)
 	for i, n := range o.DialErrors {
 		errors[i] += n
@@ -253,10 +253,10 @@ func (u *Upstream) add(o *Upstream) {
 	u.DialErrors = errors
 }
 
-// addGuard adds counts up; of two breakers the one that is more open is shown.
-func (u *Upstream) addGuard(o *policy.GuardState) {
+// addGuard sums counts; of two breakers it shows the one that is more open.
+func (u *Upstream) addGuard(o *breaker.GuardState) {
 	g := &u.Guard
-	if g.Breaker == policy.BreakerClosed || o.Breaker == policy.BreakerOpen {
+	if g.Breaker == breaker.Closed || o.Breaker == breaker.Open {
 		g.Breaker = o.Breaker
 	}
 	for i, n := range o.Opened {
@@ -277,5 +277,5 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// valid makes s fit for a label, which must be UTF-8.
+// valid makes s usable as a label, which must be UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

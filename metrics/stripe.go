@@ -8,37 +8,35 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// A counter that all cores add to costs each of them the cache line, some
-// 100 ns when it has to come from another core. So a route has several copies
-// of its counts, called stripes, and a core keeps to one of them.
+// A counter that all cores increment costs each of them the cache line: some 100 ns if it
+// has to come from another core. So a route has several copies of its counts, called
+// stripes, and a core keeps to one of them.
 //
-// Go does not tell which core a goroutine runs on, but sync.Pool keeps its
-// items per core: a stripe that was put back is what the same core gets next.
-// Two cores that have the same stripe still count right, as all counts are
-// atomic; they are just slower. The collector empties pools, but a stripe
-// belongs to its route, and is handed out again.
+// Go does not expose on which core a goroutine runs, but sync.Pool keeps its items per
+// core: a stripe that was put back is what the same core gets next. If two cores get the
+// same stripe, the counts are still right, since they are atomic, but slower. The garbage
+// collector empties pools, but a stripe belongs to its route, and is used again.
 //
-// Asking the pool takes longer than to count, so a request asks once and keeps
-// the stripe to its end, on whatever cores that is.
+// Asking the pool takes longer than counting, so a request asks once and keeps the stripe
+// to its end, on whatever core it runs.
 
-// maxStripes bounds the memory of a route: a stripe takes about 2 KiB, and
-// about 1 KiB more per method and hundred of codes seen.
+// maxStripes limits the memory of a route: a stripe takes about 2 KiB, and about 1 KiB more
+// per method and hundred of codes.
 const maxStripes = 16
 
-// stripesFor is how many stripes a route gets on so many cores (>= 1): a power
+// stripesFor returns the number of stripes of a route for a number of cores (>= 1): a power
 // of two, at least one per core, at most maxStripes.
 func stripesFor(cores int) int {
 	return min(1<<bits.Len(uint(cores-1)), maxStripes)
 }
 
-// Stripe counts what becomes of the requests of one route that began on one
-// core. It satisfies the observer interface of package proxy. All methods are
-// safe for concurrent use and neither block nor allocate, but for the first use
-// of a hundred of codes. A method given a value outside its closed set (none of
-// our code does that) counts nothing.
+// Stripe counts the requests of one route that began on one core. It implements the
+// observer interface of package proxy. All methods are safe for concurrent use. They
+// neither block nor allocate, except at the first use of a hundred of codes. A method
+// ignores a value outside its closed set (which our code never passes).
 type Stripe struct {
 	began atomic.Uint64 // requests
-	waits atomic.Uint64 // begun
+	waits atomic.Uint64 // waits begun
 
 	fallbackFailures atomic.Uint64
 	hedges           atomic.Uint64
@@ -47,7 +45,7 @@ type Stripe struct {
 	faultInjections    [policy.NumFaultKinds]atomic.Uint64
 	outcomes           [policy.NumOutcomes]atomic.Uint64
 	retries            [policy.NumReasons]atomic.Uint64
-	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries, in a route that observes
+	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries of a route in dry run
 	attemptsPerRequest attemptCounts
 	request            histogram // durationLadder
 	attempt            histogram // durationLadder
@@ -61,8 +59,8 @@ type Stripe struct {
 // RequestBegan counts a request as in flight until RequestDone.
 func (s *Stripe) RequestBegan() { s.began.Add(1) }
 
-// AttemptDone counts an attempt that took d. A code outside 100..599, such as 0
-// for an attempt that brought no response header section, is labelled other.
+// AttemptDone counts an attempt that took d. A code outside 100..599, such as 0 for an
+// attempt without response headers, is labelled other.
 func (s *Stripe) AttemptDone(class policy.Class, code int, d time.Duration) {
 	if int(class) >= policy.NumClasses {
 		return
@@ -71,14 +69,14 @@ func (s *Stripe) AttemptDone(class policy.Class, code int, d time.Duration) {
 	s.attempt.observe(durationLadder, d)
 }
 
-// Retry counts a retry by what it is for.
+// Retry counts a retry by its reason.
 func (s *Stripe) Retry(reason policy.Reason) {
 	if reason.ForRetry() {
 		s.retries[reason].Add(1)
 	}
 }
 
-// WouldRetry counts a retry that would have been made, by what it would be for.
+// WouldRetry counts a retry that would have been made, by its reason.
 func (s *Stripe) WouldRetry(reason policy.Reason) {
 	if reason.ForRetry() {
 		s.dryRunRetries[reason].Add(1)
@@ -88,36 +86,36 @@ func (s *Stripe) WouldRetry(reason policy.Reason) {
 // WaitBegan counts a request as waiting until WaitEnded.
 func (s *Stripe) WaitBegan() { s.waits.Add(1) }
 
-// WaitEnded ends the wait begun last; waited is how long it really was.
+// WaitEnded ends a wait; waited is its actual duration.
 func (s *Stripe) WaitEnded(waited time.Duration) {
 	s.backoff.observe(backoffLadder, waited)
 }
 
-// Queued counts a wait at the upstream's door.
+// Queued counts a wait for the circuit breaker, a permit or a rate-limit pause.
 func (s *Stripe) Queued(waited time.Duration) {
 	s.queue.observe(backoffLadder, waited)
 }
 
-// FallbackFailed counts a fallback upstream that had no better response.
+// FallbackFailed counts a fallback that had no better response.
 func (s *Stripe) FallbackFailed() { s.fallbackFailures.Add(1) }
 
-// FaultInjected counts a fault made up for an attempt.
+// FaultInjected counts an injected fault.
 func (s *Stripe) FaultInjected(kind policy.FaultKind) {
 	if int(kind) < policy.NumFaultKinds {
 		s.faultInjections[kind].Add(1)
 	}
 }
 
-// Hedged counts a hedge that was sent, HedgeWon one whose answer was relayed.
+// Hedged counts a hedge that was sent.
 func (s *Stripe) Hedged() { s.hedges.Add(1) }
 
-// HedgeWon is told after Hedged.
+// HedgeWon counts a hedge whose response was relayed. It is called after Hedged.
 func (s *Stripe) HedgeWon() { s.hedgesWon.Add(1) }
 
-// RequestDone counts a request with all that became of it. Once per
-// RequestBegan. method is read, not kept; code is what the client got, 0 when
-// nothing; d is the whole time; added, which counts only when there was more
-// than one attempt and one failed (else it is 0), the time from the first attempt's end to the last one's.
+// RequestDone counts a completed request. Call it once per RequestBegan. method is not
+// kept. code is the status that the client got, 0 if none. d is the total duration. added
+// is the time from the end of the first attempt to the end of the last; it is 0 unless
+// there was more than one attempt and one failed.
 func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int) {
 	if int(o) >= policy.NumOutcomes {
 		return
@@ -131,7 +129,7 @@ func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added
 	s.outcomes[o].Add(1)
 }
 
-// add adds all of o but what began.
+// add adds all counts of o except began and waits.
 func (s *Stripe) add(o *Stripe) {
 	addAll(s.outcomes[:], o.outcomes[:])
 	addAll(s.retries[:], o.retries[:])
@@ -160,7 +158,7 @@ func addAll(to, from []atomic.Uint64) {
 	}
 }
 
-// done is how many requests are done.
+// done returns the number of completed requests.
 func (s *Stripe) done() (n uint64) {
 	for i := range s.outcomes {
 		n += s.outcomes[i].Load()

@@ -7,41 +7,38 @@ import (
 	"time"
 )
 
-// ClientThrottler turns requests away here while the upstream turns nearly all of them
-// away there: a rejection costs the upstream work too, and with enough of them
-// it does nothing else. A request is not sent with the probability
+// ClientThrottler rejects requests locally while the upstream rejects nearly all of them. A rejection
+// costs the upstream work too, and with enough of them it does nothing else. A request is rejected
+// with the probability
 //
 //	max(0, (requests - 2 accepts) / (requests + 1))
 //
-// where requests are those that a response is known of, or that were turned
-// away here, and accepts those that the upstream took. So nothing happens until
-// it rejects half of them, an upstream that takes c a second gets about 2c, and
-// one that takes nothing still gets one about every ten seconds, which is how
-// its return is noticed.
+// where requests counts the requests whose result is known and those rejected here, and accepts
+// counts the requests that the upstream accepted. Nothing is rejected until the upstream rejects half
+// of its requests. An upstream that accepts c requests per second gets about 2c. An upstream that
+// accepts none still gets about one request every ten seconds, which detects its recovery.
 //
-// Source: Google, Site Reliability Engineering, chapter 21 "Handling
-// Overload", with its factor of 2. There the counts are of the last two
-// minutes; here they decay with a time constant of ten seconds, which is the
-// window of the retry budget too: what was taken ten seconds ago counts for
-// 37 %. After an outage the share that is sent grows with the same constant, so
-// with n requests a second it takes about 10 s x ln(5 n) until all are sent:
-// one minute with a hundred a second. Requests in flight count for nothing,
-// or a start with many at once would look like a rejection.
+// Source: Google, Site Reliability Engineering, chapter 21 "Handling Overload", with its factor of 2.
+// There the counts cover the last two minutes. Here they decay with a time constant of ten seconds,
+// which is also the window of the retry budget: a request accepted ten seconds ago counts for 37 %.
+// After an outage the share that is sent grows with the same constant. With n requests per second it
+// takes about 10 s x ln(5 n) until all are sent: one minute at a hundred per second. Requests in
+// flight do not count. Otherwise many requests at the start would look like rejections.
 //
-// All methods are safe for concurrent use, do not allocate and take no lock but
-// once a second. now is monotonic time of any origin not below 0, the same
-// origin for all calls; calls may come slightly out of order. Make one with
-// NewClientThrottler.
+// All methods are safe for concurrent use and do not allocate. They take a lock at most once per
+// second. now is monotonic time of any origin, not below 0, with the same origin for all calls. Calls
+// may come slightly out of order. Make one with NewClientThrottler.
 type ClientThrottler struct {
 	requests atomic.Int64 // since the start
 	accepts  atomic.Int64
-	decayAt  atomic.Int64 // when the decay is next reckoned
+	decayAt  atomic.Int64 // when the decay is computed next
 
-	// What of the counts has decayed, as the bits of a float64: the rest counts.
+	// decayed is the part of requests and accepts that has decayed, as the bits of a
+	// float64. The rest counts.
 	decayed [2]atomic.Uint64
 
-	mu sync.Mutex    // held while the decay is reckoned
-	at time.Duration // until when it is
+	mu sync.Mutex    // held while the decay is computed
+	at time.Duration // the time up to which the decay is computed
 }
 
 const (
@@ -50,11 +47,11 @@ const (
 	clientThrottlingStep   = time.Second
 )
 
-// NewClientThrottler makes one that has seen nothing and lets all pass.
+// NewClientThrottler returns a throttler that has seen no request and allows all.
 func NewClientThrottler() *ClientThrottler { return new(ClientThrottler) }
 
-// Allow says whether a request may be sent; draw is uniform in [0, 1). One that
-// may not counts as a request, one that may counts when Done tells of it.
+// Allow reports whether a request may be sent; draw is uniform in [0, 1). A rejected
+// request is counted at once, an allowed one when Done is called.
 func (t *ClientThrottler) Allow(now time.Duration, draw float64) bool {
 	if draw >= t.Probability(now) {
 		return true
@@ -63,9 +60,8 @@ func (t *ClientThrottler) Allow(now time.Duration, draw float64) bool {
 	return false
 }
 
-// Done counts a request that Ask let pass, once it is known whether the
-// upstream took it. For one of which that stays unknown, such as one whose
-// client left, it is not called.
+// Done counts a request that Allow let pass, once it is known whether the upstream accepted
+// it. Do not call it if that stays unknown, for example when the client left.
 func (t *ClientThrottler) Done(accepted bool) {
 	if accepted {
 		t.accepts.Add(1)
@@ -73,7 +69,7 @@ func (t *ClientThrottler) Done(accepted bool) {
 	t.requests.Add(1)
 }
 
-// Probability is that of a request not being sent now.
+// Probability returns the probability that a request is rejected now, in [0, 1].
 func (t *ClientThrottler) Probability(now time.Duration) float64 {
 	if int64(now) >= t.decayAt.Load() {
 		t.decay(now)
@@ -83,8 +79,8 @@ func (t *ClientThrottler) Probability(now time.Duration) float64 {
 	return max(0, (requests-clientThrottlingFactor*max(accepts, 0))/(max(requests, 0)+1))
 }
 
-// decay forgets what the time since the last call takes away. Whoever comes
-// while another reckons goes on with the counts as they are.
+// decay computes the decay since the last call. If another goroutine is computing it, decay
+// returns at once and the counts stay as they are.
 func (t *ClientThrottler) decay(now time.Duration) {
 	if !t.mu.TryLock() {
 		return
@@ -102,10 +98,9 @@ func (t *ClientThrottler) decay(now time.Duration) {
 	t.decayAt.Store(int64(now + clientThrottlingStep))
 }
 
-// UpstreamAccepted reports whether an attempt shows that the upstream takes requests, and
-// whether it shows anything of that: not what was surely never seen by it for a
-// reason of our own pooling. 429, 502, 503 and 504 are rejections, as is no
-// answer at all.
+// UpstreamAccepted reports whether the attempt shows that the upstream accepts requests,
+// and whether it shows anything at all. known is false for a stale connection and a refused
+// stream. 429, 502, 503, 504 and every other failure without a response are rejections.
 func (a *Attempt) UpstreamAccepted() (accepted, known bool) {
 	switch {
 	case a.Cause == CauseIdleClose || a.Cause == CauseRefusedStream:

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // seen makes a Throttle that has counted so much.
@@ -75,7 +77,7 @@ func TestClientThrottlingSparesAHealthyUpstream(t *testing.T) {
 
 // drive sends rate requests a second from one time to another to an upstream
 // that takes capacity of them each second.
-func drive(r Rand, th *ClientThrottler, from, to time.Duration, rate, capacity int) (sent, taken int) {
+func drive(r backoff.Rand, th *ClientThrottler, from, to time.Duration, rate, capacity int) (sent, taken int) {
 	for second := from; second < to; second += time.Second {
 		room := capacity
 		for i := range rate {
@@ -174,13 +176,13 @@ func TestClientThrottlerConcurrently(t *testing.T) {
 }
 
 func TestTook(t *testing.T) {
-	status := func(code int) Attempt { return Attempt{Cause: CauseStatus, Status: code} }
+	responded := func(code int) Attempt { return Attempt{Cause: CauseStatus, Status: code} }
 	for _, tc := range []struct {
 		a               Attempt
 		accepted, known bool
 	}{
-		{status(200), true, true}, {status(404), true, true}, {status(500), true, true}, {status(501), true, true}, {status(505), true, true},
-		{status(429), false, true}, {status(502), false, true}, {status(503), false, true}, {status(504), false, true},
+		{responded(200), true, true}, {responded(404), true, true}, {responded(500), true, true}, {responded(501), true, true}, {responded(505), true, true},
+		{responded(429), false, true}, {responded(502), false, true}, {responded(503), false, true}, {responded(504), false, true},
 		{Attempt{Cause: CauseDial}, false, true}, {Attempt{Cause: CauseReset}, false, true}, {Attempt{Cause: CauseAttemptTimeout}, false, true},
 		{Attempt{Cause: CauseIdleClose}, false, false}, {Attempt{Cause: CauseRefusedStream}, false, false},
 	} {

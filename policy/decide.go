@@ -1,6 +1,12 @@
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/status"
+)
 
 // HeaderLookup finds a response field by its name, whatever the case of the
 // name. With several fields of that name it gives the first. The value stays
@@ -16,10 +22,22 @@ type Attempt struct {
 	Final  bool       // an inner retryproxy marked its response as given up, or a gRPC server said not to repeat (grpc-retry-pushback-ms)
 	GRPC   GRPCStatus // of a gRPC call's answer, as far as it is known before a message; OK else
 
-	RetryAfter    time.Duration // as ParseRetryAfter gave it; never negative
+	Unwanted bool // the response says that a retry is not wanted (x-should-retry: false)
+	Wanted   bool // the response says that one is (x-should-retry: true), for a status of 400 or more
+
+	RetryAfter    time.Duration // as package retryafter gave it; never negative
 	HasRetryAfter bool
 
 	Header HeaderLookup // the response's fields, for retriable-header; may be nil
+}
+
+// JudgedStatus returns the status by which a circuit breaker judges the upstream: the one that the gRPC
+// status stands for, or that of the response.
+func (a *Attempt) JudgedStatus() int {
+	if s := a.GRPC.HTTPStatus(); s != 200 {
+		return s
+	}
+	return a.Status
 }
 
 // Replay says whether the request body can be sent once more.
@@ -61,9 +79,6 @@ type Situation struct {
 	Layered       bool          // the layered-retries rule left no retries
 }
 
-// Forever is the value of Situation.Left for a request without a deadline.
-const Forever = time.Duration(1<<63 - 1)
-
 // Decision is what to do after an attempt.
 type Decision struct {
 	Class Class         // of the attempt, for metrics
@@ -78,13 +93,13 @@ type Decision struct {
 // value retries nothing.
 type Policy struct {
 	RetryOn    RetryOn
-	MaxRetries int           // 0 = none
-	Window     time.Duration // no retry begins later than this after the first attempt began; 0 = no such bound
-	Methods    MethodSet     // retried without a key; the zero value is the idempotent methods of RFC 9110
-	Unsafe     bool          // repeat every method
-	Rejected   StatusSet     // retried whatever the method; the zero value is 429
-	Backoff    Backoff       // nil waits not at all
-	Throttled  Backoff       // after a 429 without Retry-After; nil = Backoff
+	MaxRetries int              // 0 = none
+	Window     time.Duration    // no retry begins later than this after the first attempt began; 0 = no such bound
+	Methods    MethodSet        // retried without a key; the zero value is the idempotent methods of RFC 9110
+	Unsafe     bool             // repeat every method
+	Rejected   status.Set       // retried whatever the method; the zero value is 429
+	Backoff    backoff.Strategy // nil waits not at all
+	Throttled  backoff.Strategy // after a 429 or a status of Rejected without Retry-After; nil = Backoff
 }
 
 // Retryable reports whether a request may run twice without harm: its method
@@ -98,7 +113,7 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 //
 // The order is fixed, so that the reason given is always the first that holds:
 // is the response final anyway; may it be retried (mark of an inner proxy,
-// method, count and window, body, nesting, drain); how long is the wait; does
+// wish of the upstream, method, count and window, body, nesting, drain); how long is the wait; does
 // it fit in the time left; and last, because asking takes a token, does the
 // budget allow it.
 //
@@ -106,7 +121,7 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 // monotonic time of any origin, the same for all calls on one budget. r is the
 // source of jitter. Decide does not allocate and is safe for concurrent use
 // when r is.
-func (p *Policy) Decide(a *Attempt, s *Situation, b *Budget, now time.Duration, r Rand) Decision {
+func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
 	d := Decision{Class: p.Classify(a)}
 	if d.Class == ClassNone {
 		return d
@@ -158,6 +173,9 @@ func (p *Policy) Classify(a *Attempt) Class {
 	case a.Cause != CauseStatus:
 		return Unknown
 	case !p.RetryOn.matches(a):
+		if p.RetryOn.yields(a) {
+			return Unknown
+		}
 		return ClassNone
 	case p.Rejected.Has(a.Status), a.GRPC == GRPCUnavailable, a.GRPC == GRPCResourceExhausted:
 		return Rejected
@@ -170,6 +188,8 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 	switch {
 	case a.Final && a.Cause == CauseStatus:
 		return ReasonUpstreamGaveUp
+	case a.Unwanted && a.Cause == CauseStatus:
+		return ReasonAskedNotToRetry
 	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
 		return ReasonNotInRetryOn
 	case c == Unknown && !s.Safe && !p.RetryOn.grpcOptsIn(a):
@@ -193,7 +213,7 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 }
 
 // wait is how long to wait, or the reason why no wait fits in the time left.
-func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) {
+func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, Reason) {
 	if s.Left <= 0 {
 		return 0, ReasonDeadline
 	}
@@ -201,7 +221,7 @@ func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) 
 	if p.Window > 0 && p.Window-s.Elapsed < room {
 		room, short = p.Window-s.Elapsed+1, ReasonRetriesExhausted // a retry may begin just at the window's end
 	}
-	step := Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
+	step := backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
 	if a.HasRetryAfter && a.Cause == CauseStatus {
 		if a.RetryAfter >= room {
 			return 0, ReasonRetryAfterTooLong
@@ -209,10 +229,10 @@ func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) 
 		return a.RetryAfter + p.spread(step, room-a.RetryAfter, r), ReasonNone
 	}
 	b := p.Backoff
-	if a.Cause == CauseStatus && a.Status == 429 && p.Throttled != nil {
+	if a.Cause == CauseStatus && (a.Status == 429 || p.Rejected.Has(a.Status)) && p.Throttled != nil {
 		b = p.Throttled
 	}
-	w := waitOf(b, step, r)
+	w := backoff.WaitOf(b, step, r)
 	if w >= room {
 		return 0, short
 	}
@@ -225,26 +245,8 @@ func (p *Policy) wait(a *Attempt, s *Situation, r Rand) (time.Duration, Reason) 
 // room that is left behind the Retry-After. The half keeps two promises: bad
 // luck in the draw never turns a wait that fits into one that does not, and
 // the attempt has time of its own.
-func (p *Policy) spread(s Step, room time.Duration, r Rand) time.Duration {
-	return upTo(r, min(ceilingOf(p.Backoff, s, r), room/2))
-}
-
-// waitOf is the wait of b, which may be nil. A strategy that breaks its
-// promise not to be negative is held to it.
-func waitOf(b Backoff, s Step, r Rand) time.Duration {
-	if b == nil {
-		return 0
-	}
-	return max(b.Wait(s, r), 0)
-}
-
-// ceilingOf is the longest wait of b at this step. For a strategy that does
-// not say, a wait drawn from it stands in.
-func ceilingOf(b Backoff, s Step, r Rand) time.Duration {
-	if l, ok := b.(Ranger); ok {
-		return l.Range(s).Max
-	}
-	return waitOf(b, s, r)
+func (p *Policy) spread(s backoff.Step, room time.Duration, r backoff.Rand) time.Duration {
+	return backoff.UpTo(r, min(backoff.CeilingOf(p.Backoff, s, r), room/2))
 }
 
 // causeReasons says what a retry after a failure without a response is for.
@@ -267,6 +269,9 @@ func (p *Policy) whatFor(a *Attempt) Reason {
 	if !p.RetryOn.hasCode(a.Status) {
 		if p.RetryOn.grpc.has(a.GRPC) {
 			return ReasonGRPC
+		}
+		if !p.RetryOn.hasField(a) {
+			return ReasonAskedToRetry
 		}
 		return ReasonHeader
 	}

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // trial is one random call of Decide.
@@ -12,7 +15,7 @@ type trial struct {
 	policy  Policy
 	attempt Attempt
 	at      Situation
-	budget  *Budget
+	budget  *budget.Budget
 	seed    uint64
 }
 
@@ -20,11 +23,11 @@ func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // around is a duration that is often at the edges where decisions change.
 func around(r *rand.Rand) time.Duration {
-	return pick(r, -1, 0, 1, time.Millisecond, time.Second, 10*time.Second, 30*time.Second, Forever,
+	return pick(r, -1, 0, 1, time.Millisecond, time.Second, 10*time.Second, 30*time.Second, backoff.Forever,
 		time.Duration(r.Int64N(int64(40*time.Second))))
 }
 
-func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []Backoff) trial {
+func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []backoff.Strategy) trial {
 	t.Helper()
 	tr := trial{
 		policy: Policy{
@@ -37,7 +40,9 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []Ba
 		attempt: Attempt{
 			Cause:         pick(r, CauseStatus, CauseStatus, Cause(r.IntN(NumCauses))),
 			GRPC:          pick(r, GRPCOK, GRPCOK, GRPCUnavailable, GRPCInternal),
-			Status:        pick(r, 200, 404, 429, 500, 501, 502, 503, 504, 520),
+			Unwanted:      r.IntN(30) == 0,
+			Wanted:        r.IntN(10) == 0,
+			Status:        pick(r, 200, 404, 409, 429, 500, 501, 502, 503, 504, 520),
 			Final:         r.IntN(30) == 0,
 			RetryAfter:    max(0, around(r)),
 			HasRetryAfter: r.IntN(4) == 0,
@@ -45,10 +50,10 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []Ba
 		},
 		at: Situation{
 			Retries: r.IntN(3), Safe: r.IntN(4) > 0, Replay: Replay(max(0, r.IntN(20)-15)),
-			Left: pick(r, 30*time.Second, time.Minute, Forever, around(r)), Elapsed: pick(r, 0, time.Second, max(0, around(r))), Previous: max(0, around(r)),
+			Left: pick(r, 30*time.Second, time.Minute, backoff.Forever, around(r)), Elapsed: pick(r, 0, time.Second, max(0, around(r))), Previous: max(0, around(r)),
 			FreeRetryUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Layered: r.IntN(20) == 0,
 		},
-		budget: pick[*Budget](r, nil, nil, NewBudget(BudgetConfig{}), NewBudget(BudgetConfig{Burst: 1}), NewBudget(DefaultBudget())),
+		budget: pick[*budget.Budget](r, nil, nil, budget.New(budget.Config{}), budget.New(budget.Config{Burst: 1}), budget.New(budget.Default())),
 		seed:   r.Uint64(),
 	}
 	tr.at.MaxRetries = min(tr.policy.MaxRetries, r.IntN(9))
@@ -96,6 +101,10 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "draining and nesting end retries"
 	case a.Cause == CauseStatus && a.Final:
 		return "who gave up stays given up"
+	case a.Cause == CauseStatus && a.Unwanted:
+		return "no retry is made that is not wanted"
+	case d.Why == ReasonAskedToRetry && (!a.Wanted || !s.Safe || a.Status < 400):
+		return "only a safe retry is made because it is wanted"
 	case tr.pastWindow(d.Wait):
 		return "no retry begins after the window"
 	case a.Cause == CauseStatus && a.HasRetryAfter && d.Wait < a.RetryAfter:
@@ -125,10 +134,12 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	switch why {
 	case ReasonUpstreamGaveUp:
 		return a.Final
+	case ReasonAskedNotToRetry:
+		return a.Unwanted
 	case ReasonNotInRetryOn:
 		return !p.RetryOn.Cause(a.Cause)
 	case ReasonNotIdempotent:
-		return !s.Safe && !a.Cause.Sure() && !tr.rejected()
+		return !s.Safe && !a.Cause.Sure() && (!tr.rejected() || a.Wanted && !p.RetryOn.Code(a.Status))
 	case ReasonRetriesOff:
 		return p.MaxRetries == 0 || s.MaxRetries == 0
 	case ReasonRetriesExhausted:
@@ -159,14 +170,14 @@ func (tr *trial) pastWindow(wait time.Duration) bool {
 	return w > 0 && (tr.at.Elapsed > w || wait > w-tr.at.Elapsed)
 }
 
-func ceilingAt(b Backoff, s *Situation) time.Duration {
+func ceilingAt(b backoff.Strategy, s *Situation) time.Duration {
 	if b == nil {
 		return 0
 	}
-	if _, endless := b.(Normal); endless {
-		return Forever
+	if _, endless := b.(backoff.Normal); endless {
+		return backoff.Forever
 	}
-	return b.(Ranger).Range(Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}).Max
+	return b.(backoff.Ranger).Range(backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}).Max
 }
 
 // givenElsewhere are the reasons that Decide does not give: the loop does.
@@ -178,15 +189,16 @@ var givenElsewhere = map[Reason]bool{
 	ReasonSwitchedOff:      true,
 	ReasonDryRun:           true,
 	ReasonNoDescriptors:    true,
+	ReasonQuotaExhausted:   true,
 }
 
 func TestDecideKeepsItsPromises(t *testing.T) {
 	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn), mustRetryOn(t, "none"), mustRetryOn(t, "5xx,429"),
 		mustRetryOn(t, DefaultRetryOn+",501,!504,retriable-header:X-Again"), mustRetryOn(t, "connect-failure,retriable-header:X-Again=1"),
 		mustRetryOn(t, DefaultRetryOn+",grpc-unavailable")}
-	strategies := []Backoff{nil}
-	for _, name := range Strategies() {
-		b, err := New(name, Options{})
+	strategies := []backoff.Strategy{nil}
+	for _, name := range backoff.Strategies() {
+		b, err := backoff.New(name, backoff.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +233,7 @@ func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
 	r := seeded(12)
 	retried := 0
 	for range 20_000 {
-		tr := randomTrial(t, r, settings, []Backoff{FullJitter{time.Second, time.Minute, 2}})
+		tr := randomTrial(t, r, settings, []backoff.Strategy{backoff.FullJitter{Base: time.Second, Max: time.Minute, Factor: 2}})
 		tr.attempt.Cause = pick(r, CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream)
 		tr.budget = nil
 		safe, unsafe := tr, tr
@@ -245,7 +257,7 @@ func TestRequestsEndWithinTheirLimits(t *testing.T) {
 	for range 5_000 {
 		p := testPolicy(t)
 		p.MaxRetries = r.IntN(9)
-		p.Backoff = FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+		p.Backoff = backoff.FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
 		limit := time.Duration(1 + r.Int64N(int64(time.Minute)))
 		s := Situation{MaxRetries: p.MaxRetries, Safe: r.IntN(2) == 0, Left: limit}
 		sends, frees := 0, 0

@@ -4,12 +4,15 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // constant is a strategy that waits w and says so.
 type constant time.Duration
 
-func (c constant) Wait(Step, Rand) time.Duration { return time.Duration(c) }
+func (c constant) Wait(backoff.Step, backoff.Rand) time.Duration { return time.Duration(c) }
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
@@ -29,7 +32,7 @@ func fresh() Situation {
 	return Situation{MaxRetries: 3, Safe: true, Left: 30 * time.Second}
 }
 
-func status(code int) Attempt { return Attempt{Status: code} }
+func responded(code int) Attempt { return Attempt{Status: code} }
 
 func TestDecide(t *testing.T) {
 	retry := func(c Class, why Reason, wait time.Duration) Decision {
@@ -46,15 +49,15 @@ func TestDecide(t *testing.T) {
 		change  func(*Situation, *Policy)
 		want    Decision
 	}{
-		{"200", status(200), nil, no(ClassNone, ReasonNone)},
-		{"404", status(404), nil, no(ClassNone, ReasonNone)},
-		{"501 is not worth it", status(501), nil, no(ClassNone, ReasonNone)},
-		{"429 waits longer", status(429), nil, retry(Rejected, ReasonStatus429, 5*s)},
-		{"500", status(500), nil, retry(Unknown, ReasonStatus500, s)},
-		{"502", status(502), nil, retry(Unknown, ReasonStatus502, s)},
-		{"503", status(503), nil, retry(Unknown, ReasonStatus503, s)},
-		{"504", status(504), nil, retry(Unknown, ReasonStatus504, s)},
-		{"520", status(520), nil, retry(Unknown, ReasonStatusOther, s)},
+		{"200", responded(200), nil, no(ClassNone, ReasonNone)},
+		{"404", responded(404), nil, no(ClassNone, ReasonNone)},
+		{"501 is not worth it", responded(501), nil, no(ClassNone, ReasonNone)},
+		{"429 waits longer", responded(429), nil, retry(Rejected, ReasonStatus429, 5*s)},
+		{"500", responded(500), nil, retry(Unknown, ReasonStatus500, s)},
+		{"502", responded(502), nil, retry(Unknown, ReasonStatus502, s)},
+		{"503", responded(503), nil, retry(Unknown, ReasonStatus503, s)},
+		{"504", responded(504), nil, retry(Unknown, ReasonStatus504, s)},
+		{"520", responded(520), nil, retry(Unknown, ReasonStatusOther, s)},
 		{"field", Attempt{Status: 200, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
 		{"listed status with a listed field", Attempt{Status: 503, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonStatus503, s)},
 		{"gRPC status, not listed", Attempt{Status: 200, GRPC: GRPCInternal}, nil, no(ClassNone, ReasonNone)},
@@ -71,16 +74,16 @@ func TestDecide(t *testing.T) {
 		{"malformed", Attempt{Cause: CauseMalformed}, nil, retry(Unknown, ReasonMalformed, s)},
 
 		{"POST reset", Attempt{Cause: CauseReset}, unsafe, no(Unknown, ReasonNotIdempotent)},
-		{"POST 503", status(503), unsafe, no(Unknown, ReasonNotIdempotent)},
-		{"POST 429", status(429), unsafe, retry(Rejected, ReasonStatus429, 5*s)},
+		{"POST 503", responded(503), unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"POST 429", responded(429), unsafe, retry(Rejected, ReasonStatus429, 5*s)},
 		{"POST 429 with Retry-After", Attempt{Status: 429, RetryAfter: 40 * s, HasRetryAfter: true}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
-		{"POST 429 that is no failure", status(429), func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") }, no(ClassNone, ReasonNone)},
-		{"POST 503 that means it", status(503), func(s *Situation, p *Policy) { s.Safe, p.Rejected = false, mustRejected(t, "429,503,529") },
-			retry(Rejected, ReasonStatus503, s)},
-		{"POST 429 that may not mean it", status(429), func(s *Situation, p *Policy) { s.Safe, p.Rejected = false, mustRejected(t, "none") },
+		{"POST 429 that is no failure", responded(429), func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") }, no(ClassNone, ReasonNone)},
+		{"POST 503 that means it", responded(503), func(s *Situation, p *Policy) { s.Safe, p.Rejected = false, mustRejected(t, "429,503,529") },
+			retry(Rejected, ReasonStatus503, 5*s)},
+		{"POST 429 that may not mean it", responded(429), func(s *Situation, p *Policy) { s.Safe, p.Rejected = false, mustRejected(t, "none") },
 			no(Unknown, ReasonNotIdempotent)},
-		{"GET 429 that may not mean it", status(429), func(_ *Situation, p *Policy) { p.Rejected = mustRejected(t, "none") }, retry(Unknown, ReasonStatus429, 5*s)},
-		{"POST 200", status(200), unsafe, no(ClassNone, ReasonNone)},
+		{"GET 429 that may not mean it", responded(429), func(_ *Situation, p *Policy) { p.Rejected = mustRejected(t, "none") }, retry(Unknown, ReasonStatus429, 5*s)},
+		{"POST 200", responded(200), unsafe, no(ClassNone, ReasonNone)},
 		{"POST never sent", Attempt{Cause: CauseDial}, unsafe, retry(NotSent, ReasonConnectFailure, s)},
 
 		{"idle close is free", Attempt{Cause: CauseIdleClose}, nil, free},
@@ -104,31 +107,48 @@ func TestDecide(t *testing.T) {
 		{"inner proxy gave up", Attempt{Status: 503, Final: true}, nil, no(Unknown, ReasonUpstreamGaveUp)},
 		{"inner proxy gave up, but no failure here", Attempt{Status: 501, Final: true}, nil, no(ClassNone, ReasonNone)},
 		{"mark without a response means nothing", Attempt{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
-		{"retries off", status(503), func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
-		{"last retry", status(503), func(s *Situation, _ *Policy) { s.Retries = 2 }, retry(Unknown, ReasonStatus503, s)},
-		{"exhausted", status(503), func(s *Situation, _ *Policy) { s.Retries = 3 }, no(Unknown, ReasonRetriesExhausted)},
-		{"halved", status(503), func(s *Situation, _ *Policy) { s.Retries, s.MaxRetries = 1, 1 }, no(Unknown, ReasonRetriesExhausted)},
-		{"layered", status(503), func(s *Situation, _ *Policy) { s.Layered = true }, no(Unknown, ReasonLayered)},
-		{"nested down to none", status(503), func(s *Situation, _ *Policy) { s.Layered, s.MaxRetries = true, 0 }, no(Unknown, ReasonLayered)},
-		{"body too large", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge }, no(Unknown, ReasonBodyTooLarge)},
-		{"memory full", status(503), func(s *Situation, _ *Policy) { s.Replay = ReplayBufferFull }, no(Unknown, ReasonRetryBufferFull)},
+		{"no retry wanted", Attempt{Status: 503, Unwanted: true}, nil, no(Unknown, ReasonAskedNotToRetry)},
+		{"no retry wanted of a POST", Attempt{Status: 503, Unwanted: true}, unsafe, no(Unknown, ReasonAskedNotToRetry)},
+		{"no retry of a 429 wanted", Attempt{Status: 429, Unwanted: true, HasRetryAfter: true, RetryAfter: s}, unsafe, no(Rejected, ReasonAskedNotToRetry)},
+		{"no retry wanted, but no failure here", Attempt{Status: 404, Unwanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"wish without a response means nothing", Attempt{Cause: CauseReset, Unwanted: true}, nil, retry(Unknown, ReasonReset, s)},
+		{"retry wanted", Attempt{Status: 409, Wanted: true}, nil, retry(Unknown, ReasonAskedToRetry, s)},
+		{"retry of a POST wanted", Attempt{Status: 409, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"retry of a POST wanted that is not listed, but rejected", Attempt{Status: 429, Wanted: true},
+			func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") }, no(Unknown, ReasonNotIdempotent)},
+		{"retry of a listed status wanted", Attempt{Status: 503, Wanted: true}, nil, retry(Unknown, ReasonStatus503, s)},
+		{"retry wanted of a POST that a listed status does not allow", Attempt{Status: 503, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"retry of a success wanted", Attempt{Status: 200, Wanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"retry of a redirect wanted", Attempt{Status: 399, Wanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"retry of an excluded status wanted", Attempt{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx,!409") }, no(ClassNone, ReasonNone)},
+		{"retry wanted where no status is retried", Attempt{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "connect-failure") }, no(ClassNone, ReasonNone)},
+		{"retry wanted with a wait", Attempt{Status: 409, Wanted: true, HasRetryAfter: true, RetryAfter: 40 * s}, nil, no(Unknown, ReasonRetryAfterTooLong)},
+		{"retry wanted, retries off", Attempt{Status: 409, Wanted: true}, func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
+		{"retries off", responded(503), func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
+		{"last retry", responded(503), func(s *Situation, _ *Policy) { s.Retries = 2 }, retry(Unknown, ReasonStatus503, s)},
+		{"exhausted", responded(503), func(s *Situation, _ *Policy) { s.Retries = 3 }, no(Unknown, ReasonRetriesExhausted)},
+		{"halved", responded(503), func(s *Situation, _ *Policy) { s.Retries, s.MaxRetries = 1, 1 }, no(Unknown, ReasonRetriesExhausted)},
+		{"layered", responded(503), func(s *Situation, _ *Policy) { s.Layered = true }, no(Unknown, ReasonLayered)},
+		{"nested down to none", responded(503), func(s *Situation, _ *Policy) { s.Layered, s.MaxRetries = true, 0 }, no(Unknown, ReasonLayered)},
+		{"body too large", responded(503), func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge }, no(Unknown, ReasonBodyTooLarge)},
+		{"memory full", responded(503), func(s *Situation, _ *Policy) { s.Replay = ReplayBufferFull }, no(Unknown, ReasonRetryBufferFull)},
 		{"unfinished", Attempt{Cause: CauseDial}, func(s *Situation, _ *Policy) { s.Replay = ReplayUnfinished }, no(NotSent, ReasonBodyUnfinished)},
-		{"draining", status(503), func(s *Situation, _ *Policy) { s.Draining = true }, no(Unknown, ReasonDraining)},
+		{"draining", responded(503), func(s *Situation, _ *Policy) { s.Draining = true }, no(Unknown, ReasonDraining)},
 
-		{"wait fits", status(503), func(s *Situation, _ *Policy) { s.Left = time.Second + 1 }, retry(Unknown, ReasonStatus503, s)},
-		{"wait does not fit", status(503), func(s *Situation, _ *Policy) { s.Left = time.Second }, no(Unknown, ReasonDeadline)},
-		{"no time left", status(503), func(s *Situation, _ *Policy) { s.Left = -1 }, no(Unknown, ReasonDeadline)},
-		{"no deadline", status(503), func(s *Situation, _ *Policy) { s.Left = Forever }, retry(Unknown, ReasonStatus503, s)},
-		{"window over", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 10*time.Second+1, 10*time.Second },
+		{"wait fits", responded(503), func(s *Situation, _ *Policy) { s.Left = time.Second + 1 }, retry(Unknown, ReasonStatus503, s)},
+		{"wait does not fit", responded(503), func(s *Situation, _ *Policy) { s.Left = time.Second }, no(Unknown, ReasonDeadline)},
+		{"no time left", responded(503), func(s *Situation, _ *Policy) { s.Left = -1 }, no(Unknown, ReasonDeadline)},
+		{"no deadline", responded(503), func(s *Situation, _ *Policy) { s.Left = backoff.Forever }, retry(Unknown, ReasonStatus503, s)},
+		{"window over", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 10*time.Second+1, 10*time.Second },
 			no(Unknown, ReasonRetriesExhausted)},
-		{"wait ends with the window", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second, 10*time.Second },
+		{"wait ends with the window", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second, 10*time.Second },
 			retry(Unknown, ReasonStatus503, s)},
-		{"wait ends after the window", status(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second+1, 10*time.Second },
+		{"wait ends after the window", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second+1, 10*time.Second },
 			no(Unknown, ReasonRetriesExhausted)},
 
-		{"no backoff", status(503), func(_ *Situation, p *Policy) { p.Backoff = nil }, retry(Unknown, ReasonStatus503, 0)},
-		{"no throttled backoff", status(429), func(_ *Situation, p *Policy) { p.Throttled = nil }, retry(Rejected, ReasonStatus429, s)},
-		{"a negative wait is none", status(503), func(_ *Situation, p *Policy) { p.Backoff = constant(-5) }, retry(Unknown, ReasonStatus503, 0)},
+		{"no backoff", responded(503), func(_ *Situation, p *Policy) { p.Backoff = nil }, retry(Unknown, ReasonStatus503, 0)},
+		{"no throttled backoff", responded(429), func(_ *Situation, p *Policy) { p.Throttled = nil }, retry(Rejected, ReasonStatus429, s)},
+		{"a negative wait is none", responded(503), func(_ *Situation, p *Policy) { p.Backoff = constant(-5) }, retry(Unknown, ReasonStatus503, 0)},
 	} {
 		p, sit := testPolicy(t), fresh()
 		if tc.change != nil {
@@ -144,7 +164,7 @@ func TestDecide(t *testing.T) {
 func TestReasonsComeInTheirOrder(t *testing.T) {
 	p := testPolicy(t)
 	p.Window = 20 * time.Second
-	b := NewBudget(BudgetConfig{})
+	b := budget.New(budget.Config{})
 	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
 	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Elapsed: time.Hour, Draining: true, Layered: true}
 	for _, step := range []struct {
@@ -174,13 +194,13 @@ func TestReasonsComeInTheirOrder(t *testing.T) {
 
 func TestRetryAfterIsKeptAndSpread(t *testing.T) {
 	p, s := testPolicy(t), fresh()
-	p.Backoff = FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
+	p.Backoff = backoff.FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
 	r := seeded(3)
 	for _, code := range []int{503, 429, 500} {
 		for retry := range 3 {
 			s.Retries = retry
 			ceiling := time.Second << retry
-			lowest, highest, sum := Forever, time.Duration(0), time.Duration(0)
+			lowest, highest, sum := backoff.Forever, time.Duration(0), time.Duration(0)
 			const draws = 20_000
 			for range draws {
 				d := p.Decide(&Attempt{Status: code, RetryAfter: 10 * time.Second, HasRetryAfter: true}, &s, nil, 0, r)
@@ -202,7 +222,7 @@ func TestRetryAfterIsKeptAndSpread(t *testing.T) {
 // A strategy without randomness must not let clients come back together.
 func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
-	for _, b := range []Backoff{Fixed{time.Second}, Ratio{First: time.Second, Ratio: 1, Max: time.Minute}, constant(time.Second)} {
+	for _, b := range []backoff.Strategy{backoff.Fixed{Base: time.Second}, backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Minute}, constant(time.Second)} {
 		p.Backoff = b
 		seen := map[time.Duration]bool{}
 		for range 100 {
@@ -217,7 +237,7 @@ func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 // Whether a Retry-After fits must not depend on luck.
 func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
-	p.Backoff = FullJitter{Base: time.Minute, Max: time.Minute, Factor: 2}
+	p.Backoff = backoff.FullJitter{Base: time.Minute, Max: time.Minute, Factor: 2}
 	for _, tc := range []struct {
 		name                string
 		after, left, window time.Duration
@@ -228,11 +248,11 @@ func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 		{name: "little room", after: 20 * time.Second, left: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
 		{name: "no room for jitter", after: 30*time.Second - 1, left: 30 * time.Second, longest: 30*time.Second - 1, why: ReasonStatus503},
 		{name: "no room", after: 30 * time.Second, left: 30 * time.Second, why: ReasonRetryAfterTooLong},
-		{name: "never", after: Forever, left: Forever, why: ReasonRetryAfterTooLong},
-		{name: "no deadline", after: Forever - 5, left: Forever, longest: Forever - 3, why: ReasonStatus503},
-		{name: "window", after: 20 * time.Second, left: Forever, window: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
-		{name: "window's end", after: 20 * time.Second, left: Forever, window: 30 * time.Second, elapsed: 10 * time.Second, longest: 20 * time.Second, why: ReasonStatus503},
-		{name: "past the window", after: 20*time.Second + 1, left: Forever, window: 30 * time.Second, elapsed: 10 * time.Second, why: ReasonRetryAfterTooLong},
+		{name: "never", after: backoff.Forever, left: backoff.Forever, why: ReasonRetryAfterTooLong},
+		{name: "no deadline", after: backoff.Forever - 5, left: backoff.Forever, longest: backoff.Forever - 3, why: ReasonStatus503},
+		{name: "window", after: 20 * time.Second, left: backoff.Forever, window: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
+		{name: "window's end", after: 20 * time.Second, left: backoff.Forever, window: 30 * time.Second, elapsed: 10 * time.Second, longest: 20 * time.Second, why: ReasonStatus503},
+		{name: "past the window", after: 20*time.Second + 1, left: backoff.Forever, window: 30 * time.Second, elapsed: 10 * time.Second, why: ReasonRetryAfterTooLong},
 		{name: "at once", after: 0, left: 2, longest: 1, why: ReasonStatus503},
 	} {
 		p.Window, s.Left, s.Elapsed = tc.window, tc.left, tc.elapsed
@@ -254,15 +274,15 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 		change  func(*Situation)
 		taken   float64
 	}{
-		{"retry", status(503), nil, 1},
-		{"success", status(200), nil, 0},
-		{"not safe", status(503), func(s *Situation) { s.Safe = false }, 0},
-		{"wait does not fit", status(503), func(s *Situation) { s.Left = 1 }, 0},
-		{"draining", status(503), func(s *Situation) { s.Draining = true }, 0},
+		{"retry", responded(503), nil, 1},
+		{"success", responded(200), nil, 0},
+		{"not safe", responded(503), func(s *Situation) { s.Safe = false }, 0},
+		{"wait does not fit", responded(503), func(s *Situation) { s.Left = 1 }, 0},
+		{"draining", responded(503), func(s *Situation) { s.Draining = true }, 0},
 		{"free repeat", Attempt{Cause: CauseIdleClose}, nil, 0},
 		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetryUsed = true }, 1},
 	} {
-		b, s := NewBudget(DefaultBudget()), fresh()
+		b, s := budget.New(budget.Default()), fresh()
 		if tc.change != nil {
 			tc.change(&s)
 		}
@@ -286,14 +306,14 @@ func TestZeroPolicyRetriesNothing(t *testing.T) {
 }
 
 func TestDecideDoesNotAllocate(t *testing.T) {
-	p, s, b := testPolicy(t), fresh(), NewBudget(BudgetConfig{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
-	p.Backoff = FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
+	p, s, b := testPolicy(t), fresh(), budget.New(budget.Config{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
+	p.Backoff = backoff.FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
 	header := HeaderLookup(headersOf{})
 	attempts := []Attempt{
-		status(200), status(503), {Cause: CauseDial}, {Cause: CauseIdleClose}, {Status: 200, Header: header},
+		responded(200), responded(503), {Cause: CauseDial}, {Cause: CauseIdleClose}, {Status: 200, Header: header},
 		{Status: 429, RetryAfter: time.Second, HasRetryAfter: true},
 	}
-	r := Shared()
+	r := backoff.Shared()
 	n := testing.AllocsPerRun(100, func() {
 		b.Request(0)
 		for i := range attempts {
@@ -312,18 +332,18 @@ func (headersOf) Lookup(string) ([]byte, bool) { return nil, true }
 
 func BenchmarkDecide(b *testing.B) {
 	p, s := testPolicy(b), fresh()
-	p.Backoff = FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
-	r := Shared()
+	p.Backoff = backoff.FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+	r := backoff.Shared()
 	for _, bc := range []struct {
 		name    string
 		attempt Attempt
 	}{
-		{"success", status(200)},
-		{"retry", status(503)},
+		{"success", responded(200)},
+		{"retry", responded(503)},
 		{"retry-after", Attempt{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
-			budget := NewBudget(BudgetConfig{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
+			budget := budget.New(budget.Config{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
 			b.ReportAllocs()
 			var now time.Duration
 			for b.Loop() {

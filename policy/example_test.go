@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // table prints the waits of a strategy's first retries in milliseconds.
-func table(name string, o policy.Options, retries int) {
-	b, err := policy.New(name, o)
+func table(name string, o backoff.Options, retries int) {
+	b, err := backoff.New(name, o)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -22,7 +23,7 @@ func table(name string, o policy.Options, retries int) {
 }
 
 func ExampleFullJitter() {
-	table("full-jitter", policy.Options{}, 10)
+	table("full-jitter", backoff.Options{}, 10)
 	// Output:
 	// full-jitter base=100ms factor=2 max=32s
 	// retry   min ms   max ms
@@ -39,7 +40,7 @@ func ExampleFullJitter() {
 }
 
 func ExampleEqualJitter() {
-	table("equal-jitter", policy.Options{}, 10)
+	table("equal-jitter", backoff.Options{}, 10)
 	// Output:
 	// equal-jitter base=100ms factor=2 max=32s
 	// retry   min ms   max ms
@@ -58,7 +59,7 @@ func ExampleEqualJitter() {
 // The range of each row holds when the wait before was the shortest or the
 // longest.
 func ExampleDecorrelated() {
-	table("decorrelated", policy.Options{}, 8)
+	table("decorrelated", backoff.Options{}, 8)
 	// Output:
 	// decorrelated base=100ms factor=3 max=32s
 	// retry   min ms   max ms
@@ -73,7 +74,7 @@ func ExampleDecorrelated() {
 }
 
 func ExampleFixed() {
-	table("fixed", policy.Options{Extra: 50 * time.Millisecond}, 3)
+	table("fixed", backoff.Options{Extra: 50 * time.Millisecond}, 3)
 	// Output:
 	// fixed base=100ms plus up to 50ms
 	// retry   min ms   max ms
@@ -83,7 +84,7 @@ func ExampleFixed() {
 }
 
 func ExampleNone() {
-	table("none", policy.Options{}, 2)
+	table("none", backoff.Options{}, 2)
 	// Output:
 	// none
 	// retry   min ms   max ms
@@ -92,7 +93,7 @@ func ExampleNone() {
 }
 
 func ExampleAdditive() {
-	table("additive", policy.Options{}, 8)
+	table("additive", backoff.Options{}, 8)
 	// Output:
 	// additive base=1s factor=2 spread=1s max=32s
 	// retry   min ms   max ms
@@ -109,7 +110,7 @@ func ExampleAdditive() {
 // One wait in a thousand is shorter than the least, and one longer than the
 // most.
 func ExampleNormal() {
-	table("normal", policy.Options{Factor: 2.7, Max: 10 * time.Minute}, 10)
+	table("normal", backoff.Options{Factor: 2.7, Max: 10 * time.Minute}, 10)
 	// Output:
 	// normal base=100ms factor=2.7 jitter=0.1 max=10m0s
 	// retry   min ms   max ms
@@ -126,7 +127,7 @@ func ExampleNormal() {
 }
 
 func ExampleSlots() {
-	table("slots", policy.Options{}, 11)
+	table("slots", backoff.Options{}, 11)
 	// Output:
 	// slots base=10ms slots=10 reset max=32s
 	// retry   min ms   max ms
@@ -144,7 +145,7 @@ func ExampleSlots() {
 }
 
 func ExampleRatio() {
-	table("ratio", policy.Options{}, 10)
+	table("ratio", backoff.Options{}, 10)
 	// Output:
 	// ratio base=1s ratio=1 max=1h0m0s
 	// retry   min ms   max ms
@@ -162,9 +163,9 @@ func ExampleRatio() {
 
 // Choosing by wish: how late may a recovery be noticed, and what does it cost?
 func ExampleRatio_Noticed() {
-	patient := policy.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}
-	eager := policy.Ratio{First: time.Second, Ratio: 0.1, Max: time.Hour}
-	for _, b := range []policy.Ratio{patient, eager} {
+	patient := backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}
+	eager := backoff.Ratio{First: time.Second, Ratio: 0.1, Max: time.Hour}
+	for _, b := range []backoff.Ratio{patient, eager} {
 		back := 1030 * time.Second
 		fmt.Printf("ratio %.1f: back after %v, noticed after %v, with %.0f tries\n",
 			b.Ratio, back, b.Noticed(back).Round(time.Second), b.Tries(b.Noticed(back)))
@@ -179,7 +180,7 @@ func ExamplePolicy_Decide() {
 	unavailable := policy.Attempt{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
 	for _, left := range []time.Duration{15 * time.Second, 30 * time.Second} {
 		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable([]byte("GET"), false), Left: left}
-		d := p.Decide(&unavailable, &at, nil, 0, policy.Shared())
+		d := p.Decide(&unavailable, &at, nil, 0, backoff.Shared())
 		fmt.Println(left, d.Retry, d.Why, d.Wait >= 20*time.Second)
 	}
 	// Output:

@@ -6,10 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/internal/labels"
 )
 
-// FaultKind is what a made-up fault does to an attempt. Its String is the
-// value of the metric label `kind`.
+// FaultKind is what an injected fault does to an attempt. Its String is the value of the
+// metric label `kind`.
 type FaultKind uint8
 
 // The kinds, a closed set.
@@ -23,48 +26,48 @@ const (
 // NumFaultKinds is the number of kinds, for arrays indexed by FaultKind.
 const NumFaultKinds = int(numFaultKinds)
 
-var faultKindTexts = [numFaultKinds]text{
-	FaultStatus: {"status", "The attempt got a response with a failing status, made here."},
-	FaultReset:  {"reset", "The attempt lost its connection after the request was sent."},
-	FaultDelay:  {"delay", "The attempt was sent later, as if the upstream took so much longer."},
+var faultKindTexts = [numFaultKinds]labels.Text{
+	FaultStatus: {Label: "status", Explain: "The attempt got a response with a failing status, made here."},
+	FaultReset:  {Label: "reset", Explain: "The attempt lost its connection after the request was sent."},
+	FaultDelay:  {Label: "delay", Explain: "The attempt was sent later, as if the upstream took so much longer."},
 }
 
-// String is the metric label. A value outside the set gives "invalid".
-func (k FaultKind) String() string { return lookup(faultKindTexts[:], int(k)).label }
+// String returns the metric label, or "invalid" for a value outside the set.
+func (k FaultKind) String() string { return labels.Lookup(faultKindTexts[:], int(k)).Label }
 
-// Explain is one sentence for a reader of metrics.
-func (k FaultKind) Explain() string { return lookup(faultKindTexts[:], int(k)).explain }
+// Explain returns one sentence for a reader of metrics.
+func (k FaultKind) Explain() string { return labels.Lookup(faultKindTexts[:], int(k)).Explain }
 
-// AllFaultKinds lists the set in order. The slice belongs to the client.
-func AllFaultKinds() []FaultKind { return sequence[FaultKind](0, numFaultKinds) }
+// AllFaultKinds lists the set in order. The slice belongs to the caller.
+func AllFaultKinds() []FaultKind { return labels.Sequence[FaultKind](0, numFaultKinds) }
 
-// Fault is what becomes of one attempt; the zero value: nothing. Status and
-// Reset exclude each other, Delay comes before either.
+// Fault is the fault of one attempt; the zero value is none. Status and Reset exclude each
+// other. Delay applies before either.
 type Fault struct {
-	Status int           // 400..599: this response, made here; 0: none
+	Status int           // 400..599: the status of a response made here; 0: none
 	Reset  bool          // the connection is lost after the request was sent
 	Delay  time.Duration // 0 or more
 }
 
-// Breaks reports that the attempt does not reach the upstream.
+// Breaks reports whether the fault keeps the attempt from reaching the upstream.
 func (f Fault) Breaks() bool { return f.Status != 0 || f.Reset }
 
-// FaultInjector are made up for trying policies out: each attempt draws at most one
-// status or reset, and besides it at most one delay. Nil draws nothing. Fixed
-// after ParseFaultInjection, and safe for concurrent use.
+// FaultInjector draws faults, for trying out policies. Each attempt draws at most one
+// status or reset, and independently at most one delay. A nil FaultInjector draws nothing.
+// It does not change after ParseFaultInjection and is safe for concurrent use.
 type FaultInjector struct {
 	ends   []faultShare // statuses and resets: one draw
-	delays []faultShare // another
+	delays []faultShare // delays: another draw
 	text   string
 }
 
-// faultShare is a fault and how many attempts of wholeShare draw it.
+// faultShare is a fault and the number of attempts in wholeShare that draw it.
 type faultShare struct {
 	Fault
 	share int64
 }
 
-// wholeShare stands for all attempts: percentages have up to four decimals.
+// wholeShare is the share of all attempts: percentages have up to four decimals.
 const (
 	wholeShare = 1_000_000
 	onePercent = wholeShare / 100
@@ -77,8 +80,8 @@ const (
 	maxFaultDelay  = time.Hour
 )
 
-// Draw is what becomes of the next attempt. It does not allocate.
-func (f *FaultInjector) Draw(r Rand) Fault {
+// Draw returns the fault of the next attempt. It does not allocate.
+func (f *FaultInjector) Draw(r backoff.Rand) Fault {
 	if f == nil {
 		return Fault{}
 	}
@@ -87,7 +90,7 @@ func (f *FaultInjector) Draw(r Rand) Fault {
 	return drawn
 }
 
-func drawFrom(list []faultShare, r Rand) Fault {
+func drawFrom(list []faultShare, r backoff.Rand) Fault {
 	if len(list) == 0 {
 		return Fault{}
 	}
@@ -100,7 +103,7 @@ func drawFrom(list []faultShare, r Rand) Fault {
 	return Fault{}
 }
 
-// String is f as ParseFaultInjection reads it.
+// String returns f in the syntax of ParseFaultInjection, or "off" for nil.
 func (f *FaultInjector) String() string {
 	if f == nil {
 		return "off"
@@ -108,15 +111,14 @@ func (f *FaultInjector) String() string {
 	return f.text
 }
 
-// ParseFaultInjection reads a list separated by commas of
+// ParseFaultInjection parses a comma-separated list of
 //
 //	CODE:P%           a response with that status, 400 to 599
 //	reset:P%          the connection is lost
-//	delay:TIME:P%     the attempt is sent so much later, more than 0 and at most 1h
+//	delay:TIME:P%     the attempt is sent that much later, more than 0 and at most 1h
 //
-// where P is above 0, with up to four decimals; those of statuses and resets
-// add up to at most 100, and so do those of delays. "off" gives nil. The error
-// joins all that is wrong.
+// where P is above 0 and has up to four decimals. The percentages of statuses and resets add up to at
+// most 100, and so do those of delays. "off" returns nil. The error joins all problems.
 func ParseFaultInjection(s string) (*FaultInjector, error) {
 	if s == "off" {
 		return nil, nil
@@ -178,7 +180,7 @@ func parseFault(s string) (faultShare, error) {
 	return f, err
 }
 
-// cutLast is strings.Cut at the last sep.
+// cutLast is like strings.Cut, but cuts at the last sep.
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
@@ -208,7 +210,7 @@ func parseFaultKind(s string) (Fault, error) {
 	return Fault{Status: int(code)}, nil
 }
 
-// parseShare reads "12.5%".
+// parseShare parses a percentage such as "12.5%".
 func parseShare(s string) (int64, error) {
 	number, found := strings.CutSuffix(s, "%")
 	whole, fraction, _ := strings.Cut(number, ".")

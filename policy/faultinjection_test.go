@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 func mustFaultInjection(t testing.TB, s string) *FaultInjector {
@@ -43,7 +45,7 @@ func TestFaultsAreDrawnAsOftenAsAsked(t *testing.T) {
 
 // edge draws one number.
 type edge struct {
-	Rand
+	backoff.Rand
 	n int64
 }
 
@@ -61,10 +63,10 @@ func TestSharesHaveSharpEdges(t *testing.T) {
 func TestWholeSharesHitAlwaysAndOffNever(t *testing.T) {
 	all, off := mustFaultInjection(t, "502:99.9999%,reset:0.0001%"), mustFaultInjection(t, "off")
 	for range 10_000 {
-		if d := all.Draw(Shared()); !d.Breaks() || d.Delay != 0 {
+		if d := all.Draw(backoff.Shared()); !d.Breaks() || d.Delay != 0 {
 			t.Fatalf("drew %+v", d)
 		}
-		if d := off.Draw(Shared()); d != (Fault{}) {
+		if d := off.Draw(backoff.Shared()); d != (Fault{}) {
 			t.Fatalf("off drew %+v", d)
 		}
 	}

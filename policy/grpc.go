@@ -2,11 +2,11 @@ package policy
 
 import "strings"
 
-// GRPCStatus is the status of a gRPC call (google.rpc.Code). The zero value is
-// OK, and also stands for a response that is none of gRPC.
+// GRPCStatus is the status of a gRPC call (google.rpc.Code). The zero value is OK, and also
+// stands for a response that is not gRPC.
 type GRPCStatus uint8
 
-// The statuses that this project itself gives or looks for.
+// The statuses that this project sends or checks for.
 const (
 	GRPCOK                GRPCStatus = 0
 	GRPCUnknown           GRPCStatus = 2
@@ -19,19 +19,19 @@ const (
 	GRPCUnauthenticated   GRPCStatus = 16
 )
 
-// grpcPrefix begins the name of a gRPC status in a retry-on list.
+// grpcPrefix is the prefix of a gRPC status in a retry-on list.
 const grpcPrefix = "grpc-"
 
-// grpcNames are those of the gRPC specification ("Status codes"), in lower
-// case, by status.
+// grpcNames maps a status to its name in the gRPC specification ("Status codes"), in lower
+// case with hyphens.
 var grpcNames = [...]string{
 	"ok", "cancelled", "unknown", "invalid-argument", "deadline-exceeded", "not-found", "already-exists", "permission-denied",
 	"resource-exhausted", "failed-precondition", "aborted", "out-of-range", "unimplemented", "internal", "unavailable", "data-loss",
 	"unauthenticated",
 }
 
-// ParseGRPCStatus reads the value of grpc-status. What is no status that
-// exists reads as unknown, as gRPC's own clients read it.
+// ParseGRPCStatus parses the value of grpc-status. A value that is no known status is
+// parsed as unknown, as gRPC's own clients do.
 func ParseGRPCStatus(value []byte) GRPCStatus {
 	n := 0
 	for _, c := range value {
@@ -46,8 +46,8 @@ func ParseGRPCStatus(value []byte) GRPCStatus {
 	return GRPCStatus(n)
 }
 
-// String is the name as a retry-on list has it, without its prefix. A value
-// that is no status gives "invalid".
+// String returns the name as in a retry-on list, without its prefix, or "invalid" for a
+// value that is no status.
 func (s GRPCStatus) String() string {
 	if int(s) >= len(grpcNames) {
 		return "invalid"
@@ -55,9 +55,9 @@ func (s GRPCStatus) String() string {
 	return grpcNames[s]
 }
 
-// HTTPStatus is the HTTP status that says about the upstream what s says, for
-// those who judge it by HTTP's (the reverse of gRPC's own table, "HTTP to gRPC
-// Status Code Mapping"). A failure of the call itself, such as not-found, is 200.
+// HTTPStatus returns the HTTP status with the same meaning about the upstream, for code
+// that judges by HTTP statuses. It is the reverse of gRPC's table "HTTP to gRPC Status Code
+// Mapping". A failure of the call itself, such as not-found, returns 200.
 func (s GRPCStatus) HTTPStatus() int {
 	switch s {
 	case GRPCUnavailable:
@@ -72,12 +72,12 @@ func (s GRPCStatus) HTTPStatus() int {
 	return 200
 }
 
-// grpcSet is a set of statuses, without OK.
+// grpcSet is a set of statuses; it never contains OK.
 type grpcSet uint32
 
 func (g grpcSet) has(s GRPCStatus) bool { return s != GRPCOK && g>>s&1 == 1 }
 
-// add takes the name of a status, without its prefix; false: there is none.
+// add adds the status with that name, without prefix, and reports whether there is one.
 func (g *grpcSet) add(name string) bool {
 	for s, have := range grpcNames {
 		if s > 0 && have == name {
@@ -88,7 +88,7 @@ func (g *grpcSet) add(name string) bool {
 	return false
 }
 
-// items appends the names, with their prefix, in the order of the statuses.
+// items appends the names, with their prefix, in the order of the statuses, to dst.
 func (g grpcSet) items(dst []string) []string {
 	for s := range GRPCStatus(len(grpcNames)) {
 		if g.has(s) {
@@ -98,7 +98,7 @@ func (g grpcSet) items(dst []string) []string {
 	return dst
 }
 
-// grpcChoices are all names, for a message.
+// grpcChoices returns all names, for an error message.
 func grpcChoices() string { return strings.Join(grpcNames[1:], ", ") }
 
 // GRPC reports whether a response with this status is a failure.
@@ -107,7 +107,7 @@ func (r *RetryOn) GRPC(s GRPCStatus) bool { return r.grpc.has(s) }
 // AnyGRPC reports whether some gRPC status is listed.
 func (r *RetryOn) AnyGRPC() bool { return r.grpc != 0 }
 
-// grpcOptsIn reports whether a is a call whose status is listed. To name a
-// gRPC status is to allow its repeat: gRPC calls are all POST and carry no
-// Idempotency-Key, so that nothing could be meant by it otherwise.
+// grpcOptsIn reports whether a is a call whose status is listed. Listing a gRPC status
+// allows its retry: all gRPC calls are POST without an Idempotency-Key, so the entry would
+// have no effect otherwise.
 func (r *RetryOn) grpcOptsIn(a *Attempt) bool { return a.Cause == CauseStatus && r.grpc.has(a.GRPC) }

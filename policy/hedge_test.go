@@ -4,50 +4,54 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/hedge"
 )
 
 func TestParseHedgeAfter(t *testing.T) {
-	for text, want := range map[string]HedgeAfter{
-		"off": {}, "OFF": {}, "p50": {percent: 50}, "p95": {percent: 95}, "p99": {percent: 99},
-		"1ms": {fixed: time.Millisecond}, "50ms": {fixed: 50 * time.Millisecond}, "10m": {fixed: 10 * time.Minute},
+	for text, want := range map[string]hedge.After{
+		"off": {}, "OFF": {}, "p50": {Percent: 50}, "p95": {Percent: 95}, "p99": {Percent: 99},
+		"1ms": {Fixed: time.Millisecond}, "50ms": {Fixed: 50 * time.Millisecond}, "10m": {Fixed: 10 * time.Minute},
 	} {
-		h, err := ParseHedgeAfter(text)
+		h, err := hedge.Parse(text)
 		if err != nil || h != want {
 			t.Errorf("%s: %+v, %v", text, h, err)
 		}
-		if again, err := ParseHedgeAfter(h.String()); err != nil || again != h {
+		if again, err := hedge.Parse(h.String()); err != nil || again != h {
 			t.Errorf("%s: %s is read as %+v, %v", text, h, again, err)
 		}
-		if h.Off() != (strings.EqualFold(text, "off")) || h.Fixed() != want.fixed || (NewHedge(h) == nil) != h.Off() {
-			t.Errorf("%s: off %v, fixed %v", text, h.Off(), h.Fixed())
+		if h.Off() != (strings.EqualFold(text, "off")) || h.Fixed != want.Fixed || (hedge.New(h) == nil) != h.Off() {
+			t.Errorf("%s: off %v, fixed %v", text, h.Off(), h.Fixed)
 		}
 	}
 	for text, says := range map[string]string{
 		"": "neither", "95": "neither", "p": "not within p50", "p49": "not within p50", "p100": "not within p50", "p-1": "not within", "p95.5": "not within", "P95": "neither",
 		"999us": "not within 1ms", "10m1s": "not within 1ms", "-5ms": "not within", "0s": "not within", "on": "neither",
 	} {
-		if _, err := ParseHedgeAfter(text); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := hedge.Parse(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want an error that says %q", text, err, says)
 		}
 	}
 }
 
 func TestHedgeAfterWhatWasLearnt(t *testing.T) {
-	if h := NewHedge(HedgeAfter{fixed: time.Second}); h.After(0) != time.Second {
+	if h := hedge.New(hedge.After{Fixed: time.Second}); h.After(0) != time.Second {
 		t.Errorf("fixed: %v", h.After(0))
 	} else {
 		h.Learn(time.Hour, true)
 		h.Learn(time.Hour, false)
 	}
-	h := NewHedge(HedgeAfter{percent: 95})
+	h := hedge.New(hedge.After{Percent: 95})
 	if d := h.After(0); d != 0 {
 		t.Errorf("%v of nothing", d)
 	}
 	for range 200 {
 		h.Learn(100*time.Microsecond, true)
 	}
-	if d := h.After(time.Minute); d != leastHedge {
-		t.Errorf("after %v, want no less than %v", d, leastHedge)
+	if d := h.After(time.Minute); d != hedge.Least {
+		t.Errorf("after %v, want no less than %v", d, hedge.Least)
 	}
 	for range 100 {
 		h.Learn(time.Second, false)
@@ -58,7 +62,7 @@ func TestHedgeAfterWhatWasLearnt(t *testing.T) {
 }
 
 func TestMayHedge(t *testing.T) {
-	full := func() *Budget { return NewBudget(BudgetConfig{Burst: 1}) }
+	full := func() *budget.Budget { return budget.New(budget.Config{Burst: 1}) }
 	fine := Situation{Retries: 1, MaxRetries: 3, Safe: true, Left: time.Second, Elapsed: time.Second}
 	for _, tc := range []struct {
 		name   string
@@ -66,7 +70,7 @@ func TestMayHedge(t *testing.T) {
 		want   Reason
 	}{
 		{"nothing against it", nil, ReasonNone},
-		{"without a deadline", func(_ *Policy, s *Situation) { s.Left = Forever }, ReasonNone},
+		{"without a deadline", func(_ *Policy, s *Situation) { s.Left = backoff.Forever }, ReasonNone},
 		{"just within the window", func(p *Policy, s *Situation) { p.Window = time.Second }, ReasonNone},
 		{"not safe", func(_ *Policy, s *Situation) { s.Safe = false }, ReasonNotIdempotent},
 		{"layered", func(_ *Policy, s *Situation) { s.Layered = true }, ReasonLayered},
@@ -108,7 +112,7 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rnd := Shared()
+	rnd := backoff.Shared()
 	pick := func(n int64) int { return int(rnd.Int64N(n)) }
 	for range 200_000 {
 		p := Policy{RetryOn: on, MaxRetries: pick(3), Window: time.Duration(pick(3)) * time.Second}
@@ -129,6 +133,7 @@ func TestBetterFailure(t *testing.T) {
 		return Attempt{Cause: CauseStatus, Status: 503, HasRetryAfter: true, RetryAfter: d}
 	}
 	final := Attempt{Cause: CauseStatus, Status: 503, Final: true}
+	unwanted := Attempt{Cause: CauseStatus, Status: 503, Unwanted: true}
 	late, reset, dial := Attempt{Cause: CauseAttemptTimeout}, Attempt{Cause: CauseReset}, Attempt{Cause: CauseDial}
 	for _, tc := range []struct {
 		name   string
@@ -152,6 +157,8 @@ func TestBetterFailure(t *testing.T) {
 		{"final first", final, wait(time.Hour), false},
 		{"final second", wait(time.Hour), final, true},
 		{"both final", final, final, true},
+		{"no retry wanted first", unwanted, wait(time.Hour), false},
+		{"no retry wanted second", wait(time.Hour), unwanted, true},
 	} {
 		if got := BetterFailure(&tc.a, &tc.b); got != tc.second {
 			t.Errorf("%s: second %v, want %v", tc.name, got, tc.second)
@@ -160,9 +167,9 @@ func TestBetterFailure(t *testing.T) {
 }
 
 func TestASlowAttemptIsLateByWhatIsLearntAndTenSeconds(t *testing.T) {
-	h, now := NewHedge(SlowAttempt()), time.Duration(0)
-	if got := h.After(now); got != slowAttempt {
-		t.Errorf("with nothing learnt: %v, want %v", got, slowAttempt)
+	h, now := hedge.New(hedge.SlowAttempt()), time.Duration(0)
+	if got := h.After(now); got != hedge.SlowAfter {
+		t.Errorf("with nothing learnt: %v, want %v", got, hedge.SlowAfter)
 	}
 	learn := func(d time.Duration) time.Duration {
 		for range 20_000 {
@@ -173,8 +180,8 @@ func TestASlowAttemptIsLateByWhatIsLearntAndTenSeconds(t *testing.T) {
 		now += time.Minute
 		return h.After(now)
 	}
-	if got := learn(100 * time.Millisecond); got != slowAttempt {
-		t.Errorf("where responses take 100ms: %v, want %v", got, slowAttempt)
+	if got := learn(100 * time.Millisecond); got != hedge.SlowAfter {
+		t.Errorf("where responses take 100ms: %v, want %v", got, hedge.SlowAfter)
 	}
 	if got := learn(20 * time.Second); got < 20*time.Second || got > 23*time.Second {
 		t.Errorf("where responses take 20s: %v, want that", got)

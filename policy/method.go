@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// idempotent are the methods that may be retried by their definition
-// (RFC 9110 section 9.2.2: the safe ones of 9.2.1, PUT and DELETE).
+// idempotent lists the methods that are idempotent by definition (RFC 9110 section 9.2.2:
+// the safe ones of 9.2.1, PUT and DELETE).
 var idempotent = []string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 
-// standard are the methods whose names are never meant in another case.
+// standard lists the methods that are rejected in another case.
 var standard = append([]string{"POST", "PATCH", "CONNECT"}, idempotent...)
 
-// maxMethods bounds a list, and so the cost of a look-up.
+// maxMethods limits the length of a list, and so the cost of a lookup.
 const maxMethods = 32
 
-// MethodSet is a set of request methods. The zero value is the idempotent
-// methods of RFC 9110: GET, HEAD, OPTIONS, TRACE, PUT, DELETE. It is not
-// changed after it was made, so copies may be used by many goroutines at once.
+// MethodSet is a set of request methods. The zero value is the idempotent methods of RFC
+// 9110: GET, HEAD, OPTIONS, TRACE, PUT, DELETE. It does not change after it was made, so
+// copies are safe for concurrent use.
 type MethodSet struct {
 	names []string
-	given bool // names were given, if only none of them
+	given bool // names replaces the default, even if it is empty
 }
 
-// ParseMethods reads a list such as "GET,HEAD,POST", which takes the place of
-// the default. Space around a name is ignored; "none" alone is the empty set.
-// Methods are case-sensitive (RFC 9110 section 9.1), so a standard one in
-// another case is refused. The error names every bad entry.
+// ParseMethods parses a list such as "GET,HEAD,POST", which replaces the default. Space
+// around a name is ignored; "none" alone is the empty set. Methods are case-sensitive (RFC
+// 9110 section 9.1), so a standard method in another case is an error. The error names
+// every bad entry.
 func ParseMethods(s string) (MethodSet, error) {
 	set := MethodSet{given: true}
 	if strings.TrimSpace(s) == "none" {
@@ -51,7 +51,7 @@ func ParseMethods(s string) (MethodSet, error) {
 	return set, nil
 }
 
-// checkMethod says what is wrong with one name of a list.
+// checkMethod returns an error if name is no method, or a standard one in another case.
 func checkMethod(name string) error {
 	if name == "" {
 		return errors.New(`an empty method name (for no method at all say "none")`)
@@ -81,7 +81,7 @@ func (m MethodSet) Has(method []byte) bool {
 	return false
 }
 
-// String is the list as ParseMethods reads it.
+// String returns the list in the syntax of ParseMethods.
 func (m MethodSet) String() string {
 	switch {
 	case !m.given:

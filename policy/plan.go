@@ -3,45 +3,45 @@ package policy
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Row is what a strategy does at one retry.
+// Row is one retry in a plan.
 type Row struct {
-	Retry int   // from 1: the first retry is the second attempt
-	Wait  Range // before this retry; see Plan for what its ends mean
-	Total Range // from the begin of the first attempt to the begin of this retry
+	Retry int           // from 1: the first retry is the second attempt
+	Wait  backoff.Range // before this retry; see Plan for the meaning of Min and Max
+	Total backoff.Range // from the start of the first attempt to the start of this retry
 }
 
-// PlanOptions set up a plan.
+// PlanOptions configures Plan.
 type PlanOptions struct {
-	Attempt time.Duration // how long each attempt is taken to last
-	Samples int           // draws per retry for the means; 0 = 10 000, and 50 000 at least for a strategy that is not Bounded
-	Seed    uint64        // the same seed gives the same plan
+	Attempt time.Duration // the assumed duration of each attempt
+	Samples int           // draws per retry; 0 = 10 000, and at least 50 000 if the strategy is not Bounded; fewer if a plan would exceed maxDraws
+	Seed    uint64        // the same seed yields the same plan
 }
 
 const (
 	defaultSamples = 10_000
 	bandSamples    = 50_000
-	bandLeavesOut  = 1000      // one wait in so many is shorter than Row has it, and one longer
-	maxDraws       = 2_000_000 // of one plan, so that a long one stays quick
+	maxDraws       = 2_000_000 // per plan, so that a long plan stays fast
 )
 
-// Plan lists what b does at its first retries. If b is Bounded, shortest and
-// longest waits come from the theory (see Ranger): those of one row are the
-// extremes when all rows before it were extreme too. Otherwise there is no
-// longest wait, and Min and Max of each Range are what one draw in a thousand is
-// below and one above; in plans of more than a thousand retries they are the
-// extremes of fewer draws. Means are sampled, because a wait may depend on the
-// ones before it. Sums that overflow stay at Forever. A nil b does not wait.
-func Plan(b Backoff, retries int, o PlanOptions) []Row {
+// Plan returns what b does at its first retries. If b is Bounded, the shortest and longest
+// waits are exact (see backoff.Ranger): those of one row assume that all earlier rows were
+// extreme too. Otherwise there is no longest wait. Then one draw in a thousand is below Min
+// and one above Max of each Range; in plans of more than a thousand retries they are the
+// extremes of fewer draws. Means are sampled, because a wait may depend on earlier ones.
+// Sums that overflow stay at Forever. A nil b does not wait.
+func Plan(b backoff.Strategy, retries int, o PlanOptions) []Row {
 	if b == nil {
-		b = None{}
+		b = backoff.None{}
 	}
 	rows := make([]Row, max(retries, 0))
 	for i := range rows {
 		rows[i].Retry = i + 1
 	}
-	if Bounded(b) {
+	if backoff.Bounded(b) {
 		setExtremes(b, rows, o)
 		sampleMeans(b, rows, o, o.samples(len(rows), defaultSamples), func(int, time.Duration, time.Duration) {})
 	} else {
@@ -50,7 +50,7 @@ func Plan(b Backoff, retries int, o PlanOptions) []Row {
 	return rows
 }
 
-// samples is how many walks are drawn, unless least asks for more.
+// samples returns the number of walks to draw: o.Samples or least, within maxDraws.
 func (o PlanOptions) samples(rows, least int) int {
 	n := o.Samples
 	if n <= 0 || n < least && least > defaultSamples {
@@ -60,7 +60,7 @@ func (o PlanOptions) samples(rows, least int) int {
 }
 
 // setExtremes fills in the shortest and longest waits and totals.
-func setExtremes(b Backoff, rows []Row, o PlanOptions) {
+func setExtremes(b backoff.Strategy, rows []Row, o PlanOptions) {
 	shortest, longest := walk(b, o, minOf), walk(b, o, maxOf)
 	for i := range rows {
 		rows[i].Wait.Min, rows[i].Total.Min = shortest(i)
@@ -68,41 +68,39 @@ func setExtremes(b Backoff, rows []Row, o PlanOptions) {
 	}
 }
 
-func minOf(r Range) time.Duration { return r.Min }
-func maxOf(r Range) time.Duration { return r.Max }
+func minOf(r backoff.Range) time.Duration { return r.Min }
+func maxOf(r backoff.Range) time.Duration { return r.Max }
 
-// walk gives a function that is called for 0, 1, 2, ... and returns the wait
-// that pick takes from the range at that retry, and the total.
-func walk(b Backoff, o PlanOptions, pick func(Range) time.Duration) func(i int) (wait, total time.Duration) {
-	var s Step
+// walk returns a function to be called with 0, 1, 2, ... It returns the wait that pick
+// takes from the range at that retry, and the total so far.
+func walk(b backoff.Strategy, o PlanOptions, pick func(backoff.Range) time.Duration) func(i int) (wait, total time.Duration) {
+	var s backoff.Step
 	return func(i int) (time.Duration, time.Duration) {
 		s.Retry = i
-		s.Elapsed = addUp(s.Elapsed, o.Attempt)
+		s.Elapsed = backoff.AddUp(s.Elapsed, o.Attempt)
 		s.Previous = pick(rangeOf(b, s))
-		s.Elapsed = addUp(s.Elapsed, s.Previous)
+		s.Elapsed = backoff.AddUp(s.Elapsed, s.Previous)
 		return s.Previous, s.Elapsed
 	}
 }
 
-// rangeOf is the range of b at s. A strategy that does not know its range is
-// asked a thousand times instead.
-func rangeOf(b Backoff, s Step) Range {
-	if k, ok := b.(Ranger); ok {
+// rangeOf returns the range of b at s. If b is no Ranger, it samples 1001 waits.
+func rangeOf(b backoff.Strategy, s backoff.Step) backoff.Range {
+	if k, ok := b.(backoff.Ranger); ok {
 		return k.Range(s)
 	}
 	r := rand.New(rand.NewPCG(uint64(s.Retry), 1))
-	first := waitOf(b, s, r)
-	all := Range{Min: first, Max: first}
+	first := backoff.WaitOf(b, s, r)
+	all := backoff.Range{Min: first, Max: first}
 	for range 1000 {
-		w := waitOf(b, s, r)
+		w := backoff.WaitOf(b, s, r)
 		all.Min, all.Max = min(all.Min, w), max(all.Max, w)
 	}
 	return all
 }
 
-// sampleMeans fills in the means over many seeded walks, each step of which it
-// also shows to each.
-func sampleMeans(b Backoff, rows []Row, o PlanOptions, samples int, each func(i int, wait, total time.Duration)) {
+// sampleMeans sets the means over many seeded walks, and calls each for every step.
+func sampleMeans(b backoff.Strategy, rows []Row, o PlanOptions, samples int, each func(i int, wait, total time.Duration)) {
 	waits, totals := make([]float64, len(rows)), make([]float64, len(rows))
 	o.draw(b, len(rows), samples, func(i int, wait, total time.Duration) {
 		waits[i] += float64(wait)
@@ -110,27 +108,27 @@ func sampleMeans(b Backoff, rows []Row, o PlanOptions, samples int, each func(i 
 		each(i, wait, total)
 	})
 	for i := range rows {
-		rows[i].Wait.Mean = clampDuration(waits[i]/float64(samples), Forever)
-		rows[i].Total.Mean = clampDuration(totals[i]/float64(samples), Forever)
+		rows[i].Wait.Mean = backoff.ClampDuration(waits[i]/float64(samples), backoff.Forever)
+		rows[i].Total.Mean = backoff.ClampDuration(totals[i]/float64(samples), backoff.Forever)
 	}
 }
 
-// sampleBands fills in the means and what one draw in a thousand is outside of.
-func sampleBands(b Backoff, rows []Row, o PlanOptions) {
+// sampleBands sets the means, and the bounds that one draw in a thousand exceeds.
+func sampleBands(b backoff.Strategy, rows []Row, o PlanOptions) {
 	samples := o.samples(len(rows), bandSamples)
-	waits, totals := makeTails(len(rows), samples), makeTails(len(rows), samples)
+	waits, totals := backoff.MakeTails(len(rows), samples), backoff.MakeTails(len(rows), samples)
 	sampleMeans(b, rows, o, samples, func(i int, wait, total time.Duration) {
-		waits[i].add(wait)
-		totals[i].add(total)
+		waits[i].Add(wait)
+		totals[i].Add(total)
 	})
 	for i := range rows {
-		rows[i].Wait.Min, rows[i].Wait.Max = waits[i].edges()
-		rows[i].Total.Min, rows[i].Total.Max = totals[i].edges()
+		rows[i].Wait.Min, rows[i].Wait.Max = waits[i].Edges()
+		rows[i].Total.Min, rows[i].Total.Max = totals[i].Edges()
 	}
 }
 
-// draw walks through so many retries so many times.
-func (o PlanOptions) draw(b Backoff, retries, walks int, each func(i int, wait, total time.Duration)) {
+// draw makes walks random walks of retries steps each, and calls each for every step.
+func (o PlanOptions) draw(b backoff.Strategy, retries, walks int, each func(i int, wait, total time.Duration)) {
 	r := rand.New(rand.NewPCG(o.Seed, 0x706f6c696379))
 	for range walks {
 		next := walkRandom(b, o, r)
@@ -141,14 +139,14 @@ func (o PlanOptions) draw(b Backoff, retries, walks int, each func(i int, wait, 
 	}
 }
 
-// walkRandom is walk with drawn waits.
-func walkRandom(b Backoff, o PlanOptions, r Rand) func(i int) (wait, total time.Duration) {
-	var s Step
+// walkRandom is like walk, but draws its waits from r.
+func walkRandom(b backoff.Strategy, o PlanOptions, r backoff.Rand) func(i int) (wait, total time.Duration) {
+	var s backoff.Step
 	return func(i int) (time.Duration, time.Duration) {
 		s.Retry = i
-		s.Elapsed = addUp(s.Elapsed, o.Attempt)
-		s.Previous = waitOf(b, s, r)
-		s.Elapsed = addUp(s.Elapsed, s.Previous)
+		s.Elapsed = backoff.AddUp(s.Elapsed, o.Attempt)
+		s.Previous = backoff.WaitOf(b, s, r)
+		s.Elapsed = backoff.AddUp(s.Elapsed, s.Previous)
 		return s.Previous, s.Elapsed
 	}
 }

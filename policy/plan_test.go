@@ -6,19 +6,22 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 func TestPlanAddsUp(t *testing.T) {
-	for _, name := range Strategies() {
-		b := mustNew(t, name, Options{})
+	for _, name := range backoff.Strategies() {
+		b := mustNew(t, name, backoff.Options{})
 		rows := Plan(b, 12, PlanOptions{Attempt: 100 * time.Millisecond, Samples: 2000, Seed: 1})
-		var before Range
+		var before backoff.Range
 		for i, row := range rows {
 			if row.Retry != i+1 {
 				t.Errorf("%s: row %d is retry %d", name, i, row.Retry)
 			}
 			const at = 100 * time.Millisecond
-			if Bounded(b) && (row.Total.Min != before.Min+at+row.Wait.Min || row.Total.Max != before.Max+at+row.Wait.Max) ||
+			if backoff.Bounded(b) && (row.Total.Min != before.Min+at+row.Wait.Min || row.Total.Max != before.Max+at+row.Wait.Max) ||
 				math.Abs(float64(row.Total.Mean-before.Mean-at-row.Wait.Mean)) > 1000 {
 				t.Errorf("%s: retry %d: %+v after %+v", name, row.Retry, row, before)
 			}
@@ -31,7 +34,7 @@ func TestPlanAddsUp(t *testing.T) {
 }
 
 func TestPlanIsTheSameForTheSameSeed(t *testing.T) {
-	b := mustNew(t, "decorrelated", Options{})
+	b := mustNew(t, "decorrelated", backoff.Options{})
 	one, two := Plan(b, 5, PlanOptions{Seed: 4}), Plan(b, 5, PlanOptions{Seed: 4})
 	if !reflect.DeepEqual(one, two) {
 		t.Errorf("%v and %v", one, two)
@@ -42,7 +45,7 @@ func TestPlanIsTheSameForTheSameSeed(t *testing.T) {
 }
 
 func TestPlanMeansAreThoseOfTheory(t *testing.T) {
-	rows := Plan(mustNew(t, "full-jitter", Options{}), 10, PlanOptions{Samples: 100_000})
+	rows := Plan(mustNew(t, "full-jitter", backoff.Options{}), 10, PlanOptions{Samples: 100_000})
 	for i, row := range rows {
 		want := 50 * math.Exp2(float64(i))
 		if i == 9 {
@@ -56,7 +59,7 @@ func TestPlanMeansAreThoseOfTheory(t *testing.T) {
 
 // Ratio looks at the time that has passed, attempts included.
 func TestPlanCountsAttemptsAsTime(t *testing.T) {
-	rows := Plan(Ratio{First: time.Second, Ratio: 1, Max: time.Hour}, 3, PlanOptions{Attempt: time.Second})
+	rows := Plan(backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}, 3, PlanOptions{Attempt: time.Second})
 	for i, want := range []time.Duration{2, 5, 11} { // 1+1; 3+1 -> wait 5; 8+1 -> wait 10 ...
 		if got := rows[i].Wait; got.Min != want*time.Second || got.Max != got.Min {
 			t.Errorf("retry %d: %+v, want %d s", i+1, got, want)
@@ -65,14 +68,14 @@ func TestPlanCountsAttemptsAsTime(t *testing.T) {
 }
 
 func TestPlanOfOddArguments(t *testing.T) {
-	if rows := Plan(None{}, -1, PlanOptions{}); len(rows) != 0 {
+	if rows := Plan(backoff.None{}, -1, PlanOptions{}); len(rows) != 0 {
 		t.Errorf("%v", rows)
 	}
 	if rows := Plan(nil, 2, PlanOptions{}); len(rows) != 2 || rows[1].Total.Max != 0 {
 		t.Errorf("no backoff: %v", rows)
 	}
-	rows := Plan(mustNew(t, "full-jitter", Options{Base: longest}), 2000, PlanOptions{Attempt: longest})
-	if last := rows[1999]; last.Total.Max != Forever || last.Total.Mean < 0 {
+	rows := Plan(mustNew(t, "full-jitter", backoff.Options{Base: backoff.Longest}), 2000, PlanOptions{Attempt: backoff.Longest})
+	if last := rows[1999]; last.Total.Max != backoff.Forever || last.Total.Mean < 0 {
 		t.Errorf("sums that overflow: %+v", last)
 	}
 	// A strategy that does not know its range is sampled.
@@ -80,18 +83,20 @@ func TestPlanOfOddArguments(t *testing.T) {
 	if w := rows[0].Wait; w.Min > 50*time.Millisecond || w.Max < 950*time.Millisecond || w.Min > w.Mean || w.Mean > w.Max {
 		t.Errorf("without a range: %+v", w)
 	}
-	if rows := Plan(constant(-time.Second), 1, PlanOptions{}); rows[0].Wait != (Range{}) {
+	if rows := Plan(constant(-time.Second), 1, PlanOptions{}); rows[0].Wait != (backoff.Range{}) {
 		t.Errorf("a negative wait: %+v", rows[0])
 	}
 }
 
 type noRange struct{}
 
-func (noRange) Wait(_ Step, r Rand) time.Duration { return upTo(r, time.Second) }
+func (noRange) Wait(_ backoff.Step, r backoff.Rand) time.Duration {
+	return backoff.UpTo(r, time.Second)
+}
 
 func TestWorst(t *testing.T) {
-	full := FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
-	additive := Additive{Base: time.Second, Max: 32 * time.Second, Spread: time.Second, Factor: 2}
+	full := backoff.FullJitter{Base: 100 * time.Millisecond, Max: 32 * time.Second, Factor: 2}
+	additive := backoff.Additive{Base: time.Second, Max: 32 * time.Second, Spread: time.Second, Factor: 2}
 	for _, tc := range []struct {
 		name             string
 		policy           Policy
@@ -108,8 +113,8 @@ func TestWorst(t *testing.T) {
 			// 1+2+4 = 7; + 8 = 15. Slow: 1+2, 4+3, 8+... = 3, 7, 13
 			Worst{Total: 10 * time.Second, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
 		{"window", Policy{MaxRetries: 8, Backoff: additive, Window: 7 * time.Second}, 0, time.Second,
-			Worst{Total: Forever, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
-		{"no timeouts", Policy{MaxRetries: 3, Backoff: full}, 0, 0, Worst{Total: Forever, Attempts: 4, SlowAttempts: 1}},
+			Worst{Total: backoff.Forever, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
+		{"no timeouts", Policy{MaxRetries: 3, Backoff: full}, 0, 0, Worst{Total: backoff.Forever, Attempts: 4, SlowAttempts: 1}},
 		{"no attempt timeout", Policy{MaxRetries: 3, Backoff: full}, time.Minute, 0, Worst{Total: time.Minute, Attempts: 4, SlowAttempts: 1}},
 		{"attempt timeout above the request's", Policy{MaxRetries: 3, Backoff: full}, time.Second, time.Minute, Worst{Total: time.Second, Attempts: 4, SlowAttempts: 1}},
 		{"retries off", Policy{Backoff: full}, time.Minute, time.Second, Worst{Total: time.Minute, Attempts: 1, SlowAttempts: 1}},
@@ -122,15 +127,15 @@ func TestWorst(t *testing.T) {
 }
 
 func TestAmplification(t *testing.T) {
-	c := DefaultBudget()
+	c := budget.Default()
 	for _, tc := range []struct {
-		config    BudgetConfig
+		config    budget.Config
 		attempts  int
 		perSecond float64
 		want      float64
 	}{
 		{c, 4, 0, 1.2}, {c, 4, 100, 1.21}, {c, 4, 1, 2.2}, {c, 4, 0.1, 4}, {c, 1, 0.1, 1}, {c, 0, 100, 1},
-		{BudgetConfig{}, 4, 100, 1}, {BudgetConfig{Ratio: 5}, 3, 0, 3}, {BudgetConfig{Ratio: -1, MinPerSecond: -1}, 3, 1, 1},
+		{budget.Config{}, 4, 100, 1}, {budget.Config{Ratio: 5}, 3, 0, 3}, {budget.Config{Ratio: -1, MinPerSecond: -1}, 3, 1, 1},
 	} {
 		if got := tc.config.Amplification(tc.attempts, tc.perSecond); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%+v, %d attempts at %v/s: %v, want %v", tc.config, tc.attempts, tc.perSecond, got, tc.want)
@@ -141,7 +146,7 @@ func TestAmplification(t *testing.T) {
 // What Amplification says is what the bucket does.
 func TestAmplificationIsWhatTheBudgetAllows(t *testing.T) {
 	const rate, seconds = 20, 2000
-	b, sends := NewBudget(DefaultBudget()), 0
+	b, sends := budget.New(budget.Default()), 0
 	for i := range rate * seconds {
 		now := time.Duration(i) * time.Second / rate
 		b.Request(now)
@@ -152,7 +157,7 @@ func TestAmplificationIsWhatTheBudgetAllows(t *testing.T) {
 			}
 		}
 	}
-	got, want := float64(sends)/(rate*seconds), DefaultBudget().Amplification(4, rate)
+	got, want := float64(sends)/(rate*seconds), budget.Default().Amplification(4, rate)
 	if math.Abs(got-want) > 0.002 {
 		t.Errorf("%v sends per request, the calculation says %v", got, want)
 	}
@@ -192,8 +197,8 @@ func TestProfiles(t *testing.T) {
 // counting counts the waits asked for.
 type counting struct{ waits *int }
 
-func (c counting) Wait(Step, Rand) time.Duration { *c.waits++; return 0 }
-func (c counting) Range(Step) Range              { return Range{} }
+func (c counting) Wait(backoff.Step, backoff.Rand) time.Duration { *c.waits++; return 0 }
+func (c counting) Range(backoff.Step) backoff.Range              { return backoff.Range{} }
 
 func TestLongPlansStayQuick(t *testing.T) {
 	n := 0

@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// Profile is a set of defaults for one kind of client. Every setting that is
-// given explicitly goes before it.
+// Profile is a set of defaults for one kind of client. Every explicit setting takes
+// precedence over it.
 type Profile struct {
 	Name           string
 	Summary        string // one sentence
 	MaxRetries     int
 	RequestTimeout time.Duration // all attempts and waits
-	AttemptTimeout time.Duration // 0: none while there is one endpoint, see SlowAttempt
-	Backoff        string        // as New takes it, with the strategy's own defaults
+	AttemptTimeout time.Duration // 0: none with a single endpoint; see hedge.SlowAttempt
+	Backoff        string        // in the syntax of backoff.New, with the strategy's own defaults
 	ThrottledBase  time.Duration
+	Rejected       string // see Policy.Rejected, in the syntax of status.ParseRejected
 }
 
 // profiles, the default first.
@@ -25,29 +29,41 @@ var profiles = []Profile{
 		Summary:        "Somebody waits for the response: few retries, quick ones, all within 30 s.",
 		MaxRetries:     3,
 		RequestTimeout: 30 * time.Second,
-		Backoff:        DefaultStrategy,
+		Backoff:        backoff.Default,
 		ThrottledBase:  time.Second,
+		Rejected:       "429",
 	},
 	{
-		// Eight additive waits are 132 s at the longest, which leaves each
-		// attempt five seconds of the 180.
+		// Eight additive waits take 132 s at most, which leaves each attempt five seconds
+		// of the 180.
 		Name:           "batch",
 		Summary:        "Nobody waits: eight retries, patient ones, all within 180 s.",
 		MaxRetries:     8,
 		RequestTimeout: 180 * time.Second,
 		Backoff:        "additive",
 		ThrottledBase:  time.Second,
+		Rejected:       "429",
+	},
+	{
+		// 503 and 529 are how LLM APIs say that they are overloaded, before a token is generated
+		// (docs/llm.md). Ten minutes is how long the vendors' own clients wait.
+		Name:           "llm",
+		Summary:        "For the API of a language model: POST is retried after 429, 503 and 529, never after what may have been billed; all within 10 min.",
+		MaxRetries:     8,
+		RequestTimeout: 10 * time.Minute,
+		Backoff:        "additive",
+		ThrottledBase:  time.Second,
+		Rejected:       "429,503,529",
 	},
 }
 
-// DefaultProfile is the name of the profile where none is given.
+// DefaultProfile is the name of the default profile.
 const DefaultProfile = "interactive"
 
-// Profiles lists all profiles, the default first. The slice belongs to the
-// client.
+// Profiles returns all profiles, the default first. The slice belongs to the caller.
 func Profiles() []Profile { return append([]Profile(nil), profiles...) }
 
-// FindProfile gives the profile of that name.
+// FindProfile returns the profile of that name, or an error that lists all names.
 func FindProfile(name string) (Profile, error) {
 	names := make([]string, 0, len(profiles))
 	for _, p := range profiles {
@@ -59,21 +75,24 @@ func FindProfile(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("unknown profile %q; there is %s", name, strings.Join(names, ", "))
 }
 
-// Policy is the policy of the profile where nothing else is set: with
-// DefaultRetryOn and the idempotent methods. It fails only for a profile that
-// does not come from this package.
+// Policy returns the policy of the profile if nothing else is set: with DefaultRetryOn and
+// the idempotent methods. It fails only for a profile that does not come from this package.
 func (p Profile) Policy() (Policy, error) {
 	on, err := ParseRetryOn(DefaultRetryOn)
 	if err != nil {
 		return Policy{}, err
 	}
-	usual, err := New(p.Backoff, Options{})
+	usual, err := backoff.New(p.Backoff, backoff.Options{})
 	if err != nil {
 		return Policy{}, err
 	}
-	throttled, err := NewThrottled(p.Backoff, Options{}, p.ThrottledBase)
+	rejected, err := status.ParseRejected(p.Rejected)
 	if err != nil {
 		return Policy{}, err
 	}
-	return Policy{RetryOn: on, MaxRetries: p.MaxRetries, Backoff: usual, Throttled: throttled}, nil
+	throttled, err := backoff.NewThrottled(p.Backoff, backoff.Options{}, p.ThrottledBase)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{RetryOn: on, MaxRetries: p.MaxRetries, Rejected: rejected, Backoff: usual, Throttled: throttled}, nil
 }

@@ -1,10 +1,12 @@
 package policy
 
+import "github.com/retryproxy/retryproxy/policy/internal/labels"
+
 // Reason says what a retry is for, or why there is none. Its String is the
 // value of the metric label `reason` and of the X-Retryproxy-Reason field.
 type Reason uint8
 
-// The reasons, a closed set. Those up to ReasonGRPC say what a retry is for;
+// The reasons, a closed set. Those up to ReasonAskedToRetry say what a retry is for;
 // those from ReasonNotIdempotent on say why a failure was not retried.
 const (
 	ReasonNone Reason = iota // nothing to explain: the response is no failure
@@ -24,6 +26,7 @@ const (
 	ReasonStatusOther
 	ReasonHeader
 	ReasonGRPC
+	ReasonAskedToRetry
 
 	ReasonNotIdempotent
 	ReasonRetriesExhausted
@@ -45,6 +48,8 @@ const (
 	ReasonSwitchedOff
 	ReasonDryRun
 	ReasonNoDescriptors
+	ReasonAskedNotToRetry
+	ReasonQuotaExhausted
 	numReasons
 )
 
@@ -55,52 +60,55 @@ const firstWhyNot = ReasonNotIdempotent
 // by Reason.
 const NumReasons = int(numReasons)
 
-var reasonTexts = [numReasons]text{
-	ReasonNone: {"none", "The response was no failure."},
+var reasonTexts = [numReasons]labels.Text{
+	ReasonNone: {Label: "none", Explain: "The response was no failure."},
 
-	ReasonConnectFailure: {"connect_failure", "No connection to the upstream could be made."},
-	ReasonTLSFailure:     {"tls_failure", "The TLS handshake with the upstream failed."},
-	ReasonIdleClose:      {"idle_close", "The upstream had closed a pooled connection before it took a byte of the request."},
-	ReasonRefusedStream:  {"refused_stream", "The upstream refused the HTTP/2 stream before processing it."},
-	ReasonReset:          {"reset", "The connection ended after the request was sent and before the headers of a response arrived."},
-	ReasonAttemptTimeout: {"attempt_timeout", "No response headers arrived within the attempt timeout."},
-	ReasonMalformed:      {"malformed", "The upstream sent something that is not a valid response."},
-	ReasonStatus429:      {"status_429", "The upstream answered 429 Too Many Requests."},
-	ReasonStatus500:      {"status_500", "The upstream answered 500 Internal Server Error."},
-	ReasonStatus502:      {"status_502", "The upstream answered 502 Bad Gateway."},
-	ReasonStatus503:      {"status_503", "The upstream answered 503 Service Unavailable."},
-	ReasonStatus504:      {"status_504", "The upstream answered 504 Gateway Timeout."},
-	ReasonStatusOther:    {"status_other", "The upstream answered with another status that RETRYPROXY_RETRY_ON lists."},
-	ReasonHeader:         {"header", "The response had a header that RETRYPROXY_RETRY_ON names (retriable-header)."},
-	ReasonGRPC:           {"grpc_status", "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
+	ReasonConnectFailure: {Label: "connect_failure", Explain: "No connection to the upstream could be made."},
+	ReasonTLSFailure:     {Label: "tls_failure", Explain: "The TLS handshake with the upstream failed."},
+	ReasonIdleClose:      {Label: "idle_close", Explain: "The upstream had closed a pooled connection before it took a byte of the request."},
+	ReasonRefusedStream:  {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
+	ReasonReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before the headers of a response arrived."},
+	ReasonAttemptTimeout: {Label: "attempt_timeout", Explain: "No response headers arrived within the attempt timeout."},
+	ReasonMalformed:      {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
+	ReasonStatus429:      {Label: "status_429", Explain: "The upstream answered 429 Too Many Requests."},
+	ReasonStatus500:      {Label: "status_500", Explain: "The upstream answered 500 Internal Server Error."},
+	ReasonStatus502:      {Label: "status_502", Explain: "The upstream answered 502 Bad Gateway."},
+	ReasonStatus503:      {Label: "status_503", Explain: "The upstream answered 503 Service Unavailable."},
+	ReasonStatus504:      {Label: "status_504", Explain: "The upstream answered 504 Gateway Timeout."},
+	ReasonStatusOther:    {Label: "status_other", Explain: "The upstream answered with another status that RETRYPROXY_RETRY_ON lists."},
+	ReasonHeader:         {Label: "header", Explain: "The response had a header that RETRYPROXY_RETRY_ON names (retriable-header)."},
+	ReasonGRPC:           {Label: "grpc_status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
+	ReasonAskedToRetry:   {Label: "asked_to_retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
 
-	ReasonNotIdempotent:     {"not_idempotent", "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
-	ReasonRetriesExhausted:  {"retries_exhausted", "The request had used all its retries, or the window for them was over."},
-	ReasonRetriesOff:        {"retries_off", "The route allows no retries."},
-	ReasonBudgetExhausted:   {"budget_exhausted", "The retry budget of the upstream was empty."},
-	ReasonDeadline:          {"deadline", "The wait did not fit into the time left for the request."},
-	ReasonRetryAfterTooLong: {"retry_after_too_long", "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
-	ReasonBodyTooLarge:      {"body_too_large", "The request body was larger than what is kept for retries."},
-	ReasonRetryBufferFull:   {"retry_buffer_full", "The memory that all requests share for kept bodies was full."},
-	ReasonBodyUnfinished:    {"body_unfinished", "The upload was incomplete when the attempt failed, and could not be completed."},
-	ReasonResponseTooLarge:  {"response_too_large", "The failed response was too large to keep while a better one is sought, so it was passed on."},
-	ReasonDraining:          {"draining", "The proxy was shutting down and began no new retries."},
-	ReasonUpstreamGaveUp:    {"upstream_gave_up", "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
-	ReasonLayered:           {"layered", "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
-	ReasonNotInRetryOn:      {"not_in_retry_on", "RETRYPROXY_RETRY_ON does not list this kind of failure."},
-	ReasonRateLimitPause:    {"rate_limit_pause", "The upstream had asked for a pause (429) by requests with this key, and the request had no time to wait for its end."},
-	ReasonClientThrottled:   {"client_throttled", "The upstream rejects nearly all requests, and this one was not sent any more (RETRYPROXY_CLIENT_THROTTLING)."},
-	ReasonRateLimited:       {"rate_limited", "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
-	ReasonSwitchedOff:       {"switched_off", "Retries are switched off, all or a share of them, by RETRYPROXY_RETRY_PERCENT or retryproxy retry-percent."},
-	ReasonDryRun:            {"dry_run", "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
-	ReasonNoDescriptors:     {"no_descriptors", "The process or the machine had no file descriptor for a connection to the upstream while the request could wait. This does not count against the upstream."},
+	ReasonNotIdempotent:     {Label: "not_idempotent", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
+	ReasonRetriesExhausted:  {Label: "retries_exhausted", Explain: "The request had used all its retries, or the window for them was over."},
+	ReasonRetriesOff:        {Label: "retries_off", Explain: "The route allows no retries."},
+	ReasonBudgetExhausted:   {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty."},
+	ReasonDeadline:          {Label: "deadline", Explain: "The wait did not fit into the time left for the request."},
+	ReasonRetryAfterTooLong: {Label: "retry_after_too_long", Explain: "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
+	ReasonBodyTooLarge:      {Label: "body_too_large", Explain: "The request body was larger than the retry buffer of a request."},
+	ReasonRetryBufferFull:   {Label: "retry_buffer_full", Explain: "The retry buffer of the process was full."},
+	ReasonBodyUnfinished:    {Label: "body_unfinished", Explain: "The upload was incomplete when the attempt failed, and could not be completed."},
+	ReasonResponseTooLarge:  {Label: "response_too_large", Explain: "The failed response was too large to keep during a retry, so it was relayed."},
+	ReasonDraining:          {Label: "draining", Explain: "The proxy was shutting down and began no new retries."},
+	ReasonUpstreamGaveUp:    {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
+	ReasonLayered:           {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
+	ReasonNotInRetryOn:      {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure."},
+	ReasonRateLimitPause:    {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
+	ReasonClientThrottled:   {Label: "client_throttled", Explain: "The upstream rejects nearly all requests, and this one was not sent again (RETRYPROXY_CLIENT_THROTTLING)."},
+	ReasonRateLimited:       {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
+	ReasonSwitchedOff:       {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by RETRYPROXY_RETRY_PERCENT or retryproxy retry-percent."},
+	ReasonDryRun:            {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
+	ReasonNoDescriptors:     {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
+	ReasonAskedNotToRetry:   {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
+	ReasonQuotaExhausted:    {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/retry-after.md lists the codes). No retry would help."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".
-func (r Reason) String() string { return lookup(reasonTexts[:], int(r)).label }
+func (r Reason) String() string { return labels.Lookup(reasonTexts[:], int(r)).Label }
 
 // Explain is one sentence for a reader of metrics or of `explain`.
-func (r Reason) Explain() string { return lookup(reasonTexts[:], int(r)).explain }
+func (r Reason) Explain() string { return labels.Lookup(reasonTexts[:], int(r)).Explain }
 
 // ForRetry reports whether r says what a retry is for.
 func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
@@ -108,6 +116,22 @@ func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
 // WhyNot reports whether r says why there is no retry.
 func (r Reason) WhyNot() bool { return r >= firstWhyNot && r < numReasons }
 
+// InVain reports whether the reason with that label means that a retry by the client, too, would be
+// in vain or feed an overload: all attempts were made, no wait helps, or the retry budget is empty.
+// Without this, a client with N retries in front of N of ours sends (1+N)² attempts.
+func InVain(label string) bool { return inVain[label] }
+
+var inVain = map[string]bool{}
+
+func init() {
+	for _, r := range []Reason{
+		ReasonRetriesExhausted, ReasonBudgetExhausted, ReasonDeadline, ReasonRetryAfterTooLong,
+		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted,
+	} {
+		inVain[r.String()] = true
+	}
+}
+
 // AllReasons lists every reason but ReasonNone, first those for a retry, then
 // those against one. The slice belongs to the client.
-func AllReasons() []Reason { return sequence(ReasonNone+1, numReasons) }
+func AllReasons() []Reason { return labels.Sequence(ReasonNone+1, numReasons) }

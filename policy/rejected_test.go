@@ -1,10 +1,14 @@
 package policy
 
-import "testing"
+import (
+	"testing"
 
-func mustRejected(t *testing.T, list string) StatusSet {
+	"github.com/retryproxy/retryproxy/policy/status"
+)
+
+func mustRejected(t *testing.T, list string) status.Set {
 	t.Helper()
-	set, err := ParseRejected(list)
+	set, err := status.ParseRejected(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +40,15 @@ func TestParseRejectedReadsStatusesAndRanges(t *testing.T) {
 			}
 		}
 	}
-	var zero StatusSet
-	if !zero.Has(429) || zero.Has(503) || zero.String() != DefaultRejected {
+	var zero status.Set
+	if !zero.Has(429) || zero.Has(503) || zero.String() != status.DefaultRejected {
 		t.Errorf("the zero value is %s, want the default", zero)
 	}
 }
 
 func TestParseRejectedRefusesWhatIsNoFailure(t *testing.T) {
 	for _, list := range []string{"", "429,", "200", "600", "42", "5xx", "!503", "529-503", "none,429", "reset"} {
-		if set, err := ParseRejected(list); err == nil {
+		if set, err := status.ParseRejected(list); err == nil {
 			t.Errorf("%q reads as %s, want an error", list, set)
 		}
 	}
@@ -55,7 +59,7 @@ func TestBeyondListsRejectedStatusesThatAreNoFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := mustRejected(t, "429,503").Beyond(&on); len(got) != 1 || got[0] != "429" {
+	if got := on.NoFailures(mustRejected(t, "429,503")); len(got) != 1 || got[0] != "429" {
 		t.Errorf("beyond RETRY_ON: %v, want 429", got)
 	}
 }

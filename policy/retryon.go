@@ -1,26 +1,20 @@
 package policy
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // DefaultRetryOn is the retry-on setting where none is given.
 const DefaultRetryOn = "5xx,429,connect-failure,reset,attempt-timeout"
 
-// Statuses that a rule may name. 1xx are never the last word of an upstream,
-// and RFC 9110 section 15 ends the valid ones at 599.
-const (
-	minCode = 200
-	maxCode = 599
-)
-
 // RetryOn says which answers and which failures count as such. Make one with
 // ParseRetryOn; the zero value lists nothing. It is not changed after it was
 // made, so copies may be used by many goroutines at once.
 type RetryOn struct {
-	codes   codeSet
-	never   codeSet // named with "!"; kept apart because it also beats a field
+	codes   status.Codes
+	never   status.Codes // named with "!"; kept apart because it also beats a field and the wish of the upstream
 	connect bool
 	reset   bool
 	timeout bool
@@ -52,11 +46,11 @@ func (r *RetryOn) matches(a *Attempt) bool {
 }
 
 // hasCode reports whether the status itself is listed.
-func (r *RetryOn) hasCode(status int) bool { return r.codes.has(status) }
+func (r *RetryOn) hasCode(status int) bool { return r.codes.Has(status) }
 
 // hasField reports whether the response has a field that is listed.
 func (r *RetryOn) hasField(a *Attempt) bool {
-	if len(r.fields) == 0 || a.Header == nil || r.never.has(a.Status) {
+	if len(r.fields) == 0 || a.Header == nil || r.never.Has(a.Status) {
 		return false
 	}
 	for i := range r.fields {
@@ -68,6 +62,12 @@ func (r *RetryOn) hasField(a *Attempt) bool {
 	return false
 }
 
+// yields reports whether a is a failure only because its response asks for a retry. A status that
+// is named with "!" is none, nor is any where no status is listed.
+func (r *RetryOn) yields(a *Attempt) bool {
+	return a.Wanted && a.Status >= 400 && !r.codes.Empty() && !r.never.Has(a.Status)
+}
+
 // Code reports whether a response with this status is a failure whatever its
 // fields say.
 func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
@@ -76,7 +76,7 @@ func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
 // reports whether any response can be a failure.
 func (r *RetryOn) Cause(c Cause) bool {
 	if c == CauseStatus {
-		return !r.codes.empty() || len(r.fields) > 0 || r.grpc != 0
+		return !r.codes.Empty() || len(r.fields) > 0 || r.grpc != 0
 	}
 	return r.matches(&Attempt{Cause: c})
 }
@@ -116,17 +116,17 @@ const fewExclusions = 8
 // codeItems appends the codes and exclusions to items.
 func (r *RetryOn) codeItems(items []string) []string {
 	rest, never := r.codes, r.never
-	missing := serverErrors.without(&r.codes)
-	named := missing.without(&r.never)
-	if !r.codes.empty() && missing.count() <= fewExclusions && (len(r.fields) == 0 || named.empty()) {
+	missing := serverErrors.Without(&r.codes)
+	named := missing.Without(&r.never)
+	if !r.codes.Empty() && missing.Count() <= fewExclusions && named.Empty() {
 		items = append(items, "5xx")
-		rest = r.codes.without(&serverErrors)
-		never = never.with(&missing)
+		rest = r.codes.Without(&serverErrors)
+		never = never.With(&missing)
 	}
-	for _, run := range rest.runs() {
+	for _, run := range rest.Runs() {
 		items = append(items, run.String())
 	}
-	for _, run := range never.runs() {
+	for _, run := range never.Runs() {
 		items = append(items, "!"+run.String())
 	}
 	return items
@@ -136,81 +136,21 @@ func (r *RetryOn) codeItems(items []string) []string {
 // out the same the next time: 501 Not Implemented, 505 HTTP Version Not
 // Supported (RFC 9110 sections 15.6.2, 15.6.6) and 511 Network Authentication
 // Required (RFC 6585 section 6).
-var serverErrors = func() codeSet {
-	var s codeSet
-	s.add(codeRun{500, 599})
+var serverErrors = func() status.Codes {
+	var s status.Codes
+	s.Add(status.Run{First: 500, Last: 599})
 	for _, c := range []int{501, 505, 511} {
-		s.remove(codeRun{c, c})
+		s.Remove(status.Run{First: c, Last: c})
 	}
 	return s
 }()
 
-// codeRun is the codes from first to last, both included.
-type codeRun struct{ first, last int }
-
-func (c codeRun) String() string {
-	if c.first == c.last {
-		return fmt.Sprint(c.first)
+// NoFailures lists the statuses of s that are no failures, so that naming them has no effect.
+func (on *RetryOn) NoFailures(s status.Set) []string {
+	var items []string
+	beyond := s.Codes.Without(&on.codes)
+	for _, run := range beyond.Runs() {
+		items = append(items, run.String())
 	}
-	return fmt.Sprintf("%d-%d", c.first, c.last)
-}
-
-// codeSet is a set of statuses minCode..maxCode, one bit each.
-type codeSet [(maxCode-minCode)/64 + 1]uint64
-
-func (s *codeSet) has(code int) bool {
-	i := uint(code - minCode)
-	return i <= maxCode-minCode && s[i/64]>>(i%64)&1 != 0
-}
-
-func (s *codeSet) add(run codeRun) {
-	for c := run.first; c <= run.last; c++ {
-		s[(c-minCode)/64] |= 1 << uint((c-minCode)%64)
-	}
-}
-
-func (s *codeSet) remove(run codeRun) {
-	for c := run.first; c <= run.last; c++ {
-		s[(c-minCode)/64] &^= 1 << uint((c-minCode)%64)
-	}
-}
-
-func (s codeSet) with(o *codeSet) codeSet {
-	for i := range s {
-		s[i] |= o[i]
-	}
-	return s
-}
-
-func (s codeSet) without(o *codeSet) codeSet {
-	for i := range s {
-		s[i] &^= o[i]
-	}
-	return s
-}
-
-func (s codeSet) empty() bool { return s == codeSet{} }
-
-func (s *codeSet) count() int {
-	n := 0
-	for _, run := range s.runs() {
-		n += run.last - run.first + 1
-	}
-	return n
-}
-
-// runs are the codes as maximal runs in order.
-func (s *codeSet) runs() []codeRun {
-	var all []codeRun
-	for c := minCode; c <= maxCode; c++ {
-		if !s.has(c) {
-			continue
-		}
-		if n := len(all); n > 0 && all[n-1].last == c-1 {
-			all[n-1].last = c
-		} else {
-			all = append(all, codeRun{c, c})
-		}
-	}
-	return all
+	return items
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // Bounds of a retry-on list: far above what anybody needs, low enough that a
@@ -30,8 +32,8 @@ var conditions = []struct {
 // groups until the end, so that their order in the list does not matter.
 type retryOnParser struct {
 	r        RetryOn
-	groups   codeSet // from 5xx, gateway-error
-	explicit codeSet // from codes and ranges
+	groups   status.Codes // from 5xx, gateway-error
+	explicit status.Codes // from codes and ranges
 	errs     []error
 }
 
@@ -42,7 +44,7 @@ type retryOnParser struct {
 //	gateway-error                 502, 503, 504
 //	429                           this status, 200 to 599
 //	500-504                       these statuses, both ends included
-//	!503  !520-529                not these, whatever the groups or fields say
+//	!503  !520-529                not these, whatever the groups, fields or X-Should-Retry say
 //	connect-failure               no connection, failed TLS, closed idle connection, refused stream
 //	reset                         connection lost after bytes were sent, malformed response
 //	attempt-timeout               no response header section in time
@@ -72,9 +74,9 @@ func ParseRetryOn(s string) (RetryOn, error) {
 
 // finish puts groups, codes and exclusions together.
 func (p *retryOnParser) finish() (RetryOn, error) {
-	if both := p.explicit.without(&p.r.never); both != p.explicit {
-		clash := p.explicit.without(&both)
-		p.errs = append(p.errs, fmt.Errorf("%s is both listed and excluded", clash.runs()[0]))
+	if both := p.explicit.Without(&p.r.never); both != p.explicit {
+		clash := p.explicit.Without(&both)
+		p.errs = append(p.errs, fmt.Errorf("%s is both listed and excluded", clash.Runs()[0]))
 	}
 	if len(p.r.fields) > maxRetryOnFields {
 		p.errs = append(p.errs, fmt.Errorf("%d %s entries; at most %d", len(p.r.fields), headerPrefix, maxRetryOnFields))
@@ -82,10 +84,10 @@ func (p *retryOnParser) finish() (RetryOn, error) {
 	if err := errors.Join(p.errs...); err != nil {
 		return RetryOn{}, err
 	}
-	codes := p.groups.with(&p.explicit)
-	p.r.codes = codes.without(&p.r.never)
-	if len(p.r.fields) == 0 {
-		p.r.never = codeSet{} // has done its work
+	codes := p.groups.With(&p.explicit)
+	p.r.codes = codes.Without(&p.r.never)
+	if p.r.codes.Empty() && len(p.r.fields) == 0 {
+		p.r.never = status.Codes{} // nothing is left that it could exclude
 	}
 	return p.r, nil
 }
@@ -98,10 +100,10 @@ func (p *retryOnParser) item(item string) error {
 	case "none":
 		return errors.New(`"none" must stand alone`)
 	case "5xx":
-		p.groups = p.groups.with(&serverErrors)
+		p.groups = p.groups.With(&serverErrors)
 		return nil
 	case "gateway-error":
-		p.groups.add(codeRun{502, 504})
+		p.groups.Add(status.Run{First: 502, Last: 504})
 		return nil
 	}
 	for _, c := range conditions {
@@ -130,9 +132,9 @@ func (p *retryOnParser) code(item string) error {
 		return fmt.Errorf("%q: %w", item, err)
 	}
 	if excluded {
-		p.r.never.add(run)
+		p.r.never.Add(run)
 	} else {
-		p.explicit.add(run)
+		p.explicit.Add(run)
 	}
 	return nil
 }
@@ -174,36 +176,21 @@ func isFieldValue(s string) bool {
 var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
 
 // parseRun reads "503" or "500-504".
-func parseRun(s string) (codeRun, error) {
+func parseRun(s string) (status.Run, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if !isRange {
 		last = first
 	}
-	run := codeRun{parseCode(first), parseCode(last)}
+	run := status.Run{First: status.ParseCode(first), Last: status.ParseCode(last)}
 	switch {
 	case s == "4xx":
-		return codeRun{}, errors.New("most of 4xx comes out the same the next time; list the statuses you mean (such as 408,425,429)")
-	case run.first < 0 || run.last < 0:
-		return codeRun{}, errNotInRetryOn
-	case run.first < minCode || run.last > maxCode:
-		return codeRun{}, fmt.Errorf("statuses go from %d to %d here", minCode, maxCode)
-	case run.first > run.last:
-		return codeRun{}, errors.New("the range runs backwards")
+		return status.Run{}, errors.New("most of 4xx comes out the same the next time; list the statuses you mean (such as 408,425,429)")
+	case run.First < 0 || run.Last < 0:
+		return status.Run{}, errNotInRetryOn
+	case run.First < status.MinCode || run.Last > status.MaxCode:
+		return status.Run{}, fmt.Errorf("statuses go from %d to %d here", status.MinCode, status.MaxCode)
+	case run.First > run.Last:
+		return status.Run{}, errors.New("the range runs backwards")
 	}
 	return run, nil
-}
-
-// parseCode reads exactly three digits, -1 when s is something else.
-func parseCode(s string) int {
-	if len(s) != 3 {
-		return -1
-	}
-	n := 0
-	for i := 0; i < 3; i++ {
-		if s[i] < '0' || s[i] > '9' {
-			return -1
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n
 }

@@ -16,9 +16,8 @@ const (
 	dropAfter = time.Second
 )
 
-// acceptQueue is for accepted clients for whom no slot was free. The newest is
-// served first: among many that come at once, whoever came just now is the likeliest
-// to be still there, and nobody is kept waiting behind a crowd. Safe for concurrent use.
+// acceptQueue holds accepted clients that got no slot. The newest is served first: among many that
+// arrive at once, it is the most likely to be still there. Safe for concurrent use.
 type acceptQueue struct {
 	most  int
 	drops bool          // the oldest, when it is full
@@ -45,7 +44,7 @@ func newAcceptQueue(clients *clientSlots) *acceptQueue {
 	return r
 }
 
-// put takes a client in, or reports that the room is full.
+// put adds a client. It reports false if the queue is full.
 func (r *acceptQueue) put(n acceptedConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +57,7 @@ func (r *acceptQueue) put(n acceptedConn) bool {
 	return true
 }
 
-// drop closes the connection of the client that waits the longest. Called with mu held.
+// drop closes the connection of the client that has waited longest. Called with mu held.
 func (r *acceptQueue) drop() bool {
 	if !r.drops || time.Since(r.all[0].came) < dropAfter {
 		return false
@@ -68,7 +67,7 @@ func (r *acceptQueue) drop() bool {
 	return true
 }
 
-// newest returns the one that came last, without taking it.
+// newest returns the client that came last, without taking it.
 func (r *acceptQueue) newest() (acceptedConn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,14 +77,14 @@ func (r *acceptQueue) newest() (acceptedConn, bool) {
 	return r.all[len(r.all)-1], true
 }
 
-// waiting is how many wait.
+// waiting returns how many clients wait.
 func (r *acceptQueue) waiting() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.all)
 }
 
-// take takes the one that came last.
+// take takes the client that came last.
 func (r *acceptQueue) take() (acceptedConn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,19 +105,19 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// admit serves a client that has just been accepted, or has it wait for a slot.
+// admit serves a client that has just been accepted, or queues it for a slot.
 func (s *Server) admit(n acceptedConn) {
-	if _, crowded := s.room.newest(); !crowded && s.clients.take(n.cost) {
+	if _, crowded := s.acceptQueue.newest(); !crowded && s.clients.take(n.cost) {
 		s.start(n)
 		return
 	}
-	if s.room.put(n) {
+	if s.acceptQueue.put(n) {
 		return
 	}
 	s.pauses.Add(1)
-	for !s.room.put(n) {
+	for !s.acceptQueue.put(n) {
 		select {
-		case <-s.room.left:
+		case <-s.acceptQueue.left:
 		case <-time.After(acceptPause):
 		case <-s.closing:
 			s.clients.force(n.cost)
@@ -128,16 +127,16 @@ func (s *Server) admit(n acceptedConn) {
 	}
 }
 
-// seat gives slots to those in the waiting room, for whom clients that are
-// dispensable are evicted. When accepting ends, all are served.
+// seat gives slots to queued clients and evicts idle or stalled clients to make room. When
+// accepting ends, it serves all that are left.
 func (s *Server) seat() {
 	tick := time.NewTimer(evictEvery)
 	defer tick.Stop()
 	for {
-		n, waits := s.room.newest()
+		n, waits := s.acceptQueue.newest()
 		if !waits {
 			select {
-			case <-s.room.came:
+			case <-s.acceptQueue.came:
 				continue
 			case <-s.closing:
 				s.seatAll()
@@ -145,11 +144,11 @@ func (s *Server) seat() {
 			}
 		}
 		if s.clients.take(n.cost) {
-			n, _ := s.room.take() // as dear as the one looked at, or newer
+			n, _ := s.acceptQueue.take() // as dear as the one looked at, or newer
 			s.start(n)
 			continue
 		}
-		s.evict(s.room.waiting(), s.clients.memoryBound(n.cost))
+		s.evict(s.acceptQueue.waiting(), s.clients.memoryBound(n.cost))
 		tick.Reset(evictEvery)
 		select {
 		case <-s.clients.freed:
@@ -161,9 +160,9 @@ func (s *Server) seat() {
 	}
 }
 
-// seatAll serves all that wait, whether or not slots are free.
+// seatAll serves all queued clients, whether or not slots are free.
 func (s *Server) seatAll() {
-	for n, waits := s.room.take(); waits; n, waits = s.room.take() {
+	for n, waits := s.acceptQueue.take(); waits; n, waits = s.acceptQueue.take() {
 		s.clients.force(n.cost)
 		s.start(n)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // withBreaker switches breaker and adaptive limit on, as they are by default.
-func withBreaker(c *Config) { c.Default.Guard = policy.GuardOptions{} }
+func withBreaker(c *Config) { c.Default.Guard = breaker.Options{} }
 
-func (p *testProxy) guard() policy.GuardState { return p.Stats().Upstreams[0].Guard }
+func (p *testProxy) guard() breaker.GuardState { return p.Stats().Upstreams[0].Guard }
 
 // An application that restarts beside its sidecar costs clients time, not
 // errors: those never sent, whatever their method, and those that may run twice.
@@ -53,7 +54,7 @@ func TestARestartCostsClientsLatencyNotErrors(t *testing.T) {
 	}
 	t.Logf("first response %v after the port opened", first.Sub(opened))
 	g := p.guard()
-	if g.Opened[policy.OpenedByRefused] == 0 || g.Probes == 0 {
+	if g.Opened[breaker.OpenedByRefused] == 0 || g.Probes == 0 {
 		t.Errorf("the breaker did not close and probe: %+v", g)
 	}
 	p.seen.outcome(t, clients-1)
@@ -132,7 +133,7 @@ func TestBeyondAFixedLimitRequestsQueueThenAreRejected(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, func(c *Config) {
-		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+		c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 	})
 	first := p.dial().send(get("/1"))
 	soon(t, "request upstream", func() bool { return u.sends() == 1 })
@@ -175,7 +176,7 @@ func TestASilentUpstreamOpensTheBreakerAndItsLateResponseClosesIt(t *testing.T) 
 	}
 	stop := time.Now().Add(10 * time.Second)
 	var leaving sync.WaitGroup
-	for p.guard().Breaker == policy.BreakerClosed && time.Now().Before(stop) {
+	for p.guard().Breaker == breaker.Closed && time.Now().Before(stop) {
 		impatient := p.dial().send(get("/"))
 		leaving.Go(func() {
 			time.Sleep(1200 * time.Millisecond)
@@ -183,7 +184,7 @@ func TestASilentUpstreamOpensTheBreakerAndItsLateResponseClosesIt(t *testing.T) 
 		})
 		time.Sleep(10 * time.Millisecond)
 	}
-	if p.guard().Breaker == policy.BreakerClosed {
+	if p.guard().Breaker == breaker.Closed {
 		t.Fatalf("the breaker stayed open: %+v", p.guard())
 	}
 	leaving.Wait()
@@ -201,7 +202,7 @@ func TestASilentUpstreamOpensTheBreakerAndItsLateResponseClosesIt(t *testing.T) 
 		}
 	}()
 	held.want(200, "ok")
-	soon(t, "closed breaker", func() bool { g := p.guard().Breaker; return g == policy.BreakerClosed || g == policy.BreakerSlowStart })
+	soon(t, "closed breaker", func() bool { g := p.guard().Breaker; return g == breaker.Closed || g == breaker.SlowStart })
 }
 
 func TestDrainEndsWaitsForTheBreaker(t *testing.T) {

@@ -1,7 +1,10 @@
 package proxy
 
-// What one client needs of memory, in bytes, measured as growth of the resident set with the
-// garbage that goes with it.
+import "github.com/retryproxy/retryproxy/proxy/settings"
+
+// What one client needs of memory, in bytes: estimates of how much the resident set grows, with
+// the garbage that goes with it. 700 to 1700 clients under GOMEMLIMIT=256MiB took 29 KiB each over
+// HTTP/1.1 with a request in flight, 34 to 55 KiB over TLS, and 0.8 to 5 KiB parked.
 const (
 	plainCost   = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost  = 48 << 10 // the same over TLS
@@ -25,8 +28,8 @@ func costsOf(memory int64) clientCosts {
 }
 
 // accepted is the cost of a client that has just been accepted.
-func (k *clientCosts) accepted(n *settings) int64 {
-	if n.clientTLS != nil {
+func (k *clientCosts) accepted(n *settings.Settings) int64 {
+	if n.ClientTLS != nil {
 		return k.secure
 	}
 	return k.plain

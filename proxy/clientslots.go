@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// clientSlots bounds the clients that are connected at once, by their number and
-// by the memory that they may need. Safe for concurrent use.
+// clientSlots bounds the clients connected at once, by their number and by the memory that they
+// may need. Safe for concurrent use.
 type clientSlots struct {
 	max    int64         // 0: any number
 	memory int64         // bytes; 0: not bounded
@@ -22,7 +22,7 @@ func newClientSlots(most int, memory int64) *clientSlots {
 	return &clientSlots{max: int64(most), memory: memory, freed: make(chan struct{}, 1)}
 }
 
-// take takes a slot for a client of the given cost, or reports that none is free.
+// take takes a slot for a client of the given cost. It reports false if none is free.
 func (l *clientSlots) take(cost int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,14 +40,15 @@ func (l *clientSlots) shortOfMemory(cost int64) bool {
 	return l.memory > 0 && l.n > 0 && l.inUse.Load()+cost > l.memory
 }
 
-// memoryBound reports whether memory, not the number of clients, is what keeps out one of the given cost.
+// memoryBound reports whether memory, not the number of clients, keeps out a client of the given
+// cost.
 func (l *clientSlots) memoryBound(cost int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shortOfMemory(cost)
 }
 
-// force takes a slot whether or not one is free.
+// force takes a slot even if none is free.
 func (l *clientSlots) force(cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +56,8 @@ func (l *clientSlots) force(cost int64) {
 	l.inUse.Add(cost)
 }
 
-// underPressure reports whether more than a quarter of the memory is used: buffers stay small then, since
-// a client that takes nothing keeps them.
+// underPressure reports whether more than a quarter of the memory is used. Buffers stay small
+// then, since a client that takes nothing keeps them.
 func (l *clientSlots) underPressure() bool {
 	return l.memory > 0 && l.inUse.Load() > l.memory/4
 }
@@ -70,7 +71,7 @@ func (l *clientSlots) release(cost int64) {
 	l.signalFreed()
 }
 
-// signalFreed wakes one that waits for a slot.
+// signalFreed wakes one client that waits for a slot.
 func (l *clientSlots) signalFreed() {
 	poke(l.freed)
 }
@@ -96,7 +97,7 @@ func (l *clientSlots) tryRecharge(from, to int64) bool {
 	return true
 }
 
-// awaken waits for the memory that a client needs that was parked. It costs little until then.
+// awaken waits for the memory that a parked client needs when it is active again.
 func (s *Server) awaken() {
 	for !s.clients.tryRecharge(s.costs.parked, s.costs.plain) {
 		s.evict(1, true)

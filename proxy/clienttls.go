@@ -8,70 +8,56 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// callerTLS is what clients meet on TCP; nil: no TLS. Unix sockets stay plain,
-// as nobody can listen in on them.
-func (n *settings) prepareTLS() {
-	if n.TLS == nil {
+// startTLS puts TLS on the connection if the settings ask for it. Unix sockets stay plain.
+func (c *conn) startTLS(n *settings.Settings) {
+	if _, unix := rawsocket.Unwrap(c.Wire).(*net.UnixConn); unix || n.ClientTLS == nil {
 		return
 	}
-	n.clientTLS = n.TLS.Clone()
-	n.clientTLS.NextProtos = clientProtocols
-	if !n.http2 {
-		n.clientTLS.NextProtos = clientProtocols[1:]
-	}
-}
-
-// clientProtocols are offered to clients by ALPN, the best first.
-var clientProtocols = []string{"h2", "http/1.1"}
-
-// startTLS puts TLS on a client's connection where the settings want it.
-func (c *conn) startTLS(n *settings) {
-	if _, unix := rawsocket.Unwrap(c.wire).(*net.UnixConn); unix || n.clientTLS == nil {
-		return
-	}
-	c.secure = tls.Server(c.unread(c.wire), n.clientTLS)
-	c.nc, c.isSecure = c.secure, true
-	c.tcp = nil // nothing moves past TLS inside the kernel
+	c.TLS = tls.Server(c.unread(c.Wire), n.ClientTLS)
+	c.NC, c.isSecure = c.TLS, true
+	c.TCP = nil // nothing moves past TLS inside the kernel
 	c.parks = false
 }
 
-// handshake does the TLS handshake, where there is one; false: it failed.
+// handshake performs the TLS handshake, if there is one. It reports false if the handshake failed.
 func (c *conn) handshake() bool {
-	if c.secure == nil {
+	if c.TLS == nil {
 		return true
 	}
-	c.idleFrom.Store(int64(c.server.now()))
-	c.phase.Store(phaseIdle) // a drain that ends idle clients ends this one too
-	_ = c.wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
+	c.idleFrom.Store(int64(c.server.Clock.Now()))
+	c.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
+	_ = c.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
 	if c.server.closingIdle() {
 		return false
 	}
-	err := c.secure.Handshake()
-	c.phase.Store(phaseBusy)
+	err := c.TLS.Handshake()
+	c.Phase.Store(downstream.PhaseBusy)
 	if err == nil {
-		_ = c.wire.SetDeadline(time.Time{})
+		_ = c.Wire.SetDeadline(time.Time{})
 		return true
 	}
 	c.server.handshakeFailures.Add(1)
-	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.wire.RemoteAddr()), zap.Error(err))
+	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.Wire.RemoteAddr()), zap.Error(err))
 	c.rejectPlainHTTP(err)
 	return false
 }
 
-// rejectPlainHTTP tells a client that spoke HTTP where TLS is wanted.
+// rejectPlainHTTP responds with 400 to a client that spoke plain HTTP where TLS is required.
 func (c *conn) rejectPlainHTTP(err error) {
 	var record tls.RecordHeaderError
 	if !errors.As(err, &record) || record.Conn == nil || !looksLikeHTTP(record.RecordHeader[:]) {
 		return
 	}
-	_ = c.wire.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
+	_ = c.Wire.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.Wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
 }
 
-// looksLikeHTTP says whether the first bytes are those of a common method.
+// looksLikeHTTP reports whether the first bytes are those of a common method.
 func looksLikeHTTP(b []byte) bool {
 	switch string(b) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "PATCH", "DELET", "PRI *":

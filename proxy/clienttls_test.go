@@ -13,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/certs"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // clientsOverTLS makes c's clients come over TLS with a certificate for
@@ -200,7 +201,7 @@ func TestSilentClientDoesNotStayInTheHandshake(t *testing.T) {
 		c.ReadHeaderTimeout = 50 * time.Millisecond
 	})
 	c := p.dial()
-	if _, err := c.rest(); err != nil && isTimeout(err) {
+	if _, err := c.rest(); err != nil && rawsocket.IsTimeout(err) {
 		t.Fatal("the connection was still open after a minute")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // What a client sees of a response.
@@ -69,7 +70,7 @@ func TestACutResponseLooksCut(t *testing.T) {
 					tc.end(c)
 				})
 				p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 50 * time.Millisecond })
-				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
+				c := p.dial().send(requestText("GET / HTTP/"+version, "Host: a"))
 				got := c.seenBody()
 				if got.err != wantErr || got.body != "half" && wantErr != syscall.ECONNRESET {
 					t.Errorf("the client saw %q, %v; want \"half\", %v", got.body, got.err, wantErr)
@@ -116,13 +117,13 @@ var ways = map[string]struct {
 
 func TestACutUploadAbortsTheUpstream(t *testing.T) {
 	bodies := map[string]string{
-		"length":           request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half",
-		"chunked":          request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "4\r\nhalf\r\n",
-		"within a chunk":   request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "9\r\nhalf",
-		"HTTP/1.0":         request("PUT / HTTP/1.0", "Host: a", "Content-Length: 100") + "half",
-		"large, spliced":   request("PUT / HTTP/1.1", "Host: a", "Content-Length: 10000000") + strings.Repeat("x", 3_000_000),
-		"large, chunked":   request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + strings.Repeat("1000\r\n"+strings.Repeat("x", 0x1000)+"\r\n", 500),
-		"not a byte of it": request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100"),
+		"length":           requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half",
+		"chunked":          requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "4\r\nhalf\r\n",
+		"within a chunk":   requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "9\r\nhalf",
+		"HTTP/1.0":         requestText("PUT / HTTP/1.0", "Host: a", "Content-Length: 100") + "half",
+		"large, spliced":   requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 10000000") + strings.Repeat("x", 3_000_000),
+		"large, chunked":   requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + strings.Repeat("1000\r\n"+strings.Repeat("x", 0x1000)+"\r\n", 500),
+		"not a byte of it": requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100"),
 	}
 	for name, sent := range bodies {
 		for way, w := range ways {
@@ -140,7 +141,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 				p := startProxy(t, u, nil)
 				c := p.dial().send(sent)
 				soon(t, "the head upstream", func() bool { return u.sends() == 1 }) // who leaves before that is gone
-				time.Sleep(2 * inlineWait)
+				time.Sleep(2 * exchange.InlineWait)
 				w.leave(c)
 				got := within(t, "the end upstream", ended)
 				if !errors.Is(got.err, syscall.ECONNRESET) || strings.Contains(got.body, "0\r\n\r\n") {
@@ -164,7 +165,7 @@ func TestACutUploadGetsAResponse(t *testing.T) {
 	begun := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) { c.head(); c.body(4); close(begun); _, _ = c.endOfInput() })
 	p := startProxy(t, u, nil)
-	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half")
+	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half")
 	within(t, "the begin of the body", begun)
 	c.closeWrite()
 	c.want(400, "*")
@@ -328,7 +329,7 @@ func (c *client) fill(p *testProxy) {
 
 // pieces is how many pieces of bodies the pumps have moved.
 func (p *testProxy) pieces() (n uint32) {
-	p.each(func(c *conn) { n += c.x.pieces.Load() })
+	p.each(func(c *conn) { n += c.x.PiecesSent() })
 	return n
 }
 
@@ -341,8 +342,8 @@ func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 		head   string
 		polite bool
 	}{
-		"spliced": {request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
-		"chunked": {request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
+		"spliced": {requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
+		"chunked": {requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
 	} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " answered=", answered), func(t *testing.T) {
@@ -397,7 +398,7 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 	release := sync.OnceFunc(func() { close(goOn) })
 	t.Cleanup(release)
 	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 200 * time.Millisecond })
-	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
+	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
 	sent := make(chan struct{})
 	go func() { defer close(sent); _, _ = c.Write(body) }()
 	p.wantOutcome(0, policy.GaveUp(policy.ReasonBodyTooLarge))
@@ -431,7 +432,7 @@ func TestAResetDuringTheUpload(t *testing.T) {
 			})
 			p := startProxy(t, u, nil)
 			for range 100 {
-				c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
+				c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", tc.framing))
 				go func() {
 					for {
 						if _, err := io.WriteString(c, tc.piece); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
@@ -32,7 +33,7 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 	} {
 		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {
 			began := time.Now()
-			m.client().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
+			m.client().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
 			if d := time.Since(began); d != want {
 				t.Errorf("%s: answered after %v, want %v", field, d, want)
 			}
@@ -42,7 +43,7 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 
 func TestWithoutTheSettingTheHeaderMeansNothing(t *testing.T) {
 	inMemory(t, slow(5*time.Second, ok200), nil, func(t *testing.T, m *memory) {
-		m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
+		m.client().send(requestText("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
 		if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "1" {
 			t.Errorf("the upstream got %q, want it as it came", got)
 		}
@@ -54,11 +55,11 @@ func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	fields := []string{"X-Request-Timeout: 20", "grpc-timeout: 20S", "x-envoy-expected-rq-timeout-ms: 20000"}
 	wait := func(c *Config) {
 		honourDeadlines(c)
-		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 3 * time.Second})
+		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 3 * time.Second})
 	}
 	handle := script(bad503, bad503, ok200)
 	inMemory(t, handle, wait, func(t *testing.T, m *memory) {
-		m.client().send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
+		m.client().send(requestText("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).want(200, "ok")
 		for i, want := range []string{"20 20000000u 20000", "17 17000000u 17000", "14 14000000u 14000"} {
 			headers := m.up.head(i)
 			got := fieldOf(headers, "X-Request-Timeout") + " " + fieldOf(headers, "grpc-timeout") + " " + fieldOf(headers, "x-envoy-expected-rq-timeout-ms")
@@ -77,7 +78,7 @@ func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
-				m.client().send(request("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
+				m.client().send(requestText("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
 				if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "30000ms" {
 					t.Errorf("the upstream was told %q, want 30000ms", got)
 				}
@@ -91,7 +92,7 @@ func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nwait"
 	inMemory(t, script(limited, ok200), honourDeadlines, func(t *testing.T, m *memory) {
 		began := time.Now()
-		res := m.client().send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
+		res := m.client().send(requestText("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
 		if d := time.Since(began); d != 0 || res.Header.Get("X-Retryproxy-Reason") != "retry_after_too_long" {
 			t.Errorf("answered after %v because of %q", d, res.Header.Get("X-Retryproxy-Reason"))
 		}
@@ -122,7 +123,7 @@ func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
 	inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
 		c := m.client()
-		res := c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
+		res := c.send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" || m.up.sends() != 0 {
 			t.Errorf("reason %q, %d sends; want deadline and none", got, m.up.sends())
 		}
@@ -152,7 +153,7 @@ func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
 				if want == 0 {
 					status, want = 200, 2*time.Minute
 				}
-				m.client().send(request("POST / HTTP/1.1", tc.fields...)).want(status, "*")
+				m.client().send(requestText("POST / HTTP/1.1", tc.fields...)).want(status, "*")
 				if d := time.Since(began); d != want {
 					t.Errorf("answered after %v, want %v", d, want)
 				}
@@ -171,8 +172,8 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 		c.BadDeadline = func(f forward.DeadlineHeader) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
 	})
 	c := p.dial()
-	c.send(request("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: soon", "grpc-timeout: 5", "x-envoy-expected-rq-timeout-ms: 100")).want(200, "ok")
-	c.send(request("GET / HTTP/1.1", "Host: a", "grpc-timeout: -1S")).want(200, "ok")
+	c.send(requestText("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: soon", "grpc-timeout: 5", "x-envoy-expected-rq-timeout-ms: 100")).want(200, "ok")
+	c.send(requestText("GET / HTTP/1.1", "Host: a", "grpc-timeout: -1S")).want(200, "ok")
 	mu.Lock()
 	defer mu.Unlock()
 	if bad["x-request-timeout"] != 1 || bad["grpc-timeout"] != 2 || bad["x-envoy-expected-rq-timeout-ms"] != 0 {
@@ -180,5 +181,21 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 	}
 	if got := fieldOf(u.head(0), "X-Request-Timeout") + fieldOf(u.head(1), "grpc-timeout"); got != "soon-1S" {
 		t.Errorf("forwarded %q, want them as they came", got)
+	}
+}
+
+// The vendors' clients of language models say how long they wait, too. Theirs only informs the upstream.
+func TestTheTimeoutOfAVendorsClient(t *testing.T) {
+	for _, field := range []string{"X-Stainless-Timeout: 2", "x-stainless-read-timeout: 2.0"} {
+		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {
+			began := time.Now()
+			res, _, err := m.client().send(requestText("GET / HTTP/1.1", "Host: a", field)).response("GET")
+			if err != nil || res.StatusCode != 504 || time.Since(began) != 2*time.Second {
+				t.Errorf("%s: %v %v after %v", field, res, err, time.Since(began))
+			}
+			if headers := m.up.head(0); !strings.Contains(headers, field+"\r\n") {
+				t.Errorf("%s: forwarded as %q", field, headers)
+			}
+		})
 	}
 }

@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // fewDescriptors makes dials of the default route find no descriptor as long as none says.
@@ -31,7 +35,7 @@ func fewDescriptors(c *Config, none func() bool) {
 func (m *memory) untouched() {
 	m.t.Helper()
 	u := m.Stats().Upstreams[0]
-	if g := u.Guard; g.Breaker != policy.BreakerClosed || g.Suspect || g.InFlight != 0 || g.Probes != 0 {
+	if g := u.Guard; g.Breaker != breaker.Closed || g.Suspect || g.InFlight != 0 || g.Probes != 0 {
 		m.t.Errorf("the breaker: %+v", g)
 	}
 	if n := m.seen.retried(); n != 0 || u.HasBudget && u.BudgetTokens != 5 {
@@ -42,7 +46,7 @@ func (m *memory) untouched() {
 // withBreakerAndBudget is how a route stands by default, with a budget of five.
 func withBreakerAndBudget(c *Config) {
 	withBreaker(c)
-	c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+	c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
 }
 
 func TestARequestWaitsForADescriptor(t *testing.T) {
@@ -60,7 +64,7 @@ func TestARequestWaitsForADescriptor(t *testing.T) {
 				}
 				none.Store(false)
 				res, at := ended()
-				if res.StatusCode != 200 || at.Sub(began) > 8*time.Second+maxDescriptorRetry {
+				if res.StatusCode != 200 || at.Sub(began) > 8*time.Second+exchange.MaxDescriptorRetry {
 					t.Errorf("%d after %v; %v", res.StatusCode, at.Sub(began), res.Header)
 				}
 				if o := m.seen.outcome(t, 0); o != policy.OutcomeSuccess || m.seen.attempts[0] != 1 || m.seen.took[0] != 0 {
@@ -91,7 +95,7 @@ func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 		if o := m.seen.outcome(t, 0); o != policy.GaveUp(policy.ReasonNoDescriptors) || m.seen.attempts[0] != 1 {
 			t.Errorf("%v after %d attempts", o, m.seen.attempts[0])
 		}
-		if most := int(5*time.Second/maxDescriptorRetry) + 10; dials > most {
+		if most := int(5*time.Second/exchange.MaxDescriptorRetry) + 10; dials > most {
 			t.Errorf("%d dials, at most %d", dials, most)
 		}
 		m.untouched()
@@ -119,16 +123,16 @@ func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 
 // An idle connection to another upstream is worth less than a request.
 func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
-	var other atomic.Pointer[upstreamState]
+	var other atomic.Pointer[settings.UpstreamState]
 	change := func(c *Config) {
 		withBreakerAndBudget(c)
 		busy := c.Default
 		busy.Name, busy.Match.Path, busy.Upstream.Address = "busy", "/busy", "other.test:80"
 		c.Routes = []Route{busy}
-		fewDescriptors(c, func() bool { return other.Load().pool.Stats().Idle > 1 })
+		fewDescriptors(c, func() bool { return other.Load().Pool.Stats().Idle > 1 })
 	}
 	inMemory(t, slow(time.Millisecond, ok200), change, func(t *testing.T, m *memory) {
-		other.Store(m.settings.Load().all[0].upstream)
+		other.Store(m.settings.Load().All[0].UpstreamState)
 		var busy []func() (*http.Response, time.Time)
 		for range 3 {
 			busy = append(busy, m.client().send(get("/busy")).later())
@@ -137,12 +141,12 @@ func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 			ended()
 		}
 		synctest.Wait()
-		if n := other.Load().pool.Stats().Idle; n != 3 {
+		if n := other.Load().Pool.Stats().Idle; n != 3 {
 			t.Fatalf("%d idle connections", n)
 		}
 		began := time.Now()
 		m.client().send(get("/")).want(200, "ok")
-		if d, n := time.Since(began), other.Load().pool.Stats().Idle; d != time.Millisecond || n != 1 {
+		if d, n := time.Since(began), other.Load().Pool.Stats().Idle; d != time.Millisecond || n != 1 {
 			t.Errorf("answered after %v, %d idle connections left", d, n)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -71,15 +73,15 @@ func TestLinesAboutFailedConnectionsAreBounded(t *testing.T) {
 		c.Default.Policy.MaxRetries = 0
 	})
 	c := p.dial()
-	for range dialLinesPerMinute + 5 {
+	for range admission.DialLinesPerMinute + 5 {
 		if res, _, err := c.send(get("/")).response("GET"); err != nil || res.StatusCode < 500 {
 			t.Fatalf("%v %v", res, err)
 		}
 	}
 	p.stop()
-	if n := strings.Count(lines.String(), `"msg":"a connection to the upstream failed"`); n > 2*dialLinesPerMinute || n < dialLinesPerMinute {
+	if n := strings.Count(lines.String(), `"msg":"a connection to the upstream failed"`); n > 2*admission.DialLinesPerMinute || n < admission.DialLinesPerMinute {
 		t.Errorf("%d lines", n)
-	} else if n == dialLinesPerMinute && !strings.Contains(lines.String(), `lines suppressed","upstream":"http://`+permit.addr+`","count":5}`) {
+	} else if n == admission.DialLinesPerMinute && !strings.Contains(lines.String(), `lines suppressed","upstream":"http://`+permit.addr+`","count":5}`) {
 		t.Errorf("no count of the others in %s", lines.String())
 	}
 }
@@ -106,9 +108,9 @@ func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
 // An attempt that failed in another way has no cause of a connection, though one
 // before it had.
 func TestOnlyAFailedConnectionHasItsCause(t *testing.T) {
-	var x exchange
-	x.dialErr = &upstream.DialError{Err: errors.New("refused")}
-	if x.dialErrOf(&policy.Attempt{Cause: policy.CauseDial}) == nil || x.dialErrOf(&policy.Attempt{Cause: policy.CauseReset}) != nil {
+	var a attempt.Attempt
+	a.DialErr = &upstream.DialError{Err: errors.New("refused")}
+	if a.DialErrOf(&policy.Attempt{Cause: policy.CauseDial}) == nil || a.DialErrOf(&policy.Attempt{Cause: policy.CauseReset}) != nil {
 		t.Error("the cause is of the wrong attempt")
 	}
 }

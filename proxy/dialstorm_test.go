@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // An upstream that takes connections only to end them, or to speak before it
@@ -41,11 +42,11 @@ func TestOneConnectionThatEndsAtOnceDoesNotOpenTheBreaker(t *testing.T) {
 			}
 		})
 		p := startProxy(t, u, func(c *Config) {
-			c.Default.Guard = policy.GuardOptions{}
+			c.Default.Guard = breaker.Options{}
 			c.Default.Breaker = BreakerFailFast
 		})
 		p.dial().send(get("/")).want(200, "ok")
-		if n := p.settings.Load().fallback.upstream.door.guard.State().Opened[policy.OpenedByDial]; n != 0 {
+		if n := p.settings.Load().DefaultRoute.UpstreamState.Admission.Guard.State().Opened[breaker.OpenedByDial]; n != 0 {
 			t.Fatalf("the breaker is open %d times", n)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 )
 
 const (
@@ -22,28 +24,27 @@ const (
 	drainPoll = 20 * time.Millisecond
 )
 
-// ErrDrainTimeout is Drain's error when requests were still in flight at its
-// end and were cut off.
+// ErrDrainTimeout is returned by Drain if requests were still in flight at its end and were cut
+// off.
 var ErrDrainTimeout = errors.New("requests were still in flight at the end of the drain timeout and were cut off")
 
-// Drain ends the server in order: from now on every response ends its
-// connection, no retry begins and waits for one end at once; who waits for a place
-// at an upstream that is up is let in as places come free, until shortly before the end; clients in the
-// accept queue are still taken, then the listeners close; idle connections
-// stay readable until no request came for a second. Connections that were upgraded
-// go on until shortly before the end, then both their sides are told that nothing more comes. Whatever is left when
-// DrainTimeout or ctx ends is cut off, which is an ErrDrainTimeout. Serve
-// returns afterwards.
+// Drain ends the server in order. From now on every response ends its connection, no retry
+// begins, and waits for one end at once. A request that waits for a permit at an upstream that is
+// up is admitted when one is free, until shortly before the end. Clients in the accept queue are
+// still taken, then the listeners close. Idle connections stay readable until no request came for
+// a second. Upgraded connections go on until shortly before the end, then both their sides are
+// told that nothing more comes. When DrainTimeout or ctx ends, whatever is left is cut off, and
+// Drain returns ErrDrainTimeout. Serve returns afterwards.
 func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := s.now().Add(limit - min(drainEndGrace, limit/4))
-	s.waitsEnd.Store(int64(s.since(ending)))
-	s.lastBusy.Store(int64(s.elapsed()))
-	s.draining.Store(true)
+	ending := s.Clock.Now().Add(limit - min(drainEndGrace, limit/4))
+	s.WaitsEnd.Store(int64(s.Clock.Since(ending)))
+	s.lastBusy.Store(int64(s.Clock.Elapsed()))
+	s.Draining.Store(true)
 	s.each(func(c *conn) {
-		c.wake(phaseBackoff)
+		c.Wake(downstream.PhaseBackoff)
 		c.http2.Load().goAway()
 	})
 	s.closeAfterQueue()
@@ -53,15 +54,15 @@ func (s *Server) Drain(ctx context.Context) error {
 		if s.idleOnly() && s.quiet() {
 			s.idleEnd.Store(true)
 			s.each(func(c *conn) {
-				c.wake(phaseIdle)
+				c.Wake(downstream.PhaseIdle)
 				c.http2.Load().goAway()
 			})
-			s.lot.Clear()
+			s.idle.Clear()
 		}
-		if ending.Before(s.now()) {
+		if ending.Before(s.Clock.Now()) {
 			s.each(func(c *conn) {
-				c.wake(phaseBackoff)
-				c.tunnel.Load().end()
+				c.Wake(downstream.PhaseBackoff)
+				c.x.EndTunnel()
 			})
 		}
 		if s.empty() {
@@ -73,28 +74,6 @@ func (s *Server) Drain(ctx context.Context) error {
 			s.kill()
 			return ErrDrainTimeout
 		}
-	}
-}
-
-// endedByDrain says whether a drain ends the wait of w, which may be nil for one that
-// is for no place. Who waits for one was accepted before and goes on waiting as
-// long as its turn may come in time for a response, and its upstream is not down; but no retry
-// is sent in a drain.
-func (w *waiter) endedByDrain(s *Server) bool {
-	if !s.draining.Load() {
-		return false
-	}
-	if w == nil || w.c.x.retries > 0 || w.c.x.route.upstream.door.admitsOnlyProbes() {
-		return true
-	}
-	end := time.Duration(s.waitsEnd.Load())
-	return w.expectedAt > end || s.elapsed() >= end
-}
-
-// wake ends a wait of c by its deadline, if it waits in that phase.
-func (c *conn) wake(phase int32) {
-	if c.phase.Load() == phase {
-		_ = c.wire.SetReadDeadline(past) // nc may just become TLS
 	}
 }
 
@@ -113,20 +92,20 @@ func (s *Server) closeAfterQueue() {
 
 func (s *Server) empty() bool { return s.connections.Load() == 0 }
 
-// closingIdle says whether idle connections are to end.
+// closingIdle reports whether idle connections are to end.
 func (s *Server) closingIdle() bool { return s.idleEnd.Load() }
 
 func (s *Server) idleOnly() bool { return s.active.Load() == 0 }
 
 func (s *Server) quiet() bool {
-	return s.elapsed()-time.Duration(s.lastBusy.Load()) >= drainQuietTime
+	return s.Clock.Elapsed()-time.Duration(s.lastBusy.Load()) >= drainQuietTime
 }
 
 func (s *Server) requestBegan() { s.active.Add(1) }
 
 func (s *Server) requestEnded() {
 	s.active.Add(-1)
-	if s.draining.Load() {
-		s.lastBusy.Store(int64(s.elapsed()))
+	if s.Draining.Load() {
+		s.lastBusy.Store(int64(s.Clock.Elapsed()))
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // oneAtOnce limits the upstream to one request, for which others wait long.
 func oneAtOnce(c *Config) {
-	c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+	c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 	c.Default.LimitQueueTimeout = time.Minute
 	c.DrainTimeout = 20 * time.Second // waits end 2 s before
 }
@@ -96,7 +97,7 @@ func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 	}
 	change := func(c *Config) {
 		oneAtOnce(c)
-		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: time.Second})
+		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: time.Second})
 	}
 	inMemory(t, handle, change, func(t *testing.T, m *memory) {
 		retries := m.client().send(get("/")).later()

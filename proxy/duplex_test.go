@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // echo answers at once and sends every piece of the body back as it comes.
@@ -48,9 +49,9 @@ func TestFullDuplexEcho(t *testing.T) {
 					p := startProxy(t, u, nil)
 					c := p.dial()
 					if chunked {
-						c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+						c.send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 					} else {
-						c.send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", pieces*size)))
+						c.send(requestText("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", pieces*size)))
 					}
 					res, err := http.ReadResponse(c.r, nil)
 					if err != nil {
@@ -95,9 +96,9 @@ func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 		p := startProxy(t, u, nil)
 		c := p.dial()
 		if chunked {
-			c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+			c.send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 		} else {
-			c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 1000000"))
+			c.send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 1000000"))
 		}
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -106,7 +107,7 @@ func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(inlineWait / 20):
+				case <-time.After(exchange.InlineWait / 20):
 				}
 				piece := "x"
 				if chunked {
@@ -127,9 +128,9 @@ func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 func TestAChunkSizeMayComeInPieces(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)
-	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
+	c := p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
 	for _, piece := range []string{"0", "\r", "\n0123456789abcdef", "\r\n", "0\r\n", "\r\n"} {
-		time.Sleep(2 * inlineWait)
+		time.Sleep(2 * exchange.InlineWait)
 		c.send(piece)
 	}
 	c.want(200, "ok")
@@ -157,7 +158,7 @@ func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
 					}
 				})
 				p := startProxy(t, u, nil)
-				c := p.dial().send(request("GET / HTTP/"+version, "Host: a"))
+				c := p.dial().send(requestText("GET / HTTP/"+version, "Host: a"))
 				res, err := http.ReadResponse(c.r, nil) // the head alone is flushed
 				if err != nil {
 					t.Fatal(err)
@@ -180,8 +181,8 @@ func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
 func TestAnEarlyResponseSurvivesTheResetAfterIt(t *testing.T) {
 	const size = 8 << 20
 	for name, headers := range map[string]string{
-		"spliced": request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)),
-		"chunked": request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size),
+		"spliced": requestText("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)),
+		"chunked": requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size),
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, func(c *upConn) {
@@ -211,7 +212,7 @@ func TestWhatFollowsAnEarlyResponseIsNotServed(t *testing.T) {
 		_, _ = c.endOfInput()
 	})
 	p := startProxy(t, u, bare)
-	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", len(get("/smuggled"))*2)))
+	c := p.dial().send(requestText("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", len(get("/smuggled"))*2)))
 	c.wantRaw("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
 	c.send(get("/smuggled") + get("/smuggled") + get("/smuggled"))
 	c.wantEnd("")
@@ -254,7 +255,7 @@ func TestLargePiecesBothWaysAtOnce(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
-	c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+	c.send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 )
 
 // notSent is what comes of a request that could never be sent.
@@ -116,7 +117,7 @@ var unknownRules = []rule{
 			}
 		})},
 	{name: "answers before the last, without end", set: retries(0), acts: []act{func(a *arrival) {
-		for range 100 * maxInformational {
+		for range 100 * attempt.MaxInformational {
 			a.interim(http.StatusProcessing)
 		}
 		a.givenUp()

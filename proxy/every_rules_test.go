@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // retries sets how many there may be.
@@ -27,7 +29,7 @@ func retryOn(list string) func(*testing.T, *Config) {
 
 func rejected(list string) func(*testing.T, *Config) {
 	return func(t *testing.T, c *Config) {
-		set, err := policy.ParseRejected(list)
+		set, err := status.ParseRejected(list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +99,13 @@ var responseRules = []rule{
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatusOther)},
 	{name: "a field that is listed", set: retryOn("retriable-header:X-Again=yes"), acts: []act{says(200, "not yet", "X-Again", "yes"), says(200, "ok")},
 		want: recoveredAfter(policy.Unknown, policy.ReasonHeader)},
+	{name: "an event stream that begins with an overload", set: holdsStreams, call: call{method: "POST"},
+		acts: []act{says(200, overloaded, "Content-Type", eventStreamType), says(200, "ok")}, want: recoveredAfter(policy.Rejected, policy.ReasonStatusOther)},
+	{name: "an event stream with an error after content", set: holdsStreams,
+		acts: []act{says(200, firstText+overloaded, "Content-Type", eventStreamType)},
+		want: want{status: 200, body: firstText + overloaded, sends: 1, outcome: policy.OutcomeSuccess}},
+	{name: "an event stream whose error may have been work", set: holdsStreams, call: call{method: "POST"},
+		acts: []act{says(200, serverError, "Content-Type", eventStreamType)}, want: passedOn(200, 1, serverError, policy.ReasonNotIdempotent)},
 	{name: "several failures of several kinds", acts: []act{busy, says(429, ""), resets, says(200, "ok")},
 		want: want{status: 200, body: "ok", sends: 4, outcome: policy.OutcomeRecovered,
 			retries: []policy.Reason{policy.ReasonStatus503, policy.ReasonStatus429, policy.ReasonReset}}},
@@ -121,7 +130,7 @@ var responseRules = []rule{
 	{name: "the budget is empty", acts: []act{busy}, want: passedOn(503, 2, "busy", policy.ReasonBudgetExhausted),
 		set: func(_ *testing.T, c *Config) {
 			c.Default.NoBudget = false
-			c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 0.001, Burst: 1}
+			c.Default.Budget = budget.Config{Ratio: 0.2, MinPerSecond: 0.001, Burst: 1}
 		}},
 	{name: "an answer too large to hold is passed on", acts: []act{says(503, strings.Repeat("x", 200<<10)), says(200, "ok")},
 		want: passedOn(503, 1, strings.Repeat("x", 200<<10), policy.ReasonResponseTooLarge)},

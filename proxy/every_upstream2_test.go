@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // session is an HTTP/2 connection of a scripted upstream, framed by hand.
@@ -28,7 +30,7 @@ type session struct {
 
 // serveHTTP2 is a connection of HTTP/2; every stream is served beside the others.
 func (s *scripted) serveHTTP2(c *upConn) {
-	if _, err := c.Reader.Discard(len(preface)); err != nil {
+	if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
 		return
 	}
 	x := &session{s: s, c: c, frames: http2.NewFramer(c.Conn, c.Reader), window: 65535, initial: 65535, streams: map[uint32]*wire2{}}
@@ -181,10 +183,10 @@ func (w *wire2) writeHeaders(pseudo string, status int, last bool, fields []stri
 	}
 	w.x.write(func(f *http2.Framer) error {
 		block := b.Bytes()
-		first := block[:min(len(block), frameSize)]
+		first := block[:min(len(block), floodguard.FrameSize)]
 		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: w.id, BlockFragment: first, EndStream: last, EndHeaders: len(first) == len(block)})
 		for block = block[len(first):]; len(block) > 0 && err == nil; {
-			next := block[:min(len(block), frameSize)]
+			next := block[:min(len(block), floodguard.FrameSize)]
 			block = block[len(next):]
 			err = f.WriteContinuation(w.id, len(block) == 0, next)
 		}
@@ -198,7 +200,7 @@ func (w *wire2) data(p string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for p != "" && !w.bodyless {
-		n := int(min(x.window, w.window, int64(len(p)), frameSize))
+		n := int(min(x.window, w.window, int64(len(p)), floodguard.FrameSize))
 		if w.reset || x.over {
 			return
 		}

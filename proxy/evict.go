@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
@@ -28,8 +30,8 @@ const (
 	slowHeadersFor = time.Second
 )
 
-// eviction ends connections of clients that others need the slots of: idle ones, the
-// longest idle first, then those that take nothing of their responses.
+// eviction ends connections of clients that others need the slots of: first idle ones, the
+// longest idle before others, then those that take nothing of their responses.
 type eviction struct {
 	idle    atomic.Uint64
 	stalled atomic.Uint64
@@ -54,12 +56,12 @@ func (e *eviction) due() bool {
 // victim is a connection, or stream, that may be ended for others.
 type victim struct {
 	c     *conn
-	since instant
+	since clock.Instant
 	heavy bool // TLS or HTTP/2, which need more memory than the others
 }
 
-// evict makes room for up to n clients that wait for a slot. heavyFirst: it is memory
-// that is short, so idle clients with TLS or HTTP/2 go before all others.
+// evict makes room for up to n clients that wait for a slot. heavyFirst means that memory is
+// short, so idle clients with TLS or HTTP/2 go before all others.
 func (s *Server) evict(n int, heavyFirst bool) {
 	if !s.evicting.due() {
 		return
@@ -89,18 +91,19 @@ func (s *Server) evictStreams() {
 		return
 	}
 	_, stalled, _ := s.dispensable()
-	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.stream == nil })
+	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.Stream == nil })
 	s.evictStalled(stalled, max(1, s.streams.most/evictShare))
 }
 
-// evictIdle evicts the first of idle or the client parked longest, whichever is idle longer;
-// false: there is neither. Parked clients have next to no memory: if that is short, they go last.
+// evictIdle evicts the first of idle or the client parked longest, whichever is idle longer. It
+// reports false if there is neither. Parked clients need next to no memory: if that is short,
+// they go last.
 func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	if len(*idle) == 0 {
-		return s.lot.Evict(func(idlepoller.Waiter) bool { return true })
+		return s.idle.Evict(func(idlepoller.Waiter) bool { return true })
 	}
 	v := (*idle)[0]
-	if !heavyFirst && s.lot.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
+	if !heavyFirst && s.idle.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
 		return true
 	}
 	*idle = (*idle)[1:]
@@ -108,7 +111,7 @@ func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	return true
 }
 
-// evictStalled ends up to n clients' responses that were stalled the longest.
+// evictStalled ends up to n clients' responses, those stalled longest first.
 func (s *Server) evictStalled(stalled []victim, n int) {
 	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
 	for _, v := range stalled[:min(n, len(stalled))] {
@@ -117,10 +120,10 @@ func (s *Server) evictStalled(stalled []victim, n int) {
 	}
 }
 
-// dispensable lists the connections that are idle and not parked, and those whose client
-// takes nothing, and counts those that are ending for others already.
+// dispensable lists the connections that are idle and not parked, and those whose client takes
+// nothing. It counts those that are ending for others already.
 func (s *Server) dispensable() (idle, stalled []victim, ending int) {
-	now := s.now()
+	now := s.Clock.Now()
 	s.each(func(c *conn) {
 		since, isIdle := c.idleSince(now)
 		switch {
@@ -128,7 +131,7 @@ func (s *Server) dispensable() (idle, stalled []victim, ending int) {
 			ending++
 			c.wakeEvicted() // it may have been about to wait when it was woken
 		case isIdle:
-			idle = append(idle, victim{c, since, c.secure != nil || c.http2.Load() != nil})
+			idle = append(idle, victim{c, since, c.TLS != nil || c.http2.Load() != nil})
 		default:
 			if since, is := c.stalledSince(now); is && c.evicted.Load() {
 				ending++
@@ -140,7 +143,7 @@ func (s *Server) dispensable() (idle, stalled []victim, ending int) {
 	return idle, stalled, ending
 }
 
-// beginLeaving notes that a parked client is ending for others, and stays that it has ended or goes on.
+// beginLeaving counts a parked client that is ending for others, until endLeaving.
 func (c *conn) beginLeaving() {
 	c.countedLeaving = true
 	c.server.evicting.leaving.Add(1)
@@ -154,12 +157,12 @@ func (c *conn) endLeaving() {
 }
 
 // idleSince reports whether nothing would be lost with the connection, and since when.
-func (c *conn) idleSince(now instant) (instant, bool) {
-	since := instant(c.idleFrom.Load())
-	switch c.phase.Load() {
-	case phaseIdle:
+func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
+	since := clock.Instant(c.idleFrom.Load())
+	switch c.Phase.Load() {
+	case downstream.PhaseIdle:
 		return since, now.Sub(since) > idleFor
-	case phaseHeaders:
+	case downstream.PhaseHeaders:
 		return since, now.Sub(since) > slowHeadersFor
 	}
 	if h := c.http2.Load(); h != nil {
@@ -169,9 +172,9 @@ func (c *conn) idleSince(now instant) (instant, bool) {
 }
 
 // stalledSince reports whether the client takes nothing of what is being written to it.
-func (c *conn) stalledSince(now instant) (instant, bool) {
-	since := instant(c.writing.Load())
-	if since.IsZero() || now.Sub(since) < stalledFor || c.raw != nil && !rawsocket.Unsent(c.raw) {
+func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
+	since := clock.Instant(c.Writing.Load())
+	if since.IsZero() || now.Sub(since) < stalledFor || c.Raw != nil && !rawsocket.Unsent(c.Raw) {
 		return 0, false
 	}
 	return since, true
@@ -188,32 +191,33 @@ func (c *conn) endIdle() {
 }
 
 func (c *conn) wakeEvicted() {
-	c.wake(phaseIdle)
-	c.wake(phaseHeaders)
+	c.Wake(downstream.PhaseIdle)
+	c.Wake(downstream.PhaseHeaders)
 }
 
 // endStalled ends a connection, or stream, whose client takes nothing.
 func (c *conn) endStalled() {
 	c.evicted.Store(true)
-	if c.stream != nil {
-		_ = c.nc.SetWriteDeadline(past)
+	if c.Stream != nil {
+		_ = c.NC.SetWriteDeadline(downstream.Past)
 		return
 	}
-	c.abort()
+	c.Abort()
 }
 
 // idleSince reports whether the connection has no streams, and since when.
-func (h *http2Conn) idleSince(now instant) (instant, bool) {
-	since := instant(h.emptyFrom.Load())
+func (h *http2Conn) idleSince(now clock.Instant) (clock.Instant, bool) {
+	since := clock.Instant(h.emptyFrom.Load())
 	return since, h.running.Load() == 0 && now.Sub(since) > idleFor
 }
 
-// endIdle tells the client to go away and ends the connection soon after, unless a stream has begun.
+// endIdle tells the client to go away, and ends the connection soon after unless a stream has
+// begun.
 func (h *http2Conn) endIdle() {
 	h.goAway()
 	time.AfterFunc(evictGrace, func() {
 		if h.running.Load() == 0 {
-			_ = h.c.wire.Close()
+			_ = h.c.Wire.Close()
 		} else {
 			h.c.evicted.Store(false)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
@@ -18,6 +19,15 @@ func TestTheLongestIdleClientGivesWay(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.MaxConnections = 2 })
 	first, second := p.dial(), p.dial()
 	second.send(get("/")).want(200, "ok")
+	soon(t, "both to be idle", func() bool { // the response arrives before the connection is idle
+		idle := 0
+		p.each(func(c *conn) {
+			if c.Phase.Load() == downstream.PhaseIdle {
+				idle++
+			}
+		})
+		return idle == 2
+	})
 	first.send(get("/")).want(200, "ok")
 	third := p.dial().send(get("/"))
 	third.want(200, "ok")
@@ -107,16 +117,21 @@ func stuckUpstream(t *testing.T) *fakeUpstream {
 // greedy has a client send n requests for /hang at once over one connection, which end with the test.
 func greedy(t *testing.T, p *testProxy, n int) {
 	t.Helper()
+	// One connection from the start: a Transport that is still dialling takes some of 30 requests at once for sent.
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}}
-	t.Cleanup(client.CloseIdleConnections)
+	transport := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
+	client, err := transport.NewClientConn(t.Context(), "http", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
 	for range n {
 		all.Go(func() {
 			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+"/hang", nil)
-			if res, err := client.Do(req); err == nil {
+			if res, err := client.RoundTrip(req); err == nil {
 				_ = res.Body.Close()
 			}
 		})
@@ -218,3 +233,16 @@ func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
 }
 
 const mib = 1 << 20
+
+// A connection with few streams is not reset for those of others, even if no stream of theirs can be refused instead.
+func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
+	l := newStreamSlots(1)
+	greedy, modest := &http2Conn{}, &http2Conn{}
+	began := 0
+	for l.enter(greedy) {
+		began++
+	}
+	if began != leastHandlers || !l.enter(modest) || !l.enter(modest) || l.enter(modest) {
+		t.Errorf("%d and then %d began", began, modest.share.handlers)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -45,8 +46,8 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 	}, func(t *testing.T, m *memory) {
 		test(t, m, s)
 		m.kill()
-		for _, u := range m.settings.Load().upstreams() {
-			u.close()
+		for _, u := range m.settings.Load().Upstreams() {
+			u.Close()
 		}
 		synctest.Wait()
 		s.stopConns()
@@ -298,7 +299,7 @@ func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 	t.Run("overloaded", func(t *testing.T) {
 		inMemory(t, slow(5*time.Second, ok200), func(c *Config) {
 			staticFallback(200, "spare")(c)
-			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 		}, func(t *testing.T, m *memory) {
 			first := m.client().send(get("/")).later()
 			time.Sleep(time.Second)

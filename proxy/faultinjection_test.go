@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -30,7 +32,7 @@ func parseFaults(t testing.TB, s string) *policy.FaultInjector {
 
 // dice draws what it is told, then the highest number for ever.
 type dice struct {
-	policy.Rand
+	backoff.Rand
 	mu    sync.Mutex
 	throw []int64
 }
@@ -193,12 +195,12 @@ func TestADrainEndsTheDelay(t *testing.T) {
 func TestMadeFaultsReachTheBreakerOfTheirRouteOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, faults string
-		closes       policy.OpenedBy
+		closes       breaker.OpenedBy
 	}{
-		{"all fail", "503:100%", policy.OpenedByFailing},
-		{"all are lost", "reset:100%", policy.OpenedByFailing},
-		{"all are late", "delay:1m:100%", policy.OpenedByFailing},
-		{"a tenth fails", "503:10%,reset:1%,delay:20ms:5%", policy.OpenedByNothing},
+		{"all fail", "503:100%", breaker.OpenedByFailing},
+		{"all are lost", "reset:100%", breaker.OpenedByFailing},
+		{"all are late", "delay:1m:100%", breaker.OpenedByFailing},
+		{"a tenth fails", "503:10%,reset:1%,delay:20ms:5%", breaker.OpenedByNothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemory(t, script(ok200), func(c *Config) {
@@ -218,14 +220,14 @@ func TestMadeFaultsReachTheBreakerOfTheirRouteOnly(t *testing.T) {
 					other.send(get("/")).want(200, "ok")
 				}
 				set := m.settings.Load()
-				if set.all[0].upstream == set.all[1].upstream {
+				if set.All[0].UpstreamState == set.All[1].UpstreamState {
 					t.Fatal("both routes share an upstream's state")
 				}
-				got, untouched := set.all[0].upstream.door.guard.State(), set.all[1].upstream.door.guard.State()
-				if (got.Opened[policy.OpenedByFailing]+got.Opened[policy.OpenedByStall] > 0) != (tc.closes != policy.OpenedByNothing) {
+				got, untouched := set.All[0].UpstreamState.Admission.Guard.State(), set.All[1].UpstreamState.Admission.Guard.State()
+				if (got.Opened[breaker.OpenedByFailing]+got.Opened[breaker.OpenedByStall] > 0) != (tc.closes != breaker.OpenedByNothing) {
 					t.Errorf("the route's own breaker: %+v", got)
 				}
-				if untouched.Opened != [policy.NumOpenedBy]uint64{} || untouched.Breaker != policy.BreakerClosed {
+				if untouched.Opened != [breaker.NumOpenedBy]uint64{} || untouched.Breaker != breaker.Closed {
 					t.Errorf("the other route's breaker: %+v", untouched)
 				}
 			})

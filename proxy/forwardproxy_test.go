@@ -136,40 +136,6 @@ func TestForwardProxyKnowsItsUpstream(t *testing.T) {
 	}
 }
 
-// A target of https goes to nobody in plain, also when its own upstream fails.
-func TestNoFallbackInPlainForWhatWasMeantForTLS(t *testing.T) {
-	plain, err := upstream.ParseTarget("http://spare.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	overTLS, err := upstream.ParseTarget("https://spare.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		target  string
-		forward bool
-		to      upstream.Target
-		want    bool
-	}{
-		{"https://api.example/", true, plain, true},
-		{"HTTPS://api.example/", true, plain, true},
-		{"https://api.example/", true, overTLS, false},
-		{"http://api.example/", true, plain, false},
-		{"/", true, plain, false},
-		{"https://api.example/", false, plain, false},
-	} {
-		var q http1.Request
-		if _, err := q.Parse([]byte("GET "+c.target+" HTTP/1.1\r\nHost: a\r\n\r\n"), http1.Limits{}); err != nil {
-			t.Fatal(err)
-		}
-		x := &exchange{req: &q, set: &settings{Config: &Config{ForwardProxy: c.forward}}}
-		if got := x.wouldDropTLS(c.to); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
-	}
-}
-
 // The way an application uses it: by setting http_proxy.
 func TestGoClientThroughForwardProxyIsRetried(t *testing.T) {
 	u := startUpstream(t, script(bad503, "", ok200))
@@ -202,5 +168,25 @@ func TestConnectIsRefusedWithAReason(t *testing.T) {
 	res, body, err := c.response("GET")
 	if err != nil || res.StatusCode != 501 || !strings.Contains(body, `"reason":"connect"`) || !strings.Contains(body, "tunnel") {
 		t.Errorf("%v %q %v", res, body, err)
+	}
+}
+
+// Of several hosts that a route matches, each without a port stands for the scheme's own port alone.
+func TestAForwardProxyWithSeveralHosts(t *testing.T) {
+	for host, want := range map[string]map[string]bool{
+		"a.test,b.test":           {"http://b.test/": true, "http://b.test:8080/": false},
+		"a.test:8443,b.test":      {"http://b.test/": true, "http://a.test:8443/": false, "http://b.test:8443/": false},
+		"a.test:8443,b.test:8443": {"http://a.test:8443/": true, "http://b.test:8443/": true},
+	} {
+		r := Route{Match: route.Match{Host: host}}
+		for target, want := range want {
+			var q http1.Request
+			if _, err := q.Parse([]byte("GET "+target+" HTTP/1.1\r\nHost: a.test\r\n\r\n"), http1.Limits{HeaderBytes: 1 << 10, Headers: 9}); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Accepts(&q); got != want {
+				t.Errorf("%s for a route of %s: %v, want %v", target, host, got, want)
+			}
+		}
 	}
 }

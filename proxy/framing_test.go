@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // withoutAdded takes the fields that the proxy adds to every request off a head.
@@ -78,15 +79,15 @@ func TestResponsesArriveByteForByte(t *testing.T) {
 
 func TestRequestBodiesArriveByteForByte(t *testing.T) {
 	cases := []struct{ name, request, want string }{
-		{"length", request("PUT / HTTP/1.1", "Host: a", "Content-Length: 5") + "hello", "hello"},
-		{"chunked", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
-		{"chunked, odd sizes", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "005;x=y\r\nhello\r\n00\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
+		{"length", requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 5") + "hello", "hello"},
+		{"chunked", requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
+		{"chunked, odd sizes", requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "005;x=y\r\nhello\r\n00\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
 		{
-			"trailers", request("PUT / HTTP/1.1", "Host: a", "Trailer: X-Sum", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
+			"trailers", requestText("PUT / HTTP/1.1", "Host: a", "Trailer: X-Sum", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
 			"5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
 		},
 		{
-			"trailers about routing are dropped", request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nHost: b\r\nX-Sum: 9\r\n\r\n",
+			"trailers about routing are dropped", requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\nHost: b\r\nX-Sum: 9\r\n\r\n",
 			"5\r\nhello\r\n0\r\nX-Sum: 9\r\n\r\n",
 		},
 	}
@@ -140,7 +141,7 @@ func TestHEADHasNoBodyWhateverTheHeadersSay(t *testing.T) {
 	for _, fields := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n", ""} {
 		u := startUpstream(t, script("HTTP/1.1 200 OK\r\n"+fields+"\r\n", ok200))
 		p := startProxy(t, u, bare)
-		c := p.dial().send(request("HEAD / HTTP/1.1", "Host: a"))
+		c := p.dial().send(requestText("HEAD / HTTP/1.1", "Host: a"))
 		want := "HTTP/1.1 200 OK\r\n"
 		if strings.HasPrefix(fields, "Content-Length") {
 			want += fields
@@ -169,9 +170,9 @@ func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 		case 0:
 			all.WriteString(get(fmt.Sprintf("/%d", i)))
 		case 1:
-			all.WriteString(request(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Content-Length: 4") + "GET ")
+			all.WriteString(requestText(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Content-Length: 4") + "GET ")
 		case 2:
-			all.WriteString(request(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Transfer-Encoding: chunked") + "4\r\nGET \r\n0\r\n\r\n")
+			all.WriteString(requestText(fmt.Sprintf("POST /%d HTTP/1.1", i), "Host: a", "Transfer-Encoding: chunked") + "4\r\nGET \r\n0\r\n\r\n")
 		}
 	}
 	c.send(all.String())
@@ -206,7 +207,7 @@ func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 	})
 	p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 100*time.Millisecond) })
 	c := p.dial().send(get("/1"))
-	time.Sleep(2 * watchAfter) // now the second goroutine reads
+	time.Sleep(2 * exchange.WatchAfter) // now the second goroutine reads
 	c.send(get("/2"))
 	long := "/" + strings.Repeat("3", 10000) // more than the read buffer has room for
 	c.send(get(long))
@@ -221,7 +222,7 @@ func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 func TestWhatFollowsAClosingRequestIsNotServed(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, bare)
-	c := p.dial().send(request("GET / HTTP/1.1", "Host: a", "Connection: close") + get("/smuggled"))
+	c := p.dial().send(requestText("GET / HTTP/1.1", "Host: a", "Connection: close") + get("/smuggled"))
 	c.wantEnd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 	if u.sends() != 1 {
 		t.Errorf("%d sends, want 1", u.sends())
@@ -255,31 +256,31 @@ func TestHTTP10Clients(t *testing.T) {
 		stays                       bool
 	}{
 		{
-			name: "closes by default", request: request("GET / HTTP/1.0", "Host: a"), answer: ok200,
+			name: "closes by default", request: requestText("GET / HTTP/1.0", "Host: a"), answer: ok200,
 			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
 		},
 		{
-			name: "needs no Host", request: request("GET / HTTP/1.0"), answer: ok200,
+			name: "needs no Host", request: requestText("GET / HTTP/1.0"), answer: ok200,
 			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
 		},
 		{
-			name: "may ask to be kept", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: ok200,
+			name: "may ask to be kept", request: requestText("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: ok200,
 			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok", stays: true,
 		},
 		{
-			name: "gets no chunks", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: chunked,
+			name: "gets no chunks", request: requestText("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: chunked,
 			want: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
 		},
 		{
-			name: "gets what ends by close as it is", request: request("GET / HTTP/1.0", "Host: a"), answer: "HTTP/1.0 200 OK\r\n\r\nhello",
+			name: "gets what ends by close as it is", request: requestText("GET / HTTP/1.0", "Host: a"), answer: "HTTP/1.0 200 OK\r\n\r\nhello",
 			want: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
 		},
 		{
-			name: "may send a body", request: request("POST / HTTP/1.0", "Host: a", "Content-Length: 2") + "hi", answer: ok200,
+			name: "may send a body", request: requestText("POST / HTTP/1.0", "Host: a", "Content-Length: 2") + "hi", answer: ok200,
 			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
 		},
 		{
-			name: "gets a 204 and may go on", request: request("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: "HTTP/1.1 204 No Content\r\n\r\n",
+			name: "gets a 204 and may go on", request: requestText("GET / HTTP/1.0", "Host: a", "Connection: keep-alive"), answer: "HTTP/1.1 204 No Content\r\n\r\n",
 			want: "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\r\n", stays: true,
 		},
 	}
@@ -352,7 +353,7 @@ func TestHeadersMayComeByteByByte(t *testing.T) {
 	}, bare, func(t *testing.T, m *memory) {
 		c := m.client()
 		for range 2 {
-			for _, b := range request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "2\r\nhi\r\n0\r\n\r\n" {
+			for _, b := range requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "2\r\nhi\r\n0\r\n\r\n" {
 				c.send(string(b))
 				time.Sleep(time.Millisecond)
 			}
@@ -371,14 +372,14 @@ func TestLargeHeadersPass(t *testing.T) {
 		fields = append(fields, fmt.Sprintf("X-%d: %s", i, strings.Repeat(string(rune('a'+i%26)), 1000)))
 	}
 	for _, responses := range [][]string{
-		{request("HTTP/1.1 200 OK", append(fields, "Content-Length: 2")...) + "ok"},
-		{request("HTTP/1.1 503 No", append(fields, "Content-Length: 2")...) + "no", ""},
+		{requestText("HTTP/1.1 200 OK", append(fields, "Content-Length: 2")...) + "ok"},
+		{requestText("HTTP/1.1 503 No", append(fields, "Content-Length: 2")...) + "no", ""},
 	} {
 		u := startUpstream(t, script(responses...))
 		p := startProxy(t, u, bare)
 		c := p.dial()
-		c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).wantRaw(responses[0])
-		if got, want := withoutAdded(u.head(0)), request("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...); got != want {
+		c.send(requestText("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...)).wantRaw(responses[0])
+		if got, want := withoutAdded(u.head(0)), requestText("GET / HTTP/1.1", append([]string{"Host: a"}, fields...)...); got != want {
 			t.Errorf("%d bytes of head arrived, want %d", len(got), len(want))
 		}
 	}
@@ -391,7 +392,7 @@ func TestHEADGetsNoBodyOfAFailure(t *testing.T) {
 		p := startProxy(t, u, nil)
 		c := p.dial()
 		for range 2 {
-			res, body, err := c.send(request("HEAD / HTTP/1.1", "Host: a")).response("HEAD")
+			res, body, err := c.send(requestText("HEAD / HTTP/1.1", "Host: a")).response("HEAD")
 			if err != nil || body != "" || res.StatusCode < 500 || res.ContentLength <= 0 || res.Close {
 				t.Fatalf("%v %q %v", res, body, err)
 			}

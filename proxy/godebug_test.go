@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -27,7 +28,7 @@ func TestHTTP2IsNotOfferedWhereGODEBUGTurnsItOff(t *testing.T) {
 func TestTheHTTP2PrefaceIsRefusedWhereGODEBUGTurnsItOff(t *testing.T) {
 	t.Setenv("GODEBUG", "http2server=0")
 	p := startProxy(t, startUpstream(t, script(ok200)), speakHTTP2)
-	p.dial().send(preface).want(http.StatusHTTPVersionNotSupported, "*")
+	p.dial().send(floodguard.Preface).want(http.StatusHTTPVersionNotSupported, "*")
 }
 
 // Where the environment turns net/http's HTTP/2 client off, an upstream that would

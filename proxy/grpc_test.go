@@ -13,12 +13,14 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // What a test's server ends without a message it ends at once, but at once can
 // be long on a busy machine.
-func init() { grpcStatusWait, grpcEndWait = time.Minute, 500*time.Millisecond }
+func init() { exchange.GRPCStatusWait, exchange.GRPCEndWait = time.Minute, 500*time.Millisecond }
 
 // speakGRPC lets calls through that are retried on these statuses.
 func speakGRPC(t testing.TB, retryOn string) func(*Config) {
@@ -365,7 +367,7 @@ func TestRefusedGRPCStreamIsReplayed(t *testing.T) {
 	n := 0
 	var second bytes.Buffer
 	u := startUpstream(t, func(c *upConn) {
-		_, _ = c.Reader.Discard(len(preface))
+		_, _ = c.Reader.Discard(len(floodguard.Preface))
 		f := http2.NewFramer(c.Conn, c.Reader)
 		_ = f.WriteSettings()
 		for {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // One URL hangs, asked for by several clients again and again; another one is asked for
@@ -72,7 +72,7 @@ func TestOneHangingURLOpensNoBreakerOfALightlyUsedUpstream(t *testing.T) {
 				hanging.Wait()
 				for why, n := range m.guard().Opened {
 					if n > 0 {
-						t.Errorf("opened %d times by %v", n, policy.OpenedBy(why))
+						t.Errorf("opened %d times by %v", n, breaker.OpenedBy(why))
 					}
 				}
 			})

@@ -34,8 +34,8 @@ func exchangeHeaders(t *testing.T, change func(*Config), req, response string) (
 
 func TestHeadersKeepOrderCaseAndDuplicates(t *testing.T) {
 	fields := []string{"host: a", "x-B: 1", "Cookie: a=1", "X-b: 2", "COOKIE: b=2", "Accept: text/html;q=0.9, */*", "x-empty:", "X-Bytes: \xff\xfe \"q\""}
-	headers, _ := exchangeHeaders(t, nil, request("GET /p?q=%41&r HTTP/1.1", fields...), ok200)
-	want := strings.Replace(request("GET /p?q=%41&r HTTP/1.1", fields...), "x-empty:", "x-empty: ", 1)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET /p?q=%41&r HTTP/1.1", fields...), ok200)
+	want := strings.Replace(requestText("GET /p?q=%41&r HTTP/1.1", fields...), "x-empty:", "x-empty: ", 1)
 	if got := withoutAdded(headers); got != want {
 		t.Errorf("upstream got\n%q, want\n%q", got, want)
 	}
@@ -59,9 +59,9 @@ func TestNoAcceptEncodingIsAddedAndNothingIsDecoded(t *testing.T) {
 }
 
 func TestHopByHopHeadersEndHere(t *testing.T) {
-	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: X-Hop, keep-alive", "X-Hop: 1", "x-hop: 2", "Keep-Alive: timeout=9",
+	headers, _ := exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", "Connection: X-Hop, keep-alive", "X-Hop: 1", "x-hop: 2", "Keep-Alive: timeout=9",
 		"Proxy-Connection: keep-alive", "TE: gzip", "Upgrade: nothing", "Proxy-Authorization: Basic eA==", "HTTP2-Settings: AAAA", "X-Kept: 1"), ok200)
-	if got, want := withoutAdded(headers), request("GET / HTTP/1.1", "Host: a", "X-Kept: 1"); got != want {
+	if got, want := withoutAdded(headers), requestText("GET / HTTP/1.1", "Host: a", "X-Kept: 1"); got != want {
 		t.Errorf("upstream got %q, want %q", got, want)
 	}
 	_, got := exchangeHeaders(t, bare, get("/"), "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 1\r\n\r\nok")
@@ -71,14 +71,14 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 }
 
 func TestConnectionCannotTakeHeadersThatOthersRelyOn(t *testing.T) {
-	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Connection: Authorization, Host, X-Forwarded-For, Content-Length", "Authorization: b"), ok200)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", "Connection: Authorization, Host, X-Forwarded-For, Content-Length", "Authorization: b"), ok200)
 	if fieldOf(headers, "Authorization") != "b" || fieldOf(headers, "Host") != "a" || fieldOf(headers, "X-Forwarded-For") != "127.0.0.1" {
 		t.Errorf("upstream got %q", headers)
 	}
 }
 
 func TestTETrailersIsPassedOn(t *testing.T) {
-	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "TE: trailers", "Connection: TE"), ok200)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", "TE: trailers", "Connection: TE"), ok200)
 	if fieldOf(headers, "TE") != "trailers" || fieldOf(headers, "Connection") != "TE" {
 		t.Errorf("upstream got %q", headers)
 	}
@@ -105,7 +105,7 @@ func TestHostModes(t *testing.T) {
 		headers, _ := exchangeHeaders(t, func(c *Config) {
 			c.Default.Forward.Host, c.Default.Forward.HostName = tc.mode, tc.name
 			c.Default.Forward.OwnHosts = []string{"proxy.internal:8081"}
-		}, request("GET / HTTP/1.1", "Host: "+tc.client), ok200)
+		}, requestText("GET / HTTP/1.1", "Host: "+tc.client), ok200)
 		if got := fieldOf(headers, "Host"); got != tc.want || strings.Count(headers, "Host:") != 2 { // and X-Forwarded-Host
 			t.Errorf("mode %d, Host %s: upstream got %q, want %q", tc.mode, tc.client, headers, tc.want)
 		}
@@ -116,15 +116,15 @@ func TestHostModes(t *testing.T) {
 }
 
 func TestAbsoluteFormReplacesHost(t *testing.T) {
-	headers, _ := exchangeHeaders(t, nil, request("GET http://b.example:81/p?q HTTP/1.1", "Host: a"), ok200)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET http://b.example:81/p?q HTTP/1.1", "Host: a"), ok200)
 	if !strings.HasPrefix(headers, "GET /p?q HTTP/1.1\r\nHost: b.example:81\r\n") {
 		t.Errorf("upstream got %q", headers)
 	}
-	headers, _ = exchangeHeaders(t, nil, request("OPTIONS http://b.example HTTP/1.1", "Host: a"), ok200)
+	headers, _ = exchangeHeaders(t, nil, requestText("OPTIONS http://b.example HTTP/1.1", "Host: a"), ok200)
 	if !strings.HasPrefix(headers, "OPTIONS * HTTP/1.1\r\nHost: b.example\r\n") {
 		t.Errorf("upstream got %q", headers)
 	}
-	headers, _ = exchangeHeaders(t, nil, request("OPTIONS * HTTP/1.1", "Host: a"), ok200)
+	headers, _ = exchangeHeaders(t, nil, requestText("OPTIONS * HTTP/1.1", "Host: a"), ok200)
 	if !strings.HasPrefix(headers, "OPTIONS * HTTP/1.1\r\nHost: a\r\n") {
 		t.Errorf("upstream got %q", headers)
 	}
@@ -152,7 +152,7 @@ func TestForwardedHeaders(t *testing.T) {
 		"dropped from anyone else":    {trust("10.0.0.0/8"), given, want{"127.0.0.1", "http", "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			headers, _ := exchangeHeaders(t, tc.change, request("GET / HTTP/1.1", tc.fields...), ok200)
+			headers, _ := exchangeHeaders(t, tc.change, requestText("GET / HTTP/1.1", tc.fields...), ok200)
 			got := want{fieldOf(headers, "X-Forwarded-For"), fieldOf(headers, "X-Forwarded-Proto"), fieldOf(headers, "X-Forwarded-Host")}
 			if got != tc.want || strings.Count(strings.ToLower(headers), "x-forwarded-for:") != 1 {
 				t.Errorf("got %+v, want %+v; %q", got, tc.want, headers)
@@ -162,7 +162,7 @@ func TestForwardedHeaders(t *testing.T) {
 }
 
 func TestForwardedAndViaBySetting(t *testing.T) {
-	req := request("GET / HTTP/1.1", "Host: a.example", "Forwarded: for=1.1.1.1", "Via: 1.0 x")
+	req := requestText("GET / HTTP/1.1", "Host: a.example", "Forwarded: for=1.1.1.1", "Via: 1.0 x")
 	headers, got := exchangeHeaders(t, nil, req, "HTTP/1.1 200 OK\r\nVia: 1.1 y\r\nContent-Length: 0\r\n\r\n")
 	if fieldOf(headers, "Forwarded") != "for=1.1.1.1" || fieldOf(headers, "Via") != "1.0 x" || fieldOf(got, "Via") != "1.1 y" {
 		t.Errorf("off: upstream got %q, client %q", headers, got)
@@ -178,13 +178,13 @@ func TestForwardedAndViaBySetting(t *testing.T) {
 }
 
 func TestRequestIDIsAcceptedOrMade(t *testing.T) {
-	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "x-request-id: mine-1"), ok200)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", "x-request-id: mine-1"), ok200)
 	if !strings.Contains(headers, "\r\nx-request-id: mine-1\r\n") || strings.Count(strings.ToLower(headers), "x-request-id") != 1 {
 		t.Errorf("upstream got %q", headers)
 	}
 	made := regexp.MustCompile(`\r\n(?i:X-Request-Id): [0-9a-f]{32}\r\n`)
 	for _, field := range []string{"X: y", "X-Request-Id: has space", "X-Request-Id: " + strings.Repeat("x", 129)} {
-		headers, _ = exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", field), ok200)
+		headers, _ = exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", field), ok200)
 		if !made.MatchString(headers) || strings.Count(headers, "X-Request-Id") != 1 {
 			t.Errorf("%.30s: upstream got %q", field, headers)
 		}
@@ -203,14 +203,14 @@ func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnResponses(t *testing.T) 
 
 func TestControlHeadersOfUntrustedClientsAreStripped(t *testing.T) {
 	fields := []string{"Host: a", "X-Retryproxy-Attempts: 9", "X-Retryproxy-Reason: x", "X-Retryproxy-Future: 1", "X_Retryproxy_Attempt: 7", "X-Retryproxy-Attempt: 1"}
-	headers, _ := exchangeHeaders(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, request("GET / HTTP/1.1", fields...), ok200)
-	if got, want := withoutAdded(headers), request("GET / HTTP/1.1", "Host: a"); got != want {
+	headers, _ := exchangeHeaders(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{} }, requestText("GET / HTTP/1.1", fields...), ok200)
+	if got, want := withoutAdded(headers), requestText("GET / HTTP/1.1", "Host: a"); got != want {
 		t.Errorf("upstream got %q, want %q", got, want)
 	}
 	if fieldOf(headers, "X-Retryproxy-Attempt") != "1" || strings.Count(headers, "X-Retryproxy-Attempt:") != 1 {
 		t.Errorf("attempt number in %q", headers)
 	}
-	headers, _ = exchangeHeaders(t, nil, request("GET / HTTP/1.1", fields...), ok200)
+	headers, _ = exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", fields...), ok200)
 	if fieldOf(headers, "X-Retryproxy-Future") != "1" {
 		t.Errorf("from loopback, without a set of trusted proxies, upstream got %q", headers)
 	}
@@ -226,12 +226,12 @@ func TestAnInnerProxysMarksAreNeverDoubled(t *testing.T) {
 
 func TestMaxForwards(t *testing.T) {
 	for _, method := range []string{"OPTIONS", "TRACE"} {
-		headers, _ := exchangeHeaders(t, nil, request(method+" / HTTP/1.1", "Host: a", "Max-Forwards: 2"), ok200)
+		headers, _ := exchangeHeaders(t, nil, requestText(method+" / HTTP/1.1", "Host: a", "Max-Forwards: 2"), ok200)
 		if got := fieldOf(headers, "Max-Forwards"); got != "1" {
 			t.Errorf("%s: Max-Forwards %q upstream, want 1", method, got)
 		}
 	}
-	headers, _ := exchangeHeaders(t, nil, request("GET / HTTP/1.1", "Host: a", "Max-Forwards: 0"), ok200)
+	headers, _ := exchangeHeaders(t, nil, requestText("GET / HTTP/1.1", "Host: a", "Max-Forwards: 0"), ok200)
 	if got := fieldOf(headers, "Max-Forwards"); got != "0" {
 		t.Errorf("GET: Max-Forwards %q upstream, want it untouched", got)
 	}
@@ -239,16 +239,16 @@ func TestMaxForwards(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)
 	c := p.dial()
-	res := c.send(request("OPTIONS * HTTP/1.1", "Host: a", "Max-Forwards: 0")).want(200, "")
+	res := c.send(requestText("OPTIONS * HTTP/1.1", "Host: a", "Max-Forwards: 0")).want(200, "")
 	if res.Header.Get("Allow") == "" || res.Close {
 		t.Errorf("OPTIONS: %v", res.Header)
 	}
 	p.wantOutcome(0, policy.OutcomeSuccess)
-	if res = c.send(request("TRACE / HTTP/1.1", "Host: a", "Cookie: secret", "Max-Forwards: 0")).want(405, "*"); res.Header.Get("Allow") == "" {
+	if res = c.send(requestText("TRACE / HTTP/1.1", "Host: a", "Cookie: secret", "Max-Forwards: 0")).want(405, "*"); res.Header.Get("Allow") == "" {
 		t.Errorf("TRACE: %v", res.Header)
 	}
 	p.wantOutcome(1, policy.OutcomeRefused)
-	res = c.send(request("OPTIONS / HTTP/1.1", "Host: a", "Max-Forwards: 0", "Content-Length: 3")+"abc").want(200, "")
+	res = c.send(requestText("OPTIONS / HTTP/1.1", "Host: a", "Max-Forwards: 0", "Content-Length: 3")+"abc").want(200, "")
 	if !res.Close {
 		t.Error("the body was left unread on a connection that goes on")
 	}
@@ -267,12 +267,29 @@ func TestStripPrefix(t *testing.T) {
 	}
 }
 
+// What the upstream has before every path is put before it, after the route's prefix is removed.
+func TestBasePath(t *testing.T) {
+	for _, strip := range []string{"", "/api"} {
+		set := func(c *Config) { c.Default.Forward.BasePath, c.Default.Forward.StripPrefix = "/v2", strip }
+		for path, want := range map[string]string{"/x?y": "/v2/x?y", "/": "/v2/", "/v2/x": "/v2/v2/x", "/a%2Fb": "/v2/a%2Fb", "//x": "/v2//x"} {
+			headers, _ := exchangeHeaders(t, set, get(strip+path), ok200)
+			if !strings.HasPrefix(headers, "GET "+want+" HTTP/1.1\r\n") {
+				t.Errorf("%s%s: upstream got %q", strip, path, headers)
+			}
+		}
+	}
+	set := func(c *Config) { c.Default.Forward.BasePath = "/v2" }
+	if headers, _ := exchangeHeaders(t, set, requestText("OPTIONS * HTTP/1.1", "Host: a"), ok200); !strings.HasPrefix(headers, "OPTIONS * ") {
+		t.Errorf("upstream got %q", headers)
+	}
+}
+
 func TestAReloadChangesWhomWeTrustOnOpenConnections(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	var first *Config
 	p := startProxy(t, u, func(c *Config) { first = c })
 	c := p.dial()
-	req := request("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 1.1.1.1")
+	req := requestText("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 1.1.1.1")
 	c.send(req).want(200, "ok")
 	second := *first
 	second.TrustedProxies = []netip.Prefix{}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // doneWith is told the method that a request is counted as.
@@ -32,7 +33,7 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	var conn *conn
 	var own bool
 	c.Observe = always(doneWith{seen, func(method []byte) {
-		own = bytes.Equal(method, []byte("GET")) && unsafe.SliceData(method) == unsafe.SliceData(conn.in)
+		own = bytes.Equal(method, []byte("GET")) && unsafe.SliceData(method) == unsafe.SliceData(conn.In)
 	}})
 	s, err := New(c)
 	if err != nil {
@@ -42,14 +43,14 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	headers := "GET /own HTTP/1.1\r\nHost: x\r\nA: "
 	go func() {
 		_, _ = io.WriteString(near, headers+strings.Repeat("a", 3000-len(headers)))
-		_, _ = io.WriteString(near, strings.Repeat("a", smallBuffer-3000)) // full, and not worth reading again
+		_, _ = io.WriteString(near, strings.Repeat("a", buffer.Small-3000)) // full, and not worth reading again
 		_, _ = io.Copy(io.Discard, near)
 	}()
 	conn = newConn(s, far, "")
 	if conn.nextRequest() {
 		t.Fatal("a head without end was taken")
 	}
-	if len(conn.in) <= smallBuffer {
+	if len(conn.In) <= buffer.Small {
 		t.Fatal("the buffer did not grow, so the test shows nothing")
 	}
 	if !own {
@@ -57,32 +58,4 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	}
 	_ = far.Close()
 	_ = near.Close()
-}
-
-// After a wait that somebody ended early the read deadline is in the past, and
-// is known to be.
-func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	conn := newConn(s, far, "")
-	conn.in = getBuffer(smallBuffer)
-	w := &waiter{c: conn}
-	until := s.now().Add(time.Minute)
-	done := make(chan waitEnd)
-	go func() { done <- conn.await(until, w) }()
-	soon(t, "the wait to begin", func() bool { return conn.phase.Load() == phaseBackoff })
-	w.notify(decisionAdmit)
-	if end := <-done; end != told {
-		t.Fatalf("the wait ended as %v", end)
-	}
-	conn.setRead(until.Add(-time.Millisecond), time.Second) // as the pump does for a body
-	go func() { _, _ = io.WriteString(near, "x") }()
-	if err := conn.fill(); err != nil {
-		t.Errorf("the next read: %v", err)
-	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // BenchmarkHedging asks an upstream that answers within 2 to 8 ms, but for two
@@ -35,7 +35,7 @@ func BenchmarkHedging(b *testing.B) {
 			})
 			p := startProxy(b, u, func(c *Config) {
 				c.Default.HedgeAfter = hedgeAfter(b, after)
-				c.Default.NoBudget, c.Default.Budget = false, policy.DefaultBudget()
+				c.Default.NoBudget, c.Default.Budget = false, budget.Default()
 			})
 			askMany(b, p, 2000) // which teaches a percentile
 			before := u.sends()

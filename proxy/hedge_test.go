@@ -14,11 +14,15 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-func hedgeAfter(t testing.TB, s string) policy.HedgeAfter {
+func hedgeAfter(t testing.TB, s string) hedge.After {
 	t.Helper()
-	h, err := policy.ParseHedgeAfter(s)
+	h, err := hedge.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,7 @@ func (c *upConn) stays(d time.Duration) bool {
 	_ = c.SetReadDeadline(time.Now().Add(d))
 	defer c.SetReadDeadline(time.Time{})
 	_, err := c.Peek(1)
-	return isTimeout(err)
+	return rawsocket.IsTimeout(err)
 }
 
 // lastly503 is bad503 by a server that closes the connection.
@@ -169,7 +173,7 @@ func TestHedgeRaces(t *testing.T) {
 					}
 				}
 				_ = c.SetReadDeadline(time.Now().Add(time.Second))
-				if _, err := c.r.ReadByte(); !isTimeout(err) {
+				if _, err := c.r.ReadByte(); !rawsocket.IsTimeout(err) {
 					t.Errorf("the client's connection: %v", err)
 				}
 			})
@@ -194,7 +198,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "chunked, may run twice", request: chunked, change: func(c *Config) { c.Default.Policy.Unsafe = true }, sends: 2},
 		{name: "POST", request: post("abc"), sends: 1},
 		{name: "POST, key of our own", request: post("abc"), change: func(c *Config) { c.Default.GenerateKey = true }, sends: 2},
-		{name: "off", change: func(c *Config) { c.Default.HedgeAfter = policy.HedgeAfter{} }, sends: 1},
+		{name: "off", change: func(c *Config) { c.Default.HedgeAfter = hedge.After{} }, sends: 1},
 		{name: "nothing learnt yet", change: func(c *Config) { c.Default.HedgeAfter = hedgeAfter(t, "p95") }, sends: 1},
 		{name: "retries off", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, sends: 1},
 		{name: "a retry of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
@@ -208,25 +212,24 @@ func TestNoHedge(t *testing.T) {
 		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
 		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
-		{name: "draining", then: func(m *memory) { m.draining.Store(true) }, sends: 1},
+		{name: "draining", then: func(m *memory) { m.Draining.Store(true) }, sends: 1},
 		{name: "breaker opened", change: withBreaker, then: func(m *memory) { openBreaker(m) }, sends: 1},
 		{name: "breaker open", change: withBreaker, sends: 2},
 		{name: "limit reached", change: func(c *Config) {
-			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 		}, sends: 1},
 		{name: "below the limit", change: func(c *Config) {
-			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 2}
+			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 2}
 		}, sends: 2},
 		{name: "client_throttled", change: throttled, then: func(m *memory) {
 			for range 1_000_000 {
-				m.settings.Load().fallback.upstream.throttle.Done(false)
+				m.settings.Load().DefaultRoute.UpstreamState.Throttler.Done(false)
 			}
 		}, sends: 1},
 		{name: "cool-down", change: func(c *Config) {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}, then: func(m *memory) {
-			x := exchange{route: m.settings.Load().fallback}
-			key, _ := x.pauseKey()
+			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
 			m.ApplyRateLimitPause(key, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
@@ -251,8 +254,8 @@ func TestNoHedge(t *testing.T) {
 				if m.up.sends() != tc.sends {
 					t.Errorf("%d sends, want %d", m.up.sends(), tc.sends)
 				}
-				b := m.settings.Load().fallback.upstream.budget
-				if left := b.Tokens(m.elapsed()); m.budgeted() && left != 0 {
+				b := m.settings.Load().DefaultRoute.UpstreamState.RetryBudget
+				if left := b.Tokens(m.Clock.Elapsed()); m.budgeted() && left != 0 {
 					t.Errorf("%v tokens left", left)
 				}
 				c.Close()
@@ -262,7 +265,7 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-func (m *memory) budgeted() bool { return !m.settings.Load().fallback.NoBudget }
+func (m *memory) budgeted() bool { return !m.settings.Load().DefaultRoute.NoBudget }
 
 // each calls f for every open connection.
 func (u *fakeUpstream) each(f func(c net.Conn)) {
@@ -275,10 +278,10 @@ func (u *fakeUpstream) each(f func(c net.Conn)) {
 
 // openBreaker opens the breaker of the default route's upstream.
 func openBreaker(m *memory) {
-	d := m.settings.Load().fallback.upstream.door
-	now := m.elapsed()
-	permit, _ := d.guard.AcquireFast(now)
-	d.guard.Release(permit, now, policy.AttemptEnd{Kind: policy.Refused})
+	d := m.settings.Load().DefaultRoute.UpstreamState.Admission
+	now := m.Clock.Elapsed()
+	permit, _ := d.Guard.AcquireFast(now)
+	d.Guard.Release(permit, now, breaker.AttemptEnd{Kind: breaker.Refused})
 }
 
 // Both attempts carry the same request.
@@ -326,7 +329,7 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 			var dials atomic.Int32
 			inMemory(t, nil, func(c *Config) {
 				hedged(t)(c)
-				c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+				c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
 			}, func(t *testing.T, m *memory) {
 				dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 					switch n := dials.Add(1); {
@@ -490,7 +493,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 			c.send(get("/slow")).want(200, "ok")
 		}
 		time.Sleep(time.Second)
-		if d := m.settings.Load().fallback.hedge.After(m.elapsed()); d < 20*time.Millisecond {
+		if d := m.settings.Load().DefaultRoute.Hedge.After(m.Clock.Elapsed()); d < 20*time.Millisecond {
 			t.Errorf("one in seven was waited for 20 ms at least, and the 95th percentile is %v", d)
 		}
 	})

@@ -18,12 +18,10 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	_ "github.com/retryproxy/retryproxy/proxy/internal/xconnect" // WebSocket by extended CONNECT
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
-
-// preface is what a client that knows HTTP/2 to be spoken here sends first
-// (RFC 9113 section 3.4). An HTTP/1.1 parser refuses it after its first line.
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // HTTP/2's windows, in bytes. Until its stream is read from, a client can make
 // us hold so much of one request, and so much over one connection.
@@ -32,23 +30,18 @@ const (
 	connectionWindow = 1 << 20
 )
 
-// frameSize is the largest frame that a client may send: the least that there is
-// (RFC 9113 section 4.2). A larger one would be read whole before it counts, and
-// net/http's own 1 MiB is more than a stream's window.
-const frameSize = 16 << 10
-
-// A client that says nothing for pingAfter is asked whether it is still there;
-// one that vanished would otherwise hold its streams until TCP notices.
+// pingAfter is how long a client may be silent before it is asked whether it is still there. One
+// that vanished would otherwise hold its streams until TCP notices.
 const pingAfter = 30 * time.Second
 
-// http2Conn is a client's HTTP/2 connection. The framing is net/http's, with a
-// server for this connection alone, so that a drain or a reload can treat it by
-// itself. Each stream becomes a conn of its own, served like an HTTP/1.1 one.
+// http2Conn is a client's HTTP/2 connection. The framing is net/http's, with a server for this
+// connection alone, so that a drain or a reload can treat it by itself. Each stream becomes a
+// conn of its own, served like an HTTP/1.1 connection.
 type http2Conn struct {
 	c             *conn
 	server        http.Server
-	watch         *frameWatch
-	prematureEnds *prematureEnds
+	watch         *floodguard.FrameWatch
+	prematureEnds *floodguard.PrematureEnds
 	canGoAway     atomic.Bool // the server can be told to go away
 	once          sync.Once   // for goAway
 	away          sync.WaitGroup
@@ -63,24 +56,23 @@ type http2Conn struct {
 	handlers sync.WaitGroup // of streams
 }
 
-// agreedOnHTTP2 says whether the handshake chose HTTP/2.
+// agreedOnHTTP2 reports whether the handshake chose HTTP/2.
 func (c *conn) agreedOnHTTP2() bool {
-	return c.secure != nil && c.secure.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
+	return c.TLS != nil && c.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
 }
 
-// sentPreface says whether the first thing the client sent begins HTTP/2.
-func (c *conn) sentPreface(set *settings) bool {
-	first := c.x.began.IsZero()
-	n := min(c.w, len(preface))
-	return first && c.stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.in[:n], []byte(preface)[:n]) && c.beginHTTP2(set)
+// sentPreface reports whether the first thing that the client sent begins HTTP/2.
+func (c *conn) sentPreface(set *settings.Settings) bool {
+	n := min(c.W, len(floodguard.Preface))
+	return !c.begun && c.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
 }
 
-func (c *conn) beginHTTP2(set *settings) bool {
-	if !set.http2 {
+func (c *conn) beginHTTP2(set *settings.Settings) bool {
+	if !set.HTTP2 {
 		return false
 	}
-	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: newPrematureEnds(c.server.premature)}
-	h.emptyFrom.Store(int64(c.server.now()))
+	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
+	h.emptyFrom.Store(int64(c.server.Clock.Now()))
 	c.recharge(c.cost + c.server.costs.http2)
 	stream, connection := windowsFor(set.ClientMemory)
 	h.server = http.Server{
@@ -92,7 +84,7 @@ func (c *conn) beginHTTP2(set *settings) bool {
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          c.server.streams.ofOne(set.MaxConcurrentStreams),
-			MaxReadFrameSize:              frameSize,
+			MaxReadFrameSize:              floodguard.FrameSize,
 			MaxReceiveBufferPerStream:     stream,
 			MaxReceiveBufferPerConnection: connection,
 			SendPingTimeout:               pingAfter,
@@ -105,13 +97,13 @@ func (c *conn) beginHTTP2(set *settings) bool {
 	return true
 }
 
-// serveHTTP2 is the life of an HTTP/2 connection.
+// serveHTTP2 handles an HTTP/2 connection until it ends.
 func (c *conn) serveHTTP2() {
 	h := c.http2.Load()
-	nc := c.unread(c.nc)
+	nc := c.unread(c.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
-	h.watch = watchFrames(nc, set.ReadHeaderTimeout, func() {
+	h.watch = floodguard.Watch(nc, set.ReadHeaderTimeout, func() {
 		if set.Refused != nil {
 			set.Refused(http1.RefusalTooManyFrames)
 		}
@@ -134,8 +126,8 @@ func (c *conn) serveHTTP2() {
 	h.away.Wait()
 }
 
-// goAway lets the streams finish and takes no more; then the connection ends.
-// It may be called on nil, and by anyone.
+// goAway lets the streams finish and takes no more; then the connection ends. It may be called on
+// nil, and by anyone.
 func (h *http2Conn) goAway() {
 	if h == nil || !h.canGoAway.Load() {
 		return
@@ -164,11 +156,11 @@ func (h *http2Conn) each(f func(*conn)) {
 // serveStream serves one request.
 func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	s := h.c.server
-	if s.draining.Load() {
+	if s.Draining.Load() {
 		h.goAway() // the connection began late; this request is still taken
 	}
 	if !s.streams.enter(h) {
-		s.tellRefused(http1.RefusalNoStreamSlot)
+		s.countRefusal(http1.RefusalNoStreamSlot)
 		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
 	}
 	defer s.streams.leave(h)
@@ -183,32 +175,30 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(creditingWriter{w, &h.watch.credit}, r, h.c.wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.Wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
-		if h.prematureEnds.hold(r.Context(), stream) {
+		if h.prematureEnds.Hold(r.Context(), stream) {
 			began := time.Now()
 			c.serve()
-			if c.endedByClient() {
-				h.prematureEnds.ended(time.Since(began))
-			}
+			h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
 		}
 		h.end(c)
 	}
 	if !stream.Finish() {
 		panic(http.ErrAbortHandler) // net/http's way to reset a stream
 	}
-	h.watch.credit.Add(1)
-	h.prematureEnds.answeredWhole()
+	h.watch.Credit(1)
+	h.prematureEnds.AnsweredWhole()
 }
 
 // count counts streams, and notes since when there are none.
 func (h *http2Conn) count(n int64) {
 	if h.running.Add(n) == 0 {
-		h.emptyFrom.Store(int64(h.c.server.now()))
+		h.emptyFrom.Store(int64(h.c.server.Clock.Now()))
 	}
 }
 
-// begin makes a conn of the stream; nil: the connection is over.
+// begin makes a conn for the stream. It returns nil if the connection is over.
 func (h *http2Conn) begin(stream *bridge.ClientStream) *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,14 +219,15 @@ func (h *http2Conn) end(c *conn) {
 }
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
-	c := &conn{server: parent.server, nc: stream, wire: stream, stream: stream, listen: parent.listen, isSecure: parent.isSecure}
-	c.x.init(c)
+	c := &conn{server: parent.server, isSecure: parent.isSecure}
+	c.InitStream(&parent.Conn, stream)
+	c.x.Init(&c.Conn, &parent.server.Process)
 	return c
 }
 
-// refuseStream answers 503, without a body: a client that takes none would hold its memory.
+// refuseStream responds with 503 and no body: a client that takes none would hold its memory.
 func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
-	h.c.server.tellRefused(http1.RefusalNoStreamSlot)
+	h.c.server.countRefusal(http1.RefusalNoStreamSlot)
 	headers := w.Header()
 	headers["Retry-After"] = []string{"1"}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
@@ -248,9 +239,9 @@ func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http1.RefusalNoStreamSlot.Status())
 }
 
-func (s *Server) tellRefused(why http1.Refusal) {
-	if told := s.settings.Load().Refused; told != nil {
-		told(why)
+func (s *Server) countRefusal(why http1.Refusal) {
+	if refused := s.settings.Load().Refused; refused != nil {
+		refused(why)
 	}
 }
 
@@ -300,7 +291,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// debugLog takes what net/http has to say about a client's faults.
+// debugLog logs what net/http says about a client's faults.
 type debugLog struct{ log *zap.Logger }
 
 func (d debugLog) Write(p []byte) (int, error) {

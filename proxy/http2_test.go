@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // speakHTTP2 lets clients come by HTTP/2.
@@ -106,7 +107,7 @@ func TestHTTP2CanBeTurnedOff(t *testing.T) {
 	if proto := c.Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto != "http/1.1" {
 		t.Errorf("agreed on %q", proto)
 	}
-	c.send(preface).want(505, "*")
+	c.send(floodguard.Preface).want(505, "*")
 }
 
 // HTTP/2 begins with a connection's first byte or not at all: behind a request
@@ -116,7 +117,7 @@ func TestPrefaceBehindARequestIsRefused(t *testing.T) {
 	p := startProxy(t, u, speakHTTP2)
 	c := p.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
-	c.send(preface).want(505, "*")
+	c.send(floodguard.Preface).want(505, "*")
 }
 
 // The preface may come byte by byte.

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // A response with a length is whole before its stream ends. The upstream's handler,
@@ -43,7 +45,7 @@ func TestStreamsThatDoNotEndAreBounded(t *testing.T) {
 	const most, more = 256, 20
 	resets := make(chan uint32, most+more)
 	u := startUpstream(t, func(c *upConn) {
-		if _, err := c.Reader.Discard(len(preface)); err != nil {
+		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
 			return
 		}
 		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}

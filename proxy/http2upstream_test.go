@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -260,7 +261,7 @@ type framer struct {
 // that is complete up to its head.
 func frames(response func(f *framer, id uint32)) func(c *upConn) {
 	return func(c *upConn) {
-		if _, err := c.Reader.Discard(len(preface)); err != nil {
+		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
 			return
 		}
 		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}

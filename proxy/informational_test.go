@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 const continue100 = "HTTP/1.1 100 Continue\r\n\r\n"
 
 func expecting(version string, length int, more ...string) string {
 	fields := append([]string{"Host: a", "Expect: 100-continue", fmt.Sprintf("Content-Length: %d", length)}, more...)
-	return request("PUT / HTTP/"+version, fields...)
+	return requestText("PUT / HTTP/"+version, fields...)
 }
 
 func TestExpectIsAskedOfTheUpstream(t *testing.T) {
@@ -62,7 +64,7 @@ func TestAClientThatExpectsMaySendItsBodyAnyway(t *testing.T) {
 		c := p.dial()
 		if late {
 			c.send(expecting("1.1", 5))
-			time.Sleep(2 * inlineWait)
+			time.Sleep(2 * exchange.InlineWait)
 			c.send("hello")
 		} else {
 			c.send(expecting("1.1", 5) + "hello")
@@ -101,7 +103,7 @@ func TestExpectOfHTTP10IsIgnored(t *testing.T) {
 func TestExpectWithoutABodyIsNotForwarded(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, bare)
-	p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 0")).wantRaw(ok200)
+	p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 0")).wantRaw(ok200)
 	if strings.Contains(u.head(0), "Expect") {
 		t.Errorf("upstream got %q", u.head(0))
 	}
@@ -215,7 +217,7 @@ func TestInterimAnswersOfEveryAttemptAreForwarded(t *testing.T) {
 func TestInterimAnswersAreNotForHTTP10(t *testing.T) {
 	u := startUpstream(t, script(hints103+ok200))
 	p := startProxy(t, u, bare)
-	p.dial().send(request("GET / HTTP/1.0")).wantEnd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+	p.dial().send(requestText("GET / HTTP/1.0")).wantEnd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 }
 
 func TestAnUnaskedContinueIsNotForwarded(t *testing.T) {
@@ -225,10 +227,10 @@ func TestAnUnaskedContinueIsNotForwarded(t *testing.T) {
 }
 
 func TestInterimAnswersWithoutEndAreAMalformedResponse(t *testing.T) {
-	u := startUpstream(t, script(strings.Repeat(processing102, maxInformational+1)+ok200))
+	u := startUpstream(t, script(strings.Repeat(processing102, attempt.MaxInformational+1)+ok200))
 	p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
 	c := p.dial().send(post(""))
-	for range maxInformational {
+	for range attempt.MaxInformational {
 		c.wantRaw(processing102)
 	}
 	c.want(502, "*")

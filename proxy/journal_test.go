@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // notebook is a Journal that wants what its function says.
@@ -40,7 +41,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 	book := &notebook{want: func(o policy.Outcome) bool { return o == policy.OutcomeRecovered }}
 	inMemory(t, script(bad503, "", ok200, ok200), func(c *Config) {
 		c.Journal = book
-		c.Default.Policy.Backoff = policy.Fixed{Base: 5 * time.Second}
+		c.Default.Policy.Backoff = backoff.Fixed{Base: 5 * time.Second}
 	}, func(t *testing.T, m *memory) {
 		c := m.client()
 		c.send("GET /a/b?token=secret HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")

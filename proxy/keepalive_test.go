@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // quick returns a connection that has carried some requests, one soon after the other.
@@ -47,7 +49,7 @@ func TestAKeptAliveClientIsServed(t *testing.T) {
 
 // A client that half-closes right behind a request gets its response, and the connection ends.
 func TestAKeptAliveClientThatHalfClosesIsAnsweredAndClosed(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = 100 * time.Millisecond })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.ParkAfter = 100 * time.Millisecond })
 	for range 20 {
 		c := p.quick()
 		c.send(get("/last"))
@@ -171,7 +173,7 @@ func (f faultyAttempts) AttemptDone(class policy.Class, status int, d time.Durat
 // A fault ends the connection of a client while the second goroutine reads from it.
 func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	p := startProxy(t, startUpstream(t, okButLast(func(c *upConn) {
-		time.Sleep(2 * watchAfter)
+		time.Sleep(2 * exchange.WatchAfter)
 		c.say("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
 	})), func(c *Config) {
 		seen := c.Observe("")().(*recorder)
@@ -179,7 +181,7 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	})
 	c := p.quick()
 	c.send(get("/last"))
-	time.Sleep(3 * watchAfter / 2)
+	time.Sleep(3 * exchange.WatchAfter / 2)
 	c.send("GE") // so that the watch reads
 	_, _ = c.rest()
 	if n := p.faults.Swap(0); n != 1 {
@@ -189,7 +191,7 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 
 // Every request is answered at once, in whatever pieces it comes, and no timer has to help.
 func TestNoRequestIsSleptThrough(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.parkAfter = time.Hour })
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.ParkAfter = time.Hour })
 	var clients sync.WaitGroup
 	for g := range 4 {
 		clients.Go(func() {
@@ -215,7 +217,7 @@ func someRequests(random *rand.Rand, n int) (all string) {
 	for range n {
 		switch random.IntN(5) {
 		case 0:
-			all += head + strings.Repeat("x", max(1, smallBuffer*(1+random.IntN(2))-len(head)-4-len(all)%smallBuffer)) + "\r\n\r\n"
+			all += head + strings.Repeat("x", max(1, buffer.Small*(1+random.IntN(2))-len(head)-4-len(all)%buffer.Small)) + "\r\n\r\n"
 		case 1:
 			all += "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 		case 2:

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -330,7 +332,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backoff, err := policy.New("fixed", policy.Options{Base: time.Millisecond})
+	backoff, err := backoff.New("fixed", backoff.Options{Base: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +349,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 			BodyIdleTimeout:     10 * time.Second,
 			RetryBufferBytes:    1 << 20,
 			ResponseBufferBytes: 64 << 10,
-			Guard:               policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitOff}, // tests of the queue switch them on
+			Guard:               breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}, // tests of the queue switch them on
 			QueueTimeout:        20 * time.Second,
 			QueueMax:            4096,
 			ResponseHeaders:     true,
@@ -389,11 +391,11 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if n := s.replay.used.Load(); n != 0 {
+		if n := s.RetryBuffer.Used.Load(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
-		for _, u := range s.settings.Load().upstreams() {
-			if g := u.door.guard.State(); g.InFlight-g.Abandoned != 0 || g.Queued != 0 {
+		for _, u := range s.settings.Load().Upstreams() {
+			if g := u.Admission.Guard.State(); g.InFlight-g.Abandoned != 0 || g.Queued != 0 {
 				t.Errorf("places were not given back: %+v", g)
 			}
 		}

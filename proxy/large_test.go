@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 const largeSize = 64 << 20
@@ -90,14 +92,14 @@ func TestLargeBodiesArriveWhole(t *testing.T) {
 				t.Fatalf("GET: %d bytes, sum %d; want %d, %d", n, crc, size, want)
 			}
 			if tc.chunked {
-				c.send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+				c.send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 				sendChunks(c.Conn, size)
 			} else {
-				c.send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
+				c.send(requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
 				_, _ = io.Copy(c.Conn, &pattern{n: size})
 			}
 			c.want(200, fmt.Sprintf("%9d %10d", size, want))
-			c.send(request("PUT / HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, fmt.Sprintf("%9d %10d", 0, 0)) // still in step
+			c.send(requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, fmt.Sprintf("%9d %10d", 0, 0)) // still in step
 			if u.connections() != 1 {
 				t.Errorf("%d upstream connections, want 1", u.connections())
 			}
@@ -147,17 +149,17 @@ func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size/2))
 		c.body(10)
 		close(uploaded)
-		time.Sleep(3 * watchAfter)
+		time.Sleep(3 * exchange.WatchAfter)
 		c.say("%s", strings.Repeat("y", size/2))
 	})
 	p := startProxy(t, u, nil)
-	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 10") + "12345")
+	c := p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 10") + "12345")
 	res, err := http.ReadResponse(c.r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, size/2)
-	time.Sleep(watchAfter / 2) // the proxy waits for more of the response
+	time.Sleep(exchange.WatchAfter / 2) // the proxy waits for more of the response
 	c.send("67890")
 	within(t, "the end of the upload", uploaded)
 	if rest, err := io.ReadAll(res.Body); len(rest) != size/2 || err != nil {
@@ -175,10 +177,10 @@ func TestALargeResponseMaySlowDown(t *testing.T) {
 		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
 		for range steps {
 			c.say("%s", strings.Repeat("x", size/steps))
-			time.Sleep(watchAfter / 2)
+			time.Sleep(exchange.WatchAfter / 2)
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 3 * watchAfter })
+	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 3 * exchange.WatchAfter })
 	_, body, err := p.dial().send(get("/")).response("GET")
 	if len(body) != size || err != nil {
 		t.Errorf("%d bytes, %v; want %d", len(body), err, size)
@@ -199,14 +201,14 @@ func TestALateWakeUpDoesNotCutAnUpload(t *testing.T) {
 	})
 	p := startProxy(t, u, nil)
 	c := p.dial()
-	c.send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", largeSize)))
+	c.send(requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", largeSize)))
 	body := &pattern{n: largeSize}
 	for range 20 {
 		if _, err := io.CopyN(c.Conn, body, 1<<20); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond) // the proxy reads all of it and waits for more
-		p.each(func(c *conn) { _ = c.wire.SetReadDeadline(past) })
+		p.each(func(c *conn) { _ = c.Wire.SetReadDeadline(downstream.Past) })
 	}
 	_, _ = io.Copy(c.Conn, body)
 	c.want(200, fmt.Sprintf("%9d %10d", largeSize, patternSum(largeSize)))

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,9 @@ func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 		{"X-Envoy-Attempt-Count: 3", policy.LayeredHalve, 2},
 		{"X-Envoy-Attempt-Count: 1", policy.LayeredHalve, 4},
 		{"Grpc-Previous-Rpc-Attempts: 1", policy.LayeredDeny, 1},
+		{"X-Stainless-Retry-Count: 0", policy.LayeredHalve, 4},
+		{"X-Stainless-Retry-Count: 1", policy.LayeredHalve, 2},
+		{"x-stainless-retry-count: 2", policy.LayeredDeny, 1},
 		{"X-Retryproxy-Attempt: nonsense", policy.LayeredDeny, 4},
 	}
 	for _, tc := range cases {
@@ -233,5 +237,51 @@ func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
 				t.Errorf("told as a retryproxy: %v", told)
 			}
 		})
+	}
+}
+
+// A client that retries by itself learns when that would be in vain, so that retries do not multiply.
+func TestAClientLearnsThatARetryIsInVain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		response string
+		set      func(*Config)
+		want     []string // X-Should-Retry
+	}{
+		"all attempts were made":       {bad503, nil, []string{"false"}},
+		"the upstream wanted one":      {rawResponse(503, "X-Should-Retry: true"), nil, []string{"false"}},
+		"the wait is too long":         {rawResponse(429, "Retry-After: 3600"), nil, []string{"false"}},
+		"the account is used up":       {rawBody(429, `{"code":"insufficient_quota"}`, asJSON), nil, []string{"false"}},
+		"the upstream asked for none":  {rawResponse(503, "x-should-retry: false"), nil, []string{"false"}},
+		"retries are off":              {bad503, func(c *Config) { c.Default.Policy.MaxRetries = 0 }, nil},
+		"a success":                    {ok200, nil, nil},
+		"a success that says it":       {"HTTP/1.1 200 OK\r\nX-Should-Retry: true\r\nContent-Length: 0\r\n\r\n", nil, []string{"true"}},
+		"no headers of ours":           {bad503, bare, nil},
+		"a dry run changes no headers": {bad503, func(c *Config) { c.Default.DryRun = true }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, startUpstream(t, script(tc.response)), tc.set)
+			res, _, err := p.dial().send(get("/")).response("GET")
+			if err != nil || !slices.Equal(res.Header.Values("X-Should-Retry"), tc.want) {
+				t.Errorf("%v %v, want %q", res, err, tc.want)
+			}
+		})
+	}
+	u := startUpstream(t, func(c *upConn) { c.head(); c.reset() })
+	for _, request := range []string{get("/"), postABC} {
+		res, _, err := startProxy(t, u, nil).dial().send(request).response("GET")
+		if err != nil || res.StatusCode != 502 || res.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("a response of ours: %v %v", res, err)
+		}
+	}
+}
+
+// What may have been processed is not to be sent again by the client either, unless the upstream asks for it.
+func TestAClientLearnsThatARetryMayActTwice(t *testing.T) {
+	for response, want := range map[string]string{bad503: "false", rawResponse(503, "X-Should-Retry: true"): "true"} {
+		p := startProxy(t, startUpstream(t, script(response)), nil)
+		res, _, err := p.dial().send(postABC).response("POST")
+		if err != nil || !slices.Equal(res.Header.Values("X-Should-Retry"), []string{want}) {
+			t.Errorf("%v %v, want %q", res, err, want)
+		}
 	}
 }

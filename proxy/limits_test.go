@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 func TestAHeadHasToComeInTime(t *testing.T) {
@@ -75,10 +76,10 @@ func TestABodyMayNotPauseForLong(t *testing.T) {
 				c := m.client()
 				piece := "x"
 				if name == "length" {
-					c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 100"))
+					c.send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 100"))
 				} else {
 					piece = "1\r\nx\r\n"
-					c.send(request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
+					c.send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"))
 				}
 				for range 3 {
 					time.Sleep(6 * time.Second)
@@ -101,7 +102,7 @@ func TestABodyMayNotPauseForLong(t *testing.T) {
 func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
 	handle := func(c *upConn) { discardBody(c, c.head()); c.say(ok200) }
 	inMemory(t, handle, func(c *Config) { c.MinBodyRate = 100 }, func(t *testing.T, m *memory) {
-		c := m.client().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 6000"))
+		c := m.client().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 6000"))
 		for range 60 {
 			time.Sleep(time.Second)
 			c.send(strings.Repeat("x", 100))
@@ -127,7 +128,7 @@ func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 					}
 				}
 				time.Sleep(21 * time.Second) // the write timeout is 10 s
-				if n, err := io.Copy(io.Discard, c.Conn); n > int64(mediumBuffer+largeBuffer) {
+				if n, err := io.Copy(io.Discard, c.Conn); n > int64(buffer.Medium+buffer.Large) {
 					t.Errorf("then came %d bytes, %v", n, err)
 				}
 				synctest.Wait()
@@ -177,7 +178,7 @@ func TestMaxConnectionsPausesAcceptingWhileAllAreBusy(t *testing.T) {
 		t.Errorf("%d pauses before the limit", n)
 	}
 	late := p.dial().send(get("/"))
-	soon(t, "the third client", func() bool { return p.room.waiting() == 1 })
+	soon(t, "the third client", func() bool { return p.acceptQueue.waiting() == 1 })
 	later := p.dial().send(get("/"))
 	soon(t, "the pause", func() bool { return p.Stats().AcceptPauses == 1 })
 	if n := u.sends(); n != 2 {

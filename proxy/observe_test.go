@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -48,7 +50,7 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inMemory(t, tc.upstream, func(c *Config) {
 				observing(c)
-				c.Default.Guard = policy.GuardOptions{}
+				c.Default.Guard = breaker.Options{}
 				if tc.change != nil {
 					tc.change(c)
 				}
@@ -80,7 +82,7 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 // What an empty budget would refuse would be no retry.
 func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 2}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 2}
 		tried := c.Default
 		tried.Name, tried.Match, tried.DryRun = "tried", route.Match{Path: "/tried"}, true
 		c.Routes = []Route{tried}
@@ -109,7 +111,7 @@ func TestARouteThatObservesHoldsNobody(t *testing.T) {
 	for range 30 { // a breaker would hold the second one for 20 s
 		c.send(get("/")).want(502, "*")
 	}
-	if g := p.guard(); g.Breaker != policy.BreakerClosed {
+	if g := p.guard(); g.Breaker != breaker.Closed {
 		t.Errorf("%+v", g)
 	}
 	p.seen.outcome(t, 29)
@@ -123,7 +125,7 @@ func TestARouteThatObservesHoldsNobody(t *testing.T) {
 func TestARouteThatObservesHasNoLimit(t *testing.T) {
 	inMemory(t, slow(time.Second, ok200), func(c *Config) {
 		observing(c)
-		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+		c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
 		first, second := m.client().send(get("/")).later(), m.client().send(get("/")).later()
@@ -160,14 +162,14 @@ func TestAReloadEndsObserving(t *testing.T) {
 		c.send(get("/")).want(503, "busy")
 		next := *m.settings.Load().Config
 		next.Default.DryRun = false
-		old := m.settings.Load().upstreams()
+		old := m.settings.Load().Upstreams()
 		if err := m.Reload(&next); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.send(get("/")).want(200, "ok").Header.Get("X-Retryproxy-Attempts"); got != "2" {
 			t.Errorf("attempts %q", got)
 		}
-		if m.settings.Load().upstreams()[0] == old[0] {
+		if m.settings.Load().Upstreams()[0] == old[0] {
 			t.Error("the upstream's state was kept")
 		}
 	})

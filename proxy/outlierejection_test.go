@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/internal/dnstest"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -120,7 +120,7 @@ func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	})
 	c := p.dial()
 	c.send(get("/"))
-	eventually(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerOpen })
+	eventually(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == breaker.Open })
 	back, err := net.Listen("tcp", "127.0.0.2:"+port)
 	if err != nil {
 		t.Skipf("somebody took the port: %v", err)
@@ -132,7 +132,7 @@ func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	}
 	eventually(t, "the breaker is closed", func() bool {
 		p.dial().send(get("/")).want(200, "ok")
-		return p.Stats().Upstreams[0].Guard.Breaker == policy.BreakerClosed
+		return p.Stats().Upstreams[0].Guard.Breaker == breaker.Closed
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // What clients of the test below do. Every request carries a token of its own in each of its parts.
@@ -238,14 +239,14 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 	var config Config
 	p := startProxyTo(t, u.URL, func(c *Config) {
 		speakHTTP2(c)
-		c.Default.Policy.Backoff = policy.Fixed{Base: 20 * time.Millisecond}
+		c.Default.Policy.Backoff = backoff.Fixed{Base: 20 * time.Millisecond}
 		c.Default.Policy.MaxRetries = 4
 		c.Default.HedgeAfter = hedgeAfter(t, "5ms")
 		c.Default.GenerateKey = true
 		c.Default.RequestTimeout, c.Default.AttemptTimeout = time.Minute, 0
 		config = *c
 	})
-	p.waiting.Add(compactAbove) // so that each that waits gives its buffers back
+	p.Waiting.Add(exchange.CompactAbove) // so that each that waits gives its buffers back
 	var clients sync.WaitGroup
 	for i := range http1 {
 		clients.Go(func() { o.overHTTP1(p, i, rounds) })
@@ -264,11 +265,11 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		}
 	})
 	clients.Wait()
-	p.waiting.Add(-compactAbove)
+	p.Waiting.Add(-exchange.CompactAbove)
 	if n := o.sends.Load(); n < (http1+http2)*rounds {
 		t.Errorf("only %d attempts came", n)
 	}
-	if p.seen.hedged == 0 || len(p.seen.waits) < compactAbove {
+	if p.seen.hedged == 0 || len(p.seen.waits) < exchange.CompactAbove {
 		t.Errorf("%d hedges and %d waits: the test shows little", p.seen.hedged, len(p.seen.waits))
 	}
 }

@@ -3,10 +3,13 @@ package proxy
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // faulty is an observer that fails when a retry is counted.
@@ -78,9 +81,9 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 	p := startProxy(t, u, nil)
 	c := p.dial().send(get("/"))
 	within(t, "the request upstream", arrived)
-	time.Sleep(2 * watchAfter) // the watch runs
-	p.each(func(c *conn) { _ = c.nc.SetReadDeadline(past) })
-	time.Sleep(watchAfter / 2)
+	time.Sleep(2 * exchange.WatchAfter) // the watch runs
+	p.each(func(c *conn) { _ = c.NC.SetReadDeadline(downstream.Past) })
+	time.Sleep(exchange.WatchAfter / 2)
 	c.Close()
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
@@ -89,13 +92,12 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 
 // So does one before the observer is known, which is told of nothing then.
 func TestAPanicBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
-	first := true
+	var panicked atomic.Bool
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
 		seen := c.Observe("")
 		c.Observe = func(string) func() Observer {
 			return func() Observer {
-				if first {
-					first = false
+				if !panicked.Swap(true) {
 					panic("a fault of the test")
 				}
 				return seen()

@@ -4,52 +4,52 @@ import (
 	"net"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// parkAfter is how long a client's connection is idle, at least, before it is
-// parked: twice that at most. One that is used more often never pays for it.
+// parkAfter is how long a client's connection is idle, at least, before it is parked, and half of
+// how long at most. A connection that is used more often never pays for it.
 const parkAfter = time.Second
 
-// parked is what stays of a client's connection while it is in the server's
-// lot: no goroutine, no buffer, none of the memory for requests. It still is one
-// of the server's connections and holds its slot. docs/decisions/0013-parking.md
-// has the reasons.
+// parked is what stays of a client's connection while it waits in the server's idle poller: no
+// goroutine, no buffer, none of the memory for requests. It is still one of the server's
+// connections and holds its slot. See docs/decisions/0013-parking.md.
 type parked struct {
-	server *Server
-	nc     net.Conn
-	listen string
-	used   bool // it has sent something
-	told   *net.TCPAddr
-	since  instant // when it became idle
-	until  instant
-	evict  bool // it is to end: of Leave
+	server    *Server
+	nc        net.Conn
+	listen    string
+	used      bool // it has sent something
+	proxyAddr *net.TCPAddr
+	since     clock.Instant // when it became idle
+	until     clock.Instant
+	evict     bool // it is to end: of Leave
 }
 
-// park leaves the waiting for the next request to the server's lot, until the
-// time given. True: the connection is the lot's, and this goroutine must not
-// touch it any more.
-func (c *conn) park(until instant) bool {
+// park hands the wait for the next request to the server's idle poller, until the time given. If
+// it reports true, the connection is the poller's, and this goroutine must not touch it any more.
+func (c *conn) park(until clock.Instant) bool {
 	s := c.server
-	if s.closingIdle() || c.in != nil || c.nc.SetDeadline(time.Time{}) != nil {
+	if s.closingIdle() || c.In != nil || c.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	c.phase.Store(phaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.wire), listen: c.listen, used: c.used, told: c.proxyAddr, since: instant(c.idleFrom.Load()), until: until}
+	c.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.Wire), listen: c.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
 	c.recharge(s.costs.parked)
-	if s.lot.Add(c.raw, s.at(until), p) == nil {
+	if s.idle.Add(c.Raw, s.Clock.At(until), p) == nil {
 		c.handedToPoller = true
 		return true
 	}
 	c.recharge(cost)
-	c.readAt, c.writeAt = 0, 0
-	c.phase.Store(phaseIdle)
+	c.ReadAt, c.WriteAt = 0, 0
+	c.Phase.Store(downstream.PhaseIdle)
 	return false
 }
 
-// Wake gives the connection its goroutine again.
+// Wake gives the connection a goroutine again.
 func (p *parked) Wake(why idlepoller.Reason) {
 	s := p.server
 	if s.killed.Load() {
@@ -58,7 +58,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		return
 	}
 	if p.evict = why == idlepoller.Evicted; p.evict {
-		p.until = start // in the past: it has a last look
+		p.until = clock.Start // in the past: it has a last look
 		c := p.resume()
 		c.beginLeaving()
 		s.wg.Go(func() { s.run(c) })
@@ -70,18 +70,18 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	})
 }
 
-// resume makes a connection of what was kept. What it waited for, or was woken
-// for, it finds out as if it had waited itself.
+// resume makes a connection of what was kept. It finds out itself what it was woken for, as if it
+// had waited itself.
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
-	c.parks, c.proxyAddr, c.idleEnd = true, p.told, p.until
+	c.parks, c.proxyAddr, c.idleEnd = true, p.proxyAddr, p.until
 	c.cost = p.server.costs.plain
 	if p.evict {
 		c.cost = p.server.costs.parked
 		c.evicted.Store(true)
 	}
 	if c.used = p.used; c.used {
-		c.x.began = start // what it says next is not the first
+		c.begun = true // what it says next is not the first
 	}
 	return c
 }

@@ -12,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // parksAtOnce parks whoever idles for a millisecond or two.
-func parksAtOnce(c *Config) { c.parkAfter = time.Millisecond }
+func parksAtOnce(c *Config) { c.ParkAfter = time.Millisecond }
 
 // wantParked waits until n clients are parked and no other is connected.
 func (p *testProxy) wantParked(n int) {
@@ -24,7 +27,7 @@ func (p *testProxy) wantParked(n int) {
 	soon(p.t, "clients parked", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.lot.Len() == n && len(p.conns) == 0
+		return p.idle.Len() == n && len(p.conns) == 0
 	})
 	if got := p.Stats().Connections; got != n {
 		p.t.Errorf("%d clients are counted, want %d", got, n)
@@ -129,13 +132,13 @@ func TestHTTP2BegunAfterParking(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
 	fresh := p.dial()
 	p.wantParked(1)
-	fresh.send(preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
-	fresh.wantRaw("\x00\x00")                                    // a frame, not "HTTP"
+	fresh.send(floodguard.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
+	fresh.wantRaw("\x00\x00")                                               // a frame, not "HTTP"
 	fresh.Close()
 	used := p.dial()
 	used.send(get("/")).want(200, "ok")
 	p.wantParked(1)
-	if res, _, err := used.send(preface).response("GET"); err != nil || res.StatusCode != 505 {
+	if res, _, err := used.send(floodguard.Preface).response("GET"); err != nil || res.StatusCode != 505 {
 		t.Errorf("HTTP/2 after a request was answered %v, %v; want 505", res, err)
 	}
 }
@@ -164,7 +167,7 @@ func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	soon(t, "the drain to begin", p.draining.Load)
+	soon(t, "the drain to begin", p.Draining.Load)
 	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
 		t.Error("the response does not say Connection: close")
 	}
@@ -194,18 +197,17 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			}
 			conn := newConn(s, near, "")
 			var b [1]byte
-			if err := conn.raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+			if err := conn.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
 				t.Fatal(err)
 			}
 			if closing == "drain" {
 				s.idleEnd.Store(true)
 			} else {
-				conn.idleEnd = s.now().Add(-time.Second)
+				conn.idleEnd = s.Clock.Now().Add(-time.Second)
 			}
-			if !conn.nextRequest() || string(conn.req.Method) != "GET" {
+			if !conn.nextRequest() || string(conn.Request.Method) != "GET" {
 				t.Error("the request was not seen")
 			}
-			conn.x.end()
 		})
 	}
 }
@@ -216,7 +218,7 @@ func TestTheEndClosesParkedClients(t *testing.T) {
 	c.send(get("/")).want(200, "ok")
 	p.wantParked(1)
 	p.kill()
-	if _, err := c.rest(); isTimeout(err) {
+	if _, err := c.rest(); rawsocket.IsTimeout(err) {
 		t.Error("the client was left")
 	}
 	p.wantParked(0)
@@ -249,13 +251,13 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	}
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
-	conn.in = getBuffer(smallBuffer) // of the request before
-	conn.x.spareBuffers.put(getBuffer(smallBuffer))
-	_ = near.SetReadDeadline(past)
-	if err := conn.fillIdle(); !isTimeout(err) {
+	conn.In = buffer.Get(buffer.Small) // of the request before
+	conn.Buffers.Put(buffer.Get(buffer.Small))
+	_ = near.SetReadDeadline(downstream.Past)
+	if err := conn.FillIdle(); !rawsocket.IsTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)
 	}
-	if conn.in != nil || conn.x.spareBuffers != (bufferCache{}) {
+	if conn.In != nil || conn.Buffers != (buffer.Cache{}) {
 		t.Error("a buffer was kept")
 	}
 }
@@ -281,7 +283,7 @@ func TestTidiesAfterAWave(t *testing.T) {
 			c.send(get("/")).want(200, "ok")
 		}
 	}
-	soon(t, "the tidying", func() bool { return p.tidying.left.Load() == 0 && forced() >= before+2 })
+	soon(t, "memory to be released", func() bool { return p.memory.left.Load() == 0 && forced() >= before+2 })
 }
 
 // TestEveryRequestIsAnsweredHoweverParkingFalls sends requests whole and in
@@ -289,7 +291,7 @@ func TestTidiesAfterAWave(t *testing.T) {
 func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	const clients, requests = 24, 40
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
-		c.parkAfter, c.DrainTimeout, c.ReadHeaderTimeout = 200*time.Microsecond, time.Minute, time.Minute
+		c.ParkAfter, c.DrainTimeout, c.ReadHeaderTimeout = 200*time.Microsecond, time.Minute, time.Minute
 	})
 	var answered atomic.Int64
 	var wg sync.WaitGroup

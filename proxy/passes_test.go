@@ -18,7 +18,7 @@ func TestTargetsOfOneReadingPassUnchanged(t *testing.T) {
 	p := startProxy(t, u, speakHTTP2)
 	c := p.dial()
 	for i, target := range targets {
-		c.send(request("GET "+target+" HTTP/1.1", "Host: a")).want(200, "ok")
+		c.send(requestText("GET "+target+" HTTP/1.1", "Host: a")).want(200, "ok")
 		if want := "GET " + strings.TrimPrefix(target, "http://a") + " HTTP/1.1\r\n"; !strings.HasPrefix(u.head(i), want) {
 			t.Errorf("the upstream got %.80q, want %q", u.head(i), want)
 		}
@@ -67,7 +67,7 @@ func TestAMixtureOfLineEndsInAResponseIsRefused(t *testing.T) {
 func TestEqualContentLengthsGoOnAsOne(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, bare)
-	p.dial().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 5", "X: y", "content-length: 5")+"hello").want(200, "ok")
+	p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 5", "X: y", "content-length: 5")+"hello").want(200, "ok")
 	if n := strings.Count(strings.ToLower(u.head(0)), "content-length: 5\r\n"); n != 1 {
 		t.Errorf("the upstream got %d lengths: %q", n, u.head(0))
 	}

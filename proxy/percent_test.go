@@ -5,11 +5,12 @@ import (
 	"testing/synctest"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 func TestSwitchedOffRetriesAreNotMadeAndCostNothing(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 100}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 100}
 	}, func(t *testing.T, m *memory) {
 		c := m.client()
 		m.SetRetryPercent(0)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // manyPooled opens n upstream connections at once and leaves them idle.
@@ -103,8 +104,8 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 	for name, req := range map[string]string{
 		"GET":          get("/"),
 		"POST":         post("hello"),
-		"POST chunked": request("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n",
-		"large PUT":    request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100000") + strings.Repeat("x", 100000),
+		"POST chunked": requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n",
+		"large PUT":    requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100000") + strings.Repeat("x", 100000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -131,7 +132,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 				blindDial(c)
 				c.Default.Policy.MaxRetries = 0 // it is outside the count
 				c.Default.NoBudget = false
-				c.Default.Budget = policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 5}
+				c.Default.Budget = budget.Config{Ratio: 0.01, MinPerSecond: 0.001, Burst: 5}
 			})
 			p.SetRetryPercent(0) // and no retry in the sense of the switch
 			clients := manyPooled(t, p, 3, arrived, goOn)
@@ -188,7 +189,7 @@ func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 }
 
 func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
-	put := request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + strings.Repeat("x", 100)
+	put := requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + strings.Repeat("x", 100)
 	inMemory(t, script(ok200), func(c *Config) { c.Default.RetryBufferBytes = 50 }, func(t *testing.T, m *memory) {
 		c := m.client()
 		for i, step := range []struct {
@@ -202,7 +203,7 @@ func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
 			{1400 * time.Millisecond, post("x"), 1},
 			{1600 * time.Millisecond, post("x"), 2}, // must not meet an idle close
 			{1600 * time.Millisecond, put, 3},       // idempotent, but not kept
-			{1600 * time.Millisecond, request("POST / HTTP/1.1", "Host: a", "Idempotency-Key: k"), 3},
+			{1600 * time.Millisecond, requestText("POST / HTTP/1.1", "Host: a", "Idempotency-Key: k"), 3},
 		} {
 			time.Sleep(step.idle)
 			c.send(step.request).want(200, "ok")

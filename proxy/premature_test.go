@@ -3,17 +3,16 @@ package proxy
 import (
 	"bytes"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // frameClient is a client of HTTP/2 that writes frames itself and hears all that comes.
@@ -176,7 +175,7 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 			u := startUpstream(t, never)
 			p := startProxy(t, u, func(c *Config) {
 				speakHTTP2(c)
-				c.premature = prematureLimits{age: time.Hour, most: most, answers: 1000}
+				c.PrematureEnds = floodguard.Limits{Age: time.Hour, Most: most, Answers: 1000}
 			})
 			c := p.frameClient(t)
 			for n := range most {
@@ -201,40 +200,9 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 func (p *testProxy) streams(t *testing.T) (n int) {
 	t.Helper()
 	p.each(func(c *conn) {
-		if c.stream != nil {
+		if c.Stream != nil {
 			n++
 		}
 	})
 	return n
-}
-
-// Requests are held only while too many end prematurely: time and responses earn more.
-func TestPrematureEndsAreForgiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := defaultPrematureLimits
-		e := newPrematureEnds(l)
-		spend := func() (n int) {
-			for !e.exhausted() {
-				e.ended(l.age)
-				n++
-			}
-			return n
-		}
-		got := []int{spend()}
-		e.ended(2*l.age + 1)
-		time.Sleep(time.Second)
-		got = append(got, spend())
-		for range 3 * l.answers {
-			e.answeredWhole()
-		}
-		got = append(got, spend())
-		time.Sleep(time.Hour)
-		for range l.most {
-			e.ended(2*l.age + 1) // old enough
-		}
-		got = append(got, spend())
-		if want := []int{l.most, l.perSecond, 3, l.most}; !slices.Equal(got, want) {
-			t.Errorf("%v are allowed, want %v", got, want)
-		}
-	})
 }

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 // probed is guarded, with a path for probes.
 func probed(c *Config) {
 	withBreaker(c)
-	c.Default.Probe = Probe{Path: readyPath}
+	c.Default.Probe = admission.Probe{Path: readyPath}
 }
 
 // readiness is an upstream that answers probes with what verdict says, and all
@@ -74,7 +75,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 		all = append(all, p.dial().send(request))
 	}
 	eventually(t, "clients were held", func() bool { return p.guard().Queued == clients })
-	eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[policy.ProbeUnreachable] > 0 })
+	eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[breaker.ProbeUnreachable] > 0 })
 	var r readiness
 	u := serveListener(t, permit.open(), r.handle(func(asked int) string {
 		return []string{bad503, bad429, bad503, "HTTP/1.1 103 Hints\r\n\r\n" + ok200}[min(asked, 4)-1]
@@ -95,7 +96,7 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 		t.Errorf("%d requests came, want %d", got, want)
 	}
 	s := p.Stats().Upstreams[0]
-	if got := s.Probed; !s.HasProbe || got[policy.ProbeFailing] != 3 || got[policy.ProbeBack] == 0 || got[policy.ProbeUnreachable] == 0 {
+	if got := s.Probed; !s.HasProbe || got[breaker.ProbeFailing] != 3 || got[breaker.ProbeBack] == 0 || got[breaker.ProbeUnreachable] == 0 {
 		t.Errorf("probes counted as %v", got)
 	}
 	defer p.seen.lock()()
@@ -119,7 +120,7 @@ func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
 	eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	others := p.dial().send(get("/"))
 	eventually(t, "both clients were held", func() bool { return p.guard().Queued == 2 })
-	if g := p.guard(); g.Breaker != policy.BreakerHalfOpen || u.sends() != 1 {
+	if g := p.guard(); g.Breaker != breaker.HalfOpen || u.sends() != 1 {
 		t.Errorf("breaker %v, %d sends while the probe hangs", g.Breaker, u.sends())
 	}
 	goOn()
@@ -151,7 +152,7 @@ func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(lateResponseTimeout / 2):
+	case <-time.After(admission.LateResponseTimeout / 2):
 		t.Error("a reload waits for a probe that hangs")
 	}
 }

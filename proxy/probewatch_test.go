@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 // moving is an upstream whose name leads first to one address, then to another. The
@@ -90,7 +91,7 @@ func (m *moving) fallSilent(t *testing.T, p *memory) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	leaving.Wait()
-	if g := p.guard(); g.Breaker != policy.BreakerHalfOpen || g.Probes == 0 {
+	if g := p.guard(); g.Breaker != breaker.HalfOpen || g.Probes == 0 {
 		t.Fatalf("no probe hangs: %+v", g)
 	}
 	time.Sleep(5 * time.Second)
@@ -101,7 +102,7 @@ func (m *moving) fallSilent(t *testing.T, p *memory) {
 func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"probed by a request": func(*Config) {},
-		"probed by GET":       func(c *Config) { c.Default.Probe = Probe{Path: readyPath} },
+		"probed by GET":       func(c *Config) { c.Default.Probe = admission.Probe{Path: readyPath} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m moving
@@ -176,7 +177,7 @@ func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
 	})
 	long := p.dial().send(get("/long"))
 	<-asked
-	pool := p.settings.Load().upstreams()[0].pool
+	pool := p.settings.Load().Upstreams()[0].Pool
 	at.Store(newHome)
 	if !pool.AddressRemoved(t.Context(), oldHome+":80") {
 		t.Fatal("the name leads elsewhere, and nothing was noticed")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // oneOf draws from what is given.
@@ -77,7 +79,7 @@ func (w *promiseWorld) configure(c *Config) {
 		Unsafe: r.IntN(8) == 0, Backoff: promiseBackoff(r), Throttled: oneOf(r, nil, promiseBackoff(r)),
 	}
 	route.NoBudget = r.IntN(4) == 0
-	route.Budget = policy.BudgetConfig{Ratio: oneOf(r, 0.0001, 0.2, 1), MinPerSecond: oneOf(r, 0.0001, 1, 10), Burst: 1 + r.IntN(10)}
+	route.Budget = budget.Config{Ratio: oneOf(r, 0.0001, 0.2, 1), MinPerSecond: oneOf(r, 0.0001, 1, 10), Burst: 1 + r.IntN(10)}
 	route.RequestTimeout = oneOf(r, 0, time.Second, 5*time.Second, 30*time.Second)
 	route.AttemptTimeout = oneOf(r, 0, 200*time.Millisecond, time.Second, 7*time.Second)
 	route.RetryBufferBytes = oneOf[int64](r, 100, 10_000, 1<<20)
@@ -98,8 +100,8 @@ func (w *promiseWorld) configure(c *Config) {
 	w.route, w.config = *route, c
 }
 
-func promiseBackoff(r *rand.Rand) policy.Backoff {
-	b, err := policy.New(oneOf(r, policy.Strategies()...), policy.Options{Base: oneOf(r, time.Millisecond, 200*time.Millisecond, time.Second), Max: oneOf(r, time.Second, 10*time.Second)})
+func promiseBackoff(r *rand.Rand) backoff.Strategy {
+	b, err := backoff.New(oneOf(r, backoff.Strategies()...), backoff.Options{Base: oneOf(r, time.Millisecond, 200*time.Millisecond, time.Second), Max: oneOf(r, time.Second, 10*time.Second)})
 	if err != nil {
 		panic(err)
 	}

@@ -7,19 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 func TestTheQueueIsServedInItsOrder(t *testing.T) {
 	for _, tc := range []struct {
-		order QueueOrder
+		order admission.Order
 		want  string
 	}{
-		{QueueNewest, "/1 /4 /3 /2"},
-		{QueueOldest, "/1 /2 /3 /4"},
+		{admission.Newest, "/1 /4 /3 /2"},
+		{admission.Oldest, "/1 /2 /3 /4"},
 	} {
 		inMemory(t, respondsAfter(time.Second, ok200), func(c *Config) {
-			c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
+			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
 			c.Default.QueueOrder, c.Default.LimitQueueTimeout = tc.order, time.Minute
 		}, func(t *testing.T, m *memory) {
 			var clients []*client
@@ -44,8 +45,8 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 
 func TestAFullQueueDropsTheOldestWhateverItsOrder(t *testing.T) {
 	inMemory(t, respondsAfter(time.Second, ok200), func(c *Config) {
-		c.Default.Guard = policy.GuardOptions{ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1}
-		c.Default.QueueOrder, c.Default.LimitQueueTimeout, c.Default.QueueMax = QueueOldest, time.Minute, 1
+		c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
+		c.Default.QueueOrder, c.Default.LimitQueueTimeout, c.Default.QueueMax = admission.Oldest, time.Minute, 1
 	}, func(t *testing.T, m *memory) {
 		first, second, third := m.client(), m.client(), m.client()
 		for _, c := range []*client{first, second, third} {

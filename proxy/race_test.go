@@ -16,6 +16,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // The same over real sockets: what the upstream sees of it.
@@ -208,7 +209,7 @@ func TestHedgesAddUp(t *testing.T) {
 		c.Default.HedgeAfter = hedgeAfter(t, "1ms")
 		c.Default.Policy.MaxRetries = 8
 		c.Observe = always(seen)
-		c.Default.Guard = policy.GuardOptions{NoBreaker: true, ConcurrencyLimit: policy.ConcurrencyLimitFixed, FixedLimit: 1000}
+		c.Default.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1000}
 	})
 	const clients, each = 8, 60
 	var wg sync.WaitGroup

@@ -6,16 +6,19 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 // rationed gives the default route a rate limit.
 func rationed(rate string, wait time.Duration) func(c *Config) {
 	return func(c *Config) {
-		r, err := policy.ParseRateLimit(rate)
+		r, err := ratelimit.ParseRate(rate)
 		if err != nil {
 			panic(err)
 		}
-		c.Default.RateLimit = RateLimit{Rate: r, Wait: wait}
+		c.Default.RateLimit = admission.RateLimit{Rate: r, Wait: wait}
 	}
 }
 
@@ -40,7 +43,7 @@ func TestARateLimitSpacesRequestsEvenly(t *testing.T) {
 				t.Error("not answered 200")
 			}
 		}
-		gap := policy.RateLimit{Attempts: 10, Per: time.Second}.Gap()
+		gap := ratelimit.Rate{Attempts: 10, Per: time.Second}.Gap()
 		for i := 1; i < len(up.at); i++ {
 			if d := up.at[i].Sub(up.at[i-1]); d < gap-50*time.Millisecond || d > gap+time.Millisecond {
 				t.Errorf("%v between two requests, want %v", d, gap)
@@ -167,7 +170,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 		c.Default.Breaker, c.Default.Policy.MaxRetries = BreakerFailFast, 0
 	})
 	p.dial().send(get("/")) // opens the breaker
-	soon(t, "breaker opened", func() bool { return p.guard().Breaker != policy.BreakerClosed })
+	soon(t, "breaker opened", func() bool { return p.guard().Breaker != breaker.Closed })
 	before := p.Stats().RateLimits[0].State.Own
 	for range 30 {
 		p.dial().send(get("/"))
@@ -176,7 +179,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().RateLimits[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().fallback.rateLimit.common.takeNow(p.elapsed()) {
+	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.Clock.Elapsed()) {
 		t.Error("no slot left, though none was used")
 	}
 }
@@ -189,7 +192,7 @@ func TestWhoSharesARateLimit(t *testing.T) {
 		same.Name, same.Match.Path = "same", "/same"
 		other.Name, other.Match.Path = "other", "/other"
 		other.RateLimit.Rate.Attempts = 2
-		none.Name, none.Match.Path, none.RateLimit = "none", "/none", RateLimit{}
+		none.Name, none.Match.Path, none.RateLimit = "none", "/none", admission.RateLimit{}
 		c.Routes = []Route{same, other, none}
 	}, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).want(200, "ok")
@@ -215,7 +218,7 @@ func TestASlotIsLeased(t *testing.T) {
 			t.Fatalf("%d wishes, %+v, %d sent", wishes, asks, m.up.sends())
 		}
 		began := time.Now()
-		m.ApplyRateLimitLease(asks[0].Key, policy.RateLimitLeaseGrant{Slots: 1, Ahead: 30 * time.Millisecond})
+		m.ApplyRateLimitLease(asks[0].Key, ratelimit.LeaseGrant{Slots: 1, Ahead: 30 * time.Millisecond})
 		if res, at := ended(); res.StatusCode != 200 || at.Sub(began) != 30*time.Millisecond {
 			t.Errorf("%d, %v after the grant", res.StatusCode, at.Sub(began))
 		}
@@ -223,7 +226,7 @@ func TestASlotIsLeased(t *testing.T) {
 		if s := m.Stats().RateLimits[0].State; s.Leased != 1 || s.Own != 0 {
 			t.Errorf("%+v", s)
 		}
-		m.ApplyRateLimitLease(12345, policy.RateLimitLeaseGrant{Slots: 1}) // of a rate limit that is gone
+		m.ApplyRateLimitLease(12345, ratelimit.LeaseGrant{Slots: 1}) // of a rate limit that is gone
 		m.FailRateLimitLease(12345)
 	})
 }
@@ -239,7 +242,7 @@ func TestAShareIsUsedWithoutAnEngine(t *testing.T) {
 		if d := time.Since(began); len(asks) != 0 || d > 250*time.Millisecond { // 100 ms for the response, and a share's turn within 102
 			t.Errorf("answered after %v; asked %+v before", d, asks)
 		}
-		m.FailRateLimitLease(m.settings.Load().fallback.rateLimit.common.key)
+		m.FailRateLimitLease(m.settings.Load().DefaultRoute.RateLimits.Common.Key)
 		began = time.Now()
 		for range 20 {
 			m.client().send(get("/")).want(200, "ok")

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // rawResponse is a response with the fields given, one a line.
@@ -174,7 +177,7 @@ func TestAPauseThatDoesNotFitGetsTheResponseAtOnce(t *testing.T) {
 	inMemory(t, up.handle, func(c *Config) {
 		sharedPause("route")(c)
 		c.Default.RequestTimeout = 10 * time.Second
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 2}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 2}
 	}, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).want(429, "wait") // too long for itself
 		time.Sleep(500 * time.Millisecond)
@@ -304,9 +307,9 @@ func TestADrainEndsAPause(t *testing.T) {
 // Both ways in which a retry that was decided is not sent after all.
 func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 	busy := func(c *Config) {
-		backoff, _ := policy.New("fixed", policy.Options{Base: 2 * time.Second})
+		backoff, _ := backoff.New("fixed", backoff.Options{Base: 2 * time.Second})
 		c.Default.Policy.Backoff, c.Default.Policy.Throttled = backoff, backoff
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
 		c.Default.RequestTimeout = 10 * time.Second
 	}
 	check := func(t *testing.T, m *memory, ended func() (*http.Response, time.Time), reason string) {
@@ -339,7 +342,7 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 		var down atomic.Bool
 		inMemory(t, script(rawResponse(503, "Connection: close")), func(c *Config) {
 			busy(c)
-			c.Default.Guard, c.Default.Breaker = policy.GuardOptions{}, BreakerFailFast
+			c.Default.Guard, c.Default.Breaker = breaker.Options{}, BreakerFailFast
 			dial := c.Default.Upstream.Dial
 			c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				if down.Load() {
@@ -373,7 +376,7 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 func TestARetryThatAPauseForbidsIsNotWaitedFor(t *testing.T) {
 	inMemory(t, slow(time.Second, bad503), func(c *Config) {
 		sharedPause("route")(c)
-		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 2 * time.Second})
+		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 2 * time.Second})
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
 		ended := m.client().send(get("/")).later()
@@ -388,8 +391,7 @@ func TestARetryThatAPauseForbidsIsNotWaitedFor(t *testing.T) {
 
 // learnable is the key of the default route.
 func (m *memory) learnable() uint64 {
-	x := &exchange{route: m.settings.Load().fallback}
-	key, _ := x.pauseKey()
+	key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
 	return key
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -54,9 +55,9 @@ func refused(t *testing.T, change func(*Config), sent string, status int, why ht
 
 func TestRefusedHeads(t *testing.T) {
 	ok := func(fields ...string) string {
-		return request("POST / HTTP/1.1", append([]string{"Host: a"}, fields...)...)
+		return requestText("POST / HTTP/1.1", append([]string{"Host: a"}, fields...)...)
 	}
-	line := func(line string) string { return request(line, "Host: a") }
+	line := func(line string) string { return requestText(line, "Host: a") }
 	cases := []struct {
 		name, sent string
 		status     int
@@ -78,7 +79,7 @@ func TestRefusedHeads(t *testing.T) {
 		{"chunked twice", ok("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 400, http1.RefusalBadTransferEncoding},
 		{"chunked with a parameter", ok("Transfer-Encoding: chunked;q=1"), 400, http1.RefusalBadTransferEncoding},
 		{"hidden chunked", ok("Transfer-Encoding: x\x0bchunked"), 400, http1.RefusalControlByte},
-		{"TE in HTTP/1.0", request("POST / HTTP/1.0", "Host: a", "Transfer-Encoding: chunked"), 400, http1.RefusalTransferEncodingIn10},
+		{"TE in HTTP/1.0", requestText("POST / HTTP/1.0", "Host: a", "Transfer-Encoding: chunked"), 400, http1.RefusalTransferEncodingIn10},
 		{"length in disguise", ok("Content_Length: 3"), 400, http1.RefusalBadHeader},
 		{"bare LF", "GET / HTTP/1.1\nHost: a\n\n", 400, http1.RefusalBareLF},
 		{"bare LF after a field", "GET / HTTP/1.1\r\nHost: a\n\r\n", 400, http1.RefusalBareLF},
@@ -92,11 +93,11 @@ func TestRefusedHeads(t *testing.T) {
 		{"no colon", ok("nonsense"), 400, http1.RefusalBadHeader},
 		{"empty name", ok(": a"), 400, http1.RefusalBadHeader},
 		{"name is no token", ok("a(b): c"), 400, http1.RefusalBadHeader},
-		{"missing Host", request("GET / HTTP/1.1", "X: y"), 400, http1.RefusalMissingHost},
+		{"missing Host", requestText("GET / HTTP/1.1", "X: y"), 400, http1.RefusalMissingHost},
 		{"duplicate Host", ok("Host: b"), 400, http1.RefusalDuplicateHost},
-		{"malformed Host", request("GET / HTTP/1.1", "Host: a b"), 400, http1.RefusalBadHost},
-		{"Host with user", request("GET / HTTP/1.1", "Host: u@a"), 400, http1.RefusalBadHost},
-		{"Host with bad port", request("GET / HTTP/1.1", "Host: a:8x"), 400, http1.RefusalBadHost},
+		{"malformed Host", requestText("GET / HTTP/1.1", "Host: a b"), 400, http1.RefusalBadHost},
+		{"Host with user", requestText("GET / HTTP/1.1", "Host: u@a"), 400, http1.RefusalBadHost},
+		{"Host with bad port", requestText("GET / HTTP/1.1", "Host: a:8x"), 400, http1.RefusalBadHost},
 		{"fragment", line("GET /a#b HTTP/1.1"), 400, http1.RefusalBadTarget},
 		{"byte above 0x7f in the target", line("GET /\xff HTTP/1.1"), 400, http1.RefusalBadTarget},
 		{"space in the target", line("GET /a b HTTP/1.1"), 400, http1.RefusalBadRequestLine},
@@ -125,10 +126,10 @@ func TestRefusedHeads(t *testing.T) {
 func TestTheLimitsOfAHeadAreExact(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)
-	headers := request("GET / HTTP/1.1", "Host: a", "X: ")
-	c := p.dial().send(request("GET / HTTP/1.1", "Host: a", "X: "+strings.Repeat("a", 64<<10-len(headers)))) // 64 KiB to the byte
+	headers := requestText("GET / HTTP/1.1", "Host: a", "X: ")
+	c := p.dial().send(requestText("GET / HTTP/1.1", "Host: a", "X: "+strings.Repeat("a", 64<<10-len(headers)))) // 64 KiB to the byte
 	c.want(200, "ok")
-	c.send(request("GET / HTTP/1.1", append([]string{"Host: a"}, strings.Split(strings.Repeat("X: y\n", 99), "\n")[:99]...)...)).want(200, "ok")
+	c.send(requestText("GET / HTTP/1.1", append([]string{"Host: a"}, strings.Split(strings.Repeat("X: y\n", 99), "\n")[:99]...)...)).want(200, "ok")
 	if n := strings.Count(u.head(1), "X: y\r\n"); n != 99 {
 		t.Errorf("%d of 99 fields arrived", n)
 	}
@@ -149,7 +150,7 @@ func TestARefusedRequestAfterAGoodOne(t *testing.T) {
 }
 
 func TestRefusedBodiesThatCameWithTheirHead(t *testing.T) {
-	chunked := request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")
+	chunked := requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")
 	for name, tc := range map[string]struct {
 		body   string
 		status int
@@ -196,7 +197,7 @@ func TestBodiesThatTurnOutMalformedAreAborted(t *testing.T) {
 			})
 			var seen refusals
 			p := startProxy(t, u, func(c *Config) { c.Refused = seen.add })
-			c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "3\r\nabc\r\n")
+			c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "3\r\nabc\r\n")
 			within(t, "the begin of the body upstream", begun)
 			c.send(tc.body)
 			c.want(400, "*")
@@ -214,15 +215,15 @@ func TestBodiesThatTurnOutMalformedAreAborted(t *testing.T) {
 
 func TestMaxBodyBytes(t *testing.T) {
 	limit := func(c *Config) { c.Default.MaxBodyBytes = 10 }
-	refused(t, limit, request("PUT / HTTP/1.1", "Host: a", "Content-Length: 11")+"hello world", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
+	refused(t, limit, requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 11")+"hello world", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
 	refused(t, limit, expecting("1.1", 11), 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
-	refused(t, limit, request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"b\r\nhello world\r\n0\r\n\r\n", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
+	refused(t, limit, requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"b\r\nhello world\r\n0\r\n\r\n", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
 
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, limit)
 	c := p.dial()
-	c.send(request("PUT / HTTP/1.1", "Host: a", "Content-Length: 10")+"helloworld").want(200, "ok")
-	c.send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n").want(200, "ok")
+	c.send(requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 10")+"helloworld").want(200, "ok")
+	c.send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n").want(200, "ok")
 }
 
 func TestAChunkedBodyThatGrowsTooLargeIsCutOff(t *testing.T) {
@@ -233,8 +234,8 @@ func TestAChunkedBodyThatGrowsTooLargeIsCutOff(t *testing.T) {
 		end <- err
 	})
 	p := startProxy(t, u, func(c *Config) { c.Default.MaxBodyBytes = 10 })
-	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n")
-	time.Sleep(2 * inlineWait)
+	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n")
+	time.Sleep(2 * exchange.InlineWait)
 	c.send("6\r\n world\r\n").want(413, "*")
 	if err := within(t, "the end upstream", end); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the upstream's connection ended with %v, want a reset", err)
@@ -257,6 +258,15 @@ func TestPathsThatCouldChangeTheRouteAreRefused(t *testing.T) {
 		})
 	}
 	refused(t, stripped, get("/api/../secret"), 400, http1.RefusalAmbiguousPath, policy.OutcomeRefused)
+
+	below := func(c *Config) { c.Default.Forward.BasePath = "/v2" }
+	fallback := func(c *Config) {
+		c.Default.Fallback = &Fallback{Status: 503, Forward: forward.Settings{BasePath: "/v2"}}
+	}
+	for _, path := range []string{"/../secret", "/a/../../secret", "/%2e%2e/secret", "/.%2E/secret", `/..\secret`, "/..;x/secret", "/a%2f../secret", "/..", "/%c0%ae./secret"} {
+		refused(t, below, get(path), 400, http1.RefusalAmbiguousPath, policy.OutcomeRefused)
+		refused(t, fallback, get(path), 400, http1.RefusalAmbiguousPath, policy.OutcomeRefused)
+	}
 
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)

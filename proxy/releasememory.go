@@ -23,7 +23,7 @@ const (
 // rest makes none that would start a collection.
 type memoryReleaser struct {
 	left atomic.Int64  // connections parked or ended, and waits begun, since
-	took time.Duration // the last time; of the goroutine that tidies
+	took time.Duration // the last time; of the goroutine that releases
 
 	mu    sync.Mutex // guards ended, and the order of it and Go
 	ended bool
@@ -43,7 +43,7 @@ func (t *memoryReleaser) note() {
 	}
 }
 
-// end ends a tidying that waits, and waits for one in flight. No other begins.
+// end ends a release that waits, and waits for one in flight. No other begins.
 func (t *memoryReleaser) end() {
 	t.mu.Lock()
 	if !t.ended {
@@ -54,7 +54,7 @@ func (t *memoryReleaser) end() {
 	t.wg.Wait()
 }
 
-// run waits until the wave is over, then tidies. Only one runs at a time.
+// run waits until the wave is over, then releases. Only one runs at a time.
 func (t *memoryReleaser) run() {
 	for seen := int64(0); t.left.Load() != seen; {
 		seen = t.left.Load()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // bodies collects the bodies that arrive upstream, one per request headers.
@@ -269,9 +270,9 @@ func TestAHeldResponseThatWasCutOffIsCutOffForTheClient(t *testing.T) {
 	}
 }
 
-func fixedWait(t testing.TB, d time.Duration) policy.Backoff {
+func fixedWait(t testing.TB, d time.Duration) backoff.Strategy {
 	t.Helper()
-	b, err := policy.New("fixed", policy.Options{Base: d})
+	b, err := backoff.New("fixed", backoff.Options{Base: d})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestABodyThatEndsAfterItsResponseReachesNobody(t *testing.T) {
 					go func() { _, _ = io.WriteString(c.Conn, smuggled) }()
 					time.Sleep(5 * time.Second) // all others come to rest
 				})
-				c.send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 35"))
+				c.send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 35"))
 				if res, _, err := c.response("POST"); err != nil || res.StatusCode/100 == 5 {
 					t.Fatalf("%v, %v", res, err)
 				}
@@ -94,16 +94,16 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 		request, response string
 		again             bool
 	}{
-		"POST":                           {request("POST / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, true},
+		"POST":                           {requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, true},
 		"GET":                            {get("/"), ok200, true},
-		"GET, length 0":                  {request("GET / HTTP/1.1", "Host: a", "Content-Length: 0"), ok200, true},
-		"GET with a body":                {request("GET / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
-		"GET with a chunked body":        {request("GET / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1\r\nx\r\n0\r\n\r\n", ok200, false},
-		"HEAD with a body":               {request("HEAD / HTTP/1.1", "Host: a", "Content-Length: 100") + long, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", false},
-		"OPTIONS with a body":            {request("OPTIONS / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
-		"DELETE with a body":             {request("DELETE / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
-		"DELETE":                         {request("DELETE / HTTP/1.1", "Host: a"), ok200, true},
-		"a DELETE that is held":          {request("DELETE / HTTP/1.1", "Host: a", "Content-Length: 100") + long, bad503, false},
+		"GET, length 0":                  {requestText("GET / HTTP/1.1", "Host: a", "Content-Length: 0"), ok200, true},
+		"GET with a body":                {requestText("GET / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
+		"GET with a chunked body":        {requestText("GET / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1\r\nx\r\n0\r\n\r\n", ok200, false},
+		"HEAD with a body":               {requestText("HEAD / HTTP/1.1", "Host: a", "Content-Length: 100") + long, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", false},
+		"OPTIONS with a body":            {requestText("OPTIONS / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
+		"DELETE with a body":             {requestText("DELETE / HTTP/1.1", "Host: a", "Content-Length: 100") + long, ok200, false},
+		"DELETE":                         {requestText("DELETE / HTTP/1.1", "Host: a"), ok200, true},
+		"a DELETE that is held":          {requestText("DELETE / HTTP/1.1", "Host: a", "Content-Length: 100") + long, bad503, false},
 		"expecting, with the body":       {expecting("1.1", 100) + long, ok200, true},
 		"expecting, continued":           {expecting("1.1", 100), continue100 + "|" + ok200, true},
 		"expecting, answered without it": {expecting("1.1", 100), "|" + ok200, false},
@@ -136,7 +136,7 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				m.client().send(request("POST /next HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, "ok")
+				m.client().send(requestText("POST /next HTTP/1.1", "Host: a", "Content-Length: 0")).want(200, "ok")
 				if got := m.up.connections() == 1; got != tc.again {
 					t.Errorf("%d connections; used again %v, want %v", m.up.connections(), got, tc.again)
 				}
@@ -178,7 +178,7 @@ func TestAResponseThatLiesUnreadWhenItsRequestEndsIsEarly(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, bare)
-	c := p.dial().send(request("POST / HTTP/1.1", "Host: a", "Content-Length: 5"))
+	c := p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 5"))
 	within(t, "the response", answered)
 	_, _ = io.WriteString(c.Conn, "hello") // on a slow machine the response was relayed before
 	c.want(200, "ok")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // application is what restarts: it notes which requests it was sent.
@@ -100,8 +101,8 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
 		withBreaker(c)
 		c.Default.NoBudget = false
-		c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 1, Burst: 10} // the defaults
-		c.Default.LimitQueueTimeout = patienceOfTests                                  // on a slow machine the limit may bind after the restart
+		c.Default.Budget = budget.Config{Ratio: 0.2, MinPerSecond: 1, Burst: 10} // the defaults
+		c.Default.LimitQueueTimeout = patienceOfTests                            // on a slow machine the limit may bind after the restart
 		c.Default.QueueTimeout, c.Default.RequestTimeout, c.Default.AttemptTimeout = patienceOfTests, patienceOfTests, patienceOfTests
 	})
 	a := &application{got: map[string]int{}}

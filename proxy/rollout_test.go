@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // service is one address that stands for several pods, as that of a Service of
@@ -114,7 +114,7 @@ func TestARolloutBehindOneAddressFailsNoRequest(t *testing.T) {
 					case <-over:
 						asking.Wait()
 						g := m.guard()
-						if opened := g.Opened[policy.OpenedByRefused] + g.Opened[policy.OpenedByDial]; !tc.opens && opened > 3 {
+						if opened := g.Opened[breaker.OpenedByRefused] + g.Opened[breaker.OpenedByDial]; !tc.opens && opened > 3 {
 							t.Errorf("opened %d times", opened)
 						}
 						return
@@ -160,7 +160,7 @@ func TestTheBreakerClosesBeforeTheFirstResponse(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		s.set(0, podUp)
 		asking.Wait()
-		if g := m.guard(); g.Opened[policy.OpenedByRefused] != 1 {
+		if g := m.guard(); g.Opened[breaker.OpenedByRefused] != 1 {
 			t.Errorf("%+v", g)
 		}
 	})

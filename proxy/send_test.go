@@ -5,22 +5,24 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
 // tardy is a Tracer that stands for a process without a processor: it takes its time
 // between the look at the clock and the sending of each attempt.
 type tardy time.Duration
 
-func (d tardy) Request(*TraceRequest) RequestSpan { return d }
-func (d tardy) Attempt(*TraceAttempt) AttemptSpan { return d }
+func (d tardy) Request(*trace.Request) trace.RequestSpan { return d }
+func (d tardy) Attempt(*trace.Attempt) trace.AttemptSpan { return d }
 func (d tardy) Context() (parent, state string, ok bool) {
 	time.Sleep(time.Duration(d))
 	return "", "", false
 }
 func (d tardy) TraceID() string                         { return "" }
 func (d tardy) Waited(string, time.Time, time.Duration) {}
-func (d tardy) Done(*TraceAttemptEnd)                   {}
-func (d tardy) End(*TraceEnd)                           {}
+func (d tardy) Done(*trace.AttemptEnd)                  {}
+func (d tardy) End(*trace.End)                          {}
 
 // A request whose wait for a response is over before anything was sent is sent all
 // the same, and only where a look finds the connection open.
@@ -34,7 +36,7 @@ func TestARequestThatComesToBeSentLate(t *testing.T) {
 		c.Close()
 		close(closed)
 	}, script(ok200)))
-	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * watchAfter) })
+	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * exchange.WatchAfter) })
 	c := p.dial()
 	for i, connections := range []int{1, 1, 2} {
 		if i == 2 {

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// serve is the life of a client's connection: one request after the other, in
-// order, each answered before the next is read.
+// serve handles a client's connection until it ends: one request after the other, each answered
+// before the next is read.
 func (c *conn) serve() {
 	defer c.finish()
 	defer func() { c.server.contain(c, recover()) }()
@@ -22,15 +26,14 @@ func (c *conn) serve() {
 		return
 	}
 	for c.nextRequest() {
-		again := c.x.serve()
-		c.x.end()
+		again := c.x.Serve()
 		c.server.requestEnded()
-		if !again || c.stream != nil {
+		if !again || c.Stream != nil {
 			return
 		}
-		c.compact()
-		if cap(c.in) != smallBuffer || c.readSize > smallBuffer {
-			c.dropBuffer()
+		c.Compact()
+		if cap(c.In) != buffer.Small || c.ReadSize > buffer.Small {
+			c.DropBuffer()
 		}
 	}
 	if c.http2.Load() != nil {
@@ -38,96 +41,98 @@ func (c *conn) serve() {
 	}
 }
 
-// finish closes the connection and gives its memory back.
+// finish closes the connection and returns its memory.
 func (c *conn) finish() {
 	if c.handedToPoller {
 		return
 	}
-	c.x.spareBuffers.release()
+	c.Buffers.Release()
 	switch {
-	case c.x.mustReset:
+	case c.mustReset || c.x.MustReset():
 	case c.evicted.Load():
-		_ = c.nc.Close() // nothing is in flight, and somebody waits for the slot
+		_ = c.NC.Close() // nothing is in flight, and somebody waits for the slot
 	default:
-		c.closeGently()
+		c.CloseGently()
 	}
-	c.putIn()
+	c.PutIn()
 }
 
-// nextRequest waits for a request headers and parses it. False: there will be
-// none, and whatever had to be answered was.
+// nextRequest waits for request headers and parses them. It reports false if there will be none;
+// whatever needed a response got one.
 func (c *conn) nextRequest() bool {
-	for c.r == c.w || c.onlyBlank() {
+	for c.R == c.W || c.onlyBlank() {
 		if !c.awaitRequest() {
 			return false
 		}
 	}
 	c.used = true
-	began := c.server.now()
+	began := c.server.Clock.Now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
-		c.peer, c.peerSettings = peerOf(c.remote(), set), set
-		c.peer.Secure = c.isSecure
-		c.peer.Render()
+		c.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
+		c.Peer.Secure = c.isSecure
+		c.Peer.Render()
 	}
-	c.phase.Store(phaseBusy)
+	c.Phase.Store(downstream.PhaseBusy)
 	c.server.requestBegan()
-	if c.readRequestHeaders(set, began) {
+	ok := c.readRequestHeaders(set, began)
+	c.begun = true
+	if ok {
 		return true
 	}
 	c.server.requestEnded()
 	return false
 }
 
-// onlyBlank drops an empty line with nothing behind it: some clients send one
-// after a body (RFC 9112 section 2.2), which begins no request.
+// onlyBlank drops an empty line with nothing after it. Some clients send one after a body (RFC
+// 9112 section 2.2); it begins no request.
 func (c *conn) onlyBlank() bool {
-	if c.w-c.r != 2 || c.in[c.r] != '\r' || c.in[c.r+1] != '\n' {
+	if c.W-c.R != 2 || c.In[c.R] != '\r' || c.In[c.R+1] != '\n' {
 		return false
 	}
-	c.r = c.w
-	c.dropBuffer()
+	c.R = c.W
+	c.DropBuffer()
 	return true
 }
 
-// idleSlack is how much earlier than configured an idle client may be closed,
-// so that the deadline needs no setting for every request.
+// idleSlack is how much earlier than configured an idle client may be closed, so that the
+// deadline need not be set for every request.
 const idleSlack = 5 * time.Second
 
-// firstRequestTime is how long a client that never sent anything may stay.
-// Clients that keep spare connections use or renew them within that time.
+// firstRequestTime is how long a client may stay that has never sent anything. Clients that keep
+// spare connections use or renew them within that time.
 const firstRequestTime = time.Minute
 
-// awaitRequest waits for the first bytes of the next request. False: there
-// will be none, or the connection is parked.
+// awaitRequest waits for the first bytes of the next request. It reports false if there will be
+// none, or if the connection was parked.
 func (c *conn) awaitRequest() bool {
-	now := c.x.clock
-	if c.readAt == longAgo || now.IsZero() {
-		now = c.server.now() // this is not the way from one request to the next
+	now := c.x.LastTick() // of the last request
+	if c.ReadAt == clock.LongAgo || now.IsZero() {
+		now = c.server.Clock.Now() // this is not the way from one request to the next
 	}
 	c.idleFrom.Store(int64(now))
-	c.phase.Store(phaseIdle)
+	c.Phase.Store(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
-	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.now() {
+	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.Clock.Now() {
 		if parks {
-			c.setRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
+			c.SetRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
 		} else {
-			c.setRead(end.Add(-slack), slack)
+			c.SetRead(end.Add(-slack), slack)
 		}
 		if c.server.closingIdle() {
 			return c.checkForRequest()
 		}
-		err := c.fillIdle()
+		err := c.FillIdle()
 		if err == nil {
 			return true
 		}
 		switch {
-		case !isTimeout(err):
+		case !rawsocket.IsTimeout(err):
 			return false
 		case c.server.closingIdle(), c.evicted.Load():
 			return c.checkForRequest()
-		case c.server.now().Before(c.readAt):
-			c.readAt = longAgo // somebody woke us by the deadline
+		case c.server.Clock.Now().Before(c.ReadAt):
+			c.ReadAt = clock.LongAgo // somebody woke us by the deadline
 		case !parks:
 			return c.checkForRequest()
 		case c.park(end):
@@ -138,9 +143,9 @@ func (c *conn) awaitRequest() bool {
 	}
 }
 
-// idleDeadline is when a connection that is idle from now on is closed, and by
-// how much that may be sooner.
-func (c *conn) idleDeadline(now instant) (end instant, slack time.Duration) {
+// idleDeadline returns when a connection that is idle from now on is closed, and by how much that
+// may be sooner.
+func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Duration) {
 	if end = c.idleEnd; !end.IsZero() {
 		c.idleEnd = 0
 		return end, 0
@@ -155,96 +160,87 @@ func (c *conn) idleDeadline(now instant) (end instant, slack time.Duration) {
 	return now.Add(limit), min(idleSlack, limit/10)
 }
 
-// checkForRequest takes what came at the last moment before an idle connection is
-// closed: a response is better than a close that crosses a request.
+// checkForRequest takes what arrived at the last moment before an idle connection is closed: a
+// response is better than a close that crosses a request.
 func (c *conn) checkForRequest() bool {
-	if c.raw == nil || c.secure != nil {
+	if c.Raw == nil || c.TLS != nil {
 		return false
 	}
-	c.phase.Store(phaseBusy)
-	_ = c.nc.SetReadDeadline(time.Time{})
-	c.readAt = longAgo
-	c.releaseIdleBuffers()
-	c.in = getBuffer(c.readSize)
-	c.w, _ = c.readNow(c.in)
-	c.dropBuffer()
-	if c.w > 0 {
+	c.Phase.Store(downstream.PhaseBusy)
+	_ = c.NC.SetReadDeadline(time.Time{})
+	c.ReadAt = clock.LongAgo
+	c.ReleaseIdleBuffers()
+	c.In = buffer.Get(c.ReadSize)
+	c.W, _ = c.ReadNow(c.In)
+	c.DropBuffer()
+	if c.W > 0 {
 		c.evicted.Store(false)
 		c.endLeaving()
 	}
-	return c.w > 0
+	return c.W > 0
 }
 
-// readRequestHeaders parses the head in the buffer, reading on until it is whole.
-func (c *conn) readRequestHeaders(set *settings, began instant) bool {
+// readRequestHeaders parses the headers in the buffer and reads on until they are complete.
+func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) bool {
 	limited := false
 	for {
-		n, err := c.req.Parse(c.in[:c.w], set.Limits)
+		n, err := c.Request.Parse(c.In[:c.W], set.Limits)
 		if err != nil {
 			if c.sentPreface(set) {
 				return false
 			}
-			c.x.begin(set, began)
+			c.x.Begin(set, began)
 			c.refuseRequest(err)
 			return false
 		}
 		if n > 0 {
-			c.r = n
-			c.x.begin(set, began)
+			c.R = n
+			c.x.Begin(set, began)
 			if limited {
-				c.phase.Store(phaseBusy)
-				c.x.tick() // the head took its time
+				c.Phase.Store(downstream.PhaseBusy)
+				c.x.Tick() // the head took its time
 			}
 			return true
 		}
 		if !limited {
 			limited = true
-			c.x.spareBuffers.release() // the rest may come slowly
-			c.setRead(began.Add(set.ReadHeaderTimeout), 0)
+			c.Buffers.Release() // the rest may come slowly
+			c.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.phase.Store(phaseHeaders)
+			c.Phase.Store(downstream.PhaseHeaders)
 		}
-		if c.w == len(c.in) {
-			c.growIn()
+		if c.W == len(c.In) {
+			c.GrowIn()
 		}
-		err = c.fill()
-		if isTimeout(err) && c.server.now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
+		err = c.Fill()
+		if rawsocket.IsTimeout(err) && c.server.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke us as if idle
-			c.readAt = longAgo
+			c.ReadAt = clock.LongAgo
 		}
 		if err != nil {
-			c.req.Reset() // its spans may lie in a buffer that was given back since
-			_, _ = c.req.Parse(c.in[:c.w], set.Limits)
-			c.x.begin(set, began)
+			c.Request.Reset() // its spans may lie in a buffer that was given back since
+			_, _ = c.Request.Parse(c.In[:c.W], set.Limits)
+			c.x.Begin(set, began)
 			c.requestCut(err)
 			return false
 		}
 	}
 }
 
-// refuseRequest answers a head that broke a rule, and ends the connection.
+// refuseRequest responds to headers that broke a rule, and ends the connection.
 func (c *conn) refuseRequest(err error) {
-	x := &c.x
-	x.tick()
-	x.startObserving()
 	why := http1.RefusalBadRequestLine
 	if refused := (*http1.Error)(nil); errors.As(err, &refused) {
 		why = refused.Reason
 	}
-	x.done(x.refuse(why))
-	x.end()
+	c.x.RefuseHeaders(why)
 }
 
-// requestCut ends a connection whose client began a request and did not finish
-// its head: too slow gets a response, gone gets none.
+// requestCut ends a connection whose client began a request and did not finish its headers. A
+// client that was too slow gets a response, one that left gets none.
 func (c *conn) requestCut(err error) {
-	if !isTimeout(err) || len(bytes.Trim(c.in[:c.w], "\r\n")) == 0 {
+	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.In[:c.W], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
-	x := &c.x
-	x.tick()
-	x.mustClose = true
-	x.startObserving()
-	x.done(x.respondError(408, policy.OutcomeRequestTimeout, "request_timeout"))
-	x.end()
+	c.x.HeadersTimedOut()
 }

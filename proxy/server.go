@@ -14,28 +14,30 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
+	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Server accepts clients and serves them. Its life is New, Listen, Serve, and
-// Drain from another goroutine; Reload and Stats at any time. Safe for
-// concurrent use.
+// Server accepts clients and serves them. Call New, Listen and Serve, and Drain from another
+// goroutine; Reload and Stats at any time. Safe for concurrent use.
 type Server struct {
-	started           time.Time
-	settings          atomic.Pointer[settings]
-	replay            replayMemory
-	rateLimitPauses   policy.RateLimitPauses
-	withheld          atomic.Int32 // of a hundred retries, those not made
-	draining          atomic.Bool
+	request.Process
+	settings          atomic.Pointer[settings.Settings]
 	killed            atomic.Bool
 	closing           chan struct{} // closed when accepting has to end
 	closeOnce         sync.Once
 	listeners         []listener
 	clients           *clientSlots
-	room              *acceptQueue
+	acceptQueue       *acceptQueue
 	costs             clientCosts
 	evicting          eviction
 	streams           *streamSlots
@@ -44,10 +46,8 @@ type Server struct {
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	active            atomic.Int64 // requests between head and end
-	waiting           atomic.Int64 // requests that wait for a retry or a place
 	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd           atomic.Bool  // idle connections are to end
-	waitsEnd          atomic.Int64 // while draining: when nobody waits for a place any longer, since started
 
 	mu    sync.Mutex // guards conns
 	conns map[*conn]struct{}
@@ -55,10 +55,10 @@ type Server struct {
 	connections atomic.Int64      // clients connected, parked or not
 	ends        sync.WaitGroup    // of these
 	wg          sync.WaitGroup    // of goroutines that serve them
-	lot         idlepoller.Poller // where idle ones are parked
+	idle        idlepoller.Poller // where idle ones are parked
 	parkAfter   time.Duration
-	premature   prematureLimits
-	tidying     memoryReleaser
+	premature   floodguard.Limits
+	memory      memoryReleaser
 }
 
 type listener struct {
@@ -66,67 +66,68 @@ type listener struct {
 	name string // for routes: "" is the main one
 }
 
-// New checks c and makes a Server of it. Nothing is opened or dialled.
+// New checks c and returns a Server for it. It opens and dials nothing.
 func New(c *Config) (*Server, error) {
 	s := &Server{
-		started:   time.Now(),
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
-		replay:    replayMemory{limit: c.RetryBufferTotalBytes},
-		parkAfter: cmp.Or(c.parkAfter, parkAfter),
-		premature: cmp.Or(c.premature, defaultPrematureLimits),
-		tidying:   memoryReleaser{over: make(chan struct{})},
+		parkAfter: cmp.Or(c.ParkAfter, parkAfter),
+		premature: cmp.Or(c.PrematureEnds, floodguard.DefaultLimits),
+		memory:    memoryReleaser{over: make(chan struct{})},
 	}
 	s.clients = newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
-	s.room = newAcceptQueue(s.clients)
+	s.Clock, s.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
+	s.OnFault, s.OnWait, s.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
+	s.Attempts = attempt.Host{Clock: &s.Clock, UnderPressure: s.clients.underPressure}
+	s.acceptQueue = newAcceptQueue(s.clients)
 	s.costs = costsOf(c.ClientMemory)
 	s.streams = newStreamSlots(maxStreams(c))
-	n, err := s.prepare(c)
+	n, err := settings.Prepare(c, settings.Process{Clock: &s.Clock, Draining: &s.Draining}, s.settings.Load())
 	if err != nil {
 		return nil, err
 	}
 	s.settings.Store(n)
-	n.warnOfHTTP2Off()
+	n.WarnOfHTTP2Off()
 	return s, nil
 }
 
-// Reload puts c in force for requests that begin from now on; those in flight
-// end with what they began with. Listen, MaxConnections and RetryBufferTotalBytes
-// stay as they were. On an error nothing changes.
+// Reload applies c to requests that begin from now on; those in flight end with what they began
+// with. Listen, MaxConnections, ClientMemory and RetryBufferTotalBytes stay as they were. On an
+// error nothing changes.
 func (s *Server) Reload(c *Config) error {
-	n, err := s.prepare(c)
+	n, err := settings.Prepare(c, settings.Process{Clock: &s.Clock, Draining: &s.Draining}, s.settings.Load())
 	if err != nil {
 		return err
 	}
 	old := s.settings.Swap(n)
-	kept := map[*upstreamState]bool{}
-	for _, u := range n.upstreams() {
+	kept := map[*settings.UpstreamState]bool{}
+	for _, u := range n.Upstreams() {
 		kept[u] = true
 	}
-	for _, u := range old.upstreams() {
+	for _, u := range old.Upstreams() {
 		if !kept[u] {
-			u.close()
+			u.Close()
 		}
 	}
-	old.flushLogs()
+	old.FlushLogs()
 	return nil
 }
 
-// ListenError says which of the addresses in Config.Listen cannot be listened on.
+// ListenError says which address of Config.Listen cannot be listened on.
 type ListenError struct {
 	Address string
 	Err     error
 }
 
-// Error is the cause, which names the address.
+// Error returns the cause, which names the address.
 func (e *ListenError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// Listen opens all listeners, or none and an error that joins a *ListenError for
-// each that cannot be opened. A unix socket's path that nothing listens on any
-// more is taken over.
+// Listen opens all listeners. If one cannot be opened, it opens none and returns an error that
+// joins a *ListenError for each. It takes over the path of a unix socket that nothing listens on
+// any more.
 func (s *Server) Listen() error {
 	var errs []error
 	for i, addr := range s.settings.Load().Listen {
@@ -171,7 +172,7 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// Addrs gives the addresses listened on, in the order of Config.Listen.
+// Addrs returns the addresses listened on, in the order of Config.Listen.
 func (s *Server) Addrs() []net.Addr {
 	var all []net.Addr
 	for _, l := range s.listeners {
@@ -186,8 +187,8 @@ func (s *Server) closeListeners() {
 	}
 }
 
-// Serve accepts clients until Drain, or until ctx ends, which closes
-// everything at once. It returns when every connection has ended.
+// Serve accepts clients until Drain, or until ctx ends, which closes everything at once. It
+// returns when every connection has ended.
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
@@ -202,31 +203,31 @@ func (s *Server) Serve(ctx context.Context) error {
 	<-seating
 	s.seatAll() // an accept loop may have been the last
 	s.ends.Wait()
-	s.tidying.end()
-	s.lot.Close()
+	s.memory.end()
+	s.idle.Close()
 	s.wg.Wait()
-	for _, u := range s.settings.Load().upstreams() {
-		u.close()
+	for _, u := range s.settings.Load().Upstreams() {
+		u.Close()
 	}
-	s.settings.Load().flushLogs()
+	s.settings.Load().FlushLogs()
 	return nil
 }
 
 // kill ends everything at once.
 func (s *Server) kill() {
-	s.draining.Store(true)
+	s.Draining.Store(true)
 	s.killed.Store(true)
 	s.stopAccepting()
 	s.closeListeners()
-	s.each(func(c *conn) { _ = c.wire.Close() })
-	s.lot.Close()
-	s.tidying.end()
+	s.each(func(c *conn) { _ = c.Wire.Close() })
+	s.idle.Close()
+	s.memory.end()
 }
 
 func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
 
-// accept takes clients from one listener. At the limit, and when the system
-// has no descriptor left, it pauses, and the system's queue holds the clients.
+// accept takes clients from one listener. It pauses at the limit, and if the system has no
+// descriptor left; the system's queue holds the clients then.
 func (s *Server) accept(l listener) {
 	defer func() { _ = l.Close() }()
 	for {
@@ -252,8 +253,8 @@ func (s *Server) accept(l listener) {
 	}
 }
 
-// acceptPause is the wait after a failed accept; long enough not to spin,
-// short enough not to be noticed when a descriptor is free again.
+// acceptPause is the wait after a failed accept: long enough not to spin, short enough not to be
+// noticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
 func (s *Server) start(n acceptedConn) {
@@ -262,7 +263,7 @@ func (s *Server) start(n acceptedConn) {
 	s.wg.Go(func() {
 		c := newConn(s, n.nc, n.name)
 		c.cost = n.cost
-		c.parks = c.raw != nil && c.secure == nil
+		c.parks = c.Raw != nil && c.TLS == nil
 		s.run(c)
 	})
 }
@@ -271,7 +272,7 @@ func (s *Server) start(n acceptedConn) {
 func (s *Server) run(c *conn) {
 	s.handle(c)
 	c.endLeaving()
-	s.tidying.note()
+	s.memory.note()
 	if !c.handedToPoller {
 		s.gone(c.cost)
 	}
@@ -279,13 +280,13 @@ func (s *Server) run(c *conn) {
 
 // gone forgets an accepted connection that has ended.
 func (s *Server) gone(cost int64) {
+	s.connections.Add(-1) // before its slot is free, so that no more than the limit are ever counted
 	s.clients.release(cost)
-	s.connections.Add(-1)
 	s.ends.Done()
 }
 
-// ServeConn serves one client's connection until it ends, and closes it. name
-// is the listener for the routes, "" the main one.
+// ServeConn serves one client's connection until it ends, and closes it. name is the listener for
+// the routes, "" the main one.
 func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connections.Add(1)
 	defer s.connections.Add(-1)
@@ -301,7 +302,7 @@ func (s *Server) handle(c *conn) {
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	if s.killed.Load() {
-		_ = c.wire.Close() // it may have come too late for kill to find it
+		_ = c.Wire.Close() // it may have come too late for kill to find it
 	}
 	defer func() {
 		s.mu.Lock()
@@ -311,22 +312,16 @@ func (s *Server) handle(c *conn) {
 	c.serve()
 }
 
-// contain keeps a fault in serving one client from ending all others: it is
-// logged, counted, and this client's connection ends.
+// contain keeps a fault in serving one client from ending all others. The fault is logged and
+// counted, and this client's connection ends.
 func (s *Server) contain(c *conn, fault any) {
 	if fault == nil {
 		return
 	}
 	s.report(fault)
-	c.x.mustReset = true
-	c.abort()
-	c.x.abortHedge()
-	c.x.abandonPermit(policy.Abandoned)
-	c.x.dropUpstream()
-	c.x.stopPump()
-	if c.x.open {
-		c.x.done(0, policy.OutcomeResponseBroken)
-		c.x.end()
+	c.mustReset = true
+	c.Abort()
+	if c.x.EndAfterFault() {
 		s.requestEnded()
 	}
 }
@@ -338,7 +333,7 @@ func (s *Server) report(fault any) {
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
-// each calls f for every connection, and for the streams on it after it.
+// each calls f for every connection, and then for the streams on it.
 func (s *Server) each(f func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,8 +354,8 @@ type Stats struct {
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
 	RetryBufferUsed   int64                          // kept for retries now
 	Draining          bool
-	RateLimitPauses   policy.RateLimitPauseState
-	RateLimits        []RateLimitStats // in no order
+	RateLimitPauses   ratelimit.PauseState
+	RateLimits        []admission.RateLimitStats // in no order
 	Upstreams         []UpstreamStats
 }
 
@@ -371,15 +366,15 @@ type UpstreamStats struct {
 	Addresses    upstream.EndpointSummary
 	BudgetTokens float64
 	HasBudget    bool
-	Guard        policy.GuardState
-	LastFailure  *DialFailure // the last failed connection; nil: none failed yet
+	Guard        breaker.GuardState
+	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
 	HasThrottle  bool
-	Throttle     float64                        // share of requests not sent
-	HasProbe     bool                           // the upstream is probed by GET
-	Probed       [policy.NumProbeResults]uint64 // what came of these probes
+	Throttle     float64                         // share of requests not sent
+	HasProbe     bool                            // the upstream is probed by GET
+	Probed       [breaker.NumProbeResults]uint64 // what came of these probes
 }
 
-// Stats gives a picture for metrics.
+// Stats returns a picture of the server for metrics.
 func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connections.Load())}
@@ -388,38 +383,31 @@ func (s *Server) Stats() Stats {
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
-	st.RetryBufferUsed = s.replay.used.Load()
-	st.Draining = s.draining.Load()
-	st.RateLimitPauses = s.rateLimitPauses.State()
-	now := s.elapsed()
-	st.RateLimits = n.rateLimitStats()
-	for _, u := range n.upstreams() {
+	st.RetryBufferUsed = s.RetryBuffer.Used.Load()
+	st.Draining = s.Draining.Load()
+	st.RateLimitPauses = s.RateLimitPauses.State()
+	now := s.Clock.Elapsed()
+	st.RateLimits = n.RateLimitStats()
+	for _, u := range n.Upstreams() {
 		us := UpstreamStats{
-			Name: u.pool.Target().String(), Pool: u.pool.Stats(), Addresses: u.pool.Endpoints(), BudgetTokens: u.budget.Tokens(now), HasBudget: n.budgeted[u], LastFailure: u.failures.last.Load(),
-			Guard: u.door.guard.State(), HasProbe: u.door.probeRequest != nil, Probed: u.door.probeStats.read(),
+			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
+			Guard: u.Admission.Guard.State(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
 		}
-		if u.throttle != nil {
-			us.HasThrottle, us.Throttle = true, u.throttle.Probability(now)
+		if u.Throttler != nil {
+			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)
 		}
 		st.Upstreams = append(st.Upstreams, us)
 	}
 	return st
 }
 
-func observeNothing() Observer { return nothing{} }
-
-// nothing observes nothing.
-type nothing struct{}
-
-func (nothing) RequestBegan()                                                              {}
-func (nothing) AttemptDone(policy.Class, int, time.Duration)                               {}
-func (nothing) Retry(policy.Reason)                                                        {}
-func (nothing) WouldRetry(policy.Reason)                                                   {}
-func (nothing) Hedged()                                                                    {}
-func (nothing) HedgeWon()                                                                  {}
-func (nothing) Queued(time.Duration)                                                       {}
-func (nothing) FallbackFailed()                                                            {}
-func (nothing) FaultInjected(policy.FaultKind)                                             {}
-func (nothing) WaitBegan()                                                                 {}
-func (nothing) WaitEnded(time.Duration)                                                    {}
-func (nothing) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}
+// closeIdle closes the oldest idle connection to any upstream, to free its descriptor. It reports
+// false if there is none.
+func (s *Server) closeIdle() bool {
+	for _, u := range s.settings.Load().Upstreams() {
+		if u.Pool.CloseOldest() {
+			return true
+		}
+	}
+	return false
+}

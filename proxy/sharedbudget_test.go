@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // What the fleet's bucket holds is what a process retries, and without an
@@ -12,11 +12,11 @@ import (
 func TestRetriesOfAFleetsBudget(t *testing.T) {
 	wishes := 0
 	inMemory(t, script(bad503), func(c *Config) {
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
 		c.Default.Policy.MaxRetries = 1
 		c.BudgetWanted = func() { wishes++ }
 	}, func(t *testing.T, m *memory) {
-		key := m.settings.Load().fallback.upstream.budgetKey
+		key := m.settings.Load().DefaultRoute.UpstreamState.BudgetKey
 		retries := func(requests int) int {
 			before := m.up.sends()
 			for range requests {
@@ -28,7 +28,7 @@ func TestRetriesOfAFleetsBudget(t *testing.T) {
 		if n := retries(3); n != 2 || wishes == 0 {
 			t.Errorf("%d retries, the fleet has two; %d wishes", n, wishes)
 		}
-		time.Sleep(2 * policy.BudgetReportInterval)
+		time.Sleep(2 * budget.BudgetReportInterval)
 		asks := m.BudgetReports(nil)
 		if len(asks) != 1 || asks[0].Key != key || asks[0].Requests != 3 || asks[0].Spent != 2 {
 			t.Errorf("told %+v", asks)

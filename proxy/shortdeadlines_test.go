@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // A client's own short deadline is no attempt timeout: it says no more of the
@@ -17,12 +17,12 @@ func TestClientsWithShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 		field   string
 		latency time.Duration // from then on
 		timeout time.Duration // of attempts
-		want    policy.OpenedBy
+		want    breaker.OpenedBy
 	}{
-		{"less than a response takes", "X-Request-Timeout: 5ms", 10 * time.Millisecond, 10 * time.Second, policy.OpenedByNothing},
-		{"less than a response takes, as gRPC says it", "Grpc-Timeout: 5m", 10 * time.Millisecond, 10 * time.Second, policy.OpenedByNothing},
-		{"far more than a response takes", "X-Request-Timeout: 2s", time.Hour, 10 * time.Second, policy.OpenedByStall},
-		{"more than the attempt timeout", "X-Request-Timeout: 1s", time.Hour, 5 * time.Millisecond, policy.OpenedByStall},
+		{"less than a response takes", "X-Request-Timeout: 5ms", 10 * time.Millisecond, 10 * time.Second, breaker.OpenedByNothing},
+		{"less than a response takes, as gRPC says it", "Grpc-Timeout: 5m", 10 * time.Millisecond, 10 * time.Second, breaker.OpenedByNothing},
+		{"far more than a response takes", "X-Request-Timeout: 2s", time.Hour, 10 * time.Second, breaker.OpenedByStall},
+		{"more than the attempt timeout", "X-Request-Timeout: 1s", time.Hour, 5 * time.Millisecond, breaker.OpenedByStall},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			handle := func(c *upConn) {
@@ -46,10 +46,10 @@ func TestClientsWithShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 				}
 				time.Sleep(6 * time.Second) // what went well is long ago
 				for i := range 60 {
-					hurried := m.client().send(request(fmt.Sprintf("GET /slow/%d HTTP/1.1", i), "Host: a", tc.field))
+					hurried := m.client().send(requestText(fmt.Sprintf("GET /slow/%d HTTP/1.1", i), "Host: a", tc.field))
 					t.Cleanup(func() { hurried.Close() })
 					time.Sleep(20 * time.Millisecond)
-					if closed := m.guard().Breaker != policy.BreakerClosed; i == 40 && closed != (tc.timeout < time.Second) {
+					if closed := m.guard().Breaker != breaker.Closed; i == 40 && closed != (tc.timeout < time.Second) {
 						t.Errorf("after 820 ms: closed %v", closed)
 					}
 				}

@@ -5,12 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/hedge"
 )
 
 // slowAttempts is a route without an attempt timeout, as by default.
 func slowAttempts(c *Config) {
-	c.Default.HedgeAfter, c.Default.AttemptTimeout, c.Default.RequestTimeout = policy.SlowAttempt(), 0, 30*time.Second
+	c.Default.HedgeAfter, c.Default.AttemptTimeout, c.Default.RequestTimeout = hedge.SlowAttempt(), 0, 30*time.Second
 }
 
 func TestASlowResponseOfTheOnlyEndpointIsWaitedFor(t *testing.T) {
@@ -65,7 +66,7 @@ func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
 	inMemory(t, respondsAfter(15*time.Second, reply(200, "slow")), func(c *Config) {
 		slowAttempts(c)
 		named(c, "192.0.2.1", "192.0.2.2")
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Ratio: 0.001, MinPerSecond: 0.0001, Burst: 1}
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Ratio: 0.001, MinPerSecond: 0.0001, Burst: 1}
 	}, func(t *testing.T, m *memory) {
 		for range 3 {
 			m.client().send(get("/")).want(200, "slow")

@@ -17,8 +17,8 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 	t.Parallel()
 	const size = 640 << 10
 	for name, headers := range map[string]string{
-		"spliced": request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
-		"chunked": request("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
+		"spliced": requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
+		"chunked": requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func TestLargeBodiesWithoutSplice(t *testing.T) {
 		if n, crc := sum(res.Body); n != size || crc != want {
 			t.Fatalf("GET: %d bytes, sum %d; want %d, %d", n, crc, size, want)
 		}
-		c.send(request("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
+		c.send(requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)))
 		_, _ = io.Copy(c.Conn, &pattern{n: size})
 		c.want(200, fmt.Sprintf("%9d %10d", size, want))
 		p.wantOutcome(2*i+1, policy.OutcomeSuccess)

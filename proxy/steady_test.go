@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/metrics"
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // echoServer answers every head it sees with the next of answers, without
@@ -80,7 +82,7 @@ func steadyCases() []steadyCase {
 // steadyProxy is a proxy with real metrics and no waits between attempts.
 func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 	m := metrics.New(metrics.Options{})
-	none, err := policy.New("none", policy.Options{})
+	none, err := backoff.New("none", backoff.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 		c.Default.Policy.Backoff = none
 		c.Default.Forward.Deadlines = allDeadlines
 		c.Default.NoBudget = false
-		c.Default.Budget = policy.BudgetConfig{Ratio: 1, MinPerSecond: 1e4, Burst: 1e6}
+		c.Default.Budget = budget.Config{Ratio: 1, MinPerSecond: 1e4, Burst: 1e6}
 	})
 }
 
@@ -154,8 +156,8 @@ func TestSteadyStateDoesNotAllocateWithHedging(t *testing.T) {
 		t.Run(after, func(t *testing.T) {
 			p := startProxy(t, echoServer(t, 0, steadyOK), func(c *Config) {
 				c.Default.HedgeAfter = hedgeAfter(t, after)
-				c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{} // nothing is sent, however slow the machine
-				c.Observe = always(nothing{})
+				c.Default.NoBudget, c.Default.Budget = false, budget.Config{} // nothing is sent, however slow the machine
+				c.Observe = always(settings.NoObserver{})
 				c.Default.AttemptTimeout, c.Default.RequestTimeout = 0, 0
 			})
 			c := p.dial()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 )
 
 const (
@@ -18,14 +20,17 @@ const (
 	// Beyond, a stream is reset at once.
 	handlersPerSlot = 4
 	leastHandlers   = 128
+	// ownHandlers is how many streams a connection may always begin, so that one that asks for little is
+	// not reset because others ask for all.
+	ownHandlers = 2
 	// newcomersShare of the slots, one in so many, is only for connections that have none.
 	newcomersShare = 8
 )
 
-// streamSlots bounds the requests that HTTP/2 clients have in flight. A connection may
-// have as many slots as are left free: one that takes all it can get takes half, the next
-// a quarter. If all are taken, a connection that has none gets one of the
-// connection that has the most. Safe for concurrent use.
+// streamSlots bounds the requests that HTTP/2 clients have in flight. A connection may have as
+// many slots as are left free: the first that takes all it can get has half, the next a quarter.
+// If all are taken, a connection without a slot gets one of the connection that has the most.
+// Safe for concurrent use.
 type streamSlots struct {
 	most int // 0: any number
 
@@ -61,8 +66,8 @@ func newStreamSlots(most int) *streamSlots {
 	return &streamSlots{most: most, holders: map[*http2Conn]struct{}{}}
 }
 
-// ofOne is how many streams to let a client begin on one connection, of which n
-// are allowed: those beyond its share would only wait.
+// ofOne returns how many streams a client may begin on one connection, of the n that are allowed:
+// those beyond its share would only wait.
 func (l *streamSlots) ofOne(n int) int {
 	if l.most <= 0 {
 		return n
@@ -70,11 +75,13 @@ func (l *streamSlots) ofOne(n int) int {
 	return min(n, max(1, (l.most+1)/2))
 }
 
-// enter counts a stream that has begun; false: there are too many even to refuse it politely.
+// enter counts a stream that has begun. It reports false if there are too many even to refuse it
+// politely.
 func (l *streamSlots) enter(h *http2Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.most > 0 && l.handlers >= max(handlersPerSlot*l.most, leastHandlers) && !l.dismiss(h) {
+	crowded := l.most > 0 && l.handlers >= max(handlersPerSlot*l.most, leastHandlers)
+	if crowded && h.share.handlers >= ownHandlers && !l.dismiss(h) {
 		return false
 	}
 	l.handlers++
@@ -82,8 +89,8 @@ func (l *streamSlots) enter(h *http2Conn) bool {
 	return true
 }
 
-// dismiss refuses a stream that waits, of the connection with the most streams, for one of h,
-// unless h itself has as many. Called with mu held.
+// dismiss refuses a waiting stream of the connection with the most streams, in favour of one of
+// h, unless h itself has as many. Called with mu held.
 func (l *streamSlots) dismiss(h *http2Conn) bool {
 	var out *slotWaiter
 	for _, w := range l.waiting {
@@ -100,7 +107,7 @@ func (l *streamSlots) dismiss(h *http2Conn) bool {
 	return true
 }
 
-// leave is the end of what enter began.
+// leave ends what enter began.
 func (l *streamSlots) leave(h *http2Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +115,8 @@ func (l *streamSlots) leave(h *http2Conn) {
 	h.share.handlers--
 }
 
-// take waits for a slot for a stream of h, which cancel ends; nil: there was none in time, or the client left.
+// take waits for a slot for a stream of h, which cancel ends. It returns nil if there was none in
+// time or if the client left.
 func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *streamSlot {
 	slot := &streamSlot{h: h, cancel: cancel}
 	l.mu.Lock()
@@ -140,7 +148,7 @@ func (w *slotWaiter) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// abandon takes w out of those that wait; true: it has got its slot meanwhile.
+// abandon removes w from those that wait. It reports true if w got its slot meanwhile.
 func (l *streamSlots) abandon(w *slotWaiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,8 +159,8 @@ func (l *streamSlots) abandon(w *slotWaiter) bool {
 	return i < 0
 }
 
-// preempt ends the oldest stream of the connection that has the most, if h has
-// none and that has two at least, and keeps them long. It always returns true: the wait goes on.
+// preempt ends the oldest stream of the connection that has the most, if h has none and that has
+// at least two and keeps them long. It always returns true: the wait goes on.
 func (l *streamSlots) preempt(h *http2Conn) bool {
 	if victim := l.victim(h); victim != nil {
 		victim.cancel()
@@ -202,7 +210,7 @@ func (l *streamSlots) occupy(slot *streamSlot) {
 	l.holders[slot.h] = struct{}{}
 }
 
-// give returns a slot, and gives it to a stream that waits: of the connection that has the fewest.
+// give returns a slot, and gives it to a waiting stream of the connection that has the fewest.
 func (l *streamSlots) give(slot *streamSlot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,14 +240,14 @@ func (l *streamSlots) full() bool {
 	return l.most > 0 && l.used >= l.most
 }
 
-// streamSlot takes a slot for a stream of h, for which those whose clients take
-// nothing are ended if none is left.
+// streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients take
+// nothing.
 func (s *Server) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
 	if s.streams.full() {
 		s.evictStreams()
 	}
 	return s.streams.take(r.Context(), h, func() {
 		cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(past) // it may wait for the client to take something
+		_ = http.NewResponseController(w).SetWriteDeadline(downstream.Past) // it may wait for the client to take something
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // An upstream whose answers turn from 10 ms to 800 ms is in doubt until the first of
@@ -45,7 +45,7 @@ func TestClientsOfASuspectUpstreamWaitAndAreServed(t *testing.T) {
 					}
 				}
 				asking.Wait()
-				if g := m.guard(); doubted < 40 || g.Opened[policy.OpenedByStall] > 0 {
+				if g := m.guard(); doubted < 40 || g.Opened[breaker.OpenedByStall] > 0 {
 					t.Errorf("in doubt for %d of 100 clients: %+v", doubted, g)
 				}
 			})

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 func throttled(c *Config) { c.Default.ClientThrottling = true }
@@ -70,14 +73,14 @@ func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
 func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
 	inMemory(t, slow(time.Second, bad503), func(c *Config) {
 		throttled(c)
-		c.Default.Policy.Backoff, _ = policy.New("fixed", policy.Options{Base: 2 * time.Second})
-		c.Default.NoBudget, c.Default.Budget = false, policy.BudgetConfig{Burst: 5}
+		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 2 * time.Second})
+		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
 	}, func(t *testing.T, m *memory) {
-		u := m.settings.Load().fallback.upstream
+		u := m.settings.Load().DefaultRoute.UpstreamState
 		ended := m.client().send(get("/")).later()
 		time.Sleep(500 * time.Millisecond) // it is sent
 		for range 1_000_000 {              // so that only a fluke lets a retry pass
-			u.throttle.Done(false)
+			u.Throttler.Done(false)
 		}
 		began := time.Now()
 		time.Sleep(500 * time.Millisecond)
@@ -113,7 +116,7 @@ func TestThrottleLeavesAnOutageToTheBreaker(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); throttled(c) })
 	p.dial().send(get("/")) // opens the breaker
-	soon(t, "breaker opened", func() bool { return p.guard().Breaker != policy.BreakerClosed })
+	soon(t, "breaker opened", func() bool { return p.guard().Breaker != breaker.Closed })
 	for range 30 {
 		p.dial().send(get("/"))
 	}

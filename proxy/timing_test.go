@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // memory runs a proxy between in-memory connections in fake time. Each dialled
@@ -46,8 +48,8 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		m := &memory{testProxy: &testProxy{Server: s, seen: seen, t: t}, up: u, t: t}
 		test(t, m)
 		s.kill()
-		for _, up := range s.settings.Load().upstreams() {
-			up.close()
+		for _, up := range s.settings.Load().Upstreams() {
+			up.Close()
 		}
 		u.mu.Lock()
 		for c := range u.open {
@@ -55,7 +57,7 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		}
 		u.mu.Unlock()
 		synctest.Wait()
-		if n := s.replay.used.Load(); n != 0 {
+		if n := s.RetryBuffer.Used.Load(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 	})
@@ -310,8 +312,8 @@ func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget = false
-		c.Default.Budget = policy.BudgetConfig{Ratio: 0.2, MinPerSecond: 1, Burst: 1}
-		b, err := policy.New("fixed", policy.Options{Base: 10 * time.Millisecond})
+		c.Default.Budget = budget.Config{Ratio: 0.2, MinPerSecond: 1, Burst: 1}
+		b, err := backoff.New("fixed", backoff.Options{Base: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
 // attemptsTraced is a Tracer that remembers what is said of attempts.
 type attemptsTraced struct {
 	mu  sync.Mutex
-	all []TraceAttempt
+	all []trace.Attempt
 }
 
-func (t *attemptsTraced) Request(*TraceRequest) RequestSpan { return t }
+func (t *attemptsTraced) Request(*trace.Request) trace.RequestSpan { return t }
 
-func (t *attemptsTraced) Attempt(a *TraceAttempt) AttemptSpan {
+func (t *attemptsTraced) Attempt(a *trace.Attempt) trace.AttemptSpan {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all = append(t.all, *a)
@@ -25,7 +26,7 @@ func (t *attemptsTraced) Attempt(a *TraceAttempt) AttemptSpan {
 
 func (*attemptsTraced) TraceID() string                         { return "0af7651916cd43dd8448eb211c80319c" }
 func (*attemptsTraced) Waited(string, time.Time, time.Duration) {}
-func (*attemptsTraced) End(*TraceEnd)                           {}
+func (*attemptsTraced) End(*trace.End)                          {}
 
 // What an untraced request was repeated for is not told of the next one.
 func TestAFirstAttemptIsTracedAsNoRetry(t *testing.T) {

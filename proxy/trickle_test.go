@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // The upstream's failing response comes while the body still does. It is given up for a
@@ -25,9 +27,9 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 		"it trickles":              {length(1000), "x", 0, 1000, 503, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"it trickles, 413":         {length(1000), "x", 0, 1000, 413, time.Second, policy.OutcomeSuccess},
 		"it stops":                 {length(1000), "x", 0, 3, 500, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, bodyGrace + 2*watchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, request.BodyGrace + 2*exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"it will be whole in time": {length(10), "x", 0, 10, 503, 11 * time.Second, policy.OutcomeRecovered},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,7 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 			}
 			inMemory(t, handle, func(c *Config) { c.MinBodyRate = tc.rate }, func(t *testing.T, m *memory) {
 				began := time.Now()
-				c := m.client().send(request("PUT / HTTP/1.1", "Host: a", tc.framing))
+				c := m.client().send(requestText("PUT / HTTP/1.1", "Host: a", tc.framing))
 				ended := make(chan struct{})
 				defer func() { _ = c.Close(); <-ended }()
 				go func() {

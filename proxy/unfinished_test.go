@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // readsWhole answers each request when it has come whole, after 10 ms.
@@ -20,7 +20,7 @@ func readsWhole(c *upConn) {
 	}
 }
 
-const upload = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbody"
+const cutUpload = "POST /cutUpload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbody"
 
 // Ten connections send the beginning of a body and leave, again and again, or send it
 // slowly, as honest clients do. The upstream is as well as ever, so the breaker stays
@@ -28,12 +28,12 @@ const upload = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n
 func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 	for name, each := range map[string]func(m *memory, i int){
 		"left after 1.5 s": func(m *memory, _ int) {
-			c := m.client().send(upload)
+			c := m.client().send(cutUpload)
 			time.Sleep(1500 * time.Millisecond)
 			c.Close()
 		},
 		"sent slowly": func(m *memory, i int) {
-			c := m.client().send(upload)
+			c := m.client().send(cutUpload)
 			for range 4 {
 				time.Sleep(time.Duration(500+75*i) * time.Millisecond)
 				c.send(strings.Repeat("x", 249))
@@ -75,7 +75,7 @@ func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 				g := m.guard()
 				for why, n := range g.Opened {
 					if n > 0 {
-						t.Errorf("opened %d times by %v", n, policy.OpenedBy(why))
+						t.Errorf("opened %d times by %v", n, breaker.OpenedBy(why))
 					}
 				}
 				if g.LimitBound > 0 || g.MedianLatency > 20*time.Millisecond {
@@ -111,7 +111,7 @@ func unfinishedProbe(t *testing.T, late bool) {
 		}
 	}
 	inMemory(t, handle, func(c *Config) { withBreaker(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-		for m.guard().Breaker == policy.BreakerClosed {
+		for m.guard().Breaker == breaker.Closed {
 			m.client().send(get("/"))
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -119,7 +119,7 @@ func unfinishedProbe(t *testing.T, late bool) {
 		failing <- false
 		uploads := func() {
 			for range 10 {
-				m.client().send(upload) // and no more
+				m.client().send(cutUpload) // and no more
 			}
 		}
 		uploads()
@@ -133,7 +133,7 @@ func unfinishedProbe(t *testing.T, late bool) {
 		if took := time.Since(began); took > 600*time.Millisecond {
 			t.Errorf("served after %v", took)
 		}
-		if g := m.guard(); g.Breaker != policy.BreakerSlowStart && g.Breaker != policy.BreakerClosed {
+		if g := m.guard(); g.Breaker != breaker.SlowStart && g.Breaker != breaker.Closed {
 			t.Errorf("the breaker is %v", g.Breaker)
 		}
 	})
@@ -159,8 +159,8 @@ func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 		}
 	}
 	inMemory(t, handle, func(c *Config) { withBreaker(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
-		whole := upload + strings.Repeat("x", 996)
-		for m.guard().Breaker == policy.BreakerClosed {
+		whole := cutUpload + strings.Repeat("x", 996)
+		for m.guard().Breaker == breaker.Closed {
 			m.client().send(whole)
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -170,7 +170,7 @@ func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 		var sending sync.WaitGroup
 		for range 5 {
 			sending.Go(func() {
-				c := m.client().send(upload)
+				c := m.client().send(cutUpload)
 				time.Sleep(300 * time.Millisecond)
 				c.send(strings.Repeat("x", 996)).want(200, "ok")
 			})

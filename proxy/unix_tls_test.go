@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -148,9 +149,9 @@ func TestASlowAnswerOverTLS(t *testing.T) {
 	p, _ := secureUpstream(t, func(c *upConn) {
 		for headers := c.head(); headers != ""; headers = c.head() {
 			discardBody(c, headers)
-			time.Sleep(2 * watchAfter)
+			time.Sleep(2 * exchange.WatchAfter)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl")
-			time.Sleep(2 * watchAfter)
+			time.Sleep(2 * exchange.WatchAfter)
 			c.say("ow")
 		}
 	}, nil, upstream.TLSFiles{}, nil)
@@ -240,7 +241,7 @@ func TestACutUploadDoesNotEndTLSInOrder(t *testing.T) {
 		_, err := c.endOfInput()
 		end <- err
 	}, nil, upstream.TLSFiles{}, nil)
-	c := p.dial().send(request("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half")
+	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + "half")
 	within(t, "the begin of the body", begun)
 	c.reset()
 	if err := within(t, "the end upstream", end); err == nil {
@@ -310,7 +311,7 @@ func TestUpstreamOnAUnixSocket(t *testing.T) {
 	c := p.dial()
 	c.send(get("/")).want(200, "")
 	c.send(post("hello")).want(200, "hello")
-	c.send(request("GET / HTTP/1.0", "Connection: keep-alive")).want(200, "")
+	c.send(requestText("GET / HTTP/1.0", "Connection: keep-alive")).want(200, "")
 	if got := fieldOf(u.head(2), "Host"); got != "localhost" {
 		t.Errorf("Host %q", got)
 	}
@@ -351,7 +352,7 @@ func TestListeningOnAUnixSocket(t *testing.T) {
 	c := p.dialUnix(path)
 	c.send(get("/")+get("/")).want(200, "ok")
 	c.want(200, "ok")
-	c.send(request("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 1.1.1.1")).want(200, "ok")
+	c.send(requestText("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 1.1.1.1")).want(200, "ok")
 	if strings.Contains(u.head(0), "X-Forwarded-For") || fieldOf(u.head(2), "X-Forwarded-For") != "1.1.1.1" {
 		t.Errorf("a peer without an address: upstream got %q and %q", u.head(0), u.head(2))
 	}

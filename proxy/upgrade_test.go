@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 var (
-	upgradeRequest = request("GET /chat HTTP/1.1", "Host: a", "Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+	upgradeRequest = requestText("GET /chat HTTP/1.1", "Host: a", "Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
 	switching101   = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
 	switched       = "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
 )
@@ -37,7 +38,7 @@ func TestUpgradeBecomesATunnel(t *testing.T) {
 	c.closeWrite() // half close: the echo's end comes back
 	c.wantEnd("")
 	p.wantOutcome(0, policy.OutcomeUpgraded)
-	want := request("GET /chat HTTP/1.1", "Host: a", "Sec-WebSocket-Version: 13", "Connection: upgrade", "Upgrade: websocket")
+	want := requestText("GET /chat HTTP/1.1", "Host: a", "Sec-WebSocket-Version: 13", "Connection: upgrade", "Upgrade: websocket")
 	if got := withoutAdded(u.head(0)); got != want {
 		t.Errorf("upstream got %q, want %q", got, want)
 	}
@@ -63,7 +64,7 @@ func TestATunnelGoesOnInOneDirectionAfterTheOtherEnded(t *testing.T) {
 		u := startUpstream(t, func(c *upConn) {
 			c.head()
 			c.say(switching101 + "bye")
-			_ = closeWrite(c.Conn)
+			_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 			s, _ := c.endOfInput()
 			got <- s
 		})
@@ -80,13 +81,13 @@ func TestBytesSentEarlyReachTheTunnelInOrder(t *testing.T) {
 	got := make(chan string, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
-		time.Sleep(2 * watchAfter) // the client's bytes are read ahead meanwhile
+		time.Sleep(2 * exchange.WatchAfter) // the client's bytes are read ahead meanwhile
 		c.say(switching101 + "from upstream")
 		s, _ := c.endOfInput()
 		got <- s
 	})
 	c := startProxy(t, u, bare).dial().send(upgradeRequest + "early ")
-	time.Sleep(watchAfter + watchAfter/2)
+	time.Sleep(exchange.WatchAfter + exchange.WatchAfter/2)
 	c.send("later ")
 	c.wantRaw(switched + "from upstream")
 	c.send("last").closeWrite()
@@ -105,7 +106,7 @@ func TestUpgradeWithABodyTunnelsAfterIt(t *testing.T) {
 		got <- body + "|" + s
 	})
 	c := startProxy(t, u, bare).dial()
-	c.send(request("POST / HTTP/1.1", "Host: a", "Connection: Upgrade", "Upgrade: x", "Transfer-Encoding: chunked") + "4\r\nbody\r\n0\r\n\r\ntunnel")
+	c.send(requestText("POST / HTTP/1.1", "Host: a", "Connection: Upgrade", "Upgrade: x", "Transfer-Encoding: chunked") + "4\r\nbody\r\n0\r\n\r\ntunnel")
 	c.wantRaw(switched)
 	c.closeWrite()
 	if s := within(t, "the tunnel's end", got); s != "body|tunnel" {
@@ -134,12 +135,12 @@ func TestAnUpgradeIsRetriedLikeAnyRequest(t *testing.T) {
 }
 
 func TestAnUnasked101IsA502(t *testing.T) {
-	chunked := request("PUT / HTTP/1.1", "Host: a", "Connection: upgrade", "Upgrade: x", "Transfer-Encoding: chunked")
+	chunked := requestText("PUT / HTTP/1.1", "Host: a", "Connection: upgrade", "Upgrade: x", "Transfer-Encoding: chunked")
 	for name, tc := range map[string]struct{ request, answer string }{
 		"no Upgrade":               {get("/"), switching101},
-		"Upgrade, not named":       {request("GET / HTTP/1.1", "Host: a", "Upgrade: websocket"), switching101},
-		"HTTP/1.0":                 {request("GET / HTTP/1.0", "Host: a", "Connection: upgrade", "Upgrade: websocket"), switching101},
-		"h2c":                      {request("GET / HTTP/1.1", "Host: a", "Connection: upgrade", "Upgrade: h2c"), "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"},
+		"Upgrade, not named":       {requestText("GET / HTTP/1.1", "Host: a", "Upgrade: websocket"), switching101},
+		"HTTP/1.0":                 {requestText("GET / HTTP/1.0", "Host: a", "Connection: upgrade", "Upgrade: websocket"), switching101},
+		"h2c":                      {requestText("GET / HTTP/1.1", "Host: a", "Connection: upgrade", "Upgrade: h2c"), "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"},
 		"no protocol named":        {upgradeRequest, "HTTP/1.1 101 Switching Protocols\r\n\r\n"},
 		"before the end of a body": {chunked, switching101},
 	} {

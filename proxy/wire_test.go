@@ -117,7 +117,7 @@ func (r *refusals) list() string {
 
 // request writes a request headers with the given field lines, without its final
 // empty line being forgotten.
-func request(line string, fields ...string) string {
+func requestText(line string, fields ...string) string {
 	return strings.Join(append([]string{line}, fields...), "\r\n") + "\r\n\r\n"
 }
 

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // adminAttacks are on the listener beside the data path: what changes or shows
@@ -20,41 +22,26 @@ var adminAttacks = []attack{
 	{name: "admin: connections, slow heads, unread answers", conns: 400, bound: atEase + 2*128*perSlow, why: "128 connections and answers", prepare: adminFlood},
 }
 
-// orderStage notes answers of the admin listener.
-type orderStage struct {
-	findings
-	outside string // an address of this machine that is not loopback, "" for none
-	refused atomic.Int64
-	slowest atomic.Int64 // of the probes, in nanoseconds
-	probes  atomic.Int64
-	failed  atomic.Int64 // of them
-}
-
-// adminEverywhere has the admin listener on every address, as by default.
-func (g *orderStage) adminEverywhere(st *stage) error {
+// adminEverywhere has the admin listener on every address, as by default, and probes
+// it. It returns an address on loopback, and another one of this machine if there is one.
+func (st *stage) adminEverywhere() (at []string, err error) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer l.Close()
 	port := portOf(l.Addr().String())
-	st.env = append(st.env, "RETRYPROXY_PPROF=true", "RETRYPROXY_ADMIN_LISTEN=:"+port)
-	st.admin = net.JoinHostPort("127.0.0.1", port)
-	if ip := outside(); ip != "" {
-		g.outside = net.JoinHostPort(ip, port)
-	}
-	return nil
-}
-
-// outside is an address of this machine that is not loopback.
-func outside() string {
+	st.set("RETRYPROXY_PPROF=true", "RETRYPROXY_ADMIN_LISTEN=:"+port)
+	st.spec.Admin = net.JoinHostPort("127.0.0.1", port)
+	at = []string{st.spec.Admin}
 	all, _ := net.InterfaceAddrs()
 	for _, a := range all {
-		if n, is := a.(*net.IPNet); is && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-			return n.IP.String()
+		if n, is := a.(*net.IPNet); is && n.IP.To4() != nil && n.IP.IsGlobalUnicast() && len(at) == 1 {
+			at = append(at, net.JoinHostPort(n.IP.String(), port))
 		}
 	}
-	return ""
+	st.beside = st.probe(at)
+	return at, nil
 }
 
 // private are the paths that are not for everyone.
@@ -71,14 +58,11 @@ var disguises = []string{
 var ofOutside = append([]string{"Host: localhost", "Host: 127.0.0.1", "Host: [::1]", "Host: localhost\r\nOrigin: http://localhost\r\nSec-Fetch-Site: same-origin", "Host: localhost\r\nClient-Ip: 127.0.0.1\r\nTrue-Client-Ip: 127.0.0.1"}, disguises...)
 
 func adminOrders(st *stage) error {
-	g := &orderStage{}
-	if err := g.adminEverywhere(st); err != nil {
+	at, err := st.adminEverywhere()
+	if err != nil {
 		return err
 	}
-	all := map[string][]string{st.admin: orders(disguises)}
-	if g.outside != "" {
-		all[g.outside] = orders(ofOutside)
-	}
+	all := [][]string{orders(disguises), orders(ofOutside)}[:len(at)]
 	// What is asked for otherwise than by POST does nothing, from this machine too.
 	mild := []string{}
 	for _, path := range []string{"/drain", "/quit", "/retry-percent"} {
@@ -92,16 +76,27 @@ func adminOrders(st *stage) error {
 	st.strike = func(s *strike) error {
 		n := int(turn.Add(1))
 		if n%8 == 0 {
-			return s.ask(st.admin, mild[n/8%len(mild)], patience, func(*heard) {})
+			return s.ask(st.spec.Admin, mild[n/8%len(mild)], patience, func(*http.Response) {})
 		}
-		for addr, requests := range all {
-			if err := s.ask(addr, requests[n%len(requests)], patience, g.hear); err != nil {
+		for i, requests := range all {
+			if err := s.ask(at[i], requests[n%len(requests)], patience, st.hearOrder); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	st.beside, st.judge = g.probe(st), g.judgeOrders
+	from := []string{"by loopback in disguise; this machine has no other address", "from an address that is not loopback, and by loopback in disguise"}[len(at)-1]
+	st.judge = func(p *testbed.Proxy) string {
+		st.AtLeast(20, refusals)
+		if n, err := percent(p, ""); n != 100 {
+			st.Add("retry-percent is %d (%v): an order took effect", n, err)
+		}
+		// The same order from this machine does: the judge above could have seen it.
+		if n, err := percent(p, "0"); n != 0 || err != nil {
+			st.Add("retry-percent from this machine: %d, %v", n, err)
+		}
+		return fmt.Sprintf("%d orders refused (%s), none took effect; %s", st.Counted(refusals), from, st.judgeProbes())
+	}
 	return nil
 }
 
@@ -117,25 +112,23 @@ func orders(fields []string) (all []string) {
 	return all
 }
 
-func (g *orderStage) hear(h *heard) {
-	if h.status/100 != 4 {
-		g.add("an order from outside was answered %d", h.status)
+func (st *stage) hearOrder(h *http.Response) {
+	if st.Count(refusals, 1); h.StatusCode/100 != 4 {
+		st.Add("an order from outside was answered %d", h.StatusCode)
 	}
-	g.refused.Add(1)
 }
 
+// probers connect anew for each probe, so that none of their connections is counted later.
+var probers = http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+
 // probe asks for readiness and metrics, as a kubelet and Prometheus do: on connections of their own, one after the other.
-func (g *orderStage) probe(st *stage) func(ctx context.Context, p *proxy) {
-	from := []string{st.admin}
-	if g.outside != "" {
-		from = append(from, g.outside)
-	}
+func (st *stage) probe(at []string) func(ctx context.Context, p *testbed.Proxy) {
 	paths := []string{"/readyz", "/metrics", "/livez"}
-	return func(ctx context.Context, p *proxy) {
+	return func(ctx context.Context, p *testbed.Proxy) {
 		inRow := 0
-		for n := 0; ctx.Err() == nil; n++ {
+		for n := 0; httpclient.Sleep(ctx, 20*time.Millisecond); n++ {
 			began := time.Now()
-			res, err := admins.Get("http://" + from[n%len(from)] + paths[n%len(paths)])
+			res, err := probers.Get("http://" + at[n%len(at)] + paths[n%len(paths)])
 			if err == nil {
 				_, err = io.Copy(io.Discard, res.Body)
 				_ = res.Body.Close()
@@ -145,119 +138,69 @@ func (g *orderStage) probe(st *stage) func(ctx context.Context, p *proxy) {
 			}
 			if inRow++; err == nil {
 				inRow = 0
-			} else if g.failed.Add(1); inRow == mostFailing {
-				g.add("%d probes in a row failed, the last %s: %v", inRow, paths[n%len(paths)], err)
+			} else if st.Count(failedProbes, 1); inRow == mostFailing {
+				st.Add("%d probes in a row failed, the last %s: %v", inRow, paths[n%len(paths)], err)
 			}
-			g.probes.Add(1)
-			g.slowest.Store(max(g.slowest.Load(), int64(time.Since(began))))
-			time.Sleep(20 * time.Millisecond)
+			st.Count(probes, 1)
+			st.Longest(probes, time.Since(began))
 		}
 	}
 }
 
-// mostFailing in a row have a kubelet act, by default.
-const mostFailing = 3
+const (
+	probes       = "probes"
+	failedProbes = "failed probes"
+	// mostFailing in a row have a kubelet act, by default.
+	mostFailing = 3
+	// mostProbe is how long a probe may take, on a machine whose cores the flood has as well.
+	mostProbe = 5 * time.Second
+)
 
-// mostProbe is how long a probe may take, on a machine whose cores the flood has as well.
-const mostProbe = 5 * time.Second
-
-func (g *orderStage) judgeProbes() string {
-	slowest := time.Duration(g.slowest.Load())
+func (st *stage) judgeProbes() string {
+	slowest := st.Longest(probes, 0)
 	if slowest > mostProbe {
-		g.add("a probe took %v", slowest)
+		st.Add("a probe took %v", slowest)
 	}
-	g.atLeast(1, g.probes.Load(), "probes")
-	return fmt.Sprintf("%d probes and scrapes, %d of them failed, the slowest after %v", g.probes.Load(), g.failed.Load(), slowest.Round(time.Millisecond))
-}
-
-func (g *orderStage) judgeOrders(p *proxy) (string, []string) {
-	g.atLeast(20, g.refused.Load(), "refusals")
-	if n, err := percent(p.Admin, ""); n != 100 {
-		g.add("retry-percent is %d (%v): an order took effect", n, err)
-	}
-	// The same order from this machine does: the judge above could have seen it.
-	if n, err := percent(p.Admin, "0"); n != 0 || err != nil {
-		g.add("retry-percent from this machine: %d, %v", n, err)
-	}
-	from := "from an address that is not loopback, and by loopback in disguise"
-	if g.outside == "" {
-		from = "by loopback in disguise; this machine has no other address"
-	}
-	return fmt.Sprintf("%d orders refused (%s), none took effect; %s", g.refused.Load(), from, g.judgeProbes()), g.all()
+	st.AtLeast(1, probes)
+	return fmt.Sprintf("%d probes and scrapes, %d of them failed, the slowest after %v", st.Counted(probes), st.Counted(failedProbes), slowest.Round(time.Millisecond))
 }
 
 // percent asks for the share of retries, after changing it if to is not "".
-func percent(addr, to string) (int, error) {
-	req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/retry-percent", nil)
+func percent(p *testbed.Proxy, to string) (n int, err error) {
+	res, err := p.Admins.Get("http://localhost/retry-percent")
 	if to != "" {
-		req, err = http.NewRequest(http.MethodPost, "http://"+addr+"/retry-percent", strings.NewReader(to))
+		res, err = p.Admins.Post("http://localhost/retry-percent", "application/json", strings.NewReader(to))
 	}
-	if err != nil {
-		return -1, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := admins.Do(req)
 	if err != nil {
 		return -1, err
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return -1, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		return -1, err
-	}
-	return n, nil
+	_, err = fmt.Fscan(res.Body, &n)
+	return n, err
 }
 
 // adminFlood takes up the admin listener's connections in four ways.
 func adminFlood(st *stage) error {
-	g := &orderStage{}
-	if err := g.adminEverywhere(st); err != nil {
+	to, err := st.adminEverywhere()
+	if err != nil {
 		return err
-	}
-	to := []string{st.admin}
-	if g.outside != "" {
-		to = append(to, g.outside)
 	}
 	var turn atomic.Int64
 	st.strike = func(s *strike) error {
 		n := int(turn.Add(1))
-		nc, err := s.dialTo(to[n%len(to)])
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		s.sent.Add(1)
+		addr := to[n%len(to)]
 		switch n % 8 {
 		case 0: // answers that are not read
-			return s.every(time.Second, func() error {
-				_, err := io.WriteString(nc, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 50))
-				return err
-			})
+			return s.drip(addr, "", strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 50), time.Second)
 		case 1: // a body that does not come
-			return s.hold(nc, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n")
+			return s.hold(addr, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n")
 		case 2: // kept alive and idle
-			return s.hold(nc, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			return s.hold(addr, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		case 3:
-			return s.hold(nc, "")
+			return s.hold(addr, "")
 		}
-		if _, err := io.WriteString(nc, "GET /livez HTTP/1.1\r\nX-A: "); err != nil {
-			return err
-		}
-		return s.every(50*time.Millisecond, func() error { _, err := io.WriteString(nc, "a"); return err })
+		return s.drip(addr, "GET /livez HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)
 	}
-	st.beside = g.probe(st)
-	st.judge = func(*proxy) (string, []string) { return g.judgeProbes(), g.all() }
+	st.judge = func(*testbed.Proxy) string { return st.judgeProbes() }
 	return nil
-}
-
-// hold says something and waits until the connection ends.
-func (s *strike) hold(nc net.Conn, says string) error {
-	if _, err := io.WriteString(nc, says); err != nil {
-		return err
-	}
-	return s.held(nc)
 }

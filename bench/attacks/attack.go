@@ -1,84 +1,106 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
-
-// attack is one way to do harm.
-type attack struct {
-	name  string
-	conns int   // that attack at once; each that is ended comes again
-	bound int64 // bytes that the process may grow by
-	why   string
-	// ends: the proxy has to end connections or streams of the attacker.
-	ends bool
-	// strike is the life of one connection: until the proxy ends it or the time is over.
-	strike func(s *strike) error
-	// prepare makes what the attack needs besides, before its proxy starts, and may set what it strikes with; nil: nothing.
-	prepare func(st *stage) error
-}
 
 const (
 	kib = 1 << 10
 	mib = 1 << 20
 )
 
+// attack is one way to do harm.
+type attack struct {
+	name    string
+	conns   int                   // that attack at once; each that is ended comes again
+	bound   int64                 // bytes that the process may grow by
+	why     string                // the bound is for
+	ends    bool                  // the proxy has to end connections or streams of the attacker
+	strike  func(s *strike) error // the life of one connection: until the proxy ends it or the time is over
+	prepare func(st *stage) error // makes what the attack needs besides, before its proxy starts; nil: strike is all
+}
+
+// stage is where an attack runs. prepare may set all of it.
+type stage struct {
+	testbed.Bed
+	testbed.Findings
+	spec   testbed.Spec
+	secure bool     // clients come over TLS
+	routes []string // names of those with an upstream of their own
+
+	strike func(s *strike) error
+	begin  func(p *testbed.Proxy) error                // just before the attack; nil: nothing
+	beside func(ctx context.Context, p *testbed.Proxy) // during it, until ctx ends; nil: nothing
+	judge  func(p *testbed.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
+}
+
+// set adds settings of the proxy.
+func (st *stage) set(env ...string) { st.spec.Env = append(st.spec.Env, env...) }
+
+// route adds a route with an upstream of its own.
+func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) error {
+	addr, err := st.Serve(echoing(h))
+	st.routes = append(st.routes, name)
+	prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
+	st.set("RETRYPROXY_ROUTES="+strings.Join(st.routes, ","), prefix+"PATH="+path, prefix+"UPSTREAM=http://"+addr)
+	for _, e := range env {
+		st.set(prefix + e)
+	}
+	return err
+}
+
 // strike is one connection of an attack in flight.
 type strike struct {
 	context.Context
-	addr, admin string
+	addr string
 	*tally
 }
 
-// tally counts what an attack did and what it met. Safe for concurrent use.
+// tally counts what an attack did and what it met. It is safe for concurrent use.
 type tally struct {
 	sent   atomic.Int64 // frames, requests or pieces
-	conns  atomic.Int64 // connections made
 	ended  atomic.Int64 // by the proxy, in the middle
 	resets atomic.Int64 // streams that it reset or refused, and connections that it told to go away
 }
 
+func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
+
 // pause is before an attacker that was turned away comes again.
 const pause = 20 * time.Millisecond
 
-// turnedAway says whether the proxy has turned an attacker away.
-func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
-
 // carryOut attacks until ctx ends.
-func (a *attack) carryOut(ctx context.Context, st *stage, p *rig.Process, t *tally) {
+func (a *attack) carryOut(ctx context.Context, st *stage, addr string, t *tally) {
 	var all sync.WaitGroup
 	for range a.conns {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				err := st.strike(&strike{Context: ctx, addr: p.Addr, admin: p.Admin, tally: t})
-				if ctx.Err() == nil && err != nil {
+				if err := st.strike(&strike{ctx, addr, t}); ctx.Err() == nil && err != nil {
 					t.ended.Add(1)
 				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
+				httpclient.Sleep(ctx, pause)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// dial connects; the connection ends with the attack.
-func (s *strike) dial() (net.Conn, error) { return s.dialTo(s.addr) }
-
-func (s *strike) dialTo(addr string) (net.Conn, error) {
+// dial connects to addr; the connection ends with the attack.
+func (s *strike) dial(addr string) (net.Conn, error) {
 	nc, err := new(net.Dialer).DialContext(s, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	s.conns.Add(1)
 	context.AfterFunc(s, func() { _ = nc.Close() })
 	return nc, nil
 }
@@ -90,23 +112,40 @@ func (s *strike) every(d time.Duration, do func() error) error {
 			return err
 		}
 		s.sent.Add(1)
-		if d <= 0 {
-			continue
-		}
-		select {
-		case <-s.Done():
+		if d > 0 && !httpclient.Sleep(s, d) {
 			return nil
-		case <-time.After(d):
 		}
 	}
 }
 
-// held waits until the connection ends.
-func (s *strike) held(nc net.Conn) error {
-	var buf [4096]byte
+// ask sends bytes over a connection of its own and calls tell for each final response, until
+// the connection ends or is quiet for so long.
+func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Response)) error {
+	nc, err := s.dial(addr)
+	if err != nil {
+		return err
+	}
+	written := make(chan struct{})
+	go func() { defer close(written); _, _ = io.WriteString(nc, raw) }()
+	defer func() { _ = nc.Close(); <-written }()
+	s.sent.Add(1)
+	r := bufio.NewReader(&testbed.Patient{Conn: nc, Quiet: quiet})
 	for {
-		if _, err := nc.Read(buf[:]); err != nil {
-			return err
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return nil
+		}
+		if res.StatusCode >= 200 {
+			tell(res)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			return nil
 		}
 	}
 }
+
+// asked is the target that the upstream says it answers; "": the proxy answered itself.
+func asked(r *http.Response) string { return r.Header.Get(askedField) }
+
+// perSlow is a client of HTTP/1.1 with a request in flight, and its connection upstream.
+const perSlow = 2 * 160 * kib

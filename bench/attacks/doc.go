@@ -11,7 +11,7 @@
 // memory grew no further than the attack's bound (which follows from the limits,
 // not from the time it runs), the proxy turned the attacker away where it has to,
 // and goroutines and descriptors are back to what they were once it has left. How much
-// longer the others waited is told and not judged: it depends on the machine.
+// longer the others waited is printed and not judged: it depends on the machine.
 //
 // Linux only, as it reads /proc. Everything is on loopback.
 package main

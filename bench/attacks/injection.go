@@ -1,12 +1,26 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // injectionAttacks write what is to be read as something else: into the log, and into the metrics.
@@ -58,30 +72,44 @@ func token(r *rand.Rand) string {
 	return string(b)
 }
 
-// aside is a route with an upstream of its own, whose failures are not the others'.
-func (st *stage) aside(h http.Handler, env ...string) error {
-	addr, err := st.serve(h)
-	if err != nil {
-		return err
+// evil is one of these in what can be one line of a field.
+func evil(r *rand.Rand) string { return harmless.Replace(spell(r)) }
+
+// fresh is a source that nothing follows from.
+func fresh() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), 1)) }
+
+// bad is a route with an upstream of its own, whose failures are not the others'.
+func (st *stage) bad(h http.HandlerFunc) error {
+	return st.route("bad", "/bad/*", h, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
+}
+
+// inTurn strikes with n requests over a connection of HTTP/1.1, of which one that is refused ends it, or over one of HTTP/2. It counts the answers.
+func (st *stage) inTurn(n int, one func(r *rand.Rand) string, two func(r *rand.Rand) []string) func(s *strike) error {
+	hear := func(*http.Response) { st.Count(answers, 1) }
+	return func(s *strike) error {
+		r := fresh()
+		if r.IntN(4) == 0 {
+			return s.askByHTTP2(func() ([]string, string) { return two(r), "" }, hear)
+		}
+		var b strings.Builder
+		for range n {
+			b.WriteString(one(r) + "\r\n")
+		}
+		b.WriteString("GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n")
+		return s.ask(s.addr, b.String(), time.Second, hear)
 	}
-	st.env = append(st.env, "RETRYPROXY_ROUTES=bad", "RETRYPROXY_ROUTE_BAD_PATH=/bad/*", "RETRYPROXY_ROUTE_BAD_UPSTREAM=http://"+addr,
-		"RETRYPROXY_ROUTE_BAD_BREAKER=off", "RETRYPROXY_ROUTE_BAD_CONCURRENCY_LIMIT=off", "RETRYPROXY_ROUTE_BAD_MAX_RETRIES=1", "RETRYPROXY_ROUTE_BAD_BACKOFF=none")
-	st.env = append(st.env, env...)
-	return nil
 }
 
 func logInjection(st *stage) error {
-	g := &logStage{}
-	dir, err := st.tempDir()
+	dir, err := st.TempDir()
 	if err != nil {
 		return err
 	}
-	g.file = dir + "/log"
-	st.by = []string{"sh", "-c", `exec "$@" 2>` + g.file, "sh"}
-	st.env = append(st.env, "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=debug", "RETRYPROXY_GAVE_UP_LOG_PER_MINUTE=1000000")
-	// An upstream that says the same things.
-	err = st.aside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		evil := spell(rand.New(rand.NewPCG(rand.Uint64(), 1)))
+	st.spec.Log = dir + "/log"
+	st.set("RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=debug", "RETRYPROXY_GAVE_UP_LOG_PER_MINUTE=1000000")
+	st.strike, st.judge = st.inTurn(20, logRequest, logRequest2), st.judgeLog
+	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
+		evil := spell(fresh())
 		switch rand.IntN(4) {
 		case 0:
 			raw(w, "HTTP/1.1 503 "+evil+"\r\nX: "+evil+"\r\nContent-Length: 0\r\n\r\n")
@@ -90,28 +118,7 @@ func logInjection(st *stage) error {
 		default:
 			raw(w, "HTTP/1.1 200 "+harmless.Replace(evil)+"\r\n"+askedField+": x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}
-	}))
-	var seed atomic.Uint64
-	hear := func(h *heard) { g.answers.Add(1) }
-	st.strike = func(s *strike) error {
-		r := rand.New(rand.NewPCG(seed.Add(1), 2))
-		if r.IntN(4) > 0 {
-			return s.ask(s.addr, pipeline(r, 20, logRequest), time.Second, hear)
-		}
-		return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, hear)
-	}
-	st.judge = g.judge
-	return err
-}
-
-// pipeline is n requests over one connection; one that is refused ends it.
-func pipeline(r *rand.Rand, n int, one func(r *rand.Rand) string) string {
-	var b strings.Builder
-	for range n {
-		b.WriteString(one(r) + "\r\n")
-	}
-	b.WriteString("GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n")
-	return b.String()
+	})
 }
 
 func logRequest(r *rand.Rand) string {
@@ -119,7 +126,7 @@ func logRequest(r *rand.Rand) string {
 		if r.IntN(60) == 0 {
 			return spell(r)
 		}
-		return harmless.Replace(spell(r))
+		return evil(r)
 	}
 	path := []string{"/log/", "/bad/"}[r.IntN(2)]
 	return fmt.Sprintf("%s %s%s?token=%s HTTP/1.1\r\nHost: bench.test\r\nAuthorization: Bearer %s\r\nCookie: %s\r\nX-Request-Id: %s\r\nUser-Agent: %s\r\nX-Forwarded-For: %s\r\nTraceparent: %s\r\n%s: %s\r\n",
@@ -127,6 +134,202 @@ func logRequest(r *rand.Rand) string {
 }
 
 func logRequest2(r *rand.Rand) []string {
-	return []string{":method", token(r), ":scheme", "http", ":authority", "bench.test", ":path", "/log/" + harmless.Replace(spell(r)) + "?" + secret,
-		"authorization", secret, "x-request-id", harmless.Replace(spell(r)), "user-agent", harmless.Replace(spell(r)), strings.ToLower(token(r)), harmless.Replace(spell(r))}
+	return []string{":method", token(r), ":scheme", "http", ":authority", "bench.test", ":path", "/log/" + evil(r) + "?" + secret,
+		"authorization", secret, "x-request-id", evil(r), "user-agent", evil(r), strings.ToLower(token(r)), evil(r)}
+}
+
+// longestLine is a path of 1 KiB, in which a byte may take two, an id of 128, and the rest.
+const longestLine = 4 * kib
+
+// requestKeys are those of the access log, and of a request given up.
+var requestKeys = []string{"attempts", "duration_seconds", "host", "level", "method", "msg", "outcome", "path", "peer", "reason", "request_bytes", "request_id", "response_bytes", "route", "status", "time", "trace_id", "user_agent"}
+
+func (st *stage) judgeLog(*testbed.Proxy) string {
+	const lines = "lines of requests"
+	longest := 0
+	f, err := os.Open(st.spec.Log)
+	if err == nil {
+		defer f.Close()
+		for r := bufio.NewReaderSize(f, mib); err == nil; {
+			var line []byte
+			if line, err = r.ReadBytes('\n'); err != nil {
+				break // the last one may be in flight
+			}
+			longest = max(longest, len(line))
+			is, wrong := judgeLine(bytes.TrimSuffix(line, []byte("\n")))
+			if wrong != nil {
+				st.Add("%v: %.300q", wrong, line)
+			}
+			if is {
+				st.Count(lines, 1)
+			}
+		}
+	}
+	if err != io.EOF {
+		st.Add("the log cannot be read: %v", err)
+	}
+	st.AtLeast(20, answers)
+	st.AtLeast(st.Counted(answers)/2, lines)
+	return fmt.Sprintf("%d lines of requests, each one JSON object with its keys, the longest of %d bytes; %d lines with something wrong", st.Counted(lines), longest, st.N())
+}
+
+// judgeLine reports whether a line is of a request, and what is wrong with it.
+func judgeLine(line []byte) (ofRequest bool, wrong error) {
+	switch {
+	case len(line) > longestLine:
+		return false, fmt.Errorf("a line of %d bytes", len(line))
+	case !utf8.Valid(line):
+		return false, fmt.Errorf("bytes that are no text")
+	case bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }):
+		return false, fmt.Errorf("a control character")
+	case bytes.Contains(line, []byte(secret)):
+		return false, fmt.Errorf("a secret")
+	}
+	keys, msg, err := keysOf(line)
+	switch {
+	case err != nil:
+		return false, err
+	case msg == "forged" || slices.Contains(keys, "forged"):
+		return false, fmt.Errorf("a line that the proxy did not write")
+	case msg != "request" && msg != "request given up":
+		return false, nil
+	}
+	slices.Sort(keys)
+	if !slices.Equal(keys, requestKeys) {
+		return true, fmt.Errorf("the keys %s", strings.Join(keys, " "))
+	}
+	return true, nil
+}
+
+// keysOf are the keys of one object, each as often as it is there.
+func keysOf(line []byte) (keys []string, msg string, err error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, "", fmt.Errorf("no JSON object (%v)", err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, "", err
+		}
+		keys = append(keys, key.(string))
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, "", err
+		}
+		if key == "msg" {
+			_ = json.Unmarshal(value, &msg)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, "", err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, "", fmt.Errorf("more than one object")
+	}
+	return keys, msg, nil
+}
+
+// oddStatuses are what the upstream answers; those beyond 599 and below 100 are other.
+var oddStatuses = []string{"200", "204", "206", "218", "226", "299", "306", "399", "404", "418", "420", "429", "451", "499", "500", "503", "511", "520", "530", "599", "600", "666", "700", "999", "000", "099", "20", "2000", "-200", "two"}
+
+// labelInjection counts series before and after.
+func labelInjection(st *stage) error {
+	before := map[string]bool{}
+	st.begin = func(p *testbed.Proxy) error {
+		err := eachLabel(p)
+		if err == nil {
+			before, err = seriesOf(p)
+		}
+		return err
+	}
+	st.strike = st.inTurn(50, labelRequest, labelRequest2)
+	st.judge = func(p *testbed.Proxy) string {
+		after, err := seriesOf(p)
+		if err != nil {
+			st.Add("/metrics: %v", err)
+		}
+		for name := range after {
+			if !before[name] && !strings.Contains(name, `code="other"`) { // a client that left without a response, when that happens
+				st.Add("a new series %s", name)
+			}
+		}
+		st.AtLeast(100, answers)
+		return fmt.Sprintf("%d answered requests; %d series before, %d after, parsed by Prometheus's own parser", st.Counted(answers), len(before), len(after))
+	}
+	return st.bad(func(w http.ResponseWriter, r *http.Request) {
+		path, evil := strings.Split(r.URL.Path, "/"), evil(fresh()) // /bad/STATUS/...
+		kind := cmp.Or(r.Header.Get("Content-Type"), "text/plain")
+		raw(w, fmt.Sprintf("HTTP/1.1 %s %s\r\n%s: x\r\nContent-Type: %s\r\nGrpc-Status: %s\r\nX-%d: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+			path[2], evil, askedField, kind, evil, rand.Uint32(), evil))
+	})
+}
+
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"} // the last is other
+
+// eachLabel has each status answered to each method once.
+func eachLabel(p *testbed.Proxy) error {
+	s := &strike{context.Background(), p.Addr, &tally{}}
+	targets := []string{"/ok", "/none", "//moved", "/refused%zz"}
+	for _, status := range oddStatuses {
+		targets = append(targets, "/bad/"+status)
+	}
+	for _, method := range methods {
+		for _, target := range targets {
+			for _, kind := range []string{"text/plain", "application/grpc"} {
+				request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: bench.test\r\nContent-Type: %s\r\nConnection: close\r\n\r\n", method, target, kind)
+				if err := s.ask(p.Addr, request, patience, func(*http.Response) {}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func labelTarget(r *rand.Rand) string {
+	if r.IntN(4) == 0 {
+		return "/" + strconv.FormatUint(r.Uint64(), 36) + evil(r)
+	}
+	return "/bad/" + oddStatuses[r.IntN(len(oddStatuses))] + "/" + strconv.FormatUint(r.Uint64(), 36)
+}
+
+func labelMethod(r *rand.Rand) string {
+	if r.IntN(2) == 0 {
+		return methods[r.IntN(len(methods))]
+	}
+	return token(r)
+}
+
+func labelRequest(r *rand.Rand) string {
+	method := labelMethod(r)
+	if method == "HEAD" { // its responses are read as a GET's
+		method = "GET"
+	}
+	kind := []string{"text/plain", "application/grpc"}[r.IntN(2)]
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %d.test\r\nContent-Type: %s\r\nX-Request-Timeout: %s\r\n%s: %s\r\n", method, labelTarget(r), r.Uint32(), kind, evil(r), token(r), evil(r))
+}
+
+func labelRequest2(r *rand.Rand) []string {
+	return []string{":method", labelMethod(r), ":scheme", "http", ":authority", fmt.Sprintf("%d.test", r.Uint32()), ":path", labelTarget(r), "content-type", "application/grpc", "te", "trailers",
+		"grpc-timeout", evil(r), strings.ToLower(token(r)), "x"}
+}
+
+// seriesOf are the samples of /metrics by name and labels; its error says that the text is none of Prometheus's.
+func seriesOf(p *testbed.Proxy) (map[string]bool, error) {
+	_, text, err := p.Get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if _, err := parser.TextToMetricFamilies(bytes.NewReader(text)); err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			all[line[:i]] = true
+		}
+	}
+	return all, nil
 }

@@ -2,110 +2,140 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-const longestAttack = time.Hour
-
-// options are the flags.
-type options struct {
-	proxy string
-	lasts time.Duration
-	only  string
-	json  bool
-}
-
-func main() {
-	command.Main("attacks", run)
-}
-
-func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
-	f := flag.NewFlagSet("attacks", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program to attack")
-	f.DurationVar(&o.lasts, "for", 10*time.Second, "how long each attack lasts")
-	f.StringVar(&o.only, "only", "", "only attacks whose name has this in it")
-	f.BoolVar(&o.json, "json", false, "print the results as JSON, one a line")
-	return o, command.Parse(f, args, func() error {
-		if o.lasts < 100*time.Millisecond || o.lasts > longestAttack {
-			return errors.New("--for must be 100ms to 1h")
-		}
-		return nil
-	})
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args, stderr)
-	if err != nil {
-		return err
-	}
-	upstream, stop, err := startUpstream()
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return o.attackAll(ctx, upstream, stdout, stderr)
-}
+func main() { command.Main("attacks", run) }
 
 // leastForMemory is how long an attack on the memory has to last: in its first seconds the
 // attackers' arrival is on the cores, and a bystander's wait says nothing.
 const leastForMemory = 10 * time.Second
 
 // attacks are those that the time is enough for.
-func (o *options) attacks() []attack {
-	all := slices.Concat(http2Attacks, http1Attacks, trustAttacks)
-	if o.lasts >= leastForMemory {
+func attacks(lasts time.Duration) []attack {
+	all := slices.Concat(http2Attacks, http1Attacks, prematureAttacks, ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
+	if lasts >= leastForMemory {
 		all = append(all, memoryAttacks()...)
 	}
 	return all
 }
 
-// attackAll makes all attacks that were chosen. One that was not stood is command.ErrFound.
-func (o *options) attackAll(ctx context.Context, upstream string, stdout, stderr io.Writer) error {
+// run makes all attacks that were chosen. One that was not withstood is command.ErrFound.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o := &testbed.Options{}
+	f := o.Flags("attacks", stderr, 10*time.Second)
+	f.StringVar(&o.Only, "only", "", "only attacks whose name has this in it")
+	if err := o.Parse(f, args, 100*time.Millisecond, time.Hour, nil); err != nil {
+		return err
+	}
+	bed := &testbed.Bed{}
+	defer bed.End()
+	upstream, err := bed.Serve(echoing(usual()))
+	if err != nil {
+		return err
+	}
 	var found error
-	tried, table := 0, ""
-	for _, a := range o.attacks() {
-		if !strings.Contains(a.name, o.only) {
+	tried, title := 0, ""
+	for _, a := range attacks(o.For) {
+		if !strings.Contains(a.name, o.Only) {
 			continue
 		}
-		if title := a.columns(); !o.json && title != table {
-			table = title
+		if now := a.title(); now != title {
+			title = now
 			fmt.Fprint(stdout, title)
 		}
 		tried++
-		r, err := play(ctx, &a, o.proxy, upstream, o.lasts)
+		r, err := a.play(ctx, o, upstream)
 		if err == nil {
 			err = ctx.Err()
 		}
-		if not := (impossible{}); errors.As(err, &not) {
-			fmt.Fprintf(stderr, "attacks: NOT PLAYED: %s: %s\n", a.name, not.why)
+		if errors.As(err, new(testbed.Impossible)) {
+			fmt.Fprintf(stderr, "attacks: NOT PLAYED: %s: %v\n", a.name, err)
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
-		if o.json {
-			_ = json.NewEncoder(stdout).Encode(r)
-		} else {
-			r.print(stdout)
-		}
+		r.print(stdout)
 		for _, wrong := range r.wrong() {
 			fmt.Fprintf(stderr, "attacks: %s: %s\n", a.name, wrong)
 			found = command.ErrFound
 		}
 	}
 	if tried == 0 {
-		return command.Wrong(fmt.Errorf("none has %q in its name", o.only))
+		return command.Wrong(fmt.Errorf("none has %q in its name", o.Only))
 	}
 	return found
+}
+
+// title begins the table that the attack is a row of.
+func (a *attack) title() string {
+	met := "connections ended, streams refused"
+	if a.prepare != nil {
+		met = "looked for"
+	}
+	return fmt.Sprintf("\n| attack | connections | sent | %s | memory: before, grew by, bound (MiB) | others: requests, failed | their p99: before, during, ratio | goroutines, descriptors: before, after |\n|---|---|---|---|---|---|---|---|\n", met)
+}
+
+// good is what other clients ask for.
+var good = strings.Repeat("good", 256)
+
+// askedField is the target that the upstream answers, in each of its responses.
+const askedField = "X-Asked"
+
+// echoing has a handler say which target it answers.
+func echoing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(askedField, r.RequestURI)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// usual is what is behind the proxy where an attack has nothing of its own.
+func usual() *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, good)
+	})
+	m.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(50 * time.Millisecond):
+			_, _ = io.WriteString(w, good)
+		}
+	})
+	for path, size := range map[string]int{"/medium": mib, "/large": 16 * mib} { // a large one is more than sockets take
+		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			for n, err := 0, error(nil); n < size && err == nil; n += len(good) {
+				_, err = io.WriteString(w, good)
+			}
+		})
+	}
+	m.HandleFunc("/deaf", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	m.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { // ?STATUS&LOCATION
+		status, to, _ := strings.Cut(r.URL.RawQuery, "&")
+		n, _ := strconv.Atoi(status)
+		w.Header()["Location"] = []string{to}
+		w.WriteHeader(max(n, 200))
+	})
+	return m
+}
+
+// raw answers with bytes of any kind and ends the connection.
+func raw(w http.ResponseWriter, answer string) {
+	if nc, _, err := w.(http.Hijacker).Hijack(); err == nil {
+		_, _ = io.WriteString(nc, answer)
+		_ = nc.Close()
+	}
 }

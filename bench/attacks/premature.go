@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // prematureAttacks end requests as soon as they are begun. A client of HTTP/2 has
@@ -22,151 +22,101 @@ var prematureAttacks = []attack{
 		return f.WritePriority(id, http2.PriorityParam{StreamDep: id})
 	}),
 	premature("less than content-length", true, func(f *frames, id uint32) error { return f.WriteData(id, true, []byte("x")) }),
-	{name: "cut uploads beside other streams", conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: prepareCutUploads},
+	{name: "cut uploads beside other streams", conns: 1, bound: oneConnection, why: "a connection with 128 requests", prepare: cutUploads},
 }
+
+const oneConnection = atEase + perConn + atOnce*perStream
 
 // workTime is how long the upstream takes for each request of an attacker.
 const workTime = time.Second
 
+// premature counts the requests that an attacker begins at its upstream. end is how each of them ends at once.
 func premature(name string, upload bool, end func(f *frames, id uint32) error) attack {
-	return attack{
-		name: name, conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests",
-		prepare: func(st *stage) error { return (&begunStage{upload: upload, end: end}).prepare(st) },
-	}
-}
-
-// begunStage counts the requests that an attacker has begun at its upstream.
-type begunStage struct {
-	upload bool
-	end    func(f *frames, id uint32) error
-	begun  atomic.Int64
-	since  time.Time
-}
-
-func (g *begunStage) prepare(st *stage) error {
-	addr, err := st.serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		g.begun.Add(1)
-		select {
-		case <-r.Context().Done():
-		case <-time.After(workTime):
+	return attack{name: name, conns: 1, bound: oneConnection, why: "a connection with 128 requests", prepare: func(st *stage) error {
+		var since time.Time
+		st.begin = func(*testbed.Proxy) error { since = time.Now(); return nil }
+		st.strike = script{again: func(f *frames) error {
+			block := f.block("GET", "/work")
+			if upload {
+				block = f.block("POST", "/work", "content-length", "1000")
+			}
+			id, err := f.begin(block, !upload)
+			if err != nil {
+				return err
+			}
+			return end(f, id)
+		}}.strike
+		st.judge = func(*testbed.Proxy) string {
+			perSecond, honest := float64(st.Counted("begun"))/time.Since(since).Seconds(), atOnce/workTime.Seconds()
+			if perSecond > honest {
+				st.Add("%.0f requests a second were begun upstream, more than an honest client's %.0f", perSecond, honest)
+			}
+			return fmt.Sprintf("%.0f requests a second begun upstream, of %.0f that an honest client could have there", perSecond, honest)
 		}
-	}))
-	if err != nil {
-		return err
-	}
-	st.env = append(st.env, "RETRYPROXY_ROUTES=work", "RETRYPROXY_ROUTE_WORK_PATH=/work", "RETRYPROXY_ROUTE_WORK_UPSTREAM=http://"+addr)
-	st.strike, st.judge = g.strike, g.judge
-	st.begin = func(*proxy) error { g.since = time.Now(); return nil }
-	return nil
-}
-
-func (g *begunStage) strike(s *strike) error {
-	f, err := s.http2(true)
-	if err != nil {
-		return err
-	}
-	return s.every(0, func() error {
-		block := f.block("GET", "/work")
-		if g.upload {
-			block = f.block("POST", "/work", "content-length", "1000")
-		}
-		id, err := f.begin(block, !g.upload)
-		if err != nil {
-			return err
-		}
-		return g.end(f, id)
-	})
-}
-
-func (g *begunStage) judge(*proxy) (told string, wrong []string) {
-	perSecond := float64(g.begun.Load()) / time.Since(g.since).Seconds()
-	honest := atOnce / workTime.Seconds()
-	if perSecond > honest {
-		wrong = append(wrong, fmt.Sprintf("%.0f requests a second were begun upstream, more than an honest client's %.0f", perSecond, honest))
-	}
-	return fmt.Sprintf("%.0f requests a second begun upstream, of %.0f that an honest client could have there", perSecond, honest), wrong
-}
-
-// cutUploads cuts cutPerSecond uploads and asks for something else now and then, on one connection.
-type cutUploads struct {
-	findings
-	asked, answered, cut atomic.Int64
+		return st.route("work", "/work", func(_ http.ResponseWriter, r *http.Request) {
+			st.Count("begun", 1)
+			select {
+			case <-r.Context().Done():
+			case <-time.After(workTime):
+			}
+		})
+	}}
 }
 
 const (
 	cutPerSecond = 950
 	cutPerAsk    = 30
+	// lateAsks are those that were in flight when the attack ended.
+	lateAsks = cutPerSecond / cutPerAsk / 4
 )
 
-func prepareCutUploads(st *stage) error {
-	g := &cutUploads{}
-	st.strike, st.judge = g.strike, g.judge
-	return nil
-}
-
-func (g *cutUploads) strike(s *strike) error {
-	f, err := s.http2(false)
-	if err != nil {
-		return err
-	}
-	go g.listen(http2.NewFramer(nil, f.nc))
-	began := time.Now()
-	err = s.every(time.Millisecond, func() error {
-		for due := int64(time.Since(began).Seconds() * cutPerSecond); g.cut.Load() < due; g.cut.Add(1) {
-			if err := g.one(f); err != nil {
-				return err
-			}
+// cutUploads cuts cutPerSecond uploads and asks for something else now and then, on one connection.
+func cutUploads(st *stage) error {
+	const asked, answered, cut = "asked", "answered", "cut"
+	one := func(f *frames) error {
+		id, err := f.begin(f.block("POST", "/deaf", "content-length", "1000"), false)
+		if err == nil {
+			err = f.WriteData(id, false, []byte("part"))
 		}
-		return f.out.Flush()
-	})
-	if err != nil && s.Err() == nil {
-		g.add("the connection was ended: %v", err)
-	}
-	return err
-}
-
-// one cuts an upload, and asks for something else where that is due.
-func (g *cutUploads) one(f *frames) error {
-	id, err := f.begin(f.block("POST", "/deaf", "content-length", "1000"), false)
-	if err != nil {
-		return err
-	}
-	if err := f.WriteData(id, false, []byte("part")); err != nil {
-		return err
-	}
-	if err := f.WriteRSTStream(id, http2.ErrCodeCancel); err != nil || g.cut.Load()%cutPerAsk != 0 {
-		return err
-	}
-	g.asked.Add(1)
-	_, err = f.begin(f.block("GET", "/ok"), true)
-	return err
-}
-
-func (g *cutUploads) listen(f *http2.Framer) {
-	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	for {
-		frame, err := f.ReadFrame()
-		if err != nil {
-			return
+		if err == nil {
+			err = f.WriteRSTStream(id, http2.ErrCodeCancel)
 		}
+		if err == nil && st.Counted(cut)%cutPerAsk == 0 {
+			st.Count(asked, 1)
+			_, err = f.begin(f.block("GET", "/ok"), true)
+		}
+		return err
+	}
+	hear := func(frame http2.Frame) {
 		switch frame := frame.(type) {
 		case *http2.MetaHeadersFrame:
 			if frame.PseudoValue("status") == "200" {
-				g.answered.Add(1)
+				st.Count(answered, 1)
 			}
 		case *http2.GoAwayFrame:
-			g.add("told to go away: %v", frame.ErrCode)
+			st.Add("told to go away: %v", frame.ErrCode)
 		}
 	}
-}
-
-// lateAsks are those that were in flight when the attack ended.
-const lateAsks = cutPerSecond / cutPerAsk / 4
-
-func (g *cutUploads) judge(*proxy) (told string, wrong []string) {
-	asked, answered := g.asked.Load(), g.answered.Load()
-	if answered < asked-lateAsks {
-		g.add("%d of %d other requests on the connection were answered", answered, asked)
+	st.strike = func(s *strike) error {
+		began := time.Now()
+		err := script{every: time.Millisecond, hear: hear, again: func(f *frames) error {
+			for due := int64(time.Since(began).Seconds() * cutPerSecond); st.Counted(cut) < due; st.Count(cut, 1) {
+				if err := one(f); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}.strike(s)
+		if err != nil && s.Err() == nil {
+			st.Add("the connection was ended: %v", err)
+		}
+		return err
 	}
-	return fmt.Sprintf("%d uploads cut, %d of %d other requests on the connection answered", g.cut.Load(), answered, asked), g.all()
+	st.judge = func(*testbed.Proxy) string {
+		if st.Counted(answered) < st.Counted(asked)-lateAsks {
+			st.Add("%d of %d other requests on the connection were answered", st.Counted(answered), st.Counted(asked))
+		}
+		return fmt.Sprintf("%d uploads cut, %d of %d other requests on the connection answered", st.Counted(cut), st.Counted(answered), st.Counted(asked))
+	}
+	return nil
 }

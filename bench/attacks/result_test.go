@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // stood is a result that nothing is wrong with.
 func stood() *result {
-	quiet := service{Requests: 100, P99: time.Millisecond}
-	r := reading{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
-	return &result{Name: "x", Bound: 5 * mib, Why: "4 heads", Sent: 1, Ended: 1, ends: true, Quiet: quiet, Under: quiet, Before: r, During: r, After: r}
+	quiet := service{requests: 100, p99: time.Millisecond}
+	r := testbed.Level{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
+	return &result{attack: &attack{name: "x", bound: 5 * mib, why: "4 heads", ends: true}, sent: 1, ended: 1, quiet: quiet, under: quiet, before: r, during: r, after: r}
 }
 
 func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
@@ -22,19 +23,19 @@ func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
 		says   string
 	}{
 		"withstood":                   {func(*result) {}, ""},
-		"a failed request":            {func(r *result) { r.Under.Failed, r.Under.First = 1, "reset" }, "1 during the attack: reset"},
-		"a failed request before":     {func(r *result) { r.Quiet.Failed = 2 }, "2 requests of others failed before"},
-		"others not served":           {func(r *result) { r.Under.Requests = 0 }, "no request of others"},
-		"memory at its bound":         {func(r *result) { r.During.Peak = 15 * mib }, ""},
-		"memory beyond it":            {func(r *result) { r.During.Peak = 15*mib + 1 }, "memory grew by 5.0 MiB, more than 5.0 MiB for 4 heads"},
-		"memory beyond it afterwards": {func(r *result) { r.After.Peak = 20 * mib }, "memory grew by 10.0 MiB"},
-		"nothing sent":                {func(r *result) { r.Sent = 0 }, "sent nothing"},
-		"not turned away":             {func(r *result) { r.Ended = 0 }, "not turned away"},
-		"a stream refused":            {func(r *result) { r.Ended, r.Resets = 0, 1 }, ""},
-		"need not be turned away":     {func(r *result) { r.Ended, r.ends = 0, false }, ""},
-		"a few goroutines more":       {func(r *result) { r.After.Goroutines += slack }, ""},
-		"goroutines that stay":        {func(r *result) { r.After.Goroutines += slack + 1 }, "33 goroutines"},
-		"descriptors that stay":       {func(r *result) { r.After.Descriptors += slack + 1 }, "28 descriptors"},
+		"a failed request":            {func(r *result) { r.under.failed, r.under.first = 1, "reset" }, "1 during the attack: reset"},
+		"a failed request before":     {func(r *result) { r.quiet.failed = 2 }, "2 requests of others failed before"},
+		"others not served":           {func(r *result) { r.under.requests = 0 }, "no request of others"},
+		"memory at its bound":         {func(r *result) { r.during.Peak = 15 * mib }, ""},
+		"memory beyond it":            {func(r *result) { r.during.Peak = 15*mib + 1 }, "memory grew by 5.0 MiB, more than 5.0 MiB for 4 heads"},
+		"memory beyond it afterwards": {func(r *result) { r.after.Peak = 20 * mib }, "memory grew by 10.0 MiB"},
+		"nothing sent":                {func(r *result) { r.sent = 0 }, "sent nothing"},
+		"not turned away":             {func(r *result) { r.ended = 0 }, "not turned away"},
+		"a stream refused":            {func(r *result) { r.ended, r.resets = 0, 1 }, ""},
+		"need not be turned away":     {func(r *result) { r.ended, r.ends = 0, false }, ""},
+		"a few goroutines more":       {func(r *result) { r.after.Goroutines += slack }, ""},
+		"goroutines that stay":        {func(r *result) { r.after.Goroutines += slack + 1 }, "33 goroutines"},
+		"descriptors that stay":       {func(r *result) { r.after.Descriptors += slack + 1 }, "28 descriptors"},
 	} {
 		r := stood()
 		tc.change(r)
@@ -49,15 +50,15 @@ func TestThe99thPercentile(t *testing.T) {
 	for i := range 200 {
 		o.note(time.Duration(i+1)*time.Millisecond, nil)
 	}
-	if s := o.sum(); s.P99 != 199*time.Millisecond || s.Requests != 200 || s.Failed != 0 {
+	if s := o.sum(); s.p99 != 199*time.Millisecond || s.requests != 200 || s.failed != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestEveryAttackIsWhole(t *testing.T) {
 	names := map[string]bool{}
-	for _, all := range [][]attack{http2Attacks, http1Attacks, trustAttacks} {
-		for _, a := range all {
+	{
+		for _, a := range attacks(leastForMemory) {
 			if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.strike == nil) == (a.prepare == nil) {
 				t.Errorf("%+v", a)
 			}

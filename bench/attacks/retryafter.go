@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // retryAfterAttacks are an upstream that asks for waits without end, of which clients
@@ -38,31 +39,22 @@ var waits = []string{
 
 // waitStage is an upstream that asks for waits, until it is well.
 type waitStage struct {
-	findings
+	*stage
 	well atomic.Bool
-
-	mu      sync.Mutex // guards what follows
-	longest time.Duration
-	n       map[int]int // answers by status
 }
 
 // kinds are the routes: without shared pauses, with one for all, and with one by a field.
 var kinds = []string{"none", "route", "field"}
 
 func retryAfterAbuse(st *stage) error {
-	g := &waitStage{n: map[int]int{}}
-	addr, err := st.serve(http.HandlerFunc(g.answer))
-	if err != nil {
-		return err
-	}
-	st.env = append(st.env, "RETRYPROXY_ROUTES="+strings.Join(kinds, ","))
+	g := &waitStage{stage: st}
+	st.strike, st.judge = g.call, g.judge
 	for i, key := range []string{"none", "route", "header:X-Key"} {
-		route := "RETRYPROXY_ROUTE_" + strings.ToUpper(kinds[i])
-		st.env = append(st.env, route+"_PATH=/"+kinds[i]+"/*", route+"_UPSTREAM=http://"+addr, route+"_RATE_LIMIT_PAUSE_KEY="+key, route+"_RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(),
-			route+"_REQUEST_TIMEOUT="+capRequest.String(), route+"_BUDGET_RATIO=off")
+		if err := st.route(kinds[i], "/"+kinds[i]+"/*", g.answer, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(),
+			"REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off"); err != nil {
+			return err
+		}
 	}
-	st.strike = g.call
-	st.judge = g.judge
 	return nil
 }
 
@@ -100,28 +92,27 @@ func (g *waitStage) interim(w http.ResponseWriter, r *http.Request) {
 func (g *waitStage) call(s *strike) error {
 	began, answered := time.Now(), false
 	request := fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kinds[rand.IntN(len(kinds))], rand.IntN(100))
-	err := s.ask(s.addr, request, patience, func(h *heard) { answered = true; g.note(h.status, time.Since(began)) })
+	err := s.ask(s.addr, request, patience, func(h *http.Response) {
+		answered = true
+		g.Count(fmt.Sprint("answers ", h.StatusCode), 1)
+		g.Longest(keptFor, time.Since(began))
+	})
 	if took := time.Since(began); err == nil && !answered && s.Err() == nil {
-		g.add("no response after %v", took)
+		g.Add("no response after %v", took)
 	}
 	return err
 }
 
-func (g *waitStage) note(status int, took time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.n[status]++
-	g.longest = max(g.longest, took)
-}
+const keptFor = "time of a client"
 
 // judge has the upstream well, and asks until everything is served again.
-func (g *waitStage) judge(p *proxy) (string, []string) {
+func (g *waitStage) judge(p *testbed.Proxy) string {
 	g.well.Store(true)
 	began := time.Now()
 	for _, kind := range kinds {
 		for !served(p, kind) {
 			if time.Since(began) > patience {
-				g.add("%s is not served %v after the upstream is well", kind, patience)
+				g.Add("%s is not served %v after the upstream is well", kind, patience)
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -129,24 +120,26 @@ func (g *waitStage) judge(p *proxy) (string, []string) {
 	}
 	recovered := time.Since(began)
 	if most := capRateLimitPause + capRequest + capSlack; recovered > most {
-		g.add("served again after %v, more than %v", recovered, most)
+		g.Add("served again after %v, more than %v", recovered, most)
 	}
-	if most := capRequest + capSlack; g.longest > most {
-		g.add("a client was kept for %v, more than %v", g.longest, most)
+	longest := g.Longest(keptFor, 0)
+	if most := capRequest + capSlack; longest > most {
+		g.Add("a client was kept for %v, more than %v", longest, most)
 	}
-	g.atLeast(20, int64(g.n[http.StatusTooManyRequests]), "answers 429")
-	g.atLeast(5, int64(g.n[http.StatusServiceUnavailable]), "answers 503")
-	return fmt.Sprintf("longest time of a client %v (REQUEST_TIMEOUT %v); answers by status %v; all routes served %v after the upstream was well (RATE_LIMIT_PAUSE_MAX %v)",
-		g.longest.Round(time.Millisecond), capRequest, g.n, recovered.Round(time.Millisecond), capRateLimitPause), g.all()
+	const rejected, busy = "answers 429", "answers 503"
+	g.AtLeast(20, rejected)
+	g.AtLeast(5, busy)
+	return fmt.Sprintf("longest time of a client %v (REQUEST_TIMEOUT %v); %d answers 429, %d answers 503; all routes served %v after the upstream was well (RATE_LIMIT_PAUSE_MAX %v)",
+		longest.Round(time.Millisecond), capRequest, g.Counted(rejected), g.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
 }
 
 // served: fifty requests in a row of a route, with as many keys.
-func served(p *proxy, kind string) bool {
-	s := &strike{Context: context.Background(), addr: p.Addr, tally: &tally{}}
+func served(p *testbed.Proxy, kind string) bool {
+	s := &strike{context.Background(), p.Addr, &tally{}}
 	good := 0
 	for i := range 50 {
-		_ = s.ask(p.Addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kind, i), patience, func(h *heard) {
-			if h.status == http.StatusOK {
+		_ = s.ask(p.Addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kind, i), patience, func(h *http.Response) {
+			if h.StatusCode == http.StatusOK {
 				good++
 			}
 		})

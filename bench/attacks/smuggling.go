@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/conformance"
 	"github.com/retryproxy/retryproxy/bench/internal/streams"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // smugglingAttacks hide a request in another, for a reader of its end elsewhere. The
@@ -23,40 +25,54 @@ var smugglingAttacks = []attack{
 
 // smuggleStage knows what clients sent, and hears what the upstream took.
 type smuggleStage struct {
-	findings
+	*stage
 	sent atomic.Uint64
 
 	mu    sync.Mutex        // guards what follows
 	meant map[string]bool   // targets with their bodies
 	said  map[string]string // in which bytes or fields, by target
-	seen  int
 }
 
 func smuggling(two bool) func(st *stage) error {
 	return func(st *stage) error {
-		g := &smuggleStage{meant: map[string]bool{}, said: map[string]string{}}
-		addr, err := g.record(st)
-		if err != nil {
-			return err
-		}
-		st.upstream = addr
+		g := &smuggleStage{stage: st, meant: map[string]bool{}, said: map[string]string{}}
+		addr, err := st.Record(&testbed.Recorder{Begin: func() (testbed.Take, func([]byte)) { return g.take, nil }})
+		st.spec.Upstream = "http://" + addr
 		table := smuggles()
 		st.strike = func(s *strike) error {
 			if two {
-				return s.askByHTTP2(g.smuggle2, g.hearOf(nil, nil))
+				return s.askByHTTP2(g.smuggle2, func(*http.Response) {})
 			}
 			stream, own := g.smuggle(table)
-			return s.ask(s.addr, string(stream), quietEnough, g.hearOf(own, stream))
+			return s.ask(s.addr, string(stream), quietEnough, func(h *http.Response) { // it answers what was sent on its connection
+				if asked(h) != "" && !own[originForm(asked(h))] {
+					g.Add("a client got the answer to %.300q; it had sent %.3000q", asked(h), stream)
+				}
+			})
 		}
-		st.judge = func(*proxy) (string, []string) {
-			g.mu.Lock()
-			seen, meant := g.seen, len(g.meant)
-			g.mu.Unlock()
-			g.atLeast(20, int64(seen), "requests at the upstream")
-			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", meant, seen, g.n), g.all()
+		st.judge = func(*testbed.Proxy) string {
+			const seen = "requests at the upstream"
+			g.AtLeast(20, seen)
+			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", len(g.meant), g.Counted(seen), g.N())
 		}
-		return nil
+		return err
 	}
+}
+
+// take judges what has come to the upstream, in the one form that no two parsers read differently.
+func (g *smuggleStage) take(m streams.Message, err error) (response string, again bool) {
+	if doubt := conformance.CheckRequest(m.Raw); doubt != "" || conformance.Malformed(err) {
+		g.Add("the upstream was sent a doubtful request: %s (%v): %.500q", doubt, err, m.Raw)
+	}
+	if err != nil {
+		return "", false // cut off, and nobody takes it for whole
+	}
+	g.took(m.Target, m.Body)
+	response = fmt.Sprintf("HTTP/1.1 200 OK\r\n%s: %s\r\nContent-Length: %d\r\n\r\n", askedField, m.Target, len(good))
+	if m.Method != http.MethodHead {
+		response += good
+	}
+	return response, true
 }
 
 // quietEnough is how long a client waits for more where its stream is cut off.
@@ -150,19 +166,9 @@ func (g *smuggleStage) took(target, body string) {
 	}
 	g.mu.Lock()
 	is, said := g.meant[originForm(target)+" "+body], g.said[originForm(target)]
-	g.seen++
 	g.mu.Unlock()
-	if !is {
-		g.add("the upstream took %.300q with the body %s, which no client sent; of %.2000q", target, body, said)
-	}
-}
-
-// hearOf judges answers over one connection: they answer what was sent on it.
-func (g *smuggleStage) hearOf(own map[string]bool, stream []byte) func(h *heard) {
-	return func(h *heard) {
-		if h.asked() != "" && own != nil && !own[originForm(h.asked())] {
-			g.add("a client got the answer to %.300q; it had sent %.3000q", h.asked(), stream)
-		}
+	if g.Count("requests at the upstream", 1); !is {
+		g.Add("the upstream took %.300q with the body %s, which no client sent; of %.2000q", target, body, said)
 	}
 }
 
@@ -217,4 +223,11 @@ func (g *smuggleStage) smuggle2() (pairs []string, body string) {
 		pairs = append(pairs, f...)
 	}
 	return pairs, body
+}
+
+// bodyOf is how a body is written down in a streams.Reading.
+func bodyOf(b []byte) string {
+	req, _ := http.NewRequest(http.MethodPost, "/", bytes.NewReader(b))
+	r, _ := streams.ReadingOf(req)
+	return r.Body
 }

@@ -1,17 +1,23 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/nameserver"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // ssrfAttacks want the proxy to connect, or to look up a name, for a client: only
@@ -27,79 +33,65 @@ const (
 	canaryName = "canary.attacks.test"
 )
 
-// ssrfStage is the upstream by name, the name server, and canaries that nobody may meet.
-type ssrfStage struct {
-	findings
-	*watch
-	forward bool
-	targets []string // what clients name
-	answers atomic.Int64
-	refused atomic.Int64
-}
-
 func ssrf(forward bool) func(st *stage) error {
 	return func(st *stage) error {
-		g := &ssrfStage{forward: forward}
-		_, port, err := net.SplitHostPort(st.upstream)
+		upstream := strings.TrimPrefix(st.spec.Upstream, "http://")
+		targets, err := st.canaries()
 		if err != nil {
 			return err
 		}
-		if err := g.canaries(st); err != nil {
+		w := &watch{stage: st, upstream: upstream}
+		if err := w.resolve(targets[0]); err != nil {
 			return err
 		}
-		g.watch = &watch{upstream: st.upstream, findings: &g.findings}
-		if err := g.watch.resolve(st, g.targets); err != nil {
-			return err
-		}
-		if g.byName {
-			st.upstream = net.JoinHostPort(ownName, port)
+		if w.why == "" {
+			st.spec.Upstream = "http://" + ownName + ":" + portOf(upstream)
 		}
 		if forward {
-			st.env = append(st.env, "RETRYPROXY_FORWARD_PROXY=true")
+			st.set("RETRYPROXY_FORWARD_PROXY=true")
 		}
-		requests, more := g.requests(), g.requests2()
+		requests, more := named(targets), named2(targets)
 		var turn atomic.Int64
 		st.strike = func(s *strike) error {
 			if n := turn.Add(1); n%4 != 0 {
-				return s.ask(s.addr, requests[int(n)%len(requests)], patience, g.hear)
+				return s.ask(s.addr, requests[int(n)%len(requests)], patience, st.hearNamed)
 			}
-			return s.askByHTTP2(func() ([]string, string) { return more[int(turn.Add(1))%len(more)], "" }, g.hear)
+			return s.askByHTTP2(func() ([]string, string) { return more[int(turn.Add(1))%len(more)], "" }, st.hearNamed)
 		}
-		st.beside, st.judge = g.watch.sockets, g.judge
+		st.beside, st.judge = w.sockets, w.judge
 		return nil
 	}
 }
 
-// canaries listen where clients want the proxy to connect, and notice each connection.
-func (g *ssrfStage) canaries(st *stage) error {
+// canaries listen where clients want the proxy to connect, and notice each connection. They return what clients name.
+func (st *stage) canaries() (targets []string, err error) {
 	own, err := process.OwnAddresses(2)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, addr := range append(own, "127.0.0.1:0", "127.0.0.2:0", "[::1]:0") {
-		at, err := st.listen(addr, func(nc net.Conn) {
-			g.add("the canary at %s was connected to from %s", nc.LocalAddr(), nc.RemoteAddr())
+		at, err := st.Listen(addr, func(nc net.Conn) {
+			st.Add("the canary at %s was connected to from %s", nc.LocalAddr(), nc.RemoteAddr())
 		})
 		if err != nil && strings.HasPrefix(addr, "[") {
 			continue // no IPv6 here
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		g.targets = append(g.targets, at)
+		targets = append(targets, at)
 		if host, port, _ := net.SplitHostPort(at); host == "127.0.0.1" {
 			for _, spelt := range []string{"localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0", "[::ffff:127.0.0.1]", "[::1%25lo]", "[::1%lo]", "127.0.0.1.", canaryName, "LOCALHOST"} {
-				g.targets = append(g.targets, spelt+":"+port)
+				targets = append(targets, spelt+":"+port)
 			}
 		}
 	}
-	g.targets = append(g.targets, "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal")
-	return nil
+	return append(targets, "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal"), nil
 }
 
-// requests name each target in every place where a proxy may look for one.
-func (g *ssrfStage) requests() (all []string) {
-	for _, to := range g.targets {
+// named are requests with each target in every place where a proxy may look for one.
+func named(targets []string) (all []string) {
+	for _, to := range targets {
 		for _, head := range []string{
 			"GET /ok HTTP/1.1\r\nHost: " + to,
 			"GET http://" + to + "/ok HTTP/1.1\r\nHost: " + to,
@@ -133,9 +125,9 @@ func (g *ssrfStage) requests() (all []string) {
 	return all
 }
 
-// requests2 are those of HTTP/2.
-func (g *ssrfStage) requests2() (all [][]string) {
-	for _, to := range g.targets {
+// named2 are those of HTTP/2.
+func named2(targets []string) (all [][]string) {
+	for _, to := range targets {
 		all = append(all,
 			[]string{":method", "GET", ":scheme", "http", ":authority", to, ":path", "/ok"},
 			[]string{":method", "GET", ":scheme", "http", ":authority", "bench.test", ":path", "http://" + to + "/ok"},
@@ -151,53 +143,42 @@ func (g *ssrfStage) requests2() (all [][]string) {
 	return all
 }
 
-// hear judges a response: it is the upstream's, or a refusal. A 502 or 504 would
-// say that something else was tried.
-func (g *ssrfStage) hear(h *heard) {
+// What is counted.
+const (
+	answers  = "answers of the upstream"
+	refusals = "refusals"
+	dialled  = "connections to the upstream seen"
+	lookedUp = "look-ups of the upstream's name seen"
+)
+
+// hearNamed judges a response: it is the upstream's, or a refusal. A 502 or 504 would
+// say that something else was tried. A redirect is for the client.
+func (st *stage) hearNamed(h *http.Response) {
 	switch {
-	case h.asked() == "" && (h.status/100 == 4 || h.status == http.StatusNotImplemented):
-		g.refused.Add(1)
-	case h.asked() == "":
-		g.add("a response %d that is not the upstream's", h.status)
+	case asked(h) == "" && (h.StatusCode/100 == 4 || h.StatusCode == http.StatusNotImplemented):
+		st.Count(refusals, 1)
+	case asked(h) == "":
+		st.Add("a response %d that is not the upstream's", h.StatusCode)
 	default:
-		g.answers.Add(1)
-		g.hearMoved(h)
+		st.Count(answers, 1)
+		_, question, is := strings.Cut(asked(h), "/moved?")
+		if status, to, _ := strings.Cut(question, "&"); is && (fmt.Sprint(h.StatusCode) != status || h.Header.Get("Location") != to) {
+			st.Add("a redirect to %s (%s) came as %d to %s", to, status, h.StatusCode, h.Header.Get("Location"))
+		}
 	}
-}
-
-// hearMoved: a redirect is for the client.
-func (g *ssrfStage) hearMoved(h *heard) {
-	_, question, is := strings.Cut(h.asked(), "/moved?")
-	if !is {
-		return
-	}
-	if status, to, _ := strings.Cut(question, "&"); fmt.Sprint(h.status) != status || h.fields.Get("Location") != to {
-		g.add("a redirect to %s (%s) came as %d to %s", to, status, h.status, h.fields.Get("Location"))
-	}
-}
-
-func (g *ssrfStage) judge(*proxy) (string, []string) {
-	g.atLeast(20, g.answers.Load(), "answers of the upstream")
-	g.atLeast(20, g.refused.Load(), "refusals")
-	g.watch.judge()
-	return fmt.Sprintf("%d answers of the upstream (redirects passed on), %d refusals; %d connections dialled, all to the upstream; %s; canaries connected to, other names, other answers: %d",
-		g.answers.Load(), g.refused.Load(), g.dialled.Load(), g.names(), g.n), g.all()
 }
 
 // watch sees what the proxy asks a name server and where it connects.
 type watch struct {
+	*stage
 	upstream string
-	*findings
-	byName   bool
-	why      string // it is not
+	why      string // names are not watched; "": they are
 	allowed  []string
-	lookedUp atomic.Int64
-	dialled  atomic.Int64
 }
 
 // resolve has the proxy ask a name server here, to which any name is the canary's but the upstream's.
-func (w *watch) resolve(st *stage, canaries []string) error {
-	dir, err := st.tempDir()
+func (w *watch) resolve(canary string) error {
+	dir, err := w.TempDir()
 	if err != nil {
 		return err
 	}
@@ -206,77 +187,113 @@ func (w *watch) resolve(st *stage, canaries []string) error {
 		return err
 	}
 	ip, _, _ := net.SplitHostPort(own[0])
+	host, _, _ := net.SplitHostPort(canary)
 	w.allowed = []string{w.upstream, ip + ":53"}
-	by, err := nameserver.Asking(ip, dir)
+	by, err := w.NameServer(ip, dir, func(name string) testbed.Answer {
+		if name == ownName+"." {
+			w.Count(lookedUp, 1)
+			return testbed.Answer{IP: "127.0.0.1"}
+		}
+		w.Add("a name was looked up: %s", name)
+		return testbed.Answer{IP: host}
+	})
 	if err != nil {
 		w.why = err.Error()
 		return nil
 	}
-	c, err := net.ListenPacket("udp", ip+":53")
-	if err != nil {
-		w.why = err.Error()
-		return nil
-	}
-	st.later(func() { _ = c.Close() })
-	go w.answer(c, canaries)
-	w.byName, st.by = true, by
+	w.spec.By = by
 	return nil
 }
 
-func (w *watch) answer(c net.PacketConn, canaries []string) {
-	host, _, _ := net.SplitHostPort(canaries[0])
-	canary, own := [4]byte(net.ParseIP(host).To4()), [4]byte{127, 0, 0, 1}
-	buf := make([]byte, 4096)
-	for {
-		n, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		reply, name, err := nameserver.Answer(buf[:n], func(name string) [4]byte {
-			if name == ownName+"." {
-				return own
-			}
-			return canary
-		}, false)
-		if err != nil {
-			continue
-		}
-		if name == ownName+"." {
-			w.lookedUp.Add(1)
-		} else {
-			w.add("the name %s was looked up", name)
-		}
-		_, _ = c.WriteTo(reply, from)
-	}
-}
-
 // sockets looks every few milliseconds where the proxy's connections lead.
-func (w *watch) sockets(ctx context.Context, p *proxy) {
+func (w *watch) sockets(ctx context.Context, p *testbed.Proxy) {
 	seen := map[string]bool{}
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		for _, c := range dialledBy(p) {
 			if slices.Contains(w.allowed, c.to) && !seen[c.from] {
-				w.dialled.Add(1)
+				w.Count(dialled, 1)
 			} else if !slices.Contains(w.allowed, c.to) && !seen[c.to] {
-				w.add("a connection to %s", c.to)
+				w.Add("a connection to %s", c.to)
 				seen[c.to] = true
 			}
 			seen[c.from] = true
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-func (w *watch) judge() {
-	w.atLeast(1, w.dialled.Load(), "connections to the upstream seen")
-	if w.byName {
-		w.atLeast(1, w.lookedUp.Load(), "look-ups of the upstream's name seen")
+func (w *watch) judge(*testbed.Proxy) string {
+	w.AtLeast(20, answers)
+	w.AtLeast(20, refusals)
+	w.AtLeast(1, dialled)
+	names := "names not watched (" + w.why + ")"
+	if w.why == "" {
+		w.AtLeast(1, lookedUp)
+		names = fmt.Sprintf("%d names looked up, all the upstream's", w.Counted(lookedUp))
 	}
+	return fmt.Sprintf("%d answers of the upstream (redirects passed on), %d refusals; %d connections dialled, all to the upstream; %s; canaries connected to, other names, other answers: %d",
+		w.Counted(answers), w.Counted(refusals), w.Counted(dialled), names, w.N())
 }
 
-func (w *watch) names() string {
-	if !w.byName {
-		return "names not watched (" + w.why + ")"
+// connection is one of the proxy's own making.
+type connection struct{ from, to string }
+
+// listening is the state of a socket that listens, in /proc/net/tcp.
+const listening = "0A"
+
+// dialledBy are the connections of TCP that the process has dialled and not closed yet.
+func dialledBy(p *testbed.Proxy) (all []connection) {
+	mine := socketsOf(p.PID())
+	ports := []string{portOf(p.Addr), portOf(p.Admin)}
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", p.PID(), table))
+		if err != nil {
+			continue
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			fields := strings.Fields(sc.Text())
+			if len(fields) < 10 || fields[3] == listening || !mine[fields[9]] {
+				continue
+			}
+			c := connection{addressOf(fields[1]), addressOf(fields[2])}
+			if !slices.Contains(ports, portOf(c.from)) { // those are clients'
+				all = append(all, c)
+			}
+		}
+		_ = f.Close()
 	}
-	return fmt.Sprintf("%d names looked up, all the upstream's", w.lookedUp.Load())
+	return all
+}
+
+// socketsOf are the inodes of a process's sockets.
+func socketsOf(pid int) map[string]bool {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	open, _ := os.ReadDir(dir)
+	all := map[string]bool{}
+	for _, e := range open {
+		to, _ := os.Readlink(dir + e.Name())
+		if inode, is := strings.CutPrefix(to, "socket:["); is {
+			all[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	return all
+}
+
+// addressOf reads an address of /proc/net/tcp: words of 32 bits in the machine's own order, and a port.
+func addressOf(text string) string {
+	words, port, _ := strings.Cut(text, ":")
+	b, err := hex.DecodeString(words)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b)%4 != 0 {
+		return text
+	}
+	for i := 0; i < len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)).String()
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
 }

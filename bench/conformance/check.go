@@ -21,12 +21,15 @@ var (
 	framingTwins = regexp.MustCompile("(?i)^(content[-_]length|transfer[-_]encoding)$")
 )
 
-// malformed says whether an error of net/http means that a message cannot be
+// Malformed reports whether an error of net/http means that a message cannot be
 // read, and not that it was cut off.
-func malformed(err error) bool {
+func Malformed(err error) bool {
 	var op *net.OpError
 	return err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !errors.As(err, &op)
 }
+
+// CheckRequest says what in a request leaves room for a second reading; "" for nothing.
+func CheckRequest(message []byte) string { return check(message, requestLine) }
 
 // check says what in a message leaves room for a second reading; "" for nothing.
 // Of a message that is cut off the head counts.

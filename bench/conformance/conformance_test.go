@@ -65,7 +65,7 @@ func TestCheckFindsSecondReadings(t *testing.T) {
 		host + "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n":             true,
 		host + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX T: 1\r\n\r\n": true,
 	} {
-		if got := check([]byte(raw), requestLine); (got != "") != ambiguous {
+		if got := CheckRequest([]byte(raw)); (got != "") != ambiguous {
 			t.Errorf("%q: %q", raw, got)
 		}
 	}

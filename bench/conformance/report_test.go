@@ -12,10 +12,10 @@ import (
 // reasons explain where we and another proxy differ, by family; "" stands for
 // all others of a kind.
 var reasons = map[string]string{
-	"stricter":  "Refused here: other parsers read it otherwise, or not at all, so it is not ours to choose a reading.",
-	"laxer":     "Forwarded here: the RFC has it valid, or its one reading is written anew before it goes on.",
-	"ambiguous": "Both forward it, and only what we send is in a form with one reading.",
-	"status":    "Both refuse it, with another status or by a closed connection.",
+	"stricter":  "Refused here, because other parsers read it differently or not at all.",
+	"laxer":     "Forwarded here, because it is valid by the RFC, or has one reading and is rewritten in that form.",
+	"ambiguous": "Both forward it, but only retryproxy in a form with one reading.",
+	"status":    "Both refuse it, but with different statuses or by closing the connection.",
 }
 
 // TestPeers shows the cases to HAProxy and nginx too. It judges neither.
@@ -93,15 +93,26 @@ func intro(names []string) string {
 
 # What is read as HTTP/1.1, and what is not
 
-Raw requests and responses of our own writing (bench/conformance), each sent over TCP to the real binary in front of an upstream that keeps the bytes it gets. After every request a second one
-follows on the same connection, so that a request whose end is read elsewhere than its sender sees it shows. %s had the same cases on the same machine, with
-configurations of a few lines that leave everything at its default; they are here for orientation, not judged.
+This page shows which raw requests and responses retryproxy forwards and which it refuses, beside
+HAProxy and nginx.
 
-- *forwarded*: a whole message reached the other side. *refused*: none did. Of what ends early the head may have gone on before the end was known; its connection is broken off.
-- *two readings*: what reached the other side is outside the one form in which no two parsers differ: CRLF alone, one space, no folded line, one Host, one framing field, a length in plain decimal digits,
-  chunks without extensions; or Go's net/http, which is the upstream, cannot read it. **Of retryproxy there is none, which `+"`make conformance`"+` checks.**
+bench/conformance has the cases. Each is sent over TCP to the real binary, in front of an upstream
+that records the bytes it gets. A second request follows each one on the same connection. It shows
+if the proxy sees the end of the first request elsewhere than its sender.
+%s had the same cases on the same machine, with configurations of a
+few lines and everything else at its default. They are for comparison only, not judged.
 
-All cases with their bytes, what had to become of them, what did, and what arrived: [requests](../bench/conformance/testdata/requests.txt),
+- *forwarded*: a whole message reached the other side.
+- *refused*: no whole message did. If a message ends early, its headers may have been forwarded
+  before that was known; then the connection is broken off.
+- *two readings*: two parsers could read what reached the other side differently. To have one
+  reading, a message has only CRLF, single spaces, no folded line, one Host, one framing header, a
+  length in plain decimal digits and chunks without extensions. Go's net/http, which is the upstream,
+  must also be able to read it. **retryproxy never forwards a message with two readings.**
+  `+"`make conformance`"+` checks that.
+
+All cases with their bytes, expectation, result and what arrived:
+[requests](../bench/conformance/testdata/requests.txt),
 [responses](../bench/conformance/testdata/responses.txt).
 `, strings.Join(names, " and "))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // proxy is a proxy program in front of an origin.
@@ -69,16 +70,17 @@ func write(t *testing.T, name, text string) string {
 
 func run(t *testing.T, command func(addr, upstream string) *exec.Cmd) *proxy {
 	t.Helper()
-	o, err := newOrigin("127.0.0.1:0")
+	bed := &testbed.Bed{}
+	t.Cleanup(bed.End)
+	o, err := newOrigin(bed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = o.Close() })
 	free, err := process.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	child, err := process.Start(command(free[0], o.Addr().String()), nil)
+	child, err := process.Start(command(free[0], o.addr), nil)
 	if err == nil {
 		t.Cleanup(child.End)
 		err = child.AwaitPort(free[0])

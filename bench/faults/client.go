@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,7 @@ type manner struct {
 	body   int  // bytes of the requests, where the method has a body; 0: a few
 }
 
-// mayRepeat says whether the proxy may send it twice after it was sent (RFC 9110 section 9.2.2).
+// mayRepeat reports whether the proxy may send it twice after it was sent (RFC 9110 section 9.2.2).
 func (m manner) mayRepeat() bool { return m.method != http.MethodPost || m.key }
 
 // manners are those of the clients, one each.
@@ -75,7 +76,7 @@ type team struct {
 	open   map[string]time.Time // requests that are not over, and since when
 }
 
-// call starts one caller of each manner; they go on until ctx ends or stop.
+// call starts one caller of each manner; they go on until ctx ends or the team is stopped.
 func (t *team) call(ctx context.Context, some []manner) {
 	for _, m := range some {
 		c := &client{team: t, manner: m}
@@ -90,19 +91,11 @@ func (t *team) call(ctx context.Context, some []manner) {
 	}
 }
 
-// stop has the clients end after what they have in hand.
-func (t *team) stop() { t.stopped.Store(true) }
-
 // since are the events that ended later than at.
-func (t *team) since(at time.Time) (some []event) {
+func (t *team) since(at time.Time) []event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range t.events {
-		if e.ended.After(at) {
-			some = append(some, e)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(t.events), func(e event) bool { return !e.ended.After(at) })
 }
 
 // client sends one request after the other on a connection that it keeps.
@@ -123,7 +116,9 @@ func (c *client) hangUp() {
 func (c *client) ask() {
 	id := fmt.Sprintf("%08d", c.ids.Add(1))
 	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
-	c.begin(id, e.began)
+	c.mu.Lock()
+	c.open[id] = e.began
+	c.mu.Unlock()
 	if err := c.send(id); err != nil {
 		e.verdict, e.what = failed, "not taken: "+err.Error()
 	} else {
@@ -133,20 +128,10 @@ func (c *client) ask() {
 		c.hangUp()
 	}
 	e.ended = time.Now()
-	c.end(id, e)
-}
-
-func (t *team) begin(id string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[id] = at
-}
-
-func (t *team) end(id string, e event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, id)
-	t.events = append(t.events, e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, id)
+	c.events = append(c.events, e)
 }
 
 // inHand counts the requests that are not over and began before at.
@@ -195,22 +180,19 @@ func (c *client) send(id string) error {
 	return nil
 }
 
-// awaitHead waits until a whole head is in the buffer, and says how much of it is where there is none.
-func (c *client) awaitHead() (int, error) {
-	for n := 1; ; n++ {
-		b, err := c.in.Peek(n)
-		if err != nil || bytes.HasSuffix(b, []byte("\r\n\r\n")) {
-			return len(b), err
-		}
-	}
-}
-
 // receive reads the response and judges it.
 func (c *client) receive(id string) (verdict, string) {
-	if got, err := c.awaitHead(); err != nil && got == 0 {
-		return lost, err.Error()
-	} else if err != nil {
-		return cut, "within the head: " + err.Error()
+	for n := 1; ; n++ { // until all response headers are there
+		b, err := c.in.Peek(n)
+		if err != nil && len(b) == 0 {
+			return lost, err.Error()
+		}
+		if err != nil {
+			return cut, "within the head: " + err.Error()
+		}
+		if bytes.HasSuffix(b, []byte("\r\n\r\n")) {
+			break
+		}
 	}
 	r, err := http.ReadResponse(c.in, &http.Request{Method: c.method})
 	if err != nil {

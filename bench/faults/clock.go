@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,6 +15,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // CLOCK_REALTIME is one for the whole machine: time namespaces have only the
@@ -64,7 +66,7 @@ func init() {
 `
 )
 
-// stepping gives the source of package time with a wall clock that can be stepped.
+// stepping returns the source of package time with a wall clock that can be stepped.
 func stepping(source []byte) ([]byte, error) {
 	if n := bytes.Count(source, []byte(nowAsIs)); n != 1 {
 		return nil, fmt.Errorf("this Go's package time has %d times what is changed in it, instead of once:\n%s", n, nowAsIs)
@@ -72,52 +74,38 @@ func stepping(source []byte) ([]byte, error) {
 	return bytes.Replace(source, []byte(nowAsIs), []byte(nowStepped), 1), nil
 }
 
-// overlay writes files into dir that replace or are added to others, and names the list of them.
-func overlay(dir string, files map[string][]byte) (list string, err error) {
-	replace := map[string]string{}
-	for path, content := range files {
-		replace[path] = filepath.Join(dir, fmt.Sprintf("overlaid%d.go", len(replace)))
-		if err := os.WriteFile(replace[path], content, 0o600); err != nil {
-			return "", err
-		}
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	list = filepath.Join(dir, "overlay.json")
-	return list, os.WriteFile(list, b, 0o600)
-}
-
 // buildStepping builds the program so that its wall clock can be stepped. The
 // first time it compiles the standard library, too, which takes a minute or two;
 // then Go's build cache has it.
 func buildStepping(ctx context.Context, dir string) (path string, err error) {
 	found, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "time", program).Output()
-	if err != nil {
-		return "", fmt.Errorf("go list: %w", err)
-	}
 	std, own, two := strings.Cut(strings.TrimSpace(string(found)), "\n")
-	if !two {
-		return "", fmt.Errorf("go list said %q instead of two folders", found)
+	if err != nil || !two {
+		return "", fmt.Errorf("go list says %q: %w", found, err)
 	}
 	source, err := os.ReadFile(filepath.Join(std, "time.go"))
+	if err == nil {
+		source, err = stepping(source)
+	}
 	if err != nil {
 		return "", err
 	}
-	if source, err = stepping(source); err != nil {
-		return "", err
+	replace := map[string]string{} // which go build reads in place of, or beside, the others
+	for name, content := range map[string]string{std + "/time.go": string(source), std + "/stepped.go": addedToTime, own + "/stepping.go": addedToProgram} {
+		replace[name] = filepath.Join(dir, fmt.Sprintf("overlaid%d.go", len(replace)))
+		if err := os.WriteFile(replace[name], []byte(content), 0o600); err != nil {
+			return "", err
+		}
 	}
-	list, err := overlay(dir, map[string][]byte{
-		filepath.Join(std, "time.go"):     source,
-		filepath.Join(std, "stepped.go"):  []byte(addedToTime),
-		filepath.Join(own, "stepping.go"): []byte(addedToProgram),
-	})
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)
+	}
 	if err != nil {
 		return "", err
 	}
 	path = filepath.Join(dir, "retryproxy")
-	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-overlay", list, "-o", path, program)
+	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o", path, program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, said)
@@ -145,10 +133,10 @@ func (c *wallClock) prepare(st *stage) (err error) {
 	if c.pipe, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	st.later(func() { _ = c.pipe.Close() })
-	st.settings = []string{pipeVariable + "=" + path}
+	st.Later(func() { _ = c.pipe.Close() })
+	st.spec.Env = append(st.spec.Env, pipeVariable+"="+path)
 	fmt.Fprintf(os.Stderr, "faults: %s: building the program with such a clock; the first time this takes a minute or two\n", st.f.name)
-	st.program, err = buildStepping(st.ctx, st.dir)
+	st.spec.Program, err = buildStepping(st.ctx, st.dir)
 	return err
 }
 
@@ -164,67 +152,46 @@ func (c *wallClock) begin(st *stage) error {
 	c.left = make(chan struct{})
 	c.began = time.Now()
 	c.seen.Store(0)
-	if err := c.set(step); err != nil {
-		return err
-	}
 	go func() {
 		defer close(c.left)
-		for off := step; c.shows(ctx, st.proxy, off); off = -off {
+		for off := step; c.set(off) == nil && c.shows(ctx, st.proxy, off); off = -off {
 			c.seen.Add(1)
-			select {
-			case <-time.After(st.o.lasts / 2):
-			case <-ctx.Done():
-				return
-			}
-			if c.set(-off) != nil {
-				return
-			}
+			httpclient.Sleep(ctx, st.o.For/2)
 		}
 	}()
 	return nil
 }
 
 // shows waits until the Date of the proxy's own responses is off so far; a proxy that has ended has none.
-func (c *wallClock) shows(ctx context.Context, p *proxy, off time.Duration) bool {
-	for ctx.Err() == nil {
-		if r, err := p.admins.Get("http://admin/healthz"); err == nil {
-			_ = r.Body.Close()
-			date, err := http.ParseTime(r.Header.Get("Date"))
-			if err == nil && (time.Until(date)-off).Abs() < step/10 {
-				return true
-			}
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+func (c *wallClock) shows(ctx context.Context, p *testbed.Proxy, off time.Duration) bool {
+	for httpclient.Sleep(ctx, 10*time.Millisecond) {
+		header, _, _ := p.Get("/healthz")
+		if date, err := http.ParseTime(header.Get("Date")); err == nil && (time.Until(date)-off).Abs() < step/10 {
+			return true
 		}
 	}
 	return false
 }
 
-func (c *wallClock) end(*stage) error {
-	c.leave()
-	<-c.left
-	return c.set(0)
-}
-
-// clockStepped steps the wall clock of the proxy while requests wait for their repeat.
+// clockStepped steps the wall clock of the proxy while requests wait for their retry.
 func clockStepped() fault {
 	c := &wallClock{}
-	return fault{name: "clock of the machine stepped", settings: noBudget,
+	return fault{name: "clock of the machine stepped", settings: noBudget, mode: nowAndThen, what: "steps seen in the Date of its responses",
 		how:     "a build of the proxy whose wall clock alone can be stepped: an hour ahead, then an hour behind, then right; 503 to every third first attempt, with Retry-After in seconds, as a date, or without; retry budget off",
-		prepare: c.prepare, end: c.end,
-		begin: func(st *stage) error {
-			return errors.Join(orderUpstream("mode "+nowAndThen)(st), c.begin(st))
+		prepare: c.prepare, begin: c.begin,
+		end: func(*stage) error {
+			c.leave()
+			<-c.left
+			return c.set(0)
 		},
 		until: func(st *stage) bool {
-			return c.seen.Load() >= 2 && time.Since(c.began) >= min(st.o.lasts, longestFault/2)
+			return c.seen.Load() >= 2 && time.Since(c.began) >= min(st.o.For, longestFault/2)
 		},
-		felt: func(st *stage) (felt, error) {
+		felt: func(st *stage) (int64, error) {
 			wrong, err := st.up.order("waits")
 			if err == nil && wrong != 0 {
 				err = fmt.Errorf("%d waits between attempts were shorter than asked for or longer than %v", wrong, longestWait)
 			}
-			return felt{c.seen.Load(), "steps seen in the Date of its responses"}, err
+			return c.seen.Load(), err
 		}}
 }

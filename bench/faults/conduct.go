@@ -3,53 +3,66 @@
 package main
 
 import (
-	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// conduct answers a request in a certain way. An error ends the connection.
-type conduct func(x *exchange) error
+// Fields with which clients and upstream speak of a request.
+const (
+	fieldID    = "X-Fault-Id"
+	fieldSum   = "X-Fault-Sum"   // of a request's body
+	fieldWait  = "X-Fault-Wait"  // how long the upstream is to take
+	fieldShort = "X-Fault-Short" // of a response: it is announced to be shorter than it is
+)
 
-// exchange is a request at the upstream whose body is not read yet.
+// goodBody is what a request is answered with: it follows from the request alone.
+func goodBody(id string) string { return id + " " + sum([]byte(id)) + "\n" }
+
+func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }
+
+// framing is how a response shows its end.
+type framing int
+
+const (
+	byLength framing = iota
+	byChunks
+	byClose
+	framings
+)
+
+// render is a good answer to request id. The chunks are of 16 bytes.
+func (f framing) render(id string) []byte {
+	head, body := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", goodBody(id)
+	switch f {
+	case byChunks:
+		out := []byte(head + "Transfer-Encoding: chunked\r\n\r\n")
+		for len(body) > 0 {
+			n := min(16, len(body))
+			out = fmt.Appendf(out, "%x\r\n%s\r\n", n, body[:n])
+			body = body[n:]
+		}
+		return append(out, "0\r\n\r\n"...)
+	case byClose:
+		return []byte(head + "Connection: close\r\n\r\n" + body)
+	}
+	return fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+}
+
+// exchange is a request at the upstream.
 type exchange struct {
 	s     *server
 	c     net.Conn
 	q     *http.Request
 	id    string
 	first bool // attempt
-}
-
-// Names of conducts.
-const (
-	wellBehaved  = "good"
-	closing      = "closes"
-	late         = "late"
-	resetting    = "reset"
-	slow         = "slow"
-	earlyReading = "early"
-	earlyLeaving = "early-leaves"
-	tooLong      = "too-long"
-	tooShort     = "too-short"
-	misdated     = "misdated"
-	nowAndThen   = "now-and-then"
-)
-
-var conducts = map[string]conduct{
-	wellBehaved:  (*exchange).good,
-	closing:      (*exchange).closing,
-	late:         (*exchange).late,
-	resetting:    (*exchange).reset,
-	slow:         (*exchange).slow,
-	earlyReading: (*exchange).earlyReading,
-	earlyLeaving: (*exchange).earlyLeaving,
-	tooLong:      (*exchange).tooLong,
-	tooShort:     (*exchange).tooShort,
-	misdated:     (*exchange).misdated,
-	nowAndThen:   (*exchange).nowAndThen,
 }
 
 // read reads and checks the request's body.
@@ -66,31 +79,83 @@ func (x *exchange) write(b []byte) error {
 	return err
 }
 
-func (x *exchange) good() error {
-	if err := x.read(); err != nil {
-		return err
-	}
-	return x.write(byLength.render(x.id))
+// errEnded ends the connection.
+var errEnded = errors.New("ended")
+
+// Names of conducts.
+const (
+	good         = "good"
+	closing      = "closes"
+	late         = "late"
+	resetting    = "reset"
+	slow         = "slow"
+	earlyReading = "early"
+	earlyLeaving = "early-leaves"
+	tooLong      = "too-long"
+	tooShort     = "too-short"
+	misdated     = "misdated"
+	nowAndThen   = "now-and-then"
+)
+
+const (
+	lateBy    = 100 * time.Millisecond // how long a late response takes
+	byteEvery = 2 * time.Millisecond   // the pause of a slow answer after each byte
+)
+
+// conduct is a way to answer. An error ends the connection.
+type conduct struct {
+	early  bool // the body is not read yet
+	met    bool // each request meets the fault
+	answer func(x *exchange) error
 }
 
-// closing ends the connection after each response, so that the proxy has to make another.
-func (x *exchange) closing() error {
-	if err := x.read(); err != nil {
+var conducts = map[string]conduct{
+	good:    {answer: (*exchange).good},
+	closing: {answer: func(x *exchange) error { _ = x.write(byClose.render(x.id)); return errEnded }}, // the proxy has to make another connection
+	late:    {answer: func(x *exchange) error { time.Sleep(lateBy); return x.good() }},
+	slow: {met: true, answer: func(x *exchange) error {
+		for _, b := range byChunks.render(x.id) {
+			if err := x.write([]byte{b}); err != nil {
+				return err
+			}
+			time.Sleep(byteEvery)
+		}
+		return nil
+	}},
+	earlyReading: {early: true, met: true, answer: func(x *exchange) error { return join(x.good(), x.read) }},
+	earlyLeaving: {early: true, met: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
+	resetting:    {answer: (*exchange).reset},
+	// It announces more bytes than it sends, and closes or, every other time, stays silent.
+	tooLong: {met: true, answer: func(x *exchange) error {
+		body := goodBody(x.id)
+		err := x.write(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body)+10, body))
+		if x.s.nth.Add(1)%2 == 0 {
+			return errEnded
+		}
 		return err
-	}
-	_ = x.write(byClose.render(x.id))
-	return errEnded
+	}},
+	// It sends more bytes than it announces: the rest of the body and a whole answer to somebody else.
+	tooShort: {met: true, answer: func(x *exchange) error {
+		body := goodBody(x.id)
+		out := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: 1\r\nContent-Length: %d\r\n\r\n%s", fieldShort, len(body)/2, body)
+		return x.write(append(out, byLength.render("somebody else")...))
+	}},
+	// It asks first attempts to come again in a second, as an upstream whose clock is years fast or slow says that.
+	misdated: {answer: func(x *exchange) error {
+		if !x.first {
+			return x.good()
+		}
+		now := time.Now().AddDate(int(x.s.nth.Add(1)%2)*20-10, 0, 0).UTC()
+		return x.refuse(now, "Retry-After: "+now.Add(time.Second).Format(http.TimeFormat)+"\r\n")
+	}},
+	nowAndThen: {answer: (*exchange).nowAndThen},
 }
 
-// lateBy is how long a late response takes.
-const lateBy = 100 * time.Millisecond
+func (x *exchange) good() error { return x.write(byLength.render(x.id)) }
 
-func (x *exchange) late() error {
-	if err := x.read(); err != nil {
-		return err
-	}
-	time.Sleep(lateBy)
-	return x.write(byLength.render(x.id))
+func (x *exchange) refuse(date time.Time, after string) error {
+	x.s.met.Add(1)
+	return x.write(fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nDate: %s\r\n%sContent-Length: 0\r\n\r\n", date.Format(http.TimeFormat), after))
 }
 
 // cuts is how many ways there are to cut answers: each framing at every byte. All ids have the same length.
@@ -104,11 +169,8 @@ func cuts(id string) (n int64) {
 // reset answers first attempts by a beginning, one byte longer each time, and a
 // reset; a whole response before it is the last.
 func (x *exchange) reset() error {
-	if err := x.read(); err != nil {
-		return err
-	}
 	if !x.first || x.s.nth.Load() >= cuts(x.id) {
-		return x.write(byLength.render(x.id))
+		return x.good()
 	}
 	n := x.s.nth.Add(1) - 1
 	for f := range framings {
@@ -116,86 +178,85 @@ func (x *exchange) reset() error {
 		if n <= int64(len(whole)) {
 			x.s.met.Add(1)
 			_ = x.write(whole[:n])
-			reset(x.c)
+			testbed.Reset(x.c)
 			return errEnded
 		}
 		n -= int64(len(whole)) + 1
 	}
-	return x.write(byLength.render(x.id))
+	return x.good()
 }
 
-// byteEvery is the pause of a slow answer after each byte.
-const byteEvery = 2 * time.Millisecond
+const (
+	// askedFor is the Retry-After of a response that has one.
+	askedFor = time.Second
+	// longestWait is the longest that a retry may be away: far more than
+	// askedFor and a backoff, on a machine that has other things to do.
+	longestWait = 15 * time.Second
+)
 
-func (x *exchange) slow() error {
-	if err := x.read(); err != nil {
-		return err
+// nowAndThen asks every third first attempt that may be retried to come again:
+// in a second, at a date a second later, or it does not say when.
+func (x *exchange) nowAndThen() error {
+	x.s.waits.end(x.id)
+	n := int64(1)
+	if x.first && (manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}).mayRepeat() {
+		n = x.s.nth.Add(1)
 	}
-	x.s.met.Add(1)
-	for _, b := range byChunks.render(x.id) {
-		if err := x.write([]byte{b}); err != nil {
-			return err
-		}
-		time.Sleep(byteEvery)
+	if n%3 != 0 {
+		return x.good()
 	}
-	return nil
+	now, least := time.Now().UTC(), askedFor
+	after := []string{fmt.Sprintf("Retry-After: %d\r\n", askedFor/time.Second), "Retry-After: " + now.Add(askedFor).Format(http.TimeFormat) + "\r\n", ""}[n/3%3]
+	if after == "" {
+		least = 0
+	}
+	x.s.waits.begin(x.id, least)
+	return x.refuse(now, after)
 }
 
-// earlyReading answers before it reads the body.
-func (x *exchange) earlyReading() error {
-	x.s.met.Add(1)
-	if err := x.write(byLength.render(x.id)); err != nil {
-		return err
-	}
-	return x.read()
+// waits are those that the upstream asked for, by request.
+type waits struct {
+	mu           sync.Mutex // guards all below
+	asked        map[string]wait
+	wrong, right int64 // too short or too long, and others
 }
 
-// earlyLeaving answers before it reads the body, which it never does.
-func (x *exchange) earlyLeaving() error {
-	x.s.met.Add(1)
-	_ = x.write(byLength.render(x.id))
-	return errEnded
+type wait struct {
+	since time.Time
+	least time.Duration
 }
 
-// tooLong announces more bytes than it sends, and closes or, every other time, stays silent.
-func (x *exchange) tooLong() error {
-	if err := x.read(); err != nil {
-		return err
+func (w *waits) begin(id string, least time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asked == nil {
+		w.asked = map[string]wait{}
 	}
-	x.s.met.Add(1)
-	body := goodBody(x.id)
-	err := x.write(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body)+10, body))
-	if x.s.nth.Add(1)%2 == 0 || err != nil {
-		return errEnded
-	}
-	return nil
+	w.asked[id] = wait{time.Now(), least}
 }
 
-// tooShort sends more bytes than it announces: the rest of the body and a whole
-// answer to somebody else.
-func (x *exchange) tooShort() error {
-	if err := x.read(); err != nil {
-		return err
+// end notes that a request is here again.
+func (w *waits) end(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked, ok := w.asked[id]
+	if !ok {
+		return
 	}
-	x.s.met.Add(1)
-	body := goodBody(x.id)
-	out := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: 1\r\nContent-Length: %d\r\n\r\n%s", fieldShort, len(body)/2, body)
-	return x.write(append(out, byLength.render("somebody else")...))
+	delete(w.asked, id)
+	if took := time.Since(asked.since); took < asked.least || took > longestWait {
+		w.wrong++
+	} else if asked.least > 0 {
+		w.right++
+	}
 }
 
-// misdated asks first attempts to come again in a second, as an upstream whose
-// clock is years fast or slow says that.
-func (x *exchange) misdated() error {
-	if err := x.read(); err != nil {
-		return err
+// judged returns the number of waits that were wrong; that there were none is an error.
+func (w *waits) judged() (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wrong+w.right == 0 {
+		return 0, errors.New("nobody waited as asked")
 	}
-	if !x.first {
-		return x.write(byLength.render(x.id))
-	}
-	x.s.met.Add(1)
-	now := time.Now().AddDate(int(x.s.nth.Add(1)%2)*20-10, 0, 0).UTC()
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "HTTP/1.1 503 Service Unavailable\r\nDate: %s\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n",
-		now.Format(http.TimeFormat), now.Add(time.Second).Format(http.TimeFormat))
-	return x.write(out.Bytes())
+	return w.wrong, nil
 }

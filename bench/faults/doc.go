@@ -10,6 +10,6 @@
 // body, so that nothing can be changed unseen. Each fault has its expectation
 // beside it; one that is missed, or a fault that nobody felt, is exit code 1.
 //
-// Faults of the network happen in network namespaces that last as long as the
-// processes in them. Linux only. What the machine cannot do is a row that says so.
+// Faults of the network happen in network namespaces that end with their row.
+// Linux only. What the machine cannot do is a row that says so.
 package main

@@ -2,54 +2,142 @@
 
 package main
 
-import "time"
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"syscall"
 
-// Bounds of each fault. A shorter one would be over before ATTEMPT_TIMEOUT.
-const (
-	shortestFault = 1500 * time.Millisecond
-	longestFault  = time.Minute
+	"github.com/retryproxy/retryproxy/bench/internal/series"
 )
 
-// fault is one thing that goes wrong. begin and end are called twice.
+// fault is one thing that goes wrong. It is made and ended twice.
 type fault struct {
 	name     string
 	how      string // it is made
 	settings []string
 	body     int                   // bytes of the requests that have a body
-	prepare  func(st *stage) error // nil: nothing
-	begin    func(st *stage) error //
+	prepare  func(st *stage) error // before the processes start; nil: nothing
+	begin    func(st *stage) error // nil: orders and crowd are all
 	end      func(st *stage) error // as it was
-	until    func(st *stage) bool  // it has lasted long enough; nil: --for
-	felt     func(st *stage) (felt, error)
-	expects  expects
+	mode     string                // conduct of the upstream meanwhile; "": good
+	crowd    int                   // more clients at once
+	crowdOf  manner
+	until    func(st *stage) bool           // it has lasted long enough; nil: --for
+	what     string                         // showed the fault
+	felt     func(st *stage) (int64, error) // how often; nil: what the upstream says. Never means that it was no fault
+	fail     tolerance
+	cut      int // at most so many answers that are visibly cut, as the upstream cut them after their headers
 }
 
-// expects is what may be of a fault beside answers.
-type expects struct {
-	Fail       bool // also requests that may be retried: there is nothing to serve them with
-	OthersFail bool // requests that may not be retried
-	Cut        int  // at most so many answers that are visibly cut, as the upstream cut them after their head
-}
+// tolerance is which requests may fail.
+type tolerance int
 
-// felt is how a fault showed, and how often: never means that it was none.
-type felt struct {
-	Times int64  `json:"times"`
-	What  string `json:"what"`
-}
+const (
+	nothing   tolerance = iota
+	ambiguous           // those that may not be retried: what was sent may have been done
+	anything            // all: there is nothing to serve them with
+)
 
-// clients are those that call throughout.
-func (f *fault) clients() (all []manner) {
-	for _, m := range manners {
-		m.body = f.body
-		all = append(all, m)
+// noBudget has every request retried that may be, however many they are: for faults that each request meets.
+var noBudget = []string{"RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BACKOFF_BASE=5ms"}
+
+// cutBodies are the responses of the conduct resetting that are cut after their headers, which are relayed by then.
+var cutBodies = func() (n int) {
+	for f := range framings {
+		_, body, _ := bytes.Cut(f.render("00000000"), []byte("\r\n\r\n"))
+		n += len(body)
 	}
-	return all
-}
+	return n + 1 // whole and without a length, it ends by a reset
+}()
+
+// once is a client that comes, asks and leaves; uploading has a large body, kept for a retry while the upstream is late.
+var (
+	once      = manner{method: "GET", once: true}
+	uploading = manner{method: "PUT", once: true, body: 512 << 10}
+)
 
 // faults are all, in the order of the table; each may be played once.
 func faults() []fault {
-	all := append(upstreamFaults(), answerFaults()...)
-	all = append(all, dnsSilent(), dnsRefuses(), certificateExpired(), descriptorsFromTheStart(), descriptorsLowered())
-	all = append(all, memoryOfGo(), memoryOfCgroup(), logsFull(), clockStepped())
-	return append(all, networkFaults()...)
+	return []fault{
+		{name: "upstream stopped", how: "SIGSTOP, then SIGCONT", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			begin: func(st *stage) error { return st.up.Signal(syscall.SIGSTOP) }, end: func(st *stage) error { return st.up.Signal(syscall.SIGCONT) }},
+		{name: "upstream killed and restarted", how: "SIGKILL, then a new process at the same address", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			begin: killUpstream, end: (*stage).startUpstream},
+		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			begin: order("deaf"), end: order("hear")},
+		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", what: "answers reset",
+			settings: noBudget, fail: ambiguous, cut: cutBodies, mode: resetting,
+			until: func(st *stage) bool { n, err := st.up.order("count"); return err != nil || n >= cuts("00000000") }},
+		{name: "answers byte by byte", how: fmt.Sprintf("a byte every %v", byteEvery), what: "slow answers", mode: slow},
+		{name: "answers before the request", how: "200 after the head of a request, whose 256 KiB are read then", mode: earlyReading, what: "early answers", body: 256 << 10},
+		{name: "answers before the request, and leaves", how: "the same, but the body is never read and the connection closed", mode: earlyLeaving, what: "early answers", body: 256 << 10, fail: ambiguous},
+		{name: "upstream's clock ten years off", how: "503 to first attempts; Date ten years ahead or behind, Retry-After a date one second later; retry budget off", mode: misdated, what: "wrong dates", settings: noBudget, fail: ambiguous},
+		{name: "Content-Length too long", how: "ten bytes more than come; then silence or a close, in turn", mode: tooLong, what: "wrong lengths", cut: math.MaxInt},
+		{name: "Content-Length too short", how: "half of what comes, and a whole answer to somebody else behind it", mode: tooShort, what: "wrong lengths"},
+		dnsGone("DNS gone", "the name server answers nothing", silent),
+		dnsGone("DNS failing", "the name server answers SERVFAIL", servfail),
+		certificateExpired(),
+		{name: "descriptor limit", how: "RLIMIT_NOFILE 128 from the start, 100 more clients at once", mode: late, crowd: 100, crowdOf: once, what: acceptPauses, felt: pausedAccepting,
+			prepare: func(st *stage) error { st.spec.By = []string{"prlimit", "--nofile=128:128"}; return nil }},
+		descriptorsLowered(),
+		{name: "GOMEMLIMIT", how: "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", mode: late, crowd: 32, crowdOf: uploading,
+			settings: []string{"GOMEMLIMIT=" + strconv.Itoa(goLimit)}, what: "KiB beyond it", felt: says(func(now, _ series.Series) float64 { return max(0, now["go_memstats_sys_bytes"]-goLimit) / (1 << 10) })},
+		memoryOfCgroup(), logsFull(), clockStepped(),
+		stormy("loss", "5 % of the packets, each way", weather{loss: 0.05}, "packets lost"),
+		stormy("delay", "100 ms, each way", weather{delay: 100e6}, "packets delayed"),
+		stormy("reordering", fmt.Sprintf("a quarter of the packets %v late, each way", overtakenBy), weather{late: 0.25}, "packets late"),
+		stormy("duplication", "a quarter of the packets twice, each way", weather{twice: 0.25}, "packets twice"),
+		onNetwork(fault{name: "network: partition", how: "iptables drops all packets at the upstream's host", what: attemptsFailed, felt: failedAttempts, fail: ambiguous},
+			func(_ *stage, n *network) error { return n.drop(true) },
+			func(_ *stage, n *network) error { return n.drop(false) }),
+		// The host goes without a sign, and comes back knowing nothing of its connections.
+		onNetwork(fault{name: "network: half-open", how: "iptables drops all packets at the upstream's host, then its process is killed; a new one, then no iptables", what: attemptsFailed, felt: failedAttempts, fail: ambiguous},
+			func(st *stage, n *network) error { return join(n.drop(true), func() error { return killUpstream(st) }) },
+			func(st *stage, n *network) error {
+				return join(st.startUpstream(), func() error { return n.drop(false) })
+			}),
+	}
+}
+
+const goLimit = 12 << 20
+
+// join goes on where nothing went wrong.
+func join(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+func killUpstream(st *stage) error { st.up.Kill(); return nil }
+
+// order sends the upstream an order.
+func order(line string) func(*stage) error {
+	return func(st *stage) error { _, err := st.up.order(line); return err }
+}
+
+// What the proxy says of itself.
+const (
+	attemptsFailed = "failed attempts and dials"
+	acceptPauses   = "pauses of accepting"
+)
+
+// says is a figure of the proxy's metrics, now and as the fault began.
+func says(of func(now, before series.Series) float64) func(*stage) (int64, error) {
+	return func(st *stage) (int64, error) {
+		now, err := st.proxy.Scrape(st.ctx)
+		return int64(of(now, st.before)), err
+	}
+}
+
+var pausedAccepting = says(func(now, before series.Series) float64 {
+	return now.Sum("accept_pauses_total") - before.Sum("accept_pauses_total")
+})
+
+var failedAttempts = says(func(now, before series.Series) float64 { return failures(now) - failures(before) })
+
+func failures(s series.Series) float64 {
+	return s.Sum("upstream_dial_errors_total") + s.Sum("attempts_total") - s.By("attempts_total", "class")["ok"]
 }

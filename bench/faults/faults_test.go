@@ -14,9 +14,9 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
-// TestMain lets the test binary be the other processes, as the command is.
+// TestMain lets the test binary be the upstream, as the command is.
 func TestMain(m *testing.M) {
-	if _, other := roles[os.Getenv(roleVariable)]; other {
+	if os.Getenv(upstreamVariable) != "" {
 		main()
 		return
 	}
@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 
 // fine is a result that nothing is wrong with.
 func fine() *result {
-	c := counts{MayRepeat: [verdicts]int{10}, Others: [verdicts]int{5}}
-	return &result{Name: "x", Felt: felt{1, "failed attempts"}, Counts: c, Before: c, Drained: c, InHand: 8, Recovered: time.Second, Again: true, Exit: "exit status 0"}
+	c := counts{mayRepeat: [verdicts]int{10}, others: [verdicts]int{5}}
+	return &result{fault: &fault{name: "x", what: "failed attempts"}, times: 1, counts: c, before: c, drained: c, inHand: 8, recovered: time.Second, again: true, exit: "exit status 0"}
 }
 
 func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
@@ -35,28 +35,28 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		says   string
 	}{
 		"all well":                        {func(*result) {}, ""},
-		"failed":                          {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, "1 failed that may be retried"},
-		"others failed":                   {func(r *result) { r.Counts.Others[failed] = 2 }, "2 of the others failed"},
-		"others may fail":                 {func(r *result) { r.Counts.Others[failed], r.expects.OthersFail = 2, true }, ""},
-		"all may fail":                    {func(r *result) { r.Counts.MayRepeat[failed], r.Counts.Others[failed], r.expects.Fail = 1, 2, true }, ""},
-		"lost":                            {func(r *result) { r.Counts.Others[lost], r.expects.OthersFail = 1, true }, "1 lost"},
-		"changed":                         {func(r *result) { r.Counts.MayRepeat[changed] = 1 }, "1 changed"},
-		"cut":                             {func(r *result) { r.Counts.MayRepeat[cut] = 1 }, "1 cut, more than 0"},
-		"cut as expected":                 {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 1, 2 }, ""},
-		"cut more":                        {func(r *result) { r.Counts.MayRepeat[cut], r.Counts.Others[cut], r.expects.Cut = 1, 2, 2 }, "3 cut, more than 2"},
-		"failed before the SIGTERM":       {func(r *result) { r.Before.MayRepeat[failed] = 1 }, "1 failed that may be retried before the SIGTERM"},
-		"refused at the SIGTERM":          {func(r *result) { r.Drained.MayRepeat[failed] = 1 }, ""},
-		"lost at the SIGTERM":             {func(r *result) { r.Drained.MayRepeat[lost] = 1 }, "1 lost at the SIGTERM"},
-		"cut at the SIGTERM":              {func(r *result) { r.Drained.MayRepeat[cut] = 1 }, "1 cut at the SIGTERM"},
-		"fewer answers than were in hand": {func(r *result) { r.InHand = 16 }, "16 requests were in hand"},
-		"nothing in hand":                 {func(r *result) { r.InHand = 0 }, "no request was in hand"},
-		"not felt":                        {func(r *result) { r.Felt.Times = 0 }, "no failed attempts"},
-		"not served again":                {func(r *result) { r.Again = false }, "not served again"},
-		"never served again":              {func(r *result) { r.Recovered = -1 }, "not served again"},
-		"served again late":               {func(r *result) { r.Recovered = recoverWithin + 1 }, "only after"},
-		"an exit with an error":           {func(r *result) { r.Exit = "exit status 1" }, "exit status 1"},
-		"not played":                      {func(r *result) { r.Error = "no proxy" }, "no proxy"},
-		"impossible":                      {func(r *result) { r.Error, r.Impossible = "no netem", true }, ""},
+		"failed":                          {func(r *result) { r.counts.mayRepeat[failed] = 1 }, "1 failed that may be retried"},
+		"others failed":                   {func(r *result) { r.counts.others[failed] = 2 }, "2 of the others failed"},
+		"others may fail":                 {func(r *result) { r.counts.others[failed], r.fail = 2, ambiguous }, ""},
+		"all may fail":                    {func(r *result) { r.counts.mayRepeat[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
+		"lost":                            {func(r *result) { r.counts.others[lost], r.fail = 1, ambiguous }, "1 lost"},
+		"changed":                         {func(r *result) { r.counts.mayRepeat[changed] = 1 }, "1 changed"},
+		"cut":                             {func(r *result) { r.counts.mayRepeat[cut] = 1 }, "1 cut, more than 0"},
+		"cut as expected":                 {func(r *result) { r.counts.mayRepeat[cut], r.counts.others[cut], r.cut = 1, 1, 2 }, ""},
+		"cut more":                        {func(r *result) { r.counts.mayRepeat[cut], r.counts.others[cut], r.cut = 1, 2, 2 }, "3 cut, more than 2"},
+		"failed before the SIGTERM":       {func(r *result) { r.before.mayRepeat[failed] = 1 }, "1 failed that may be retried before the SIGTERM"},
+		"refused at the SIGTERM":          {func(r *result) { r.drained.mayRepeat[failed] = 1 }, ""},
+		"lost at the SIGTERM":             {func(r *result) { r.drained.mayRepeat[lost] = 1 }, "1 lost at the SIGTERM"},
+		"cut at the SIGTERM":              {func(r *result) { r.drained.mayRepeat[cut] = 1 }, "1 cut at the SIGTERM"},
+		"fewer answers than were in hand": {func(r *result) { r.inHand = 16 }, "16 requests were in hand"},
+		"nothing in hand":                 {func(r *result) { r.inHand = 0 }, "no request was in hand"},
+		"not felt":                        {func(r *result) { r.times = 0 }, "no failed attempts"},
+		"not served again":                {func(r *result) { r.again = false }, "not served again"},
+		"never served again":              {func(r *result) { r.recovered = -1 }, "not served again"},
+		"served again late":               {func(r *result) { r.recovered = recoverWithin + 1 }, "only after"},
+		"an exit with an error":           {func(r *result) { r.exit = "exit status 1" }, "exit status 1"},
+		"not played":                      {func(r *result) { r.err = "no proxy" }, "no proxy"},
+		"impossible":                      {func(r *result) { r.err, r.impossible = "no netem", true }, ""},
 	} {
 		r := fine()
 		tc.change(r)
@@ -80,15 +80,15 @@ func TestRecoveredIsTheFirstAnswerAfterTheEnd(t *testing.T) {
 func TestEveryFaultIsWhole(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range faults() {
-		if names[f.name] || f.name == "" || f.how == "" || f.begin == nil || f.end == nil || f.felt == nil {
-			t.Errorf("%+v", f)
+		if names[f.name] || f.name == "" || f.how == "" || f.mode == "" && (f.begin == nil || f.end == nil) || f.what == "" {
+			t.Errorf("%+v", f.name)
 		}
 		names[f.name] = true
 	}
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--at-once", "0"}} {
+	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--tries", "0"}} {
 		var out, said bytes.Buffer
 		if code := command.Program(run).Run(t.Context(), "faults", args, &out, &said); code != command.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
@@ -128,14 +128,14 @@ func TestWhatIsLostHasNoSecondTry(t *testing.T) {
 		has    bool
 	}{
 		"all well":                {func(*result) {}, false},
-		"failed":                  {func(r *result) { r.Counts.MayRepeat[failed] = 1 }, true},
-		"late":                    {func(r *result) { r.Recovered = time.Minute }, true},
-		"not played":              {func(r *result) { r.Error = "no port" }, true},
-		"not possible":            {func(r *result) { r.Error, r.Impossible = "no root", true }, false},
-		"lost":                    {func(r *result) { r.Counts.Others[lost] = 1 }, false},
-		"changed, and late":       {func(r *result) { r.Recovered, r.Before.MayRepeat[changed] = time.Minute, 1 }, false},
-		"lost after the SIGTERM":  {func(r *result) { r.Drained.MayRepeat[lost] = 1 }, false},
-		"ended with another code": {func(r *result) { r.Exit = "exit status 2" }, false},
+		"failed":                  {func(r *result) { r.counts.mayRepeat[failed] = 1 }, true},
+		"late":                    {func(r *result) { r.recovered = time.Minute }, true},
+		"not played":              {func(r *result) { r.err = "no port" }, true},
+		"not possible":            {func(r *result) { r.err, r.impossible = "no root", true }, false},
+		"lost":                    {func(r *result) { r.counts.others[lost] = 1 }, false},
+		"changed, and late":       {func(r *result) { r.recovered, r.before.mayRepeat[changed] = time.Minute, 1 }, false},
+		"lost after the SIGTERM":  {func(r *result) { r.drained.mayRepeat[lost] = 1 }, false},
+		"ended with another code": {func(r *result) { r.exit = "exit status 2" }, false},
 	} {
 		r := fine()
 		tc.change(r)

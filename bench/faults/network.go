@@ -3,24 +3,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
 	"os/exec"
-	"strconv"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// roleHold does nothing; the network namespace that it is started in lasts as
-// long as it does, and nothing of it is left afterwards.
-const roleHold = "hold"
-
-func holdNamespace(_ []string, orders io.Reader, out io.Writer) error {
-	fmt.Fprintln(out, "open")
-	_, err := io.Copy(io.Discard, orders)
-	return err
-}
-
-// Addresses of the proxy and the upstream, in namespaces that nobody else sees.
+// Addresses of the proxy and the upstream, in network namespaces that nobody else sees.
 const (
 	wireName   = "wire"
 	proxyIP    = "10.213.0.1"
@@ -28,80 +28,54 @@ const (
 )
 
 // network is a namespace for the proxy, one for its upstream, and a wire between them.
+// A namespace lasts as long as its file is open, or a process is in it.
 type network struct {
-	*wire
-	proxy, upstream *child // that hold the namespaces
-}
-
-// inside is the command by way of which a program is started in a namespace.
-func inside(c *child) []string {
-	return []string{"nsenter", "--target", strconv.Itoa(c.PID()), "--net"}
-}
-
-func runIn(c *child, program string, args ...string) error {
-	line := append(append(inside(c), program), args...)
-	if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, out)
-	}
-	return nil
+	wire
+	upstream []string // the command by way of which a program is started there
 }
 
 // newNetwork makes one for a stage and has its processes start in it.
 func newNetwork(st *stage) (*network, error) {
-	if out, err := exec.Command("unshare", "--net", "true").CombinedOutput(); err != nil {
-		return nil, impossible{"no network namespace: " + strings.TrimSpace(string(out))}
-	}
 	n := &network{}
-	for _, c := range []**child{&n.proxy, &n.upstream} {
-		var err error
-		if *c, err = startRole(roleHold, []string{"unshare", "--net"}); err != nil {
+	var inside [2][]string
+	for i, ip := range [][2]string{{proxyIP, upstreamIP}, {upstreamIP, proxyIP}} {
+		tun, space, err := newEnd(wireName)
+		if err != nil {
 			return nil, err
 		}
-		st.later((*c).Kill)
-	}
-	var err error
-	if n.wire, err = joinBy(wireName, [2]int{n.proxy.PID(), n.upstream.PID()}); err != nil {
-		return nil, err
-	}
-	st.later(n.close)
-	for _, end := range []struct {
-		c        *child
-		own, far string
-	}{{n.proxy, proxyIP, upstreamIP}, {n.upstream, upstreamIP, proxyIP}} {
-		for _, args := range []string{"address add " + end.own + " peer " + end.far + " dev " + wireName, "link set " + wireName + " mtu 1400 up", "link set lo up"} {
-			if err := runIn(end.c, "ip", strings.Fields(args)...); err != nil {
+		st.Later(func() { _ = space.Close() })
+		st.Later(func() { _ = tun.Close() })
+		n.ends[i] = tun
+		inside[i] = []string{"nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), space.Fd())}
+		for _, args := range []string{"address add " + ip[0] + " peer " + ip[1] + " dev " + wireName, "link set " + wireName + " mtu 1400 up", "link set lo up"} {
+			if err := execute(inside[i], "ip "+args); err != nil {
 				return nil, err
 			}
 		}
 	}
-	st.sockets, st.proxyBy, st.upBy = true, inside(n.proxy), inside(n.upstream)
+	n.connect()
+	st.Later(n.close)
+	n.upstream, st.spec.By, st.upBy = inside[1], inside[0], inside[1]
 	st.upAddr = upstreamIP + ":8080"
-	st.target = "http://" + st.upAddr
+	st.spec.Upstream = "http://" + st.upAddr
+	st.spec.Listen, st.spec.Admin = "unix:"+st.dir+"/clients", "unix:"+st.dir+"/admin"
 	return n, nil
+}
+
+func execute(by []string, line string) error {
+	words := append(append([]string{}, by...), strings.Fields(line)...)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", line, err, out)
+	}
+	return nil
 }
 
 // drop has the upstream's host neither take nor send any packet, or again all.
 func (n *network) drop(on bool) error {
 	if !on {
-		return runIn(n.upstream, "iptables", "--flush")
+		return execute(n.upstream, "iptables --flush")
 	}
-	for _, chain := range []string{"INPUT", "OUTPUT"} {
-		if err := runIn(n.upstream, "iptables", "--append", chain, "--jump", "DROP"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// networkFaults are those between the proxy and its upstream.
-func networkFaults() []fault {
-	return []fault{
-		stormy("loss", "5 % of the packets, each way", weather{loss: 0.05}, "packets lost"),
-		stormy("delay", "100 ms, each way", weather{delay: 100e6}, "packets delayed"),
-		stormy("reordering", fmt.Sprintf("a quarter of the packets %v late, each way", overtakenBy), weather{late: 0.25}, "packets late"),
-		stormy("duplication", "a quarter of the packets twice, each way", weather{twice: 0.25}, "packets twice"),
-		partition(), halfOpen(),
-	}
+	return join(execute(n.upstream, "iptables --append INPUT --jump DROP"), func() error { return execute(n.upstream, "iptables --append OUTPUT --jump DROP") })
 }
 
 // onNetwork is a fault that is played on a network of its own.
@@ -111,8 +85,7 @@ func onNetwork(f fault, begin, end func(st *stage, n *network) error) fault {
 	f.begin = func(st *stage) error { return begin(st, n) }
 	f.end = func(st *stage) error { return end(st, n) }
 	if f.felt == nil {
-		what := f.name
-		f.felt = func(*stage) (felt, error) { return felt{n.met.Load(), what}, nil }
+		f.felt = func(*stage) (int64, error) { return n.met.Load(), nil }
 	}
 	return f
 }
@@ -122,30 +95,119 @@ func stormy(name, how string, w weather, what string) fault {
 	set := func(w weather) func(*stage, *network) error {
 		return func(_ *stage, n *network) error { n.weather.Store(&w); return nil }
 	}
-	f := onNetwork(fault{name: what}, set(w), set(weather{}))
-	f.name, f.how = "network: "+name, how
-	return f
+	return onNetwork(fault{name: "network: " + name, how: how, what: what}, set(w), set(weather{}))
 }
 
-func partition() fault {
-	return onNetwork(fault{name: "network: partition", how: "iptables drops all packets at the upstream's host", felt: failedAttempts, expects: ambiguous},
-		func(_ *stage, n *network) error { return n.drop(true) },
-		func(_ *stage, n *network) error { return n.drop(false) })
+// weather is what a wire does to packets, each by itself and in each direction.
+type weather struct {
+	loss, twice, late float64 // shares of the packets, in [0, 1]
+	delay             time.Duration
 }
 
-// halfOpen: the host goes without a sign, and comes back knowing nothing of its connections.
-func halfOpen() fault {
-	return onNetwork(fault{name: "network: half-open", how: "iptables drops all packets at the upstream's host, then its process is killed; a new one, then no iptables", felt: failedAttempts, expects: ambiguous},
-		func(st *stage, n *network) error {
-			if err := n.drop(true); err != nil {
-				return err
+// overtakenBy is how late a packet is that others overtake.
+const overtakenBy = 20 * time.Millisecond
+
+// wire joins two network namespaces: it carries packets between a TUN device in
+// each. What tc's netem does in the kernel is done here, as not every kernel has it.
+type wire struct {
+	ends    [2]*os.File
+	weather atomic.Pointer[weather]
+	met     atomic.Int64 // packets that the weather changed
+	all     sync.WaitGroup
+}
+
+// connect carries packets until close.
+func (w *wire) connect() {
+	w.weather.Store(&weather{})
+	for i := range w.ends {
+		queue := make(chan packet, 10000)
+		w.all.Go(func() { w.read(w.ends[i], w.ends[1-i], queue, rand.New(rand.NewPCG(1, uint64(i)))) })
+		w.all.Go(func() {
+			for p := range queue {
+				time.Sleep(time.Until(p.due))
+				_, _ = w.ends[1-i].Write(p.bytes) // what does not get through is lost, as on any wire
 			}
-			return killUpstream(st)
-		},
-		func(st *stage, n *network) error {
-			if err := st.startUpstream(); err != nil {
-				return err
-			}
-			return n.drop(false)
 		})
+	}
+}
+
+// close ends it, and with it the devices.
+func (w *wire) close() {
+	for _, f := range w.ends {
+		_ = f.Close()
+	}
+	w.all.Wait()
+}
+
+type packet struct {
+	due   time.Time
+	bytes []byte
+}
+
+// read takes packets from one end and has them written to the other one.
+func (w *wire) read(from, to *os.File, queue chan<- packet, random *rand.Rand) {
+	defer close(queue)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		now := *w.weather.Load()
+		p := packet{time.Now().Add(now.delay), append([]byte(nil), buf[:n]...)}
+		lost, twice, late := random.Float64() < now.loss, random.Float64() < now.twice, random.Float64() < now.late
+		if lost || twice || late || now.delay > 0 {
+			w.met.Add(1)
+		}
+		switch {
+		case lost:
+			continue
+		case late:
+			time.AfterFunc(now.delay+overtakenBy, func() { _, _ = to.Write(p.bytes) })
+			continue
+		case twice:
+			queue <- p
+		}
+		queue <- p
+	}
+}
+
+// newEnd makes a network namespace and a device in it, which is gone once closed.
+func newEnd(name string) (tun, space *os.File, err error) {
+	// The thread must live on: children that it started before end with it (process.Start).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const own = "/proc/thread-self/ns/net"
+	home, err := os.Open(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer home.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, nil, testbed.Impossible{Why: "no network namespace: " + err.Error()}
+	}
+	if space, err = os.Open(own); err == nil {
+		tun, err = newTUN(name)
+	}
+	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
+		panic(fmt.Sprintf("no way back to the own network namespace: %v", err))
+	}
+	return tun, space, err
+}
+
+func newTUN(name string) (*os.File, error) {
+	const device = "/dev/net/tun"
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, testbed.Impossible{Why: (&fs.PathError{Op: "open", Path: device, Err: err}).Error()}
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("TUNSETIFF: %w", err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), device), nil
 }

@@ -4,116 +4,144 @@ package main
 
 import (
 	"bytes"
-	"context"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/retryproxy/retryproxy/bench/internal/cgroup"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// crowd is further clients for as long as a fault lasts, each request on a
-// connection of its own.
-type crowd struct {
-	n      int
-	manner manner
-	leave  context.CancelFunc
+// What a name server does instead of answering.
+const (
+	silent   = "silent"
+	servfail = "servfail"
+)
+
+// dnsGone is a name server that no longer helps, while the upstream closes every connection.
+func dnsGone(name, how, mode string) fault {
+	var now atomic.Value
+	var unanswered atomic.Int64
+	return fault{name: name, how: how + "; answers hold for 1 s, and the upstream ends every connection", mode: closing,
+		begin: func(*stage) error { now.Store(mode); return nil },
+		end:   func(*stage) error { now.Store(""); return nil },
+		what:  "questions without an address", felt: func(*stage) (int64, error) { return unanswered.Load(), nil },
+		prepare: func(st *stage) error {
+			now.Store("")
+			ip, port, err := net.SplitHostPort(st.upAddr)
+			if err != nil {
+				return err
+			}
+			st.spec.Upstream = "http://app.faults.test:" + port
+			st.spec.By, err = st.NameServer(ip, st.dir, func(string) testbed.Answer {
+				switch now.Load() {
+				case "":
+					return testbed.Answer{IP: ip}
+				case servfail:
+					unanswered.Add(1)
+					return testbed.Answer{Fails: true}
+				}
+				unanswered.Add(1)
+				return testbed.Answer{}
+			})
+			if err != nil {
+				return testbed.Impossible{Why: err.Error()}
+			}
+			return nil
+		}}
 }
 
-func (c *crowd) come(st *stage) {
-	var ctx context.Context
-	ctx, c.leave = context.WithCancel(st.ctx)
-	many := make([]manner, c.n)
-	for i := range many {
-		many[i] = c.manner
+// certificateExpired is an https upstream that shows an expired certificate, until it is renewed.
+func certificateExpired() fault {
+	show := func(st *stage, file string) error {
+		_, err := st.up.order("cert " + filepath.Join(st.dir, file))
+		return err
 	}
-	st.team.call(ctx, many)
-}
-
-// crowded is a fault that a crowd makes at an upstream that is late.
-func crowded(name, how string, c *crowd) fault {
-	return fault{name: name, how: how,
-		begin: func(st *stage) error { c.come(st); return orderUpstream("mode " + late)(st) },
-		end:   func(st *stage) error { c.leave(); return orderUpstream("mode " + wellBehaved)(st) },
-	}
-}
-
-// pausedAccepting: accepting paused, says the proxy.
-func pausedAccepting(st *stage) (felt, error) {
-	now, err := st.proxy.scrape(st.ctx)
-	if err != nil {
-		return felt{}, err
-	}
-	return felt{int64(now.Sum("accept_pauses_total") - st.before.Sum("accept_pauses_total")), "pauses of accepting"}, nil
-}
-
-// once is a client that comes, asks and leaves.
-var once = manner{method: "GET", once: true}
-
-func descriptorsFromTheStart() fault {
-	f := crowded("descriptor limit", "RLIMIT_NOFILE 128 from the start, 100 more clients at once", &crowd{n: 100, manner: once})
-	f.prepare = func(st *stage) error { st.proxyBy = []string{"prlimit", "--nofile=128:128"}; return nil }
-	f.felt = pausedAccepting
-	return f
+	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+		begin: func(st *stage) error { return join(show(st, "old"), func() error { return order("drop")(st) }) },
+		end:   func(st *stage) error { return show(st, "good") },
+		prepare: func(st *stage) error {
+			host, _, err := net.SplitHostPort(st.upAddr)
+			if err != nil {
+				return err
+			}
+			var authorities []byte
+			for name, until := range map[string]time.Time{"good": time.Now().Add(time.Hour), "old": time.Now().Add(-time.Minute)} {
+				file := filepath.Join(st.dir, name)
+				if err := testbed.WriteCertificate(file, net.ParseIP(host), until); err != nil {
+					return err
+				}
+				b, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				block, _ := pem.Decode(b)
+				authorities = append(authorities, pem.EncodeToMemory(block)...)
+			}
+			file := filepath.Join(st.dir, "authorities")
+			st.cert, st.spec.Upstream = filepath.Join(st.dir, "good"), "https://"+st.upAddr
+			st.spec.Env = append(st.spec.Env, "RETRYPROXY_UPSTREAM_CA="+file)
+			return os.WriteFile(file, authorities, 0o600)
+		}}
 }
 
 // descriptorsLowered takes descriptors away that the proxy counted on.
 func descriptorsLowered() fault {
-	f := crowded("descriptor limit lowered", "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once", &crowd{n: 30, manner: once})
-	begin, end := f.begin, f.end
 	var old unix.Rlimit
-	f.begin = func(st *stage) error {
-		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", st.proxy.PID()))
-		if err != nil {
+	return fault{name: "descriptor limit lowered", how: "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once",
+		mode: late, crowd: 30, crowdOf: once, what: acceptPauses, felt: pausedAccepting, fail: anything,
+		begin: func(st *stage) error {
+			if err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, nil, &old); err != nil {
+				return err
+			}
+			return unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(st.proxy.Descriptors() + 4), Max: old.Max}, nil)
+		},
+		end: func(st *stage) error {
+			err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &old, nil)
+			if errors.Is(err, unix.ESRCH) { // it has ended by its SIGTERM
+				return nil
+			}
 			return err
-		}
-		if err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, nil, &old); err != nil {
-			return err
-		}
-		if err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(len(open) + 4), Max: old.Max}, nil); err != nil {
-			return err
-		}
-		return begin(st)
-	}
-	f.end = func(st *stage) error {
-		err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &old, nil)
-		if err != nil && err != unix.ESRCH { // it may have ended by its SIGTERM
-			return err
-		}
-		return end(st)
-	}
-	f.felt, f.expects = pausedAccepting, expects{Fail: true}
-	return f
+		}}
 }
 
-// uploads are large bodies, kept for a retry while the upstream is late.
-func uploads() *crowd {
-	return &crowd{n: 32, manner: manner{method: "PUT", once: true, body: 512 << 10}}
-}
-
-func memoryOfGo() fault {
-	const limit = 12 << 20
-	f := crowded("GOMEMLIMIT", "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", uploads())
-	f.settings = []string{"GOMEMLIMIT=" + strconv.Itoa(limit)}
-	f.felt = func(st *stage) (felt, error) {
-		now, err := st.proxy.scrape(st.ctx)
-		if err != nil {
-			return felt{}, err
-		}
-		peak := int64(now["go_memstats_sys_bytes"])
-		return felt{max(0, (peak-limit)>>10), "KiB beyond it"}, nil
-	}
-	return f
+// memoryOfCgroup is felt where the process had more than half of the limit: it knows the
+// limit and collects its garbage in time. Were it killed for it, clients would tell.
+func memoryOfCgroup() fault {
+	const limit = 20 << 20
+	var g *cgroup.Group
+	return fault{name: "memory limit", how: "a cgroup of 20 MiB, bodies for retries at most 12 MiB (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES); 64 more clients at once, each with PUTs of 512 KiB",
+		mode: late, crowd: 32, crowdOf: uploading, settings: []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"},
+		prepare: func(st *stage) (err error) {
+			if g, err = cgroup.New(fmt.Sprintf("faults-%d", os.Getpid()), limit); err != nil {
+				return testbed.Impossible{Why: err.Error()}
+			}
+			st.Later(g.Remove)
+			st.spec.By = g.By()
+			return nil
+		},
+		what: fmt.Sprintf("of its %d KiB in use at the peak", limit>>10),
+		felt: func(*stage) (int64, error) {
+			n, err := g.Peak()
+			if n < limit/2 {
+				n = 0
+			}
+			return n >> 10, err
+		}}
 }
 
 // logsFull has the proxy log every request to a file system that is full for a while.
 func logsFull() fault {
-	f := fault{name: "disk full for logs", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=info"}}
+	f := fault{name: "disk full for logs", what: "bytes logged after it, no page meanwhile", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=info"}}
 	var atBegin, atEnd int64
 	inside := func(st *stage, file string) string {
 		return filepath.Join(fmt.Sprintf("/proc/%d/root", st.proxy.PID()), st.dir, file)
@@ -127,15 +155,15 @@ func logsFull() fault {
 	}
 	f.prepare = func(st *stage) error {
 		logs := filepath.Join(st.dir, "logs")
-		st.proxyBy = process.Mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
+		st.spec.By = process.Mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
 		if err := process.CanMount(); err != nil {
-			return impossible{err.Error()}
+			return testbed.Impossible{Why: err.Error()}
 		}
 		return os.Mkdir(logs, 0o755)
 	}
 	f.begin = func(st *stage) error {
 		err := os.WriteFile(inside(st, "logs/fill"), bytes.Repeat([]byte("x"), 256<<10), 0o600)
-		if err == nil || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+		if !errors.Is(err, syscall.ENOSPC) {
 			return fmt.Errorf("the file system does not become full: %v", err)
 		}
 		atBegin = size(st)
@@ -149,14 +177,14 @@ func logsFull() fault {
 		}
 		return err
 	}
-	f.felt = func(st *stage) (felt, error) {
+	f.felt = func(st *stage) (int64, error) {
 		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // which may have been begun
-			return felt{}, fmt.Errorf("the log grew by %d bytes while there was no room", grown)
+			return 0, fmt.Errorf("the log grew by %d bytes while there was no room", grown)
 		}
 		if err := st.await("written to the log again", within, func() bool { return size(st) > atEnd }); err != nil {
-			return felt{}, err
+			return 0, err
 		}
-		return felt{size(st) - atEnd, "bytes logged after it, no page meanwhile"}, nil
+		return size(st) - atEnd, nil
 	}
 	return f
 }

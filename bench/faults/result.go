@@ -5,34 +5,34 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
 
 // counts is what clients had of their requests.
 type counts struct {
-	MayRepeat [verdicts]int  `json:"may_be_repeated"` // by verdict: served, failed, cut, lost, changed
-	Others    [verdicts]int  `json:"others"`
-	Why       map[string]int `json:"why,omitempty"` // of those not served
+	mayRepeat, others [verdicts]int
+	why               map[string]int // of those not served
 }
 
 func counted(events []event) counts {
-	c := counts{Why: map[string]int{}}
+	c := counts{why: map[string]int{}}
 	for _, e := range events {
 		if e.mayRepeat {
-			c.MayRepeat[e.verdict]++
+			c.mayRepeat[e.verdict]++
 		} else {
-			c.Others[e.verdict]++
+			c.others[e.verdict]++
 		}
 		if e.verdict != served {
-			c.Why[e.what]++
+			c.why[e.what]++
 		}
 	}
 	return c
 }
 
 // both is the number of a verdict.
-func (c counts) both(v verdict) int { return c.MayRepeat[v] + c.Others[v] }
+func (c counts) both(v verdict) int { return c.mayRepeat[v] + c.others[v] }
 
 func total(by [verdicts]int) (n int) {
 	for _, m := range by {
@@ -41,19 +41,12 @@ func total(by [verdicts]int) (n int) {
 	return n
 }
 
-func before(events []event, at time.Time) (some []event) {
-	for _, e := range events {
-		if !e.ended.After(at) {
-			some = append(some, e)
-		}
-	}
-	return some
+// until are the events that ended no later than at.
+func until(events []event, at time.Time) []event {
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.ended.After(at) })
 }
 
-// served0 counts the requests served before at.
-func served0(events []event, at time.Time) int { return counted(before(events, at)).both(served) }
-
-// recovered is the time from the end of the fault to the first response after it.
+// recovered is the time from the end of the fault to the first response after it; -1: there was none.
 func recovered(events []event, ended time.Time) time.Duration {
 	first := time.Duration(-1)
 	for _, e := range events {
@@ -66,22 +59,19 @@ func recovered(events []event, ended time.Time) time.Duration {
 
 // result is what a fault came to.
 type result struct {
-	Name       string        `json:"name"`
-	How        string        `json:"how"`
-	Error      string        `json:"error,omitempty"` // it could not be played
-	Impossible bool          `json:"impossible,omitempty"`
-	Felt       felt          `json:"felt"`
-	Counts     counts        `json:"clients"` // from its begin until they were served again
-	Meanwhile  int           `json:"served_meanwhile"`
-	Recovered  time.Duration `json:"recovered_ns"`
-	Again      bool          `json:"served_again"`
+	*fault
+	err        string // it could not be played
+	impossible bool
+	times      int64         // the fault showed
+	counts     counts        // from its begin until clients were served again
+	meanwhile  int           // requests served
+	recovered  time.Duration // see recovered
+	again      bool          // clients were served as before
 	// With a SIGTERM in its middle.
-	Before  counts `json:"before_sigterm"`
-	InHand  int    `json:"in_hand_at_sigterm"`
-	Drained counts `json:"drained"`
-	Exit    string `json:"exit"`
-
-	expects expects
+	before  counts
+	inHand  int
+	drained counts
+	exit    string
 }
 
 // recoverWithin is the longest that it may take until a request is served after
@@ -90,87 +80,68 @@ const recoverWithin = 10 * time.Second
 
 // wrong is what was not as expected.
 func (r *result) wrong() (all []string) {
-	say := func(format string, a ...any) { all = append(all, fmt.Sprintf(format, a...)) }
-	if r.Impossible {
+	switch {
+	case r.impossible:
 		return nil
+	case r.err != "":
+		return []string{r.err}
 	}
-	if r.Error != "" {
-		return []string{r.Error}
+	say := func(bad bool, format string, a ...any) {
+		if bad {
+			all = append(all, fmt.Sprintf(format, a...))
+		}
 	}
 	const atSIGTERM = " at the SIGTERM"
-	for when, c := range map[string]counts{"": r.Counts, " before the SIGTERM": r.Before, atSIGTERM: r.Drained} {
-		if n := c.both(lost); n > 0 {
-			say("%d lost%s: %v", n, when, c.Why)
-		}
-		if n := c.both(changed); n > 0 {
-			say("%d changed%s: %v", n, when, c.Why)
-		}
-		if n := c.both(cut); n > r.expects.Cut {
-			say("%d cut%s, more than %d: %v", n, when, r.expects.Cut, c.Why)
-		}
-		if when == atSIGTERM {
-			continue // a response is enough, whichever
-		}
-		if n := c.MayRepeat[failed]; n > 0 && !r.expects.Fail {
-			say("%d failed that may be retried%s: %v", n, when, c.Why)
-		}
-		if n := c.Others[failed]; n > 0 && !r.expects.Fail && !r.expects.OthersFail {
-			say("%d of the others failed%s: %v", n, when, c.Why)
-		}
+	for when, c := range map[string]counts{"": r.counts, " before the SIGTERM": r.before, atSIGTERM: r.drained} {
+		say(c.both(lost) > 0, "%d lost%s: %v", c.both(lost), when, c.why)
+		say(c.both(changed) > 0, "%d changed%s: %v", c.both(changed), when, c.why)
+		say(c.both(cut) > r.cut, "%d cut%s, more than %d: %v", c.both(cut), when, r.cut, c.why)
+		judged := when != atSIGTERM // there a response is enough, whichever
+		say(judged && c.mayRepeat[failed] > 0 && r.fail < anything, "%d failed that may be retried%s: %v", c.mayRepeat[failed], when, c.why)
+		say(judged && c.others[failed] > 0 && r.fail < ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
 	}
-	if r.Felt.Times == 0 {
-		say("nobody felt it: no %s", r.Felt.What)
-	}
-	switch {
-	case !r.Again || r.Recovered < 0:
-		say("clients were not served again within %v", patience)
-	case r.Recovered > recoverWithin:
-		say("served again only after %v", r.Recovered)
-	}
-	if r.InHand == 0 {
-		say("no request was in hand at the SIGTERM")
-	}
-	if n := total(r.Drained.MayRepeat) + total(r.Drained.Others); n < r.InHand {
-		say("%d requests were in hand at the SIGTERM, and %d came to an end", r.InHand, n)
-	}
-	if r.Exit != "exit status 0" {
-		say("after the SIGTERM: %s", r.Exit)
-	}
+	say(r.times == 0, "nobody felt it: no %s", r.what)
+	say(!r.again || r.recovered < 0, "clients were not served again within %v", patience)
+	say(r.again && r.recovered > recoverWithin, "served again only after %v", r.recovered)
+	say(r.inHand == 0, "no request was in hand at the SIGTERM")
+	ended := total(r.drained.mayRepeat) + total(r.drained.others)
+	say(ended < r.inHand, "%d requests were in hand at the SIGTERM, and %d came to an end", r.inHand, ended)
+	say(r.exit != exitWell, "after the SIGTERM: %s", r.exit)
 	return all
 }
 
-// hasSecondTry says whether what was not as expected may be the machine's fault.
+// exitWell is how a process ends that has nothing to complain of.
+const exitWell = "exit status 0"
+
+// hasSecondTry reports whether what was not as expected may be the machine's fault.
 func (r *result) hasSecondTry() bool {
-	for _, c := range []counts{r.Counts, r.Before, r.Drained} {
+	for _, c := range []counts{r.counts, r.before, r.drained} {
 		if c.both(lost)+c.both(changed) > 0 {
 			return false
 		}
 	}
-	ended := r.Error != "" || r.Exit == "exit status 0"
-	return ended && len(r.wrong()) > 0
+	return (r.err != "" || r.exit == exitWell) && len(r.wrong()) > 0
 }
 
 // summary is a line about it.
 func (r *result) summary() string {
-	switch wrong := r.wrong(); {
-	case r.Error != "":
-		return r.Error
-	case len(wrong) > 0:
+	if wrong := r.wrong(); r.err == "" && len(wrong) > 0 {
 		return strings.Join(wrong, "; ")
+	} else if r.err == "" {
+		return "as expected"
 	}
-	return "as expected"
+	return r.err
 }
 
 const header = "| fault | how it was made | what showed it | requests: may be retried, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in hand, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) print(w io.Writer) {
-	if r.Error != "" {
-		fmt.Fprintf(w, "| %s | %s | %s |||||||||\n", r.Name, r.How, r.Error)
+	if r.err != "" {
+		fmt.Fprintf(w, "| %s | %s | %s |||||||||\n", r.name, r.how, r.err)
 		return
 	}
-	c, d := r.Counts, r.Drained
-	pair := func(v verdict) string { return fmt.Sprintf("%d, %d", c.MayRepeat[v], c.Others[v]) }
-	fmt.Fprintf(w, "| %s | %s | %d %s | %d, %d | %s | %s | %d | %d | %d | %s | %d: %d, %d, %d, %d |\n", r.Name, r.How, r.Felt.Times, r.Felt.What,
-		total(c.MayRepeat), total(c.Others), pair(failed), pair(cut), c.both(lost), c.both(changed), r.Meanwhile, r.Recovered.Round(time.Millisecond),
-		r.InHand, d.both(served), d.both(failed), d.both(cut), d.both(lost))
+	c, d := r.counts, r.drained
+	fmt.Fprintf(w, "| %s | %s | %d %s | %d, %d | %d, %d | %d, %d | %d | %d | %d | %s | %d: %d, %d, %d, %d |\n", r.name, r.how, r.times, r.what,
+		total(c.mayRepeat), total(c.others), c.mayRepeat[failed], c.others[failed], c.mayRepeat[cut], c.others[cut], c.both(lost), c.both(changed), r.meanwhile, r.recovered.Round(time.Millisecond),
+		r.inHand, d.both(served), d.both(failed), d.both(cut), d.both(lost))
 }

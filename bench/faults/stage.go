@@ -3,11 +3,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -15,58 +12,46 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/bench/internal/series"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // stage is where one fault is played: an upstream, a proxy and its clients.
 type stage struct {
-	ctx  context.Context
-	o    *options
-	f    *fault
-	dir  string // of its own, removed at the end
-	undo []func()
+	testbed.Bed
+	ctx context.Context
+	o   *options
+	f   *fault
+	dir string // of its own, removed at the end
 
 	// What a fault's prepare may set before the processes are started.
-	upAddr   string   // where the upstream listens
-	upArgs   []string // beside --listen
-	upBy     []string // command by way of which the upstream is started
-	proxyBy  []string // and the proxy
-	program  string   // the proxy; empty: --proxy
-	settings []string // of the proxy, over those of the fault
-	target   string   // RETRYPROXY_UPSTREAM
-	sockets  bool     // clients reach the proxy by unix sockets, as it is in a namespace of its own
+	spec   testbed.Spec
+	upAddr string   // where the upstream listens
+	cert   string   // file with its certificate and key; "": no TLS
+	upBy   []string // command by way of which it is started
 
-	up     *child
-	proxy  *proxy
+	up     *upstream
+	proxy  *testbed.Proxy
 	team   *team
-	before series.Series // as the fault begins
+	before series.Series      // as the fault begins
+	leave  context.CancelFunc // of the crowd
 }
 
-// impossible is why this machine cannot play a fault.
-type impossible struct{ why string }
-
-func (i impossible) Error() string { return "not possible here: " + i.why }
-
-// later has something done as the stage is cleared, the last first.
-func (st *stage) later(do func()) { st.undo = append(st.undo, do) }
-
-func (st *stage) clear() {
-	for _, do := range slices.Backward(st.undo) {
-		do()
-	}
-}
+// defaults are the settings of the proxy where a fault has no other ones: short
+// times, so that a fault of a second is longer than they are, and what an inbound
+// proxy has by default, wherever the upstream is.
+var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_DIAL_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
 
 // build starts the upstream and the proxy.
 func (st *stage) build() error {
-	var err error
-	if st.dir, err = os.MkdirTemp("", "faults-"); err != nil {
-		return err
-	}
-	st.later(func() { _ = os.RemoveAll(st.dir) })
-	own, err := process.OwnAddresses(3)
+	own, err := process.OwnAddresses(1)
 	if err != nil {
 		return err
 	}
-	st.upAddr, st.target = own[0], "http://"+own[0]
+	if st.dir, err = st.TempDir(); err != nil {
+		return err
+	}
+	st.upAddr = own[0]
+	st.spec = testbed.Spec{Program: st.o.Proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
 	if st.f.prepare != nil {
 		if err := st.f.prepare(st); err != nil {
 			return err
@@ -75,22 +60,43 @@ func (st *stage) build() error {
 	if err := st.startUpstream(); err != nil {
 		return err
 	}
-	st.later(func() { st.up.Kill() })
-	listen, admin := own[1], own[2]
-	if st.sockets {
-		listen, admin = "unix:"+filepath.Join(st.dir, "clients"), "unix:"+filepath.Join(st.dir, "admin")
-	}
-	st.proxy, err = startProxy(st.ctx, cmp.Or(st.program, st.o.proxy), listen, admin, st.proxyBy,
-		defaults, []string{"RETRYPROXY_UPSTREAM=" + st.target}, st.f.settings, st.settings, st.o.set)
-	if err != nil {
-		return err
-	}
-	st.later(func() { st.proxy.Kill() })
-	return nil
+	st.spec.Env = append(st.spec.Env, st.o.set...)
+	st.proxy, err = st.Start(st.ctx, st.spec)
+	return err
 }
 
-func (st *stage) startUpstream() (err error) {
-	st.up, err = startRole(roleUpstream, st.upBy, append([]string{"--listen", st.upAddr}, st.upArgs...)...)
+// begin makes the fault.
+func (st *stage) begin() error {
+	if st.f.begin != nil {
+		if err := st.f.begin(st); err != nil {
+			return err
+		}
+	}
+	var ctx context.Context
+	ctx, st.leave = context.WithCancel(st.ctx)
+	st.team.call(ctx, slices.Repeat([]manner{st.f.crowdOf}, st.f.crowd))
+	return st.conduct(st.f.mode)
+}
+
+// end ends it.
+func (st *stage) end() error {
+	st.leave()
+	if st.f.end != nil {
+		if err := st.f.end(st); err != nil {
+			return err
+		}
+	}
+	if st.f.mode == "" {
+		return nil
+	}
+	return st.conduct(good)
+}
+
+func (st *stage) conduct(mode string) error {
+	if mode == "" {
+		return nil
+	}
+	_, err := st.up.order("mode " + mode)
 	return err
 }
 
@@ -102,7 +108,7 @@ func (st *stage) await(what string, limit time.Duration, so func() bool) error {
 	for end := time.Now().Add(limit); !so(); {
 		select {
 		case <-st.proxy.Exited:
-			return fmt.Errorf("the proxy has ended; it said:\n%s", st.proxy.Lines())
+			return fmt.Errorf("the proxy has ended; it said:\n%s", st.proxy.Said())
 		default:
 		}
 		if time.Now().After(end) {
@@ -118,7 +124,7 @@ func (st *stage) await(what string, limit time.Duration, so func() bool) error {
 // hold lasts as long as the fault does.
 func (st *stage) hold() error {
 	if st.f.until == nil {
-		httpclient.Sleep(st.ctx, st.o.lasts)
+		httpclient.Sleep(st.ctx, st.o.For)
 		return st.ctx.Err()
 	}
 	return st.await("through with the fault", longestFault, func() bool { return st.f.until(st) })
@@ -127,16 +133,20 @@ func (st *stage) hold() error {
 // play plays a fault: alone, and with a SIGTERM in its middle.
 func play(ctx context.Context, f *fault, o *options) (*result, error) {
 	st := &stage{ctx: ctx, o: o, f: f}
-	defer st.clear()
+	defer st.End()
 	if err := st.build(); err != nil {
 		return nil, err
 	}
-	network, addr := ways(st.proxy.listen)
+	network, addr := testbed.Split(st.proxy.Addr)
 	st.team = &team{network: network, addr: addr, open: map[string]time.Time{}}
-	clientsCtx, cancel := context.WithCancel(ctx)
-	defer func() { st.team.stop(); cancel() }()
-	st.team.call(clientsCtx, f.clients())
-	r := &result{Name: f.name, How: f.how, expects: f.expects}
+	clients, cancel := context.WithCancel(ctx)
+	defer func() { st.team.stopped.Store(true); cancel() }()
+	all := slices.Clone(manners)
+	for i := range all {
+		all[i].body = f.body
+	}
+	st.team.call(clients, all)
+	r := &result{fault: f}
 	if err := st.alone(r); err != nil {
 		return nil, err
 	}
@@ -163,36 +173,40 @@ func (st *stage) alone(r *result) error {
 		return fmt.Errorf("before the fault: %w; clients had: %v", err, counted(st.team.since(start)))
 	}
 	var err error
-	if st.before, err = st.proxy.scrape(st.ctx); err != nil {
+	if st.before, err = st.proxy.Scrape(st.ctx); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := st.f.begin(st); err != nil {
+	if err := st.begin(); err != nil {
 		return err
 	}
 	if err := st.hold(); err != nil {
 		return err
 	}
 	ended := time.Now()
-	if err := st.f.end(st); err != nil {
+	if err := st.end(); err != nil {
 		return err
 	}
 	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
 	if err := st.await("done with what was in hand", patience+within, func() bool { return st.team.inHand(ended) == 0 }); err != nil {
 		return err
 	}
-	r.Counts = counted(st.team.since(began))
-	r.Meanwhile = served0(st.team.since(began), ended)
-	r.Recovered, r.Again = recovered(st.team.since(began), ended), again == nil
-	r.Felt, err = st.f.felt(st)
+	events := st.team.since(began)
+	r.counts, r.meanwhile = counted(events), counted(until(events, ended)).both(served)
+	r.recovered, r.again = recovered(events, ended), again == nil
+	if r.felt == nil {
+		r.times, err = st.up.order("count")
+	} else {
+		r.times, err = r.felt(st)
+	}
 	return err
 }
 
-// allAccepted pauses the clients; it says whether the proxy has all that they
+// allAccepted pauses the clients; it reports whether the proxy has all that they
 // have in hand, and has them go on where that is nothing.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
-	m, err := st.proxy.scrape(st.ctx)
+	m, err := st.proxy.Scrape(st.ctx)
 	n := st.team.inHand(time.Now())
 	if n == 0 {
 		st.team.paused.Store(false)
@@ -204,10 +218,10 @@ func (st *stage) allAccepted() bool {
 func (st *stage) inTheMiddle(r *result) error {
 	st.team.wait.Store(true)
 	began := time.Now()
-	if err := st.f.begin(st); err != nil {
+	if err := st.begin(); err != nil {
 		return err
 	}
-	httpclient.Sleep(st.ctx, st.o.lasts/2)
+	httpclient.Sleep(st.ctx, st.o.For/2)
 	times := 0 // in a row: the first pause may come as a client begins
 	accepted := func() bool {
 		if times++; !st.allAccepted() {
@@ -218,14 +232,14 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inHand(time.Now()) > 0) {
 		return err
 	} // with none in hand the row is judged so
-	st.team.stop()
+	st.team.stopped.Store(true)
 	at := time.Now()
-	r.InHand = st.team.inHand(at)
+	r.inHand = st.team.inHand(at)
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	httpclient.Sleep(st.ctx, st.o.lasts/2)
-	if err := st.f.end(st); err != nil {
+	httpclient.Sleep(st.ctx, st.o.For/2)
+	if err := st.end(); err != nil {
 		return err
 	}
 	for st.team.inHand(time.Now()) > 0 { // each ends after its client's patience
@@ -233,13 +247,7 @@ func (st *stage) inTheMiddle(r *result) error {
 			return st.ctx.Err()
 		}
 	}
-	r.Before = counted(before(st.team.since(began), at))
-	r.Drained = counted(st.team.since(at))
-	select {
-	case <-st.proxy.Exited:
-		r.Exit = st.proxy.Cmd.ProcessState.String()
-	case <-time.After(within):
-		r.Exit = fmt.Sprintf("still running %v after the last response", within)
-	}
+	r.before, r.drained = counted(until(st.team.since(began), at)), counted(st.team.since(at))
+	r.exit = st.proxy.Ended(within)
 	return nil
 }

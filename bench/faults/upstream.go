@@ -6,21 +6,92 @@ import (
 	"bufio"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// roleUpstream serves what is behind the proxy. Orders, a line each, answered by
-// "done" and the number of requests and connections that a fault has met:
+// upstream is the process behind the proxy, which obeys orders.
+type upstream struct {
+	*process.Child
+	orders  io.Writer
+	answers *os.File
+	in      *bufio.Reader // of answers
+}
+
+// startUpstream starts this program once more, as the upstream, and waits until it listens.
+func (st *stage) startUpstream() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	line := slices.Concat(st.upBy, []string{self, st.upAddr, st.cert})
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), upstreamVariable+"=1")
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	st.Later(func() { _ = read.Close() })
+	defer write.Close()
+	u := &upstream{orders: orders, answers: read, in: bufio.NewReader(read)}
+	if u.Child, err = process.Start(cmd, write); err != nil {
+		return err
+	}
+	st.Later(u.Kill)
+	st.up = u
+	_, err = u.answer()
+	return err
+}
+
+// order sends an order and returns the number that is the answer.
+func (u *upstream) order(line string) (int64, error) {
+	if _, err := fmt.Fprintln(u.orders, line); err != nil {
+		return 0, err
+	}
+	n, err := u.answer()
+	if err != nil {
+		err = fmt.Errorf("order %q: %w", line, err)
+	}
+	return n, err
+}
+
+func (u *upstream) answer() (n int64, err error) {
+	_ = u.answers.SetReadDeadline(time.Now().Add(15 * time.Second))
+	if _, err = fmt.Fscanln(u.in, &n); err != nil {
+		err = fmt.Errorf("the upstream does not answer: %w; it said:\n%s", err, u.Lines())
+	}
+	return n, err
+}
+
+// server is the upstream within its process.
+type server struct {
+	testbed.Server
+	l       *net.TCPListener
+	conduct atomic.Pointer[conduct]
+	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
+	met     atomic.Int64                    // answers and connections that a fault has met
+	nth     atomic.Int64                    // of the responses of a conduct
+	waits   waits
+}
+
+// serveUpstream is the upstream's process. args are its address and a file with a certificate and
+// its key, or "". Orders are a line each, answered by the number of requests and connections that a fault has met:
 //
 //	mode NAME   how requests are answered from now on; see conducts
 //	deaf        accept no more, and hold a connection or two in the queue
@@ -29,125 +100,78 @@ import (
 //	cert FILE   speak TLS with the certificate and the key in this file
 //	count       nothing
 //	waits       nothing; the number is that of the waits that were wrong
-const roleUpstream = "upstream"
-
-// server is the upstream's process.
-type server struct {
-	l       *net.TCPListener
-	conduct atomic.Pointer[conduct]
-	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
-	met     atomic.Int64                    // answers that a fault has met
-	nth     atomic.Int64                    // of the responses of a conduct
-	waits   waits
-
-	mu    sync.Mutex // guards all below
-	deaf  bool
-	hear  *sync.Cond
-	conns map[net.Conn]struct{}
-}
-
 func serveUpstream(args []string, orders io.Reader, out io.Writer) error {
-	f := flag.NewFlagSet(roleUpstream, flag.ContinueOnError)
-	listen := f.String("listen", "", "address")
-	cert := f.String("cert", "", "file with a certificate and its key")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", *listen)
+	l, err := net.Listen("tcp", args[0])
 	if err != nil {
 		return err
 	}
-	s := &server{l: l.(*net.TCPListener), conns: map[net.Conn]struct{}{}}
-	s.hear = sync.NewCond(&s.mu)
-	s.setConduct(wellBehaved)
-	if *cert != "" {
-		if err := s.setCert(*cert); err != nil {
+	s := &server{l: l.(*net.TCPListener)}
+	s.Take = s.serve
+	first := []string{"mode " + good}
+	if args[1] != "" {
+		first = append(first, "cert "+args[1])
+	}
+	for _, line := range first {
+		if err := s.obey(line); err != nil {
 			return err
 		}
 	}
-	go s.accept()
-	fmt.Fprintln(out, "open")
-	return obey(orders, out, s.order)
-}
-
-// obey carries out orders until there are no more; each is answered.
-func obey(orders io.Reader, out io.Writer, order func(what, arg string) (int64, error)) error {
-	in := bufio.NewScanner(orders)
-	for in.Scan() {
-		what, arg, _ := strings.Cut(in.Text(), " ")
-		n, err := order(what, arg)
+	go s.Accept(l)
+	fmt.Fprintln(out, 0)
+	for in := bufio.NewScanner(orders); in.Scan(); {
+		n, err := int64(0), error(nil)
+		if in.Text() == "waits" {
+			n, err = s.waits.judged()
+		} else {
+			err = s.obey(in.Text())
+			n = s.met.Load()
+		}
 		if err != nil {
 			return fmt.Errorf("order %q: %w", in.Text(), err)
 		}
-		fmt.Fprintln(out, "done", n)
+		fmt.Fprintln(out, n)
 	}
-	return in.Err()
+	return errors.New("no more orders")
 }
 
-func (s *server) order(what, arg string) (int64, error) {
-	var err error
+func (s *server) obey(line string) error {
+	what, arg, _ := strings.Cut(line, " ")
 	switch what {
 	case "mode":
-		err = s.setConduct(arg)
+		c, ok := conducts[arg]
+		if !ok {
+			return errors.New("no such conduct")
+		}
+		s.nth.Store(0)
+		s.conduct.Store(&c)
 	case "deaf":
-		err = s.setDeaf(true)
+		if err := s.l.SetDeadline(time.Unix(1, 0)); err != nil { // ends Accept
+			return err
+		}
+		s.drop()
+		return s.resize(1)
 	case "hear":
-		err = s.setDeaf(false)
+		if err := s.l.SetDeadline(time.Time{}); err != nil {
+			return err
+		}
+		go s.Accept(s.l)
+		return s.resize(4096)
 	case "drop":
 		s.drop()
 	case "cert":
-		err = s.setCert(arg)
+		c, err := tls.LoadX509KeyPair(arg, arg)
+		if err != nil {
+			return err
+		}
+		s.cert.Store(&c)
 	case "count":
-	case "waits":
-		return s.waits.judged()
 	default:
-		err = errors.New("unknown")
+		return errors.New("unknown")
 	}
-	return s.met.Load(), err
-}
-
-func (s *server) setConduct(name string) error {
-	c, ok := conducts[name]
-	if !ok {
-		return errors.New("no such conduct")
-	}
-	s.nth.Store(0)
-	s.conduct.Store(&c)
 	return nil
 }
 
-func (s *server) setCert(file string) error {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	c, err := tls.X509KeyPair(b, b)
-	if err == nil {
-		s.cert.Store(&c)
-	}
-	return err
-}
-
-// backlog is how many connections beside one the queue of a deaf server takes.
-const backlog = 1
-
-// setDeaf ends what there is and leaves further connections in a short queue, or takes them again.
-func (s *server) setDeaf(deaf bool) error {
-	s.mu.Lock()
-	s.deaf = deaf
-	s.hear.Broadcast()
-	s.mu.Unlock()
-	if !deaf {
-		return s.resize(4096)
-	}
-	if err := s.l.SetDeadline(time.Unix(1, 0)); err != nil { // wakes Accept
-		return err
-	}
-	s.drop()
-	return s.resize(backlog)
-}
-
-// resize sets how many connections may wait to be accepted: listen(2) may be called again for that.
+// resize sets how many connections beside one may wait to be accepted: listen(2) may be called again for that.
 func (s *server) resize(n int) error {
 	raw, err := s.l.SyscallConn()
 	if err != nil {
@@ -158,59 +182,14 @@ func (s *server) resize(n int) error {
 	return errors.Join(err, failed)
 }
 
-func (s *server) accept() {
-	for {
-		s.mu.Lock()
-		for s.deaf {
-			s.hear.Wait()
-			_ = s.l.SetDeadline(time.Time{})
-		}
-		s.mu.Unlock()
-		c, err := s.l.Accept()
-		if err != nil {
-			continue
-		}
-		s.mu.Lock()
-		s.conns[c] = struct{}{}
-		s.mu.Unlock()
-		go s.serve(c)
-	}
-}
-
 // drop resets all connections.
-func (s *server) drop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		reset(c)
-		s.met.Add(1)
-	}
-}
+func (s *server) drop() { s.met.Add(int64(s.Each(testbed.Reset))) }
 
-func reset(c net.Conn) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-	_ = c.Close()
-}
-
-// errEnded: the connection is over.
-var errEnded = errors.New("ended")
-
-func (s *server) serve(plain net.Conn) {
-	c := plain
+func (s *server) serve(c net.Conn) {
 	if cert := s.cert.Load(); cert != nil {
-		c = tls.Server(plain, &tls.Config{Certificates: []tls.Certificate{*cert}})
+		c = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}})
+		defer c.Close()
 	}
-	defer func() {
-		_ = c.Close()
-		s.mu.Lock()
-		delete(s.conns, plain)
-		s.mu.Unlock()
-	}()
 	in := bufio.NewReader(c)
 	for {
 		q, err := http.ReadRequest(in)
@@ -221,7 +200,11 @@ func (s *server) serve(plain net.Conn) {
 		if wait, err := time.ParseDuration(q.Header.Get(fieldWait)); err == nil {
 			time.Sleep(wait)
 		}
-		if (*s.conduct.Load())(x) != nil {
+		how := s.conduct.Load()
+		if how.met {
+			s.met.Add(1)
+		}
+		if !how.early && x.read() != nil || how.answer(x) != nil {
 			return
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/show"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
-	"github.com/retryproxy/retryproxy/policy/storm"
+	"github.com/retryproxy/retryproxy/sim"
 )
 
 // roleSimulate as the first argument plays fleets in virtual time instead.
@@ -28,14 +28,14 @@ var virtualSize = picture.Size{Width: 900, Height: 900}
 // sharings are what is compared.
 var sharings = []struct {
 	name  string
-	share storm.Sharing
+	share sim.Sharing
 	delay time.Duration
 }{
-	{"alone", storm.ShareNothing, 0},
-	{"pause", storm.ShareWithin, 0},
-	{"shared", storm.ShareRateLimitPauses, 10 * time.Millisecond},
-	{"ratelimit", storm.ShareRateLimit, 10 * time.Millisecond},
-	{"rate limit, 100 ms away", storm.ShareRateLimit, 100 * time.Millisecond},
+	{"alone", sim.ShareNothing, 0},
+	{"pause", sim.ShareWithin, 0},
+	{"shared", sim.ShareRateLimitPauses, 10 * time.Millisecond},
+	{"ratelimit", sim.ShareRateLimit, 10 * time.Millisecond},
+	{"rate limit, 100 ms away", sim.ShareRateLimit, 100 * time.Millisecond},
 }
 
 // asking is the sharing whose questions to the ledger are told.
@@ -46,7 +46,7 @@ type point struct {
 	Name      string        `json:"name"`
 	Processes int           `json:"processes"`
 	Delay     time.Duration `json:"delay_nanoseconds"`
-	storm.FleetResult
+	sim.FleetResult
 }
 
 // simulate plays fleets of several sizes and tells the table as Markdown.
@@ -65,7 +65,7 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}); err != nil {
 		return err
 	}
-	points := playFleets(ctx, sizes, func(c *storm.Fleet) {
+	points := playFleets(ctx, sizes, func(c *sim.Fleet) {
 		c.Seed, c.Length = *seed, *length
 		if *grow {
 			c.Grow()
@@ -97,7 +97,7 @@ func parseSizes(list string) ([]int, error) {
 }
 
 // playFleets plays each sharing with each number of processes, two at a time.
-func playFleets(ctx context.Context, sizes []int, change func(*storm.Fleet)) []point {
+func playFleets(ctx context.Context, sizes []int, change func(*sim.Fleet)) []point {
 	points := make([]point, len(sharings)*len(sizes))
 	room := make(chan struct{}, 2)
 	var all sync.WaitGroup
@@ -109,10 +109,10 @@ func playFleets(ctx context.Context, sizes []int, change func(*storm.Fleet)) []p
 				return
 			}
 			s := &sharings[i/len(sizes)]
-			c := storm.DefaultFleet(sizes[i%len(sizes)])
+			c := sim.DefaultFleet(sizes[i%len(sizes)])
 			c.Share, c.Delay = s.share, s.delay
 			change(&c)
-			points[i] = point{s.name, c.Processes, c.Delay, storm.RunFleet(c)}
+			points[i] = point{s.name, c.Processes, c.Delay, sim.RunFleet(c)}
 		})
 	}
 	all.Wait()

@@ -11,6 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -51,7 +53,7 @@ func startProxy(t *testing.T, app string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backoff, err := policy.New(policy.DefaultStrategy, policy.Options{})
+	backoff, err := backoff.New(backoff.Default, backoff.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func startProxy(t *testing.T, app string) string {
 	s, err := proxy.New(&proxy.Config{
 		Listen: []string{"127.0.0.1:0"},
 		Default: proxy.Route{
-			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: policy.BudgetConfig{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, QueueTimeout: long, QueueMax: 1000,
+			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: budget.Config{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, QueueTimeout: long, QueueMax: 1000,
 			RequestTimeout: long, BodyIdleTimeout: long, RetryBufferBytes: 1 << 10, ResponseBufferBytes: 1 << 10, ResponseHeaders: true,
 		},
 		Limits: http1.Limits{HeaderBytes: 4 << 10, Headers: 20}, ReadHeaderTimeout: long, ClientIdleTimeout: long, WriteTimeout: long, RetryBufferTotalBytes: 1 << 20,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"time"
 )
 
@@ -94,12 +93,7 @@ func newAct(seed, id uint64, n int) act {
 		}
 		a = failures[failure]
 	}
-	a.draw(seed, id, n, r)
-	return a
-}
-
-// draw fills in all that differs from one answer to the next.
-func (a *act) draw(seed, id uint64, n int, r *rand.Rand) {
+	// All that differs from one answer to the next.
 	size := newSize(r)
 	if a.status != 200 && !one(r, 8) {
 		size = min(size, 2000) // most failing responses are small enough to hold
@@ -108,15 +102,11 @@ func (a *act) draw(seed, id uint64, n int, r *rand.Rand) {
 	if a.status == 200 && one(r, 20) {
 		a.framing, a.status, size = noContent, []int{204, 304}[r.IntN(2)], 0
 	}
-	a.body = newContent(seed, id, responseSide+uint64(n), size)
+	a.body = content{seed, id, responseSide + uint64(n), size}
 	a.trailer = a.framing == byChunks && one(r, 3)
 	a.early = one(r, 15)
 	a.trickles = one(r, 40)
 	a.malformed = r.IntN(len(malformedHeads))
-	a.drawTrouble(r)
-}
-
-func (a *act) drawTrouble(r *rand.Rand) {
 	if one(r, 25) {
 		a.interim = [][]int{{102}, {103}, {103, 103}, {102, 103}}[r.IntN(4)]
 	}
@@ -136,9 +126,10 @@ func (a *act) drawTrouble(r *rand.Rand) {
 	if a.kind == answers && one(r, 1500) {
 		a.kind = stalls
 	}
+	return a
 }
 
-// has says whether the act brings the head of a valid response.
+// has reports whether the act brings the head of a valid response.
 func (a *act) has() bool { return a.kind == answers || a.kind == cuts }
 
 // malformedHeads must all be refused, or better: retried and never relayed.

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/series"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// judge says whether what a client got is right, given what its request was
+// judge tells whether what a client got is right, given what its request was
 // and what the upstream did. Safe for concurrent use.
 type judge struct {
 	ledger  *ledger
@@ -64,7 +69,7 @@ func (c *matter) refused() {
 		c.bad("malformed request forwarded", "%s", r.name)
 	case got.resp == nil:
 		c.bad("malformed request not answered", "%s: %v", r.name, got.err)
-	case !r.refuses(got.resp.StatusCode):
+	case !slices.Contains(r.status, got.resp.StatusCode):
 		c.bad("malformed request not refused", "%s: status %d, not %v", r.name, got.resp.StatusCode, r.status)
 	case !got.resp.Close:
 		c.bad("malformed request keeps its connection", "%s", r.name)
@@ -90,7 +95,7 @@ func (c *matter) answeredEarly() bool {
 	})
 }
 
-// wholeAfter says whether the upstream answered an attempt after number n in
+// wholeAfter reports whether the upstream answered an attempt after number n in
 // full. In a run on a busy machine the proxy may have stopped waiting for it:
 // that takes at least its timeout.
 func (c *matter) wholeAfter(n int) bool {
@@ -197,15 +202,43 @@ func (c *matter) trailer(a *act) {
 
 // story tells what the upstream did, for a violation.
 func (c *matter) story() string {
-	var b strings.Builder
-	for i, a := range c.seen {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("kind " + strconv.Itoa(int(a.act.kind)) + " status " + strconv.Itoa(a.act.status))
-		if a.whole {
-			b.WriteString(" whole")
+	var all []string
+	for _, a := range c.seen {
+		all = append(all, fmt.Sprintf("kind %d status %d whole %v", a.act.kind, a.act.status, a.whole))
+	}
+	return strings.Join(all, ", ")
+}
+
+// slack is how many goroutines and descriptors more than at the beginning are
+// no leak: the runtime starts some of its own.
+const slack = 3
+
+// idle reports whether the level is that of a proxy without work, as before the run.
+func idle(l, before testbed.Level) bool {
+	return l.Connections+l.InFlight+l.Waiting == 0 && l.RetryBuffer == 0 && !l.Above(before, slack)
+}
+
+// checkCounts compares the proxy's counts with what was sent, and with each
+// other, once nothing is in flight.
+func checkCounts(l *ledger, s series.Series, sent, heads uint64, breakers float64) {
+	equal := func(what string, got float64, with string, want float64) {
+		if math.Abs(got-want) > 0.5 {
+			l.violation("counts do not add up", "%s is %.0f, %s %.0f", what, got, with, want)
 		}
 	}
-	return b.String()
+	requests, attempts := s.Sum("requests_total"), s.Sum("attempts_total")
+	equal("outcomes_total", s.Sum("outcomes_total"), "requests sent are", float64(sent))
+	equal("requests_total", requests, "outcomes_total is", s.Sum("outcomes_total"))
+	equal("request_duration_seconds_count", s.Sum("request_duration_seconds_count"), "requests_total is", requests)
+	equal("attempts_per_request_sum", s.Sum("attempts_per_request_sum"), "attempts_total is", attempts)
+	equal("attempt_duration_seconds_count", s.Sum("attempt_duration_seconds_count"), "attempts_total is", attempts)
+	equal("outcome refused", s.By("outcomes_total", "outcome")["refused"], "malformed requests sent are", breakers)
+	equal("parse_refusals_total", s.Sum("parse_refusals_total"), "malformed requests sent are", breakers)
+	equal("faults_total", s.Sum("faults_total"), "should be", 0)
+	if float64(heads) > attempts {
+		l.violation("counts do not add up", "the upstream saw %d attempts, attempts_total is %.0f", heads, attempts)
+	}
+	if r := s.Sum("retries_total"); r > attempts {
+		l.violation("counts do not add up", "retries_total is %.0f, attempts_total %.0f", r, attempts)
+	}
 }

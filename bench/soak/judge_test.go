@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/series"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // matterOf makes a case in which all is right: a GET, answered whole at the
 // first attempt. Tests then spoil one thing.
 func matterOf() (*plan, *reply, []attempt) {
-	a := attempt{act: act{kind: answers, status: 200, framing: byLength, body: newContent(1, 1, responseSide, 100)}, whole: true}
+	a := attempt{act: act{kind: answers, status: 200, framing: byLength, body: content{1, 1, responseSide, 100}}, whole: true}
 	resp := &http.Response{StatusCode: 200, ContentLength: 100, Header: http.Header{
 		fieldTwice: {"a", "b"}, "X-Retryproxy-Attempts": {"1"}}}
 	begun := time.Unix(1000, 0)
@@ -96,8 +97,8 @@ func TestJudgement(t *testing.T) {
 			if tt.want == "" {
 				want = nil
 			}
-			if !slices.Equal(l.kindOrder, want) {
-				t.Errorf("violations %q, want %q: %v", l.kindOrder, want, l.report())
+			if !slices.Equal(l.Kinds(), want) {
+				t.Errorf("violations %q, want %q: %v", l.Kinds(), want, l.All())
 			}
 		})
 	}
@@ -116,8 +117,8 @@ func TestTheNewestAnswerIsGiven(t *testing.T) {
 	l := newLedger(1)
 	j := &judge{ledger: l, timeout: 700 * time.Millisecond}
 	j.ruling(&entry{plan: p, attempts: seen}, got)
-	if !slices.Equal(l.kindOrder, []string{"older answer given"}) {
-		t.Errorf("violations %q", l.report())
+	if !slices.Equal(l.Kinds(), []string{"older answer given"}) {
+		t.Errorf("violations %q", l.All())
 	}
 }
 
@@ -133,46 +134,44 @@ func TestCountsMustAddUp(t *testing.T) {
 	}
 	l := newLedger(1)
 	checkCounts(l, good(), 10, 11, 2)
-	if l.total != 0 {
-		t.Fatalf("violations of right counts: %v", l.report())
+	if l.N() != 0 {
+		t.Fatalf("violations of right counts: %v", l.All())
 	}
 	for name := range good() {
 		s := good()
 		s[name] += 10
 		l := newLedger(1)
 		checkCounts(l, s, 10, 11, 2)
-		if l.total == 0 {
+		if l.N() == 0 {
 			t.Errorf("%s too high is not found", name)
 		}
 	}
 	l = newLedger(1)
 	checkCounts(l, good(), 10, 13, 2)
 	checkCounts(l, good(), 9, 11, 2)
-	if l.total != 2 {
-		t.Errorf("attempts not counted, or requests not sent, are not found: %v", l.report())
+	if l.N() != 2 {
+		t.Errorf("attempts not counted, or requests not sent, are not found: %v", l.All())
 	}
 }
 
 func TestWhatIsLeftIsFound(t *testing.T) {
-	before := level{Goroutines: 10, Descriptors: 10}
-	tests := map[string]struct {
-		after level
-		over  bool
+	before := testbed.Level{Goroutines: 10, Descriptors: 10}
+	for name, tt := range map[string]struct {
+		after testbed.Level
+		idle  bool
 	}{
-		"as before":              {level{Goroutines: 10, Descriptors: 10}, false},
-		"less":                   {level{Goroutines: 8, Descriptors: 9}, false},
-		"idle upstream":          {level{Goroutines: 10, Descriptors: 30, Idle: 20}, false},
-		"goroutines":             {level{Goroutines: 10 + slack + 1}, true},
-		"descriptors":            {level{Descriptors: 10 + slack + 1}, true},
-		"a connection":           {level{Connections: 1}, true},
-		"a replay byte":          {level{RetryBufferUsed: 1}, true},
-		"a request in flight":    {level{InFlight: 1}, true},
-		"a request that waits":   {level{Waiting: 1}, true},
-		"more idle than counted": {level{Goroutines: 10, Descriptors: 40, Idle: 20}, true},
-	}
-	for name, tt := range tests {
-		if got := tt.after.over(before) != ""; got != tt.over {
-			t.Errorf("%s: over is %v", name, got)
+		"as before":            {testbed.Level{Goroutines: 10, Descriptors: 10}, true},
+		"less":                 {testbed.Level{Goroutines: 8, Descriptors: 9}, true},
+		"a few more":           {testbed.Level{Goroutines: 10 + slack, Descriptors: 10 + slack}, true},
+		"goroutines":           {testbed.Level{Goroutines: 10 + slack + 1}, false},
+		"descriptors":          {testbed.Level{Descriptors: 10 + slack + 1}, false},
+		"a connection":         {testbed.Level{Connections: 1}, false},
+		"a byte for a retry":   {testbed.Level{RetryBuffer: 1}, false},
+		"a request in flight":  {testbed.Level{InFlight: 1}, false},
+		"a request that waits": {testbed.Level{Waiting: 1}, false},
+	} {
+		if got := idle(tt.after, before); got != tt.idle {
+			t.Errorf("%s: idle is %v", name, got)
 		}
 	}
 }

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 // entry is what the upstream saw of one request. Its client makes it before
@@ -74,58 +75,19 @@ func (e *entry) number(n, number int) bool {
 // ledger is what clients and upstream share, and where violations go.
 // Safe for concurrent use.
 type ledger struct {
+	testbed.Findings
 	seed uint64
 	late atomic.Uint64 // attempts read by the upstream after the proxy had given up waiting for them
 
 	mu      sync.Mutex // guards what follows
 	entries map[uint64]*entry
 	ended   []*entry // those of entries that ended, in that order
-
-	violations []string // the first few
-	total      int      // all of them
-	kinds      map[string]int
-	kindOrder  []string
 }
 
-// maxTold bounds the violations of one kind told in full.
-const maxTold = 5
+func newLedger(seed uint64) *ledger { return &ledger{seed: seed, entries: make(map[uint64]*entry)} }
 
-func newLedger(seed uint64) *ledger {
-	return &ledger{seed: seed, entries: make(map[uint64]*entry), kinds: make(map[string]int)}
-}
-
-// violation notes that something is wrong. kind groups; the rest tells.
-func (l *ledger) violation(kind, format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.kinds[kind] == 0 {
-		l.kindOrder = append(l.kindOrder, kind)
-	}
-	l.total++
-	l.kinds[kind]++
-	if l.kinds[kind] <= maxTold {
-		l.violations = append(l.violations, kind+": "+fmt.Sprintf(format, args...))
-	}
-}
-
-// report lists what is wrong, each kind with its number.
-func (l *ledger) report() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := append([]string(nil), l.violations...)
-	for _, kind := range l.kindOrder {
-		if n := l.kinds[kind]; n > maxTold {
-			out = append(out, fmt.Sprintf("%s: %d in all", kind, n))
-		}
-	}
-	return out
-}
-
-func (l *ledger) violationCount() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.total
-}
+// violation notes that something is wrong. kind groups.
+func (l *ledger) violation(kind, format string, args ...any) { l.Add(kind+": "+format, args...) }
 
 // open begins a request.
 func (l *ledger) open(p *plan) *entry {
@@ -152,7 +114,7 @@ func (l *ledger) close(e *entry, end ending) {
 	}
 }
 
-// arrived notes the head of an attempt and gives its number. False: nobody can
+// arrived notes the head of an attempt and returns its number. False: nobody can
 // be waiting for it.
 func (l *ledger) arrived(id uint64) (*entry, int, bool) {
 	l.mu.Lock()
@@ -180,7 +142,7 @@ func (l *ledger) arrived(id uint64) (*entry, int, bool) {
 	return e, n, true
 }
 
-// excuses says whether an attempt may come now. After the response it may when
+// excuses reports whether an attempt may come now. After the response it may when
 // it was sent before: the proxy gave up waiting for it, which takes at least
 // its timeout, and the upstream is only now reading.
 func (d ending) excuses() bool { return d.at.IsZero() || d.left || d.took >= attemptTimeout }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestAttemptsAfterTheEnd(t *testing.T) {
 				l.close(e, *c.end)
 			}
 			_, _, known := l.arrived(7)
-			got := strings.Join(l.report(), "\n")
+			got := strings.Join(l.All(), "\n")
 			if known != (c.want == "") || !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || l.late.Load() != c.late {
 				t.Errorf("known %v, late %d, said %q", known, l.late.Load(), got)
 			}
@@ -43,8 +44,8 @@ func TestEndedRequestsAreForgotten(t *testing.T) {
 	if len(l.entries) != 1 || len(l.ended) != 1 {
 		t.Errorf("%d requests remembered, %d of them ended", len(l.entries), len(l.ended))
 	}
-	if _, _, known := l.arrived(7); known || l.kinds["attempt from nowhere"] != 1 {
-		t.Errorf("an attempt at a forgotten request: known %v, %v", known, l.report())
+	if _, _, known := l.arrived(7); known || !slices.Equal(l.Kinds(), []string{"attempt from nowhere"}) {
+		t.Errorf("an attempt at a forgotten request: known %v, %v", known, l.All())
 	}
 }
 

@@ -2,67 +2,196 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
+	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/show"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// options of a run.
-type options struct {
-	proxy   string
-	lasts   time.Duration
-	clients int
-	seed    uint64
-	json    bool
+func main() { command.Main("soak", run) }
+
+// Settings of the proxy that the judgement depends on.
+const (
+	attemptTimeout = 700 * time.Millisecond
+	requestTimeout = 3 * time.Second
+	mostRetries    = 3
+)
+
+// settings make the run lively: short timeouts, small memory, many retries.
+var settings = []string{
+	"RETRYPROXY_ROUTES=plain,unsafe",
+	"RETRYPROXY_ROUTE_PLAIN_PATH=/plain/*",
+	"RETRYPROXY_ROUTE_UNSAFE_PATH=/unsafe/*",
+	"RETRYPROXY_ROUTE_UNSAFE_RETRY_UNSAFE=true",
+	"RETRYPROXY_ATTEMPT_TIMEOUT=" + attemptTimeout.String(),
+	"RETRYPROXY_REQUEST_TIMEOUT=" + requestTimeout.String(),
+	"RETRYPROXY_MAX_RETRIES=" + strconv.Itoa(mostRetries),
+	"RETRYPROXY_BACKOFF_BASE=5ms",
+	"RETRYPROXY_BACKOFF_MAX=200ms",
+	"RETRYPROXY_BACKOFF_THROTTLED_BASE=20ms",
+	"RETRYPROXY_BUDGET_RATIO=0.5",
+	"RETRYPROXY_BUDGET_BURST=50",
+	"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=4MiB",
+	"RETRYPROXY_BODY_IDLE_TIMEOUT=10s",
+	"RETRYPROXY_DRAIN_TIMEOUT=5s",
+	"GORACE=halt_on_error=0",
 }
 
-func main() {
-	command.Main("soak", run)
+// faultLine is what the proxy must not say.
+var faultLine = regexp.MustCompile(`DATA RACE|panic|fatal error|"level":"(error|dpanic|panic|fatal)"`)
+
+// session is a soak in flight.
+type session struct {
+	clients  int
+	ledger   *ledger
+	judge    *judge
+	team     *team
+	upstream *upstream
+	proxy    *testbed.Proxy
+	before   testbed.Level
+	began    time.Time
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args, stderr)
+	o, r := &testbed.Options{}, &session{}
+	f := o.Flags("soak", stderr, 60*time.Second)
+	f.IntVar(&r.clients, "conns", 200, "clients, each with one connection at a time")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of everything that is drawn; 0: a new one")
+	err := o.Parse(f, args, time.Millisecond, 1000*time.Hour, func(c *command.Check) {
+		c.That(r.clients >= 1 && r.clients <= 10000, "--conns must be in 1..10000")
+	})
 	if err != nil {
 		return err
 	}
-	r, err := soak(ctx, o, show.NewProgress(stderr))
+	bed := &testbed.Bed{}
+	defer bed.End()
+	dir, err := bed.TempDir()
 	if err != nil {
 		return err
 	}
-	r.print(stdout, o.json)
-	if len(r.Violations) > 0 {
+	r.ledger = newLedger(o.Seed)
+	if r.upstream, err = startUpstream(r.ledger, false); err != nil {
+		return err
+	}
+	bed.Later(r.upstream.end)
+	log := dir + "/log"
+	if r.proxy, err = bed.Start(ctx, testbed.Spec{Program: o.Proxy, Upstream: "http://" + r.upstream.addr, Env: settings, Log: log}); err != nil {
+		return err
+	}
+	if r.before, err = r.proxy.Level(); err != nil {
+		return err
+	}
+	r.judge = &judge{ledger: r.ledger, timeout: attemptTimeout}
+	r.team = &team{ledger: r.ledger, seed: o.Seed, proxy: r.proxy.Addr, judge: r.judge, patience: mostPatience}
+	told := show.NewProgress(stderr)
+	r.call(ctx, o.For, told)
+	r.upstream.end()
+	if r.conclude(told, log, stdout); r.ledger.N() > 0 {
 		return command.ErrFound
 	}
 	return nil
 }
 
-func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
-	f := flag.NewFlagSet("soak", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program to test")
-	f.DurationVar(&o.lasts, "for", 60*time.Second, "how long clients send requests")
-	f.IntVar(&o.clients, "conns", 200, "clients, each with one connection at a time")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of everything that is drawn; 0: a new one")
-	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	err := command.Parse(f, args, o.validate)
-	for o.seed == 0 {
-		o.seed = rand.Uint64() >> 32
+// call lets the clients work for the time asked for and waits for their end.
+func (r *session) call(ctx context.Context, lasts time.Duration, told *show.Progress) {
+	r.began = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	defer told.End()
+	var wg sync.WaitGroup
+	for i := range r.clients {
+		c := &client{t: r.team, from: net.IPv4(127, 1, byte(i>>8), byte(i))}
+		wg.Go(func() { c.run(ctx) })
 	}
-	return o, err
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-r.proxy.Exited:
+			r.ledger.violation("proxy ended", "it said:\n%s", r.proxy.Said())
+			cancel()
+			<-ended
+			return
+		case <-tick.C:
+			s, err := r.proxy.Scrape(context.Background())
+			if err != nil {
+				r.ledger.violation("no metrics", "%v", err)
+			}
+			told.Line(fmt.Sprintf("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(r.began).Seconds(),
+				r.team.sent.Load(), r.judge.cut.Load(), s.Sum("retry_buffer_bytes")/mib, s["go_goroutines"], r.ledger.N()))
+		}
+	}
 }
 
-func (o *options) validate() error {
-	switch {
-	case o.lasts <= 0:
-		return errors.New("--for must be positive")
-	case o.clients < 1 || o.clients > 10000:
-		return errors.New("--conns must be in 1..10000")
+const mib = 1 << 20
+
+// settleTime is how long the proxy has to get back to its idle level, once
+// clients and upstream are gone.
+const settleTime = 15 * time.Second
+
+// conclude checks the counts and the end of the proxy, and prints what came of it.
+func (r *session) conclude(told *show.Progress, log string, w io.Writer) {
+	took := time.Since(r.began).Seconds()
+	told.Say("clients are done, waiting for the proxy to be idle")
+	after, err := r.proxy.Settle(settleTime, func(l testbed.Level) bool { return idle(l, r.before) })
+	if err != nil {
+		r.ledger.violation("no metrics", "%v", err)
+	} else if !idle(after, r.before) {
+		r.ledger.violation("not back at the idle level", "%v after the last client left: %+v, before the run %+v", settleTime, after, r.before)
 	}
-	return nil
+	s, err := r.proxy.Scrape(context.Background())
+	if err != nil {
+		r.ledger.violation("no metrics", "%v", err)
+	} else {
+		checkCounts(r.ledger, s, r.team.sent.Load(), r.upstream.heads.Load(), float64(r.team.breakers.Load()))
+	}
+	_ = r.proxy.Signal(syscall.SIGTERM) // it may have ended, which shows
+	if how := r.proxy.Ended(15 * time.Second); how != "exit status 0" {
+		r.ledger.violation("end of the proxy", "%s; it said:\n%s", how, r.proxy.Said())
+	}
+	said, err := os.ReadFile(log)
+	if err != nil {
+		r.ledger.violation("log", "%v", err)
+	}
+	for line := range strings.Lines(string(said)) {
+		if faultLine.MatchString(line) {
+			r.ledger.violation("log", "%s", line)
+		}
+	}
+	t, j := r.team, r.judge
+	fmt.Fprintf(w, "seed %d: %d requests in %.0f s (%.0f/s), %d attempts at the upstream, %d MiB up, %d MiB down\n",
+		t.seed, t.sent.Load(), took, float64(t.sent.Load())/took, r.upstream.heads.Load(), t.up.Load()/mib, t.down.Load()/mib)
+	fmt.Fprintf(w, "cut as they should %d, answers of the proxy itself %d (%d never at the upstream), lost to a reset upload %d, stray 408 %d, attempts read late %d\n",
+		j.cut.Load(), j.own.Load(), j.unseen.Load(), j.lost.Load(), j.stray.Load(), r.ledger.late.Load())
+	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v\n", r.before, after)
+	for title, counts := range map[string]map[string]float64{"outcomes": s.By("outcomes_total", "outcome"), "retries": s.By("retries_total", "reason")} {
+		fmt.Fprint(w, title)
+		for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return int(counts[b] - counts[a]) }) {
+			if counts[name] > 0 {
+				fmt.Fprintf(w, ", %s %.0f", name, counts[name])
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	if r.ledger.N() == 0 {
+		fmt.Fprintln(w, "no violation")
+		return
+	}
+	fmt.Fprintf(w, "VIOLATIONS:\n  %s\n", strings.Join(r.ledger.All(), "\n  "))
 }

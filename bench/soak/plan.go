@@ -2,6 +2,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,7 +17,7 @@ const (
 	cutsUpload           // ends its upload before the end
 	readsSlowly
 	writesSlowly
-	breaksRules // sends a request that must be refused; see rules.go
+	breaksRules // sends a request that must be refused; see rules
 )
 
 // plan is a request and what its client does. It follows from seed and id.
@@ -47,51 +49,30 @@ func newPlan(seed, id uint64) *plan {
 	r := source(seed, id, 1)
 	p := &plan{id: id, method: methods[r.IntN(len(methods))], minor: 1, when: r.Float64(),
 		unsafe: one(r, 4), keyed: one(r, 5), close: one(r, 25), think: time.Duration(r.IntN(30)) * time.Millisecond}
-	p.conduct = newConduct(r)
+	if k := r.IntN(100); k < 6 {
+		p.conduct = leaves + conduct(k)
+	}
 	if one(r, 10) {
 		p.minor = 0
 		p.close = !one(r, 3)
 	}
-	p.planBody(seed, r)
 	if p.conduct == breaksRules {
 		return &plan{id: id, method: "GET", minor: 1, conduct: breaksRules, broken: r.IntN(len(rules)), think: p.think}
 	}
-	return p
-}
-
-func newConduct(r *rand.Rand) conduct {
-	switch r.IntN(100) {
-	case 0:
-		return leaves
-	case 1:
-		return leavesMidway
-	case 2:
-		return cutsUpload
-	case 3:
-		return readsSlowly
-	case 4:
-		return writesSlowly
-	case 5:
-		return breaksRules
-	}
-	return behaves
-}
-
-func (p *plan) planBody(seed uint64, r *rand.Rand) {
 	if p.conduct == cutsUpload {
 		p.method = []string{"POST", "PUT"}[r.IntN(2)]
 	}
-	size := int64(0)
+	p.body = content{seed, id, requestSide, 0}
 	if p.mayHaveBody() {
-		size = newSize(r)
+		p.body.size = newSize(r)
 	}
 	if p.conduct == cutsUpload {
-		size = max(size, 2)
+		p.body.size = max(p.body.size, 2)
 	}
-	p.body = newContent(seed, p.id, requestSide, size)
 	p.chunked = p.minor == 1 && p.mayHaveBody() && one(r, 3)
 	p.trailer = p.chunked && one(r, 3)
-	p.expect = p.minor == 1 && size > 0 && one(r, 8)
+	p.expect = p.minor == 1 && p.body.size > 0 && one(r, 8)
+	return p
 }
 
 // mayHaveBody: the methods that carry one as a rule.
@@ -106,17 +87,14 @@ func (p *plan) mayRepeat() bool {
 
 // newSize draws a body size: most are small, none is above 2 MiB.
 func newSize(r *rand.Rand) int64 {
-	switch k := r.IntN(100); {
-	case k < 5:
-		return 0
-	case k < 60:
-		return 1 + r.Int64N(2<<10)
-	case k < 90:
-		return 1 + r.Int64N(32<<10)
-	case k < 98:
-		return 1 + r.Int64N(256<<10)
-	case k < 99:
-		return 1 + r.Int64N(2<<20)
+	k := r.IntN(100)
+	for _, c := range []struct {
+		below int
+		most  int64
+	}{{5, 0}, {60, 2 << 10}, {90, 32 << 10}, {98, 256 << 10}, {99, 2 << 20}} {
+		if k < c.below {
+			return min(1+r.Int64N(c.most+1), c.most)
+		}
 	}
 	return 2 << 20
 }
@@ -129,8 +107,48 @@ func (p *plan) path() string {
 	return "/plain/thing"
 }
 
-// pipelines says whether the request may be sent before the answer to the one
+// pipelines reports whether the request may be sent before the answer to the one
 // before it has come: plain, small and whole.
 func (p *plan) pipelines() bool {
 	return p.conduct == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= 4096
+}
+
+// rule is a rule of HTTP, or a limit, and a request that breaks it. The proxy
+// must answer with one of the statuses and close, and send nothing upstream.
+type rule struct {
+	name   string
+	head   string // @ stands for the fields that name the request
+	status []int
+}
+
+// rules that clients break. Every head is sent whole.
+var rules = []rule{
+	{"length and chunked", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
+	{"two lengths", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", []int{400}},
+	{"signed length", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: +5\r\n\r\nabcde", []int{400}},
+	{"unknown coding", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Transfer-Encoding: gzip\r\n\r\n", []int{400, 501}},
+	{"chunked in 1.0", "POST /plain/x HTTP/1.0\r\nHost: soak.test\r\n@Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
+	{"bare LF", "GET /plain/x HTTP/1.1\nHost: soak.test\n@\n", []int{400}},
+	{"folded line", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A: b\r\n c\r\n\r\n", []int{400}},
+	{"NUL", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A: \x00\r\n\r\n", []int{400}},
+	{"space before colon", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A : b\r\n\r\n", []int{400}},
+	{"no Host", "GET /plain/x HTTP/1.1\r\n@\r\n", []int{400}},
+	{"two Hosts", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\nHost: soak.test\r\n@\r\n", []int{400}},
+	{"fragment", "GET /plain/x#y HTTP/1.1\r\nHost: soak.test\r\n@\r\n", []int{400}},
+	{"CONNECT", "CONNECT soak.test:80 HTTP/1.1\r\nHost: soak.test:80\r\n@\r\n", []int{400, 405, 501}},
+	{"asterisk", "GET * HTTP/1.1\r\nHost: soak.test\r\n@\r\n", []int{400}},
+	{"version", "GET /plain/x HTTP/2.0\r\nHost: soak.test\r\n@\r\n", []int{400, 505}},
+	{"expectation", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Expect: a-miracle\r\n\r\n", []int{417}},
+	{"long head", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A: " + strings.Repeat("a", 70<<10) + "\r\n\r\n", []int{431}},
+	{"many fields", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@" + strings.Repeat("X-A: b\r\n", 120) + "\r\n", []int{431}},
+	{"other route's path", "GET /plain/../unsafe/x HTTP/1.1\r\nHost: soak.test\r\n@\r\n", []int{400}},
+}
+
+// text is the request that breaks the rule.
+func (r *rule) text(p *plan) string {
+	end := "\n"
+	if strings.Contains(r.head, "\r\n") {
+		end = "\r\n"
+	}
+	return strings.ReplaceAll(r.head, "@", fieldID+": "+strconv.FormatUint(p.id, 10)+end)
 }

@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
-	virtual "github.com/retryproxy/retryproxy/policy/storm"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	virtual "github.com/retryproxy/retryproxy/sim"
 )
 
 // inVirtualTime plays the same storm with package policy/storm: the rules
@@ -15,7 +15,7 @@ func inVirtualTime(way string, o *options, seed uint64) verdict {
 	c.Seed, c.Length = seed, o.length()
 	c.Clients.N, c.Clients.Every, c.Clients.Patience, c.Clients.RetryAfter = o.clients.n, o.clients.every, o.clients.patience, o.clients.again
 	if o.clients.backoff {
-		c.Clients.Backoff, _ = policy.New("full-jitter", policy.Options{Base: o.clients.again, Max: o.clients.most})
+		c.Clients.Backoff, _ = backoff.New("full-jitter", backoff.Options{Base: o.clients.again, Max: o.clients.most})
 	}
 	c.Server.Base, c.Server.Free, c.Server.Factor, c.Server.Step, c.Server.Look = o.server.base, o.server.free, o.server.factor, o.server.step, o.server.look
 	c.Faults = []virtual.Fault{{Kind: map[string]virtual.FaultKind{"stop": virtual.Stop, "kill": virtual.Kill, "503": virtual.Reject}[o.outage], At: o.peace, For: o.down}}

@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"strings"
-	"time"
 
 	"github.com/retryproxy/retryproxy/bench/conformance"
 	"github.com/retryproxy/retryproxy/bench/internal/streams"
@@ -76,7 +73,7 @@ func field(r *rand.Rand) string {
 	return name + ":" + oneOf(r, " ", " ", "", "\t", "  ") + value + oneOf(r, "", "", " ", "\t")
 }
 
-// framed adds the framing to lines and gives the body.
+// framed adds the framing to lines and returns the body.
 func framed(r *rand.Rand, lines *[]string) string {
 	body := oneOf(r, "", "hello", "0\r\n\r\n", last, "GET / HTTP/1.1\r\n\r\n", "\r\n", strings.Repeat("z", r.IntN(30000)))
 	switch r.IntN(3) {
@@ -98,26 +95,4 @@ func framed(r *rand.Rand, lines *[]string) string {
 		b.WriteString(oneOf(r, "X-T: 1", "X-T:", "Etag: \"x\"", "Content-Length: 7", "Transfer-Encoding: chunked", "Host: b", "X-Sum:\tabc ") + "\r\n")
 	}
 	return b.String() + "\r\n"
-}
-
-// quiet is how long a response may pause before its client leaves: the proxy waits
-// for more then.
-const quiet = 200 * time.Millisecond
-
-// send sends a stream and reads what comes until all is quiet.
-func send(addr string, stream []byte) {
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		return
-	}
-	written := make(chan struct{})
-	go func() { defer close(written); _, _ = c.Write(stream) }()
-	defer func() { c.Close(); <-written }()
-	buf := make([]byte, 32<<10)
-	for {
-		_ = c.SetReadDeadline(time.Now().Add(quiet))
-		if _, err := io.ReadAtLeast(c, buf, 1); err != nil {
-			return
-		}
-	}
 }

@@ -73,7 +73,7 @@ var rules = []rule{
 		}},
 }
 
-// headOf gives the fields of a request that net/http has read before.
+// headOf returns the fields of a request that net/http has read before.
 func headOf(raw []byte) http.Header {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
 	if err != nil {

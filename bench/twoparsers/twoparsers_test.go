@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/streams"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
 func TestAStreamFollowsFromItsSeed(t *testing.T) {
@@ -52,18 +55,19 @@ func TestOtherReadingsAreViolations(t *testing.T) {
 		"number": func(m *streams.Message) { m.Raw = append(m.Raw, m.Raw...) },
 		"end":    func(m *streams.Message) { m.Raw = m.Raw[:len(m.Raw)-1] },
 	} {
-		o, err := newOrigin(false)
+		var bed testbed.Bed
+		by, err := newReader(&bed, "net/http")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, _, _ := streams.Split(whole)
 		change(&got[0])
-		r := newReport(1)
-		(&reader{"net/http", o.addr, o}).readAll(r, got)
-		if (r.Violations > 0) != (name != "none") {
-			t.Errorf("%s: %d violations %v", name, r.Violations, r.Told)
+		r := &report{known: map[string]int{}}
+		by.readAll(r, got)
+		if (r.N() > 0) != (name != "none") {
+			t.Errorf("%s: %d violations %v", name, r.N(), r.All())
 		}
-		o.server.Close()
+		bed.End()
 	}
 }
 
@@ -75,13 +79,10 @@ func TestAboveRoot(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
-	for _, args := range [][]string{{"x"}, {"--for", "0s"}, {"--cases", "-1"}} {
-		if _, err := parse(args, &bytes.Buffer{}); err == nil {
-			t.Errorf("%v is taken", args)
+func TestWrongOptionsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"x"}, {"--for", "0s"}, {"--seed", "-1"}} {
+		if code := command.Program(run).Run(t.Context(), "twoparsers", args, io.Discard, io.Discard); code != command.Usage {
+			t.Errorf("%v: code %d", args, code)
 		}
-	}
-	if o, err := parse(nil, &bytes.Buffer{}); err != nil || o.seed == 0 {
-		t.Errorf("%+v, %v", o, err)
 	}
 }

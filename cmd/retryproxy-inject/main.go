@@ -14,17 +14,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/injection"
 )
 
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
-// main binds the outside world to injection.Run and does nothing else.
+// main binds the outside world to run and does nothing else.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code := injection.Run(ctx, injection.Outside{
+	code := run(ctx, outside{
 		Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	})
 	stop()

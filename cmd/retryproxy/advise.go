@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/advising"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/advise"
+	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var adviseCommand = command{
@@ -42,68 +41,19 @@ func runAdvise(ctx context.Context, c *call) error {
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
-	if *window > 0 && isTerminal(c.stderr) {
+	if *window > 0 && terminal.Is(c.stderr) {
 		fmt.Fprintf(c.stderr, "looking at the next %v\n", *window)
 	}
-	in, err := observeWindow(ctx, ask, *window)
+	in, err := advise.Observe(ctx, ask, *window)
 	if err != nil {
 		return err
 	}
-	report, err := advising.Advise(*in)
+	report, err := advise.Advise(*in)
 	if err != nil {
 		return err
 	}
 	if *asJSON {
-		return printJSON(c.stdout, report)
+		return text.JSON(c.stdout, report)
 	}
 	return report.Text(c.stdout, terminal.Screen(c.stdout, c.getenv))
-}
-
-// observeWindow takes the samples and the settings in force.
-func observeWindow(ctx context.Context, ask asker, window time.Duration) (*advising.Input, error) {
-	in := &advising.Input{}
-	var err error
-	if in.After, err = takeSample(ctx, ask); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	if in.After.Started > 0 {
-		in.Seconds = float64(began.UnixNano())/1e9 - in.After.Started
-	}
-	if window > 0 {
-		timer := time.NewTimer(window)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, errors.New("stopped before the second sample")
-		}
-		in.Before = in.After
-		if in.After, err = takeSample(ctx, ask); err != nil {
-			return nil, err
-		}
-		in.Seconds = time.Since(began).Seconds()
-	}
-	in.Settings, err = askSettings(ctx, ask)
-	return in, err
-}
-
-func takeSample(ctx context.Context, ask asker) (*advising.Sample, error) {
-	status, text, err := ask(ctx, http.MethodGet, "/metrics", "")
-	switch {
-	case err != nil:
-		return nil, err
-	case status != http.StatusOK:
-		return nil, fmt.Errorf("the metrics were not given: %d: %s", status, text)
-	}
-	return advising.Parse(text)
-}
-
-// askSettings gives nil where they are not shown: to another machine.
-func askSettings(ctx context.Context, ask asker) (map[string]advising.InForce, error) {
-	status, text, err := ask(ctx, http.MethodGet, "/config", "")
-	if err != nil || status != http.StatusOK {
-		return nil, err
-	}
-	return advising.ParseSettings(text)
 }

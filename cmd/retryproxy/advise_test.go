@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/advising"
+	"github.com/retryproxy/retryproxy/internal/advise"
 )
 
 // everyNth fails one request in n.
@@ -29,11 +29,11 @@ func everyNth(t *testing.T, n int64) *httptest.Server {
 }
 
 func TestAdviseAsksARunningProxy(t *testing.T) {
-	p := serve(t, "UPSTREAM="+everyNth(t, 50).URL, "BACKOFF_BASE=1ms", "ROUTES=tried,idle", "ROUTE_TRIED_PATH=/tried", "ROUTE_TRIED_DRY_RUN=true", "ROUTE_TRIED_UPSTREAM="+everyNth(t, 50).URL, "ROUTE_IDLE_PATH=/idle", "ROUTE_TRIED_QUEUE_TIMEOUT=2s")
-	first := func() *advising.Report {
+	p := startProxy(t, "UPSTREAM="+everyNth(t, 50).URL, "BACKOFF_BASE=1ms", "ROUTES=tried,idle", "ROUTE_TRIED_PATH=/tried", "ROUTE_TRIED_DRY_RUN=true", "ROUTE_TRIED_UPSTREAM="+everyNth(t, 50).URL, "ROUTE_IDLE_PATH=/idle", "ROUTE_TRIED_QUEUE_TIMEOUT=2s")
+	first := func() *advise.Report {
 		t.Helper()
 		code, out, errs := p.command("advise", "--json")
-		var r advising.Report
+		var r advise.Report
 		if err := json.Unmarshal([]byte(out), &r); code != exitOK || err != nil || errs != "" {
 			t.Fatalf("%d %v %q %q", code, err, out, errs)
 		}
@@ -52,10 +52,10 @@ func TestAdviseAsksARunningProxy(t *testing.T) {
 	if r.Since != "start" || r.Seconds < 0 || len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
-	if main.Name != "default" || main.DryRun || !main.Enough || main.Attempts != 306 || main.Failed != 6 || main.Retries != (advising.Retries{Made: 6, Recovered: 6, Load: 0.02}) {
+	if main.Name != "default" || main.DryRun || !main.Enough || main.Attempts != 306 || main.Failed != 6 || main.Retries != (advise.Retries{Made: 6, Recovered: 6, Load: 0.02}) {
 		t.Errorf("%+v", main)
 	}
-	if tried.Name != "tried" || !tried.DryRun || tried.Attempts != 300 || tried.Failed != 6 || tried.Retries != (advising.Retries{Made: 6, Recovered: 6, GaveUp: 6, Load: 0.02, LoadAtMost: 0.06}) {
+	if tried.Name != "tried" || !tried.DryRun || tried.Attempts != 300 || tried.Failed != 6 || tried.Retries != (advise.Retries{Made: 6, Recovered: 6, GaveUp: 6, Load: 0.02, LoadAtMost: 0.06}) {
 		t.Errorf("%+v", tried)
 	}
 	if idle.Enough || len(idle.Proposals) != 0 {
@@ -76,14 +76,14 @@ func TestAdviseAsksARunningProxy(t *testing.T) {
 }
 
 func TestAdviseLooksAtAWindow(t *testing.T) {
-	p := serve(t, "UPSTREAM="+everyNth(t, 1000).URL)
+	p := startProxy(t, "UPSTREAM="+everyNth(t, 1000).URL)
 	for range 250 {
 		p.get(0, "/")
 	}
 	p.await("counts", func() bool { return p.metric(`retryproxy_outcomes_total{outcome="success",route="default"}`) == "250" })
 	began := time.Now()
 	code, out, _ := p.command("advise", "--window", "1s", "--json")
-	var r advising.Report
+	var r advise.Report
 	if err := json.Unmarshal([]byte(out), &r); code != exitOK || err != nil || time.Since(began) < time.Second {
 		t.Fatalf("%d %v after %v: %q", code, err, time.Since(began), out)
 	}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/adminclient"
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 var healthCommand = command{
@@ -67,7 +65,7 @@ func runHealth(ctx context.Context, c *call) error {
 	}
 	fmt.Fprintln(c.stdout, body)
 	if status != http.StatusOK {
-		return errTold
+		return errReported
 	}
 	return nil
 }
@@ -93,20 +91,13 @@ func (c *call) order(ctx context.Context, path string) error {
 	return nil
 }
 
-// asker sends one request to the admin listener.
-type asker func(ctx context.Context, method, path, body string) (status int, answer string, err error)
-
-// maxAnswer is more than any response has: the metrics of ten thousand routes in
-// use are the longest.
-const maxAnswer = 64 << 20
-
-func (c *call) parseAsk(f *flag.FlagSet) (asker, error) {
+func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 	ask, _, err := c.parseAskRest(f, 0)
 	return ask, err
 }
 
 // parseAskRest is parseAsk for a command with up to max arguments of its own.
-func (c *call) parseAskRest(f *flag.FlagSet, max int) (asker, []string, error) {
+func (c *call) parseAskRest(f *flag.FlagSet, max int) (adminclient.Ask, []string, error) {
 	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
 	timeout := f.Duration("timeout", 2*time.Second, "time for the response")
 	rest, err := c.parse(f, max)
@@ -117,76 +108,23 @@ func (c *call) parseAskRest(f *flag.FlagSet, max int) (asker, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(ctx context.Context, method, path, body string) (int, string, error) {
-		ctx, cancel := context.WithTimeout(ctx, *timeout)
-		defer cancel()
-		return send(ctx, a, method, path, body)
-	}, rest, nil
+	return adminclient.To(a, *timeout), rest, nil
 }
 
 // adminAddress is where to ask. Problems of other settings are not this
 // command's: a health check must not fail because a warning became an error.
-func (c *call) adminAddress(given string) (settings.Address, error) {
+func (c *call) adminAddress(given string) (config.Address, error) {
 	if given != "" {
-		a, err := settings.MakeAddress(given)
+		a, err := config.MakeAddress(given)
 		if err != nil || a.Off() {
 			fmt.Fprintf(c.stderr, "retryproxy %s: --address %s: expected host:port or unix:/path\n", c.command.name, given)
 			return a, errUsage
 		}
 		return a, nil
 	}
-	s, _ := settings.Load(c.env)
+	s, _ := config.Load(c.env)
 	if s.AdminListen.Off() {
 		return s.AdminListen, errors.New("RETRYPROXY_ADMIN_LISTEN=off: there is nobody to ask")
 	}
 	return s.AdminListen, nil
-}
-
-func send(ctx context.Context, a settings.Address, method, path, body string) (int, string, error) {
-	network, address := a.Split()
-	if network == "tcp" {
-		address = reachable(address)
-	}
-	var dialer net.Dialer
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, address)
-		},
-	}
-	defer transport.CloseIdleConnections()
-	host := "localhost" // what the admin server wants of its own machine
-	if network == "tcp" && !strings.HasPrefix(address, "127.") && !strings.HasPrefix(address, "[::1]") {
-		host = address
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return 0, "", fmt.Errorf("ask %s: %w", a, err)
-	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return response.StatusCode, strings.TrimSpace(string(answer)), err
-}
-
-// reachable is where a listener on the address can be dialled from here: on
-// loopback when it listens on all.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port)
 }

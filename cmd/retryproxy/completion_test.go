@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 func said(t *testing.T, args ...string) string {
@@ -72,7 +72,7 @@ func TestCompletionOfAnUnknownShell(t *testing.T) {
 // a request where text stands.
 func TestManPage(t *testing.T) {
 	page := said(t, "man")
-	for _, s := range settings.Reference() {
+	for _, s := range config.Reference() {
 		if !strings.Contains(page, "\n.B "+roff(s.Variable())+"\n") {
 			t.Errorf("no %s", s.Variable())
 		}

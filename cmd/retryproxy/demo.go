@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"io"
-	"os"
-	"syscall"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/demo"
+	"github.com/retryproxy/retryproxy/internal/demo"
+	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
 var demoCommand = command{
@@ -23,7 +22,7 @@ var demoCommand = command{
 		case exitUsage:
 			return errUsage
 		}
-		return errTold
+		return errReported
 	},
 }
 
@@ -40,7 +39,7 @@ func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
 		for {
 			select {
 			case s := <-signals:
-				if isEnd(s) {
+				if serve.IsEnd(s) {
 					cancel()
 				}
 			case <-ctx.Done():
@@ -55,10 +54,7 @@ func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// isEnd tells the signals that end the process from SIGHUP.
-func isEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
-
 // runDemo gives the demo what a serving process would have.
 func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return demo.Run(ctx, demo.Options{Args: args, Stdout: stdout, Stderr: stderr, Metrics: newMetrics()})
+	return demo.Run(ctx, demo.Options{Args: args, Stdout: stdout, Stderr: stderr, Metrics: serve.NewMetrics(build().forServe())})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/docs"
+	"github.com/retryproxy/retryproxy/internal/docs"
 )
 
 var docsCommand = command{
@@ -40,7 +40,7 @@ func runDocs(_ context.Context, c *call) error {
 		fmt.Fprintln(c.stdout, path, "is stale; run make docs")
 	}
 	if len(stale) > 0 {
-		return errTold
+		return errReported
 	}
 	return nil
 }

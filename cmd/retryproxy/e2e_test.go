@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/internal/effective"
 )
 
 // process is a run of retryproxy in this process, over real sockets.
@@ -33,8 +35,8 @@ type process struct {
 	client  *http.Client
 }
 
-// serve runs retryproxy until the test ends, when it has to end in order.
-func serve(t *testing.T, environ ...string) *process {
+// startProxy runs retryproxy until the test ends, when it has to end in order.
+func startProxy(t *testing.T, environ ...string) *process {
 	t.Helper()
 	p := &process{t: t, log: &logBuffer{}, signals: make(chan os.Signal, 2), exit: make(chan int, 1), client: &http.Client{Transport: &http.Transport{}}}
 	env := []string{"RETRYPROXY_LISTEN=127.0.0.1:0", "RETRYPROXY_ADMIN_LISTEN=127.0.0.1:0"}
@@ -172,7 +174,7 @@ func failing(t *testing.T, name string, times int32) *httptest.Server {
 
 func TestServesRetriesAndCounts(t *testing.T) {
 	a, b := failing(t, "a", 2), failing(t, "b", 0)
-	p := serve(t, "UPSTREAM="+a.URL, "BACKOFF_BASE=1ms", "ROUTES=bee", "ROUTE_BEE_LISTEN=127.0.0.1:00", "ROUTE_BEE_UPSTREAM="+b.URL)
+	p := startProxy(t, "UPSTREAM="+a.URL, "BACKOFF_BASE=1ms", "ROUTES=bee", "ROUTE_BEE_LISTEN=127.0.0.1:00", "ROUTE_BEE_UPSTREAM="+b.URL)
 	response, body := p.get(0, "/x")
 	if response.StatusCode != 200 || body != "a" || response.Header.Get("X-Retryproxy-Attempts") != "3" {
 		t.Errorf("%d %q %v", response.StatusCode, body, response.Header)
@@ -200,20 +202,20 @@ func TestServesRetriesAndCounts(t *testing.T) {
 // series must not collide, or no scrape works any more.
 func TestOneUpstreamWithTwoBudgetsCanBeScraped(t *testing.T) {
 	a := failing(t, "a", 0)
-	p := serve(t, "UPSTREAM="+a.URL, "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_BUDGET_BURST=3")
+	p := startProxy(t, "UPSTREAM="+a.URL, "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_BUDGET_BURST=3")
 	if status, body := p.ask("/metrics"); status != 200 || !strings.Contains(body, `retryproxy_budget_tokens{upstream="`+a.URL+` #2"}`) {
 		t.Errorf("%d %s", status, body)
 	}
 }
 
 func TestConfigIsShownToLoopbackOnlyAndWithoutChange(t *testing.T) {
-	p := serve(t, "UPSTREAM=http://127.0.0.1:1", "MAX_RETRIES=5", "ROUTES=x", "ROUTE_X_PATH=/x/*", "RETRY_METHODS=GET,POST")
+	p := startProxy(t, "UPSTREAM=http://127.0.0.1:1", "MAX_RETRIES=5", "ROUTES=x", "ROUTE_X_PATH=/x/*", "RETRY_METHODS=GET,POST")
 	status, body := p.ask("/config")
-	var v configView
+	var v effective.Config
 	if err := json.Unmarshal([]byte(body), &v); status != 200 || err != nil {
 		t.Fatalf("%d %v", status, err)
 	}
-	if v.Side != "inbound" || len(v.Routes) != 2 || v.Routes[1].Match["PATH"] != "/x/*" || v.Routes[1].Settings["MAX_RETRIES"] != (valueView{"5", "RETRYPROXY_MAX_RETRIES"}) || len(v.Warnings) != 1 {
+	if v.Side != "inbound" || len(v.Routes) != 2 || v.Routes[1].Match["PATH"] != "/x/*" || v.Routes[1].Settings["MAX_RETRIES"] != (effective.Value{Value: "5", SetBy: "RETRYPROXY_MAX_RETRIES"}) || len(v.Warnings) != 1 {
 		t.Errorf("%+v", v)
 	}
 	request, _ := http.NewRequest("GET", "http://"+p.admin+"/config", nil)
@@ -238,7 +240,7 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 		_, _ = io.WriteString(w, "done")
 	}))
 	t.Cleanup(upstream.Close)
-	p := serve(t, "UPSTREAM="+upstream.URL, "DRAIN_DELAY=50ms")
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "DRAIN_DELAY=50ms")
 	type answer struct {
 		response *http.Response
 		body     string
@@ -289,7 +291,7 @@ func TestEndLetsRunningRequestsEnd(t *testing.T) {
 }
 
 func TestRequestsAreTakenDuringTheDelay(t *testing.T) {
-	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL, "DRAIN_DELAY=1m")
+	p := startProxy(t, "UPSTREAM="+failing(t, "a", 0).URL, "DRAIN_DELAY=1m")
 	p.signals <- syscall.SIGTERM
 	p.await("unreadiness", func() bool { status, _ := p.ask("/readyz"); return status == 503 })
 	if _, body := p.get(0, "/"); body != "a" {
@@ -313,7 +315,7 @@ func TestReloadChangesWhatIsServed(t *testing.T) {
 	}
 	set("RETRYPROXY_MAX_RETRIES=0\n")
 	upstream := failing(t, "a", 2)
-	p := serve(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "ENV_FILE="+file)
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "ENV_FILE="+file)
 	if response, _ := p.get(0, "/"); response.StatusCode != 503 || response.Header.Get("X-Retryproxy-Reason") != "retries_off" {
 		t.Errorf("before: %d %v", response.StatusCode, response.Header)
 	}
@@ -351,23 +353,13 @@ func TestTLSUpstreamWithItsOwnAuthority(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: upstream.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, "UPSTREAM="+upstream.URL, "UPSTREAM_CA="+ca, "UPSTREAM_SERVER_NAME=example.com")
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "UPSTREAM_CA="+ca, "UPSTREAM_SERVER_NAME=example.com")
 	if _, body := p.get(0, "/"); body != "example.com "+upstream.Listener.Addr().String() {
 		t.Errorf("%q", body)
 	}
 	_, metrics := p.ask("/metrics")
 	if want := fmt.Sprintf("retryproxy_certificate_expiry_timestamp_seconds{kind=\"upstream\",name=%q} %v", upstream.URL, float64(upstream.Certificate().NotAfter.Unix())); !strings.Contains(metrics, want) {
 		t.Errorf("no %s in\n%s", want, regexp.MustCompile(`(?m)^.*certificate.*$`).FindAllString(metrics, -1))
-	}
-}
-
-func TestReachable(t *testing.T) {
-	for listen, want := range map[string]string{
-		":9797": "127.0.0.1:9797", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "10.0.0.1:1": "10.0.0.1:1", "localhost:1": "localhost:1",
-	} {
-		if got := reachable(listen); got != want {
-			t.Errorf("%s: %s, want %s", listen, got, want)
-		}
 	}
 }
 
@@ -396,7 +388,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	set("RETRYPROXY_RETRY_PERCENT=0\n")
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	defer upstream.Close()
-	p := serve(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "BUDGET_RATIO=off", "ENV_FILE="+file)
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "BUDGET_RATIO=off", "ENV_FILE="+file)
 	reason := func() string {
 		response, _ := p.get(0, "/")
 		return response.Header.Get("X-Retryproxy-Reason")

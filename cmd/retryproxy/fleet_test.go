@@ -31,7 +31,7 @@ func limited(t *testing.T, pause string) (url string, requests *atomic.Int32) {
 // sharing is a process of a fleet that pauses together.
 func sharing(t *testing.T, engine, upstream string, more ...string) *process {
 	t.Helper()
-	return serve(t, append(more, "UPSTREAM="+upstream, "POSITION=outbound", "RATE_LIMIT_PAUSE_KEY=route", "SHARED="+engine)...)
+	return startProxy(t, append(more, "UPSTREAM="+upstream, "POSITION=outbound", "RATE_LIMIT_PAUSE_KEY=route", "SHARED="+engine)...)
 }
 
 func TestWhatOneProcessMeetsPausesAnother(t *testing.T) {
@@ -89,7 +89,7 @@ func TestEachKeyHasItsRateLimitInAllProcesses(t *testing.T) {
 	t.Cleanup(up.Close)
 	var all []*process
 	for range 2 {
-		all = append(all, serve(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=20/s", "RATE_LIMIT_KEY=header:X-Api-Key", "RATE_LIMIT_WAIT=5s", "SHARED="+s.URL))
+		all = append(all, startProxy(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=20/s", "RATE_LIMIT_KEY=header:X-Api-Key", "RATE_LIMIT_WAIT=5s", "SHARED="+s.URL))
 	}
 	for _, p := range all {
 		p.await("the others", func() bool { return p.metric("retryproxy_shared_processes") == "2" })
@@ -155,7 +155,7 @@ func TestACluster(t *testing.T) {
 	t.Cleanup(up.Close)
 	var all []*process
 	for range 2 {
-		all = append(all, serve(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=100/s", "RATE_LIMIT_WAIT=20s", "SHARED="+enginetest.ClusterURL(cluster)))
+		all = append(all, startProxy(t, "UPSTREAM="+up.URL, "POSITION=outbound", "RATE_LIMIT=100/s", "RATE_LIMIT_WAIT=20s", "SHARED="+enginetest.ClusterURL(cluster)))
 	}
 	together := func(p *process) bool {
 		return p.metric("retryproxy_shared_up") == "1" && p.metric("retryproxy_shared_processes") == "2"

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/beside"
+	"github.com/retryproxy/retryproxy/internal/companion"
 )
 
 // injectProgram is a program of its own: what reads and writes YAML would make
@@ -52,7 +52,7 @@ func (c *call) beside(ctx context.Context, args []string) error {
 	if len(c.args) == 1 && isHelp(c.args[0]) {
 		return c.usage(c.flags(), errHelp)
 	}
-	path, err := beside.Find(injectProgram)
+	path, err := companion.Find(injectProgram)
 	if err != nil {
 		return fmt.Errorf("%s was not found beside this command or in PATH; it is in the same release, or\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest", injectProgram, injectProgram)
 	}
@@ -72,7 +72,7 @@ func (c *call) beside(ctx context.Context, args []string) error {
 	case ended.ExitCode() == exitUsage:
 		return errUsage
 	}
-	return errTold
+	return errReported
 }
 
 // forward passes signals on until stop is called.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 // main binds the outside world to run and does nothing else.
@@ -32,7 +32,7 @@ func main() {
 // route that it parses, which 10 000 routes would feel.
 func forgetOurs(environ []string) {
 	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, settings.Prefix) {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, config.Prefix) {
 			_ = os.Unsetenv(name) // fails only for names that cannot be in an environment
 		}
 	}

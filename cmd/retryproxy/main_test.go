@@ -11,7 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/adminclient"
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 // TestMain lets scripts run this binary as retryproxy, with signals and all.
@@ -50,11 +51,11 @@ const patience = time.Minute
 // await ADDRESS PATH TEXT asks the admin listener until its response holds the
 // text.
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	a, err := settings.MakeAddress(args[0])
+	a, err := config.MakeAddress(args[0])
 	ts.Check(err)
 	var body string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		_, body, _ = send(context.Background(), a, "GET", args[1], "") // until it listens there is none
+		_, body, _ = adminclient.Send(context.Background(), a, "GET", args[1], "") // until it listens there is none
 		if strings.Contains(body, args[2]) {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 var manCommand = command{
@@ -46,7 +46,7 @@ func manPage(ctx context.Context, w io.Writer, commands []command) {
 func manSettings(w io.Writer) {
 	fmt.Fprint(w, ".SH ENVIRONMENT\n")
 	group := ""
-	for _, s := range settings.Reference() {
+	for _, s := range config.Reference() {
 		if s.Group != group {
 			group = s.Group
 			fmt.Fprintf(w, ".SS %s\n", macroArg(group))

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/retryproxy/retryproxy/internal/terminal"
+
 import "io"
 
 // checkedWriter remembers the first error of writing: a command that prints does
@@ -22,7 +24,7 @@ func (w *checkedWriter) Write(p []byte) (int, error) {
 // as it is, so that it is still recognised as one.
 func (o *outside) checked() (*outside, *checkedWriter) {
 	out := &checkedWriter{Writer: o.stdout}
-	if isTerminal(o.stdout) {
+	if terminal.Is(o.stdout) {
 		return o, out
 	}
 	also := *o

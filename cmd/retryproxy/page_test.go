@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/page"
+	"github.com/retryproxy/retryproxy/internal/admin/page"
 )
 
 // lookAt asks for the JSON behind the page.
@@ -29,7 +29,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 		}
 	}))
 	t.Cleanup(up.Close)
-	p := serve(t, "UPSTREAM="+up.URL, "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "ROUTES=bad,quiet", "ROUTE_QUIET_PATH=/quiet", "ROUTE_QUIET_DRY_RUN=true", "RETRY_PERCENT=90")
+	p := startProxy(t, "UPSTREAM="+up.URL, "ROUTE_BAD_PATH=/bad/*", "ROUTE_BAD_MAX_RETRIES=2", "ROUTE_BAD_BACKOFF=fixed", "ROUTE_BAD_BACKOFF_BASE=2ms", "ROUTES=bad,quiet", "ROUTE_QUIET_PATH=/quiet", "ROUTE_QUIET_DRY_RUN=true", "RETRY_PERCENT=90")
 	p.get(0, "/fine")
 	p.get(0, "/bad/x?token=secret")
 	p.get(0, "/quiet")
@@ -71,7 +71,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 
 // The end does not wait for those who look on.
 func TestOpenPageDoesNotHoldUpTheEnd(t *testing.T) {
-	p := serve(t, "UPSTREAM="+failing(t, "a", 0).URL)
+	p := startProxy(t, "UPSTREAM="+failing(t, "a", 0).URL)
 	response, err := p.client.Get("http://" + p.admin + "/page/events")
 	if err != nil {
 		t.Fatal(err)

@@ -6,10 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"go.uber.org/zap"
-
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/admin"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/admin"
 )
 
 var percentCommand = command{
@@ -46,21 +43,4 @@ func runPercent(ctx context.Context, c *call) error {
 	}
 	fmt.Fprintln(c.stdout, answer)
 	return nil
-}
-
-// setPercent changes the share of retries that are made.
-func (a *app) setPercent(percent int, why string) {
-	was := a.proxy.RetryPercent()
-	a.proxy.SetRetryPercent(percent)
-	if was != percent {
-		a.log.Warn("the share of retries that are made was changed", zap.Int("from_percent", was), zap.Int("to_percent", percent), zap.String("why", why))
-	}
-}
-
-// reloadPercent puts the setting in force where it was changed; else what was
-// set live stays.
-func (a *app) reloadPercent(old, s *settings.Settings) {
-	if s.RetryPercent != old.RetryPercent {
-		a.setPercent(s.RetryPercent, "configuration")
-	}
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/pictures"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/planning"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/strategy"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/pictures"
+	"github.com/retryproxy/retryproxy/internal/plan"
+	"github.com/retryproxy/retryproxy/internal/strategy"
+	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var planCommand = command{
@@ -48,9 +48,9 @@ func (l *list) Set(s string) error {
 
 // planFlags are what plan takes.
 type planFlags struct {
-	wish     planning.Wish
+	wish     plan.Wish
 	routes   list
-	options  planning.Options
+	options  plan.Options
 	axis     string
 	show     string
 	json     bool
@@ -61,7 +61,7 @@ type planFlags struct {
 var ofBackoff = append([]string{"retries", "request-timeout", "window"}, strategy.Keys()...)
 
 func parsePlan(c *call) (*planFlags, error) {
-	p := planFlags{wish: planning.Wish{Options: map[string]string{}}}
+	p := planFlags{wish: plan.Wish{Options: map[string]string{}}}
 	f := c.flags()
 	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is what no route matches")
 	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be repeated")
@@ -117,8 +117,8 @@ func (p *planFlags) check(f *flag.FlagSet) error {
 			}
 		}
 	})
-	if p.wish.Retries < 0 || p.wish.Retries > planning.MaxRetries {
-		errs = append(errs, fmt.Errorf("--retries: expected 0 to %d", planning.MaxRetries))
+	if p.wish.Retries < 0 || p.wish.Retries > plan.MaxRetries {
+		errs = append(errs, fmt.Errorf("--retries: expected 0 to %d", plan.MaxRetries))
 	}
 	if !slices.Contains([]string{"", "linear", "log", "both"}, p.axis) {
 		errs = append(errs, errors.New("--axis: expected linear, log or both"))
@@ -130,12 +130,12 @@ func (p *planFlags) check(f *flag.FlagSet) error {
 }
 
 // view is what the plot shows; rich is for pictures and JSON.
-func (p *planFlags) view(rich bool) planning.View {
+func (p *planFlags) view(rich bool) plan.View {
 	axis := p.axis
 	if axis == "" {
 		axis = map[bool]string{true: "both", false: "log"}[rich]
 	}
-	return planning.View{Total: p.show == "total", Linear: axis != "log", Log: axis != "linear"}
+	return plan.View{Total: p.show == "total", Linear: axis != "log", Log: axis != "linear"}
 }
 
 func runPlan(ctx context.Context, c *call) error {
@@ -147,7 +147,7 @@ func runPlan(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	plan := planning.Make(candidates, p.options)
+	plan := plan.Make(candidates, p.options)
 	if p.pictures.Any() {
 		if err := p.draw(ctx, c, plan); err != nil {
 			return err
@@ -155,24 +155,24 @@ func runPlan(ctx context.Context, c *call) error {
 	}
 	switch {
 	case p.json:
-		return printJSON(c.stdout, plan.Document(p.view(true)))
+		return text.JSON(c.stdout, plan.Document(p.view(true)))
 	case p.pictures.Any():
 		return nil
 	}
 	return plan.Text(c.stdout, p.view(false), terminal.Screen(c.stdout, c.getenv))
 }
 
-func (p *planFlags) draw(ctx context.Context, c *call, plan *planning.Plan) error {
+func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
 	if !plan.Drawable() {
 		return errors.New("there is nothing to draw: no retries")
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
-	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), withoutPictures("plan", c.args))
+	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), pictures.CommandLine("plan", c.args))
 }
 
 // candidates are the routes, then the strategies asked for by name.
-func (p *planFlags) candidates(c *call) ([]planning.Candidate, error) {
+func (p *planFlags) candidates(c *call) ([]plan.Candidate, error) {
 	candidates, err := p.fromRoutes(c)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (p *planFlags) candidates(c *call) ([]planning.Candidate, error) {
 	if len(p.routes) > 0 && len(p.wish.Backoffs) == 0 && len(p.wish.Ratios) == 0 {
 		return candidates, nil
 	}
-	named, err := planning.Parse(p.wish)
+	named, err := plan.Parse(p.wish)
 	if err != nil {
 		return nil, c.wrong(err)
 	}
@@ -196,39 +196,15 @@ func (c *call) wrong(err error) error {
 }
 
 // fromRoutes reads the settings, but only when a route is asked for.
-func (p *planFlags) fromRoutes(c *call) ([]planning.Candidate, error) {
+func (p *planFlags) fromRoutes(c *call) ([]plan.Candidate, error) {
 	routes, err := c.routes(p.routes)
-	var candidates []planning.Candidate
+	var candidates []plan.Candidate
 	for _, r := range routes {
-		candidate, err := candidateOf(r)
+		candidate, err := plan.FromRoute(r)
 		if err != nil {
 			return nil, err
 		}
 		candidates = append(candidates, candidate)
 	}
 	return candidates, err
-}
-
-func findRoute(s *settings.Settings, name string) *settings.Route {
-	for _, r := range s.All() {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
-}
-
-func candidateOf(r *settings.Route) (planning.Candidate, error) {
-	p, err := r.Policy()
-	if err != nil {
-		return planning.Candidate{}, err
-	}
-	c := planning.Candidate{
-		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
-		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(), Window: p.Window,
-	}
-	if b, has := r.Budget(); has {
-		c.Budget = &b
-	}
-	return c, nil
 }

@@ -9,7 +9,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/serve"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 // outside is everything of the world that a command may touch besides files
@@ -43,13 +45,12 @@ const (
 	exitUsage  = 2 // it was not tried: wrong arguments or settings
 )
 
-// A command's error that matches one of these was told already, or has its own
+// A command's error that matches one of these was reported already, or has its own
 // exit code; every other is printed and means exitFailed.
 var (
-	errUsage = errors.New("usage")             // printed by the command, or by flag
-	errTold  = errors.New("told already")      // the command printed why
-	errHelp  = flag.ErrHelp                    // help was asked for and given
-	errForce = errors.New("ended by a signal") // a second signal, or one during a command
+	errUsage    = errors.New("usage") // printed by the command, or by flag
+	errReported = serve.ErrReported   // the command printed why, or the log has it
+	errHelp     = flag.ErrHelp        // help was asked for and given
 )
 
 // exitCode is the only place that chooses it.
@@ -57,7 +58,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil, errors.Is(err, errHelp):
 		return exitOK
-	case errors.Is(err, errUsage), errors.Is(err, settings.ErrInvalid):
+	case errors.Is(err, errUsage), errors.Is(err, config.ErrInvalid):
 		return exitUsage
 	}
 	return exitFailed
@@ -96,7 +97,7 @@ func run(ctx context.Context, o *outside) int {
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("write the output: %w", out.err)
 	}
-	if err != nil && !errors.Is(err, errTold) && !errors.Is(err, errUsage) && !errors.Is(err, errHelp) {
+	if err != nil && !errors.Is(err, errReported) && !errors.Is(err, errUsage) && !errors.Is(err, errHelp) {
 		fmt.Fprintln(o.stderr, "retryproxy:", err)
 	}
 	return exitCode(err)
@@ -153,13 +154,13 @@ func help(o *outside, args []string) error {
 func overview(w io.Writer) {
 	fmt.Fprint(w, "retryproxy forwards HTTP requests to an upstream and retries what is safe and worth retrying.\n\n"+
 		"Usage: retryproxy [command]\n\nCommands:\n")
-	t := newTable(w)
+	t := text.NewTable(w)
 	for _, c := range commands() {
 		if !c.hidden {
-			t.row("  "+c.name, c.summary)
+			t.Row("  "+c.name, c.summary)
 		}
 	}
-	t.flush()
+	t.Flush()
 	fmt.Fprint(w, "\nThe least to set is where requests go, as in\n\n"+
 		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
 		"retryproxy help COMMAND tells more about one. The settings are in docs/settings.md.\n"+

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/assemble"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/memlimit"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/serve"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var serveCommand = command{
@@ -26,34 +24,19 @@ func runServe(ctx context.Context, c *call) error {
 	if _, err := c.parse(c.flags(), 0); err != nil {
 		return err
 	}
-	if err := becomeTracing(c); err != nil {
-		fmt.Fprintf(c.stderr, "retryproxy: %s cannot be run, so no spans are made: %v\n", tracingProgram, err)
+	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, c.getenv); err != nil {
+		fmt.Fprintf(c.stderr, "retryproxy: %s cannot be run, so no spans are made: %v\n", serve.TracingProgram, err)
 	}
-	s, problems := settings.Load(c.env)
-	if problems.Err() != nil {
-		return c.notStarted(problems)
-	}
-	problems = append(problems, traceProblems(c.outside)...)
-	memory := memlimit.Apply(c.getenv("GOMEMLIMIT"))
-	a, err := newApp(c.env, s, problems, c.stderr)
-	if wrong := assemble.ProblemsOf(err); wrong != nil {
+	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Stderr: c.stderr, Build: build().forServe(), Signals: c.signals})
+	if wrong := config.ProblemsOf(err); wrong != nil {
 		return c.notStarted(wrong)
 	}
-	if err != nil {
-		return errors.Join(settings.ErrInvalid, err)
-	}
-	var signals <-chan os.Signal
-	if c.signals != nil {
-		var stop func()
-		signals, stop = c.signals()
-		defer stop()
-	}
-	return a.run(ctx, signals, memory)
+	return err
 }
 
 // notStarted prints what keeps it from starting.
-func (c *call) notStarted(problems settings.Problems) error {
-	printProblems(c.stderr, c.paint(c.stderr), problems)
-	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", plural(len(problems.Errors()), "error"))
-	return fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
+func (c *call) notStarted(problems config.Problems) error {
+	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", text.Plural(len(problems.Errors()), "error"))
+	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 }

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/pictures"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/settings"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/simulating"
-	"github.com/retryproxy/retryproxy/cmd/retryproxy/internal/terminal"
-	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/storm"
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/pictures"
+	"github.com/retryproxy/retryproxy/internal/simulate"
+	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var simulateCommand = command{
@@ -45,7 +44,7 @@ The same --seed gives the same storm.`,
 
 // simulateFlags are what simulate takes.
 type simulateFlags struct {
-	wish     simulating.Wish
+	wish     simulate.Wish
 	routes   list
 	show     string
 	json     bool
@@ -53,7 +52,7 @@ type simulateFlags struct {
 }
 
 func parseSimulate(c *call) (*simulateFlags, error) {
-	s := simulateFlags{wish: simulating.Default()}
+	s := simulateFlags{wish: simulate.Default()}
 	w := &s.wish
 	var through, clients list
 	f := c.flags()
@@ -61,7 +60,7 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	f.Var(&s.routes, "route", "play these routes of the settings too, `NAME[,NAME...]`")
 	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be repeated")
 	f.Var(&clients, "client-backoff", "what clients do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
-	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulating.Outages(), ", "))
+	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulate.Outages(), ", "))
 	s.timeFlags(f)
 	s.sizeFlags(f)
 	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same storm")
@@ -114,12 +113,12 @@ func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
 }
 
 // view is what the plot shows; rich is for pictures and JSON.
-func (s *simulateFlags) view(rich bool) (simulating.View, error) {
+func (s *simulateFlags) view(rich bool) (simulate.View, error) {
 	show := s.show
 	if show == "" {
 		show = map[bool]string{true: "all", false: "good,load"}[rich]
 	}
-	var v simulating.View
+	var v simulate.View
 	for name := range strings.SplitSeq(show, ",") {
 		switch name {
 		case "good":
@@ -129,7 +128,7 @@ func (s *simulateFlags) view(rich bool) (simulating.View, error) {
 		case "load":
 			v.Load = true
 		case "all":
-			v = simulating.View{Good: true, Errors: true, Load: true}
+			v = simulate.View{Good: true, Errors: true, Load: true}
 		default:
 			return v, fmt.Errorf("--show: %q is none of good, errors, load, all", name)
 		}
@@ -151,17 +150,17 @@ func runSimulate(ctx context.Context, c *call) error {
 	}
 	rich, _ := s.view(true) // was looked at by parse
 	plain, _ := s.view(false)
-	done := simulating.Play(&s.wish, runs)
+	done := simulate.Play(&s.wish, runs)
 	if s.pictures.Any() {
 		ctx, stop := c.untilSignal(ctx)
 		defer stop()
-		if err := s.pictures.Draw(ctx, done.Figure(rich), withoutPictures("simulate", c.args)); err != nil {
+		if err := s.pictures.Draw(ctx, done.Figure(rich), pictures.CommandLine("simulate", c.args)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case s.json:
-		return printJSON(c.stdout, done.Document(rich))
+		return text.JSON(c.stdout, done.Document(rich))
 	case s.pictures.Any():
 		return nil
 	}
@@ -172,50 +171,28 @@ func runSimulate(ctx context.Context, c *call) error {
 func (s *simulateFlags) addRoutes(c *call) error {
 	routes, err := c.routes(s.routes)
 	for _, r := range routes {
-		p, err := proxyOf(r)
+		p, err := simulate.FromRoute(r)
 		if err != nil {
 			return err
 		}
-		s.wish.Own = append(s.wish.Own, simulating.Own{Label: "route " + r.Name, Proxy: p})
+		s.wish.Own = append(s.wish.Own, simulate.Own{Label: "route " + r.Name, Proxy: p})
 	}
 	return err
 }
 
-// unlimited is a budget that nothing exhausts.
-var unlimited = policy.BudgetConfig{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
-
-// proxyOf is what a storm knows of a route.
-func proxyOf(r *settings.Route) (storm.Proxy, error) {
-	p := storm.DefaultProxy()
-	var err error
-	if p.Policy, err = r.Policy(); err != nil {
-		return p, err
-	}
-	p.Budget = unlimited
-	if b, has := r.Budget(); has {
-		p.Budget = b
-	}
-	p.Guard = r.Guard()
-	p.AttemptTimeout, p.QueueMax, p.BreakerQueueTimeout = r.AttemptTimeout.Value(), r.QueueMax, r.QueueTimeout
-	if r.Breaker == "fail-fast" {
-		p.BreakerQueueTimeout = 0
-	}
-	return p, nil
-}
-
 // routes are those of the settings that a flag names; none when it names none.
-func (c *call) routes(named list) ([]*settings.Route, error) {
+func (c *call) routes(named list) ([]*config.Route, error) {
 	if len(named) == 0 {
 		return nil, nil
 	}
-	s, problems := settings.Load(c.env)
+	s, problems := config.Load(c.env)
 	if problems.Err() != nil {
-		printProblems(c.stderr, c.paint(c.stderr), problems)
-		return nil, fmt.Errorf("%w %w", errTold, settings.ErrInvalid)
+		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+		return nil, fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}
-	var routes []*settings.Route
+	var routes []*config.Route
 	for name := range strings.SplitSeq(named.String(), ",") {
-		r := findRoute(s, strings.TrimSpace(name))
+		r := s.Find(strings.TrimSpace(name))
 		if r == nil {
 			return nil, c.wrong(fmt.Errorf("there is no route %q; see RETRYPROXY_ROUTES", name))
 		}
@@ -225,31 +202,4 @@ func (c *call) routes(named list) ([]*settings.Route, error) {
 		routes = append(routes, r)
 	}
 	return routes, nil
-}
-
-// switches are flags of plan and simulate without a value.
-var switches = []string{"json", "stay"}
-
-// withoutPictures is the command line without what asks for pictures, for JSON.
-func withoutPictures(name string, args []string) []string {
-	line := []string{"retryproxy", name}
-	for i := 0; i < len(args); i++ {
-		flag, _, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
-		takes := !joined && !slices.Contains(switches, flag) && i+1 < len(args)
-		switch {
-		case !strings.HasPrefix(args[i], "-") || flag == "json":
-			continue
-		case flag == "png" || flag == "svg" || flag == "size":
-			if takes {
-				i++
-			}
-			continue
-		}
-		line = append(line, args[i])
-		if takes {
-			i++
-			line = append(line, args[i])
-		}
-	}
-	return append(line, "--json")
 }

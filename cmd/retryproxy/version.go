@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/retryproxy/retryproxy/internal/serve"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var versionCommand = command{
@@ -53,6 +56,10 @@ func build() buildView {
 	return v
 }
 
+func (v buildView) forServe() serve.Build {
+	return serve.Build{Version: v.Version, Revision: v.Revision}
+}
+
 func runVersion(_ context.Context, c *call) error {
 	f := c.flags()
 	asJSON := f.Bool("json", false, "print JSON")
@@ -61,7 +68,7 @@ func runVersion(_ context.Context, c *call) error {
 	}
 	v := build()
 	if *asJSON {
-		return printJSON(c.stdout, v)
+		return text.JSON(c.stdout, v)
 	}
 	_, err := fmt.Fprintf(c.stdout, "retryproxy %s (%s, %s, %s)\n", v.Version, v.Revision, v.Go, v.Platform)
 	return err

@@ -1,8 +1,8 @@
-// Package engine says where the engine is that a fleet shares its state on: a
-// Redis or Valkey server, a group of them behind sentinels, or a cluster.
+// Package engine parses the address of the engine on which a fleet shares its state: a
+// Redis or Valkey server, servers behind sentinels, or a cluster.
 //
-// Parse is all there is to call. The package opens and imports nothing of the
-// client, so that whoever only checks settings does not carry it.
+// Call Parse. The package connects to nothing and does not import the client library, so
+// that a program that only checks settings does not contain it.
 package engine
 
 import (
@@ -14,23 +14,23 @@ import (
 	"strings"
 )
 
-// Kind is how the engine is made up.
+// Kind is the topology of an engine.
 type Kind uint8
 
 // The kinds of Engine.
 const (
 	Single   Kind = iota // one server, or one address that leads to the right one
-	Sentinel             // sentinels say which server it is
-	Cluster              // the keys are spread over several
+	Sentinel             // sentinels know which server it is
+	Cluster              // the keys are spread over several servers
 )
 
-// Engine is where the engine is and whom to be there. The zero value is none.
+// Engine is the address of the engine and the user. The zero value is none.
 type Engine struct {
 	Kind    Kind
 	TLS     bool
 	Network string   // "tcp" or "unix"
-	Addrs   []string // host:port each, or one path of a socket; of sentinels or nodes where there are any
-	Master  string   // of Sentinel: the name that they know the server by
+	Addrs   []string // host:port each, or one path of a socket; those of the sentinels or nodes, if there are any
+	Master  string   // for Sentinel: the server's name at the sentinels
 	User    string   // "" is the engine's default user
 	DB      int      // 0 to 15 unless the server has more; always 0 in a cluster
 
@@ -44,14 +44,14 @@ const (
 	maxDB        = 1 << 16
 )
 
-// Parse reads
+// Parse parses
 //
 //	redis://[user@]host[:port][/db]                 one server; rediss:// with TLS
 //	redis+sentinel://[user@]host[:port],.../master[/db]   sentinels; rediss+sentinel:// with TLS
 //	redis+cluster://[user@]host[:port],...          a cluster; rediss+cluster:// with TLS
 //	unix:/path                                      one server on this machine
 //
-// A password is refused: it would be seen wherever the setting is.
+// A password is an error: it would be visible wherever the setting is.
 func Parse(text string) (Engine, error) {
 	e := Engine{text: text, Network: "unix"}
 	if path, local := strings.CutPrefix(text, "unix:"); local {
@@ -132,7 +132,7 @@ func (e *Engine) hosts(list string) error {
 	return nil
 }
 
-// hostPort adds the port where there is none.
+// hostPort adds the port if there is none.
 func hostPort(s, port string) (string, error) {
 	u, err := url.Parse("//" + s)
 	if err != nil || u.Host != s || u.Hostname() == "" {
@@ -147,7 +147,7 @@ func hostPort(s, port string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// path reads what follows the addresses.
+// path parses the part after the addresses.
 func (e *Engine) path(path string) error {
 	if e.Kind == Sentinel {
 		e.Master, path, _ = strings.Cut(path, "/")
@@ -169,13 +169,13 @@ func (e *Engine) path(path string) error {
 	return nil
 }
 
-// Set reports that an engine was named.
+// Set reports whether e is an engine, and not the zero value.
 func (e Engine) Set() bool { return e.text != "" }
 
-// String is the engine as it was written; "" for none.
+// String returns the text that was parsed; "" for the zero value.
 func (e Engine) String() string { return e.text }
 
-// Name is the engine without the user, for logs.
+// Name returns the address without the user, for logs.
 func (e Engine) Name() string {
 	scheme, rest, found := strings.Cut(e.text, "://")
 	if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {
@@ -184,7 +184,7 @@ func (e Engine) Name() string {
 	return e.text
 }
 
-// UnmarshalText is Parse.
+// UnmarshalText parses text with Parse.
 func (e *Engine) UnmarshalText(text []byte) error {
 	read, err := Parse(string(text))
 	if err == nil {
@@ -193,5 +193,5 @@ func (e *Engine) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalText is String.
+// MarshalText returns the text that was parsed.
 func (e Engine) MarshalText() ([]byte, error) { return []byte(e.text), nil }

@@ -1,6 +1,6 @@
-// Package enginetest runs a real redis-server for tests, or the program of the same kind that
-// RETRYPROXY_TEST_ENGINE names, such as a valkey-server. Where there is none, the test
-// fails: what is shared is not shown by anything less.
+// Package enginetest runs a real redis-server for tests, or a compatible program named by
+// RETRYPROXY_TEST_ENGINE, such as a valkey-server. If there is none, the test fails, since
+// a substitute would not prove that sharing works.
 package enginetest
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/retryproxy/retryproxy/fleet/engine"
 )
 
-// Server is a redis-server that ends with its test. It is not for concurrent use.
+// Server is a redis-server that runs until its test ends. It is not safe for concurrent
+// use.
 type Server struct {
 	URL string // for RETRYPROXY_SHARED
 
@@ -37,16 +38,16 @@ type Server struct {
 	admin   *redis.Client
 }
 
-// Start runs a server on a unix socket that nobody else knows.
+// Start runs a server on a private unix socket.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "engine") // short, as a socket's path has to be
+	dir, err := os.MkdirTemp("", "engine") // short, as the length of a socket's path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	return start(t, &Server{URL: "unix:" + socket, network: "unix", address: socket, args: slices.Concat(forgetful, []string{"--port", "0", "--unixsocket", socket, "--dir", dir}, args)})
+	return start(t, &Server{URL: "unix:" + socket, network: "unix", address: socket, args: slices.Concat(noPersistence, []string{"--port", "0", "--unixsocket", socket, "--dir", dir}, args)})
 }
 
 // StartTCP runs a server on a free port of loopback.
@@ -55,12 +56,12 @@ func StartTCP(t testing.TB, args ...string) *Server {
 	port := FreePort(t)
 	return start(t, &Server{
 		URL: fmt.Sprintf("redis://127.0.0.1:%d", port), network: "tcp", address: fmt.Sprintf("127.0.0.1:%d", port),
-		args: slices.Concat(forgetful, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args),
+		args: slices.Concat(noPersistence, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir()}, args),
 	})
 }
 
-// StartCluster runs masters, each with an equal part of all slots, that know each other, and
-// one that is back after Kill and Restart knows them again.
+// StartCluster runs masters, each with an equal part of all slots, that know each other. A
+// master knows the others again after Kill and Restart.
 func StartCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
 	var all []*Server
@@ -83,7 +84,7 @@ func StartCluster(t testing.TB, masters int) []*Server {
 
 const clusterSlots = 16384
 
-// AwaitCluster waits until each of the servers knows all others and where every slot is.
+// AwaitCluster waits until each server knows all others and the location of every slot.
 func AwaitCluster(t testing.TB, all []*Server) {
 	t.Helper()
 	whole := func(s *Server) bool {
@@ -102,7 +103,7 @@ func everyOne(all []*Server, is func(s *Server) bool) bool {
 	return !slices.ContainsFunc(all, func(s *Server) bool { return !is(s) })
 }
 
-// ClusterURL is the servers of a cluster, for RETRYPROXY_SHARED.
+// ClusterURL returns the URL of a cluster, for RETRYPROXY_SHARED.
 func ClusterURL(all []*Server) string {
 	var addresses []string
 	for _, s := range all {
@@ -111,7 +112,7 @@ func ClusterURL(all []*Server) string {
 	return "redis+cluster://" + strings.Join(addresses, ",")
 }
 
-// MoveSlot gives a slot of the cluster, with what is in it, to another of its servers.
+// MoveSlot moves a slot of the cluster, with its keys, to another of its servers.
 func (s *Server) MoveSlot(slot int64, to *Server, all []*Server) {
 	s.t.Helper()
 	from, next := s.Do("CLUSTER", "MYID"), to.Do("CLUSTER", "MYID")
@@ -129,15 +130,15 @@ func (s *Server) MoveSlot(slot int64, to *Server, all []*Server) {
 	}
 }
 
-// StartSentinel runs a sentinel on a free port of loopback, which watches the server by
-// the name.
+// StartSentinel runs a sentinel on a free port of loopback. It monitors the server under
+// the given name.
 func (s *Server) StartSentinel(t testing.TB, name string) *Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := filepath.Join(t.TempDir(), "sentinel.conf") // which it writes to
+	conf := filepath.Join(t.TempDir(), "sentinel.conf") // the sentinel writes to it
 	if err := os.WriteFile(conf, fmt.Appendf(nil, "sentinel monitor %s %s %s 1\n", name, host, port), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +149,10 @@ func (s *Server) StartSentinel(t testing.TB, name string) *Server {
 	})
 }
 
-// forgetful has a server keep nothing on disk.
-var forgetful = []string{"--save", "", "--appendonly", "no", "--daemonize", "no"}
+// noPersistence holds arguments that keep a server from storing anything on disk.
+var noPersistence = []string{"--save", "", "--appendonly", "no", "--daemonize", "no"}
 
-// FreePort is a port of loopback that nobody listens on.
+// FreePort returns a free port of loopback.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,7 +175,7 @@ func start(t testing.TB, s *Server) *Server {
 	return s
 }
 
-// Restart runs the server again, empty, after Kill.
+// Restart runs the server again, without data, after Kill.
 func (s *Server) Restart() {
 	s.t.Helper()
 	program := cmp.Or(os.Getenv("RETRYPROXY_TEST_ENGINE"), "redis-server")
@@ -206,20 +207,19 @@ func (s *Server) Restart() {
 	}
 }
 
-// Kill ends the server without a word.
+// Kill ends the server without a graceful shutdown.
 func (s *Server) Kill() {
 	_ = s.process.Process.Signal(syscall.SIGKILL)
 	<-s.ended
 }
 
-// Pause stops the server until Continue: its sockets stay open and nothing
-// answers.
+// Pause stops the server until Continue: its sockets stay open but it does not respond.
 func (s *Server) Pause() { _ = s.process.Process.Signal(syscall.SIGSTOP) }
 
 // Continue ends a Pause.
 func (s *Server) Continue() { _ = s.process.Process.Signal(syscall.SIGCONT) }
 
-// Do runs a command as an administrator would.
+// Do runs a command as an administrator.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
 	reply, err := s.admin.Do(context.Background(), args...).Result()
@@ -229,7 +229,7 @@ func (s *Server) Do(args ...any) any {
 	return reply
 }
 
-// Engine is the server as settings name it.
+// Engine returns the server as parsed from settings.
 func (s *Server) Engine() engine.Engine {
 	s.t.Helper()
 	e, err := engine.Parse(s.URL)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Check says what in the settings cannot work, all of it at once: values that
-// would break the header section they are written into or could never apply.
+// Check returns an error that joins all problems of the settings: values that would break
+// the headers they are written into, or could never apply.
 func (s *Settings) Check() error {
 	var errs []error
 	for _, h := range []string{s.HostName, s.UpstreamHost} {
@@ -27,19 +27,20 @@ func (s *Settings) Check() error {
 	return errors.Join(errs...)
 }
 
-// SettingError says which field of Settings is wrong. Check joins them.
+// SettingError names the field of Settings that is wrong. Check joins them.
 type SettingError struct {
 	Setting string
 	Err     error
 }
 
-// Error is the cause, which quotes the value.
+// Error returns the text of the cause, which quotes the value.
 func (e *SettingError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// isAuthority lets through what is harmless in a field; "" is left to the client.
+// isAuthority reports whether s is harmless in a header; "" is allowed, and the caller
+// decides about it.
 func isAuthority(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && strings.IndexByte("-._~:[]", s[i]) < 0 {
@@ -49,8 +50,8 @@ func isAuthority(s string) bool {
 	return true
 }
 
-// checkPrefix says what is wrong with a prefix, "" if nothing. Dots, empty
-// segments and parameters would make every path below it ambiguous.
+// checkPrefix returns what is wrong with a prefix, or "". Dots, empty segments and
+// parameters would make every path below it ambiguous.
 func checkPrefix(prefix string) string {
 	if prefix == "" {
 		return ""

@@ -7,26 +7,31 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// DeadlineHeader is a request header in which a client says how long it will
-// wait. It is a closed set, meant for a metric label.
+// DeadlineHeader is a request header with the time that a client will wait. It is a closed
+// set, meant for a metric label.
 type DeadlineHeader uint8
 
-// The fields.
+// The headers.
 const (
-	DeadlineRequest DeadlineHeader = iota // X-Request-Timeout: seconds as a decimal number ("2.5"), or a number with a unit ("2500ms")
-	DeadlineGRPC                          // grpc-timeout: one to eight digits and one of H, M, S, m, u, n (gRPC over HTTP/2, "Requests")
-	DeadlineEnvoy                         // x-envoy-expected-rq-timeout-ms: whole milliseconds
+	DeadlineRequest       DeadlineHeader = iota // X-Request-Timeout: seconds as a decimal number ("2.5"), or a number with a unit ("2500ms")
+	DeadlineGRPC                                // grpc-timeout: one to eight digits and one of H, M, S, m, u, n (gRPC over HTTP/2, "Requests")
+	DeadlineEnvoy                               // x-envoy-expected-rq-timeout-ms: whole milliseconds
+	DeadlineStainless                           // x-stainless-timeout, of the vendors' clients of OpenAI, Anthropic and others: as X-Request-Timeout
+	DeadlineStainlessRead                       // x-stainless-read-timeout, likewise: how long they wait for a byte
 
-	NumDeadlineHeaders = iota // number of fields: valid ones are in [0, NumDeadlineHeaders)
+	NumDeadlineHeaders = iota // number of headers: valid ones are in [0, NumDeadlineHeaders)
 )
 
 var deadlineNames = [NumDeadlineHeaders]string{
 	DeadlineRequest: "x-request-timeout",
 	DeadlineGRPC:    "grpc-timeout",
 	DeadlineEnvoy:   "x-envoy-expected-rq-timeout-ms",
+
+	DeadlineStainless:     "x-stainless-timeout",
+	DeadlineStainlessRead: "x-stainless-read-timeout",
 }
 
-// String is the field's name in lower case; "" for a value outside the set.
+// String returns the header's name in lower case; "" for a value outside the set.
 func (f DeadlineHeader) String() string {
 	if int(f) >= len(deadlineNames) {
 		return ""
@@ -34,11 +39,12 @@ func (f DeadlineHeader) String() string {
 	return deadlineNames[f]
 }
 
-// DeadlineHeaderNames are the fields that Deadline.Read looks at. It finds nothing in a request
-// without any of them.
-const DeadlineHeaderNames = 1<<http1.ContentType | 1<<http1.XRequestTimeout | 1<<http1.GRPCTimeout | 1<<http1.XEnvoyExpectedTimeout
+// DeadlineHeaderNames is the set of headers that Deadline.Read looks at. In a request
+// without any of them it finds nothing.
+const DeadlineHeaderNames = 1<<http1.ContentType | 1<<http1.XRequestTimeout | 1<<http1.GRPCTimeout | 1<<http1.XEnvoyExpectedTimeout |
+	1<<http1.XStainlessTimeout | 1<<http1.XStainlessReadTimeout
 
-// deadlineHeader tells which of the fields a name is.
+// deadlineHeader returns the DeadlineHeader of a name, if it is one.
 func deadlineHeader(id http1.HeaderName) (f DeadlineHeader, ok bool) {
 	switch id {
 	case http1.XRequestTimeout:
@@ -47,45 +53,48 @@ func deadlineHeader(id http1.HeaderName) (f DeadlineHeader, ok bool) {
 		return DeadlineGRPC, true
 	case http1.XEnvoyExpectedTimeout:
 		return DeadlineEnvoy, true
+	case http1.XStainlessTimeout:
+		return DeadlineStainless, true
+	case http1.XStainlessReadTimeout:
+		return DeadlineStainlessRead, true
 	}
 	return 0, false
 }
 
-// DeadlineSet is a set of fields. The zero value is empty.
+// DeadlineSet is a set of headers. The zero value is empty.
 type DeadlineSet uint8
 
-// Has says whether f is in the set.
+// Has reports whether f is in the set.
 func (s DeadlineSet) Has(f DeadlineHeader) bool { return s>>f&1 == 1 }
 
-// With is the set with f.
+// With returns the set with f added.
 func (s DeadlineSet) With(f DeadlineHeader) DeadlineSet { return s | 1<<f }
 
-// maxDeadline is the longest that is told apart from a longer one. It keeps
-// sums of durations far from overflowing and fits all three notations.
+// maxDeadline caps a timeout. It keeps sums of durations far from overflow and fits all
+// three notations.
 const maxDeadline = 365 * 24 * time.Hour
 
-// Deadline is how long a client will wait, by its own words. It is for one
-// request and one goroutine.
+// Deadline is how long a client will wait, by its own headers. It is for one request and
+// not safe for concurrent use.
 type Deadline struct {
-	Given     bool          // a field said something that could be read
-	Timeout   time.Duration // with Given: the shortest that was said, in [0, a year]; 0 only from grpc-timeout
+	Given     bool          // a header had a valid value
+	Timeout   time.Duration // with Given: the shortest value, in [0, a year]; 0 only from grpc-timeout
 	GRPC      bool          // the request is a gRPC call
-	Malformed DeadlineSet   // fields that could not be read; they are forwarded as they came
+	Malformed DeadlineSet   // headers with an invalid value; they are forwarded as received
 
 	notations [NumDeadlineHeaders]notation
 }
 
-// notation is how a client wrote a field, which is how the upstream gets it.
+// notation is how a client wrote a header; the upstream gets the same notation.
 type notation uint8
 
 const (
 	absent notation = iota
 	asSeconds
-	asMillis // the field's own unit, or a number with a unit
+	asMillis // the header's own unit, or a number with a unit
 )
 
-// Read takes what the request says in those fields that are in the set. It
-// does not allocate.
+// Read parses the request's headers that are in set. It does not allocate.
 func (d *Deadline) Read(r *http1.Request, set DeadlineSet) {
 	*d = Deadline{}
 	for i := range r.Headers {
@@ -112,8 +121,9 @@ func (d *Deadline) note(f DeadlineHeader, value []byte) {
 	d.Given, d.notations[f] = true, how
 }
 
-// Append writes the fields that were read anew, with left in place of what the
-// client said: rounded down, and at least one of the field's smallest unit.
+// Append writes the headers that were read again, with left in place of the client's value.
+// It rounds down, to at least one of the header's smallest unit. The x-stainless headers, which
+// only inform an upstream, are forwarded as received.
 func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
 	left = min(max(left, 1), maxDeadline)
 	if d.notations[DeadlineRequest] != absent {
@@ -132,7 +142,7 @@ func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
 
 func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }
 
-// appendTimeout writes X-Request-Timeout to the millisecond.
+// appendTimeout writes X-Request-Timeout in milliseconds.
 func appendTimeout(dst []byte, d time.Duration, how notation) []byte {
 	ms := millis(d)
 	if how == asMillis {
@@ -145,7 +155,7 @@ func appendTimeout(dst []byte, d time.Duration, how notation) []byte {
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// appendGRPC writes the finest unit whose number has at most eight digits.
+// appendGRPC writes d in the finest unit with at most eight digits.
 func appendGRPC(dst []byte, d time.Duration) []byte {
 	const limit = 1e8
 	switch {
@@ -159,9 +169,9 @@ func appendGRPC(dst []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(dst, int64(d/time.Second), 10), 'S')
 }
 
-// readDeadline reads a field's value. Not ok: it is not written as the field
-// is, or it is 0, which some take for no limit at all; except in grpc-timeout,
-// where it means that the time is over.
+// readDeadline parses a header's value. It returns false if the syntax is wrong or the
+// value is 0, which some take for no limit. In grpc-timeout, 0 is valid and means that the
+// time is over.
 func readDeadline(f DeadlineHeader, value []byte) (d time.Duration, how notation, ok bool) {
 	switch f {
 	case DeadlineGRPC:
@@ -175,7 +185,7 @@ func readDeadline(f DeadlineHeader, value []byte) (d time.Duration, how notation
 	return d, how, ok && d > 0
 }
 
-// readGRPC reads TimeoutValue and TimeoutUnit of the gRPC protocol.
+// readGRPC parses TimeoutValue and TimeoutUnit of the gRPC protocol.
 func readGRPC(value []byte) (time.Duration, bool) {
 	last := len(value) - 1
 	if last < 1 || last > 8 {
@@ -199,11 +209,11 @@ func readGRPC(value []byte) (time.Duration, bool) {
 	return 0, false
 }
 
-// fractionDigits are as many as fit: a fraction of an hour in nanoseconds is
-// below 10^6 * 3.6*10^12 < 2^63. Further ones are read and mean nothing.
+// fractionDigits is the number of digits that fit: a fraction of an hour in nanoseconds is
+// below 10^6 * 3.6*10^12 < 2^63. Further digits are ignored.
 const fractionDigits = 6
 
-// readTimeout reads a decimal number, of seconds or of the unit behind it.
+// readTimeout parses a decimal number, of seconds or of the unit after it.
 func readTimeout(value []byte) (time.Duration, notation, bool) {
 	whole := digits(value)
 	n, ok := http1.ParseUint(value[:whole])
@@ -228,7 +238,7 @@ func readTimeout(value []byte) (time.Duration, notation, bool) {
 	return min(times(n, unit)+time.Duration(part*int64(unit)/scale), maxDeadline), how, true
 }
 
-// digits is how many of them p begins with.
+// digits returns the number of leading digits of p.
 func digits(p []byte) int {
 	n := 0
 	for n < len(p) && '0' <= p[n] && p[n] <= '9' {
@@ -237,7 +247,7 @@ func digits(p []byte) int {
 	return n
 }
 
-// unitOf knows the units of Go's durations.
+// unitOf parses the units of Go's durations.
 func unitOf(p []byte) (time.Duration, notation, bool) {
 	switch string(p) {
 	case "":
@@ -258,7 +268,7 @@ func unitOf(p []byte) (time.Duration, notation, bool) {
 	return 0, absent, false
 }
 
-// times is n units, at most maxDeadline.
+// times returns n units, at most maxDeadline.
 func times(n int64, unit time.Duration) time.Duration {
 	if n > int64(maxDeadline/unit) {
 		return maxDeadline
@@ -266,8 +276,8 @@ func times(n int64, unit time.Duration) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// isGRPC says whether a Content-Type is that of gRPC over HTTP/2: with or
-// without a subtype of its own ("application/grpc+proto"), but not gRPC-Web.
+// isGRPC reports whether a Content-Type is that of gRPC over HTTP/2, with or without a
+// subtype ("application/grpc+proto"). gRPC-Web is not.
 func isGRPC(value []byte) bool {
 	const name = "application/grpc"
 	if len(value) < len(name) || !http1.EqualFold(value[:len(name)], name) {
@@ -280,10 +290,10 @@ func isGRPC(value []byte) bool {
 	return c == '+' || c == ';' || c == ' '
 }
 
-// rewritesDeadline says whether a field is written anew by Deadline.Append.
+// rewritesDeadline reports whether Deadline.Append writes a header again.
 func (s *Settings) rewritesDeadline(f *http1.Header) bool {
 	which, ok := deadlineHeader(f.ID)
-	if !ok || !s.Deadlines.Has(which) {
+	if !ok || !s.Deadlines.Has(which) || which >= DeadlineStainless {
 		return false
 	}
 	_, _, ok = readDeadline(which, f.Value)

@@ -1,48 +1,46 @@
-// Package forward writes the header sections that leave the proxy: what the upstream is
-// told of a request, and the client of a response. It is pure: values in,
-// bytes appended, no socket, no clock, no allocation where dst has room.
+// Package forward writes the header sections that the proxy sends: of requests to the
+// upstream, and of responses to the client. It is pure: it takes values and appends bytes.
+// It uses no socket and no clock, and does not allocate if dst has room.
 //
-// For a request begin with RequestID and Deadline.Read, then call AppendRequestHeaders once,
-// and Deadline.Append and AppendAttempt before every attempt, on the same bytes. For a response call
-// AppendResponseHeaders, for interim ones AppendInformational. Bodies and trailers
-// are package http1's.
+// For a request begin with RequestID and Deadline.Read, then call AppendRequestHeaders
+// once. Before every attempt call Deadline.Append and AppendAttempt on the same bytes. For
+// a response call AppendResponseHeaders, for interim ones AppendInformational. Package
+// http1 handles bodies and trailers.
 //
-// Everything that is not listed here goes through as it came: order, case of
-// the name, value and duplicates. Only white space around a value is lost.
+// Everything that is not listed here is forwarded as received: order, case of the name,
+// value and duplicates. Only white space around a value is lost.
 //
-// # Fields that end here
+// # Headers that are not forwarded
 //
-// Connection and what belongs to it: Keep-Alive, Proxy-Connection,
-// Transfer-Encoding, TE, Upgrade, HTTP2-Settings (RFC 9110 section 7.6.1). Written
-// anew where they apply: the framing field, "TE: trailers" with "Connection: TE"
-// (section 10.1.4), Upgrade with "Connection: upgrade" (section 7.8). Expect is
-// AppendAttempt's. Trailer stays with a chunked body, whose trailers are forwarded.
+// Connection and what belongs to it: Keep-Alive, Proxy-Connection, Transfer-Encoding, TE,
+// Upgrade, HTTP2-Settings (RFC 9110 section 7.6.1). The proxy writes its own where they
+// apply: the framing header, "TE: trailers" with "Connection: TE" (section 10.1.4), Upgrade
+// with "Connection: upgrade" (section 7.8). AppendAttempt writes Expect. Trailer is kept
+// with a chunked body, whose trailers are forwarded.
 //
-// Proxy-Authorization, Proxy-Authenticate and Proxy-Authentication-Info: section
-// 11.7 has them meant for the next proxy alone, credentials of which the upstream
-// must not learn.
+// Proxy-Authorization, Proxy-Authenticate and Proxy-Authentication-Info: by section 11.7
+// they are for the next proxy alone, and the upstream must not learn these credentials.
 //
-// Fields that Connection names, if this module does not know them. A field known
-// to be for all recipients must not be named there (section 7.6.1); where it is,
-// someone tries to take Authorization, Cookie, X-Forwarded-For or a cache
-// directive off a request that another proxy put it on. So known ones stay. At
-// most 64 names are looked at.
+// Headers listed in Connection, if package http1 does not know them. A header known to be
+// for all recipients must not be listed there (section 7.6.1). If it is, a client tries to
+// remove Authorization, Cookie, X-Forwarded-For or a cache directive that another proxy
+// set. So known ones are kept. At most 64 names are considered.
 //
-// Names with underscores that read as forwarding or control fields once a CGI-like
-// server has turned them into variables (X_Forwarded_For).
+// Names with underscores that resemble forwarding or control headers once a CGI-like server
+// has turned them into variables (X_Forwarded_For).
 //
-// # Fields that are ours
+// # Headers that the proxy writes
 //
-// X-Forwarded-For and, by setting, Forwarded and Via become one field each, where
-// the first one stood: what came, in order, and our element at the end.
-// X-Forwarded-Proto and -Host are set when absent. From peers that are not in
-// a configured set of trusted ones all forwarding fields are dropped first. A
-// peer without address (a unix socket) adds nothing to X-Forwarded-For, where
-// readers expect addresses only, and "for=unknown" to Forwarded (RFC 7239
-// section 6.2). X-Forwarded-Prefix is not sent: upstreams that need their prefix
-// have it in their own configuration, and one more believed field is one more to
-// forge. X-Request-Id goes to the upstream only; a response carries the one that
-// the upstream chose to send.
+// X-Forwarded-For and, by setting, Forwarded and Via become one header each, at the
+// position of the first one: the received elements in order, and our element at the end.
+// X-Forwarded-Proto and -Host are set if absent. If trusted proxies are configured, all
+// forwarding headers from other peers are dropped first.
+//
+// A peer without address (a unix socket) adds nothing to X-Forwarded-For, where readers
+// expect addresses only, and "for=unknown" to Forwarded (RFC 7239 section 6.2).
+// X-Forwarded-Prefix is not sent: upstreams that need their prefix have it in their own
+// configuration, and one more trusted header is one more to forge. X-Request-Id is only
+// sent to the upstream; a response carries the one that the upstream sent, if any.
 package forward
 
 import (
@@ -51,46 +49,51 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// HostMode says which Host the upstream gets.
+// HostMode is the choice of the Host header for the upstream.
 type HostMode uint8
 
-// The modes of Host. Where the one asked for is empty the other one is sent, as
-// HTTP/1.1 wants a Host.
+// The modes of Host. If the chosen host is empty, the other one is sent, since HTTP/1.1
+// requires a Host.
 const (
-	HostAuto     HostMode = iota // the upstream's when the client used a name of ours or of loopback, else the client's
+	HostAuto     HostMode = iota // the upstream's if the client used a name of ours or of loopback, else the client's
 	HostPreserve                 // the client's
 	HostUpstream                 // the upstream's
 	HostName                     // Settings.HostName
 )
 
-// Settings say how the requests of one route are forwarded. They are read
-// only, by any number of goroutines.
+// Settings is how the requests of one route are forwarded. It must not change while in use;
+// then it is safe for concurrent use.
 type Settings struct {
 	Host         HostMode
 	HostName     string   // for HostName: host[:port]
-	UpstreamHost string   // host[:port] as it belongs into Host
+	UpstreamHost string   // host[:port] as in a Host header
 	OwnHosts     []string // our own authorities, for HostAuto: host:port, or host for any port
 
 	Forwarded bool   // append to Forwarded (RFC 7239)
 	Via       string // our pseudonym (RFC 9110 section 7.6.3), "" for no Via
 
-	Deadlines DeadlineSet // fields in which clients say how long they wait; the upstream gets what is left of it
+	Deadlines DeadlineSet // headers with the time that clients wait; the upstream gets the remaining time
 
-	OmitTrace bool // traceparent and tracestate are left out: they differ by attempt; see AppendClientTrace
+	OmitTrace bool // leave out traceparent and tracestate, which differ by attempt; see AppendClientTrace
 
-	// StripPrefix is taken off the path: of "/api/x" by "/api" remains "/x",
-	// of "/api" itself "/". Paths outside it stay. A slash at its end does
-	// not matter. Ask route.Table.Ambiguous before: a path that an upstream
-	// could read as leading out of the prefix must not come here.
+	// StripPrefix is removed from the path: "/api" turns "/api/x" into "/x", and "/api"
+	// itself into "/". Other paths are unchanged. A slash at its end has no effect. Call
+	// route.Table.Ambiguous first: a path that an upstream could resolve to outside the
+	// prefix must not be passed to this package.
 	StripPrefix string
+
+	// BasePath is put before the path, after StripPrefix is removed; "" for nothing. It is in normal
+	// form and does not end with a slash. Call route.Climbs first: a path that an upstream could
+	// resolve to outside must not be passed to this package.
+	BasePath string
 }
 
-// Peer is who sent the request.
+// Peer is the sender of the request.
 type Peer struct {
 	Addr netip.Addr // not valid for a unix socket
 	Text string     // Addr as text without zone; "" or "unix" for a unix socket
-	// Trusted: one of the trusted proxies. TrustConfigured: such a set exists,
-	// so forwarding fields from others are dropped.
+	// Trusted means that it is a trusted proxy. TrustConfigured means that trusted proxies
+	// are configured, so that forwarding headers from others are dropped.
 	Trusted         bool
 	TrustConfigured bool
 	Secure          bool // https, else http
@@ -98,9 +101,9 @@ type Peer struct {
 	rendered string // see Render
 }
 
-// Render keeps at hand what the header sections of nearly all requests of the peer have in
-// common. Call it again when the peer has changed; without it the header sections are the
-// same, at more cost. Text shares the memory.
+// Render caches the headers that nearly all requests of the peer have in common. Call it
+// again after a change of the peer. Without it the result is the same, at higher cost. Text
+// then shares memory with the cache.
 func (p *Peer) Render() {
 	var buf [128]byte
 	p.rendered = string(append(p.appendHeaders(buf[:0], true, true), forwardedHost...))
@@ -111,10 +114,10 @@ func (p *Peer) Render() {
 
 const (
 	forwardedFor  = "X-Forwarded-For"
-	forwardedHost = "X-Forwarded-Host: " // with it what Render keeps ends
+	forwardedHost = "X-Forwarded-Host: " // the cache of Render ends with it
 )
 
-// appendHeaders appends what is said of the peer where a client said nothing.
+// appendHeaders appends the headers about the peer that the client did not send.
 func (p *Peer) appendHeaders(dst []byte, node, proto bool) []byte {
 	if text := p.node(); node && text != "" {
 		dst = http1.AppendHeader(dst, forwardedFor, text)
@@ -125,7 +128,7 @@ func (p *Peer) appendHeaders(dst []byte, node, proto bool) []byte {
 	return dst
 }
 
-// Proto is the scheme that the peer uses: "http" or "https".
+// Proto returns the scheme that the peer uses: "http" or "https".
 func (p *Peer) Proto() string {
 	if p.Secure {
 		return "https"
@@ -133,17 +136,17 @@ func (p *Peer) Proto() string {
 	return "http"
 }
 
-// IsBelieved reports whether fields about what was before the peer are believed and, as far as
-// they say who the client is, kept: from trusted proxies and, while none are configured, from anyone.
+// IsBelieved reports whether forwarding headers from the peer are trusted and kept: from
+// trusted proxies and, if none are configured, from any peer.
 func (p *Peer) IsBelieved() bool { return p.Trusted || !p.TrustConfigured }
 
-// mayControl says that control fields (X-Retryproxy-*) are kept: from trusted
-// proxies and, while none are configured, from this machine.
+// mayControl reports whether control headers (X-Retryproxy-*) are kept: from trusted
+// proxies and, if none are configured, from this machine.
 func (p *Peer) mayControl() bool {
 	return p.Trusted || !p.TrustConfigured && p.Addr.IsLoopback()
 }
 
-// node gives the address for a list of addresses, "" when there is none.
+// node returns the address for a list of addresses, "" if there is none.
 func (p *Peer) node() string {
 	if p.Text == "unix" {
 		return ""
@@ -151,12 +154,12 @@ func (p *Peer) node() string {
 	return p.Text
 }
 
-// Trust is a set of addresses. The zero value is empty. It is read only and
-// safe for concurrent use.
+// Trust is a set of addresses. The zero value is empty. It is immutable and safe for
+// concurrent use.
 type Trust struct{ prefixes []netip.Prefix }
 
-// NewTrust makes the set of all addresses in the prefixes. IPv4 addresses in
-// IPv6 notation are the IPv4 addresses. Prefixes that are not valid hold none.
+// NewTrust returns the set of all addresses in the prefixes. IPv4-mapped IPv6 addresses
+// count as IPv4 addresses. Invalid prefixes contain none.
 func NewTrust(prefixes []netip.Prefix) Trust {
 	var t Trust
 	for _, p := range prefixes {
@@ -168,7 +171,7 @@ func NewTrust(prefixes []netip.Prefix) Trust {
 	return t
 }
 
-// Trusted says whether the set has the address. The zone does not matter.
+// Trusted reports whether the set contains the address, ignoring its zone.
 func (t Trust) Trusted(a netip.Addr) bool {
 	if len(t.prefixes) == 0 {
 		return false

@@ -2,16 +2,17 @@ package forward
 
 import "github.com/retryproxy/retryproxy/proxy/http1"
 
-// handling is what becomes of a field by its name alone.
+// handling is how a header is forwarded, by its name alone.
 type handling uint8
 
 const (
-	passThrough   handling = iota // it goes through as it came
-	dropHeader                    // it is for this connection, or for us
-	rewriteHeader                 // it depends: appendRewritten
+	passThrough   handling = iota // forwarded as received
+	dropHeader                    // not forwarded: it is for this connection, or for us
+	rewriteHeader                 // depends on more than the name: see appendRewritten
 )
 
-// handlingByName is a table of fates by name. Fields of a connection end in it.
+// handlingByName returns the handling of each name. Hop-by-hop headers and end are dropped,
+// ours are rewritten.
 func handlingByName(end, ours []http1.HeaderName) (t [256]handling) {
 	for _, n := range []http1.HeaderName{
 		http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TE, http1.Upgrade, http1.HTTP2Settings,
@@ -28,12 +29,12 @@ func handlingByName(end, ours []http1.HeaderName) (t [256]handling) {
 	return t
 }
 
-// maxOptions bounds how many names in Connection are looked at, and with the
-// limit on fields the work: a header section cannot have many more fields to name. A
-// field named beyond it is forwarded, which harms nobody.
+// maxOptions limits how many names in Connection are considered, and with the limit on
+// headers the work: a header section cannot contain many more. A header listed beyond it is
+// forwarded, which does no harm.
 const maxOptions = 64
 
-// connectionOptions appends what Connection names to dst, up to its capacity.
+// connectionOptions appends the options in Connection to dst, up to its capacity.
 func connectionOptions(dst [][]byte, headers []http1.Header) [][]byte {
 	for i := range headers {
 		if headers[i].ID != http1.Connection {
@@ -58,16 +59,16 @@ func isListed(named [][]byte, name []byte) bool {
 	return false
 }
 
-// announcesFraming reports whether a Trailer header names a field that must not stand
-// in a trailer section and for which net/http refuses the whole message. Others
-// read on, so the message would have two readings. Nothing is lost with the field: it
-// is a hint, and such a trailer is not forwarded.
+// announcesFraming reports whether a Trailer header names a header that is not allowed in a
+// trailer section and for which net/http refuses the whole message. Other readers accept
+// it, so the message would have two readings. Nothing is lost by dropping Trailer: it is a
+// hint, and such a trailer is not forwarded.
 func announcesFraming(trailer []byte) bool {
 	return http1.HasToken(trailer, "content-length") || http1.HasToken(trailer, "transfer-encoding") || http1.HasToken(trailer, "trailer")
 }
 
-// appendList begins one field with the values of f and of the fields in rest that
-// have the same id, as one list (RFC 9110 section 5.3). The line is not ended.
+// appendList starts one header with the values of f and of the headers in rest with the
+// same id, as one list (RFC 9110 section 5.3). It does not end the line.
 func appendList(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	dst = append(dst, f.Name...)
 	dst = append(dst, ": "...)
@@ -80,15 +81,15 @@ func appendList(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	return dst
 }
 
-// appendComma separates list elements, except at the begin of the list.
+// appendComma appends a list separator, except at the start of the list.
 func appendComma(dst []byte) []byte {
-	if n := len(dst); dst[n-1] == ' ' { // ends in ": ", as values do not end in a space
+	if n := len(dst); dst[n-1] == ' ' { // ends in ": "; values do not end in a space
 		return dst
 	}
 	return append(dst, ", "...)
 }
 
-// appendLast ends a list with element, if there is one.
+// appendLast ends a list, with element if it is not empty.
 func appendLast(dst []byte, element string) []byte {
 	if element != "" {
 		dst = append(appendComma(dst), element...)
@@ -96,8 +97,8 @@ func appendLast(dst []byte, element string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendReceived appends an element of Via: the version in which the message
-// came, and who took it (RFC 9110 section 7.6.3).
+// appendReceived appends an element of Via: the version of the received message, and our
+// pseudonym (RFC 9110 section 7.6.3).
 func appendReceived(dst []byte, minor int, pseudonym string) []byte {
 	if minor == 0 {
 		dst = append(dst, "1.0 "...)
@@ -128,8 +129,8 @@ func (w *requestWriter) appendElement(dst []byte) []byte {
 	return append(dst, w.p.Proto()...)
 }
 
-// appendParameter appends a value as it is when it is surely a token, else quoted
-// (RFC 7239 section 4): addresses with colons and brackets need quotes.
+// appendParameter appends a value unchanged if it is certainly a token, else quoted (RFC
+// 7239 section 4): addresses with colons and brackets need quotes.
 func appendParameter[V []byte | string](dst []byte, value V) []byte {
 	for i := range len(value) {
 		if c := value[i]; !isAlnum(c) && c != '.' && c != '-' && c != '_' {

@@ -6,11 +6,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// appendHost writes the Host for the upstream under the given name. The
-// authority of an absolute-form target takes the place of the client's Host
-// (RFC 9112 section 3.2.2).
+// appendHost writes the Host for the upstream under the given name. The authority of an
+// absolute-form target replaces the client's Host (RFC 9112 section 3.2.2).
 func (w *requestWriter) appendHost(dst, name []byte) []byte {
-	if string(name) == "Host" { // most write it so
+	if string(name) == "Host" { // the usual case
 		dst = append(dst, "Host: "...)
 	} else {
 		dst = append(append(dst, name...), ": "...)
@@ -26,7 +25,7 @@ func (w *requestWriter) appendHost(dst, name []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// keepsClientHost says that the upstream gets the client's Host.
+// keepsClientHost reports whether the upstream gets the client's Host.
 func (w *requestWriter) keepsClientHost() bool {
 	authority := w.r.Authority
 	if len(authority) == 0 {
@@ -43,9 +42,9 @@ func (w *requestWriter) keepsClientHost() bool {
 	return w.s.UpstreamHost == "" || !isLoopback(authority) && !isOwn(w.s.OwnHosts, authority, w.p.Secure)
 }
 
-// splitPort cuts ":port" off an authority; the port is without colon.
+// splitPort splits an authority into host and port, the port without colon.
 func splitPort(authority []byte) (host, port []byte) {
-	for i := len(authority) - 1; i >= 0; i-- { // a port is short, so from its end
+	for i := len(authority) - 1; i >= 0; i-- { // from the end, since a port is short
 		switch authority[i] {
 		case ':':
 			return authority[:i], authority[i+1:]
@@ -56,11 +55,11 @@ func splitPort(authority []byte) (host, port []byte) {
 	return authority, nil
 }
 
-// isLoopback says whether the authority names this machine to itself, at any
-// port: localhost and names below it (RFC 6761 section 6.3), 127.0.0.0/8 and ::1.
+// isLoopback reports whether the authority is this machine, at any port: localhost and
+// names below it (RFC 6761 section 6.3), 127.0.0.0/8 and ::1.
 func isLoopback(authority []byte) bool {
 	if n := len("localhost:"); len(authority) >= n && (string(authority[:n]) == "localhost:" || string(authority[:n]) == "127.0.0.1:") {
-		return true // as most of those are written that do
+		return true // the usual spellings
 	}
 	switch authority[0] {
 	case '1':
@@ -75,7 +74,8 @@ func isLoopback(authority []byte) bool {
 	return http1.EqualFold(host, name) || len(host) > len(below) && http1.EqualFold(host[len(host)-len(below):], below)
 }
 
-// isLoopback4 knows 127.0.0.0/8, and takes all that resolvers might for it.
+// isLoopback4 reports whether the authority is in 127.0.0.0/8, including anything that
+// resolvers might accept as such.
 func isLoopback4(authority []byte) bool {
 	const net = "127."
 	if len(authority) < len(net) || string(authority[:len(net)]) != net {
@@ -90,13 +90,13 @@ func isLoopback4(authority []byte) bool {
 	return true
 }
 
-// isIPv4Byte are the bytes of an IPv4 address.
+// isIPv4Byte marks the bytes of an IPv4 address.
 var isIPv4Byte = [256]bool{
 	'0': true, '1': true, '2': true, '3': true, '4': true, '5': true, '6': true, '7': true, '8': true, '9': true, '.': true,
 }
 
-// isLoopback6 knows ::1 however it is written, and 127.0.0.0/8 mapped as in
-// RFC 4291 section 2.5.5.2. host is an IPv6 address.
+// isLoopback6 reports whether host is ::1 in any spelling, or a mapped address of
+// 127.0.0.0/8 (RFC 4291 section 2.5.5.2). host must be an IPv6 address.
 func isLoopback6(host []byte) bool {
 	const mapped = "::ffff:127."
 	if len(host) > len(mapped) && http1.EqualFold(host[:len(mapped)], mapped) {
@@ -106,8 +106,8 @@ func isLoopback6(host []byte) bool {
 	return n > 0 && host[n-1] == '1' && len(bytes.Trim(host[:n-1], "0:")) == 0
 }
 
-// isOwn says whether the authority is one of own. A port that is not given is
-// the scheme's; an entry without port stands for all ports.
+// isOwn reports whether the authority is in own. A missing port is the scheme's; an entry
+// without port matches all ports.
 func isOwn(own []string, authority []byte, secure bool) bool {
 	if len(own) == 0 {
 		return false

@@ -10,13 +10,13 @@ import (
 // RandomIDLen is the length of a random id: 128 bits in hexadecimal.
 const RandomIDLen = 32
 
-// maxRequestID bounds an id that is taken over from a client, in bytes: it goes
-// into every log line and to the upstream.
+// maxRequestID limits the length of a client's id, in bytes: it appears in every log line
+// and is sent to the upstream.
 const maxRequestID = 128
 
-// isIDByte: what an id taken over may have. That covers UUIDs, ULIDs, base64 in
-// both alphabets, trace ids and "Root=1-..." and leaves out all that means
-// something to logs, shells, JSON, HTML or lists.
+// isIDByte marks the bytes allowed in a client's id. They cover UUIDs, ULIDs, base64 in
+// both alphabets, trace ids and "Root=1-...". They exclude every byte with a meaning in
+// logs, shells, JSON, HTML or lists.
 var isIDByte = func() (t [256]bool) {
 	for c := range 256 {
 		t[c] = isAlnum(byte(c))
@@ -27,10 +27,10 @@ var isIDByte = func() (t [256]bool) {
 	return t
 }()
 
-// RequestID gives the id of the request: its first X-Request-Id when that has 1 to
-// 128 letters, digits and -._~+/=:@| alone, a span of the request; else a random
-// one, appended to scratch. Nothing is allocated when scratch has room for
-// RandomIDLen bytes.
+// RequestID returns the id of the request. That is its first X-Request-Id, a span of the
+// request, if it has 1 to 128 letters, digits and -._~+/=:@| alone. Otherwise it is a
+// random id, appended to scratch. It does not allocate if scratch has room for RandomIDLen
+// bytes.
 func RequestID(r *http1.Request, scratch []byte) []byte {
 	if id := r.Get(http1.XRequestID); isRequestID(id) {
 		return id
@@ -50,9 +50,9 @@ func isRequestID(id []byte) bool {
 	return true
 }
 
-// AppendRandomID appends RandomIDLen hexadecimal digits: 128 random bits from the
-// runtime's ChaCha8 generators, seeded by the system. Two of n ids are equal with
-// a probability of about n²/2^129. It is safe for concurrent use.
+// AppendRandomID appends RandomIDLen hexadecimal digits: 128 random bits from the runtime's
+// ChaCha8 generators, seeded by the system. Two of n ids are equal with a probability of
+// about n²/2^129. It is safe for concurrent use.
 func AppendRandomID(dst []byte) []byte {
 	const low = 0x0f0f0f0f0f0f0f0f
 	a, b := rand.Uint64(), rand.Uint64()
@@ -62,9 +62,9 @@ func AppendRandomID(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint64(dst, hexDigits(b>>4&low))
 }
 
-// hexDigits makes each byte of n, which is below 16, the digit for it: 6 carries
-// what is above 9 into the high half, and from '9'+1 to 'a' it is 39 more. All
-// eight at once, as every request gets an id.
+// hexDigits converts each byte of n, which is below 16, to its digit. Adding 6 carries
+// values above 9 into the high half, and from '9'+1 to 'a' are 39 more. It converts all
+// eight at once, since every request gets an id.
 func hexDigits(n uint64) uint64 {
 	const ones = 0x0101010101010101
 	letters := (n + 6*ones) >> 4 & ones

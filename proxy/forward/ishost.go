@@ -6,10 +6,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// IsHost says whether the authority of a target with that scheme is host, which
-// is written as Settings.UpstreamHost is. Letters' case, a final dot and a port
-// that is the scheme's own do not matter; all else is compared as text, and nothing
-// is resolved: another spelling of an address is another host.
+// IsHost reports whether the authority of a target with that scheme is host, which has the
+// form of Settings.UpstreamHost. It ignores case, a final dot and the scheme's own port.
+// The rest is compared as text, and nothing is resolved: another spelling of an address is
+// another host.
 func IsHost(authority, scheme []byte, host string) bool {
 	name, port := splitPort(authority)
 	if n := len(name); n > 1 && name[n-1] == '.' {
@@ -22,19 +22,19 @@ func IsHost(authority, scheme []byte, host string) bool {
 	return http1.EqualFold(name, want) && string(port) == wantPort
 }
 
-// PortImplied says whether the authority has no port, or the scheme's own.
+// PortImplied reports whether the authority has no port, or the scheme's own.
 func PortImplied(authority, scheme []byte) bool {
 	_, port := splitPort(authority)
 	return len(port) == 0 || string(port) == defaultPort(http1.EqualFold(scheme, "https"))
 }
 
-// HasPort says whether the host is written with a port.
+// HasPort reports whether host contains a port.
 func HasPort(host string) bool {
 	_, port := cutPort(host)
 	return port != ""
 }
 
-// defaultPort is a scheme's.
+// defaultPort returns the default port of http, or of https if secure.
 func defaultPort(secure bool) string {
 	if secure {
 		return "443"
@@ -42,7 +42,7 @@ func defaultPort(secure bool) string {
 	return "80"
 }
 
-// cutPort is splitPort for names of ours.
+// cutPort is splitPort for configured names.
 func cutPort(host string) (name, port string) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		return host[:i], host[i+1:]

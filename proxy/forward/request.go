@@ -4,16 +4,16 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// AppendRequestHeaders appends the request line, always HTTP/1.1, and the fields that
-// are the same for all attempts, to dst. Call AppendAttempt to end the header section. The
-// framing field is written from r.Body. Fields of Settings.Deadlines that can be read
-// are left out: Deadline.Append writes them, before AppendAttempt.
+// AppendRequestHeaders appends the request line, always HTTP/1.1, and the headers that are
+// the same for all attempts, to dst. Call AppendAttempt to end the header section. The
+// framing header is derived from r.Body. Valid headers in Settings.Deadlines are left out:
+// Deadline.Append writes them, before AppendAttempt.
 //
-// id is the request id to send, nil to leave X-Request-Id as it came. key is an
-// Idempotency-Key to add, nil for none; one that the client sent stays instead.
+// id is the request id to send, nil to forward X-Request-Id as received. key is an
+// Idempotency-Key to add, nil for none; the client's own takes precedence.
 func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
 	w := requestWriter{r: r, s: s, p: p, id: id}
-	dst = appendRequestLine(dst, r, s.StripPrefix)
+	dst = appendRequestLine(dst, r, s)
 	if r.Get(http1.Host) == nil {
 		dst = w.appendHost(dst, hostName)
 	}
@@ -29,10 +29,10 @@ func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id
 	return dst
 }
 
-// AppendAttempt appends what differs between attempts, and the empty line that
+// AppendAttempt appends the headers that differ between attempts, and the empty line that
 // ends the header section. n counts attempts from 1; expect adds "Expect: 100-continue".
 func AppendAttempt(dst []byte, n int, expect bool) []byte {
-	if n == 1 && !expect { // most are that
+	if n == 1 && !expect { // the usual case
 		return append(dst, "X-Retryproxy-Attempt: 1\r\n\r\n"...)
 	}
 	dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempt", int64(n))
@@ -43,13 +43,16 @@ func AppendAttempt(dst []byte, n int, expect bool) []byte {
 }
 
 // appendRequestLine writes the target in origin form, or "*" (RFC 9112 section 3.2).
-func appendRequestLine(dst []byte, r *http1.Request, strip string) []byte {
+func appendRequestLine(dst []byte, r *http1.Request, s *Settings) []byte {
 	path := r.Path
-	if strip != "" {
-		path = stripped(path, strip)
+	if s.StripPrefix != "" {
+		path = stripped(path, s.StripPrefix)
 	}
 	dst = append(dst, r.Method...)
 	dst = append(dst, ' ')
+	if s.BasePath != "" && path[0] == '/' {
+		dst = append(dst, s.BasePath...)
+	}
 	dst = append(dst, path...)
 	if r.HasQuery {
 		dst = append(dst, '?')
@@ -58,7 +61,7 @@ func appendRequestLine(dst []byte, r *http1.Request, strip string) []byte {
 	return append(dst, " HTTP/1.1\r\n"...)
 }
 
-// stripped takes whole segments off the path, byte for byte.
+// stripped removes whole segments from the start of the path, byte for byte.
 func stripped(path []byte, prefix string) []byte {
 	n := len(prefix)
 	for n > 0 && prefix[n-1] == '/' {
@@ -80,8 +83,8 @@ var (
 	hostName = []byte("Host")
 )
 
-// requestWriter goes through the fields of one request and notes which of
-// those that are ours it has met.
+// requestWriter writes the headers of one request, and records which of the proxy's own
+// headers it has written.
 type requestWriter struct {
 	r  *http1.Request
 	s  *Settings
@@ -91,7 +94,7 @@ type requestWriter struct {
 	framed, forFor, forProto, forHost, forwarded, via, requestID bool
 }
 
-// appendExceptConnectionListed is appendHeaders where Connection names fields.
+// appendExceptConnectionListed is appendHeaders if Connection lists headers.
 func (w *requestWriter) appendExceptConnectionListed(dst []byte) []byte {
 	var buf [maxOptions][]byte
 	return w.appendHeaders(dst, connectionOptions(buf[:0], w.r.Headers))
@@ -113,7 +116,7 @@ func (w *requestWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 	return dst
 }
 
-// requestHandling say what becomes of a request's fields.
+// requestHandling is the handling of a request's headers.
 var requestHandling = handlingByName(
 	[]http1.HeaderName{
 		http1.Expect, http1.FramingLookalike, http1.ForwardedLookalike, http1.XRetryproxyAttempt,
@@ -127,8 +130,8 @@ var requestHandling = handlingByName(
 	},
 )
 
-// appendRewritten writes what becomes of a field of which it depends; rest are the
-// fields after it.
+// appendRewritten writes a header that is handled individually; rest are the headers after
+// it.
 func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	switch f.ID {
 	case http1.ContentLength, http1.TransferEncoding:
@@ -158,7 +161,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 		}
 	case http1.Traceparent, http1.Tracestate:
 		if w.s.OmitTrace {
-			return dst // AppendClientTrace writes them, or the caller of this package
+			return dst // AppendClientTrace or the caller of this package writes them
 		}
 	case http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout:
 		if w.s.rewritesDeadline(f) {
@@ -172,7 +175,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 	return f.AppendLine(dst)
 }
 
-// appendFraming writes the framing field where the first one stood.
+// appendFraming writes the framing header at the position of the first one.
 func (w *requestWriter) appendFraming(dst []byte) []byte {
 	if w.framed {
 		return dst
@@ -181,7 +184,7 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 	return http1.AppendFraming(dst, w.r.Body)
 }
 
-// appendForwarding writes what becomes of a field about the client.
+// appendForwarding writes a header about the client.
 func (w *requestWriter) appendForwarding(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 	if !w.p.IsBelieved() {
 		return dst
@@ -221,7 +224,7 @@ func (w *requestWriter) appendVia(dst []byte, f *http1.Header, rest []http1.Head
 	return append(appendReceived(appendComma(dst), w.r.Minor, w.s.Via), "\r\n"...)
 }
 
-// appendRequestID writes the id in the place of the first X-Request-Id.
+// appendRequestID writes the id at the position of the first X-Request-Id.
 func (w *requestWriter) appendRequestID(dst []byte, f *http1.Header) []byte {
 	switch {
 	case w.id == nil:
@@ -233,7 +236,7 @@ func (w *requestWriter) appendRequestID(dst []byte, f *http1.Header) []byte {
 	return http1.AppendHeader(dst, f.Name, w.id)
 }
 
-// appendMissing writes what is ours and had no place among the fields.
+// appendMissing writes the proxy's headers that were not in the request.
 func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed && w.r.Body.Kind != http1.BodyNone {
 		dst = http1.AppendFraming(dst, w.r.Body)
@@ -265,8 +268,8 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	return w.appendConnection(dst)
 }
 
-// appendConnection writes the fields about the connection to the upstream.
-// HTTP/1.0 knows no trailers, so such a client cannot be given any.
+// appendConnection writes the headers about the connection to the upstream. HTTP/1.0 has no
+// trailers, so it asks for none for such a client.
 func (w *requestWriter) appendConnection(dst []byte) []byte {
 	if !w.r.AcceptsTrailers && w.r.Upgrade == nil {
 		return dst
@@ -289,10 +292,10 @@ func (w *requestWriter) appendConnection(dst []byte) []byte {
 	return dst
 }
 
-// MaxForwards gives how many more times an OPTIONS or TRACE may be forwarded
-// (RFC 9110 section 7.6.2): at 0 it must be answered here. Not ok for other
-// methods, without the field, and when the field is retried or no number: then
-// there is no limit. Numbers above 2^31-1 read as that.
+// MaxForwards returns how many more times an OPTIONS or TRACE may be forwarded (RFC 9110
+// section 7.6.2); at 0 it must be answered here. It returns false, for no limit, for other
+// methods, without the header, and if the header is repeated or no number. Numbers above
+// 2^31-1 are read as 2^31-1.
 func MaxForwards(r *http1.Request) (n int, ok bool) {
 	if string(r.Method) != "OPTIONS" && string(r.Method) != "TRACE" {
 		return 0, false

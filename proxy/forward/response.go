@@ -6,36 +6,41 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// ResponseOptions say what the header section to the client has that the upstream's had not.
+// ResponseOptions is what the header section to the client has in addition to the
+// upstream's.
 type ResponseOptions struct {
-	// Framing is the body's as the client gets it. For BodyNone the declared
-	// length of a response to HEAD, or of a 304, stays (RFC 9110 section 8.6);
-	// for BodyClose the header section says "Connection: close".
+	// Framing is the framing of the body that the client gets. With BodyNone the declared
+	// length of a response to HEAD, or of a 304, is kept (RFC 9110 section 8.6). With
+	// BodyClose the header section has "Connection: close".
 	Framing http1.Framing
 	Minor   int  // of the client's HTTP version, 0 or 1
 	Close   bool // the connection ends after the response
 	Upgrade bool // a 101: the connection becomes a tunnel; Framing and Close are ignored
 	Via     string
 
-	// Attempts and Reason go into X-Retryproxy-Attempts and -Reason; 0 and ""
-	// leave them to what an inner proxy said. Of two numbers of attempts the
-	// higher is sent, of two reasons ours, except that upstream_gave_up only
-	// says that the inner one has a reason.
+	// Attempts and Reason are the values of X-Retryproxy-Attempts and -Reason; 0 and ""
+	// keep those of an inner proxy. Of two numbers of attempts the higher is sent. Of two
+	// reasons ours is sent, except upstream_gave_up, which only refers to the inner one.
 	Attempts int
 	Reason   string
 
-	// Fallback goes into X-Retryproxy-Fallback, in place of what an inner
-	// proxy said; "" leaves that as it is.
+	// NoRetry writes X-Should-Retry: false in place of the upstream's. The vendors' clients of
+	// OpenAI, Anthropic and others obey it.
+	NoRetry bool
+
+	// Fallback is the value of X-Retryproxy-Fallback and replaces that of an inner proxy;
+	// "" keeps it.
 	Fallback string
 }
 
 var fallbackName = []byte("X-Retryproxy-Fallback")
 
-// reasonUpstreamGaveUp is the reason that refers to another proxy's (package policy).
+// reasonUpstreamGaveUp is the reason that refers to another proxy's reason (package
+// policy).
 const reasonUpstreamGaveUp = "upstream_gave_up"
 
-// AppendResponseHeaders appends the status line, always HTTP/1.1 (RFC 9110 section
-// 2.5), the fields and the empty line.
+// AppendResponseHeaders appends the status line, always HTTP/1.1 (RFC 9110 section 2.5),
+// the headers and the empty line.
 func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []byte {
 	w := responseWriter{r: r, o: o}
 	dst = http1.AppendStatusLine(dst, r.Status, r.Phrase)
@@ -47,14 +52,14 @@ func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []
 	return append(w.appendMissing(dst), "\r\n"...)
 }
 
-// AppendInformational appends an interim response (1xx but 101) with the fields
-// that are for the client, and the empty line.
+// AppendInformational appends an interim response (1xx except 101) with the headers for the
+// client, and the empty line.
 func AppendInformational(dst []byte, r *http1.Response) []byte {
 	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1})
 }
 
-// responseWriter goes through the fields of one response and notes which of
-// those that are ours it has met.
+// responseWriter writes the headers of one response, and records which of the proxy's own
+// headers it has written.
 type responseWriter struct {
 	r *http1.Response
 	o *ResponseOptions
@@ -62,7 +67,7 @@ type responseWriter struct {
 	framed, via, attempts, reason bool
 }
 
-// appendExceptConnectionListed is appendHeaders where Connection names fields.
+// appendExceptConnectionListed is appendHeaders if Connection lists headers.
 func (w *responseWriter) appendExceptConnectionListed(dst []byte) []byte {
 	var buf [maxOptions][]byte
 	return w.appendHeaders(dst, connectionOptions(buf[:0], w.r.Headers))
@@ -84,10 +89,11 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 	return dst
 }
 
-// responseHandling say what becomes of a response's fields.
+// responseHandling is the handling of a response's headers.
 var responseHandling = handlingByName(nil, []http1.HeaderName{
 	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
 	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
+	http1.XShouldRetry,
 })
 
 func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
@@ -106,6 +112,10 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []htt
 		return w.appendAttempts(dst, f)
 	case http1.XRetryproxyReason:
 		return w.appendReason(dst, f)
+	case http1.XShouldRetry:
+		if w.o.NoRetry {
+			return dst
+		}
 	case http1.XRetryproxyOther:
 		if w.o.Fallback != "" && bytes.EqualFold(f.Name, fallbackName) {
 			return dst
@@ -114,8 +124,8 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []htt
 	return f.AppendLine(dst)
 }
 
-// appendFraming writes the framing field, once. 1xx and 204 never have one
-// (RFC 9110 section 8.6, RFC 9112 section 6.1).
+// appendFraming writes the framing header, once. 1xx and 204 never have one (RFC 9110
+// section 8.6, RFC 9112 section 6.1).
 func (w *responseWriter) appendFraming(dst []byte) []byte {
 	if w.framed {
 		return dst
@@ -162,7 +172,7 @@ func (w *responseWriter) appendReason(dst []byte, f *http1.Header) []byte {
 	return f.AppendLine(dst)
 }
 
-// appendMissing writes what is ours and had no place among the fields.
+// appendMissing writes the proxy's headers that were not in the response.
 func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if !w.framed {
 		dst = w.appendFraming(dst)
@@ -173,7 +183,7 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	}
 	switch {
 	case w.o.Attempts <= 0 || w.attempts:
-	case w.o.Attempts == 1: // most are that
+	case w.o.Attempts == 1: // the usual case
 		dst = append(dst, "X-Retryproxy-Attempts: 1\r\n"...)
 	default:
 		dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
@@ -181,14 +191,17 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if w.o.Reason != "" && !w.reason {
 		dst = http1.AppendHeader(dst, "X-Retryproxy-Reason", w.o.Reason)
 	}
+	if w.o.NoRetry {
+		dst = append(dst, "X-Should-Retry: false\r\n"...)
+	}
 	if w.o.Fallback != "" {
 		dst = http1.AppendHeader(dst, fallbackName, w.o.Fallback)
 	}
 	return w.appendConnection(dst)
 }
 
-// appendConnection writes the fields about the connection to the client. The
-// Upgrade of a 426 is what the response is about (RFC 9110 section 15.5.22).
+// appendConnection writes the headers about the connection to the client. A 426 keeps its
+// Upgrade, since it tells the client what to upgrade to (RFC 9110 section 15.5.22).
 func (w *responseWriter) appendConnection(dst []byte) []byte {
 	o := w.o
 	if o.Upgrade {

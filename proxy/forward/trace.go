@@ -2,9 +2,9 @@ package forward
 
 import "github.com/retryproxy/retryproxy/proxy/http1"
 
-// TraceContext gives the request's traceparent, nil when there is none or more
-// than one, and its tracestate: all fields of that name as one list (W3C Trace
-// Context, sections 3.2 and 3.3). They may be spans of the request.
+// TraceContext returns the request's traceparent, nil if there is none or more than one,
+// and its tracestate: all headers of that name as one list (W3C Trace Context, sections 3.2
+// and 3.3). They may be spans of the request.
 func TraceContext(r *http1.Request) (parent, state []byte) {
 	parents, states := 0, 0
 	for i := range r.Headers {
@@ -27,8 +27,8 @@ func TraceContext(r *http1.Request) (parent, state []byte) {
 	return parent, state
 }
 
-// AppendClientTrace appends the fields traceparent and tracestate as the
-// client sent them, for a header section that was written with Settings.OmitTrace.
+// AppendClientTrace appends the headers traceparent and tracestate as the client sent them,
+// for a header section written with Settings.OmitTrace.
 func AppendClientTrace(dst []byte, r *http1.Request) []byte {
 	for i := range r.Headers {
 		if f := &r.Headers[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
@@ -38,8 +38,8 @@ func AppendClientTrace(dst []byte, r *http1.Request) []byte {
 	return dst
 }
 
-// TraceID is the trace id of a traceparent (W3C Trace Context section 3.2.2.3),
-// 32 digits of lower-case hexadecimal; "" if it is not valid.
+// TraceID returns the trace id of a traceparent (W3C Trace Context section 3.2.2.3), 32
+// lower-case hexadecimal digits; "" if it is not valid.
 func TraceID(parent []byte) string {
 	const begin, end, whole = len("00-"), len("00-") + 32, 55
 	if len(parent) < whole || parent[begin-1] != '-' || parent[end] != '-' {

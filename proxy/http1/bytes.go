@@ -6,8 +6,9 @@ import (
 	"math/bits"
 )
 
-// Byte classes, filled once. isToken: tchar of RFC 9110 section 5.6.2. isControl: the control bytes, of which HTAB alone may stand in a
-// header value or phrase and so is none here (RFC 9110 section 5.5). lower: ASCII letters folded, all else unchanged.
+// Byte classes, filled by init. isToken: tchar of RFC 9110 section 5.6.2. isControl: the
+// control bytes except HTAB, the only one allowed in a header value or phrase (RFC 9110
+// section 5.5). lower: ASCII letters in lower case, all other bytes unchanged.
 var (
 	isToken   [256]bool
 	isControl [256]bool
@@ -32,7 +33,7 @@ func init() {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isAlnum(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// hexValue is the value of a hexadecimal digit, or -1.
+// hexValue returns the value of a hexadecimal digit, or -1.
 func hexValue(c byte) int {
 	switch {
 	case isDigit(c):
@@ -43,13 +44,13 @@ func hexValue(c byte) int {
 	return -1
 }
 
-// EqualFold reports whether b and s are equal when ASCII letters are compared without case. Other bytes compare as they are;
-// no Unicode folding, which would make one name of two. No allocation.
+// EqualFold reports whether b and s are equal, ignoring the case of ASCII letters. It does
+// no Unicode folding, which would make different names equal. It does not allocate.
 func EqualFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
 	}
-	if string(b) == s { // the usual spelling
+	if string(b) == s { // the usual case
 		return true
 	}
 	for i, c := range b {
@@ -60,7 +61,7 @@ func EqualFold(b []byte, s string) bool {
 	return true
 }
 
-// EqualFoldBytes is EqualFold for two byte slices.
+// EqualFoldBytes is like EqualFold for two byte slices.
 func EqualFoldBytes(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -73,13 +74,14 @@ func EqualFoldBytes(a, b []byte) bool {
 	return true
 }
 
-// ParseUint reads decimal digits and nothing else: no sign, space, underscore or empty string. ok is false as well when the
-// value is above 2^63-1. Leading zeros are digits. No allocation.
+// ParseUint parses decimal digits and nothing else: no sign, space, underscore or empty
+// string. ok is also false if the value is above 2^63-1. Leading zeros are allowed. It does
+// not allocate.
 func ParseUint(b []byte) (v int64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
-	var u uint64 // has room for one digit more than v
+	var u uint64 // fits one digit more than v
 	for _, c := range b {
 		if !isDigit(c) || u > math.MaxInt64/10 {
 			return 0, false
@@ -92,7 +94,7 @@ func ParseUint(b []byte) (v int64, ok bool) {
 	return int64(u), true
 }
 
-// TrimOWS cuts spaces and tabs off both ends (OWS, RFC 9110 section 5.6.3).
+// TrimOWS removes spaces and tabs at both ends (OWS, RFC 9110 section 5.6.3).
 func TrimOWS(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]
@@ -103,9 +105,10 @@ func TrimOWS(b []byte) []byte {
 	return b
 }
 
-// NextToken cuts the first element off a comma-separated list (RFC 9110 section 5.6.1), without the white space around it.
-// Empty elements are skipped. At the end element is nil. Elements are not checked to be tokens, and a comma inside a quoted
-// string counts as a separator: use it for lists of tokens such as Connection, TE or Upgrade.
+// NextToken returns the first element of a comma-separated list (RFC 9110 section 5.6.1), without the
+// white space around it, and the rest of the list. It skips empty elements. At the end element is nil.
+// It does not check that elements are tokens, and a comma inside a quoted string is a separator. Use
+// it for lists of tokens such as Connection, TE or Upgrade.
 //
 //	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) { ... }
 func NextToken(list []byte) (element, rest []byte) {
@@ -126,7 +129,7 @@ func NextToken(list []byte) (element, rest []byte) {
 	return nil, nil
 }
 
-// HasToken reports whether the comma-separated list has the given element, whatever its case.
+// HasToken reports whether the comma-separated list has the given element, ignoring case.
 func HasToken(list []byte, token string) bool {
 	for e, rest := NextToken(list); e != nil; e, rest = NextToken(rest) {
 		if EqualFold(e, token) {
@@ -136,20 +139,23 @@ func HasToken(list []byte, token string) bool {
 	return false
 }
 
-// Spans are searched eight bytes at a time. A word holds them little-endian, so that its lowest mark, the high bit of a byte,
-// belongs to the first byte found; a borrow or carry can mark a byte above a marked one wrongly. Each search begins with max(i, 0),
-// which changes nothing, and tells the compiler that no index in it can be out of bounds.
+// Spans are searched eight bytes at a time. A word holds them little-endian, so its lowest
+// mark, the high bit of a byte, belongs to the first byte found. A borrow or carry can
+// wrongly mark a byte above a marked one. Each search starts with max(i, 0): that changes
+// nothing, but proves to the compiler that all indexes are in bounds.
 const (
 	lows  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// word is b[i] to b[i+7]. The capacity is named because a known one costs nothing.
+// word returns b[i] to b[i+7]. With the explicit capacity the slice expression costs
+// nothing.
 func word(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 : i+8]) }
 
-// controlAt is the index of the first byte of isControl in b[i:], or len(b). A byte below 0x20 borrows from its high bit when 0x20 is
-// taken away, and 0x7f carries into it when 1 is added. HTAB is marked as well, and 0x7e above 0xff: from the first mark on the table
-// decides byte by byte.
+// controlAt returns the index of the first isControl byte in b[i:], or len(b). Subtracting
+// 0x20 borrows from the high bit of a byte below 0x20; adding 1 to 0x7f carries into it.
+// HTAB is marked as well, and 0x7e above 0xff, so from the first mark on the table decides
+// byte by byte.
 func controlAt(b []byte, i int) int {
 	for i = max(i, 0); i <= len(b)-8; i += 8 {
 		w := word(b, i)
@@ -164,7 +170,8 @@ func controlAt(b []byte, i int) int {
 	return i
 }
 
-// colonAt is the index of the first colon in b[i:], or len(b). A colon becomes zero under XOR and borrows when 1 is taken away.
+// colonAt returns the index of the first colon in b[i:], or len(b). XOR turns a colon into
+// zero, which borrows when 1 is subtracted.
 func colonAt(b []byte, i int) int {
 	for i = max(i, 0); i <= len(b)-8; i += 8 {
 		w := word(b, i) ^ ':'*lows
@@ -178,8 +185,10 @@ func colonAt(b []byte, i int) int {
 	return i
 }
 
-// targetEnd is the index of the first byte in b[i:] that is not of isTarget, or len(b); ascii reports whether all before it are below 0x80.
-// Marked are bytes below 0x21 and 0x7f as in controlAt, all from 0x80 by one or the other, and #. The table has the last word.
+// targetEnd returns the index of the first byte in b[i:] that is not in isTarget, or
+// len(b). ascii reports whether all bytes before it are below 0x80. Marked are bytes below
+// 0x21 and 0x7f as in controlAt, all from 0x80 on, and #. From the first mark on the table
+// decides.
 func targetEnd(b []byte, i int) (end int, ascii bool) {
 	for i = max(i, 0); i <= len(b)-8; i += 8 {
 		w := word(b, i)
@@ -198,7 +207,8 @@ func targetEnd(b []byte, i int) (end int, ascii bool) {
 	return i, seen < 0x80
 }
 
-// tokenEnd is the index of the first byte in b[i:] that cannot be part of a token, or len(b).
+// tokenEnd returns the index of the first byte in b[i:] that cannot be part of a token, or
+// len(b).
 func tokenEnd(b []byte, i int) int {
 	for i < len(b) && isToken[b[i]] {
 		i++

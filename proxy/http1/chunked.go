@@ -1,28 +1,30 @@
 package http1
 
-// Bounds of the chunked coding. A body that keeps to them in both directions passes for an honest one; outside them lie only attempts to make
-// a reader work for nothing.
+// Limits of the chunked coding. Real messages stay within them in both directions; beyond
+// them are only attempts to waste a reader's time.
 const (
 	MaxChunkLine     = 1 << 10  // bytes of one chunk-size line, extensions included, without CRLF
-	MaxChunkOverhead = 8 << 10  // bytes of chunk lines not paid for by data, see Chunked
+	MaxChunkOverhead = 8 << 10  // bytes of chunk lines not covered by data, see Chunked
 	MaxTrailerBytes  = 16 << 10 // the whole trailer section with its final empty line
 	MaxTrailers      = 64
 )
 
-// Chunked decodes the chunked transfer coding (RFC 9112 section 7.1) from pieces of any size. The zero value is ready for one body; Reset
-// makes it ready for the next. Do not copy it while in use. Not for concurrent use.
+// Chunked decodes the chunked transfer coding (RFC 9112 section 7.1) from pieces of any
+// size. The zero value is ready for one body; Reset makes it ready for the next. Do not
+// copy it while in use. It is not safe for concurrent use.
 //
-// Extensions are skipped and bounded: every chunk pays for its line with 16 + 2 x size bytes, and unpaid bytes may not exceed
-// MaxChunkOverhead. White space around a chunk size is refused, also the BWS that section 7.1.1 wants tolerated before ";":
-// readers disagree about it, and nobody sends it.
+// Extensions are skipped and limited: every chunk covers 16 + 2 x size bytes of its line,
+// and uncovered bytes must not exceed MaxChunkOverhead. White space around a chunk size is
+// refused, including the BWS before ";" that section 7.1.1 tolerates: readers disagree
+// about it, and no real sender uses it.
 type Chunked struct {
 	state          chunkState
 	why            Refusal
 	digits         int   // hexadecimal digits of the size so far
-	remaining      int64 // size being read, then bytes of the chunk still to come
+	remaining      int64 // the size while it is read, then the bytes of the chunk still to come
 	line           int   // bytes of the current chunk line
 	overhead       int64
-	trailerSection []byte // the trailer section as it came
+	trailerSection []byte // the trailer section as received
 	trailers       []Header
 }
 
@@ -40,11 +42,12 @@ const (
 	atRefused
 )
 
-// Next consumes the first n bytes of p and yields payload: data is a part of p, possibly empty. Call it again with the rest. n == 0 without
-// an error means that p is empty or that the body is done. It never consumes a byte after the end of the body. err is an *Error and
-// stays.
+// Next consumes the first n bytes of p and returns payload: data is a part of p, possibly
+// empty. Call it again with the rest. n == 0 without an error means that p is empty or that
+// the body is done. It never consumes a byte after the end of the body. err is an *Error,
+// and every later call returns it again.
 //
-// A body that ends before Done is cut off: to notice that is the client's part.
+// A body that ends before Done is truncated; the caller must detect that.
 func (c *Chunked) Next(p []byte) (n int, data []byte, err error) {
 	for n < len(p) {
 		switch c.state {
@@ -70,11 +73,13 @@ func (c *Chunked) Next(p []byte) (n int, data []byte, err error) {
 	return n, nil, nil
 }
 
-// Done reports whether the body is whole: the last chunk and the trailer section were read.
+// Done reports whether the body is complete: the last chunk and the trailer section were
+// read.
 func (c *Chunked) Done() bool { return c.state == atEnd }
 
-// Trailers are the trailer fields in their order, once Done. Those that must not stand in a trailer are left out, see
-// Name.TrailerForbidden. They are copies, valid until Reset.
+// Trailers returns the trailers in order, once Done. Those that are not allowed in a
+// trailer section are left out, see HeaderName.TrailerForbidden. They are copies, valid
+// until Reset.
 func (c *Chunked) Trailers() []Header { return c.trailers }
 
 // Reset makes c ready for the next body and keeps its memory.
@@ -82,7 +87,7 @@ func (c *Chunked) Reset() {
 	*c = Chunked{trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
 }
 
-// step takes one byte that is not chunk data.
+// step processes one byte that is not chunk data.
 func (c *Chunked) step(b byte) Refusal {
 	switch c.state {
 	case atSize:
@@ -153,14 +158,14 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 	return RefusalNone
 }
 
-// beginChunk is called after the line of a chunk, with its size in c.left.
+// beginChunk is called after the line of a chunk, with its size in c.remaining.
 func (c *Chunked) beginChunk() Refusal {
 	c.overhead += int64(c.line)
 	if c.remaining == 0 {
 		c.state = atTrailers
 		return RefusalNone
 	}
-	// Subtracted in two steps: 2 x size may not fit.
+	// In two steps, because 2 x size may overflow.
 	c.overhead = max(c.overhead-16-min(c.remaining, MaxChunkOverhead)*2, 0)
 	c.state, c.digits, c.line = atData, 0, 0
 	return RefusalNone
@@ -184,7 +189,7 @@ func (c *Chunked) stepTrailer(b byte) Refusal {
 	return c.finish()
 }
 
-// finish reads the whole trailer section.
+// finish parses the complete trailer section.
 func (c *Chunked) finish() Refusal {
 	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, MaxTrailers)
 	switch {

@@ -2,18 +2,18 @@ package http1
 
 import "time"
 
-// Kind says how the end of a body is found.
+// Kind is how the end of a body is determined.
 type Kind uint8
 
 // The kinds of body.
 const (
 	BodyNone    Kind = iota // no body, and none announced
-	BodyLength              // Content-Length bytes, which may be 0: an announced empty body is still announced
+	BodyLength              // Content-Length bytes, which may be 0: an empty body is announced too
 	BodyChunked             // the chunked coding; ends with the last chunk and the trailer section
-	BodyClose               // ends when the connection does; responses only
+	BodyClose               // ends with the connection; responses only
 )
 
-// String is "none", "length", "chunked" or "close".
+// String returns "none", "length", "chunked" or "close".
 func (k Kind) String() string {
 	switch k {
 	case BodyNone:
@@ -37,15 +37,16 @@ type Framing struct {
 // Empty reports whether it is already known that no body byte follows the header section.
 func (f Framing) Empty() bool { return f.Kind == BodyNone || f.Kind == BodyLength && f.Length == 0 }
 
-// messageInfo is what the fields of a header section say about the message and its connection, gathered before anything is decided.
+// messageInfo collects what the headers say about the message and its connection, before
+// any decision.
 type messageInfo struct {
-	length           int64 // last Content-Length; meaningful when lengths > 0
-	lengths          int   // Content-Length fields seen
+	length           int64 // last Content-Length; valid if lengths > 0
+	lengths          int   // number of Content-Length headers
 	badLength        bool
 	leadingZero      bool // a Content-Length with leading zeros
-	lengthsDiffer    bool // Content-Length fields differ
+	lengthsDiffer    bool // Content-Length headers differ
 	codings          transferCodings
-	close            bool // options named in Connection
+	close            bool // options in Connection
 	keepAlive        bool
 	upgrade          bool
 	hopByHopNames    bool
@@ -54,7 +55,7 @@ type messageInfo struct {
 	keepAliveZero    bool
 }
 
-// addHeader takes in one field of the group up to lastParsedName.
+// addHeader processes one header of the group up to lastParsedName.
 func (s *messageInfo) addHeader(f *Header) {
 	switch f.ID {
 	case ContentLength:
@@ -80,7 +81,7 @@ func (s *messageInfo) addLength(v []byte) {
 }
 
 func (s *messageInfo) addConnection(v []byte) {
-	if s.addOption(v) { // one option, as nearly always, needs no list
+	if s.addOption(v) { // fast path: nearly always there is a single option
 		return
 	}
 	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) {
@@ -90,7 +91,8 @@ func (s *messageInfo) addConnection(v []byte) {
 	}
 }
 
-// addOption takes in one connection option (RFC 9110 section 7.6.1), and is false when it has no meaning here.
+// addOption processes one connection option (RFC 9110 section 7.6.1), and returns false if
+// it is not known.
 func (s *messageInfo) addOption(option []byte) bool {
 	switch {
 	case EqualFold(option, "keep-alive"):
@@ -108,9 +110,9 @@ func (s *messageInfo) addOption(option []byte) bool {
 // closesConnection reports whether the connection ends after the message (RFC 9112 section 9.3).
 func (s *messageInfo) closesConnection(minor int) bool { return s.close || minor == 0 && !s.keepAlive }
 
-// upgradeProtocol is the protocol asked for or agreed on: Upgrade counts only with Connection: upgrade and HTTP/1.1 (RFC 9110
-// section 7.8). h2c is as if not asked for: RFC 9113 section 3.1 withdrew it, and a tunnel that speaks HTTP/2 would let
-// requests past the routes.
+// upgradeProtocol returns the protocol requested or agreed on. Upgrade only counts with
+// Connection: upgrade and HTTP/1.1 (RFC 9110 section 7.8). h2c is ignored: RFC 9113 section
+// 3.1 withdrew it, and an HTTP/2 tunnel would let requests bypass the routes.
 func (s *messageInfo) upgradeProtocol(minor int) []byte {
 	if minor == 0 || !s.upgrade || len(s.upgradeTo) == 0 || HasToken(s.upgradeTo, "h2c") {
 		return nil
@@ -118,8 +120,9 @@ func (s *messageInfo) upgradeProtocol(minor int) []byte {
 	return s.upgradeTo
 }
 
-// checkFraming checks what requests and responses have in common (RFC 9112 sections 6.1 and 6.3): a transfer coding that is
-// chunked alone, never in HTTP/1.0 and never beside Content-Length; and a well-formed Content-Length.
+// checkFraming checks what requests and responses have in common (RFC 9112 sections 6.1 and
+// 6.3). A transfer coding must be chunked alone, not in HTTP/1.0 and not beside
+// Content-Length. Content-Length must be well-formed.
 func (s *messageInfo) checkFraming(minor int) Refusal {
 	switch {
 	case s.codings.seen && s.lengths > 0:
@@ -130,17 +133,17 @@ func (s *messageInfo) checkFraming(minor int) Refusal {
 		return s.codings.check()
 	case s.badLength:
 		return RefusalBadContentLength
-	case s.lengthsDiffer, s.leadingZero && s.lengths > 1: // repeated ones have to be equal to the byte
+	case s.lengthsDiffer, s.leadingZero && s.lengths > 1: // repeated values must be equal byte by byte
 		return RefusalDifferingContentLength
 	}
 	return RefusalNone
 }
 
-// transferCodings is what all Transfer-Encoding fields of a header section say together.
+// transferCodings is the sum of all Transfer-Encoding headers of a header section.
 type transferCodings struct {
 	seen      bool
 	malformed bool // an element that is not a plain token
-	chunked   int  // how many times chunked is named
+	chunked   int  // how often chunked is named
 	others    int
 	last      bool // the last coding is chunked
 }
@@ -162,8 +165,9 @@ func (c *transferCodings) add(v []byte) {
 	}
 }
 
-// check: chunked once, alone. Where chunked is not the last coding the length is unknowable and the response has to be 400
-// (RFC 9112 section 6.3 rule 4), which goes before the 501 of section 6.1 for codings that are not implemented.
+// check requires chunked once, alone. If chunked is not the last coding, the length is
+// unknown and the response must be 400 (RFC 9112 section 6.3 rule 4). That takes precedence
+// over the 501 of section 6.1 for unimplemented codings.
 func (c *transferCodings) check() Refusal {
 	switch {
 	case c.malformed, c.chunked != 1, !c.last:

@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// Header is one header line as it came: spans into the parsed buffer, name in its original case, value without the white space
-// around it. It is valid as long as the buffer is unchanged. To change a field, make another one.
+// Header is one header line as received: spans into the parsed buffer, the name in its
+// original case, the value without the white space around it. It is valid as long as the
+// buffer is unchanged. To change a header, make another one.
 type Header struct {
-	Name, Value []byte // of a field that was parsed, Name's capacity goes to the end of its line: see AppendLine
+	Name, Value []byte // in a parsed header, Name's capacity extends to the end of its line: see AppendLine
 	ID          HeaderName
 }
 
-// AppendLine appends what AppendHeader does. Most lines came like that and are copied in one piece, at a third of the cost.
+// AppendLine appends the same as AppendHeader. Most lines were received in that form and
+// are copied in one piece, at a third of the cost.
 func (f *Header) AppendLine(dst []byte) []byte {
 	n := len(f.Name)
 	line := f.Name[:cap(f.Name)]
@@ -22,20 +24,22 @@ func (f *Header) AppendLine(dst []byte) []byte {
 	return append(dst, line...)
 }
 
-// NewHeader makes a field of its own bytes, for fields that did not come off the wire. It allocates.
+// NewHeader returns a header with its own bytes, for headers that were not parsed. It
+// allocates.
 func NewHeader(name, value string) Header {
 	f := Header{Name: slices.Clip([]byte(name)), Value: []byte(value)}
 	f.ID = LookupHeaderName(f.Name)
 	return f
 }
 
-// Limits bound a header section. A zero in either means its default.
+// Limits limits a header section. A zero field means its default.
 type Limits struct {
-	HeaderBytes int // start line, fields and the final empty line together; default DefaultHeaderBytes
+	HeaderBytes int // start line, headers and the final empty line together; default DefaultHeaderBytes
 	Headers     int // header lines; default DefaultHeaders
 }
 
-// Defaults of Limits, from the product's own settings; RFC 9112 section 3 asks for at least 8000 bytes of request line.
+// Defaults of Limits, equal to the product's settings. RFC 9112 section 3 asks for at least
+// 8000 bytes of request line.
 const (
 	DefaultHeaderBytes = 64 << 10
 	DefaultHeaders     = 100
@@ -51,12 +55,13 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// readHeaders reads header lines from b[i:] up to and including the empty line, and appends them to fields. next is the offset after
-// the empty line; next == 0 without a refusal means that b ends before it. Bytes of an unfinished line are checked as well, so a
-// refusal never waits for more bytes than it needs.
+// readHeaders parses header lines from b[i:] up to and including the empty line, and
+// appends them to headers. next is the offset after the empty line; next == 0 without a
+// refusal means that b ends before it. It also checks the bytes of an unfinished line, so
+// that a refusal never waits for more bytes than needed.
 //
-// A peer tends to send the same fields in the same order again. So the id that is left in a place of fields from the last head is the first
-// one tried.
+// A peer tends to send the same headers in the same order. So it tries first the id that
+// headers has at the same index from the previous header section.
 func readHeaders(headers []Header, b []byte, i, limit int) (_ []Header, next int, why Refusal) {
 	b = b[:len(b):len(b)]
 	for i < len(b) && b[i] != '\r' {
@@ -97,8 +102,9 @@ func readHeaders(headers []Header, b []byte, i, limit int) (_ []Header, next int
 	return headers, next, why
 }
 
-// readHeadersLF is readHeaders for a response header section of which each line ends with LF alone, as those of some small servers do. CRs are
-// refused: where ends of both kinds stand in one head, an LF may be part of a value that somebody else chose.
+// readHeadersLF is readHeaders for a response whose lines all end with LF alone, as some
+// small servers send them. It refuses CRs: if both line ends occur in one header section,
+// an LF may be part of a value from a third party.
 func readHeadersLF(headers []Header, b []byte, i, limit int) (_ []Header, next int, why Refusal) {
 	for {
 		n := bytes.IndexByte(b[i:], '\n')
@@ -120,7 +126,7 @@ func readHeadersLF(headers []Header, b []byte, i, limit int) (_ []Header, next i
 	}
 }
 
-// readLineLF reads one of these lines, without its end.
+// readLineLF parses one such line, without its end.
 func readLineLF(line []byte) (f Header, why Refusal) {
 	if at := controlAt(line, 0); at < len(line) {
 		if line[at] == '\r' {
@@ -139,9 +145,10 @@ func readLineLF(line []byte) (f Header, why Refusal) {
 	return f, RefusalNone
 }
 
-// readName finds the colon behind the name that begins at b[i] (RFC 9112 section 5), and sets the id. colon is 0 when b ends before it
-// or the name is refused. A known name is a token and needs no other look; in all others each byte is looked at, and the first one
-// that is not of a token decides.
+// readName finds the colon after the name that begins at b[i] (RFC 9112 section 5), and
+// sets the id. colon is 0 if b ends before it or the name is refused. A known name is a
+// token and needs no check. In all others each byte is checked, and the first one that is
+// no token byte decides.
 func (f *Header) readName(b []byte, i int) (colon int, why Refusal) {
 	colon = colonAt(b, i)
 	if f.ID = lookupExact(b[i:colon]); f.ID != OtherHeader && colon < len(b) {
@@ -157,7 +164,8 @@ func (f *Header) readName(b []byte, i int) (colon int, why Refusal) {
 	return colon, RefusalNone
 }
 
-// badName says what is wrong with the byte at b[at], the first one of a header line's name that cannot be part of it.
+// badName returns why the byte at b[at], the first one that cannot be part of a header
+// name, is refused.
 func badName(b []byte, start, at int) Refusal {
 	switch c := b[at]; {
 	case (c == ' ' || c == '\t') && at == start:
@@ -165,7 +173,7 @@ func badName(b []byte, start, at int) Refusal {
 	case c == ' ' || c == '\t':
 		return RefusalSpaceBeforeColon
 	case c == '\r' && at+1 == len(b):
-		return RefusalNone // a line without colon or a bare CR: the next byte tells
+		return RefusalNone // a line without colon or a bare CR: the next byte decides
 	case c == '\r' && b[at+1] == '\n':
 		return RefusalBadHeader
 	case c < 0x20, c == 0x7f:
@@ -175,8 +183,8 @@ func badName(b []byte, start, at int) Refusal {
 	return RefusalBadHeader
 }
 
-// lineEnd reads CRLF at b[i], where b[i] is a control byte. next is the offset after it, 0 when b ends too early or when
-// it is refused.
+// lineEnd parses CRLF at b[i], where b[i] is a control byte. next is the offset after it,
+// or 0 if b ends too early or it is refused.
 func lineEnd(b []byte, i int) (next int, why Refusal) {
 	switch {
 	case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
@@ -191,7 +199,8 @@ func lineEnd(b []byte, i int) (next int, why Refusal) {
 	return 0, RefusalNone
 }
 
-// clearHeaders takes the spans out of all fields ever read, which come one after another, and leaves the ids for readHeaders to try.
+// clearHeaders clears the spans of all headers ever parsed, which are contiguous, and keeps
+// the ids for readHeaders to try.
 func clearHeaders(headers []Header) []Header {
 	headers = headers[:cap(headers)]
 	for i := 0; i < len(headers) && headers[i].Name != nil; i++ {
@@ -200,7 +209,8 @@ func clearHeaders(headers []Header) []Header {
 	return headers[:0]
 }
 
-// firstByID is the value of the first field with the id, or nil. A present but empty value is not nil.
+// firstByID returns the value of the first header with the id, or nil. A present but empty
+// value is not nil.
 func firstByID(headers []Header, id HeaderName) []byte {
 	for i := range headers {
 		if headers[i].ID == id {
@@ -219,8 +229,9 @@ func firstByName(headers []Header, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// ListedInConnection reports whether any Connection field among fields lists the given header name, which then must not be
-// forwarded (RFC 9110 section 7.6.1). Ask only when HasHopByHopNames says that there is something to find. No allocation.
+// ListedInConnection reports whether any Connection header lists the given header name,
+// which then must not be forwarded (RFC 9110 section 7.6.1). Call it only if
+// HasHopByHopNames is set. It does not allocate.
 func ListedInConnection(headers []Header, name []byte) bool {
 	for i := range headers {
 		if headers[i].ID != Connection {

@@ -1,10 +1,12 @@
 package http1
 
-// HeaderName identifies a well-known header name, so that later steps compare one byte instead of a string.
+// HeaderName identifies a well-known header name, so that later steps compare one byte
+// instead of a string.
 type HeaderName uint8
 
-// The known names. OtherHeader, the zero value, is every other name. The first group has a meaning for framing or for the
-// connection and is read by Parse itself; keep it first (see lastParsedName).
+// The known names. OtherHeader, the zero value, is every other name. The first group
+// affects framing or the connection and is interpreted by Parse; it must stay first (see
+// lastParsedName).
 const (
 	OtherHeader HeaderName = iota
 
@@ -16,7 +18,7 @@ const (
 	Expect
 	Upgrade
 	TE
-	FramingLookalike // Content_Length or Transfer_Encoding: what CGI-like servers take for the real ones
+	FramingLookalike // Content_Length or Transfer_Encoding: CGI-like servers take them for the real ones
 
 	ProxyConnection
 	Trailer
@@ -31,7 +33,7 @@ const (
 	XForwardedPort
 	XRealIP
 	Forwarded
-	ForwardedLookalike // one of the six above, or a control field, spelt with underscores
+	ForwardedLookalike // one of the six above, or a control header, spelled with underscores
 	Via
 	XRequestID
 	MaxForwards
@@ -46,6 +48,10 @@ const (
 	XRequestTimeout
 	GRPCTimeout
 	XEnvoyExpectedTimeout
+	XStainlessRetryCount
+	XStainlessTimeout
+	XStainlessReadTimeout
+	XShouldRetry
 
 	Date
 	Server
@@ -55,8 +61,6 @@ const (
 	Age
 	Expires
 	Vary
-	Warning
-	ETag
 	LastModified
 	CacheControl
 	Pragma
@@ -84,7 +88,6 @@ const (
 	AcceptLanguage
 	UserAgent
 	Referer
-	Prefer
 	Traceparent
 	Tracestate
 
@@ -94,10 +97,10 @@ const (
 const (
 	lastParsedName = FramingLookalike
 	controlPrefix  = "x-retryproxy-"
-	longestName    = 40 // no known name is longer; a test holds it
+	longestName    = 40 // no known name is longer; a test checks it
 )
 
-// spelling is the usual way to write each known name. Names without one of their own have "".
+// spelling is the usual spelling of each known name. Ids that stand for many names have "".
 var spelling = [headerNameCount]string{
 	Connection: "Connection", KeepAlive: "Keep-Alive", TransferEncoding: "Transfer-Encoding", ContentLength: "Content-Length",
 	Host: "Host", Expect: "Expect", Upgrade: "Upgrade", TE: "TE",
@@ -109,18 +112,20 @@ var spelling = [headerNameCount]string{
 	XRetryproxyAttempt: "X-Retryproxy-Attempt", XRetryproxyAttempts: "X-Retryproxy-Attempts", XRetryproxyReason: "X-Retryproxy-Reason",
 	XEnvoyAttemptCount: "X-Envoy-Attempt-Count", GRPCPreviousRPCAttempts: "Grpc-Previous-Rpc-Attempts",
 	XRequestTimeout: "X-Request-Timeout", GRPCTimeout: "Grpc-Timeout", XEnvoyExpectedTimeout: "X-Envoy-Expected-Rq-Timeout-Ms",
-	Date: "Date", Server: "Server", RetryAfter: "Retry-After", Location: "Location", Allow: "Allow", Age: "Age", Expires: "Expires",
-	Vary: "Vary", Warning: "Warning", ETag: "ETag", LastModified: "Last-Modified", CacheControl: "Cache-Control", Pragma: "Pragma",
+	XStainlessRetryCount: "X-Stainless-Retry-Count", XStainlessTimeout: "X-Stainless-Timeout", XStainlessReadTimeout: "X-Stainless-Read-Timeout",
+	XShouldRetry: "X-Should-Retry",
+	Date:         "Date", Server: "Server", RetryAfter: "Retry-After", Location: "Location", Allow: "Allow", Age: "Age", Expires: "Expires",
+	Vary: "Vary", LastModified: "Last-Modified", CacheControl: "Cache-Control", Pragma: "Pragma",
 	ContentType: "Content-Type", ContentEncoding: "Content-Encoding", ContentLanguage: "Content-Language",
 	ContentLocation: "Content-Location", ContentRange: "Content-Range", Range: "Range", IfMatch: "If-Match",
 	IfNoneMatch: "If-None-Match", IfModifiedSince: "If-Modified-Since", IfUnmodifiedSince: "If-Unmodified-Since", IfRange: "If-Range",
 	Authorization: "Authorization", WWWAuthenticate: "WWW-Authenticate", AuthenticationInfo: "Authentication-Info",
 	Cookie: "Cookie", SetCookie: "Set-Cookie",
 	Accept: "Accept", AcceptEncoding: "Accept-Encoding", AcceptLanguage: "Accept-Language", UserAgent: "User-Agent",
-	Referer: "Referer", Prefer: "Prefer", Traceparent: "Traceparent", Tracestate: "Tracestate",
+	Referer: "Referer", Traceparent: "Traceparent", Tracestate: "Tracestate",
 }
 
-// String is the usual spelling of the name, or "" for OtherHeader and for the ids that stand for many names.
+// String returns the usual spelling of the name, or "" for OtherHeader and for the ids that stand for many names.
 func (n HeaderName) String() string {
 	if n >= headerNameCount {
 		return ""
@@ -128,12 +133,14 @@ func (n HeaderName) String() string {
 	return spelling[n]
 }
 
-// isParsed reports whether the name is of the first group. OtherHeader is not: it wraps to the top.
+// isParsed reports whether the name is of the first group. OtherHeader wraps to the
+// maximum, so it is not.
 func (n HeaderName) isParsed() bool { return n-1 < lastParsedName }
 
-// HopByHop reports whether the field belongs to one connection and is never forwarded as it came (RFC 9110 section 7.6.1). Fields
-// that Connection lists by name belong to one connection too; for those see ListedInConnection. Content-Length is not
-// hop-by-hop, yet is better written anew with AppendFraming.
+// HopByHop reports whether the header belongs to one connection and is never forwarded as
+// received (RFC 9110 section 7.6.1). Headers listed in Connection belong to one connection
+// too; for those see ListedInConnection. Content-Length is not hop-by-hop, but should be
+// written with AppendFraming.
 func (n HeaderName) HopByHop() bool {
 	switch n {
 	case Connection, KeepAlive, ProxyConnection, TransferEncoding, TE, Trailer, Upgrade,
@@ -143,32 +150,36 @@ func (n HeaderName) HopByHop() bool {
 	return false
 }
 
-// IsControl reports whether the name begins with X-Retryproxy-: a field of ours, not to be believed from strangers.
+// IsControl reports whether the name begins with X-Retryproxy-: a header of ours, which is
+// not trusted from unknown clients.
 func (n HeaderName) IsControl() bool { return n >= XRetryproxyAttempt && n <= XRetryproxyOther }
 
-// IsForwarding reports whether the field tells the upstream who the client was, or imitates one that does.
+// IsForwarding reports whether the header tells the upstream who the client was, or
+// resembles one that does.
 func (n HeaderName) IsForwarding() bool { return n >= XForwardedFor && n <= ForwardedLookalike }
 
-// TrailerForbidden reports whether the field must not stand in a trailer section: framing, routing, request modifiers,
-// authentication, response control data and content description (RFC 9110 section 6.5.1), and our own control fields.
+// TrailerForbidden reports whether the header is not allowed in a trailer section: framing,
+// routing, request modifiers, authentication, response control data and content description
+// (RFC 9110 section 6.5.1), and our own control headers.
 func (n HeaderName) TrailerForbidden() bool {
 	switch {
-	case n == OtherHeader, n == ETag, n == Server, n == Prefer, n == Traceparent, n == Tracestate:
+	case n == OtherHeader, n == Server, n == Traceparent, n == Tracestate:
 		return false
 	}
 	return true
 }
 
-// A lookup goes through a small chained hash table over length and three letters.
+// A lookup uses a small chained hash table over the length and three letters.
 var (
 	nameBucket [256]HeaderName
 	nameNext   [headerNameCount]HeaderName
 )
 
-// nameLine is how a header line begins that has a known name of at most 15 letters: the name in lower case and its colon, as two words of eight
-// bytes, the second of which ends with the colon. They are one and the same for a shorter name. The bits of headAny and tailAny are
-// as they like and set in head and tail: 0x20 in a letter, and whole bytes behind the colon. All others have to be equal, so that CR, which is
-// a hyphen without 0x20, does not pass for one.
+// nameLine is the start of a header line with a known name of at most 15 letters: the name
+// in lower case and its colon, as two words of eight bytes. The second word ends with the
+// colon; for a shorter name both words are the same. The bits of headAny and tailAny are
+// ignored, and set in head and tail: 0x20 in a letter, and whole bytes after the colon. All
+// other bits must be equal, so that CR, which is a hyphen without 0x20, does not match one.
 type nameLine struct {
 	head, headAny uint64
 	tail, tailAny uint64
@@ -176,7 +187,7 @@ type nameLine struct {
 	length        int // of the name
 }
 
-// nameLines has a line that never fits for all other names.
+// nameLines maps each name to its line. All other names have one that never matches.
 var nameLines [headerNameCount]nameLine
 
 func init() {
@@ -212,19 +223,22 @@ func newNameLine(name string) nameLine {
 	return l
 }
 
-// begins reports whether the header line at b[i] begins with the name. It may be false for a name in the last eight bytes of b.
+// begins reports whether the header line at b[i] begins with the name. It may return false
+// for a name in the last eight bytes of b.
 func (l *nameLine) begins(b []byte, i int) bool {
 	at := i + l.tailAt
 	return at+8 <= len(b) && word(b, i)|l.headAny == l.head && word(b, at)|l.tailAny == l.tail
 }
 
-// nameHash takes letters of both cases for the same by setting 0x20, which is coarse and good enough for a hash. b is not empty.
+// nameHash ignores the case of letters by setting 0x20, which is good enough for a hash. b
+// is not empty.
 func nameHash(b []byte) uint8 {
 	l := len(b)
 	return uint8(l)*53 + (b[0]|0x20)*7 + (b[l>>1]|0x20)*31 + (b[l-1]|0x20)*101
 }
 
-// LookupHeaderName finds the id of a header name, whatever its case. The cost does not grow with the number of known names. No allocation.
+// LookupHeaderName returns the id of a header name, ignoring case. The cost does not grow
+// with the number of known names. It does not allocate.
 func LookupHeaderName(name []byte) HeaderName {
 	if n := lookupExact(name); n != OtherHeader {
 		return n
@@ -232,7 +246,7 @@ func LookupHeaderName(name []byte) HeaderName {
 	return lookupRelated(name)
 }
 
-// lookupExact finds the id of a name that has a spelling of its own.
+// lookupExact returns the id of a name that has its own spelling.
 func lookupExact(name []byte) HeaderName {
 	if len(name) == 0 {
 		return OtherHeader
@@ -245,7 +259,8 @@ func lookupExact(name []byte) HeaderName {
 	return OtherHeader
 }
 
-// lookupRelated finds the id of a name that has no spelling of its own but belongs to a group that has an id.
+// lookupRelated returns the id of a name without its own spelling that belongs to a group
+// with an id.
 func lookupRelated(name []byte) HeaderName {
 	if len(name) > len(controlPrefix) && lower[name[0]] == controlPrefix[0] && EqualFold(name[:len(controlPrefix)], controlPrefix) {
 		return XRetryproxyOther
@@ -258,7 +273,8 @@ func lookupRelated(name []byte) HeaderName {
 	return OtherHeader
 }
 
-// isOdd marks what may stand in a name besides letters, digits and hyphens, and some more that may not.
+// isOdd marks the bytes of a name other than letters, digits and hyphens, and some more
+// that are invalid.
 var isOdd = func() (odd [256]bool) {
 	for c := range odd {
 		odd[c] = c != '-' && !isAlnum(byte(c)) && c > ' ' && c < 0x7f
@@ -266,9 +282,10 @@ var isOdd = func() (odd [256]bool) {
 	return odd
 }()
 
-// lookupLookalike reads `_`, `.` and all else that is odd as `-`. CGI, WSGI and PHP make `_` of some or all of these when they turn
-// header names into variables. A stranger could otherwise slip X_Forwarded_For past a rule for X-Forwarded-For, or Content.Length past
-// one for Content-Length. Only names where that matters are told apart.
+// lookupLookalike treats `_`, `.` and every other isOdd byte as `-`. CGI, WSGI and PHP turn
+// some or all of these into `_` when they convert header names to variables. Otherwise a
+// client could bypass a rule for X-Forwarded-For with X_Forwarded_For, or one for
+// Content-Length with Content.Length. It only distinguishes names for which that matters.
 func lookupLookalike(name []byte) HeaderName {
 	var plain [longestName]byte
 	if len(name) > len(plain) {

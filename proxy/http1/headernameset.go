@@ -1,11 +1,12 @@
 package http1
 
-// HeaderNameSet is the set of the known names in a header section, in one word: most names that are asked for are in no field, which is told by
-// it without a look at each. The last few names share their bits with the first few, so that a set may say of those that they
-// are in it when they are not, and never the other way round.
+// HeaderNameSet is the set of the known names in a header section, in one word. Most names
+// looked for are absent, which it shows without a search. The last few names share their
+// bits with the first few, so it may report an absent name as present, but never the
+// reverse.
 type HeaderNameSet uint64
 
-// HeaderNamesOf gives the names of fields.
+// HeaderNamesOf returns the names of headers.
 func HeaderNamesOf(headers []Header) HeaderNameSet {
 	var s HeaderNameSet
 	for i := range headers {
@@ -17,5 +18,5 @@ func HeaderNamesOf(headers []Header) HeaderNameSet {
 // Has reports whether id is in the set.
 func (s HeaderNameSet) Has(id HeaderName) bool { return s>>(id%64)&1 != 0 }
 
-// HasAny reports whether a name of both sets is there.
+// HasAny reports whether s and of have a name in common.
 func (s HeaderNameSet) HasAny(of HeaderNameSet) bool { return s&of != 0 }

@@ -2,21 +2,25 @@ package http1
 
 import "bytes"
 
-// headerProgress remembers, while a header section is incomplete, how far it was searched for its end. Heads are read from their start each
-// time, which is simplest to trust; to keep that linear in the bytes received, they are read again only when the end has come
-// or when there are twice as many bytes as at the last reading. Between readings each new byte is looked at once. What is
-// remembered can only delay a reading, never change what is read, so a forgotten Reset costs time and not correctness.
+// headerProgress records, for an incomplete header section, how far it was searched for its
+// end. Header sections are parsed from their start each time, which is the simplest correct
+// way. To keep that linear in the bytes received, they are parsed again only when the end
+// has arrived, or when there are twice as many bytes as at the last parse. In between each
+// new byte is examined once. The state can only delay a parse, never change its result, so
+// a missing Reset costs time but not correctness.
 type headerProgress struct {
-	searched   int // bytes in which there is no end of a header section; 0 at the start of a header section
-	lastParsed int // bytes there were at the last full reading
+	searched   int // bytes without the end of a header section; 0 at its start
+	lastParsed int // bytes available at the last full parse
 }
 
-// shouldParse reports whether buf should be read from its start now. Nearly every head is whole at once, and asks no more than this.
+// shouldParse reports whether buf should be parsed from its start now. Nearly every header
+// section arrives at once and needs only this check.
 func (p *headerProgress) shouldParse(buf []byte) bool {
 	return p.searched == 0 || len(buf) < p.searched || p.hasEndOrDoubled(buf)
 }
 
-// hasEndOrDoubled looks at what came since, and reports whether it holds the end of a header section or is as much again as was read before.
+// hasEndOrDoubled searches the new bytes. It reports whether they contain the end of a
+// header section, or buf has doubled since the last parse.
 func (p *headerProgress) hasEndOrDoubled(buf []byte) bool {
 	for i := p.searched; i < len(buf); i++ {
 		k := bytes.IndexByte(buf[i:], '\n')
@@ -32,5 +36,5 @@ func (p *headerProgress) hasEndOrDoubled(buf []byte) bool {
 	return len(buf) >= 2*p.lastParsed
 }
 
-// incomplete notes that buf was read and holds no whole head.
+// incomplete records that buf was parsed and contains no complete header section.
 func (p *headerProgress) incomplete(buf []byte) { p.searched, p.lastParsed = len(buf), len(buf) }

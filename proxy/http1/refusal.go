@@ -1,10 +1,12 @@
 package http1
 
-// Refusal says why a message was refused. The set is closed; String is the metric label. The zero value means "not refused".
+// Refusal is why a message was refused. The set is closed; String is the metric label. The
+// zero value means "not refused".
 type Refusal uint8
 
-// The refusals. Each has one status (Status) and one sentence (Explain). Those of the last group are found by the proxy
-// rather than here, and are listed so that all refusals of a request count in one place.
+// The refusals. Each has one status (Status) and one sentence (Explain). The proxy itself
+// detects those of the last group. They are listed here so that all refusals of a request
+// count in one place.
 const (
 	RefusalNone Refusal = iota
 
@@ -67,13 +69,13 @@ var refusals = [refusalCount]refusalText{
 	RefusalBadRequestLine: {"bad_request_line", 400, "The request line is not `method SP target SP HTTP/x.y CRLF` (RFC 9112 section 3)."},
 	RefusalMethodTooLong:  {"method_too_long", 501, "The method is longer than any method in use (RFC 9112 section 3)."},
 	RefusalBadVersion:     {"bad_version", 505, "The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."},
-	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, in which no request can be seen or repeated: call http:// and let the upstream's scheme be https (RFC 9110 section 9.3.6)."},
+	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, in which requests cannot be retried. Call http:// and set an https upstream instead (RFC 9110 section 9.3.6)."},
 	RefusalBadTarget:      {"bad_target", 400, "The request target has a fragment, illegal bytes, a broken escape or a form that does not fit the method (RFC 9112 section 3.2)."},
-	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for the head (RFC 9112 section 3)."},
+	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for headers (RFC 9112 section 3)."},
 	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 999 (RFC 9112 section 4)."},
 
-	RefusalHeadersTooLarge:  {"head_too_large", 431, "The head is longer than the limit (RFC 6585 section 5)."},
-	RefusalTooManyHeaders:   {"too_many_fields", 431, "The head has more field lines than the limit (RFC 6585 section 5)."},
+	RefusalHeadersTooLarge:  {"head_too_large", 431, "The headers are longer than the limit (RFC 6585 section 5)."},
+	RefusalTooManyHeaders:   {"too_many_fields", 431, "The headers have more field lines than the limit (RFC 6585 section 5)."},
 	RefusalBadHeader:        {"bad_field", 400, "A field line has no colon, an empty name or a name that is not a token, or imitates a framing field with underscores (RFC 9112 section 5)."},
 	RefusalSpaceBeforeColon: {"space_before_colon", 400, "White space stands between a field name and its colon (RFC 9112 section 5.1)."},
 	RefusalObsFold:          {"obs_fold", 400, "A line begins with white space: obsolete folding (RFC 9112 section 5.2), or space before the first field (section 2.2)."},
@@ -84,7 +86,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalMissingHost:   {"missing_host", 400, "An HTTP/1.1 request without Host (RFC 9112 section 3.2)."},
 	RefusalDuplicateHost: {"duplicate_host", 400, "More than one Host field line (RFC 9112 section 3.2)."},
 	RefusalBadHost:       {"bad_host", 400, "The Host value is empty or not `name[:port]` (RFC 9112 section 3.2)."},
-	RefusalBadExpect:     {"bad_expect", 417, "An expectation other than 100-continue (RFC 9110 section 10.1.1)."},
+	RefusalBadExpect:     {"bad_expect", 417, "Expect is not 100-continue (RFC 9110 section 10.1.1)."},
 
 	RefusalCLWithTE:                {"cl_with_te", 400, "Content-Length and Transfer-Encoding in one message (RFC 9112 section 6.1)."},
 	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
@@ -102,12 +104,12 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
-	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames that ask for nothing than any client needs; its connection is read from slowly, and told to go away after 5 s of it (RFC 9113 section 10.5). Counted once per connection, without a response."},
-	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had as many requests in flight as their number or the memory allows, and none ended within a second (RETRYPROXY_MAX_CONNECTIONS)."},
-	RefusalOtherHost:     {"other_host", 403, "The target names a host, port or scheme that no route is for (RETRYPROXY_FORWARD_PROXY)."},
+	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
+	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that RETRYPROXY_MAX_CONNECTIONS or the memory allows, and none ended within a second."},
+	RefusalOtherHost:     {"other_host", 403, "The target has a host, port or scheme that matches no route (RETRYPROXY_FORWARD_PROXY)."},
 }
 
-// String is the label of the refusal in metrics and logs: lower case words joined by underscores.
+// String returns the label of the refusal in metrics and logs: lower case words joined by underscores.
 func (r Refusal) String() string {
 	if r >= refusalCount {
 		return "unknown"
@@ -115,7 +117,8 @@ func (r Refusal) String() string {
 	return refusals[r].label
 }
 
-// Status is the status code with which a request refused for r is answered; 0 for RefusalNone.
+// Status returns the status code of the response to a request refused for r; 0 for
+// RefusalNone.
 func (r Refusal) Status() int {
 	if r >= refusalCount {
 		return 400
@@ -123,7 +126,8 @@ func (r Refusal) Status() int {
 	return refusals[r].status
 }
 
-// Explain is one sentence for people: what was wrong, with the section that forbids it.
+// Explain returns one sentence for people: what was wrong, with the section that forbids
+// it.
 func (r Refusal) Explain() string {
 	if r >= refusalCount {
 		return "Unknown refusal."
@@ -131,7 +135,8 @@ func (r Refusal) Explain() string {
 	return refusals[r].explain
 }
 
-// Err is r as an error with the status for a request. All calls for one r return the same pointer, so no call allocates.
+// Err returns r as an error with the status for a request. All calls for one r return the
+// same pointer, so it does not allocate.
 func (r Refusal) Err() *Error {
 	if r >= refusalCount {
 		r = RefusalBadHeader
@@ -139,7 +144,8 @@ func (r Refusal) Err() *Error {
 	return &requestErrors[r]
 }
 
-// AllRefusals lists every refusal but RefusalNone, in a fixed order. The client owns the slice.
+// AllRefusals returns every refusal except RefusalNone, in a fixed order. The slice belongs
+// to the caller.
 func AllRefusals() []Refusal {
 	all := make([]Refusal, 0, refusalCount-1)
 	for r := RefusalNone + 1; r < refusalCount; r++ {
@@ -148,16 +154,19 @@ func AllRefusals() []Refusal {
 	return all
 }
 
-// Error is returned for every message that is refused. Values are shared: read them, do not change them.
+// Error is the error of every refused message. Values are shared: do not change them.
 type Error struct {
-	// Status is the response the client should see: the refusal's own for a request header section and for chunked
-	// bodies, 502 for a response header section. A chunked decoder does not know its side; for a response body read 502 instead.
+	// Status is the status that the client should get: the refusal's own for a request
+	// header section and for chunked bodies, 502 for a response header section. A Chunked
+	// does not know its side: for a response body, use 502 instead.
 	Status int
-	// Reason is the rule that was broken first, in the order of the bytes where that is well defined.
+	// Reason is the first rule that was broken, in the order of the bytes if that is well
+	// defined.
 	Reason Refusal
 }
 
-// Error is the label and the sentence of the refusal. It never contains bytes of the message.
+// Error returns the label and the sentence of the refusal. It never contains bytes of the
+// message.
 func (e *Error) Error() string {
 	return "http1: " + e.Reason.String() + ": " + e.Reason.Explain()
 }

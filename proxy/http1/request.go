@@ -1,51 +1,61 @@
 package http1
 
-// longestMethod bounds the method. The longest one registered with IANA has 17 letters (UPDATEREDIRECTREF).
+// longestMethod limits the method. The longest one registered with IANA has 17 letters
+// (UPDATEREDIRECTREF).
 const longestMethod = 32
 
-// Request is a request header section. The zero value is ready; one Request read again and again keeps its slices and allocates
-// nothing. All spans point into the buffer given to Parse, except Path where it is shared (see there). Not for concurrent use.
+// Request is a request header section. The zero value is ready to use. A Request that is
+// reused keeps its slices and does not allocate. All spans point into the buffer passed to
+// Parse, except a shared Path (see there). It is not safe for concurrent use.
 type Request struct {
-	Method []byte // a token of 1 to 32 bytes, case kept; never CONNECT
-	Target []byte // the request target as it came
+	Method []byte // a token of 1 to 32 bytes, case preserved; never CONNECT
+	Target []byte // the request target as received
 	Form   Form
 	Scheme []byte // "http" or "https" in the client's case for the absolute form, else nil
-	// Authority is host[:port] of the absolute form, where it replaces Host (RFC 9112 section 3.2.2), else the Host value. It is
-	// nil only for an HTTP/1.0 request without Host.
+	// Authority is the host[:port] of the absolute form, which replaces Host (RFC 9112
+	// section 3.2.2), else the Host value. It is nil only for an HTTP/1.0 request without
+	// Host.
 	Authority []byte
-	// Path begins with "/" and is as it came: nothing is decoded or normalised. It is "*" for the asterisk form and for
-	// OPTIONS with an absolute form that has neither path nor query. It may be shared: do not change its bytes.
+	// Path begins with "/" and is as received: nothing is decoded or normalised. It is "*"
+	// for the asterisk form and for OPTIONS with an absolute form that has neither path nor
+	// query. It may be shared: do not change its bytes.
 	Path     []byte
 	Query    []byte // without "?"
-	HasQuery bool   // tells "/a?" from "/a"
-	Minor    int    // 0 or 1. HTTP/1.2 and above, which do not exist, read as 1.1 (RFC 9110 section 2.5)
+	HasQuery bool   // distinguishes "/a?" from "/a"
+	Minor    int    // 0 or 1. HTTP/1.2 and above, which do not exist, count as 1.1 (RFC 9110 section 2.5)
 	Headers  []Header
 	Body     Framing // never BodyClose
 	Close    bool    // the connection ends after this exchange: Connection: close, or HTTP/1.0 without keep-alive
-	// ExpectContinue: the client waits for 100 before it sends the body. Never set from HTTP/1.0 or without a body.
+	// ExpectContinue means that the client waits for 100 before it sends the body. It is
+	// never set for HTTP/1.0 or without a body.
 	ExpectContinue bool
-	// Upgrade is the Upgrade value (the first, if several) when Connection names it and the version is 1.1. A list with h2c in it is not reported.
+	// Upgrade is the Upgrade value (the first, if there are several) if Connection lists it
+	// and the version is 1.1. It is nil if the list contains h2c.
 	Upgrade         []byte
 	AcceptsTrailers bool // TE: trailers
-	// HasHopByHopNames: Connection names something besides close, keep-alive and upgrade, so that ListedInConnection has to be asked.
+	// HasHopByHopNames means that Connection lists something besides close, keep-alive and
+	// upgrade, so ListedInConnection must be called.
 	HasHopByHopNames bool
 
 	pending  headerProgress
-	lineRead bool // the request line was whole at the last reading
+	lineRead bool // the request line was complete at the last parse
 }
 
-// Parse reads one request header section from buf, which may hold more after it.
+// Parse parses one request header section from buf, which may contain more bytes after it.
 //
-// n is the length of the header section with its final empty line, and with the one empty line that is tolerated before the request
-// line (RFC 9112 section 2.2). n == 0 with err == nil means that more bytes are needed: call again with the same bytes and
-// more after them, in the same or another buffer. a header section that cannot become valid, or fit, is refused as soon as that shows,
-// at the latest when as many bytes again have come.
+// n is the length of the header section with its final empty line, and with the one empty
+// line that is tolerated before the request line (RFC 9112 section 2.2). n == 0 with err ==
+// nil means that more bytes are needed: call again with the same bytes and more after them,
+// in the same or another buffer. A header section that cannot become valid, or fit, is
+// refused as early as possible, at the latest when the number of bytes has doubled.
 //
-// err is an *Error; the connection cannot be used further, since nobody knows where the next request begins. The fields
-// of r are meaningful only when n > 0; after a refusal only Method, Target and Fields, as far as they were read, for logging.
+// err is an *Error; then the connection cannot be used further, since the start of the next
+// request is unknown. The fields of r are valid only if n > 0. After a refusal only Method,
+// Target and Headers are, as far as they were parsed, for logging.
 //
-// Calls with a growing buffer cost time linear in its length altogether, however small the steps. When a header section is given up
-// before Parse returned n > 0 or an error, call Reset before the next one.
+// Calls with a growing buffer cost time linear in its total length, however small the
+// steps. If a header section is abandoned before Parse returned n > 0 or an error, call
+// Reset before the next one.
 func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 	lim = lim.orDefaults()
 	if len(buf) < lim.HeaderBytes && !r.pending.shouldParse(buf) {
@@ -70,14 +80,16 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 	return n, nil
 }
 
-// Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
+// Reset drops an unfinished header section and all spans, and keeps the memory of Headers
+// for the next Parse.
 func (r *Request) Reset() {
 	headers := clearHeaders(r.Headers)
 	*r = Request{}
 	r.Headers = headers
 }
 
-// Detach forgets all spans before their buffer goes, and keeps what was concluded from them.
+// Detach drops all spans before their buffer is released, and keeps the values derived from
+// them.
 func (r *Request) Detach() {
 	r.Method, r.Target, r.Scheme, r.Authority, r.Path, r.Query, r.Upgrade = nil, nil, nil, nil, nil, nil, nil
 	r.Headers = r.Headers[:0]
@@ -91,16 +103,17 @@ func (r *Request) Spans(f func([]byte)) {
 	eachSpan(r.Headers, f)
 }
 
-// Get is the value of the first field with the given id, nil when there is none.
+// Get returns the value of the first header with the given id, or nil.
 func (r *Request) Get(id HeaderName) []byte { return firstByID(r.Headers, id) }
 
-// Lookup is the value of the first field with the given name, whatever its case.
+// Lookup returns the value of the first header with the given name, ignoring case.
 func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Headers, name) }
 
-// read reads a header section from the start of b. n == 0 without a refusal: b ends before the header section does.
+// read parses a header section from the start of b. n == 0 without a refusal means that b
+// ends before the header section.
 func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
 	headers, pending := r.Headers[:0], r.pending
-	*r = Request{} // in place; a literal with both in it would be built elsewhere and copied
+	*r = Request{} // in place; a literal with both fields would be built elsewhere and copied
 	r.Headers, r.pending = headers, pending
 	i := 0
 	if len(b) > 0 && b[0] == '\r' {
@@ -119,7 +132,7 @@ func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
 	return n, r.interpretHeaders()
 }
 
-// readLine reads the request line at b[i:] (RFC 9112 section 3).
+// readLine parses the request line at b[i:] (RFC 9112 section 3).
 func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
 	space := tokenEnd(b, i)
 	if space-i > longestMethod {
@@ -156,7 +169,8 @@ func (r *Request) readLine(b []byte, i int) (next int, why Refusal) {
 	return next, RefusalNone
 }
 
-// badMethod says what is wrong with b[at], which cannot be part of a method that begins at start.
+// badMethod returns why b[at], which cannot be part of a method that begins at start, is
+// refused.
 func badMethod(b []byte, start, at int) Refusal {
 	switch {
 	case at == start && b[at] == 0x16: // handshake record, RFC 8446 section 5.1
@@ -167,7 +181,8 @@ func badMethod(b []byte, start, at int) Refusal {
 	return RefusalBadRequestLine
 }
 
-// badTargetByte says what is wrong with b[at], which cannot be part of a target that begins at start.
+// badTargetByte returns why b[at], which cannot be part of a target that begins at start,
+// is refused.
 func badTargetByte(b []byte, start, at int) Refusal {
 	switch c := b[at]; {
 	case c == '\r' && at+1 == len(b):
@@ -182,8 +197,8 @@ func badTargetByte(b []byte, start, at int) Refusal {
 	return RefusalBadTarget
 }
 
-// readVersion reads "HTTP/1.x" CRLF at b[i:] (RFC 9112 section 2.3). Another major version is refused as soon as it is known,
-// so that the HTTP/2 preface ("PRI * HTTP/2.0") is.
+// readVersion parses "HTTP/1.x" CRLF at b[i:] (RFC 9112 section 2.3). It refuses another
+// major version as early as possible, including the HTTP/2 preface ("PRI * HTTP/2.0").
 func readVersion(b []byte, i int) (minor, next int, why Refusal) {
 	if rest := b[i:]; len(rest) >= 10 && string(rest[:10]) == "HTTP/1.1\r\n" {
 		return 1, i + 10, RefusalNone
@@ -205,9 +220,10 @@ func readVersion(b []byte, i int) (minor, next int, why Refusal) {
 	return minor, next, why
 }
 
-// readProtocol reads the eight bytes "HTTP/1.x" at b[i:]. Without ok and without a refusal, b ends before them.
+// readProtocol parses the eight bytes "HTTP/1.x" at b[i:]. If ok is false without a
+// refusal, b ends before them.
 func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
-	if end := i + len("HTTP/1.1"); end <= len(b) && string(b[i:end]) == "HTTP/1.1" { // nearly all are that
+	if end := i + len("HTTP/1.1"); end <= len(b) && string(b[i:end]) == "HTTP/1.1" { // the usual case
 		return 1, true, RefusalNone
 	}
 	const shape = "HTTP/0.0"
@@ -225,7 +241,7 @@ func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
 	return min(int(b[i+7]-'0'), 1), true, RefusalNone
 }
 
-// interpretHeaders draws from the fields what they say about host, body and connection.
+// interpretHeaders derives host, body and connection properties from the headers.
 func (r *Request) interpretHeaders() Refusal {
 	var s messageInfo
 	hosts, hostOK := 0, true
@@ -267,8 +283,10 @@ func (r *Request) interpretHeaders() Refusal {
 	return r.setFraming(&s)
 }
 
-// setFraming decides the body (RFC 9112 section 6.3). Content-Length may be retried with equal values, of which one is passed on; a list
-// in one field ("5, 5") and leading zeros are refused: no client sends those, and a server before us may read them differently.
+// setFraming determines the body (RFC 9112 section 6.3). Content-Length may be repeated
+// with equal values; one of them is forwarded. A list in one header ("5, 5") and leading
+// zeros are refused: no client sends those, and a server in front of us may read them
+// differently.
 func (r *Request) setFraming(s *messageInfo) Refusal {
 	if why := s.checkFraming(r.Minor); why != RefusalNone {
 		return why

@@ -2,41 +2,47 @@ package http1
 
 import "time"
 
-// Response is a response header section. The zero value is ready; one Response read again and again keeps its slices and allocates nothing.
-// All spans point into the buffer given to Parse. Not for concurrent use.
+// Response is a response header section. The zero value is ready to use. A Response that is
+// reused keeps its slices and does not allocate. All spans point into the buffer passed to
+// Parse. It is not safe for concurrent use.
 type Response struct {
 	Minor   int    // 0 or 1
 	Status  int    // 100 to 999
 	Phrase  []byte // may be empty
 	Headers []Header
 	Body    Framing
-	// Length is the declared Content-Length, -1 without one. It is also set where no body follows (HEAD, 304) and then
-	// says how long one would have been.
+	// Length is the declared Content-Length, -1 without one. It is also set if no body
+	// follows (HEAD, 304); then it is the length that the body would have.
 	Length int64
-	// Close: the upstream connection cannot carry another request: Connection: close, HTTP/1.0 without keep-alive, a body ended by
-	// close, Keep-Alive: timeout=0, or a 204 that announces a body, whose bytes would pass for the next response.
+	// Close means that the upstream connection cannot carry another request: Connection:
+	// close, HTTP/1.0 without keep-alive, a body ended by close, Keep-Alive: timeout=0, or
+	// a 204 that announces a body, whose bytes would look like the next response.
 	Close            bool
-	KeepAliveTimeout time.Duration // Keep-Alive: timeout=, whole seconds, at most 24 h; 0 when not said
-	Upgrade          []byte        // on 101: the protocol, when Connection names Upgrade; else nil
-	HasHopByHopNames bool          // as on Request
+	KeepAliveTimeout time.Duration // Keep-Alive: timeout=, whole seconds, at most 24 h; 0 if absent
+	Upgrade          []byte        // on 101: the protocol, if Connection lists Upgrade; else nil
+	HasHopByHopNames bool          // as in Request
 
 	pending headerProgress
 }
 
-// phraseAt is where a phrase begins, in each status line that has one.
+// phraseAt is the offset of the phrase in each status line that has one.
 const phraseAt = len("HTTP/1.1 200 ")
 
-// longestKeepAlive caps what an upstream may promise about its idle connections, so that no arithmetic with it overflows.
+// longestKeepAlive limits the timeout that an upstream announces for idle connections, so
+// that arithmetic with it cannot overflow.
 const longestKeepAlive = 24 * time.Hour
 
-// Parse reads one response header section from buf as Request.Parse reads a request header section. requestMethod is the method of the
-// request it answers, since HEAD changes the framing. Interim responses (1xx) are header sections of their own: read on after them.
+// Parse parses one response header section from buf as Request.Parse parses a request
+// header section. requestMethod is the method of its request, since HEAD changes the
+// framing. Interim responses (1xx) are header sections of their own: continue after them.
 //
-// Body is BodyNone for 1xx, 204, 304 and answers to HEAD. For 101 too: what follows belongs to the new protocol. err is an *Error with
-// Status 502: a response that cannot be trusted is never relayed.
+// Body is BodyNone for 1xx, 204, 304 and responses to HEAD. That includes 101: the bytes
+// after it belong to the new protocol. err is an *Error with Status 502: a response that
+// cannot be trusted is never relayed.
 //
-// The refusals are those of requests with three allowances for real servers, each without effect on framing: the phrase and the
-// space before it may be missing, Content-Length may have leading zeros, and all lines of the header section may end with LF alone.
+// The refusals are those of requests with three exceptions for real servers, none of which
+// affects framing. The phrase and the space before it may be missing, Content-Length may
+// have leading zeros, and all lines of the header section may end with LF alone.
 func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
 	lim = lim.orDefaults()
 	if len(buf) < lim.HeaderBytes && !r.pending.shouldParse(buf) {
@@ -58,17 +64,20 @@ func (r *Response) Parse(buf []byte, lim Limits, requestMethod []byte) (n int, e
 	return n, nil
 }
 
-// Reset forgets an unfinished head and all spans, and keeps the memory of Fields for the next Parse.
+// Reset drops an unfinished header section and all spans, and keeps the memory of Headers
+// for the next Parse.
 func (r *Response) Reset() {
 	headers := clearHeaders(r.Headers)
 	*r = Response{}
 	r.Headers = headers
 }
 
-// Restart forgets an unfinished head, and no spans: the next Parse writes over them, or fails.
+// Restart drops an unfinished header section but keeps the spans: the next Parse overwrites
+// them, or fails.
 func (r *Response) Restart() { r.pending = headerProgress{} }
 
-// Detach forgets all spans before their buffer goes, and keeps what was concluded from them.
+// Detach drops all spans before their buffer is released, and keeps the values derived from
+// them.
 func (r *Response) Detach() {
 	r.Phrase, r.Upgrade = nil, nil
 	r.Headers = r.Headers[:0]
@@ -81,10 +90,10 @@ func (r *Response) Spans(f func([]byte)) {
 	eachSpan(r.Headers, f)
 }
 
-// Get is the value of the first field with the given id, nil when there is none.
+// Get returns the value of the first header with the given id, or nil.
 func (r *Response) Get(id HeaderName) []byte { return firstByID(r.Headers, id) }
 
-// Lookup is the value of the first field with the given name, whatever its case.
+// Lookup returns the value of the first header with the given name, ignoring case.
 func (r *Response) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Headers, name) }
 
 // Interim reports whether another response to the same request follows: 1xx except 101 (RFC 9110 section 15.2).
@@ -108,7 +117,7 @@ func (r *Response) read(b []byte, maxHeaders int, method []byte) (n int, why Ref
 	return n, r.interpretHeaders(string(method) == "HEAD")
 }
 
-// readLine reads the status line (RFC 9112 section 4).
+// readLine parses the status line (RFC 9112 section 4).
 func (r *Response) readLine(b []byte) (next int, why Refusal) {
 	minor, ok, why := readProtocol(b, 0)
 	if !ok {
@@ -148,13 +157,13 @@ func (r *Response) readLine(b []byte) (next int, why Refusal) {
 	if end == len(b) {
 		return 0, RefusalNone
 	}
-	if b[end] == '\n' { // so must all lines of the header section end: see readHeadersLF
+	if b[end] == '\n' { // then all lines of the header section must end like this: see readHeadersLF
 		return end + 1, RefusalNone
 	}
 	return lineEnd(b, end)
 }
 
-// interpretHeaders draws from the fields what they say about body and connection.
+// interpretHeaders derives body and connection properties from the headers.
 func (r *Response) interpretHeaders(head bool) Refusal {
 	var s messageInfo
 	headers := r.Headers
@@ -182,7 +191,7 @@ func (r *Response) interpretHeaders(head bool) Refusal {
 	return r.setFraming(&s, head)
 }
 
-// setFraming decides the body by the order of RFC 9112 section 6.3.
+// setFraming determines the body in the order of RFC 9112 section 6.3.
 func (r *Response) setFraming(s *messageInfo, head bool) Refusal {
 	announced := s.codings.seen || s.lengths > 0 && s.length > 0
 	switch {
@@ -204,8 +213,8 @@ func (r *Response) setFraming(s *messageInfo, head bool) Refusal {
 	return RefusalNone
 }
 
-// addKeepAlive reads timeout=N out of a Keep-Alive value (RFC 2068 section 19.7.1; no later RFC defines the field). Anything else in it
-// is ignored.
+// addKeepAlive parses timeout=N from a Keep-Alive value (RFC 2068 section 19.7.1; no later
+// RFC defines the header). It ignores everything else.
 func (s *messageInfo) addKeepAlive(v []byte) {
 	const param = "timeout="
 	for e, rest := NextToken(v); e != nil; e, rest = NextToken(rest) {

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Form is the form of a request target (RFC 9112 section 3.2). The authority form is not among them: it belongs to CONNECT.
+// Form is the form of a request target (RFC 9112 section 3.2). The authority form is not
+// included: it belongs to CONNECT.
 type Form uint8
 
 // The forms of a request target.
@@ -15,7 +16,7 @@ const (
 	Asterisk             // *, for OPTIONS
 )
 
-// String is "origin", "absolute" or "asterisk".
+// String returns "origin", "absolute" or "asterisk".
 func (f Form) String() string {
 	switch f {
 	case Origin:
@@ -28,19 +29,22 @@ func (f Form) String() string {
 	return "unknown"
 }
 
-// Shared by all requests; cut to capacity so that an append cannot write into it.
+// Shared by all requests. The capacity equals the length so that an append cannot write
+// into them.
 var (
 	rootPath     = []byte("/")[:1:1]
 	asteriskPath = []byte("*")[:1:1]
 )
 
-// isTarget: bytes a request target may have. That is RFC 3986 section 2 and, beyond it, all that clients send unescaped and that
-// nobody reads in two ways: " < > \ ^ ` { | }, brackets outside a host, and raw UTF-8 (see utf8OK). Left out: control bytes,
-// space and # (a fragment is never sent).
+// isTarget marks the bytes allowed in a request target: those of RFC 3986 section 2, and
+// others that clients send unescaped and that every reader treats alike: " < > \ ^ ` { | },
+// brackets outside a host, and raw UTF-8 (see utf8OK). Not allowed are control bytes, space
+// and # (a fragment is never sent).
 var isTarget [256]bool
 
-// isHost: bytes of a host that is not an IPv6 address. Narrower than reg-name of RFC 3986 section 3.2.2, which allows
-// sub-delims and escapes: names that go through DNS have neither, and lists or quotes in Host are attempts at something.
+// isHost marks the bytes of a host that is not an IPv6 address. It is narrower than
+// reg-name of RFC 3986 section 3.2.2, which allows sub-delims and escapes: DNS names have
+// neither, and lists or quotes in Host suggest an attack.
 var isHost [256]bool
 
 func init() {
@@ -52,8 +56,8 @@ func init() {
 	}
 }
 
-// readTarget splits r.Target, whose bytes are all of isTarget, and sets Form, Scheme, Path, Query and HasQuery, and Authority for
-// the absolute form.
+// readTarget splits r.Target, whose bytes are all in isTarget. It sets Form, Scheme, Path,
+// Query and HasQuery, and for the absolute form Authority.
 func (r *Request) readTarget() Refusal {
 	t := r.Target
 	switch {
@@ -86,8 +90,8 @@ func (r *Request) readTarget() Refusal {
 	return RefusalNone
 }
 
-// readAbsolute reads scheme://authority and returns what follows. Other schemes than http and https, an empty host and
-// userinfo are refused (RFC 9110 sections 4.2.1 and 4.2.4).
+// readAbsolute parses scheme://authority and returns the rest. It refuses schemes other
+// than http and https, an empty host and userinfo (RFC 9110 sections 4.2.1 and 4.2.4).
 func (r *Request) readAbsolute(t []byte) (rest []byte, why Refusal) {
 	n := 0
 	switch {
@@ -111,7 +115,8 @@ func (r *Request) readAbsolute(t []byte) (rest []byte, why Refusal) {
 	return t[end:], RefusalNone
 }
 
-// emptyPath is what an absolute form without path stands for: "*" for OPTIONS without query (RFC 9112 section 3.2.4), else "/".
+// emptyPath returns the path of an absolute form without one: "*" for OPTIONS without query
+// (RFC 9112 section 3.2.4), else "/".
 func (r *Request) emptyPath() []byte {
 	if !r.HasQuery && string(r.Method) == "OPTIONS" {
 		return asteriskPath
@@ -119,8 +124,9 @@ func (r *Request) emptyPath() []byte {
 	return rootPath
 }
 
-// escapesOK reports whether every % begins an escape of two hexadecimal digits (RFC 3986 section 2.1). It is asked for paths only:
-// queries with a lone % are common and nothing here decodes them.
+// escapesOK reports whether every % begins an escape of two hexadecimal digits (RFC 3986
+// section 2.1). It is used for paths only: queries with a lone % are common, and nothing
+// here decodes them.
 func escapesOK(path []byte) bool {
 	for i := 0; i < len(path); i++ {
 		if path[i] != '%' {
@@ -134,8 +140,8 @@ func escapesOK(path []byte) bool {
 	return true
 }
 
-// utf8OK reports whether target is UTF-8 without control characters. Other bytes, overlong forms above all, are read in
-// more than one way.
+// utf8OK reports whether target is UTF-8 without C1 control characters. Readers disagree
+// about other bytes, above all overlong forms.
 func utf8OK(target []byte) bool {
 	for len(target) > 0 {
 		c, n := utf8.DecodeRune(target)
@@ -147,8 +153,9 @@ func utf8OK(target []byte) bool {
 	return true
 }
 
-// validAuthority reports whether b is host[":" port] (RFC 9112 section 3.2) with a host that is not empty, without userinfo. The
-// port may be empty, as the grammar has it, and is at most 65535.
+// validAuthority reports whether b is host[":" port] (RFC 9112 section 3.2) with a
+// non-empty host and without userinfo. The port may be empty, as the grammar allows, and is
+// at most 65535.
 func validAuthority(b []byte) bool {
 	if len(b) > 0 && b[0] == '[' {
 		end := bytes.IndexByte(b, ']')
@@ -178,8 +185,9 @@ func validPort(b []byte) bool {
 	return true
 }
 
-// validIPv6 reports whether b is an IPv6 address without zone (RFC 3986 section 3.2.2): eight groups of up to four hexadecimal digits, one
-// run of groups shortened to "::", the last two groups possibly an IPv4 address.
+// validIPv6 reports whether b is an IPv6 address without zone (RFC 3986 section 3.2.2):
+// eight groups of up to four hexadecimal digits, one run of groups shortened to "::", the
+// last two groups possibly an IPv4 address.
 func validIPv6(b []byte) bool {
 	groups, shortened := 0, false
 	if len(b) >= 2 && b[0] == ':' && b[1] == ':' {
@@ -214,7 +222,7 @@ func validIPv6(b []byte) bool {
 	return enoughGroups(groups, shortened)
 }
 
-// enoughGroups: "::" stands for at least one group.
+// enoughGroups checks the number of groups; "::" stands for at least one.
 func enoughGroups(groups int, shortened bool) bool {
 	if shortened {
 		return groups < 8

@@ -2,8 +2,9 @@ package http1
 
 import "strconv"
 
-// bytestring is what the Append functions take for names and values. They write what they are given: the client makes sure that no
-// CR, LF or NUL is in it, which is so for anything that came through Parse.
+// bytestring is the type of names and values for the Append functions. They write them
+// unchanged: the caller must make sure that they contain no CR, LF or NUL. Everything that
+// Parse returns satisfies this.
 type bytestring interface{ ~[]byte | ~string }
 
 // AppendHeader appends `name: value CRLF`.
@@ -21,7 +22,8 @@ func AppendIntHeader[N bytestring](dst []byte, name N, n int64) []byte {
 	return append(appendInt(dst, n), "\r\n"...)
 }
 
-// appendInt appends n in decimal. What header sections have are short numbers, for which that costs half of strconv.AppendInt.
+// appendInt appends n in decimal. Header sections contain short numbers, for which it costs
+// half of strconv.AppendInt.
 func appendInt(dst []byte, n int64) []byte {
 	if n < 0 {
 		return strconv.AppendInt(dst, n, 10)
@@ -45,10 +47,10 @@ func AppendRequestLine[M, T bytestring](dst []byte, method M, target T) []byte {
 	return append(dst, " HTTP/1.1\r\n"...)
 }
 
-// AppendStatusLine appends `HTTP/1.1 SP status SP phrase CRLF`. The space after the status stays when the phrase is empty (RFC
-// 9112 section 4). status has three digits.
+// AppendStatusLine appends `HTTP/1.1 SP status SP phrase CRLF`. The space after the status
+// stays if the phrase is empty (RFC 9112 section 4). status has three digits.
 func AppendStatusLine[P bytestring](dst []byte, status int, phrase P) []byte {
-	if status == 200 && string(phrase) == "OK" { // most are that
+	if status == 200 && string(phrase) == "OK" { // the usual case
 		return append(dst, "HTTP/1.1 200 OK\r\n"...)
 	}
 	dst = append(dst, "HTTP/1.1 "...)
@@ -57,7 +59,8 @@ func AppendStatusLine[P bytestring](dst []byte, status int, phrase P) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// AppendFraming appends the one framing field that f needs: Content-Length, Transfer-Encoding, or nothing for BodyNone and BodyClose.
+// AppendFraming appends the framing header that f needs: Content-Length, Transfer-Encoding,
+// or nothing for BodyNone and BodyClose.
 func AppendFraming(dst []byte, f Framing) []byte {
 	switch f.Kind {
 	case BodyLength:
@@ -69,8 +72,8 @@ func AppendFraming(dst []byte, f Framing) []byte {
 	return dst
 }
 
-// AppendChunkSize appends the line before a chunk of n bytes: n in hexadecimal and CRLF. After the n bytes append CRLF. n must
-// be above 0, since 0 would end the body.
+// AppendChunkSize appends the line before a chunk of n bytes: n in hexadecimal and CRLF.
+// After the n bytes append CRLF. n must be above 0, since 0 would end the body.
 func AppendChunkSize(dst []byte, n int64) []byte {
 	dst = strconv.AppendInt(dst, n, 16)
 	return append(dst, "\r\n"...)

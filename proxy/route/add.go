@@ -2,10 +2,10 @@ package route
 
 import "strings"
 
-// collision is a rule that another one cannot be told apart from.
+// collision is a rule that matches exactly the same requests as another one.
 type collision struct {
 	with   ref
-	method string // "" for all
+	method string // "" for all methods
 }
 
 func (c collision) where() string {
@@ -15,26 +15,26 @@ func (c collision) where() string {
 	return " for " + c.method
 }
 
-// add files e by the pattern's header and methods, except where another rule
-// is already.
+// add stores e under the pattern's header and methods, except where another rule is stored
+// already. It returns those rules.
 func (l *leaf) add(p *pattern, e ref) []collision {
 	if p.header == "" && len(p.methods) == 0 {
-		return fileAny(&l.any, e)
+		return storeAny(&l.any, e)
 	}
 	if l.more == nil {
 		l.more = &qualified{}
 	}
 	if p.header == "" {
-		return fileMethods(&l.more.byMethod, p.methods, e)
+		return storeMethods(&l.more.byMethod, p.methods, e)
 	}
 	c := l.more.headerFor(p.header).choiceFor(p)
 	if len(p.methods) == 0 {
-		return fileAny(&c.any, e)
+		return storeAny(&c.any, e)
 	}
-	return fileMethods(&c.byMethod, p.methods, e)
+	return storeMethods(&c.byMethod, p.methods, e)
 }
 
-func fileAny(at *ref, e ref) []collision {
+func storeAny(at *ref, e ref) []collision {
 	if *at != 0 {
 		return []collision{{with: *at}}
 	}
@@ -42,7 +42,7 @@ func fileAny(at *ref, e ref) []collision {
 	return nil
 }
 
-func fileMethods(at *map[string]ref, methods []string, e ref) []collision {
+func storeMethods(at *map[string]ref, methods []string, e ref) []collision {
 	if *at == nil {
 		*at = map[string]ref{}
 	}

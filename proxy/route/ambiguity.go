@@ -8,31 +8,30 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// Upstreams tidy paths before they look at them, each in its own way: they
-// decode once or twice, drop parameters, take backslashes for slashes, merge
-// slashes, resolve dot segments, in some order, or do none of it. A reading is
-// what any sequence of these steps can make of a path.
+// Upstreams normalise paths before they use them, each in its own way: they decode once or
+// twice, drop parameters, treat backslashes as slashes, merge slashes, resolve dot
+// segments, in some order, or do none of it. An interpretation of a path is the result of
+// any sequence of these steps.
 //
-// Where they are known from: RFC 3986 section 6.2.2 (unreserved octets, dot
-// segments), nginx merge_slashes and Apache MergeSlashes, servlet containers
-// (";" parameters per segment, RFC 3986 section 3.3, or everything after the
-// first), IIS and the WHATWG URL standard (backslash), and decoders of
-// overlong UTF-8 (RFC 3629 section 10).
+// Sources: RFC 3986 section 6.2.2 (unreserved octets, dot segments), nginx merge_slashes
+// and Apache MergeSlashes, servlet containers (";" parameters per segment, RFC 3986 section
+// 3.3, or everything after the first), IIS and the WHATWG URL standard (backslash), and
+// decoders of overlong UTF-8 (RFC 3629 section 10).
 var normalizers = [...]normalizer{
 	{decodeUnreserved, []string{"%"}},
 	{decodeAll, []string{"%"}},
-	{foldOverlong, []string{"\xc0", "\xc1", "\xe0", "\xf0", "%c", "%C", "%e", "%E", "%f", "%F"}},
-	{turnBackslashes, []string{`\`}},
+	{replaceOverlong, []string{"\xc0", "\xc1", "\xe0", "\xf0", "%c", "%C", "%e", "%E", "%f", "%F"}},
+	{replaceBackslashes, []string{`\`}},
 	{cutParams, []string{";"}},
 	{cutAfterParam, []string{";"}},
 	{mergeSlashes, []string{"//"}},
 	{removeDots, []string{"/."}},
 }
 
-// normalizer is one way to tidy a path.
+// normalizer is one step of path normalisation.
 type normalizer struct {
 	apply    func(dst, path []byte) []byte
-	triggers []string // without any of these in the path nothing changes
+	triggers []string // a path without any of these is unchanged
 }
 
 func (s *normalizer) changes(path []byte) bool {
@@ -44,17 +43,16 @@ func (s *normalizer) changes(path []byte) bool {
 	return false
 }
 
-// What settling one path may cost. Past it the path counts as ambiguous: no
-// honest request mixes so many oddities at such a length.
+// Limits of the work for one path. Beyond them the path counts as ambiguous: no legitimate
+// request combines so many special cases at such a length.
 const (
 	maxInterpretations     = 128
-	maxInterpretationBytes = 128 << 10 // bytes put through the steps
+	maxInterpretationBytes = 128 << 10 // bytes processed by the steps
 )
 
-// IsPlain says that no step can change which segments the path has, so that it
-// is never ambiguous: it has no empty segment but the last, no dot segment, no
-// backslash, no ";", none of these encoded, and no encoded or
-// stray "%".
+// IsPlain reports whether no step can change the segments of the path, so that it is never
+// ambiguous. Such a path has no empty segment except the last, no dot segment, no
+// backslash, no ";", none of these encoded, and no encoded or stray "%".
 func IsPlain(path []byte) bool {
 	for i, c := range path {
 		switch {
@@ -70,10 +68,11 @@ func IsPlain(path []byte) bool {
 	return true
 }
 
-// special holds the bytes that Plain looks at more closely.
+// special marks the bytes that IsPlain examines further.
 var special = [256]bool{'/': true, '%': true, '\\': true, ';': true, 0xc0: true, 0xc1: true, 0xe0: true, 0xf0: true}
 
-// beginsPlainSegment says that a segment is neither empty nor of dots; p begins with it.
+// beginsPlainSegment reports whether the first segment of p is neither empty nor a dot
+// segment.
 func beginsPlainSegment(p []byte) bool {
 	return p[0] != '/' && dotSegment(p) == 0
 }
@@ -81,7 +80,7 @@ func beginsPlainSegment(p []byte) bool {
 func isOdd(path []byte, i int) bool {
 	c, width := octet(path, i)
 	switch c {
-	case '\\', ';', '%': // a stray "%" may meet digits once others are decoded
+	case '\\', ';', '%': // a stray "%" may precede digits once others are decoded
 		return true
 	case '/', '.':
 		return width > 1
@@ -90,8 +89,8 @@ func isOdd(path []byte, i int) bool {
 	return long > 0
 }
 
-// dotSegment gives the length of the "." or ".." that is the whole first
-// segment of p, else 0.
+// dotSegment returns the length of the "." or ".." that is the whole first segment of p,
+// else 0.
 func dotSegment(p []byte) int {
 	n := 0
 	for n < len(p) && p[n] == '.' {
@@ -103,12 +102,11 @@ func dotSegment(p []byte) int {
 	return n
 }
 
-// Ambiguous says whether some reading of the path would belong to another
-// route than the path itself, or would not lie below the prefix that is
-// stripped where the path does (or the other way round). The first five
-// arguments are Find's; strip is the prefix that the found route strips, ""
-// for none. A path that is Plain costs one pass over its bytes; an odd one is
-// bounded in work and memory, and ambiguous when that is not enough to tell.
+// Ambiguous reports whether some interpretation of the path belongs to another route than
+// the path itself, or is below the stripped prefix if the path is not (or the reverse). The
+// first five arguments are those of Find; strip is the prefix that the found route strips,
+// "" for none. A path for which IsPlain is true costs one pass over its bytes. For others
+// work and memory are limited, and the path counts as ambiguous if the limits are reached.
 func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderLookup, strip string) bool {
 	for len(strip) > 0 && strip[len(strip)-1] == '/' {
 		strip = strip[:len(strip)-1]
@@ -126,21 +124,46 @@ func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderL
 	return x.ambiguous()
 }
 
-// interpretation is what a path, and what remains of it after the stripped prefix,
-// look like after the same steps. rest is nil when nothing is stripped.
+// Climbs reports whether some upstream could find a ".." segment in the path. Behind a base path
+// such a path could lead out of it.
+func Climbs(path []byte) bool {
+	if IsPlain(path) && bytes.IndexByte(path, '%') < 0 {
+		return false
+	}
+	p := path
+	for _, apply := range [...]func(dst, path []byte) []byte{decodeAll, replaceOverlong, replaceBackslashes, cutParams} {
+		if hasDoubleDot(p) {
+			return true
+		}
+		p = apply(nil, p)
+	}
+	return hasDoubleDot(p)
+}
+
+func hasDoubleDot(path []byte) bool {
+	for segment := range bytes.SplitSeq(path, []byte("/")) {
+		if string(segment) == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// interpretation is a path, and its remainder after the stripped prefix, both after the
+// same steps. rest is nil if nothing is stripped.
 type interpretation struct{ path, rest []byte }
 
-// ambiguityChecker goes through all readings of one path. Its memory is reused.
+// ambiguityChecker checks all interpretations of one path. Its memory is reused.
 type ambiguityChecker struct {
 	index  *index
 	listen string
 	strip  string
 	query  query
 	found  ref
-	below  bool // the path lies below strip
+	below  bool // the path is below strip
 
 	interpretations []interpretation
-	arena           []byte // holds the bytes of the readings
+	arena           []byte // holds the bytes of the interpretations
 	work            int
 }
 
@@ -155,9 +178,10 @@ func (x *ambiguityChecker) start(ix *index, listen, strip string, q *query) {
 	x.interpretations = append(x.interpretations, first)
 }
 
-// ambiguous looks at every reading in turn and at what the steps make of it.
+// ambiguous checks every interpretation in turn, and adds those that the steps produce from
+// it.
 func (x *ambiguityChecker) ambiguous() bool {
-	defer func() { // keep no request's memory alive in the pool
+	defer func() { // the pool must not keep a request's memory alive
 		x.index, x.query = nil, query{}
 		clear(x.interpretations)
 		poison.Fill(x.arena)
@@ -175,8 +199,8 @@ func (x *ambiguityChecker) ambiguous() bool {
 	return false
 }
 
-// agrees says that the reading belongs to the path's own route and lies below
-// the stripped prefix as the path does, with the same remainder.
+// agrees reports whether the interpretation belongs to the path's own route and is below
+// the stripped prefix if and only if the path is, with the same remainder.
 func (x *ambiguityChecker) agrees(r interpretation) bool {
 	x.query.path = r.path
 	if x.index.find(x.listen, &x.query) != x.found {
@@ -189,10 +213,10 @@ func (x *ambiguityChecker) agrees(r interpretation) bool {
 	return !below || bytes.Equal(rest, r.rest)
 }
 
-// apply adds the reading that s makes of r when it is a new one. It is false
-// when the bounds are reached.
+// apply adds the interpretation that s produces from r, if it is new. It returns false if a
+// limit is reached.
 func (x *ambiguityChecker) apply(s *normalizer, r interpretation) bool {
-	if !s.changes(r.path) { // nor, then, does it change rest, which is its end
+	if !s.changes(r.path) { // then rest, a suffix of path, does not change either
 		return true
 	}
 	x.work += len(r.path) + len(r.rest)
@@ -215,15 +239,15 @@ func (x *ambiguityChecker) apply(s *normalizer, r interpretation) bool {
 	return true
 }
 
-// store puts what s makes of p into the arena. A slice given out stays valid
-// when the arena grows: it then refers to the memory before.
+// store appends the result of s for p to the arena. A returned slice stays valid if the
+// arena grows: it then refers to the old memory.
 func (x *ambiguityChecker) store(s *normalizer, p []byte) []byte {
 	from := len(x.arena)
 	x.arena = s.apply(x.arena, p)
 	return x.arena[from:]
 }
 
-// cutRaw takes the prefix off byte for byte, as package forward does.
+// cutRaw removes the prefix byte for byte, as package forward does.
 func cutRaw(path []byte, strip string) (rest []byte, below bool) {
 	if strip == "" || len(path) < len(strip) || string(path[:len(strip)]) != strip {
 		return nil, false
@@ -231,7 +255,7 @@ func cutRaw(path []byte, strip string) (rest []byte, below bool) {
 	return remainder(path[len(strip):])
 }
 
-// cutDecoded takes the prefix off as an upstream would that knows "%61" for "a".
+// cutDecoded removes the prefix like an upstream that decodes "%61" to "a".
 func cutDecoded(path []byte, strip string) (rest []byte, below bool) {
 	if strip == "" {
 		return nil, false
@@ -262,15 +286,14 @@ func remainder(rest []byte) ([]byte, bool) {
 	return rest, true
 }
 
-// Normalise appends to dst what an upstream that takes every step makes of the
-// path: decoded once, overlong characters replaced, backslashes turned,
-// parameters cut, slashes merged, dot segments removed. It is one reading
-// among many, for display; whether a path is safe to forward is Ambiguous's
-// to say.
+// Normalise appends to dst the path as normalised by an upstream that takes every step:
+// decoded once, overlong characters replaced, backslashes replaced, parameters removed,
+// slashes merged, dot segments removed. It is one interpretation among many, for display.
+// Only Ambiguous tells whether a path is safe to forward.
 func Normalise(dst, path []byte) []byte {
 	p := path
 	for _, apply := range [...]func(dst, path []byte) []byte{
-		decodeAll, foldOverlong, turnBackslashes, cutParams, mergeSlashes, removeDots,
+		decodeAll, replaceOverlong, replaceBackslashes, cutParams, mergeSlashes, removeDots,
 	} {
 		p = apply(nil, p)
 	}

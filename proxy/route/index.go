@@ -2,12 +2,11 @@ package route
 
 import "bytes"
 
-// ref is a rule in the index: its place among the rules and 1, so that 0 is
-// none.
+// ref is a rule in the index: its position among the rules plus 1, so that 0 is none.
 type ref int32
 
-// query is a request as the index sees it. lookups counts the hash lookups and
-// the leaves tried for it, which tests hold against the number of rules.
+// query is a request for the index. lookups counts the hash lookups and the leaves tried;
+// tests compare it with the number of rules.
 type query struct {
 	host, path, method []byte
 	header             HeaderLookup
@@ -29,8 +28,8 @@ func (x *index) listener(listen string) *hosts {
 	return x.ports[listen] // nil when no rule is for it
 }
 
-// add files e under its pattern. It gives the rules from which nothing tells
-// it apart, and the methods for which that is so (none: for all).
+// add stores e under its pattern. It returns the rules that match the same requests, and
+// for which methods.
 func (x *index) add(p *pattern, e ref) []collision {
 	s := x.listener(p.listen)
 	if s == nil {
@@ -46,7 +45,7 @@ func (x *index) add(p *pattern, e ref) []collision {
 	return leaf.add(p, e)
 }
 
-// link makes the index ready for find once all rules are in.
+// link prepares the index for find after all rules were added.
 func (x *index) link() {
 	x.main.link()
 	for _, s := range x.ports {
@@ -54,7 +53,7 @@ func (x *index) link() {
 	}
 }
 
-// find gives the most specific rule, 0 when no rule matches.
+// find returns the most specific rule, 0 if no rule matches.
 func (x *index) find(listen string, q *query) ref {
 	s := x.listener(listen)
 	if s == nil {
@@ -71,18 +70,18 @@ func (x *index) find(listen string, q *query) ref {
 	return s.other.find(q)
 }
 
-// hosts are the rules of one listener by host.
+// hosts holds the rules of one listener by host.
 type hosts struct {
-	exact      map[string]*tree // "name" or "name:port", lower case
-	wild       map[string]*tree // the same for what follows "*."
+	exact      map[string]*tree // "name" or "name:port", in lower case
+	wild       map[string]*tree // the same for the part after "*."
 	other      *tree            // rules without host
 	named      bool             // exact or wild is not empty
-	ports      bool             // some rule names a port
-	wildLabels int              // most labels in a key of wild
+	ports      bool             // some rule has a port
+	wildLabels int              // maximum number of labels in a key of wild
 	paths      bool             // some rule has a path
 }
 
-// root gives the tree for the pattern's host, made when missing.
+// root returns the tree for the pattern's host, and makes it if necessary.
 func (s *hosts) root(p *pattern) *tree {
 	if p.host == "" {
 		if s.other == nil {
@@ -118,8 +117,8 @@ func (s *hosts) link() {
 	}
 }
 
-// findNamed tries the rules with a host: the full name first, then the
-// wildcards from the longest on.
+// findNamed tries the rules with a host: first the full name, then the wildcards from the
+// longest on.
 func (s *hosts) findNamed(q *query) ref {
 	var buf [maxHost]byte
 	full, name, ok := foldHost(buf[:0], q.host)
@@ -132,7 +131,7 @@ func (s *hosts) findNamed(q *query) ref {
 	if s.wildLabels == 0 {
 		return 0
 	}
-	left := bytes.Count(full[:name], dot) // labels after the first dot
+	left := bytes.Count(full[:name], dot) // number of labels after the first dot
 	for at := 0; left > 0; left-- {
 		at += bytes.IndexByte(full[at:name], '.') + 1
 		if left > s.wildLabels {
@@ -164,13 +163,13 @@ func (s *hosts) try(m map[string]*tree, full []byte, name int, q *query) ref {
 	return 0
 }
 
-// maxHost bounds a host with port: 255 bytes of name (RFC 1035 section 2.3.4)
-// with the final dot, and ":65535".
+// maxHost is the maximum length of a host with port: 255 bytes of name (RFC 1035 section
+// 2.3.4) with the final dot, and ":65535".
 const maxHost = 262
 
-// foldHost appends the lower-case host to dst, without a trailing dot, and
-// gives it with the length of the part before ":port". Hosts that no rule can
-// name are not ok.
+// foldHost appends the host in lower case to dst, without a trailing dot, and returns it
+// with the length of the part before ":port". It returns false for hosts that no rule can
+// have.
 func foldHost(dst, host []byte) (full []byte, name int, ok bool) {
 	if len(host) == 0 || len(host) > maxHost {
 		return nil, 0, false
@@ -186,7 +185,7 @@ func foldHost(dst, host []byte) (full []byte, name int, ok bool) {
 	return append(dst, host[end:]...), name, true
 }
 
-// portAt gives the index of the colon before the port, len(host) without one.
+// portAt returns the index of the colon before the port, len(host) without one.
 func portAt(host []byte) int {
 	i := bytes.LastIndexByte(host, ':')
 	if i < 0 || bytes.IndexByte(host[i:], ']') >= 0 {

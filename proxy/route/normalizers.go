@@ -2,8 +2,7 @@ package route
 
 import "bytes"
 
-// Each step appends to dst what it makes of path, which begins with "/", as
-// the result does.
+// Each step appends its result for path to dst. path and the result begin with "/".
 
 // decodeUnreserved decodes letters, digits, "-", ".", "_" and "~" only (RFC 3986
 // section 6.2.2.2).
@@ -30,8 +29,8 @@ func decodeAll(dst, path []byte) []byte {
 	return dst
 }
 
-// foldOverlong replaces ASCII characters in overlong UTF-8 by themselves.
-func foldOverlong(dst, path []byte) []byte {
+// replaceOverlong replaces ASCII characters in overlong UTF-8 with their plain form.
+func replaceOverlong(dst, path []byte) []byte {
 	for i := 0; i < len(path); {
 		c, width := overlong(path, i)
 		if width == 0 {
@@ -43,8 +42,8 @@ func foldOverlong(dst, path []byte) []byte {
 	return dst
 }
 
-// turnBackslashes makes every backslash a slash.
-func turnBackslashes(dst, path []byte) []byte {
+// replaceBackslashes replaces every backslash with a slash.
+func replaceBackslashes(dst, path []byte) []byte {
 	for _, c := range path {
 		if c == '\\' {
 			c = '/'
@@ -54,7 +53,7 @@ func turnBackslashes(dst, path []byte) []byte {
 	return dst
 }
 
-// cutParams drops from each segment its first ";" and what follows.
+// cutParams removes from each segment its first ";" and the rest of it.
 func cutParams(dst, path []byte) []byte {
 	in := false
 	for _, c := range path {
@@ -71,7 +70,7 @@ func cutParams(dst, path []byte) []byte {
 	return dst
 }
 
-// cutAfterParam drops the first ";" and the rest of the path.
+// cutAfterParam removes the first ";" and the rest of the path.
 func cutAfterParam(dst, path []byte) []byte {
 	before, _, _ := bytes.Cut(path, semicolon)
 	return append(dst, before...)
@@ -79,7 +78,7 @@ func cutAfterParam(dst, path []byte) []byte {
 
 var semicolon = []byte(";")
 
-// mergeSlashes makes one slash of several.
+// mergeSlashes merges adjacent slashes.
 func mergeSlashes(dst, path []byte) []byte {
 	for i, c := range path {
 		if c == '/' && i > 0 && path[i-1] == '/' {

@@ -1,6 +1,6 @@
 package route
 
-// unhex gives the value of a hexadecimal digit, -1 for other bytes.
+// unhex maps a hexadecimal digit to its value, other bytes to -1.
 var unhex = func() (t [256]int8) {
 	for i := range t {
 		t[i] = -1
@@ -14,9 +14,8 @@ var unhex = func() (t [256]int8) {
 	return t
 }()
 
-// octet gives the octet that begins at path[i], decoded when it is
-// percent-encoded, and its width there: 1 or 3. A "%" without two digits
-// stands for itself.
+// octet returns the octet that begins at path[i], decoded if it is percent-encoded, and its
+// width in path: 1 or 3. A "%" without two digits is returned as it is.
 func octet(path []byte, i int) (c byte, width int) {
 	if path[i] == '%' && i+2 < len(path) {
 		hi, lo := unhex[path[i+1]], unhex[path[i+2]]
@@ -27,7 +26,7 @@ func octet(path []byte, i int) (c byte, width int) {
 	return path[i], 1
 }
 
-// decodeSegment decodes a segment into buf; not ok when it does not fit.
+// decodeSegment decodes a segment into buf, and returns false if it does not fit.
 func decodeSegment(buf, segment []byte) (decoded []byte, ok bool) {
 	n := 0
 	for i := 0; i < len(segment); n++ {
@@ -41,9 +40,9 @@ func decodeSegment(buf, segment []byte) (decoded []byte, ok bool) {
 	return buf[:n], true
 }
 
-// overlong gives the ASCII character that begins at path[i] written in more
-// bytes of UTF-8 than it needs (RFC 3629 section 10), each octet encoded or
-// not, and the width of the sequence there; width 0 when there is none.
+// overlong returns the ASCII character that begins at path[i] in overlong UTF-8 (RFC 3629
+// section 10), each octet encoded or not, and the width of the sequence. The width is 0 if
+// there is none.
 func overlong(path []byte, i int) (c byte, width int) {
 	lead, at := octet(path, i)
 	switch {
@@ -78,7 +77,7 @@ func overlongTail(path []byte, i, at int) (c byte, width int) {
 	return hi<<6&0x40 | lo&0x3f, at + w + v
 }
 
-// next reads a continuation octet from 0x80 to most, width 0 if there is none.
+// next reads a continuation octet from 0x80 to most; its width is 0 if there is none.
 func next(path []byte, i int, most byte) (b byte, width int) {
 	if i >= len(path) {
 		return 0, 0

@@ -10,17 +10,17 @@ import (
 	"unique"
 )
 
-// pattern is a Match taken apart.
+// pattern is a parsed Match.
 type pattern struct {
 	listen string
 
-	host   string // folded, without "*."; "" for any
+	host   string // in lower case, without "*."; "" for any
 	wild   bool
 	port   bool // host ends in ":port"
-	labels int  // of a wildcard's host
+	labels int  // of the host
 
 	hasPath  bool
-	segments []string // decoded; the empty last one of "/a/" included
+	segments []string // decoded; including the empty last one of "/a/"
 	prefix   bool
 
 	header   string
@@ -30,41 +30,68 @@ type pattern struct {
 	methods []string
 }
 
-// maxSegment bounds a decoded segment of a pattern in bytes, so that requests
-// can be decoded on the stack. Longer ones match no pattern.
+// maxSegment limits a decoded segment of a pattern, in bytes, so that requests can be
+// decoded on the stack. Longer ones match no pattern.
 const maxSegment = 256
 
-// RuleError says which rule is wrong, and which field of its Match; "" for all
-// of it. New joins them.
+// RuleError names the rule that is wrong, and the field of its Match; "" for all of it. New
+// joins them.
 type RuleError struct {
 	Rule  string
 	Field string // of Match
 	Err   error
 }
 
-// Error names the rule and the cause.
+// Error returns the rule and the cause.
 func (e *RuleError) Error() string { return "route " + e.Rule + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// compile checks a match and takes it apart, or returns all mistakes in it,
-// without the rule's name.
-func compile(m *Match) (*pattern, []*RuleError) {
-	p := &pattern{listen: m.Listen, methods: m.Methods}
+// compile checks and parses a match, or returns all its errors, without the rule's name. The result
+// has a pattern for each host with each path.
+func compile(m *Match) ([]*pattern, []*RuleError) {
 	if m.Host == "" && m.Path == "" && m.Header == "" && m.Listen == "" && len(m.Methods) == 0 {
 		return nil, []*RuleError{{Err: errors.New("without host, path, header, methods or listener it would take every request")}}
 	}
+	common := pattern{listen: m.Listen, methods: m.Methods}
 	var wrong []*RuleError
-	for _, each := range []RuleError{{Field: "Host", Err: p.setHost(m.Host)}, {Field: "Path", Err: p.setPath(m.Path)}, {Field: "Header", Err: p.setHeader(m.Header)}, {Field: "Methods", Err: checkMethods(m.Methods)}} {
-		if each.Err != nil {
-			wrong = append(wrong, &each)
+	check := func(field string, err error) {
+		if err != nil {
+			wrong = append(wrong, &RuleError{Field: field, Err: err})
+		}
+	}
+	check("Header", common.setHeader(m.Header))
+	check("Methods", checkMethods(m.Methods))
+	var withHosts, all []*pattern
+	for _, host := range m.Hosts() {
+		p := common
+		check("Host", notEmpty(host, m.Host))
+		check("Host", p.setHost(host))
+		withHosts = append(withHosts, &p)
+	}
+	for _, path := range m.Paths() {
+		var withPath pattern
+		check("Path", notEmpty(path, m.Path))
+		check("Path", withPath.setPath(path))
+		for _, p := range withHosts {
+			q := *p
+			q.hasPath, q.segments, q.prefix = withPath.hasPath, withPath.segments, withPath.prefix
+			all = append(all, &q)
 		}
 	}
 	if len(wrong) > 0 {
 		return nil, wrong
 	}
-	return p, nil
+	return all, nil
+}
+
+// notEmpty returns an error for an empty alternative of a list: it would match everything.
+func notEmpty(alternative, list string) error {
+	if alternative == "" && list != "" {
+		return fmt.Errorf("%q: nothing stands between two commas", list)
+	}
+	return nil
 }
 
 func (p *pattern) setHost(host string) error {
@@ -91,7 +118,7 @@ func (p *pattern) setHost(host string) error {
 	return nil
 }
 
-// checkHost says what is wrong with a folded host without port, "" if nothing.
+// checkHost returns what is wrong with a lower-case host without port, or "".
 func checkHost(name string, wild bool) string {
 	if inner, ok := strings.CutPrefix(name, "["); ok {
 		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
@@ -140,12 +167,12 @@ func (p *pattern) setPath(path string) error {
 		if !ok {
 			return bad("a segment is too long")
 		}
-		p.segments = append(p.segments, unique.Make(string(d)).Value()) // one copy of "v1" serves all
+		p.segments = append(p.segments, unique.Make(string(d)).Value()) // equal segments share memory
 	}
 	return nil
 }
 
-// checkPath says what is wrong with a path of a pattern, "" if nothing.
+// checkPath returns what is wrong with a path of a pattern, or "".
 func checkPath(path string) string {
 	for i := range len(path) {
 		switch c := path[i]; {
@@ -181,8 +208,8 @@ func (p *pattern) setHeader(h string) error {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// standardMethods are the names of RFC 9110 section 9 and RFC 5789; a rule that
-// has one in lower case is a mistake, as methods are case-sensitive.
+// standardMethods lists the methods of RFC 9110 section 9 and RFC 5789. Methods are
+// case-sensitive, so a rule with one of these in lower case is an error.
 var standardMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 
 func checkMethods(methods []string) error {
@@ -205,7 +232,7 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// isToken: RFC 9110 section 5.6.2.
+// isToken reports whether s is a token (RFC 9110 section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {

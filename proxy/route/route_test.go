@@ -294,3 +294,42 @@ func TestAmbiguousRulesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A rule may name several hosts and paths, and matches any host with any path of them.
+func TestSeveralHostsAndPaths(t *testing.T) {
+	table := build(t,
+		rule("both", Match{Host: "a.test, *.b.test", Path: "/x/*,/y%2Cz"}),
+		rule("paths", Match{Path: "/x/1,/x/2"}),
+		rule("header", Match{Path: "/h,/i", Header: "X-Beta"}),
+	)
+	for request, want := range map[string]string{
+		"a.test /x/1": "both", "c.b.test /x": "both", "a.test /y,z": "both", "c.b.test /y%2cz": "both",
+		"a.test /y": "default", "b.test /x": "default", "b.test /x/1": "paths", "a.test /x/2": "both",
+		"c.test /x/2": "paths", "c.test /h": "header", "c.test /i": "header", "c.test /x/3": "default",
+	} {
+		host, path, _ := strings.Cut(request, " ")
+		if got := table.Find("", []byte(host), []byte(path), []byte("GET"), headers{"x-beta": "1"}); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}
+
+// Each of several is checked like one, and none may be another's.
+func TestSeveralHostsAndPathsAreChecked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules []Rule[string]
+		want  []string
+	}{
+		"every error is told":   {[]Rule[string]{rule("a", Match{Host: "a b,-?", Path: "x,/y,/z/"})}, []string{`host "a b"`, `host "-?"`, `path "x"`}},
+		"one is empty":          {[]Rule[string]{rule("a", Match{Path: "/x,"}), rule("b", Match{Host: ",b"})}, []string{`route a: "/x,": nothing`, `route b: ",b": nothing`}},
+		"one is another rule's": {[]Rule[string]{rule("a", Match{Path: "/x,/y"}), rule("b", Match{Path: "/y"})}, []string{"route b: the same match as route a"}},
+		"one is there twice":    {[]Rule[string]{rule("a", Match{Path: "/x,/x"})}, []string{"route a: the same match as route a"}},
+	} {
+		_, err := New(tc.rules, "default")
+		for _, want := range tc.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}

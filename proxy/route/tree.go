@@ -8,25 +8,25 @@ type tree struct {
 	any  leaf // rules without path
 }
 
-// node is a point between two segments of a path: the root stands before the
-// first, its child "a" after "/a". Little of it is behind pointers: among many
-// routes it is the memory's latency that a lookup costs.
+// node is a point between two segments of a path: the root before the first, its child "a"
+// after "/a". It has few pointers: with many routes, the latency of memory dominates the
+// cost of a lookup.
 type node struct {
 	children    children
 	prefixAbove *node // the nearest node above with a prefix; set by link
-	prefix      leaf  // rules for this path and all below
+	prefix      leaf  // rules for this path and everything below
 	exact       leaf  // rules for exactly this path
 }
 
-// children are nodes by decoded segment. The first one is kept at hand, as
-// most nodes have no other.
+// children maps decoded segments to nodes. The first one is stored inline, as most nodes
+// have no other.
 type children struct {
 	segment string
 	first   *node
 	more    map[string]*node
 }
 
-// add makes the child when it is missing.
+// add returns the child, and makes it if necessary.
 func (c *children) add(segment string) *node {
 	if n := c.get([]byte(segment)); n != nil {
 		return n
@@ -53,7 +53,7 @@ func (c *children) get(segment []byte) *node {
 	return c.more[string(segment)]
 }
 
-// leafFor gives the leaf for the pattern's path.
+// leafFor returns the leaf for the pattern's path.
 func (t *tree) leafFor(p *pattern) *leaf {
 	n := &t.root
 	for _, s := range p.segments {
@@ -78,7 +78,7 @@ func (n *node) link(up *node) {
 	}
 }
 
-// find gives the rule with the longest path that takes the request.
+// find returns the rule with the longest path that matches the request.
 func (t *tree) find(q *query) ref {
 	if len(q.path) == 0 || q.path[0] != '/' { // the asterisk form
 		return t.any.pick(q)
@@ -97,8 +97,8 @@ func (t *tree) find(q *query) ref {
 	return t.any.pick(q)
 }
 
-// descend walks the path as far as there are nodes for it; whole is true when
-// that is all of it.
+// descend follows the path as far as there are nodes for it; whole reports whether that is
+// all of it.
 func (n *node) descend(q *query) (at *node, whole bool) {
 	if bytes.IndexByte(q.path, '%') >= 0 {
 		return n.descendEncoded(q)
@@ -152,20 +152,20 @@ var slash = []byte("/")
 
 // leaf holds the rules that differ only in header and methods.
 type leaf struct {
-	any  ref        // the rule without either
-	more *qualified // nil when there are no others
+	any  ref        // the rule without header and methods
+	more *qualified // nil if there are none
 }
 
-// qualified are rules with header or methods.
+// qualified holds rules with header or methods.
 type qualified struct {
 	byMethod map[string]ref // rules without header
 	headers  []header       // by name, in the order of the rules
 }
 
-// header holds the rules that ask for one field name.
+// header holds the rules for one header name.
 type header struct {
-	name    string // as first written in a rule
-	present choice // whatever its value
+	name    string // as spelled in its first rule
+	present choice // for any value
 	values  map[string]*choice
 }
 
@@ -177,7 +177,7 @@ type choice struct {
 
 func (l *leaf) empty() bool { return l.any == 0 && l.more == nil }
 
-// pick gives the leaf's rule for the request, 0 when none matches.
+// pick returns the leaf's rule for the request, 0 if none matches.
 func (l *leaf) pick(q *query) ref {
 	q.lookups++
 	if l.more != nil {
@@ -197,8 +197,8 @@ func (l *qualified) pick(q *query) ref {
 	return l.byMethod[string(q.method)]
 }
 
-// pickHeader compares what each header name offers: a value counts more than
-// presence, then methods more than none, then the order of the rules.
+// pickHeader returns the best rule over all header names: a value ranks above presence,
+// then methods above none, then the order of the rules.
 func (l *qualified) pickHeader(q *query) ref {
 	var best ref
 	bestRank := 0
@@ -226,7 +226,7 @@ func (h *header) pick(value []byte, q *query) (e ref, rank int) {
 	return h.present.pick(q)
 }
 
-// pick ranks a rule that names the method 1, one for any method 0.
+// pick ranks a rule that lists the method 1, and one for any method 0.
 func (c *choice) pick(q *query) (e ref, rank int) {
 	if e := c.byMethod[string(q.method)]; e != 0 {
 		return e, 1

@@ -9,28 +9,28 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-// clientCert is a certificate and key that follow their files.
+// clientCert is a certificate and key that are reloaded when their files change.
 type clientCert struct {
 	certFile, keyFile string
 
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	pair *tls.Certificate
-	seen [2]os.FileInfo // of the files pair was read from
+	seen [2]os.FileInfo // of the files that pair was read from
 }
 
-// get has the form of tls.Config.GetClientCertificate. It gives the
-// certificate whether or not the server says that it would accept its issuer:
-// the server's refusal is a clearer message than a missing certificate.
+// get implements tls.Config.GetClientCertificate. It returns the certificate even if the
+// server does not list its issuer: the server's refusal is a clearer message than a missing
+// certificate.
 func (c *clientCert) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return c.current(), nil
 }
 
-// current gives the pair, read anew when a file changed and the new pair is good.
+// current returns the pair. It reloads a changed file if the new pair is valid.
 func (c *clientCert) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changed() {
-		_ = c.loadLocked() // not whole yet, or broken: the old one stays, the next call tries again
+		_ = c.loadLocked() // incomplete or broken: keep the old pair, the next call tries again
 	}
 	return c.pair
 }
@@ -41,8 +41,8 @@ func (c *clientCert) load() error {
 	return c.loadLocked()
 }
 
-// loadLocked takes the files' state before reading them, so that a change
-// while it reads is seen as one the next time.
+// loadLocked reads the file state before the files, so that a change during the read is
+// detected the next time.
 func (c *clientCert) loadLocked() error {
 	seen, statErr := c.stat()
 	pair, err := certs.Pair(c.certFile, c.keyFile)
@@ -65,8 +65,8 @@ func (c *clientCert) stat() (s [2]os.FileInfo, err error) {
 	return s, nil
 }
 
-// changed: another file under the name (a swapped symbolic link included), or
-// another size or time.
+// changed reports whether a name refers to another file (a changed symbolic link included),
+// or a size or time differs.
 func (c *clientCert) changed() bool {
 	now, err := c.stat()
 	if err != nil {

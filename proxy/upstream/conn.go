@@ -11,54 +11,54 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// errNothingToRead is what peek gives for an open socket with nothing to read.
+// errNothingToRead is returned by peek for an open socket with nothing to read.
 var errNothingToRead = errors.New("nothing to read")
 
-// Conn is a connection to the upstream in the hands of one request. Read,
-// Write and the deadlines are the embedded net.Conn's, TLS included.
+// Conn is a connection to the upstream, owned by one request. Read, Write and the deadlines
+// are the embedded net.Conn's, TLS included.
 //
-// The holder ends its use by exactly one of Release, Close, Abort and
-// CloseStale, and must not touch the Conn after it. Close and Abort may be called while
-// another goroutine reads or writes, which ends that with an error; everything
-// else is for one goroutine.
+// The owner ends its use with exactly one of Release, Close, Abort, CloseStale and
+// CloseUnsent, and must not use the Conn after it. Close and Abort may be called while
+// another goroutine reads or writes, which then fails. All other methods are not safe for
+// concurrent use.
 type Conn struct {
 	net.Conn
 
-	// Addr is what was dialled, "ip:port" or a socket's path; fit for GetOptions.Avoid.
+	// Addr is the address dialed, "ip:port" or a socket's path; usable as GetOptions.Avoid.
 	Addr string
-	// Endpoint is whom Addr belongs to, to be told how the attempt went; nil where
-	// the upstream has a single address.
+	// Endpoint is the owner of Addr, to which the result of the attempt is reported. It is
+	// nil if the upstream has a single fixed address.
 	Endpoint *Endpoint
-	// Reused says that the connection came from the pool, so that the
-	// upstream may have closed it meanwhile.
+	// Reused means that the connection came from the pool, so the upstream may have closed
+	// it in the meantime.
 	Reused bool
-	// Uses counts the times it was handed out, this one included: 1 when fresh.
+	// Uses counts how often it was taken, this time included: 1 when fresh.
 	Uses int
-	// Buf is room for the holder's read buffer. The pool never looks into it,
-	// but takes a Conn released with Buf set for one with unread bytes and
-	// closes it: give the buffer back and set nil first.
+	// Buf is a place for the owner's read buffer. The pool never reads it. But it assumes
+	// that a Conn released with Buf set has unread bytes, and closes it. So return the
+	// buffer and set nil first.
 	Buf []byte
-	// ReadBy and WriteBy are the deadlines now set, where the last holder said
-	// so, by the clock of Options.Start; zero says nothing. They stay over Release, since moving two timers
-	// twice for every request costs more than all the rest of the pool.
+	// ReadBy and WriteBy are the deadlines now set, by the clock of Options.Start, if the
+	// last owner recorded them; 0 means unknown. They survive Release, since resetting two
+	// timers per request costs more than the rest of the pool.
 	ReadBy, WriteBy time.Duration
 
 	pool       *Pool
-	stream     bool            // of an HTTP/2 connection: used once, never pooled
-	tls        *tlsWire        // below TLS, else nil
-	raw        syscall.RawConn // nil when there is no socket below (tests)
-	fd         int32           // the plain socket, to be looked at while it is idle; -1 when there is none
+	stream     bool            // a stream of an HTTP/2 connection: used once, never pooled
+	tls        *tlsWire        // the connection below TLS; nil without TLS
+	raw        syscall.RawConn // nil without a socket (tests)
+	fd         int32           // the plain socket, for checks while idle; -1 without one
 	peekSocket func(fd uintptr)
 	exchange   exchangeState
 
-	// Result of look. The bytes are enough for the start of a status line.
+	// The result of peek. The bytes are enough for the start of a status line.
 	peeked    [12]byte
 	peekedLen int
 	peekErr   error
 
-	keepAlive  time.Duration // idle age allowed by the upstream's Keep-Alive field; 0 = it said nothing
+	keepAlive  time.Duration // idle age that the upstream's Keep-Alive header allows; 0 = none seen
 	releasedAt time.Duration // pool time of the last release
-	idleFor    time.Duration // how long it was idle when last handed out
+	idleFor    time.Duration // how long it was idle when last taken
 
 	state connState // guarded by pool.mu
 }
@@ -71,7 +71,7 @@ const (
 	connClosed
 )
 
-// newConn counts the connection as active.
+// newConn wraps c and counts it as active.
 func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 	conn := &Conn{Conn: c, Addr: addr, Endpoint: p.endpoint, Uses: 1, pool: p, tls: below, fd: -1}
 	if s, ok := conn.wire().(syscall.Conn); ok {
@@ -89,7 +89,7 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 	return conn
 }
 
-// wire is the connection at the bottom, below TLS.
+// wire returns the connection at the bottom, below TLS.
 func (c *Conn) wire() net.Conn {
 	if c.tls != nil {
 		return rawsocket.Unwrap(c.tls.Conn)
@@ -97,22 +97,26 @@ func (c *Conn) wire() net.Conn {
 	return rawsocket.Unwrap(c.Conn)
 }
 
-// Writev writes all of parts, with one system call where that is possible. It
-// cuts parts to what is left.
+// Writev writes parts, with one system call if possible. It cuts parts to what is left.
 func (c *Conn) Writev(parts [][]byte) (int, error) { return rawsocket.Writev(c.Conn, parts) }
 
-// Stream reports whether the connection is one stream of an HTTP/2 connection: it ends with its request.
+// Stream reports whether the connection is a stream of an HTTP/2 connection, which ends
+// with its request.
 func (c *Conn) Stream() bool { return c.stream }
 
-// Acked is how many bytes the upstream's system has confirmed on the connection; 0 where it cannot be known.
+// Acked returns how many bytes the upstream's system has acknowledged on the connection; 0
+// if unknown.
 func (c *Conn) Acked() uint64 { return rawsocket.Acked(c.wire()) }
+
+// Unacknowledged reports whether the upstream's system acknowledges nothing of what was sent to it; false if it cannot be known.
+func (c *Conn) Unacknowledged() bool { return rawsocket.Unacknowledged(c.wire()) }
 
 // Fresh reports whether the connection was dialled for this use.
 func (c *Conn) Fresh() bool { return !c.Reused }
 
-// Raw gives the plain connection below, for what a net.Conn does not offer (a
-// *net.TCPConn's ReadFrom moves bytes inside the kernel), or nil with TLS. It
-// is the same stream; do not close it.
+// Raw returns the plain connection, for methods that a net.Conn lacks (a *net.TCPConn's
+// ReadFrom moves bytes inside the kernel), or nil with TLS. It is the same stream; do not
+// close it.
 func (c *Conn) Raw() net.Conn {
 	if c.tls != nil {
 		return nil
@@ -120,7 +124,7 @@ func (c *Conn) Raw() net.Conn {
 	return rawsocket.Unwrap(c.Conn)
 }
 
-// TLS gives the state of the TLS connection, or nil without TLS.
+// TLS returns the state of the TLS connection, or nil without TLS.
 func (c *Conn) TLS() *tls.ConnectionState {
 	t, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -130,16 +134,16 @@ func (c *Conn) TLS() *tls.ConnectionState {
 	return &s
 }
 
-// Release gives the connection back to the pool for the next request. Call it
-// only when the response was read to its end and both sides mean to go on.
-// keepAlive is the timeout of the response's Keep-Alive field; 0 means there was none
-// and an earlier one stays. The pool closes the connection instead when Buf is
-// set, when TLS still holds unread bytes, when the pool is full or closed.
-// Deadlines are taken off, unless ReadBy and WriteBy tell the next holder of
-// them. Releasing what is not held does nothing.
+// Release returns the connection to the pool for the next request. Call it only if the
+// response was read to its end and neither side closes. keepAlive is the timeout of the
+// response's Keep-Alive header; 0 means there was none, and an earlier one stays. The pool
+// closes the connection instead if Buf is set, if TLS holds unread bytes, or if the pool is
+// full or closed. Deadlines are removed, unless ReadBy and WriteBy are both set for the
+// next owner. Releasing a Conn twice does nothing.
 func (c *Conn) Release(keepAlive time.Duration) { c.ReleaseAt(0, keepAlive) }
 
-// ReleaseAt is Release for who looked at the clock of Options.Start a moment ago.
+// ReleaseAt is like Release for a caller that has just read the clock of Options.Start; 0
+// means read the clock.
 func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 	if keepAlive > 0 {
 		c.keepAlive = keepAliveLimit(keepAlive)
@@ -153,12 +157,12 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 		return
 	}
 	if !c.pool.put(c, now) {
-		c.shut(false)
+		c.closeSocket(false)
 	}
 }
 
-// deadlinesKnown leaves the deadlines where the next holder is told of them,
-// and takes them off otherwise; false: the connection is closed.
+// deadlinesKnown keeps the deadlines if the next owner can see them, and removes them
+// otherwise. It returns false if the connection is closed.
 func (c *Conn) deadlinesKnown() bool {
 	if c.ReadBy != 0 && c.WriteBy != 0 {
 		return true
@@ -167,39 +171,37 @@ func (c *Conn) deadlinesKnown() bool {
 	return c.SetDeadline(time.Time{}) == nil
 }
 
-// Close ends the connection. With TLS it says close_notify first, for which a
-// peer that does not read can make it wait up to 5 s; Abort never waits. Closing twice does nothing.
+// Close ends the connection. With TLS it sends close_notify first, for which a peer that
+// does not read can delay it by up to 5 s; Abort never waits. Closing twice does nothing.
 func (c *Conn) Close() error {
-	if !c.pool.drop(c) {
+	if !c.pool.endUse(c) {
 		return nil
 	}
 	return c.Conn.Close()
 }
 
-// Abort ends the connection so that the upstream notices at once and cannot
-// take it for a proper end: TCP is reset (SO_LINGER 0, unsent bytes are thrown
-// away), TLS is cut off without close_notify. A unix socket has no reset and is
-// closed.
+// Abort ends the connection so that the upstream notices at once and cannot mistake it for
+// a proper end. TCP is reset (SO_LINGER 0, unsent bytes are discarded), and TLS is cut off
+// without close_notify. A unix socket has no reset and is closed.
 func (c *Conn) Abort() {
-	if c.pool.drop(c) {
-		c.shut(true)
+	if c.pool.endUse(c) {
+		c.closeSocket(true)
 	}
 }
 
-// CloseStale is Close for a Reused connection that the upstream turned out to
-// have closed while it was idle: its end was seen before any byte of the
-// answer. The pool counts it and learns how long the upstream keeps idle
-// connections. Never call it for what may have been sent and processed.
+// CloseStale closes a Reused connection that the upstream had closed while it was idle: its
+// end was seen before any byte of the response. The pool counts it and learns how long the
+// upstream keeps idle connections. Never call it if the request may have been processed.
 func (c *Conn) CloseStale() {
-	if c.pool.drop(c) {
+	if c.pool.endUse(c) {
 		c.pool.idleClosed(c.idleFor)
-		c.shut(false)
+		c.closeSocket(false)
 	}
 }
 
-// shut closes the socket without close_notify and without waiting. reset asks
-// for a TCP reset.
-func (c *Conn) shut(reset bool) {
+// closeSocket closes the socket without close_notify and without waiting; with reset, by a TCP
+// reset.
+func (c *Conn) closeSocket(reset bool) {
 	w := c.wire()
 	if t, ok := w.(*net.TCPConn); ok && reset {
 		_ = t.SetLinger(0)
@@ -207,17 +209,17 @@ func (c *Conn) shut(reset bool) {
 	_ = w.Close()
 }
 
-// idleState is what a look at an idle connection brings.
+// idleState is the result of a check of an idle connection.
 type idleState uint8
 
 const (
-	idleOpen        idleState = iota // still open, nothing said
-	idleClosed                       // closed by the upstream, by end, reset or a 408
-	idleUnsolicited                  // it said something that no request asked for
+	idleOpen        idleState = iota // still open, nothing received
+	idleClosed                       // closed by the upstream: end of stream, reset or a 408
+	idleUnsolicited                  // it sent something without a request
 )
 
-// checkIdle looks at the socket of an idle connection. Cost: one system call; no
-// allocation. A connection without a socket is always quiet.
+// checkIdle checks the socket of an idle connection. It costs one system call and does not
+// allocate. A connection without a socket is always idleOpen.
 func (c *Conn) checkIdle() idleState {
 	if c.raw == nil {
 		return idleOpen
@@ -228,7 +230,7 @@ func (c *Conn) checkIdle() idleState {
 	return c.idleState()
 }
 
-// idleState is what the last look means.
+// idleState interprets the result of the last peek.
 func (c *Conn) idleState() idleState {
 	switch {
 	case c.peekErr == errNothingToRead:
@@ -236,8 +238,8 @@ func (c *Conn) idleState() idleState {
 	case c.peekErr != nil || c.peekedLen == 0:
 		return idleClosed
 	case c.tls != nil:
-		// Encrypted, so it cannot be told apart; what a server says on an
-		// idle connection is nearly always close_notify.
+		// Encrypted, so it cannot be distinguished. On an idle connection a server nearly
+		// always sends close_notify.
 		return idleClosed
 	case isRequestTimeout(c.peeked[:c.peekedLen]):
 		return idleClosed
@@ -245,8 +247,8 @@ func (c *Conn) idleState() idleState {
 	return idleUnsolicited
 }
 
-// isRequestTimeout: some servers say 408 before they close an idle connection
-// (RFC 9110 section 15.5.9).
+// isRequestTimeout reports whether p starts a 408: some servers send it before they close
+// an idle connection (RFC 9110 section 15.5.9).
 func isRequestTimeout(p []byte) bool {
 	return len(p) == 12 && bytes.HasPrefix(p, []byte("HTTP/1.")) && bytes.Equal(p[8:], []byte(" 408"))
 }

@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// Keep-alive probes find a peer that vanished after 25 s, within the default
-	// request timeout: without an attempt timeout they tell it from a peer that is
-	// slow, so that the request is retried. They also keep an idle connection known
-	// to the NATs on the way.
+	// Keep-alive probes detect a vanished peer after 25 s, within the default request
+	// timeout. Without an attempt timeout they distinguish it from a slow peer, so that the
+	// request is retried. They also keep an idle connection known to the NATs on the path.
 	probeIdle     = 10 * time.Second
 	probeInterval = 5 * time.Second
 	probeCount    = 3
 )
 
-// dialer sets no timeout, since every dial has a context with one. TCP_NODELAY
-// is set by package net on every connection it makes.
+// dialer has no timeout, since every dial has a context with one. Package net sets
+// TCP_NODELAY on every connection.
 var dialer = net.Dialer{
 	FallbackDelay: -1,
 	KeepAliveConfig: net.KeepAliveConfig{
@@ -27,7 +26,7 @@ var dialer = net.Dialer{
 	},
 }
 
-// dial makes a new connection, counted as active, or gives a *DialError.
+// dial makes a new connection, counted as active. Its error is a *DialError.
 func (p *Pool) dial(ctx context.Context, http1 bool) (*Conn, error) {
 	p.dialing.Add(1)
 	defer p.dialing.Add(-1)
@@ -42,7 +41,7 @@ func (p *Pool) dial(ctx context.Context, http1 bool) (*Conn, error) {
 	return c, nil
 }
 
-// dialOne connects and, with TLS, shakes hands.
+// dialOne connects and, with TLS, performs the handshake.
 func (p *Pool) dialOne(ctx context.Context, http1 bool) (*Conn, *DialError) {
 	addr := p.target.Address
 	wire, err := p.connect(ctx, addr)
@@ -59,7 +58,7 @@ func (p *Pool) dialOne(ctx context.Context, http1 bool) (*Conn, *DialError) {
 	return p.makeReady(ctx, addr, c, below)
 }
 
-// makeReady makes a Conn of a connection: itself, or the first HTTP/2 stream on it.
+// makeReady wraps a connection: itself, or the first HTTP/2 stream on it.
 func (p *Pool) makeReady(ctx context.Context, addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
 	if p.http2 == nil {
 		return p.newConn(addr, c, below), nil
@@ -91,8 +90,8 @@ func (p *Pool) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return rawsocket.Wrap(c), nil
 }
 
-// stripDialPrefix takes off package net's own "dial tcp 10.0.0.7:80: ", since DialError
-// says it as well.
+// stripDialPrefix removes package net's "dial tcp 10.0.0.7:80: ", since DialError adds the
+// same.
 func stripDialPrefix(err error) error {
 	if op, ok := err.(*net.OpError); ok && op.Op == "dial" {
 		return op.Err

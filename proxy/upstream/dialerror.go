@@ -9,20 +9,20 @@ import (
 	"unicode"
 )
 
-// DialKind says why no connection could be had. It is a closed set, meant for
-// a metric label.
+// DialKind is why no connection could be made. It is a closed set, meant for a metric
+// label.
 type DialKind uint8
 
 // The kinds of dial errors.
 const (
-	KindOther         DialKind = iota // none of those below, e.g. no permission on a unix socket
-	KindRefused                       // nobody listens, or not for us: reset (even just after the connect), no socket file, a unix socket's queue is full
+	KindOther         DialKind = iota // none of those below, for example no permission on a unix socket
+	KindRefused                       // nothing accepts: refused or reset (even just after the connect), no socket file, a full queue of a unix socket
 	KindTimeout                       // DialTimeout or the context's deadline passed while connecting or in the TLS handshake
 	KindDNS                           // the name could not be resolved, or not in time
-	KindUnreachable                   // no route to the host or network, or no local address to reach it from
+	KindUnreachable                   // no route to the host or network, or no local address for it
 	KindTLS                           // connected, but the TLS handshake failed: certificate, name, protocol, or cut off
-	KindCanceled                      // the context was canceled; says nothing about the upstream
-	KindNoDescriptors                 // this process or machine has no file descriptor left; says nothing about the upstream
+	KindCanceled                      // the context was canceled; no evidence about the upstream
+	KindNoDescriptors                 // this process or machine has no file descriptor left; no evidence about the upstream
 
 	NumDialKinds = iota // number of kinds: valid kinds are in [0, NumDialKinds)
 )
@@ -38,8 +38,8 @@ var kindLabels = [NumDialKinds]string{
 	KindNoDescriptors: "no_descriptors",
 }
 
-// String gives the metric label: lower case, words joined by underscores. A
-// value outside the set reads "other".
+// String returns the metric label: lower case, words joined by underscores. For a value
+// outside the set it returns "other".
 func (k DialKind) String() string {
 	if int(k) >= len(kindLabels) {
 		return kindLabels[KindOther]
@@ -47,29 +47,29 @@ func (k DialKind) String() string {
 	return kindLabels[k]
 }
 
-// DialError is the error of every failed dial. Whoever gets it knows that no
-// byte of a request was sent. It is immutable.
+// DialError is the error of every failed dial. No byte of a request was sent. It is
+// immutable.
 type DialError struct {
-	// Kind is of the address tried last.
+	// Kind is that of the address tried last.
 	Kind DialKind
-	// Addr is the address tried last, "ip:port" or a socket's path, fit for
-	// GetOptions.Avoid; the target's "host:port" when it was not resolved.
+	// Addr is the address tried last, "ip:port" or a socket's path, usable as
+	// GetOptions.Avoid. It is the target's "host:port" if that was not resolved.
 	Addr string
-	// Err is the cause. With several addresses tried it is all their errors
-	// joined (errors.Join) in the order of trying.
+	// Err is the cause. If several addresses were tried, it joins all their errors
+	// (errors.Join) in order.
 	Err error
 }
 
-// Error names the action, the address and the cause.
+// Error returns the action, the address and the cause.
 func (e *DialError) Error() string { return "dial upstream " + e.Addr + ": " + e.Err.Error() }
 
-// maxText bounds Text: a certificate's error may quote as many names as the
-// upstream likes.
+// maxText limits Text: a certificate's error may quote any number of names from the
+// upstream.
 const maxText = 300
 
-// Text is the cause in one line of at most 300 bytes, safe to show: x509's or
-// the resolver's words, or the errno's. What cannot be printed is replaced, since
-// some of it is the upstream's.
+// Text returns the cause in one line of at most 300 bytes, safe to show: the text of x509,
+// the resolver or the errno. Unprintable characters are replaced, since some of it comes
+// from the upstream.
 func (e *DialError) Text() string {
 	text := e.Err.Error()
 	cut := len(text) > maxText
@@ -81,7 +81,7 @@ func (e *DialError) Text() string {
 		case r == '\n':
 			return ' '
 		case !unicode.IsPrint(r):
-			return '?' // and for bytes that are no UTF-8
+			return '?' // also for invalid UTF-8
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))
@@ -91,12 +91,12 @@ func (e *DialError) Text() string {
 	return text
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause, for errors.Is and errors.As.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// classify gives the kind of an error met while connecting, by type and
-// errno, never by text. The order matters: a canceled dial may also look like
-// a timeout, and EAGAIN (a unix socket's full queue) calls itself a timeout.
+// classify returns the kind of a connect error, by type and errno, never by text. The order
+// matters: a canceled dial may also look like a timeout, and EAGAIN (a full queue of a unix
+// socket) reports Timeout.
 func classify(err error) DialKind {
 	var dns *net.DNSError
 	var timeout net.Error
@@ -118,8 +118,8 @@ func classify(err error) DialKind {
 	return KindOther
 }
 
-// classifyHandshake is classify for errors of the TLS handshake: whatever is
-// not a cancel or a timeout is a TLS failure, a reset included.
+// classifyHandshake classifies errors of the TLS handshake: anything except a cancellation
+// or a timeout is a TLS failure, a reset included.
 func classifyHandshake(err error) DialKind {
 	switch k := classify(err); k {
 	case KindCanceled, KindTimeout:
@@ -128,8 +128,8 @@ func classifyHandshake(err error) DialKind {
 	return KindTLS
 }
 
-// classifyLookup is classify for errors of the resolver: whatever is not a
-// cancel or a want of descriptors is a DNS failure, a timeout included.
+// classifyLookup classifies errors of the resolver: anything except a cancellation or
+// missing descriptors is a DNS failure, a timeout included.
 func classifyLookup(ctx context.Context, err error) DialKind {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return KindCanceled

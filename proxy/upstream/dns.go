@@ -13,35 +13,35 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// maxHosts bounds the hosts that SRV records name.
+// maxHosts limits the number of hosts from SRV records.
 const maxHosts = 64
 
-// dnsLookup is one lookup by package net's resolver, which knows /etc/hosts,
-// /etc/resolv.conf, search lists, retries and TCP, but does not tell how long an
-// answer holds: that is read from the messages on their way.
-// docs/decisions/0012-several-addresses.md says why so.
+// dnsLookup is one lookup by package net's resolver. That resolver supports /etc/hosts,
+// /etc/resolv.conf, search lists, retries and TCP, but does not return the TTL. So the TTL
+// is read from the messages on the wire; see docs/decisions/0012-several-addresses.md.
 type dnsLookup struct {
-	server string                // asked in place of the configured ones, unless ""
+	server string                // used in place of the configured servers, unless ""
 	minTTL atomic.Uint32         // TTL in seconds, plus one; 0: none was seen
-	failed atomic.Pointer[error] // why a server could not be asked, which the resolver tells as text only
+	failed atomic.Pointer[error] // why a server could not be reached, which the resolver only reports as text
 }
 
-// resolver begins a lookup of its own: the resolver of package net otherwise
-// joins those of one name.
+// resolver returns a resolver for this lookup alone: the shared one merges lookups of one
+// name.
 func (a *dnsLookup) resolver() *net.Resolver { return &net.Resolver{PreferGo: true, Dial: a.dial} }
 
-// ttl is how long everything heard so far holds.
+// ttl returns how long the responses so far are valid.
 func (a *dnsLookup) ttl() time.Duration {
 	return time.Duration(max(a.minTTL.Load(), 1)-1) * time.Second
 }
 
-// host looks up addresses.
+// host looks up the addresses of host.
 func (a *dnsLookup) host(ctx context.Context, host, port string) resolution {
 	ips, err := a.resolver().LookupNetIP(ctx, "ip", host)
 	return newResolution(host, port, ips, a.cause(err), a.ttl())
 }
 
-// cause is err with what kept a server from being asked, if anything did.
+// cause returns err, joined with the reason why a server could not be reached, if there is
+// one.
 func (a *dnsLookup) cause(err error) error {
 	if failed := a.failed.Load(); err != nil && failed != nil {
 		return errors.Join(err, *failed)
@@ -49,8 +49,8 @@ func (a *dnsLookup) cause(err error) error {
 	return err
 }
 
-// service looks up SRV records and the addresses of the hosts that they name.
-// Hosts that have none are ejected.
+// service looks up SRV records and the addresses of their hosts. Hosts without an address
+// are left out.
 func (a *dnsLookup) service(ctx context.Context, name string) resolution {
 	_, records, err := a.resolver().LookupSRV(ctx, "", "", name)
 	if len(records) > maxHosts {
@@ -85,11 +85,11 @@ func (a *dnsLookup) service(ctx context.Context, name string) resolution {
 	return sum
 }
 
-// share is the weight of one of n addresses of a host. A weight of 0 is for
-// hosts that are hardly to be chosen beside others (RFC 2782).
+// share returns the weight of one of n addresses of a host. A weight of 0 means that the
+// host is hardly ever chosen beside others (RFC 2782).
 func share(weight uint16, n int) uint32 { return max(uint32(weight)*100/uint32(n), 1) }
 
-// dial connects to a server, so that its responses are heard.
+// dial connects to a DNS server and observes its responses.
 func (a *dnsLookup) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if a.server != "" {
 		address = a.server
@@ -106,7 +106,7 @@ func (a *dnsLookup) dial(ctx context.Context, network, address string) (net.Conn
 	return &ttlStreamConn{Conn: c, lookup: a}, nil
 }
 
-// noteTTL notes the lowest TTL among a message's answers.
+// noteTTL records the lowest TTL among a message's answers.
 func (a *dnsLookup) noteTTL(message []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(message); err != nil || !h.Response || p.SkipAllQuestions() != nil {
@@ -125,8 +125,8 @@ func (a *dnsLookup) noteTTL(message []byte) {
 	}
 }
 
-// ttlPacketConn is a connection by UDP: a read brings a message. It is a
-// net.PacketConn, by which the resolver knows that.
+// ttlPacketConn observes a UDP connection: each read is one message. It is a
+// net.PacketConn, by which the resolver recognises UDP.
 type ttlPacketConn struct {
 	*net.UDPConn
 	lookup *dnsLookup
@@ -138,7 +138,8 @@ func (c *ttlPacketConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ttlStreamConn is a connection by TCP: a message has its length in two bytes before it.
+// ttlStreamConn observes a TCP connection: each message is preceded by its length in two
+// bytes.
 type ttlStreamConn struct {
 	net.Conn
 	lookup *dnsLookup

@@ -1,40 +1,36 @@
-// Package upstream answers one question: give me a connection to the place
-// where requests are sent.
+// Package upstream provides connections to the upstream.
 //
-// Begin with [ParseTarget], which turns the text of a setting into a [Target],
-// and [Target.UseTLS] when the operator named certificate files. Make one
-// [Group] per [Target.Key] with [NewGroup]: a [Pool] for each address that the
-// target has. Then, per attempt:
+// Begin with [ParseTarget], which turns the text of a setting into a [Target], and [Target.UseTLS] if
+// the operator configured certificate files. Make one [Group] per [Target.Key] with [NewGroup]: it has
+// a [Pool] for each address of the target. Then, per attempt:
 //
-//   - [Group.Choose] says which address is to have it;
-//   - [Group.TryPooled] gives a kept connection without blocking, without a
-//     context and without allocating, or nil;
-//   - [Group.Get] does the same and dials when there is none. Its error is
-//     always a [*DialError], and after it surely nothing of the request was sent;
-//   - [Member.Answered] or [Member.Failed] of [Conn.Member] tells the address how it went;
-//   - exactly one of [Conn.Release], [Conn.Close], [Conn.Abort] or
-//     [Conn.CloseStale] ends the use of a [Conn].
+//   - [Group.Choose] returns the address to use;
+//   - [Group.TryPooled] returns a pooled connection, or nil, without blocking, without a context and
+//     without allocating;
+//   - [Group.Get] does the same and dials if there is none. Its error is always a [*DialError], and
+//     means that nothing of the request was sent;
+//   - [Endpoint.ReportSuccess] or [Endpoint.ReportFailure] of [Conn.Endpoint] records the result;
+//   - exactly one of [Conn.Release], [Conn.Close], [Conn.Abort], [Conn.CloseStale] or
+//     [Conn.CloseUnsent] ends the use of a [Conn].
 //
 // What is promised:
 //
-//   - A connection from the pool was looked at before it was handed out, or is
-//     by [Conn.SendChecked] before it is written to (see [GetOptions.Unseen]): one that
-//     the upstream closed, or that says something nobody asked for, is not used.
-//     The upstream may still close it one microsecond later; the
-//     client must expect that on any Conn with Reused set, and report it with
-//     CloseStale so that the pool learns the upstream's patience.
-//   - Names are looked up anew when their response has run out and after any
-//     failure, and a dial tries every address.
-//   - A TLS stream cut off without close_notify reads as
-//     [io.ErrUnexpectedEOF], never as [io.EOF].
-//   - No goroutine runs while a pool is unused. One timer per pool runs while
-//     it holds idle connections, and one per group while it has connections or
-//     an ejected address; [Group.Close] ends them.
-//   - Nothing but the target, or what its name resolves to, is ever dialled;
-//     proxy settings of the environment are not read.
+//   - A pooled connection is checked before it is returned, or by [Conn.SendChecked] before it is
+//     written to (see [GetOptions.Unchecked]). If the upstream closed it, or sent something without a
+//     request, it is not used. The upstream may still close it one microsecond later. The caller must
+//     expect that on any Conn with Reused set, and report it with CloseStale so that the pool learns
+//     the upstream's idle timeout.
+//   - Names are looked up again when their TTL has expired and after any failure, and a dial tries
+//     every address.
+//   - A TLS stream cut off without close_notify reads as [io.ErrUnexpectedEOF], never as [io.EOF].
+//   - No goroutine runs while a pool is unused. One timer per pool runs while it holds idle
+//     connections, and one per group while it has connections or an ejected address; [Group.Close]
+//     stops them.
+//   - Only the target, or the addresses of its name, are ever dialed. Proxy settings of the
+//     environment are not read.
 //
-// What to avoid: sharing a Conn between two requests, keeping a Conn after its
-// use was ended, matching on error text (use [DialError.Kind]).
+// What to avoid: sharing a Conn between two requests, using a Conn after its end, matching on error
+// text (use [DialError.Kind]).
 //
 // The package has no logger: it returns errors and counts ([Group.Stats]).
 package upstream

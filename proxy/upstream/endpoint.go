@@ -5,50 +5,48 @@ import (
 	"time"
 )
 
-// Ejection: the defaults are those of Envoy's outlier detection
-// (consecutive_gateway_failure 5, base_ejection_time 30s, max_ejection_time
-// 300s), which are what operators know.
+// Defaults of ejection: those of Envoy's outlier detection (consecutive_gateway_failure 5,
+// base_ejection_time 30s, max_ejection_time 300s), which operators know.
 const (
-	// DefaultEjectAfter is how many failures in a row eject an address.
+	// DefaultEjectAfter is the number of consecutive failures that eject an address.
 	DefaultEjectAfter = 5
-	// DefaultEjectFor is how long the first ejection lasts; the nth lasts n times as long.
+	// DefaultEjectFor is the duration of the first ejection; the nth lasts n times as long.
 	DefaultEjectFor = 30 * time.Second
 
-	// maxEjectionFactor is how many times DefaultEjectFor an ejection lasts at most.
+	// maxEjectionFactor limits an ejection to this many times Options.EjectFor.
 	maxEjectionFactor = 10
 )
 
-// Endpoint is one address of a group. Whoever sent a request over a connection
-// of it says how that went, by Answered or Failed; both may be called on nil,
-// which is the address of a group that has only one. Safe for concurrent use.
+// Endpoint is one address of a group. After a request on one of its connections, the caller
+// reports the result by ReportSuccess or ReportFailure. Both may be called on nil, which
+// stands for a single fixed address. It is safe for concurrent use.
 //
-// After Options.EjectAfter failures in a row, dials included, no requests go to
-// it for Options.EjectFor, n times as long when it is the nth time, up to ten
-// times. That count falls by one for each Options.EjectFor that it then is no longer
-// ejected. The first failure after its return ejects it again. A response,
-// however it came about, ends failures and ejection.
+// After Options.EjectAfter consecutive failures, dials included, it gets no requests for
+// Options.EjectFor, n times as long for the nth ejection, up to ten times. The count falls
+// by one for each Options.EjectFor without ejection. The first failure after an ejection
+// ejects it again. Any success ends failures and ejection.
 type Endpoint struct {
 	group    *Group
 	pool     *Pool
 	addr     string
-	labelled bool // counted by its address
+	labelled bool // counted under its address
 
-	failures   atomic.Int32 // in a row
+	failures   atomic.Int32 // consecutive
 	failed     atomic.Uint64
-	ejectedNow atomic.Bool // ejected
+	ejectedNow atomic.Bool // whether it is ejected
 
 	// Guarded by group.mu.
-	seen         bool // by renew
+	seen         bool // scratch of updateEndpoints
 	priority     uint16
 	weight       uint32    // in [1, 1<<24)
 	ejectedUntil time.Time // end of the last ejection
-	ejections    int       // ejections, less those forgiven
+	ejections    int       // number of ejections, less those expired
 }
 
-// maxLabelled bounds the addresses of a group that are counted by name.
+// maxLabelled limits the addresses of a group that are counted by name.
 const maxLabelled = 32
 
-// newEndpoint is called with mu held.
+// newEndpoint requires mu.
 func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 	t := *from
 	t.Address, t.SRV = addr, false
@@ -60,12 +58,13 @@ func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 	return m
 }
 
-// load is how much it has in flight.
+// load returns the number of connections in use, dials included.
 func (m *Endpoint) load() int64 { return m.pool.load.Load() + m.pool.dialing.Load() }
 
 func (m *Endpoint) ejected() bool { return m.ejectedNow.Load() }
 
-// ReportSuccess says that the upstream did its work. Cheap while there was no failure.
+// ReportSuccess records that the upstream did its work. It is cheap while there was no
+// failure.
 func (m *Endpoint) ReportSuccess() {
 	if m == nil {
 		return
@@ -83,8 +82,8 @@ func (m *Endpoint) ReportSuccess() {
 	g.updatePicker()
 }
 
-// ReportFailure says that an attempt came to nothing and that the address is to blame:
-// the connection ended, no response came in time, or a gateway's 502, 503 or 504.
+// ReportFailure records an attempt that failed because of the address: the connection
+// ended, no response came in time, or a gateway sent 502, 503 or 504.
 func (m *Endpoint) ReportFailure() {
 	if m == nil {
 		return
@@ -96,7 +95,7 @@ func (m *Endpoint) ReportFailure() {
 	}
 }
 
-// requestLookup has the name looked up anew before the next dial.
+// requestLookup makes the next dial look the name up again.
 func (m *Endpoint) requestLookup() {
 	if m != nil {
 		m.group.lookupRequested.Store(true)
@@ -116,12 +115,12 @@ func (g *Group) eject(m *Endpoint, now time.Time) {
 	m.ejections = min(m.ejections+1, maxEjectionFactor)
 	m.ejectedUntil = now.Add(time.Duration(m.ejections) * base)
 	m.ejectedNow.Store(true)
-	m.failures.Store(int32(g.options.EjectAfter) - 1) // one more is enough, once it is back
+	m.failures.Store(int32(g.options.EjectAfter) - 1) // after its return, one more failure is enough
 	g.updatePicker()
 	g.scheduleUneject(now)
 }
 
-// uneject ends the ejection of m. Called with mu held.
+// uneject ends the ejection of m. It requires mu.
 func (m *Endpoint) uneject(now time.Time) {
 	if m.ejectedUntil.After(now) {
 		m.ejectedUntil = now
@@ -129,7 +128,7 @@ func (m *Endpoint) uneject(now time.Time) {
 	m.ejectedNow.Store(false)
 }
 
-// scheduleUneject has the timer run at the end of the next ejection. Called with mu held.
+// scheduleUneject sets the timer to the end of the next ejection. It requires mu.
 func (g *Group) scheduleUneject(now time.Time) {
 	var next time.Time
 	for _, m := range g.endpoints {
@@ -147,7 +146,7 @@ func (g *Group) scheduleUneject(now time.Time) {
 	g.unejectTimer.Reset(next.Sub(now))
 }
 
-// unejectExpired is the timer's.
+// unejectExpired ends expired ejections. The timer calls it.
 func (g *Group) unejectExpired() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

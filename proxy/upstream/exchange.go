@@ -9,11 +9,11 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// ErrStale is SendChecked's answer for a connection that the upstream had
-// closed, or on which it had said something unasked. Nothing was sent.
+// ErrStale is returned by SendChecked if the upstream had closed the connection, or had
+// sent something without a request. Nothing was sent.
 var ErrStale = errors.New("the upstream closed the idle connection, or spoke unasked on it")
 
-// exchangeState is one use of SendChecked, kept in the Conn so that it allocates nothing.
+// exchangeState is the state of one SendChecked. It is part of Conn to avoid allocations.
 type exchangeState struct {
 	try   func(fd uintptr) bool
 	out   [][]byte
@@ -25,23 +25,24 @@ type exchangeState struct {
 	vecs  rawsocket.Vectors
 }
 
-// CanSendChecked says whether SendChecked works here: there is a socket, and no TLS on it.
+// CanSendChecked reports whether SendChecked works here: there is a socket, and no TLS on
+// it.
 func (c *Conn) CanSendChecked() bool { return c.raw != nil && c.tls == nil }
 
-// StillOpen looks at a connection taken with GetOptions.Unseen that is not
-// used by SendChecked. False: the holder ends it with CloseUnsent.
+// StillOpen checks a connection taken with GetOptions.Unchecked and not used by
+// SendChecked. If it returns false, end it with CloseUnsent.
 func (c *Conn) StillOpen() bool { return c.checkIdle() == idleOpen }
 
-// SendChecked looks whether the connection is still open and quiet, writes
-// the parts, and waits for the first bytes of the response, which it reads into in. For
-// the price of a plain write and read (three system calls: such a read tries
-// once in vain before it waits) it closes the gap between a look and a write.
+// SendChecked checks whether the connection is still open and idle, writes the parts, and
+// reads the first bytes of the response into in. It costs as much as a plain write and read
+// (three system calls: such a read fails once before it waits). It leaves no gap between
+// check and write.
 //
-// sent is how much was taken, and parts are cut to what is left: less than all with a
-// nil error means that the socket's buffer is full and that the rest is the
-// client's to write. n bytes were read. ErrStale: nothing was sent; the holder ends
-// it with CloseUnsent. Other errors are the socket's, io.EOF, or
-// os.ErrDeadlineExceeded when the read deadline passed with all sent.
+// sent is the number of bytes written, and parts are cut to what is left. If that is less
+// than all and err is nil, the socket's buffer is full and the caller must write the rest.
+// n bytes were read. With ErrStale nothing was sent; end the Conn with CloseUnsent. Other
+// errors are the socket's, io.EOF, or os.ErrDeadlineExceeded if the read deadline passed
+// with all sent.
 func (c *Conn) SendChecked(parts [][]byte, in []byte) (sent, n int, err error) {
 	a := &c.exchange
 	if a.try == nil {
@@ -56,9 +57,9 @@ func (c *Conn) SendChecked(parts [][]byte, in []byte) (sent, n int, err error) {
 	return a.sent, a.n, err
 }
 
-// tryExchange is called first to send, then whenever the socket may be readable.
-// The runtime notes readability from before the first call on, so that no
-// answer, however fast, is slept through. True ends the waiting.
+// tryExchange is called first to send, then whenever the socket may be readable. The
+// runtime tracks readability from before the first call, so a fast response cannot be
+// missed. It returns true to stop waiting.
 func (c *Conn) tryExchange(fd uintptr) bool {
 	a := &c.exchange
 	if !a.begun {
@@ -82,7 +83,7 @@ func (c *Conn) tryExchange(fd uintptr) bool {
 	return true
 }
 
-// send writes and says whether all of it was taken.
+// send writes and reports whether all of it was accepted.
 func (a *exchangeState) send(fd uintptr) bool {
 	n, err := rawsocket.TryWritev(fd, a.out, &a.vecs)
 	switch {
@@ -96,14 +97,14 @@ func (a *exchangeState) send(fd uintptr) bool {
 	return rawsocket.Consume(a.out, n) == 0
 }
 
-// CloseUnsent ends a connection that SendChecked found stale. The pool counts
-// what was heard as it counts its own looks, and learns from it.
+// CloseUnsent ends a connection that SendChecked found stale. The pool counts and learns
+// from it as from its own checks.
 func (c *Conn) CloseUnsent() {
-	if !c.pool.drop(c) {
+	if !c.pool.endUse(c) {
 		return
 	}
 	c.pool.mu.Lock()
 	c.pool.recordIdleState(c.idleState(), c.idleFor)
 	c.pool.mu.Unlock()
-	c.shut(false)
+	c.closeSocket(false)
 }

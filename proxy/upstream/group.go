@@ -8,56 +8,55 @@ import (
 	"time"
 )
 
-// maxEndpoints bounds the addresses of a group; further ones are not used.
+// maxEndpoints limits the addresses of a group; further ones are not used.
 const maxEndpoints = 256
 
-// Group is the addresses of one upstream, each with its own Pool: those of a
-// list, and those that names stand for, which are looked up anew when their
-// answer has run out. Safe for concurrent use.
+// Group is the addresses of one upstream, each with its own Pool. They are the addresses of
+// a list and those of names, which are looked up again when their TTL has expired. It is
+// safe for concurrent use.
 //
-// A request goes to the one of two addresses taken at random that has fewer
-// requests in flight, which spreads nearly as well as looking at all of them and
-// does not herd (M. Mitzenmacher, "The Power of Two Choices in Randomized Load
-// Balancing", 2001). An address that fails several times in a row is ejected
-// for a while: see Member.
+// A request goes to the less loaded of two random addresses. That balances nearly as well
+// as comparing all, without herding (M. Mitzenmacher, "The Power of Two Choices in
+// Randomized Load Balancing", 2001). An address that fails several times in a row is
+// ejected for a while: see Endpoint.
 //
-// A target of one fixed address costs a look at one field.
+// A target of one fixed address costs one field check.
 type Group struct {
 	target  Target
 	options Options
 	random  func(n uint32) uint32 // in [0, n)
 	resolve func(context.Context, *source) resolution
 
-	singlePool *Pool                  // of the single fixed address; nothing below is used then
-	picker     atomic.Pointer[picker] // nil until the first response
+	singlePool *Pool                  // for a single fixed address; the fields below are unused then
+	picker     atomic.Pointer[picker] // nil until the first resolution
 
-	fixed       bool  // there is no name to look up
-	adoptedPool *Pool // of connections that the group did not dial
+	fixed       bool  // there are no names to look up
+	adoptedPool *Pool // for connections that the group did not dial
 
-	lookupRequested atomic.Bool  // something failed since the last lookup: the next dial begins with one
+	lookupRequested atomic.Bool  // a failure occurred since the last lookup: the next dial looks up first
 	resolving       atomic.Int64 // dials that wait for a lookup
 	dnsErrors       [NumDialKinds]atomic.Uint64
 
-	background context.Context // ends with Close; for lookups of the timer
+	background context.Context // ends with Close; for the timer's lookups
 	stop       context.CancelFunc
 
-	mu              sync.Mutex // guards all below; no I/O under it
+	mu              sync.Mutex // guards the fields below; no I/O under it
 	sources         []source
-	validUntil      time.Time     // until when a dial believes the last response
-	lookupDone      chan struct{} // closed at the end of the lookup in progress; nil: there is none
-	lookups         int           // lookups that came to their end, well or not
-	lookupErr       error         // what came of the last
+	validUntil      time.Time     // until when a dial uses the last response
+	lookupDone      chan struct{} // closed when the lookup in progress ends; nil: there is none
+	lookups         int           // lookups completed, failed ones included
+	lookupErr       error         // of the last lookup
 	refreshTimer    *time.Timer
-	unejectTimer    *time.Timer // to the end of the next ejection
-	endpoints       []*Endpoint // those of the last response
-	draining        []*Endpoint // no longer in the response, but not without connections
+	unejectTimer    *time.Timer // set to the end of the next ejection
+	endpoints       []*Endpoint // of the last response
+	draining        []*Endpoint // no longer in the response, but with connections
 	labelledCount   int         // endpoints counted by name
-	removedStats    Stats       // of endpoints that are gone
+	removedStats    Stats       // of removed endpoints
 	unlabelledStats EndpointStats
 	closed          bool
 }
 
-// NewGroup makes a group without connections. It dials and looks up nothing.
+// NewGroup returns a group without connections. It does not dial or look up anything.
 func NewGroup(t Target, o Options) *Group {
 	g := &Group{target: t, options: o.withDefaults(), random: rand.Uint32N, resolve: resolveSource}
 	g.background, g.stop = context.WithCancel(context.Background())
@@ -82,7 +81,7 @@ func NewGroup(t Target, o Options) *Group {
 	return g
 }
 
-// Target gives what the group connects to.
+// Target returns the target of the group. The caller must not change what it points to.
 func (g *Group) Target() Target { return g.target }
 
 // Several reports whether more than one address is known.
@@ -94,10 +93,10 @@ func (g *Group) Several() bool {
 	return v != nil && len(v.endpoints) > 1
 }
 
-// Fixed reports that there is one fixed address, and will never be another.
+// Fixed reports whether there is one fixed address, which never changes.
 func (g *Group) Fixed() bool { return g.singlePool != nil }
 
-// Single reports that one address is known, so far as names were looked up.
+// Single reports whether one address is known, as of the last lookup.
 func (g *Group) Single() bool {
 	if g.singlePool != nil {
 		return true
@@ -106,8 +105,9 @@ func (g *Group) Single() bool {
 	return v != nil && len(v.endpoints) == 1
 }
 
-// Choose gives the endpoint whose turn it is, for GetOptions.To: a request for which
-// TryPooled has nothing dials the same. Nil where there is no choice.
+// Choose returns the endpoint for the next request, for GetOptions.Endpoint. If TryPooled
+// has no connection for it, Get dials the same endpoint. It returns nil if there is no
+// choice.
 func (g *Group) Choose(avoid string) *Endpoint {
 	if g.singlePool != nil {
 		return nil
@@ -119,8 +119,8 @@ func (g *Group) Choose(avoid string) *Endpoint {
 	return v.pick(avoid, g.random)
 }
 
-// TryPooled gives a pooled connection as Pool.TryPooled does, to the address
-// whose turn it is, or nil. It does not block and does not allocate.
+// TryPooled returns a pooled connection as Pool.TryPooled does, to the chosen endpoint, or
+// nil. It does not block and does not allocate.
 func (g *Group) TryPooled(o *GetOptions) *Conn {
 	if g.singlePool != nil {
 		return g.singlePool.TryPooled(o)
@@ -134,8 +134,8 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 	return m.pool.TryPooled(o)
 }
 
-// CloseOldest closes the connection to one of the addresses that is idle for longest there,
-// so that its descriptor is free; no when none is idle.
+// CloseOldest closes the longest idle connection of one of the addresses, to free its
+// descriptor. It reports whether there was one.
 func (g *Group) CloseOldest() bool {
 	if g.singlePool != nil {
 		return g.singlePool.closeOldest()
@@ -150,8 +150,8 @@ func (g *Group) CloseOldest() bool {
 	return false
 }
 
-// Close closes the idle connections and keeps none from now on, as Pool.Close
-// does. Get still works, so that requests begun before a reload can finish.
+// Close closes the idle connections and keeps none from then on, as Pool.Close does. Get
+// still works, so that requests begun before a reload can finish.
 func (g *Group) Close() {
 	if g.singlePool != nil {
 		g.singlePool.Close()
@@ -172,9 +172,9 @@ func (g *Group) Close() {
 	}
 }
 
-// updateEndpoints makes the endpoints those that the sources stand for. Those that are gone are
-// drained: no new requests, idle connections closed, requests in progress end by
-// themselves. It gives the ones to be closed once mu is free. Called with mu held.
+// updateEndpoints sets the endpoints to the addresses of the sources. Removed ones are
+// drained: they get no new requests, their idle connections are closed, and their requests
+// in flight finish. It returns the endpoints to close after mu is released. It requires mu.
 func (g *Group) updateEndpoints() (removed []*Endpoint) {
 	known := make(map[string]*Endpoint, len(g.endpoints))
 	for _, m := range g.endpoints {
@@ -204,7 +204,7 @@ func (g *Group) updateEndpoints() (removed []*Endpoint) {
 	for _, m := range endpoints {
 		m.seen = false
 		if g.closed {
-			removed = append(removed, m) // a pool of a closed group keeps nothing
+			removed = append(removed, m) // the pools of a closed group keep nothing
 		}
 	}
 	g.endpoints = endpoints
@@ -213,8 +213,8 @@ func (g *Group) updateEndpoints() (removed []*Endpoint) {
 	return removed
 }
 
-// drainRemoved puts those that are no endpoint any more where they are drained, and
-// forgets those that are. Called with mu held.
+// drainRemoved starts draining the removed endpoints, and retires those that are drained.
+// It requires mu.
 func (g *Group) drainRemoved(removed []*Endpoint) {
 	if !g.closed {
 		g.draining = append(g.draining, removed...)
@@ -231,11 +231,11 @@ func (g *Group) drainRemoved(removed []*Endpoint) {
 	g.draining = kept
 }
 
-// inUse says whether the endpoint has connections or makes one.
+// inUse reports whether the endpoint has connections or dials one.
 func (m *Endpoint) inUse() bool {
 	s := m.pool.Stats()
 	return s.Idle+s.Active+s.Dialing > 0
 }
 
-// updatePicker makes the view of the endpoints as they are now. Called with mu held.
+// updatePicker rebuilds the picker from the current endpoints. It requires mu.
 func (g *Group) updatePicker() { g.picker.Store(newPicker(g.endpoints)) }

@@ -6,26 +6,23 @@ import (
 	"time"
 )
 
-// minShare is the least time one address gets before the next one is
-// tried, but never more than a quarter of the whole: a name with
-// hundreds of addresses must not leave each too little for one round
-// trip. So at least four addresses are always tried, and twelve with the
-// default timeout, however silent they are; those that refuse at once
-// cost next to nothing.
+// minShare is the minimum time for one address before the next one is tried, but never more
+// than a quarter of the total. A name with hundreds of addresses must not leave each too
+// little for one round trip. So at least four silent addresses are always tried, and twelve
+// with the default timeout. Addresses that refuse at once cost almost no time.
 const minShare = 250 * time.Millisecond
 
-// groupDial is one dial, over all addresses.
+// groupDial is one dial over all addresses.
 type groupDial struct {
-	ctx      context.Context // the whole dial's, ends at deadline
+	ctx      context.Context // of the whole dial, ends at deadline
 	deadline time.Time
-	total    time.Duration // from its begin to deadline
+	total    time.Duration // from the start to deadline
 }
 
-// Get gives a pooled connection (see TryPooled) or dials: the address whose turn
-// it is and, while they fail, every other. Only looking up and dialling use ctx;
-// they end at the target's DialTimeout or with ctx, whichever is first. The
-// error is always a *DialError; its Kind is not KindDNS as long as a response
-// for the name was ever had.
+// Get returns a pooled connection (see TryPooled) or dials: first the chosen address and,
+// while dials fail, every other. Only lookups and dials use ctx. They end at the target's
+// DialTimeout or with ctx, whichever is first. The error is always a *DialError. Its Kind
+// is not KindDNS if the name was ever resolved.
 func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if g.singlePool != nil {
 		c, err := g.singlePool.Get(ctx, o)
@@ -42,7 +39,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
 	defer cancel()
-	at, _ := ctx.Deadline() // the client's own, when that is earlier
+	at, _ := ctx.Deadline() // the caller's own, if that is earlier
 	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at)}
 	if err := g.ensureResolved(ctx, &o, d.total); err != nil {
 		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
@@ -53,7 +50,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	return g.dialAny(d, &o)
 }
 
-// reportDialError passes on a failed connection, unless it was only given up.
+// reportDialError passes on a failed connection, unless it was canceled.
 func (g *Group) reportDialError(err error) {
 	var dial *DialError
 	if g.options.OnDialError != nil && errors.As(err, &dial) && dial.Kind != KindCanceled {
@@ -61,7 +58,7 @@ func (g *Group) reportDialError(err error) {
 	}
 }
 
-// dialAny tries every address in order, each with its share of the time left.
+// dialAny tries every address in order, each with its share of the remaining time.
 func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	var failed []error
 	order := g.picker.Load().dialOrder(o.Endpoint, o.Avoid, g.random)
@@ -79,8 +76,8 @@ func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	panic("unreachable: a view has at least one member")
 }
 
-// dialOne connects to m in the share of time of one address of left. A failed
-// handshake counts like a failed connect: each is verified, so no less is proven.
+// dialOne connects to m within the share of one of the left addresses. A failed handshake
+// counts like a failed connect, since connections are only used after both.
 func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialError) {
 	share := d.share(left)
 	ctx, cancel := context.WithTimeout(d.ctx, share)
@@ -94,17 +91,19 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 		dial = &DialError{Addr: m.addr, Err: err}
 	}
 	switch shortShare := dial.Kind == KindTimeout && share < minShare; {
-	case shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // says nothing about the address
+	case shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
 	default:
 		m.ReportFailure()
 	}
 	return nil, dial
 }
 
-// isOver: canceled, or no time left (the context may learn of it a little later).
+// isOver reports whether the dial was canceled or has no time left (the context may expire
+// slightly later).
 func (d *groupDial) isOver() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
 
-// joinErrors is the last error with the causes of all. What it is made of may be shared.
+// joinErrors returns the last error with the causes of all. It copies, since the errors may
+// be shared.
 func joinErrors(last DialError, all []error) *DialError {
 	if len(all) > 1 {
 		last.Err = errors.Join(all...)
@@ -112,7 +111,7 @@ func joinErrors(last DialError, all []error) *DialError {
 	return &last
 }
 
-// share is the time for one address of left.
+// share returns the time for one of the left addresses.
 func (d *groupDial) share(left int) time.Duration {
 	even := time.Until(d.deadline) / time.Duration(left)
 	return max(even, min(minShare, d.total/4))

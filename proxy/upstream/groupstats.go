@@ -2,29 +2,28 @@ package upstream
 
 import "time"
 
-// EndpointStats is a picture of one address of a Group of several, or of all
-// those that are not counted by name. The counters never go down.
+// EndpointStats is a snapshot of one address of a Group with several, or of all that are
+// not counted by name. The counters never decrease.
 type EndpointStats struct {
 	Addr     string // "" for those not counted by name
 	Active   int    // requests in flight
 	Ejected  bool
-	Attempts uint64 // connections handed out
-	Failures uint64 // see Member.Failed
+	Attempts uint64 // connections taken
+	Failures uint64 // see Endpoint.ReportFailure
 }
 
-// EndpointSummary is a picture of the addresses of a group.
+// EndpointSummary is a snapshot of the addresses of a group.
 type EndpointSummary struct {
-	Used     int // those that requests go to, or may
-	Ejected  int // those ejected for their failures
-	Draining int // those that are gone from the response and still have connections
+	Used     int // not ejected
+	Ejected  int // ejected after failures
+	Draining int // no longer in the response, but with connections
 
-	// Each of them, at most 33: of the first 32 by name, the last is the
-	// sum of all others. Nil where there is one.
+	// Each has at most 33 entries: the first 32 addresses by name, and the sum of all
+	// others. It is nil for a single address.
 	Each []EndpointStats
 }
 
-// Stats gives a picture of the group: the sum of its pools, of those that are
-// gone too.
+// Stats returns a snapshot of the group: the sum of its pools, removed ones included.
 func (g *Group) Stats() Stats {
 	if g.singlePool != nil {
 		return g.singlePool.Stats()
@@ -51,7 +50,7 @@ func (g *Group) Stats() Stats {
 	return sum
 }
 
-// Endpoints gives a picture of the group's addresses.
+// Endpoints returns a snapshot of the group's addresses.
 func (g *Group) Endpoints() EndpointSummary {
 	if g.singlePool != nil {
 		return EndpointSummary{Used: 1}
@@ -95,11 +94,11 @@ func (m *Endpoint) stats() EndpointStats {
 	}
 }
 
-// retire keeps the counters of a endpoint that is gone. Called with mu held.
+// retire keeps the counters of a removed endpoint. It requires mu.
 func (g *Group) retire(m *Endpoint) {
 	s := m.pool.Stats()
 	a := m.stats()
-	s.Idle, s.Active, s.Streams, s.Dialing = 0, 0, 0, 0 // of one who still chose it
+	s.Idle, s.Active, s.Streams, s.Dialing = 0, 0, 0, 0 // possibly from a late choice
 	s.IdleLimit, s.PeerExpiry = 0, time.Time{}
 	g.removedStats.add(&s)
 	if m.labelled {
@@ -116,7 +115,7 @@ func (a *EndpointStats) add(o *EndpointStats) {
 	a.Failures += o.Failures
 }
 
-// add sums up; of limits and ends the earliest counts.
+// add adds o to s. Of limits and expiry times the earliest counts.
 func (s *Stats) add(o *Stats) {
 	s.Idle += o.Idle
 	s.Active += o.Active

@@ -15,88 +15,88 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 )
 
-// Protocol says what is spoken with an upstream.
+// Protocol is the HTTP version used with an upstream.
 type Protocol uint8
 
 // The protocols.
 const (
 	HTTP1      Protocol = iota // HTTP/1.1
-	HTTP2                      // HTTP/2: without TLS by prior knowledge, with TLS agreed on by ALPN
+	HTTP2                      // HTTP/2: without TLS by prior knowledge, with TLS by ALPN
 	Negotiated                 // what ALPN chooses; with TLS only
 )
 
-// What reading the response to a request sent by HTTP/2 gives when the
-// upstream surely did nothing with the request.
+// Errors of reading the response to a request sent by HTTP/2, if the upstream certainly did
+// not process the request.
 var (
-	// ErrRefused: it said REFUSED_STREAM (RFC 9113 section 8.7).
+	// ErrRefused: the upstream sent REFUSED_STREAM (RFC 9113 section 8.7).
 	ErrRefused = errors.New("the upstream refused the stream")
-	// ErrUnprocessed: the connection was going away (GOAWAY with a lower last
-	// stream, RFC 9113 section 6.8) or had ended before the request was on it.
+	// ErrUnprocessed: the connection was shutting down (GOAWAY with a lower last stream,
+	// RFC 9113 section 6.8) or had ended before the request was sent on it.
 	ErrUnprocessed = errors.New("the upstream ended the connection before it took the request")
 )
 
-// Windows of HTTP/2 towards upstreams, in bytes: what a slow client can make us
-// hold of one response, and what one connection can make us hold.
+// HTTP/2 windows towards upstreams, in bytes: how much of one response, and of one
+// connection, we buffer for a slow client.
 const (
 	streamWindow     = 512 << 10
 	connectionWindow = 2 << 20
 )
 
-// maxHTTP2HeaderBytes bounds a response headers before the loop's own limit applies.
+// maxHTTP2HeaderBytes limits response headers before the configured limit applies.
 const maxHTTP2HeaderBytes = 1 << 20
 
-// pingInterval is when a quiet connection with requests on it is asked whether it is
-// alive. One that does not answer within as much again is ended.
+// pingInterval is when a quiet connection with open requests gets a ping. If there is no
+// reply within the same time, it is closed.
 const pingInterval = 15 * time.Second
 
-// A response is whole with its last byte, but an upstream may end its stream later
-// (END_STREAM). endGrace is how long it may take for that before the stream is
-// reset, and maxEnding how many streams of one pool may be in that state: beyond
-// that, streams are reset at once. Neither the client's response nor a permit waits for it.
+// A response is complete with its last byte, but an upstream may end its stream later
+// (END_STREAM). endGrace is how long that may take before the stream is reset. maxEnding is
+// how many streams of one pool may be in that state; beyond it, streams are reset at once.
+// Neither the client's response nor a permit waits for it.
 const (
 	endGrace  = 5 * time.Second
 	maxEnding = 256
 )
 
-// freshFor is how young a connection passes for dialled just now, when a fresh
-// one is asked for: all requests that lost one connection share the next.
+// freshFor is the maximum age of a connection that counts as just dialed if a fresh one is
+// requested. So all requests that lost one connection share the next.
 const freshFor = time.Second
 
-// http2Pool are a pool's HTTP/2 connections. Each carries many requests at once, so
-// none is ever handed out whole: a Conn of it is one stream.
+// http2Pool is a pool's HTTP/2 connections. Each carries many concurrent requests, so a
+// Conn is one stream, never a whole connection.
 type http2Pool struct {
 	pool      *Pool
 	transport http.Transport
 
-	// conns is read without mu and replaced with it: a ClientConn may call look
-	// from any of its methods, which therefore are never called with mu held.
+	// conns is read without mu and replaced under it. A ClientConn may call stateChanged
+	// from any of its methods, so these are never called under mu.
 	conns  atomic.Pointer[[]*http2Conn]
 	active atomic.Int64  // Conns that are streams
-	reuses atomic.Uint64 // streams on a connection that had one before
-	ending atomic.Int64  // streams whose response is whole and that the upstream has yet to end
+	reuses atomic.Uint64 // streams on a connection that had an earlier one
+	ending atomic.Int64  // streams with a complete response that the upstream has not ended yet
 
-	mu      sync.Mutex  // guards all below
+	mu      sync.Mutex  // guards the fields below
 	seen    bool        // the upstream has spoken HTTP/2
-	dialing *sharedDial // the dial that others wait for
+	dialing *sharedDial // the dial that other requests wait for
 	closed  bool
 }
 
 // http2Conn is an HTTP/2 connection.
 type http2Conn struct {
 	*http.ClientConn
-	addr string
-	wire net.Conn
-	born time.Time
-	uses atomic.Int64
+	addr      string
+	wire      net.Conn
+	createdAt time.Time
+	uses      atomic.Int64
 }
 
-// sharedDial is a dial that its beginner's and other requests wait for.
+// sharedDial is a dial that several requests wait for.
 type sharedDial struct {
 	done chan struct{}
-	err  *DialError // once done; nil: look again
+	err  *DialError // set when done; nil: try openStream again
 }
 
-// connKey is the context's key for the connection that the transport is to use.
+// connKey is the context key for the connection that the transport uses.
 type connKey struct{}
 
 func newHTTP2Pool(p *Pool) *http2Pool {
@@ -121,10 +121,10 @@ func newHTTP2Pool(p *Pool) *http2Pool {
 	return s
 }
 
-// openStream gives a stream on a connection that has room, nil when none has.
+// openStream returns a stream on a connection with capacity, or nil.
 func (s *http2Pool) openStream(o *GetOptions) *Conn {
 	for _, c := range *s.conns.Load() {
-		if o.Fresh && time.Since(c.born) > freshFor {
+		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
 		}
 		if c.Err() == nil && c.Available() > 0 && c.Reserve() == nil {
@@ -134,7 +134,7 @@ func (s *http2Pool) openStream(o *GetOptions) *Conn {
 	return nil
 }
 
-// stream makes a Conn of a reserved place on c.
+// stream wraps a reserved stream on c.
 func (s *http2Pool) stream(c *http2Conn) *Conn {
 	scheme := "http"
 	if s.pool.target.TLS != nil {
@@ -153,7 +153,7 @@ func (s *http2Pool) stream(c *http2Conn) *Conn {
 	return conn
 }
 
-// release is done with a stream whose response was read whole.
+// release ends a stream whose response was read completely.
 func (s *http2Pool) release(c *Conn) {
 	stream, ok := c.Conn.(*bridge.UpstreamStream)
 	if !ok || s.ending.Add(1) > maxEnding {
@@ -162,15 +162,15 @@ func (s *http2Pool) release(c *Conn) {
 		return
 	}
 	ended := func() { s.ending.Add(-1) }
-	if !s.pool.drop(c) {
+	if !s.pool.endUse(c) {
 		ended()
 		return
 	}
 	stream.Finish(endGrace, ended)
 }
 
-// get is Pool.Get for HTTP/2. Once the upstream is known to speak it, one dial
-// serves all that wait for one.
+// get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves all
+// waiting requests.
 func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.pool.target.dialTimeout())
 	defer cancel()
@@ -195,7 +195,7 @@ func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 }
 
-// joinDial gives the dial to wait for; mine: it is the asker's to do.
+// joinDial returns the dial to wait for. If mine is true, the caller must perform it.
 func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +209,7 @@ func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
 	return d, true
 }
 
-// finishDial tells those who waited. A dial that its beginner gave up says nothing
-// to them.
+// finishDial wakes the waiting requests. A canceled dial is no error for them.
 func (s *http2Pool) finishDial(d *sharedDial, err error) {
 	s.mu.Lock()
 	if s.dialing == d {
@@ -224,7 +223,7 @@ func (s *http2Pool) finishDial(d *sharedDial, err error) {
 	close(d.done)
 }
 
-// usesHTTP2 says whether HTTP/2 is spoken on c; an error: it is not, though it must be.
+// usesHTTP2 reports whether c uses HTTP/2. It returns an error if c does not but must.
 func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 	t, secure := c.(*tls.Conn)
 	if !secure {
@@ -239,8 +238,7 @@ func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 	return false, nil
 }
 
-// firstStream puts HTTP/2 over a connection just made and gives the first stream on
-// it. It owns wire.
+// firstStream starts HTTP/2 on a new connection and returns its first stream. It owns wire.
 func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn) (*Conn, error) {
 	scheme := "http"
 	if s.pool.target.TLS != nil {
@@ -251,7 +249,7 @@ func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn)
 		_ = wire.Close()
 		return nil, err
 	}
-	c := &http2Conn{ClientConn: cc, addr: addr, wire: wire, born: time.Now()}
+	c := &http2Conn{ClientConn: cc, addr: addr, wire: wire, createdAt: time.Now()}
 	if err := cc.Reserve(); err != nil {
 		_ = cc.Close()
 		return nil, err
@@ -267,8 +265,8 @@ func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn)
 	return conn, nil
 }
 
-// stateChanged is called whenever c's state has changed. An ended connection is forgotten; an
-// idle one of a closed pool is ended.
+// stateChanged is called whenever c's state has changed. It removes an ended connection,
+// and closes an idle one of a closed pool.
 func (s *http2Pool) stateChanged(c *http2Conn) {
 	over := c.Err() != nil
 	s.mu.Lock()
@@ -286,7 +284,7 @@ func (s *http2Pool) stateChanged(c *http2Conn) {
 	}
 }
 
-// close ends the idle connections; the others end with their last stream.
+// close closes the idle connections; the others end with their last stream.
 func (s *http2Pool) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -296,7 +294,7 @@ func (s *http2Pool) close() {
 	}
 }
 
-// addStats adds the connections to st, in which their streams are.
+// addStats adds the connections to st, and replaces the count of their streams.
 func (s *http2Pool) addStats(st *Stats) {
 	st.Streams = int(s.active.Load())
 	st.Active = max(st.Active-st.Streams, 0)
@@ -310,7 +308,7 @@ func (s *http2Pool) addStats(st *Stats) {
 	}
 }
 
-// streamError has the form that net/http lets its own be turned into (errors.As).
+// streamError has the form into which net/http converts its own stream error (errors.As).
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -321,9 +319,9 @@ func (e streamError) Error() string { return "a stream error" }
 
 const refusedStream = 7 // RFC 9113 section 7
 
-// unprocessedPrefixes are net/http's words for a request that was not on a connection
-// when that ended, or beyond the last stream of its GOAWAY. It exports no
-// value for them; tests that provoke each keep watch over the words.
+// unprocessedPrefixes are net/http's error texts for a request that was not yet on a
+// connection when it ended, or beyond the last stream of its GOAWAY. net/http exports no
+// value for them; tests provoke each to detect a change.
 var unprocessedPrefixes = []string{
 	"http2: Transport received Server's graceful shutdown GOAWAY",
 	"http2: Transport received GOAWAY from server ErrCode:", // of the first stream, when it is beyond the last
@@ -331,8 +329,8 @@ var unprocessedPrefixes = []string{
 	"http2: client conn could not be established",
 }
 
-// mapRoundTripError turns net/http's error into ours where the upstream surely
-// did nothing with the request.
+// mapRoundTripError converts net/http's error to ours if the upstream certainly did not
+// process the request.
 func mapRoundTripError(err error) error {
 	var stream streamError
 	if errors.As(err, &stream) && stream.Code == refusedStream {

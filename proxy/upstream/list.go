@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// maxListedTargets bounds the endpoints of a list; more are better found by a name.
+// maxListedTargets limits the targets of a list; use a name for more.
 const maxListedTargets = 64
 
-// ParseTarget reads http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1,
-// as ALPN chooses), h2c://host[:port] (HTTP/2 without TLS), h2://host[:port]
-// (HTTP/2 over TLS) or unix:/path; the schemes but unix also as
-// http+srv://name, for a name with SRV records (RFC 2782); and several of one
-// scheme with commas between them, which are the addresses of one upstream. A
-// single final slash is allowed. Anything else is refused with an error that
-// names what is wrong: another scheme, user information, a path, query or
-// fragment, an empty or malformed host, a port outside [1, 65535], a unix path
-// that is relative or longer than 107 bytes. An https target verifies against
-// the system's certificates until UseTLS says otherwise. Nothing is resolved
-// or opened.
+// ParseTarget parses http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, by ALPN),
+// h2c://host[:port] (HTTP/2 without TLS), h2://host[:port] (HTTP/2 over TLS) or unix:/path.
+// Each scheme except unix also has a form http+srv://name, for a name with SRV records (RFC
+// 2782). All but unix may end with a path, which then stands before that of every request. Several
+// of one scheme and path, separated by commas, are the addresses of one upstream. A single final
+// slash is allowed.
 //
-// The Host field (Target.Host) of a list is that of its first endpoint.
+// Anything else is an error that names the problem: another scheme, user information, a
+// query or fragment, a path that is not in normal form, an empty or malformed host, a port outside [1, 65535], a unix
+// path that is relative or longer than 107 bytes. An https target verifies against the
+// system's certificates unless UseTLS changes that. Nothing is resolved or opened.
+//
+// The Host header (Target.Host) of a list is that of its first target.
 func ParseTarget(s string) (Target, error) {
 	parts := splitList(s)
 	t, err := parseOne(parts[0])
@@ -40,6 +40,8 @@ func ParseTarget(s string) (Target, error) {
 			return Target{}, fmt.Errorf("upstream %q: %s is there twice", redact(s), o.url())
 		case o.Network != t.Network || o.Protocol != t.Protocol || (o.TLS == nil) != (t.TLS == nil):
 			return Target{}, fmt.Errorf("upstream %q: all of a list must have one scheme", redact(s))
+		case o.BasePath != t.BasePath:
+			return Target{}, fmt.Errorf("upstream %q: all of a list must have one path", redact(s))
 		}
 		seen[o.url()] = true
 		t.MoreTargets = append(t.MoreTargets, o)
@@ -47,7 +49,7 @@ func ParseTarget(s string) (Target, error) {
 	return t, nil
 }
 
-// splitList splits at commas, but leaves those in a socket's path.
+// splitList splits at commas, except those in a socket's path.
 func splitList(s string) []string {
 	parts := strings.Split(s, ",")
 	whole := parts[:1]

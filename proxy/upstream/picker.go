@@ -5,19 +5,18 @@ import (
 	"sort"
 )
 
-// picker is whom to choose from, at one moment. It is never changed.
+// picker is the set of endpoints to choose from, at one moment. It is immutable.
 type picker struct {
 	endpoints         []*Endpoint // all, by priority
-	usable            []*Endpoint // those that requests go to
-	cumulativeWeights []uint32    // of the usable ones' weights, each with those before it; nil where all weigh the same
+	usable            []*Endpoint // those that get requests
+	cumulativeWeights []uint32    // running sums of the weights of usable; nil if all are equal
 }
 
-// newPicker: of SRV records the lowest priority that can be reached is used (RFC
-// 2782), which is one of whose endpoints at most half are ejected. Where there is
-// none the evidence is against what they share rather than against each, and
-// requests crowded on the rest would bring that down too: all of the first
-// priority are used (the panic threshold; Envoy's is 50 % as well).
-// nil: there is no endpoint.
+// newPicker returns a picker for all endpoints, or nil if there are none. Of SRV records it
+// uses the lowest priority that is reachable (RFC 2782), that is, with at most half of its
+// endpoints ejected. If there is none, something shared by the endpoints probably fails
+// rather than each of them, and requests crowded on the rest would overload it too. Then
+// all of the first priority are used (the panic threshold; Envoy's is 50 % as well).
 func newPicker(all []*Endpoint) *picker {
 	if len(all) == 0 {
 		return nil
@@ -39,7 +38,7 @@ func newPicker(all []*Endpoint) *picker {
 	return v
 }
 
-// countSamePriority is how many at the beginning have one priority.
+// countSamePriority returns how many endpoints at the start have the same priority.
 func countSamePriority(by []*Endpoint) int {
 	n := slices.IndexFunc(by, func(m *Endpoint) bool { return m.priority != by[0].priority })
 	if n < 0 {
@@ -59,7 +58,7 @@ func (v *picker) sumWeights() {
 	}
 }
 
-// pick gives the less busy one of two, another than avoid where there is one.
+// pick returns the less loaded of two random endpoints, another than avoid if there is one.
 func (v *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
 	if len(v.usable) == 1 && v.usable[0].addr != avoid {
 		return v.usable[0]
@@ -69,8 +68,8 @@ func (v *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
 	case a == nil:
 		return v.pickReserve(avoid)
 	case v.cumulativeWeights != nil:
-		// Drawn by weight both times, and possibly the same: while all are idle
-		// the first counts, so that the weights hold for few requests too.
+		// Both are drawn by weight and may be the same. While all are idle the first one
+		// counts, so that the weights apply to few requests too.
 		b := v.pickRandom(avoid, nil, random)
 		if b.load()*int64(a.weight) < a.load()*int64(b.weight) {
 			return b
@@ -83,8 +82,8 @@ func (v *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
 	return a
 }
 
-// pickRandom takes one at random; where it falls on one not wanted, the next counts.
-// nil: there is no other.
+// pickRandom returns a random endpoint. If it hits an excluded one, it takes the next. It
+// returns nil if there is no other.
 func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uint32) *Endpoint {
 	n := len(v.usable)
 	at := 0
@@ -103,8 +102,8 @@ func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uin
 	return nil
 }
 
-// pickReserve is for a retry where only avoid is usable: a endpoint in reserve that is not
-// ejected, else avoid itself.
+// pickReserve returns an endpoint for a retry if only avoid is usable: one of a lower
+// priority that is not ejected, else avoid itself.
 func (v *picker) pickReserve(avoid string) *Endpoint {
 	for _, m := range v.endpoints {
 		if m.addr != avoid && !m.ejected() {
@@ -114,8 +113,9 @@ func (v *picker) pickReserve(avoid string) *Endpoint {
 	return v.usable[0]
 }
 
-// dialOrder is whom to dial: first the chosen one, unless it is no endpoint any more, then the other usable ones from a
-// random one on, those in reserve, the ejected ones, and at last avoid.
+// dialOrder returns the endpoints in the order to dial: first the chosen one, unless it was
+// removed. Then come the other usable ones from a random one on, those in reserve, the
+// ejected ones, and finally avoid.
 func (v *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) uint32) []*Endpoint {
 	if !slices.Contains(v.endpoints, first) {
 		first = v.pick(avoid, random)

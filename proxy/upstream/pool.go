@@ -8,120 +8,116 @@ import (
 )
 
 const (
-	// DefaultIdleConns bounds the idle connections of a pool: above what a
-	// sidecar's clients leave idle between bursts, and half of the common
-	// limit of 1024 descriptors.
+	// DefaultIdleConns limits the idle connections of a pool. It is more than a sidecar's
+	// clients leave idle between bursts, and half of the common limit of 1024 descriptors.
 	DefaultIdleConns = 512
 
-	// sweepPeriod is the time between two looks at the connections that
-	// stay idle, for those that became so in the last eight seconds.
+	// sweepPeriod is the time between two checks of idle connections, as long as one became
+	// idle in the last eight seconds.
 	sweepPeriod = time.Second
 
-	// sweepStep is how many connections are looked at while the lock is
-	// held, at well under a microsecond each.
+	// sweepStep is how many connections are checked under the lock, at well under a
+	// microsecond each.
 	sweepStep = 16
 )
 
-// Options bound a pool or a group, each pool of it. The zero value of a field means its default.
+// Options limits a pool, or each pool of a group. A zero field means its default.
 type Options struct {
-	IdleConns int           // most idle connections kept; default DefaultIdleConns
-	IdleAge   time.Duration // longest idle time; default DefaultIdleAge; an upstream's Keep-Alive field and experience lower it
+	IdleConns int           // maximum number of idle connections; default DefaultIdleConns
+	IdleAge   time.Duration // maximum idle time; default DefaultIdleAge; an upstream's Keep-Alive header and observed closes lower it
 
-	// Start is when the clock began that the holders of connections share, by which they say
-	// what time it is; default: when the pool was made.
+	// Start is the origin of the clock that owners of connections share; default: when the
+	// pool was made.
 	Start time.Time
 
-	// OnDialError is told of each failed connection to an address, or lookup of a name,
-	// of a Group, even if the dial as a whole then succeeds; nil: nobody is. It is
-	// called by many goroutines at once, on the way of a request.
+	// OnDialError is called for each failed connection to an address, or lookup of a name,
+	// of a Group, even if the dial as a whole then succeeds; nil: none. It is called
+	// concurrently, on the request path.
 	OnDialError func(*DialError)
 
-	EjectAfter int           // failures in a row that eject an address of a Group; default DefaultEjectAfter; below 0: none does
-	EjectFor   time.Duration // how long for; default DefaultEjectFor
+	EjectAfter int           // consecutive failures that eject an address of a Group; default DefaultEjectAfter; below 0: never
+	EjectFor   time.Duration // duration of the first ejection; default DefaultEjectFor
 }
 
-// GetOptions say what a request needs from its connection. The zero value
-// takes any.
+// GetOptions is what a request needs from its connection. The zero value accepts any.
 type GetOptions struct {
-	// Fresh asks for a connection dialled now: after an idle close all
-	// pooled ones may be stale.
+	// Fresh asks for a newly dialed connection: after an idle close all pooled ones may be
+	// stale.
 	Fresh bool
-	// MaxIdle takes no pooled connection that was idle for longer; 0 means any.
+	// MaxIdle excludes pooled connections that were idle for longer; 0 means any.
 	MaxIdle time.Duration
-	// Unchecked asks for the connection as it is: the request will be sent by
-	// SendChecked, which looks itself. It has no effect on a connection that
-	// cannot do that.
+	// Unchecked skips the check of a pooled connection, because SendChecked will check it.
+	// It has no effect on a connection that does not support SendChecked.
 	Unchecked bool
-	// ForceLookup asks for the name to be resolved anew before a dial, whatever is
-	// known: the upstream may have moved.
+	// ForceLookup resolves the name again before a dial, even if the last response is still
+	// valid: the upstream may have moved.
 	ForceLookup bool
-	// Now is the time, where the client looked at the clock of Options.Start a moment ago; 0: it did not.
+	// Now is the current time by the clock of Options.Start; 0 means read the clock.
 	Now time.Duration
-	// Avoid is the address that the last attempt failed on (Conn.Addr or
-	// DialError.Addr). Another one is preferred, pooled or dialled, if the
-	// upstream has several; "" avoids none.
+	// Avoid is the address on which the last attempt failed (Conn.Addr or DialError.Addr).
+	// If the upstream has several addresses, another one is preferred, pooled or dialed; ""
+	// avoids none.
 	Avoid string
-	// Endpoint is whom Group.Choose chose; nil: whoever's turn it is.
+	// Endpoint is the result of Group.Choose; nil: choose now.
 	Endpoint *Endpoint
-	// HTTP1 asks for a connection of its own that speaks HTTP/1.1, where the
-	// upstream speaks either: only there can a request ask for an upgrade.
+	// HTTP1 asks for a separate HTTP/1.1 connection if the upstream supports both
+	// protocols: only such a connection can be upgraded.
 	HTTP1 bool
 }
 
-// Stats is a picture of a pool. The counters never go down.
+// Stats is a snapshot of a pool. The counters never decrease.
 type Stats struct {
 	Idle    int // connections kept for the next request
-	Active  int // connections handed out, or with HTTP/2 streams on them
-	Streams int // HTTP/2 streams handed out
+	Active  int // connections in use, or with HTTP/2 streams
+	Streams int // HTTP/2 streams in use
 	Dialing int // dials in progress
 
 	Dials       uint64               // connections made
 	DialErrors  [NumDialKinds]uint64 // failed dials, by DialKind
-	Reuses      uint64               // times a pooled connection was handed out
+	Reuses      uint64               // times a pooled connection was taken
 	IdleCloses  uint64               // connections the upstream closed while idle, CloseStale included
-	Unsolicited uint64               // idle connections on which the upstream said something unasked
+	Unsolicited uint64               // idle connections on which the upstream sent something without a request
 
-	IdleLimit  time.Duration // the longest idle time now allowed, as learned
-	PeerExpiry time.Time     // end of validity of the certificate last shown by the upstream; zero without TLS
+	IdleLimit  time.Duration // the idle time now allowed, as learned
+	PeerExpiry time.Time     // expiry of the certificate last sent by the upstream; zero without TLS
 }
 
-// Pool keeps idle connections to one address and dials new ones. Safe for
-// concurrent use. The last one released is the first handed out, so that the
-// surplus of a burst grows old and goes.
+// Pool keeps idle connections to one address and dials new ones. It is safe for concurrent
+// use. The connection released last is taken first, so that the surplus of a burst ages and
+// is closed.
 //
-// One lock guards it all. TryPooled and Release together take about 120 ns on
-// one core, and 130 ns each when two cores do nothing else (BenchmarkPooled
-// -cpu 1,2), next to some 13 us for a proxied request: sharding would gain less
-// than it costs in reuse.
+// One lock guards it all. TryPooled and Release together take about 120 ns on one core, and
+// 130 ns each if two cores do nothing else (BenchmarkPooled -cpu 1,2), compared with some
+// 13 us for a proxied request. Sharding would gain less than it costs in reuse.
 type Pool struct {
 	target    Target
 	idleConns int
-	start     time.Time  // Options.Start: pool time is measured from here, monotonic
+	start     time.Time  // Options.Start: the origin of pool time, monotonic
 	http2     *http2Pool // nil unless HTTP/2 may be spoken
 
 	dialing    atomic.Int64
 	dials      atomic.Uint64
 	dialErrors [NumDialKinds]atomic.Uint64
 	peerExpiry atomic.Int64 // Unix seconds; 0 = none seen
-	endpoint   *Endpoint    // of a group of several; nil: the pool stands alone
-	load       atomic.Int64 // active, to be read without mu; kept for endpoints only
+	endpoint   *Endpoint    // of a group with several; nil: the pool stands alone
+	load       atomic.Int64 // copy of active, read without mu; only for endpoints
 
-	mu          sync.Mutex // guards all below; held for nanoseconds, never over I/O
-	idle        []*Conn    // in the order of release, the next to hand out last
+	mu          sync.Mutex // guards the fields below; held for nanoseconds, never during I/O
+	idle        []*Conn    // in the order of release, the next to take last
 	active      int
 	closed      bool
-	sweeping    bool          // the timer is set, or a sweep runs
-	sweepAfter  time.Duration // what it was set to
+	sweeping    bool          // the timer is set, or a sweep is running
+	sweepAfter  time.Duration // the duration that timer was set to
 	sweptAt     time.Duration // pool time of the last sweep
 	timer       *time.Timer
-	latest      time.Duration // pool time, as known
+	latest      time.Duration // the latest pool time seen
 	idleTimeout idleTimeoutLearner
 	reuses      uint64
 	idleCloses  uint64
 	unsolicited uint64
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults replaces zero fields with the defaults.
 func (o Options) withDefaults() Options {
 	if o.IdleConns <= 0 {
 		o.IdleConns = DefaultIdleConns
@@ -141,8 +137,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// NewPool makes an empty pool. It dials nothing and starts nothing. The
-// target's Address is dialled as it is: names are a Group's.
+// NewPool returns an empty pool. It does not dial or start anything. It dials the target's
+// Address as it is: a Group resolves names.
 func NewPool(t Target, o Options) *Pool { return newPool(t, o, nil) }
 
 func newPool(t Target, o Options, m *Endpoint) *Pool {
@@ -154,12 +150,12 @@ func newPool(t Target, o Options, m *Endpoint) *Pool {
 	return p
 }
 
-// Target gives what the pool connects to.
+// Target returns the target of the pool. The caller must not change what it points to.
 func (p *Pool) Target() Target { return p.target }
 
-// Get gives a pooled connection (see TryPooled) or dials. Only the dial uses
-// ctx; it ends at the target's DialTimeout or with ctx, whichever is first.
-// The error is always a *DialError.
+// Get returns a pooled connection (see TryPooled) or dials. Only the dial uses ctx. It ends
+// at the target's DialTimeout or with ctx, whichever is first. The error is always a
+// *DialError.
 func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if c := p.TryPooled(&o); c != nil {
 		return c, nil
@@ -170,8 +166,8 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	return p.dial(ctx, o.HTTP1)
 }
 
-// TryPooled gives the pooled connection released last that suits o and is
-// still open and quiet, or nil. It does not block, does not allocate and does not keep o.
+// TryPooled returns the pooled connection released last that satisfies o and is still open
+// and idle, or nil. It does not block, does not allocate and does not keep o.
 func (p *Pool) TryPooled(o *GetOptions) *Conn {
 	if p.usesStreams(o) {
 		if c := p.http2.openStream(o); c != nil {
@@ -196,30 +192,30 @@ func (p *Pool) TryPooled(o *GetOptions) *Conn {
 	}
 }
 
-// usesStreams says whether a request may be a stream among others on a connection.
+// usesStreams reports whether the request may be a stream of a shared connection.
 func (p *Pool) usesStreams(o *GetOptions) bool {
 	return p.http2 != nil && !(o.HTTP1 && p.target.Protocol == Negotiated)
 }
 
-// take removes the next suitable connection and counts it as active. expired
-// ones are given back to be closed.
+// take removes the next suitable connection and counts it as active. If expired is true,
+// the caller must close it.
 func (p *Pool) take(o *GetOptions) (c *Conn, expired bool) {
 	p.mu.Lock()
 	if len(p.idle) > 0 {
 		c, expired = p.takeOne(o)
 	}
-	p.mu.Unlock() // not deferred: that shows, at one for each request
+	p.mu.Unlock() // not deferred: the cost is measurable, at one per request
 	return c, expired
 }
 
-// takeOne is take where some are idle. Called with mu held.
+// takeOne is take with at least one idle connection. It requires mu.
 func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	now := p.poolTime(o.Now)
 	i := len(p.idle) - 1
 	c = p.idle[i]
 	idle := now - c.releasedAt
 	if o.MaxIdle > 0 && idle > o.MaxIdle {
-		return nil, false // those below are older still
+		return nil, false // the ones below are older still
 	}
 	p.idle[i] = nil
 	p.idle = p.idle[:i]
@@ -233,7 +229,7 @@ func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	return c, false
 }
 
-// addActive counts connections as handed out. Called with mu held.
+// addActive adds n to the connections in use. It requires mu.
 func (p *Pool) addActive(n int) {
 	p.active += n
 	if p.endpoint != nil {
@@ -241,7 +237,7 @@ func (p *Pool) addActive(n int) {
 	}
 }
 
-// idleLimit is the idle age allowed for c.
+// idleLimit returns the idle age allowed for c.
 func (p *Pool) idleLimit(c *Conn, now time.Duration) time.Duration {
 	l := p.idleTimeout.limit(now)
 	if c.keepAlive > 0 {
@@ -250,7 +246,7 @@ func (p *Pool) idleLimit(c *Conn, now time.Duration) time.Duration {
 	return l
 }
 
-// usable looks at c, just taken, and closes it when it is of no use.
+// usable checks c, just taken, and closes it if it cannot be used.
 func (p *Pool) usable(c *Conn) bool {
 	f := c.checkIdle()
 	if f == idleOpen {
@@ -262,11 +258,11 @@ func (p *Pool) usable(c *Conn) bool {
 	p.reuses--
 	c.state = connClosed
 	p.mu.Unlock()
-	c.shut(false)
+	c.closeSocket(false)
 	return false
 }
 
-// recordIdleState counts what a look at an idle connection brought. Called with mu held.
+// recordIdleState counts the result of a check of an idle connection. It requires mu.
 func (p *Pool) recordIdleState(f idleState, age time.Duration) {
 	if f == idleUnsolicited {
 		p.unsolicited++
@@ -283,8 +279,8 @@ func (p *Pool) idleClosed(age time.Duration) {
 	p.recordIdleState(idleClosed, age)
 }
 
-// put takes c back. false: it is not kept and the client has to shut it. True
-// also when c was not held, and nothing is to be done.
+// put takes c back. It returns false if c is not kept and the caller must shut it. It
+// returns true and does nothing if c is not in use.
 func (p *Pool) put(c *Conn, now time.Duration) bool {
 	p.mu.Lock()
 	kept := c.state != connInUse || p.keep(c, p.poolTime(now))
@@ -292,7 +288,7 @@ func (p *Pool) put(c *Conn, now time.Duration) bool {
 	return kept
 }
 
-// keep is put for what was held. Called with mu held.
+// keep is put for a connection in use. It requires mu.
 func (p *Pool) keep(c *Conn, now time.Duration) bool {
 	p.addActive(-1)
 	if p.closed || len(p.idle) >= p.idleConns {
@@ -306,8 +302,8 @@ func (p *Pool) keep(c *Conn, now time.Duration) bool {
 	return true
 }
 
-// drop ends the holding of c; false when it was not held.
-func (p *Pool) drop(c *Conn) bool {
+// endUse ends the use of c, and reports whether it was in use.
+func (p *Pool) endUse(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.state != connInUse {
@@ -321,11 +317,11 @@ func (p *Pool) drop(c *Conn) bool {
 	return true
 }
 
-// now is pool time: monotonic, since the start.
+// now returns pool time: monotonic, since start.
 func (p *Pool) now() time.Duration { return time.Since(p.start) }
 
-// poolTime is pool time for who says that it is now; 0: it does not say. Between the look at the clock
-// and this call others may have told a later time. Called with mu held.
+// poolTime converts a caller-supplied time to pool time; 0 means read the clock. It never
+// goes back, since another caller may have supplied a later time. It requires mu.
 func (p *Pool) poolTime(now time.Duration) time.Duration {
 	if now == 0 {
 		now = p.now()
@@ -334,7 +330,7 @@ func (p *Pool) poolTime(now time.Duration) time.Duration {
 	return p.latest
 }
 
-// Stats gives a picture of the pool.
+// Stats returns a snapshot of the pool.
 func (p *Pool) Stats() Stats {
 	now := p.now()
 	p.mu.Lock()
@@ -358,10 +354,9 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// Close closes the idle connections and keeps none from now on: what is
-// released later is closed. Connections that are handed out go on, and Get
-// still dials, so that requests begun before a reload can finish on the old
-// pool. Closing twice does nothing.
+// Close closes the idle connections and keeps none from then on: a connection released
+// later is closed. Connections in use continue, and Get still dials, so that requests begun
+// before a reload can finish on the old pool. Closing twice does nothing.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle

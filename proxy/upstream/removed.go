@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// AddressRemoved looks the names up and reports whether addr, a Conn's, is not among
-// their addresses any more: the upstream is elsewhere now, and what was left of it
-// there is drained. It says no where there is no name to look up, and when
-// the look-up fails, which ends with ctx or at the target's DialTimeout.
+// AddressRemoved looks the names up and reports whether addr, a Conn's, is no longer among
+// their addresses. Then the upstream has moved and its remains there are drained. It
+// returns false if there is no name, and if the lookup fails, which ends with ctx or at the
+// target's DialTimeout.
 func (g *Group) AddressRemoved(ctx context.Context, addr string) bool {
 	if g.singlePool != nil || g.fixed {
 		return false

@@ -11,50 +11,49 @@ import (
 )
 
 const (
-	// unknownTTL is when a response is asked for again that does not say how
-	// long it holds (/etc/hosts). Envoy and HAProxy ask as often by default.
+	// unknownTTL is the refresh interval for a response without a TTL (/etc/hosts). It is
+	// also the default of Envoy and HAProxy.
 	unknownTTL = 5 * time.Second
 
-	// A response is asked for again within these bounds, whatever it says: not
-	// every instant, and soon enough for names that are changed by hand.
+	// Refresh intervals are within these limits, whatever the TTL: not too often, and soon
+	// enough for names that are changed by hand.
 	minTTL, maxTTL = time.Second, time.Minute
 
-	// lookupRetryDelay is when a failed lookup is retried; until then the last
-	// answer stays in use, as RFC 8767 advises, since most servers outlive an
-	// outage of the DNS.
+	// lookupRetryDelay is when a failed lookup is retried. Until then the last response
+	// stays in use, as RFC 8767 advises, since most servers outlive an outage of the DNS.
 	lookupRetryDelay = 5 * time.Second
 
-	// lookupTimeout ends a lookup that nobody waits for.
+	// lookupTimeout ends a lookup that no request waits for.
 	lookupTimeout = 10 * time.Second
 )
 
-// source is one endpoint of a list: a fixed address, or a name.
+// source is one target of a list: a fixed address, or a name.
 type source struct {
 	target Target
 	fixed  bool
 	addrs  []resolvedAddr // of the last response
 }
 
-// resolvedAddr is where to connect.
+// resolvedAddr is an address to connect to.
 type resolvedAddr struct {
 	addr     string // "ip:port", or a socket's path
 	priority uint16 // the lowest is used
 	weight   uint32 // in [1, 1<<24)
 }
 
-// resolution is what a name stands for.
+// resolution is the result of looking up a name.
 type resolution struct {
 	addrs []resolvedAddr
-	ttl   time.Duration // how long it holds; 0: for this once, or it does not say
+	ttl   time.Duration // how long it is valid; 0: for this use only, or unknown
 	err   error
 }
 
-// newSource looks whether there is anything to look up.
+// newSource returns the source for t, and determines whether it needs lookups.
 func newSource(t Target) source {
 	s := source{target: t}
 	host, _, err := net.SplitHostPort(t.Address)
 	_, isName := netip.ParseAddr(host)
-	// Of a malformed address let the dialer say what is wrong with it.
+	// The dialer reports what is wrong with a malformed address.
 	s.fixed = !t.SRV && (t.Network != "tcp" || t.Dial != nil && t.Resolve == nil || err != nil || isName == nil)
 	if s.fixed {
 		s.addrs = []resolvedAddr{{t.Address, 0, 1}}
@@ -62,8 +61,8 @@ func newSource(t Target) source {
 	return s
 }
 
-// ensureResolved makes sure that there are endpoints, as new as a dial wants them. The
-// error is a lookup's, when nothing was ever found.
+// ensureResolved makes sure that there are endpoints, as recent as a dial needs them. It
+// only returns a lookup error if no lookup ever succeeded.
 func (g *Group) ensureResolved(ctx context.Context, o *GetOptions, total time.Duration) error {
 	if g.fixed {
 		return nil
@@ -79,7 +78,8 @@ func (g *Group) ensureResolved(ctx context.Context, o *GetOptions, total time.Du
 	g.resolving.Add(1)
 	defer g.resolving.Add(-1)
 	if have {
-		// What was known last is likely to be right: a resolver that is slow takes no more of the time to dial.
+		// The last response is probably still right, so a slow resolver gets at most a
+		// quarter of the dial time.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, total/4)
 		defer cancel()
@@ -90,7 +90,7 @@ func (g *Group) ensureResolved(ctx context.Context, o *GetOptions, total time.Du
 	return nil
 }
 
-// lookup asks for all names, or waits for one who does.
+// lookup looks up all names, or waits for a lookup in progress.
 func (g *Group) lookup(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,9 +113,9 @@ func (g *Group) lookup(ctx context.Context) error {
 	return g.lookupErr
 }
 
-// resolveAll does a lookup, all names at once, and puts what came of it in force. One
-// whose beginner leaves says nothing to those who wait. Called with mu held,
-// which it lets go meanwhile.
+// resolveAll looks up all names concurrently, and applies the result. If its context is
+// canceled, waiting callers start another lookup. It requires mu, and releases it during
+// the lookup.
 func (g *Group) resolveAll(ctx context.Context) error {
 	g.mu.Unlock()
 	g.lookupRequested.Store(false)
@@ -140,8 +140,8 @@ func (g *Group) resolveAll(ctx context.Context) error {
 	return err
 }
 
-// applyResolutions puts answers in force. A name that brought none keeps what it had.
-// Called with mu held.
+// applyResolutions applies the responses. A name whose lookup failed keeps its addresses.
+// It requires mu.
 func (g *Group) applyResolutions(resolutions []resolution) (removed []*Endpoint, err error) {
 	validFor, next := maxTTL, maxTTL
 	for i, a := range resolutions {
@@ -163,7 +163,7 @@ func (g *Group) applyResolutions(resolutions []resolution) (removed []*Endpoint,
 	return g.updateEndpoints(), err
 }
 
-// scheduleRefresh has the timer ask again. Called with mu held.
+// scheduleRefresh sets the timer of the next lookup. It requires mu.
 func (g *Group) scheduleRefresh(after time.Duration) {
 	switch {
 	case g.closed:
@@ -174,7 +174,8 @@ func (g *Group) scheduleRefresh(after time.Duration) {
 	}
 }
 
-// refreshIfUsed is the timer's: it looks up anew what is in use. What is not is looked up by the next dial.
+// refreshIfUsed looks up the names if the group is in use; otherwise the next dial does.
+// The timer calls it.
 func (g *Group) refreshIfUsed() {
 	g.mu.Lock()
 	g.drainRemoved(nil)
@@ -188,10 +189,10 @@ func (g *Group) refreshIfUsed() {
 	}
 	ctx, cancel := context.WithTimeout(g.background, lookupTimeout)
 	defer cancel()
-	_ = g.lookup(ctx) // the last response stays, and the timer is set again
+	_ = g.lookup(ctx) // on error the last response stays, and the timer is set again
 }
 
-// resolveSource asks what the name of s stands for.
+// resolveSource looks up the name of s.
 func resolveSource(ctx context.Context, s *source) resolution {
 	t := &s.target
 	host, port, _ := net.SplitHostPort(t.Address)
@@ -209,7 +210,7 @@ func resolveSource(ctx context.Context, s *source) resolution {
 	return a.host(ctx, host, port)
 }
 
-// newResolution makes a response of a resolver's, in its order.
+// newResolution returns a resolver's result, in its order.
 func newResolution(host, port string, ips []netip.Addr, err error, ttl time.Duration) resolution {
 	if err == nil && len(ips) == 0 {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// setTimer has the sweep run once after d. Called with mu held.
+// setTimer schedules the sweep after d. It requires mu.
 func (p *Pool) setTimer(d time.Duration) {
 	p.sweeping, p.sweepAfter = true, d
 	if p.timer == nil {
@@ -15,24 +15,25 @@ func (p *Pool) setTimer(d time.Duration) {
 	p.timer.Reset(d)
 }
 
-// sweepLater has the next sweep run after an eighth of the time for which every connection has been idle, and at least
-// sweepPeriod, so that a process at rest is seldom woken. Called with mu held.
+// sweepLater schedules the next sweep after an eighth of the time for which every
+// connection has been idle, at least sweepPeriod, so that an idle process seldom wakes up.
+// It requires mu.
 func (p *Pool) sweepLater() {
 	youngest := p.now() - p.idle[len(p.idle)-1].releasedAt
 	p.setTimer(max(sweepPeriod, youngest/8))
 }
 
-// sweepSoon has a sweep run within sweepPeriod, for a connection that has just become idle. One that runs now sees to
-// that itself. Called with mu held.
+// sweepSoon makes sure that a sweep runs within sweepPeriod, for a connection that has just
+// become idle. A running sweep schedules the next one itself. It requires mu.
 func (p *Pool) sweepSoon() {
 	if !p.sweeping || p.sweepAfter > sweepPeriod && p.timer.Stop() {
 		p.setTimer(sweepPeriod)
 	}
 }
 
-// sweep closes the idle connections that are too old or that the upstream
-// closed, and comes again as long as some stay. It frees descriptors, and
-// seeing a close soon after it happened is what lets the pool learn its age.
+// sweep closes the idle connections that are too old or closed by the upstream, and
+// reschedules itself as long as some remain. It frees descriptors. Detecting a close soon
+// after it happened is what lets the pool learn the upstream's timeout.
 func (p *Pool) sweep() {
 	began := p.now()
 	var removed []*Conn
@@ -50,8 +51,8 @@ func (p *Pool) sweep() {
 	}
 }
 
-// closeOldest closes the connection that is idle for longest, for its descriptor; no when
-// there is none.
+// closeOldest closes the longest idle connection to free its descriptor, and reports
+// whether there was one.
 func (p *Pool) closeOldest() bool {
 	p.mu.Lock()
 	if len(p.idle) == 0 {
@@ -62,14 +63,13 @@ func (p *Pool) closeOldest() bool {
 	p.idle = slices.Delete(p.idle, 0, 1)
 	c.state = connClosed
 	p.mu.Unlock()
-	c.shut(false) // without a word over TLS, which could wait
+	c.closeSocket(false) // no close_notify, which could block
 	return true
 }
 
-// sweepSome looks at sweepStep connections from index i on and moves the bad
-// ones from the pool to gone. It gives the index to go on with. Others only
-// take from the pool's end meanwhile, or the oldest for its descriptor; then one
-// may be missed until the next sweep.
+// sweepSome checks sweepStep connections from index i on and moves those to close to
+// removed. It returns the index to continue with. Meanwhile other calls only take from the
+// end, or close the oldest; then one connection may be missed until the next sweep.
 func (p *Pool) sweepSome(i int, removed []*Conn) (next int, more bool, _ []*Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +89,8 @@ func (p *Pool) sweepSome(i int, removed []*Conn) (next int, more bool, _ []*Conn
 	return kept, kept < len(p.idle), removed
 }
 
-// mustClose reports whether c must go, and takes note why. Those idle for less
-// than the sweep's own period are left to the next one.
+// mustClose reports whether c must be closed, and records why. It skips the check of
+// connections that became idle recently.
 func (p *Pool) mustClose(c *Conn, now time.Duration) bool {
 	idle := now - c.releasedAt
 	if idle > p.idleLimit(c, now) {
@@ -101,7 +101,7 @@ func (p *Pool) mustClose(c *Conn, now time.Duration) bool {
 	}
 	f := c.checkIdle()
 	if f != idleOpen {
-		seenOpen := max(0, p.sweptAt-c.releasedAt) // its age at the last look
+		seenOpen := max(0, p.sweptAt-c.releasedAt) // its age at the last check
 		p.recordIdleState(f, min(idle, seenOpen+sweepPeriod))
 	}
 	return f != idleOpen

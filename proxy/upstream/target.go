@@ -15,62 +15,66 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
 )
 
-// DefaultDialTimeout is used where Target.DialTimeout is 0: long enough for one
-// lost SYN (resent after 1 s, RFC 6298 section 2.1) and a second one, short
-// enough that a retry still fits the usual request timeout of 30 s.
+// DefaultDialTimeout is used if Target.DialTimeout is 0. It is long enough for one lost SYN
+// (resent after 1 s, RFC 6298 section 2.1) and a second one, and short enough that a retry
+// still fits the usual request timeout of 30 s.
 const DefaultDialTimeout = 3 * time.Second
 
-// maxUnixPath is the longest path of a unix socket in bytes: sun_path has 108
-// on Linux, the last one is the terminating zero.
+// maxUnixPath is the maximum length of a unix socket's path in bytes: sun_path has 108 on
+// Linux, including the terminating zero.
 const maxUnixPath = 107
 
-// Target says where to connect and how. It is plain data: copy it freely, do
-// not change what it points to once a Pool has it. The zero value is no target;
-// use ParseTarget or fill Network and Address.
+// Target is where and how to connect. It is plain data: copy it freely, but do not change
+// what it points to once a Pool has it. The zero value is no target; use ParseTarget or set
+// Network and Address.
 type Target struct {
 	Network string // "tcp" or "unix"
 	Address string // "host:port" (IPv6 in brackets), the socket's path, or with SRV the service's name
 
-	// SRV: Address is a name with SRV records (RFC 2782), which tell hosts, ports, priorities and weights.
+	// SRV means that Address is a name with SRV records (RFC 2782), which contain hosts,
+	// ports, priorities and weights.
 	SRV bool
 
-	// MoreTargets are the other endpoints of a list: targets without an Also of their
-	// own, of the same scheme. Their DialTimeout, Dial and Resolve are not looked at.
+	// MoreTargets are the other targets of a list, without MoreTargets of their own, of the
+	// same scheme. Their DialTimeout, Dial, Resolve and DNS are ignored.
 	MoreTargets []Target
 
-	// Host is what belongs into a Host field for this upstream: "host" or
-	// "host:port", the port ejected where it is the scheme's own, without
-	// a trailing dot; "localhost" for a unix socket.
+	// Host is the value of a Host header for this upstream: "host" or "host:port", without
+	// the port if it is the scheme's own, and without a trailing dot; "localhost" for a
+	// unix socket.
 	Host string
 
-	// Protocol is what is spoken. HTTP2 and Either are for TCP.
+	// BasePath is what stands before the path of every request, such as "/v2"; "" for nothing. It is
+	// in normal form and does not end with a slash. It does not tell pools apart.
+	BasePath string
+
+	// Protocol is the HTTP version to use. HTTP2 and Negotiated are for TCP.
 	Protocol Protocol
 
-	// TLS is the client configuration, nil for plain text. ServerName must
-	// be set in it. It is shared by all handshakes and never written.
+	// TLS is the client configuration, nil for plain text. It must have a ServerName. All
+	// handshakes share it and never change it.
 	TLS *tls.Config
 
-	// DialTimeout bounds resolving, connecting over all addresses and the
-	// TLS handshake together; 0 means DefaultDialTimeout.
+	// DialTimeout limits resolving, connecting over all addresses and the TLS handshake
+	// together; 0 means DefaultDialTimeout.
 	DialTimeout time.Duration
 
-	// Dial replaces net.Dialer; for tests. It is given each resolved address, or
-	// Address itself when Resolve is nil (then nothing is resolved).
+	// Dial replaces net.Dialer; for tests. It gets each resolved address, or Address itself
+	// if Resolve is nil (then nothing is resolved).
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Resolve replaces the system's resolver; for tests. It does not tell how
-	// long its response holds, and is not asked for SRV records.
+	// Resolve replaces the system's resolver; for tests. It returns no TTL, and is not used
+	// for SRV records.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	// DNS is a server, "ip:port", that is asked in place of those in
-	// /etc/resolv.conf; for tests.
+	// DNS is a server, "ip:port", used in place of those in /etc/resolv.conf; for tests.
 	DNS string
 
-	tlsKey     string      // names the settings TLS was made from
+	tlsKey     string      // identifies the settings that TLS was made from
 	clientCert *clientCert // nil without a client certificate
 }
 
-// parseOne reads one endpoint of what ParseTarget takes.
+// parseOne parses one target for ParseTarget.
 func parseOne(s string) (Target, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return parseUnix(s, path)
@@ -89,18 +93,23 @@ func parseOne(s string) (Target, error) {
 	if err := checkURL(s, u); err != nil {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), err)
 	}
+	base := strings.TrimSuffix(u.EscapedPath(), "/")
 	if !srv {
-		return tcpTarget(u), nil
+		t := tcpTarget(u)
+		t.BasePath = base
+		return t, nil
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err == nil || u.Port() != "" {
 		return Target{}, fmt.Errorf("upstream %q: SRV records are those of a name, and they tell the port: write %s+srv://_http._tcp.name", redact(s), plain)
 	}
-	return srvTarget(u), nil
+	t := srvTarget(u)
+	t.BasePath = base
+	return t, nil
 }
 
-var errForm = errors.New("must be http://host[:port], https://host[:port], h2c://host[:port], h2://host[:port], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
+var errForm = errors.New("must be http://host[:port][/path], https://host[:port], h2c://host[:port], h2://host[:port], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
 
-// schemes of URLs, each with its own port.
+// schemes maps URL schemes to their properties.
 var schemes = map[string]struct {
 	port     string
 	protocol Protocol
@@ -112,7 +121,7 @@ var schemes = map[string]struct {
 	"h2":    {"443", HTTP2, true},
 }
 
-// redact hides what stands before an "@", since it may be a password.
+// redact hides the part before an "@", since it may be a password.
 func redact(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 {
@@ -143,11 +152,11 @@ func checkURL(s string, u *url.URL) error {
 	case u.User != nil:
 		return errors.New("user and password are not supported here")
 	case u.RawQuery != "" || u.ForceQuery:
-		return errors.New("a query is not supported: an upstream is only scheme, host and port")
+		return errors.New("a query is not supported: an upstream is only scheme, host, port and path")
 	case strings.ContainsRune(s, '#'):
-		return errors.New("a fragment is not supported: an upstream is only scheme, host and port")
-	case u.Path != "" && u.Path != "/":
-		return errors.New("a path is not supported: an upstream is only scheme, host and port")
+		return errors.New("a fragment is not supported: an upstream is only scheme, host, port and path")
+	case !isBasePath(u.EscapedPath()):
+		return fmt.Errorf("the path %q must be made of segments of letters, digits, \"-\", \"_\", \"~\" and dots, such as /v1.2/api", u.EscapedPath())
 	case u.Hostname() == "":
 		return errors.New("the host is missing")
 	case strings.HasSuffix(u.Host, ":"):
@@ -164,8 +173,22 @@ func checkURL(s string, u *url.URL) error {
 	return nil
 }
 
-// checkHost accepts an IP address or a DNS name of letters, digits, hyphens and
-// underscores (RFC 1123 section 2.1; underscores are not in it but are in use).
+// isBasePath reports whether a path may stand before that of every request: it has one reading.
+func isBasePath(path string) bool {
+	path = strings.TrimSuffix(path, "/")
+	if path == "" {
+		return true
+	}
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		if strings.Trim(segment, ".") == "" || strings.ContainsFunc(segment, func(r rune) bool { return notHostRune(r) && r != '.' && r != '~' }) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkHost accepts an IP address or a DNS name of letters, digits, hyphens and underscores
+// (RFC 1123 section 2.1, plus underscores, which are common).
 func checkHost(h string) error {
 	if _, err := netip.ParseAddr(h); err == nil {
 		return nil
@@ -190,7 +213,7 @@ func notHostRune(r rune) bool {
 
 func tcpTarget(u *url.URL) Target {
 	host := u.Hostname()
-	shown, _, zoned := strings.Cut(host, "%") // a zone (RFC 4007) means something on this machine only
+	shown, _, zoned := strings.Cut(host, "%") // a zone (RFC 4007) is only valid on this machine
 	if !zoned {
 		host = strings.ToLower(host)
 		shown = strings.TrimSuffix(host, ".")
@@ -217,9 +240,9 @@ func tcpTarget(u *url.URL) Target {
 	return t
 }
 
-// srvTarget: certificates and Host are those of the domain that offers the
-// service, not of the hosts that its records name, which anybody on the way
-// could forge (RFC 6125 section 6.2.1).
+// srvTarget returns the target of a name with SRV records. Certificates and Host are those
+// of the domain that offers the service. The hosts in its records could be forged on the
+// network (RFC 6125 section 6.2.1).
 func srvTarget(u *url.URL) Target {
 	name := strings.ToLower(u.Hostname())
 	domain := name
@@ -235,9 +258,9 @@ func srvTarget(u *url.URL) Target {
 	return t
 }
 
-// Key is equal for targets that may share a pool: same network, address,
-// protocol, TLS settings and dial timeout. The hooks Dial and Resolve are not part of it. A
-// TLS configuration that did not come from this package equals only itself.
+// Key returns a string that is equal for targets that may share a pool: same network,
+// address, protocol, TLS settings and dial timeout. The hooks Dial and Resolve are not part
+// of it. A TLS configuration that did not come from this package only equals itself.
 func (t Target) Key() string {
 	id := ""
 	if t.TLS != nil {
@@ -253,8 +276,8 @@ func (t Target) Key() string {
 	return key
 }
 
-// String gives the target as a URL, or several with commas between, for logs
-// and messages. It holds no secret.
+// String returns the target as a URL, or several separated by commas, for logs and
+// messages. It contains no secret.
 func (t Target) String() string {
 	all := t.url()
 	for i := range t.MoreTargets {
@@ -279,12 +302,12 @@ func (t *Target) url() string {
 	if t.SRV {
 		scheme += "+srv"
 	}
-	return scheme + "://" + t.Address
+	return scheme + "://" + t.Address + t.BasePath
 }
 
-// Local reports whether the upstream, each endpoint of a list, is on this machine by its name alone: a
-// unix socket, a loopback address, "localhost" or a name below it (RFC 6761
-// section 6.3). Nothing is resolved.
+// Local reports whether every target of the upstream is on this machine by its name alone:
+// a unix socket, a loopback address, "localhost" or a name below it (RFC 6761 section 6.3).
+// It resolves nothing.
 func (t Target) Local() bool {
 	for i := range t.MoreTargets {
 		if !t.MoreTargets[i].Local() {
@@ -296,7 +319,7 @@ func (t Target) Local() bool {
 	}
 	host, _, err := net.SplitHostPort(t.Address)
 	if err != nil {
-		host = t.Address // of SRV records
+		host = t.Address // a name with SRV records
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.Unmap().IsLoopback()

@@ -13,12 +13,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-// sessionCache is how many TLS sessions a target keeps for resumption: one per
-// server behind the name is wanted, so a few dozen do.
+// sessionCache is how many TLS sessions a target keeps for resumption. One per server
+// behind the name is enough, so a few dozen do.
 const sessionCache = 64
 
-// TLSFiles names the files and the name that differ from the defaults of a TLS
-// upstream. The zero value changes nothing. All files are PEM.
+// TLSFiles holds the files and the name that replace the defaults of a TLS upstream. The
+// zero value changes nothing. All files are PEM.
 type TLSFiles struct {
 	CA         string // certificates to trust instead of the system's; read once
 	Cert, Key  string // client certificate (leaf first) and its key; both or neither; re-read when changed
@@ -26,13 +26,12 @@ type TLSFiles struct {
 }
 
 // UseTLS loads the files and makes t use them. It fails, naming the file (by a
-// *certs.FileError whose Field is that of TLSFiles),
-// when t is not an https target, a file cannot be read or holds no
-// certificate, or certificate and key do not belong together; t is then
+// *certs.FileError whose Field is that of TLSFiles), if t is not an https target, a file
+// cannot be read or holds no certificate, or certificate and key do not match. Then t is
 // unchanged. With the zero TLSFiles it does nothing.
 //
-// A client certificate whose files change is read anew at the next handshake;
-// while the new pair is not whole or not valid, the old one stays in use.
+// A changed client certificate is reloaded at the next handshake. While the new pair is
+// incomplete or invalid, the old one stays in use.
 func (t *Target) UseTLS(f TLSFiles) error {
 	if f == (TLSFiles{}) {
 		return nil
@@ -78,8 +77,8 @@ func (t *Target) useTLS(f TLSFiles) error {
 			return fmt.Errorf("upstream %s: %w", t, err)
 		}
 		config.GetClientCertificate = client.get
-		// A resumed session speaks for the certificate it began with, so a
-		// renewed one would not be shown.
+		// A resumed session keeps the certificate it began with, so a renewed one would not
+		// be sent.
 		config.ClientSessionCache = nil
 	}
 	t.TLS, t.clientCert = config, client
@@ -87,9 +86,8 @@ func (t *Target) useTLS(f TLSFiles) error {
 	return nil
 }
 
-// CertificateExpiry gives the end of validity of the client certificate now in
-// use, re-reading its files if they changed. ok is false when there is none.
-// Safe for concurrent use.
+// CertificateExpiry returns the end of validity of the current client certificate, after
+// reloading changed files. ok is false without one. It is safe for concurrent use.
 func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
 	if t.clientCert == nil {
 		return time.Time{}, false
@@ -97,8 +95,8 @@ func (t Target) CertificateExpiry() (notAfter time.Time, ok bool) {
 	return t.clientCert.current().Leaf.NotAfter, true
 }
 
-// baseTLS is the configuration every https target starts from. TLS 1.2 is the
-// least that RFC 9325 section 3.1.1 allows.
+// baseTLS returns the initial configuration of every https target. TLS 1.2 is the minimum
+// of RFC 9325 section 3.1.1.
 func baseTLS(serverName string, p Protocol) *tls.Config {
 	return &tls.Config{
 		ServerName:         serverName,
@@ -108,10 +106,11 @@ func baseTLS(serverName string, p Protocol) *tls.Config {
 	}
 }
 
-// alpnProtocols are what ALPN may choose from.
+// alpnProtocols lists what ALPN may choose from.
 var alpnProtocols = map[Protocol][]string{HTTP1: {"http/1.1"}, HTTP2: {"h2"}, Negotiated: {"h2", "http/1.1"}}
 
-// handshake puts TLS over wire, with HTTP/1.1 alone where that is asked for and possible. It owns wire: on error wire is closed.
+// handshake performs the TLS handshake over wire; http1 asks for HTTP/1.1 alone if
+// possible. It owns wire and closes it on error.
 func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.Conn, *tlsWire, error) {
 	below := &tlsWire{Conn: wire}
 	conf := p.target.TLS
@@ -130,9 +129,9 @@ func (p *Pool) handshake(ctx context.Context, wire net.Conn, http1 bool) (*tls.C
 	return c, below, nil
 }
 
-// ErrTruncated is what reading a TLS connection gives when the peer ended it
-// without close_notify (RFC 8446 section 6.1): whatever was read may be cut
-// off. errors.Is(ErrTruncated, io.ErrUnexpectedEOF) holds.
+// ErrTruncated is the error of reading a TLS connection that the peer ended without
+// close_notify (RFC 8446 section 6.1): the data may be truncated. errors.Is(ErrTruncated,
+// io.ErrUnexpectedEOF) is true.
 var ErrTruncated error = truncated{}
 
 type truncated struct{}
@@ -141,8 +140,8 @@ func (truncated) Error() string { return "TLS connection ended without close_not
 
 func (truncated) Is(target error) bool { return target == io.ErrUnexpectedEOF }
 
-// errReadsBlocked is what a dry tlsWire answers. It calls itself temporary, so that
-// crypto/tls does not make it the connection's lasting error.
+// errReadsBlocked is returned by a tlsWire with readsBlocked. It is temporary, so that
+// crypto/tls does not make it the connection's permanent error.
 var errReadsBlocked net.Error = readsBlockedError{}
 
 type readsBlockedError struct{}
@@ -151,12 +150,12 @@ func (readsBlockedError) Error() string   { return "no bytes wanted from the wir
 func (readsBlockedError) Timeout() bool   { return true }
 func (readsBlockedError) Temporary() bool { return true }
 
-// tlsWire is the connection below a tls.Conn. crypto/tls takes an end of
-// stream between two records for a proper end, since "popular web sites seem
-// to do this"; here it becomes ErrTruncated before crypto/tls sees it.
+// tlsWire is the connection below a tls.Conn. crypto/tls accepts an end of stream between
+// two records as a proper end, since "popular web sites seem to do this". tlsWire turns it
+// into ErrTruncated before crypto/tls sees it.
 type tlsWire struct {
 	net.Conn
-	readsBlocked bool // reads give errReadsBlocked; only touched by the owner of the Conn
+	readsBlocked bool // reads return errReadsBlocked; only the owner of the Conn changes it
 }
 
 func (w *tlsWire) Read(p []byte) (int, error) {
@@ -170,8 +169,8 @@ func (w *tlsWire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isDrained reports whether c, over w, holds nothing already read from the wire
-// and not yet given to its reader, and saw no end.
+// isDrained reports whether c, over w, holds no bytes that were read from the wire and not
+// yet by its reader, and saw no end.
 func (w *tlsWire) isDrained(c net.Conn, scratch []byte) bool {
 	w.readsBlocked = true
 	n, err := c.Read(scratch[:1])

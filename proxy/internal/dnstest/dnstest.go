@@ -1,5 +1,5 @@
-// Package dnstest is a tiny DNS server for tests: it answers by UDP and TCP
-// from a zone that the test changes while it runs.
+// Package dnstest provides a small DNS server for tests. It answers by UDP and TCP from a
+// zone that the test can change while it runs.
 package dnstest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Server answers until the test ends. Safe for concurrent use.
+// Server runs until the test ends. It is safe for concurrent use.
 type Server struct {
 	Addr string // "ip:port"
 
@@ -23,7 +23,7 @@ type Server struct {
 	tcp net.Listener
 	wg  sync.WaitGroup
 
-	mu          sync.Mutex // guards all below
+	mu          sync.Mutex // guards the fields below
 	hosts       map[string]hosts
 	records     map[string]services
 	silent      bool
@@ -49,7 +49,7 @@ type Service struct {
 	Priority, Weight uint16
 }
 
-// Start begins with an empty zone, in which no name exists.
+// Start starts a server with an empty zone.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{hosts: map[string]hosts{}, records: map[string]services{}, queries: map[string]int{}, conns: map[net.Conn]struct{}{}}
@@ -61,7 +61,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// listen takes one port for both protocols.
+// listen opens the same port for both protocols.
 func (s *Server) listen(t testing.TB) {
 	t.Helper()
 	var err error
@@ -88,7 +88,8 @@ func (s *Server) stop() {
 	s.wg.Wait()
 }
 
-// Host sets the addresses of a name and how many seconds they hold; without addresses there are none.
+// Host sets the addresses of a name and their TTL in seconds. Without ips the name exists
+// but has no addresses.
 func (s *Server) Host(name string, ttl uint32, ips ...string) {
 	h := hosts{ttl: ttl}
 	for _, ip := range ips {
@@ -106,21 +107,21 @@ func (s *Server) Service(name string, ttl uint32, list ...Service) {
 	s.records[name+"."] = services{ttl, list}
 }
 
-// SetSilent has the server answer nothing, or answer again.
+// SetSilent makes the server ignore queries, or answer again.
 func (s *Server) SetSilent(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = on
 }
 
-// TruncateUDP has every response by UDP be cut off, so that it is asked for by TCP.
+// TruncateUDP truncates every response by UDP, so that clients retry by TCP.
 func (s *Server) TruncateUDP() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.truncateUDP = true
 }
 
-// Queries is how often addresses (of version 4) or services of the name were asked for.
+// Queries returns how often addresses (of version 4) or services of the name were queried.
 func (s *Server) Queries(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,7 @@ func (s *Server) serveConn(c net.Conn) {
 	}
 }
 
-// answer is the reply to a message, nil for none.
+// answer returns the reply to a message, nil for none.
 func (s *Server) answer(question []byte, udp bool) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(question)

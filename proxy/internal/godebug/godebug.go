@@ -1,6 +1,6 @@
-// Package godebug reads the settings of GODEBUG by which net/http's HTTP/2 is turned off.
-// net/http obeys them silently; a proxy that went on to offer HTTP/2 would
-// break each connection on which it is chosen.
+// Package godebug reads the GODEBUG settings that turn off net/http's HTTP/2. net/http
+// obeys them silently. A proxy that still offered HTTP/2 would break each connection that
+// chooses it.
 package godebug
 
 import (
@@ -17,12 +17,12 @@ const (
 // Off reports whether the environment's GODEBUG sets name to 0.
 func Off(name string) bool { return off(os.Getenv("GODEBUG"), name) }
 
-// off: the last of several settings of a name counts.
+// off reports whether all sets name to 0. The last of several settings of a name counts.
 func off(all, name string) bool {
 	last := ""
 	for setting := range strings.SplitSeq(all, ",") {
 		if value, is := strings.CutPrefix(setting, name+"="); is {
-			last, _, _ = strings.Cut(value, "#") // what follows is for bisection
+			last, _, _ = strings.Cut(value, "#") // the rest is for bisection
 		}
 	}
 	return last == "0"

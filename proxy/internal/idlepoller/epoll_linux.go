@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEvents bounds the sockets told of in one go; the others are told of in the next.
+// maxEvents limits the events per wait; the next wait returns the rest.
 const maxEvents = 64
 
-// epoll is an epoll instance of its own, whose descriptor the runtime's poller
-// watches like that of a socket: so the wait for all guests is that of one
-// goroutine, without a thread, and ends by a deadline or by close.
+// epoll is a separate epoll instance whose descriptor the runtime's poller watches like
+// that of a socket. So one goroutine waits for all entries, without a thread, and the wait
+// ends by a deadline or by close.
 type epoll struct {
 	file    *os.File
 	raw     syscall.RawConn
@@ -29,14 +29,14 @@ func (p *epoll) open() error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // or os would not hand it to the runtime's poller
+	if err := unix.SetNonblock(fd, true); err != nil { // otherwise os would not register it with the runtime's poller
 		_ = unix.Close(fd)
 		return os.NewSyscallError("fcntl", err)
 	}
 	p.file = os.NewFile(uintptr(fd), "epoll")
 	p.raw, err = p.file.SyscallConn()
 	if err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // an error says that the runtime does not watch it
+		err = p.file.SetReadDeadline(time.Time{}) // fails if the runtime does not poll it
 	}
 	if err != nil {
 		_ = p.file.Close()
@@ -46,14 +46,14 @@ func (p *epoll) open() error {
 	return nil
 }
 
-// add watches a socket. What is there already is told as well.
+// add watches a socket. It also reports data that is there already.
 func (p *epoll) add(socket syscall.RawConn, number uint64) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(uint32(number)), Pad: int32(uint32(number >> 32))}
 	return p.control(socket, unix.EPOLL_CTL_ADD, &e)
 }
 
-// remove watches a socket no more. It has no error: one that is closed is
-// watched no more either.
+// remove stops watching a socket. It returns no error: a closed socket is not watched
+// either.
 func (p *epoll) remove(socket syscall.RawConn) { _ = p.control(socket, unix.EPOLL_CTL_DEL, nil) }
 
 func (p *epoll) control(socket syscall.RawConn, op int, e *unix.EpollEvent) error {
@@ -71,9 +71,9 @@ func (p *epoll) control(socket syscall.RawConn, op int, e *unix.EpollEvent) erro
 	return err
 }
 
-// wait gives the numbers of sockets that are readable; they are valid until
-// the next call. os.ErrDeadlineExceeded: the alarm went off, and does so until
-// it is set anew. Any other error: close was called.
+// wait returns the numbers of readable sockets, valid until the next call.
+// os.ErrDeadlineExceeded means that the wake time has passed; wait keeps returning it until
+// the wake time is set again. Any other error means that close was called.
 func (p *epoll) wait() ([]uint64, error) {
 	p.n, p.err = 0, nil
 	err := p.raw.Read(p.collect)
@@ -86,9 +86,9 @@ func (p *epoll) wait() ([]uint64, error) {
 	return p.numbers[:p.n], err
 }
 
-// ready is called when there may be news; true ends the wait. The runtime is
-// told of news once, so that nothing may be left behind when it waits: those
-// told of are removed from the instance, and wait comes again until there is nothing.
+// ready is called when there may be events; it returns true to end the wait. The runtime
+// reports an event only once, so none may be left when it waits: the poller removes
+// reported sockets from the instance, and calls wait until there are none.
 func (p *epoll) ready(epoll uintptr) bool {
 	n, err := unix.EpollWait(int(epoll), p.events[:], 0)
 	for err == unix.EINTR {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// epoll refuses to be opened, and so is never used.
+// epoll is not available here: open fails, so the other methods are never used.
 type epoll struct{}
 
 func (*epoll) open() error                       { return errors.ErrUnsupported }

@@ -1,16 +1,14 @@
 // Package idlepoller waits for many idle sockets in one goroutine.
 //
-// A goroutine that does nothing but wait for a client's next request keeps a
-// stack and everything that it will need when the request comes. A guest of a
-// Lot keeps what it keeps itself, and some hundred bytes here. The zero Lot is
-// ready; the first Park opens it, and Close ends it.
+// A goroutine that only waits for a client's next request keeps a stack and everything it
+// needs for that request. A Waiter in a Poller only keeps its own state, and some hundred
+// bytes here. The zero Poller is ready to use; the first Add opens it, and Close ends it.
 //
-// What is promised: a guest leaves once, for one reason. It never sleeps through
-// bytes, an end or an error of its socket, whether that came before, while or
-// after it was parked. The socket stays its owner's, who must not close it while
-// the guest is parked, unless Close follows.
+// Each waiter is woken once, for one reason. It never misses bytes, an end or an error of
+// its socket, whether that came before, during or after Add. The socket still belongs to
+// its owner, who must not close it while the waiter is in the Poller, unless Close follows.
 //
-// Where the system has no epoll, Park refuses, and its client waits as before.
+// On systems without epoll, Add fails, and the caller waits as before.
 package idlepoller
 
 import (
@@ -23,40 +21,40 @@ import (
 	"time"
 )
 
-// Waiter is what is parked.
+// Waiter waits in a Poller.
 type Waiter interface {
-	// Wake says that the guest has left. It is called once for each Park that
-	// gave no error, perhaps before that returns, by the Lot's goroutine or by
-	// the caller of Clear or Close. It must not wait, nor call the Lot.
+	// Wake is called when the waiter has left the Poller, once for each Add without error,
+	// possibly before that returns. It is called by the Poller's goroutine or by the caller
+	// of Evict, Clear or Close. It must not block, nor call the Poller.
 	Wake(reason Reason)
 }
 
-// Reason says for what a guest left.
+// Reason is why a waiter left the Poller.
 type Reason uint8
 
 // The reasons.
 const (
-	Readable       Reason = iota // there are bytes, or an end, or an error
-	DeadlinePassed               // its time is over
+	Readable       Reason = iota // there are bytes, an end of stream, or an error
+	DeadlinePassed               // its deadline has passed
 	Cleared                      // Clear or Close was called
 	Evicted                      // Evict was called
 )
 
-// Poller is where guests wait. Safe for concurrent use.
+// Poller holds waiters. It is safe for concurrent use.
 type Poller struct {
 	mu         sync.Mutex // guards all below but poll, which has its own rules
 	entries    map[uint64]*entry
 	deadlines  deadlineHeap
-	lastNumber uint64        // number given last; none is given twice
+	lastNumber uint64        // last number used; numbers are not reused
 	wakeAt     time.Time     // when the goroutine wakes by itself; zero: never
 	epoll      epoll         // set by the first Park, before the goroutine starts
-	done       chan struct{} // closed when the goroutine has ended; nil: it never began
-	pollErr    error         // why there is no poller
+	done       chan struct{} // closed when the goroutine has ended; nil: it was never started
+	pollErr    error         // why polling is impossible
 	closed     bool
 }
 
-// entry is one guest's. Its number, not the descriptor's, is what the kernel
-// tells us, so that old news of a descriptor used again finds nobody.
+// entry is the entry of one waiter. The kernel reports its number, not the descriptor, so
+// that an old event of a reused descriptor finds no entry.
 type entry struct {
 	number   uint64
 	waiter   Waiter
@@ -65,8 +63,8 @@ type entry struct {
 	index    int // in the heap
 }
 
-// Add takes g until its socket is readable, until the time given, or until
-// Clear. With an error, which is net.ErrClosed after Close, g has not been taken.
+// Add waits for g until its socket is readable, until the deadline, or until Evict or
+// Clear. If it returns an error, net.ErrClosed after Close, it has not added g.
 func (l *Poller) Add(socket syscall.RawConn, until time.Time, g Waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +82,7 @@ func (l *Poller) Add(socket syscall.RawConn, until time.Time, g Waiter) error {
 	return nil
 }
 
-// open makes the poller, once. Called with mu held.
+// open opens the epoll instance, once. It requires mu.
 func (l *Poller) open() error {
 	switch {
 	case l.closed:
@@ -102,7 +100,7 @@ func (l *Poller) open() error {
 	return nil
 }
 
-// run is the Lot's goroutine. Close ends it.
+// run is the Poller's goroutine. Close ends it.
 func (l *Poller) run() {
 	defer close(l.done)
 	for {
@@ -122,8 +120,7 @@ func (l *Poller) run() {
 	}
 }
 
-// fail leaves nobody behind who would not be woken any more. After Close
-// nobody is there.
+// fail wakes all waiters, since no event will be seen any more. After Close there are none.
 func (l *Poller) fail(reason error) {
 	l.mu.Lock()
 	l.pollErr = reason
@@ -131,7 +128,7 @@ func (l *Poller) fail(reason error) {
 	l.Clear()
 }
 
-// take takes a guest out; nil: it has left.
+// take removes an entry and returns it, or nil if it has left.
 func (l *Poller) take(number uint64) *entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,14 +139,14 @@ func (l *Poller) take(number uint64) *entry {
 	return p
 }
 
-// remove forgets a guest. Called with mu held.
+// remove removes an entry. It requires mu.
 func (l *Poller) remove(p *entry) {
 	l.epoll.remove(p.socket)
 	delete(l.entries, p.number)
 	heap.Remove(&l.deadlines, p.index)
 }
 
-// expire lets those go whose time is over.
+// expire wakes the waiters whose deadline has passed.
 func (l *Poller) expire() {
 	for _, p := range l.overdue(time.Now()) {
 		p.waiter.Wake(DeadlinePassed)
@@ -169,13 +166,12 @@ func (l *Poller) overdue(now time.Time) (all []*entry) {
 	return all
 }
 
-// setWakeTime makes the goroutine wake for the guest that is due next. An alarm
-// that comes too early, since that guest has left, is left as it is. Called
-// with mu held.
+// setWakeTime makes the goroutine wake at the next deadline. A wake time that is too early,
+// because its waiter has left, is not changed. It requires mu.
 func (l *Poller) setWakeTime() {
 	if len(l.deadlines) == 0 {
 		if l.wakeAt.IsZero() {
-			l.epoll.setWakeTime(time.Time{}) // the one that went off is taken away
+			l.epoll.setWakeTime(time.Time{}) // clear the expired wake time
 		}
 		return
 	}
@@ -185,7 +181,8 @@ func (l *Poller) setWakeTime() {
 	}
 }
 
-// Evict makes the guest leave that is due next, if ok says so, and reports whether one did.
+// Evict removes the waiter with the next deadline if ok returns true for it, and reports
+// whether it did. ok is called with a lock held.
 func (l *Poller) Evict(ok func(Waiter) bool) bool {
 	p := l.takeNext(ok)
 	if p == nil {
@@ -206,7 +203,7 @@ func (l *Poller) takeNext(ok func(Waiter) bool) *entry {
 	return p
 }
 
-// Clear makes every guest leave that is here now.
+// Clear wakes all current waiters.
 func (l *Poller) Clear() {
 	for _, p := range l.takeAll() {
 		p.waiter.Wake(Cleared)
@@ -225,8 +222,8 @@ func (l *Poller) takeAll() []*entry {
 	return all
 }
 
-// Close makes every guest leave, takes no more, and waits for the Lot's
-// goroutine to end. It may be called again, and by several at once.
+// Close wakes all waiters, refuses new ones, and waits for the Poller's goroutine to end.
+// It may be called several times and concurrently.
 func (l *Poller) Close() {
 	l.mu.Lock()
 	first := !l.closed && l.done != nil
@@ -242,14 +239,14 @@ func (l *Poller) Close() {
 	}
 }
 
-// Len is how many are parked now.
+// Len returns the number of waiters.
 func (l *Poller) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
 }
 
-// deadlineHeap has the guest first that is due first.
+// deadlineHeap is a heap of entries by deadline.
 type deadlineHeap []*entry
 
 func (h deadlineHeap) Len() int           { return len(h) }
@@ -259,14 +256,14 @@ func (h deadlineHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (h *deadlineHeap) Push(x any) {
 	p := x.(*entry)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (h *deadlineHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -1,3 +1,3 @@
-// Package poison overwrites buffers on their way back into a pool, so that a test sees at once
-// whatever still points into one: in builds with -race or -tags poison, and not at all in others.
+// Package poison overwrites buffers that are returned to a pool, so that tests detect spans
+// that still point into them. It does so in builds with -race or -tags poison only.
 package poison

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Conn is a stream connection. It may be used as any net.Conn, but for this:
-// at most one Read at a time, and one Write, WriteBoth or Writev.
+// Conn is a stream connection. It can be used like any net.Conn, with one restriction: at
+// most one concurrent Read, and one Write, WriteBoth or Writev.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -18,7 +18,7 @@ type Conn struct {
 	out writeState
 }
 
-// readState is one Read, kept so that it allocates nothing.
+// readState is the state of one Read. It is part of Conn to avoid allocations.
 type readState struct {
 	callback func(fd uintptr) bool
 	p        []byte
@@ -26,21 +26,21 @@ type readState struct {
 	err      error
 }
 
-// writeState is one Write, WriteBoth or Writev.
+// writeState is the state of one Write, WriteBoth or Writev.
 type writeState struct {
 	callback func(fd uintptr) bool
-	parts    [][]byte // what is left of it
+	parts    [][]byte // the remaining parts
 	two      [2][]byte
 	n        int
 	err      error
 	vecs     Vectors
 
 	trying atomic.Bool // a system call is in flight
-	reset  atomic.Bool // one was told of a reset
+	reset  atomic.Bool // a call returned a reset
 }
 
-// Wrap gives a Conn over a TCP or unix connection, and c itself where there is
-// no socket to call: in tests, and under TLS.
+// Wrap returns a Conn over a TCP or unix connection, or c itself if there is no plain
+// socket: in tests, and with TLS.
 func Wrap(c net.Conn) net.Conn {
 	var raw syscall.RawConn
 	var err error
@@ -60,8 +60,8 @@ func Wrap(c net.Conn) net.Conn {
 	return w
 }
 
-// Read is that of net.Conn. A reset is never taken for the end of the stream, also
-// when a write was told of it: the kernel tells of one once.
+// Read implements net.Conn. It never takes a reset for the end of the stream, even if a
+// write got it: the kernel reports a reset once.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
@@ -76,7 +76,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.readResult(r.n, r.err)
 }
 
-// readResult is what Read says when a system call gave n and err.
+// readResult returns the result of Read after a system call returned n and err.
 func (c *Conn) readResult(n int, err error) (int, error) {
 	switch {
 	case err != nil:
@@ -89,8 +89,8 @@ func (c *Conn) readResult(n int, err error) (int, error) {
 	return 0, io.EOF
 }
 
-// sawReset says whether a write was told of a reset before now. One that is told so just
-// now is waited for: its call does not block.
+// sawReset reports whether a write got a reset. It waits for a call in progress, which does
+// not block.
 func (w *writeState) sawReset() bool {
 	for w.trying.Load() {
 		runtime.Gosched()
@@ -98,13 +98,13 @@ func (w *writeState) sawReset() bool {
 	return w.reset.Load()
 }
 
-// readable is called when there may be something to read; true ends the wait.
+// readable is called when there may be data; it returns true to end the wait.
 func (r *readState) readable(fd uintptr) bool {
 	r.n, r.err = TryRead(fd, r.p)
 	return r.err != syscall.EAGAIN
 }
 
-// Write is that of net.Conn.
+// Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Write(p)
@@ -121,8 +121,8 @@ func (c *Conn) writeTwo(n int, p, q []byte) (int, error) {
 	return sent, err
 }
 
-// Writev writes all of parts, with one system call where the socket takes it.
-// It cuts parts to what is left.
+// Writev writes parts, with one system call if the socket accepts them. It cuts parts to
+// what is left.
 func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.parts, w.n, w.err = parts, 0, nil
@@ -134,7 +134,7 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 	return w.n, err
 }
 
-// writable is called when there may be room; true ends the wait.
+// writable is called when there may be room; it returns true to end the wait.
 func (w *writeState) writable(fd uintptr) bool {
 	for {
 		w.parts = skipEmpty(w.parts)
@@ -154,7 +154,7 @@ func (w *writeState) writable(fd uintptr) bool {
 	}
 }
 
-// writeOnce makes one system call. The order matters to sawReset.
+// writeOnce makes one system call. sawReset relies on the order of its statements.
 func (w *writeState) writeOnce(fd uintptr) (int, error) {
 	w.trying.Store(true)
 	n, err := TryWritev(fd, w.parts, &w.vecs)
@@ -172,8 +172,8 @@ func skipEmpty(parts [][]byte) [][]byte {
 	return parts
 }
 
-// Consume cuts n bytes off the front of parts, in place, and says how many
-// are left.
+// Consume removes n bytes from the front of parts, in place, and returns how many bytes are
+// left.
 func Consume(parts [][]byte, n int) (left int) {
 	for i, p := range parts {
 		k := min(n, len(p))
@@ -184,16 +184,16 @@ func Consume(parts [][]byte, n int) (left int) {
 	return left
 }
 
-// CloseWrite ends the sending side.
+// CloseWrite closes the sending side.
 func (c *Conn) CloseWrite() error {
-	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // both kinds that Wrap takes have it
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // both types that Wrap accepts have it
 }
 
-// SyscallConn gives the socket for other calls.
+// SyscallConn returns the socket for other calls.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// Unwrap gives what was wrapped, for what package net alone can do; c itself
-// where nothing was.
+// Unwrap returns the wrapped connection, for methods of package net's types, or c itself if
+// it is not wrapped.
 func Unwrap(c net.Conn) net.Conn {
 	if w, ok := c.(*Conn); ok {
 		return w.Conn
@@ -201,7 +201,7 @@ func Unwrap(c net.Conn) net.Conn {
 	return c
 }
 
-// WriteBoth writes p and then q to c, with one system call where that is possible.
+// WriteBoth writes p and then q to c, with one system call if possible.
 func WriteBoth(c net.Conn, p, q []byte) (int, error) {
 	switch w, ok := c.(*Conn); {
 	case len(q) == 0:
@@ -219,8 +219,8 @@ func WriteBoth(c net.Conn, p, q []byte) (int, error) {
 	return n + m, err
 }
 
-// Writev writes all of parts to c, with one system call where that is possible.
-// It cuts parts to what is left.
+// Writev writes parts to c, with one system call if possible. It cuts parts to what is
+// left.
 func Writev(c net.Conn, parts [][]byte) (int, error) {
 	if w, ok := c.(*Conn); ok {
 		return w.Writev(parts)

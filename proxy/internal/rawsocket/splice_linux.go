@@ -13,15 +13,17 @@ var (
 	spliceTried   = sync.OnceFunc(func() { spliceRefused.Store(!trySplice()) })
 )
 
-// CanSplice reports whether the system lets bytes move from one socket to another inside the kernel. Filters of
-// system calls (seccomp) and some sandboxes refuse splice(2). The first call tries it both ways on sockets of its
-// own, so that no byte of a client is in a pipe when that shows.
+// CanSplice reports whether the system can move bytes from one socket to another inside the
+// kernel. System call filters (seccomp) and some sandboxes refuse splice(2). The first call
+// tests both directions on its own sockets, so that no client's bytes are in a pipe if it
+// fails.
 func CanSplice() bool {
 	spliceTried()
 	return !spliceRefused.Load()
 }
 
-// NoteSplice notes the error of a splice. One by which the system refuses it ends all use of it.
+// NoteSplice records the error of a splice. If the system refuses splice, CanSplice returns
+// false from then on.
 func NoteSplice(err error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		spliceRefused.Store(true)
@@ -33,7 +35,7 @@ func trySplice() bool {
 	var pipe [2]int
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return true // for want of a descriptor, which says nothing about splice
+		return true // no descriptor, which proves nothing about splice
 	}
 	defer closeAll(ends[:]...)
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

@@ -2,8 +2,9 @@
 
 package rawsocket
 
-// CanSplice reports whether the system lets bytes move from one socket to another inside the kernel.
+// CanSplice reports whether the system can move bytes from one socket to another inside the
+// kernel.
 func CanSplice() bool { return false }
 
-// NoteSplice notes the error of a splice.
+// NoteSplice records the error of a splice.
 func NoteSplice(error) {}

@@ -1,10 +1,14 @@
 package rawsocket
 
 import (
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestIsTCPClosed(t *testing.T) {
@@ -37,4 +41,39 @@ func TestIsTCPClosed(t *testing.T) {
 			t.Error("over")
 		}
 	})
+}
+
+func TestUnacknowledged(t *testing.T) {
+	c, theirs := pair(t, "tcp")
+	send := func() { _, _ = c.Write([]byte("x")) }
+	send()
+	if time.Sleep(50 * time.Millisecond); Unacknowledged(c) {
+		t.Fatal("acknowledged, but reported as not")
+	}
+	if err := deafen(theirs); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	if time.Sleep(50 * time.Millisecond); Unacknowledged(c) {
+		t.Fatal("reported before it was sent again")
+	}
+	for end := time.Now().Add(20 * time.Second); !Unacknowledged(Unwrap(c)); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never reported")
+		}
+	}
+}
+
+// deafen has the kernel drop whatever comes for c, as if its machine were gone.
+func deafen(c net.Conn) error {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	drop := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
+	})
+	return errors.Join(err, set)
 }

@@ -4,8 +4,11 @@ package rawsocket
 
 import "net"
 
-// IsTCPClosed cannot be known here, where nothing is spliced either.
+// IsTCPClosed returns false: it is unknown here, where splice is not used either.
 func IsTCPClosed(net.Conn) bool { return false }
 
-// Acked is how many bytes of what was written to c the peer's system has confirmed; 0 where it cannot be known.
+// Acked cannot be known here.
 func Acked(net.Conn) uint64 { return 0 }
+
+// Unacknowledged cannot be known here.
+func Unacknowledged(net.Conn) bool { return false }

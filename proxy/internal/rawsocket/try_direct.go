@@ -7,17 +7,17 @@ import (
 	"unsafe"
 )
 
-// WritevIsOneCall says that Writev makes one system call of several parts.
+// WritevIsOneCall is whether Writev makes one system call for several parts.
 const WritevIsOneCall = true
 
-// maxParts bounds the parts of one call; more are written by the next.
+// maxParts limits the parts of one call; the next one writes the rest.
 const maxParts = 8
 
-// Vectors is room for the parts of a write.
+// Vectors is scratch memory for the parts of a write.
 type Vectors [maxParts]syscall.Iovec
 
-// TryRead reads once. 0 bytes without an error are the end of the stream;
-// syscall.EAGAIN says that there is nothing yet. p must not be empty.
+// TryRead reads once. 0 bytes without an error is the end of the stream; syscall.EAGAIN
+// means that there is no data yet. p must not be empty.
 func TryRead(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
@@ -30,7 +30,7 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// TryPeek is TryRead, but leaves the bytes in the socket.
+// TryPeek is like TryRead, but leaves the bytes in the socket.
 func TryPeek(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
@@ -44,8 +44,8 @@ func TryPeek(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// TryWritev writes once and says how much was taken of the parts, of which
-// there is at least one. v is room for the call.
+// TryWritev writes once and returns how many bytes of parts, at least one, were accepted. v
+// is scratch memory for the call.
 func TryWritev(fd uintptr, parts [][]byte, v *Vectors) (int, error) {
 	if len(parts) > 1 {
 		return tryWritev(fd, parts, v)
@@ -53,7 +53,8 @@ func TryWritev(fd uintptr, parts [][]byte, v *Vectors) (int, error) {
 	return TryWrite(fd, parts[0])
 }
 
-// TryWrite writes once and says how much was taken of p, which must not be empty.
+// TryWrite writes once and returns how many bytes of p, which must not be empty, were
+// accepted.
 func TryWrite(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
@@ -80,7 +81,7 @@ func tryWritev(fd uintptr, parts [][]byte, v *Vectors) (int, error) {
 	return int(n), nil
 }
 
-// fill points the vectors at the parts and says how many it took.
+// fill points the vectors at the parts and returns how many it used.
 func (v *Vectors) fill(parts [][]byte) int {
 	n := min(len(parts), maxParts)
 	for i, p := range parts[:n] {
@@ -90,7 +91,7 @@ func (v *Vectors) fill(parts [][]byte) int {
 	return n
 }
 
-// errno makes an error of e without allocating for the one that is no news.
+// errno converts e to an error without allocating for EAGAIN.
 func errno(e syscall.Errno) error {
 	if e == syscall.EAGAIN {
 		return errAgain

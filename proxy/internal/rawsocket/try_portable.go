@@ -4,14 +4,14 @@ package rawsocket
 
 import "syscall"
 
-// Under the race detector, and where the numbers of system calls are not to be
-// relied on, the calls are those of package syscall. They tell the detector that
-// what one side wrote happened before the other read it.
+// With the race detector, and if system call numbers are not reliable, the calls are those
+// of package syscall. They tell the detector that a write on one side happens before the
+// read on the other.
 
-// WritevIsOneCall says that Writev makes one system call of several parts.
+// WritevIsOneCall is whether Writev makes one system call for several parts.
 const WritevIsOneCall = false
 
-// Vectors is room for the parts of a write.
+// Vectors is scratch memory for the parts of a write.
 type Vectors struct{}
 
 // TryRead reads once.
@@ -19,7 +19,7 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	return retryEINTR(func() (int, error) { return syscall.Read(int(fd), p) })
 }
 
-// TryPeek is TryRead, but leaves the bytes in the socket.
+// TryPeek is like TryRead, but leaves the bytes in the socket.
 func TryPeek(fd uintptr, p []byte) (int, error) {
 	return retryEINTR(func() (int, error) {
 		n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
@@ -27,17 +27,18 @@ func TryPeek(fd uintptr, p []byte) (int, error) {
 	})
 }
 
-// TryWritev writes the first of parts once and says how much was taken.
+// TryWritev writes the first of parts once and returns how many bytes were accepted.
 func TryWritev(fd uintptr, parts [][]byte, _ *Vectors) (int, error) {
 	return TryWrite(fd, parts[0])
 }
 
-// TryWrite writes once and says how much was taken of p, which must not be empty.
+// TryWrite writes once and returns how many bytes of p, which must not be empty, were
+// accepted.
 func TryWrite(fd uintptr, p []byte) (int, error) {
 	return retryEINTR(func() (int, error) { return syscall.Write(int(fd), p) })
 }
 
-// retryEINTR calls until no signal came in between.
+// retryEINTR repeats call until no signal interrupts it.
 func retryEINTR(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

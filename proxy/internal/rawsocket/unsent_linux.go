@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unsent reports whether the socket holds bytes that the peer has no room for
-// yet. For a unix socket it cannot tell and reports true.
+// Unsent reports whether the socket holds bytes that the peer has no room for yet. For a
+// unix socket this is unknown, and it returns true.
 func Unsent(raw syscall.RawConn) bool {
 	unsent := true
 	_ = raw.Control(func(fd uintptr) {
@@ -18,8 +18,8 @@ func Unsent(raw syscall.RawConn) bool {
 	return unsent
 }
 
-// BoundUnsent bounds the bytes that the kernel keeps for a peer that has no
-// room for them. It has no effect but on TCP.
+// BoundUnsent limits the bytes that the kernel buffers for a peer without room for them. It
+// only affects TCP.
 func BoundUnsent(raw syscall.RawConn, n int) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
 }

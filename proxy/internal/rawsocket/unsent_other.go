@@ -4,7 +4,7 @@ package rawsocket
 
 import "syscall"
 
-// Unsent cannot tell here and reports true.
+// Unsent returns true: it is unknown here.
 func Unsent(syscall.RawConn) bool { return true }
 
 // BoundUnsent does nothing here.

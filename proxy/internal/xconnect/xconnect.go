@@ -1,12 +1,12 @@
-// Package xconnect makes net/http's HTTP/2 server offer extended CONNECT
-// (RFC 8441), by which browsers open WebSockets. Import it for its effect alone.
+// Package xconnect makes net/http's HTTP/2 server offer extended CONNECT (RFC 8441), which
+// browsers use to open WebSockets. Import it for its side effect.
 //
-// net/http reads GODEBUG's http2xconnect once, when it is initialised, and has it
-// off because its users' handlers may not expect such requests (golang/go#71128);
-// ours does. Packages are initialised in the order of their import paths as soon
-// as what they import is (the Go specification, "Program initialization"), so this
-// one, which imports os and strings only, always comes before net/http. Whoever
-// sets http2xconnect in the environment is obeyed.
+// net/http reads GODEBUG's http2xconnect once, when it is initialised. Its default is off
+// because its users' handlers may not expect such requests (golang/go#71128); ours does.
+// Packages are initialised in the order of their import paths as soon as their imports are
+// (the Go specification, "Program initialization"). This package only imports os and
+// strings, so it always precedes net/http. A http2xconnect that is set in the environment
+// is not changed.
 package xconnect
 
 import (
@@ -23,5 +23,5 @@ func init() {
 	if have != "" {
 		have += ","
 	}
-	_ = os.Setenv("GODEBUG", have+name+"=1") // fails for a bad name only
+	_ = os.Setenv("GODEBUG", have+name+"=1") // fails only for an invalid name
 }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+)
+
+// result is what an attack came to.
+type result struct {
+	*attack
+	sent, ended, resets   int64
+	quiet, under          service // how others were served before and during the attack
+	before, during, after testbed.Level
+	told                  string // what a judge of its own looked for, and found
+	found                 []string
+}
+
+// play attacks a process of its own for as long as the options say. It has its defaults, but for a time
+// for heads that a short attack meets too, and what the stage says.
+func (a *attack) play(ctx context.Context, options *testbed.Options, upstream string) (*result, error) {
+	st := &stage{strike: a.strike, spec: testbed.Spec{Program: options.Proxy, Upstream: "http://" + upstream, Env: []string{"RETRYPROXY_READ_HEADER_TIMEOUT=1s"}}}
+	defer st.End()
+	if a.prepare != nil {
+		if err := a.prepare(st); err != nil {
+			return nil, err
+		}
+	}
+	p, err := st.Start(ctx, st.spec)
+	if err != nil {
+		return nil, err
+	}
+	o := newOthers(st.secure)
+	defer o.close()
+	r := &result{attack: a}
+	lasts := options.For
+	quiet, cancel := context.WithTimeout(ctx, max(time.Second, lasts/2))
+	r.quiet = o.call(quiet, p.Addr)
+	cancel()
+	if st.begin != nil {
+		if err := st.begin(p); err != nil {
+			return nil, err
+		}
+	}
+	if r.before, err = p.Level(); err != nil {
+		return nil, err
+	}
+	attacked, cancel := context.WithTimeout(ctx, lasts+patience)
+	defer cancel()
+	t := &tally{}
+	var busy sync.WaitGroup
+	busy.Go(func() { a.carryOut(attacked, st, p.Addr, t) })
+	if st.beside != nil {
+		busy.Go(func() { st.beside(attacked, p) })
+	}
+	busy.Go(func() { // a slow machine turns attackers away later
+		defer cancel()
+		for began := time.Now(); attacked.Err() == nil && (time.Since(began) < lasts || a.ends && !t.turnedAway()); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	r.under = o.call(attacked, p.Addr)
+	busy.Wait()
+	if r.during, err = p.Level(); err != nil {
+		return nil, fmt.Errorf("%w; it said:\n%s", err, p.Said())
+	}
+	r.sent, r.ended, r.resets = t.sent.Load(), t.ended.Load(), t.resets.Load()
+	if st.judge != nil {
+		r.told = st.judge(p)
+		r.found = st.All()
+	}
+	r.after, err = p.Settle(patience, func(l testbed.Level) bool { return !l.Above(r.before, slack) })
+	return r, err
+}
+
+// slack is how many more goroutines and descriptors are the same as before: a few come and go.
+const slack = 12
+
+// grew is by how much the process's memory grew beyond what it was before.
+func (r *result) grew() int64 { return max(r.during.Peak, r.after.Peak) - r.before.RSS }
+
+// wrong is what was not withstood.
+func (r *result) wrong() (all []string) {
+	say := func(bad bool, format string, a ...any) {
+		if bad {
+			all = append(all, fmt.Sprintf(format, a...))
+		}
+	}
+	say(r.quiet.failed+r.under.failed > 0, "%d requests of others failed before and %d during the attack: %s%s", r.quiet.failed, r.under.failed, r.quiet.first, r.under.first)
+	say(r.under.requests == 0, "no request of others was served")
+	say(r.grew() > r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
+	say(r.sent == 0, "the attack sent nothing")
+	say(r.ends && r.ended+r.resets == 0, "the attacker was not turned away")
+	say(r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
+	return append(all, r.found...)
+}
+
+func mibOf(n int64) float64 { return float64(n) / mib }
+
+func (r *result) print(w io.Writer) {
+	if r.told == "" {
+		r.told = fmt.Sprintf("%d, %d", r.ended, r.resets)
+	}
+	fmt.Fprintf(w, "| %s | %d | %d | %s | %.1f, %.1f, %.0f | %d, %d | %.1f ms, %.1f ms, %.1f | %d, %d; %d, %d |\n",
+		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.requests, r.under.failed,
+		ms(r.quiet.p99), ms(r.under.p99), float64(r.under.p99)/float64(max(r.quiet.p99, 1)),
+		r.before.Goroutines, r.before.Descriptors, r.after.Goroutines, r.after.Descriptors)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// others are the clients that do no harm.
+type others struct {
+	clients [2]*http.Client // by HTTP/1.1 and by HTTP/2
+	scheme  string
+
+	mu   sync.Mutex // guards all below
+	took []time.Duration
+	service
+}
+
+// service is how the others were served.
+type service struct {
+	requests, failed int
+	first            string // failure
+	p99              time.Duration
+}
+
+const (
+	// othersOf each protocol, each with a request every othersEvery or as fast as the proxy answers.
+	othersOf    = 4
+	othersEvery = 2 * time.Millisecond
+	// patience is what a client waits for a response.
+	patience = 30 * time.Second
+)
+
+// newOthers come over TLS if secure, whatever the certificate.
+func newOthers(secure bool) *others {
+	o := &others{scheme: "http"}
+	if secure {
+		o.scheme = "https"
+	}
+	for i := range o.clients {
+		t := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: othersOf}
+		t.Protocols.SetHTTP1(i == 0)
+		t.Protocols.SetUnencryptedHTTP2(i == 1 && !secure)
+		t.Protocols.SetHTTP2(i == 1 && secure)
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is signed by itself
+		o.clients[i] = &http.Client{Transport: t, Timeout: patience}
+	}
+	return o
+}
+
+func (o *others) close() {
+	for _, c := range o.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// call sends requests until ctx ends and returns what became of them.
+func (o *others) call(ctx context.Context, addr string) service {
+	o.took, o.service = nil, service{}
+	var all sync.WaitGroup
+	for i := range othersOf * len(o.clients) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				err := o.ask(i, addr)
+				o.note(time.Since(began), err)
+				httpclient.Sleep(ctx, othersEvery)
+			}
+		})
+	}
+	all.Wait()
+	return o.sum()
+}
+
+// ask sends one request, whole whatever ends meanwhile, by the protocols in turn.
+func (o *others) ask(n int, addr string) error {
+	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
+	res, err := o.clients[n%len(o.clients)].Get(o.scheme + "://" + addr + target)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return err
+	case res.StatusCode != http.StatusOK || string(b) != good:
+		return fmt.Errorf("%s: %d %.200q", res.Proto, res.StatusCode, b)
+	case asked(res) != target:
+		return fmt.Errorf("%s: an answer to %q instead of %q", res.Proto, asked(res), target)
+	}
+	return nil
+}
+
+func (o *others) note(d time.Duration, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.took = append(o.took, d)
+	if err != nil {
+		if o.failed++; o.failed == 1 {
+			o.first = err.Error()
+		}
+	}
+}
+
+func (o *others) sum() service {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.requests = len(o.took)
+	if slices.Sort(o.took); o.requests > 0 {
+		o.p99 = o.took[o.requests*99/100]
+	}
+	return o.service
+}

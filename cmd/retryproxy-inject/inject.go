@@ -1,0 +1,186 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/inject"
+)
+
+const injectUsage = `Usage: retryproxy-inject [-f FILE]... [flags]
+       retryproxy-inject webhook --cert FILE --key FILE [flags]
+
+Reads Kubernetes manifests and prints them with a retryproxy in every Pod
+template (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod) and
+traffic led through it. All other documents come out as they went in. What is
+there already stays as it is. When something cannot be done, nothing is printed
+and the exit code is 1.
+
+  retryproxy-inject -f app.yaml | kubectl apply -f -
+  retryproxy-inject -f app.yaml --outbound-env API_URL
+
+Without a wish for one side the sidecar stands before the application (inbound):
+clients reach it at the port that the Service targets. With --outbound-env or
+--outbound-host it stands before a remote service; --inbound asks for both.
+Annotations of a Pod template (docs/kubernetes.md) go before flags.
+
+Flags:
+`
+
+// list is a flag that may be given several times, or with commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			*l = append(*l, part)
+		}
+	}
+	return nil
+}
+
+// settingsFlag collects NAME=VALUE. A value may have commas.
+type settingsFlag struct{ to *[]inject.Setting }
+
+func (s settingsFlag) String() string { return "" }
+
+func (s settingsFlag) Set(text string) error {
+	setting, err := inject.ParseSetting(text)
+	if err == nil {
+		*s.to = append(*s.to, setting)
+	}
+	return err
+}
+
+type hostsFlag struct{ to *[]inject.HostAlias }
+
+func (h hostsFlag) String() string { return "" }
+
+func (h hostsFlag) Set(text string) error {
+	alias, err := inject.ParseHostAlias(text)
+	if err == nil {
+		*h.to = append(*h.to, alias)
+	}
+	return err
+}
+
+// minor is a version of Kubernetes, 1.30.
+type minor struct{ to *int }
+
+func (m minor) String() string {
+	if m.to == nil {
+		return ""
+	}
+	return "1." + strconv.Itoa(*m.to)
+}
+
+func (m minor) Set(s string) error {
+	n, err := strconv.Atoi(strings.TrimPrefix(s, "1."))
+	if err != nil || !strings.HasPrefix(s, "1.") || n < 20 {
+		return fmt.Errorf("expected a version such as 1.30")
+	}
+	*m.to = n
+	return nil
+}
+
+// defaultImage is what `make image` names; a cluster rarely gets it from there.
+func (o *outside) defaultImage() string { return "retryproxy:" + o.Version }
+
+// options adds the flags that inject and webhook share.
+func options(f *flag.FlagSet, image string) *inject.Options {
+	o := inject.Default(image)
+	f.StringVar(&o.Image, "image", o.Image, "the sidecar's `image`, as your cluster gets it")
+	f.StringVar(&o.PullPolicy, "pull-policy", o.PullPolicy, "Always, IfNotPresent or Never")
+	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes that it has to run in: before 1.29 the sidecar is an ordinary container")
+	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of the sidecars, RETRYPROXY_ may be left out; may be repeated")
+	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE` of the inbound sidecar alone")
+	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE` of the outbound sidecar alone")
+	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "`quantity` of CPU that a sidecar asks for")
+	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "`quantity` of memory that a sidecar asks for")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "`quantity` of memory that a sidecar is bound to")
+	return &o
+}
+
+func runInject(out *outside) error {
+	f := flag.NewFlagSet("retryproxy-inject", flag.ContinueOnError)
+	o := options(f, out.defaultImage())
+	var files, env, only list
+	f.Var(&files, "f", "`FILE` of manifests, - for standard input (the default); may be repeated")
+	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar before the application; what is done without a wish for outbound")
+	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default the one that a Service in the input targets, else the only one")
+	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "a Service that is not in the input is pointed at the sidecar's port by you")
+	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target a port without a name by its number at the sidecar; for when all Pods have one, as those without do not serve its port")
+	f.Var(&env, "outbound-env", "`NAME` of a variable of the application that holds the URL of a remote service; may be repeated")
+	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: point a name at loopback, where the sidecar takes the port, and send to the upstream; may be repeated")
+	f.StringVar(&o.Container, "container", "", "the application's container, where there are several")
+	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env is the settings file, read again when it changes")
+	f.Var(&only, "only", "`kind/name` or name of a workload; others stay as they are; may be repeated")
+	if err := parse(f, injectUsage, out.Args, out.Stdout); err != nil {
+		return err
+	}
+	o.OutboundEnv, o.Only = env, only
+	if err := o.Check(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	input, err := read(files, out.Stdin)
+	if err != nil {
+		return err
+	}
+	result, err := inject.Stream(input, *o)
+	if err != nil {
+		return err
+	}
+	tell(out.Stderr, result)
+	if len(result.Changed) > 0 && o.Image == out.defaultImage() {
+		fmt.Fprintf(out.Stderr, "note: the image is %s; say by --image where your cluster gets it\n", o.Image)
+	}
+	_, err = out.Stdout.Write(result.Output)
+	return err
+}
+
+// read joins the files into one stream.
+func read(files []string, stdin io.Reader) ([]byte, error) {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	var all []byte
+	for i, name := range files {
+		content, err := readOne(name, stdin)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && !strings.HasPrefix(string(content), "---") {
+			all = append(all, "---\n"...)
+		}
+		all = append(all, content...)
+		if len(all) > 0 && all[len(all)-1] != '\n' && i < len(files)-1 {
+			all = append(all, '\n')
+		}
+	}
+	return all, nil
+}
+
+func readOne(name string, stdin io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// tell says on standard error what was done and what a person should know.
+func tell(w io.Writer, r *inject.Result) {
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "note: %s: %s\n", note.Object, note.Text)
+	}
+	if len(r.Changed) == 0 {
+		fmt.Fprintln(w, "nothing to change")
+		return
+	}
+	fmt.Fprintf(w, "changed: %s\n", strings.Join(r.Changed, ", "))
+}

@@ -1,0 +1,177 @@
+// Package page shows a person what a running retryproxy does: the page on the
+// admin listener, and the same as JSON for `retryproxy top`.
+//
+// Make a Page with New, give it to the data path as its journal, call Run in a
+// goroutine, call Wake for each request that begins, serve it (behind
+// admin.LocalOnly: it has no check of its own) and Close it before the server
+// that serves it.
+//
+// What it knows is bounded, whatever is configured and however much comes in:
+// five minutes of at most maxRoutes routes and maxUpstreams upstreams, looked at
+// every Step, and a handful of requests. docs/decisions/0014-page.md adds up
+// the bytes. Nothing of it is on the way of a request but a look at two numbers
+// when it ends; a request that failed, was repeated or was among the slowest is
+// copied, cut to a fixed size, unless somebody else is just doing that.
+//
+// It never shows queries, fields or bodies.
+package page
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy"
+)
+
+// The history: how often it is looked at, and for how long that is kept.
+const (
+	Step   = 5 * time.Second
+	Points = 60
+	Window = Points * Step
+)
+
+// Options are where a Page looks. All have to be set; the functions are called
+// by several goroutines at once.
+type Options struct {
+	Version   string
+	Metrics   *metrics.Metrics
+	Process   func() Process
+	Upstreams func() []metrics.Upstream // names are unique
+	Route     func(name string) Rule    // the zero value for a name that is not known
+}
+
+// Process is the state of the whole process.
+type Process struct {
+	Side             string `json:"position"`
+	Draining         bool   `json:"draining"`
+	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
+	Connections      int    `json:"connections"`        // clients connected
+	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
+	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
+}
+
+// Rule is what is configured for a route. Times are in milliseconds, 0 for no
+// limit.
+type Rule struct {
+	Upstream         string `json:"upstream"`
+	Backoff          string `json:"backoff"`
+	MaxRetries       int    `json:"max_retries"`
+	Observes         bool   `json:"dry_run"` // no retry is made, only counted
+	RequestTimeoutMS int64  `json:"request_timeout_ms"`
+	AttemptTimeoutMS int64  `json:"attempt_timeout_ms"`
+	Curve            []Wait `json:"curve"` // of the first retries
+}
+
+// Wait is the wait before one retry, in milliseconds.
+type Wait struct {
+	Min  float64 `json:"min"`
+	Mean float64 `json:"mean"`
+	Max  float64 `json:"max"`
+}
+
+// Page is all of it. Safe for concurrent use.
+type Page struct {
+	options Options
+	started time.Time
+	journal journal
+	closed  chan struct{}
+	once    sync.Once
+	clients chan struct{} // one value per open stream of events
+	idle    atomic.Bool   // Run does not look until it is woken
+	woken   chan struct{} // room for one
+
+	mu      sync.Mutex // guards all below
+	history history
+	skips   bool // the steps since the last look are not in history
+	frames  frames
+}
+
+// New makes a Page that has seen nothing yet.
+func New(o Options) *Page {
+	now := time.Now()
+	p := &Page{options: o, started: now, closed: make(chan struct{}), clients: make(chan struct{}, maxClients), woken: make(chan struct{}, 1)}
+	p.history.begin(now)
+	return p
+}
+
+// Run looks every Step until ctx ends. After two looks that found nothing going
+// on it sleeps until Wake: an idle proxy is not woken for its page.
+func (p *Page) Run(ctx context.Context) {
+	timer := time.NewTimer(Step)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-timer.C:
+			if p.look(now) {
+				timer.Reset(time.Until(p.next()))
+			}
+		case <-p.woken:
+			p.resume(time.Now())
+			timer.Reset(time.Until(p.next()))
+		}
+	}
+}
+
+// Wake tells that something is about to happen: a request begins, or the
+// configuration changes. It is cheap enough for each request.
+func (p *Page) Wake() {
+	if p.idle.Load() && p.idle.CompareAndSwap(true, false) {
+		p.woken <- struct{}{}
+	}
+}
+
+// look takes a step and reports whether to go on looking.
+func (p *Page) look(now time.Time) bool {
+	upstreams := p.options.Upstreams()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.history.look(now, p.options.Metrics, upstreams)
+	p.skips = p.history.quiet >= 2
+	if p.skips {
+		// A request that called Wake just before and has not been counted yet is
+		// seen with the next one, or when it is looked at.
+		p.idle.Store(true)
+	}
+	return !p.skips
+}
+
+// resume ends the sleep of Run.
+func (p *Page) resume(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.catchUp(now)
+	p.skips = false
+}
+
+// catchUp adds the steps in which nothing happened. Requires p.mu.
+func (p *Page) catchUp(now time.Time) {
+	if p.skips {
+		p.history.skipTo(now)
+	}
+}
+
+// next is when the next look is due.
+func (p *Page) next() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.history.last().Add(Step)
+}
+
+// Close ends the streams of events. It may be called again.
+func (p *Page) Close() { p.once.Do(func() { close(p.closed) }) }
+
+var _ proxy.Journal = (*Page)(nil)
+
+// Wants is for the data path, see proxy.Journal.
+func (p *Page) Wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
+	return p.journal.wants(endedUnixNano, took, o)
+}
+
+// Keep is for the data path, see proxy.Journal.
+func (p *Page) Keep(e *proxy.Ended) { p.journal.keep(e) }

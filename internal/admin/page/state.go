@@ -1,0 +1,216 @@
+package page
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+)
+
+// State is all that is shown but the requests.
+type State struct {
+	AtMS       int64      `json:"at_ms"` // since 1970
+	Version    string     `json:"version"`
+	UptimeMS   int64      `json:"uptime_ms"`
+	StepMS     int64      `json:"step_ms"` // between the points of a history
+	Process    Process    `json:"process"`
+	Routes     []Route    `json:"routes"`
+	MoreRoutes int        `json:"more_routes"` // in use and not shown
+	Upstreams  []Upstream `json:"upstreams"`
+}
+
+// Route is one route, the last seconds and the last minutes of it.
+type Route struct {
+	Name     string       `json:"name"`
+	Rule     Rule         `json:"rule"`
+	InFlight uint64       `json:"in_flight"`
+	Waiting  uint64       `json:"waiting"` // of these, for their next attempt
+	Now      Span         `json:"now"`     // the last 5 to 10 seconds
+	Last     Span         `json:"last"`    // the last 5 minutes, or since the start
+	Outcomes []Count      `json:"outcomes"`
+	Retried  []Count      `json:"retried"` // retries by what they were for
+	History  RouteHistory `json:"history"`
+}
+
+// Span is what happened in a stretch of time. The times p50 and p99 are in
+// microseconds, 0 when there was nothing to measure.
+type Span struct {
+	Seconds    float64 `json:"seconds"`
+	Requests   uint32  `json:"requests"`
+	FirstTry   uint32  `json:"first_try"`
+	Recovered  uint32  `json:"recovered"`
+	Failed     uint32  `json:"failed"`
+	ClientEnd  uint32  `json:"client_end"` // the client left, or its request was refused
+	Retries    uint32  `json:"retries"`
+	P50        uint32  `json:"p50"` // of requests, all attempts and waits included
+	P99        uint32  `json:"p99"`
+	AttemptP50 uint32  `json:"attempt_p50"` // of single attempts, without the waits between
+	AttemptP99 uint32  `json:"attempt_p99"`
+}
+
+// Count is how often something that has a name occurred in the last minutes.
+type Count struct {
+	Name  string `json:"name"`
+	Why   string `json:"why"` // in a sentence
+	Kind  string `json:"kind,omitempty"`
+	Count uint32 `json:"count"`
+}
+
+// RouteHistory are the points of the last minutes, the latest last.
+type RouteHistory struct {
+	FirstTry   []uint32 `json:"first_try"`
+	Recovered  []uint32 `json:"recovered"`
+	Failed     []uint32 `json:"failed"`
+	P99        []uint32 `json:"p99"`
+	AttemptP99 []uint32 `json:"attempt_p99"`
+}
+
+// Upstream is one upstream as it stands.
+type Upstream struct {
+	Name         string          `json:"name"`
+	Breaker      string          `json:"breaker"`
+	BreakerWhy   string          `json:"breaker_why"`         // what the state means
+	OpenedBy     string          `json:"opened_by,omitempty"` // why the breaker is not closed
+	Limit        int             `json:"concurrency_limit"`   // 0: none binds
+	InFlight     int             `json:"in_flight"`
+	Abandoned    int             `json:"abandoned"` // of these, those nobody waits for
+	Waiting      int             `json:"waiting"`
+	HasBudget    bool            `json:"has_budget"`
+	Budget       float64         `json:"budget"` // retries left
+	HasThrottle  bool            `json:"has_client_throttling"`
+	Throttle     float64         `json:"client_throttling"` // share of requests not sent
+	Active       int             `json:"active"`            // connections
+	Idle         int             `json:"idle"`
+	Dialing      int             `json:"dialing"`
+	RefusedDials uint64          `json:"dial_errors"`            // since the start
+	LastFailure  *Failure        `json:"last_failure,omitempty"` // a failed connection; only one of the last five minutes
+	History      UpstreamHistory `json:"history"`
+}
+
+// Failure is a failed connection.
+type Failure struct {
+	AtMS    int64  `json:"at_ms"` // since 1970
+	Address string `json:"address"`
+	Kind    string `json:"kind"`
+	Error   string `json:"error"` // one line, bounded; some of it may be the upstream's
+}
+
+// UpstreamHistory are the points of the last minutes, the latest last.
+type UpstreamHistory struct {
+	Breaker  []string  `json:"breaker"`
+	Limit    []uint32  `json:"concurrency_limit"`
+	InFlight []uint32  `json:"in_flight"`
+	Waiting  []uint32  `json:"waiting"`
+	Budget   []float32 `json:"budget"`
+}
+
+// State is how everything stands now.
+func (p *Page) State(now time.Time) State {
+	upstreams, process := p.options.Upstreams(), p.options.Process()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state(now, process, upstreams)
+}
+
+// state is State with p.mu held.
+func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstream) State {
+	p.catchUp(now)
+	h := &p.history
+	s := State{
+		AtMS: now.UnixMilli(), Version: p.options.Version, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
+		Process: process, MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
+	}
+	h.find(p.options.Metrics)
+	for _, r := range h.routes {
+		route := h.route(r, now)
+		route.Rule = p.options.Route(route.Name)
+		s.Routes = append(s.Routes, route)
+	}
+	for i := range upstreams {
+		if i < maxUpstreams {
+			s.Upstreams = append(s.Upstreams, h.upstreamState(&upstreams[i], now))
+		}
+	}
+	return s
+}
+
+func (h *history) route(r *routeHistory, now time.Time) Route {
+	live := r.route.Read()
+	c := countsOf(&live)
+	tick := (h.looks + 1) % 2 // the older one
+	mark := (h.looks/marksEvery + 1) % numMarks
+	last := c.since(&r.marks[mark])
+	recent := c.since(&r.ticks[tick])
+	out := Route{
+		Name: r.route.Name(), InFlight: live.InFlight, Waiting: live.Waiting,
+		Now: recent.span(now.Sub(h.tickAt[tick])), Last: last.span(now.Sub(h.markAt[mark])),
+		Outcomes: []Count{}, Retried: []Count{},
+	}
+	for _, o := range policy.AllOutcomes() {
+		if n := last.outcomes[o]; n > 0 && kinds[o] >= failed {
+			out.Outcomes = append(out.Outcomes, Count{Name: o.String(), Why: o.Explain(), Kind: kinds[o].String(), Count: n})
+		}
+	}
+	for _, why := range policy.AllReasons() {
+		if n := last.retries[why]; n > 0 {
+			out.Retried = append(out.Retried, Count{Name: why.String(), Why: why.Explain(), Count: n})
+		}
+	}
+	for i := range Points {
+		pt := &r.points[(h.looks+1+i)%Points]
+		t := &out.History
+		t.FirstTry, t.Recovered, t.Failed = append(t.FirstTry, pt.kinds[firstTry]), append(t.Recovered, pt.kinds[recovered]), append(t.Failed, pt.kinds[failed])
+		t.P99, t.AttemptP99 = append(t.P99, pt.p99), append(t.AttemptP99, pt.attemptP99)
+	}
+	return out
+}
+
+func (c *counts) span(d time.Duration) Span {
+	k := c.byKind()
+	return Span{
+		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
+		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
+		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
+	}
+}
+
+func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
+	g := &u.Guard
+	out := Upstream{
+		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued,
+		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasClientThrottling, Throttle: u.ClientThrottling, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
+	}
+	if g.Breaker != breaker.Closed {
+		out.OpenedBy = g.OpenedBy.Explain()
+	}
+	if f := u.LastFailure; f != nil && now.Sub(f.At) < Window {
+		out.LastFailure = &Failure{AtMS: f.At.UnixMilli(), Address: f.Address, Kind: f.Kind, Error: f.Text}
+	}
+	for _, n := range u.DialErrors {
+		out.RefusedDials += n
+	}
+	t := &out.History
+	for _, known := range h.upstreams {
+		for i := range Points {
+			if known.name == u.Name {
+				pt := &known.points[(h.looks+1+i)%Points]
+				t.Breaker, t.Limit, t.InFlight = append(t.Breaker, pt.state()), append(t.Limit, pt.limit), append(t.InFlight, pt.inFlight)
+				t.Waiting, t.Budget = append(t.Waiting, pt.waiting), append(t.Budget, pt.budget)
+			}
+		}
+	}
+	return out
+}
+
+// state is that of the breaker, or nothing for a step before the first look.
+func (p *upstreamPoint) state() string {
+	if !p.known {
+		return ""
+	}
+	return p.breaker.String()
+}
+
+func (k kind) String() string {
+	return [...]string{"first_try", "recovered", "failed", "caller_end"}[k]
+}

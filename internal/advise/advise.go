@@ -1,0 +1,132 @@
+package advise
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Input is what advice is made from.
+type Input struct {
+	Before   *Sample // nil: After is looked at since its process began
+	After    *Sample
+	Seconds  float64            // between the two, or since the process began; 0: not known
+	Settings map[string]InForce // by route; nil when they could not be read
+}
+
+// Report is the advice for all routes.
+type Report struct {
+	Seconds float64  `json:"seconds"` // looked at; 0: not known
+	Since   string   `json:"since"`   // "start" or "window"
+	Routes  []Route  `json:"routes"`  // default first, then by name
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Route is the advice for one route.
+type Route struct {
+	Name     string `json:"name"`
+	DryRun   bool   `json:"dry_run"`
+	Requests int64  `json:"requests"`
+	Attempts int64  `json:"attempts"`
+	Failed   int64  `json:"failed_attempts"`
+
+	// Enough: there was enough traffic to propose anything; else Notes says
+	// how much is missing, and Proposals is empty.
+	Enough    bool       `json:"enough_traffic"`
+	Retries   Retries    `json:"retries"`
+	Proposals []Proposal `json:"proposals,omitempty"`
+	Notes     []string   `json:"notes,omitempty"`
+}
+
+// Retries weighs what retries brought against what they cost. Of a route that
+// observes it is what they would: Recovered then is the most that could have been.
+type Retries struct {
+	Made       int64   `json:"made"`                         // retries of closed kept connections left out; those that would be, for a route that observes
+	Recovered  int64   `json:"recovered"`                    // requests
+	GaveUp     int64   `json:"gave_up"`                      // requests that failed in spite of them, or without
+	Load       float64 `json:"load_added"`                   // as a proportion of the attempts without retries
+	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // of a route that observes: when all retries fail too, and the budget allows them
+}
+
+// Proposal is a value for a setting.
+type Proposal struct {
+	Setting  string `json:"setting"` // the variable, of the route where it is not the default one
+	Now      string `json:"now,omitempty"`
+	Proposed string `json:"proposed"`
+	Why      string `json:"why"`
+}
+
+// Same reports that the setting can stay.
+func (p *Proposal) Same() bool { return p.Now == p.Proposed }
+
+// Advise makes the report. The error is ErrRestarted, when the samples are not
+// of one life of a process.
+func Advise(in Input) (*Report, error) {
+	counted, err := in.After.since(in.Before)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Seconds: in.Seconds, Since: "window"}
+	if in.Before == nil {
+		r.Since = "start"
+	}
+	if in.Settings == nil {
+		r.Notes = append(r.Notes, "the settings in force are shown to this machine only and could not be read; the defaults are assumed")
+	}
+	for name, c := range counted {
+		now, known := in.Settings[name]
+		if !known {
+			now = defaults()
+			now.Observes = sum(c.Would, "") > 0
+		}
+		r.Routes = append(r.Routes, adviseRoute(name, c, now, in.Seconds))
+	}
+	slices.SortFunc(r.Routes, func(a, b Route) int {
+		if (a.Name == "default") != (b.Name == "default") {
+			if a.Name == "default" {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return r, nil
+}
+
+func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
+	r := Route{
+		Name: name, Requests: int64(c.Requests()), Attempts: int64(c.Attempts), Failed: int64(c.Attempts - c.Good),
+		Retries: retriesOf(c, now),
+	}
+	if now.Observes {
+		r.DryRun = true
+	}
+	l := latencyOf(c)
+	if l.answers < LeastAnswers {
+		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic to advise: %.0f answers that are no failures, at least %d are needed", l.answers, LeastAnswers))
+		return r
+	}
+	r.Enough = true
+	a := adviser{c: c, now: now, latency: l, seconds: seconds, route: &r}
+	a.advise()
+	return r
+}
+
+// retriesOf weighs the real ones, or those that would be.
+func retriesOf(c *Counts, now InForce) Retries {
+	made := sum(c.Retries, "") - c.Retries["idle_close"]
+	r := Retries{Made: int64(made), Recovered: int64(c.Outcomes["recovered"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}
+	if first := c.Attempts - made - c.Hedges; first > 0 {
+		r.Load = made / first
+	}
+	if !now.Observes {
+		return r
+	}
+	would := sum(c.Would, "")
+	r.Made, r.Recovered = int64(would), int64(c.Outcomes["gave_up_dry_run"])
+	if c.Attempts > 0 {
+		r.Load = would / c.Attempts
+		r.LoadAtMost = r.Load * float64(max(1, now.MaxRetries))
+	}
+	return r
+}

@@ -1,0 +1,231 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// adviser makes the proposals for one route. Each rule may look at what those
+// before it proposed.
+type adviser struct {
+	c       *Counts
+	now     InForce
+	latency latency
+	seconds float64
+	route   *Route
+
+	attempt time.Duration // proposed; 0: none was
+	request time.Duration // proposed, or what is in force; without the time of a hold
+	base    time.Duration // of the backoff
+	failing float64       // share of requests whose first attempt asked for a retry
+}
+
+func (a *adviser) advise() {
+	a.base = a.firstWait()
+	a.attemptTimeout()
+	a.requestTimeout()
+	a.budget()
+	a.backoff()
+	a.remark()
+}
+
+func (a *adviser) propose(key, value, why string, args ...any) {
+	p := Proposal{Setting: config.Prefix + key, Now: a.now.Values[key], Proposed: value, Why: fmt.Sprintf(why, args...)}
+	if a.route.Name != config.DefaultRoute {
+		p.Setting = config.RouteVariable(a.route.Name, key)
+	}
+	a.route.Proposals = append(a.route.Proposals, p)
+}
+
+func (a *adviser) note(text string, args ...any) {
+	a.route.Notes = append(a.route.Notes, fmt.Sprintf(text, args...))
+}
+
+// Bounds of an attempt timeout. Below the first, one lost packet passes for an
+// upstream that is down: Linux sends again after 200 ms at the earliest
+// (TCP_RTO_MIN). An upstream whose answers all take the same time would be cut
+// off by the next small delay; thrice the median is the least room.
+const (
+	leastAttempt = 250 * time.Millisecond
+	medianRoom   = 3
+	mostAttempt  = 10 * time.Minute // the last edge of the histogram
+)
+
+// attemptTimeout: the time within which nearly all answers come. One response in
+// a thousand asked for twice costs nothing; one in ten would.
+func (a *adviser) attemptTimeout() {
+	t, _ := a.latency.best()
+	within := a.latency.at(t.share, 0)
+	d := a.latency.at(t.share, t.further)
+	median := a.latency.at(0.5, 0)
+	if d > mostAttempt {
+		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram tells, or longer", rest(t))
+		return
+	}
+	why := fmt.Sprintf("%s: %s %% of the responses come within %s", t.name, number(100*t.share), config.DurationText(within))
+	if t.further > 0 {
+		why += fmt.Sprintf("; %.0f answers say little about rarer ones, so %s of the histogram on top", a.latency.answers, steps(t.further))
+	}
+	switch {
+	case d < medianRoom*median && medianRoom*median >= leastAttempt:
+		d = medianRoom * median
+		why += fmt.Sprintf("; not less than %d times the median, %s", medianRoom, config.DurationText(median))
+	case d < leastAttempt:
+		d = leastAttempt
+		why += "; not less than " + config.DurationText(leastAttempt) + ", since a lost packet is sent again after 200ms"
+	}
+	if most := a.now.RequestTimeout / slowAttempts; a.patient() && d > most {
+		d = most
+		why += "; not more than a third of the time that clients wait"
+	}
+	a.attempt = d
+	a.propose("ATTEMPT_TIMEOUT", config.DurationText(d), "%s", why)
+	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.Observes {
+		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
+	}
+}
+
+func rest(t tail) string { return strconv.FormatFloat((1-t.share)*100, 'g', 2, 64) + " %" }
+
+func steps(n int) string {
+	if n == 1 {
+		return "one step"
+	}
+	return strconv.Itoa(n) + " steps"
+}
+
+// slowAttempts are how many attempts that time out a request should have time
+// for, as with the defaults: one that hung is no reason to give up, three are.
+const slowAttempts = 3
+
+// requestTimeout: time for those attempts and the waits between them, and before
+// them for an upstream that is down to come back.
+func (a *adviser) requestTimeout() {
+	a.request = a.now.RequestTimeout
+	switch {
+	case a.patient():
+		a.propose("REQUEST_TIMEOUT", config.DurationText(a.request), "clients wait so long, whatever the responses need; it is there to outlast an outage")
+		return
+	case a.attempt == 0:
+		return
+	}
+	n := min(slowAttempts, a.now.MaxRetries+1)
+	waits := a.base * time.Duration(1<<(n-1)-1) // full jitter waits at most base x 2^k
+	a.request = roundUp(time.Duration(n)*a.attempt + waits)
+	whole, hold := a.request, ""
+	if a.now.Hold > 0 {
+		whole, hold = roundUp(a.request+a.now.Hold), ", after QUEUE_TIMEOUT ("+config.DurationText(a.now.Hold)+") for an upstream that is down"
+	}
+	a.propose("REQUEST_TIMEOUT", config.DurationText(whole), "%s of %s with the longest waits between them%s; %s of the requests took longer, bodies included",
+		plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
+}
+
+// The proportions a budget is chosen from. Below the first it would not last
+// through a partial failure, above the last (the default) it lets retries add
+// load that a struggling upstream cannot take.
+var ratios = []float64{0.1, 0.15, 0.2}
+
+// budget: twice what ordinary failures need.
+func (a *adviser) budget() {
+	requests := max(1, a.c.Requests()) // answers that are long on their way may be none of a request that is done
+	needed := float64(a.route.Retries.Made) + a.c.Outcomes["gave_up_budget_exhausted"]
+	a.failing = needed / requests
+	ratio := ratios[len(ratios)-1]
+	for _, r := range ratios {
+		if 2*a.failing <= r {
+			ratio = r
+			break
+		}
+	}
+	a.propose("BUDGET_RATIO", number(ratio), "retries are %s of the requests; twice that is enough for ordinary failures, and an upstream that is down gets at most %s times its load",
+		percent(a.failing), number(1+ratio))
+	if 2*a.failing > ratio {
+		a.note("%s of the requests ask for a retry: that is more than retries should hide, and a larger budget would make a bad day worse", percent(a.failing))
+	}
+	if a.seconds <= 0 {
+		return
+	}
+	rate := requests / a.seconds
+	perSecond := min(1, math.Ceil(10*ratio*rate)/10)
+	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the floor adds no more than the proportion does", number(round2(rate)))
+}
+
+// Bounds of a first wait: under the first, all failures of one blip would be
+// repeated within it; the second is that of the cloud vendors' rule.
+const (
+	leastWait = 50 * time.Millisecond
+	mostWait  = time.Second
+	mostMax   = 32 * time.Second
+	patience  = time.Minute // clients that wait so long can wait for an outage's end
+)
+
+// firstWait is the usual time of a response: sooner, the trouble that made the
+// first attempt fail is still there.
+func (a *adviser) firstWait() time.Duration {
+	return max(leastWait, min(mostWait, a.latency.at(0.5, 0)))
+}
+
+// backoff by what retries are for and how long clients wait.
+func (a *adviser) backoff() {
+	if a.patient() {
+		a.propose("BACKOFF", "additive", "clients wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", config.DurationText(a.now.RequestTimeout))
+		a.propose("BACKOFF_MAX", config.DurationText(mostMax), "the longest wait that the rule names")
+		return
+	}
+	a.propose("BACKOFF", "full-jitter", "the least load from clients who failed together")
+	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median of the responses, within %s and %s: sooner, what failed the first attempt is still there", config.DurationText(leastWait), config.DurationText(mostWait))
+	longest := mostMax
+	if a.request > 0 {
+		longest = max(a.base, min(mostMax, roundDown(a.request/slowAttempts)))
+	}
+	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request's time: a longer wait leaves none for the attempt")
+	if a.mostly429() {
+		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429: who is told to slow down waits longer; a Retry-After is kept in any case")
+	}
+}
+
+// patient: clients that were configured to wait long, as in the profile batch.
+// The proposed request timeout says what the upstream needs, not what the
+// clients can wait.
+func (a *adviser) patient() bool {
+	return a.now.Values["PROFILE"] == "batch" || a.now.RequestTimeout > patience
+}
+
+func (a *adviser) mostly429() bool {
+	why := a.c.Retries
+	if a.now.Observes {
+		why = a.c.Would
+	}
+	return why["status_429"] > 0 && why["status_429"] >= sum(why, "")/2
+}
+
+// What makes advice doubtful.
+const (
+	badDay      = 0.1 // of the attempts fail
+	littleUse   = 10  // retries for each request recovered
+	enoughToSay = 20  // retries before their use is judged
+)
+
+// remark says what makes the advice doubtful.
+func (a *adviser) remark() {
+	r := a.route
+	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {
+		a.note("%s of the attempts failed: this was no ordinary time, ask again on an ordinary day", percent(share))
+	}
+	if !a.now.Observes && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
+		a.note("%d retries recovered %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Recovered)
+	}
+	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {
+		a.note("the budget refused retries for %.0f requests", n)
+	}
+	if a.c.Overtaken > 0 {
+		a.note("%.0f attempts were overtaken by their hedges, so how long they would have taken is not known, and ATTEMPT_TIMEOUT may come out too short", a.c.Overtaken)
+	}
+	if a.c.Faults > 0 {
+		a.note("%.0f faults were made up (RETRYPROXY_FAULT_INJECTION): this advice is about them too", a.c.Faults)
+	}
+}

@@ -1,0 +1,224 @@
+package advise
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Sample is what a process had counted at one moment, since its start.
+type Sample struct {
+	Started float64 // when the process began, in seconds since 1970; 0: not told
+	Routes  map[string]*Counts
+}
+
+// Counts are those of one route.
+type Counts struct {
+	Outcomes  map[string]float64 // requests
+	Attempts  float64
+	Good      float64 // of Attempts, those that did not fail
+	Silent    float64 // of Attempts, those that may have been processed and brought no response
+	Retries   map[string]float64
+	Would     map[string]float64 // retries that would have been made
+	Faults    float64            // made up
+	Hedges    float64            // attempts sent beside others
+	Overtaken float64            // of Attempts, those given up because the other of a hedge answered
+	Attempt   Histogram          // how long attempts took
+	Request   Histogram          // how long requests took, bodies included
+}
+
+// Histogram is how many values lie above the edge before and up to Edges[i]
+// seconds; the last count, of one more than there are edges, lies above all.
+type Histogram struct {
+	Edges  []float64
+	Counts []float64
+}
+
+// Total is how many values there are.
+func (h *Histogram) Total() float64 {
+	n := 0.0
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// Requests that are done.
+func (c *Counts) Requests() float64 { return sum(c.Outcomes, "") }
+
+// sum adds the counts whose labels begin with prefix.
+func sum(counts map[string]float64, prefix string) float64 {
+	total := 0.0
+	for label, n := range counts {
+		if strings.HasPrefix(label, prefix) {
+			total += n
+		}
+	}
+	return total
+}
+
+func newCounts() *Counts {
+	return &Counts{Outcomes: map[string]float64{}, Retries: map[string]float64{}, Would: map[string]float64{}}
+}
+
+// ErrNoRoutes is for a page of metrics that is none of retryproxy's.
+var ErrNoRoutes = errors.New("the metrics are not those of a retryproxy: no route is in them")
+
+// Parse reads a response of /metrics in Prometheus's text format.
+func Parse(text string) (*Sample, error) {
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text + "\n"))
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics: %w", err)
+	}
+	s := &Sample{Routes: map[string]*Counts{}}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if name == "process_start_time_seconds" {
+				s.Started = m.GetGauge().GetValue()
+			}
+			take, known := takers[name]
+			if !known {
+				continue
+			}
+			route := labels["route"]
+			if s.Routes[route] == nil {
+				s.Routes[route] = newCounts()
+			}
+			v := value{labels: labels, n: m.GetCounter().GetValue()}
+			for _, b := range m.GetHistogram().GetBucket() {
+				v.bucket(b.GetUpperBound(), float64(b.GetCumulativeCount()))
+			}
+			v.bucket(math.Inf(1), float64(m.GetHistogram().GetSampleCount()))
+			take(s.Routes[route], &v)
+		}
+	}
+	if len(s.Routes) == 0 {
+		return nil, ErrNoRoutes
+	}
+	return s, nil
+}
+
+// value is one metric of a family.
+type value struct {
+	labels    map[string]string
+	n         float64
+	histogram Histogram
+	below     float64 // what was counted up to the edge before
+}
+
+// bucket adds a cumulative one; they come in the order of their edges.
+func (v *value) bucket(edge, upTo float64) {
+	h := &v.histogram
+	if len(h.Counts) > len(h.Edges) {
+		return // the one above all is there already
+	}
+	if !math.IsInf(edge, 1) {
+		h.Edges = append(h.Edges, edge)
+	}
+	h.Counts = append(h.Counts, upTo-v.below)
+	v.below = upTo
+}
+
+// takers put a metric where it belongs, by its name.
+var takers = map[string]func(c *Counts, v *value){
+	"retryproxy_outcomes_total":           func(c *Counts, v *value) { c.Outcomes[v.labels["outcome"]] += v.n },
+	"retryproxy_retries_total":            func(c *Counts, v *value) { c.Retries[v.labels["reason"]] += v.n },
+	"retryproxy_dry_run_retries_total":    func(c *Counts, v *value) { c.Would[v.labels["reason"]] += v.n },
+	"retryproxy_fault_injections_total":   func(c *Counts, v *value) { c.Faults += v.n },
+	"retryproxy_hedges_total":             func(c *Counts, v *value) { c.Hedges += v.n },
+	"retryproxy_attempts_total":           takeAttempts,
+	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt = v.histogram },
+	"retryproxy_request_duration_seconds": func(c *Counts, v *value) { c.Request = v.histogram },
+}
+
+func takeAttempts(c *Counts, v *value) {
+	c.Attempts += v.n
+	switch class := v.labels["class"]; {
+	case class == "ok":
+		c.Good += v.n
+	case class == "overtaken":
+		c.Good += v.n
+		c.Overtaken += v.n
+	case class == "unknown" && v.labels["code"] == "other":
+		c.Silent += v.n
+	}
+}
+
+// ErrRestarted is for two samples between which the process began anew.
+var ErrRestarted = errors.New("the process was restarted between the two samples; ask again")
+
+// since gives what was counted after before, nil for everything.
+func (s *Sample) since(before *Sample) (map[string]*Counts, error) {
+	if before == nil {
+		return s.Routes, nil
+	}
+	if s.Started != before.Started {
+		return nil, ErrRestarted
+	}
+	out := map[string]*Counts{}
+	for name, now := range s.Routes {
+		old := before.Routes[name]
+		if old == nil {
+			old = newCounts()
+		}
+		d := difference{}
+		out[name] = d.counts(now, old)
+		if d.fell { // a route that was taken away and came back
+			return nil, ErrRestarted
+		}
+	}
+	return out, nil
+}
+
+// difference remembers a count that fell, which none does in one life.
+type difference struct{ fell bool }
+
+func (d *difference) of(now, old float64) float64 {
+	d.fell = d.fell || now < old
+	return now - old
+}
+
+func (d *difference) counts(now, old *Counts) *Counts {
+	return &Counts{
+		Outcomes:  d.labels(now.Outcomes, old.Outcomes),
+		Attempts:  d.of(now.Attempts, old.Attempts),
+		Good:      d.of(now.Good, old.Good),
+		Silent:    d.of(now.Silent, old.Silent),
+		Retries:   d.labels(now.Retries, old.Retries),
+		Would:     d.labels(now.Would, old.Would),
+		Faults:    d.of(now.Faults, old.Faults),
+		Hedges:    d.of(now.Hedges, old.Hedges),
+		Overtaken: d.of(now.Overtaken, old.Overtaken),
+		Attempt:   d.histogram(now.Attempt, old.Attempt),
+		Request:   d.histogram(now.Request, old.Request),
+	}
+}
+
+func (d *difference) labels(now, old map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for label, n := range now {
+		out[label] = d.of(n, old[label])
+	}
+	return out
+}
+
+func (d *difference) histogram(now, old Histogram) Histogram {
+	out := Histogram{Edges: now.Edges, Counts: make([]float64, len(now.Counts))}
+	for i, n := range now.Counts {
+		was := 0.0
+		if i < len(old.Counts) {
+			was = old.Counts[i]
+		}
+		out.Counts[i] = d.of(n, was)
+	}
+	return out
+}

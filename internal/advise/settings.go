@@ -1,0 +1,65 @@
+package advise
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// InForce is what a route has now, as far as advice looks at it.
+type InForce struct {
+	Observes       bool
+	MaxRetries     int
+	AttemptTimeout time.Duration     // 0: none
+	RequestTimeout time.Duration     // 0: none
+	Hold           time.Duration     // the longest wait for an upstream that is down; 0: none
+	Values         map[string]string // by key, as a user would write them
+}
+
+// defaults are for a process that does not show its settings.
+func defaults() InForce {
+	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, Hold: 20 * time.Second}
+}
+
+// ParseSettings reads a response of /config.
+func ParseSettings(text string) (map[string]InForce, error) {
+	var config struct {
+		Routes []struct {
+			Name     string `json:"name"`
+			Settings map[string]struct {
+				Value string `json:"value"`
+			} `json:"settings"`
+		} `json:"routes"`
+	}
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return nil, fmt.Errorf("read the settings in force: %w", err)
+	}
+	routes := map[string]InForce{}
+	for _, r := range config.Routes {
+		now := defaults()
+		now.Values = map[string]string{}
+		for key, s := range r.Settings {
+			now.Values[key] = s.Value
+		}
+		now.Observes = now.Values["DRY_RUN"] == "true"
+		if n, err := strconv.Atoi(now.Values["MAX_RETRIES"]); err == nil {
+			now.MaxRetries = n
+		}
+		now.AttemptTimeout = 0 // also with auto
+		parseTime(&now.AttemptTimeout, now.Values["ATTEMPT_TIMEOUT"])
+		parseTime(&now.RequestTimeout, now.Values["REQUEST_TIMEOUT"])
+		parseTime(&now.Hold, now.Values["QUEUE_TIMEOUT"])
+		if now.Values["BREAKER"] != "queue" {
+			now.Hold = 0
+		}
+		routes[r.Name] = now
+	}
+	return routes, nil
+}
+
+func parseTime(to *time.Duration, s string) {
+	if d, err := time.ParseDuration(s); err == nil {
+		*to = d
+	}
+}

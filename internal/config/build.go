@@ -1,0 +1,251 @@
+package config
+
+import (
+	"os"
+
+	"github.com/retryproxy/retryproxy/internal/memlimit"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/certs"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Build returns a proxy.Config without observers, refusal counter and logger, which the
+// caller adds. It reads certificate files, the descriptor limit and the host's name; Load
+// has checked the settings themselves. The error joins everything that keeps a route from
+// working; ProblemsOf returns the variable to blame for each.
+func Build(s *Settings) (*proxy.Config, error) {
+	b := &builder{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
+	c := &proxy.Config{
+		TrustedProxies:        s.TrustedProxies,
+		ProxyProtocolFrom:     s.ProxyProtocolFrom,
+		ForwardProxy:          s.ForwardProxy,
+		Limits:                http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders},
+		MaxConcurrentStreams:  s.MaxStreams,
+		MaxConnections:        maxConnections(s.MaxConnections),
+		ReadHeaderTimeout:     s.ReadHeaderTimeout,
+		ClientIdleTimeout:     s.ClientIdleTimeout,
+		WriteTimeout:          s.WriteTimeout,
+		MinBodyRate:           int64(s.MinBodyRate),
+		TunnelIdleTimeout:     s.TunnelIdleTimeout,
+		ClientMemory:          clientMemory(memlimit.Soft()),
+		RetryBufferTotalBytes: replayBytes(int64(s.RetryBufferTotalBytes), memlimit.Soft()),
+		DrainTimeout:          s.DrainTimeout,
+		AccessLog:             s.AccessLog,
+		GaveUpLogPerMinute:    s.GaveUpLogPerMinute,
+		Default:               b.route(&s.Default),
+	}
+	if s.TLSCert != "" {
+		var err error
+		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
+		if err != nil {
+			b.listenerTLS(err)
+		}
+	}
+	for _, a := range s.Listeners() {
+		c.Listen = append(c.Listen, a.String())
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		made := b.route(r)
+		made.Match = r.Match(s)
+		c.Routes = append(c.Routes, made)
+	}
+	return c, b.err()
+}
+
+type builder struct {
+	settings *Settings
+	own      []string // our authorities, for HOST=auto
+	targets  map[targetKey]targetResult
+	problems Problems
+}
+
+// targetKey identifies a target; routes with equal keys share one, so that certificates are
+// read once.
+type targetKey struct {
+	upstream string
+	files    upstream.TLSFiles
+}
+
+type targetResult struct {
+	target upstream.Target
+	err    error
+}
+
+func (b *builder) route(r *Route) proxy.Route {
+	p, err := r.Policy()
+	b.note(r, "BACKOFF", err)
+	nested, err := r.LayeredRetriesRule()
+	b.note(r, "LAYERED_RETRIES", err)
+	budget, hasBudget := r.Budget()
+	made := proxy.Route{
+		Name:                r.Name,
+		Upstream:            b.target(r),
+		Policy:              p,
+		Budget:              budget,
+		NoBudget:            !hasBudget,
+		Guard:               r.Guard(),
+		Breaker:             outage(r.Breaker),
+		QueueTimeout:        r.QueueTimeout,
+		QueueMax:            r.QueueMax,
+		QueueOrder:          queueOrder(r.QueueOrder),
+		Eject:               eject(r),
+		ClientThrottling:    r.ClientThrottling == "on",
+		Fallback:            b.fallback(r),
+		DryRun:              r.DryRun,
+		FaultInjection:      r.FaultInjection.Injector(),
+		HedgeAfter:          hedgeAfter(r),
+		RateLimitPause:      rateLimitPause(r),
+		RateLimit:           rateLimit(r),
+		Probe:               admission.Probe{Path: r.ProbePath.Path(), Host: r.Shared.UpstreamHost.Name()},
+		RequestTimeout:      r.RequestTimeout,
+		AttemptTimeout:      r.AttemptTimeout.Value(),
+		FirstContentTimeout: r.FirstContentTimeout,
+		BodyIdleTimeout:     r.BodyIdleTimeout,
+		MaxBodyBytes:        int64(r.MaxBodyBytes),
+		RetryBufferBytes:    int64(r.RetryBufferBytes),
+		ResponseBufferBytes: int64(r.ResponseBufferBytes),
+		ErrorCodes:          r.FatalErrorCodes.list,
+		GenerateKey:         r.IdempotencyKey == "generate",
+		LayeredRetries:      nested,
+		ResponseHeaders:     r.ResponseHeaders,
+	}
+	made.Forward = b.forward(r, &made.Upstream)
+	b.note(r, "UPSTREAM_HOST", made.Forward.Check())
+	return made
+}
+
+func queueOrder(word string) admission.Order {
+	if word == "oldest" {
+		return admission.Oldest
+	}
+	return admission.Newest
+}
+
+// hedgeAfter returns the route's own setting, or the replacement of an attempt timeout.
+func hedgeAfter(r *Route) hedge.After {
+	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() {
+		return hedge.SlowAttempt()
+	}
+	return r.HedgeAfter.After
+}
+
+func outage(word string) proxy.BreakerMode {
+	if word == "fail-fast" {
+		return proxy.BreakerFailFast
+	}
+	return proxy.BreakerQueue
+}
+
+func eject(r *Route) proxy.Eject {
+	e := proxy.Eject{After: r.EjectAfter, For: r.EjectFor}
+	if e.After == 0 {
+		e.After = -1
+	}
+	return e
+}
+
+func rateLimitPause(r *Route) proxy.RateLimitPause {
+	c := proxy.RateLimitPause{Max: r.RateLimitPauseMax, Header: r.RateLimitPauseKey.Header()}
+	switch {
+	case r.RateLimitPauseKey.Route():
+		c.Kind = proxy.RateLimitPauseRoute
+	case c.Header != "":
+		c.Kind = proxy.RateLimitPauseHeader
+	}
+	return c
+}
+
+func rateLimit(r *Route) admission.RateLimit {
+	q := admission.RateLimit{Rate: r.RateLimit.Rate, Wait: r.RateLimitWait, Header: r.RateLimitKey.Header()}
+	switch {
+	case r.RateLimitKey.Route():
+		q.Kind = admission.RateLimitRoute
+	case q.Header != "":
+		q.Kind = admission.RateLimitHeader
+	}
+	return q
+}
+
+// target adds certificates and the dial timeout to the upstream. An error is reported for
+// the first route that has it.
+func (b *builder) target(r *Route) upstream.Target {
+	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName})
+}
+
+// fallback does not use the route's certificates, which are for its upstream.
+func (b *builder) fallback(r *Route) *proxy.Fallback {
+	if r.Fallback.None() {
+		return nil
+	}
+	status, body := r.Fallback.Answer()
+	f := &proxy.Fallback{Status: status, Body: []byte(body)}
+	if status == 0 {
+		f.Upstream = b.targetOf(r, r.Fallback.Upstream(), upstream.TLSFiles{})
+		f.Forward = b.forward(r, &f.Upstream)
+		if f.Forward.Host == forward.HostName {
+			f.Forward.Host = forward.HostUpstream // the name is the upstream's
+		}
+	}
+	return f
+}
+
+func (b *builder) targetOf(r *Route, to Upstream, files upstream.TLSFiles) upstream.Target {
+	target := to.Target()
+	if to.TLS() {
+		key := targetKey{to.String(), files}
+		made, known := b.targets[key]
+		if !known {
+			made.err = target.UseTLS(key.files)
+			made.target = target
+			b.targets[key] = made
+			b.note(r, "UPSTREAM", made.err)
+		}
+		target = made.target
+	}
+	target.DialTimeout = r.DialTimeout
+	return target
+}
+
+func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
+	f := forward.Settings{
+		UpstreamHost: to.Host,
+		BasePath:     to.BasePath,
+		OwnHosts:     b.own,
+		Forwarded:    r.Forwarded,
+		Via:          r.Via,
+		StripPrefix:  r.StripPrefix,
+		Deadlines:    r.ClientDeadlines.DeadlineSet,
+	}
+	switch rule := r.Shared.UpstreamHost; {
+	case rule.Auto():
+		f.Host = forward.HostAuto
+	case rule.Preserve():
+		f.Host = forward.HostPreserve
+	case rule.Upstream():
+		f.Host = forward.HostUpstream
+	default:
+		f.Host, f.HostName = forward.HostName, rule.Name()
+	}
+	return f
+}
+
+// ownNames returns the authorities under which clients know this proxy: its listener
+// addresses and the host's name, which in a container is the container's. Package forward
+// knows loopback names itself.
+func ownNames(s *Settings) []string {
+	var own []string
+	for _, a := range s.Listeners() {
+		if network, address := a.Split(); network == "tcp" && !a.Wildcard() {
+			own = append(own, address)
+		}
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		own = append(own, name)
+	}
+	return own
+}

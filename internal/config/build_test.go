@@ -1,0 +1,254 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+func load(t *testing.T, environ ...string) *Settings {
+	t.Helper()
+	for i := range environ {
+		environ[i] = "RETRYPROXY_" + environ[i]
+	}
+	s, problems := Load(environ)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func configOf(t *testing.T, environ ...string) *proxy.Config {
+	t.Helper()
+	c, err := Build(load(t, environ...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proxy.New(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Every value is unlike its neighbours, so that one in the wrong field shows.
+func TestEverySettingReachesTheProxy(t *testing.T) {
+	c := configOf(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2", "FORWARD_PROXY=true", "MAX_CONNECTIONS=11", "MAX_HEADER_BYTES=2KiB", "MAX_HEADERS=12",
+		"READ_HEADER_TIMEOUT=13s", "CLIENT_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "RETRY_BUFFER_TOTAL_BYTES=18MiB",
+		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true", "GAVE_UP_LOG_PER_MINUTE=20",
+		"UPSTREAM_HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
+		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "LAYERED_RETRIES=deny",
+		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
+		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "RETRY_BUFFER_BYTES=30KiB", "RESPONSE_BUFFER_BYTES=31KiB",
+		"CLIENT_THROTTLING=on", "HEDGE_AFTER=33ms", "RATE_LIMIT_PAUSE_KEY=header:X-Key", "RATE_LIMIT_PAUSE_MAX=32s", "RATE_LIMIT=35/s", "RATE_LIMIT_KEY=header:X-Account", "RATE_LIMIT_WAIT=36s", "PROBE_PATH=/ready", "FAULT_INJECTION=503:33%,delay:34ms:100%", "DRY_RUN=true")
+	r := c.Default
+	for name, ok := range map[string]bool{
+		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
+		"trusted":     len(c.TrustedProxies) == 1,
+		"announcers":  len(c.ProxyProtocolFrom) == 2,
+		"forwarding":  c.ForwardProxy,
+		"connections": c.MaxConnections == 11,
+		"limits":      c.Limits == http1.Limits{HeaderBytes: 2048, Headers: 12},
+		"times":       c.ReadHeaderTimeout == 13*time.Second && c.ClientIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,
+		"rate":        c.MinBodyRate == 17,
+		"total":       c.RetryBufferTotalBytes == 18<<20,
+		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 20,
+		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 2*time.Second,
+		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && r.Forward.Forwarded && r.Forward.Via == "edge" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
+		"key":         r.GenerateKey,
+		"headers":     !r.ResponseHeaders,
+		"bodies":      r.MaxBodyBytes == 21 && r.RetryBufferBytes == 30<<10 && r.ResponseBufferBytes == 31<<10,
+		"retry on":    r.Policy.RetryOn.Code(503) && !r.Policy.RetryOn.Code(500),
+		"policy":      r.Policy.MaxRetries == 2 && r.Policy.Window == 22*time.Second && r.Policy.Unsafe && !r.Policy.Methods.Has([]byte("PUT")) && r.Policy.Methods.Has([]byte("GET")),
+		"layered":     r.LayeredRetries == policy.LayeredDeny,
+		"backoff":     r.Policy.Backoff.Wait(backoff.Step{}, backoff.Shared()) == 23*time.Millisecond && r.Policy.Throttled.Wait(backoff.Step{}, backoff.Shared()) == 240*time.Millisecond,
+		"budget":      !r.NoBudget && r.Budget == budget.Config{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
+		"throttle":    r.ClientThrottling,
+		"mode":        r.DryRun,
+		"faults":      r.FaultInjection.String() == "503:33%,delay:34ms:100%",
+		"hedge":       r.HedgeAfter.Fixed == 33*time.Millisecond,
+		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseHeader, Header: "X-Key", Max: 32 * time.Second},
+		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitHeader, Header: "X-Account"},
+		"probe":       r.Probe == admission.Probe{Path: "/ready"},
+		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
+	} {
+		if !ok {
+			t.Errorf("%s is wrong in %+v", name, r)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	c := configOf(t, "UPSTREAM=http://a", "ROUTES=search,up", "ROUTE_SEARCH_PATH=/s/*", "ROUTE_SEARCH_HOST=x.example", "ROUTE_SEARCH_METHODS=GET", "ROUTE_SEARCH_HEADER=K=v",
+		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example", "PROBE_PATH=/up")
+	search, up := c.Routes[0], c.Routes[1]
+	if m := search.Match; search.Name != "search" || m.Path != "/s/*" || m.Host != "x.example" || m.Header != "K=v" || !slices.Equal(m.Methods, []string{"GET"}) || m.Listen != "" {
+		t.Errorf("%+v", m)
+	}
+	if search.Forward.StripPrefix != "/s" || search.Forward.UpstreamHost != "b" || search.Upstream.Address != "b:80" {
+		t.Errorf("%+v", search.Forward)
+	}
+	if up.Match.Listen != ":81" || !slices.Equal(c.Listen, []string{"127.0.0.1:8080", ":81"}) || !up.NoBudget {
+		t.Errorf("%+v %v", up.Match, c.Listen)
+	}
+	if (search.Probe != admission.Probe{}) || (up.Probe != admission.Probe{Path: "/up", Host: "up.example"}) {
+		t.Errorf("probes %+v and %+v: a path belongs to the upstream it was set for", search.Probe, up.Probe)
+	}
+	if up.Forward.Host != forward.HostName || up.Forward.HostName != "up.example" {
+		t.Errorf("%+v", up.Forward)
+	}
+}
+
+func TestFallbacks(t *testing.T) {
+	if f := configOf(t, "UPSTREAM=http://a").Default.Fallback; f != nil {
+		t.Errorf("%+v without a setting", f)
+	}
+	if f := configOf(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallback; f.Status != 503 || string(f.Body) != "later: really" {
+		t.Errorf("%+v", f)
+	}
+	c := configOf(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "UPSTREAM_HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
+		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
+	f := c.Default.Fallback
+	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
+		t.Errorf("%+v", u)
+	}
+	if f.Forward.Host != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
+		t.Errorf("%+v", f.Forward)
+	}
+	if c.Routes[0].Fallback != nil {
+		t.Error("none did not switch it off")
+	}
+	if f := c.Routes[1].Fallback.Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestRateLimitKeys(t *testing.T) {
+	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitHeader} {
+		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.Kind; got != want {
+			t.Errorf("%s: %v", word, got)
+		}
+	}
+}
+
+func TestRateLimitPauseKeys(t *testing.T) {
+	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseHeader} {
+		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.Kind; got != want {
+			t.Errorf("%s: %v", word, got)
+		}
+	}
+}
+
+func TestRouteOnTheMainListenerByItsAddress(t *testing.T) {
+	c := configOf(t, "UPSTREAM=http://a", "LISTEN=:80", "ROUTES=a", "ROUTE_A_LISTEN=:80", "ROUTE_A_PATH=/a")
+	if c.Routes[0].Match.Listen != "" || len(c.Listen) != 1 {
+		t.Errorf("%+v %v", c.Routes[0].Match, c.Listen)
+	}
+}
+
+func TestCertificateErrorsNameRouteAndFile(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bad, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Build(load(t, "UPSTREAM=https://a", "UPSTREAM_CA="+bad, "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_UPSTREAM=https://b", "ROUTE_X_UPSTREAM_CA=/nowhere.pem", "ROUTE_Y_PATH=/y"))
+	problems := ProblemsOf(err)
+	if len(problems) != 2 || problems[0].Variable != "RETRYPROXY_UPSTREAM_CA" || problems[0].Value != bad ||
+		problems[1].Variable != "RETRYPROXY_ROUTE_X_UPSTREAM_CA" || !strings.Contains(problems[1].Message, "/nowhere.pem") {
+		t.Errorf("%v", problems)
+	}
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), bad) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEveryFileIsToldWithItsOwnVariable(t *testing.T) {
+	missing := func(vars ...string) string {
+		_, err := Build(load(t, append(vars, "UPSTREAM=https://a")...))
+		if all := ProblemsOf(err); len(all) == 1 {
+			return all[0].Variable
+		}
+		return fmt.Sprint(err)
+	}
+	cert, key := selfSigned(t)
+	for want, vars := range map[string][]string{
+		"RETRYPROXY_TLS_CERT":      {"TLS_CERT=/no", "TLS_KEY=" + key},
+		"RETRYPROXY_TLS_KEY":       {"TLS_CERT=" + cert, "TLS_KEY=/no"},
+		"RETRYPROXY_TLS_CLIENT_CA": {"TLS_CERT=" + cert, "TLS_KEY=" + key, "TLS_CLIENT_CA=/no"},
+		"RETRYPROXY_UPSTREAM_CERT": {"UPSTREAM_CERT=/no", "UPSTREAM_KEY=" + key},
+		"RETRYPROXY_UPSTREAM_KEY":  {"UPSTREAM_CERT=" + cert, "UPSTREAM_KEY=" + cert}, // not a key
+		"RETRYPROXY_UPSTREAM_CA":   {"UPSTREAM_CA=" + key},                            // not a certificate
+	} {
+		if got := missing(vars...); got != want {
+			t.Errorf("%v: blamed %s", vars, got)
+		}
+	}
+}
+
+// selfSigned writes a self-signed certificate and its key.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs, _ := x509.MarshalPKCS8PrivateKey(private)
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// Routes to one upstream share its pool and budget, which needs equal targets;
+// a reload keeps them, which needs equal targets over time.
+func TestSameUpstreamIsTheSameTarget(t *testing.T) {
+	environ := []string{"UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1"}
+	c, again := configOf(t, slices.Clone(environ)...), configOf(t, slices.Clone(environ)...)
+	if c.Default.Upstream.Key() != c.Routes[0].Upstream.Key() || c.Default.Upstream.Key() != again.Default.Upstream.Key() {
+		t.Errorf("%s, %s, %s", c.Default.Upstream.Key(), c.Routes[0].Upstream.Key(), again.Default.Upstream.Key())
+	}
+	if c.Default.Upstream.TLS.ServerName != "n" {
+		t.Errorf("server name %s", c.Default.Upstream.TLS.ServerName)
+	}
+}
+
+func TestClientsForDescriptors(t *testing.T) {
+	for descriptors, want := range map[uint64]int{0: 1, 20: 1, 24: 2, 32: 6, 40: 10, 64: 16, 100: 25, 128: 32, 1024: 480, 1 << 20: 524256, 1<<64 - 1: 1 << 20} {
+		if got := clientsFor(descriptors); got != want {
+			t.Errorf("%d: %d, want %d", descriptors, got, want)
+		}
+	}
+	const atRest = 11
+	for descriptors := uint64(16); descriptors < 2000; descriptors++ {
+		if need := perClient*clientsFor(descriptors) + atRest; uint64(need) > descriptors {
+			t.Errorf("%d descriptors: %d would be open with a connection to the upstream for every client", descriptors, need)
+		}
+	}
+	if n := configOf(t, "UPSTREAM=http://a").MaxConnections; n < fewestClients || n > mostClients {
+		t.Errorf("auto gives %d", n)
+	}
+}

@@ -1,0 +1,296 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// check looks for settings that are valid individually but not together. An error is a
+// setting that can never do what it says. A warning is a setting that is probably a
+// mistake.
+func (s *Settings) check(problems *Problems) {
+	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
+	c.listeners()
+	c.process()
+	c.routes()
+	for _, r := range s.All() {
+		c.r = r
+		c.loops()
+		c.tls()
+		c.times()
+		c.breaker()
+		c.backoff()
+		c.retries()
+		c.hedge()
+		c.rateLimitPause()
+		c.rateLimit()
+		c.fallback()
+		c.memory()
+		c.faultInjection()
+		if r != &s.Default {
+			c.matcher()
+		}
+	}
+}
+
+type checker struct {
+	s        *Settings
+	r        *Route
+	problems *Problems
+	ours     []Address // every listener, admin included
+}
+
+// own reports whether the route itself, not the global setting, set the key. For the
+// default route it reports whether any variable did.
+func (c *checker) own(key string) bool { return c.r.own[key] != "" }
+
+// set reports whether some variable, own or global, set the key.
+func (c *checker) set(key string) bool { return c.r.Variable(key) != "" }
+
+// any reports whether some variable set one of the keys.
+func (c *checker) any(keys ...string) bool {
+	for _, key := range keys {
+		if c.set(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// name returns the variable to blame for a key.
+func (c *checker) name(key string) string { return c.r.Blame(key) }
+
+func (c *checker) errorf(key, value, format string, args ...any) {
+	c.problems.errorf(c.name(key), value, format, args...)
+}
+
+func (c *checker) warnf(key, value, format string, args ...any) {
+	c.problems.warnf(c.name(key), value, format, args...)
+}
+
+// listeners checks that no address is used twice, except by routes that share a listener.
+func (c *checker) listeners() {
+	if sameListener(c.s.Listen, c.s.AdminListen) {
+		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is the address of %sLISTEN=%s; choose another port", Prefix, c.s.Listen)
+	}
+	for i := range c.s.Routes {
+		r := &c.s.Routes[i]
+		name, listen := routePrefix(r.Name)+"LISTEN", r.Matcher.Listen
+		switch {
+		case !listen.Set() || listen == c.s.Listen:
+		case sameListener(listen, c.s.Listen):
+			c.problems.errorf(name, listen.String(), "overlaps %sLISTEN=%s; write it the same way or choose another port", Prefix, c.s.Listen)
+		case sameListener(listen, c.s.AdminListen):
+			c.problems.errorf(name, listen.String(), "overlaps %sADMIN_LISTEN=%s; choose another port", Prefix, c.s.AdminListen)
+		}
+	}
+}
+
+// sameListener reports whether a and b conflict: the kernel would refuse the second, or one
+// would take the other's connections.
+func sameListener(a, b Address) bool {
+	networkA, addressA := a.Split()
+	networkB, addressB := b.Split()
+	if networkA != networkB || networkA == "" {
+		return false
+	}
+	if networkA == "unix" {
+		return addressA == addressB
+	}
+	hostA, portA, _ := net.SplitHostPort(addressA)
+	hostB, portB, _ := net.SplitHostPort(addressB)
+	if portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || isWildcard(hostA) || isWildcard(hostB)
+}
+
+func isWildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// process checks settings of the whole process.
+func (c *checker) process() {
+	s := c.s
+	if s.PProf && s.AdminListen.Off() {
+		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
+	}
+	c.clientTLS()
+	c.shared()
+	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "a request")
+	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "a connection")
+}
+
+// trustsAll warns about a setting that trusts every address.
+func (c *checker) trustsAll(key string, prefixes Prefixes, what string) {
+	for _, p := range prefixes {
+		if p.Bits() == 0 {
+			c.problems.warnf(Prefix+key, p.String(), "trusts every peer to say where %s comes from", what)
+		}
+	}
+}
+
+// clientTLS checks that certificate and key are both set, and a client authority only with
+// them.
+func (c *checker) clientTLS() {
+	s := c.s
+	switch {
+	case s.TLSCert != "" && s.TLSKey == "":
+		c.problems.errorf(Prefix+"TLS_CERT", s.TLSCert, "needs %sTLS_KEY as well", Prefix)
+	case s.TLSCert == "" && s.TLSKey != "":
+		c.problems.errorf(Prefix+"TLS_KEY", s.TLSKey, "needs %sTLS_CERT as well", Prefix)
+	case s.TLSCert == "" && s.TLSClientCA != "":
+		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %[1]sTLS_CERT and %[1]sTLS_KEY", Prefix)
+	}
+}
+
+// routes checks for malformed patterns and routes with the same match. The messages name
+// the route and the pattern.
+func (c *checker) routes() {
+	var rules []route.Rule[int]
+	for i := range c.s.Routes {
+		if r := &c.s.Routes[i]; r.hasMatcher() {
+			rules = append(rules, route.Rule[int]{Name: r.Name, Match: r.Match(c.s)})
+		}
+	}
+	_, err := route.New(rules, 0)
+	if err == nil {
+		return
+	}
+	for _, each := range allErrors(err) {
+		var wrong *route.RuleError
+		if !errors.As(each, &wrong) {
+			c.problems.errorf(Prefix+"ROUTES", "", "%s", oneLine(each))
+			continue
+		}
+		variable, value := c.s.matcherOf(wrong)
+		c.problems.errorf(variable, value, "%s", oneLine(each))
+	}
+}
+
+// allErrors returns the errors that err joins.
+func allErrors(err error) []error {
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) {
+		return []error{err}
+	}
+	return several.Unwrap()
+}
+
+// matcherOf returns the variable of a wrong rule, and its value: that of the wrong matcher,
+// or of the first one that the route has.
+func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		if r.Name != wrong.Rule {
+			continue
+		}
+		m := &r.Matcher
+		for _, each := range []struct{ key, field, value string }{
+			{"PATH", "Path", m.Path}, {"HOST", "Host", m.Host}, {"METHODS", "Methods", strings.Join(m.Methods, ",")},
+			{"HEADER", "Header", m.Header}, {"LISTEN", "Listen", m.Listen.String()},
+		} {
+			if each.value != "" && (wrong.Field == each.field || wrong.Field == "") {
+				return routePrefix(r.Name) + each.key, each.value
+			}
+		}
+	}
+	return Prefix + "ROUTES", ""
+}
+
+func (r *Route) hasMatcher() bool {
+	m := &r.Matcher
+	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || m.Listen.Set()
+}
+
+// Match returns the route's matchers for package route. The main listener has no name
+// there.
+func (r *Route) Match(s *Settings) route.Match {
+	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header}
+	if r.Matcher.Listen != s.Listen {
+		m.Listen = r.Matcher.Listen.String()
+	}
+	return m
+}
+
+// loops checks that the upstream is not one of our own listeners. Otherwise the proxy would
+// send to itself until it has no descriptors left. The admin listener would be open to
+// every client, since they would all reach it from loopback.
+func (c *checker) loops() {
+	for _, listen := range c.ours {
+		if c.r.Upstream.reaches(listen) {
+			c.errorf("UPSTREAM", c.r.Upstream.String(), "is retryproxy's own listener %s", listen)
+			return
+		}
+	}
+}
+
+// reaches reports whether dialing the upstream certainly reaches the listener a of this
+// process.
+func (u Upstream) reaches(a Address) bool {
+	network, address := a.Split()
+	if !u.Set() || network != u.target.Network {
+		return false
+	}
+	return slices.ContainsFunc(append([]upstream.Target{u.target}, u.target.MoreTargets...), func(t upstream.Target) bool {
+		return ends(&t, address)
+	})
+}
+
+// ends is reaches for one target with the listener's network.
+func ends(t *upstream.Target, address string) bool {
+	if t.Network == "unix" {
+		return t.Address == address
+	}
+	host, port, _ := net.SplitHostPort(address)
+	dialled, dialledPort, _ := net.SplitHostPort(t.Address)
+	one := *t
+	one.MoreTargets = nil
+	switch {
+	case port != dialledPort:
+		return false
+	case isWildcard(host):
+		return one.Local()
+	case isLoopbackName(host):
+		return one.Local() && !differentLoopbacks(host, dialled)
+	}
+	return host == dialled
+}
+
+// differentLoopbacks reports whether a and b are different addresses, such as 127.0.0.1 and
+// 127.0.0.2; localhost may be any.
+func differentLoopbacks(a, b string) bool {
+	ipA, errA := netip.ParseAddr(a)
+	ipB, errB := netip.ParseAddr(b)
+	return errA == nil && errB == nil && ipA.Unmap() != ipB.Unmap()
+}
+
+// matcher checks the matchers of a named route.
+func (c *checker) matcher() {
+	m := &c.r.Matcher
+	prefix := routePrefix(c.r.Name)
+	if !c.r.hasMatcher() {
+		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER and %[1]sLISTEN", prefix)
+	}
+	if m.StripPrefix == "" {
+		return
+	}
+	switch {
+	case !strings.HasPrefix(m.StripPrefix, "/") || strings.HasSuffix(m.StripPrefix, "/"):
+		c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "expected %s", units["pathprefix"])
+	default:
+		match := c.r.Match(c.s)
+		for _, path := range match.Paths() {
+			if path != m.StripPrefix && !strings.HasPrefix(path, m.StripPrefix+"/") {
+				c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "%sPATH=%q does not begin with it", prefix, path)
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package config
+
+// If a route has no value of its own, the first of these applies: the route's own profile,
+// the global value, the global profile, the default.
+//
+// One group is not inherited: a route with its own upstream takes none of the global
+// UPSTREAM_CA, _CERT, _KEY and _SERVER_NAME, and no PROBE_PATH. They belong to the global
+// upstream, and a client certificate must not be sent to other upstreams.
+
+var upstreamKeys = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY", "UPSTREAM_SERVER_NAME"}
+
+// ofUpstream lists all settings that belong to one upstream.
+var ofUpstream = append([]string{"PROBE_PATH"}, upstreamKeys...)
+
+func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
+	upper := routeWord(name)
+	own := vars.routes[upper]
+	prefix := routePrefix(name)
+	r.Name, r.parent = name, parent
+	r.own = make(map[string]string, len(own))
+	matchers := variables{}
+	for i := range matcherSettings {
+		key := matcherSettings[i].Key
+		if value, set := own[key]; set {
+			matchers[key], r.own[key] = value, prefix+key
+			delete(own, key)
+		}
+	}
+	parseInto(&r.Matcher, matcherSettings, matchers, r.matcherVariable, problems)
+	if len(own) == 0 { // nothing of its own: saves the parsing for 10 000 routes
+		r.Shared = parent.Shared
+		return
+	}
+	for i := range sharedSettings {
+		s := &sharedSettings[i]
+		if _, set := own[s.Key]; set {
+			r.own[s.Key] = prefix + s.Key
+		}
+	}
+	inherit(r, own, vars.global)
+	parseInto(&r.Shared, sharedSettings, own, r.Variable, problems)
+}
+
+// inherit adds the variables of the route's profile and the global ones to its own.
+func inherit(r *Route, own, global variables) {
+	if own["PROFILE"] != "" {
+		fillProfile(own, r.own)
+	}
+	cut := map[string]bool{}
+	if own["UPSTREAM"] != "" {
+		for _, key := range ofUpstream {
+			cut[key] = true
+		}
+	}
+	for i := range sharedSettings {
+		key := sharedSettings[i].Key
+		_, have := own[key]
+		value, set := global[key]
+		switch {
+		case have:
+		case cut[key]:
+			r.own[key] = "" // the default, whatever the parent has
+		case set:
+			own[key] = value
+		}
+	}
+}
+
+// fillProfile sets the profile's values for settings that vars does not contain. If own is
+// not nil, it marks these keys there as set by no variable.
+func fillProfile(vars variables, own map[string]string) {
+	profile := vars["PROFILE"]
+	for i := range sharedSettings {
+		s := &sharedSettings[i]
+		if _, set := vars[s.Key]; set || s.Profiles == nil {
+			continue
+		}
+		value, changed := s.Profiles[profile]
+		switch {
+		case changed:
+			vars[s.Key] = value
+		case own != nil:
+			vars[s.Key] = s.Default // a route's profile replaces the global one
+		}
+		if own != nil {
+			own[s.Key] = ""
+		}
+	}
+}

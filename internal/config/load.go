@@ -1,0 +1,170 @@
+package config
+
+import (
+	"sort"
+	"strings"
+)
+
+// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ) and of the
+// file named by RETRYPROXY_ENV_FILE.
+//
+// The Settings are never nil. They contain the default for every invalid value, so that a
+// caller may look for further problems. They may only be used if Problems.Err is nil. Load
+// reads no other file.
+func Load(environ []string) (*Settings, Problems) {
+	var problems Problems
+	vars := collect(environ, &problems)
+	addFile(vars, &problems)
+	names := sortVariables(vars, &problems)
+	s := parse(names, &problems)
+	derive(s, &problems)
+	s.check(&problems)
+	return s, problems
+}
+
+// variables maps RETRYPROXY_* names to values. It omits empty values: manifests use them
+// for "not set".
+type variables map[string]string
+
+func collect(environ []string, problems *Problems) variables {
+	vars := variables{}
+	for _, entry := range environ {
+		name, value, found := strings.Cut(entry, "=")
+		switch {
+		case !found:
+		case strings.HasPrefix(name, Prefix):
+			vars.set(name, value)
+		case isAlmostOurs(name):
+			problems.warnf(name, value, "is ignored; names of settings begin with %s", Prefix)
+		}
+	}
+	return vars
+}
+
+// isAlmostOurs reports whether a name resembles ours but lacks the prefix, so that
+// explainUnknown would not see it.
+func isAlmostOurs(name string) bool {
+	upper := strings.ToUpper(name)
+	return strings.HasPrefix(upper, Prefix) || strings.HasPrefix(upper, "RETRY_PROXY_")
+}
+
+func (v variables) set(name, value string) {
+	if value = strings.TrimSpace(value); value != "" {
+		v[name] = value
+	}
+}
+
+// addFile adds the variables of the file. A name in both places is an error, so that no
+// precedence is needed.
+func addFile(vars variables, problems *Problems) {
+	const variable = Prefix + "ENV_FILE"
+	path := vars[variable]
+	if path == "" {
+		return
+	}
+	pairs, err := readEnvFile(path)
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			problems.errorf(variable, path, "%s", line)
+		}
+	}
+	fromFile := variables{}
+	for _, p := range pairs {
+		switch _, both := vars[p.name]; {
+		case p.name == variable:
+			problems.errorf(variable, path, "line %d: the file cannot name another file", p.line)
+		case both:
+			problems.errorf(p.name, vars[p.name], "is set in the environment and in line %d of %s; remove one of them", p.line, path)
+		case !strings.HasPrefix(p.name, Prefix):
+			problems.warnf(variable, path, "line %d: %s does not name a setting and is ignored", p.line, p.name)
+		default:
+			fromFile.set(p.name, p.value)
+		}
+	}
+	for name, value := range fromFile {
+		vars[name] = value
+	}
+}
+
+// sorted holds the variables by scope. Keys are without prefix.
+type sorted struct {
+	global variables            // Global and Shared
+	routes map[string]variables // by upper-case route name
+	list   RouteNames
+}
+
+// sortVariables determines the scope of each name, and reports unknown names.
+func sortVariables(vars variables, problems *Problems) *sorted {
+	out := &sorted{global: variables{}, routes: map[string]variables{}}
+	wrongList := out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"])) // reported when Global is parsed
+	for _, name := range out.list {
+		out.routes[routeWord(name)] = variables{}
+	}
+	strict := vars[Prefix+"STRICT"] == "" || isTrue(vars[Prefix+"STRICT"])
+	names := make([]string, 0, len(vars))
+	for name := range vars {
+		names = append(names, name)
+	}
+	sort.Strings(names) // for a stable order of messages
+	for _, name := range names {
+		if owners := out.owners(name); len(owners) > 1 {
+			problems.errorf(Prefix+"ROUTES", vars[Prefix+"ROUTES"], "%s could set %s of one route or %s of another; rename one of them", name, owners[0].key, owners[1].key)
+			continue
+		}
+		if out.take(name, vars[name]) || isServiceLink(name, vars[name]) {
+			continue
+		}
+		if wrongList != nil && isRouteVariable(name) {
+			continue // its route may be misspelled in the list
+		}
+		problems.add(Problem{Variable: name, Value: vars[name], Message: explainUnknown(name, out.list), Warning: !strict})
+	}
+	return out
+}
+
+// take stores a variable with a known name and reports whether it is one.
+func (s *sorted) take(name, value string) bool {
+	key := strings.TrimPrefix(name, Prefix)
+	if _, known := globalKeys()[key]; known {
+		s.global[key] = value
+		return true
+	}
+	owners := s.owners(name)
+	if len(owners) == 0 {
+		return false
+	}
+	s.routes[owners[0].word][owners[0].key] = value
+	return true
+}
+
+// routeKey is a variable of a route: the route's name as it stands in variables, and the key.
+type routeKey struct{ word, key string }
+
+// owners returns the routes that a variable could belong to, the shortest name first. Of the routes a
+// and a-upstream, ROUTE_A_UPSTREAM_HOST could be a's UPSTREAM_HOST and a-upstream's HOST.
+func (s *sorted) owners(name string) []routeKey {
+	var found []routeKey
+	for _, each := range splitRouteKey(strings.TrimPrefix(name, Prefix)) {
+		if s.routes[each.word] != nil && routeKeys()[each.key] != nil {
+			found = append(found, each)
+		}
+	}
+	return found
+}
+
+func isRouteVariable(name string) bool { return strings.HasPrefix(name, Prefix+"ROUTE_") }
+
+// splitRouteKey splits ROUTE_<NAME>_<KEY> at each underscore. Both parts may have more of them.
+func splitRouteKey(key string) []routeKey {
+	key, ok := strings.CutPrefix(key, "ROUTE_")
+	if !ok {
+		return nil
+	}
+	var all []routeKey
+	for i := range len(key) {
+		if key[i] == '_' {
+			all = append(all, routeKey{key[:i], key[i+1:]})
+		}
+	}
+	return all
+}

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v10"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// parsers replaces the library's parsers, whose error messages contain Go types; ours
+// describe what to write.
+var parsers = map[reflect.Type]env.ParserFunc{
+	reflect.TypeFor[bool]():          func(s string) (any, error) { return strconv.ParseBool(strings.ToLower(s)) },
+	reflect.TypeFor[int]():           func(s string) (any, error) { n, err := strconv.ParseInt(s, 10, 32); return int(n), err },
+	reflect.TypeFor[time.Duration](): func(s string) (any, error) { return time.ParseDuration(s) },
+}
+
+// options keeps the library from reading the process's own environment. It passes a copy of
+// parsers because the library adds its own to it.
+func options(vars variables) env.Options {
+	environment := map[string]string(vars)
+	if environment == nil {
+		environment = map[string]string{}
+	}
+	return env.Options{Environment: environment, FuncMap: maps.Clone(parsers)}
+}
+
+func isTrue(s string) bool {
+	v, err := strconv.ParseBool(strings.ToLower(s))
+	return err == nil && v
+}
+
+func parse(vars *sorted, problems *Problems) *Settings {
+	s := &Settings{own: map[string]string{}}
+	s.Default.Name, s.Default.own = DefaultRoute, map[string]string{}
+	for i := range globalSettings {
+		noteOwn(s.own, globalSettings[i].Key, vars.global, Prefix)
+	}
+	for i := range sharedSettings {
+		noteOwn(s.Default.own, sharedSettings[i].Key, vars.global, Prefix)
+	}
+	parseInto(&s.Global, globalSettings, vars.global, s.Variable, problems)
+	fillProfile(vars.global, nil)
+	parseInto(&s.Default.Shared, sharedSettings, vars.global, s.Default.Variable, problems)
+	s.Routes = make([]Route, len(vars.list))
+	for i, name := range vars.list {
+		parseRoute(&s.Routes[i], name, &s.Default, vars, problems)
+	}
+	return s
+}
+
+func noteOwn(own map[string]string, key string, vars variables, prefix string) {
+	if _, set := vars[key]; set {
+		own[key] = prefix + key
+	}
+}
+
+// parseInto fills the struct that target points to. Invalid values are reported and
+// replaced by their default.
+func parseInto(target any, list []Setting, vars variables, variable func(string) string, problems *Problems) {
+	var all env.AggregateError
+	err := env.ParseWithOptions(target, options(vars))
+	if err != nil && !errors.As(err, &all) {
+		all.Errors = []error{err}
+	}
+	byField := map[string]error{}
+	for _, err := range all.Errors {
+		var failed env.ParseError
+		if !errors.As(err, &failed) {
+			panic("settings: " + err.Error()) // an error in the struct's tags, all of which a test parses
+		}
+		byField[failed.Name] = failed.Err
+	}
+	v := reflect.ValueOf(target).Elem()
+	for i := range list {
+		s := &list[i]
+		message := ""
+		if err, failed := byField[s.field]; failed {
+			message = s.wrong(err)
+		} else {
+			message = s.outside(v.Field(s.index), vars[s.Key])
+		}
+		if message != "" {
+			problems.errorf(variable(s.Key), vars[s.Key], "%s", message)
+			reset(target, s)
+		}
+	}
+}
+
+// wrong returns the message for a parser's error; those of strconv and time are not shown.
+func (s *Setting) wrong(err error) string {
+	var number *strconv.NumError
+	if s.Unit == "duration" || errors.As(err, &number) {
+		return "expected " + s.Expected()
+	}
+	return "expected " + s.Expected() + ": " + oneLine(err)
+}
+
+// outside returns what is expected if the value is not an allowed word or is out of range,
+// else "".
+func (s *Setting) outside(v reflect.Value, raw string) string {
+	if raw == "" {
+		return ""
+	}
+	if len(s.OneOf) > 0 && !contains(s.OneOf, v.String()) ||
+		s.Unit == "token" && !isToken(raw) ||
+		s.Unit == "name" && !isHost(raw) ||
+		s.Unit == "address" && raw == "off" ||
+		s.Unit == "strategy" && !contains(backoff.Strategies(), raw) ||
+		!s.inside(v) {
+		return "expected " + s.Expected()
+	}
+	return ""
+}
+
+// inside reports whether a number is within the tags min and max; a NaN never is.
+func (s *Setting) inside(v reflect.Value) bool {
+	value, isNumber := number(v)
+	if !isNumber {
+		return true
+	}
+	return value >= s.low && value <= s.high
+}
+
+// number returns a numeric field as a float, exact up to 2^53, which no limit exceeds.
+func number(v reflect.Value) (float64, bool) {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return float64(x), true
+	case Size:
+		return float64(x), true
+	case int:
+		return float64(x), true
+	case float64:
+		return x, true
+	case Ratio:
+		return x.Value(), true
+	case AutoDuration:
+		return float64(x.Value()), true
+	case AutoCount:
+		return float64(x.Value()), true
+	}
+	return 0, false
+}
+
+// limits parses min and max as values of the field's type. Numbers without a min start at
+// 0.
+func (s *Setting) limits(t reflect.Type) (low, high float64) {
+	high = 1 << 53
+	if s.Min != "" {
+		low = mustNumber(s.Min, t)
+	}
+	if s.Max != "" {
+		high = mustNumber(s.Max, t)
+	}
+	return low, high
+}
+
+func mustNumber(text string, t reflect.Type) float64 {
+	var err error
+	v := reflect.New(t)
+	switch x := v.Interface().(type) {
+	case *time.Duration:
+		*x, err = time.ParseDuration(text)
+	case *Size:
+		err = x.UnmarshalText([]byte(text))
+	case *Ratio:
+		err = x.UnmarshalText([]byte(text))
+	case *AutoDuration:
+		err = x.UnmarshalText([]byte(text))
+	case *AutoCount:
+		err = x.UnmarshalText([]byte(text))
+	case *int:
+		*x, err = strconv.Atoi(text)
+	case *float64:
+		*x, err = strconv.ParseFloat(text, 64)
+	}
+	if err != nil {
+		panic("settings: limit " + text + ": " + err.Error()) // an error in a tag, all of which a test parses
+	}
+	n, _ := number(v.Elem())
+	return n
+}
+
+// reset restores the default of an invalid value.
+func reset(target any, s *Setting) {
+	v := reflect.ValueOf(target).Elem()
+	clean := reflect.New(v.Type())
+	if err := env.ParseWithOptions(clean.Interface(), options(nil)); err != nil {
+		panic("settings: " + err.Error())
+	}
+	v.Field(s.index).Set(clean.Elem().Field(s.index))
+}
+
+func contains(list []string, s string) bool {
+	for _, have := range list {
+		if have == s {
+			return true
+		}
+	}
+	return false
+}

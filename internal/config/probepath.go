@@ -1,0 +1,48 @@
+package config
+
+import (
+	"errors"
+	"strings"
+)
+
+// ProbePath is the path of a probe, with an optional query, or off.
+type ProbePath struct{ path string }
+
+// Set reports whether there is a path.
+func (p ProbePath) Set() bool { return p.path != "" }
+
+// Path returns the path; "" if it is off.
+func (p ProbePath) Path() string { return p.path }
+
+// String returns the setting as a user would write it.
+func (p ProbePath) String() string {
+	if !p.Set() {
+		return "off"
+	}
+	return p.path
+}
+
+// maxProbePath is the maximum length in bytes; a probe must fit a small read buffer of any
+// server.
+const maxProbePath = 2048
+
+// UnmarshalText parses "off" or an origin-form target (RFC 9112 section 3.2.1).
+func (p *ProbePath) UnmarshalText(text []byte) error {
+	s := string(text)
+	switch {
+	case strings.EqualFold(s, "off"):
+		*p = ProbePath{}
+		return nil
+	case !strings.HasPrefix(s, "/"):
+		return errors.New("it does not begin with /")
+	case strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) >= 0:
+		return errors.New("it has a space, a # or a non-ASCII character; percent-encode it")
+	case len(s) > maxProbePath:
+		return errors.New("it is longer than 2048 bytes")
+	}
+	*p = ProbePath{path: s}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (p ProbePath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

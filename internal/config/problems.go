@@ -1,0 +1,95 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Problem is one problem of the configuration, with everything needed to fix it.
+type Problem struct {
+	Variable string // the variable to change, e.g. RETRYPROXY_MAX_RETRIES; never ""
+	Value    string // its value, secrets masked; "" if it is not set
+	Message  string // what is wrong and what was expected
+	Warning  bool   // it does not stop the start
+}
+
+// String returns one line: RETRYPROXY_MAX_RETRIES="many": expected a whole number.
+func (p Problem) String() string {
+	if p.Value == "" {
+		return p.Variable + ": " + p.Message
+	}
+	return fmt.Sprintf("%s=%q: %s", p.Variable, p.Value, p.Message)
+}
+
+// Problems is a list of problems, in the order in which they were found.
+type Problems []Problem
+
+// Errors returns the problems that stop the start.
+func (ps Problems) Errors() Problems { return ps.pick(false) }
+
+// Warnings returns the problems that do not stop the start.
+func (ps Problems) Warnings() Problems { return ps.pick(true) }
+
+func (ps Problems) pick(warning bool) Problems {
+	var picked Problems
+	for _, p := range ps {
+		if p.Warning == warning {
+			picked = append(picked, p)
+		}
+	}
+	return picked
+}
+
+// ErrInvalid is wrapped by the error of Problems.Err.
+var ErrInvalid = errors.New("the configuration is not valid")
+
+// Err returns nil if nothing stops the start, else an error with one line per problem that
+// matches ErrInvalid.
+func (ps Problems) Err() error {
+	bad := ps.Errors()
+	if len(bad) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for _, p := range bad {
+		b.WriteString("\n  ")
+		b.WriteString(p.String())
+	}
+	return fmt.Errorf("%w:%s", ErrInvalid, b.String())
+}
+
+// add adds a problem once: an invalid global value is invalid for every route that inherits
+// it, but reported only once.
+func (ps *Problems) add(p Problem) {
+	p.Value = Mask(p.Value)
+	for _, have := range *ps {
+		if have == p {
+			return
+		}
+	}
+	*ps = append(*ps, p)
+}
+
+func (ps *Problems) errorf(variable, value, format string, args ...any) {
+	ps.add(Problem{Variable: variable, Value: value, Message: fmt.Sprintf(format, args...)})
+}
+
+func (ps *Problems) warnf(variable, value, format string, args ...any) {
+	ps.add(Problem{Variable: variable, Value: value, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+// oneLine joins the lines of a joined error.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Mask hides the user name and password of every URL in s, and of URLs without scheme. If
+// in doubt it hides more: it also hides a password with an unescaped slash.
+func Mask(s string) string {
+	parts := strings.Split(s, "://")
+	for i, part := range parts {
+		if at := strings.LastIndexByte(part, '@'); at >= 0 && (i > 0 || len(parts) == 1) {
+			parts[i] = "***" + part[at:]
+		}
+	}
+	return strings.Join(parts, "://")
+}

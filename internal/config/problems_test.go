@@ -1,0 +1,443 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
+	for entry, want := range map[string]string{
+		"MAX_RETRIES=many":                 `RETRYPROXY_MAX_RETRIES="many": expected a whole number, from 0 to 100`,
+		"MAX_RETRIES=101":                  "from 0 to 100",
+		"MAX_RETRIES=-1":                   "from 0 to 100",
+		"REQUEST_TIMEOUT=30":               `RETRYPROXY_REQUEST_TIMEOUT="30": expected a duration with its unit, such as 250ms, 10s or 2m, at most 24h`,
+		"REQUEST_TIMEOUT=-1s":              "expected a duration",
+		"REQUEST_TIMEOUT=25h":              "at most 24h",
+		"TUNNEL_IDLE_TIMEOUT=10000h":       "from 1s to 720h",
+		"RETRY_BUFFER_BYTES=1.5MiB":        "expected bytes, such as 65536, 64KiB or 1MiB",
+		"RETRY_BUFFER_BYTES=-1":            "expected bytes",
+		"RETRY_BUFFER_BYTES=+1":            "expected bytes",
+		"RETRY_BUFFER_BYTES=99999999999GB": "too large",
+		"MAX_HEADER_BYTES=10":              "from 1KiB to 16MiB",
+		"POSITION=inside":                  "expected one of auto, inbound, outbound",
+		"STRICT=maybe":                     "expected true or false",
+		"BUDGET_RATIO=-0.1":                "expected a number such as 0.2",
+		"BUDGET_RATIO=NaN":                 "expected a number such as 0.2",
+		"BUDGET_RATIO=11":                  "at most 10",
+		"BACKOFF_FACTOR=0.5":               "from 1 to 100",
+		"BACKOFF_FACTOR=NaN":               "from 1 to 100",
+		"BACKOFF_JITTER=0":                 "from 0.001 to 1",
+		"BACKOFF_SPREAD=0s":                "from 1us",
+		"BACKOFF_RATIO=0":                  "from 0.001 to 1000",
+		"BACKOFF_SLOTS=33":                 "from 1 to 32",
+		"BACKOFF_STAY=maybe":               "expected true or false",
+		"BACKOFF_EXTRA=-1s":                "at most",
+		"RETRY_PERCENT=101":                "expected a whole number, from 0 to 100",
+		"RETRY_PERCENT=-1":                 "expected a whole number, from 0 to 100",
+		"FAULT_INJECTION=503":              "503:10%,reset:1%,delay:200ms:5%, or off: \"503\": no percentage",
+		"FAULT_INJECTION=99:1%":            "status 99 is not within 400 to 599",
+		"DRY_RUN=watch":                    "expected true or false",
+		"HEDGE_AFTER=p100":                 "expected p50 to p99, a duration from 1ms to 10m, or off: percentile p100 is not within",
+		"HEDGE_AFTER=95":                   "neither a percentile nor a duration",
+		"HEDGE_AFTER=0s":                   "0s is not within 1ms to 10m",
+		"FALLBACK=503":                     "or none: no colon and body after 503",
+		"FALLBACK=99:x":                    "status 99 is not within 200 to 599",
+		"FALLBACK=600:x":                   "status 600 is not within 200 to 599",
+		"FALLBACK=204:x":                   "a 204 has no body",
+		"FALLBACK=ftp://x":                 "expected http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
+		"FALLBACK=off":                     "expected http://host[:port]",
+		"RATE_LIMIT_PAUSE_KEY=header:":     "expected none, route or header:Name",
+		"RATE_LIMIT_PAUSE_KEY=header:a b":  "expected none, route or header:Name",
+		"RATE_LIMIT_PAUSE_KEY=Route":       "expected none, route or header:Name",
+		"SHARED=http://cache":              "expected redis://[user@]host[:port][/db], rediss:// for TLS",
+		"SHARED=redis://u:secret@cache":    `RETRYPROXY_SHARED="redis://***@cache": expected`,
+		"SHARED=redis://u:secret@c":        "RETRYPROXY_SHARED_PASSWORD_FILE",
+		"SHARED_SCOPE=a":                   "has no effect without RETRYPROXY_SHARED",
+		"SHARED_CA=/ca.pem":                "has no effect without RETRYPROXY_SHARED",
+		"RATE_LIMIT_KEY=header:":           "expected upstream, route or header:Name: not one of these words and not a header name",
+		"RATE_LIMIT_KEY=header:a b":        "expected upstream, route or header:Name",
+		"RATE_LIMIT_KEY=header:X-Key:":     "expected upstream, route or header:Name",
+		"RATE_LIMIT_KEY=Route":             "expected upstream, route or header:Name",
+		"RATE_LIMIT_KEY=none":              "expected upstream, route or header:Name",
+		"RATE_LIMIT=100":                   "expected a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+		"RATE_LIMIT=0/s":                   `"0" is not a number from 1 to 1000000`,
+		"RATE_LIMIT=10/d":                  `"d" is none of s, m and h`,
+		"RATE_LIMIT=20000/s":               "more than 10000 a second",
+		"MAX_CONNECTIONS=few":              "expected a whole number or auto",
+		"LISTEN=8080":                      "expected host:port, :port or unix:/path",
+		"LISTEN=off":                       "expected host:port",
+		"LISTEN=:99999":                    "0 to 65535",
+		"LISTEN=:http":                     "0 to 65535",
+		"LISTEN=unix:run.sock":             "must begin with /",
+		"ADMIN_LISTEN=a b:1":               "not a host name",
+		"TRUSTED_PROXIES=10.0.0.1/8":       "did you mean 10.0.0.0/8?",
+		"TRUSTED_PROXIES=10.0.0.0/8,all":   `"all" is not an address`,
+		"RETRY_METHODS=get":                `did you mean GET?`,
+		"RETRY_METHODS=GET PUT":            "is no method name",
+		"ROUTES=a_b":                       `"a_b" is not made of 1 to 63 letters, digits and dashes between them`,
+		"ROUTES=a-":                        `"a-" is not made of 1 to 63 letters, digits and dashes between them`,
+		"ROUTES=a--b":                      `"a--b" is not made of 1 to 63 letters, digits and dashes between them`,
+		"ROUTES=A,B,b":                     `"b" is listed twice`,
+		"ROUTES=Default":                   "belongs to what no route takes",
+		"UPSTREAM_HOST=a b":                "expected auto, preserve, upstream, or a host name",
+		"VIA=two words":                    "expected a word without spaces",
+		"UPSTREAM_SERVER_NAME=a/b":         "expected a host name",
+		"PROBE_PATH=healthz":               "expected a path that begins with /, such as /healthz, or off: it does not begin with /",
+		"PROBE_PATH=/a b":                  "it has a space",
+		"PROBE_PATH=/a#b":                  "it has a space, a #",
+		"LOG_LEVEL=trace":                  "expected one of debug, info, warn, error",
+	} {
+		environ := []string{minimal, "RETRYPROXY_" + entry}
+		if entry == "ROUTES=A,B,b" {
+			environ = append(environ, "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_B_PATH=/b")
+		}
+		got := problemsOf(environ...)
+		if len(got) != 1 || !strings.Contains(got[0], want) || !strings.HasPrefix(got[0], "RETRYPROXY_") {
+			t.Errorf("%s: got %q, want one with %q", entry, got, want)
+		}
+	}
+}
+
+func TestUpstreamIsChecked(t *testing.T) {
+	for value, want := range map[string]string{
+		"example.com":                       "must be http://host[:port]",
+		"ftp://example.com":                 "must be http://host[:port]",
+		"http://":                           "the host is missing",
+		"http://a_b.example":                "",
+		"http://a..b":                       "has a label that is empty",
+		"http://example.com/base":           "",
+		"http://example.com/a/../b":         "must be made of segments of letters",
+		"http://example.com:0":              "not in 1 to 65535",
+		"http://me:geheim@example.com":      "user and password are not supported",
+		"http://me:ge/heim@example.com":     "must be http://host[:port]",
+		"me:geheim@example.com":             "must be http://host[:port]",
+		"unix:app.sock":                     "must be absolute",
+		"unix:/" + strings.Repeat("x", 107): "allows 107",
+	} {
+		got := problemsOf("RETRYPROXY_UPSTREAM=" + value)
+		if want == "" {
+			wantLines(t, got)
+			continue
+		}
+		if len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+		if strings.Contains(strings.Join(got, ""), "heim") {
+			t.Errorf("the message shows the password: %s", got)
+		}
+	}
+}
+
+func TestAllProblemsAreToldAtOnce(t *testing.T) {
+	got := problemsOf("RETRYPROXY_MAX_RETRIES=x", "RETRYPROXY_MAX_RETRYS=3", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_BACKOFF_BASE=1",
+		"RETRYPROXY_LISTEN=x", "RETRYPROXY_ATTEMPT_TIMEOUT=31s")
+	wantLines(t, got,
+		`RETRYPROXY_MAX_RETRYS="3": unknown name; did you mean RETRYPROXY_MAX_RETRIES?`,
+		`RETRYPROXY_LISTEN="x": expected host:port`,
+		`RETRYPROXY_MAX_RETRIES="x"`,
+		`RETRYPROXY_ROUTE_A_BACKOFF_BASE="1"`,
+		`RETRYPROXY_UPSTREAM: must be set`,
+		`RETRYPROXY_ATTEMPT_TIMEOUT="31s": must be less than`,
+		`RETRYPROXY_ROUTE_A_PATH: the route has no matcher`,
+	)
+}
+
+func TestUnknownNames(t *testing.T) {
+	routes := []string{minimal, "RETRYPROXY_ROUTES=search,upload", "RETRYPROXY_ROUTE_SEARCH_PATH=/s", "RETRYPROXY_ROUTE_UPLOAD_PATH=/u"}
+	for entry, want := range map[string]string{
+		"RETRYPROXY_UPSTREM=a":                       "did you mean RETRYPROXY_UPSTREAM?",
+		"RETRYPROXY_RETRIES_MAX=a":                   "unknown name",
+		"RETRYPROXY_MAX_RERTIES=3":                   "did you mean RETRYPROXY_MAX_RETRIES?",
+		"RETRYPROXY_BOGUS_THING_ENTIRELY=1":          "unknown name",
+		"RETRYPROXY_PATH=/x":                         "can only be set for a route: RETRYPROXY_ROUTE_<NAME>_PATH",
+		"RETRYPROXY_ROUTE_SEARCH_LOG_LEVEL=debug":    "cannot be set for one route, only for all: RETRYPROXY_LOG_LEVEL",
+		"RETRYPROXY_ROUTE_SEARCH_PAHT=/x":            "did you mean RETRYPROXY_ROUTE_SEARCH_PATH?",
+		"RETRYPROXY_ROUTE_SAERCH_PATH=/x":            `does not name a route "saerch"; did you mean RETRYPROXY_ROUTE_SEARCH_PATH?`,
+		"RETRYPROXY_ROUTE_PAYMENTS_PATH=/x":          `does not name a route "payments"`,
+		"RETRYPROXY_ROUTE_SEARCH_UPSTREAM_HOSTS=a":   "did you mean RETRYPROXY_ROUTE_SEARCH_UPSTREAM_HOST?",
+		"RETRYPROXY_HOST=a":                          "can only be set for a route: RETRYPROXY_ROUTE_<NAME>_HOST; the Host header sent upstream is RETRYPROXY_UPSTREAM_HOST",
+		"RETRYPROXY_ROUTE_SEARCH=/x":                 "unknown name",
+		"RETRYPROXY_SERVICE_HOST=retryproxy.example": "unknown name",
+		"RETRYPROXY_PORT=8080":                       "unknown name; the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM",
+		"RETRYPROXY_TIMEOUT=3s":                      "RETRYPROXY_REQUEST_TIMEOUT",
+		"RETRYPROXY_RETRIES=3":                       "RETRYPROXY_MAX_RETRIES",
+		"RETRYPROXY_TARGET=a":                        "RETRYPROXY_UPSTREAM",
+		"RETRYPROXY_BACKEND=a":                       "RETRYPROXY_UPSTREAM",
+		"RETRYPROXY_CIRCUIT_BREAKER=on":              "RETRYPROXY_BREAKER=",
+		"RETRYPROXY_MAX_CONCURRENCY=3":               "RETRYPROXY_CONCURRENCY_LIMIT=",
+		"RETRYPROXY_METRICS_PORT=3":                  "RETRYPROXY_ADMIN_LISTEN=",
+	} {
+		strict, lax := problemsOf(append(routes, entry)...), problemsOf(append(routes, entry, "RETRYPROXY_STRICT=false")...)
+		if len(strict) != 1 || !strings.Contains(strict[0], want) || strings.HasPrefix(strict[0], "warning") {
+			t.Errorf("%s: got %q, want %q", entry, strict, want)
+		}
+		if len(lax) != 1 || lax[0] != "warning: "+strict[0] {
+			t.Errorf("%s without STRICT: %q", entry, lax)
+		}
+	}
+	for _, name := range []string{"RETRY_PROXY_UPSTREAM", "retryproxy_upstream"} {
+		wantLines(t, problemsOf(minimal, name+"=x"), "warning: "+name+`="x": is ignored`)
+	}
+}
+
+func TestServiceLinksAreIgnored(t *testing.T) {
+	for _, infix := range []string{"", "ADMIN_", "ROUTE_SEARCH_", "MY_OTHER_2_"} {
+		var environ []string
+		for _, link := range []string{
+			"SERVICE_HOST=10.0.0.1", "SERVICE_HOST=fd00::1", "SERVICE_PORT=80", "SERVICE_PORT_HTTP=80", "SERVICE_PORT_HTTP_ADMIN=80", "PORT=tcp://10.0.0.1:80", "PORT=udp://[fd00::1]:80",
+			"PORT_8080_TCP=tcp://10.0.0.1:8080", "PORT_8080_TCP_PROTO=tcp", "PORT_8080_TCP_PORT=8080", "PORT_8080_TCP_ADDR=10.0.0.1",
+			"PORT_53_UDP=udp://10.0.0.1:53", "PORT_53_UDP_PROTO=udp", "PORT_53_UDP_PORT=53", "PORT_53_UDP_ADDR=10.0.0.1", "PORT_9_SCTP=sctp://10.0.0.1:9",
+		} {
+			environ = append(environ, "RETRYPROXY_"+infix+link)
+			wantLines(t, problemsOf(minimal, "RETRYPROXY_"+infix+link))
+		}
+		wantLines(t, problemsOf(append(environ, minimal)...))
+	}
+}
+
+func TestContradictions(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		environ string
+		want    []string
+	}{
+		{"ATTEMPT_TIMEOUT=30s", []string{"must be less than RETRYPROXY_REQUEST_TIMEOUT=30s, otherwise no attempt can time out and be retried"}},
+		{"ATTEMPT_TIMEOUT=29s", nil},
+		{"REQUEST_TIMEOUT=1s DIAL_TIMEOUT=2s", []string{"warning: RETRYPROXY_DIAL_TIMEOUT"}},
+		{"RETRY_WINDOW=31s", []string{"warning: RETRYPROXY_RETRY_WINDOW"}},
+		{"REQUEST_TIMEOUT=0 ATTEMPT_TIMEOUT=0", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT"}},
+		{"BACKOFF_BASE=2s BACKOFF_MAX=1s", []string{"is longer than RETRYPROXY_BACKOFF_MAX=1s"}},
+		{"BACKOFF_THROTTLED_BASE=2s BACKOFF_MAX=1s", []string{"RETRYPROXY_BACKOFF_THROTTLED_BASE=\"2s\": is longer than"}},
+		{"BACKOFF_MAX=10ms", nil},
+		{"BACKOFF_BASE=2s", nil},
+		{"BACKOFF_BASE=2s BACKOFF_THROTTLED_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_THROTTLED_BASE=\"1s\": has no effect"}},
+		{"RETRY_REJECTED=429,418", []string{"warning: RETRYPROXY_RETRY_REJECTED=\"418,429\": has no effect on 418: RETRYPROXY_RETRY_ON does not list it"}},
+		{"FATAL_ERROR_CODES=a,,!no_such_code", []string{"an empty entry; \"no_such_code\" is not on the list"}},
+		{"MAX_RETRIES=0 FATAL_ERROR_CODES=none", []string{"warning: RETRYPROXY_FATAL_ERROR_CODES: has no effect"}},
+		{"IDEMPOTENCY_KEY=generate RETRY_UNSAFE=true", []string{"warning: RETRYPROXY_RETRY_UNSAFE"}},
+		{"LISTEN=:81 FALLBACK=http://localhost:81", []string{"RETRYPROXY_FALLBACK=\"http://localhost:81\": is retryproxy's own listener :81"}},
+		{"FALLBACK=http://example.com", []string{"warning: RETRYPROXY_FALLBACK=\"http://example.com:80\": is the upstream itself, so it fails at the same time"}},
+		{"FALLBACK=http://other.example", nil},
+		{"FAULT_INJECTION=off", nil},
+		{"FAULT_INJECTION=503:1% ROUTES=a,b,c ROUTE_A_PATH=/a ROUTE_B_PATH=/b ROUTE_B_FAULT_INJECTION=off ROUTE_C_PATH=/c ROUTE_C_FAULT_INJECTION=reset:2%", []string{
+			"warning: RETRYPROXY_FAULT_INJECTION=\"503:1%\": injects faults into attempts on route default and on every route without",
+			"warning: RETRYPROXY_ROUTE_C_FAULT_INJECTION=\"reset:2%\": injects faults into attempts on route c;"}},
+		{"RATE_LIMIT_PAUSE_MAX=5s", []string{"warning: RETRYPROXY_RATE_LIMIT_PAUSE_MAX=\"5s\": has no effect: with RETRYPROXY_RATE_LIMIT_PAUSE_KEY=none"}},
+		{"RATE_LIMIT_PAUSE_MAX=5s RATE_LIMIT_PAUSE_KEY=route", nil},
+		{"RATE_LIMIT_PAUSE_MAX=5s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT_PAUSE_KEY=header:X-Key", nil},
+		{"RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_RATE_LIMIT_KEY=\"route\": has no effect with RETRYPROXY_RATE_LIMIT=off"}},
+		{"RATE_LIMIT_KEY=upstream", nil},
+		{"RATE_LIMIT_KEY=header:X-Key RATE_LIMIT=1/s", nil},
+		{"RATE_LIMIT_KEY=header:X-Key ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=1/s", nil},
+		{"RATE_LIMIT=1/s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=off ROUTE_A_RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_ROUTE_A_RATE_LIMIT_KEY=\"route\": has no effect with RETRYPROXY_ROUTE_A_RATE_LIMIT=off"}},
+		{"HEDGE_AFTER=50ms", nil},
+		{"HEDGE_AFTER=p95 BUDGET_RATIO=off", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": with RETRYPROXY_BUDGET_RATIO=off nothing bounds"}},
+		{"HEDGE_AFTER=p95 MAX_RETRIES=0", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": has no effect: RETRYPROXY_MAX_RETRIES=0"}},
+		{"ATTEMPT_TIMEOUT=10s HEDGE_AFTER=10s", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"10s\": has no effect: RETRYPROXY_ATTEMPT_TIMEOUT=10s"}},
+		{"HEDGE_AFTER=30s ATTEMPT_TIMEOUT=0", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"30s\": has no effect: RETRYPROXY_REQUEST_TIMEOUT=30s"}},
+		{"BUDGET_RATIO=off BUDGET_BURST=3", []string{"warning: RETRYPROXY_BUDGET_BURST"}},
+		{"RETRY_METHODS=GET,POST,PATCH", []string{"warning: RETRYPROXY_RETRY_METHODS=\"GET,POST,PATCH\": retries POST and PATCH after it was sent"}},
+		{"BREAKER=off PROBE_PATH=/healthz", []string{"warning: RETRYPROXY_PROBE_PATH=\"/healthz\": has no effect: with RETRYPROXY_BREAKER=off there are no probes"}},
+		{"BREAKER=off PROBE_PATH=off", nil},
+		{"MAX_RETRIES=0", nil},
+		{"MAX_RETRIES=0 RETRY_ON=503", []string{"warning: RETRYPROXY_RETRY_ON"}},
+		{"RETRY_BUFFER_BYTES=65MiB", []string{"is more than RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=64MiB"}},
+		{"RESPONSE_BUFFER_BYTES=65MiB", []string{"is more than RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=64MiB"}},
+		{"UPSTREAM_CA=/ca", []string{"RETRYPROXY_UPSTREAM_CA=\"/ca\": has no effect on the upstream http://example.com"}},
+		{"TLS_CERT=/c", []string{`RETRYPROXY_TLS_CERT="/c": needs RETRYPROXY_TLS_KEY`}},
+		{"TLS_KEY=/k", []string{`RETRYPROXY_TLS_KEY="/k": needs RETRYPROXY_TLS_CERT`}},
+		{"TLS_CLIENT_CA=/a", []string{"has no effect without RETRYPROXY_TLS_CERT"}},
+		{"TLS_CERT=/c TLS_KEY=/k TLS_CLIENT_CA=/a", nil},
+		{"UPSTREAM=https://a UPSTREAM_CERT=/c", []string{"needs RETRYPROXY_UPSTREAM_KEY"}},
+		{"UPSTREAM=https://a UPSTREAM_KEY=/k", []string{"needs RETRYPROXY_UPSTREAM_CERT"}},
+		{"PPROF=true ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_PPROF"}},
+		{"TRUSTED_PROXIES=0.0.0.0/0", []string{"warning: RETRYPROXY_TRUSTED_PROXIES"}},
+		{"PROXY_PROTOCOL_FROM=::/0", []string{"warning: RETRYPROXY_PROXY_PROTOCOL_FROM"}},
+		{"LISTEN=:9797", []string{"RETRYPROXY_ADMIN_LISTEN=\":9797\": is the address of RETRYPROXY_LISTEN=:9797"}},
+		{"LISTEN=127.0.0.1:9797", []string{"is the address of"}},
+		{"LISTEN=127.0.0.1:9797 ADMIN_LISTEN=127.0.0.2:9797", nil},
+		{"LISTEN=:0 ADMIN_LISTEN=:0", nil},
+		{"LISTEN=unix:/a ADMIN_LISTEN=unix:/a", []string{"is the address of"}},
+		{"UPSTREAM=http://localhost:8080", []string{"is retryproxy's own listener :8080"}},
+		{"UPSTREAM=http://127.0.0.1:9797", []string{"is retryproxy's own listener :9797"}},
+		{"UPSTREAM=http://127.0.0.1:8080 LISTEN=127.0.0.2:8080", nil},
+		{"UPSTREAM=unix:/a LISTEN=unix:/a", []string{"own listener unix:/a"}},
+		{"UPSTREAM=http://example.com:8080", nil},
+		{"ROUTES=a", []string{"RETRYPROXY_ROUTE_A_PATH: the route has no matcher"}},
+		{"ROUTES=a ROUTE_A_LISTEN=:81", nil},
+		{"ROUTES=a ROUTE_A_METHODS=get", []string{`"get" is not in upper case`, "the route has no matcher"}},
+		{"ROUTES=a ROUTE_A_PATH=a", []string{`RETRYPROXY_ROUTE_A_PATH="a": route a: path`}},
+		{"ROUTES=a,b ROUTE_A_PATH=/x ROUTE_B_PATH=/x", []string{`RETRYPROXY_ROUTE_B_PATH="/x": route b: the same match as route a`}},
+		{"ROUTES=a ROUTE_A_PATH=/x ROUTE_A_HEADER=:=", []string{`RETRYPROXY_ROUTE_A_HEADER=":=": route a: header`}},
+		{"ROUTES=user_api ROUTE_USER_API_PATH=/x", []string{`RETRYPROXY_ROUTES="user_api": `}},
+		{"BACKOFF=exponential", []string{"RETRYPROXY_BACKOFF=\"exponential\": expected one of "}},
+		{"BACKOFF=none", nil},
+		{"BACKOFF_JITTER=0.2", []string{"warning: RETRYPROXY_BACKOFF_JITTER: has no effect: RETRYPROXY_BACKOFF=full-jitter does not use it; normal does"}},
+		{"BACKOFF=none BACKOFF_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_BASE: has no effect: RETRYPROXY_BACKOFF=none does not use it"}},
+		{"BACKOFF=slots BACKOFF_STAY=true BACKOFF_SLOTS=4 BACKOFF_MAX=1s", nil},
+		{"BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=slots", nil},
+		{"BACKOFF=slots ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed ROUTE_A_BACKOFF_SLOTS=4", []string{"warning: RETRYPROXY_ROUTE_A_BACKOFF_SLOTS: has no effect: RETRYPROXY_ROUTE_A_BACKOFF=fixed does not use it; slots does"}},
+		{"BACKOFF=slots BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed", nil},
+		{"BACKOFF_EXTRA=1s", nil},
+		{"BACKOFF_EXTRA=11s", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to"}},
+		{"BACKOFF=ratio BACKOFF_RATIO=5", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to 43s"}},
+		{"MAX_RETRIES=7", nil},
+		{"MAX_RETRIES=12", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 12 retries can add up to"}},
+		{"BACKOFF=fixed BACKOFF_BASE=11s", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to 33s"}},
+		{"BACKOFF=fixed BACKOFF_BASE=9s", nil},
+		{"RETRY_ON=5xx,6xx,what", []string{"RETRYPROXY_RETRY_ON=\"5xx,6xx,what\": expected a list of failures"}},
+		{"ROUTES=a ROUTE_A_LISTEN=127.0.0.1:9797", []string{"overlaps RETRYPROXY_ADMIN_LISTEN"}},
+		{"ROUTES=a ROUTE_A_LISTEN=:8080", []string{"overlaps RETRYPROXY_LISTEN"}},
+		{"ROUTES=a,b ROUTE_A_LISTEN=:81 ROUTE_B_PATH=/b ROUTE_B_UPSTREAM=http://127.0.0.1:81", []string{`RETRYPROXY_ROUTE_B_UPSTREAM="http://127.0.0.1:81": is retryproxy's own listener :81`}},
+		{"ROUTES=a ROUTE_A_PATH=/a/* ROUTE_A_STRIP_PREFIX=/a", nil},
+		{"ROUTES=a ROUTE_A_PATH=/ab ROUTE_A_STRIP_PREFIX=/a", []string{"does not begin with it"}},
+		{"ROUTES=a ROUTE_A_HOST=h ROUTE_A_STRIP_PREFIX=/a", []string{"does not begin with it"}},
+		{"ROUTES=a ROUTE_A_PATH=/a/* ROUTE_A_STRIP_PREFIX=/a/", []string{"expected a path that begins with / and does not end with it"}},
+		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_ATTEMPT_TIMEOUT=30s", []string{"RETRYPROXY_ROUTE_A_ATTEMPT_TIMEOUT=\"30s\": must be less than RETRYPROXY_REQUEST_TIMEOUT=30s, otherwise no attempt can time out and be retried"}},
+		{"ROUTES=a,b ROUTE_A_PATH=/a ROUTE_B_PATH=/b ATTEMPT_TIMEOUT=30s", []string{"must be less than"}}, // once, not for each route
+	} {
+		environ := []string{minimal}
+		for _, e := range strings.Fields(tt.environ) {
+			environ = append(environ, "RETRYPROXY_"+strings.ReplaceAll(e, "DIR", dir))
+		}
+		t.Run(tt.environ, func(t *testing.T) { wantLines(t, problemsOf(environ...), tt.want...) })
+	}
+}
+
+func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
+	file := writeFile(t, "RETRYPROXY_MAX_RETRIES=5\nRETRYPROXY_BACKOFF_BASE=50ms\n")
+	got := problemsOf(minimal, "RETRYPROXY_ENV_FILE="+file, "RETRYPROXY_BACKOFF_BASE=50ms")
+	wantLines(t, got, `RETRYPROXY_BACKOFF_BASE="50ms": is set in the environment and in line 2 of `+file)
+	s := mustLoad(t, "RETRYPROXY_ENV_FILE="+file)
+	if s.Default.MaxRetries != 5 || s.Default.Variable("MAX_RETRIES") != "RETRYPROXY_MAX_RETRIES" {
+		t.Errorf("%d", s.Default.MaxRetries)
+	}
+}
+
+func TestFileProblems(t *testing.T) {
+	for content, want := range map[string]string{
+		"RETRYPROXY_MAX_RETRIES":                    "line 1: expected NAME=VALUE",
+		"\n# x\nA B=1":                              `line 3: "A B" is not a variable's name`,
+		"RETRYPROXY_VIA=a\nRETRYPROXY_VIA=a":        "line 2: RETRYPROXY_VIA is already set in line 1",
+		"RETRYPROXY_ENV_FILE=/x":                    "line 1: the file cannot name another file",
+		"OTHER=1":                                   "warning: RETRYPROXY_ENV_FILE",
+		"RETRYPROXY_VIA=\"a":                        "line 1: the closing quote is missing",
+		"RETRYPROXY_VIA=\"a\\":                      "line 1: the closing quote is missing",
+		"RETRYPROXY_VIA=\"a\" b":                    "line 1: only a comment may follow",
+		"RETRYPROXY_VIA=\"\\a\"":                    `line 1: \a is not an escape`,
+		"RETRYPROXY_VIA=a\x00":                      "not a text file",
+		"RETRYPROXY_VIA=\xff":                       "not a text file",
+		"RETRYPROXY_VIAA=x":                         "did you mean RETRYPROXY_VIA?",
+		strings.Repeat("#", MaxEnvFileBytes) + "\n": "larger than 16 MiB",
+	} {
+		wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE="+writeFile(t, content)), want)
+	}
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE=/nowhere/at/all"), `RETRYPROXY_ENV_FILE="/nowhere/at/all": no such file or directory`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE="+t.TempDir()), "is a directory")
+}
+
+func TestFileLines(t *testing.T) {
+	for line, want := range map[string]string{
+		`A=b`:              "b",
+		"A=b\r":            "b",
+		"\xef\xbb\xbfA=b":  "b",
+		` A = b c `:        "b c",
+		`A=b # c`:          "b # c",
+		`A="b # c" # d`:    "b # c",
+		`A='b\n"' # d`:     `b\n"`,
+		`A="b\n\t\"\\\$x"`: "b\n\t\"\\$x",
+		`A=a=b`:            "a=b",
+		`A=`:               "",
+		`A=$HOME`:          "$HOME",
+	} {
+		pairs, err := parseEnvFile([]byte(line))
+		if err != nil || len(pairs) != 1 || pairs[0].name != "A" || pairs[0].value != want {
+			t.Errorf("%q: %+v %v, want %q", line, pairs, err, want)
+		}
+	}
+}
+
+func FuzzEnvFile(f *testing.F) {
+	f.Add("A=b\nB=\"c\\n\"\n")
+	f.Add("# x\nA='b'")
+	f.Fuzz(func(t *testing.T, content string) {
+		pairs, err := parseEnvFile([]byte(content))
+		for _, p := range pairs {
+			if !isVariableName(p.name) || p.line < 1 || p.line > strings.Count(content, "\n")+1 {
+				t.Errorf("%+v of %q (%v)", p, content, err)
+			}
+		}
+	})
+}
+
+// Whatever is set, Load ends with settings or problems, and never shows a
+// password.
+func FuzzLoad(f *testing.F) {
+	for _, s := range Reference() {
+		f.Add(s.Variable(), s.Default)
+	}
+	f.Add("RETRYPROXY_UPSTREAM", "http://a:b@c")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		if strings.Contains(name, "ENV_FILE") {
+			return
+		}
+		s, problems := Load([]string{minimal, "RETRYPROXY_ROUTES=a", name + "=" + value})
+		for _, r := range s.All() {
+			if r.MaxRetries < 0 || r.MaxRetries > 100 || r.RequestTimeout < 0 || r.RetryBufferBytes < 0 {
+				t.Errorf("%s=%q gives %+v (%v)", name, value, r.Shared, problems)
+			}
+		}
+	})
+}
+
+func TestMask(t *testing.T) {
+	for in, want := range map[string]string{
+		"http://example.com":        "http://example.com",
+		"http://me:pw@example.com":  "http://***@example.com",
+		"http://me@example.com/a@b": "http://***@b",
+		"http://u:p@a,http://b":     "http://***@a,http://b",
+		"redis://:p@ss@h":           "redis://***@h",
+		"me:pw@example.com":         "***@example.com",
+		"retriable-header:X=1":      "retriable-header:X=1",
+	} {
+		if got := Mask(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestEffectiveValuesAreMasked(t *testing.T) {
+	s := mustLoad(t, "RETRYPROXY_RETRY_ON=retriable-header:X=http://me:geheim@example.com")
+	if got := find(nil, s.Default.Values(), "RETRY_ON").Text; !strings.Contains(got, "http://***@example.com") {
+		t.Error(got)
+	}
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestAWaitForNoRateLimit(t *testing.T) {
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s"), `warning: RETRYPROXY_RATE_LIMIT_WAIT="2s": has no effect with RETRYPROXY_RATE_LIMIT=off`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s", "RETRYPROXY_RATE_LIMIT=1/s"))
+}
+
+// What is shared is learnt of an upstream that is the same for all.
+func TestSharingIsForOneUpstream(t *testing.T) {
+	const engine = "RETRYPROXY_SHARED=redis://cache"
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", engine),
+		`RETRYPROXY_SHARED="redis://cache": sharing needs the same upstream for all processes, but each inbound process has its own (http://localhost:3000); if all have the same one, set RETRYPROXY_POSITION=outbound`)
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_POSITION=outbound", engine))
+	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_PASSWORD_FILE=/p"))
+	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_CA=/ca"),
+		`RETRYPROXY_SHARED_CA="/ca": has no effect on RETRYPROXY_SHARED=redis://cache; use rediss:// for TLS`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_SHARED=rediss://cache", "RETRYPROXY_SHARED_CERT=/c"),
+		`RETRYPROXY_SHARED_CERT="/c": RETRYPROXY_SHARED_CERT and RETRYPROXY_SHARED_KEY must be set together`)
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Scope is where a setting may be set.
+type Scope uint8
+
+// The scopes, in the order of the documentation.
+const (
+	ScopeGlobal  Scope = iota // RETRYPROXY_<KEY> only
+	ScopeShared               // RETRYPROXY_<KEY>, or RETRYPROXY_ROUTE_<NAME>_<KEY> for a route
+	ScopeMatcher              // RETRYPROXY_ROUTE_<NAME>_<KEY> only
+)
+
+// Setting describes one setting, from its tags in settings.go.
+type Setting struct {
+	Key      string // the name after RETRYPROXY_
+	Scope    Scope
+	Group    string            // heading
+	Default  string            // in the syntax of the setting; "" if there is none
+	Shown    string            // the default for the documentation
+	Profiles map[string]string // defaults that a profile changes, by the name of the profile; nil if none does
+	Unit     string            // key of units
+	OneOf    []string          // allowed words
+	Min, Max string            // limits, "" for none
+	Live     bool              // a reload changes it
+	About    string            // one sentence
+
+	field     string // Go name in its struct
+	index     int
+	low, high float64 // Min and Max; 0 and 2^53 if there is none
+}
+
+// Variable returns the name of the setting in the environment: for all routes or, for a
+// matcher, for the route <NAME>.
+func (s *Setting) Variable() string {
+	if s.Scope == ScopeMatcher {
+		return Prefix + "ROUTE_<NAME>_" + s.Key
+	}
+	return Prefix + s.Key
+}
+
+// Expected returns a description of the allowed values.
+func (s *Setting) Expected() string {
+	if len(s.OneOf) > 0 {
+		return "one of " + strings.Join(s.OneOf, ", ")
+	}
+	text := units[s.Unit]
+	if s.Unit == "strategy" {
+		text = "one of " + strings.Join(backoff.Strategies(), ", ")
+	}
+	switch {
+	case s.Min != "" && s.Max != "":
+		text += fmt.Sprintf(", from %s to %s", s.Min, s.Max)
+	case s.Min != "":
+		text += ", at least " + s.Min
+	case s.Max != "":
+		text += ", at most " + s.Max
+	}
+	return text
+}
+
+// Description returns the sentence, the default and the allowed values.
+func (s *Setting) Description() string {
+	return fmt.Sprintf("%s Default: %s (%s).", s.About, s.Shown, s.Expected())
+}
+
+var (
+	globalSettings  = describe(reflect.TypeFor[Global](), ScopeGlobal)
+	sharedSettings  = describe(reflect.TypeFor[Shared](), ScopeShared)
+	matcherSettings = describe(reflect.TypeFor[Matcher](), ScopeMatcher)
+)
+
+// Reference returns every setting: global ones, those that a route may have too, and those
+// that only a route has. The slice belongs to the caller.
+func Reference() []Setting {
+	var all []Setting
+	all = append(all, globalSettings...)
+	all = append(all, sharedSettings...)
+	return append(all, matcherSettings...)
+}
+
+func describe(t reflect.Type, scope Scope) []Setting {
+	list := make([]Setting, t.NumField())
+	group := ""
+	for i := range list {
+		f := t.Field(i)
+		if g := f.Tag.Get("group"); g != "" {
+			group = g
+		}
+		list[i] = describeField(f, scope)
+		list[i].Group, list[i].index = group, i
+	}
+	return list
+}
+
+func describeField(f reflect.StructField, scope Scope) Setting {
+	get := f.Tag.Get
+	s := Setting{
+		Key: get("env"), Scope: scope, Default: get("envDefault"), Shown: get("shown"), Profiles: profileDefaults(get),
+		Unit: get("unit"), Min: get("min"), Max: get("max"), Live: get("live") != "no", About: get("about"), field: f.Name,
+	}
+	if words := get("oneof"); words != "" {
+		s.OneOf = strings.Split(words, ",")
+	}
+	if s.Shown == "" {
+		s.Shown = s.Default
+	}
+	if f.Type == reflect.TypeFor[time.Duration]() && s.Max == "" {
+		s.Max = DurationText(maxDuration)
+	}
+	s.low, s.high = s.limits(f.Type)
+	return s
+}
+
+// profileDefaults returns the defaults of a setting by profile, from the tags of the same names.
+func profileDefaults(get func(string) string) map[string]string {
+	var m map[string]string
+	for _, p := range policy.Profiles() {
+		if v := get(p.Name); v != "" {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[p.Name] = v
+		}
+	}
+	return m
+}
+
+// Value is one effective setting.
+type Value struct {
+	Key      string // as in Setting
+	Variable string // the variable that set it; "" for the default
+	Profile  string // the profile whose default applies; "" if none changes it
+	Text     string // in the syntax of the setting, secrets masked; "" if nothing applies
+}
+
+// Values returns the effective global settings.
+func (s *Settings) Values() []Value {
+	return values(globalSettings, reflect.ValueOf(&s.Global).Elem(), s.Variable)
+}
+
+// Values returns the effective settings of the route, in the order of Shared.
+func (r *Route) Values() []Value {
+	list := values(sharedSettings, reflect.ValueOf(&r.Shared).Elem(), r.Variable)
+	for i := range list {
+		if _, changed := sharedSettings[i].Profiles[r.Profile]; changed && list[i].Variable == "" {
+			list[i].Profile = r.Profile
+		}
+	}
+	return list
+}
+
+// MatcherValues returns the matchers that the route has.
+func (r *Route) MatcherValues() []Value {
+	var set []Value
+	for _, v := range values(matcherSettings, reflect.ValueOf(&r.Matcher).Elem(), r.matcherVariable) {
+		if v.Text != "" {
+			set = append(set, v)
+		}
+	}
+	return set
+}
+
+func (r *Route) matcherVariable(key string) string { return r.own[key] }
+
+func values(list []Setting, v reflect.Value, variable func(string) string) []Value {
+	out := make([]Value, len(list))
+	for i := range list {
+		s := &list[i]
+		out[i] = Value{Key: s.Key, Variable: variable(s.Key)}
+		if field := v.Field(s.index); s.Default != "" || !field.IsZero() {
+			out[i].Text = Mask(text(field))
+		}
+	}
+	return out
+}
+
+// text returns a field in the syntax of the setting.
+func text(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case encoding.TextMarshaler:
+		b, err := x.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	case time.Duration:
+		return DurationText(x)
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	case int:
+		return strconv.Itoa(x)
+	case float64:
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	panic("settings: no text for " + v.Type().String()) // a field of a new type needs a case here; a test covers all fields
+}

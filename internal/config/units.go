@@ -1,0 +1,270 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/breaker"
+)
+
+// units maps values of the tag "unit" to descriptions of the allowed syntax, for error
+// messages and docs/settings.md.
+var units = map[string]string{
+	"address":        "host:port, :port or unix:/path",
+	"addressoff":     "host:port, :port, unix:/path or off",
+	"autoduration":   "a duration with its unit, such as 250ms, 10s or 2m, or auto",
+	"autocount":      "a whole number or auto",
+	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
+	"breakerbackoff": "auto, or a strategy of BACKOFF, with or without options such as slots base=100ms max=30s",
+	"bool":           "true or false",
+	"cooldownkey":    "none, route or header:Name",
+	"count":          "a whole number",
+	"deadlines":      "x-request-timeout, grpc-timeout, x-envoy-expected-rq-timeout-ms, x-stainless-timeout or x-stainless-read-timeout, several separated by commas, or none",
+	"duration":       "a duration with its unit, such as 250ms, 10s or 2m",
+	"engine":         "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path",
+	"errorcodes":     "error codes or texts, separated by commas, or none",
+	"fallback":       "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
+	"fault":          "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
+	"header":         "a header name, or Name=value",
+	"hedge":          "p50 to p99, a duration from 1ms to 10m, or off",
+	"host":           "auto, preserve, upstream, or a host name",
+	"hostpattern":    "host names, or *.example.com, separated by commas",
+	"methods":        "method names in upper case, separated by commas",
+	"statusset":      "statuses from 400 to 599 and ranges such as 520-529, separated by commas, or none",
+	"methodset":      "method names in upper case, separated by commas, or none",
+	"name":           "a host name",
+	"number":         "a number",
+	"path":           "a file's path",
+	"pathpattern":    "paths that begin with /, such as /a/b, or /a/* for all below /a/, separated by commas",
+	"pathprefix":     "a path that begins with / and does not end with it, such as /a",
+	"prefixes":       "addresses or CIDR ranges, separated by commas",
+	"probepath":      "a path that begins with /, such as /healthz, or off",
+	"ratelimit":      "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
+	"quotakey":       "upstream, route or header:Name",
+	"rate":           "bytes a second, such as 500 or 1KiB",
+	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
+	"ratio":          "a number such as 0.2, a percentage such as 20%, or off",
+	"retryon":        "a list of failures, separated by commas",
+	"routes":         "names of letters and digits, with dashes between them, separated by commas",
+	"size":           "bytes, such as 65536, 64KiB or 1MiB",
+	"strategy":       "the name of a backoff strategy",
+	"token":          "a word without spaces (RFC 9110 token)",
+	"upstream":       "http://host[:port][/path], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind, separated by commas",
+	"word":           "one of the words",
+}
+
+// Size is a number of bytes, never negative. It is written as plain bytes or with a unit:
+// KiB, MiB, GiB (also Ki, Mi, Gi, as in Kubernetes) or kB, MB, GB (powers of 1000), in any
+// case.
+type Size int64
+
+var sizeUnits = []struct {
+	suffix string
+	factor int64
+}{ // a suffix comes before those that it ends with
+	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30},
+	{"ki", 1 << 10}, {"mi", 1 << 20}, {"gi", 1 << 30},
+	{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9},
+	{"b", 1},
+}
+
+// UnmarshalText parses a size; fractions, signs and numbers beyond 2^63-1 are errors.
+func (s *Size) UnmarshalText(text []byte) error {
+	number, factor := strings.ToLower(string(text)), int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
+			number, factor = strings.TrimSpace(rest), u.factor
+			break
+		}
+	}
+	if strings.HasPrefix(number, "+") {
+		return errors.New("a sign is not allowed")
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 {
+		return errors.New("not a whole number of bytes")
+	}
+	if n > math.MaxInt64/factor {
+		return errors.New("too large")
+	}
+	*s = Size(n * factor)
+	return nil
+}
+
+// MarshalText returns the size in the largest binary unit that divides it.
+func (s Size) MarshalText() ([]byte, error) {
+	if s == 0 {
+		return []byte("0"), nil
+	}
+	for _, u := range []struct {
+		factor Size
+		name   string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if s%u.factor == 0 {
+			return fmt.Appendf(nil, "%d%s", s/u.factor, u.name), nil
+		}
+	}
+	return strconv.AppendInt(nil, int64(s), 10), nil
+}
+
+// Ratio is a proportion, 0.2 for one fifth, or off.
+type Ratio struct {
+	value float64
+	off   bool
+}
+
+// Value returns the proportion; 0 if it is off.
+func (r Ratio) Value() float64 { return r.value }
+
+// Off reports whether the value is off.
+func (r Ratio) Off() bool { return r.off }
+
+// UnmarshalText parses "0.2", "20%" or "off".
+func (r *Ratio) UnmarshalText(text []byte) error {
+	s := string(text)
+	if strings.EqualFold(s, "off") {
+		*r = Ratio{off: true}
+		return nil
+	}
+	number, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return errors.New("not a proportion")
+	}
+	if percent {
+		v /= 100
+	}
+	*r = Ratio{value: v}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (r Ratio) MarshalText() ([]byte, error) {
+	if r.off {
+		return []byte("off"), nil
+	}
+	return strconv.AppendFloat(nil, r.value, 'g', -1, 64), nil
+}
+
+// AutoDuration is a duration, or auto.
+type AutoDuration struct {
+	d    time.Duration
+	auto bool
+}
+
+// Auto reports whether the value is auto.
+func (a AutoDuration) Auto() bool { return a.auto }
+
+// Value returns the duration; 0 if it is auto.
+func (a AutoDuration) Value() time.Duration { return a.d }
+
+// UnmarshalText parses a duration or "auto".
+func (a *AutoDuration) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), "auto") {
+		*a = AutoDuration{auto: true}
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return errors.New("neither a duration nor auto")
+	}
+	*a = AutoDuration{d: d}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (a AutoDuration) MarshalText() ([]byte, error) {
+	if a.auto {
+		return []byte("auto"), nil
+	}
+	return []byte(DurationText(a.d)), nil
+}
+
+// AutoCount is a whole number, 0 or more, or auto.
+type AutoCount struct {
+	n    int
+	auto bool
+}
+
+// Auto reports whether the value is auto.
+func (c AutoCount) Auto() bool { return c.auto }
+
+// Value returns the number; 0 if it is auto.
+func (c AutoCount) Value() int { return c.n }
+
+// UnmarshalText parses a number or "auto".
+func (c *AutoCount) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), "auto") {
+		*c = AutoCount{auto: true}
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 31)
+	if err != nil {
+		return errors.New("not a whole number")
+	}
+	*c = AutoCount{n: int(n)}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (c AutoCount) MarshalText() ([]byte, error) {
+	if c.auto {
+		return []byte("auto"), nil
+	}
+	return strconv.AppendInt(nil, int64(c.n), 10), nil
+}
+
+// ConcurrencyLimit is the setting for the maximum of requests in flight.
+type ConcurrencyLimit struct {
+	text  string
+	mode  breaker.ConcurrencyLimitMode
+	fixed int
+}
+
+// Mode returns mode and number for breaker.Options; the number is 0 unless the mode is
+// fixed.
+func (l ConcurrencyLimit) Mode() (mode breaker.ConcurrencyLimitMode, fixed int) {
+	return l.mode, l.fixed
+}
+
+// UnmarshalText parses "adaptive", "off" or a number.
+func (l *ConcurrencyLimit) UnmarshalText(text []byte) error {
+	s := strings.ToLower(string(text))
+	switch s {
+	case "adaptive":
+		*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitAdaptive}
+		return nil
+	case "off":
+		*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitOff}
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return errors.New("not a limit")
+	}
+	*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitFixed, fixed: int(n)}
+	return breaker.Options{ConcurrencyLimit: l.mode, FixedLimit: l.fixed}.Validate()
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (l ConcurrencyLimit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
+
+// maxDuration limits every duration without a max tag: long enough for any purpose, and far
+// from overflow in sums of durations.
+const maxDuration = 720 * time.Hour
+
+// DurationText formats d as time.Duration.String does, but 1m0s as 1m and 1h0m0s as 1h.
+func DurationText(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// globalKeys returns the names that may follow RETRYPROXY_.
+var globalKeys = sync.OnceValue(func() map[string]*Setting {
+	keys := map[string]*Setting{}
+	for _, list := range [][]Setting{globalSettings, sharedSettings} {
+		for i := range list {
+			keys[list[i].Key] = &list[i]
+		}
+	}
+	return keys
+})
+
+// routeKeys returns the names that may follow RETRYPROXY_ROUTE_<NAME>_.
+var routeKeys = sync.OnceValue(func() map[string]*Setting {
+	keys := map[string]*Setting{}
+	for _, list := range [][]Setting{sharedSettings, matcherSettings} {
+		for i := range list {
+			keys[list[i].Key] = &list[i]
+		}
+	}
+	return keys
+})
+
+// hints are for names that users of other proxies try.
+var hints = map[string]string{
+	"PORT":             "the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"LISTEN_PORT":      "the port is part of RETRYPROXY_LISTEN=:8080",
+	"ADDRESS":          "the address for requests is RETRYPROXY_LISTEN=:8080",
+	"ADDR":             "the address for requests is RETRYPROXY_LISTEN=:8080",
+	"METRICS_PORT":     "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
+	"METRICS_LISTEN":   "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
+	"ADMIN_PORT":       "the port is part of RETRYPROXY_ADMIN_LISTEN=:9797",
+	"TARGET":           "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"BACKEND":          "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"UPSTREAM_URL":     "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"URL":              "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
+	"TIMEOUT":          "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?",
+	"UPSTREAM_TIMEOUT": "did you mean RETRYPROXY_ATTEMPT_TIMEOUT (one attempt) or RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
+	"CONNECT_TIMEOUT":  "did you mean RETRYPROXY_DIAL_TIMEOUT?",
+	"RETRIES":          "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?",
+	"MAX_ATTEMPTS":     "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
+	"ATTEMPTS":         "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
+	"CIRCUIT_BREAKER":  "it is on by default; RETRYPROXY_BREAKER=queue, fail-fast or off says what happens to requests while it is open",
+	"MAX_CONCURRENCY":  "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"CONCURRENCY":      "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"MAX_CONCURRENT":   "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
+	"MAX_BODY_SIZE":    "did you mean RETRYPROXY_MAX_BODY_BYTES?",
+	"TOTAL_TIMEOUT":    "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
+	"LOG":              "did you mean RETRYPROXY_LOG_LEVEL, RETRYPROXY_LOG_FORMAT or RETRYPROXY_ACCESS_LOG?",
+}
+
+// explainUnknown returns what is wrong with an unknown name, and which one may have been
+// meant.
+func explainUnknown(name string, routes RouteNames) string {
+	key := strings.TrimPrefix(name, Prefix)
+	route, rest, isRoute := meantRouteKey(key, routes)
+	switch {
+	case key == "HOST":
+		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_HOST; the Host header sent upstream is " + Prefix + "UPSTREAM_HOST"
+	case !isRoute && routeKeys()[key] != nil:
+		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_" + key
+	case !isRoute && hints[key] != "":
+		return "unknown name; " + hints[key]
+	case !isRoute:
+		return "unknown name" + didYouMean(Prefix, nearest(key, globalKeys()))
+	case !hasRoute(routes, route):
+		return unknownRoute(route, rest, routes)
+	case globalKeys()[rest] != nil:
+		return "cannot be set for one route, only for all: " + Prefix + rest
+	}
+	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", nearest(rest, routeKeys()))
+}
+
+// meantRouteKey splits ROUTE_<NAME>_<KEY> where no split is right: behind the longest name of routes,
+// else before the longest key that is known, else at the first underscore.
+func meantRouteKey(key string, routes RouteNames) (route, rest string, ok bool) {
+	splits := splitRouteKey(key)
+	if len(splits) == 0 {
+		return "", "", false
+	}
+	meant := splits[0]
+	for i := len(splits) - 1; i >= 0; i-- {
+		if routeKeys()[splits[i].key] != nil {
+			meant = splits[i]
+		}
+	}
+	for _, each := range splits {
+		if hasRoute(routes, each.word) {
+			meant = each
+		}
+	}
+	return meant.word, meant.key, true
+}
+
+func unknownRoute(route, rest string, routes RouteNames) string {
+	names := map[string]*Setting{}
+	for _, name := range routes {
+		names[routeWord(name)] = nil
+	}
+	if meant := nearest(route, names); meant != "" {
+		return fmt.Sprintf("%sROUTES does not name a route %q; did you mean %sROUTE_%s_%s?", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"), Prefix, meant, rest)
+	}
+	return fmt.Sprintf("%sROUTES does not name a route %q", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"))
+}
+
+func hasRoute(routes RouteNames, upper string) bool {
+	for _, name := range routes {
+		if routeWord(name) == upper {
+			return true
+		}
+	}
+	return false
+}
+
+func didYouMean(prefix, key string) string {
+	if key == "" {
+		return ""
+	}
+	return "; did you mean " + prefix + key + "?"
+}
+
+// nearest returns the key with the smallest distance to name. It returns "" if even that is
+// more than a third of the letters (for short names, more than one edit). Of several it
+// takes the alphabetically first, so that the result is stable.
+func nearest(name string, keys map[string]*Setting) string {
+	best, bestDistance := "", max(len(name)/3, 1)+1
+	for key := range keys {
+		d := distance(name, key, bestDistance)
+		if d < bestDistance || d == bestDistance && best != "" && key < best {
+			best, bestDistance = key, d
+		}
+	}
+	return best
+}
+
+// distance returns the number of insertions, deletions, replacements and swaps of
+// neighbours that lead from a to b (optimal string alignment). If that is above limit, it
+// returns some number above limit.
+func distance(a, b string, limit int) int {
+	if diff := len(a) - len(b); diff > limit || -diff > limit {
+		return limit + 1
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,102 @@
+// Package decisiontable asks a policy what it would do about every kind of failure.
+// It decides nothing itself: each response is Policy.Decide's for the first
+// failure of a request, so what `retryproxy explain` and the table in README say
+// is what the proxy does.
+package decisiontable
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Request is what matters of a request.
+type Request struct {
+	Method  []byte
+	HasKey  bool                  // it carries an Idempotency-Key, or is given one
+	Repeat  bool                  // a proxy before us marked it as a retry
+	Nested  policy.LayeredRetries // what the route does about that
+	Timeout time.Duration         // of the request, 0 = none
+}
+
+// Failure is a kind of failure.
+type Failure struct {
+	Name    string // for JSON and tables
+	Text    string // what happened
+	Attempt policy.Attempt
+}
+
+// RetryAfter is the wait that the failure "429 with Retry-After" asks for.
+const RetryAfter = 5 * time.Second
+
+// Failures lists the kinds, the surest first.
+func Failures() []Failure {
+	status := func(code int) policy.Attempt { return policy.Attempt{Cause: policy.CauseStatus, Status: code} }
+	return []Failure{
+		{"connect_failure", "no connection: refused, timed out, name not resolved", policy.Attempt{Cause: policy.CauseDial}},
+		{"tls_failure", "the TLS handshake failed", policy.Attempt{Cause: policy.CauseTLS}},
+		{"idle_close", "the upstream had closed the pooled connection", policy.Attempt{Cause: policy.CauseIdleClose}},
+		{"status_429", "429 without Retry-After", status(429)},
+		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: RetryAfter, HasRetryAfter: true}},
+		{"status_503", "503", status(503)},
+		{"status_529", "529", status(529)},
+		{"status_500", "500", status(500)},
+		{"status_502", "502", status(502)},
+		{"status_504", "504", status(504)},
+		{"reset", "the connection was reset after the request was sent", policy.Attempt{Cause: policy.CauseReset}},
+		{"attempt_timeout", "no response within the attempt timeout", policy.Attempt{Cause: policy.CauseAttemptTimeout}},
+		{"malformed", "a response that is not valid HTTP", policy.Attempt{Cause: policy.CauseMalformed}},
+		{"status_501", "501, 505, 511", status(501)},
+		{"status_404", "any other response, such as 200 or 404", status(404)},
+		{"gave_up_before", "any response that another retryproxy marked as given up", policy.Attempt{Cause: policy.CauseStatus, Status: 503, Final: true}},
+	}
+}
+
+// Answer is what becomes of the request after a failure.
+type Answer struct {
+	Failure
+	Decision policy.Decision
+	MinWait  time.Duration // before the first retry
+	MaxWait  time.Duration
+}
+
+// Ask gives the answers for all failures, as the first attempt's, with time,
+// budget and retry buffer to spare.
+func Ask(p *policy.Policy, r Request) []Answer {
+	var answers []Answer
+	for _, f := range Failures() {
+		answers = append(answers, ask(p, r, f))
+	}
+	return answers
+}
+
+func ask(p *policy.Policy, r Request, f Failure) Answer {
+	s := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable(r.Method, r.HasKey), Left: backoff.Forever}
+	if r.Timeout > 0 {
+		s.Left = r.Timeout
+	}
+	if r.Repeat {
+		s.MaxRetries = r.Nested.MaxRetries(s.MaxRetries)
+		s.Layered = s.MaxRetries < 1
+	}
+	a := Answer{Failure: f}
+	a.Decision = p.Decide(&f.Attempt, &s, nil, 0, lowest{})
+	a.MinWait = a.Decision.Wait
+	a.MaxWait = max(a.MinWait, p.Decide(&f.Attempt, &s, nil, 0, highest{}).Wait) // 0 when the longest does not fit the time
+	return a
+}
+
+// lowest and highest draw the ends of each distribution; four standard
+// deviations stand for the end that the normal one has not.
+type lowest struct{}
+
+func (lowest) Int64N(int64) int64   { return 0 }
+func (lowest) Float64() float64     { return 0 }
+func (lowest) NormFloat64() float64 { return -4 }
+
+type highest struct{}
+
+func (highest) Int64N(n int64) int64 { return n - 1 }
+func (highest) Float64() float64     { return 1 - 1e-12 }
+func (highest) NormFloat64() float64 { return 4 }

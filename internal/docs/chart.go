@@ -1,0 +1,30 @@
+package docs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// chartSchema is the schema of the Helm chart's values, and chartOwn are the
+// settings that the chart makes itself, so that a user cannot.
+const chartSchema = "deploy/helm/retryproxy/values.schema.json"
+
+var chartOwn = []string{"LISTEN", "ADMIN_LISTEN", "ENV_FILE"}
+
+// ChartSettings is the part of the chart's schema that says which settings
+// there are: one pattern, as a route's name is free.
+func ChartSettings() string {
+	var global, route []string
+	for _, s := range config.Reference() {
+		if s.Scope != config.ScopeMatcher && !slices.Contains(chartOwn, s.Key) {
+			global = append(global, s.Key)
+		}
+		if s.Scope != config.ScopeGlobal && !slices.Contains(chartOwn, s.Key) {
+			route = append(route, s.Key)
+		}
+	}
+	return fmt.Sprintf("              { \"pattern\": \"^(%s|ROUTE_[A-Z0-9]+_(%s))$\" },\n", strings.Join(global, "|"), strings.Join(route, "|"))
+}

@@ -1,0 +1,146 @@
+// Package docs writes the parts of the documentation that follow from the
+// code: the references of settings and metrics, the README's table of what is
+// repeated, the tables of how an upstream says to wait, and the names of settings in the schema of the Helm chart.
+//
+// Files gives them all; `make docs` writes them, and a test fails when what
+// lies in the repository is not what Files gives. So they are never edited by
+// hand.
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// note heads every generated file.
+const note = "<!-- Generated from the code by `make docs`. Do not edit. -->\n\n"
+
+// File is a generated file, or a generated part of one.
+type File struct {
+	Path    string // below the repository's root
+	Content string
+	// Part is the name of the block in the file that Content stands in,
+	// between the lines <!-- begin Part --> and <!-- end Part -->, in JSON two
+	// objects with a $comment; "" for the whole file.
+	Part string
+}
+
+// marks are the lines before and after the generated part; the last is without
+// its line end, as nothing may follow it.
+func (f *File) marks() (begin, end string) {
+	if filepath.Ext(f.Path) == ".json" {
+		return fmt.Sprintf("{ \"$comment\": \"begin %s\" },\n", f.Part), fmt.Sprintf("              { \"$comment\": \"end %s\" }", f.Part)
+	}
+	return fmt.Sprintf("<!-- begin %s -->\n", f.Part), fmt.Sprintf("<!-- end %s -->", f.Part)
+}
+
+// Files lists everything that is generated.
+func Files() ([]File, error) {
+	repeated, err := RepeatTable()
+	if err != nil {
+		return nil, err
+	}
+	return []File{
+		{Path: "docs/settings.md", Content: Settings()},
+		{Path: "docs/metrics.md", Content: Metrics()},
+		{Path: "docs/glossary.md", Content: Glossary()},
+		{Path: "README.md", Part: "will my request be retried", Content: repeated},
+		{Path: "docs/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
+		{Path: "docs/retry-after.md", Part: "signs of a spent account", Content: SignTable()},
+		{Path: "docs/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
+		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},
+	}, nil
+}
+
+// Current is what the file would hold with its generated part renewed. A file
+// that is to hold a part has to exist: the error matches fs.ErrNotExist.
+func (f *File) Current(root string) (string, error) {
+	if f.Part == "" {
+		return f.Content, nil
+	}
+	old, err := os.ReadFile(filepath.Join(root, f.Path))
+	if err != nil {
+		return "", err
+	}
+	begin, end := f.marks()
+	before, rest, found := strings.Cut(string(old), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		return "", fmt.Errorf("%s: no lines %q and %q", f.Path, strings.TrimSpace(begin), end)
+	}
+	return before + begin + f.Content + end + after, nil
+}
+
+// Stale lists the files below root that are not as Files gives them.
+func Stale(root string) ([]string, error) {
+	var stale []string
+	err := each(root, func(path, want string) error {
+		have, err := os.ReadFile(path)
+		if err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		if string(have) != want {
+			stale = append(stale, path)
+		}
+		return nil
+	})
+	return stale, err
+}
+
+// Write renews all files below root.
+func Write(root string) error {
+	return each(root, func(path, want string) error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation is for everyone to read
+			return err
+		}
+		return os.WriteFile(path, []byte(want), 0o644) //nolint:gosec // likewise
+	})
+}
+
+func each(root string, do func(path, want string) error) error {
+	files, err := Files()
+	if err != nil {
+		return err
+	}
+	for i := range files {
+		want, err := files[i].Current(root)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a tree without README or chart has no part that could be stale
+		}
+		if err != nil {
+			return err
+		}
+		if err := do(filepath.Join(root, files[i].Path), want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table writes a Markdown table. Cells may hold anything but line ends.
+func table(b *strings.Builder, header []string, rows [][]string) {
+	row := func(cells []string) {
+		b.WriteString("|")
+		for _, cell := range cells {
+			b.WriteString(" " + strings.ReplaceAll(cell, "|", `\|`) + " |")
+		}
+		b.WriteString("\n")
+	}
+	row(header)
+	b.WriteString(strings.Repeat("|---", len(header)) + "|\n")
+	for _, cells := range rows {
+		row(cells)
+	}
+	b.WriteString("\n")
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}

@@ -1,0 +1,94 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+const metricsIntro = `# Metrics
+
+This page lists every metric with the question that it answers, and every value of its labels.
+
+The admin listener (` + "`RETRYPROXY_ADMIN_LISTEN`" + `) serves them at ` + "`/metrics`" + ` in the Prometheus text
+format.
+
+- Label values are those listed below, or come from the configuration. They never come from a
+  request. Unusual methods, and status codes outside 100 to 599, are counted as ` + "`other`" + `.
+- ` + "`route`" + ` is the name of a route or ` + "`default`" + `. ` + "`upstream`" + ` is the URL of the upstream.
+- The series of a route appear when it is first used. The outcomes of the first 100 routes are there
+  from the start, as 0, so that rates are right from the first request.
+
+`
+
+// Metrics is docs/metrics.md.
+func Metrics() string {
+	var b strings.Builder
+	b.WriteString(note)
+	b.WriteString(metricsIntro)
+	var rows [][]string
+	for _, m := range metrics.Reference() {
+		var labels []string
+		for _, l := range m.Labels {
+			labels = append(labels, code(l))
+		}
+		rows = append(rows, []string{code(m.Name), m.Type.String(), strings.Join(labels, ", "), m.Question, m.Help})
+	}
+	table(&b, []string{"Metric", "Type", "Labels", "Answers", "Counts"}, rows)
+	b.WriteString("Metrics of the Go runtime (`go_*`) and of the process (`process_*`) are served as well.\n\n")
+
+	list(&b, "outcome", "What became of a request. Each request has exactly one outcome, so outcomes add up to\n`retryproxy_requests_total`.", policy.AllOutcomes())
+	list(&b, "class", "How certain it is that the upstream did not do the work of an attempt.", policy.AllClasses())
+	var retries, reasons []policy.Reason
+	for _, r := range policy.AllReasons() {
+		if r.ForRetry() {
+			retries = append(retries, r)
+		} else {
+			reasons = append(reasons, r)
+		}
+	}
+	list(&b, "reason (of a retry)", "Which failure a retry was for: the label of `retryproxy_retries_total`.", retries)
+	list(&b, "reason (against a retry)", "Why a failure was not retried. It stands in the outcome after `gave_up_`, in the response header\n`X-Retryproxy-Reason` and in the logs.", reasons)
+	list(&b, "result (of a probe)", "Result of a GET of the probe path: the label of `retryproxy_path_probes_total`.", breaker.AllProbeResults())
+	refusals(&b)
+	kinds(&b)
+	return b.String()
+}
+
+// explained is a member of a closed set.
+type explained interface {
+	String() string
+	Explain() string
+}
+
+func list[T explained](b *strings.Builder, label, intro string, members []T) {
+	fmt.Fprintf(b, "## %s\n\n%s\n\n", label, intro)
+	var rows [][]string
+	for _, m := range members {
+		rows = append(rows, []string{code(m.String()), m.Explain()})
+	}
+	table(b, []string{"Value", "Meaning"}, rows)
+}
+
+func refusals(b *strings.Builder) {
+	b.WriteString("## reason (of a refusal)\n\nWhy a request was refused before any byte of it was sent upstream: the label of\n`retryproxy_parse_refusals_total`. The connection is closed after the response.\n\n")
+	var rows [][]string
+	for _, r := range http1.AllRefusals() {
+		rows = append(rows, []string{code(r.String()), fmt.Sprint(r.Status()), r.Explain()})
+	}
+	table(b, []string{"Value", "Status", "Meaning"}, rows)
+}
+
+func kinds(b *strings.Builder) {
+	b.WriteString("## kind\n\nWhy a connection to the upstream failed: the label of `retryproxy_upstream_dial_errors_total`.\n\n")
+	var names []string
+	for i := range upstream.NumDialKinds {
+		names = append(names, code(upstream.DialKind(i).String()))
+	}
+	b.WriteString(strings.Join(names, ", ") + ".\n")
+}

@@ -1,0 +1,144 @@
+package docs
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+const settingsIntro = `# Settings
+
+This page lists every setting. All of them are environment variables.
+
+- ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
+- ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback only.
+
+## How settings work
+
+- **Routes.** ` + "`RETRYPROXY_ROUTES=search,upload`" + ` names routes.
+  ` + "`RETRYPROXY_ROUTE_SEARCH_PATH=/search/*`" + ` says which requests belong to a route. In a
+  variable, the route's name is in upper case, with underscores instead of dashes. The most specific
+  route wins. Requests that match no route belong to the route ` + "`default`" + `.
+- **Values of a route.** A setting marked *per route* can be set for one route as
+  ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. If it is not, these apply, the first one first: the route's
+  own profile, the setting without a route, the profile without a route, the default.
+- **Upstream of a route.** A route with its own upstream does not inherit certificates, key, server
+  name and probe path.
+- **Empty** means not set.
+- **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
+  it they are bytes.
+- **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start, unless ` + "`RETRYPROXY_STRICT=false`" + `.
+  The variables that Kubernetes adds for a Service called retryproxy are recognised and ignored.
+- **File.** ` + "`RETRYPROXY_ENV_FILE`" + ` names a file with lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + `
+  are comments. Within single quotes, every character stands for itself. Within double quotes, ` + "`\\n`" + `,
+  ` + "`\\t`" + `, ` + "`\\\"`" + `, ` + "`\\\\`" + ` and ` + "`\\$`" + ` are escapes. Without quotes, ` + "`#`" + ` is an ordinary character. Variables are
+  not expanded. A name that is set both in the file and in the environment is an error.
+- **Reload.** The file is read again on SIGHUP and when it changes. A swap of a mounted ConfigMap
+  counts as a change. A ConfigMap mounted by subPath does not work, because Kubernetes never
+  updates it. If the new version is invalid, the old one stays in force, the log has the errors and
+  a metric counts them. A setting marked *at start* takes effect only at the next start; the log
+  names it if it changed.
+- **Traces** are configured by OpenTelemetry's own variables, such as
+  ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](traces.md).
+
+`
+
+// Settings is docs/settings.md.
+func Settings() string {
+	var b strings.Builder
+	b.WriteString(note)
+	b.WriteString(settingsIntro)
+	group := ""
+	var rows [][]string
+	flush := func() {
+		if len(rows) > 0 {
+			fmt.Fprintf(&b, "## %s\n\n", group)
+			table(&b, []string{"Variable", "Default", "Meaning", "Values", ""}, rows)
+		}
+		rows = nil
+	}
+	for _, s := range config.Reference() {
+		if s.Group != group {
+			flush()
+			group = s.Group
+		}
+		rows = append(rows, []string{code(s.Variable()), s.Shown, s.About + profiles(&s), s.Expected(), marks(&s)})
+	}
+	flush()
+	strategies(&b)
+	return b.String()
+}
+
+// ProfileTable returns the table of the defaults that a profile changes.
+func ProfileTable(profile string) string {
+	var rows [][]string
+	for _, s := range config.Reference() {
+		if value, changed := s.Profiles[profile]; changed {
+			rows = append(rows, []string{code(s.Variable()), value, s.Shown})
+		}
+	}
+	return markdown([]string{"Setting", "With the profile", "Without"}, rows)
+}
+
+// profiles returns the defaults that a profile changes.
+func profiles(s *config.Setting) string {
+	var text string
+	for _, p := range policy.Profiles() {
+		if v, ok := s.Profiles[p.Name]; ok {
+			text += fmt.Sprintf(" With PROFILE=%s: %s.", p.Name, v)
+		}
+	}
+	return text
+}
+
+// marks are the words beside a setting.
+func marks(s *config.Setting) string {
+	var words []string
+	if s.Scope == config.ScopeShared {
+		words = append(words, "per route")
+	}
+	if !s.Live {
+		words = append(words, "at start")
+	}
+	return strings.Join(words, ", ")
+}
+
+// strategies lists the backoffs with their formulas.
+func strategies(b *strings.Builder) {
+	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
+		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](tuning.md).\n\n")
+	var rows [][]string
+	for _, name := range backoff.Strategies() {
+		info, _ := backoff.Describe(name)
+		rows = append(rows, []string{code(name), code(oneLine(info.Formula)), defaults(info.Defaults), info.Summary, info.Source})
+	}
+	table(b, []string{"`RETRYPROXY_BACKOFF`", "Wait", "Its own defaults", "", "Source"}, rows)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// defaults lists the settings that a strategy uses.
+func defaults(o backoff.Options) string {
+	var parts []string
+	for _, d := range []struct {
+		key   string
+		value any
+	}{
+		{"BASE", o.Base}, {"FACTOR", o.Factor}, {"MAX", o.Max}, {"JITTER", o.Jitter}, {"SPREAD", o.Spread}, {"RATIO", o.Ratio}, {"SLOTS", o.Slots},
+	} {
+		if reflect.ValueOf(d.value).IsZero() {
+			continue
+		}
+		text := fmt.Sprint(d.value)
+		if t, is := d.value.(time.Duration); is {
+			text = config.DurationText(t)
+		}
+		parts = append(parts, d.key+" "+text)
+	}
+	return strings.Join(parts, ", ")
+}

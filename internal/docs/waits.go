@@ -1,0 +1,44 @@
+package docs
+
+import (
+	"strings"
+
+	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/policy/retryafter"
+)
+
+// WaitTable is the table in docs/retry-after.md of the headers that tell a wait.
+func WaitTable() string {
+	var rows [][]string
+	for _, r := range retryafter.Rows() {
+		only := "0 is left: " + code(r.Left)
+		switch {
+		case r.Order():
+			only = "always"
+		case r.Form == retryafter.FormStructured:
+			only = "0 is left: `r` or `remaining`"
+		}
+		rows = append(rows, []string{code(r.Header), r.Form.String(), only, r.Source})
+	}
+	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
+}
+
+// SignTable is the table in docs/retry-after.md of what ends retries in an error body.
+func SignTable() string {
+	var rows [][]string
+	for _, e := range apierror.Entries() {
+		kind := "code"
+		if apierror.IsText(e.Sign) {
+			kind = "text"
+		}
+		rows = append(rows, []string{code(e.Sign), kind, e.Vendor, e.Source})
+	}
+	return markdown([]string{"Sign", "Kind", "Vendor", "Source"}, rows)
+}
+
+// markdown is a table that ends with its last row.
+func markdown(header []string, rows [][]string) string {
+	var b strings.Builder
+	table(&b, header, rows)
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,119 @@
+// Package effective shows the configuration that applies: as JSON for the admin
+// listener and `retryproxy check`, and as text.
+package effective
+
+import (
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Config is the effective configuration as /config and `check --json` show
+// it. Secrets are masked.
+type Config struct {
+	Side     string           `json:"position"`
+	Listen   []string         `json:"listen"`
+	Admin    string           `json:"admin"`
+	Settings map[string]Value `json:"settings"` // by variable
+	Routes   []Route          `json:"routes"`   // default first
+	Errors   []string         `json:"errors,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+type Value struct {
+	Value string `json:"value"`
+	SetBy string `json:"set_by,omitempty"` // the variable; ejected for a default
+}
+
+type Route struct {
+	Name     string            `json:"name"`
+	Match    map[string]string `json:"match,omitempty"`
+	Settings map[string]Value  `json:"settings"` // by key
+	Worst    *Worst            `json:"worst_case,omitempty"`
+}
+
+// Worst is the worst that a route can do to a client and its upstream.
+type Worst struct {
+	// Attempts a request can have, and so how many times the upstream's load
+	// can grow for as long as the budget's burst lasts.
+	Attempts int `json:"attempts"`
+	// Seconds from the request being sent to the response's headers; null without
+	// a limit.
+	Seconds *float64 `json:"seconds"`
+	// SlowAttempts that a request has when each lasts until its timeout and
+	// every wait is the longest.
+	SlowAttempts int `json:"slow_attempts"`
+	// LastBeginsSeconds is when the last of those begins.
+	LastBeginsSeconds float64 `json:"last_begins_seconds"`
+	// Amplification is how many times its own load the upstream gets in the
+	// long run when every request fails, the budget's floor left out.
+	Amplification float64 `json:"amplification"`
+	// BurstRetries come on top once; 0 without a budget or without retries.
+	BurstRetries int `json:"burst_retries"`
+}
+
+func Of(s *config.Settings, problems config.Problems) *Config {
+	v := &Config{Side: s.Position, Admin: s.AdminListen.String(), Settings: map[string]Value{}}
+	for _, a := range s.Listeners() {
+		v.Listen = append(v.Listen, a.String())
+	}
+	for _, value := range s.Values() {
+		v.Settings[config.Prefix+value.Key] = Value{value.Text, value.Variable}
+	}
+	for _, r := range s.All() {
+		v.Routes = append(v.Routes, viewRoute(r))
+	}
+	for _, p := range problems.Errors() {
+		v.Errors = append(v.Errors, p.String())
+	}
+	for _, p := range problems.Warnings() {
+		v.Warnings = append(v.Warnings, p.String())
+	}
+	return v
+}
+
+func viewRoute(r *config.Route) Route {
+	v := Route{Name: r.Name, Settings: map[string]Value{}}
+	for _, value := range r.Values() {
+		v.Settings[value.Key] = Value{value.Text, value.Variable}
+	}
+	for _, value := range r.MatcherValues() {
+		if v.Match == nil {
+			v.Match = map[string]string{}
+		}
+		v.Match[value.Key] = value.Text
+	}
+	if worst, err := worstOf(r); err == nil {
+		v.Worst = viewWorst(worst, r)
+	}
+	return v
+}
+
+// worstOf fails only for a backoff that the settings' own errors name.
+func worstOf(r *config.Route) (policy.Worst, error) {
+	p, err := r.Policy()
+	if err != nil {
+		return policy.Worst{}, err
+	}
+	if r.DryRun {
+		p.MaxRetries = 0
+	}
+	return p.Worst(r.RequestTimeout, r.AttemptTimeout.Value()), nil
+}
+
+func viewWorst(w policy.Worst, r *config.Route) *Worst {
+	v := &Worst{
+		Attempts: w.Attempts, SlowAttempts: w.SlowAttempts, LastBeginsSeconds: w.LastBegins.Seconds(), Amplification: float64(w.Attempts),
+	}
+	if w.Total != backoff.Forever {
+		seconds := w.Total.Seconds()
+		v.Seconds = &seconds
+	}
+	if budget, has := r.Budget(); has {
+		v.Amplification = budget.Amplification(w.Attempts, 0)
+		if w.Attempts > 1 {
+			v.BurstRetries = budget.Burst
+		}
+	}
+	return v
+}

@@ -1,0 +1,93 @@
+package effective
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/text"
+)
+
+// Text writes the settings, route by route, and the problems. all: also those of
+// routes that do not differ from the default route's.
+func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
+	v := Of(s, problems)
+	upstream := s.Default.Upstream.String()
+	if upstream == "" {
+		upstream = "(no upstream)"
+	}
+	fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
+
+	fmt.Fprintf(w, "\n%s\n", p.Bold("process"))
+	printValues(w, s.Values(), nil)
+	shown := map[string]string{}
+	for i, r := range s.All() {
+		fmt.Fprintf(w, "\n%s%s\n", p.Bold("route "+r.Name), matchText(r))
+		printWorst(w, v.Routes[i].Worst)
+		printValues(w, r.Values(), shown)
+		if i == 0 && !all {
+			for _, value := range r.Values() {
+				shown[value.Key] = value.Text
+			}
+		}
+	}
+	fmt.Fprintln(w)
+	text.Problems(w, p, problems)
+	bad, warnings := len(problems.Errors()), text.Plural(len(problems.Warnings()), "warning")
+	if bad > 0 {
+		fmt.Fprintf(w, "%s: %s, %s\n", p.Red("not valid"), text.Plural(bad, "error"), warnings)
+		return
+	}
+	fmt.Fprintf(w, "%s, %s\n", p.Green("valid"), warnings)
+}
+
+// printValues leaves out what equals the values in same.
+func printValues(w io.Writer, values []config.Value, same map[string]string) {
+	t := text.NewTable(w)
+	for _, v := range values {
+		if text, known := same[v.Key]; known && text == v.Text {
+			continue
+		}
+		text, by := v.Text, "default"
+		if text == "" {
+			text = "-"
+		}
+		switch {
+		case v.Variable != "":
+			by = v.Variable
+		case v.Profile != "":
+			by = "PROFILE=" + v.Profile
+		}
+		t.Row("  "+v.Key, text, by)
+	}
+	t.Flush()
+}
+
+func matchText(r *config.Route) string {
+	var parts []string
+	for _, m := range r.MatcherValues() {
+		parts = append(parts, strings.ToLower(m.Key)+" "+m.Text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+func printWorst(w io.Writer, v *Worst) {
+	if v == nil {
+		return
+	}
+	total := "without limit"
+	if v.Seconds != nil {
+		total = fmt.Sprintf("within %gs", *v.Seconds)
+	}
+	fmt.Fprintf(w, "  at worst: %s, the response's headers %s; when all are as slow as they may be, %s\n",
+		text.Plural(v.Attempts, "attempt"), total, text.Plural(v.SlowAttempts, "attempt"))
+	fmt.Fprintf(w, "  upstream load when everything fails: x%.3g", v.Amplification)
+	if v.BurstRetries > 0 {
+		fmt.Fprintf(w, ", and %s more at once", text.Plural(v.BurstRetries, "request"))
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,209 @@
+// Package explain tells which route a request takes, and whether and why it would
+// be retried after each kind of failure. It reads settings and opens nothing.
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/decisiontable"
+	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/route"
+)
+
+// View is what `explain` prints.
+type View struct {
+	Request  string       `json:"request"`
+	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
+	Route    string       `json:"route,omitempty"`
+	Upstream string       `json:"upstream,omitempty"`
+	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
+	// Retriable: sending it twice does no harm, as far as the settings say.
+	Repeatable bool   `json:"retriable"`
+	Why        string `json:"why,omitempty"`
+	MaxRetries int    `json:"max_retries"`
+	// StreamSeconds is how long an event stream is held back until its first content; 0: not at all.
+	StreamSeconds float64    `json:"first_content_timeout_seconds,omitempty"`
+	Failures      []caseView `json:"failures,omitempty"`
+}
+
+type refusalView struct {
+	Status int    `json:"status"`
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
+}
+
+type caseView struct {
+	Failure    string  `json:"failure"`
+	Text       string  `json:"text"`
+	Repeated   bool    `json:"retried"`
+	Class      string  `json:"class"`
+	Reason     string  `json:"reason,omitempty"`
+	ReasonText string  `json:"reason_text,omitempty"`
+	MinWait    float64 `json:"min_wait_seconds"`
+	MaxWait    float64 `json:"max_wait_seconds"`
+
+	answer decisiontable.Answer
+}
+
+// RequestHead writes the head that a client would send, so that the parser's
+// own judgement counts. whole: the target keeps its scheme and host. Only what
+// would end a line early is refused here.
+func RequestHead(method, target string, headers []string, whole bool) ([]byte, error) {
+	host := "localhost"
+	if u, err := url.Parse(target); err == nil && u.Host != "" {
+		host = u.Host
+		before := u.Scheme + "://" + u.Host
+		target = strings.TrimPrefix(target, before)
+		if target == "" || target[0] == '?' {
+			target = "/" + target
+		}
+		if whole {
+			target = before + target
+		}
+	}
+	for _, field := range headers {
+		if name, value, _ := strings.Cut(field, ":"); strings.EqualFold(name, "Host") {
+			host = strings.TrimSpace(value)
+		}
+	}
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, host)
+	for _, field := range headers {
+		if name, _, _ := strings.Cut(field, ":"); !strings.EqualFold(name, "Host") {
+			head += field + "\r\n"
+		}
+	}
+	if strings.Count(head, "\n") != strings.Count(head, "\r\n") || strings.Contains(method+target+host+strings.Join(headers, ""), "\r\n") {
+		return nil, errors.New("a line end cannot be part of a request's line or field")
+	}
+	return []byte(head + "\r\n"), nil
+}
+
+// Explain judges the request with these headers, which came by that listener; ""
+// is the main one.
+func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
+	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
+	v := &View{Request: line}
+	var q http1.Request
+	if _, err := q.Parse(head, http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders}); err != nil {
+		var refused *http1.Error
+		if !errors.As(err, &refused) {
+			return nil, err
+		}
+		v.Refused = &refusalView{refused.Status, refused.Reason.String(), refused.Reason.Explain()}
+		return v, nil
+	}
+	table, err := routeTable(s)
+	if err != nil {
+		return nil, err
+	}
+	if listener == s.Listen.String() {
+		listener = ""
+	}
+	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
+	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
+	if s.ForwardProxy && q.Form == http1.Absolute {
+		if meant, err := isMeant(s, r, &q); err != nil || !meant {
+			why := http1.RefusalOtherHost
+			v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
+			return v, err
+		}
+	}
+	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) ||
+		(r.Upstream.Target().BasePath != "" || r.Fallback.Upstream().Target().BasePath != "") && route.Climbs(q.Path) {
+		why := http1.RefusalAmbiguousPath
+		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
+		return v, nil
+	}
+	return v, v.judge(r, &q)
+}
+
+// isMeant asks the data path whether a request to a forward proxy is for its route.
+func isMeant(s *config.Settings, r *config.Route, q *http1.Request) (bool, error) {
+	c, err := config.Build(s)
+	if err != nil {
+		return false, err
+	}
+	for i := range c.Routes {
+		if &s.Routes[i] == r {
+			return c.Routes[i].Accepts(q), nil
+		}
+	}
+	return c.Default.Accepts(q), nil
+}
+
+func routeTable(s *config.Settings) (*route.Table[*config.Route], error) {
+	rules := make([]route.Rule[*config.Route], len(s.Routes))
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		rules[i] = route.Rule[*config.Route]{Match: r.Match(s), Value: r, Name: r.Name}
+	}
+	return route.New(rules, &s.Default)
+}
+
+// judge fills in what the policy says.
+func (v *View) judge(r *config.Route, q *http1.Request) error {
+	p, err := r.Policy()
+	if err != nil {
+		return err
+	}
+	nested, err := r.LayeredRetriesRule()
+	if err != nil {
+		return err
+	}
+	carries := q.Get(http1.IdempotencyKey) != nil
+	request := decisiontable.Request{
+		Method: q.Method, HasKey: carries || r.IdempotencyKey == "generate", Repeat: isRepeat(q), Nested: nested, Timeout: r.RequestTimeout,
+	}
+	v.MaxRetries, v.StreamSeconds = p.MaxRetries, r.FirstContentTimeout.Seconds()
+	if request.Repeat {
+		v.MaxRetries = nested.MaxRetries(p.MaxRetries)
+	}
+	v.Repeatable = p.Retryable(q.Method, request.HasKey)
+	v.Why = whyRepeatable(r, q, carries)
+	if request.Repeat {
+		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
+	}
+	for _, a := range decisiontable.Ask(&p, request) {
+		v.Failures = append(v.Failures, viewCase(a))
+	}
+	return nil
+}
+
+// isRepeat says what the data path says of the marks of other proxies.
+func isRepeat(q *http1.Request) bool {
+	above := func(id http1.HeaderName, limit int64) bool {
+		n, ok := http1.ParseUint(q.Get(id))
+		return ok && n > limit
+	}
+	return above(http1.XRetryproxyAttempt, 1) || above(http1.XEnvoyAttemptCount, 1) || above(http1.GRPCPreviousRPCAttempts, 0) || above(http1.XStainlessRetryCount, 0)
+}
+
+func whyRepeatable(r *config.Route, q *http1.Request, carries bool) string {
+	switch {
+	case r.RetryMethods.Has(q.Method):
+		return fmt.Sprintf("%s is one of RETRYPROXY_RETRY_METHODS", q.Method)
+	case carries:
+		return "it carries an Idempotency-Key"
+	case r.IdempotencyKey == "generate":
+		return "it is given an Idempotency-Key (RETRYPROXY_IDEMPOTENCY_KEY=generate)"
+	case r.RetryUnsafe:
+		return "RETRYPROXY_RETRY_UNSAFE=true"
+	}
+	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is retried", q.Method, r.RetryRejected)
+}
+
+func viewCase(a decisiontable.Answer) caseView {
+	d := a.Decision
+	v := caseView{
+		Failure: a.Name, Text: a.Text, Repeated: d.Retry, Class: d.Class.String(), MinWait: a.MinWait.Seconds(), MaxWait: a.MaxWait.Seconds(), answer: a,
+	}
+	if d.Why.ForRetry() || d.Why.WhyNot() {
+		v.Reason, v.ReasonText = d.Why.String(), d.Why.Explain()
+	}
+	return v
+}

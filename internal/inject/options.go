@@ -1,0 +1,202 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// Options say what is injected. Start from Default. A Pod template's own
+// annotations (see Annotations) go before them.
+type Options struct {
+	Image      string
+	PullPolicy string // "" leaves it to Kubernetes
+	Kubernetes int    // minor version of the oldest cluster it has to run in
+
+	// Inbound asks for a sidecar before the application. It is also what is
+	// done when nothing else is asked for.
+	Inbound bool
+	// InboundPort is the application's port, by name or number. "" takes the one
+	// that a Service in the same stream targets, else the only one declared.
+	InboundPort string
+	// ServiceElsewhere says that a Service that cannot be seen is or will be
+	// pointed at the sidecar's port.
+	ServiceElsewhere bool
+	// LeadServices points Services that target the application's port by number
+	// at the sidecar's port, where the port has no name. Pods without a sidecar do
+	// not serve that, so it is for when all have one.
+	LeadServices bool
+
+	OutboundEnv   []string    // variables of the application that hold URLs
+	OutboundHosts []HostAlias // names that are pointed at loopback
+
+	Container string // the application's container; "" for any
+	ConfigMap string // whose key env is the settings file; "" for none
+
+	Settings         []Setting // of both sidecars
+	InboundSettings  []Setting
+	OutboundSettings []Setting
+
+	CPURequest, MemoryRequest, MemoryLimit string // Kubernetes quantities
+
+	Only []string // kind/name or name of the workloads to change; none means all
+}
+
+// HostAlias points a name at loopback, where the sidecar takes its port.
+type HostAlias struct {
+	Host     string
+	Port     int
+	Upstream string // where the requests really go: a URL without a path, with another name
+}
+
+// Default are the options without any wish.
+func Default(image string) Options {
+	return Options{Image: image, PullPolicy: "IfNotPresent", Kubernetes: 30, CPURequest: "50m", MemoryRequest: "32Mi", MemoryLimit: "128Mi"}
+}
+
+// nativeSince is the first minor version of Kubernetes with native sidecars on by
+// default.
+const nativeSince = 29
+
+func (o *Options) native() bool { return o.Kubernetes >= nativeSince }
+
+func (o *Options) outbound() bool { return len(o.OutboundEnv)+len(o.OutboundHosts) > 0 }
+
+// inbound is also what somebody means who says nothing.
+func (o *Options) inbound() bool { return o.Inbound || o.InboundPort != "" || !o.outbound() }
+
+var (
+	portName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_.-][A-Za-z0-9_.-]*$`)
+	hostName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	// quantity is what people write for CPU and memory; the API server knows more.
+	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|M|G|Ki|Mi|Gi)?$`)
+	dnsName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+)
+
+// Check reports what is wrong with the options themselves, all at once.
+func (o *Options) Check() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Image == "" {
+		wrong("no image")
+	}
+	if o.PullPolicy != "" && !slices.Contains([]string{"Always", "IfNotPresent", "Never"}, o.PullPolicy) {
+		wrong("pull policy %q: expected Always, IfNotPresent or Never", o.PullPolicy)
+	}
+	if o.InboundPort != "" && !portName.MatchString(o.InboundPort) {
+		wrong("inbound port %q: expected a port's name or number", o.InboundPort)
+	}
+	for _, name := range o.OutboundEnv {
+		if !variableName.MatchString(name) {
+			wrong("outbound variable %q: expected a variable's name", name)
+		}
+	}
+	for _, h := range o.OutboundHosts {
+		if err := h.check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for what, value := range map[string]string{"CPU request": o.CPURequest, "memory request": o.MemoryRequest, "memory limit": o.MemoryLimit} {
+		if !quantity.MatchString(value) {
+			wrong("%s %q: expected a quantity such as 50m or 128Mi", what, value)
+		}
+	}
+	if o.ConfigMap != "" && !dnsName.MatchString(o.ConfigMap) {
+		wrong("ConfigMap %q: expected a name", o.ConfigMap)
+	}
+	for _, s := range slices.Concat(o.Settings, o.InboundSettings, o.OutboundSettings) {
+		if err := checkSetting(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (h *HostAlias) check() error {
+	u, err := url.Parse(h.Upstream)
+	switch {
+	case !hostName.MatchString(h.Host):
+		return fmt.Errorf("outbound host %q: expected a host name in lower case", h.Host)
+	case h.Port < 1 || h.Port > 65535:
+		return fmt.Errorf("outbound host %s: port %d: expected 1 to 65535", h.Host, h.Port)
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("outbound host %s: upstream %q: expected http://host[:port] or https://host[:port]", h.Host, h.Upstream)
+	case strings.TrimSuffix(u.Hostname(), ".") == h.Host:
+		return fmt.Errorf("outbound host %s: the upstream has the same name, which leads to loopback in this Pod: name it otherwise, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
+	}
+	return nil
+}
+
+// ParseHostAlias reads HOST:PORT=UPSTREAM.
+func ParseHostAlias(s string) (HostAlias, error) {
+	at, upstream, found := strings.Cut(s, "=")
+	host, port, err := net.SplitHostPort(at)
+	n, portErr := strconv.Atoi(port)
+	if !found || err != nil || portErr != nil {
+		return HostAlias{}, fmt.Errorf("outbound host %q: expected HOST:PORT=UPSTREAM, such as api:8080=http://api.shop.svc.cluster.local:8080", s)
+	}
+	h := HostAlias{Host: host, Port: n, Upstream: upstream}
+	return h, h.check()
+}
+
+// ParseSetting reads NAME=VALUE; the prefix RETRYPROXY_ may be left out.
+func ParseSetting(s string) (Setting, error) {
+	name, value, found := strings.Cut(s, "=")
+	if !found {
+		return Setting{}, fmt.Errorf("setting %q: expected NAME=VALUE", s)
+	}
+	setting := Setting{withPrefix(name), value}
+	return setting, checkSetting(setting)
+}
+
+func withPrefix(name string) string {
+	if strings.HasPrefix(name, config.Prefix) {
+		return name
+	}
+	return config.Prefix + name
+}
+
+// ours are set by the injection itself.
+var ours = []string{"LISTEN", "ADMIN_LISTEN", "UPSTREAM", "ENV_FILE", "ROUTES"}
+
+func checkSetting(s Setting) error {
+	if slices.Contains(ours, strings.TrimPrefix(s.Name, config.Prefix)) {
+		return fmt.Errorf("setting %s: it is set by the injection", s.Name)
+	}
+	return nil
+}
+
+// merged are settings one over the other: a later value of a name takes the
+// place of an earlier one.
+func merged(lists ...[]Setting) []Setting {
+	var all []Setting
+	for _, s := range slices.Concat(lists...) {
+		if i := slices.IndexFunc(all, func(t Setting) bool { return t.Name == s.Name }); i >= 0 {
+			all[i] = s
+			continue
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// tried are the settings as retryproxy will read them. What would stop its start
+// is an error here, before a Pod is made that cannot start.
+func tried(env []Setting) error {
+	var environ []string
+	for _, s := range env {
+		if s.Name != "RETRYPROXY_ENV_FILE" { // its content is not known here
+			environ = append(environ, s.Name+"="+s.Value)
+		}
+	}
+	_, problems := config.Load(environ)
+	return problems.Err()
+}

@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Options hold for all candidates of a plan.
+type Options struct {
+	Attempt time.Duration // how long each attempt is taken to last before it fails
+	Elapsed time.Duration // when the upstream comes back, for the questions of Reach; 0 asks none
+	Seed    uint64        // the same seed gives the same plan
+}
+
+// Plan is what the candidates will do.
+type Plan struct {
+	Options Options
+	Lines   []Line   // as many as candidates, in their order
+	Changes []Change // between strategies ratio, from the first to every other
+}
+
+// Line is what one candidate will do.
+type Line struct {
+	Candidate
+	Rows  []policy.Row
+	Worst policy.Worst
+	Reach *Reach // nil when nobody asked
+}
+
+// Make works out a plan.
+func Make(candidates []Candidate, o Options) *Plan {
+	p := &Plan{Options: o, Lines: make([]Line, len(candidates))}
+	for i, c := range candidates {
+		l := Line{Candidate: c}
+		l.Rows = policy.Plan(c.Backoff, c.Retries, policy.PlanOptions{Attempt: o.Attempt, Seed: o.Seed})
+		l.Worst = l.worst()
+		if o.Elapsed > 0 {
+			l.Reach = reach(c.Backoff, o)
+		}
+		p.Lines[i] = l
+	}
+	p.Changes = changes(candidates, o.Elapsed)
+	return p
+}
+
+// worst is that of package policy. Where attempts have no timeout but last as
+// long as the options say, the slow case is the last column of the rows.
+func (l *Line) worst() policy.Worst {
+	p := policy.Policy{MaxRetries: l.Retries, Window: l.Window, Backoff: l.Backoff}
+	w := p.Worst(l.RequestTimeout, l.AttemptTimeout)
+	if l.Route != "" {
+		return w
+	}
+	w.SlowAttempts, w.LastBegins = 1, 0
+	for _, row := range l.Rows {
+		if l.made(row) != always {
+			break
+		}
+		w.SlowAttempts, w.LastBegins = w.SlowAttempts+1, row.Total.Max
+	}
+	return w
+}
+
+// making says whether a retry of a plan will be made.
+type making string
+
+const (
+	always making = "always"
+	maybe  making = "if it fits"
+	never  making = "never"
+)
+
+// bounded reports that time may keep a retry from being made.
+func (l *Line) bounded() bool { return l.RequestTimeout > 0 || l.Window > 0 }
+
+// made says whether the retry begins before the request's end and within the
+// window, as policy.Policy.Decide has it.
+func (l *Line) made(r policy.Row) making {
+	fits := func(at time.Duration) bool {
+		return (l.RequestTimeout <= 0 || at < l.RequestTimeout) && (l.Window <= 0 || at <= l.Window)
+	}
+	switch {
+	case fits(r.Total.Max):
+		return always
+	case fits(r.Total.Min):
+		return maybe
+	}
+	return never
+}
+
+// Change is what another ratio does to the number of tries.
+type Change struct {
+	From, To string // labels
+	// LongRun is log r / log r_new, the factor that is approached as time goes
+	// on; Within is the factor until Options.Elapsed, 0 when that is not given.
+	// Both leave the cap out.
+	LongRun, Within float64
+}
+
+func changes(candidates []Candidate, elapsed time.Duration) []Change {
+	var list []Change
+	var first *Candidate
+	for i := range candidates {
+		c := &candidates[i]
+		to, is := c.ratio()
+		if !is {
+			continue
+		}
+		if first == nil {
+			first = c
+			continue
+		}
+		from, _ := first.ratio()
+		change := Change{From: first.Label, To: c.Label, LongRun: from.Multiplies(to)}
+		if elapsed > 0 {
+			change.Within = to.Tries(elapsed) / from.Tries(elapsed)
+		}
+		list = append(list, change)
+	}
+	return list
+}

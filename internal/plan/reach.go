@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Reach answers the inverse questions: when time T has passed, how many
+// retries were there, how long is the wait, and when does the next one find
+// out that the upstream is back? It is as if retries were not bounded in number
+// or time.
+type Reach struct {
+	// Retries begun until T, one at T included.
+	Retries Spread
+	// LastBegan is when the last of them began, in seconds (0, the first
+	// attempt, when there was none), and NextWait how long the wait after it is.
+	LastBegan, NextWait Spread
+	// Noticed is when the first retry at or after T begins, in seconds: the
+	// time at which a recovery at T is noticed. Late is by how much.
+	Noticed, Late Spread
+	// Endless: more than maxSteps retries begin until T; nothing else is set.
+	Endless bool
+	// Random: the fields are means and quantiles over many draws.
+	Random bool
+}
+
+// Spread is a number that chance decides: its mean, and what 19 of 20 are at
+// or above (Low) and at or below (High).
+type Spread struct{ Mean, Low, High float64 }
+
+const (
+	walks     = 2000      // drawn for a strategy with randomness
+	maxSteps  = 100_000   // of one walk
+	maxDrawn  = 4_000_000 // steps of all walks, so that the response stays quick
+	quantile  = 0.05
+	reachSeed = 0x7265616368
+)
+
+func reach(b backoff.Strategy, o Options) *Reach {
+	r := &drawing{Rand: rand.New(rand.NewPCG(o.Seed, reachSeed))}
+	var all [5][]float64
+	for steps := 0; len(all[0]) < walks && steps < maxDrawn; {
+		w, ok := walkTo(b, o, r)
+		if !ok {
+			return &Reach{Endless: true}
+		}
+		steps += w.begun + 1
+		for i, v := range []float64{float64(w.begun), w.last.Seconds(), w.wait.Seconds(), w.noticed.Seconds(), (w.noticed - o.Elapsed).Seconds()} {
+			all[i] = append(all[i], v)
+		}
+		if r.drawn == 0 {
+			break
+		}
+	}
+	return &Reach{
+		Retries: spread(all[0]), LastBegan: spread(all[1]), NextWait: spread(all[2]), Noticed: spread(all[3]), Late: spread(all[4]),
+		Random: r.drawn > 0,
+	}
+}
+
+// drawing counts what is drawn: a strategy without randomness draws nothing.
+type drawing struct {
+	*rand.Rand
+	drawn int
+}
+
+func (d *drawing) Int64N(n int64) int64 { d.drawn++; return d.Rand.Int64N(n) }
+func (d *drawing) Float64() float64     { d.drawn++; return d.Rand.Float64() }
+func (d *drawing) NormFloat64() float64 { d.drawn++; return d.Rand.NormFloat64() }
+
+// walked is one way that chance may take.
+type walked struct {
+	begun               int
+	last, wait, noticed time.Duration
+}
+
+// walkTo retries until one begins after the time asked for; not ok when it
+// takes too many.
+func walkTo(b backoff.Strategy, o Options, r backoff.Rand) (w walked, ok bool) {
+	w.noticed = -1
+	var s backoff.Step
+	for s.Retry = range maxSteps {
+		s.Elapsed = addUp(w.last, o.Attempt)
+		wait := b.Wait(s, r)
+		at := addUp(s.Elapsed, wait)
+		if at >= o.Elapsed && w.noticed < 0 {
+			w.noticed = at
+		}
+		if at > o.Elapsed {
+			w.wait = wait
+			return w, true
+		}
+		w.begun, w.last, s.Previous = w.begun+1, at, wait
+	}
+	return w, false
+}
+
+// addUp is a+b, policy.Forever where that overflows.
+func addUp(a, b time.Duration) time.Duration {
+	if b > backoff.Forever-a {
+		return backoff.Forever
+	}
+	return a + b
+}
+
+func spread(values []float64) Spread {
+	slices.Sort(values)
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	at := func(q float64) float64 { return values[int(math.Round(q*float64(len(values)-1)))] }
+	return Spread{Mean: sum / float64(len(values)), Low: at(quantile), High: at(1 - quantile)}
+}

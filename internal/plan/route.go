@@ -1,0 +1,19 @@
+package plan
+
+import "github.com/retryproxy/retryproxy/internal/config"
+
+// FromRoute is the candidate that a route of the settings is.
+func FromRoute(r *config.Route) (Candidate, error) {
+	p, err := r.Policy()
+	if err != nil {
+		return Candidate{}, err
+	}
+	c := Candidate{
+		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
+		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(), Window: p.Window,
+	}
+	if b, has := r.Budget(); has {
+		c.Budget = &b
+	}
+	return c, nil
+}

@@ -1,0 +1,250 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Text is the plan for people: a table per strategy, the plot, the worst cases
+// and, when a time was given, what happens until then. The error is that of w.
+func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
+	out := &printer{w: w, bold: func(text string) string { return text }}
+	if s.Color {
+		out.bold = func(text string) string { return "\x1b[1m" + text + "\x1b[0m" }
+	}
+	for i := range p.Lines {
+		out.line(&p.Lines[i])
+	}
+	if p.Drawable() {
+		out.printf("%s\n", p.Figure(v).Text(s))
+	}
+	out.worst(p)
+	out.reach(p)
+	return out.err
+}
+
+// printer remembers the first error of its writer.
+type printer struct {
+	w    io.Writer
+	bold func(string) string
+	err  error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// line prints a strategy's table.
+func (p *printer) line(l *Line) {
+	info, _ := backoff.Describe(l.Strategy)
+	p.printf("%s: %s\nwait = %s\n", p.bold(l.Label), l.describe(), info.Formula)
+	if len(l.Rows) == 0 {
+		p.printf("no retries\n\n")
+		return
+	}
+	p.table(l.table(), false)
+	if !backoff.Bounded(l.Backoff) {
+		p.printf("there is no longest wait: 1 in 1000 is longer than the longest here, and 1 in 1000 shorter than the shortest; likewise when they begin\n")
+	}
+	p.printf("\n")
+}
+
+// table is the rows of the line, under a head; one column of waits where
+// chance has no part.
+func (l *Line) table() [][]string {
+	head := []string{"retry", "wait", "begins after"}
+	varies := l.varies()
+	if varies {
+		head = []string{"retry", "shortest wait", "mean", "longest", "begins after", "mean", "at the latest"}
+	}
+	if l.bounded() {
+		head = append(head, "made")
+	}
+	rows := [][]string{head}
+	for _, r := range l.Rows {
+		row := []string{strconv.Itoa(r.Retry), span(r.Wait.Min), span(r.Total.Min)}
+		if varies {
+			row = append([]string{row[0]}, span(r.Wait.Min), span(r.Wait.Mean), span(r.Wait.Max), span(r.Total.Min), span(r.Total.Mean), span(r.Total.Max))
+		}
+		if l.bounded() {
+			row = append(row, string(l.made(r)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// table prints cells two spaces apart and two from the left. They are aligned
+// to the right, except in the first column where that holds names.
+func (p *printer) table(rows [][]string, names bool) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			if width := widths[i]; names && i == 0 {
+				fmt.Fprintf(&b, "  %-*s", width, cell)
+			} else {
+				fmt.Fprintf(&b, "  %*s", width, cell)
+			}
+		}
+		p.printf("%s\n", b.String())
+	}
+}
+
+// worst prints what can come of each strategy at worst.
+func (p *printer) worst(plan *Plan) {
+	p.printf("%s\n", p.bold("At worst"))
+	for i := range plan.Lines {
+		l := &plan.Lines[i]
+		p.printf("  %s: at most %s, %s\n", l.Label, count(l.Worst.Attempts, "attempt"), l.inTime())
+		p.printf("    upstream load when everything fails: %s\n", l.load())
+	}
+}
+
+// inTime says how long the attempts may take.
+func (l *Line) inTime() string {
+	w := l.Worst
+	mostly := ""
+	if !backoff.Bounded(l.Backoff) {
+		mostly = " in 999 of 1000 cases"
+	}
+	last := "the last begun after at most " + span(w.LastBegins) + mostly
+	if w.SlowAttempts != w.Attempts {
+		slow := "with the longest waits "
+		if l.Route != "" {
+			slow = "when all are as slow as they may be "
+		}
+		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins) + mostly
+	}
+	switch {
+	case w.Total == backoff.Forever && w.Attempts == 1:
+		return "no limit on time"
+	case w.Total == backoff.Forever:
+		return last + "; no limit on time"
+	case w.Attempts == 1:
+		return "the response's headers within " + span(w.Total)
+	}
+	return "the response's headers within " + span(w.Total) + "; " + last
+}
+
+func (l *Line) load() string {
+	alone := fmt.Sprintf("x%d", l.Worst.Attempts)
+	if l.Worst.Attempts == 1 {
+		return alone
+	}
+	b := l.budget()
+	if b == nil {
+		return alone + ", as there is no retry budget"
+	}
+	with := fmt.Sprintf("x%.3g, and %s more at once", b.Amplification(l.Worst.Attempts, 0), count(b.Burst, "request"))
+	if l.Route == "" {
+		return alone + "; with the default retry budget " + with
+	}
+	return with + "; without its retry budget " + alone
+}
+
+// reach prints the answers for the time given.
+func (p *printer) reach(plan *Plan) {
+	t := plan.Options.Elapsed
+	if t > 0 {
+		p.recovery(plan, t)
+	}
+	for i := range plan.Lines {
+		p.ratio(&plan.Lines[i], t)
+	}
+	for _, c := range plan.Changes {
+		p.printf("  %s instead of %s: %.3g times the tries in the long run", c.To, c.From, c.LongRun)
+		if c.Within > 0 {
+			p.printf(", %.3g times until %s", c.Within, span(t))
+		}
+		p.printf("\n")
+	}
+}
+
+// recovery prints who notices it when.
+func (p *printer) recovery(plan *Plan, t time.Duration) {
+	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream comes back after %s, and retries go on until then", span(t))))
+	rows := [][]string{{"", "retries", "last begun at", "next wait", "noticed at", "late by"}}
+	random := false
+	for i := range plan.Lines {
+		l := &plan.Lines[i]
+		rows = append(rows, l.Reach.row(l.Label))
+		random = random || l.Reach.Random
+	}
+	p.table(rows, true)
+	if random {
+		p.printf("  (the mean, and in brackets what 19 of 20 are at or above and what 19 of 20 are at or below)\n")
+	}
+}
+
+func (r *Reach) row(label string) []string {
+	if r.Endless {
+		return []string{label, "over " + strconv.Itoa(maxSteps), "-", "-", "-", "-"}
+	}
+	row := []string{label, number(r.Retries, func(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) })}
+	for _, s := range []Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
+		row = append(row, number(s, seconds))
+	}
+	return row
+}
+
+// number writes a spread, to a hundredth of its width or better, as more
+// digits would be an accident of the draws; exactly where chance has no part.
+func number(s Spread, text func(float64) string) string {
+	if s.Low == s.High {
+		return text(s.Low)
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(s.High-s.Low))-1)
+	round := func(v float64) string { return text(math.Round(v/unit) * unit) }
+	return fmt.Sprintf("%s (%s, %s)", round(s.Mean), round(s.Low), round(s.High))
+}
+
+// ratio prints the closed forms.
+func (p *printer) ratio(l *Line, t time.Duration) {
+	r, is := l.ratio()
+	if !is || t <= 0 {
+		return
+	}
+	p.printf("  %s in closed form, with a = %s and r = %g:\n", l.Label, span(r.First), r.Growth())
+	p.printf("    wait after %s: a + (r-1)T = %s\n    tries until then: log_r(1 + (r-1)T/a) = %.4g\n", span(t), span(r.After(t)), r.Tries(t))
+	if r.After(t) > r.Max {
+		p.printf("    but no wait is longer than %s, which this leaves out\n", span(r.Max))
+	}
+}
+
+// count is "1 thing" or "2 things".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
+
+// span writes a duration with what a reader of a table can use: three digits
+// below a second, milliseconds up to an hour, minutes above.
+func span(d time.Duration) string {
+	switch {
+	case d == backoff.Forever:
+		return "no end"
+	case d < time.Second || d >= time.Hour:
+		return plot.Duration(d.Seconds())
+	}
+	return strconv.FormatFloat(float64(d.Round(time.Millisecond)/time.Millisecond)/1000, 'f', -1, 64) + "s"
+}

@@ -1,0 +1,20 @@
+//go:build small
+
+package serve
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// newFleet returns an error if sharing is configured: otherwise each process would have the
+// whole rate limit and budget, many times what is intended.
+func newFleet(s *config.Settings, _ *zap.Logger) (sharer, error) {
+	if s.SharedEngine.Set() {
+		return nil, errors.New("this program was built without sharing (tag small); expected the image made by make image-full, or a program from the release archives (docs/image.md)")
+	}
+	return nil, nil
+}

@@ -1,0 +1,126 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/systemd"
+	"github.com/retryproxy/retryproxy/proxy"
+)
+
+// open opens the listeners, all or none.
+func (a *app) open(memory int64) error {
+	now := a.inForce.Load()
+	if err := a.listen(now.settings); err != nil {
+		return err
+	}
+	b := a.options.Build
+	fields := []zap.Field{zap.String("version", b.Version), zap.String("revision", b.Revision), zap.String("position", now.settings.Position)}
+	for i, addr := range a.proxy.Addrs() {
+		name := "listen"
+		if i > 0 {
+			name = fmt.Sprintf("listen_%d", i+1)
+		}
+		fields = append(fields, zap.Stringer(name, addr))
+	}
+	if a.admin != nil {
+		fields = append(fields, zap.Stringer("admin", a.admin.Addr()))
+	}
+	if memory > 0 {
+		fields = append(fields, zap.Int64("memory_limit_bytes", memory))
+	}
+	a.metrics.ConfigLoaded(true, time.Now())
+	a.log.Info("started", fields...)
+	logConfig(a.log, now.settings, now.problems)
+	a.logUnreachable(now.settings)
+	return nil
+}
+
+// startDial is the timeout of the check of the application at start.
+const startDial = 200 * time.Millisecond
+
+// logUnreachable logs at start if an application on this machine does not accept
+// connections yet, and what happens to requests.
+func (a *app) logUnreachable(s *config.Settings) {
+	r := &s.Default
+	if !r.Upstream.Loopback() || r.Breaker != "queue" {
+		return
+	}
+	target := r.Upstream.Target()
+	if len(target.MoreTargets) > 0 || target.SRV {
+		return // another address may accept them
+	}
+	c, err := net.DialTimeout(target.Network, target.Address, startDial)
+	if err == nil {
+		_ = c.Close()
+		return
+	}
+	a.log.Info("the upstream does not accept connections yet; requests are queued until it does",
+		zap.String("upstream", r.Upstream.String()), zap.Duration("queue_timeout_seconds", r.QueueTimeout), zap.Error(err))
+}
+
+// logListenErrors logs each listener that could not be opened, with the variable to change,
+// and returns the other errors.
+func (a *app) logListenErrors(err error) error {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		var rest []error
+		for _, each := range several.Unwrap() {
+			rest = append(rest, a.logListenErrors(each))
+		}
+		return errors.Join(rest...)
+	}
+	var wrong *proxy.ListenError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	a.log.Error("cannot listen", zap.String("variable", a.inForce.Load().settings.ListenVariable(wrong.Address)), zap.String("address", wrong.Address), zap.Error(wrong.Err))
+	return ErrReported
+}
+
+// listen opens every listener, or takes systemd's; on error it closes all.
+func (a *app) listen(now *config.Settings) error {
+	var err error
+	if a.systemd, err = systemd.Take(); err != nil {
+		return err
+	}
+	err = errors.Join(a.proxy.Listen(), a.listenAdmin(now))
+	if err == nil {
+		err = a.systemd.Rest() // no listener would serve them
+	}
+	a.systemd.Close()
+	if err != nil {
+		a.abandon()
+	}
+	return err
+}
+
+func (a *app) listenAdmin(now *config.Settings) error {
+	if a.admin == nil {
+		return nil
+	}
+	if given := a.systemd.Listen(now.AdminListen.String()); given != nil {
+		a.admin.Use(given)
+		return nil
+	}
+	if err := a.admin.Listen(now.AdminListen.Split()); err != nil {
+		return &proxy.ListenError{Address: now.AdminListen.String(), Err: err}
+	}
+	return nil
+}
+
+// abandon closes what listen opened.
+func (a *app) abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = a.proxy.Serve(ended) // ends at once
+	if a.admin != nil && a.admin.Socket() != nil {
+		_ = a.admin.Socket().Close()
+	}
+}

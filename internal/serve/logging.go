@@ -1,0 +1,85 @@
+package serve
+
+import (
+	"io"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// newLogger writes lines to w in the given format: one JSON object each, or columns. Lines
+// are written whole and unbuffered.
+func newLogger(w io.Writer, format string, level zap.AtomicLevel) *zap.Logger {
+	sink := zapcore.Lock(zapcore.AddSync(w))
+	config := zapcore.EncoderConfig{
+		TimeKey:        "time",
+		LevelKey:       "level",
+		NameKey:        "logger",
+		MessageKey:     "msg",
+		LineEnding:     zapcore.DefaultLineEnding,
+		EncodeTime:     zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00"),
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+	}
+	encoder := zapcore.NewJSONEncoder(config)
+	if format == "console" {
+		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		config.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(config)
+	}
+	return zap.New(zapcore.NewCore(encoder, sink, level), zap.ErrorOutput(sink))
+}
+
+// levelOf returns the zap level of the checked setting.
+func levelOf(s *config.Settings) zapcore.Level {
+	level, err := zapcore.ParseLevel(s.LogLevel)
+	if err != nil {
+		return zapcore.InfoLevel
+	}
+	return level
+}
+
+// loggedRoutes limits the lines about routes at start; /config shows all.
+const loggedRoutes = 50
+
+// logConfig logs the effective settings: those of the process and the default route in one
+// line, and a line per route with its own settings.
+func logConfig(log *zap.Logger, s *config.Settings, problems config.Problems) {
+	for _, p := range problems.Warnings() {
+		log.Warn("configuration: " + p.String())
+	}
+	log.Info("effective configuration", zap.Object("settings", logValues(append(s.Values(), s.Default.Values()...))))
+	for i := range s.Routes[:min(len(s.Routes), loggedRoutes)] {
+		r := &s.Routes[i]
+		log.Info("route", zap.String("route", r.Name), zap.Object("match", logValues(r.MatcherValues())), zap.Object("settings", logValues(ownValues(r))))
+	}
+	if more := len(s.Routes) - loggedRoutes; more > 0 {
+		log.Info("further routes are not logged; /config of the admin listener shows all", zap.Int("routes", more))
+	}
+}
+
+// ownValues returns the values that a variable of the route sets.
+func ownValues(r *config.Route) []config.Value {
+	var own []config.Value
+	for _, v := range r.Values() {
+		if v.Variable != config.Prefix+v.Key && v.Variable != "" {
+			own = append(own, v)
+		}
+	}
+	return own
+}
+
+// logValues logs settings by key, except those that do not apply.
+type logValues []config.Value
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (values logValues) MarshalLogObject(e zapcore.ObjectEncoder) error {
+	for _, v := range values {
+		if v.Text != "" {
+			e.AddString(v.Key, v.Text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy"
+)
+
+// newPage returns the page for the admin listener, which reads the state of a.
+func (a *app) newPage() *page.Page {
+	rules := &rules{app: a}
+	return page.New(page.Options{
+		Version: a.options.Build.Version, Metrics: a.metrics, Process: a.process, Route: rules.of,
+		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
+	})
+}
+
+func (a *app) process() page.Process {
+	stats, now := a.proxy.Stats(), a.inForce.Load().settings
+	return page.Process{
+		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
+	}
+}
+
+// upstreamsOf returns the upstreams with unique names: routes to one upstream with separate
+// budgets have separate pools.
+func upstreamsOf(stats proxy.Stats) []metrics.Upstream {
+	var all []metrics.Upstream
+	seen := map[string]int{}
+	for i := range stats.Upstreams {
+		u := upstreamMetrics(&stats.Upstreams[i])
+		if seen[u.Name]++; seen[u.Name] > 1 {
+			u.Name = fmt.Sprintf("%s #%d", u.Name, seen[u.Name])
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// rules describes routes for the page, each once per configuration.
+type rules struct {
+	app *app
+
+	mu    sync.Mutex // guards the fields below
+	in    *inForce
+	known map[string]page.Rule
+}
+
+// of returns the description of the route of that name; the zero value if it is not
+// configured.
+func (r *rules) of(name string) page.Rule {
+	now := r.app.inForce.Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.in != now {
+		r.in, r.known = now, map[string]page.Rule{}
+	}
+	rule, known := r.known[name]
+	if !known {
+		rule = ruleOf(now, name)
+		r.known[name] = rule
+	}
+	return rule
+}
+
+// The number of retries in the curve, and of samples for its means.
+const (
+	curveRetries = 8
+	curveSamples = 2000
+)
+
+func ruleOf(now *inForce, name string) page.Rule {
+	for i, s := range now.settings.All() {
+		if s.Name != name {
+			continue
+		}
+		made := &now.config.Default
+		if i > 0 {
+			made = &now.config.Routes[i-1]
+		}
+		return page.Rule{
+			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, Observes: made.DryRun,
+			RequestTimeoutMS: made.RequestTimeout.Milliseconds(), AttemptTimeoutMS: made.AttemptTimeout.Milliseconds(), Curve: curveOf(&made.Policy),
+		}
+	}
+	return page.Rule{}
+}
+
+func curveOf(p *policy.Policy) []page.Wait {
+	curve := []page.Wait{}
+	for _, row := range policy.Plan(p.Backoff, min(p.MaxRetries, curveRetries), policy.PlanOptions{Samples: curveSamples}) {
+		curve = append(curve, page.Wait{Min: inMillis(row.Wait.Min), Mean: inMillis(row.Wait.Mean), Max: inMillis(row.Wait.Max)})
+	}
+	return curve
+}
+
+func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

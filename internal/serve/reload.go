@@ -1,0 +1,75 @@
+package serve
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// reload reads the settings again and applies them, or logs the errors and changes nothing.
+func (a *app) reload(why string) {
+	old := a.inForce.Load()
+	s, problems := config.Load(a.options.Env)
+	kept := s.KeepFrom(old.settings)
+	if bad := problems.Errors(); len(bad) > 0 {
+		a.refuse(why, linesOf(bad))
+		return
+	}
+	c, err := a.configure(s)
+	if err == nil {
+		err = a.proxy.Reload(c)
+	}
+	if wrong := config.ProblemsOf(err); wrong != nil {
+		a.refuse(why, linesOf(wrong))
+		return
+	}
+	if err != nil {
+		a.refuse(why, strings.Split(err.Error(), "\n"))
+		return
+	}
+	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
+	a.reloadPercent(old.settings, s)
+	a.level.SetLevel(levelOf(s))
+	a.files.Set(s.Files())
+	if a.page != nil {
+		a.page.Wake() // there may be new upstreams
+	}
+	a.metrics.Retain(routeNames(s))
+	a.metrics.ConfigLoaded(true, time.Now())
+	for _, p := range problems.Warnings() {
+		a.log.Warn("configuration: " + p.String())
+	}
+	for _, name := range kept {
+		a.log.Warn("a changed setting takes effect at the next start only", zap.String("setting", name))
+	}
+	a.log.Info("configuration reloaded", zap.String("why", why), zap.Strings("changed", s.Changed(old.settings)), zap.Int("routes", len(s.Routes)))
+}
+
+// refuse keeps the old configuration. The files are checked again only when they change, so
+// each bad version is reported once.
+func (a *app) refuse(why string, errs []string) {
+	a.metrics.ConfigLoaded(false, time.Now())
+	for _, line := range errs {
+		a.log.Error("configuration: " + line)
+	}
+	a.log.Error("configuration refused; the one before stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
+}
+
+func linesOf(problems config.Problems) []string {
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, p.String())
+	}
+	return lines
+}
+
+func routeNames(s *config.Settings) []string {
+	var names []string
+	for _, r := range s.All() {
+		names = append(names, r.Name)
+	}
+	return names
+}

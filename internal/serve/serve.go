@@ -1,0 +1,73 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/memlimit"
+)
+
+// Options is the environment of a process, apart from files and sockets.
+type Options struct {
+	Env    []string // as os.Environ
+	Getenv func(string) string
+	Stderr io.Writer // for the log
+	Build  Build
+	// Signals starts listening for SIGTERM, SIGINT and SIGHUP. If it is nil, only the
+	// context ends the process.
+	Signals func() (signals <-chan os.Signal, stop func())
+}
+
+// Build identifies the build.
+type Build struct{ Version, Revision string }
+
+// ErrReported matches errors that the log already contains.
+var ErrReported = errors.New("reported already")
+
+var errForce = errors.New("ended by a signal") // by a second one
+
+// IsEnd reports whether a signal ends the process.
+func IsEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
+
+// Run serves until ctx ends or a signal arrives, then drains. If the settings are invalid,
+// the error matches config.ErrInvalid, and config.ProblemsOf returns the problems.
+func Run(ctx context.Context, o Options) error {
+	s, problems := config.Load(o.Env)
+	if problems.Err() != nil {
+		return problems.Invalid()
+	}
+	problems = append(problems, traceProblems(o.Getenv)...)
+	memory := memlimit.Apply(o.Getenv("GOMEMLIMIT"))
+	a, err := newApp(&o, s, problems)
+	if err != nil {
+		return errors.Join(config.ErrInvalid, err)
+	}
+	var signals <-chan os.Signal
+	if o.Signals != nil {
+		var stop func()
+		signals, stop = o.Signals()
+		defer stop()
+	}
+	return a.run(ctx, signals, memory)
+}
+
+// Check reads the settings as Run would, and opens no listener.
+func Check(env []string, getenv func(string) string) (*config.Settings, config.Problems) {
+	s, problems := config.Load(env)
+	problems = append(problems, traceProblems(getenv)...)
+	if problems.Err() != nil {
+		return s, problems // a failed build would add nothing new
+	}
+	_, err := config.Build(s)
+	problems = append(problems, config.ProblemsOf(err)...)
+	if _, err := newFleet(s, zap.NewNop()); err != nil {
+		problems = append(problems, config.Problem{Variable: config.Prefix + "SHARED", Message: err.Error()})
+	}
+	return s, problems
+}

@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/companion"
+	"github.com/retryproxy/retryproxy/internal/config"
+	proxytrace "github.com/retryproxy/retryproxy/proxy/trace"
+)
+
+// TracingProgram is the name of the program with OpenTelemetry. That needs more memory even
+// without spans, so there are two programs: retryproxy, and retryproxy-otel, built from the
+// same files with the tag otel. See docs/decisions/0018-traces.md.
+const TracingProgram = "retryproxy-otel"
+
+// tracer is the result of startTracing.
+type tracer interface {
+	proxytrace.Tracer
+	// Shutdown sends what is queued, as long as ctx allows.
+	Shutdown(ctx context.Context) error
+}
+
+const (
+	otlpEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+)
+
+// tracesAsked returns the variable that sets where spans are sent, "" if no spans are
+// wanted or its value is no endpoint.
+func tracesAsked(getenv func(string) string) string {
+	if tracesOff(getenv) {
+		return ""
+	}
+	name := tracesVariable(getenv)
+	if !isEndpoint(getenv(name)) {
+		return ""
+	}
+	return name
+}
+
+func tracesOff(getenv func(string) string) bool {
+	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
+}
+
+// tracesVariable returns the variable that names the collector, valid or not; "" if none
+// does.
+func tracesVariable(getenv func(string) string) string {
+	for _, name := range []string{otlpTracesEndpoint, otlpEndpoint} {
+		if getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// isEndpoint reports whether spans can be sent to an endpoint: localhost:4317 would be
+// parsed as a URL with the scheme "localhost".
+func isEndpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+// traceProblems returns warnings about the variables for traces: an environment for a whole
+// Pod must not keep the proxy from starting.
+func traceProblems(getenv func(string) string) (found config.Problems) {
+	if tracesOff(getenv) {
+		return nil
+	}
+	name := tracesVariable(getenv)
+	if name == "" {
+		return nil
+	}
+	warn := func(variable, message string) {
+		found = append(found, config.Problem{Variable: variable, Value: config.Mask(getenv(variable)), Message: message, Warning: true})
+	}
+	if !isEndpoint(getenv(name)) {
+		warn(name, "no spans are made: expected a URL such as http://localhost:4318")
+		return found
+	}
+	if !hasTracing && otherWithTracing() == "" {
+		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place (docs/traces.md)")
+	}
+	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if getenv(variable) == "grpc" {
+			warn(variable, "expected http/protobuf or http/json; spans are sent as http/protobuf, for which collectors mostly use port 4318")
+		}
+	}
+	if v := getenv("OTEL_TRACES_EXPORTER"); v != "" && v != "otlp" {
+		warn("OTEL_TRACES_EXPORTER", "expected otlp or none; spans are sent by OTLP")
+	}
+	return found
+}
+
+// otherWithTracing returns the path of the program with tracing; "" if it is missing, or if
+// this program has its name.
+func otherWithTracing() string {
+	if self, err := os.Executable(); err != nil || filepath.Base(self) == TracingProgram {
+		return ""
+	}
+	path, err := companion.Find(TracingProgram)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// BecomeTracing replaces this program with the one with tracing, if spans are wanted and it
+// exists. It returns nil if nothing is to be done, else the error. become replaces this
+// process; nil: never.
+func BecomeTracing(become func(program string, args, env []string) error, args, env []string, getenv func(string) string) error {
+	if hasTracing || become == nil || tracesAsked(getenv) == "" {
+		return nil
+	}
+	if path := otherWithTracing(); path != "" {
+		return become(path, append([]string{path}, args...), env)
+	}
+	return nil
+}
+
+// Limits of the time to send the last spans. flushMost limits the wait for a collector that
+// does not respond. flushLeast applies even if the drain took all of its time.
+const (
+	flushMost  = 5 * time.Second
+	flushLeast = 500 * time.Millisecond
+)
+
+// startTracing starts tracing if it is wanted.
+func (a *app) startTracing() error {
+	if !hasTracing || tracesAsked(a.options.Getenv) == "" {
+		return nil
+	}
+	t, err := startTracing(context.Background(), a.options.Build.Version, a.log.Named("traces"))
+	a.tracer = t
+	return err
+}
+
+// endTracing sends the last spans, until the drain's time is over.
+func (a *app) endTracing() {
+	if a.tracer == nil {
+		return
+	}
+	limit := flushMost
+	if !a.drainedBy.IsZero() {
+		limit = min(max(time.Until(a.drainedBy), flushLeast), flushMost)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := a.tracer.Shutdown(ctx); err != nil {
+		a.log.Warn("not all spans could be sent", zap.Error(err))
+	}
+}

@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func getenvOf(env ...string) func(string) string {
+	return func(name string) string {
+		for _, entry := range env {
+			if n, value, _ := strings.Cut(entry, "="); n == name {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+func TestWhenTracesAreAsked(t *testing.T) {
+	for _, tc := range []struct {
+		env  string
+		want string
+	}{
+		{"", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", otlpEndpoint},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/t", otlpTracesEndpoint},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_SDK_DISABLED=TRUE", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_TRACES_EXPORTER=none", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=https://", ""},
+		{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c:4318", ""},
+	} {
+		if got := tracesAsked(getenvOf(strings.Fields(tc.env)...)); got != tc.want {
+			t.Errorf("%s: asked by %q, want %q", tc.env, got, tc.want)
+		}
+	}
+}
+
+func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
+	for _, endpoint := range []string{"localhost:4317", "c", "grpc://c:4317", "http://", "https:///v1/traces"} {
+		found := traceProblems(getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint))
+		if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "no spans are made") || found[0].Variable != otlpEndpoint {
+			t.Errorf("%s: %v", endpoint, found)
+		}
+	}
+}
+
+// An environment made for a whole Pod must not keep the proxy from starting.
+func TestWhatIsWrongWithTracesIsAWarning(t *testing.T) {
+	getenv := getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=http://u:p@c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_TRACES_EXPORTER=zipkin")
+	t.Setenv("PATH", t.TempDir())
+	var variables []string
+	for _, p := range traceProblems(getenv) {
+		variables = append(variables, p.Variable)
+		if !p.Warning || strings.Contains(p.String(), "u:p") {
+			t.Errorf("%s, warning %v", p, p.Warning)
+		}
+	}
+	want := []string{otlpEndpoint, "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_TRACES_EXPORTER"}
+	if hasTracing {
+		want = want[1:]
+	}
+	if !slices.Equal(variables, want) {
+		t.Errorf("warnings about %v, want %v", variables, want)
+	}
+}

@@ -1,0 +1,250 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/sim"
+)
+
+var all = View{Good: true, Errors: true, Load: true}
+
+func play(t *testing.T, change func(*Wish)) *Simulation {
+	t.Helper()
+	w := Default()
+	change(&w)
+	runs, err := w.Runs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Play(&w, runs)
+}
+
+func document(t *testing.T, s *Simulation) string {
+	t.Helper()
+	d := s.Document(all)
+	if err := d.Figure.Validate(); err != nil {
+		t.Error(err)
+	}
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// What the live storm showed: nothing but a limit or a breaker ends it, and more
+// retries do not.
+func TestWaysEndAsTheyDoLive(t *testing.T) {
+	s := play(t, func(w *Wish) {
+		w.Through, w.Outage = []string{"direct", "retries", "haproxy", "retryproxy"}, "503"
+	})
+	var ended []bool
+	for i := range s.Lines {
+		ended = append(ended, s.Lines[i].Good != sim.Never)
+	}
+	if ended[0] || ended[1] || !ended[2] || !ended[3] {
+		t.Errorf("ended: %v, want not directly nor through retries, but through haproxy and retryproxy", ended)
+	}
+	direct, retries, retryproxy := s.Lines[0].Load, s.Lines[1].Load, s.Lines[3].Load
+	if retries < direct || retryproxy > 1.2 {
+		t.Errorf("requests per good response: %.2f directly, %.2f through retries, %.2f through retryproxy", direct, retries, retryproxy)
+	}
+	if s.Lines[3].Closed == 0 || s.Lines[0].Closed != 0 {
+		t.Errorf("breaker opened %d times by retryproxy, %d times without", s.Lines[3].Closed, s.Lines[0].Closed)
+	}
+}
+
+// docs/tuning.md shows both: the simulation that was published for backoff.
+func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
+	s := play(t, func(w *Wish) {
+		w.Through, w.Length = []string{"direct"}, 5*time.Minute
+		w.ClientBackoffs = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=27s:factor=2.71828:max=5m"}
+	})
+	naive, pause, base := s.Lines[0], s.Lines[1], s.Lines[2]
+	if naive.Errors != sim.Never || base.Errors != sim.Never {
+		t.Errorf("errors under 5 %% after %v with naive clients and %v without :from=pause, want never", naive.Errors, base.Errors)
+	}
+	if pause.Errors > 30*time.Second || pause.Good == sim.Never {
+		t.Errorf("from the pause: errors under 5 %% after %v, good again after %v", pause.Errors, pause.Good)
+	}
+	if want := "direct, clients normal factor=2.71828 max=5m from the pause"; pause.Label != want {
+		t.Errorf("label %q, want %q", pause.Label, want)
+	}
+}
+
+func TestSameSeedSameSimulation(t *testing.T) {
+	with := func(seed uint64) string {
+		return document(t, play(t, func(w *Wish) { w.Seed, w.ClientBackoffs = seed, []string{"naive,full-jitter:max=10s"} }))
+	}
+	first := with(3)
+	if first != with(3) {
+		t.Error("two simulations with one seed differ")
+	}
+	if first == with(4) {
+		t.Error("two seeds gave the same simulation")
+	}
+}
+
+func TestEveryWayWithEveryManner(t *testing.T) {
+	w := Default()
+	w.Through, w.Backoffs = []string{"direct", "retries"}, []string{"fixed:base=2s,none"}
+	w.ClientBackoffs = []string{"once", "additive"}
+	w.Own = []Own{{"route a", sim.Proxy{QueueMax: 7}}}
+	runs, err := w.Runs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var labels []string
+	for _, r := range runs {
+		labels = append(labels, r.Label)
+	}
+	want := "direct, clients once|direct, clients additive|" +
+		"retries, fixed base=2s, clients once|retries, fixed base=2s, clients additive|retries, none, clients once|retries, none, clients additive|" +
+		"route a, fixed base=2s, clients once|route a, fixed base=2s, clients additive|route a, none, clients once|route a, none, clients additive"
+	if got := strings.Join(labels, "|"); got != want {
+		t.Errorf("played\n%s\nwant\n%s", got, want)
+	}
+	once, additive, fixed, own := runs[0].Config, runs[1].Config, runs[2].Config, runs[6].Config
+	if once.Clients.RetryAfter != 0 || additive.Clients.Backoff == nil || once.Clients.Backoff != nil {
+		t.Errorf("clients: once %+v, additive %+v", once.Clients, additive.Clients)
+	}
+	if got := fixed.Proxy.Policy.Backoff.Wait(backoff.Step{}, backoff.Shared()); got != 2*time.Second {
+		t.Errorf("fixed:base=2s waits %v", got)
+	}
+	if own.Proxy.QueueMax != 7 || own.Via != sim.ViaProxy {
+		t.Errorf("the user's own settings are not played: %+v", own.Proxy)
+	}
+}
+
+func TestWhatIsGivenGoesBeforeWhatFits(t *testing.T) {
+	w := Default()
+	w.Clients, w.Free, w.Step, w.Slots, w.Proxies = 5000, 40, 7, 9, 3
+	c := w.config()
+	if c.Server.Free != 40 || c.Server.Step != 7 || c.Slots != 9 || c.Proxies != 3 || c.Server.Most != 100_000 {
+		t.Errorf("%+v", c)
+	}
+	w.Free, w.Step, w.Slots, w.Proxies = 0, 0, 0, 0
+	if c = w.config(); c.Server.Free != 150 || c.Server.Step != 75 || c.Slots != 150 || c.Proxies != 5 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWhatIsWrongIsTold(t *testing.T) {
+	for _, tc := range []struct {
+		change func(*Wish)
+		want   string
+	}{
+		{func(w *Wish) { w.Through = []string{"nginx"} }, `--through: "nginx" is none of direct`},
+		{func(w *Wish) { w.ClientBackoffs = []string{"naive,hasty"} }, `--client-backoff: expected naive, once or a strategy: unknown backoff "hasty"`},
+		{func(w *Wish) { w.ClientBackoffs = []string{"full-jitter:from=pause"} }, "--client-backoff: full-jitter:from=pause: only normal and decorrelated grow"},
+		{func(w *Wish) { w.ClientBackoffs = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
+		{func(w *Wish) { w.Backoffs = []string{"hasty"} }, `unknown backoff "hasty"`},
+		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "nothing here retries"},
+		{func(w *Wish) { w.Through = []string{"direct", "direct"} }, "direct is given twice"},
+		{func(w *Wish) { w.ClientBackoffs = []string{"naive,once,fixed,slots,ratio"} }, "15 storms to play, expected at most 12"},
+		{func(w *Wish) { w.Outage = "flood" }, `--outage: "flood" is none of stop`},
+		{func(w *Wish) { w.Clients = 0 }, "--clients: expected 1 to 1000000"},
+		{func(w *Wish) { w.Clients, w.Proxies = 3, 4 }, "--proxies: expected"},
+		{func(w *Wish) { w.Length = 55 * time.Second }, "--length=55s: expected"},
+		{func(w *Wish) { w.Length = 25 * time.Hour }, "--length: expected at most"},
+		{func(w *Wish) { w.Peace = 0 }, "--peace and --down: expected 1s or more"},
+		{func(w *Wish) { w.Every, w.Look = 0, 0 }, "--every: expected 1ms to 24h0m0s\n--look: expected"},
+		{func(w *Wish) { w.Factor = 0.5 }, "--factor: expected"},
+		{func(w *Wish) { w.Step = -1 }, "--step: expected"},
+		{func(w *Wish) { w.Free = -1 }, "--free and --slots: expected"},
+		{func(w *Wish) { w.Slower = 0 }, "--slower: expected"},
+	} {
+		w := Default()
+		tc.change(&w)
+		if runs, err := w.Runs(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%d runs, error %v, want %q", len(runs), err, tc.want)
+		}
+	}
+}
+
+func TestDocumentSaysNullForNever(t *testing.T) {
+	s := play(t, func(w *Wish) { w.Through, w.Clients = []string{"direct", "retryproxy"}, 500 })
+	var d struct {
+		Clients int
+		Runs    []struct {
+			Label string
+			Good  *float64 `json:"good_again_seconds"`
+			Proxy *struct {
+				Processes int
+				Closed    map[string]int `json:"breaker_opened"`
+			}
+			Seconds []struct{ Good int }
+		}
+		Figure plot.Figure
+	}
+	if err := json.Unmarshal([]byte(document(t, s)), &d); err != nil {
+		t.Fatal(err)
+	}
+	direct, through := d.Runs[0], d.Runs[1]
+	if direct.Good != nil || direct.Proxy != nil {
+		t.Errorf("direct: good again after %v, proxy %v; want null for both", direct.Good, direct.Proxy)
+	}
+	if through.Good == nil || through.Proxy == nil || through.Proxy.Processes != 1 || through.Proxy.Closed["stall"] != 1 {
+		t.Errorf("retryproxy: good again %v, proxy %+v; want a time, one process and a breaker opened once by stall", through.Good, through.Proxy)
+	}
+	if len(direct.Seconds) != 115 || d.Clients != 500 || len(d.Figure.Panels) != 3 || len(d.Figure.Panels[0].Series) != 2 {
+		t.Errorf("%d seconds, %d clients, figure %+v", len(direct.Seconds), d.Clients, d.Figure.Panels)
+	}
+}
+
+func TestNothingGoodIsToldToo(t *testing.T) {
+	s := play(t, func(w *Wish) {
+		w.Through, w.Clients, w.Patience = []string{"direct"}, 10, 50*time.Millisecond // a response takes 100 ms
+	})
+	if doc := document(t, s); !strings.Contains(doc, `"requests_per_good_answer":null`) {
+		t.Error("no null where there is no good response")
+	}
+	var b bytes.Buffer
+	if err := s.Text(&b, all, plot.Screen{Width: 80}); err != nil || !strings.Contains(b.String(), "no good response") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+func TestText(t *testing.T) {
+	s := play(t, func(w *Wish) { w.Outage, w.Through = "kill", []string{"direct", "retryproxy"} })
+	var b bytes.Buffer
+	if err := s.Text(&b, View{Good: true}, plot.Screen{Width: 80}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"1000 clients: a request each 10s on average, given up after 2s (seed 1)\n",
+		"The server answers after 100ms with up to 30 at once, and 1.05 times as long for each 15 more\n",
+		"After 15s it is killed, and its port refuses for 40s; then there are 1m0s more\n",
+		"good/s before", "peak at the server", "\n  direct ", "\n  retryproxy ", "15s to 55s outage",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &b)
+		}
+	}
+	calm := play(t, func(w *Wish) { w.Outage, w.Through = "none", []string{"direct"} })
+	b.Reset()
+	if err := calm.Text(&b, View{Good: true}, plot.Screen{Width: 80}); err != nil || strings.Contains(b.String(), "good again") {
+		t.Errorf("%v; tells of an outage that is none\n%s", err, &b)
+	}
+}
+
+// A long storm is drawn with fewer points, and rates stay those of a second.
+func TestLongStormsAreDrawnMoreCoarsely(t *testing.T) {
+	s := play(t, func(w *Wish) { w.Through, w.Clients, w.Length = []string{"retryproxy"}, 100, 2*time.Hour })
+	line := s.Figure(View{Good: true}).Panels[0].Series[0]
+	if len(line.Y) > mostPoints || len(line.Y) < mostPoints/2 {
+		t.Errorf("%d points", len(line.Y))
+	}
+	if y := line.Y[len(line.Y)-1]; y < 5 || y > 15 {
+		t.Errorf("%.1f good responses a second at the end, want about 10", y)
+	}
+	if x := line.X[len(line.X)-1]; x < 7100 || x > 7200 {
+		t.Errorf("the last point is at %.0f s", x)
+	}
+}

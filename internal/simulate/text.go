@@ -1,0 +1,103 @@
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/sim"
+)
+
+// Text writes the simulation for people: its description, a table with a row per run, and
+// the plot. The error is that of w.
+func (s *Simulation) Text(w io.Writer, v View, screen plot.Screen) error {
+	var b strings.Builder
+	b.WriteString(s.players())
+	b.WriteString("\n")
+	writeTable(&b, s.table())
+	b.WriteString("\n")
+	b.WriteString(s.Figure(v).Text(screen))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// players returns a description of the simulation.
+func (s *Simulation) players() string {
+	w := s.Wish
+	c := w.config()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d clients: a request each %v on average, given up after %v (seed %d)\n", w.Clients, w.Every, w.Patience, w.Seed)
+	fmt.Fprintf(&b, "The server answers after %v with up to %d at once, and %s times as long for each %s more\n",
+		w.Base, c.Server.Free, number(w.Factor), number(c.Server.Step))
+	what := map[string]string{
+		"stop": "it is stopped", "kill": "it is killed, and its port refuses", "503": "it answers 503 to everything",
+		"slow": "every response takes " + number(w.Slower) + " times as long",
+	}[w.Outage]
+	if what == "" {
+		fmt.Fprintf(&b, "For %v nothing goes wrong\n", w.Length)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "After %v %s for %v; then there are %v more\n", w.Peace, what, w.Down, w.Length-w.Peace-w.Down)
+	return b.String()
+}
+
+func (s *Simulation) table() [][]string {
+	outage := s.Wish.Outage != "none"
+	head := []string{"", "good/s", "peak at the server", "sent per good"}
+	if outage {
+		head = []string{"", "good/s before", "in it", "at the end", "good again", "errors under 5 %", "peak at the server", "sent per good"}
+	}
+	rows := [][]string{head}
+	for i := range s.Lines {
+		l := &s.Lines[i]
+		row := []string{l.Label, number(l.Before), number(l.During), number(l.After), after(l.Good), after(l.Errors), strconv.Itoa(l.Peak), load(l.Load)}
+		if !outage {
+			row = []string{l.Label, number(l.After), strconv.Itoa(l.Peak), load(l.Load)}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// writeTable aligns the first column to the left and the others to the right.
+func writeTable(b *strings.Builder, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	for _, row := range rows {
+		line := fmt.Sprintf("  %-*s", widths[0], row[0])
+		for i, cell := range row[1:] {
+			line += fmt.Sprintf("  %*s", widths[i+1], cell)
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// number formats v with at least three significant digits.
+func number(v float64) string {
+	if v >= 100 {
+		return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func load(v float64) string {
+	if math.IsInf(v, 1) {
+		return "no good response"
+	}
+	return number(v)
+}
+
+func after(d time.Duration) string {
+	if d == sim.Never {
+		return "never"
+	}
+	return fmt.Sprintf("%.1fs", d.Seconds())
+}

@@ -1,0 +1,110 @@
+package strategy
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// A field of policy.Options without a key here could not be set by anybody.
+func TestEveryOptionHasAKey(t *testing.T) {
+	values := map[string]string{"base": "1s", "factor": "3", "max": "1m", "jitter": "0.5", "spread": "2s", "ratio": "0.1", "slots": "7", "stay": "true", "extra": "1ms"}
+	var o backoff.Options
+	for _, key := range Keys() {
+		if err := Set(&o, key, values[key]); err != nil {
+			t.Error(err)
+		}
+		if About(key) == "" {
+			t.Errorf("%s says nothing about itself", key)
+		}
+	}
+	v := reflect.ValueOf(o)
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("no key sets %s", v.Type().Field(i).Name)
+		}
+	}
+	want := backoff.Options{Base: time.Second, Factor: 3, Max: time.Minute, Jitter: 0.5, Spread: 2 * time.Second, Ratio: 0.1, Slots: 7, Stay: true, Extra: time.Millisecond}
+	if o != want {
+		t.Errorf("%+v", o)
+	}
+}
+
+// An option makes a difference to a strategy exactly when Uses says so.
+func TestUsesIsTrue(t *testing.T) {
+	other := map[string]string{"base": "77ms", "factor": "7", "max": "80ms", "jitter": "0.7", "spread": "7s", "ratio": "7", "slots": "7", "stay": "true", "extra": "7s"}
+	for _, name := range backoff.Strategies() {
+		plain, err := backoff.New(name, backoff.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range Keys() {
+			var o backoff.Options
+			if err := Set(&o, key, other[key]); err != nil {
+				t.Fatal(err)
+			}
+			with, err := backoff.New(name, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if differs := !reflect.DeepEqual(plain, with); differs != Uses(name, key) {
+				t.Errorf("%s, %s: makes a difference: %v, Uses: %v", name, key, differs, Uses(name, key))
+			}
+		}
+	}
+}
+
+func TestUsers(t *testing.T) {
+	if got := strings.Join(Users("slots"), " "); got != "slots" {
+		t.Error(got)
+	}
+	if got := Users("extra"); len(got) != len(backoff.Strategies()) {
+		t.Error(got)
+	}
+	if Uses("nonsense", "extra") || Uses("fixed", "nonsense") || About("nonsense") != "" {
+		t.Error("nonsense is known")
+	}
+}
+
+func TestSetRefuses(t *testing.T) {
+	for _, c := range []struct{ key, value, want string }{
+		{"base", "0s", "base=0s: expected a duration above 0"},
+		{"base", "5", "expected a duration"},
+		{"max", "-1s", "expected a duration"},
+		{"extra", "", "expected a duration"},
+		{"factor", "0", "factor=0: expected a number above 0"},
+		{"ratio", "NaN", "expected a number"},
+		{"jitter", "much", "expected a number"},
+		{"slots", "0", "expected a whole number"},
+		{"slots", "1.5", "expected a whole number"},
+		{"stay", "maybe", "expected true or false"},
+		{"bass", "1s", `unknown option "bass"; there is base, factor`},
+	} {
+		var o backoff.Options
+		if err := Set(&o, c.key, c.value); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s=%s: %v, expected %q", c.key, c.value, err, c.want)
+		}
+		if o != (backoff.Options{}) {
+			t.Errorf("%s=%s set %+v", c.key, c.value, o)
+		}
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	all := backoff.Options{Base: 1, Max: 1, Factor: 1, Jitter: 1, Spread: 1, Ratio: 1, Slots: 1, Stay: true, Extra: 1}
+	for name, want := range map[string]string{
+		"none":     "base factor max jitter spread ratio slots stay",
+		"slots":    "factor jitter spread ratio",
+		"additive": "jitter ratio slots stay",
+	} {
+		if got := strings.Join(Ignored(name, all), " "); got != want {
+			t.Errorf("%s: %s, expected %s", name, got, want)
+		}
+	}
+	if got := Ignored("none", backoff.Options{}); got != nil {
+		t.Error(got)
+	}
+}

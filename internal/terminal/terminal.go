@@ -1,0 +1,77 @@
+// Package terminal determines what kind of output a command writes to, and its size.
+package terminal
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// plainWidth is the width for pipes and files.
+const plainWidth = 80
+
+// Is reports whether w is a terminal.
+func Is(w any) bool {
+	f, is := w.(*os.File)
+	return is && isTerminal(f)
+}
+
+// Size returns the current number of columns and rows of the terminal w; 0 if w is no
+// terminal or they are unknown.
+func Size(w any) (columns, rows int) {
+	f, is := w.(*os.File)
+	if !is || !isTerminal(f) {
+		return 0, 0
+	}
+	return size(f)
+}
+
+// Keys returns the keys pressed on the terminal r, each at once and without echo; nil if r
+// is no terminal. stop restores the terminal; call it once.
+func Keys(r any) (keys <-chan byte, stop func()) {
+	f, is := r.(*os.File)
+	if !is || !isTerminal(f) {
+		return nil, func() {}
+	}
+	return readKeys(f)
+}
+
+// Screen returns how to draw on w. If w is no terminal, that is plain ASCII in 80 columns.
+// A terminal gets its width (or COLUMNS), Unicode if the locale is UTF-8, and colours
+// unless NO_COLOR is set (no-color.org) or TERM is dumb. The plot chooses the height.
+func Screen(w io.Writer, getenv func(string) string) plot.Screen {
+	f, is := w.(*os.File)
+	if !is || !isTerminal(f) {
+		return plot.Screen{Width: plainWidth}
+	}
+	columns, _ := size(f)
+	return of(columns, getenv)
+}
+
+// of is Screen for a terminal of that width, 0 if it is unknown.
+func of(columns int, getenv func(string) string) plot.Screen {
+	s := plot.Screen{Width: columns, Color: getenv("NO_COLOR") == "", Unicode: isUTF8(getenv)}
+	if given, err := strconv.Atoi(getenv("COLUMNS")); err == nil && given > 0 {
+		s.Width = given
+	}
+	if s.Width <= 0 {
+		s.Width = plainWidth
+	}
+	if getenv("TERM") == "dumb" {
+		s.Color, s.Unicode = false, false
+	}
+	return s
+}
+
+// isUTF8 evaluates the variables that determine the character set (POSIX, section 8.2).
+func isUTF8(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+// Package text writes the output of commands: tables, colours, problems of the settings,
+// JSON.
+package text
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// Table aligns columns with spaces.
+type Table struct{ w *tabwriter.Writer }
+
+// NewTable returns a Table that writes to w.
+func NewTable(w io.Writer) Table {
+	return Table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+}
+
+// Row adds a row.
+func (t Table) Row(cells ...string) {
+	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+// Flush writes the table. Call it after the last row.
+func (t Table) Flush() { _ = t.w.Flush() } // errors of the writer are ignored
+
+// Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).
+type Paint struct{ on bool }
+
+// PaintFor returns the Paint for w.
+func PaintFor(w io.Writer, getenv func(string) string) Paint {
+	return Paint{terminal.Is(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+}
+
+func (p Paint) Red(s string) string    { return p.in("31", s) }
+func (p Paint) Yellow(s string) string { return p.in("33", s) }
+func (p Paint) Green(s string) string  { return p.in("32", s) }
+func (p Paint) Bold(s string) string   { return p.in("1", s) }
+
+func (p Paint) in(code, s string) string {
+	if !p.on {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// JSON writes v indented, with a newline.
+func JSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// Problems writes one line per problem.
+func Problems(w io.Writer, p Paint, problems config.Problems) {
+	for _, problem := range problems {
+		if problem.Warning {
+			fmt.Fprintln(w, p.Yellow("warning:"), problem)
+		} else {
+			fmt.Fprintln(w, p.Red("error:"), problem)
+		}
+	}
+}
+
+// Span formats a duration, and backoff.Forever as "no limit".
+func Span(d time.Duration) string {
+	if d == backoff.Forever {
+		return "no limit"
+	}
+	return config.DurationText(d.Round(time.Millisecond))
+}
+
+// Plural returns "1 thing" or "2 things", "1 retry" or "2 retries".
+func Plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	if stem, ok := strings.CutSuffix(thing, "ry"); ok {
+		return fmt.Sprintf("%d %sries", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,43 @@
+package text
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The null device stands for a terminal: both are character devices.
+func TestColourIsForTerminalsAndAsked(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0) // the master of a new one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close() //nolint:errcheck // a test's
+	for name, tt := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"terminal":    {[]string{"TERM=xterm"}, "\x1b[31mx\x1b[0m"},
+		"NO_COLOR":    {[]string{"TERM=xterm", "NO_COLOR=1"}, "x"},
+		"empty":       {[]string{"TERM=xterm", "NO_COLOR="}, "\x1b[31mx\x1b[0m"}, // no-color.org: only when not empty
+		"dumb":        {[]string{"TERM=dumb"}, "x"},
+		"no terminal": {nil, "x"},
+	} {
+		getenv := func(name string) string {
+			for _, entry := range tt.env {
+				if n, value, _ := strings.Cut(entry, "="); n == name {
+					return value
+				}
+			}
+			return ""
+		}
+		p := PaintFor(terminal, getenv)
+		if name == "no terminal" {
+			p = PaintFor(&bytes.Buffer{}, getenv)
+		}
+		if got := p.Red("x"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package top
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/admin/page"
+)
+
+// On a terminal it looks again and again, and says when nobody answers.
+func TestTopDrawsAgainInPlace(t *testing.T) {
+	first, err := json.Marshal(page.Snapshot{State: page.State{Version: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	looks := 0
+	var out bytes.Buffer
+	s := Screen{Out: &out, Getenv: func(string) string { return "" }}
+	err = s.Watch(ctx, func(context.Context, string, string, string) (int, string, error) {
+		if looks++; looks > 3 {
+			cancel()
+		}
+		return map[bool]int{true: 503, false: 200}[looks == 2], string(first), nil
+	}, string(first), leastEvery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the response was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last one stays
+		t.Errorf("%d drawn:\n%q", n, text)
+	}
+	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {
+		t.Errorf("the terminal is not given back: %q", text)
+	}
+}
+
+func TestTheKeyQEndsTop(t *testing.T) {
+	never := make(chan time.Time)
+	for keys, want := range map[string]bool{"q": true, "xyq": true, "Q": true, "\x04": true} {
+		pressed := make(chan byte, len(keys))
+		for i := range len(keys) {
+			pressed <- keys[i]
+		}
+		if got := over(t.Context(), never, pressed); got != want {
+			t.Errorf("%q: over %v", keys, got)
+		}
+	}
+	ticked := make(chan time.Time, 1)
+	ticked <- time.Now()
+	if over(t.Context(), ticked, nil) {
+		t.Error("it is over at the next look")
+	}
+}
+
+// Erased behind a line that is as wide as the window, its last character would go.
+func TestALineIsErasedBeforeItIsWritten(t *testing.T) {
+	var out bytes.Buffer
+	Screen{Out: &out}.rewrite("wide\nline\n")
+	if want := "\x1b[H\x1b[Kwide\n\x1b[Kline\n\x1b[J"; out.String() != want {
+		t.Errorf("%q, expected %q", out.String(), want)
+	}
+}

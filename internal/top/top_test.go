@@ -1,0 +1,178 @@
+package top
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/plot"
+)
+
+// bad is a moment of trouble.
+func bad() *page.Snapshot {
+	breakers := make([]string, page.Points)
+	for i := range breakers {
+		breakers[i] = []string{"", "closed", "closed", "open", "half_open", "slow_start"}[i/10]
+	}
+	return &page.Snapshot{
+		State: page.State{
+			Version: "1.2.3", UptimeMS: 3_723_400, MoreRoutes: 2,
+			Process: page.Process{Side: "inbound", Connections: 12, RetryBufferUsed: 1536, ReplayLimitBytes: 64 << 20, Draining: true, RetryPercent: 30},
+			Routes: []page.Route{{
+				Name: "default", InFlight: 7,
+				Now:  page.Span{Seconds: 5, Requests: 100, FirstTry: 80, Recovered: 15, Failed: 5, Retries: 30, P50: 4200, P99: 950_000, AttemptP50: 3900, AttemptP99: 12_000},
+				Last: page.Span{Seconds: 300, Requests: 10_000, FirstTry: 9_999, Recovered: 1, P50: 4200, P99: 31_000_000},
+			}, {Name: "search-with-a-long-name"}},
+			Upstreams: []page.Upstream{{
+				Name: "http://localhost:3000", Breaker: "open", BreakerWhy: "The upstream is down.", OpenedBy: "No address took connections.",
+				LastFailure: &page.Failure{AtMS: 1_767_355_200_000, Address: "127.0.0.1:3000", Error: "connect: connection \x1b[2Jrefused"},
+				Limit:       20, InFlight: 3, Waiting: 44, HasBudget: true, Budget: 9.7, Active: 1, Idle: 2, History: page.UpstreamHistory{Breaker: breakers},
+			}, {Name: "https://api.example.com", Breaker: "closed", History: page.UpstreamHistory{Breaker: []string{"closed", "closed"}}}},
+		},
+		Requests: page.Requests{Failed: []page.Request{
+			{BeganMS: 1_767_355_200_000, Route: "default", Method: "GET", Path: "/a\x1b[2J/é", Code: 503, Outcome: "gave_up_retries_exhausted", Took: 750_000,
+				Attempts: []page.Attempt{{Took: 1200, Result: "503"}, {Took: 10_000_000, Result: "attempt_timeout"}}},
+			{BeganMS: 1_767_355_200_000, Route: "default", Method: "POST", Path: "/b", Outcome: "fail_fast"},
+		}},
+	}
+}
+
+func text(t *testing.T, s *page.Snapshot, screen plot.Screen) string {
+	t.Helper()
+	zone := time.Local
+	time.Local = time.UTC
+	defer func() { time.Local = zone }()
+	var b strings.Builder
+	if err := Write(&b, s, screen, Size{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPlainTables(t *testing.T) {
+	got := text(t, bad(), plot.Screen{Width: 80})
+	want, err := os.ReadFile(filepath.Join("testdata", "plain.txt"))
+	if os.Getenv("UPDATE") != "" {
+		err = os.WriteFile(filepath.Join("testdata", "plain.txt"), []byte(got), 0o644)
+		want = []byte(got)
+	}
+	if err != nil || got != string(want) {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+var escape = regexp.MustCompile("\x1b\\[[0-9]+m")
+
+func TestColourSaysNothingMore(t *testing.T) {
+	plain := text(t, bad(), plot.Screen{Width: 80, Unicode: true})
+	if strings.Contains(plain, "\x1b") {
+		t.Error("an escape sequence without colours")
+	}
+	coloured := text(t, bad(), plot.Screen{Width: 1000, Unicode: true, Color: true})
+	if !strings.Contains(coloured, "\x1b[31mopen") {
+		t.Error("an open breaker is not red")
+	}
+	if without := escape.ReplaceAllString(coloured, ""); without != plain {
+		t.Errorf("without colours\n%s\nexpected\n%s", without, plain)
+	}
+}
+
+func TestNothingYet(t *testing.T) {
+	s := &page.Snapshot{State: page.State{Process: page.Process{RetryPercent: 100}}}
+	got := text(t, s, plot.Screen{Width: 80})
+	if !strings.Contains(got, "no request has come yet") || strings.Contains(got, "failed last") || strings.Contains(got, "draining") || strings.Contains(got, "retry-percent") {
+		t.Error(got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		rate(0, 5): "0", rate(1, 5): "0.2", rate(1000, 5): "200", rate(3, 0): "3000",
+		share(0, 0): "-", share(0, 9): "0 %", share(9, 9): "100 %", share(1, 10_000): "<0.1 %", share(9_999, 10_000): "99.9 %", share(1, 3): "33.3 %",
+		short(0): "-", short(900): "0.9 ms", short(12_345): "12 ms", short(31_000_000): "31.0 s",
+		size(5): "5 B", size(1536): "1.5 KiB", size(64 << 20): "64 MiB",
+	} {
+		if got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestWriteErrorIsTold(t *testing.T) {
+	if err := Write(full{}, bad(), plot.Screen{Width: 80}, Size{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// bad has names, causes and requests that are too long for any window.
+func TestNoLineIsWiderThanTheWindow(t *testing.T) {
+	for _, screen := range []plot.Screen{{}, {Unicode: true}, {Unicode: true, Color: true}} {
+		for columns := 40; columns <= 220; columns++ {
+			s := bad()
+			s.Requests.Failed[0].Path = "/世界/" + strings.Repeat("x", 300)
+			var b strings.Builder
+			if err := Write(&b, s, screen, Size{Columns: columns}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(b.String(), "\n") {
+				if plain := escape.ReplaceAllString(line, ""); columnsOf(plain) > columns {
+					t.Fatalf("%d columns, in a window of %d: %s", columnsOf(plain), columns, plain)
+				}
+				if colourOf(line) != "" {
+					t.Fatalf("a colour goes on behind the line: %q", line)
+				}
+			}
+		}
+	}
+}
+
+// What matters most is there in the narrowest window, whole.
+func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
+	for columns, wants := range map[int][]string{
+		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "waiting", "44", "connection refused"},
+		80:  {"in flight", "retries", "31.0 s", "budget left"},
+		120: {"attempt p99", "in flight", "idle"},
+		200: {"attempt p50", "attempt timeout 10.0 s", "GET /a"},
+	} {
+		var b strings.Builder
+		s := bad()
+		s.State.Upstreams[0].LastFailure.Error = "connect: connection refused"
+		if err := Write(&b, s, plot.Screen{Unicode: true}, Size{Columns: columns}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(strings.ReplaceAll(b.String(), "\n  ", " "), want) {
+				t.Errorf("no %q in %d columns:\n%s", want, columns, b.String())
+			}
+		}
+	}
+}
+
+func TestALowWindowSaysHowMuchIsMissing(t *testing.T) {
+	all := text(t, bad(), plot.Screen{})
+	var b strings.Builder
+	if err := Write(&b, bad(), plot.Screen{}, Size{Rows: 10}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if left := strings.Count(all, "\n") - 9; len(lines) != 10 || lines[9] != fmt.Sprintf("%d more lines", left) {
+		t.Errorf("%d lines, the last %q, %d are missing", len(lines), lines[len(lines)-1], left)
+	}
+}
+
+func TestWrapBreaksAtWords(t *testing.T) {
+	if got := wrap("one two three fourfivesix", 9); !slices.Equal(got, []string{"one two", "  three", "  fourfi~"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/retryproxy/retryproxy/internal/inject"
+)
+
+// The parts of an AdmissionReview (admission.k8s.io/v1).
+type (
+	review struct {
+		APIVersion string    `json:"apiVersion"`
+		Kind       string    `json:"kind"`
+		Request    *request  `json:"request,omitempty"`
+		Response   *response `json:"response,omitempty"`
+	}
+	request struct {
+		UID       string          `json:"uid"`
+		Kind      groupKind       `json:"kind"`
+		Namespace string          `json:"namespace"`
+		Name      string          `json:"name"`
+		Operation string          `json:"operation"`
+		Object    json.RawMessage `json:"object"`
+	}
+	groupKind struct {
+		Group   string `json:"group"`
+		Version string `json:"version"`
+		Kind    string `json:"kind"`
+	}
+	response struct {
+		UID       string   `json:"uid"`
+		Allowed   bool     `json:"allowed"`
+		Patch     []byte   `json:"patch,omitempty"` // base64 in JSON, as the API requires
+		PatchType string   `json:"patchType,omitempty"`
+		Status    *status  `json:"status,omitempty"`
+		Warnings  []string `json:"warnings,omitempty"`
+	}
+	status struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+)
+
+const (
+	apiVersion = "admission.k8s.io/v1"
+	kindReview = "AdmissionReview"
+)
+
+// errReview is the error of Answer for a body that is no review request.
+var errReview = errors.New("no AdmissionReview")
+
+// Verdict is the result of a review, for the log.
+type Verdict struct {
+	Namespace, Name string
+	Injected        bool
+	Refused         string // why it was refused, "" if it was not
+	Notes           []string
+}
+
+// Answer answers one AdmissionReview. A Pod without the annotation retryproxy.io/inject:
+// "true" is admitted unchanged. A Pod with it that cannot be injected is refused with the
+// reason: otherwise it would run unnoticed without the sidecar. The error is for a body
+// that is no review request.
+func Answer(body []byte, o inject.Options) (answer []byte, verdict Verdict, err error) {
+	var r review
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, verdict, fmt.Errorf("%w: %w", errReview, err)
+	}
+	if r.APIVersion != apiVersion || r.Kind != kindReview || r.Request == nil || r.Request.UID == "" {
+		return nil, verdict, fmt.Errorf("%w: expected %s of %s with a request", errReview, kindReview, apiVersion)
+	}
+	verdict.Namespace, verdict.Name = r.Request.Namespace, r.Request.Name
+	res := decide(r.Request, o, &verdict)
+	answer, err = json.Marshal(review{APIVersion: apiVersion, Kind: kindReview, Response: res})
+	return answer, verdict, err
+}
+
+func decide(q *request, o inject.Options, v *Verdict) *response {
+	res := &response{UID: q.UID, Allowed: true}
+	if q.Kind != (groupKind{"", "v1", "Pod"}) || q.Operation != "CREATE" {
+		return res
+	}
+	refuse := func(err error) *response {
+		v.Refused = err.Error()
+		return &response{UID: q.UID, Status: &status{Code: 422, Message: "retryproxy: " + err.Error()}}
+	}
+	pod, err := decodePod(q.Object)
+	if err != nil {
+		return refuse(err)
+	}
+	if v.Name == "" {
+		v.Name = nameOf(pod)
+	}
+	injected, notes, err := inject.Pod(pod, o)
+	switch {
+	case err != nil:
+		return refuse(err)
+	case injected == nil: // not requested
+		return res
+	}
+	operations := diff(pod, injected)
+	if len(operations) == 0 { // it was injected before
+		return res
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return refuse(err)
+	}
+	v.Injected, v.Notes = true, notes
+	res.Patch, res.PatchType, res.Warnings = patch, "JSONPatch", warnings(notes)
+	return res
+}
+
+// decodePod parses a Pod and keeps numbers as they are written.
+func decodePod(object json.RawMessage) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	var pod map[string]any
+	if err := d.Decode(&pod); err != nil {
+		return nil, fmt.Errorf("the Pod: %w", err)
+	}
+	return pod, nil
+}
+
+// nameOf returns the name that the Pod will have, as far as it is known.
+func nameOf(pod map[string]any) string {
+	metadata, _ := pod["metadata"].(map[string]any)
+	if name, _ := metadata["name"].(string); name != "" {
+		return name
+	}
+	generated, _ := metadata["generateName"].(string)
+	return generated + "*"
+}
+
+// maxWarning is the maximum length of a warning that the API server shows completely.
+const maxWarning = 120
+
+func warnings(notes []string) []string {
+	var all []string
+	for _, n := range notes {
+		n = "retryproxy: " + n
+		if len(n) > maxWarning {
+			n = n[:maxWarning-3] + "..."
+		}
+		all = append(all, n)
+	}
+	return all
+}

@@ -1,0 +1,177 @@
+package apierror
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Entry is one sign that an account is used up.
+type Entry struct {
+	// Sign is an error code, or, if it has a space or a letter that is not of ASCII, a text that an
+	// error message contains. The case of ASCII letters does not matter.
+	Sign   string
+	Vendor string
+	Source string // where it is documented or was seen
+}
+
+// entries are what is known. None of them is due to a rate limit: these have codes such as
+// rate_limit_exceeded, and messages that may name a quota or the billing page too. Gemini says "You
+// exceeded your current quota, please check your plan and billing details" of a limit per minute,
+// so no text is so short that it fits this one.
+var entries = [...]Entry{
+	{"insufficient_quota", "OpenAI, Azure OpenAI", "OpenAI, \"Error codes\"; also the type of the next four"},
+	{"credit_balance_exhausted", "OpenAI", "OpenAI help, \"Troubleshooting API usage and spend limits\""},
+	{"organization_spend_limit_exceeded", "OpenAI", "OpenAI, \"Spend limits\""},
+	{"project_spend_limit_exceeded", "OpenAI", "OpenAI, \"Spend limits\""},
+	{"organization_usage_limit_exceeded", "OpenAI", "OpenAI help, \"Troubleshooting API usage and spend limits\""},
+	{"billing_hard_limit_reached", "OpenAI", "image API: ai-wallpaper issue 2, \"400 Billing hard limit has been reached\""},
+	{"billing_not_active", "OpenAI", "OpenAI, \"Error codes\""},
+
+	{"billing_error", "Anthropic", "Anthropic, \"Errors\" (402)"},
+	{"enforced_spend_limit_reached", "Anthropic", "Anthropic, \"Rate limits\" (429, `error.details.error_code`)"},
+	{"credit balance is too low", "Anthropic", "claude-code issue 66314 (400)"},
+	{"reached your specified api usage limits", "Anthropic", "claude-code issue 38035 (400)"},
+	{"reached your specified workspace api usage limits", "Anthropic", "Anthropic, \"Rate limits\" (400)"},
+
+	{"BILLING_DISABLED", "Google", "`google.api.ErrorReason`"},
+	{"INSUFFICIENT_G1_CREDITS_BALANCE", "Google", "gemini-cli `googleQuotaErrors.ts`"},
+	{"dailyLimitExceeded", "Google", "Google Calendar API, \"Handle API errors\" (403)"},
+
+	{"out of call volume", "Azure", "Azure API Management, policy reference (403)"},
+
+	{"used all available credits or reached its monthly spending limit", "xAI", "continue issue 10740 (429)"},
+	{"insufficient balance", "DeepSeek, Z.ai, Moonshot", "aider issue 4851 (402), GLM-5 issue 148 (429)"},
+	{"余额不足", "Zhipu", "continue issue 11823 (429, code 1113, \"balance insufficient\")"},
+	{"已欠费", "Zhipu", "dify issue 5850 (429, code 1113, \"in arrears\")"},
+	{"exceeded_current_quota_error", "Moonshot", "Kimi API, \"Error codes\" (429)"},
+	{"Arrearage", "Alibaba", "supersonic issue 1572 (400)"},
+	{"insufficient credits", "OpenRouter", "openclaude issue 43 (402)"},
+	{"insufficient_credits", "gateways that speak OpenAI's API", "openclaude issue 1528 (402)"},
+	{"exceeded your monthly included credits", "Hugging Face", "agents-course issue 386 (402)"},
+	{"budget_exceeded", "LiteLLM", "litellm pull request 4606 (429)"},
+	{"terminal_quota_exhausted", "LiteLLM", "hermes-agent pull request 106427 (429)"},
+}
+
+// Entries are what is known. The slice belongs to the caller.
+func Entries() []Entry { return append([]Entry(nil), entries[:]...) }
+
+// List is a list of signs to look for. It is not changed after it was made, so many goroutines may
+// use it at once.
+type List struct {
+	codes, texts []string // in lower case
+}
+
+// usual is the list of Entries.
+var usual = func() *List {
+	l := new(List)
+	for i := range entries {
+		l.add(lower(entries[i].Sign))
+	}
+	return l
+}()
+
+// Usual is the list of Entries.
+func Usual() *List { return usual }
+
+const (
+	maxExtra = 64 // entries of a setting
+	maxSign  = 64 // bytes of one
+)
+
+// ParseList reads a setting: what to look for besides Entries, separated by commas, or, with "!"
+// in front, which of these to leave out. An entry is a text or a code, as Entry.Sign says. White
+// space around an entry does not matter. An empty setting gives Usual, and "none" a list that finds
+// no sign.
+func ParseList(s string) (*List, error) {
+	switch lower(strings.TrimSpace(s)) {
+	case "":
+		return usual, nil
+	case "none":
+		return &List{}, nil
+	}
+	items := strings.Split(s, ",")
+	if len(items) > maxExtra {
+		return nil, fmt.Errorf("%d entries; at most %d", len(items), maxExtra)
+	}
+	l := &List{codes: append([]string(nil), usual.codes...), texts: append([]string(nil), usual.texts...)}
+	var errs []error
+	for _, item := range items {
+		sign, leaveOut := strings.CutPrefix(lower(strings.TrimSpace(item)), "!")
+		switch {
+		case sign == "":
+			errs = append(errs, errors.New("an empty entry"))
+		case len(sign) > maxSign:
+			errs = append(errs, fmt.Errorf("%.20q... has %d bytes; at most %d", sign, len(sign), maxSign))
+		case !utf8.ValidString(item) || strings.ContainsFunc(sign, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }):
+			errs = append(errs, fmt.Errorf("%q is not UTF-8, or has a quote, backslash or control character", sign))
+		case leaveOut && !l.remove(sign):
+			errs = append(errs, fmt.Errorf("%q is not on the list, so it cannot be left out", sign))
+		case !leaveOut:
+			l.add(sign)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// IsText reports whether sign is looked for in messages. If not, it is a code.
+func IsText(sign string) bool {
+	return strings.ContainsFunc(sign, func(r rune) bool { return r == ' ' || r >= utf8.RuneSelf })
+}
+
+func (l *List) of(sign string) *[]string {
+	if IsText(sign) {
+		return &l.texts
+	}
+	return &l.codes
+}
+
+// lower lowers the letters of ASCII alone, as equalFold compares them.
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r |= 0x20
+		}
+		return r
+	}, s)
+}
+
+func (l *List) add(sign string) {
+	l.remove(sign)
+	all := l.of(sign)
+	*all = append(*all, sign)
+}
+
+// remove reports whether sign was there.
+func (l *List) remove(sign string) bool {
+	all := l.of(sign)
+	for i, s := range *all {
+		if s == sign {
+			*all = append((*all)[:i:i], (*all)[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (l *List) hasCode(value []byte) bool {
+	for _, code := range l.codes {
+		if equalFold(value, code) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *List) hasText(message []byte) bool {
+	for _, text := range l.texts {
+		if indexFold(message, text) >= 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,337 @@
+package breaker
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// bench is a limiter before a server, with endless demand, in steps of 1 ms.
+type bench struct {
+	l    concurrencyLimiter
+	u    latency.Baseline
+	now  time.Duration
+	time func(atOnce int) time.Duration // of a response
+	out  []time.Duration                // when each in flight began
+	even bool                           // all take as long; else within a fifth of it
+	most int
+	bad  func(i int) bool
+	n    int
+}
+
+func newBench(concurrency float64, usually time.Duration, answer func(int) time.Duration) *bench {
+	b := &bench{time: answer, bad: func(int) bool { return false }}
+	learn(&b.u, 15, window(repeat(100, usually)...), true)
+	b.u.Concurrency = concurrency
+	return b
+}
+
+func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+// run lets demand, in requests at once, meet the limit for d.
+func (b *bench) run(d time.Duration, demand int) {
+	for end := b.now + d; b.now < end; b.now += time.Millisecond {
+		need := b.time(len(b.out))
+		kept := b.out[:0]
+		for _, began := range b.out {
+			part := 0.8 + 0.4*float64(began.Milliseconds()*7919%101)/100
+			if b.even {
+				part = 1
+			}
+			if float64(b.now-began) < part*float64(need) {
+				kept = append(kept, began)
+				continue
+			}
+			b.n++
+			b.l.recordRelease(began)
+			b.l.recordEnd(b.now, began, !b.bad(b.n), &b.u)
+		}
+		b.out = kept
+		for len(b.out) < demand && b.l.hasCapacity(int64(len(b.out))) {
+			b.out = append(b.out, b.now)
+		}
+		if len(b.out) < demand {
+			b.l.recordWait()
+		}
+		b.most = max(b.most, len(b.out))
+	}
+}
+
+func TestSlowStartDoublesInTheTimeOfAResponse(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	for _, want := range []int64{10, 20, 40} {
+		if got := b.l.wholeLimit(); got < want*9/10 || got > want*11/10 {
+			t.Errorf("at %v: limit %d, want about %d", b.now, got, want)
+		}
+		b.run(101*time.Millisecond, 1000)
+	}
+}
+
+// Five times what is remembered, and then only slowly more.
+func TestSlowStartEndsAtItsTop(t *testing.T) {
+	b := newBench(12, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.run(1200*time.Millisecond, 1000)
+	if b.most < 55 || b.most > 62 {
+		t.Errorf("%d at once within 1.2 s, want 60", b.most)
+	}
+	b.run(800*time.Millisecond, 1000)
+	if b.most > 70 {
+		t.Errorf("%d at once within 2 s", b.most)
+	}
+	b.run(8*time.Second, 1000)
+	if b.most < 200 {
+		t.Errorf("%d at once after 10 s at an upstream that takes any number", b.most)
+	}
+}
+
+// A process of few requests goes up to the stated minimum and no further.
+func TestSlowStartOfAQuietProcess(t *testing.T) {
+	b := newBench(0.2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	if b.l.wholeLimit() != 1 {
+		t.Errorf("begins with %d", b.l.wholeLimit())
+	}
+	b.run(time.Second, 1000)
+	if b.most != minConcurrencyLimit {
+		t.Errorf("%d at once, want %d", b.most, minConcurrencyLimit)
+	}
+}
+
+// An upstream without reserves: twice the requests take twice as long.
+func TestSlowStartStopsWhereGoodputDoes(t *testing.T) {
+	full := func(n int) time.Duration { return max(100*time.Millisecond, time.Duration(n)*5*time.Millisecond) } // 200/s
+	b := newBench(20, 100*time.Millisecond, full)
+	b.l.start(0, 0, &b.u)
+	b.run(time.Second, 1000)
+	if b.l.starting || b.l.wholeLimit() > 50 {
+		t.Errorf("starting %v, limit %d after a second", b.l.starting, b.l.wholeLimit())
+	}
+}
+
+func TestSlowStartWithoutMemory(t *testing.T) {
+	b := &bench{time: always(10 * time.Millisecond), bad: func(int) bool { return false }}
+	b.l.start(0, 0, &b.u)
+	if b.l.wholeLimit() != startUnknown {
+		t.Errorf("begins with %d", b.l.wholeLimit())
+	}
+	b.run(200*time.Millisecond, 1000)
+	if b.most < 500 {
+		t.Errorf("%d at once after 20 answers' time, where nothing is known that speaks against it", b.most)
+	}
+}
+
+func TestFailuresShrink(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.bad = func(i int) bool { return i%3 == 0 }
+	b.l.bind(0, 100)
+	b.run(5*time.Second, 1000)
+	if got := b.l.wholeLimit(); got > 50 {
+		t.Errorf("limit %d with every third failing", got)
+	}
+	b.run(time.Minute, 1000)
+	if got := b.l.wholeLimit(); got != minConcurrencyLimit {
+		t.Errorf("limit %d in the end, want %d", got, minConcurrencyLimit)
+	}
+}
+
+// The server of issue 3 under overload: its goodput is highest at 307.
+func TestClimbFindsTheBestOfAnOverloadedServer(t *testing.T) {
+	storm := func(n int) time.Duration {
+		return time.Duration(1e8 * math.Pow(1.05, max(0, float64(n-30)/15)))
+	}
+	b := newBench(50, 100*time.Millisecond, storm)
+	b.l.bind(0, 700)
+	b.run(20*time.Second, 2000)
+	sum, n := 0, 0
+	for range 300 {
+		b.run(100*time.Millisecond, 2000)
+		sum, n = sum+len(b.out), n+1
+	}
+	if mean := sum / n; mean < 120 || mean > 380 {
+		t.Errorf("%d at once on average, want about 250", mean)
+	}
+	if b.l.baselineShifted {
+		t.Error("overload was taken for a change of what is usual")
+	}
+}
+
+// An upstream that became slow whatever the load is not throttled for it.
+func TestSlownessThatLoadDoesNotMakeIsInnocent(t *testing.T) {
+	for _, even := range []bool{false, true} {
+		b := newBench(10, 100*time.Millisecond, always(500*time.Millisecond))
+		b.even = even
+		b.l.bind(0, 100)
+		for b.now < 10*time.Second && !b.l.baselineShifted {
+			b.run(100*time.Millisecond, 110)
+		}
+		if !b.l.baselineShifted {
+			t.Errorf("even %v: not innocent after %v", even, b.now)
+		}
+		if got := b.l.wholeLimit(); got < 10 {
+			t.Errorf("even %v: limit %d, though ten went well before", even, got)
+		}
+	}
+}
+
+// What was sent before the limit is not counted in its first round, and so that
+// round must not begin before the first answer to what was sent under it: else
+// its goodput is too low, the next one's looks better with less at once, and a
+// slow upstream is cut down to what it needed when it was quick.
+func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
+	b := newBench(1, 10*time.Millisecond, always(250*time.Millisecond))
+	b.now = 250 * time.Millisecond
+	for i := range 20 {
+		b.out = append(b.out, time.Duration(i)*12*time.Millisecond)
+	}
+	b.l.bind(b.now, 20)
+	for b.now < 5*time.Second && !b.l.baselineShifted {
+		b.run(100*time.Millisecond, 22)
+		if got := b.l.wholeLimit(); got < 12 {
+			t.Fatalf("limit %d after %v", got, b.now)
+		}
+	}
+	if !b.l.baselineShifted {
+		t.Error("not innocent after 5 s")
+	}
+}
+
+// An upstream that came back slower gets what it needs, whatever was remembered,
+// but not more than brings goodput.
+func TestSlowStartAnew(t *testing.T) {
+	b := newBench(0.5, 10*time.Millisecond, always(500*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.l.restartSlowStart(0, 0)
+	b.run(5*time.Second, 1000)
+	if b.most < 200 {
+		t.Errorf("%d at once after ten answers' time, where any number brings more goodput", b.most)
+	}
+	one := newBench(0.5, 10*time.Millisecond, func(n int) time.Duration { return time.Duration(n) * 100 * time.Millisecond })
+	one.l.start(0, 0, &one.u)
+	one.l.restartSlowStart(0, 0)
+	one.run(10*time.Second, 1000)
+	if one.most > 12 {
+		t.Errorf("%d at once at an upstream that does one at a time", one.most)
+	}
+	var unbound concurrencyLimiter
+	if unbound.restartSlowStart(0, 0); unbound.starting {
+		t.Error("a limit that does not bind began a slow start")
+	}
+}
+
+func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
+	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	if b.l.mayEnd(time.Second, true) || b.l.nextEvent() != backoff.Forever {
+		t.Error("ends though it is reached")
+	}
+	if b.l.mayEnd(2*time.Second, false) || b.l.nextEvent() != 3*time.Second {
+		t.Errorf("event %v", b.l.nextEvent())
+	}
+	if b.l.mayEnd(2500*time.Millisecond, true); b.l.mayEnd(3*time.Second, false) {
+		t.Error("ends though it was reached meanwhile")
+	}
+	if !b.l.mayEnd(4*time.Second, false) {
+		t.Error("does not end after a second of ease")
+	}
+}
+
+// Requests from before a slow start that do not count give their allowance back.
+func TestOldOnesDoNotCount(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(time.Second, 40, &b.u)
+	if !b.l.hasCapacity(41) || b.l.hasCapacity(42) {
+		t.Error("not two places beside forty")
+	}
+	for range 40 {
+		b.l.recordRelease(0)
+	}
+	b.l.recordRelease(0)
+	if !b.l.hasCapacity(1) || b.l.hasCapacity(2) {
+		t.Error("not two places after the forty left")
+	}
+}
+
+func TestTrickle(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
+	b.l.start(time.Second, 0, &b.u)
+	due := 300 * time.Millisecond
+	if b.l.trickle(1200*time.Millisecond, 0, due, 2) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due, 2) {
+		t.Error("lets one through though something was answered lately")
+	}
+	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due, 2) || !b.l.hasCapacity(2) {
+		t.Error("lets nothing through in a silence")
+	}
+	if b.l.trickle(1700*time.Millisecond, 0, due, 2) {
+		t.Error("lets two through at once")
+	}
+	b.l.recordEnd(1800*time.Millisecond, 1500*time.Millisecond, true, &b.u)
+	if b.l.extra != 0 {
+		t.Error("a response does not end it")
+	}
+	if !b.l.trickle(3*time.Second, 0, due, 700) || !b.l.hasCapacity(700) || b.l.hasCapacity(701) {
+		t.Error("not one more where the limit was lowered below what is in flight")
+	}
+}
+
+// What is in flight grows where more comes than is answered, not where answers only
+// take longer.
+func TestOverloadIsMoreThanIsResponded(t *testing.T) {
+	type window struct{ sent, answered int64 }
+	for _, tc := range []struct {
+		name    string
+		windows []window
+		least   float64
+		want    bool
+	}{
+		{"answers begin to take longer", []window{{400, 100}, {400, 400}, {410, 395}, {390, 400}}, 200, false},
+		{"more comes, again and again", []window{{400, 300}, {400, 300}}, 200, true},
+		{"a little more, but always", []window{{100, 90}, {100, 84}, {100, 84}, {100, 84}, {100, 84}}, 50, true},
+		{"a few clients leave", []window{{400, 396}, {400, 396}, {400, 396}, {400, 396}}, 200, false},
+		{"far less is answered than before", []window{{300, 300}, {300, 300}}, 450, true},
+		{"few are, and that is chance", []window{{20, 20}, {20, 20}}, 25, false},
+	} {
+		var o overload
+		got := false
+		for _, w := range tc.windows {
+			got = o.grows(w.sent, w.answered, tc.least) || got
+		}
+		if got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
+
+// Only where many have to wait does a limit go down.
+func TestALimitThatFewReachStays(t *testing.T) {
+	for _, tc := range []struct {
+		waits int
+		down  bool
+	}{{3, false}, {100, true}} {
+		b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
+		b.l.bind(0, 40)
+		b.l.round = round{limit: 40, good: 100, busy: 100 * 300 * time.Millisecond, took: time.Second, full: true, waits: tc.waits}
+		if next := b.l.next(&b.u); next < 40 != tc.down || next > 40 {
+			t.Errorf("%d of 100 waited: from 40 to %v", tc.waits, next)
+		}
+		b.l.unreachedSince = time.Second // nobody waits any longer
+		if next := b.l.next(&b.u); next != 40 {
+			t.Errorf("nobody waits any longer: from 40 to %v", next)
+		}
+	}
+}
+
+// A slow start that went well is no overload: what stands above it is first given more.
+func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
+	b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
+	b.l.start(0, 0, &b.u)
+	b.l.starting = false
+	b.l.round = round{limit: 10, good: 100, busy: 100 * 300 * time.Millisecond, took: time.Second, full: true, waits: 100}
+	if next := b.l.next(&b.u); next <= 10 {
+		t.Errorf("from 10 to %v", next)
+	}
+}

@@ -1,0 +1,224 @@
+package breaker
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// core holds the rules of a Guard: what it knows of the upstream, and what it decides. All
+// its methods require Guard.mu. Each part owns its state: failures are in evidence,
+// lossBurst and connections, missing responses in silence, latencies in learner, recovery
+// and baseline.
+type core struct {
+	counters *counters // of the Guard
+	options  *Options
+
+	breaker     breaker
+	limiter     limits
+	evidence    evidence
+	connections connections
+	lossBurst   lossBurst
+	silence     silence
+	recovery    recoveryLatencies
+	baseline    latency.Baseline
+	learner     learner
+	waiting     waiting
+	eventAt     time.Duration // see Guard.NextEvent
+}
+
+// verdictHead returns the verdict for the first request in the queue. While the breaker is
+// not closed, that is the first complete request, if there is one.
+func (g *core) verdictHead(now time.Duration) Verdict {
+	return g.verdict(now, true, g.waiting.anyWhole())
+}
+
+// verdict returns the verdict for an attempt now. The first request in the queue takes
+// precedence over new ones.
+func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
+	first := head || !g.waiting.any()
+	if !g.breaker.allowsRequests() {
+		if !first {
+			return VerdictBreakerOpen
+		}
+		return g.breaker.verdict(now, whole)
+	}
+	if g.silence.suspect.on {
+		if first && g.silence.suspect.mayAdmit && !g.limiter.atFixed(g.counters.inFlight()) {
+			return VerdictGo
+		}
+		if g.options.NoBreaker {
+			return VerdictAtLimit
+		}
+		return VerdictSuspect
+	}
+	if first && g.limiter.allows(g.counters.inFlight()) || !g.limiter.limited() {
+		return VerdictGo
+	}
+	if g.breaker.state == SlowStart {
+		return VerdictBreakerOpen
+	}
+	return VerdictAtLimit
+}
+
+// issuePermit takes a permit after VerdictGo or VerdictProbe.
+func (g *core) issuePermit(now time.Duration, v Verdict) Permit {
+	g.counters.acquired.Add(1)
+	p := Permit{at: now, kind: permitTaken}
+	switch {
+	case v == VerdictProbe:
+		p.probe = g.breaker.beginProbe(now, g.options.Rand)
+	case !g.breaker.allowsRequests():
+		g.breaker.unfinishedAt = now + g.breaker.probeTimeout(g.options.Rand)
+	}
+	g.silence.suspect.admitted(now)
+	g.publish(now)
+	return p
+}
+
+// recordEnd records the end of an attempt.
+func (g *core) recordEnd(p Permit, now time.Duration, e AttemptEnd) {
+	g.limiter.recordRelease(p.at)
+	g.silence.responseSeen(e)
+	if !g.breaker.allowsRequests() {
+		g.recordEndNotClosed(p, now, e)
+		return
+	}
+	switch {
+	case e.Kind == Unsent || e.Kind == Connected:
+	case g.options.isSuccess(e):
+		g.recordSuccess(p, now, e)
+	case p.kind == permitAbandoned: // it was counted as a failure when it was abandoned
+	case (e.Kind == Refused || e.Kind == DialFailed) && !g.accepts(p, now, e):
+		g.tripBreaker(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()))
+	default:
+		g.recordFailure(p, now, e)
+	}
+}
+
+// recordSuccess counts a good response while the breaker is closed or in slow start.
+func (g *core) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
+	g.connections.servedAt = max(g.connections.servedAt, p.at)
+	g.evidence.good(now, 1)
+	g.lossBurst.recordResponse(p.at)
+	g.silence.urls.recordResponse(now, e.Key)
+	if g.limiter.bound {
+		g.limiter.recordEnd(now, p.at, true, &g.baseline)
+	}
+	if g.breaker.state == Closed {
+		g.counters.fresh.Add(now - p.at)
+	}
+	g.recordSlowness(p, now)
+}
+
+// recordFailure counts a failure while the breaker is closed or in slow start.
+func (g *core) recordFailure(p Permit, now time.Duration, e AttemptEnd) {
+	g.evidence.bad(now, e)
+	g.silence.urls.recordFailure(e.Key)
+	if g.limiter.bound {
+		g.limiter.recordEnd(now, p.at, false, &g.baseline)
+	}
+	switch {
+	case e.Kind == Reset && g.lossBurst.recordLoss(p.at, now, g.counters.inFlight()):
+		g.tripBreaker(now, OpenedByLost)
+	case g.evidence.oneKey() && g.silence.urls.anotherResponds(now, func(key uint32) bool { return key == g.evidence.topKey }):
+	case g.evidence.upstreamFails():
+		g.tripBreaker(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()))
+	}
+}
+
+// recordAbandoned records an attempt that no client waits for. A client that leaves early
+// is no evidence.
+func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
+	age := now - p.at
+	late := e.Kind == TimedOut || age >= overdue(&g.baseline)
+	if late && p.at >= g.silence.stall.since() {
+		g.silence.stall.leftLate++
+	}
+	if late && p.at >= g.silence.stall.lastResponseAt {
+		g.silence.urls.recordPending(g.silence.stall.lastResponseAt, p.at, now, e.Key)
+	}
+	if e.Closed {
+		g.counters.neverAnswered() // its response cannot be received, so it does not count as missing
+		g.silence.stall.unsent(p.at)
+		g.silence.stall.closed(p.at, age, &g.baseline)
+	}
+	switch {
+	case late && g.breaker.allowsRequests():
+		g.recordFailure(p, now, e)
+	case late:
+		g.breaker.clientLeftLate(g.options.Rand)
+	}
+	if !g.breaker.allowsRequests() && e.Closed && p.probe != 0 && p.probe == g.breaker.probe {
+		g.breaker.probeLost(now, g.options.Rand)
+	}
+}
+
+// recordEndNotClosed records the end of an attempt while the breaker is not closed.
+func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
+	probe := p.probe != 0 && p.probe == g.breaker.probe
+	switch {
+	case e.Kind == Connected && g.breaker.why.connecting():
+		g.beginSlowStart(now, true)
+	case g.options.isSuccess(e):
+		// If the upstream refuses connections or fails, a response to an earlier request
+		// shows nothing, since it may be the last good one. If it is silent, any response
+		// counts.
+		if probe || p.at > g.breaker.openedAt || g.breaker.why == OpenedByStall {
+			if g.breaker.why == OpenedByStall {
+				g.baseline.SawPause(now - g.silence.stall.since())
+			}
+			g.beginSlowStart(now, probe || p.at > g.breaker.openedAt)
+			g.recordSlowness(p, now)
+		}
+	case !probe:
+		if e.Kind == Reset && g.breaker.why == OpenedByStall && g.breaker.probe != 0 {
+			g.breaker.probeFailed(now, OpenedByStall, g.options.Rand)
+		}
+	case e.Kind == Connected, e.Kind == Unsent:
+		g.breaker.discardProbe()
+	default:
+		g.breaker.probeFailed(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()), g.options.Rand)
+	}
+}
+
+// tripBreaker opens the breaker. With NoBreaker it can only bind the limit.
+func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
+	if g.options.NoBreaker {
+		if g.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && !g.limiter.bound && (why == OpenedByFailing || why == OpenedByStall) {
+			g.bindLimit(now, g.counters.inFlight())
+		}
+		return
+	}
+	if g.breaker.state == Closed {
+		g.recovery = recoveryLatencies{}
+	}
+	g.breaker.trip(now, why, g.options.Rand)
+	g.silence.suspect, g.lossBurst = suspectState{}, lossBurst{}
+	g.limiter.release()
+	g.publish(now)
+}
+
+// bindLimit makes the limit bind at atOnce requests in flight.
+func (g *core) bindLimit(now time.Duration, atOnce int64) {
+	g.counters.mode.Store(modeSlow)
+	g.limiter.bind(now, atOnce)
+}
+
+// beginSlowStart starts the slow start. byProbe reports that a request sent after the
+// breaker opened was answered before the earlier ones. Then those are lost or long polls,
+// and do not count. Otherwise the upstream is working them off, so they count.
+func (g *core) beginSlowStart(now time.Duration, byProbe bool) {
+	noResponseYet := g.breaker.why != OpenedByStall
+	g.breaker.beginSlowStart(now)
+	g.recovery.begin(now)
+	g.counters.freeAbandoned()
+	g.evidence = evidence{}
+	old := g.counters.inFlight()
+	if !byProbe {
+		old = min(old, int64(g.baseline.Pending))
+	}
+	g.limiter.start(now, old, &g.baseline)
+	g.limiter.noResponseYet = noResponseYet
+	g.silence.stall.reset(now, g.counters.sent(), g.counters.responses())
+}

@@ -1,0 +1,271 @@
+package breaker
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// FuzzGuard drives a Guard by bytes, each one act, as its users may, and holds
+// it to what is promised whatever happens:
+//
+//   - no attempt is let through but a probe while the breaker is not closed;
+//   - there is one probe at a time, another only when the last one ended, was
+//     lost or given up, or has hung as long as leastHang;
+//   - no attempt but a probe goes beyond a fixed limit;
+//   - while suspect one passes each 100 ms at most;
+//   - whoever waits is told when he could be let in, or by an event;
+//   - with ActiveProbe no attempt is made the probe, and an event says that one is due;
+//   - in the end no place is taken.
+func FuzzGuard(f *testing.F) {
+	f.Add(byte(0), []byte("eeeeLLLLeeeeeeRRRRttttttttttNNNNNN"))
+	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLL"))
+	f.Add(byte(2), []byte("eLeLeLeLeLeLeLeLeLeLTeTeTeTeTeTeTeTeTeTcTcTcTTTTpCpCtt"))
+	f.Add(byte(4), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLLkkkk"))
+	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTT\xef\xefee\xefnnnnLLLL"))
+	f.Add(byte(0), []byte("eLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeeeeeeee----eeee--eeee--eeee--LLLLLL"))
+	f.Add(byte(3), []byte("eLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeeeeeeee----eeee--eeee--eeee--aaaaTTTT"))
+	f.Add(byte('1'), []byte("0000A007A07A\xe100*09#XX07\xb1"))
+	f.Add(byte('4'), []byte("0000AA07A\xe100*09#90000")) // refused connections, and a probe that hangs
+	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
+	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
+		o := [5]Options{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 3}, {ConcurrencyLimit: ConcurrencyLimitOff}, {NoBreaker: true}, {ActiveProbe: true}}[kind%5]
+		o.Rand = rand.New(rand.NewPCG(uint64(kind), 1))
+		w := &fuzzed{t: t, g: New(o), fixed: o.FixedLimit, own: o.ActiveProbe}
+		for i, act := range acts[:min(len(acts), 2000)] {
+			w.act(act, i)
+		}
+		w.finish()
+	})
+}
+
+type fuzzed struct {
+	t     *testing.T
+	g     *Guard
+	fixed int
+	own   bool // ActiveProbe
+	now   time.Duration
+	out   []Permit // waited for
+	late  []Permit // abandoned, their connections kept
+	line  int
+
+	doubted time.Duration // when one passed while suspect
+	probe   Permit        // the last one given, while it is in flight
+	probeAt time.Duration
+
+	probeWhy OpenedBy // why the breaker was open then
+}
+
+// leastHang is how long a probe hangs at least before another is sent beside it.
+func leastHang(why OpenedBy) time.Duration {
+	switch {
+	case why.connecting():
+		return connectFirst / 2
+	case why == OpenedByFailing:
+		return failedMax / 2
+	}
+	return stallProbeTimeout / 2
+}
+
+func (w *fuzzed) act(act byte, i int) {
+	pick := func(n int) int { return (int(act)*31 + i) % n }
+	switch act % 12 {
+	case 0, 1, 2, 3:
+		w.now += time.Duration(act) * 100 * time.Microsecond
+		state := w.g.State().Breaker
+		p, v := w.g.Acquire(w.now, Request{})
+		if v > VerdictProbe {
+			w.line++
+		} else {
+			w.notOurs(v)
+			w.taken(p, v, state)
+		}
+	case 4, 5:
+		if len(w.out) > 0 {
+			w.release(pick(len(w.out)), AttemptEnd{Status: 200, Key: uint32(act)})
+		}
+	case 6:
+		if len(w.out) > 0 {
+			w.release(pick(len(w.out)), AttemptEnd{Kind: EndKind(act / 12 % uint8(numEndKinds)), Status: 503, Key: 1})
+		}
+	case 7:
+		if n := len(w.out); n > 0 {
+			w.abandon(pick(n), act&16 != 0)
+		}
+	case 8:
+		if n := len(w.late); n > 0 {
+			k := pick(n)
+			p := w.late[k]
+			w.late = append(w.late[:k], w.late[k+1:]...)
+			w.ended(p)
+			w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: EndKind(act / 12 % 6), Status: 200}))
+		}
+	case 9:
+		w.now += time.Duration(act) * time.Duration(act) * 100 * time.Microsecond // up to 6.5 s
+		w.handleSignal(w.g.Expire(w.now))
+		w.handleSignal(w.g.Expire(w.now)) // what came to light may make something due
+		if at := w.g.NextEvent(); at > 0 && at <= w.now {
+			w.t.Fatalf("at %v, the next event is one of %v: its timer never rests", w.now, at)
+		}
+	case 10:
+		if w.line > 0 {
+			w.line--
+			w.g.CancelWait(w.now, Request{})
+		}
+	case 11:
+		state := w.g.State().Breaker
+		if p, ok := w.g.Probe(w.now); ok {
+			w.taken(p, VerdictProbe, state)
+		} else if act&128 != 0 && w.probe.Taken() {
+			s := w.g.ReplaceProbe(w.probe, w.now)
+			w.ended(w.probe)
+			w.handleSignal(s)
+		}
+	}
+	w.check()
+}
+
+func (w *fuzzed) taken(p Permit, v Verdict, before State) {
+	w.t.Helper()
+	state := w.g.State()
+	if v == VerdictGo && state.Breaker != Closed && state.Breaker != SlowStart {
+		w.t.Fatalf("let through while the breaker is %v (before: %v)", state.Breaker, before)
+	}
+	if v == VerdictGo && state.Suspect {
+		if w.doubted > 0 && w.now-w.doubted < suspectMinInterval {
+			w.t.Fatalf("two passed in doubt within %v", w.now-w.doubted)
+		}
+		w.doubted = w.now
+	}
+	if v == VerdictGo && w.fixed > 0 && state.InFlight > w.fixed {
+		w.t.Fatalf("%d in flight, limit %d", state.InFlight, w.fixed)
+	}
+	if p.Probe() != (v == VerdictProbe) {
+		w.t.Fatalf("verdict %d with a place whose Probe is %v", v, p.Probe())
+	}
+	if v == VerdictProbe {
+		if w.probe.Taken() && w.now-w.probeAt < min(leastHang(w.probeWhy), leastHang(state.OpenedBy)) {
+			w.t.Fatalf("a second probe %v after the first, opened by %v", w.now-w.probeAt, state.OpenedBy)
+		}
+		w.probe, w.probeAt, w.probeWhy = p, w.now, state.OpenedBy
+	}
+	w.out = append(w.out, p)
+}
+
+// ended notes that the probe, if p is it, is not in flight any more.
+func (w *fuzzed) ended(p Permit) {
+	if p.probe == w.probe.probe {
+		w.probe = Permit{}
+	}
+}
+
+func (w *fuzzed) release(i int, e AttemptEnd) {
+	w.t.Helper()
+	p := w.out[i]
+	w.out = append(w.out[:i], w.out[i+1:]...)
+	w.ended(p)
+	w.handleSignal(w.g.Release(p, w.now, e))
+	w.mayHaveReopened()
+}
+
+func (w *fuzzed) abandon(i int, closed bool) {
+	w.t.Helper()
+	p := w.out[i]
+	w.out = append(w.out[:i], w.out[i+1:]...)
+	q, s := w.g.Abandon(p, w.now, AttemptEnd{Kind: Abandoned, Closed: closed})
+	if q.Taken() == closed {
+		w.t.Fatalf("closed %v, and the place is taken %v", closed, q.Taken())
+	}
+	if closed {
+		w.ended(p)
+	} else {
+		w.late = append(w.late, q)
+	}
+	w.handleSignal(s)
+}
+
+// mayHaveReopened forgets the probe when something else opened the breaker, or a
+// reset said that another machine is there now.
+func (w *fuzzed) mayHaveReopened() {
+	if s := w.g.State(); s.Breaker != HalfOpen {
+		w.probe = Permit{}
+	}
+}
+
+func (w *fuzzed) handleSignal(s Signal) {
+	w.t.Helper()
+	w.mayHaveReopened()
+	if s&SignalWake == 0 {
+		return
+	}
+	for w.line > 0 {
+		state := w.g.State().Breaker
+		p, v := w.g.Next(w.now, Request{})
+		if v > VerdictProbe {
+			return
+		}
+		w.line--
+		w.notOurs(v)
+		w.taken(p, v, state)
+	}
+}
+
+// notOurs checks what an attempt was told.
+func (w *fuzzed) notOurs(v Verdict) {
+	w.t.Helper()
+	if w.own && v == VerdictProbe {
+		w.t.Fatal("an attempt was made the probe")
+	}
+}
+
+func (w *fuzzed) check() {
+	w.t.Helper()
+	s := w.g.State()
+	if s.Queued != w.line {
+		w.t.Fatalf("%d wait, counted %d", w.line, s.Queued)
+	}
+	if least := len(w.out); s.InFlight < least || s.Abandoned < 0 {
+		w.t.Fatalf("%d in flight and %d abandoned, with %d waited for", s.InFlight, s.Abandoned, least)
+	}
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	if w.line > 0 && w.g.core.verdictHead(w.now) <= VerdictProbe && w.g.core.eventAt > 0 {
+		w.t.Fatal("somebody waits who could be let in, and no event says so")
+	}
+	if w.own && w.g.core.breaker.due() && w.g.core.eventAt > w.now {
+		w.t.Fatal("a probe is due, and no event says so")
+	}
+	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {
+		w.t.Fatal("somebody waits, nothing is in flight, and no event will come")
+	}
+}
+
+func (w *fuzzed) finish() {
+	w.t.Helper()
+	for turn := 0; len(w.out) > 0 || w.line > 0; turn++ {
+		if turn > 10_000+4*w.line {
+			w.t.Fatalf("%d wait for ever: %+v, next event %v, now %v", w.line, w.g.State(), w.g.NextEvent(), w.now)
+		}
+		for len(w.out) > 0 {
+			w.release(0, AttemptEnd{Status: 200})
+		}
+		if w.line > 0 {
+			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
+			w.handleSignal(w.g.Expire(w.now))
+			if p, due := w.g.Probe(w.now); w.own && due {
+				w.taken(p, VerdictProbe, HalfOpen)
+			}
+			w.check()
+		}
+	}
+	for _, p := range w.late {
+		w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: Reset}))
+	}
+	w.now += 5 * time.Minute
+	w.g.Expire(w.now)
+	if s := w.g.State(); s.InFlight != 0 || s.Abandoned != 0 {
+		w.t.Fatalf("in the end: %+v", s)
+	}
+}

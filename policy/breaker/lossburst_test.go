@@ -1,0 +1,83 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+// guardInFlight is an open Guard after a second of 1000 good responses, with n requests in flight.
+func guardInFlight(n int) (*Guard, []Permit, time.Duration) {
+	g, now := New(Options{Rand: seeded(1), ConnectProbe: true}), time.Duration(0)
+	for range 1000 {
+		p, _ := g.Acquire(now, Request{})
+		now += time.Millisecond
+		g.Release(p, now, AttemptEnd{Kind: Responded, Status: 200, Key: 1})
+	}
+	permits := make([]Permit, n)
+	for i := range permits {
+		permits[i], _ = g.Acquire(now, Request{})
+	}
+	return g, permits, now + 5*time.Millisecond
+}
+
+func TestTheBreakerOpensWhenAllInFlightIsLostAtOnce(t *testing.T) {
+	for _, n := range []int{lossBurstMin, 30, 1000} {
+		g, permits, now := guardInFlight(n)
+		for i, p := range permits {
+			if s := g.State(); s.Breaker != Closed && i < lossBurstMin {
+				t.Errorf("%d in flight: %v after %d were lost", n, s.Breaker, i)
+			}
+			g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
+		}
+		s := g.State()
+		if s.Breaker == Closed || s.OpenedBy != OpenedByLost {
+			t.Errorf("%d in flight: %v by %v after all were lost", n, s.Breaker, s.OpenedBy)
+		}
+		if at := g.NextEvent(); at > now {
+			t.Errorf("%d in flight: the probe is due in %v, want at once", n, at-now)
+		}
+	}
+}
+
+func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		n, lost  int
+		answered bool // the others, in turn
+	}{
+		{"half of them", 200, 100, true},
+		{"a fifth, the others still in flight", 40, lossBurstMax / 2, false},
+		{"as few as the budget retries", lossBurstMin - 1, lossBurstMin - 1, false},
+	} {
+		g, permits, now := guardInFlight(tc.n)
+		for i := range tc.lost {
+			if tc.answered {
+				g.Release(permits[tc.n-1-i], now, AttemptEnd{Kind: Responded, Status: 200, Key: 1})
+			}
+			g.Release(permits[i], now, AttemptEnd{Kind: Reset, Key: 1})
+		}
+		if s := g.State(); s.Breaker != Closed {
+			t.Errorf("%s: %v by %v", tc.name, s.Breaker, s.OpenedBy)
+		}
+		if _, losing := g.LosingInFlight(now); losing == tc.answered {
+			t.Errorf("%s: losing %v", tc.name, losing)
+		}
+		if _, losing := g.LosingInFlight(now + lossBurstGap); losing {
+			t.Errorf("%s: losing for ever", tc.name)
+		}
+	}
+}
+
+// Who sends one failing request after the other loses none that was in flight
+// when the first of them failed.
+func TestRequestsThatAreLostOneAfterAnotherAreNoBurst(t *testing.T) {
+	g, _, now := guardInFlight(0)
+	for range 15 {
+		p, _ := g.Acquire(now, Request{})
+		now += time.Millisecond
+		g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
+	}
+	if s := g.State(); s.Breaker != Closed || s.Opened[OpenedByLost] != 0 {
+		t.Errorf("%v by %v", s.Breaker, s.OpenedBy)
+	}
+}

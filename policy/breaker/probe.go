@@ -1,0 +1,58 @@
+package breaker
+
+import "github.com/retryproxy/retryproxy/policy/internal/labels"
+
+// ProbeResult is the result of a probe sent as a separate request of the proxy. Its String
+// is the value of the metric label `result`.
+type ProbeResult uint8
+
+// The results, a closed set.
+const (
+	ProbeBack        ProbeResult = iota // a response that shows that the upstream accepts requests; see ShowsRecovered
+	ProbeFailing                        // another response
+	ProbeUnreachable                    // no connection
+	ProbeUnanswered                     // a connection, but no response
+	numProbeResults
+)
+
+// NumProbeResults is the number of results, for arrays indexed by ProbeResult.
+const NumProbeResults = int(numProbeResults)
+
+var probeResultTexts = [numProbeResults]labels.Text{
+	ProbeBack:        {Label: "back", Explain: "The upstream takes requests: any status from 200 to 499 except 429."},
+	ProbeFailing:     {Label: "failing", Explain: "The upstream does not take requests: 429, or a status of 500 and above."},
+	ProbeUnreachable: {Label: "unreachable", Explain: "No connection could be made."},
+	ProbeUnanswered:  {Label: "unanswered", Explain: "The connection ended, or a minute passed, without a response."},
+}
+
+// String returns the metric label, or "invalid" for a value outside the set.
+func (r ProbeResult) String() string { return labels.Lookup(probeResultTexts[:], int(r)).Label }
+
+// Explain returns one sentence for a reader of metrics.
+func (r ProbeResult) Explain() string { return labels.Lookup(probeResultTexts[:], int(r)).Explain }
+
+// AllProbeResults lists the set in order. The slice belongs to the caller.
+func AllProbeResults() []ProbeResult { return labels.Sequence[ProbeResult](0, numProbeResults) }
+
+// ShowsRecovered reports whether a probe's status shows that the upstream accepts requests
+// again. A 4xx does: the request was read, and a wrong or protected path must not keep the
+// breaker open. 429 asks for fewer requests, and readiness checks report failure by a 5xx.
+func ShowsRecovered(status int) bool { return status >= 200 && status < 500 && status != 429 }
+
+// ClassifyProbe returns the result of a probe that ended with e, and the end to pass to the
+// Guard. There, every status for which ShowsRecovered is false is a failure. A dial that
+// failed for a reason on our side is one too, so that the next probe waits.
+func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
+	switch {
+	case e.Kind == Responded && ShowsRecovered(e.Status):
+		return ProbeBack, e
+	case e.Kind == Responded:
+		e.Status = 503
+		return ProbeFailing, e
+	case e.Kind == Reset || e.Kind == TimedOut:
+		return ProbeUnanswered, e
+	case e.Kind != Refused:
+		e.Kind = DialFailed
+	}
+	return ProbeUnreachable, e
+}

@@ -1,0 +1,106 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWhatAProbeTells(t *testing.T) {
+	for _, tc := range []struct {
+		ending AttemptEnd
+		want   ProbeResult
+		tells  AttemptEnd
+	}{
+		{AttemptEnd{Kind: Responded, Status: 200}, ProbeBack, AttemptEnd{Kind: Responded, Status: 200}},
+		{AttemptEnd{Kind: Responded, Status: 302}, ProbeBack, AttemptEnd{Kind: Responded, Status: 302}},
+		{AttemptEnd{Kind: Responded, Status: 401}, ProbeBack, AttemptEnd{Kind: Responded, Status: 401}},
+		{AttemptEnd{Kind: Responded, Status: 404}, ProbeBack, AttemptEnd{Kind: Responded, Status: 404}},
+		{AttemptEnd{Kind: Responded, Status: 499}, ProbeBack, AttemptEnd{Kind: Responded, Status: 499}},
+		{AttemptEnd{Kind: Responded, Status: 101}, ProbeFailing, AttemptEnd{Kind: Responded, Status: 503}},
+		{AttemptEnd{Kind: Responded, Status: 429}, ProbeFailing, AttemptEnd{Kind: Responded, Status: 503}},
+		{AttemptEnd{Kind: Responded, Status: 500}, ProbeFailing, AttemptEnd{Kind: Responded, Status: 503}},
+		{AttemptEnd{Kind: Responded, Status: 503}, ProbeFailing, AttemptEnd{Kind: Responded, Status: 503}},
+		{AttemptEnd{Kind: Reset}, ProbeUnanswered, AttemptEnd{Kind: Reset}},
+		{AttemptEnd{Kind: Refused}, ProbeUnreachable, AttemptEnd{Kind: Refused}},
+		{AttemptEnd{Kind: DialFailed}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}},
+		{AttemptEnd{Kind: Unsent}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}}, // else the next probe would not wait
+	} {
+		if got, tells := ClassifyProbe(tc.ending); got != tc.want || tells != tc.tells {
+			t.Errorf("%+v: %v and %+v, want %v and %+v", tc.ending, got, tells, tc.want, tc.tells)
+		}
+	}
+}
+
+// With ActiveProbe whoever comes waits, the probe is an event, and its waits are
+// those of the breaker.
+func TestAnActiveProbeIsLeftToTheUser(t *testing.T) {
+	for _, tc := range []struct {
+		ending AttemptEnd // of the attempt and of each probe
+		most   time.Duration
+	}{
+		{AttemptEnd{Kind: Refused}, refusedMax},
+		{AttemptEnd{Kind: DialFailed}, failedMax},
+	} {
+		d := newGuardHarness(t, Options{ActiveProbe: true})
+		d.acquire()
+		d.end(0, tc.ending)
+		if v := d.acquire(); v != VerdictBreakerOpen {
+			t.Fatalf("%+v: verdict %d while the breaker is open", tc.ending, v)
+		}
+		last := d.now
+		for range 20 {
+			d.now = max(d.now, d.g.NextEvent())
+			d.handleSignal(d.g.Expire(d.now))
+			if v := d.acquire(); v != VerdictBreakerOpen {
+				t.Fatalf("%+v: verdict %d while a probe is due", tc.ending, v)
+			}
+			if at := d.g.NextEvent(); at > d.now {
+				t.Fatalf("%+v: a probe is due at %v, the next event is at %v", tc.ending, d.now, at)
+			}
+			p, due := d.g.Probe(d.now)
+			if !due || d.now-last > tc.most || tc.most > 500*time.Millisecond {
+				t.Fatalf("%+v: due %v, %v after the last one", tc.ending, due, d.now-last)
+			}
+			last = d.now
+			_, e := ClassifyProbe(tc.ending)
+			d.handleSignal(d.g.Release(p, d.now, e))
+		}
+		d.now = d.g.NextEvent()
+		d.g.Expire(d.now)
+		p, _ := d.g.Probe(d.now)
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Kind: Responded, Status: 204}))
+		if s := d.g.State(); s.Breaker != SlowStart && s.Breaker != Closed || len(d.out) == 0 {
+			t.Errorf("%+v: after a good probe %+v, %d let in", tc.ending, s, len(d.out))
+		}
+	}
+}
+
+// A stall makes a probe due at once. It hangs; its late response closes the breaker,
+// though another probe was sent meanwhile.
+func TestTheLateResponseOfAHungActiveProbeCounts(t *testing.T) {
+	d := newGuardHarness(t, Options{ActiveProbe: true})
+	d.serve(3*time.Second, 100, 10*time.Millisecond)
+	step := func(t time.Duration) { // not pass, which would stand still at a probe that nobody takes
+		d.now += t
+		d.handleSignal(d.g.Expire(d.now))
+	}
+	for range 200 {
+		d.acquire()
+		step(10 * time.Millisecond)
+	}
+	d.want(HalfOpen, OpenedByStall)
+	first, due := d.g.Probe(d.now)
+	if !due {
+		t.Fatal("no probe is due after a stall")
+	}
+	for range 60 {
+		step(time.Second)
+	}
+	if _, due := d.g.Probe(d.now); !due {
+		t.Fatal("a hung probe is not replaced")
+	}
+	d.handleSignal(d.g.Release(first, d.now, AttemptEnd{Kind: Responded, Status: 200}))
+	if s := d.g.State().Breaker; s != SlowStart && s != Closed {
+		t.Errorf("breaker %v after the late response", s)
+	}
+}

@@ -1,0 +1,133 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+const ms = time.Millisecond
+
+// silent asks a hundred times a second until the Guard doubts, without a response.
+func (d *guardHarness) silent() {
+	d.t.Helper()
+	for end := d.now + 3*time.Second; !d.g.State().Suspect; d.advance(10 * ms) {
+		if d.now > end {
+			d.t.Fatal("no doubt within three seconds of silence")
+		}
+		d.acquire()
+	}
+}
+
+// In doubt few pass, and the first response lets all in.
+func TestInDoubtOnePassesNowAndThen(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	d.want(Closed, OpenedByNothing)
+	sent := len(d.out)
+	for range 50 {
+		if v := d.acquire(); v != VerdictSuspect {
+			t.Fatalf("verdict %d in doubt", v)
+		}
+		d.advance(10 * ms)
+	}
+	if n := len(d.out) - sent; n < 4 || n > 5 {
+		t.Errorf("%d passed in half a second of doubt, want one each 100 ms", n)
+	}
+	d.end(0, AttemptEnd{Status: 500})
+	if d.line != 0 || d.g.State().Suspect {
+		t.Errorf("%d wait after a response", d.line)
+	}
+	if v := d.acquire(); v != VerdictGo {
+		t.Errorf("verdict %d after a response", v)
+	}
+}
+
+// Where few come, fewer pass: a hundred milliseconds would hold nobody back.
+func TestInDoubtFewerPassWhereFewCome(t *testing.T) {
+	for _, tc := range []struct {
+		rate float64
+		want time.Duration
+	}{{0, 100 * ms}, {400, 100 * ms}, {40, 100 * ms}, {20, 200 * ms}, {5, 800 * ms}, {0.1, time.Second}} {
+		if got := suspectInterval(&latency.Baseline{Rate: tc.rate}); got != tc.want {
+			t.Errorf("%v a second: one each %v, want %v", tc.rate, got, tc.want)
+		}
+	}
+}
+
+// Doubt ends when the silence has lasted for 1.15 s and for eleven usual answers.
+func TestHowLongASilenceMustLast(t *testing.T) {
+	for _, tc := range []struct{ latency, least, most time.Duration }{
+		{10 * ms, 1150 * ms, 1250 * ms},
+		{100 * ms, 1150 * ms, 1400 * ms}, // latencies are known to an eighth
+		{200 * ms, 2200 * ms, 2600 * ms},
+		{2 * time.Second, 10 * time.Second, 11 * time.Second},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.serve(15*time.Second, 100, tc.latency)
+		began := d.now
+		for d.g.State().Breaker == Closed && d.now < began+20*time.Second {
+			d.acquire()
+			d.advance(10 * ms)
+		}
+		if took := d.now - began; took < tc.least || took > tc.most {
+			t.Errorf("%v: closed after %v, want %v to %v", tc.latency, took, tc.least, tc.most)
+		}
+		d.want(HalfOpen, OpenedByStall)
+	}
+}
+
+// Clients know what they wait for: three who left late end the doubt.
+func TestThreeClientsLeavingLateOpenTheBreaker(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	d.advance(100 * ms)
+	for i := range 3 {
+		d.advance(40 * ms)
+		d.acquire()
+		if s := d.g.State(); s.Breaker != Closed {
+			t.Fatalf("closed after %d had left", i)
+		}
+		p := d.out[0]
+		d.out = d.out[1:]
+		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned})))
+	}
+	d.advance(40 * ms)
+	d.acquire()
+	d.want(HalfOpen, OpenedByStall)
+}
+
+// Where there is no breaker, the limit holds back: a wait while suspect is one for a place.
+func TestSuspectStateWithoutABreaker(t *testing.T) {
+	d := newGuardHarness(t, Options{NoBreaker: true})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	if v := d.acquire(); v != VerdictAtLimit {
+		t.Errorf("verdict %d in doubt", v)
+	}
+	d = newGuardHarness(t, Options{NoBreaker: true, ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1000})
+	d.serve(15*time.Second, 100, 10*ms)
+	for range 200 {
+		if v := d.acquire(); v != VerdictGo {
+			t.Fatalf("verdict %d where nothing may hold back", v)
+		}
+		d.advance(10 * ms)
+	}
+}
+
+// A fixed limit holds while suspect too.
+func TestSuspectStateKeepsAFixedLimit(t *testing.T) {
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	for range 60 {
+		d.acquire()
+		d.advance(10 * ms)
+	}
+	if len(d.out) > 30 {
+		t.Errorf("%d in flight", len(d.out))
+	}
+}

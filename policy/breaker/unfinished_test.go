@@ -1,0 +1,102 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+// sending enters with a request that is not whole.
+func (d *guardHarness) sending() Permit {
+	d.t.Helper()
+	p, v := d.g.Acquire(d.now, Request{Unfinished: true})
+	if v != VerdictGo {
+		d.t.Fatalf("verdict %d", v)
+	}
+	return d.g.Sending(p)
+}
+
+// What is wrong with requests that are not sent whole is their clients' doing.
+func TestRequestsThatAreNotSentWholeAreNoEvidence(t *testing.T) {
+	for name, e := range map[string]AttemptEnd{
+		"503": {Status: 503}, "reset": {Kind: Reset}, "timed out": {Kind: TimedOut}, "left": {Kind: Abandoned, Closed: true},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.serve(10*time.Second, 50, 10*time.Millisecond)
+		for range 100 {
+			p := d.sending()
+			d.advance(3 * time.Second)
+			if e.Kind == TimedOut || e.Kind == Abandoned {
+				_, s := d.g.Abandon(p, d.now, e)
+				d.handleSignal(s)
+			} else {
+				d.handleSignal(d.g.Release(p, d.now, e))
+			}
+		}
+		s := d.g.State()
+		if s.Breaker != Closed || s.LimitBound > 0 || s.InFlight != 0 || s.Abandoned != 0 || s.MedianLatency > 20*time.Millisecond || d.g.counters.sending.Load() != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// Its latency begins when it is sent whole, and from then on its silence counts.
+func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(10*time.Second, 50, 10*time.Millisecond)
+	for range 200 {
+		p := d.sending()
+		d.now += 2 * time.Second
+		p = d.g.Sent(p, d.now)
+		d.now += 10 * time.Millisecond
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
+	}
+	about(t, "usual", d.g.State().MedianLatency, 10*time.Millisecond)
+	for range 5 {
+		d.g.Sent(d.sending(), d.now)
+	}
+	for end := d.now + 5*time.Second; d.now < end; d.now += 50 * time.Millisecond {
+		d.g.Expire(d.now)
+	}
+	d.want(HalfOpen, OpenedByStall)
+}
+
+// That no connection can be made is not the request's doing.
+func TestARefusedConnectionCountsWhateverItIsFor(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.handleSignal(d.g.Release(d.sending(), d.now, AttemptEnd{Kind: Refused}))
+	d.want(Open, OpenedByRefused)
+	if n := d.g.counters.sending.Load(); n != 0 {
+		t.Errorf("%d are sent", n)
+	}
+}
+
+// Where nothing else waits, requests that are not whole are let through now and then, and
+// one that is sent whole and answered closes the breaker.
+func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.advance(time.Second)
+	first := d.sending()
+	for range 5 {
+		if _, v := d.g.Acquire(d.now, Request{Unfinished: true}); v != VerdictBreakerOpen {
+			t.Fatalf("verdict %d beside the one let through", v)
+		}
+		d.line++
+	}
+	if at := d.g.NextEvent(); at <= d.now || at > d.now+failedMax {
+		t.Errorf("the next one at %v, now it is %v", at, d.now)
+	}
+	if p, v := d.g.Acquire(d.now, Request{}); v != VerdictBreakerOpen { // it stands behind the others...
+		t.Errorf("verdict %d, place %v", v, p)
+	}
+	d.line++
+	if p, v := d.g.Next(d.now, Request{Unfinished: true}); v != VerdictProbe || !p.Probe() { // ... and is the probe
+		t.Errorf("verdict %d for those who wait", v)
+	}
+	d.line--
+	d.handleSignal(d.g.Release(d.g.Sent(first, d.now), d.now+time.Millisecond, AttemptEnd{Status: 200}))
+	d.want(SlowStart, OpenedByFailing)
+}

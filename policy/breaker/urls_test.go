@@ -1,0 +1,123 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+// lightly serves a request every two seconds, of the URLs in turn, for a minute.
+func (d *guardHarness) lightly(keys ...uint32) {
+	d.t.Helper()
+	for i := range 30 {
+		d.advance(2 * time.Second)
+		p, v := d.g.Acquire(d.now, Request{Key: keys[i%len(keys)]})
+		if v != VerdictGo {
+			d.t.Fatalf("verdict %d", v)
+		}
+		d.now += 10 * time.Millisecond
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200, Key: keys[i%len(keys)]}))
+	}
+}
+
+// askFor asks for a URL, or waits in queue.
+func (d *guardHarness) askFor(key uint32) {
+	p, v := d.g.Acquire(d.now, Request{Key: key})
+	if v <= VerdictProbe {
+		d.out = append(d.out, p)
+		return
+	}
+	d.line++
+	d.keys = append(d.keys, key)
+	d.dequeue()
+}
+
+// silentFor is how long silence speaks for nothing here, as long as a response does.
+const silentFor = responseValidFor - 5*time.Second
+
+// untilTripped asks for the URLs in turn, every 500 ms, without a response. It returns how
+// long it took to open the breaker, silentFor at most, and what was sent.
+func (d *guardHarness) untilTripped(keys ...uint32) (took time.Duration, sent int) {
+	d.t.Helper()
+	began := d.now
+	for i := 0; d.g.State().Breaker == Closed && d.now < began+silentFor; i++ {
+		d.askFor(keys[i%len(keys)])
+		d.advance(500 * time.Millisecond)
+	}
+	return d.now - began, len(d.out)
+}
+
+// On an upstream of little traffic, one URL's silence opens nothing while another was
+// answered before. If both are silent, the upstream is, and so it is where no other is known.
+func TestASilenceAtLittleTrafficIsTriedBeforeItIsJudged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known, silent []uint32
+		closes        bool
+	}{
+		"one hangs that was never answered": {[]uint32{1}, []uint32{2}, false},
+		"one of two hangs":                  {[]uint32{1, 2}, []uint32{2}, false},
+		"both are silent":                   {[]uint32{1, 2}, []uint32{1, 2}, true},
+		"the only one is silent":            {[]uint32{1}, []uint32{1}, true},
+		"all are silent":                    {[]uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}, []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}, true},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.lightly(tc.known...)
+		took, sent := d.untilTripped(tc.silent...)
+		if closed := took < silentFor; closed != tc.closes || sent > 8 {
+			t.Errorf("%s: closed %v after %v, %d sent", name, closed, took, sent)
+		}
+	}
+}
+
+// The request that tells is not kept waiting behind those for the URL that hangs.
+func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	for range 20 {
+		d.askFor(2)
+		d.advance(100 * time.Millisecond)
+	}
+	if s := d.g.State(); !s.Suspect || d.line == 0 {
+		t.Fatalf("no doubt: %+v", s)
+	}
+	p, v := d.g.Acquire(d.now, Request{Key: 1})
+	if v != VerdictGo {
+		t.Fatalf("verdict %d", v)
+	}
+	d.handleSignal(d.g.Release(p, d.now+time.Millisecond, AttemptEnd{Status: 200, Key: 1}))
+	if s := d.g.State(); s.Suspect || s.Breaker != Closed || d.line > 0 {
+		t.Errorf("after its response: %+v, %d wait", s, d.line)
+	}
+}
+
+// One URL fails all the time. Another one speaks for the upstream until it fails as well.
+func TestAnotherURLSpeaksForTheUpstreamUntilItFails(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	fail := func(key uint32, n int) {
+		for range n {
+			if p, v := d.g.Acquire(d.now, Request{Key: key}); v == VerdictGo {
+				d.now += 30 * time.Millisecond
+				d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 503, Key: key}))
+			}
+		}
+	}
+	fail(2, 200)
+	d.want(Closed, OpenedByNothing)
+	fail(1, 1)
+	d.want(Open, OpenedByFailing)
+}
+
+// What was answered long ago speaks for nothing.
+func TestAResponseCountsForAWhile(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	d.advance(responseValidFor + time.Second)
+	for range evidenceVolume {
+		if d.g.State().Breaker != Closed {
+			break
+		}
+		p, _ := d.g.Acquire(d.now, Request{Key: 2})
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 503, Key: 2}))
+	}
+	d.want(Open, OpenedByFailing)
+}

@@ -1,0 +1,243 @@
+// Package latency measures how long responses take. Baseline learns what is usual for an
+// upstream, and Latencies a percentile for hedging. Both use counts in logarithmic buckets,
+// which are small and cheap.
+package latency
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Latencies are counted in buckets of a fixed relative width: eight per octave from 8 us
+// on, so that a bucket's ends differ by 6 to 13 %. Bucket i holds [lowest(i), lowest(i+1)).
+// The last one holds everything from 67 minutes on.
+const (
+	latencyBuckets = 240
+	perOctave      = 8
+)
+
+// bucketOf returns the bucket of a latency; a negative one counts as 0.
+func bucketOf(d time.Duration) int {
+	us := uint64(max(d, 0) / time.Microsecond)
+	if us < perOctave {
+		return int(us)
+	}
+	octave := bits.Len64(us) - 4 // us >> octave is in 8..15
+	return min(octave*perOctave+int(us>>octave), latencyBuckets-1)
+}
+
+// lowest returns the smallest latency of bucket i.
+func lowest(i int) time.Duration {
+	if i < 2*perOctave {
+		return time.Duration(i) * time.Microsecond
+	}
+	octave := i/perOctave - 1
+	return time.Duration(uint64(perOctave+i%perOctave)<<octave) * time.Microsecond
+}
+
+// middle returns the value that represents all latencies of bucket i.
+func middle(i int) time.Duration { return lowest(i)/2 + lowest(i+1)/2 }
+
+// Window counts latencies; each costs one atomic addition. It is safe for concurrent use.
+type Window [latencyBuckets]atomic.Uint32
+
+// Add counts one latency.
+func (w *Window) Add(d time.Duration) { w[bucketOf(d)].Add(1) }
+
+// Drain moves the counts to s and leaves the window empty.
+func (w *Window) Drain(s *Sums) {
+	*s = Sums{}
+	for i := range w {
+		if w[i].Load() == 0 {
+			continue
+		}
+		n := float64(w[i].Swap(0))
+		s.counts[i] = n
+		s.Total += n
+		s.Sum += time.Duration(n * float64(middle(i)))
+	}
+}
+
+// Sums holds the counts of a window.
+type Sums struct {
+	counts [latencyBuckets]float64
+	Total  float64
+	Sum    time.Duration // sum of the latencies
+}
+
+// Add counts one latency.
+func (s *Sums) Add(d time.Duration) {
+	i := bucketOf(d)
+	s.counts[i]++
+	s.Total++
+	s.Sum += middle(i)
+}
+
+// Mean returns the mean latency; 0 without counts.
+func (s *Sums) Mean() time.Duration {
+	if s.Total <= 0 {
+		return 0
+	}
+	return time.Duration(float64(s.Sum) / s.Total)
+}
+
+// Quantile returns the upper end of the bucket in which the share q of the counts is
+// reached; 0 without counts.
+func (s *Sums) Quantile(q float64) time.Duration {
+	if s.Total <= 0 {
+		return 0
+	}
+	left := q * s.Total
+	for i, n := range s.counts {
+		if left -= n; left <= 0 && n > 0 {
+			return lowest(i + 1)
+		}
+	}
+	return lowest(latencyBuckets)
+}
+
+// Baseline is what is usual for an upstream: the distribution of its latencies and the
+// concurrency that it sustains. It learns from windows without trouble and forgets slowly.
+// It is not safe for concurrent use.
+type Baseline struct {
+	sums  Sums // weights, decayed
+	above [latencyBuckets + 1]float64
+
+	Median, P90, Mean time.Duration
+	longest           time.Duration // upper end of the last bucket with a weight
+	Concurrency       float64       // highest mean over a window, decayed
+	Rate              float64       // most responses per second over a window, decayed
+	FoldedAt          time.Duration
+
+	// Slow requests are not in sums while they are in flight. So Pending is how many were
+	// overdue while others were answered, decayed. recent is how many were answered in
+	// about the last recentFor.
+	Pending, recent float64
+
+	Pause time.Duration // longest silence that ended by itself, decayed
+}
+
+const (
+	// KnownSamples is how many latencies make a baseline known, EstablishedSamples how many
+	// describe its distribution.
+	KnownSamples       = 3
+	EstablishedSamples = 20
+	// FoldEvery is the window of one measurement of concurrency. It is long enough for a
+	// dozen requests of a small service and short enough for a peak of a large one.
+	FoldEvery = time.Second
+	// baselineHalfLife is the half-life of learned weights, if there are at least
+	// decayFromSamples. Five minutes follow a deployment or the time of day and outlast a
+	// short disturbance.
+	baselineHalfLife = 5 * time.Minute
+	decayFromSamples = 200
+	// maxWeightPerSecond limits the weight of a window, so that time counts and not
+	// requests. A rush of a few seconds, ten times as busy, must not make its own slowness
+	// usual.
+	maxWeightPerSecond = 100
+	// slowWindowWeight is the weight of windows that were slower than usual. A permanent
+	// slowdown is learned in minutes; an overload that builds up in seconds is not.
+	slowWindowWeight = 0.1
+	recentFor        = 10 * time.Second
+	pendingFor       = time.Minute
+	// longestPause is the longest silence that counts as a pause.
+	longestPause = 500 * time.Millisecond
+)
+
+// Known reports whether a few latencies have been seen, Established whether their
+// distribution is known.
+func (u *Baseline) Known() bool       { return u.sums.Total >= KnownSamples }
+func (u *Baseline) Established() bool { return u.sums.Total >= EstablishedSamples }
+
+// Fold adds a window of length dt that ends at now, with a mean of atOnce requests in
+// flight. easy means that the upstream was not slower than usual, so it sustains this
+// concurrency.
+func (u *Baseline) Fold(w *Sums, now, dt time.Duration, atOnce float64, easy bool) {
+	u.FoldedAt = now
+	keep := decay(dt, baselineHalfLife)
+	u.Concurrency *= keep
+	u.Rate *= keep
+	u.Pause = time.Duration(float64(u.Pause) * keep)
+	u.Pending *= decay(dt, pendingFor)
+	u.recent = u.recent*decay(dt, recentFor) + w.Total
+	if easy {
+		u.Concurrency = max(u.Concurrency, atOnce)
+		u.Rate = max(u.Rate, w.Total/dt.Seconds())
+	}
+	if u.sums.Total < decayFromSamples {
+		keep = 1
+	}
+	if w.Total == 0 && keep == 1 {
+		return
+	}
+	weight := min(1, maxWeightPerSecond*dt.Seconds()/max(w.Total, 1))
+	if !easy {
+		weight *= slowWindowWeight
+	}
+	u.sums.Total, u.sums.Sum = 0, 0
+	for i := range u.sums.counts {
+		n := u.sums.counts[i]*keep + w.counts[i]*weight
+		u.sums.counts[i] = n
+		u.sums.Total += n
+		u.sums.Sum += time.Duration(n * float64(middle(i)))
+	}
+	u.derive()
+}
+
+// decay returns the share that is left after dt, with half-life half.
+func decay(dt, half time.Duration) float64 { return math.Exp2(-float64(dt) / float64(half)) }
+
+// SawPending records that at least n requests were overdue while others were answered.
+func (u *Baseline) SawPending(n int64) { u.Pending = max(u.Pending, float64(n)) }
+
+// SawPause records a silence that ended by itself.
+func (u *Baseline) SawPause(d time.Duration) {
+	if d <= longestPause {
+		u.Pause = max(u.Pause, d)
+	}
+}
+
+// Forget drops the latencies, after a permanent change.
+func (u *Baseline) Forget(now time.Duration) {
+	*u = Baseline{Concurrency: u.Concurrency, Rate: u.Rate, FoldedAt: now}
+}
+
+// Relearn replaces all learned latencies with those of w.
+func (u *Baseline) Relearn(w *Sums, now time.Duration) {
+	u.Forget(now)
+	u.sums = *w
+	u.derive()
+}
+
+// derive computes the cached statistics.
+func (u *Baseline) derive() {
+	s := &u.sums
+	u.longest = 0
+	for i := latencyBuckets - 1; i >= 0; i-- {
+		u.above[i] = u.above[i+1] + s.counts[i]
+		if u.longest == 0 && u.above[i] >= 0.5 {
+			u.longest = lowest(i + 1)
+		}
+	}
+	if s.Total > 0 {
+		u.Mean = time.Duration(float64(s.Sum) / s.Total)
+	}
+	u.Median, u.P90 = s.Quantile(0.5), s.Quantile(0.9)
+}
+
+// tailPower is the assumed decay of latencies longer than any seen: P(L > a) ~ a^-3. That
+// is heavy for a response time (a lognormal one falls faster), so that rare slow requests
+// do not look like an outage.
+const tailPower = 3
+
+// Tail returns the probability that a request takes longer than age, in (0, 1). It is
+// estimated from the latencies seen, with the rule of succession for longer ones.
+func (u *Baseline) Tail(age time.Duration) float64 {
+	longer := u.above[bucketOf(age)]
+	p := (longer + 1) / (u.sums.Total + 2)
+	if age > u.longest && u.longest > 0 {
+		p *= math.Pow(float64(u.longest)/float64(age), tailPower)
+	}
+	return max(p, u.Pending/(u.Pending+u.recent+1))
+}

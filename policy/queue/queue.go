@@ -1,0 +1,144 @@
+// Package queue provides a bounded queue. The oldest and the newest value, and any value by
+// its ticket, can be removed in constant time.
+package queue
+
+// Queue is a bounded queue of requests that wait for a breaker.Guard. If it is full, the
+// oldest is dropped. Values are removed from either end; see Queue.Newest. It is not safe
+// for concurrent use: the caller holds a lock around it and around Guard.Acquire and
+// Guard.Next. Make one with New. It allocates only while it grows.
+type Queue[T any] struct {
+	nodes       []queueNode[T]
+	free        int32 // first unused node, linked by next
+	first, last int32
+	n, capacity int
+}
+
+type queueNode[T any] struct {
+	value      T
+	prev, next int32
+	generation uint32 // odd while in use; distinguishes tickets of successive values
+}
+
+const noNode = -1
+
+// Ticket identifies a value in a Queue. The zero Ticket is none.
+type Ticket struct {
+	node       int32
+	generation uint32
+}
+
+// New returns an empty queue for at most n values, at least 1.
+func New[T any](n int) *Queue[T] {
+	return &Queue[T]{free: noNode, first: noNode, last: noNode, capacity: max(n, 1)}
+}
+
+// Full reports whether Push would drop the oldest.
+func (l *Queue[T]) Full() bool { return l.n >= l.capacity }
+
+// Len returns the number of values in the queue.
+func (l *Queue[T]) Len() int { return l.n }
+
+// Push adds v at the end. If the queue was full, dropped is true and out is the oldest
+// value, which was removed. The caller must then notify it and call Guard.CancelWait.
+func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
+	if l.Full() {
+		out, dropped = l.Oldest()
+	}
+	i := l.free
+	if i == noNode {
+		l.nodes = append(l.nodes, queueNode[T]{})
+		i = int32(len(l.nodes) - 1)
+	} else {
+		l.free = l.nodes[i].next
+	}
+	s := &l.nodes[i]
+	s.value, s.prev, s.next = v, l.last, noNode
+	s.generation++
+	if l.last == noNode {
+		l.first = i
+	} else {
+		l.nodes[l.last].next = i
+	}
+	l.last = i
+	l.n++
+	return Ticket{node: i, generation: s.generation}, out, dropped
+}
+
+// Oldest removes and returns the oldest value.
+func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.first) }
+
+// Newest removes and returns the newest value. After an outage this is the better end. The
+// oldest clients have left or are about to, and a response to a client that has left wastes
+// work and delays the next one.
+func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.last) }
+
+// Last returns the newest value, which stays in the queue.
+func (l *Queue[T]) Last() (v T, ok bool) {
+	if l.last == noNode {
+		return v, false
+	}
+	return l.nodes[l.last].value, true
+}
+
+// NewestThat removes and returns the newest value for which fits returns true. It takes
+// linear time.
+func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.last; i != noNode; i = l.nodes[i].prev {
+		if fits(l.nodes[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
+// First returns the oldest value, which stays in the queue.
+func (l *Queue[T]) First() (v T, ok bool) {
+	if l.first == noNode {
+		return v, false
+	}
+	return l.nodes[l.first].value, true
+}
+
+// OldestThat removes and returns the oldest value for which fits returns true. It takes
+// linear time.
+func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.first; i != noNode; i = l.nodes[i].next {
+		if fits(l.nodes[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
+// Remove removes the value with ticket t and reports whether it was still in the queue.
+func (l *Queue[T]) Remove(t Ticket) bool {
+	if t.generation&1 == 0 || int(t.node) >= len(l.nodes) || l.nodes[t.node].generation != t.generation {
+		return false
+	}
+	l.take(t.node)
+	return true
+}
+
+func (l *Queue[T]) take(i int32) (v T, ok bool) {
+	if i == noNode {
+		return v, false
+	}
+	s := &l.nodes[i]
+	if s.prev == noNode {
+		l.first = s.next
+	} else {
+		l.nodes[s.prev].next = s.next
+	}
+	if s.next == noNode {
+		l.last = s.prev
+	} else {
+		l.nodes[s.next].prev = s.prev
+	}
+	var none T
+	v, s.value = s.value, none
+	s.generation++
+	s.next = l.free
+	l.free = i
+	l.n--
+	return v, true
+}

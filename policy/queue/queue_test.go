@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// A Line does what a slice would.
+func TestQueueAgainstASlice(t *testing.T) {
+	type stander struct {
+		ticket Ticket
+		value  int
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, capacity := range []int{1, 2, 7, 100} {
+		l := New[int](capacity)
+		var want, left []stander
+		gone := func(i int) {
+			left = append(left, want[i])
+			want = slices.Delete(want, i, i+1)
+		}
+		for step := range 20_000 {
+			switch k := r.IntN(7); {
+			case k < 3:
+				ticket, out, dropped := l.Push(step)
+				if dropped != (len(want) == capacity) || dropped && out != want[0].value {
+					t.Fatalf("step %d: dropped %v %d of %v", step, dropped, out, want)
+				}
+				if dropped {
+					gone(0)
+				}
+				want = append(want, stander{ticket, step})
+			case k == 3:
+				v, ok := l.Oldest()
+				if ok != (len(want) > 0) || ok && v != want[0].value {
+					t.Fatalf("step %d: oldest %d %v of %v", step, v, ok, want)
+				}
+				if ok {
+					gone(0)
+				}
+			case k == 4:
+				v, ok := l.Newest()
+				if ok != (len(want) > 0) || ok && v != want[len(want)-1].value {
+					t.Fatalf("step %d: newest %d %v of %v", step, v, ok, want)
+				}
+				if ok {
+					gone(len(want) - 1)
+				}
+			case k == 5 && len(want) > 0:
+				i := r.IntN(len(want))
+				if !l.Remove(want[i].ticket) {
+					t.Fatalf("step %d: %v is not in line", step, want[i])
+				}
+				gone(i)
+			case k == 6 && len(left) > 0:
+				if old := left[r.IntN(len(left))]; l.Remove(old.ticket) {
+					t.Fatalf("step %d: %v left before, and was removed again", step, old)
+				}
+			}
+			if l.Len() != len(want) {
+				t.Fatalf("step %d: %d in line, want %d", step, l.Len(), len(want))
+			}
+		}
+	}
+}
+
+func TestTheZeroTicketIsInNoQueue(t *testing.T) {
+	l := New[string](0)
+	if l.Remove(Ticket{}) {
+		t.Error("removed by no ticket from an empty line")
+	}
+	l.Push("a")
+	if l.Remove(Ticket{}) || l.Remove(Ticket{node: 5, generation: 1}) {
+		t.Error("removed by a ticket that nobody got")
+	}
+}
+
+func TestQueueKeepsNothingAlive(t *testing.T) {
+	l := New[*int](4)
+	ticket, _, _ := l.Push(new(int))
+	l.Remove(ticket)
+	for i := range l.nodes {
+		if l.nodes[i].value != nil {
+			t.Error("a value that left is still held")
+		}
+	}
+}
+
+func TestQueueDoesNotAllocateOnceGrown(t *testing.T) {
+	l := New[int](100)
+	for i := range 200 {
+		l.Push(i)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		ticket, _, _ := l.Push(1)
+		l.Newest()
+		l.Remove(ticket)
+		l.Oldest()
+		l.Push(2)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

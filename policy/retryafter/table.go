@@ -1,0 +1,119 @@
+package retryafter
+
+// Form is how the value of a header tells a wait.
+type Form uint8
+
+// The forms, a closed set.
+const (
+	FormRetryAfter   Form = iota // see Parse
+	FormMilliseconds             // a number of milliseconds, with or without a fraction
+	FormReset                    // see parseReset
+	FormStructured               // see structured.go
+	numForms
+)
+
+var formTexts = [numForms]string{
+	FormRetryAfter:   "seconds, with or without a fraction, or an HTTP date",
+	FormMilliseconds: "milliseconds",
+	FormReset:        "a reset",
+	FormStructured:   "`\"name\";r=0;t=30`, or `limit=10, remaining=0, reset=30` of draft 7",
+}
+
+// String describes the form for a reader of documentation. A value outside the set gives "invalid".
+func (f Form) String() string {
+	if f >= numForms {
+		return "invalid"
+	}
+	return formTexts[f]
+}
+
+// Row is one header that tells a wait, and where that is said.
+type Row struct {
+	Header string // its name; a * stands for any text of one byte or more
+	// Left is the header with the count that has to be 0 for Header to say something: it is
+	// renewed after the wait. "" if Header is an order to wait. A * stands for the same text as
+	// the one in Header.
+	Left   string
+	Form   Form
+	Source string // the document or client library that says so
+}
+
+// Order reports whether the header is an order to wait. It goes before those that only tell when
+// a rate limit is renewed.
+func (r *Row) Order() bool { return r.Left == "" && r.Form != FormStructured }
+
+// rows are all headers that tell a wait. Orders come first.
+var rows = [...]Row{
+	{Header: "Retry-After", Form: FormRetryAfter,
+		Source: "RFC 9110 section 10.2.3; fractions: openai-python `_base_client.py`, Discord"},
+	{Header: "Retry-After-Ms", Form: FormMilliseconds,
+		Source: "openai-python `_base_client.py`, azure-sdk-for-js `throttlingRetryStrategy.ts`"},
+	{Header: "X-Ms-Retry-After-Ms", Form: FormMilliseconds,
+		Source: "azure-sdk-for-js `throttlingRetryStrategy.ts`"},
+	{Header: "X-Amz-Retry-After", Form: FormMilliseconds,
+		Source: "smithy-rs `aws-runtime/src/retries/classifiers.rs` (milliseconds, unlike Retry-After)"},
+	{Header: "X-RateLimit-Retry-After", Form: FormRetryAfter,
+		Source: "MailerLite, \"API rate limits\""},
+
+	{Header: "RateLimit", Left: "RateLimit", Form: FormStructured,
+		Source: "draft-ietf-httpapi-ratelimit-headers-07 to -10; without `t`, the window `w` of RateLimit-Policy"},
+	{Header: "RateLimit-Reset", Left: "RateLimit-Remaining", Form: FormReset,
+		Source: "draft-ietf-httpapi-ratelimit-headers-00 to -06 (seconds), GitLab (moment)"},
+	{Header: "X-RateLimit-Reset", Left: "X-RateLimit-Remaining", Form: FormReset,
+		Source: "GitHub (moment), Reddit and Envoy (seconds), OpenRouter (milliseconds since 1970)"},
+	{Header: "X-Rate-Limit-Reset", Left: "X-Rate-Limit-Remaining", Form: FormReset,
+		Source: "X, formerly Twitter (moment)"},
+	{Header: "X-RateLimit-Reset-After", Left: "X-RateLimit-Remaining", Form: FormReset,
+		Source: "Discord, \"Rate Limits\" (seconds with a fraction)"},
+	{Header: "X-RateLimit-Reset-*", Left: "X-RateLimit-Remaining-*", Form: FormReset,
+		Source: "OpenAI and Groq (`-requests`, `-tokens`; durations), Azure OpenAI (`-tokens`; seconds), Cerebras (`-requests-day`, `-tokens-minute`; seconds)"},
+	{Header: "X-RateLimit-*-Reset", Left: "X-RateLimit-*-Remaining", Form: FormReset,
+		Source: "Linear (`-Requests-Reset`; milliseconds since 1970), Connecteam (`-minute-reset`; moment)"},
+	{Header: "Anthropic-RateLimit-*-Reset", Left: "Anthropic-RateLimit-*-Remaining", Form: FormReset,
+		Source: "Anthropic, \"Rate limits\" (`requests`, `tokens`, `input-tokens`, `output-tokens`; RFC 3339)"},
+}
+
+// Rows are all headers that tell a wait, orders first. The slice belongs to the caller.
+func Rows() []Row { return append([]Row(nil), rows[:]...) }
+
+// pattern is a header name as it is compared: in lower case, cut at its *.
+type pattern struct {
+	before, after string
+	star          bool
+}
+
+func newPattern(name string) (p pattern) {
+	for i, c := range []byte(name) {
+		if c == '*' {
+			return pattern{lower(name[:i]), lower(name[i+1:]), true}
+		}
+	}
+	return pattern{before: lower(name)}
+}
+
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c | 0x20
+		}
+	}
+	return string(b)
+}
+
+// match reports whether name, in lower case, fits, and where what its * stands for ends.
+func (p *pattern) match(name []byte) (end int, ok bool) {
+	if !p.star {
+		return len(p.before), string(name) == p.before
+	}
+	end = len(name) - len(p.after)
+	return end, end > len(p.before) && string(name[:len(p.before)]) == p.before && string(name[end:]) == p.after
+}
+
+// patterns are those of rows.
+var patterns = func() (all [len(rows)]struct{ header, left pattern }) {
+	for i := range rows {
+		all[i].header, all[i].left = newPattern(rows[i].Header), newPattern(rows[i].Left)
+	}
+	return all
+}()

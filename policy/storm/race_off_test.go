@@ -1,5 +1,0 @@
-//go:build !race
-
-package storm
-
-const usualSeeds = 2

@@ -1,0 +1,73 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// redialWaits are the waits before a connection that was refused, or found no route, is dialled
+// again within the same attempt. One address may stand for several servers, as that of a Service
+// does, and the next connection may reach another: with one of three gone, one attempt in 2 000
+// meets it seven times in a row. A dial costs the upstream nothing, so it needs no budget and
+// counts as no retry. An application that restarts is noticed 75 ms later.
+var redialWaits = [...]time.Duration{0, 0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}
+
+// redialWithin is how long a failed connection is dialled again. After that the client has waited
+// enough.
+const redialWithin = 200 * time.Millisecond
+
+// Dial opens a connection, in several tries while the circuit breaker is closed, and tells the
+// Guard what that says about the upstream.
+func (d *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+	began := d.elapsed()
+	for _, wait := range redialWaits {
+		up, err := d.dialOnce(ctx, o)
+		if !d.shouldRedial(err, began) || !sleep(ctx, wait) {
+			return up, err
+		}
+	}
+	return d.dialOnce(ctx, o)
+}
+
+// dialOnce opens a connection, and tells the Guard if it succeeded.
+func (d *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+	up, err := d.pool.Get(ctx, o)
+	if err == nil && !up.Reused {
+		d.HandleSignal(d.Guard.Accepted(d.elapsed()))
+	}
+	return up, err
+}
+
+// shouldRedial reports whether to dial again at once after err. If several addresses are known,
+// all were dialled, and each failure counts against its address. Without a circuit breaker a
+// failed connection is a failed attempt.
+func (d *Queue) shouldRedial(err error, began time.Duration) bool {
+	var failed *upstream.DialError
+	if !d.hasBreaker || !errors.As(err, &failed) || failed.Kind != upstream.KindUnreachable && !errors.Is(err, syscall.ECONNREFUSED) {
+		return false
+	}
+	if d.pool.Several() || d.elapsed() > began+redialWithin || d.AdmitsOnlyProbes() {
+		return false
+	}
+	d.Guard.DialRetried(d.elapsed())
+	return true
+}
+
+// sleep waits. It reports false if ctx ended before.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

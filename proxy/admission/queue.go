@@ -1,0 +1,325 @@
+// Package admission lets attempts at an upstream pass, or makes them wait: for the circuit breaker, for
+// a permit under the concurrency limit (Queue), and for a slot of a rate limit (RateLimits). Package
+// policy decides; this package has the queues, timers, dials and probes. It knows those who wait only
+// as somebody to wake.
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/queue"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Order says which queued request is served first. If the queue is full, the
+// request that has waited longest is dropped in either order.
+type Order uint8
+
+// The choices of QueueOrder.
+const (
+	Newest Order = iota // the latest, which has the most time left
+	Oldest              // in order of arrival
+)
+
+// Queue admits attempts to one upstream. The policy.Guard decides. The queue keeps
+// those who have to wait, and runs the timer and the probe that the Guard asks for.
+type Queue struct {
+	Guard      *breaker.Guard
+	hasBreaker bool // the guard has a breaker
+	pool       *upstream.Group
+	elapsed    func() time.Duration
+	draining   *atomic.Bool // the server drains
+	order      Order
+
+	mu              sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
+	queue           *queue.Queue[*Waiter]
+	timer           *time.Timer
+	closed          bool
+	probes          sync.WaitGroup
+	log             func(msg string, fields ...zap.Field) // logs that the upstream goes down and comes back
+	lastCause       func() []zap.Field                    // of the last failed connection
+	downSince       time.Time                             // when the breaker opened, as logged; zero: it is closed
+	queueLogged     atomic.Bool                           // queued requests were logged since the breaker opened
+	lateProbes      map[*upstream.Conn]struct{}           // probes still read from
+	awaitingBreaker []*Waiter                             // see awaitBreaker
+
+	ProbeRequest []byte          // the request that probes; nil: no active probe
+	ProbeStats   probeCounts     // results of the probes
+	dialCtx      context.Context // ends with the queue; for dials of probes
+	cancelDials  context.CancelFunc
+}
+
+// Waker is who waits in a queue.
+type Waker interface {
+	// WakeQueued ends the wait, so that the waiter looks at its decision. It does not block.
+	WakeQueued()
+}
+
+// Waiter is an exchange in the queue. The exchange owns it; while it is queued, the queue
+// writes to it.
+type Waiter struct {
+	Owner      Waker
+	Decision   atomic.Int32  // the decision of the queue
+	ExpectedAt time.Duration // when it expects a permit, since the server's start; 0: at any time
+	Permit     breaker.Permit
+	Request    breaker.Request // what it waits to send
+}
+
+// requestComplete reports whether the request was received whole.
+func (w *Waiter) requestComplete() bool { return !w.Request.Unfinished }
+
+// Decisions of the queue.
+const (
+	Wait int32 = iota
+	Admit
+	ProbeNow
+	Dropped // the queue was full and it was the oldest
+	Drained // the breaker opened in a drain
+)
+
+// Options configure an admission queue.
+type Options struct {
+	Guard    breaker.Options
+	Pool     *upstream.Group
+	Probe    Probe
+	Host     string // of requests that probe
+	Max      int    // waiters; beyond, the oldest is dropped
+	Order    Order
+	Clock    *clock.Clock
+	Draining *atomic.Bool // the server drains
+	Log      *zap.Logger
+	Failures *DialFailures // of the pool
+}
+
+// New returns a queue with no attempt in flight. Close ends its timer and probes.
+func New(o Options) *Queue {
+	ask := o.Probe.request(o.Host)
+	o.Guard.ActiveProbe, o.Guard.ConnectProbe = ask != nil, true
+	d := &Queue{
+		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
+		order: o.Order, queue: queue.New[*Waiter](o.Max),
+		lateProbes: map[*upstream.Conn]struct{}{}, ProbeRequest: ask, lastCause: o.Failures.lastCause,
+	}
+	d.dialCtx, d.cancelDials = context.WithCancel(context.Background())
+	d.timer = time.AfterFunc(time.Hour, d.onTimer)
+	d.timer.Stop()
+	return d
+}
+
+// Acquire asks for a permit. decisionWait means that the waiter is queued and will be
+// notified. If patience reports false, it is not queued.
+func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.Permit, v = d.Guard.Acquire(now, w.Request)
+	switch v {
+	case breaker.VerdictGo:
+		return Admit, v, t
+	case breaker.VerdictProbe:
+		d.setTimer()
+		return ProbeNow, v, t
+	}
+	defer d.setTimer()
+	if !patience(v) {
+		d.Guard.CancelWait(now, w.Request)
+		return Dropped, v, t
+	}
+	w.Decision.Store(Wait)
+	t, out, dropped := d.queue.Push(w)
+	if dropped {
+		d.Guard.CancelWait(now, out.Request)
+		out.Notify(Dropped)
+	}
+	return Wait, v, t
+}
+
+// Notify gives a waiter the decision and wakes it.
+func (w *Waiter) Notify(decision int32) {
+	w.Decision.Store(decision)
+	w.Owner.WakeQueued()
+}
+
+// CancelWait removes a waiter from the queue that does not want to wait any longer. It
+// returns the decision that the waiter got meanwhile, or decisionWait.
+func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queue.Remove(t) {
+		d.Guard.CancelWait(d.elapsed(), w.Request)
+		d.setTimer()
+		return Wait
+	}
+	return w.Decision.Load()
+}
+
+// HandleSignal does what a call of the Guard asked for.
+func (d *Queue) HandleSignal(s breaker.Signal) {
+	if s != 0 {
+		d.handleSignalSlow(s)
+	}
+}
+
+func (d *Queue) handleSignalSlow(s breaker.Signal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s&breaker.SignalWake != 0 {
+		d.admitQueued()
+	}
+	d.setTimer()
+	d.reportState()
+}
+
+// reportState logs that the upstream went down or came back. Called with mu held.
+func (d *Queue) reportState() {
+	g := d.Guard.State()
+	if g.Breaker != breaker.Closed {
+		d.notifyAwaitingBreaker()
+	}
+	if d.draining.Load() && !allowsRequests(g.Breaker) {
+		d.drainQueue()
+	}
+	switch name := zap.String("upstream", d.pool.Target().String()); {
+	case g.Breaker != breaker.Closed && d.downSince.IsZero():
+		d.downSince = time.Now()
+		fields := []zap.Field{name, zap.Stringer("by", g.OpenedBy)}
+		if g.OpenedBy == breaker.OpenedByRefused || g.OpenedBy == breaker.OpenedByDial {
+			fields = append(fields, d.lastCause()...)
+		}
+		d.log("the upstream is taken for down", fields...)
+	case g.Breaker == breaker.Closed && !d.downSince.IsZero():
+		d.log("the upstream is back", name, zap.Duration("after_seconds", time.Since(d.downSince)))
+		d.downSince = time.Time{}
+		d.queueLogged.Store(false)
+	}
+}
+
+// LogQueued logs the first queued request of an outage. Its client may see nothing for up
+// to timeout.
+func (d *Queue) LogQueued(timeout time.Duration) {
+	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
+		return
+	}
+	msg := "the upstream is down; requests are queued"
+	if d.Guard.State().OpenedBy == breaker.OpenedByRefused {
+		msg = "the upstream refuses connections; requests are queued"
+	}
+	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
+}
+
+// AdmitsOnlyProbes reports whether only probes are admitted.
+func (d *Queue) AdmitsOnlyProbes() bool { return !allowsRequests(d.Guard.State().Breaker) }
+
+func allowsRequests(g breaker.State) bool {
+	return g == breaker.Closed || g == breaker.SlowStart
+}
+
+// drainQueue rejects all queued requests during a drain. Called with mu held.
+func (d *Queue) drainQueue() {
+	now := d.elapsed()
+	for d.queue.Len() > 0 {
+		w, _ := d.queue.Oldest()
+		d.Guard.CancelWait(now, w.Request)
+		w.Notify(Drained)
+	}
+	d.setTimer()
+}
+
+// admitQueued admits queued requests for which the Guard has permits, in queue order. Called
+// with mu held.
+func (d *Queue) admitQueued() {
+	now := d.elapsed()
+	next, take, takeThat := d.queue.Last, d.queue.Newest, d.queue.NewestThat
+	if d.order == Oldest {
+		next, take, takeThat = d.queue.First, d.queue.Oldest, d.queue.OldestThat
+	}
+	for d.queue.Len() > 0 {
+		headers, _ := next()
+		permit, v := d.Guard.Next(now, headers.Request)
+		switch v {
+		case breaker.VerdictGo:
+			d.admitOne(take, permit, Admit)
+		case breaker.VerdictProbe:
+			d.admitOne(func() (*Waiter, bool) { return takeThat((*Waiter).requestComplete) }, permit, ProbeNow)
+		default:
+			return
+		}
+	}
+}
+
+// admitOne gives the permit to the waiter that take removes from the queue. Called with mu held.
+func (d *Queue) admitOne(take func() (*Waiter, bool), permit breaker.Permit, decision int32) {
+	if w, ok := take(); ok {
+		w.Permit = permit
+		w.Notify(decision)
+	}
+}
+
+// setTimer sets the timer to the next event of the Guard. Called with mu held, after every
+// change of the queue.
+func (d *Queue) setTimer() {
+	at := d.Guard.NextEvent()
+	if d.isOver() {
+		d.endProbes()
+		at = backoff.Forever
+	}
+	if at == backoff.Forever {
+		d.timer.Stop()
+		return
+	}
+	d.timer.Reset(max(at-d.elapsed(), 0))
+}
+
+// isOver reports whether the queue is closed and empty. After a reload, requests that were
+// queued are still admitted. Called with mu held.
+func (d *Queue) isOver() bool { return d.closed && d.queue.Len() == 0 }
+
+// onTimer handles an event of the timer.
+func (d *Queue) onTimer() {
+	s := d.Guard.Expire(d.elapsed())
+	d.probe()
+	d.HandleSignal(s | breaker.SignalEvent)
+}
+
+// DialEndKind returns what a failed dial says about the upstream.
+func DialEndKind(err error) breaker.EndKind {
+	var dial *upstream.DialError
+	if !errors.As(err, &dial) {
+		return breaker.DialFailed
+	}
+	switch dial.Kind {
+	case upstream.KindRefused:
+		return breaker.Refused
+	case upstream.KindCanceled, upstream.KindNoDescriptors:
+		return breaker.Unsent
+	}
+	return breaker.DialFailed
+}
+
+// RetryAfter returns when a rejected client may ask again, in whole seconds from 1 to 30:
+// at the next probe.
+func (d *Queue) RetryAfter() int {
+	wait := d.Guard.NextEvent() - d.elapsed()
+	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
+}
+
+// Close ends timer and probes as soon as the queue is empty. It waits for the probes only
+// if the queue is empty now.
+func (d *Queue) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.setTimer()
+	ended := d.isOver()
+	d.mu.Unlock()
+	if ended {
+		d.probes.Wait()
+	}
+}

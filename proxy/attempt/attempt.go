@@ -1,0 +1,213 @@
+// Package attempt makes one send of a request on one upstream connection and reads its response,
+// and nothing else. It does not know clients, routes or retries: its owner gives the connection and
+// the bytes, and is asked for all that concerns the client (see Reader).
+package attempt
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/trace"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Host is what the attempts of a server share.
+type Host struct {
+	Clock *clock.Clock
+	// UnderPressure reports whether memory is short, so that read buffers stay small.
+	UnderPressure func() bool
+}
+
+// Attempt is one send of a request to an upstream, and the response to it. It owns its upstream
+// connection with the read buffer, the parser and the deadlines. A first try, a retry, a hedge,
+// the send to a fallback upstream and a probe are attempts alike. It is not safe for concurrent
+// use, except that one goroutine may send the request while another reads the response. Spliced and
+// RespondedEarly belong to the one that sends; Progress is for both.
+type Attempt struct {
+	Host    *Host
+	Buffers *buffer.Cache // where read buffers come from and go back to
+
+	Permit breaker.Permit    // the right to be in flight
+	Span   trace.AttemptSpan // nil: not traced
+	Fault  Fault             // by fault injection
+	Began  clock.Instant     // zero: it is not running
+	SentAt clock.Instant     // when the request was sent whole
+
+	Up       *upstream.Conn      // nil: none yet, or handed over
+	Endpoint *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
+	Addr     string              // likewise, the address; "" before there was a connection
+	DialErr  *upstream.DialError // why there was no connection
+	Reused   bool                // Up has carried another request before
+	// Unchecked means that Up came from the pool and was not yet checked for an end or stray bytes.
+	Unchecked bool
+	GotBytes  bool // the upstream got a byte of the request
+	// NotReusable means that Up must not carry another request, because the upstream may see
+	// another end of this one than we do.
+	NotReusable    bool
+	RespondedEarly bool          // part of the response came before the request was sent whole
+	Spliced        bool          // the kernel has moved some of the request body
+	Throttled      bool          // client-side throttling let it pass and expects its result
+	Number         int32         // of the request's attempts, from 1
+	Progress       atomic.Int32  // of sending the request
+	ReadBy         clock.Instant // read deadline now set on Up
+	WriteBy        clock.Instant // write deadline now set on Up
+
+	R, W        int   // Up.Buf[R:W] is read and not yet used
+	HeaderStart int32 // Up.Buf[HeaderStart:HeaderEnd] are the headers in Resp, until more of the response is read
+	HeaderEnd   int32
+	EarlyErr    error // error of reading the response before its turn
+	Resp        http1.Response
+	Body        Body
+}
+
+// SendEnd is how far sending a request got.
+type SendEnd uint8
+
+// Ends of sending a request.
+const (
+	Taken    SendEnd = iota // the upstream got a byte at least: only its response tells the rest
+	NotTaken                // the connection took no byte
+	Stale                   // nothing was written: the upstream had closed the connection, or sent something unasked
+)
+
+// States of Progress.
+const (
+	Sending int32 = iota
+	Sent
+	WriteFailed
+)
+
+// Use takes the connection that the attempt is made on.
+func (a *Attempt) Use(up *upstream.Conn) {
+	a.Up, a.Reused, a.Endpoint = up, up.Reused, up.Endpoint
+	a.Addr, a.DialErr = up.Addr, nil
+	a.GotBytes = false
+	a.ReadBy, a.WriteBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
+	a.R, a.W, a.EarlyErr = 0, 0, nil
+	a.Resp.Restart()
+	a.Progress.Store(Sending)
+}
+
+// DialFailed records that no connection was got, and returns the cause.
+func (a *Attempt) DialFailed(err error) policy.Cause {
+	a.DialErr, a.Endpoint = nil, nil
+	if !errors.As(err, &a.DialErr) {
+		return policy.CauseDial
+	}
+	a.Addr = a.DialErr.Addr
+	if a.DialErr.Kind == upstream.KindTLS {
+		return policy.CauseTLS
+	}
+	return policy.CauseDial
+}
+
+// Running reports whether the attempt has begun and not ended.
+func (a *Attempt) Running() bool { return !a.Began.IsZero() }
+
+// SentSome reports whether the upstream may have received a byte of the request.
+func (a *Attempt) SentSome() bool {
+	return a.Running() && (a.Fault.Stalled || a.Up != nil && a.GotBytes)
+}
+
+// SentWhole records that the whole request was sent.
+func (a *Attempt) SentWhole() {
+	a.SentAt = a.Host.Clock.Now()
+	a.Progress.Store(Sent)
+}
+
+// DialErrOf returns why an attempt with the result res got no connection, or nil if it got one.
+func (a *Attempt) DialErrOf(res *policy.Attempt) *upstream.DialError {
+	if res.Cause == policy.CauseDial || res.Cause == policy.CauseTLS {
+		return a.DialErr
+	}
+	return nil
+}
+
+// NoteEarly records whether a response arrived before the last bytes of its request were sent.
+func (a *Attempt) NoteEarly() {
+	a.RespondedEarly = a.Up.CanSendChecked() && !a.Up.StillOpen()
+}
+
+// SendLate sends a request whose wait for the first bytes of the response was over before
+// anything was sent, because the process had no processor for that long.
+func (a *Attempt) SendLate(parts [][]byte) SendEnd {
+	if a.Reused && !a.Up.StillOpen() {
+		return Stale
+	}
+	n, err := a.Up.Writev(parts)
+	a.GotBytes = n > 0
+	switch {
+	case n == 0 && err != nil:
+		return NotTaken
+	case err != nil:
+		a.Progress.Store(WriteFailed)
+	}
+	return Taken
+}
+
+// TakePermit gives the permit away, which may be none.
+func (a *Attempt) TakePermit() breaker.Permit {
+	permit := a.Permit
+	a.Permit = breaker.Permit{}
+	return permit
+}
+
+// Take gives the connection away, without its read buffer. It returns nil if there is none.
+func (a *Attempt) Take() *upstream.Conn {
+	up := a.Up
+	if up != nil {
+		a.GiveUpBuffer()
+		a.Up = nil
+	}
+	return up
+}
+
+// Abort resets the connection, so that a server that works on the request notices at once.
+func (a *Attempt) Abort() {
+	if up := a.Take(); up != nil {
+		up.Abort()
+	}
+}
+
+// Release returns the connection to the pool after its response was read to the end.
+func (a *Attempt) Release(now clock.Instant) {
+	reusable := a.Progress.Load() == Sent && !a.NotReusable && !a.RespondedEarly && !a.Resp.Close && a.R == a.W && !a.Body.UntilClose()
+	up := a.Take()
+	if !reusable {
+		closeWithoutWaiting(up)
+		return
+	}
+	up.ReadBy, up.WriteBy = time.Duration(a.ReadBy), time.Duration(a.WriteBy)
+	up.ReleaseAt(time.Duration(now), a.Resp.KeepAliveTimeout)
+}
+
+// closeWithoutWaiting closes a connection whose response was read whole. TLS is cut off,
+// because its close_notify might wait for a peer that does not read.
+func closeWithoutWaiting(up *upstream.Conn) {
+	if up.Raw() == nil {
+		up.Abort()
+		return
+	}
+	_ = up.Close()
+}
+
+// ExtendWrite keeps the write deadline between idle and twice as much away; 0 means no deadline.
+// The deadline may stem from an earlier request of another route.
+func (a *Attempt) ExtendWrite(now clock.Instant, idle time.Duration) {
+	left := a.WriteBy.Sub(now)
+	switch {
+	case idle <= 0 && a.WriteBy.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
+		return
+	case idle <= 0:
+		a.WriteBy = 0
+	default:
+		a.WriteBy = now.Add(2 * idle)
+	}
+	_ = a.Up.SetWriteDeadline(a.Host.Clock.At(a.WriteBy))
+}

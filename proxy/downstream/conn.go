@@ -1,0 +1,289 @@
+package downstream
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+// Past is a deadline that ends any read or write at once.
+var Past = time.Unix(1, 0)
+
+// What a connection's goroutine is doing, for those that want to wake it.
+const (
+	PhaseBusy int32 = iota
+	PhaseIdle       // waiting for a request's first byte
+	PhaseBackoff
+	PhaseHeaders // waiting for the rest of a head
+)
+
+// Conn is the connection of a client, or one stream of an HTTP/2 connection, as bytes: it has
+// the read buffer, the deadlines and the way to end it, and knows nothing of requests but the buffer that
+// their headers lie in. One goroutine serves it. A second one (the pump) reads from it while a body is sent or
+// the upstream is awaited, and hands reading back when it ends.
+type Conn struct {
+	clock    *clock.Clock
+	NC       net.Conn
+	Wire     net.Conn             // below TLS, else nc itself
+	Stream   *bridge.ClientStream // nil unless this is one stream of an HTTP/2 connection
+	TLS      *tls.Conn            // nil without TLS, and for a stream
+	TCP      *net.TCPConn         // nil unless plain TCP
+	Raw      syscall.RawConn      // of wire; nil where there is no descriptor
+	Listener string               // the listener's name, for routes
+	Peer     forward.Peer         // who the client is
+
+	In      []byte // read buffer, nil while idle; in[r:w] is read and not yet used
+	R, W    int
+	Request http1.Request // parsed from it
+	Spans   spanHolder
+
+	ReadAt       clock.Instant // read deadline now set
+	WriteAt      clock.Instant // write deadline now set
+	WriteTimeout time.Duration // 0: none
+	Phase        atomic.Int32
+	Writing      atomic.Int64 // instant since when a write to the client has lasted; zero: none is in flight
+
+	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
+	nowRead  func(fd uintptr) bool // likewise
+	once     readOnce
+
+	ReadSize int          // of the buffer that the next request is read into
+	Buffers  buffer.Cache // kept from request to request
+}
+
+// spanHolder is who keeps spans of the read buffer: the request that is being served.
+type spanHolder interface {
+	// DetachRequest forgets every span of the client's request.
+	DetachRequest()
+	// CheckDetached panics, in builds that poison, if a span points into b.
+	CheckDetached(b []byte)
+}
+
+// WakeQueued ends a wait of the connection's request in a queue.
+func (c *Conn) WakeQueued() { c.Wake(PhaseBackoff) }
+
+// Wake ends a wait of c by its deadline, if it waits in that phase.
+func (c *Conn) Wake(phase int32) {
+	if c.Phase.Load() == phase {
+		_ = c.Wire.SetReadDeadline(Past) // nc may just become TLS
+	}
+}
+
+// Init makes c the connection nc, which is not known to be TLS. If unsent is above 0, the kernel
+// keeps no more bytes than that for a client that takes nothing.
+func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int) {
+	c.clock, c.Listener, c.ReadSize = clk, listen, buffer.Small
+	c.TCP, _ = nc.(*net.TCPConn)
+	c.Wire = rawsocket.Wrap(nc)
+	c.NC = c.Wire
+	if s, ok := c.Wire.(*rawsocket.Conn); ok {
+		c.Raw, _ = s.SyscallConn()
+	}
+	if unsent > 0 && c.TCP != nil && c.Raw != nil {
+		rawsocket.BoundUnsent(c.Raw, unsent)
+	}
+	c.idleRead, c.nowRead = c.readIdle, c.once.read
+}
+
+// InitStream makes c one stream of an HTTP/2 connection of parent.
+func (c *Conn) InitStream(parent *Conn, stream *bridge.ClientStream) {
+	c.clock, c.NC, c.Wire, c.Stream, c.Listener = parent.clock, stream, stream, stream, parent.Listener
+}
+
+// SetRead moves the read deadline to t, or at most slack later, so that it mostly stays where it
+// is: moving a timer costs more than reading a clock.
+func (c *Conn) SetRead(t clock.Instant, slack time.Duration) {
+	if d := c.ReadAt.Sub(t); d >= 0 && d <= slack {
+		return
+	}
+	c.ReadAt = t.Add(slack)
+	_ = c.NC.SetReadDeadline(c.clock.At(c.ReadAt))
+}
+
+// Write sends p whole, within the deadline for a client that takes nothing.
+func (c *Conn) Write(p []byte, now clock.Instant) error {
+	c.ExtendWrite(now)
+	c.Writing.Store(int64(now))
+	_, err := c.NC.Write(p)
+	c.Writing.Store(0)
+	return err
+}
+
+// WriteBoth is write for p followed by q.
+func (c *Conn) WriteBoth(p, q []byte, now clock.Instant) error {
+	c.ExtendWrite(now)
+	c.Writing.Store(int64(now))
+	_, err := rawsocket.WriteBoth(c.NC, p, q)
+	c.Writing.Store(0)
+	return err
+}
+
+// ExtendWrite keeps the write deadline between one and two write timeouts away.
+func (c *Conn) ExtendWrite(now clock.Instant) {
+	timeout := c.WriteTimeout
+	if timeout <= 0 {
+		return
+	}
+	if c.WriteAt.Sub(now) >= timeout {
+		return
+	}
+	c.WriteAt = now.Add(2 * timeout)
+	_ = c.NC.SetWriteDeadline(c.clock.At(c.WriteAt))
+}
+
+// WriteTimedOut reports whether the write deadline has passed.
+func (c *Conn) WriteTimedOut() bool {
+	return !c.WriteAt.IsZero() && !c.clock.Now().Before(c.WriteAt)
+}
+
+// Fill reads once into the free tail of the buffer.
+func (c *Conn) Fill() error {
+	n, err := c.NC.Read(c.In[c.W:])
+	c.W += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// FillIdle waits for the first bytes of a request. A connection with a descriptor waits without a
+// buffer, which is most of what an idle client costs.
+func (c *Conn) FillIdle() error {
+	if c.Raw == nil || c.TLS != nil {
+		c.Buffers.Release()
+		if c.In == nil {
+			c.In = buffer.Get(buffer.Small)
+		}
+		return c.Fill()
+	}
+	c.once.err = nil
+	if err := c.Raw.Read(c.idleRead); err != nil {
+		c.ReleaseIdleBuffers() // it may have been over before the first look
+		return err
+	}
+	return c.once.err
+}
+
+// readIdle is called when the descriptor may be readable, and reports whether it was.
+func (c *Conn) readIdle(fd uintptr) bool {
+	if c.In == nil {
+		c.In = buffer.Get(c.ReadSize)
+		c.R, c.W = 0, 0
+	}
+	n, err := rawsocket.TryRead(fd, c.In[c.W:])
+	c.W += n
+	switch {
+	case err == syscall.EAGAIN:
+		c.ReleaseIdleBuffers()
+		return false
+	case err != nil:
+		c.once.err = os.NewSyscallError("read", err)
+	case n == 0:
+		c.once.err = io.EOF
+	}
+	return true
+}
+
+// ReadNow reads once without a wait. It returns nothing and no error if nothing is there. It
+// cannot be used under TLS.
+func (c *Conn) ReadNow(p []byte) (int, error) {
+	c.once.p, c.once.n, c.once.err = p, 0, nil
+	err := c.Raw.Read(c.nowRead)
+	c.once.p = nil
+	switch {
+	case rawsocket.IsTimeout(err) || err == nil && c.once.err == syscall.EAGAIN:
+		return 0, nil
+	case err == nil && c.once.err == nil && c.once.n == 0:
+		return 0, io.EOF
+	case err != nil:
+		return 0, err
+	case c.once.err != nil:
+		return 0, c.once.err
+	}
+	return c.once.n, nil
+}
+
+// readOnce is one read without a wait.
+type readOnce struct {
+	p   []byte
+	n   int
+	err error
+}
+
+func (r *readOnce) read(fd uintptr) bool {
+	r.n, r.err = rawsocket.TryRead(fd, r.p)
+	return true
+}
+
+// SizeNextRead sizes the buffer for the next request by this one. Clients that send small bodies
+// send more of them, and headers and body then arrive in one read.
+func (c *Conn) SizeNextRead(f http1.Framing) {
+	c.ReadSize = buffer.Small
+	if f.Kind == http1.BodyLength && f.Length <= buffer.Wide {
+		c.ReadSize = min(c.R+int(f.Length), buffer.Wide)
+	}
+}
+
+// ReleaseIdleBuffers returns all empty buffers: nobody knows how long the wait will be.
+func (c *Conn) ReleaseIdleBuffers() {
+	c.DropBuffer()
+	c.Buffers.Release()
+}
+
+// DropBuffer returns an empty read buffer.
+func (c *Conn) DropBuffer() {
+	if c.In != nil && c.R == c.W {
+		c.PutIn()
+	}
+}
+
+// Compact moves the unused bytes to the front of the buffer.
+func (c *Conn) Compact() {
+	switch {
+	case c.R == c.W:
+		c.R, c.W = 0, 0
+	case c.R > 0:
+		c.W = copy(c.In, c.In[c.R:c.W])
+		c.R = 0
+	}
+}
+
+// Abort closes the connection so that the client sees a reset instead of an orderly end: TLS
+// sends no close_notify.
+func (c *Conn) Abort() {
+	if tcp, ok := rawsocket.Unwrap(c.Wire).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Wire.Close()
+}
+
+// Bounds for reading on after a response that came before the request's end,
+// so that the response is not destroyed by a reset (RFC 9112 section 9.6).
+const (
+	lingerBytes = 256 << 10
+	lingerTime  = time.Second
+)
+
+// CloseGently sends our end first, then reads what the client still sends,
+// within bounds, so that it can read our last response.
+func (c *Conn) CloseGently() {
+	if hc, ok := c.NC.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
+		_ = c.NC.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, c.NC, lingerBytes)
+	}
+	_ = c.NC.Close()
+}

@@ -1,0 +1,29 @@
+package downstream
+
+import "github.com/retryproxy/retryproxy/proxy/internal/buffer"
+
+// The read buffer, which the spans of request headers point into, goes back to its pool in this file alone.
+
+// PutIn returns the read buffer between requests.
+func (c *Conn) PutIn() {
+	c.Spans.DetachRequest()
+	used := c.In
+	c.In, c.R, c.W = nil, 0, 0
+	c.Spans.CheckDetached(used)
+	buffer.Put(used)
+}
+
+// ReplaceIn makes b the read buffer. Nothing points into the one in use any more.
+func (c *Conn) ReplaceIn(b []byte) {
+	used := c.In
+	c.In = b
+	c.Spans.CheckDetached(used)
+	buffer.Put(used)
+}
+
+// GrowIn doubles the read buffer while headers are read, which are then parsed anew.
+func (c *Conn) GrowIn() {
+	c.Spans.DetachRequest()
+	b := buffer.Grow(c.In[:c.W], c.W)
+	c.In = b[:cap(b)]
+}

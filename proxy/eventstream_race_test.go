@@ -1,0 +1,197 @@
+package proxy
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+)
+
+// longFailure is a stream that fails far behind its beginning.
+var longFailure = eventStream(strings.Repeat(prelude, 5) + overloaded)
+
+// What one attempt's stream has shown says nothing about that of the fallback upstream.
+func TestTheFallbacksStreamIsItsOwn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spare   string
+		want    string
+		outcome policy.Outcome
+	}{
+		"content at once": {eventStream(firstText), firstText, policy.OutcomeFallback},
+		"a failure":       {eventStream(overloaded), strings.Repeat(prelude, 5) + overloaded, policy.OutcomeGaveUpRetriesOff},
+		"no stream":       {fallbackOK, "spare", policy.OutcomeFallback},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemoryWithFallback(t, script(longFailure), script(tc.spare), func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.Policy.MaxRetries = 0
+			}, func(t *testing.T, m *memory, _ *fallbackServer) {
+				m.client().send(get("/")).want(200, tc.want)
+				m.wantOutcome(0, tc.outcome)
+			})
+		})
+	}
+}
+
+// The stream of a hedge is held back like any other, and what the stream of the first attempt has
+// shown says nothing about it.
+func TestAHedgesStreamIsItsOwn(t *testing.T) {
+	const refused = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+	for name, tc := range map[string]struct {
+		first, hedge string // what they get
+		firstTakes   time.Duration
+		status       int
+		body         string
+		outcome      policy.Outcome
+		sends        int
+	}{
+		"the hedge's stream fails":     {ok200, eventStream(prelude + overloaded), time.Hour, 200, firstText, policy.OutcomeRecovered, 3},
+		"both streams fail":            {longFailure, eventStream(overloaded), 30 * time.Millisecond, 200, firstText, policy.OutcomeRecovered, 3},
+		"a failure after a stream":     {longFailure, "HTTP/1.1 503 Unavailable\r\nRetry-After: 0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 30 * time.Millisecond, 200, firstText, policy.OutcomeRecovered, 3},
+		"a refusal after a stream":     {longFailure, refused, 30 * time.Millisecond, 400, "{}", policy.OutcomeRecovered, 2},
+		"the hedge has content":        {ok200, eventStream(prelude + firstText), time.Hour, 200, prelude + firstText, policy.OutcomeSuccess, 2},
+		"the first fails, one is good": {longFailure, eventStream(firstText), 30 * time.Millisecond, 200, firstText, policy.OutcomeRecovered, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for headers := c.head(); headers != ""; headers = c.head() {
+					switch c.up.sends() {
+					case 1:
+						_ = c.SetReadDeadline(time.Now().Add(tc.firstTakes))
+						_, _ = c.endOfInput()
+						_ = c.SetReadDeadline(time.Time{})
+						c.say("%s", tc.first)
+					case 2:
+						_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+						_, _ = c.endOfInput()
+						_ = c.SetReadDeadline(time.Time{})
+						c.say("%s", tc.hedge)
+					default:
+						c.say("%s", eventStream(firstText))
+					}
+				}
+			}
+			inMemory(t, handle, func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.HedgeAfter = hedgeAfter(t, "20ms")
+			}, func(t *testing.T, m *memory) {
+				m.client().send(get("/")).want(tc.status, tc.body)
+				m.wantOutcome(0, tc.outcome)
+				if n := m.up.sends(); n != tc.sends {
+					t.Errorf("%d sent, want %d", n, tc.sends)
+				}
+				if n := m.faults.Load(); n != 0 {
+					t.Errorf("%d faults of the proxy itself", n)
+				}
+			})
+		})
+	}
+}
+
+// An upstream that sends framing without content cannot hold a request for longer than silence could.
+func TestFramingGivesAStreamNoMoreTime(t *testing.T) {
+	handle := func(c *upConn) {
+		discardBody(c, c.head())
+		if c.n > 1 {
+			c.say("%s", eventStream(firstText))
+			return
+		}
+		c.say("%s", streamHeaders+"5;x=")
+		for i := 0; i < 100; i++ {
+			_ = c.SetReadDeadline(time.Now().Add(50 * time.Second))
+			if _, err := c.endOfInput(); err == nil {
+				return
+			}
+			c.say("y")
+		}
+	}
+	inMemory(t, handle, func(c *Config) {
+		holdsStreams(t, c)
+		c.Default.RequestTimeout = 10 * time.Minute
+	}, func(t *testing.T, m *memory) {
+		began := time.Now()
+		m.client().send(get("/")).want(200, firstText)
+		if took := time.Since(began); took > 61*time.Second {
+			t.Errorf("took %v, want a minute", took)
+		}
+	})
+}
+
+// Nor can it delay the retry after a failed response by sending its body's framing bit by bit.
+func TestFramingDelaysNoRetry(t *testing.T) {
+	handle := func(c *upConn) {
+		discardBody(c, c.head())
+		if c.n > 1 {
+			c.say(ok200)
+			return
+		}
+		c.say("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n5;x=")
+		for range 10 {
+			_ = c.SetReadDeadline(time.Now().Add(900 * time.Millisecond))
+			if _, err := c.endOfInput(); err == nil {
+				return
+			}
+			c.say("y")
+		}
+		c.say("\r\nhello\r\n0\r\n\r\n")
+	}
+	inMemory(t, handle, nil, func(t *testing.T, m *memory) {
+		c := m.client().send(get("/"))
+		_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
+		if _, err := c.r.Peek(1); err != nil {
+			t.Errorf("nothing after 2 s: %v", err)
+		}
+		_ = c.SetReadDeadline(time.Time{})
+		c.want(503, "hello")
+	})
+}
+
+// The stream of a probe that stays silent is not awaited once its request is sent again: its response
+// headers have come, so what follows is no late response.
+func TestASilentStreamOfAProbeEnds(t *testing.T) {
+	var resets atomic.Bool
+	resets.Store(true)
+	var began, ended time.Time
+	handle := func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			switch {
+			case resets.Load():
+				return
+			case !began.IsZero():
+				c.say("%s", eventStream(firstText))
+				continue
+			}
+			began = time.Now()
+			c.say("%s", streamHeaders+chunk(prelude))
+			_, _ = c.endOfInput()
+			ended = time.Now()
+			return
+		}
+	}
+	inMemory(t, handle, func(c *Config) {
+		holdsStreams(t, c)
+		withBreaker(c)
+		c.Default.Policy.MaxRetries, c.Default.RequestTimeout, c.Default.QueueTimeout = 100, 10*time.Minute, 5*time.Minute
+	}, func(t *testing.T, m *memory) {
+		c := m.client().send(get("/"))
+		for range 1000 {
+			if g := m.guard(); g.Breaker != breaker.Closed && g.Queued == 1 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if g := m.guard(); g.Breaker == breaker.Closed || g.Queued != 1 {
+			t.Fatalf("the request is not queued: %+v", g)
+		}
+		resets.Store(false)
+		c.want(200, firstText)
+		synctest.Wait()
+		if held := ended.Sub(began); held < 59*time.Second || held > 61*time.Second {
+			t.Errorf("the silent stream ended after %v, want a minute", held)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package exchange
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// tunnel answers an upgrade that the upstream accepted, and moves bytes both ways until both
+// sides have ended or nothing moved for the idle timeout.
+func (x *Exchange) tunnel() (int, policy.Outcome) {
+	x.upload.stop()
+	x.w.mustClose, x.w.started = true, true
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.Dest.Forward.Via}
+	if x.Dest.ResponseHeaders {
+		o.Attempts = x.Attempts
+	}
+	x.w.buf = forward.AppendResponseHeaders(x.w.clean(), &x.att.Resp, &o)
+	x.w.buf = append(x.w.buf, x.att.Up.Buf[x.att.R:x.att.W]...)
+	if x.w.flush() != nil {
+		x.dropUpstream()
+		x.w.mustReset = true
+		return 101, policy.OutcomeClientGone
+	}
+	x.Conn.Buffers.Release()
+	t := &tunnel{idle: x.Settings.TunnelIdleTimeout, c: x.Conn, client: x.Conn.NC, up: x.att.Up}
+	x.upgraded.Store(t)
+	t.run()
+	x.upgraded.Store(nil)
+	_ = x.att.Take().Close()
+	x.w.mustReset = t.cut.Load()
+	return 101, policy.OutcomeUpgraded
+}
+
+// EndTunnel ends the tunnel of the request, if it is one, in order. Anyone may call it.
+func (x *Exchange) EndTunnel() { x.upgraded.Load().end() }
+
+// tunnel is a pair of byte streams.
+type tunnel struct {
+	idle   time.Duration
+	c      *downstream.Conn
+	client net.Conn // of c
+	up     *upstream.Conn
+	moved  atomic.Int64 // pieces, either way
+	ending atomic.Bool  // each side is to be told that nothing more comes
+	over   atomic.Bool  // both connections were ended
+	cut    atomic.Bool  // ... since one broke
+}
+
+// end ends both directions after what was moved. It may be called on nil, by anyone and more than
+// once, and does not wait.
+func (t *tunnel) end() {
+	if t != nil && !t.ending.Swap(true) {
+		_ = t.client.SetReadDeadline(downstream.Past)
+		_ = t.up.SetReadDeadline(downstream.Past)
+	}
+}
+
+// run moves bytes until both directions have ended. The bytes that the client sent after its
+// request go first.
+func (t *tunnel) run() {
+	c := t.c
+	_ = t.client.SetWriteDeadline(time.Time{})
+	_ = t.up.SetWriteDeadline(time.Time{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if c.R < c.W {
+			if _, err := t.up.Write(c.In[c.R:c.W]); err != nil {
+				t.breakOff()
+				return
+			}
+			c.R = c.W
+		}
+		t.copy(t.up, t.client)
+	}()
+	t.copy(t.client, t.up)
+	<-ended
+}
+
+// copy moves bytes from src to dst until src ends, then tells dst. On an error or at the idle
+// timeout it ends both connections, so that the other direction ends too.
+func (t *tunnel) copy(dst, src net.Conn) {
+	buf := buffer.Get(buffer.Medium)
+	defer buffer.Put(buf)
+	for {
+		seen := t.moved.Load()
+		t.extend(src, dst)
+		n, err := src.Read(buf)
+		if rawsocket.IsTimeout(err) && t.ending.Load() {
+			err = io.EOF
+		}
+		if n > 0 {
+			t.moved.Add(1)
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				t.breakOff()
+				return
+			}
+			continue
+		}
+		switch {
+		case err == io.EOF && closeWrite(dst):
+		case rawsocket.IsTimeout(err) && t.moved.Load() != seen:
+			continue // the other direction is alive
+		case err == io.EOF, rawsocket.IsTimeout(err):
+			t.close()
+		default:
+			t.breakOff()
+		}
+		return
+	}
+}
+
+// close ends both connections in order.
+func (t *tunnel) close() {
+	if !t.over.Swap(true) {
+		_ = t.client.Close()
+		_ = t.up.Close()
+	}
+}
+
+// breakOff ends both connections such that neither side takes it for an orderly end: one broke,
+// and what was in flight is lost.
+func (t *tunnel) breakOff() {
+	if !t.over.Swap(true) {
+		t.cut.Store(true)
+		t.c.Abort()
+		t.up.Abort()
+	}
+}
+
+func (t *tunnel) extend(src, dst net.Conn) {
+	by := time.Time{}
+	if t.idle > 0 {
+		by = time.Now().Add(t.idle)
+	}
+	_ = src.SetReadDeadline(by)
+	_ = dst.SetWriteDeadline(by)
+	if t.ending.Load() {
+		_ = src.SetReadDeadline(downstream.Past) // it was asked for before the deadline was moved
+	}
+}
+
+// closeWrite tells the peer that nothing more comes. It reports false if that cannot be said
+// without closing.
+func closeWrite(c net.Conn) bool {
+	if u, ok := c.(*upstream.Conn); ok {
+		c = u.Conn
+	}
+	h, ok := c.(interface{ CloseWrite() error })
+	return ok && h.CloseWrite() == nil
+}

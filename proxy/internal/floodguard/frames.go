@@ -1,0 +1,211 @@
+package floodguard
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// preface is what a client sends first that knows HTTP/2 to be spoken here (RFC 9113 section
+// 3.4). An HTTP/1.1 parser refuses it after its first line.
+const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// frameSize is the largest frame that a client may send: the smallest value allowed (RFC 9113
+// section 4.2). A larger frame would be read whole before it counts, and net/http's own 1 MiB is
+// more than a stream's window.
+const FrameSize = 16 << 10
+
+// What an HTTP/2 client may send of frames that ask for nothing: SETTINGS, PING,
+// RST_STREAM, PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs
+// us about as much as a request's headers cost their parser, and net/http takes them
+// without end. A client needs a few at its begin, one now and then, and as many RST_STREAM as
+// requests that it gives up. A stream that it makes us reset counts like one that it resets.
+//
+// A client that sends more is read from as slowly as its allowance grows, so that its
+// other streams are served on; one that goes on for floodPatience is told to go away.
+const (
+	IdleFrames          = 2000 // at once
+	idleFramesPerSecond = 1000 // and one more for each piece of a response, and each response that ended
+
+	resetsAtOnce    = 200 // net/http ends a connection when handlers of reset streams pile up
+	resetsPerSecond = 1000
+
+	floodPatience = 5 * time.Second
+)
+
+// creditingWriter is a response whose DATA earns its client frames. gRPC measures by a PING how
+// fast what it received has come, as often as once for each DATA frame.
+type creditingWriter struct {
+	http.ResponseWriter
+	credit *atomic.Int64
+}
+
+// Crediting returns to, with each write earning the client frames.
+func (w *FrameWatch) Crediting(to http.ResponseWriter) http.ResponseWriter {
+	return creditingWriter{to, &w.credit}
+}
+
+// Credit lets the client send n frames more.
+func (w *FrameWatch) Credit(n int) { w.credit.Add(int64(n)) }
+
+// Write is part of http.ResponseWriter.
+func (p creditingWriter) Write(b []byte) (int, error) {
+	n, err := p.ResponseWriter.Write(b)
+	p.credit.Add(int64(1 + n/FrameSize))
+	return n, err
+}
+
+// Unwrap is used by http.ResponseController.
+func (p creditingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// frameWatch is an HTTP/2 client's connection whose frames are counted as they are read, by their
+// headers alone (RFC 9113 section 4.1), and whose request headers must arrive in time. net/http
+// limits neither. One goroutine reads and one writes.
+type FrameWatch struct {
+	net.Conn
+	headerTimeout time.Duration // from the first byte of request headers to the last; 0: no limit
+	onSlow        func()        // called once, when the connection is first read from slowly
+	onFlood       func()        // called once, when that has gone on for floodPatience
+
+	scan             frameScan
+	inHeaders        bool // a block of fields has begun and not ended
+	lastHeadersFrame bool // this frame ends it
+	deadlineSet      bool // the read deadline is set
+
+	frames, resets allowance
+	slowSince      time.Time
+	slowUntil      time.Time
+	credit         atomic.Int64 // frames earned by responses since debts were last paid
+
+	sent   resetScan
+	faults atomic.Int64 // streams that we reset for the client's fault, not yet counted
+}
+
+// watchFrames returns a frameWatch for nc, on which the preface is still to be read.
+func Watch(nc net.Conn, headTime time.Duration, slowed, away func()) *FrameWatch {
+	now := time.Now()
+	return &FrameWatch{
+		Conn: nc, headerTimeout: headTime, onSlow: sync.OnceFunc(slowed), onFlood: sync.OnceFunc(away), scan: frameScan{skip: len(Preface)},
+		frames: allowance{tokens: IdleFrames, max: IdleFrames, perSecond: idleFramesPerSecond, at: now},
+		resets: allowance{tokens: resetsAtOnce, max: resetsAtOnce, perSecond: resetsPerSecond, at: now},
+	}
+}
+
+// Read is part of net.Conn.
+func (w *FrameWatch) Read(p []byte) (int, error) {
+	w.pace()
+	n, err := w.Conn.Read(p)
+	w.inspect(p[:n])
+	w.setDeadline()
+	return n, err
+}
+
+// Write is part of net.Conn.
+func (w *FrameWatch) Write(p []byte) (int, error) {
+	if n := w.sent.scan(p); n > 0 {
+		w.faults.Add(int64(n))
+	}
+	return w.Conn.Write(p)
+}
+
+// paceStep is the shortest sleep: debts are paid in pieces that cost no more than a timer.
+const paceStep = 10 * time.Millisecond
+
+// pace waits until the client's debts are paid.
+func (w *FrameWatch) pace() {
+	if w.faults.Load() != 0 {
+		n := int(w.faults.Swap(0))
+		w.frames.tokens -= n
+		w.resets.tokens -= n
+	}
+	if w.frames.tokens >= 0 && w.resets.tokens >= 0 {
+		return
+	}
+	if n := int(w.credit.Swap(0)); n > 0 {
+		w.frames.earn(n)
+		w.resets.earn(n)
+	}
+	now := time.Now()
+	d := max(w.frames.debt(now), w.resets.debt(now))
+	if d < paceStep {
+		return
+	}
+	w.slow(now, d)
+	time.Sleep(d)
+}
+
+// slow records that the client is not read from for d. A second without ends a flood.
+func (w *FrameWatch) slow(now time.Time, d time.Duration) {
+	w.onSlow()
+	if now.Sub(w.slowUntil) > time.Second {
+		w.slowSince = now
+	}
+	w.slowUntil = now.Add(d)
+	if w.slowUntil.Sub(w.slowSince) > floodPatience {
+		w.onFlood()
+	}
+}
+
+// inspect follows the frames in what was read.
+func (w *FrameWatch) inspect(p []byte) {
+	for len(p) > 0 {
+		p = w.scan.payload(p)
+		w.headersEnded()
+		var whole bool
+		if p, whole = w.scan.header(p); whole {
+			w.frame()
+			w.headersEnded()
+		}
+	}
+}
+
+// headersEnded records the end of a header block once its last byte was read.
+func (w *FrameWatch) headersEnded() {
+	if w.scan.skip == 0 && w.lastHeadersFrame {
+		w.inHeaders, w.lastHeadersFrame = false, false
+	}
+}
+
+// Types and flags of frames (RFC 9113 section 6).
+const (
+	frameData         = 0
+	frameHeaders      = 1
+	frameRSTStream    = 3
+	frameWindowUpdate = 8
+	frameContinuation = 9
+
+	flagEndStream  = 1
+	flagEndHeaders = 4
+)
+
+// frame counts the frame whose header has arrived.
+func (w *FrameWatch) frame() {
+	kind, flags := w.scan.kind(), w.scan.flags()
+	switch {
+	case kind == frameHeaders:
+		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
+		return
+	case kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
+		return
+	case kind == frameContinuation:
+		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
+	case kind == frameRSTStream:
+		w.resets.tokens--
+	}
+	w.frames.tokens--
+}
+
+// setDeadline keeps the read deadline: one while headers are in flight, otherwise none.
+func (w *FrameWatch) setDeadline() {
+	if w.inHeaders == w.deadlineSet || w.headerTimeout <= 0 {
+		return
+	}
+	w.deadlineSet = w.inHeaders
+	by := time.Time{}
+	if w.deadlineSet {
+		by = time.Now().Add(w.headerTimeout)
+	}
+	_ = w.SetReadDeadline(by)
+}

@@ -1,0 +1,100 @@
+package report
+
+import (
+	"bytes"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// logDone writes the request's one line: that of the access log, or one for a request that was
+// given up, of which there is a limited number per minute.
+func (p *Report) logDone(code int, o policy.Outcome, took time.Duration) {
+	switch failed := worthALine(o); {
+	case p.Request.Settings.AccessLog && failed:
+		p.logRequest(p.Request.Settings.Log.Warn, "request", code, o, took)
+	case p.Request.Settings.AccessLog:
+		p.logRequest(p.Request.Settings.Log.Info, "request", code, o, took)
+	case failed && p.Request.Route.GaveUpLog.Allow():
+		p.logRequest(p.Request.Settings.Log.Warn, "request given up", code, o, took)
+	}
+}
+
+// worthALine reports whether a client is likely to complain about an outcome.
+func worthALine(o policy.Outcome) bool {
+	switch o {
+	case policy.OutcomeResponseBroken, policy.OutcomeStreamCut, policy.OutcomeFailFast, policy.OutcomeQueueDropped, policy.OutcomeQueueTimeout, policy.OutcomeOverloaded,
+		policy.OutcomeRateLimitPause, policy.OutcomeClientThrottled, policy.OutcomeRateLimited, policy.OutcomeFallback:
+		return true
+	}
+	return o.GaveUp()
+}
+
+// What a line shows of what the client sent, in bytes: a head may be of 64 KiB.
+const (
+	loggedPath  = 1 << 10
+	loggedField = 256
+)
+
+// logRequest writes a line without secrets: the query is left out.
+func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration) {
+	target := printable(p.Request.HTTP.Path, loggedPath)
+	if p.Request.HTTP.HasQuery {
+		target = append(bytes.Clone(target), "?..."...)
+	}
+	write(msg,
+		zap.String("route", p.Request.Route.Name),
+		zap.ByteString("method", printable(p.Request.HTTP.Method, loggedField)),
+		zap.ByteString("host", printable(p.Request.HTTP.Authority, loggedField)),
+		zap.ByteString("path", target),
+		zap.Int("status", code),
+		zap.Stringer("outcome", o),
+		zap.Int64("request_bytes", p.Request.Body.Total),
+		zap.Int64("response_bytes", p.Request.BodyBytesSent),
+		zap.Duration("duration_seconds", took),
+		zap.Array("attempts", &p.AttemptLog),
+		zap.String("peer", p.Request.Conn.Peer.Text),
+		zap.ByteString("user_agent", printable(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
+		zap.ByteString("request_id", p.Request.ID),
+		zap.String("trace_id", p.traceID()),
+		zap.String("reason", p.Reason),
+	)
+}
+
+// traceID returns the id of the request's trace: that of its span, or the client's, or "".
+func (p *Report) traceID() string {
+	if p.Trace.Request != nil {
+		return p.Trace.Request.TraceID()
+	}
+	parent, _ := forward.TraceContext(p.Request.HTTP)
+	return forward.TraceID(parent)
+}
+
+// printable returns text without anything that could steer a terminal: valid UTF-8 without control
+// characters, at most max bytes and "...". It returns text itself if nothing has to change.
+func printable(text []byte, max int) []byte {
+	cut := len(text) > max
+	if cut {
+		text = text[:max]
+	}
+	if bytes.ContainsFunc(text, isUnprintable) {
+		text = bytes.Map(func(r rune) rune {
+			if isUnprintable(r) {
+				return '?'
+			}
+			return r
+		}, text)
+	}
+	if cut {
+		text = append(bytes.Clone(text), "..."...)
+	}
+	return text
+}
+
+func isUnprintable(r rune) bool { return r == utf8.RuneError || r != ' ' && !unicode.IsPrint(r) }

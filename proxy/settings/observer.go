@@ -1,0 +1,67 @@
+package settings
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// Observer is told what happens to requests of one route. A request has one observer from its begin
+// to its end. All methods are called on the request path, by many goroutines at once: they must not
+// block and should not allocate.
+type Observer interface {
+	// RequestBegan is called when the route of a request is known.
+	RequestBegan()
+	// AttemptDone is called when an attempt ended. code is 0 if no response headers came.
+	AttemptDone(class policy.Class, code int, d time.Duration)
+	// Retry is called when a retry is sent, after its wait.
+	Retry(reason policy.Reason)
+	// WouldRetry is called, at most once per request, when a route with DryRun would retry.
+	WouldRetry(reason policy.Reason)
+	// Hedged is called when it is known that a hedge was sent.
+	Hedged()
+	// HedgeWon is called when the response to a hedge is the one that is relayed.
+	HedgeWon()
+	// Queued is called after a wait for the breaker, for a permit, for a slot of a rate limit, or for
+	// the end of a rate-limit pause.
+	Queued(waited time.Duration)
+	// FaultInjected is called when a fault of Route.FaultInjection is drawn for an attempt.
+	FaultInjected(kind policy.FaultKind)
+	// WaitBegan and WaitEnded are called around the wait before a retry.
+	WaitBegan()
+	WaitEnded(waited time.Duration)
+	// FallbackFailed is called when a fallback upstream had no better response.
+	FallbackFailed()
+	// RequestDone is called exactly once per RequestBegan. added is the time between the end of the
+	// first attempt and the end of the last one; it is 0 if no attempt failed.
+	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
+}
+
+func observeNothing() Observer { return NoObserver{} }
+
+// NoObserver observes nothing.
+type NoObserver struct{}
+
+func (NoObserver) RequestBegan() {}
+
+func (NoObserver) AttemptDone(policy.Class, int, time.Duration) {}
+
+func (NoObserver) Retry(policy.Reason) {}
+
+func (NoObserver) WouldRetry(policy.Reason) {}
+
+func (NoObserver) Hedged() {}
+
+func (NoObserver) HedgeWon() {}
+
+func (NoObserver) Queued(time.Duration) {}
+
+func (NoObserver) FallbackFailed() {}
+
+func (NoObserver) FaultInjected(policy.FaultKind) {}
+
+func (NoObserver) WaitBegan() {}
+
+func (NoObserver) WaitEnded(time.Duration) {}
+
+func (NoObserver) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}

@@ -1,0 +1,150 @@
+package settings
+
+import (
+	"slices"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Route is a named rule and everything that applies to the requests that match it.
+type Route struct {
+	Name  string
+	Match route.Match
+
+	Upstream upstream.Target // routes with equal upstreams share pool and budget
+	Forward  forward.Settings
+	Policy   policy.Policy
+	Budget   budget.Config
+	NoBudget bool
+
+	Guard             breaker.Options       // circuit breaker and concurrency limit; routes with equal upstreams and options share them
+	Breaker           BreakerMode           // what happens to requests while the breaker is not closed
+	QueueTimeout      time.Duration         // the longest wait for the breaker, with BreakerQueue
+	LimitQueueTimeout time.Duration         // the longest wait for a permit under the concurrency limit; 0 means a second
+	Eject             Eject                 // when endpoints of an upstream with several are ejected
+	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
+	QueueMax          int                   // requests queued at once per upstream; beyond, the oldest is dropped
+	QueueOrder        admission.Order       // which of them is served first
+	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
+	RateLimit         admission.RateLimit   // attempts that the upstream gets in a time
+	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
+	Fallback          *Fallback             // what answers if all else failed; nil: nothing
+	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or response header of ours
+	FaultInjection    *policy.FaultInjector // faults below the retry loop, to try policies out; nil: none. Such a route shares no breaker, limit, budget and connections with others
+
+	// HedgeAfter is when a second attempt is sent beside one without a response; see
+	// docs/decisions/0006-hedging.md. The zero value means never.
+	HedgeAfter hedge.After
+
+	RequestTimeout      time.Duration // of all attempts and waits, from the request being sent whole to the response headers; 0 means none
+	AttemptTimeout      time.Duration // of one attempt, while a retry is still possible; 0 means none
+	FirstContentTimeout time.Duration // until the first content of an event stream, from the request being sent whole; 0: streams are not held back
+	BodyIdleTimeout     time.Duration // of a body, either way, without a byte
+	MaxBodyBytes        int64         // larger request bodies get 413; 0 means no limit
+	RetryBufferBytes    int64         // kept of one request body for retries
+	ResponseBufferBytes int64         // largest response that is buffered while a better one is sought
+
+	// ErrorCodes are the error codes and texts in a JSON body of a failed response by which a retry
+	// is not worth it, nil for apierror.Usual.
+	ErrorCodes *apierror.List
+
+	GenerateKey     bool // add an Idempotency-Key, the same for all attempts, if there is none
+	LayeredRetries  policy.LayeredRetries
+	ResponseHeaders bool // add X-Retryproxy-Attempts and -Reason to responses
+}
+
+// Accepts reports whether a request to a forward proxy is for this route: its target names the
+// route's upstream, or one of several, or a host that the route matches. It is asked only for
+// requests in absolute form, and keeps one service from answering for another. What is dialled does
+// not depend on it: that is always the route's upstream. See docs/decisions/0017-proxy-protocol-
+// and-forward-proxy.md.
+func (r *Route) Accepts(q *http1.Request) bool {
+	if http1.EqualFold(q.Scheme, "https") && r.Upstream.TLS == nil {
+		return false // the client wants nobody on the way to read it
+	}
+	// A pattern has matched where there is one, with its port if it names one.
+	byName := r.Match.Host != "" && (!slices.ContainsFunc(r.Match.Hosts(), withoutPort) || forward.PortImplied(q.Authority, q.Scheme))
+	return byName || r.isUpstream(q)
+}
+
+// HasBasePath reports whether requests of the route are sent below a path.
+func (r *Route) HasBasePath() bool {
+	return r.Forward.BasePath != "" || r.Fallback != nil && r.Fallback.Forward.BasePath != ""
+}
+
+func withoutPort(host string) bool { return !forward.HasPort(host) }
+
+func (r *Route) isUpstream(q *http1.Request) bool {
+	if forward.IsHost(q.Authority, q.Scheme, r.Upstream.Host) {
+		return true
+	}
+	for i := range r.Upstream.MoreTargets {
+		if forward.IsHost(q.Authority, q.Scheme, r.Upstream.MoreTargets[i].Host) {
+			return true
+		}
+	}
+	return false
+}
+
+// Fallback is what answers if all else failed. See docs/decisions/0009-fallback.md.
+type Fallback struct {
+	// Status, where it is not 0, and Body are the response.
+	Status int // 200 to 599
+	Body   []byte
+
+	// Upstream is asked instead, once, where Status is 0. Forward are the
+	// settings of its requests.
+	Upstream upstream.Target
+	Forward  forward.Settings
+}
+
+// RateLimitPauseKind says which requests share the pause that a 429 asks for.
+type RateLimitPauseKind uint8
+
+// RateLimitPause is what a route does with the pause that a 429 asks for, by
+// Retry-After or by a rate limit used up.
+type RateLimitPause struct {
+	Kind   RateLimitPauseKind
+	Header string // the field's name, for RateLimitPauseHeader
+
+	// Max is the longest wait that an upstream may ask for, whatever Kind is; 0 means any. A response
+	// that asks for a longer one is passed to the client at once, and its pause is not shared.
+	Max time.Duration
+}
+
+// BreakerMode says what happens to requests while the breaker of their upstream is not closed.
+type BreakerMode uint8
+
+// Eject says when an address of an upstream with several is ejected for a
+// while. The zero value means the defaults of package upstream.
+type Eject struct {
+	After int           // failures in a row; below 0: never
+	For   time.Duration // how long, the first time
+}
+
+func (e Eject) options() upstream.Options {
+	return upstream.Options{EjectAfter: e.After, EjectFor: e.For}
+}
+
+// The modes of a breaker.
+const (
+	BreakerQueue    BreakerMode = iota // they are queued for up to QueueTimeout
+	BreakerFailFast                    // they are answered with 503 at once
+)
+
+// The choices of RateLimitPauseKind.
+const (
+	RateLimitPauseNone   RateLimitPauseKind = iota // each request pauses for itself
+	RateLimitPauseRoute                            // all of the route
+	RateLimitPauseHeader                           // those of the route with the same value in a field; without it a request pauses for itself
+)

@@ -1,0 +1,138 @@
+package settings
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// RouteState is a route with what its requests share.
+type RouteState struct {
+	*Route
+	UpstreamState      *UpstreamState
+	NewObserver        func() Observer // of a request that begins
+	GaveUpLog          boundedlog.Limiter
+	FallbackRoute      *RouteState  // as a request to the fallback upstream sees it; nil without one
+	IsFallback         bool         // it is the FallbackRoute of another
+	Hedge              *hedge.Hedge // nil: off
+	PlainRetryOn       bool         // a response below 300 is never a failure
+	RepeatsReset       bool         // a connection that ends without a response is a failure to repeat after
+	rateLimitPauseSeed [sha256.Size]byte
+	RateLimits         *admission.RateLimits // nil: none
+}
+
+// RetryBudget returns the retry budget of the route, or nil if it has none.
+func (r *RouteState) RetryBudget() *budget.Budget {
+	if r.NoBudget {
+		return nil
+	}
+	return r.UpstreamState.RetryBudget
+}
+
+// retriesResets reports whether p retries a request that may run twice after a connection that
+// ended without a response, if nothing else forbids it.
+func retriesResets(p *policy.Policy) bool {
+	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: backoff.Forever}
+	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, backoff.Shared()).Retry
+}
+
+// plain reports whether no response below 300 can be a failure, so that most responses need no
+// closer look.
+func plain(on *policy.RetryOn) bool {
+	if len(on.HeaderNames()) > 0 || on.AnyGRPC() {
+		return false
+	}
+	for code := 100; code < 300; code++ {
+		if on.Code(code) {
+			return false
+		}
+	}
+	return true
+}
+
+// observed returns the route as it runs: with DryRun, nothing in it queues, rejects or retries a
+// request or changes its response. See docs/decisions/0008-observe-and-advise.md.
+func observed(r *Route) *Route {
+	if !r.DryRun {
+		return r
+	}
+	o := *r
+	o.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
+	o.Probe, o.RateLimitPause, o.RateLimit, o.ClientThrottling, o.Fallback = admission.Probe{}, RateLimitPause{}, admission.RateLimit{}, false, nil
+	o.HedgeAfter = hedge.After{}
+	return &o
+}
+
+// fallbackTimeDivisor is the part of a request's time that is kept back for a fallback upstream:
+// a tenth. So an upstream that never answers leaves it some.
+const fallbackTimeDivisor = 10
+
+// fallbackTimeout bounds the one attempt at a fallback upstream if neither the attempt timeout
+// nor the request timeout does.
+const fallbackTimeout = 10 * time.Second
+
+// fallbackRoute returns the route as a request to its fallback upstream sees it: the same, except
+// for where it goes, and without any queue.
+func fallbackRoute(r *Route) *Route {
+	to := *r
+	to.Upstream, to.Forward, to.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
+	to.NoBudget, to.ClientThrottling, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, false, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
+	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
+	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
+		to.AttemptTimeout = fallbackTimeout
+	}
+	return &to
+}
+
+// OwnShare returns d without the part that is kept back for a fallback upstream.
+func (r *RouteState) OwnShare(d time.Duration) time.Duration {
+	if r.FallbackRoute != nil {
+		return d - d/fallbackTimeDivisor
+	}
+	return d
+}
+
+// traced returns the route as it runs with a Tracer.
+func traced(r *Route) *Route {
+	t := *r
+	t.Forward.OmitTrace = true
+	if r.Fallback != nil {
+		f := *r.Fallback
+		f.Forward.OmitTrace = true
+		t.Fallback = &f
+	}
+	return &t
+}
+
+// pauseSeed returns the part of a pause key that all requests of a route share.
+func pauseSeed(r *Route) [sha256.Size]byte {
+	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
+}
+
+// PauseKey returns what a request shares a rate-limit pause by. It reports false if it shares none.
+// The key is the same in every process with the same route to the same upstream. It is a cryptographic
+// hash, so that no client can make a value that pauses another's requests.
+func (r *RouteState) PauseKey(req *http1.Request) (uint64, bool) {
+	h := r.rateLimitPauseSeed
+	switch r.RateLimitPause.Kind {
+	case RateLimitPauseRoute:
+	case RateLimitPauseHeader:
+		value, ok := req.Lookup(r.RateLimitPause.Header)
+		if !ok {
+			return 0, false
+		}
+		return admission.HashValue(h, value), true
+	default:
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(h[:]), true
+}

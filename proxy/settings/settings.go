@@ -1,0 +1,212 @@
+package settings
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
+	"github.com/retryproxy/retryproxy/proxy/route"
+)
+
+// Settings is one version of the configuration, prepared to run. A request keeps the version that
+// it began with.
+type Settings struct {
+	*Config
+	process      Process
+	before       *Settings // only while it is being prepared
+	Table        *route.Table[*RouteState]
+	DefaultRoute *RouteState
+	trust        forward.Trust
+	All          []*RouteState
+	Budgeted     map[*UpstreamState]bool // those whose budget some route asks
+	ClientTLS    *tls.Config             // nil: clients come without TLS
+	HTTP2        bool                    // it is spoken with clients
+
+	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
+
+	hedges                map[hedgeKey]*hedge.Hedge                   // of the version before
+	AllRateLimits         map[[sha256.Size]byte]*admission.RateLimits // by seed
+	LongestRateLimitPause time.Duration                               // that any route shares
+}
+
+// Process is what all versions of the configuration share.
+type Process struct {
+	Clock    *clock.Clock
+	Draining *atomic.Bool // set when the process drains
+}
+
+// Prepare makes c ready to run. It takes over upstreams of before, the version in force, that have
+// not changed. before is nil for the first version.
+func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
+	if c.Default.Upstream.Address == "" {
+		return nil, errors.New("no upstream for the default route")
+	}
+	n := &Settings{Config: c, process: p, before: before, trust: forward.NewTrust(c.TrustedProxies), Budgeted: map[*UpstreamState]bool{}, AllRateLimits: map[[sha256.Size]byte]*admission.RateLimits{}}
+	n.announcers = forward.NewTrust(c.ProxyProtocolFrom)
+	if n.Log == nil {
+		n.Log = zap.NewNop()
+	}
+	n.HTTP2 = n.MaxConcurrentStreams > 0 && !godebug.Off(godebug.HTTP2Server)
+	n.prepareTLS()
+	known := map[upstreamKey]*UpstreamState{}
+	if before != nil {
+		for _, r := range before.All {
+			known[r.UpstreamState.key] = r.UpstreamState
+		}
+	}
+	n.hedges = before.learnt()
+	var rules []route.Rule[*RouteState]
+	for i := range c.Routes {
+		r := n.add(&c.Routes[i], known)
+		rules = append(rules, route.Rule[*RouteState]{Match: r.Match, Value: r, Name: r.Name})
+	}
+	n.DefaultRoute = n.add(&c.Default, known)
+	n.hedges, n.before = nil, nil
+	var err error
+	if n.Table, err = route.New(rules, n.DefaultRoute); err != nil {
+		return nil, fmt.Errorf("routes: %w", err)
+	}
+	return n, nil
+}
+
+// WarnOfHTTP2Off logs, once, what of HTTP/2 the environment has turned off in net/http.
+func (n *Settings) WarnOfHTTP2Off() {
+	if n.MaxConcurrentStreams > 0 && !n.HTTP2 {
+		n.Log.Warn("HTTP/2 is not offered to clients, as the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
+	}
+	if godebug.Off(godebug.HTTP2Client) {
+		n.Log.Warn("HTTP/2 is not spoken with upstreams, as the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
+	}
+}
+
+func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteState {
+	r = observed(r)
+	if n.Tracer != nil {
+		r = traced(r)
+	}
+	state := &RouteState{Route: r, NewObserver: observeNothing}
+	if n.Observe != nil {
+		state.NewObserver = n.Observe(r.Name)
+	}
+	state.GaveUpLog.PerMinute = n.GaveUpLogPerMinute
+	state.GaveUpLog.OnSuppressed = func(suppressed int) {
+		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
+	}
+	state.PlainRetryOn = plain(&r.Policy.RetryOn)
+	state.RepeatsReset = !r.DryRun && retriesResets(&r.Policy)
+	if r.RateLimitPause.Kind != RateLimitPauseNone {
+		state.rateLimitPauseSeed = pauseSeed(r)
+		n.LongestRateLimitPause = max(n.LongestRateLimitPause, r.RateLimitPause.Max)
+	}
+	state.UpstreamState = n.upstreamOf(r, known)
+	state.Hedge = n.hedgeOf(state)
+	state.RateLimits = n.rateLimitOf(r)
+	if !r.NoBudget {
+		n.Budgeted[state.UpstreamState] = true
+	}
+	n.All = append(n.All, state)
+	if r.Fallback != nil && r.Fallback.Status == 0 {
+		state.FallbackRoute = &RouteState{Route: fallbackRoute(r), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
+		state.FallbackRoute.UpstreamState = n.upstreamOf(state.FallbackRoute.Route, known)
+		n.All = append(n.All, state.FallbackRoute)
+	}
+	return state
+}
+
+// FlushLogs counts the log lines that were suppressed so far.
+func (n *Settings) FlushLogs() {
+	for _, r := range n.All {
+		if !r.IsFallback {
+			r.GaveUpLog.Flush()
+		}
+	}
+	for _, u := range n.Upstreams() {
+		u.DialFailures.LogLimiter.Flush()
+	}
+}
+
+// FaultRand returns what draws faults.
+func (n *Settings) FaultRand() backoff.Rand {
+	if n.Rand != nil {
+		return n.Rand
+	}
+	return backoff.Shared()
+}
+
+// Find returns the route of the request.
+func (n *Settings) Find(listen string, r *http1.Request) *RouteState {
+	if len(n.Routes) == 0 {
+		return n.DefaultRoute
+	}
+	return n.Table.Find(listen, r.Authority, r.Path, r.Method, r)
+}
+
+// Upstreams lists each upstream once.
+func (n *Settings) Upstreams() []*UpstreamState {
+	var all []*UpstreamState
+	seen := map[*UpstreamState]bool{}
+	for _, r := range n.All {
+		if !seen[r.UpstreamState] {
+			seen[r.UpstreamState] = true
+			all = append(all, r.UpstreamState)
+		}
+	}
+	return all
+}
+
+// PeerOf returns who is at the other end.
+func PeerOf(addr net.Addr, n *Settings) forward.Peer {
+	p := forward.Peer{TrustConfigured: n.TrustedProxies != nil}
+	switch a := addr.(type) {
+	case *net.TCPAddr:
+		ap := a.AddrPort()
+		p.Addr = ap.Addr().Unmap()
+		p.Text = p.Addr.WithZone("").String()
+		p.Trusted = n.trust.Trusted(p.Addr)
+	case *net.UnixAddr:
+		p.Text, p.Trusted = "unix", true
+	default:
+		p.Addr = netip.Addr{}
+	}
+	return p
+}
+
+// callerTLS is what clients meet on TCP; nil: no TLS. Unix sockets stay plain,
+// as nobody can listen in on them.
+func (n *Settings) prepareTLS() {
+	if n.TLS == nil {
+		return
+	}
+	n.ClientTLS = n.TLS.Clone()
+	n.ClientTLS.NextProtos = clientProtocols
+	if !n.HTTP2 {
+		n.ClientTLS.NextProtos = clientProtocols[1:]
+	}
+}
+
+// clientProtocols are offered to clients by ALPN, the best first.
+var clientProtocols = []string{"h2", "http/1.1"}
+
+// Announces reports whether a connection has to begin with a PROXY protocol header. No unix socket
+// does: it has no address that could be trusted.
+func (n *Settings) Announces(nc net.Conn) bool {
+	if len(n.ProxyProtocolFrom) == 0 {
+		return false
+	}
+	a, ok := nc.RemoteAddr().(*net.TCPAddr)
+	return ok && n.announcers.Trusted(a.AddrPort().Addr())
+}

@@ -1,0 +1,104 @@
+package settings
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// UpstreamState is what all routes to one upstream share. It outlives a reload while any route
+// still uses it.
+type UpstreamState struct {
+	key         upstreamKey
+	Pool        *upstream.Group
+	RetryBudget *budget.Budget
+	Admission   *admission.Queue
+
+	DialFailures *admission.DialFailures
+
+	BudgetKey uint64 // in a fleet
+
+	Throttler *policy.ClientThrottler // nil: off
+}
+
+// Close closes the connections and ends the probes of the upstream.
+func (u *UpstreamState) Close() {
+	u.Admission.Close()
+	u.Pool.Close()
+}
+
+// upstreamKey is what routes must have in common to share an upstream's pool, breaker, limit and
+// budget, and what must not change for them to outlive a reload.
+type upstreamKey struct {
+	target       string
+	budget       budget.Config
+	guard        breaker.Options // without the strategy
+	probeBackoff string          // the strategy
+	queueMax     int
+	queueOrder   admission.Order
+	throttling   bool
+	probe        admission.Probe
+	faults       string
+	dryRun       bool
+	eject        Eject
+}
+
+// keyOf returns the key of the upstream of r.
+func keyOf(r *Route) upstreamKey {
+	k := upstreamKey{
+		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, queueOrder: r.QueueOrder,
+		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject,
+	}
+	if s := r.Guard.Backoff; s != nil {
+		k.guard.Backoff, k.probeBackoff = nil, fmt.Sprintf("%T %v", s, s) // a strategy need not be comparable
+	}
+	return k
+}
+
+// upstreamOf returns the upstream that routes with equal settings for it share.
+func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *UpstreamState {
+	key := keyOf(r)
+	if known[key] == nil {
+		o := r.Eject.options()
+		o.Start = n.process.Clock.Epoch()
+		failures := admission.NewDialFailures(n.Log, r.Upstream.String())
+		o.OnDialError = failures.Record
+		pool := upstream.NewGroup(r.Upstream, o)
+		known[key] = &UpstreamState{
+			key:         key,
+			Pool:        pool,
+			RetryBudget: n.newBudget(r), BudgetKey: budgetKey(r),
+			Admission: admission.New(admission.Options{
+				Guard: r.Guard, Pool: pool, Probe: r.Probe, Host: r.Upstream.Host, Max: r.QueueMax, Order: r.QueueOrder,
+				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
+			}),
+			DialFailures: failures,
+		}
+		if r.ClientThrottling {
+			known[key].Throttler = policy.NewClientThrottler()
+		}
+	}
+	return known[key]
+}
+
+// budgetKey returns a hash that is the same in every process with a route with the same budget to
+// the same upstream.
+func budgetKey(r *Route) uint64 {
+	h := sha256.Sum256(fmt.Appendf(nil, "budget\x00%s\x00%g %g %d", r.Upstream.String(), r.Budget.Ratio, r.Budget.MinPerSecond, r.Budget.Burst))
+	return binary.BigEndian.Uint64(h[:])
+}
+
+// newBudget returns a budget for the route's upstream.
+func (n *Settings) newBudget(r *Route) *budget.Budget {
+	b := budget.New(r.Budget)
+	if n.BudgetWanted != nil {
+		b.Share(n.BudgetWanted)
+	}
+	return b
+}
