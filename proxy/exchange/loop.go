@@ -139,7 +139,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	}
 	d = r.Policy.Decide(a, &s, budget, x.Process.Clock.Since(x.Clock), backoff.Shared())
 	x.adm.hasBudgetToken = d.Retry && !d.Free && budget != nil
-	if shut && !a.HasRetryAfter {
+	if shut && !a.HasRetryAfter && r.UpstreamState.Admission.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
 	return d

@@ -25,8 +25,8 @@ func (cr *Request) UrlKey() uint32 {
 	return uint32(h.Sum64()) | 1
 }
 
-// RetryWaitsInQueue reports whether a retry waits in the queue instead of in backoff,
-// because the breaker of the upstream is not closed.
+// RetryWaitsInQueue reports whether a retry waits for a permit in the queue instead of costing
+// retry budget, because the breaker of the upstream is not closed.
 func (cr *Request) RetryWaitsInQueue() bool {
 	return cr.Route.Breaker == settings.BreakerQueue && cr.Route.UpstreamState.Admission.Guard.State().Breaker != breaker.Closed
 }
