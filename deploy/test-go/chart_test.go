@@ -98,8 +98,9 @@ gateway:
     BUDGET_RATIO: 0.1
     ACCESS_LOG: true
     VIA: "'gateway'"
-    ROUTES: search
+    ROUTES: search,user-api
     ROUTE_SEARCH_PATH: /search/*
+    ROUTE_USER_API_PATH: /users/*
     ROUTE_SEARCH_UPSTREAM_HOST: preserve
   terminationGracePeriodSeconds: 67
   mounts: [{secret: upstream-ca, path: /ca}, {configMap: more, path: /more}]

@@ -1,12 +1,12 @@
 // Package admin is the HTTP server beside the data path: metrics and health
-// for everyone, the rest for this machine only.
+// for everyone, the rest for this machine and those whom Access names.
 //
 // Make a Server with New, open it with Listen, then Serve in a goroutine, and
 // Close it last of all, after the data path has drained: readiness has to be
 // readable as "no" while that goes on.
 //
 // Whoever can reach the port can read /metrics, /livez and /readyz. What shows
-// the configuration or changes anything is behind LocalOnly.
+// the configuration or changes anything is behind Access.
 package admin
 
 import (
@@ -43,10 +43,11 @@ type Options struct {
 	End *End
 	// RetryPercent shows and changes the share of retries that are made.
 	RetryPercent RetryPercent
-	// Page serves / and what is below /page/, locally; nil: nothing is there.
-	Page  http.Handler
-	PProf bool        // serve /debug/pprof/, locally
-	Log   *log.Logger // for net/http's complaints; nil drops them
+	// Page serves / and what is below /page/; nil: nothing is there.
+	Page   http.Handler
+	PProf  bool        // serve /debug/pprof/, to those who may write: a profile costs CPU
+	Access Access      // to all that is not open to everybody
+	Log    *log.Logger // for net/http's complaints; nil drops them
 }
 
 // Server is the admin listener. Its methods are safe for concurrent use.
@@ -57,23 +58,23 @@ type Server struct {
 
 // New makes a Server; nothing is opened yet.
 func New(o Options) *Server {
-	mux := http.NewServeMux()
+	mux, access := http.NewServeMux(), &o.Access
 	mux.Handle("GET /metrics", o.Metrics)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readiness(w, o.Ready()) })
-	mux.Handle("GET /config", LocalOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, o.Config()) })))
-	mux.Handle("POST /drain", LocalOnly(order(o.Drain, "draining")))
-	mux.Handle("POST /quit", LocalOnly(order(o.Quit, "ending")))
+	mux.Handle("GET /config", access.reading(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, o.Config()) })))
+	mux.Handle("POST /drain", access.writing(order(o.Drain, "draining")))
+	mux.Handle("POST /quit", access.writing(order(o.Quit, "ending")))
 	if o.End != nil {
 		mux.Handle("GET /drained", o.End)
 	}
-	mux.Handle("/retry-percent", o.RetryPercent.handler())
+	mux.Handle("/retry-percent", access.reading(o.RetryPercent))
 	if o.Page != nil {
-		mux.Handle("GET /{$}", LocalOnly(o.Page))
-		mux.Handle("GET /page/", LocalOnly(o.Page))
+		mux.Handle("GET /{$}", access.reading(o.Page))
+		mux.Handle("GET /page/", access.reading(o.Page))
 	}
 	if o.PProf {
-		addProfiles(mux)
+		addProfiles(mux, access)
 	}
 	return &Server{http: &http.Server{
 		Handler:           harden(mux),
@@ -100,7 +101,7 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // addProfiles is not net/http/pprof's own registration, which would serve the
 // profiles on any mux and to anyone.
-func addProfiles(mux *http.ServeMux) {
+func addProfiles(mux *http.ServeMux, access *Access) {
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/":        pprof.Index,
 		"GET /debug/pprof/cmdline": pprof.Cmdline,
@@ -108,7 +109,7 @@ func addProfiles(mux *http.ServeMux) {
 		"GET /debug/pprof/symbol":  pprof.Symbol,
 		"GET /debug/pprof/trace":   pprof.Trace,
 	} {
-		mux.Handle(pattern, LocalOnly(handler))
+		mux.Handle(pattern, access.writing(handler))
 	}
 }
 

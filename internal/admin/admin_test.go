@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -367,11 +366,4 @@ func sendAny(t *testing.T, addr string) (int, string) {
 	defer res.Body.Close() //nolint:errcheck // a test's
 	b, _ := io.ReadAll(res.Body)
 	return res.StatusCode, string(b)
-}
-
-func ExampleLocalOnly() {
-	r, _ := http.NewRequest("GET", "http://evil.example/config", nil)
-	r.RemoteAddr = "127.0.0.1:1234"
-	fmt.Println(checkLocal(r))
-	// Output: the Host is not a loopback name
 }

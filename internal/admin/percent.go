@@ -20,26 +20,24 @@ type RetryPercent struct {
 // maxPercentBody is more than any number of percent takes.
 const maxPercentBody = 64
 
-// handler shows the percentage by GET and changes it by POST. Beyond what
-// LocalOnly asks, a change has to come as application/json: a page of another
+// ServeHTTP shows the percentage by GET and changes it by POST. Beyond what
+// Access asks, a change has to come as application/json: a page of another
 // site cannot send that without asking first (a CORS preflight, which nothing
 // here answers), not even in a browser that leaves out Origin.
-func (p RetryPercent) handler() http.Handler {
-	return LocalOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method {
-		case http.MethodGet:
-		case http.MethodPost:
-			if status, err := p.change(r); err != nil {
-				say(w, status, err.Error())
-				return
-			}
-		default:
-			w.Header().Set("Allow", "GET, POST")
-			say(w, http.StatusMethodNotAllowed, "expected GET or POST")
+func (p RetryPercent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodPost:
+		if status, err := p.change(r); err != nil {
+			say(w, status, err.Error())
 			return
 		}
-		say(w, http.StatusOK, strconv.Itoa(p.Get()))
-	}))
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		say(w, http.StatusMethodNotAllowed, "expected GET or POST")
+		return
+	}
+	say(w, http.StatusOK, strconv.Itoa(p.Get()))
 }
 
 func (p RetryPercent) change(r *http.Request) (status int, err error) {

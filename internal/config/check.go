@@ -119,9 +119,7 @@ func isWildcard(host string) bool {
 // process checks settings of the whole process.
 func (c *checker) process() {
 	s := c.s
-	if s.PProf && s.AdminListen.Off() {
-		c.problems.warnf(Prefix+"PPROF", "true", "has no effect while %sADMIN_LISTEN=off", Prefix)
-	}
+	c.admin()
 	c.clientTLS()
 	c.shared()
 	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "a request")

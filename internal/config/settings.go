@@ -45,6 +45,8 @@ type Global struct {
 	TLSClientCA       string     `env:"TLS_CLIENT_CA" shown:"none" unit:"path" about:"PEM file with the authorities that client certificates must come from. If unset, clients need no certificate."`
 	Position          string     `env:"POSITION" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"inbound: in front of the application. outbound: in front of a remote service. auto is inbound if the upstream is loopback or a unix socket."`
 	AdminListen       Address    `env:"ADMIN_LISTEN" envDefault:":9797" unit:"addressoff" live:"no" about:"Address for metrics, health checks and administration. off opens no listener."`
+	AdminAllow        Prefixes   `env:"ADMIN_ALLOW" shown:"none" unit:"prefixes" live:"no" about:"Networks whose clients may read the status page and /config, as loopback may, such as 172.16.0.0/12 for a port that Docker publishes. The page is then opened by IP address or as localhost. They cannot change anything."`
+	AdminTokenFile    string     `env:"ADMIN_TOKEN_FILE" shown:"none" unit:"path" live:"no" about:"File with a token of at least 16 bytes. Who sends it (Authorization: Bearer, or as the password in a browser) may read and change what loopback may, from anywhere. It is read for every such request."`
 	TrustedProxies    Prefixes   `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request headers are trusted. If set, these headers are dropped from all other peers."`
 	ProxyProtocolFrom Prefixes   `env:"PROXY_PROTOCOL_FROM" shown:"none" unit:"prefixes" about:"Peers, such as load balancers, that send a PROXY protocol header (version 1 or 2) with the address of the client. Each of their TCP connections must begin with it, or it is closed. From other peers the header is refused."`
 	ForwardProxy      bool       `env:"FORWARD_PROXY" envDefault:"false" unit:"bool" about:"true: accept requests in absolute form, which clients with http_proxy send. Their host and port must be those of the route's upstream or match the route's HOST. CONNECT is always refused. No other address is ever dialled."`
@@ -79,7 +81,7 @@ type Global struct {
 	LogFormat          string `env:"LOG_FORMAT" envDefault:"json" unit:"word" oneof:"json,console" live:"no" about:"Format of the log lines on standard error."`
 	AccessLog          bool   `env:"ACCESS_LOG" envDefault:"false" unit:"bool" about:"Log one line per request: route, method, host, path without query, status, body bytes, duration, attempts with address and cause, user agent, request ID, trace ID and outcome. Failed requests are logged at warn."`
 	GaveUpLogPerMinute int    `env:"GAVE_UP_LOG_PER_MINUTE" envDefault:"10" unit:"count" min:"0" max:"1000000" about:"Without ACCESS_LOG: log lines per minute and route about failed requests. The rest is counted in one line at the end of the minute."`
-	PProf              bool   `env:"PPROF" envDefault:"false" unit:"bool" live:"no" about:"Serve Go profiles on the admin listener, to loopback only."`
+	PProf              bool   `env:"PPROF" envDefault:"false" unit:"bool" live:"no" about:"Serve Go profiles on the admin listener, to loopback and with the token of ADMIN_TOKEN_FILE."`
 }
 
 // Shared holds the settings that a route may have of its own; where it has

@@ -104,7 +104,7 @@ func TestReferenceIsComplete(t *testing.T) {
 // Each setting has a value that is not its default here, so that one whose
 // tag is wrong is found.
 var otherValues = map[string]string{
-	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
+	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
 	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEADER_BYTES": "32KiB", "MAX_HEADERS": "50", "READ_HEADER_TIMEOUT": "3s",
 	"CLIENT_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "RETRY_BUFFER_TOTAL_BYTES": "128MiB",
 	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",

@@ -26,5 +26,5 @@ func ChartSettings() string {
 			route = append(route, s.Key)
 		}
 	}
-	return fmt.Sprintf("              { \"pattern\": \"^(%s|ROUTE_[A-Z0-9]+_(%s))$\" },\n", strings.Join(global, "|"), strings.Join(route, "|"))
+	return fmt.Sprintf("              { \"pattern\": \"^(%s|ROUTE_[A-Z0-9_]+_(%s))$\" },\n", strings.Join(global, "|"), strings.Join(route, "|"))
 }

@@ -103,10 +103,26 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 		a.admin = admin.New(admin.Options{
 			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
 			Page:         a.page,
+			Access:       access(s),
 			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
 		})
 	}
 	return a, nil
+}
+
+// access returns who besides this machine may use the admin listener.
+func access(s *config.Settings) admin.Access {
+	a := admin.Access{Allow: s.AdminAllow}
+	if s.AdminTokenFile != "" {
+		a.Token = func() (string, error) {
+			token, err := config.AdminToken(s.AdminTokenFile)
+			if err != nil {
+				err = fmt.Errorf("%sADMIN_TOKEN_FILE: %w", config.Prefix, err)
+			}
+			return token, err
+		}
+	}
+	return a
 }
 
 // warnPolling is called once if the kernel does not report file changes.

@@ -3,7 +3,7 @@
 //
 // Make a Page with New, give it to the data path as its journal, call Run in a
 // goroutine, call Wake for each request that begins, serve it (behind
-// admin.LocalOnly: it has no check of its own) and Close it before the server
+// admin.Access: it has no check of its own) and Close it before the server
 // that serves it.
 //
 // What it knows is bounded, whatever is configured and however much comes in:

@@ -1,0 +1,179 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Access says who may use what is not open to all. Programs on this machine may, without any of
+// its fields. A connection from loopback is not enough for that:
+//
+//   - a browser here can be made to send one by a page from elsewhere, whose
+//     name resolves to 127.0.0.1 (DNS rebinding) or which simply posts across
+//     sites: so Host has to name loopback, and Origin and Sec-Fetch-Site, which
+//     browsers add and scripts cannot change, must not tell of another site;
+//   - a proxy here can pass on one from outside, our own data path included if
+//     its upstream is misconfigured: so no field that proxies add may be there.
+type Access struct {
+	// Allow are networks whose clients may read. The same holds for them, except that Host may
+	// also be an IP address, which no rebinding can make a browser send.
+	Allow []netip.Prefix
+	// Token returns the secret whose owners may read and write, wherever they are. It is called
+	// for every request that brings one. nil: there is none.
+	Token func() (string, error)
+}
+
+// reading lets through those who may read next.
+func (a *Access) reading(next http.Handler) http.Handler { return a.guard(next, true) }
+
+// writing lets through those who may change something.
+func (a *Access) writing(next http.Handler) http.Handler { return a.guard(next, false) }
+
+func (a *Access) guard(next http.Handler, reads bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := a.check(r, reads && (r.Method == http.MethodGet || r.Method == http.MethodHead))
+		if err == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Basic realm="retryproxy", charset="UTF-8"`) // a browser asks for it
+		}
+		say(w, status, err.Error())
+	})
+}
+
+// check returns the status and the error for those who may not.
+func (a *Access) check(r *http.Request, reads bool) (int, error) {
+	if a.Token != nil && r.Header.Get("Authorization") != "" {
+		return a.checkToken(r)
+	}
+	err := checkLocal(r)
+	if err == nil || reads && a.checkAllowed(r) == nil {
+		return 0, nil
+	}
+	if a.Token != nil {
+		return http.StatusUnauthorized, errors.New("for this machine, or with the token of RETRYPROXY_ADMIN_TOKEN_FILE: " + err.Error())
+	}
+	return http.StatusForbidden, errors.New("only for this machine: " + err.Error())
+}
+
+// checkToken takes the token as that of Bearer (RFC 6750 section 2.1) or, as a browser sends it,
+// as the password of Basic (RFC 7617). A browser adds the latter also for other sites' pages.
+func (a *Access) checkToken(r *http.Request) (int, error) {
+	if err := checkSite(r); err != nil {
+		return http.StatusForbidden, err
+	}
+	want, err := a.Token()
+	if err != nil {
+		return http.StatusInternalServerError, err
+	}
+	_, given, ok := r.BasicAuth()
+	if !ok {
+		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return http.StatusUnauthorized, errors.New("expected Authorization: Bearer TOKEN, or Basic with the token as password")
+		}
+		given = strings.TrimSpace(rest)
+	}
+	if x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want)); subtle.ConstantTimeCompare(x[:], y[:]) == 0 {
+		return http.StatusUnauthorized, errors.New("this is not the token of RETRYPROXY_ADMIN_TOKEN_FILE")
+	}
+	return 0, nil
+}
+
+// checkAllowed reports who in the networks of Allow may not read.
+func (a *Access) checkAllowed(r *http.Request) error {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !slices.ContainsFunc(a.Allow, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap().WithZone("")) }) {
+		return errElsewhere
+	}
+	if !isLoopbackHost(r.Host) && !isAddress(hostOf(r.Host)) {
+		return errHost
+	}
+	return checkDirect(r)
+}
+
+var (
+	errElsewhere = errors.New("the connection is from elsewhere (RETRYPROXY_ADMIN_ALLOW lists networks that may read)")
+	errHost      = errors.New("the Host is not a loopback name")
+)
+
+// Of the fields of our own data path X-Retryproxy-Attempt is always there; the
+// others depend on the client (a unix socket has no address, HTTP/1.0 no Host).
+var proxyFields = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "X-Retryproxy-Attempt"}
+
+func checkLocal(r *http.Request) error {
+	isUnix := false
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		isUnix = addr.Network() == "unix" // who may open the socket is the file's mode to say
+	}
+	if !isUnix && !isLoopbackAddr(r.RemoteAddr) {
+		return errElsewhere
+	}
+	if !isLoopbackHost(r.Host) {
+		return errHost
+	}
+	return checkDirect(r)
+}
+
+// checkDirect reports a request that came through a proxy or was made by another site's page.
+func checkDirect(r *http.Request) error {
+	for _, name := range proxyFields {
+		if len(r.Header.Values(name)) > 0 {
+			return errors.New("the request came through a proxy")
+		}
+	}
+	return checkSite(r)
+}
+
+func checkSite(r *http.Request) error {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return errors.New("the request was made by another site")
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "http" || !strings.EqualFold(u.Host, r.Host) {
+			return errors.New("the Origin is another site")
+		}
+	}
+	return nil
+}
+
+func isLoopbackAddr(remote string) bool {
+	ap, err := netip.ParseAddrPort(remote)
+	return err == nil && ap.Addr().Unmap().IsLoopback()
+}
+
+// isLoopbackHost takes localhost or a loopback address, with or without port.
+// Names below localhost are left out: not every resolver keeps them here.
+func isLoopbackHost(hostport string) bool {
+	host := hostOf(hostport)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+// hostOf returns the host of a Host field, without port and brackets.
+func hostOf(hostport string) string {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Bounds of the admin token: shorter ones can be guessed, longer ones are another file.
+const (
+	minAdminToken = 16
+	maxAdminToken = 4096
+)
+
+// AdminToken returns the token in the file of ADMIN_TOKEN_FILE, without space around it. It reads
+// the file each time, so that a changed one holds at once. It is an error if the file cannot be
+// read, or if the token has fewer than 16 or more than 4096 bytes.
+func AdminToken(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxAdminToken+1))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if len(text) > maxAdminToken || len(token) < minAdminToken {
+		return "", fmt.Errorf("the file must have a token of %d to %d bytes", minAdminToken, maxAdminToken)
+	}
+	return token, nil
+}
+
+// admin checks the settings of the admin listener.
+func (c *checker) admin() {
+	s := c.s
+	if s.AdminListen.Off() {
+		for key, set := range map[string]bool{"PPROF": s.PProf, "ADMIN_ALLOW": s.AdminAllow != nil, "ADMIN_TOKEN_FILE": s.AdminTokenFile != ""} {
+			if set {
+				c.problems.warnf(Prefix+key, "", "has no effect while %sADMIN_LISTEN=off", Prefix)
+			}
+		}
+		return
+	}
+	for _, p := range s.AdminAllow {
+		if p.Bits() == 0 {
+			c.problems.warnf(Prefix+"ADMIN_ALLOW", p.String(), "lets everybody read the settings and the paths of requests")
+		}
+	}
+	if s.AdminTokenFile != "" {
+		if _, err := AdminToken(s.AdminTokenFile); err != nil {
+			c.problems.errorf(Prefix+"ADMIN_TOKEN_FILE", s.AdminTokenFile, "%v", err)
+		}
+	}
+}
