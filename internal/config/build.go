@@ -14,11 +14,11 @@ import (
 )
 
 // Build returns a proxy.Config without observers, refusal counter and logger, which the
-// caller adds. It reads certificate files, the descriptor limit and the host's name; Load
+// caller adds. It reads the files of certificates and headers, the descriptor limit and the host's name; Load
 // has checked the settings themselves. The error joins everything that keeps a route from
 // working; ProblemsOf returns the variable to blame for each.
 func Build(s *Settings) (*proxy.Config, error) {
-	b := &builder{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}}
+	b := &builder{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}, secrets: map[string][]http1.Header{}}
 	c := &proxy.Config{
 		TrustedProxies:        s.TrustedProxies,
 		ProxyProtocolFrom:     s.ProxyProtocolFrom,
@@ -61,6 +61,7 @@ type builder struct {
 	settings *Settings
 	own      []string // our authorities, for HOST=auto
 	targets  map[targetKey]targetResult
+	secrets  map[string][]http1.Header // headers, by the file that they are in
 	problems Problems
 }
 
@@ -113,8 +114,10 @@ func (b *builder) route(r *Route) proxy.Route {
 		GenerateKey:         r.IdempotencyKey == "generate",
 		LayeredRetries:      nested,
 		ResponseHeaders:     r.ResponseHeaders,
+		ResponseChanges:     forward.NewHeaderChanges(http1Headers(r.ResponseHeadersSet), r.ResponseHeadersRemove),
 	}
 	made.Forward = b.forward(r, &made.Upstream)
+	made.Forward.Changes = b.requestChanges(r, false)
 	b.note(r, "UPSTREAM_HOST", made.Forward.Check())
 	return made
 }
@@ -187,6 +190,7 @@ func (b *builder) fallback(r *Route) *proxy.Fallback {
 	if status == 0 {
 		f.Upstream = b.targetOf(r, r.Fallback.Upstream(), upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
+		f.Forward.Changes = b.requestChanges(r, true)
 		if f.Forward.Host == forward.HostName {
 			f.Forward.Host = forward.HostUpstream // the name is the upstream's
 		}

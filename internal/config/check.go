@@ -23,6 +23,7 @@ func (s *Settings) check(problems *Problems) {
 		c.r = r
 		c.loops()
 		c.tls()
+		c.headers()
 		c.times()
 		c.breaker()
 		c.backoff()

@@ -76,7 +76,7 @@ func atMost(d, bound time.Duration) time.Duration {
 }
 
 // Files returns the files named in the settings whose change requires a reload: the file of
-// settings and the certificates, without duplicates.
+// settings, the certificates and secret headers, without duplicates.
 func (s *Settings) Files() []string {
 	var files []string
 	seen := map[string]bool{"": true}
@@ -97,6 +97,7 @@ func (s *Settings) Files() []string {
 		add(r.UpstreamCA)
 		add(r.UpstreamCert)
 		add(r.UpstreamKey)
+		add(r.RequestHeadersFile)
 	}
 	return files
 }

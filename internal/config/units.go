@@ -29,6 +29,8 @@ var units = map[string]string{
 	"errorcodes":     "error codes or texts, separated by commas, or none",
 	"fallback":       "http://host[:port], https://host[:port], unix:/path, a status code and a body such as 503:busy, or none",
 	"fault":          "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
+	"headers":        "Name: value, several separated by commas, or none",
+	"headernames":    "header names, separated by commas, or none",
 	"header":         "a header name, or Name=value",
 	"hedge":          "p50 to p99, a duration from 1ms to 10m, or off",
 	"host":           "auto, preserve, upstream, or a host name",

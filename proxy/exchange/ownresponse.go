@@ -56,7 +56,7 @@ func newResponse(status int, headers ...http1.Header) *http1.Response {
 func (w *responseWriter) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
-	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose}
+	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose, Changes: w.r.Route.ResponseChanges}
 	w.ownHeaders(&opt, resp, reason)
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
 	if string(w.r.HTTP.Method) != "HEAD" {

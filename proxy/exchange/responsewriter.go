@@ -49,6 +49,7 @@ func (w *responseWriter) appendHeaders(dst []byte, resp *http1.Response, f http1
 		Minor:   w.r.HTTP.Minor,
 		Close:   w.mustClose,
 		Via:     w.r.Dest.Forward.Via,
+		Changes: w.r.Route.ResponseChanges,
 	}
 	w.ownHeaders(&o, resp, reason)
 	return forward.AppendResponseHeaders(dst, resp, &o)

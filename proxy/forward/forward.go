@@ -26,6 +26,8 @@
 // remove Authorization, Cookie, X-Forwarded-For or a cache directive that another proxy
 // set. So known ones are kept. At most 64 names are considered.
 //
+// Headers that the configuration removes or sets, see HeaderChanges.
+//
 // Names with underscores that resemble forwarding or control headers once a CGI-like server
 // has turned them into variables (X_Forwarded_For).
 //
@@ -73,6 +75,8 @@ type Settings struct {
 	Via       string // our pseudonym (RFC 9110 section 7.6.3), "" for no Via
 
 	Deadlines DeadlineSet // headers with the time that clients wait; the upstream gets the remaining time
+
+	Changes HeaderChanges // of the configuration, for requests
 
 	OmitTrace bool // leave out traceparent and tracestate, which differ by attempt; see AppendClientTrace
 

@@ -26,7 +26,7 @@ func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id
 	if key != nil && r.Get(http1.IdempotencyKey) == nil {
 		dst = http1.AppendHeader(dst, "Idempotency-Key", key)
 	}
-	return dst
+	return append(dst, s.Changes.lines...)
 }
 
 // AppendAttempt appends the headers that differ between attempts, and the empty line that
@@ -101,12 +101,12 @@ func (w *requestWriter) appendExceptConnectionListed(dst []byte) []byte {
 }
 
 func (w *requestWriter) appendHeaders(dst []byte, named [][]byte) []byte {
-	headers := w.r.Headers
+	headers, hidden := w.r.Headers, w.s.Changes.hidden
 	for i := range headers {
 		f := &headers[i]
 		switch requestHandling[f.ID] {
 		case passThrough:
-			if named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name) {
+			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !isListed(hidden, f.Name) {
 				dst = f.AppendLine(dst)
 			}
 		case rewriteHeader:

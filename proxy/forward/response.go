@@ -31,6 +31,8 @@ type ResponseOptions struct {
 	// Fallback is the value of X-Retryproxy-Fallback and replaces that of an inner proxy;
 	// "" keeps it.
 	Fallback string
+
+	Changes HeaderChanges // of the configuration
 }
 
 var fallbackName = []byte("X-Retryproxy-Fallback")
@@ -79,7 +81,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 		f := &headers[i]
 		switch responseHandling[f.ID] {
 		case passThrough:
-			if named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name) {
+			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !isListed(w.o.Changes.hidden, f.Name) {
 				dst = f.AppendLine(dst)
 			}
 		case rewriteHeader:
@@ -197,7 +199,7 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if w.o.Fallback != "" {
 		dst = http1.AppendHeader(dst, fallbackName, w.o.Fallback)
 	}
-	return w.appendConnection(dst)
+	return w.appendConnection(append(dst, w.o.Changes.lines...))
 }
 
 // appendConnection writes the headers about the connection to the client. A 426 keeps its

@@ -58,8 +58,10 @@ type Route struct {
 	// is not worth it, nil for apierror.Usual.
 	ErrorCodes *apierror.List
 
-	GenerateKey     bool // add an Idempotency-Key, the same for all attempts, if there is none
-	LayeredRetries  policy.LayeredRetries
+	GenerateKey    bool // add an Idempotency-Key, the same for all attempts, if there is none
+	LayeredRetries policy.LayeredRetries
+	// ResponseChanges are made to final responses, our own included.
+	ResponseChanges forward.HeaderChanges
 	ResponseHeaders bool // add X-Retryproxy-Attempts and -Reason to responses
 }
 

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// Headers are set and removed on the way to upstreams of both protocols and back, in the proxy's own
+// responses too, and a changed file of secrets is taken up by itself.
+func TestHeadersAreSetAndRemovedOnTheWay(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			var seen atomic.Pointer[http.Header]
+			var failing atomic.Bool
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				seen.Store(&r.Header)
+				if failing.Load() {
+					panic(http.ErrAbortHandler)
+				}
+				w.Header().Set("Server", "secret/1.0")
+				_, _ = io.WriteString(w, "ok")
+			}))
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(true)
+			server.Start()
+			t.Cleanup(server.Close)
+			file := filepath.Join(t.TempDir(), "secrets")
+			write := func(key string) {
+				if err := os.WriteFile(file, []byte("authorization: Bearer "+key+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("hidden-1")
+			p := startProxy(t, "UPSTREAM="+strings.Replace(server.URL, "http", scheme, 1), "REQUEST_HEADERS_SET=X-Env: prod", "REQUEST_HEADERS_REMOVE=cookie", "REQUEST_HEADERS_FILE="+file,
+				"RESPONSE_HEADERS_SET=Strict-Transport-Security: max-age=1, preload", "RESPONSE_HEADERS_REMOVE=Server", "MAX_RETRIES=0", "ACCESS_LOG=true")
+			ask := func() *http.Response {
+				r, err := http.NewRequest("GET", "http://"+p.listen[0]+"/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header = http.Header{"X-Env": {"theirs", "twice"}, "Cookie": {"a=b"}, "Authorization": {"Bearer client"}, "X-Kept": {"1"}}
+				response, err := p.client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+				return response
+			}
+			check := func(status int, key string) {
+				t.Helper()
+				response, h := ask(), *seen.Load()
+				if response.StatusCode != status || response.Header.Get("Strict-Transport-Security") != "max-age=1, preload" || response.Header["Server"] != nil {
+					t.Errorf("the client got %d %v", response.StatusCode, response.Header)
+				}
+				if len(h["X-Env"]) != 1 || h.Get("X-Env") != "prod" || h["Cookie"] != nil || h.Get("X-Kept") != "1" || len(h["Authorization"]) != 1 || h.Get("Authorization") != "Bearer "+key {
+					t.Errorf("the upstream got %v", h)
+				}
+			}
+			check(200, "hidden-1")
+			write("hidden-2")
+			p.await("the changed file", func() bool { ask(); return seen.Load().Get("Authorization") == "Bearer hidden-2" })
+			failing.Store(true)
+			check(502, "hidden-2")
+			if _, config := p.ask("/config"); strings.Contains(config, "hidden-") || !strings.Contains(config, file) {
+				t.Errorf("/config shows %s", config)
+			}
+			if strings.Contains(p.log.String(), "hidden-") {
+				t.Errorf("the log has a secret:\n%s", p.log)
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package forward
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// HeaderChanges are the headers that the configuration sets and removes, in one direction. The
+// zero value changes nothing. It is immutable and safe for concurrent use.
+type HeaderChanges struct {
+	lines  string   // "Name: value" and CRLF for each that is set
+	hidden [][]byte // names that are not forwarded: what is set, and what is removed
+}
+
+// NewHeaderChanges returns the changes that replace the headers of set and remove those named in
+// remove. A name may be set several times, as Set-Cookie is. Names and values must be valid, and
+// CheckRequestHeader or CheckResponseHeader must be nil for each name.
+func NewHeaderChanges(set []http1.Header, remove []string) HeaderChanges {
+	var c HeaderChanges
+	var lines []byte
+	for i := range set {
+		lines = set[i].AppendLine(lines)
+		c.hide(set[i].Name)
+	}
+	for _, name := range remove {
+		c.hide([]byte(name))
+	}
+	c.lines = string(lines)
+	return c
+}
+
+func (c *HeaderChanges) hide(name []byte) {
+	if !isListed(c.hidden, name) {
+		c.hidden = append(c.hidden, name)
+	}
+}
+
+// And returns c and the changes of more, whose set headers replace those of c.
+func (c HeaderChanges) And(set []http1.Header) HeaderChanges {
+	more := NewHeaderChanges(set, nil)
+	kept := HeaderChanges{lines: more.lines, hidden: more.hidden}
+	var lines strings.Builder
+	for line := range strings.Lines(c.lines) {
+		if name, _, _ := strings.Cut(line, ":"); !isListed(more.hidden, []byte(name)) {
+			lines.WriteString(line)
+		}
+	}
+	for _, name := range c.hidden {
+		kept.hide(name)
+	}
+	kept.lines = lines.String() + more.lines
+	return kept
+}
+
+var (
+	errOurs = errors.New("it is written by the proxy itself")
+	errHost = errors.New("UPSTREAM_HOST sets it")
+	errKey  = errors.New("it decides what is retried; see IDEMPOTENCY_KEY")
+)
+
+// CheckRequestHeader returns why a header of requests can be neither set nor removed, or nil.
+func CheckRequestHeader(name string) error {
+	switch id := http1.LookupHeaderName([]byte(name)); {
+	case id == http1.Host:
+		return errHost
+	case id == http1.IdempotencyKey:
+		return errKey
+	case requestHandling[id] != passThrough:
+		return errOurs
+	}
+	return nil
+}
+
+// CheckResponseHeader is CheckRequestHeader for responses.
+func CheckResponseHeader(name string) error {
+	if responseHandling[http1.LookupHeaderName([]byte(name))] != passThrough {
+		return errOurs
+	}
+	return nil
+}
