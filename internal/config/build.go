@@ -180,15 +180,24 @@ func (b *builder) target(r *Route) upstream.Target {
 	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName})
 }
 
-// fallback does not use the route's certificates, which are for its upstream.
+// fallback does not use the route's certificates and secret headers, which are for its upstream. A
+// fallback to another route uses those of that route.
 func (b *builder) fallback(r *Route) *proxy.Fallback {
-	if r.Fallback.None() {
+	to := b.settings.Find(r.Fallback.Route())
+	if r.Fallback.None() || to == r {
 		return nil
 	}
 	status, body := r.Fallback.Answer()
 	f := &proxy.Fallback{Status: status, Body: []byte(body)}
-	if status == 0 {
-		f.Upstream = b.targetOf(r, r.Fallback.Upstream(), upstream.TLSFiles{})
+	switch {
+	case status != 0:
+	case to != nil:
+		f.Upstream = b.target(to)
+		f.Forward = b.forward(to, &f.Upstream)
+		f.Forward.StripPrefix = r.StripPrefix // of the path, which matched r
+		f.Forward.Changes = b.requestChanges(to, false)
+	default:
+		f.Upstream = b.targetOf(r, r.Fallback.upstream, upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
 		f.Forward.Changes = b.requestChanges(r, true)
 		if f.Forward.Host == forward.HostName {

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,30 @@ func TestFallbacks(t *testing.T) {
 	}
 	if f := c.Routes[1].Fallback.Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A fallback to a route has all that its upstream needs, and loses the prefix of the path that matched.
+func TestFallbacksToRoutes(t *testing.T) {
+	c := configOf(t, "UPSTREAM=https://a", "FALLBACK=route:spare", "UPSTREAM_HOST=name.of.a", "ROUTES=x,spare", "ROUTE_X_PATH=/x/*", "ROUTE_X_STRIP_PREFIX=/x",
+		"ROUTE_SPARE_UPSTREAM=https://b/v2", "ROUTE_SPARE_UPSTREAM_SERVER_NAME=n", "ROUTE_SPARE_UPSTREAM_HOST=name.of.b", "ROUTE_SPARE_REQUEST_HEADERS_SET=K: 1")
+	for name, want := range map[string]string{"default": "", "x": "/x"} {
+		f := c.Default.Fallback
+		if name == "x" {
+			f = c.Routes[0].Fallback
+		}
+		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "n" || f.Forward.BasePath != "/v2" || f.Forward.HostName != "name.of.b" || f.Forward.StripPrefix != want {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if want := forward.NewHeaderChanges([]http1.Header{http1.NewHeader("K", "1")}, nil); !reflect.DeepEqual(f.Forward.Changes, want) {
+			t.Errorf("%s: %q", name, f.Forward.Changes)
+		}
+	}
+	if spare := c.Routes[1]; spare.Fallback != nil || !spare.Match.Never {
+		t.Errorf("the route that is only a fallback: %+v", spare)
+	}
+	if c.Routes[0].Match.Never {
+		t.Error("a route with a matcher matches nothing")
 	}
 }
 

@@ -210,9 +210,9 @@ func (r *Route) hasMatcher() bool {
 }
 
 // Match returns the route's matchers for package route. The main listener has no name
-// there.
+// there. A route without matchers, which is only a fallback, matches nothing.
 func (r *Route) Match(s *Settings) route.Match {
-	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header}
+	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header, Never: !r.hasMatcher()}
 	if r.Matcher.Listen != s.Listen {
 		m.Listen = r.Matcher.Listen.String()
 	}
@@ -275,8 +275,8 @@ func differentLoopbacks(a, b string) bool {
 func (c *checker) matcher() {
 	m := &c.r.Matcher
 	prefix := routePrefix(c.r.Name)
-	if !c.r.hasMatcher() {
-		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER and %[1]sLISTEN", prefix)
+	if !c.r.hasMatcher() && !c.s.fallsBackTo(c.r) {
+		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER and %[1]sLISTEN, or make it the FALLBACK of another route", prefix)
 	}
 	if m.StripPrefix == "" {
 		return

@@ -114,7 +114,7 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 		}
 	}
 	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) ||
-		(r.Upstream.Target().BasePath != "" || r.Fallback.Upstream().Target().BasePath != "") && route.Climbs(q.Path) {
+		(r.Upstream.Target().BasePath != "" || s.FallbackUpstream(r).Target().BasePath != "") && route.Climbs(q.Path) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
 		return v, nil

@@ -51,6 +51,8 @@ type Match struct {
 	// Listen is the listener that the rule belongs to, as passed to Find; "" is the main
 	// one. No rule applies to all listeners.
 	Listen string
+	// Never matches no request, whatever the other fields say.
+	Never bool
 }
 
 // Hosts returns the alternatives of Host, at least one; "" for any host.
@@ -99,6 +101,9 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 	for i := range rules {
 		r := &rules[i]
 		t.values[i+1] = r.Value
+		if r.Match.Never {
+			continue
+		}
 		patterns, wrong := compile(&r.Match)
 		for _, w := range wrong {
 			w.Rule = r.Name

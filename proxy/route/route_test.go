@@ -333,3 +333,18 @@ func TestSeveralHostsAndPathsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestARuleThatNeverMatches(t *testing.T) {
+	table, err := New([]Rule[string]{{Match: Match{Never: true}, Value: "never", Name: "a"}, {Match: Match{Path: "/b", Never: true}, Value: "never", Name: "b"}}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/b"} {
+		if got := table.Find("", []byte("h"), []byte(path), []byte("GET"), nil); got != "default" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	if table.HasPaths() {
+		t.Error("has paths")
+	}
+}
