@@ -28,6 +28,15 @@ var conditions = []struct {
 	{"attempt-timeout", func(r *RetryOn) *bool { return &r.timeout }},
 }
 
+// envoyNames are entries of Envoy's retry_on for which there is another name here. What Envoy calls
+// reset-before-request is a connection that was lost before a byte was sent.
+var envoyNames = map[string]string{
+	"refused-stream": "connect-failure", "reset-before-request": "connect-failure",
+	"retriable-4xx": "409", "envoy-ratelimited": "429",
+	"cancelled": grpcPrefix + "cancelled", "deadline-exceeded": grpcPrefix + "deadline-exceeded", "internal": grpcPrefix + "internal",
+	"resource-exhausted": grpcPrefix + "resource-exhausted", "unavailable": grpcPrefix + "unavailable",
+}
+
 // retryOnParser collects the entries; explicit codes are kept apart from the
 // groups until the end, so that their order in the list does not matter.
 type retryOnParser struct {
@@ -52,6 +61,8 @@ type retryOnParser struct {
 //	retriable-header:Name         the response has this field
 //	retriable-header:Name=value   ... with exactly this value (its case counts)
 //	none                          nothing; stands alone
+//
+// Envoy's names for these are understood as well, see envoyNames.
 //
 // A code that is both listed by number and excluded is an error. All errors
 // are returned at once, joined.
@@ -94,6 +105,9 @@ func (p *retryOnParser) finish() (RetryOn, error) {
 
 // item takes one entry.
 func (p *retryOnParser) item(item string) error {
+	if name, is := envoyNames[item]; is {
+		item = name
+	}
 	switch item {
 	case "":
 		return errors.New(`an empty entry (for no retries at all say "none")`)

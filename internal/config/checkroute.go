@@ -34,6 +34,12 @@ func (c *checker) breaker() {
 	if r := c.r; r.Breaker == "off" && r.ProbePath.Set() && c.set("PROBE_PATH") {
 		c.warnf("PROBE_PATH", r.ProbePath.String(), "has no effect: with %s=off there are no probes", c.name("BREAKER"))
 	}
+	if r := c.r; r.Breaker != "queue" && c.own("QUEUE_TIMEOUT") {
+		c.warnf("QUEUE_TIMEOUT", DurationText(r.QueueTimeout), "has no effect: with %s=%s no request waits for an upstream that is down", c.name("BREAKER"), r.Breaker)
+	}
+	if r := c.r; r.Breaker == "queue" && c.own("QUEUE_TIMEOUT") && r.RequestTimeout > 0 && r.QueueTimeout >= r.RequestTimeout {
+		c.warnf("QUEUE_TIMEOUT", DurationText(r.QueueTimeout), "has no effect: %s=%s ends the request earlier", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
+	}
 }
 
 // times checks for timeouts that conflict. It only considers those that a variable set.
@@ -152,6 +158,12 @@ func (c *checker) retries() {
 			c.warnf("RETRY_REJECTED", r.RetryRejected.String(), "has no effect on %s: %s does not list it", status, c.name("RETRY_ON"))
 		}
 	}
+	if c.own("BUDGET_RATIO") && r.BudgetRatio.Off() && r.MaxRetries > manyRetries {
+		c.warnf("BUDGET_RATIO", "off", "lets an upstream that fails get up to %d times its requests (%s=%d)", r.MaxRetries+1, c.name("MAX_RETRIES"), r.MaxRetries)
+	}
+	if on := r.RetryOn.RetryOn; r.RetryUnsafe && c.own("RETRY_UNSAFE") && on.String() == "none" && r.MaxRetries > 0 {
+		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=none nothing is retried", c.name("RETRY_ON"))
+	}
 	if r.MaxRetries == 0 {
 		for _, key := range []string{"RETRY_ON", "RETRY_WINDOW", "RETRY_REJECTED", "RETRY_UNSAFE", "FATAL_ERROR_CODES", "BACKOFF"} {
 			if c.own(key) {
@@ -160,6 +172,10 @@ func (c *checker) retries() {
 		}
 	}
 }
+
+// manyRetries is the number of retries above which no budget is worth a warning. It is the default,
+// with which tests of the retries themselves turn the budget off.
+const manyRetries = 3
 
 // unsafeMethods returns those methods of the set that are not idempotent by RFC 9110
 // section 9.2.2 and RFC 5789 section 2.
