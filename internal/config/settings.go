@@ -170,7 +170,7 @@ type Shared struct {
 // prefix it strips from their path.
 type Matcher struct {
 	Host        string  `env:"HOST" group:"Matching of a route" shown:"any" unit:"hostpattern" about:"Requests for this host, or for one of several. *.example.com matches all names below example.com."`
-	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path, or for one of several. /search/* matches /search and everything below it."`
+	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path, or for one of several. /search/* matches /search and everything below it, /users/*/orders any one name between."`
 	Methods     Methods `env:"METHODS" shown:"any" unit:"methods" about:"Requests with one of these methods."`
 	Header      string  `env:"HEADER" shown:"any" unit:"header" about:"Requests with this header, and with this value if one is given: Name or Name=value."`
 	Listen      Address `env:"LISTEN" shown:"the main listener" unit:"address" live:"no" about:"Requests accepted on this address, which is opened for the route."`

@@ -41,7 +41,7 @@ var units = map[string]string{
 	"name":           "a host name",
 	"number":         "a number",
 	"path":           "a file's path",
-	"pathpattern":    "paths that begin with /, such as /a/b, or /a/* for all below /a/, separated by commas",
+	"pathpattern":    "paths that begin with /, such as /a/b, /a/*/b for any one name between, or /a/* for all below /a/, separated by commas",
 	"pathprefix":     "a path that begins with / and does not end with it, such as /a",
 	"prefixes":       "addresses or CIDR ranges, separated by commas",
 	"probepath":      "a path that begins with /, such as /healthz, or off",

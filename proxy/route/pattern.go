@@ -20,7 +20,7 @@ type pattern struct {
 	labels int  // of the host
 
 	hasPath  bool
-	segments []string // decoded; including the empty last one of "/a/"
+	segments []string // decoded, or anySegment; including the empty last one of "/a/"
 	prefix   bool
 
 	header   string
@@ -33,6 +33,9 @@ type pattern struct {
 // maxSegment limits a decoded segment of a pattern, in bytes, so that requests can be
 // decoded on the stack. Longer ones match no pattern.
 const maxSegment = 256
+
+// anySegment stands for a "*" within a path. No decoded segment contains a slash.
+const anySegment = "/"
 
 // RuleError names the rule that is wrong, and the field of its Match; "" for all of it. New
 // joins them.
@@ -155,13 +158,17 @@ func (p *pattern) setPath(path string) error {
 		return nil
 	}
 	rest, p.prefix = strings.CutSuffix(rest, "/*")
-	if why := checkPath("/" + rest); why != "" {
+	if why := checkPath("/" + withoutStars(rest)); why != "" {
 		return bad(why)
 	}
 	if p.prefix && (rest == "" || strings.HasSuffix(rest, "/")) {
 		return bad("an empty segment")
 	}
 	for s := range strings.SplitSeq(rest, "/") {
+		if s == "*" {
+			p.segments = append(p.segments, anySegment)
+			continue
+		}
 		var buf [maxSegment]byte
 		d, ok := decodeSegment(buf[:], []byte(s))
 		if !ok {
@@ -172,12 +179,23 @@ func (p *pattern) setPath(path string) error {
 	return nil
 }
 
+// withoutStars replaces the segments "*" of a path with plain ones.
+func withoutStars(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if s == "*" {
+			segments[i] = "x"
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
 // checkPath returns what is wrong with a path of a pattern, or "".
 func checkPath(path string) string {
 	for i := range len(path) {
 		switch c := path[i]; {
 		case c == '*':
-			return `"*" may only stand for the whole last segment`
+			return `"*" may only stand for a whole segment`
 		case c <= ' ' || c == 0x7f || strings.IndexByte(`"<>^{|}?#`+"`", c) >= 0:
 			return fmt.Sprintf("%q cannot stand in a path", string(rune(c)))
 		case c == '%' && (i+2 >= len(path) || unhex[path[i+1]] < 0 || unhex[path[i+2]] < 0):

@@ -11,18 +11,20 @@
 //     matches any name below example.com, at any depth, but not example.com itself.
 //   - Path: segment by segment, each percent-decoded, so that "/caf%C3%A9" matches a rule for "/café".
 //     An encoded slash never separates segments. "/search/*" matches "/search", "/search/" and
-//     everything below.
+//     everything below. A "*" within a path, as in "/users/*/orders", is one segment, not empty.
 //   - Header: the first header of that name, compared byte for byte.
 //   - Methods: exactly those listed; GET does not include HEAD.
 //
 // The most specific rule wins: a full host name before a wildcard (the longer before the shorter)
-// before any host; then the longer path, an exact one before a prefix; then a header with value before
+// before any host; then the path, compared segment by segment: a name before "*" within, and either before the end of
+// a prefix; then a header with value before
 // a header before none; then listed methods before any. Two rules that differ only in the name of
 // their header can both match; the one listed first wins. Two rules that match exactly the same
 // requests are an error of New.
 //
 // The cost of Find depends on the length of the path and on the number of different header names in
-// rules for the same path, not on the number of rules. It does not allocate.
+// rules for the same path, not on the number of rules, except that of rules with "*" within a path
+// which begin alike, each is tried at most once. It does not allocate.
 package route
 
 import (
@@ -40,7 +42,8 @@ type Match struct {
 	// ("10.0.0.1", "[::1]"), each with an optional ":port" that the request's Host must
 	// then have too.
 	Host string
-	// Path is exact ("/a/b") or a prefix ("/a/*", also matching "/a"). It must be in normal
+	// Path is exact ("/a/b") or a prefix ("/a/*", also matching "/a"). A "*" within it, as in
+	// "/a/*/b", matches one segment that is not empty. It must be in normal
 	// form: IsPlain must be true for it. A comma of its own is written "%2C".
 	Path string
 	// Methods are compared byte for byte.

@@ -4,8 +4,9 @@ import "bytes"
 
 // tree holds the rules of one host by path.
 type tree struct {
-	root node
-	any  leaf // rules without path
+	root  node
+	any   leaf // rules without path
+	stars bool // some path has a "*" within
 }
 
 // node is a point between two segments of a path: the root before the first, its child "a"
@@ -13,6 +14,7 @@ type tree struct {
 // cost of a lookup.
 type node struct {
 	children    children
+	star        *node // the child for any segment; nil if there is none
 	prefixAbove *node // the nearest node above with a prefix; set by link
 	prefix      leaf  // rules for this path and everything below
 	exact       leaf  // rules for exactly this path
@@ -57,7 +59,14 @@ func (c *children) get(segment []byte) *node {
 func (t *tree) leafFor(p *pattern) *leaf {
 	n := &t.root
 	for _, s := range p.segments {
-		n = n.children.add(s)
+		switch {
+		case s != anySegment:
+			n = n.children.add(s)
+			continue
+		case n.star == nil:
+			n.star, t.stars = &node{}, true
+		}
+		n = n.star
 	}
 	if p.prefix {
 		return &n.prefix
@@ -83,6 +92,12 @@ func (t *tree) find(q *query) ref {
 	if len(q.path) == 0 || q.path[0] != '/' { // the asterisk form
 		return t.any.pick(q)
 	}
+	if t.stars {
+		if e := t.root.search(q, q.path[1:], false); e != 0 {
+			return e
+		}
+		return t.any.pick(q)
+	}
 	n, whole := t.root.descend(q)
 	if whole {
 		if e := n.exact.pick(q); e != 0 {
@@ -95,6 +110,44 @@ func (t *tree) find(q *query) ref {
 		}
 	}
 	return t.any.pick(q)
+}
+
+// search returns the rule for a path whose first segments led to n, in a tree with "*" within
+// paths. rest is what follows them, unless whole reports that nothing does. A name ranks above "*",
+// and both above the prefix of n. It visits each node of the tree at most once.
+func (n *node) search(q *query, rest []byte, whole bool) ref {
+	if whole {
+		if e := n.exact.pick(q); e != 0 {
+			return e
+		}
+		return n.prefix.pick(q)
+	}
+	segment, after, more := bytes.Cut(rest, slash)
+	q.lookups++
+	if child := n.child(segment); child != nil {
+		if e := child.search(q, after, !more); e != 0 {
+			return e
+		}
+	}
+	if n.star != nil && len(segment) > 0 {
+		if e := n.star.search(q, after, !more); e != 0 {
+			return e
+		}
+	}
+	return n.prefix.pick(q)
+}
+
+// child returns the child for an encoded segment, nil if there is none.
+func (n *node) child(segment []byte) *node {
+	if bytes.IndexByte(segment, '%') < 0 {
+		return n.children.get(segment)
+	}
+	var buf [maxSegment]byte
+	decoded, ok := decodeSegment(buf[:], segment)
+	if !ok {
+		return nil
+	}
+	return n.children.get(decoded)
 }
 
 // descend follows the path as far as there are nodes for it; whole reports whether that is
