@@ -194,10 +194,33 @@ func TestRequestIDIsAcceptedOrMade(t *testing.T) {
 func TestTheRequestIDIsTheSameForEveryAttemptAndInOurOwnResponses(t *testing.T) {
 	u := startUpstream(t, script(""))
 	p := startProxy(t, u, nil)
-	_, body, err := p.dial().send(get("/")).response("GET")
+	res, body, err := p.dial().send(get("/")).response("GET")
 	id := fieldOf(u.head(0), "X-Request-Id")
-	if err != nil || id == "" || fieldOf(u.head(3), "X-Request-Id") != id || !strings.Contains(body, id) {
+	if err != nil || id == "" || res.Header.Get("X-Request-Id") != id || fieldOf(u.head(3), "X-Request-Id") != id || !strings.Contains(body, id) {
 		t.Errorf("ids %q and %q, answer %q, %v", id, fieldOf(u.head(3), "X-Request-Id"), body, err)
+	}
+}
+
+// The client is told the id under which its request is in the logs, unless the upstream has one to tell.
+func TestTheClientGetsTheRequestID(t *testing.T) {
+	const theirs = "HTTP/1.1 200 OK\r\nX-REQUEST-ID: theirs\r\nContent-Length: 0\r\n\r\n"
+	for _, tc := range []struct {
+		request, response, want string
+		change                  func(*Config)
+	}{
+		{"x-request-id: mine", ok200, "X-Request-Id: mine", nil},
+		{"x-request-id: mine", theirs, "X-REQUEST-ID: theirs", nil},
+		{"x-request-id: mine", ok200, "", bare},
+		{"x-request-id: mine", theirs, "X-REQUEST-ID: theirs", bare},
+	} {
+		_, got := exchangeHeaders(t, tc.change, requestText("GET / HTTP/1.1", "Host: a", tc.request), tc.response)
+		if n := strings.Count(strings.ToLower(got), "x-request-id"); tc.want == "" && n != 0 || tc.want != "" && (n != 1 || !strings.Contains(got, "\r\n"+tc.want+"\r\n")) {
+			t.Errorf("%q: the client got %q", tc.want, got)
+		}
+	}
+	headers, got := exchangeHeaders(t, nil, get("/"), ok200)
+	if id := fieldOf(headers, "X-Request-Id"); len(id) != 32 || fieldOf(got, "X-Request-Id") != id {
+		t.Errorf("upstream got %q, the client %q", headers, got)
 	}
 }
 

@@ -131,7 +131,10 @@ func (o *owners) checkHead(r *http.Request, token string) {
 }
 
 // check checks a response: it is the upstream's to this request, or ours about it.
-func (o *owners) check(token string, body string) {
+func (o *owners) check(token, body string, headers http.Header) {
+	if ids := headers["X-Request-Id"]; len(ids) != 1 || ids[0] != "id-"+token {
+		o.complain("%s: the response has the ids %.200q", token, ids)
+	}
 	if body != "own "+token && !strings.Contains(body, `"request_id":"id-`+token+`"`) {
 		o.complain("%s: the response is %.200q", token, body)
 	}
@@ -162,8 +165,8 @@ func (o *owners) overHTTP1(p *testProxy, client, rounds int) {
 		case tooEarly:
 			other := p.dial()
 			_, _ = io.WriteString(other.Conn, request)
-			if _, body, err := other.response("PUT"); err == nil {
-				o.check(token, body)
+			if res, body, err := other.response("PUT"); err == nil {
+				o.check(token, body, res.Header)
 			}
 			other.Close()
 		case asksAgain: // pipelined
@@ -180,12 +183,12 @@ func (o *owners) overHTTP1(p *testProxy, client, rounds int) {
 }
 
 func (o *owners) readOwn(c *client, token string) {
-	_, body, err := c.response("GET")
+	res, body, err := c.response("GET")
 	if err != nil {
 		o.complain("%s: %v", token, err)
 		return
 	}
-	o.check(token, body)
+	o.check(token, body, res.Header)
 }
 
 // overHTTP2 sends some requests of each kind as streams of a connection shared with others.
@@ -214,7 +217,7 @@ func (o *owners) overHTTP2(p *testProxy, client *http.Client, number, rounds int
 		if res, err := client.Do(req); err == nil {
 			var got bytes.Buffer
 			if _, err := got.ReadFrom(res.Body); err == nil {
-				o.check(token, got.String())
+				o.check(token, got.String(), res.Header)
 			}
 			res.Body.Close()
 		} else if kind != cutsUpload && kind != leavesEarly && kind != tooEarly {

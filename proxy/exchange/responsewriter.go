@@ -126,7 +126,7 @@ func (w *responseWriter) clean() []byte {
 // ownHeaders adds to a head what clients are told of us, where they want it.
 func (w *responseWriter) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
 	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
-		o.Attempts, o.Reason, o.Fallback = w.r.Attempts, reason, w.fallback.String()
+		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.fallback.String(), w.r.ID
 		o.NoRetry = reason != "" && noRetry(resp, reason)
 	}
 }

@@ -41,8 +41,8 @@
 // A peer without address (a unix socket) adds nothing to X-Forwarded-For, where readers
 // expect addresses only, and "for=unknown" to Forwarded (RFC 7239 section 6.2).
 // X-Forwarded-Prefix is not sent: upstreams that need their prefix have it in their own
-// configuration, and one more trusted header is one more to forge. X-Request-Id is only
-// sent to the upstream; a response carries the one that the upstream sent, if any.
+// configuration, and one more trusted header is one more to forge. X-Request-Id is sent to
+// the upstream and to the client; a response keeps the one that the upstream sent, if any.
 package forward
 
 import (

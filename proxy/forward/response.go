@@ -32,6 +32,9 @@ type ResponseOptions struct {
 	// "" keeps it.
 	Fallback string
 
+	// RequestID is the value of X-Request-Id if the upstream sent none; empty adds none.
+	RequestID []byte
+
 	Changes HeaderChanges // of the configuration
 }
 
@@ -66,7 +69,7 @@ type responseWriter struct {
 	r *http1.Response
 	o *ResponseOptions
 
-	framed, via, attempts, reason bool
+	framed, via, attempts, reason, requestID bool
 }
 
 // appendExceptConnectionListed is appendHeaders if Connection lists headers.
@@ -95,7 +98,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 var responseHandling = handlingByName(nil, []http1.HeaderName{
 	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
 	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
-	http1.XShouldRetry,
+	http1.XShouldRetry, http1.XRequestID,
 })
 
 func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
@@ -114,6 +117,8 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []htt
 		return w.appendAttempts(dst, f)
 	case http1.XRetryproxyReason:
 		return w.appendReason(dst, f)
+	case http1.XRequestID:
+		w.requestID = true
 	case http1.XShouldRetry:
 		if w.o.NoRetry {
 			return dst
@@ -192,6 +197,9 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 	}
 	if w.o.Reason != "" && !w.reason {
 		dst = http1.AppendHeader(dst, "X-Retryproxy-Reason", w.o.Reason)
+	}
+	if len(w.o.RequestID) > 0 && !w.requestID {
+		dst = http1.AppendHeader(dst, "X-Request-Id", w.o.RequestID)
 	}
 	if w.o.NoRetry {
 		dst = append(dst, "X-Should-Retry: false\r\n"...)
