@@ -15,8 +15,9 @@ var checkCommand = command{
 	args:    "[--all] [--json]",
 	summary: "check the settings and print what applies, route by route",
 	details: `Reads the environment and the file that RETRYPROXY_ENV_FILE names, as starting
-would, and opens nothing. Prints the settings that apply, for every route those
-that differ from the default route's, what a request can cost at worst, and
+would, and opens nothing. Prints the settings that are set, with the variable
+that sets each, and those that most people need, for every other route those
+that differ from the default route's. Then what a request can cost at worst, and
 every error and warning. The exit code is 2 when there is an error.`,
 	run: runCheck,
 }
@@ -24,7 +25,7 @@ every error and warning. The exit code is 2 when there is an error.`,
 func runCheck(_ context.Context, c *call) error {
 	f := c.flags()
 	asJSON := f.Bool("json", false, "print JSON")
-	all := f.Bool("all", false, "print every setting of every route")
+	all := f.Bool("all", false, "print every setting of every route, defaults included")
 	if _, err := c.parse(f, 0); err != nil {
 		return err
 	}

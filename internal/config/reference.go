@@ -35,6 +35,7 @@ type Setting struct {
 	Min, Max string            // limits, "" for none
 	Live     bool              // a reload changes it
 	About    string            // one sentence
+	Example  string            // a value to begin with, of the settings that most people need; "" for the others
 
 	field     string // Go name in its struct
 	index     int
@@ -108,7 +109,7 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 	get := f.Tag.Get
 	s := Setting{
 		Key: get("env"), Scope: scope, Default: get("envDefault"), Shown: get("shown"), Profiles: profileDefaults(get),
-		Unit: get("unit"), Min: get("min"), Max: get("max"), Live: get("live") != "no", About: get("about"), field: f.Name,
+		Unit: get("unit"), Min: get("min"), Max: get("max"), Live: get("live") != "no", About: get("about"), Example: get("example"), field: f.Name,
 	}
 	if words := get("oneof"); words != "" {
 		s.OneOf = strings.Split(words, ",")
@@ -140,6 +141,7 @@ func profileDefaults(get func(string) string) map[string]string {
 // Value is one effective setting.
 type Value struct {
 	Key      string // as in Setting
+	Usual    bool   // the setting is one of those that most people need
 	Variable string // the variable that set it; "" for the default
 	Profile  string // the profile whose default applies; "" if none changes it
 	Text     string // in the syntax of the setting, secrets masked; "" if nothing applies
@@ -178,7 +180,7 @@ func values(list []Setting, v reflect.Value, variable func(string) string) []Val
 	out := make([]Value, len(list))
 	for i := range list {
 		s := &list[i]
-		out[i] = Value{Key: s.Key, Variable: variable(s.Key)}
+		out[i] = Value{Key: s.Key, Usual: s.Example != "", Variable: variable(s.Key)}
 		if field := v.Field(s.index); s.Default != "" || !field.IsZero() {
 			out[i].Text = Mask(text(field))
 		}

@@ -449,3 +449,26 @@ func TestDeadlineFieldsAreChosenByName(t *testing.T) {
 	wantLines(t, problemsOf(minimal, "RETRYPROXY_CLIENT_DEADLINES=grpc-timeout,x-timeout,grpc-timeout"),
 		`RETRYPROXY_CLIENT_DEADLINES="grpc-timeout,x-timeout,grpc-timeout": expected x-request-timeout, grpc-timeout, x-envoy-expected-rq-timeout-ms, x-stainless-timeout or x-stainless-read-timeout, several separated by commas, or none: "x-timeout" is unknown or listed twice; "grpc-timeout" is`)
 }
+
+// The settings that most people need have examples that can be set, all at once and without a warning.
+func TestExamplesOfSettingsAreValid(t *testing.T) {
+	var environ []string
+	n := 0
+	for _, s := range Reference() {
+		switch {
+		case s.Example == "":
+			continue
+		case s.Key == "ROUTES": // needs matchers
+			environ = append(environ, "ROUTE_SEARCH_PATH=/search/*", "ROUTE_UPLOAD_PATH=/upload")
+		}
+		n++
+		environ = append(environ, s.Key+"="+s.Example)
+		if s.Example == s.Default {
+			t.Errorf("%s: the example is the default", s.Key)
+		}
+	}
+	if n < 8 || n > 14 {
+		t.Errorf("%d settings that most people need", n)
+	}
+	configOf(t, environ...)
+}

@@ -3,6 +3,7 @@ package docs
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ const settingsIntro = `# Settings
 This page lists every setting. All of them are environment variables.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
-- ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback only.
+- ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback and to those
+  whom ` + "`RETRYPROXY_ADMIN_ALLOW` and `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` let.
 
 ## How settings work
 
@@ -28,7 +30,7 @@ This page lists every setting. All of them are environment variables.
   ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. If it is not, these apply, the first one first: the route's
   own profile, the setting without a route, the profile without a route, the default.
 - **Upstream of a route.** A route with its own upstream does not inherit certificates, key, server
-  name and probe path.
+  name, probe path and the file of secret headers.
 - **Empty** means not set.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
   it they are bytes.
@@ -53,6 +55,7 @@ func Settings() string {
 	var b strings.Builder
 	b.WriteString(note)
 	b.WriteString(settingsIntro)
+	usual(&b)
 	group := ""
 	var rows [][]string
 	flush := func() {
@@ -72,6 +75,22 @@ func Settings() string {
 	flush()
 	strategies(&b)
 	return b.String()
+}
+
+// usual writes the settings that most people need.
+func usual(b *strings.Builder) {
+	b.WriteString("## The settings that most people need\n\n")
+	var rows [][]string
+	all := config.Reference()
+	slices.SortStableFunc(all, func(a, b config.Setting) int { return int(b.Scope) - int(a.Scope) }) // the upstream first
+	for _, s := range all {
+		if s.Example != "" {
+			about, _, _ := strings.Cut(s.About, ". ")
+			rows = append(rows, []string{code(s.Variable() + "=" + s.Example), strings.TrimSuffix(about, ".") + ".", s.Shown})
+		}
+	}
+	table(b, []string{"Example", "Meaning", "Default"}, rows)
+	b.WriteString("All others have a default that is right for most. They follow, by what they are for.\n\n")
 }
 
 // ProfileTable returns the table of the defaults that a profile changes.

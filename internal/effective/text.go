@@ -9,8 +9,9 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
-// Text writes the settings, route by route, and the problems. all: also those of
-// routes that do not differ from the default route's.
+// Text writes the settings, route by route, and the problems. Of the process and of the default
+// route it writes those that most people need and those that something has set, of other routes
+// those that differ from the default route's. all: every setting of every route.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
 	v := Of(s, problems)
 	upstream := s.Default.Upstream.String()
@@ -20,19 +21,24 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
 
 	fmt.Fprintf(w, "\n%s\n", p.Bold("process"))
-	printValues(w, s.Values(), nil)
-	shown := map[string]string{}
+	left := printValues(w, s.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
+	usual := map[string]string{} // the default route's
 	for i, r := range s.All() {
 		fmt.Fprintf(w, "\n%s%s\n", p.Bold("route "+r.Name), matchText(r))
 		printWorst(w, v.Routes[i].Worst)
-		printValues(w, r.Values(), shown)
-		if i == 0 && !all {
+		if i == 0 {
 			for _, value := range r.Values() {
-				shown[value.Key] = value.Text
+				usual[value.Key] = value.Text
 			}
+			left += printValues(w, r.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
+			continue
 		}
+		printValues(w, r.Values(), func(v config.Value) bool { return all || v.Text != usual[v.Key] })
 	}
 	fmt.Fprintln(w)
+	if left > 0 {
+		fmt.Fprintf(w, "%d more have their defaults: retryproxy check --all\n\n", left)
+	}
 	text.Problems(w, p, problems)
 	bad, warnings := len(problems.Errors()), text.Plural(len(problems.Warnings()), "warning")
 	if bad > 0 {
@@ -42,11 +48,15 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	fmt.Fprintf(w, "%s, %s\n", p.Green("valid"), warnings)
 }
 
-// printValues leaves out what equals the values in same.
-func printValues(w io.Writer, values []config.Value, same map[string]string) {
+// isWorthShowing reports whether most people want to see a setting of the default route.
+func isWorthShowing(v config.Value) bool { return v.Usual || v.Variable != "" || v.Profile != "" }
+
+// printValues writes those for which show reports true, and returns how many it left out.
+func printValues(w io.Writer, values []config.Value, show func(config.Value) bool) (left int) {
 	t := text.NewTable(w)
 	for _, v := range values {
-		if text, known := same[v.Key]; known && text == v.Text {
+		if !show(v) {
+			left++
 			continue
 		}
 		text, by := v.Text, "default"
@@ -62,6 +72,7 @@ func printValues(w io.Writer, values []config.Value, same map[string]string) {
 		t.Row("  "+v.Key, text, by)
 	}
 	t.Flush()
+	return left
 }
 
 func matchText(r *config.Route) string {
