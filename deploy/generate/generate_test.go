@@ -185,6 +185,24 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 	}
 }
 
+// The queries of the documentation ask for what there is, and promtool runs each of them.
+func TestQueriesOfTheDocumentationAreTested(t *testing.T) {
+	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	tests := words(read(t, "deploy/prometheus/queries.test.yaml"))
+	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/queries.md"), -1)
+	for _, block := range blocks {
+		for _, wrong := range lint(block[1]) {
+			t.Errorf("%s\n  in %s", wrong, block[1])
+		}
+		if !strings.Contains(tests, "expr: | "+words(block[1])+" eval_time:") {
+			t.Errorf("not tested: %s", block[1])
+		}
+	}
+	if len(blocks) != strings.Count(tests, "expr: |") {
+		t.Errorf("%d queries and %d tests", len(blocks), strings.Count(tests, "expr: |"))
+	}
+}
+
 // recorded are the rules' own series.
 var recorded = regexp.MustCompile(`retryproxy:[a-z0-9:_]+`)
 
