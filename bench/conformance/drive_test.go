@@ -145,7 +145,8 @@ func response(addr string, o *origin, c *testCase) (v verdict) {
 		v.problem = "net/http: " + err.Error()
 		fallthrough
 	case err == nil:
-		v.text, v.forwards, v.got = "forwarded", 1, []string{plain(answer)}
+		final := afterInterim(answer)
+		v.text, v.forwards, v.got = "forwarded", 1, []string{string(answer[:len(answer)-len(final)]) + plain(final)}
 	}
 	return v
 }
