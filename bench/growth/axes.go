@@ -70,5 +70,5 @@ func manyRoutes(n int, dir string) ([]string, error) {
 	}
 	fmt.Fprintf(&b, "RETRYPROXY_ROUTES=%s\n", strings.Join(names, ","))
 	file := filepath.Join(dir, "routes.env")
-	return []string{"RETRYPROXY_ENV_FILE=" + file}, os.WriteFile(file, []byte(b.String()), 0o600)
+	return []string{"RETRYPROXY_CONFIG_FILE=" + file}, os.WriteFile(file, []byte(b.String()), 0o600)
 }

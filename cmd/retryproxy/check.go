@@ -14,7 +14,7 @@ var checkCommand = command{
 	name:    "check",
 	args:    "[--all] [--json]",
 	summary: "check the settings and print what applies, route by route",
-	details: `Reads the environment and the file that RETRYPROXY_ENV_FILE names, as starting
+	details: `Reads the environment and the file that RETRYPROXY_CONFIG_FILE names, as starting
 would, and opens nothing. Prints the settings that are set, with the variable
 that sets each, and those that most people need, for every other route those
 that differ from the default route's. Then what a request can cost at worst, and

@@ -315,7 +315,7 @@ func TestReloadChangesWhatIsServed(t *testing.T) {
 	}
 	set("RETRYPROXY_MAX_RETRIES=0\n")
 	upstream := failing(t, "a", 2)
-	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "ENV_FILE="+file)
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "CONFIG_FILE="+file)
 	if response, _ := p.get(0, "/"); response.StatusCode != 503 || response.Header.Get("X-Retryproxy-Reason") != "retries_off" {
 		t.Errorf("before: %d %v", response.StatusCode, response.Header)
 	}
@@ -388,7 +388,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	set("RETRYPROXY_RETRY_PERCENT=0\n")
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	defer upstream.Close()
-	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "BUDGET_RATIO=off", "ENV_FILE="+file)
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "BACKOFF_BASE=1ms", "BUDGET_RATIO=off", "CONFIG_FILE="+file)
 	reason := func() string {
 		response, _ := p.get(0, "/")
 		return response.Header.Get("X-Retryproxy-Reason")

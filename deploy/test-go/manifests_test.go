@@ -211,7 +211,7 @@ func settingsOf(t *testing.T, all []runtime.Object, spec *corev1.PodSpec, c core
 	values = map[string]string{}
 	for _, e := range c.Env {
 		values[e.Name] = e.Value
-		if e.Name != "RETRYPROXY_ENV_FILE" {
+		if e.Name != "RETRYPROXY_CONFIG_FILE" {
 			env = append(env, e.Name+"="+e.Value)
 			continue
 		}
@@ -220,7 +220,7 @@ func settingsOf(t *testing.T, all []runtime.Object, spec *corev1.PodSpec, c core
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		env = append(env, "RETRYPROXY_ENV_FILE="+file)
+		env = append(env, "RETRYPROXY_CONFIG_FILE="+file)
 		maps.Copy(values, settingsIn(content))
 	}
 	return env, values

@@ -89,7 +89,7 @@ func (s *Settings) Files() []string {
 			files = append(files, name)
 		}
 	}
-	add(s.EnvFile)
+	add(s.ConfigFile)
 	add(s.TLSCert)
 	add(s.TLSKey)
 	add(s.TLSClientCA)

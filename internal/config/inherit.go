@@ -1,5 +1,7 @@
 package config
 
+import "github.com/retryproxy/retryproxy/internal/config/configfile"
+
 // If a route has no value of its own, the first of these applies: the route's own profile,
 // the global value, the global profile, the default.
 //
@@ -13,7 +15,7 @@ var upstreamKeys = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY", "UPS
 var ofUpstream = append([]string{"PROBE_PATH", "REQUEST_HEADERS_FILE"}, upstreamKeys...)
 
 func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
-	upper := routeWord(name)
+	upper := configfile.RouteWord(name)
 	own := vars.routes[upper]
 	prefix := routePrefix(name)
 	r.Name, r.parent = name, parent

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
 // DefaultRoute is the name of the route for requests that match no other.
@@ -24,7 +26,7 @@ func (n *RouteNames) UnmarshalText(text []byte) error {
 	seen := map[string]bool{}
 	names := RouteNames{}
 	for _, name := range splitList(string(text)) {
-		switch upper := routeWord(name); {
+		switch upper := configfile.RouteWord(name); {
 		case !isRouteName(name):
 			errs = append(errs, fmt.Errorf("%q is not made of 1 to 63 letters, digits and dashes between them", name))
 		case upper == strings.ToUpper(DefaultRoute):
@@ -57,11 +59,8 @@ func isRouteName(s string) bool {
 	return len(s) <= maxRouteName
 }
 
-// routeWord returns a route's name as it stands in variables: user-api as USER_API.
-func routeWord(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
-
 // routePrefix returns what the names of a route's variables begin with.
-func routePrefix(name string) string { return Prefix + "ROUTE_" + routeWord(name) + "_" }
+func routePrefix(name string) string { return Prefix + "ROUTE_" + configfile.RouteWord(name) + "_" }
 
 // RouteVariable returns the variable that sets a key for the route of that name.
 func RouteVariable(name, key string) string { return routePrefix(name) + key }

@@ -1,12 +1,16 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"sort"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
 // Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ) and of the
-// file named by RETRYPROXY_ENV_FILE.
+// file named by RETRYPROXY_CONFIG_FILE.
 //
 // The Settings are never nil. They contain the default for every invalid value, so that a
 // caller may look for further problems. They may only be used if Problems.Err is nil. Load
@@ -14,11 +18,12 @@ import (
 func Load(environ []string) (*Settings, Problems) {
 	var problems Problems
 	vars := collect(environ, &problems)
-	addFile(vars, &problems)
+	from := addFile(vars, &problems)
 	names := sortVariables(vars, &problems)
 	s := parse(names, &problems)
 	derive(s, &problems)
 	s.check(&problems)
+	from.tell(problems)
 	return s, problems
 }
 
@@ -56,33 +61,45 @@ func (v variables) set(name, value string) {
 
 // addFile adds the variables of the file. A name in both places is an error, so that no
 // precedence is needed.
-func addFile(vars variables, problems *Problems) {
-	const variable = Prefix + "ENV_FILE"
+func addFile(vars variables, problems *Problems) origins {
+	const variable = Prefix + "CONFIG_FILE"
 	path := vars[variable]
 	if path == "" {
-		return
+		return nil
 	}
-	pairs, err := readEnvFile(path)
+	pairs, err := configfile.Read(path)
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			problems.errorf(variable, path, "%s", line)
 		}
 	}
-	fromFile := variables{}
+	fromFile, from := variables{}, origins{}
 	for _, p := range pairs {
-		switch _, both := vars[p.name]; {
-		case p.name == variable:
-			problems.errorf(variable, path, "line %d: the file cannot name another file", p.line)
+		switch _, both := vars[p.Name]; {
+		case p.Name == variable:
+			problems.errorf(variable, path, "line %d: the file cannot name another file", p.Line)
 		case both:
-			problems.errorf(p.name, vars[p.name], "is set in the environment and in line %d of %s; remove one of them", p.line, path)
-		case !strings.HasPrefix(p.name, Prefix):
-			problems.warnf(variable, path, "line %d: %s does not name a setting and is ignored", p.line, p.name)
+			problems.errorf(p.Name, vars[p.Name], "is set in the environment and in line %d of %s; remove one of them", p.Line, path)
+		case !strings.HasPrefix(p.Name, Prefix):
+			problems.warnf(variable, path, "line %d: %s does not name a setting and is ignored", p.Line, p.Name)
 		default:
-			fromFile.set(p.name, p.value)
+			fromFile.set(p.Name, p.Value)
+			from[p.Name] = fmt.Sprintf("line %d of %s", p.Line, path)
 		}
 	}
-	for name, value := range fromFile {
-		vars[name] = value
+	maps.Copy(vars, fromFile)
+	return from
+}
+
+// origins maps variables of the file to the place that sets them.
+type origins map[string]string
+
+// tell adds to each problem the place in the file of its variable.
+func (o origins) tell(problems Problems) {
+	for i := range problems {
+		if place := o[problems[i].Variable]; place != "" {
+			problems[i].Message += " (" + place + ")"
+		}
 	}
 }
 
@@ -98,7 +115,7 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 	out := &sorted{global: variables{}, routes: map[string]variables{}}
 	wrongList := out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"])) // reported when Global is parsed
 	for _, name := range out.list {
-		out.routes[routeWord(name)] = variables{}
+		out.routes[configfile.RouteWord(name)] = variables{}
 	}
 	strict := vars[Prefix+"STRICT"] == "" || isTrue(vars[Prefix+"STRICT"])
 	names := make([]string, 0, len(vars))

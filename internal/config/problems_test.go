@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
 func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
@@ -333,9 +335,9 @@ func TestContradictions(t *testing.T) {
 
 func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
 	file := writeFile(t, "RETRYPROXY_MAX_RETRIES=5\nRETRYPROXY_BACKOFF_BASE=50ms\n")
-	got := problemsOf(minimal, "RETRYPROXY_ENV_FILE="+file, "RETRYPROXY_BACKOFF_BASE=50ms")
+	got := problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+file, "RETRYPROXY_BACKOFF_BASE=50ms")
 	wantLines(t, got, `RETRYPROXY_BACKOFF_BASE="50ms": is set in the environment and in line 2 of `+file)
-	s := mustLoad(t, "RETRYPROXY_ENV_FILE="+file)
+	s := mustLoad(t, "RETRYPROXY_CONFIG_FILE="+file)
 	if s.Default.MaxRetries != 5 || s.Default.Variable("MAX_RETRIES") != "RETRYPROXY_MAX_RETRIES" {
 		t.Errorf("%d", s.Default.MaxRetries)
 	}
@@ -343,58 +345,24 @@ func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
 
 func TestFileProblems(t *testing.T) {
 	for content, want := range map[string]string{
-		"RETRYPROXY_MAX_RETRIES":                    "line 1: expected NAME=VALUE",
-		"\n# x\nA B=1":                              `line 3: "A B" is not a variable's name`,
-		"RETRYPROXY_VIA=a\nRETRYPROXY_VIA=a":        "line 2: RETRYPROXY_VIA is already set in line 1",
-		"RETRYPROXY_ENV_FILE=/x":                    "line 1: the file cannot name another file",
-		"OTHER=1":                                   "warning: RETRYPROXY_ENV_FILE",
-		"RETRYPROXY_VIA=\"a":                        "line 1: the closing quote is missing",
-		"RETRYPROXY_VIA=\"a\\":                      "line 1: the closing quote is missing",
-		"RETRYPROXY_VIA=\"a\" b":                    "line 1: only a comment may follow",
-		"RETRYPROXY_VIA=\"\\a\"":                    `line 1: \a is not an escape`,
-		"RETRYPROXY_VIA=a\x00":                      "not a text file",
-		"RETRYPROXY_VIA=\xff":                       "not a text file",
-		"RETRYPROXY_VIAA=x":                         "did you mean RETRYPROXY_VIA?",
-		strings.Repeat("#", MaxEnvFileBytes) + "\n": "larger than 16 MiB",
+		"RETRYPROXY_MAX_RETRIES":                        "line 1: expected NAME=VALUE",
+		"\n# x\nA B=1":                                  `line 3: "A B" is not a variable's name`,
+		"RETRYPROXY_VIA=a\nRETRYPROXY_VIA=a":            "line 2: RETRYPROXY_VIA is already set in line 1",
+		"RETRYPROXY_CONFIG_FILE=/x":                     "line 1: the file cannot name another file",
+		"OTHER=1":                                       "warning: RETRYPROXY_CONFIG_FILE",
+		"RETRYPROXY_VIA=\"a":                            "line 1: the closing quote is missing",
+		"RETRYPROXY_VIA=\"a\\":                          "line 1: the closing quote is missing",
+		"RETRYPROXY_VIA=\"a\" b":                        "line 1: only a comment may follow",
+		"RETRYPROXY_VIA=\"\\a\"":                        `line 1: \a is not an escape`,
+		"RETRYPROXY_VIA=a\x00":                          "not a text file",
+		"RETRYPROXY_VIA=\xff":                           "not a text file",
+		"RETRYPROXY_VIAA=x":                             "did you mean RETRYPROXY_VIA?",
+		strings.Repeat("#", configfile.MaxBytes) + "\n": "larger than 16 MiB",
 	} {
-		wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE="+writeFile(t, content)), want)
+		wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+writeFile(t, content)), want)
 	}
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE=/nowhere/at/all"), `RETRYPROXY_ENV_FILE="/nowhere/at/all": no such file or directory`)
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_ENV_FILE="+t.TempDir()), "is a directory")
-}
-
-func TestFileLines(t *testing.T) {
-	for line, want := range map[string]string{
-		`A=b`:              "b",
-		"A=b\r":            "b",
-		"\xef\xbb\xbfA=b":  "b",
-		` A = b c `:        "b c",
-		`A=b # c`:          "b # c",
-		`A="b # c" # d`:    "b # c",
-		`A='b\n"' # d`:     `b\n"`,
-		`A="b\n\t\"\\\$x"`: "b\n\t\"\\$x",
-		`A=a=b`:            "a=b",
-		`A=`:               "",
-		`A=$HOME`:          "$HOME",
-	} {
-		pairs, err := parseEnvFile([]byte(line))
-		if err != nil || len(pairs) != 1 || pairs[0].name != "A" || pairs[0].value != want {
-			t.Errorf("%q: %+v %v, want %q", line, pairs, err, want)
-		}
-	}
-}
-
-func FuzzEnvFile(f *testing.F) {
-	f.Add("A=b\nB=\"c\\n\"\n")
-	f.Add("# x\nA='b'")
-	f.Fuzz(func(t *testing.T, content string) {
-		pairs, err := parseEnvFile([]byte(content))
-		for _, p := range pairs {
-			if !isVariableName(p.name) || p.line < 1 || p.line > strings.Count(content, "\n")+1 {
-				t.Errorf("%+v of %q (%v)", p, content, err)
-			}
-		}
-	})
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE=/nowhere/at/all"), `RETRYPROXY_CONFIG_FILE="/nowhere/at/all": no such file or directory`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+t.TempDir()), "is a directory")
 }
 
 // Whatever is set, Load ends with settings or problems, and never shows a
@@ -405,7 +373,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add("RETRYPROXY_UPSTREAM", "http://a:b@c")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		if strings.Contains(name, "ENV_FILE") {
+		if strings.Contains(name, "CONFIG_FILE") {
 			return
 		}
 		s, problems := Load([]string{minimal, "RETRYPROXY_ROUTES=a", name + "=" + value})

@@ -1,7 +1,7 @@
 // Package config parses and checks RETRYPROXY_* variables, and builds the configuration of
 // the data path from them.
 //
-// Start with Load: it reads the environment and the file named by RETRYPROXY_ENV_FILE, and
+// Start with Load: it reads the environment and the file named by RETRYPROXY_CONFIG_FILE, and
 // returns a Settings together with every problem found. The structs Global, Shared and
 // Matcher in this file are the only list of settings. Names, defaults, limits and
 // descriptions are their tags; the parser, the search for misspelled names, the effective
@@ -18,10 +18,11 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/fleet/engine"
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
 // Prefix is the prefix of the name of every variable of ours.
-const Prefix = "RETRYPROXY_"
+const Prefix = configfile.Prefix
 
 // The tags of a field:
 //
@@ -51,7 +52,7 @@ type Global struct {
 	ProxyProtocolFrom Prefixes   `env:"PROXY_PROTOCOL_FROM" shown:"none" unit:"prefixes" about:"Peers, such as load balancers, that send a PROXY protocol header (version 1 or 2) with the address of the client. Each of their TCP connections must begin with it, or it is closed. From other peers the header is refused."`
 	ForwardProxy      bool       `env:"FORWARD_PROXY" envDefault:"false" unit:"bool" about:"true: accept requests in absolute form, which clients with http_proxy send. Their host and port must be those of the route's upstream or match the route's HOST. CONNECT is always refused. No other address is ever dialled."`
 	Routes            RouteNames `env:"ROUTES" example:"search,upload" shown:"none" unit:"routes" about:"Names of the routes. Each route needs at least one matcher, unless it is the FALLBACK of another. A request that matches no route uses the route default."`
-	EnvFile           string     `env:"ENV_FILE" shown:"none" unit:"path" live:"no" about:"File with more settings, one NAME=VALUE per line. It is read again when it changes and on SIGHUP."`
+	ConfigFile        string     `env:"CONFIG_FILE" shown:"none" unit:"path" live:"no" about:"File with more settings: YAML if its name ends in .yaml or .yml, else one NAME=VALUE per line. It is read again when it changes and on SIGHUP."`
 	Strict            bool       `env:"STRICT" envDefault:"true" unit:"bool" about:"true: an unknown RETRYPROXY_* variable stops the start. false: it is a warning."`
 
 	MaxConnections        AutoCount     `env:"MAX_CONNECTIONS" envDefault:"auto" group:"Limits" unit:"autocount" max:"10000000" live:"no" about:"Maximum number of client connections. At the maximum, a new client replaces the one that is idle longest, or else one that does not read its response. If there is neither, accepting pauses. auto: half of the descriptors above 64 (a quarter of a limit below 128), because each client may need an upstream connection. A memory limit (cgroup or GOMEMLIMIT) lowers it to about 1000 busy clients for 128 MiB. 0: no limit."`

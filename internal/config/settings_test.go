@@ -144,7 +144,7 @@ var otherValues = map[string]string{
 
 func TestEverySettingIsRead(t *testing.T) {
 	for _, setting := range Reference() {
-		if setting.Key == "ENV_FILE" || setting.Scope == ScopeMatcher {
+		if setting.Key == "CONFIG_FILE" || setting.Scope == ScopeMatcher {
 			continue // tests of their own
 		}
 		value, known := otherValues[setting.Key]
@@ -354,7 +354,7 @@ func TestFilesNamesWhatAReloadReads(t *testing.T) {
 	if err := os.WriteFile(file, []byte("RETRYPROXY_UPSTREAM_CA=/ca.pem\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ENV_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem", "RETRYPROXY_UPSTREAM_KEY=/c.pem",
+	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_CONFIG_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem", "RETRYPROXY_UPSTREAM_KEY=/c.pem",
 		"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a"})
 	if want := []string{file, "/ca.pem", "/c.pem"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
 		t.Errorf("got %v, want %v (%v)", s.Files(), want, problems)

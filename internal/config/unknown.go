@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
 // globalKeys returns the names that may follow RETRYPROXY_.
@@ -102,7 +104,7 @@ func meantRouteKey(key string, routes RouteNames) (route, rest string, ok bool) 
 func unknownRoute(route, rest string, routes RouteNames) string {
 	names := map[string]*Setting{}
 	for _, name := range routes {
-		names[routeWord(name)] = nil
+		names[configfile.RouteWord(name)] = nil
 	}
 	if meant := nearest(route, names); meant != "" {
 		return fmt.Sprintf("%sROUTES does not name a route %q; did you mean %sROUTE_%s_%s?", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"), Prefix, meant, rest)
@@ -112,7 +114,7 @@ func unknownRoute(route, rest string, routes RouteNames) string {
 
 func hasRoute(routes RouteNames, upper string) bool {
 	for _, name := range routes {
-		if routeWord(name) == upper {
+		if configfile.RouteWord(name) == upper {
 			return true
 		}
 	}

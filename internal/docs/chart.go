@@ -12,7 +12,7 @@ import (
 // settings that the chart makes itself, so that a user cannot.
 const chartSchema = "deploy/helm/retryproxy/values.schema.json"
 
-var chartOwn = []string{"LISTEN", "ADMIN_LISTEN", "ENV_FILE"}
+var chartOwn = []string{"LISTEN", "ADMIN_LISTEN", "CONFIG_FILE"}
 
 // ChartSettings is the part of the chart's schema that says which settings
 // there are: one pattern, as a route's name is free.

@@ -48,6 +48,7 @@ func Files() ([]File, error) {
 		{Path: "docs/settings.md", Content: Settings()},
 		{Path: "docs/metrics.md", Content: Metrics()},
 		{Path: "docs/glossary.md", Content: Glossary()},
+		{Path: "docs/retryproxy.schema.json", Content: string(Schema())},
 		{Path: "README.md", Part: "will my request be retried", Content: repeated},
 		{Path: "docs/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
 		{Path: "docs/retry-after.md", Part: "signs of a spent account", Content: SignTable()},

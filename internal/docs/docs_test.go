@@ -29,7 +29,7 @@ func TestStaleFindsAndWriteRenews(t *testing.T) {
 	if err := os.WriteFile(readme, []byte("before\n<!-- begin will my request be retried -->\nold\n<!-- end will my request be retried -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if stale, err := Stale(dir); err != nil || len(stale) != 4 {
+	if stale, err := Stale(dir); err != nil || len(stale) != 5 {
 		t.Fatalf("%v %v", stale, err)
 	}
 	if err := Write(dir); err != nil {

@@ -14,7 +14,8 @@ import (
 
 const settingsIntro = `# Settings
 
-This page lists every setting. All of them are environment variables.
+This page lists every setting. All of them are environment variables, and can stand in a
+configuration file.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
 - ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback and to those
@@ -36,10 +37,9 @@ This page lists every setting. All of them are environment variables.
   it they are bytes.
 - **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start, unless ` + "`RETRYPROXY_STRICT=false`" + `.
   The variables that Kubernetes adds for a Service called retryproxy are recognised and ignored.
-- **File.** ` + "`RETRYPROXY_ENV_FILE`" + ` names a file with lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + `
-  are comments. Within single quotes, every character stands for itself. Within double quotes, ` + "`\\n`" + `,
-  ` + "`\\t`" + `, ` + "`\\\"`" + `, ` + "`\\\\`" + ` and ` + "`\\$`" + ` are escapes. Without quotes, ` + "`#`" + ` is an ordinary character. Variables are
-  not expanded. A name that is set both in the file and in the environment is an error.
+- **File.** ` + "`RETRYPROXY_CONFIG_FILE`" + ` names a file with more settings, as YAML or as lines; see
+  [below](#configuration-file). A name that is set both in the file and in the environment is an
+  error.
 - **Reload.** The file is read again on SIGHUP and when it changes. A swap of a mounted ConfigMap
   counts as a change. A ConfigMap mounted by subPath does not work, because Kubernetes never
   updates it. If the new version is invalid, the old one stays in force, the log has the errors and
@@ -47,6 +47,32 @@ This page lists every setting. All of them are environment variables.
   names it if it changed.
 - **Traces** are configured by OpenTelemetry's own variables, such as
   ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](traces.md).
+
+## Configuration file
+
+A file whose name ends in .yaml or .yml holds the same settings in lower case and without prefix, and
+the routes as a list:
+
+` + "```yaml" + `
+# yaml-language-server: $schema=retryproxy.schema.json
+upstream: http://app:3000
+retry_on: [5xx, connect-failure, reset]
+request_headers_set:
+  X-Env: prod
+routes:
+  - name: search
+    path: [/search/*, /suggest]
+    max_retries: 5
+` + "```" + `
+
+` + "`retryproxy config convert`" + ` prints the settings of the environment in this form,
+` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and ` + "`retryproxy config schema`" + ` the JSON Schema
+with which an editor completes names and marks mistakes
+([retryproxy.schema.json](retryproxy.schema.json)).
+
+Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,
+every character stands for itself. Within double quotes, ` + "`\\n`, `\\t`, `\\\"`, `\\\\` and `\\$`" + ` are escapes.
+Without quotes, ` + "`#`" + ` is an ordinary character. Variables are not expanded.
 
 `
 

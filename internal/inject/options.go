@@ -165,7 +165,7 @@ func withPrefix(name string) string {
 }
 
 // ours are set by the injection itself.
-var ours = []string{"LISTEN", "ADMIN_LISTEN", "UPSTREAM", "ENV_FILE", "ROUTES"}
+var ours = []string{"LISTEN", "ADMIN_LISTEN", "UPSTREAM", "CONFIG_FILE", "ROUTES"}
 
 func checkSetting(s Setting) error {
 	if slices.Contains(ours, strings.TrimPrefix(s.Name, config.Prefix)) {
@@ -193,7 +193,7 @@ func merged(lists ...[]Setting) []Setting {
 func tried(env []Setting) error {
 	var environ []string
 	for _, s := range env {
-		if s.Name != "RETRYPROXY_ENV_FILE" { // its content is not known here
+		if s.Name != "RETRYPROXY_CONFIG_FILE" { // its content is not known here
 			environ = append(environ, s.Name+"="+s.Value)
 		}
 	}

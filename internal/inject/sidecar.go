@@ -176,7 +176,7 @@ func (o *Options) addVolume(spec *yaml.Node) {
 func (o *Options) common(listen string, admin int) []Setting {
 	env := []Setting{{"RETRYPROXY_LISTEN", listen}, {"RETRYPROXY_ADMIN_LISTEN", fmt.Sprintf(":%d", admin)}}
 	if o.ConfigMap != "" {
-		env = append(env, Setting{"RETRYPROXY_ENV_FILE", "/etc/retryproxy/env"})
+		env = append(env, Setting{"RETRYPROXY_CONFIG_FILE", "/etc/retryproxy/env"})
 	}
 	return env
 }

@@ -1,75 +1,29 @@
-package config
+package configfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"unicode/utf8"
 )
 
-// MaxEnvFileBytes is the maximum size of the RETRYPROXY_ENV_FILE: enough for over 100 000
-// lines, but small enough to detect a device file or a log.
-const MaxEnvFileBytes = 16 << 20
-
-// pair is one line of the file.
-type pair struct {
-	name, value string
-	line        int
-}
-
-// readEnvFile reads and parses the file at path. The error reports every bad line by number
-// and never contains its value.
-func readEnvFile(path string) ([]pair, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, errors.Unwrap(err) // without the path, which the caller adds
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	content, err := io.ReadAll(io.LimitReader(f, MaxEnvFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", errors.Unwrap(err))
-	}
-	if len(content) > MaxEnvFileBytes {
-		return nil, fmt.Errorf("larger than %d MiB", MaxEnvFileBytes>>20)
-	}
-	return parseEnvFile(content)
-}
-
-// parseEnvFile parses lines of NAME=VALUE.
+// addLines parses lines of NAME=VALUE.
 //
 // It ignores empty lines and lines that begin with #. It trims space around name and value.
 // A value in single quotes is literal. A value in double quotes may contain \n, \t, \", \\
 // and \$. After the closing quote only a comment may follow. In a value without quotes # is
 // an ordinary character. Nothing is ever expanded. Lines may end in CRLF.
-func parseEnvFile(content []byte) ([]pair, error) {
-	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
-		return nil, errors.New("not a text file (UTF-8)")
-	}
-	var (
-		pairs []pair
-		errs  []error
-		seen  = map[string]int{}
-	)
+func (p *pairs) addLines(content []byte) {
 	number := 0
 	for line := range strings.SplitSeq(string(content), "\n") {
 		number++
 		name, value, err := parseLine(strings.TrimSpace(line))
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("line %d: %w", number, err))
-		case name == "":
-		case seen[name] != 0:
-			errs = append(errs, fmt.Errorf("line %d: %s is already set in line %d", number, name, seen[name]))
-		default:
-			seen[name] = number
-			pairs = append(pairs, pair{name, value, number})
+			p.wrong(number, "%w", err)
+		case name != "":
+			p.add(name, value, name, number)
 		}
 	}
-	return pairs, errors.Join(errs...)
 }
 
 // parseLine parses a line; it returns an empty name for an empty line or a comment.
@@ -91,7 +45,7 @@ func parseLine(line string) (name, value string, err error) {
 
 func isVariableName(s string) bool {
 	for i := range len(s) {
-		if !isAlphanumeric(s[i]) && s[i] != '_' {
+		if s[i] != '_' && !isAlphanumeric(s[i]) {
 			return false
 		}
 	}
@@ -143,4 +97,19 @@ func checkAfterQuote(rest string) error {
 		return nil
 	}
 	return errors.New("only a comment may follow the closing quote")
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// AppendLine appends the line NAME=VALUE for a pair, quoted if its value would be read as another
+// without.
+func AppendLine(dst []byte, p Pair) []byte {
+	dst = append(append(dst, p.Name...), '=')
+	if p.Value == strings.TrimSpace(p.Value) && !strings.ContainsAny(p.Value, "\n\r") && !strings.HasPrefix(p.Value, `"`) && !strings.HasPrefix(p.Value, "'") {
+		return append(append(dst, p.Value...), '\n')
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
+	return append(append(append(dst, '"'), escape.Replace(p.Value)...), "\"\n"...)
 }

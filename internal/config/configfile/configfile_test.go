@@ -1,0 +1,144 @@
+package configfile
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFileLines(t *testing.T) {
+	for line, want := range map[string]string{
+		`A=b`:              "b",
+		"A=b\r":            "b",
+		"\xef\xbb\xbfA=b":  "b",
+		` A = b c `:        "b c",
+		`A=b # c`:          "b # c",
+		`A="b # c" # d`:    "b # c",
+		`A='b\n"' # d`:     `b\n"`,
+		`A="b\n\t\"\\\$x"`: "b\n\t\"\\$x",
+		`A=a=b`:            "a=b",
+		`A=`:               "",
+		`A=$HOME`:          "$HOME",
+	} {
+		got, err := Read(write(t, "env", line))
+		if err != nil || len(got) != 1 || got[0].Name != "A" || got[0].Value != want {
+			t.Errorf("%q: %+v %v, want %q", line, got, err, want)
+		}
+	}
+}
+
+func TestYAMLSaysWhatVariablesSay(t *testing.T) {
+	const content = `# a comment
+upstream: http://app:3000
+max_retries: 3
+budget_ratio: 20%
+retry_on: [5xx, connection]
+access_log: true
+via: ""
+request_headers_set:
+  X-Env: prod
+  X-Team: &team search
+fallback: 503:busy
+backoff_base: ~
+routes:
+  - name: user-api
+    path:
+      - /users/*
+      - /accounts/*
+    max_retries: 0
+  - plain
+`
+	want := []Pair{
+		{"RETRYPROXY_UPSTREAM", "http://app:3000", 2},
+		{"RETRYPROXY_MAX_RETRIES", "3", 3},
+		{"RETRYPROXY_BUDGET_RATIO", "20%", 4},
+		{"RETRYPROXY_RETRY_ON", "5xx,connection", 5},
+		{"RETRYPROXY_ACCESS_LOG", "true", 6},
+		{"RETRYPROXY_VIA", "", 7},
+		{"RETRYPROXY_REQUEST_HEADERS_SET", "X-Env: prod, X-Team: search", 8},
+		{"RETRYPROXY_FALLBACK", "503:busy", 11},
+		{"RETRYPROXY_BACKOFF_BASE", "", 12},
+		{"RETRYPROXY_ROUTE_USER_API_PATH", "/users/*,/accounts/*", 15},
+		{"RETRYPROXY_ROUTE_USER_API_MAX_RETRIES", "0", 18},
+		{"RETRYPROXY_ROUTES", "user-api,plain", 13},
+	}
+	got, err := Read(write(t, "retryproxy.yaml", content))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v\n%+v\nwant\n%+v", err, got, want)
+	}
+}
+
+func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
+	for content, want := range map[string]string{
+		"- a":                       "line 1: expected settings, such as upstream: http://app:3000",
+		"a: b: c":                   "mapping values are not allowed",
+		"a: 1\n---\nb: 2":           "expected one YAML document, found more",
+		"maxRetries: 3":             `line 1: "maxRetries" does not name a setting; names are in lower case with underscores`,
+		"RETRYPROXY_VIA: a":         `line 1: "RETRYPROXY_VIA" does not name a setting`,
+		"via: a\nvia: b":            "line 2: via is already set in line 1",
+		"retry_on: [[a]]":           "line 1: retry_on: expected a value, a list of values or name: value lines",
+		"retry_on:\n  a:\n    b: c": "line 2: retry_on: expected a value",
+		"routes:\n  - path: /a":     "line 2: expected a route with a name, such as - name: search",
+		"routes:\n  - [a]":          "line 2: expected a route with a name",
+		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: via is already set in line 3",
+		"a: *x":            "unknown anchor",
+		"a: 1\n<<: {b: 2}": `line 2: "<<" does not name a setting`,
+	} {
+		got, err := Read(write(t, "x.yml", content))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %+v, %v; want %q", content, got, err, want)
+		}
+	}
+	for _, empty := range []string{"", "# nothing", "~", "{}", "---\n"} {
+		if got, err := Read(write(t, "x.yaml", empty)); err != nil || len(got) > 0 {
+			t.Errorf("%q: %+v, %v", empty, got, err)
+		}
+	}
+}
+
+// What either form writes, it reads back.
+func TestBothFormsKeepEveryText(t *testing.T) {
+	for _, text := range []string{"a", "off", "true", "1e3", "007", "0x1f", "~", "a # b", " a ", `"a`, "'a'", "a: b", "[a", "a\nb", "\ta", "é", "{", "*x", "- a", `a\b`, "null", "2001-01-01", "503:busy"} {
+		file := write(t, "x.yaml", string(MarshalYAML(Settings{Values: []Value{{Key: "via", Text: text}}})))
+		if got, err := Read(file); err != nil || len(got) != 1 || got[0].Value != text {
+			t.Errorf("YAML %q: %+v, %v", text, got, err)
+		}
+		file = write(t, "env", string(AppendLine(nil, Pair{Name: "A", Value: text})))
+		if got, err := Read(file); err != nil || len(got) != 1 || got[0].Value != text {
+			t.Errorf("lines %q: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("A=b\nB=\"c\\n\"\n", false)
+	f.Add("# x\nA='b'", false)
+	f.Add("a: &x [b, c]\nroutes: [{name: d, e: *x}]\n", true)
+	f.Add("a: &a\n  b: *a\n", true)
+	f.Fuzz(func(t *testing.T, content string, asYAML bool) {
+		var list pairs
+		if asYAML {
+			list.addYAML([]byte(content))
+		} else {
+			list.addLines([]byte(content))
+		}
+		seen := map[string]bool{}
+		for _, p := range list.pairs {
+			if seen[p.Name] || p.Line < 1 || p.Line > strings.Count(content, "\n")+strings.Count(content, "\r")+1 {
+				t.Errorf("%+v of %q (%v)", p, content, list.errs)
+			}
+			seen[p.Name] = true
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package configfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The YAML form is a mapping from the names of settings, in lower case and without prefix,
+// to values. A list is joined with commas, and so is a mapping, each entry as "name: value".
+// The routes are a list of mappings, each with its name:
+//
+//	upstream: http://app:3000
+//	retry_on: [5xx, connection]
+//	routes:
+//	  - name: search
+//	    path: /search/*
+//	    max_retries: 5
+const (
+	routesKey = "routes"
+	nameKey   = "name"
+)
+
+// keyForm is the form of the name of a setting.
+var keyForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+func (p *pairs) addYAML(content []byte) {
+	var document, more yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return // nothing but comments
+	case err != nil:
+		p.errs = append(p.errs, errors.New(strings.TrimPrefix(err.Error(), "yaml: ")))
+		return
+	}
+	if !errors.Is(decoder.Decode(&more), io.EOF) {
+		p.errs = append(p.errs, errors.New("expected one YAML document, found more"))
+		return
+	}
+	root := document.Content[0]
+	if isNull(root) {
+		return
+	}
+	if root.Kind != yaml.MappingNode {
+		p.wrong(root.Line, "expected settings, such as upstream: http://app:3000")
+		return
+	}
+	p.addSettings(Prefix, root)
+}
+
+// addSettings adds the settings of a mapping. prefix is that of their variables.
+func (p *pairs) addSettings(prefix string, mapping *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], deref(mapping.Content[i+1])
+		switch {
+		case !keyForm.MatchString(key.Value):
+			p.wrong(key.Line, "%q does not name a setting; names are in lower case with underscores, such as max_retries", key.Value)
+		case prefix == Prefix && key.Value == routesKey && value.Kind == yaml.SequenceNode:
+			p.addRoutes(key, value)
+		case prefix != Prefix && key.Value == nameKey:
+			// read by routeName
+		default:
+			p.addValue(prefix+strings.ToUpper(key.Value), key, value)
+		}
+	}
+}
+
+func (p *pairs) addValue(name string, key, value *yaml.Node) {
+	text, ok := valueText(value)
+	if !ok {
+		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines", key.Value)
+		return
+	}
+	p.add(name, text, key.Value, key.Line)
+}
+
+// addRoutes adds the names of the routes as one variable, then the settings of each.
+func (p *pairs) addRoutes(key, list *yaml.Node) {
+	var names []string
+	for _, entry := range list.Content {
+		route := deref(entry)
+		name := routeName(route)
+		if name == "" {
+			p.wrong(entry.Line, "expected a route with a name, such as - name: search")
+			continue
+		}
+		names = append(names, name)
+		if route.Kind == yaml.MappingNode {
+			p.addSettings(Prefix+"ROUTE_"+RouteWord(name)+"_", route)
+		}
+	}
+	p.add(Prefix+"ROUTES", strings.Join(names, ","), key.Value, key.Line)
+}
+
+// routeName returns the name of an entry in the list of routes, "" if it has none. An entry that is only
+// a word is a route whose settings are elsewhere.
+func routeName(route *yaml.Node) string {
+	if route.Kind == yaml.ScalarNode && !isNull(route) {
+		return route.Value
+	}
+	if route.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(route.Content); i += 2 {
+		if value := deref(route.Content[i+1]); route.Content[i].Value == nameKey && value.Kind == yaml.ScalarNode && !isNull(value) {
+			return value.Value
+		}
+	}
+	return ""
+}
+
+// valueText returns a value as it stands in a variable. ok is false for lists within lists and the like.
+func valueText(value *yaml.Node) (text string, ok bool) {
+	switch value.Kind {
+	case yaml.ScalarNode:
+		return scalarText(value), true
+	case yaml.SequenceNode:
+		return joined(value.Content, 1, ",")
+	case yaml.MappingNode:
+		return joined(value.Content, 2, ", ")
+	}
+	return "", false
+}
+
+// joined joins scalars with a separator, size of them at a time with ": ".
+func joined(nodes []*yaml.Node, size int, separator string) (text string, ok bool) {
+	var parts []string
+	for i := 0; i+size <= len(nodes); i += size {
+		var words []string
+		for _, n := range nodes[i : i+size] {
+			if n = deref(n); n.Kind != yaml.ScalarNode {
+				return "", false
+			}
+			words = append(words, scalarText(n))
+		}
+		parts = append(parts, strings.Join(words, ": "))
+	}
+	return strings.Join(parts, separator), true
+}
+
+// scalarText returns a scalar as it is written: 1e3, 0x10 and yes are for the setting to understand.
+func scalarText(n *yaml.Node) string {
+	if isNull(n) {
+		return ""
+	}
+	return n.Value
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// deref returns what an alias stands for. Values are never nested, so that aliases cannot multiply.
+func deref(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}

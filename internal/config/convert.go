@@ -1,0 +1,57 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
+)
+
+// YAML returns the variables of environ, and of the file that it names, as a YAML
+// configuration file, in the order of the reference. Unknown names and names that are set
+// twice are problems and left out. Values are as they are set, passwords too; they are not
+// checked.
+func YAML(environ []string) ([]byte, Problems) {
+	var problems Problems
+	vars := collect(environ, &problems)
+	from := addFile(vars, &problems)
+	delete(vars, Prefix+"CONFIG_FILE")
+	names := sortVariables(vars, &problems)
+	from.tell(problems)
+	delete(names.global, "ROUTES") // the list of routes says it
+	settings := configfile.Settings{Values: fileValues(names.global, globalSettings, sharedSettings)}
+	for _, name := range names.list {
+		settings.Routes = append(settings.Routes, configfile.Route{
+			Name:   name,
+			Values: fileValues(names.routes[configfile.RouteWord(name)], matcherSettings, sharedSettings),
+		})
+	}
+	return configfile.MarshalYAML(settings), problems
+}
+
+// fileValues returns the values of the lists' settings that are set.
+func fileValues(vars variables, lists ...[]Setting) []configfile.Value {
+	var all []configfile.Value
+	for i := range lists {
+		for j := range lists[i] {
+			s := &lists[i][j]
+			if text, set := vars[s.Key]; set {
+				all = append(all, configfile.Value{Key: strings.ToLower(s.Key), Text: text, Plain: s.isPlain(text)})
+			}
+		}
+	}
+	return all
+}
+
+// isPlain reports whether a value is a number or a boolean in YAML, and the same one.
+func (s *Setting) isPlain(text string) bool {
+	switch s.Unit {
+	case "bool":
+		return slices.Contains([]string{"true", "false"}, text)
+	case "count":
+		n, err := strconv.Atoi(text)
+		return err == nil && strconv.Itoa(n) == text
+	}
+	return false
+}

@@ -1,0 +1,88 @@
+package docs
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+// object is a JSON object. Its keys are written in alphabetical order.
+type object map[string]any
+
+// Schema returns the JSON Schema (draft 07, which editors know best) of the YAML form of the
+// configuration file. It knows names, words and kinds of values; 'retryproxy check' knows the rest.
+func Schema() []byte {
+	top, route := object{}, object{"name": object{"type": "string", "description": "The route's name, in metrics, logs and variables."}}
+	for _, s := range config.Reference() {
+		key := strings.ToLower(s.Key)
+		if s.Scope != config.ScopeMatcher && s.Key != "CONFIG_FILE" && s.Key != "ROUTES" {
+			top[key] = property(&s)
+		}
+		if s.Scope != config.ScopeGlobal {
+			route[key] = property(&s)
+		}
+	}
+	top["routes"] = object{
+		"type":        "array",
+		"description": "The routes. A request that matches none uses the settings outside of this list.",
+		"items":       object{"type": "object", "required": []string{"name"}, "additionalProperties": false, "properties": route},
+	}
+	schema := object{
+		"$schema":              "http://json-schema.org/draft-07/schema#",
+		"title":                "Configuration of retryproxy",
+		"type":                 "object",
+		"additionalProperties": false,
+		"properties":           top,
+	}
+	content, err := json.MarshalIndent(schema, "", "  ")
+	if err != nil {
+		panic("docs: " + err.Error()) // maps of strings and numbers can always be written
+	}
+	return append(content, '\n')
+}
+
+// property returns the schema of one setting. null is a value that is not set.
+func property(s *config.Setting) object {
+	p := object{"description": s.Description()}
+	if s.Example != "" {
+		p["examples"] = []string{s.Example}
+	}
+	maps.Copy(p, kind(s))
+	return p
+}
+
+func kind(s *config.Setting) object {
+	value := object{"type": []string{"string", "number", "boolean", "null"}}
+	switch {
+	case len(s.OneOf) > 0:
+		return object{"enum": s.OneOf}
+	case s.Unit == "bool":
+		return object{"type": []string{"boolean", "null"}}
+	case s.Unit == "count":
+		return withLimits(object{"type": []string{"integer", "null"}}, s)
+	case s.Unit == "headers":
+		return object{"type": []string{"string", "object", "null"}, "additionalProperties": value}
+	case slices.Contains(listUnits, s.Unit):
+		return object{"type": []string{"string", "number", "array", "null"}, "items": value}
+	}
+	return value
+}
+
+// listUnits are the units of settings whose values are separated by commas.
+var listUnits = []string{
+	"breakeron", "deadlines", "errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
+	"prefixes", "retryon", "statusset", "upstream",
+}
+
+func withLimits(p object, s *config.Setting) object {
+	for key, text := range map[string]string{"minimum": s.Min, "maximum": s.Max} {
+		if n, err := strconv.Atoi(text); err == nil {
+			p[key] = n
+		}
+	}
+	return p
+}
