@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +77,50 @@ func TestHeadersAreSetAndRemovedOnTheWay(t *testing.T) {
 			}
 			if strings.Contains(p.log.String(), "hidden-") {
 				t.Errorf("the log has a secret:\n%s", p.log)
+			}
+		})
+	}
+}
+
+// Interim responses and trailers, both ways, have nothing that the settings hide.
+func TestHiddenHeadersAreInNoOtherPartOfAMessage(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("X-Internal", "secret")
+				w.Header().Set("Link", "</a>")
+				w.WriteHeader(http.StatusEarlyHints)
+				w.Header().Set("Trailer", "X-Internal-Sum, X-Sum")
+				w.Header().Set("X-Saw", strings.Join(append(r.Trailer["X-User"], r.Trailer["X-Kept"]...), ","))
+				_, _ = io.WriteString(w, "ok")
+				w.Header().Set("X-Internal-Sum", "secret")
+				w.Header().Set("X-Sum", "1")
+			}))
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(true)
+			server.Start()
+			t.Cleanup(server.Close)
+			p := startProxy(t, "UPSTREAM="+strings.Replace(server.URL, "http", scheme, 1), "REQUEST_HEADERS_REMOVE=X-User", "RESPONSE_HEADERS_REMOVE=X-Internal,X-Internal-Sum")
+			var interim textproto.MIMEHeader
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { interim = h; return nil }}
+			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "POST", "http://"+p.listen[0]+"/", io.MultiReader(bytes.NewReader([]byte("a"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Trailer = http.Header{"X-User": {"admin"}, "X-Kept": {"1"}}
+			response, err := p.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || string(body) != "ok" || interim.Get("Link") != "</a>" || response.Trailer.Get("X-Sum") != "1" || response.Header.Get("X-Saw") != "1" {
+				t.Errorf("%q %v: interim %v, %v, trailers %v", body, err, interim, response.Header, response.Trailer)
+			}
+			if interim["X-Internal"] != nil || response.Trailer.Get("X-Internal-Sum") != "" || response.Header["X-Internal"] != nil {
+				t.Errorf("the client got interim %v, %v, trailers %v", interim, response.Header, response.Trailer)
 			}
 		})
 	}

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -14,10 +16,26 @@ const noticed = 8 * time.Second
 // application's preStop hook asks, so that it is not told to end while requests
 // are on their way to it. Make one with NewEnd. Its methods are safe for
 // concurrent use, but Begin and Drained may be called once each.
-type End struct{ begun, drained chan struct{} }
+type End struct {
+	begun, drained chan struct{}
+
+	mu     sync.Mutex
+	asking map[string]int // requests that wait, by address
+	all    int            // their sum
+}
+
+// Whoever may reach the admin listener may ask. These bounds keep them from filling its connections, so
+// that probes and the hook of the application find room. The containers of a Pod ask from one or two
+// addresses, those of the Pod and of its node.
+const (
+	mostAskingFromOne = 4
+	mostAsking        = 32
+)
 
 // NewEnd is the end of a process that serves.
-func NewEnd() *End { return &End{make(chan struct{}), make(chan struct{})} }
+func NewEnd() *End {
+	return &End{begun: make(chan struct{}), drained: make(chan struct{}), asking: map[string]int{}}
+}
 
 // Begin says that the drain has begun.
 func (e *End) Begin() { close(e.begun) }
@@ -25,9 +43,15 @@ func (e *End) Begin() { close(e.begun) }
 // Drained says that it is over.
 func (e *End) Drained() { close(e.drained) }
 
-// ServeHTTP answers 200 when the drain is over, and 409 if none begins soon.
+// ServeHTTP answers 200 when the drain is over, 409 if none begins soon, and 503 if too many ask.
 // Whoever may ask changes nothing by it.
 func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	from, _, _ := net.SplitHostPort(r.RemoteAddr) // "" for a unix socket
+	if !e.enter(from) {
+		say(w, http.StatusServiceUnavailable, "too many ask")
+		return
+	}
+	defer e.leave(from)
 	c := http.NewResponseController(w)
 	// Both fail on a connection without deadlines only: then there is nothing to lift.
 	_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{})
@@ -39,6 +63,27 @@ func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-e.drained:
 		say(w, http.StatusOK, "drained")
 	case <-r.Context().Done():
+	}
+}
+
+// enter reports whether one more from that address may wait. Call leave if so.
+func (e *End) enter(from string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asking[from] >= mostAskingFromOne || e.all >= mostAsking {
+		return false
+	}
+	e.asking[from]++
+	e.all++
+	return true
+}
+
+func (e *End) leave(from string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all--
+	if e.asking[from]--; e.asking[from] == 0 {
+		delete(e.asking, from)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,5 +102,42 @@ func TestDrainedOutlastsTheServersDeadlines(t *testing.T) {
 			t.Errorf("status %d, want 200", response.StatusCode)
 		}
 		_, _ = client.Close(), server.Close()
+	})
+}
+
+// Who asks often keeps out neither others nor, later, himself.
+func TestFewMayAskForTheEndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := NewEnd()
+		ask := func(from string) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/drained", nil)
+			r.RemoteAddr = from
+			e.ServeHTTP(w, r)
+			return w.Code
+		}
+		for range mostAskingFromOne {
+			go ask("10.0.0.1:1")
+		}
+		synctest.Wait()
+		if status := ask("10.0.0.1:2"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more of the same address: %d", status)
+		}
+		if status := ask("10.0.0.2:1"); status != http.StatusConflict {
+			t.Errorf("another address: %d", status)
+		}
+		if status := ask("10.0.0.1:2"); status != http.StatusConflict {
+			t.Errorf("after the first have their answer: %d", status)
+		}
+		for i := range mostAsking {
+			go ask(net.JoinHostPort(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}).String(), "1"))
+		}
+		synctest.Wait()
+		if status := ask("10.0.0.3:1"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more than all: %d", status)
+		}
+		time.Sleep(2 * noticed)
+		if len(e.asking) != 0 || e.all != 0 {
+			t.Errorf("%v, %d are left", e.asking, e.all)
+		}
 	})
 }

@@ -117,7 +117,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		ResponseChanges:     forward.NewHeaderChanges(http1Headers(r.ResponseHeadersSet), r.ResponseHeadersRemove),
 	}
 	made.Forward = b.forward(r, &made.Upstream)
-	made.Forward.Changes = b.requestChanges(r, false)
+	made.Forward.Changes = b.requestChanges(r)
 	b.note(r, "UPSTREAM_HOST", made.Forward.Check())
 	return made
 }
@@ -195,11 +195,11 @@ func (b *builder) fallback(r *Route) *proxy.Fallback {
 		f.Upstream = b.target(to)
 		f.Forward = b.forward(to, &f.Upstream)
 		f.Forward.StripPrefix = r.StripPrefix // of the path, which matched r
-		f.Forward.Changes = b.requestChanges(to, false)
+		f.Forward.Changes = b.requestChanges(to).Hiding(b.requestChanges(r))
 	default:
 		f.Upstream = b.targetOf(r, r.Fallback.upstream, upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
-		f.Forward.Changes = b.requestChanges(r, true)
+		f.Forward.Changes = b.publicChanges(r).Hiding(b.requestChanges(r))
 		if f.Forward.Host == forward.HostName {
 			f.Forward.Host = forward.HostUpstream // the name is the upstream's
 		}

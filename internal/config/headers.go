@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -18,6 +19,13 @@ const maxSetHeaders = 8 << 10
 // HeaderField is a header of HeaderFields.
 type HeaderField struct{ Name, Value string }
 
+// isSecret reports whether the header is known, or sounds, like one with a credential. If in doubt it
+// is one.
+func (f *HeaderField) isSecret() bool {
+	name := strings.ToLower(f.Name)
+	return slices.ContainsFunc([]string{"auth", "cookie", "token", "secret", "password", "key", "credential", "signature"}, func(word string) bool { return strings.Contains(name, word) })
+}
+
 // HeaderFields are headers that are set.
 type HeaderFields []HeaderField
 
@@ -26,10 +34,10 @@ type HeaderFields []HeaderField
 func (h *HeaderFields) UnmarshalText(text []byte) error {
 	var errs []error
 	fields := HeaderFields{}
-	for _, part := range splitHeaders(string(text)) {
+	for i, part := range splitHeaders(string(text)) {
 		field, err := parseHeaderField(part)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q %w", strings.TrimSpace(part), err))
+			errs = append(errs, fmt.Errorf("entry %d %w", i+1, err))
 			continue
 		}
 		fields = append(fields, field)
@@ -107,6 +115,17 @@ func (h HeaderList) MarshalText() ([]byte, error) {
 	return []byte(orNone(strings.Join(h, ","))), nil
 }
 
+// masked returns the headers with secret values hidden, for people.
+func (h HeaderFields) masked() HeaderFields {
+	shown := slices.Clone(h)
+	for i := range shown {
+		if shown[i].isSecret() {
+			shown[i].Value = "***"
+		}
+	}
+	return shown
+}
+
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -162,14 +181,20 @@ func http1Headers(fields []HeaderField) (list []http1.Header) {
 	return list
 }
 
-// requestChanges returns the changes to requests for the upstream. Those for a fallback upstream
-// have nothing of the file, whose secrets are for the upstream alone.
-func (b *builder) requestChanges(r *Route, fallback bool) forward.HeaderChanges {
-	c := forward.NewHeaderChanges(http1Headers(r.RequestHeadersSet), r.RequestHeadersRemove)
-	if fallback {
-		return c
+// requestChanges returns the changes to requests for the route's upstream.
+func (b *builder) requestChanges(r *Route) forward.HeaderChanges {
+	return forward.NewHeaderChanges(http1Headers(r.RequestHeadersSet), r.RequestHeadersRemove).And(b.secretHeaders(r))
+}
+
+// publicChanges is requestChanges without secrets, which are for the route's upstream alone.
+func (b *builder) publicChanges(r *Route) forward.HeaderChanges {
+	var public HeaderFields
+	for _, f := range r.RequestHeadersSet {
+		if !f.isSecret() {
+			public = append(public, f)
+		}
 	}
-	return c.And(b.secretHeaders(r))
+	return forward.NewHeaderChanges(http1Headers(public), r.RequestHeadersRemove)
 }
 
 // secretHeaders reads the route's file of headers, once for all routes that have it.
@@ -204,6 +229,11 @@ func (c *checker) headers() {
 			if err := list.check(name); err != nil && c.own(list.key) {
 				c.errorf(list.key, name, "cannot be changed: %v", err)
 			}
+		}
+	}
+	for i := range r.RequestHeadersSet {
+		if f := &r.RequestHeadersSet[i]; f.isSecret() && c.own("REQUEST_HEADERS_SET") {
+			c.warnf("REQUEST_HEADERS_SET", f.Name, "sounds like a secret; in REQUEST_HEADERS_FILE it would go to the route's own upstream only and not stand in the environment")
 		}
 	}
 	if r.RequestHeadersFile != "" && c.own("REQUEST_HEADERS_FILE") && r.Upstream.Set() && !r.Upstream.TLS() && !r.Upstream.Loopback() {

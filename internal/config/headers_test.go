@@ -93,10 +93,11 @@ func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 	open := []http1.Header{http1.NewHeader("X-Env", "prod"), http1.NewHeader("authorization", "open")}
 	without := forward.NewHeaderChanges(open, []string{"Cookie"})
 	with := without.And([]http1.Header{http1.NewHeader("Authorization", "Bearer hidden")})
+	public := forward.NewHeaderChanges(open[:1], []string{"Cookie"}).Hiding(with) // not even the client's own goes there
 	same, other := c.Routes[0], c.Routes[1]
 	for name, is := range map[string][2]forward.HeaderChanges{
 		"default":          {c.Default.Forward.Changes, with},
-		"fallback":         {c.Default.Fallback.Forward.Changes, without},
+		"fallback":         {c.Default.Fallback.Forward.Changes, public},
 		"the same":         {same.Forward.Changes, with},
 		"another upstream": {other.Forward.Changes, without},
 		"responses":        {same.ResponseChanges, forward.NewHeaderChanges([]http1.Header{http1.NewHeader("X-A", "1")}, []string{"Server"})},
@@ -106,4 +107,46 @@ func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, is[0], is[1])
 		}
 	}
+}
+
+// What a route hides from its upstream, or replaces there, is not for the route that it falls back to.
+func TestAFallbackGetsNothingThatTheRouteHides(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(file, []byte("Authorization: Bearer first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := configOf(t, "UPSTREAM=https://a.example", "FALLBACK=route:b", "REQUEST_HEADERS_FILE="+file, "REQUEST_HEADERS_REMOVE=X-User", "REQUEST_HEADERS_SET=X-Env: prod",
+		"ROUTES=b", "ROUTE_B_UPSTREAM=https://b.example", "ROUTE_B_REQUEST_HEADERS_SET=X-Api-Key: b", "ROUTE_B_REQUEST_HEADERS_REMOVE=none")
+	want := forward.NewHeaderChanges([]http1.Header{http1.NewHeader("X-Api-Key", "b")}, []string{"X-Env", "X-User", "Authorization"})
+	if got := c.Default.Fallback.Forward.Changes; !sameHeaders(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// sameHeaders compares changes by what becomes of a request with all the headers in question.
+func sameHeaders(a, b forward.HeaderChanges) bool {
+	write := func(c forward.HeaderChanges) string {
+		r := &http1.Request{Method: []byte("GET"), Path: []byte("/")}
+		for _, name := range []string{"Authorization", "X-User", "X-Env", "X-Api-Key", "X-Kept"} {
+			r.Headers = append(r.Headers, http1.NewHeader(name, "client"))
+		}
+		return string(forward.AppendRequestHeaders(nil, r, &forward.Settings{Changes: c}, &forward.Peer{}, nil, nil))
+	}
+	return write(a) == write(b)
+}
+
+func TestSecretHeadersAreNotShown(t *testing.T) {
+	s, _ := Load([]string{minimal, "RETRYPROXY_REQUEST_HEADERS_SET=X-Env: prod, Authorization: Bearer geheim, X-Api-Key: geheim"})
+	if got, want := find(nil, s.Default.Values(), "REQUEST_HEADERS_SET").Text, "X-Env: prod, Authorization: ***, X-Api-Key: ***"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if s.Default.RequestHeadersSet[1].Value != "Bearer geheim" {
+		t.Error("what is sent is masked too")
+	}
+	for _, value := range []string{"Authorization=geheim", "Authorization: geheim\x01", "geheim"} {
+		if got := problemsOf(minimal, "RETRYPROXY_REQUEST_HEADERS_SET="+value); strings.Contains(strings.Join(got, "\n"), "geheim") || len(got) != 1 {
+			t.Errorf("%q: %q", value, got)
+		}
+	}
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_REQUEST_HEADERS_SET=Authorization: x"), `warning: RETRYPROXY_REQUEST_HEADERS_SET="Authorization": sounds like a secret`)
 }

@@ -87,10 +87,18 @@ func parseInto(target any, list []Setting, vars variables, variable func(string)
 			message = s.outside(v.Field(s.index), vars[s.Key])
 		}
 		if message != "" {
-			problems.errorf(variable(s.Key), vars[s.Key], "%s", message)
+			problems.errorf(variable(s.Key), s.quoted(vars[s.Key]), "%s", message)
 			reset(target, s)
 		}
 	}
+}
+
+// quoted returns a wrong value as it may be shown: one of headers may hold a secret anywhere.
+func (s *Setting) quoted(value string) string {
+	if s.Unit == "headers" {
+		return ""
+	}
+	return value
 }
 
 // wrong returns the message for a parser's error; those of strconv and time are not shown.

@@ -182,10 +182,18 @@ func values(list []Setting, v reflect.Value, variable func(string) string) []Val
 		s := &list[i]
 		out[i] = Value{Key: s.Key, Usual: s.Example != "", Variable: variable(s.Key)}
 		if field := v.Field(s.index); s.Default != "" || !field.IsZero() {
-			out[i].Text = Mask(text(field))
+			out[i].Text = shownText(field)
 		}
 	}
 	return out
+}
+
+// shownText returns a field with secrets masked.
+func shownText(v reflect.Value) string {
+	if h, is := v.Interface().(HeaderFields); is {
+		v = reflect.ValueOf(h.masked())
+	}
+	return Mask(text(v))
 }
 
 // text returns a field in the syntax of the setting.

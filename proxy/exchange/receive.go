@@ -105,7 +105,7 @@ func (x *Exchange) Inform(a *attempt.Attempt) {
 	if a.Resp.Status == 100 {
 		x.ExpectsContinue = false
 	}
-	x.w.buf = forward.AppendInformational(x.w.clean(), &a.Resp)
+	x.w.buf = forward.AppendInformational(x.w.clean(), &a.Resp, x.Route.ResponseChanges)
 	if x.Conn.Write(x.w.buf, x.Now()) != nil {
 		x.ClientEnd.Store(request.ClientGone)
 	}

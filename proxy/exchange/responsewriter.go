@@ -92,7 +92,7 @@ func (w *responseWriter) writeChunks(piece []byte) error {
 // endBody sends the rest and the end of the framing.
 func (w *responseWriter) endBody(f http1.Framing, trailers []http1.Header) error {
 	if f.Kind == http1.BodyChunked {
-		w.buf = http1.AppendLastChunk(w.buf, trailers)
+		w.buf = http1.AppendLastChunk(w.buf, w.r.Route.ResponseChanges.Trailers(trailers))
 	}
 	return w.flush()
 }

@@ -225,7 +225,7 @@ var (
 )
 
 func (u *upload) lastChunk() []byte {
-	if trailers := u.r.Body.Chunked.Trailers(); len(trailers) > 0 {
+	if trailers := u.r.Dest.Forward.Changes.Trailers(u.r.Body.Chunked.Trailers()); len(trailers) > 0 {
 		return http1.AppendLastChunk(nil, trailers)
 	}
 	return lastChunk

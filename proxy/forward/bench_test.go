@@ -53,7 +53,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		id := RequestID(r, scratch)
 		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
 		dst = AppendResponseHeaders(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
-		dst = AppendInformational(dst[:0], resp)
+		dst = AppendInformational(dst[:0], resp, HeaderChanges{})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

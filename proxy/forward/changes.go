@@ -31,6 +31,44 @@ func NewHeaderChanges(set []http1.Header, remove []string) HeaderChanges {
 	return c
 }
 
+// Hiding returns c, which hides also what other hides: what a route does not show its own upstream, or
+// replaces there, is not for its fallback either.
+func (c HeaderChanges) Hiding(other HeaderChanges) HeaderChanges {
+	hidden := c.hidden
+	c.hidden = nil
+	for _, list := range [][][]byte{hidden, other.hidden} {
+		for _, name := range list {
+			c.hide(name)
+		}
+	}
+	return c
+}
+
+// hides reports whether a header of that name is not forwarded. A name that some server takes for a
+// hidden one is hidden too: X_User for X-User.
+func (c *HeaderChanges) hides(name []byte) bool {
+	for _, h := range c.hidden {
+		if http1.AreAlike(h, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Trailers returns the trailers that are forwarded. They share the list's memory.
+func (c *HeaderChanges) Trailers(list []http1.Header) []http1.Header {
+	if len(c.hidden) == 0 || len(list) == 0 {
+		return list
+	}
+	kept := make([]http1.Header, 0, len(list))
+	for i := range list {
+		if !c.hides(list[i].Name) {
+			kept = append(kept, list[i])
+		}
+	}
+	return kept
+}
+
 func (c *HeaderChanges) hide(name []byte) {
 	if !isListed(c.hidden, name) {
 		c.hidden = append(c.hidden, name)

@@ -54,6 +54,27 @@ func TestHeadersAreSetAndRemoved(t *testing.T) {
 	}
 }
 
+func TestWhatServersTakeForAHiddenHeaderIsHidden(t *testing.T) {
+	changes := NewHeaderChanges(headersOf("X-Env: prod"), []string{"X-User"})
+	q := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", "X_Env: evil", "x.user: evil", "X-User_: kept", "XUser: kept", "X-Request_Id: evil"))
+	got := string(AppendRequestHeaders(nil, q, &Settings{Changes: changes}, &Peer{}, nil, nil))
+	if strings.Contains(got, "evil") || !strings.Contains(got, "X-User_: kept\r\nXUser: kept\r\n") {
+		t.Errorf("%q", got)
+	}
+	trailers := headersOf("X_User: evil", "X-Kept: 1", "x-env: evil")
+	if kept := changes.Trailers(trailers); len(kept) != 1 || string(kept[0].Name) != "X-Kept" || len(trailers) != 3 {
+		t.Errorf("%v", kept)
+	}
+}
+
+func TestAnInterimResponseHasNothingHiddenAndNothingSet(t *testing.T) {
+	changes := NewHeaderChanges(headersOf("X-Env: prod"), []string{"X-Internal"})
+	r := parseResponse(t, headerLines("HTTP/1.1 103 Early Hints", "Link: </a>", "X-Internal: secret", "X-Env: dev"), "GET")
+	if got, want := string(AppendInformational(nil, r, changes)), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestLaterChangesReplaceEarlierOnes(t *testing.T) {
 	first := NewHeaderChanges(headersOf("A: 1", "B: 2", "B: 3"), []string{"D", "C"})
 	both := first.And(headersOf("b: 4", "C: 5"))

@@ -101,12 +101,12 @@ func (w *requestWriter) appendExceptConnectionListed(dst []byte) []byte {
 }
 
 func (w *requestWriter) appendHeaders(dst []byte, named [][]byte) []byte {
-	headers, hidden := w.r.Headers, w.s.Changes.hidden
+	headers := w.r.Headers
 	for i := range headers {
 		f := &headers[i]
 		switch requestHandling[f.ID] {
 		case passThrough:
-			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !isListed(hidden, f.Name) {
+			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !w.s.Changes.hides(f.Name) {
 				dst = f.AppendLine(dst)
 			}
 		case rewriteHeader:

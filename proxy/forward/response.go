@@ -58,9 +58,9 @@ func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []
 }
 
 // AppendInformational appends an interim response (1xx except 101) with the headers for the
-// client, and the empty line.
-func AppendInformational(dst []byte, r *http1.Response) []byte {
-	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1})
+// client, and the empty line. Of the changes it gets what they hide, not what they set.
+func AppendInformational(dst []byte, r *http1.Response, changes HeaderChanges) []byte {
+	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1, Changes: HeaderChanges{hidden: changes.hidden}})
 }
 
 // responseWriter writes the headers of one response, and records which of the proxy's own
@@ -84,7 +84,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 		f := &headers[i]
 		switch responseHandling[f.ID] {
 		case passThrough:
-			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !isListed(w.o.Changes.hidden, f.Name) {
+			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !w.o.Changes.hides(f.Name) {
 				dst = f.AppendLine(dst)
 			}
 		case rewriteHeader:

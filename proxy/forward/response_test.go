@@ -204,7 +204,7 @@ func TestInformational(t *testing.T) {
 		{[]string{"HTTP/1.1 103 Early Hints", "Link: </a>", "Keep-Alive: timeout=3", "link: </b>"}, []string{"HTTP/1.1 103 Early Hints", "Link: </a>", "link: </b>"}},
 		{[]string{"HTTP/1.1 102 "}, []string{"HTTP/1.1 102 "}},
 	} {
-		got := AppendInformational(nil, parseResponse(t, headerLines(c.in...), "GET"))
+		got := AppendInformational(nil, parseResponse(t, headerLines(c.in...), "GET"), HeaderChanges{})
 		compare(t, string(got), headerLines(c.want...)+"\r\n")
 	}
 }

@@ -33,7 +33,7 @@ const (
 	XForwardedPort
 	XRealIP
 	Forwarded
-	ForwardedLookalike // one of the six above, or a control header, spelled with underscores
+	ForwardedLookalike // one of the six above, X-Request-Id or a control header, spelled with underscores
 	Via
 	XRequestID
 	MaxForwards
@@ -297,11 +297,27 @@ func lookupLookalike(name []byte) HeaderName {
 	switch n := LookupHeaderName(plain[:copyHyphens(plain[:], name)]); {
 	case n == ContentLength, n == TransferEncoding:
 		return FramingLookalike
-	case n.IsForwarding(), n.IsControl():
+	case n.IsForwarding(), n.IsControl(), n == XRequestID:
 		return ForwardedLookalike
 	}
 	return OtherHeader
 }
+
+// AreAlike reports whether some server takes the two names for the same: they differ at most in case
+// and in the bytes that lookupLookalike treats as a hyphen.
+func AreAlike(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if lower[a[i]] != lower[b[i]] && !(isHyphen(a[i]) && isHyphen(b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func isHyphen(c byte) bool { return c == '-' || isOdd[c] }
 
 func copyHyphens(dst, name []byte) int {
 	for i, c := range name {

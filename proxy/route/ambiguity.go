@@ -16,7 +16,8 @@ import (
 // Sources: RFC 3986 section 6.2.2 (unreserved octets, dot segments), nginx merge_slashes
 // and Apache MergeSlashes, servlet containers (";" parameters per segment, RFC 3986 section
 // 3.3, or everything after the first), IIS and the WHATWG URL standard (backslash), and
-// decoders of overlong UTF-8 (RFC 3629 section 10).
+// decoders of overlong UTF-8 (RFC 3629 section 10). Whoever decodes a path and then parses it again
+// ends it at a "?" or "#", and C ends a string at a zero.
 var normalizers = [...]normalizer{
 	{decodeUnreserved, []string{"%"}},
 	{decodeAll, []string{"%"}},
@@ -24,6 +25,7 @@ var normalizers = [...]normalizer{
 	{replaceBackslashes, []string{`\`}},
 	{cutParams, []string{";"}},
 	{cutAfterParam, []string{";"}},
+	{cutAtQuery, []string{"?", "#", "\x00"}},
 	{mergeSlashes, []string{"//"}},
 	{removeDots, []string{"/."}},
 }
@@ -82,7 +84,7 @@ func isOdd(path []byte, i int) bool {
 	switch c {
 	case '\\', ';', '%': // a stray "%" may precede digits once others are decoded
 		return true
-	case '/', '.':
+	case '/', '.', '?', '#', 0:
 		return width > 1
 	}
 	_, long := overlong(path, i)

@@ -273,8 +273,8 @@ func checkWalk(t *testing.T, table *Table[string], path []byte, strip string, rn
 }
 
 func TestPlainPathsAreNeverAmbiguous(t *testing.T) {
-	plain := []string{"/", "/a", "/a/", "/a.b/..c/...", "/a%20b", "/%41", "/%e0%b8%81", "/%f0%9f%98%80", "/a:b@c,d=e!f$g'h(i)*+~_-", "/%3F%23"}
-	odd := []string{"//", "/a//", "/.", "/..", "/./a", "/a/../b", "/%2e", "/a%2Eb", "/%2f", "/%5c", `/\`, "/;", "/%3b", "/%25", "/%", "/%4", "/%zz", "/%c0%ae", "/\xc0\xae", "/%e0%80%ae", "/%f0%80%80%ae"}
+	plain := []string{"/", "/a", "/a/", "/a.b/..c/...", "/a%20b", "/%41", "/%e0%b8%81", "/%f0%9f%98%80", "/a:b@c,d=e!f$g'h(i)*+~_-"}
+	odd := []string{"//", "/a//", "/.", "/..", "/./a", "/a/../b", "/%2e", "/a%2Eb", "/%2f", "/%5c", `/\`, "/;", "/%3b", "/%25", "/%", "/%4", "/%zz", "/%c0%ae", "/\xc0\xae", "/%e0%80%ae", "/%f0%80%80%ae", "/a%3Fb", "/a%23b", "/a%00b"}
 	for _, p := range plain {
 		if !IsPlain([]byte(p)) {
 			t.Errorf("%s is not plain", p)

@@ -78,6 +78,14 @@ func cutAfterParam(dst, path []byte) []byte {
 
 var semicolon = []byte(";")
 
+// cutAtQuery removes the first "?", "#" or zero and the rest of the path.
+func cutAtQuery(dst, path []byte) []byte {
+	if i := bytes.IndexAny(path, "?#\x00"); i >= 0 {
+		path = path[:i]
+	}
+	return append(dst, path...)
+}
+
 // mergeSlashes merges adjacent slashes.
 func mergeSlashes(dst, path []byte) []byte {
 	for i, c := range path {

@@ -34,6 +34,7 @@ func TestAStarWithinAPathIsOneSegment(t *testing.T) {
 	}
 	for path, want := range map[string]bool{
 		"/users/a%2Fb/orders": true, "/users/a;b/orders": true, "/users/a/../b/orders": true, "/users/%6De/orders": false, "/users/a%5Cb/orders": true, "/users/7/orders": false,
+		"/users/me%3Fx/orders": true, "/users/me%23/orders": true, "/users/me%00/orders": true, "/users/me%253Fx/orders": true, "/users/7/orders/who%3F": false,
 	} {
 		if got := table.Ambiguous("", nil, []byte(path), []byte("GET"), nil, ""); got != want {
 			t.Errorf("%s: ambiguous %v, want %v", path, got, want)
