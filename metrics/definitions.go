@@ -215,7 +215,7 @@ var (
 		"Failed dials by kind of error, over all endpoints of the upstream.",
 		"Why do connections to the upstream fail?")
 	upstreamEndpoints = define(Gauge, "upstream_endpoints", labels("upstream", "state"),
-		"Endpoints of the upstream: used, ejected (after consecutive failures, RETRYPROXY_EJECT_AFTER) or draining (no longer in the DNS response).",
+		"Endpoints of the upstream: used, ejected (after consecutive failures, RETRYPROXY_EJECT_AFTER), unhealthy (by RETRYPROXY_HEALTH_PATH) or draining (no longer in the DNS response).",
 		"Does the name resolve as expected, and does each endpoint work?")
 	endpointRequests = define(Gauge, "upstream_endpoint_requests", labels("upstream", "address"),
 		"Requests in flight to an endpoint, for an upstream with several. At most 32 addresses are shown. The rest is other.",
@@ -228,6 +228,9 @@ var (
 		"Which endpoint is bad?")
 	endpointEjected = define(Gauge, "upstream_endpoint_ejected", labels("upstream", "address"),
 		"1 while an endpoint is ejected.",
+		"Which endpoint is bad?")
+	endpointUnhealthy = define(Gauge, "upstream_endpoint_unhealthy", labels("upstream", "address"),
+		"1 while the health checks of an endpoint fail (RETRYPROXY_HEALTH_PATH).",
 		"Which endpoint is bad?")
 	idleClosesTotal = define(Counter, "upstream_idle_closes_total", labels("upstream"),
 		"Pooled connections that the upstream closed while they were idle.",

@@ -11,14 +11,15 @@ type EndpointState uint8
 
 // The states, a closed set.
 const (
-	EndpointUsed     EndpointState = iota // requests may be sent to it
-	EndpointEjected                       // ejected after failures
-	EndpointDraining                      // no longer in the DNS response, but with connections
+	EndpointUsed      EndpointState = iota // requests may be sent to it
+	EndpointEjected                        // ejected after failures
+	EndpointUnhealthy                      // its health checks fail
+	EndpointDraining                       // no longer in the DNS response, but with connections
 
 	NumEndpointStates = iota // number of states
 )
 
-var endpointStates = [NumEndpointStates]string{"used", "ejected", "draining"}
+var endpointStates = [NumEndpointStates]string{"used", "ejected", "unhealthy", "draining"}
 
 // Endpoint is one of several addresses of an upstream, or the sum of those not exported by
 // name.
@@ -28,6 +29,8 @@ type Endpoint struct {
 	Attempts uint64
 	Failures uint64
 	Ejected  bool
+
+	Unhealthy bool
 }
 
 func (u *Upstream) collectEndpoints(ch chan<- prometheus.Metric) {
@@ -44,6 +47,7 @@ func (u *Upstream) collectEndpoints(ch chan<- prometheus.Metric) {
 		endpointFailuresTotal.emit(ch, float64(a.Failures), u.Name, name)
 		if a.Name != "" {
 			endpointEjected.emit(ch, oneIf(a.Ejected), u.Name, name)
+			endpointUnhealthy.emit(ch, oneIf(a.Unhealthy), u.Name, name)
 		}
 	}
 }
@@ -65,5 +69,6 @@ func (u *Upstream) addEndpoints(o *Upstream) {
 		b.Attempts += a.Attempts
 		b.Failures += a.Failures
 		b.Ejected = b.Ejected || a.Ejected
+		b.Unhealthy = b.Unhealthy || a.Unhealthy
 	}
 }

@@ -8,7 +8,7 @@ func TestEndpointsAreShownAndAddedUp(t *testing.T) {
 	first := []Endpoint{{Name: "10.0.0.1:80", Requests: 1, Attempts: 2, Failures: 3}, {Name: "10.0.0.2:80", Attempts: 9, Ejected: true}}
 	m.Watch(func() Snapshot {
 		return Snapshot{Upstreams: []Upstream{
-			{Name: "u", Endpoints: [NumEndpointStates]int{EndpointUsed: 1, EndpointEjected: 2, EndpointDraining: 3}, EachEndpoint: first},
+			{Name: "u", Endpoints: [NumEndpointStates]int{EndpointUsed: 1, EndpointEjected: 2, EndpointUnhealthy: 4, EndpointDraining: 3}, EachEndpoint: first},
 			{Name: "u", Endpoints: [NumEndpointStates]int{EndpointUsed: 10}, EachEndpoint: []Endpoint{{Name: "10.0.0.1:80", Requests: 10, Attempts: 20, Failures: 30}, {Requests: 5}}},
 		}}
 	})

@@ -8,6 +8,7 @@ type (
 	Route              = settings.Route
 	Fallback           = settings.Fallback
 	Eject              = settings.Eject
+	Balance            = settings.Balance
 	BreakerMode        = settings.BreakerMode
 	RateLimitPause     = settings.RateLimitPause
 	RateLimitPauseKind = settings.RateLimitPauseKind

@@ -95,6 +95,8 @@ func (b *builder) route(r *Route) proxy.Route {
 		QueueMax:            r.QueueMax,
 		QueueOrder:          queueOrder(r.QueueOrder),
 		Eject:               eject(r),
+		HealthCheck:         healthCheck(r),
+		Balance:             r.Balance.proxy(),
 		ClientThrottling:    r.ClientThrottling == "on",
 		Fallback:            b.fallback(r),
 		DryRun:              r.DryRun,

@@ -31,6 +31,7 @@ func (s *Settings) check(problems *Problems) {
 		c.hedge()
 		c.rateLimitPause()
 		c.rateLimit()
+		c.endpoints()
 		c.fallback()
 		c.memory()
 		c.faultInjection()

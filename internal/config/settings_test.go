@@ -114,7 +114,7 @@ var otherValues = map[string]string{
 	"SHARED_CERT": "/engine.pem", "SHARED_KEY": "/engine.key",
 
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
-	"UPSTREAM_SERVER_NAME": "api.internal", "UPSTREAM_HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
+	"UPSTREAM_SERVER_NAME": "api.internal", "UPSTREAM_HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1", "HEALTH_INTERVAL": "3s", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
 	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "REQUEST_HEADERS_SET": "X-Env: prod", "REQUEST_HEADERS_REMOVE": "Cookie,X-Debug", "REQUEST_HEADERS_FILE": "/headers", "RESPONSE_HEADERS_SET": "X-A: 1, X-B: 2, 3", "RESPONSE_HEADERS_REMOVE": "Server", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
 	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",

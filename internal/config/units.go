@@ -18,6 +18,7 @@ var units = map[string]string{
 	"addressoff":     "host:port, :port, unix:/path or off",
 	"autoduration":   "a duration with its unit, such as 250ms, 10s or 2m, or auto",
 	"autocount":      "a whole number or auto",
+	"balance":        "least-requests, round-robin or hash:Name",
 	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
 	"breakerbackoff": "auto, or a strategy of BACKOFF, with or without options such as slots base=100ms max=30s",
 	"bool":           "true or false",

@@ -63,7 +63,7 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		Reuses:              u.Pool.Reuses,
 		DialErrors:          u.Pool.DialErrors[:],
 		IdleCloses:          u.Pool.IdleCloses,
-		Endpoints:           [metrics.NumEndpointStates]int{metrics.EndpointUsed: u.Addresses.Used, metrics.EndpointEjected: u.Addresses.Ejected, metrics.EndpointDraining: u.Addresses.Draining},
+		Endpoints:           [metrics.NumEndpointStates]int{metrics.EndpointUsed: u.Addresses.Used, metrics.EndpointEjected: u.Addresses.Ejected, metrics.EndpointUnhealthy: u.Addresses.Unhealthy, metrics.EndpointDraining: u.Addresses.Draining},
 		EachEndpoint:        addressMetrics(&u.Addresses),
 		HasBudget:           u.HasBudget,
 		BudgetTokens:        u.BudgetTokens,
@@ -82,7 +82,7 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 func addressMetrics(all *upstream.EndpointSummary) []metrics.Endpoint {
 	var list []metrics.Endpoint
 	for _, a := range all.Each {
-		list = append(list, metrics.Endpoint{Name: a.Addr, Requests: a.Active, Attempts: a.Attempts, Failures: a.Failures, Ejected: a.Ejected})
+		list = append(list, metrics.Endpoint{Name: a.Addr, Requests: a.Active, Attempts: a.Attempts, Failures: a.Failures, Ejected: a.Ejected, Unhealthy: a.Unhealthy})
 	}
 	return list
 }

@@ -47,7 +47,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 		s.use(attempt.StandIn(pool, s.att.Fault.Fault))
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Endpoint: pool.Choose(s.avoid), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Endpoint: pool.Choose(s.choice()), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
 	if !s.retriesReset() {
 		o.MaxIdle = freshFor
 	}
@@ -63,6 +63,18 @@ func (s *sender) connect(fresh bool) policy.Cause {
 		s.r.Dest.UpstreamState.Admission.WatchProbe(permit, up.Addr)
 	}
 	return policy.CauseStatus
+}
+
+// choice returns what decides about the endpoint of the next attempt.
+func (s *sender) choice() upstream.Choice {
+	balance := &s.r.Route.Balance
+	c := upstream.Choice{Avoid: s.avoid, RoundRobin: balance.RoundRobin}
+	if balance.Header != "" {
+		if value, ok := s.r.HTTP.Lookup(balance.Header); ok {
+			c.Key = upstream.KeyOf(value)
+		}
+	}
+	return c
 }
 
 // retriesReset reports whether the attempt will be retried, as far as is known now, if its

@@ -32,6 +32,8 @@ type Route struct {
 	QueueTimeout      time.Duration         // the longest wait for the breaker, with BreakerQueue
 	LimitQueueTimeout time.Duration         // the longest wait for a permit under the concurrency limit; 0 means a second
 	Eject             Eject                 // when endpoints of an upstream with several are ejected
+	HealthCheck       upstream.HealthCheck  // how the endpoints of an upstream with several are checked
+	Balance           Balance               // which of them gets a request
 	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
 	QueueMax          int                   // requests queued at once per upstream; beyond, the oldest is dropped
 	QueueOrder        admission.Order       // which of them is served first
@@ -126,6 +128,13 @@ type RateLimitPause struct {
 
 // BreakerMode says what happens to requests while the breaker of their upstream is not closed.
 type BreakerMode uint8
+
+// Balance says which endpoint of an upstream with several gets a request. The zero value is the less
+// loaded of two random ones.
+type Balance struct {
+	RoundRobin bool   // one after the other
+	Header     string // the same for the same value of this request header; "" for none
+}
 
 // Eject says when an address of an upstream with several is ejected for a
 // while. The zero value means the defaults of package upstream.

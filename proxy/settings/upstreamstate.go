@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
@@ -47,13 +49,14 @@ type upstreamKey struct {
 	faults       string
 	dryRun       bool
 	eject        Eject
+	health       upstream.HealthCheck
 }
 
 // keyOf returns the key of the upstream of r.
 func keyOf(r *Route) upstreamKey {
 	k := upstreamKey{
 		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, queueOrder: r.QueueOrder,
-		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject,
+		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
 	}
 	if s := r.Guard.Backoff; s != nil {
 		k.guard.Backoff, k.probeBackoff = nil, fmt.Sprintf("%T %v", s, s) // a strategy need not be comparable
@@ -69,6 +72,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 		o.Start = n.process.Clock.Epoch()
 		failures := admission.NewDialFailures(n.Log, r.Upstream.String())
 		o.OnDialError = failures.Record
+		o.HealthCheck, o.OnHealth = r.HealthCheck, n.logHealth(r.Upstream.String())
 		pool := upstream.NewGroup(r.Upstream, o)
 		known[key] = &UpstreamState{
 			key:         key,
@@ -85,6 +89,18 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 		}
 	}
 	return known[key]
+}
+
+// logHealth returns what logs that an endpoint of the upstream becomes unhealthy or healthy.
+func (n *Settings) logHealth(upstream string) func(addr string, err error) {
+	return func(addr string, err error) {
+		log := n.Log.With(zap.String("upstream", upstream), zap.String("address", addr))
+		if err == nil {
+			log.Info("the endpoint passes its health checks again")
+			return
+		}
+		log.Warn("the endpoint fails its health checks; requests go to others", zap.Error(err))
+	}
 }
 
 // budgetKey returns a hash that is the same in every process with a route with the same budget to

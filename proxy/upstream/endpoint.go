@@ -29,11 +29,13 @@ type Endpoint struct {
 	group    *Group
 	pool     *Pool
 	addr     string
-	labelled bool // counted under its address
+	hash     uint64 // of addr
+	labelled bool   // counted under its address
 
 	failures   atomic.Int32 // consecutive
 	failed     atomic.Uint64
 	ejectedNow atomic.Bool // whether it is ejected
+	unhealthy  atomic.Bool // whether its health checks fail
 
 	// Guarded by group.mu.
 	seen         bool // scratch of updateEndpoints
@@ -41,6 +43,8 @@ type Endpoint struct {
 	weight       uint32    // in [1, 1<<24)
 	ejectedUntil time.Time // end of the last ejection
 	ejections    int       // number of ejections, less those expired
+
+	checksAgainst int // health checks in a row that speak against its health as it is
 }
 
 // maxLabelled limits the addresses of a group that are counted by name.
@@ -50,7 +54,7 @@ const maxLabelled = 32
 func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 	t := *from
 	t.Address, t.SRV = addr, false
-	m := &Endpoint{group: g, addr: addr, labelled: g.labelledCount < maxLabelled}
+	m := &Endpoint{group: g, addr: addr, hash: KeyOf([]byte(addr)), labelled: g.labelledCount < maxLabelled}
 	if m.labelled {
 		g.labelledCount++
 	}
@@ -62,6 +66,9 @@ func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 func (m *Endpoint) load() int64 { return m.pool.load.Load() + m.pool.dialing.Load() }
 
 func (m *Endpoint) ejected() bool { return m.ejectedNow.Load() }
+
+// leftOut reports whether requests prefer other endpoints.
+func (m *Endpoint) leftOut() bool { return m.ejectedNow.Load() || m.unhealthy.Load() }
 
 // ReportSuccess records that the upstream did its work. It is cheap while there was no
 // failure.

@@ -15,7 +15,7 @@ const maxEndpoints = 256
 // a list and those of names, which are looked up again when their TTL has expired. It is
 // safe for concurrent use.
 //
-// A request goes to the less loaded of two random addresses. That balances nearly as well
+// A request goes to the less loaded of two random addresses, unless its Choice says otherwise. That balances nearly as well
 // as comparing all, without herding (M. Mitzenmacher, "The Power of Two Choices in
 // Randomized Load Balancing", 2001). An address that fails several times in a row is
 // ejected for a while: see Endpoint.
@@ -29,6 +29,7 @@ type Group struct {
 
 	singlePool *Pool                  // for a single fixed address; the fields below are unused then
 	picker     atomic.Pointer[picker] // nil until the first resolution
+	turns      atomic.Uint64          // requests in turn so far
 
 	fixed       bool  // there are no names to look up
 	adoptedPool *Pool // for connections that the group did not dial
@@ -37,8 +38,9 @@ type Group struct {
 	resolving       atomic.Int64 // dials that wait for a lookup
 	dnsErrors       [NumDialKinds]atomic.Uint64
 
-	background context.Context // ends with Close; for the timer's lookups
+	background context.Context // ends with Close; for the timer's lookups and health checks
 	stop       context.CancelFunc
+	checks     sync.WaitGroup // of health
 
 	mu              sync.Mutex // guards the fields below; no I/O under it
 	sources         []source
@@ -56,7 +58,8 @@ type Group struct {
 	closed          bool
 }
 
-// NewGroup returns a group without connections. It does not dial or look up anything.
+// NewGroup returns a group without connections. It does not dial or look up anything, except for
+// health checks, which run until Close.
 func NewGroup(t Target, o Options) *Group {
 	g := &Group{target: t, options: o.withDefaults(), random: rand.Uint32N, resolve: resolveSource}
 	g.background, g.stop = context.WithCancel(context.Background())
@@ -78,6 +81,7 @@ func NewGroup(t Target, o Options) *Group {
 		g.fixed = true
 		g.updateEndpoints()
 	}
+	g.startHealthChecks()
 	return g
 }
 
@@ -108,7 +112,7 @@ func (g *Group) Single() bool {
 // Choose returns the endpoint for the next request, for GetOptions.Endpoint. If TryPooled
 // has no connection for it, Get dials the same endpoint. It returns nil if there is no
 // choice.
-func (g *Group) Choose(avoid string) *Endpoint {
+func (g *Group) Choose(by Choice) *Endpoint {
 	if g.singlePool != nil {
 		return nil
 	}
@@ -116,7 +120,7 @@ func (g *Group) Choose(avoid string) *Endpoint {
 	if v == nil {
 		return nil
 	}
-	return v.pick(avoid, g.random)
+	return v.choose(by, g)
 }
 
 // TryPooled returns a pooled connection as Pool.TryPooled does, to the chosen endpoint, or
@@ -127,7 +131,7 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 	}
 	m := o.Endpoint
 	if m == nil {
-		if m = g.Choose(o.Avoid); m == nil {
+		if m = g.Choose(Choice{Avoid: o.Avoid}); m == nil {
 			return nil
 		}
 	}
@@ -158,6 +162,7 @@ func (g *Group) Close() {
 		return
 	}
 	g.stop()
+	g.checks.Wait()
 	g.mu.Lock()
 	g.closed = true
 	for _, t := range []*time.Timer{g.refreshTimer, g.unejectTimer} {

@@ -31,7 +31,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 	if !o.ForceLookup {
 		if o.Endpoint == nil {
-			o.Endpoint = g.Choose(o.Avoid)
+			o.Endpoint = g.Choose(Choice{Avoid: o.Avoid})
 		}
 		if c := g.TryPooled(&o); c != nil {
 			return c, nil

@@ -5,18 +5,21 @@ import "time"
 // EndpointStats is a snapshot of one address of a Group with several, or of all that are
 // not counted by name. The counters never decrease.
 type EndpointStats struct {
-	Addr     string // "" for those not counted by name
-	Active   int    // requests in flight
-	Ejected  bool
-	Attempts uint64 // connections taken
-	Failures uint64 // see Endpoint.ReportFailure
+	Addr    string // "" for those not counted by name
+	Active  int    // requests in flight
+	Ejected bool
+	// Unhealthy means that health checks fail. Such an endpoint may be ejected too.
+	Unhealthy bool
+	Attempts  uint64 // connections taken
+	Failures  uint64 // see Endpoint.ReportFailure
 }
 
 // EndpointSummary is a snapshot of the addresses of a group.
 type EndpointSummary struct {
-	Used     int // not ejected
-	Ejected  int // ejected after failures
-	Draining int // no longer in the response, but with connections
+	Used      int // neither ejected nor unhealthy
+	Ejected   int // ejected after failures
+	Unhealthy int // not ejected, but health checks fail
+	Draining  int // no longer in the response, but with connections
 
 	// Each has at most 33 entries: the first 32 addresses by name, and the sum of all
 	// others. It is nil for a single address.
@@ -62,9 +65,13 @@ func (g *Group) Endpoints() EndpointSummary {
 	others, summed := g.unlabelledStats, 0
 	for _, m := range g.endpoints {
 		a := m.stats()
-		if p.Used++; a.Ejected {
-			p.Used--
+		switch {
+		case a.Ejected:
 			p.Ejected++
+		case a.Unhealthy:
+			p.Unhealthy++
+		default:
+			p.Used++
 		}
 		if m.labelled {
 			p.Each = append(p.Each, a)
@@ -89,7 +96,7 @@ func (g *Group) Endpoints() EndpointSummary {
 func (m *Endpoint) stats() EndpointStats {
 	s := m.pool.Stats()
 	return EndpointStats{
-		Addr: m.addr, Active: int(m.load()), Ejected: m.ejected(),
+		Addr: m.addr, Active: int(m.load()), Ejected: m.ejected(), Unhealthy: m.unhealthy.Load(),
 		Attempts: s.Dials + s.Reuses, Failures: m.failed.Load(),
 	}
 }

@@ -14,7 +14,7 @@ type picker struct {
 
 // newPicker returns a picker for all endpoints, or nil if there are none. Of SRV records it
 // uses the lowest priority that is reachable (RFC 2782), that is, with at most half of its
-// endpoints ejected. If there is none, something shared by the endpoints probably fails
+// endpoints ejected or unhealthy. If there is none, something shared by the endpoints probably fails
 // rather than each of them, and requests crowded on the rest would overload it too. Then
 // all of the first priority are used (the panic threshold; Envoy's is 50 % as well).
 func newPicker(all []*Endpoint) *picker {
@@ -26,7 +26,7 @@ func newPicker(all []*Endpoint) *picker {
 	for rest := v.endpoints; len(rest) > 0 && v.usable == nil; {
 		level := rest[:countSamePriority(rest)]
 		rest = rest[len(level):]
-		healthy := slices.DeleteFunc(slices.Clone(level), func(m *Endpoint) bool { return m.ejected() })
+		healthy := slices.DeleteFunc(slices.Clone(level), func(m *Endpoint) bool { return m.leftOut() })
 		if 2*len(healthy) >= len(level) {
 			v.usable = healthy
 		}
@@ -103,10 +103,10 @@ func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uin
 }
 
 // pickReserve returns an endpoint for a retry if only avoid is usable: one of a lower
-// priority that is not ejected, else avoid itself.
+// priority that is neither ejected nor unhealthy, else avoid itself.
 func (v *picker) pickReserve(avoid string) *Endpoint {
 	for _, m := range v.endpoints {
-		if m.addr != avoid && !m.ejected() {
+		if m.addr != avoid && !m.leftOut() {
 			return m
 		}
 	}
@@ -115,7 +115,7 @@ func (v *picker) pickReserve(avoid string) *Endpoint {
 
 // dialOrder returns the endpoints in the order to dial: first the chosen one, unless it was
 // removed. Then come the other usable ones from a random one on, those in reserve, the
-// ejected ones, and finally avoid.
+// ejected and unhealthy ones, and finally avoid.
 func (v *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) uint32) []*Endpoint {
 	if !slices.Contains(v.endpoints, first) {
 		first = v.pick(avoid, random)
@@ -132,7 +132,7 @@ func (v *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) ui
 		add(m, m.addr != avoid)
 	}
 	for _, m := range v.endpoints {
-		add(m, m.addr != avoid && !m.ejected())
+		add(m, m.addr != avoid && !m.leftOut())
 	}
 	for _, m := range v.endpoints {
 		add(m, m.addr != avoid)

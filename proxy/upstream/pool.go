@@ -37,6 +37,11 @@ type Options struct {
 
 	EjectAfter int           // consecutive failures that eject an address of a Group; default DefaultEjectAfter; below 0: never
 	EjectFor   time.Duration // duration of the first ejection; default DefaultEjectFor
+
+	// HealthCheck checks the addresses of a Group. OnHealth is called when one becomes unhealthy, with
+	// the error of its last check, or healthy again, with nil. It may be nil.
+	HealthCheck HealthCheck
+	OnHealth    func(addr string, err error)
 }
 
 // GetOptions is what a request needs from its connection. The zero value accepts any.

@@ -334,3 +334,7 @@ func (t Target) dialTimeout() time.Duration {
 	}
 	return t.DialTimeout
 }
+
+// OneAddress reports whether the target is one address, so that there is never a choice: not a list and
+// not a name.
+func (t Target) OneAddress() bool { return len(t.MoreTargets) == 0 && newSource(t).fixed }

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Balance is the setting for which endpoint gets a request.
+type Balance struct{ text string }
+
+const (
+	leastRequests = "least-requests"
+	roundRobin    = "round-robin"
+	hashOf        = "hash:"
+)
+
+// UnmarshalText parses least-requests, round-robin or hash:Name.
+func (b *Balance) UnmarshalText(text []byte) error {
+	s := string(text)
+	if name, isHash := strings.CutPrefix(s, hashOf); s != leastRequests && s != roundRobin && !(isHash && isToken(name)) {
+		return errors.New("not one of these words and not a header name behind hash:")
+	}
+	b.text = s
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (b Balance) MarshalText() ([]byte, error) { return []byte(b.text), nil }
+
+func (b Balance) proxy() proxy.Balance {
+	header, _ := strings.CutPrefix(b.text, hashOf)
+	if header == b.text {
+		header = ""
+	}
+	return proxy.Balance{RoundRobin: b.text == roundRobin, Header: header}
+}
+
+// healthCheck returns the health check of the route's endpoints.
+func healthCheck(r *Route) upstream.HealthCheck {
+	if !r.HealthPath.Set() {
+		return upstream.HealthCheck{}
+	}
+	return upstream.HealthCheck{Path: r.HealthPath.Path(), Host: r.Shared.UpstreamHost.Name(), Interval: r.HealthInterval}
+}
+
+// endpoints warns about settings for several endpoints where there is only one, and about an interval
+// without a check.
+func (c *checker) endpoints() {
+	r := c.r
+	if c.own("HEALTH_INTERVAL") && !r.HealthPath.Set() && (r != &c.s.Default || !c.s.anyHealthCheck()) {
+		c.warnf("HEALTH_INTERVAL", DurationText(r.HealthInterval), "has no effect with %s=off", c.name("HEALTH_PATH"))
+	}
+	if !r.Upstream.Set() || !r.Upstream.target.OneAddress() {
+		return
+	}
+	if c.own("HEALTH_PATH") && r.HealthPath.Set() {
+		c.warnf("HEALTH_PATH", r.HealthPath.String(), "has no effect: %s is one address, which is used in any case; PROBE_PATH probes it while the circuit breaker is open", r.Upstream)
+	}
+	if c.own("BALANCE") && r.Balance.text != leastRequests {
+		c.warnf("BALANCE", r.Balance.text, "has no effect: %s is one address", r.Upstream)
+	}
+}
+
+// anyHealthCheck reports whether some route has health checks.
+func (s *Settings) anyHealthCheck() bool {
+	for i := range s.Routes {
+		if s.Routes[i].HealthPath.Set() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// HealthCheck says how the endpoints of a Group are checked. The zero value checks nothing.
+type HealthCheck struct {
+	Path     string        // of the GET, with an optional query; "" for none
+	Host     string        // the Host header; "" means the target's
+	Interval time.Duration // between the checks of one endpoint, give or take a tenth
+}
+
+// The thresholds of HAProxy (fall 3, rise 2), which operators know.
+const (
+	unhealthyAfter = 3 // failed checks in a row
+	healthyAfter   = 2 // passed checks in a row
+)
+
+const (
+	// checkTimeout bounds one check, with its connection; Interval does too.
+	checkTimeout = 5 * time.Second
+	// checkedAtOnce bounds the checks in progress.
+	checkedAtOnce = 16
+	// checkRestBytes bounds what is read of a check's body, so that the endpoint is not reset while it
+	// writes it.
+	checkRestBytes = 64 << 10
+	checkAgent     = "retryproxy-health"
+)
+
+// startHealthChecks checks the endpoints until Close. An upstream with one endpoint is checked too,
+// but used in any case.
+func (g *Group) startHealthChecks() {
+	if g.options.HealthCheck.Path != "" {
+		g.checks.Go(g.checkHealth)
+	}
+}
+
+func (g *Group) checkHealth() {
+	interval := g.options.HealthCheck.Interval
+	for g.background.Err() == nil {
+		next := time.Now().Add(interval - interval/10 + rand.N(interval/5+1))
+		g.checkAll()
+		pause := time.NewTimer(time.Until(next))
+		select {
+		case <-pause.C:
+		case <-g.background.Done():
+			pause.Stop()
+		}
+	}
+}
+
+// checkAll checks all endpoints, after a lookup of the names if their last response has expired.
+func (g *Group) checkAll() {
+	ctx, cancel := context.WithTimeout(g.background, lookupTimeout)
+	err := g.ensureResolved(ctx, &GetOptions{}, lookupTimeout)
+	cancel()
+	if err != nil {
+		return // whoever dials reports it
+	}
+	g.mu.Lock()
+	endpoints := append([]*Endpoint(nil), g.endpoints...)
+	g.mu.Unlock()
+	var all sync.WaitGroup
+	slots := make(chan struct{}, checkedAtOnce)
+	for _, m := range endpoints {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			m.noteCheck(m.check(&g.options.HealthCheck))
+		})
+	}
+	all.Wait()
+}
+
+// check sends one GET on a connection of its own. Statuses from 200 to 399 pass, as with the
+// probes of Kubernetes.
+func (m *Endpoint) check(h *HealthCheck) error {
+	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, h.Interval))
+	defer cancel()
+	// The connections of the pool read and write HTTP/1.1, whatever the endpoint speaks.
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: m.dialCheck}
+	host := h.Host
+	if host == "" {
+		host = m.pool.target.Host
+	}
+	request := &http.Request{
+		Method: http.MethodGet, Host: host,
+		URL:    &url.URL{Scheme: "http", Host: "endpoint", Opaque: h.Path},
+		Header: http.Header{"User-Agent": {checkAgent}, "Accept": {"*/*"}},
+	}
+	response, err := transport.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing depends on it
+	_, _ = io.CopyN(io.Discard, response.Body, checkRestBytes)
+	if response.StatusCode < 200 || response.StatusCode > 399 {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	return nil
+}
+
+// dialCheck connects to the endpoint. It does not count as a dial of the pool.
+func (m *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
+	c, err := m.pool.dialOne(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// noteCheck records the result of a check.
+func (m *Endpoint) noteCheck(err error) {
+	g := m.group
+	if errors.Is(err, context.Canceled) || noDescriptors(err) {
+		return // no evidence about the endpoint
+	}
+	g.mu.Lock()
+	changed := m.countCheck(err == nil)
+	if changed {
+		g.updatePicker()
+	}
+	g.mu.Unlock()
+	if changed && g.options.OnHealth != nil {
+		g.options.OnHealth(m.addr, err)
+	}
+}
+
+// countCheck reports whether the check changed the endpoint's health. It requires mu.
+func (m *Endpoint) countCheck(passed bool) (changed bool) {
+	if passed != m.unhealthy.Load() { // as it is
+		m.checksAgainst = 0
+		return false
+	}
+	m.checksAgainst++
+	if !passed && m.checksAgainst < unhealthyAfter || passed && m.checksAgainst < healthyAfter {
+		return false
+	}
+	m.checksAgainst = 0
+	m.unhealthy.Store(!passed)
+	return true
+}
+
+func noDescriptors(err error) bool {
+	var dial *DialError
+	return errors.As(err, &dial) && dial.Kind == KindNoDescriptors
+}
