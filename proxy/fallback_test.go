@@ -31,15 +31,7 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 	inMemory(t, handle, func(c *Config) {
 		s.fakeUpstream = &fakeUpstream{open: map[net.Conn]struct{}{}}
 		c.Default.Policy.MaxRetries = 0
-		c.Default.Fallback = &Fallback{
-			Forward: forward.Settings{Host: forward.HostUpstream, UpstreamHost: "spare.test"},
-			Upstream: upstream.Target{Network: "tcp", Address: "spare.test:80", Host: "spare.test", Resolve: resolveTest,
-				Dial: func(context.Context, string, string) (net.Conn, error) {
-					ours, theirs := net.Pipe()
-					s.serve(t, theirs, spare)
-					return ours, nil
-				}},
-		}
+		c.Default.Fallbacks = []Fallback{s.fallback(t, "spare.test", spare)}
 		if change != nil {
 			change(c)
 		}
@@ -52,6 +44,19 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 		synctest.Wait()
 		s.stopConns()
 	})
+}
+
+// fallback is a fallback upstream of that name, whose requests s counts.
+func (s *fallbackServer) fallback(t *testing.T, name string, handle func(c *upConn)) Fallback {
+	return Fallback{
+		Forward: forward.Settings{Host: forward.HostUpstream, UpstreamHost: name},
+		Upstream: upstream.Target{Network: "tcp", Address: name + ":80", Host: name, Resolve: resolveTest,
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				s.serve(t, theirs, handle)
+				return ours, nil
+			}},
+	}
 }
 
 func (u *fakeUpstream) stopConns() {
@@ -199,6 +204,67 @@ func TestAFallbackThatNeverRespondsEndsWithTheRequest(t *testing.T) {
 	})
 }
 
+// Fallbacks are asked in turn. What may have been processed goes on only if it may run twice.
+func TestFallbacksAreAskedInTurn(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab"
+	for name, tc := range map[string]struct {
+		request       string
+		first, second string // their answers, "" for a reset
+		own           bool   // a response of ours is the last
+		status        int
+		body          string
+		sends         int // of both
+		failures      int
+	}{
+		"the first serves":             {request: get("/"), first: fallbackOK, second: bad503, status: 200, body: "spare", sends: 1},
+		"the second serves":            {request: get("/"), first: bad503, second: fallbackOK, status: 200, body: "spare", sends: 2, failures: 1},
+		"the second, behind a reset":   {request: get("/"), first: "", second: fallbackOK, status: 200, body: "spare", sends: 2, failures: 1},
+		"a POST that was rejected":     {request: post, first: bad429, second: fallbackOK, status: 200, body: "spare", sends: 2, failures: 1},
+		"a POST that may have worked":  {request: post, first: "", second: fallbackOK, status: 429, body: "slow", sends: 1, failures: 1},
+		"none serves":                  {request: get("/"), first: bad503, second: "", status: 429, body: "slow", sends: 2, failures: 2},
+		"none serves, ours does":       {request: get("/"), first: bad503, second: "", own: true, status: 203, body: "sorry", sends: 2, failures: 2},
+		"ours, for what may have been": {request: post, first: "", second: fallbackOK, own: true, status: 203, body: "sorry", sends: 1, failures: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
+			inMemoryWithFallback(t, script(bad429), script(tc.first), func(c *Config) {
+				c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", script(tc.second)))
+				if tc.own {
+					c.Default.Fallbacks = append(c.Default.Fallbacks, Fallback{Status: 203, Body: []byte("sorry")})
+				}
+			}, func(t *testing.T, m *memory, s *fallbackServer) {
+				c := m.client()
+				for range 2 { // the connection can go on
+					c.send(tc.request).want(tc.status, tc.body)
+				}
+				if n := s.sends() + second.sends(); n != 2*tc.sends || m.seen.fallbackFailures != 2*tc.failures {
+					t.Errorf("%d requests at fallbacks, %d failures, want %d and %d", n, m.seen.fallbackFailures, 2*tc.sends, 2*tc.failures)
+				}
+				m.kill()
+				synctest.Wait()
+				second.stopConns()
+			})
+		})
+	}
+}
+
+// A tenth of the time is kept back for each.
+func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
+	second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
+	inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), func(c *Config) {
+		c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", slow(2*time.Second, fallbackOK)))
+	}, func(t *testing.T, m *memory, s *fallbackServer) {
+		began := time.Now()
+		m.client().send(get("/")).want(200, "spare")
+		if d := time.Since(began); d != 29*time.Second {
+			t.Errorf("answered after %v, want 24 s, 3 s and 2 s", d)
+		}
+		m.kill()
+		time.Sleep(2 * time.Hour)
+		second.stopConns()
+	})
+}
+
 func TestClientLeavingEndsTheFallback(t *testing.T) {
 	inMemoryWithFallback(t, script(bad503), slow(time.Hour, fallbackOK), nil, func(t *testing.T, m *memory, s *fallbackServer) {
 		c := m.client().send(get("/"))
@@ -226,7 +292,7 @@ func TestClientLeavingEndsTheFallback(t *testing.T) {
 func staticFallback(status int, body string) func(c *Config) {
 	return func(c *Config) {
 		c.Default.Policy.MaxRetries = 0
-		c.Default.Fallback = &Fallback{Status: status, Body: []byte(body)}
+		c.Default.Fallbacks = []Fallback{{Status: status, Body: []byte(body)}}
 	}
 }
 
@@ -284,7 +350,7 @@ func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 			withBreaker(c)
 			c.Default.Breaker = BreakerFailFast
 			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())
-			c.Default.Fallback = &Fallback{Upstream: target}
+			c.Default.Fallbacks = []Fallback{{Upstream: target}}
 		})
 		c := p.dial()
 		c.send(get("/")).want(200, "spare")

@@ -44,7 +44,7 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 		{name: "late and never", request: get("/"), upstream: slow(time.Minute, ok200), status: 504, body: "*", would: []policy.Reason{policy.ReasonAttemptTimeout}, outcome: observedReason, takes: 30 * time.Second},
 		{name: "a key would be made", request: post("x"), upstream: script(bad503), change: func(c *Config) { c.Default.GenerateKey = true }, status: 503, body: "busy", would: []policy.Reason{policy.ReasonStatus503}, outcome: observedReason},
 		{name: "a retryproxy asks", request: "GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 1\r\n\r\n", upstream: script(bad503), status: 503, body: "busy", would: []policy.Reason{policy.ReasonStatus503}, outcome: observedReason},
-		{name: "with a fallback", request: get("/"), upstream: script(bad503), change: func(c *Config) { c.Default.Fallback = &Fallback{Status: 200, Body: []byte("instead")} },
+		{name: "with a fallback", request: get("/"), upstream: script(bad503), change: func(c *Config) { c.Default.Fallbacks = []Fallback{{Status: 200, Body: []byte("instead")}} },
 			status: 503, body: "busy", would: []policy.Reason{policy.ReasonStatus503}, outcome: observedReason},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -261,7 +261,7 @@ func TestPathsThatCouldChangeTheRouteAreRefused(t *testing.T) {
 
 	below := func(c *Config) { c.Default.Forward.BasePath = "/v2" }
 	fallback := func(c *Config) {
-		c.Default.Fallback = &Fallback{Status: 503, Forward: forward.Settings{BasePath: "/v2"}}
+		c.Default.Fallbacks = []Fallback{{Status: 503, Forward: forward.Settings{BasePath: "/v2"}}}
 	}
 	for _, path := range []string{"/../secret", "/a/../../secret", "/%2e%2e/secret", "/.%2E/secret", `/..\secret`, "/..;x/secret", "/a%2f../secret", "/..", "/%c0%ae./secret"} {
 		refused(t, below, get(path), 400, http1.RefusalAmbiguousPath, policy.OutcomeRefused)

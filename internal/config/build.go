@@ -98,7 +98,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		HealthCheck:         healthCheck(r),
 		Balance:             r.Balance.proxy(),
 		ClientThrottling:    r.ClientThrottling == "on",
-		Fallback:            b.fallback(r),
+		Fallbacks:           b.fallbacks(r),
 		DryRun:              r.DryRun,
 		FaultInjection:      r.FaultInjection.Injector(),
 		HedgeAfter:          hedgeAfter(r),
@@ -182,24 +182,33 @@ func (b *builder) target(r *Route) upstream.Target {
 	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName})
 }
 
-// fallback does not use the route's certificates and secret headers, which are for its upstream. A
-// fallback to another route uses those of that route.
-func (b *builder) fallback(r *Route) *proxy.Fallback {
-	to := b.settings.Find(r.Fallback.Route())
-	if r.Fallback.None() || to == r {
-		return nil
+// fallbacks returns the route's fallbacks. A route that its own inherited list names falls back to those
+// after it only, so that those of a list do not fall back to each other in a circle.
+func (b *builder) fallbacks(r *Route) (all []proxy.Fallback) {
+	for i := range r.Fallback.list {
+		e := &r.Fallback.list[i]
+		if to := b.settings.Find(e.route); to == r {
+			all = nil
+		} else {
+			all = append(all, b.fallback(r, e, to))
+		}
 	}
-	status, body := r.Fallback.Answer()
-	f := &proxy.Fallback{Status: status, Body: []byte(body)}
+	return all
+}
+
+// fallback does not use the route's certificates and secret headers, which are for its upstream. A
+// fallback to another route, to, uses those of that route.
+func (b *builder) fallback(r *Route, e *FallbackEntry, to *Route) proxy.Fallback {
+	f := proxy.Fallback{Status: e.status, Body: []byte(e.body)}
 	switch {
-	case status != 0:
+	case e.status != 0:
 	case to != nil:
 		f.Upstream = b.target(to)
 		f.Forward = b.forward(to, &f.Upstream)
 		f.Forward.StripPrefix = r.StripPrefix // of the path, which matched r
 		f.Forward.Changes = b.requestChanges(to).Hiding(b.requestChanges(r))
 	default:
-		f.Upstream = b.targetOf(r, r.Fallback.upstream, upstream.TLSFiles{})
+		f.Upstream = b.targetOf(r, e.upstream, upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
 		f.Forward.Changes = b.publicChanges(r).Hiding(b.requestChanges(r))
 		if f.Forward.Host == forward.HostName {

@@ -120,25 +120,25 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestFallbacks(t *testing.T) {
-	if f := configOf(t, "UPSTREAM=http://a").Default.Fallback; f != nil {
+	if f := configOf(t, "UPSTREAM=http://a").Default.Fallbacks; f != nil {
 		t.Errorf("%+v without a setting", f)
 	}
-	if f := configOf(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallback; f.Status != 503 || string(f.Body) != "later: really" {
+	if f := configOf(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallbacks[0]; f.Status != 503 || string(f.Body) != "later: really" {
 		t.Errorf("%+v", f)
 	}
 	c := configOf(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "UPSTREAM_HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
 		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
-	f := c.Default.Fallback
+	f := c.Default.Fallbacks[0]
 	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", u)
 	}
 	if f.Forward.Host != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
 		t.Errorf("%+v", f.Forward)
 	}
-	if c.Routes[0].Fallback != nil {
+	if c.Routes[0].Fallbacks != nil {
 		t.Error("none did not switch it off")
 	}
-	if f := c.Routes[1].Fallback.Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
+	if f := c.Routes[1].Fallbacks[0].Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -148,9 +148,9 @@ func TestFallbacksToRoutes(t *testing.T) {
 	c := configOf(t, "UPSTREAM=https://a", "FALLBACK=route:spare", "UPSTREAM_HOST=name.of.a", "ROUTES=x,spare", "ROUTE_X_PATH=/x/*", "ROUTE_X_STRIP_PREFIX=/x",
 		"ROUTE_SPARE_UPSTREAM=https://b/v2", "ROUTE_SPARE_UPSTREAM_SERVER_NAME=n", "ROUTE_SPARE_UPSTREAM_HOST=name.of.b", "ROUTE_SPARE_REQUEST_HEADERS_SET=K: 1")
 	for name, want := range map[string]string{"default": "", "x": "/x"} {
-		f := c.Default.Fallback
+		f := c.Default.Fallbacks[0]
 		if name == "x" {
-			f = c.Routes[0].Fallback
+			f = c.Routes[0].Fallbacks[0]
 		}
 		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "n" || f.Forward.BasePath != "/v2" || f.Forward.HostName != "name.of.b" || f.Forward.StripPrefix != want {
 			t.Errorf("%s: %+v", name, f)
@@ -159,11 +159,37 @@ func TestFallbacksToRoutes(t *testing.T) {
 			t.Errorf("%s: %q", name, f.Forward.Changes)
 		}
 	}
-	if spare := c.Routes[1]; spare.Fallback != nil || !spare.Match.Never {
+	if spare := c.Routes[1]; spare.Fallbacks != nil || !spare.Match.Never {
 		t.Errorf("the route that is only a fallback: %+v", spare)
 	}
 	if c.Routes[0].Match.Never {
 		t.Error("a route with a matcher matches nothing")
+	}
+}
+
+// Those of a list fall back to the ones after them, and nobody to itself.
+func TestFallbackLists(t *testing.T) {
+	c := configOf(t, "UPSTREAM=http://a", "FALLBACK=route:second, http://c1,http://c2,route:third,503:sorry, later", "ROUTES=second,third,own", "ROUTE_SECOND_UPSTREAM=http://b", "ROUTE_THIRD_UPSTREAM=http://d",
+		"ROUTE_OWN_PATH=/own", "ROUTE_OWN_FALLBACK=http://e,200:")
+	shown := func(list []proxy.Fallback) (all []string) {
+		for i := range list {
+			if f := &list[i]; f.Status != 0 {
+				all = append(all, fmt.Sprint(f.Status, string(f.Body)))
+			} else {
+				all = append(all, f.Upstream.String())
+			}
+		}
+		return all
+	}
+	for name, is := range map[string][2][]string{
+		"default": {shown(c.Default.Fallbacks), {"http://b:80", "http://c1:80,http://c2:80", "http://d:80", "503sorry, later"}},
+		"second":  {shown(c.Routes[0].Fallbacks), {"http://c1:80,http://c2:80", "http://d:80", "503sorry, later"}},
+		"third":   {shown(c.Routes[1].Fallbacks), {"503sorry, later"}},
+		"own":     {shown(c.Routes[2].Fallbacks), {"http://e:80", "200"}},
+	} {
+		if !slices.Equal(is[0], is[1]) {
+			t.Errorf("%s: %q, want %q", name, is[0], is[1])
+		}
 	}
 }
 

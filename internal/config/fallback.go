@@ -8,31 +8,17 @@ import (
 	"strings"
 )
 
-// Fallback is what answers if everything else failed: an upstream, that of another route, or a
-// fixed response.
-type Fallback struct {
+// Fallback is what answers if everything else failed: upstreams, those of other routes, or a fixed
+// response, one after the other.
+type Fallback struct{ list []FallbackEntry }
+
+// FallbackEntry is one of them: an upstream, the name of a route, or a response.
+type FallbackEntry struct {
 	upstream Upstream
 	route    string // name
 	status   int
 	body     string
 }
-
-// Route returns the name of the route whose upstream is the fallback, "" for none.
-func (f Fallback) Route() string { return f.route }
-
-// FallbackUpstream returns the route's fallback upstream; its Set reports whether there is one.
-func (s *Settings) FallbackUpstream(r *Route) Upstream {
-	if of := s.Find(r.Fallback.route); of != nil {
-		return of.Upstream
-	}
-	return r.Fallback.upstream
-}
-
-// Answer returns the fixed response; its status is 0 if there is none.
-func (f Fallback) Answer() (status int, body string) { return f.status, f.body }
-
-// None reports whether there is no fallback.
-func (f Fallback) None() bool { return f.status == 0 && f.route == "" && !f.upstream.Set() }
 
 // Limits of the status of a fixed response: it is final, and a valid code.
 const (
@@ -40,22 +26,68 @@ const (
 	mostAnswer  = 599
 )
 
-// UnmarshalText parses none, an upstream, or a status code, a colon and a body.
+// maxFallbacks limits the list: a tenth of a request's time is kept back for each upstream in it.
+const maxFallbacks = 4
+
+const routeEntry = "route:"
+
+// UnmarshalText parses none, or entries separated by commas. Several addresses in a row are one
+// upstream, as in UPSTREAM. A status code, a colon and a body can only be the last entry; the body may
+// have commas.
 func (f *Fallback) UnmarshalText(text []byte) error {
-	s := string(text)
 	*f = Fallback{}
-	if s == "none" {
+	if string(text) == "none" {
 		return nil
 	}
-	if name, is := strings.CutPrefix(s, "route:"); is {
-		f.route = name
-		return nil
+	for rest := strings.TrimSpace(string(text)); rest != ""; {
+		var entry FallbackEntry
+		part, err := entry.parse(rest)
+		if err != nil {
+			return err
+		}
+		f.list = append(f.list, entry)
+		rest = strings.TrimSpace(strings.TrimPrefix(rest[part:], ","))
 	}
+	if len(f.list) > maxFallbacks {
+		return fmt.Errorf("more than %d", maxFallbacks)
+	}
+	return nil
+}
+
+// parse reads the entry at the start of s and returns its length.
+func (e *FallbackEntry) parse(s string) (length int, err error) {
+	if name, is := strings.CutPrefix(s, routeEntry); is {
+		name, _, _ = strings.Cut(name, ",")
+		e.route = strings.TrimSpace(name)
+		return len(routeEntry) + len(name), nil
+	}
+	if isAnswer(s) {
+		return len(s), e.parseAnswer(s)
+	}
+	length = upstreamLength(s)
+	return length, e.upstream.UnmarshalText([]byte(strings.TrimSpace(s[:length])))
+}
+
+// isAnswer reports whether s begins with a number, as no upstream does.
+func isAnswer(s string) bool { return s[0] >= '0' && s[0] <= '9' }
+
+// upstreamLength returns the length of the addresses at the start of s, up to the comma before an entry of
+// another kind.
+func upstreamLength(s string) int {
+	for i := range len(s) {
+		if next := strings.TrimSpace(s[i+1:]); s[i] == ',' && next != "" && (strings.HasPrefix(next, routeEntry) || isAnswer(next)) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func (e *FallbackEntry) parseAnswer(s string) error {
 	code, body, colon := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(code, 10, 16)
 	switch {
 	case err != nil:
-		return f.upstream.UnmarshalText(text)
+		return fmt.Errorf("%q is no status code", code)
 	case !colon:
 		return fmt.Errorf("no colon and body after %s", code)
 	case n < leastAnswer || n > mostAnswer:
@@ -65,38 +97,71 @@ func (f *Fallback) UnmarshalText(text []byte) error {
 	case strings.ContainsRune(body, 0):
 		return errors.New("a zero byte in the body")
 	}
-	f.status, f.body = int(n), body
+	e.status, e.body = int(n), body
 	return nil
 }
 
 // MarshalText is the inverse of UnmarshalText.
 func (f Fallback) MarshalText() ([]byte, error) {
-	switch {
-	case f.upstream.Set():
-		return f.upstream.MarshalText()
-	case f.route != "":
-		return []byte("route:" + f.route), nil
-	case f.status != 0:
-		return fmt.Appendf(nil, "%d:%s", f.status, f.body), nil
+	var parts []string
+	for i := range f.list {
+		parts = append(parts, f.list[i].String())
 	}
-	return []byte("none"), nil
+	return []byte(orNone(strings.Join(parts, ","))), nil
 }
 
-// fallback checks that the fallback is not one of our own listeners, and warns if it is the
-// upstream itself.
-func (c *checker) fallback() {
-	if name := c.r.Fallback.route; name != "" && c.s.Find(name) == nil {
-		c.errorf("FALLBACK", "route:"+name, "there is no route %s; %sROUTES lists them", name, Prefix)
-		return
+// String returns the entry as it stands in the setting.
+func (e *FallbackEntry) String() string {
+	switch {
+	case e.route != "":
+		return routeEntry + e.route
+	case e.status != 0:
+		return fmt.Sprintf("%d:%s", e.status, e.body)
 	}
-	of := c.s.Find(c.r.Fallback.route)
-	if of == c.r {
-		if c.own("FALLBACK") {
-			c.errorf("FALLBACK", "route:"+of.Name, "is the route itself")
+	return e.upstream.String()
+}
+
+// FallbackUpstreams returns the route's fallback upstreams.
+func (s *Settings) FallbackUpstreams(r *Route) (all []Upstream) {
+	for i := range r.Fallback.list {
+		if to := s.fallbackUpstream(&r.Fallback.list[i]); to.Set() {
+			all = append(all, to)
 		}
-		return // inherited: the last of those that fall back has no fallback
 	}
-	to := c.s.FallbackUpstream(c.r)
+	return all
+}
+
+// fallbackUpstream returns the upstream of an entry; its Set reports whether there is one.
+func (s *Settings) fallbackUpstream(e *FallbackEntry) Upstream {
+	if e.route == "" {
+		return e.upstream
+	}
+	if of := s.Find(e.route); of != nil {
+		return of.Upstream
+	}
+	return Upstream{}
+}
+
+// fallback checks that no fallback is one of our own listeners, and warns if one is the upstream itself.
+func (c *checker) fallback() {
+	for i := range c.r.Fallback.list {
+		c.fallbackEntry(&c.r.Fallback.list[i])
+	}
+}
+
+func (c *checker) fallbackEntry(e *FallbackEntry) {
+	of := c.s.Find(e.route)
+	switch {
+	case e.route != "" && of == nil:
+		c.errorf("FALLBACK", e.String(), "there is no route %s; %sROUTES lists them", e.route, Prefix)
+		return
+	case of == c.r && c.own("FALLBACK"):
+		c.errorf("FALLBACK", e.String(), "is the route itself")
+		return
+	case of == c.r:
+		return // inherited: those that the others fall back to do not fall back to themselves
+	}
+	to := c.s.fallbackUpstream(e)
 	if !to.Set() {
 		return
 	}
@@ -111,7 +176,9 @@ func (c *checker) fallback() {
 	}
 }
 
-// fallsBackTo reports whether some other route has r as its fallback.
+// fallsBackTo reports whether some other route has r among its fallbacks.
 func (s *Settings) fallsBackTo(r *Route) bool {
-	return slices.ContainsFunc(s.All(), func(other *Route) bool { return other != r && other.Fallback.route == r.Name })
+	return slices.ContainsFunc(s.All(), func(other *Route) bool {
+		return other != r && slices.ContainsFunc(other.Fallback.list, func(e FallbackEntry) bool { return e.route == r.Name })
+	})
 }

@@ -97,7 +97,7 @@ func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 	same, other := c.Routes[0], c.Routes[1]
 	for name, is := range map[string][2]forward.HeaderChanges{
 		"default":          {c.Default.Forward.Changes, with},
-		"fallback":         {c.Default.Fallback.Forward.Changes, public},
+		"fallback":         {c.Default.Fallbacks[0].Forward.Changes, public},
 		"the same":         {same.Forward.Changes, with},
 		"another upstream": {other.Forward.Changes, without},
 		"responses":        {same.ResponseChanges, forward.NewHeaderChanges([]http1.Header{http1.NewHeader("X-A", "1")}, []string{"Server"})},
@@ -118,7 +118,7 @@ func TestAFallbackGetsNothingThatTheRouteHides(t *testing.T) {
 	c := configOf(t, "UPSTREAM=https://a.example", "FALLBACK=route:b", "REQUEST_HEADERS_FILE="+file, "REQUEST_HEADERS_REMOVE=X-User", "REQUEST_HEADERS_SET=X-Env: prod",
 		"ROUTES=b", "ROUTE_B_UPSTREAM=https://b.example", "ROUTE_B_REQUEST_HEADERS_SET=X-Api-Key: b", "ROUTE_B_REQUEST_HEADERS_REMOVE=none")
 	want := forward.NewHeaderChanges([]http1.Header{http1.NewHeader("X-Api-Key", "b")}, []string{"X-Env", "X-User", "Authorization"})
-	if got := c.Default.Fallback.Forward.Changes; !sameHeaders(got, want) {
+	if got := c.Default.Fallbacks[0].Forward.Changes; !sameHeaders(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config"
@@ -114,12 +115,17 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 		}
 	}
 	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) ||
-		(r.Upstream.Target().BasePath != "" || s.FallbackUpstream(r).Target().BasePath != "") && route.Climbs(q.Path) {
+		hasBasePath(append(s.FallbackUpstreams(r), r.Upstream)) && route.Climbs(q.Path) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
 		return v, nil
 	}
 	return v, v.judge(r, &q)
+}
+
+// hasBasePath reports whether one of the upstreams gets its requests below a path.
+func hasBasePath(all []config.Upstream) bool {
+	return slices.ContainsFunc(all, func(u config.Upstream) bool { return u.Target().BasePath != "" })
 }
 
 // isMeant asks the data path whether a request to a forward proxy is for its route.

@@ -234,7 +234,7 @@ func TestAFallbackHasASpanOfItsOwn(t *testing.T) {
 	o, spare := startOrigin(t, status(503)), startOrigin(t, status(200))
 	s := start(t, r.URL, o.url("http"), false, func(c *proxy.Config) {
 		c.Default.Policy.MaxRetries = 0
-		c.Default.Fallback = &proxy.Fallback{Upstream: config(t, spare.url("http")).Default.Upstream}
+		c.Default.Fallbacks = []proxy.Fallback{{Upstream: config(t, spare.url("http")).Default.Upstream}}
 	})
 	if res := s.ask("/", sampled); res.StatusCode != 200 {
 		t.Fatalf("answer %d", res.StatusCode)

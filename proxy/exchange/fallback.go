@@ -22,36 +22,57 @@ func (k fallbackKind) String() string {
 	return [...]string{noFallback: "", fallbackResponse: "answer", fallbackUpstream: "upstream"}[k]
 }
 
-// fallBack lets the route's fallback answer a request that failed because of reason. a is its
+// fallBack lets the route's fallbacks answer a request that failed because of reason. a is its
 // last attempt, nil if the next one was not sent. It reports false if there is no fallback or if
-// that has no better response: the client then gets what it would have got without.
+// none has a better response: the client then gets what it would have got without.
 func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
-	f := x.Route.Fallback
+	if len(x.Route.Fallbacks) == 0 {
+		return 0, 0, false
+	}
+	if x.buffered.readLast(a) {
+		if code, o, done := x.askFallbacks(reason); done {
+			return code, o, true
+		}
+	}
+	f := x.Route.OwnResponse()
 	if f == nil {
 		return 0, 0, false
 	}
-	held := x.buffered.readLast(a)
-	if f.Status != 0 {
-		x.discard()
-		x.buffered.drop()
-		x.endIfUnread()
-		x.report.Reason, x.w.fallback = reason, fallbackResponse
-		code, o := x.w.respondOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
-		return code, o, true
-	}
-	if !held || x.report.Exposed && !x.Safe || x.WouldDropTLS(f.Upstream) {
-		return 0, 0, false
-	}
 	x.discard()
-	x.upload.fetchBody()
-	if x.ClientEnd.Load() != request.ClientPresent {
-		code, o := x.abandon()
-		return code, o, true
+	x.buffered.drop()
+	x.endIfUnread()
+	x.report.Reason, x.w.fallback = reason, fallbackResponse
+	code, o := x.w.respondOwn(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
+	return code, o, true
+}
+
+// askFallbacks asks one fallback upstream after the other until one has a better response. A request
+// that may have been processed and must not be twice goes to no further one.
+func (x *Exchange) askFallbacks(reason string) (int, policy.Outcome, bool) {
+	prepared := false
+	for _, to := range x.Route.FallbackRoutes {
+		switch {
+		case x.report.Exposed && !x.Safe:
+			return 0, 0, false
+		case x.WouldDropTLS(to.Upstream):
+			continue
+		case !prepared:
+			x.discard()
+			x.upload.fetchBody()
+			prepared = true
+		}
+		if x.ClientEnd.Load() != request.ClientPresent {
+			code, o := x.abandon()
+			return code, o, true
+		}
+		if !x.Body.Ended || x.upload.replay() != policy.ReplayWhole {
+			return 0, 0, false
+		}
+		if code, o, done := x.askFallback(to, reason); done {
+			return code, o, true
+		}
 	}
-	if !x.Body.Ended || x.upload.replay() != policy.ReplayWhole {
-		return 0, 0, false
-	}
-	return x.tryFallbackUpstream(reason)
+	return 0, 0, false
 }
 
 // fetchBody reads the client's whole body, even if none of it was read yet.
@@ -66,11 +87,11 @@ func (u *upload) fetchBody() {
 	u.finishBody(u.r.RespondBy(u.r.Route.RequestTimeout))
 }
 
-// tryFallbackUpstream sends the request to the fallback upstream, once, and relays what
-// comes if it is no failure. It is no attempt at the upstream and counts as none.
-func (x *Exchange) tryFallbackUpstream(reason string) (int, policy.Outcome, bool) {
+// askFallback sends the request to a fallback upstream, once, and relays what comes if it is no
+// failure. It is no attempt at the upstream and counts as none.
+func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
 	last, noAttempt := x.att, x.adm.noAttemptReason
-	x.redirect(x.Route.FallbackRoute, &attempt.Attempt{Host: &x.Process.Attempts, Buffers: &x.Conn.Buffers})
+	x.redirect(to, &attempt.Attempt{Host: &x.Process.Attempts, Buffers: &x.Conn.Buffers})
 	x.lastAttempt, x.adm.noAttemptReason = false, policy.ReasonNone
 	x.Deadline = x.RespondBy(x.RequestTimeout())
 	switch x.adm.acquirePermit(x.Tick()) {

@@ -133,6 +133,7 @@ func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class p
 		Began: inMicros(a.Began.Sub(p.Request.Began)), Took: inMicros(p.LastEnd.Sub(a.Began)), Status: int16(res.Status), Cause: res.Cause,
 		Addr: a.Addr, Dial: a.DialErrOf(res),
 	})
+	p.Exposed = p.Exposed || class.Exposes()
 	p.Request.Tick()
 	p.EndSpan(a, res, class)
 	a.Began = 0

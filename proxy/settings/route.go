@@ -40,7 +40,7 @@ type Route struct {
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
 	RateLimit         admission.RateLimit   // attempts that the upstream gets in a time
 	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
-	Fallback          *Fallback             // what answers if all else failed; nil: nothing
+	Fallbacks         []Fallback            // what answers if all else failed, the first one first; a response of ours can only be the last
 	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or response header of ours
 	FaultInjection    *policy.FaultInjector // faults below the retry loop, to try policies out; nil: none. Such a route shares no breaker, limit, budget and connections with others
 
@@ -83,7 +83,7 @@ func (r *Route) Accepts(q *http1.Request) bool {
 
 // HasBasePath reports whether requests of the route are sent below a path.
 func (r *Route) HasBasePath() bool {
-	return r.Forward.BasePath != "" || r.Fallback != nil && r.Fallback.Forward.BasePath != ""
+	return r.Forward.BasePath != "" || slices.ContainsFunc(r.Fallbacks, func(f Fallback) bool { return f.Forward.BasePath != "" })
 }
 
 func withoutPort(host string) bool { return !forward.HasPort(host) }
@@ -98,6 +98,14 @@ func (r *Route) isUpstream(q *http1.Request) bool {
 		}
 	}
 	return false
+}
+
+// OwnResponse returns the fallback that is a response of ours, nil if there is none.
+func (r *Route) OwnResponse() *Fallback {
+	if n := len(r.Fallbacks); n > 0 && r.Fallbacks[n-1].Status != 0 {
+		return &r.Fallbacks[n-1]
+	}
+	return nil
 }
 
 // Fallback is what answers if all else failed. See docs/decisions/0009-fallback.md.

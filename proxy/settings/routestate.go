@@ -3,6 +3,7 @@ package settings
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
@@ -13,6 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // RouteState is a route with what its requests share.
@@ -21,11 +23,11 @@ type RouteState struct {
 	UpstreamState      *UpstreamState
 	NewObserver        func() Observer // of a request that begins
 	GaveUpLog          boundedlog.Limiter
-	FallbackRoute      *RouteState  // as a request to the fallback upstream sees it; nil without one
-	IsFallback         bool         // it is the FallbackRoute of another
-	Hedge              *hedge.Hedge // nil: off
-	PlainRetryOn       bool         // a response below 300 is never a failure
-	RepeatsReset       bool         // a connection that ends without a response is a failure to repeat after
+	FallbackRoutes     []*RouteState // as a request to each fallback upstream sees it, the first one first; of a fallback those after it
+	IsFallback         bool          // it is one of the FallbackRoutes of another
+	Hedge              *hedge.Hedge  // nil: off
+	PlainRetryOn       bool          // a response below 300 is never a failure
+	RepeatsReset       bool          // a connection that ends without a response is a failure to repeat after
 	rateLimitPauseSeed [sha256.Size]byte
 	RateLimits         *admission.RateLimits // nil: none
 }
@@ -67,12 +69,12 @@ func observed(r *Route) *Route {
 	}
 	o := *r
 	o.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
-	o.Probe, o.RateLimitPause, o.RateLimit, o.ClientThrottling, o.Fallback = admission.Probe{}, RateLimitPause{}, admission.RateLimit{}, false, nil
+	o.Probe, o.RateLimitPause, o.RateLimit, o.ClientThrottling, o.Fallbacks = admission.Probe{}, RateLimitPause{}, admission.RateLimit{}, false, nil
 	o.HedgeAfter = hedge.After{}
 	return &o
 }
 
-// fallbackTimeDivisor is the part of a request's time that is kept back for a fallback upstream:
+// fallbackTimeDivisor is the part of a request's time that is kept back for each fallback upstream:
 // a tenth. So an upstream that never answers leaves it some.
 const fallbackTimeDivisor = 10
 
@@ -80,11 +82,12 @@ const fallbackTimeDivisor = 10
 // nor the request timeout does.
 const fallbackTimeout = 10 * time.Second
 
-// fallbackRoute returns the route as a request to its fallback upstream sees it: the same, except
+// fallbackRoute returns the route as a request to a fallback upstream of it sees it: the same, except
 // for where it goes, and without any queue.
-func fallbackRoute(r *Route) *Route {
+func fallbackRoute(r *Route, f *Fallback) *Route {
 	to := *r
-	to.Upstream, to.Forward, to.Fallback = r.Fallback.Upstream, r.Fallback.Forward, nil
+	to.Upstream, to.Forward, to.Fallbacks = f.Upstream, f.Forward, nil
+	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // for the route's own upstream
 	to.NoBudget, to.ClientThrottling, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, false, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
 	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
 	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
@@ -93,22 +96,18 @@ func fallbackRoute(r *Route) *Route {
 	return &to
 }
 
-// OwnShare returns d without the part that is kept back for a fallback upstream.
+// OwnShare returns d without the part that is kept back for fallback upstreams.
 func (r *RouteState) OwnShare(d time.Duration) time.Duration {
-	if r.FallbackRoute != nil {
-		return d - d/fallbackTimeDivisor
-	}
-	return d
+	return d - d/fallbackTimeDivisor*time.Duration(len(r.FallbackRoutes))
 }
 
 // traced returns the route as it runs with a Tracer.
 func traced(r *Route) *Route {
 	t := *r
 	t.Forward.OmitTrace = true
-	if r.Fallback != nil {
-		f := *r.Fallback
-		f.Forward.OmitTrace = true
-		t.Fallback = &f
+	t.Fallbacks = slices.Clone(r.Fallbacks)
+	for i := range t.Fallbacks {
+		t.Fallbacks[i].Forward.OmitTrace = true
 	}
 	return &t
 }

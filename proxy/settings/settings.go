@@ -119,12 +119,25 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 		n.Budgeted[state.UpstreamState] = true
 	}
 	n.All = append(n.All, state)
-	if r.Fallback != nil && r.Fallback.Status == 0 {
-		state.FallbackRoute = &RouteState{Route: fallbackRoute(r), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
-		state.FallbackRoute.UpstreamState = n.upstreamOf(state.FallbackRoute.Route, known)
-		n.All = append(n.All, state.FallbackRoute)
-	}
+	n.addFallbacks(state, known)
 	return state
+}
+
+// addFallbacks adds a route for each fallback upstream.
+func (n *Settings) addFallbacks(state *RouteState, known map[upstreamKey]*UpstreamState) {
+	for i := range state.Fallbacks {
+		f := &state.Fallbacks[i]
+		if f.Status != 0 {
+			continue
+		}
+		to := &RouteState{Route: fallbackRoute(state.Route, f), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
+		to.UpstreamState = n.upstreamOf(to.Route, known)
+		state.FallbackRoutes = append(state.FallbackRoutes, to)
+	}
+	for i, to := range state.FallbackRoutes {
+		to.FallbackRoutes = state.FallbackRoutes[i+1:]
+		n.All = append(n.All, to)
+	}
 }
 
 // FlushLogs counts the log lines that were suppressed so far.

@@ -34,9 +34,9 @@ func TestPictures(t *testing.T) {
 	u.takeAway()
 	time.Sleep(8 * time.Second)
 	closed := open(t, p, 1280, 900, "dark")
-	closed.await("open breaker", `document.querySelector('#upstreams .breaker.closed, #upstreams .breaker.half_open') !== null`)
-	closed.await("its history", `document.querySelectorAll('#upstreams svg.strip rect.closed').length > 0`)
-	closed.picture("page-closed.png", 900)
+	closed.await("open breaker", `document.querySelector('#upstreams .breaker.open, #upstreams .breaker.half_open') !== null`)
+	closed.await("its history", `document.querySelectorAll('#upstreams svg.strip rect.open').length > 0`)
+	closed.picture("page-open.png", 900)
 	u.open()
 	time.Sleep(45 * time.Second)
 	for _, width := range []int64{1280, 390} {
