@@ -93,7 +93,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonDraining:          {Label: "draining", Explain: "The proxy was shutting down and began no new retries."},
 	ReasonUpstreamGaveUp:    {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
 	ReasonLayered:           {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
-	ReasonNotInRetryOn:      {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure."},
+	ReasonNotInRetryOn:      {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
 	ReasonRateLimitPause:    {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
 	ReasonClientThrottled:   {Label: "client_throttled", Explain: "The upstream rejects nearly all requests, and this one was not sent again (RETRYPROXY_CLIENT_THROTTLING)."},
 	ReasonRateLimited:       {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},

@@ -83,7 +83,7 @@ func (w want) checked(f func(*run)) want {
 var responseRules = []rule{
 	{name: "a good response", acts: []act{says(200, "ok")}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 404 is a response", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},
-	{name: "a 501 is no failure of the moment", acts: []act{says(501, "no")}, want: want{status: 501, body: "no", sends: 1, outcome: policy.OutcomeSuccess}},
+	{name: "a 501 is no failure of the moment", acts: []act{says(501, "no")}, want: want{status: 501, body: "no", sends: 1, outcome: policy.GaveUp(policy.ReasonNotInRetryOn)}},
 	{name: "429", acts: []act{says(429, "slow"), says(200, "ok")}, want: recoveredAfter(policy.Rejected, policy.ReasonStatus429)},
 	{name: "429 to a POST", acts: []act{says(429, "slow"), says(200, "ok")}, call: call{method: "POST"},
 		want: recoveredAfter(policy.Rejected, policy.ReasonStatus429)},
@@ -123,7 +123,7 @@ var responseRules = []rule{
 		want: passedOn(503, 4, strings.Repeat("busy", 10_000), policy.ReasonRetriesExhausted)},
 	{name: "retries off", set: retries(0), acts: []act{busy}, want: passedOn(503, 1, "busy", policy.ReasonRetriesOff)},
 	{name: "a status that is not listed is no failure", set: retryOn("reset"), acts: []act{busy},
-		want: want{status: 503, body: "busy", sends: 1, outcome: policy.OutcomeSuccess}},
+		want: want{status: 503, body: "busy", sends: 1, outcome: policy.GaveUp(policy.ReasonNotInRetryOn)}},
 	{name: "switched off", before: func(r *run) { r.p.SetRetryPercent(0) }, acts: []act{busy}, want: passedOn(503, 1, "busy", policy.ReasonSwitchedOff)},
 	{name: "observed only", set: func(_ *testing.T, c *Config) { c.Default.DryRun = true }, acts: []act{busy, says(200, "ok")},
 		want: want{status: 503, body: "busy", sends: 1, outcome: policy.GaveUp(policy.ReasonDryRun)}},

@@ -223,13 +223,7 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		}
 	}
 	x.report.Reason = reasonOf(d.Why)
-	outcome := policy.GaveUp(d.Why)
-	if d.Class == policy.ClassNone {
-		outcome = policy.OutcomeSuccess
-		if x.report.Failed {
-			outcome = policy.OutcomeRecovered
-		}
-	}
+	outcome := x.outcomeOf(a, d)
 	switch {
 	case x.buffered.full && (x.buffered.attempt == int32(x.Attempts) || a.Cause != policy.CauseStatus):
 		x.dropUpstream()
@@ -240,6 +234,19 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	}
 	x.dropUpstream()
 	return x.fail(a.Cause, outcome, d.Why)
+}
+
+// outcomeOf returns the outcome of a request that ends with the decision d on its last attempt a.
+func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcome {
+	switch {
+	case d.Class != policy.ClassNone:
+		return policy.GaveUp(d.Why)
+	case a.Status >= 500 && a.Status <= 599: // not a failure that is retried, such as 501, but no success either
+		return policy.GaveUp(policy.ReasonNotInRetryOn)
+	case x.report.Failed:
+		return policy.OutcomeRecovered
+	}
+	return policy.OutcomeSuccess
 }
 
 // reasonOf returns the text for the client, "" if there is nothing to explain.
