@@ -97,8 +97,8 @@ func (c *Stripe) collectCodes(ch chan<- prometheus.Metric, route string) {
 }
 
 func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
-	ch <- c.request.metric(requestSeconds, durationLadder, route)
-	ch <- c.attempt.metric(attemptSeconds, durationLadder, route)
+	c.request.collect(ch, requestSeconds, route, zeros)
+	c.attempt.collect(ch, attemptSeconds, route, zeros)
 	ch <- c.attemptsPerRequest.metric(attemptsPerRequest, route)
 	if zeros || c.backoff.count() > 0 {
 		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)

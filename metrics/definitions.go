@@ -75,11 +75,11 @@ var (
 	idleCloseRetriesTotal = define(Counter, "idle_close_retries_total", labels("route"),
 		"Immediate retries because the upstream had closed a pooled connection. They are part of retries_total, but do not count against the retry limit and the budget.",
 		"Does the upstream close idle connections sooner than the pool?")
-	requestSeconds = define(Histogram, "request_duration_seconds", labels("route"),
-		"Time from the headers of a request to the end of its response, including all attempts and waits.",
+	requestSeconds = define(Histogram, "request_duration_seconds", labels("route", "code_class"),
+		"Time from the headers of a request to the end of its response, including all attempts and waits, by hundred of the status that the client got, 1xx to 5xx or none.",
 		"How long do clients wait in all?")
-	attemptSeconds = define(Histogram, "attempt_duration_seconds", labels("route"),
-		"Time of one attempt.",
+	attemptSeconds = define(Histogram, "attempt_duration_seconds", labels("route", "code_class"),
+		"Time of one attempt, by hundred of its status, or none.",
 		"How fast is the upstream itself?")
 	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
 		"Actual wait before a retry. It is shorter than planned if the client left or the proxy drained.",

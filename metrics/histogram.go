@@ -106,7 +106,7 @@ func (h *histogram) count() uint64 {
 
 // metric exports h. The count is always the sum of the buckets. The sum of values may be a
 // few observations ahead or behind.
-func (h *histogram) metric(f *family, l *ladder, label string) prometheus.Metric {
+func (h *histogram) metric(f *family, l *ladder, labels ...string) prometheus.Metric {
 	cumulative := make(map[float64]uint64, l.n)
 	n := uint64(0)
 	for i, edge := range l.edges[:l.n] {
@@ -114,7 +114,7 @@ func (h *histogram) metric(f *family, l *ladder, label string) prometheus.Metric
 		cumulative[float64(edge)/float64(time.Second)] = n
 	}
 	n += h.buckets[l.n].Load()
-	return prometheus.MustNewConstHistogram(f.desc, n, float64(h.micros.Load())/1e6, cumulative, label)
+	return prometheus.MustNewConstHistogram(f.desc, n, float64(h.micros.Load())/1e6, cumulative, labels...)
 }
 
 // attemptCounts counts requests by their number of attempts. Up to maxAttempts it is exact,

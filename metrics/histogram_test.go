@@ -58,10 +58,10 @@ func TestHistogramTakesAnyDuration(t *testing.T) {
 		r.AttemptDone(0, 200, d)
 	}
 	scrape(t, m).want(t, map[string]string{
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="0.001"}`: "6",
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="600"}`:   "6",
-		`retryproxy_attempt_duration_seconds_bucket{route="a",le="+Inf"}`:  "7",
-		`retryproxy_attempt_duration_seconds_sum{route="a"}`:               "601.001001",
+		`retryproxy_attempt_duration_seconds_bucket{code_class="2xx",route="a",le="0.001"}`: "6",
+		`retryproxy_attempt_duration_seconds_bucket{code_class="2xx",route="a",le="600"}`:   "6",
+		`retryproxy_attempt_duration_seconds_bucket{code_class="2xx",route="a",le="+Inf"}`:  "7",
+		`retryproxy_attempt_duration_seconds_sum{code_class="2xx",route="a"}`:               "601.001001",
 	})
 	r.AttemptDone(0, 200, math.MaxInt64)
 	if got := scrape(t, m).sum(t, "retryproxy_attempt_duration_seconds_sum"); got < 9.2e9 {

@@ -58,8 +58,8 @@ func (r *Route) Read() (out Counts) {
 		}
 		addLoaded(out.Outcomes[:], c.outcomes[:])
 		addLoaded(out.Retries[:], c.retries[:])
-		addLoaded(out.Requests[:], c.request.buckets[:])
-		addLoaded(out.Attempts[:], c.attempt.buckets[:])
+		c.request.addTo(out.Requests[:])
+		c.attempt.addTo(out.Attempts[:])
 	}
 	out.InFlight = r.inFlight((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
 	out.Waiting = r.inFlight(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })

@@ -21,7 +21,7 @@ import (
 // to its end, on whatever core it runs.
 
 // maxStripes limits the memory of a route: a stripe takes about 2 KiB, and about 1 KiB more
-// per method and hundred of codes.
+// per method and hundred of codes, and 400 B per hundred for its durations.
 const maxStripes = 16
 
 // stripesFor returns the number of stripes of a route for a number of cores (>= 1): a power
@@ -47,8 +47,8 @@ type Stripe struct {
 	retries            [policy.NumReasons]atomic.Uint64
 	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries of a route in dry run
 	attemptsPerRequest attemptCounts
-	request            histogram // durationLadder
-	attempt            histogram // durationLadder
+	request            codeHistograms
+	attempt            codeHistograms
 	added              histogram // durationLadder
 	backoff            histogram // backoffLadder
 	queue              histogram // backoffLadder
@@ -66,7 +66,7 @@ func (s *Stripe) AttemptDone(class policy.Class, code int, d time.Duration) {
 		return
 	}
 	s.byClass[class].inc(code)
-	s.attempt.observe(durationLadder, d)
+	s.attempt.observe(code, d)
 }
 
 // Retry counts a retry by its reason.
@@ -121,7 +121,7 @@ func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added
 		return
 	}
 	s.byMethod[methodIndex(method)].inc(code)
-	s.request.observe(durationLadder, d)
+	s.request.observe(code, d)
 	s.attemptsPerRequest.observe(attempts)
 	if attempts > 1 && added > 0 {
 		s.added.observe(durationLadder, added)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/common/expfmt"
@@ -45,6 +46,17 @@ func (h *Histogram) Total() float64 {
 		n += c
 	}
 	return n
+}
+
+// add adds the values of o, which has the same edges unless one of them is empty.
+func (h *Histogram) add(o Histogram) {
+	if len(h.Counts) == 0 {
+		*h = Histogram{Edges: o.Edges, Counts: slices.Clone(o.Counts)}
+		return
+	}
+	for i := range min(len(h.Counts), len(o.Counts)) {
+		h.Counts[i] += o.Counts[i]
+	}
 }
 
 // Requests that are done.
@@ -136,8 +148,8 @@ var takers = map[string]func(c *Counts, v *value){
 	"retryproxy_fault_injections_total":   func(c *Counts, v *value) { c.Faults += v.n },
 	"retryproxy_hedges_total":             func(c *Counts, v *value) { c.Hedges += v.n },
 	"retryproxy_attempts_total":           takeAttempts,
-	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt = v.histogram },
-	"retryproxy_request_duration_seconds": func(c *Counts, v *value) { c.Request = v.histogram },
+	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt.add(v.histogram) },
+	"retryproxy_request_duration_seconds": func(c *Counts, v *value) { c.Request.add(v.histogram) },
 }
 
 func takeAttempts(c *Counts, v *value) {
