@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+)
+
+// program is the retryproxy under test, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "llm")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "retryproxy")
+	c := exec.Command("go", "build", "-o", program, "./cmd/retryproxy")
+	c.Dir = "../.."
+	code := 1
+	if out, err := c.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// Every judge can find what it is for: proxies that repeat at once, repeat what may have been
+// billed, change bodies, hide that they were cut off, or do not retry. Beside them retryproxy keeps
+// every promise, and with RETRY_UNSAFE it does not.
+func TestEachBrokenPromiseIsFound(t *testing.T) {
+	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.3", "--rate", "8", "--tokens", "3200", "--pairs", "1"}, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsafe := *o
+	unsafe.set = []string{"RETRYPROXY_RETRY_UNSAFE=true"}
+	cases := []struct {
+		name  string
+		start func(context.Context, *testbed.Bed, string) (string, error)
+		finds []string // on one of the rows at least; nil: nothing on any
+	}{
+		{"impatient", careless{atOnce: true}.start, []string{"earlier than the provider asked for", "after the account was used up"}},
+		{"repeating", careless{repeatsCuts: true}.start, []string{"billed twice"}},
+		{"changing", careless{changes: true}.start, []string{"were changed"}},
+		{"hiding", careless{hidesCuts: true}.start, []string{"were changed"}},
+		{"giving up", careless{}.start, []string{"failed before their first content"}},
+		{"unsafe", unsafe.startRetryproxy, []string{"billed twice"}},
+		{"careful", o.startRetryproxy, nil},
+	}
+	var ways []way
+	for _, tc := range cases {
+		ways = append(ways, way{tc.name, true, tc.start})
+	}
+	rows, err := o.playAll(t.Context(), ways, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range cases {
+		found := ""
+		for _, r := range rows {
+			if r.Through == tc.name {
+				found += strings.Join(r.broken(), "\n") + "\n"
+			}
+			if r.AddedLatency == nil || r.Jobs != len(o.arrivals()) {
+				t.Errorf("%s: latency %v, %d jobs", r.title(), r.AddedLatency, r.Jobs)
+			}
+		}
+		for _, want := range tc.finds {
+			if !strings.Contains(found, want) {
+				t.Errorf("%s: not found: %s; found: %s", tc.name, want, found)
+			}
+		}
+		if tc.finds == nil && strings.TrimSpace(found) != "" {
+			t.Errorf("%s: %s", tc.name, found)
+		}
+	}
+}
+
+func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "llm.json")
+	args := []string{"--short", "--pairs", "1", "--rate", "5", "--proxy", program, "--through", "direct,retryproxy", "--json", file}
+	var out, errs bytes.Buffer
+	if code := command.Program(run).Run(t.Context(), "llm", args, &out, &errs); code != command.OK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if lines := strings.Count(out.String(), "\n| "); lines != 2+8 { // header, rule, rows
+		t.Errorf("%d lines of a table in\n%s", lines, out.String())
+	}
+	var d document
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil || len(d.Rows) != 8 || d.Rows[0].Good == 0 {
+		t.Errorf("%v %v", err, d)
+	}
+	unsafe := append(args, "--errors", "0.5", "--rate", "8", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_UNSAFE=true")
+	if code := command.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "billed twice") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+func TestOnlyRowsOfRetryproxyAreHeldToPromises(t *testing.T) {
+	bad := row{Early: 1, Twice: 1, Futile: 1, Failed: 1, Changed: 1}
+	if all := bad.broken(); all != nil {
+		t.Errorf("not judged, and yet %q", all)
+	}
+	bad.judged, bad.short = true, true
+	if all := bad.broken(); len(all) != 5 {
+		t.Errorf("%d of 5 promises: %q", len(all), all)
+	}
+	idle := row{judged: true, Faults: map[string]int{"429": 0, "503": 1}}
+	if all := idle.broken(); len(all) != 2 {
+		t.Errorf("no 429 and a fault that did not happen: %q", all)
+	}
+}
+
+func TestFaultsComeInTurnAndAUsedUpAccountRemainsSo(t *testing.T) {
+	f := fates{seed: 3, errors: 0.1, median: time.Second, sigma: 0.5}
+	var seen [faults]int
+	for n := range 700 {
+		it := f.of(n, 0)
+		seen[it.fault]++
+		if it.fault == spent && f.of(n, 1).fault != spent {
+			t.Errorf("job %d: the account is filled again", n)
+		}
+		if j := f.jobOf(n); j.tokens < 10 || j.tokens > mostTokens || j.generation <= 0 || it.fault == errorEvent && !j.stream {
+			t.Errorf("%+v with %v", j, it)
+		}
+	}
+	for k, n := range seen {
+		if k != int(noFault) && n != 10 {
+			t.Errorf("%s: %d times, want 10", faultNames[k], n)
+		}
+	}
+}
+
+func TestABucketSaysWhenItHasEnough(t *testing.T) {
+	now := time.Now()
+	b := newBucket(10, now)
+	b.level = 0
+	if d := b.until(5); d != 500*time.Millisecond {
+		t.Errorf("%v until 5", d)
+	}
+	b.fill(now.Add(500 * time.Millisecond))
+	if d := b.until(5); d != 0 || b.full() != 500*time.Millisecond {
+		t.Errorf("%v until 5, %v until full", d, b.full())
+	}
+	if b.fill(now.Add(time.Hour)); b.level != 10 {
+		t.Errorf("level %v", b.level)
+	}
+}
+
+func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
+	whole, short := body{sum: sum{1}, bytes: 5, whole: true}, body{sum: sum{2}, bytes: 3}
+	cut := body{sum: sum{1}, bytes: 5}
+	for name, tc := range map[string]struct {
+		sent, got body
+		changed   int
+	}{
+		"as sent":            {whole, whole, 0},
+		"another byte":       {whole, body{sum: sum{2}, bytes: 5, whole: true}, 1},
+		"cut off on the way": {whole, short, 1},
+		"cut off by both":    {cut, cut, 0},
+		"less of a cut one":  {cut, short, 0},
+		"more than was sent": {short, cut, 1},
+		"a cut that is gone": {cut, whole, 1},
+	} {
+		l := newLedger()
+		l.responded("1", 200, tc.sent)
+		if n := l.changed(map[string]body{"1": tc.got}); n != tc.changed {
+			t.Errorf("%s: %d changed, want %d", name, n, tc.changed)
+		}
+	}
+	if n := newLedger().changed(map[string]body{"1": whole}); n != 1 {
+		t.Error("a response that nobody sent is not found")
+	}
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	for _, args := range [][]string{{"--through", "nginx"}, {"--through", ""}, {"--load", "0s"}, {"--rate", "0"}, {"--tokens", "1"}, {"--requests", "0"}, {"--errors", "2"}, {"--sigma", "-1"}, {"--median", "-1s"}, {"--pairs", "0"}, {"more"}} {
+		var errs bytes.Buffer
+		if code := command.Program(run).Run(t.Context(), "llm", args, &errs, &errs); code != command.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)
+		}
+	}
+	var errs bytes.Buffer
+	if code := command.Program(run).Run(t.Context(), "llm", []string{"--short", "--through", "retryproxy", "--proxy", "/nowhere"}, &errs, &errs); code != command.Failed || !strings.Contains(errs.String(), "/nowhere") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}

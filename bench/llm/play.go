@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+)
+
+// patience ends a job; nothing that works takes so long.
+const patience = time.Minute
+
+// defaultRetries is how often the vendors' clients retry by default.
+const defaultRetries = 2
+
+// play is one row while it is played: a provider, what stands in front of it, and clients.
+type play struct {
+	row
+	o        *options
+	provider *provider
+	tee      *tee
+	through  vendor // by the way of the row
+	direct   vendor // beside it, to compare latency
+	proxied  bool
+
+	mu sync.Mutex // guards all in row
+}
+
+// setUp starts what a row needs on b.
+func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries int, w way) (*play, error) {
+	v := vendors[client]
+	p := &play{o: o, tee: newTee(), proxied: w.start != nil}
+	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, short: o.short}
+	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
+	upstream, err := b.Serve(p.provider)
+	if err != nil {
+		return nil, err
+	}
+	addr := upstream
+	if p.proxied {
+		if addr, err = w.start(ctx, b, upstream); err != nil {
+			return nil, err
+		}
+	}
+	p.through = v.make("http://"+addr, p.tee, retries)
+	p.direct = v.make("http://"+upstream, newTee(), retries)
+	return p, nil
+}
+
+// compareLatency measures pairs of calm streams, by the way of the row and directly, one after the other.
+func (p *play) compareLatency(ctx context.Context) error {
+	if !p.proxied {
+		return nil
+	}
+	var differences []float64
+	for n := range p.o.pairs + warmUps {
+		var first [2]time.Duration
+		for k := range 2 {
+			which := (n + k) % 2
+			a := []vendor{p.direct, p.through}[which].ask(ctx, job{number: n, tokens: 10, stream: true}, true)
+			if a.err != nil {
+				return fmt.Errorf("%s: a calm stream fails: %w", p.title(), a.err)
+			}
+			first[which] = a.first
+		}
+		if n >= warmUps {
+			differences = append(differences, float64(first[1]-first[0])/float64(time.Microsecond))
+		}
+	}
+	median := rig.Median(differences)
+	p.AddedLatency = &median
+	return nil
+}
+
+// warmUps open the connections.
+const warmUps = 5
+
+// arrivals are when jobs come: at random, for two seconds of five at twice the rate, then at a third of it.
+func (o *options) arrivals() (all []time.Duration) {
+	r := rand.New(rand.NewPCG(o.seed, 1<<40))
+	for at := time.Duration(0); ; {
+		rate := o.rate * 2
+		if at%(5*time.Second) >= 2*time.Second {
+			rate = o.rate / 3
+		}
+		at += time.Duration(r.ExpFloat64() / rate * float64(time.Second))
+		if at >= o.load {
+			return all
+		}
+		all = append(all, at)
+	}
+}
+
+// load sends the jobs and waits for all.
+func (p *play) load(ctx context.Context) {
+	var wait sync.WaitGroup
+	start := time.Now()
+	for n, at := range p.o.arrivals() {
+		if !pause(ctx, time.Until(start.Add(at))) {
+			break
+		}
+		wait.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			j := p.o.fates.jobOf(n)
+			p.take(j, p.through.ask(ctx, j, false))
+		})
+	}
+	pause(ctx, time.Until(start.Add(p.o.load)))
+	p.provider.ledger.endLoad()
+	wait.Wait()
+	p.Seconds = time.Since(start).Seconds()
+}
+
+// take counts what became of a job.
+func (p *play) take(j job, a answer) {
+	l := p.provider.ledger
+	l.mu.Lock()
+	r := *l.job(j.number)
+	l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Jobs++
+	switch {
+	case a.err == nil:
+		p.Good++
+	case a.first > 0:
+		p.CutAfter++
+	case r.spent:
+		p.Refused++
+	case r.lost:
+		p.Lost++
+	default:
+		p.Failed++
+		if len(p.Failures) < mostExamples {
+			p.Failures = append(p.Failures, fmt.Sprintf("job %d after %d attempts: %v", j.number, r.attempts, a.err))
+		}
+	}
+}
+
+const mostExamples = 5
+
+// conclude asks the provider's ledger. Call it when the clients are done.
+func (p *play) conclude() *row {
+	p.provider.open.Wait()
+	l := p.provider.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &p.row
+	r.Requests, r.Rejected, r.Early, r.Futile = l.requests, l.rejected, l.early, l.futile
+	r.Twice, r.Changed = l.twice(), l.changed(p.tee.all())
+	r.TokenShare = float64(l.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))
+	r.Faults = map[string]int{}
+	for f := noFault + 1; f < faults; f++ {
+		r.Faults[faultNames[f]] = l.faults[f]
+	}
+	return r
+}

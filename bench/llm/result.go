@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/bench/internal/machine"
+)
+
+// row is what one client did by one way.
+type row struct {
+	Client  string `json:"client"`
+	Retries bool   `json:"client_retries"`
+	Through string `json:"through"`
+
+	Jobs     int     `json:"jobs"`
+	Good     int     `json:"good"`
+	Failed   int     `json:"failed_before_content"` // though it could have been repeated
+	Lost     int     `json:"lost"`                  // billed, and then cut off before the first content
+	CutAfter int     `json:"cut_after_content"`
+	Refused  int     `json:"account_used_up"`
+	Seconds  float64 `json:"seconds"`
+
+	Requests   int     `json:"requests"`
+	Rejected   int     `json:"responses_429"`
+	Early      int     `json:"early"`
+	Futile     int     `json:"futile"`
+	Twice      int     `json:"billed_twice"`
+	Changed    int     `json:"changed"`
+	TokenShare float64 `json:"token_limit_used"` // of what the limit allowed in the time of the load
+
+	AddedLatency *float64       `json:"added_latency_us"` // until the first content, median of the pairs; nil for direct
+	Faults       map[string]int `json:"faults"`
+	Failures     []string       `json:"failures,omitempty"` // a few
+
+	judged, short bool
+}
+
+func (r *row) title() string {
+	retries := "without retries"
+	if r.Retries {
+		retries = "with retries"
+	}
+	return r.Client + " " + retries + ", " + r.Through
+}
+
+// broken returns the promises that the row breaks, and what it cannot prove.
+func (r *row) broken() (all []string) {
+	if !r.judged {
+		return nil
+	}
+	for _, b := range []struct {
+		n    int
+		what string
+	}{
+		{r.Early, "requests came earlier than the provider asked for"},
+		{r.Twice, "jobs were billed twice"},
+		{r.Futile, "requests came after the account was used up"},
+		{r.Failed, "jobs failed before their first content: " + strings.Join(r.Failures, "; ")},
+		{r.Changed, "responses were changed"},
+	} {
+		if b.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", b.n, b.what))
+		}
+	}
+	if r.short {
+		return all
+	}
+	for name, n := range r.Faults {
+		if n == 0 {
+			all = append(all, "nothing is proved about this fault, as it did not happen: "+name)
+		}
+	}
+	if r.Rejected == 0 {
+		all = append(all, "nothing is proved about rate limits: there was no 429")
+	}
+	slices.Sort(all)
+	return all
+}
+
+const header = "| client | its retries | through | jobs | early | billed twice | futile | failed before content | lost after the bill | changed | 429s | token limit used | added to first content |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+
+func (r *row) print(w io.Writer) {
+	retries := "off"
+	if r.Retries {
+		retries = "on"
+	}
+	latency := "—"
+	if r.AddedLatency != nil {
+		latency = fmt.Sprintf("%.2f ms", *r.AddedLatency/1000)
+	}
+	fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %.0f %% | %.0f %% | %s |\n", r.Client, retries, r.Through, r.Jobs,
+		r.Early, r.Twice, r.Futile, r.Failed, r.Lost, r.Changed, 100*float64(r.Rejected)/float64(max(r.Requests, 1)), 100*r.TokenShare, latency)
+}
+
+// document is everything that was measured.
+type document struct {
+	Args     []string `json:"args"`
+	Commit   string   `json:"commit"`
+	Machine  string   `json:"machine"`
+	Programs []string `json:"programs"` // what they say that they are
+	Rows     []*row   `json:"rows"`
+}
+
+func newDocument(o *options, args []string) *document {
+	d := &document{Args: args, Commit: machine.Commit(), Machine: machine.Describe()}
+	d.Programs = []string{machine.Version(o.proxy, "version")}
+	if slices.Contains(o.through, haproxy) {
+		d.Programs = append(d.Programs, machine.Version(haproxyProgram(), "-v"))
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if strings.HasPrefix(m.Path, "github.com/openai/") || strings.HasPrefix(m.Path, "github.com/anthropics/") {
+				d.Programs = append(d.Programs, m.Path+" "+m.Version)
+			}
+		}
+	}
+	return d
+}
+
+// tell prints the table, as Markdown, and writes the file.
+func (d *document) tell(w io.Writer, file string) error {
+	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n\n%s", d.Machine, d.Commit, strings.Join(d.Programs, ".\n"), header)
+	for _, r := range d.Rows {
+		r.print(w)
+	}
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o666)
+}
