@@ -41,12 +41,13 @@ func TestMain(m *testing.M) {
 // billed, change bodies, hide that they were cut off, or do not retry. Beside them retryproxy keeps
 // every promise, and with RETRY_UNSAFE it does not.
 func TestEachBrokenPromiseIsFound(t *testing.T) {
-	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.3", "--rate", "8", "--tokens", "3200", "--pairs", "1"}, os.Stderr)
+	t.Parallel()
+	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.25", "--rate", "10", "--tokens", "4000", "--pairs", "1"}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unsafe := *o
-	unsafe.set = []string{"RETRYPROXY_RETRY_UNSAFE=true"}
+	unsafe.set = []string{"RETRYPROXY_RETRY_UNSAFE=true", "RETRYPROXY_BACKOFF_BASE=50ms"}
 	cases := []struct {
 		name  string
 		start func(context.Context, *testbed.Bed, string) (string, error)
@@ -90,6 +91,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 }
 
 func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "llm.json")
 	args := []string{"--short", "--pairs", "1", "--rate", "5", "--proxy", program, "--through", "direct,retryproxy", "--json", file}
 	var out, errs bytes.Buffer
@@ -103,7 +105,7 @@ func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil || len(d.Rows) != 8 || d.Rows[0].Good == 0 {
 		t.Errorf("%v %v", err, d)
 	}
-	unsafe := append(args, "--errors", "0.5", "--rate", "8", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_UNSAFE=true")
+	unsafe := append(args, "--errors", "0.25", "--rate", "10", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_UNSAFE=true", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
 	if code := command.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "billed twice") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}

@@ -34,7 +34,7 @@ type options struct {
 // The load is some 90 % of the token limit, and more than all of it in its bursts.
 const (
 	defaultRate = 20
-	shortLoad   = 4 * time.Second
+	shortLoad   = 3 * time.Second
 	shortPairs  = 10
 )
 

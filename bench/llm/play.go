@@ -77,7 +77,7 @@ func (p *play) compareLatency(ctx context.Context) error {
 }
 
 // warmUps open the connections.
-const warmUps = 5
+const warmUps = 2
 
 // arrivals are when jobs come: at random, for two seconds of five at twice the rate, then at a third of it.
 func (o *options) arrivals() (all []time.Duration) {
