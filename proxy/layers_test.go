@@ -275,6 +275,33 @@ func TestAClientLearnsThatARetryIsInVain(t *testing.T) {
 	}
 }
 
+// A vendor's client repeats a request whose good response is cut off in its body. It is asked in time
+// not to do so, if the request must not be sent twice.
+func TestAVendorsClientLearnsNotToRepeatAGoodResponse(t *testing.T) {
+	const vendor = "X-Stainless-Retry-Count: 0"
+	with := func(method string, headers ...string) string {
+		return method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\nabc"
+	}
+	for name, tc := range map[string]struct {
+		request, response string
+		want              []string // X-Should-Retry
+	}{
+		"a POST":                    {with("POST", vendor), ok200, []string{"false"}},
+		"of another client":         {with("POST"), ok200, nil},
+		"with an Idempotency-Key":   {with("POST", vendor, "Idempotency-Key: 1"), ok200, nil},
+		"a PUT":                     {with("PUT", vendor), ok200, nil},
+		"the upstream wants one":    {with("POST", vendor), rawResponse(200, "X-Should-Retry: true"), []string{"true"}},
+		"an error that is no retry": {with("POST", vendor), rawResponse(400), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, _, err := startProxy(t, startUpstream(t, script(tc.response)), nil).dial().send(tc.request).response("POST")
+			if err != nil || !slices.Equal(res.Header.Values("X-Should-Retry"), tc.want) {
+				t.Errorf("%v %v, want %q", res, err, tc.want)
+			}
+		})
+	}
+}
+
 // What may have been processed is not to be sent again by the client either, unless the upstream asks for it.
 func TestAClientLearnsThatARetryMayActTwice(t *testing.T) {
 	for response, want := range map[string]string{bad503: "false", rawResponse(503, "X-Should-Retry: true"): "true"} {

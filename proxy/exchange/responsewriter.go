@@ -127,8 +127,15 @@ func (w *responseWriter) clean() []byte {
 func (w *responseWriter) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
 	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
 		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.fallback.String(), w.r.ID
-		o.NoRetry = reason != "" && noRetry(resp, reason)
+		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
+}
+
+// mayBeRepeated reports whether the client might repeat a request, if the body of this good response
+// is cut off, though the request must not be sent twice. The vendors' clients do so
+// (anthropic-sdk-go, requestconfig.go, shouldRetryDroppedBody), unless the headers asked them not to.
+func (w *responseWriter) mayBeRepeated(resp *http1.Response) bool {
+	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
 }
 
 // noRetry reports whether the client is told not to retry either. A request that may have been
