@@ -101,6 +101,16 @@ growth: build ## cost per request against connections, routes, bodies, failing a
 bench-peers: build ## CPU, memory and start beside HAProxy and nginx (needs them and wrk installed): the goals, met or not
 	go run -buildvcs=true ./bench/peers --proxy $(BIN)/retryproxy --json $(BIN)/peers.json $(PEERS)
 
+.PHONY: bench-llm
+bench-llm: build ## RETRYPROXY_PROFILE=llm under the Go clients of OpenAI and Anthropic: directly, through HAProxy (if installed), through retryproxy
+	cd bench/llm && go run -buildvcs=true . --proxy $(BIN)/retryproxy --json $(BIN)/llm.json $(LLM)
+
+.PHONY: bench-llm-test
+bench-llm-test: $(BIN)/gotestsum-$(GOTESTSUM) ## that bench-llm finds each broken promise, and none of retryproxy's
+	cd bench/llm && go vet ./... && $(GOTEST) ./... -count=1 -timeout 10m
+
+check: bench-llm-test
+
 .PHONY: soak
 soak: build ## SOAK (60s) of mixed load against an upstream that fails in every way
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy

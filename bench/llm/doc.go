@@ -18,7 +18,11 @@
 // failed, but by itself: nobody can repeat it without the risk of a second bill.
 //
 // The program has a module of its own. The clients would bring the modules of Azure and AWS
-// and some twenty others into the module graph of cmd/retryproxy.
+// and some twenty others into the module graph of cmd/retryproxy. After a change of the other
+// go.mod, "go mod tidy" may be due here.
+//
+// HAProxy repeats what it can repeat without the risk of a second bill (through.go). Added latency
+// is the median of differences between pairs of streams, one by that way and one directly.
 //
 // A minute of the vendors' limits is a second here, and a generation of ten seconds
 // takes a sixth of one. Everything is on loopback. Every constant is a flag.

@@ -60,7 +60,7 @@ func (f *fates) jobOf(number int) job {
 	generation := float64(f.median) * math.Exp(f.sigma*r.NormFloat64())
 	j := job{number: number, tokens: int(min(max(tokens, 10), mostTokens)), generation: time.Duration(generation), stream: r.IntN(2) == 0}
 	if first, turn := f.first(number); first != noFault {
-		j.stream = turn%2 == 0 || first == errorEvent
+		j.stream = (turn+int(first))%2 == 0 || first == errorEvent
 	}
 	return j
 }
@@ -69,7 +69,10 @@ func (f *fates) jobOf(number int) job {
 type fate struct {
 	fault fault
 	wait  time.Duration // that a rejection asks for; 0: it asks for none
-	early bool          // of a cut: before any byte of the response; of an error event: before the prelude
+
+	// second is the second form of a fault: a 429 that asks by its rate limit and has no Retry-After,
+	// an error event after the events that open a message, a cut after those.
+	second bool
 }
 
 // first returns the fault of the first attempt of a job. The faults come in turn, so that a
@@ -97,6 +100,9 @@ func (f *fates) of(number, attempt int) (it fate) {
 	if r.IntN(3) > 0 {
 		it.wait = time.Duration(100+r.IntN(900)) * time.Millisecond
 	}
-	it.early = turn%4 < 2
+	it.second = turn%4 >= 2
+	if it.fault == limited && it.second {
+		it.wait = max(it.wait, 100*time.Millisecond)
+	}
 	return it
 }

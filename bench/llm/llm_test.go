@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // every promise, and with RETRY_UNSAFE it does not.
 func TestEachBrokenPromiseIsFound(t *testing.T) {
 	t.Parallel()
-	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.25", "--rate", "10", "--tokens", "4000", "--pairs", "1"}, os.Stderr)
+	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.25", "--rate", "14", "--tokens", "5600", "--pairs", "1"}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

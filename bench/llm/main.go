@@ -31,9 +31,9 @@ type options struct {
 	set                      []string // settings of the proxy
 }
 
-// The load is some 90 % of the token limit, and more than all of it in its bursts.
+// The load is about the token limit, and twice that in its bursts.
 const (
-	defaultRate = 20
+	defaultRate = 25
 	shortLoad   = 3 * time.Second
 	shortPairs  = 10
 )

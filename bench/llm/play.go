@@ -79,7 +79,7 @@ func (p *play) compareLatency(ctx context.Context) error {
 // warmUps open the connections.
 const warmUps = 2
 
-// arrivals are when jobs come: at random, for two seconds of five at twice the rate, then at a third of it.
+// arrivals are when jobs come: at random, in bursts of two seconds of five at twice the rate, else at a third of it.
 func (o *options) arrivals() (all []time.Duration) {
 	r := rand.New(rand.NewPCG(o.seed, 1<<40))
 	for at := time.Duration(0); ; {
@@ -128,11 +128,11 @@ func (p *play) take(j job, a answer) {
 	switch {
 	case a.err == nil:
 		p.Good++
-	case a.first > 0:
+	case a.first > 0 && r.cut:
 		p.CutAfter++
 	case r.spent:
 		p.Refused++
-	case r.lost:
+	case r.lost && a.first == 0:
 		p.Lost++
 	default:
 		p.Failed++

@@ -87,6 +87,11 @@ func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
 	switch f.fault {
 	case limited, unavailable, overloaded, spent:
 		p.ledger.made(f.fault)
+		if f.fault == limited && f.second {
+			s.askUntil(p.wire.usedUp(s.w.Header(), time.Now().Add(f.wait)))
+			s.respondError(p.wire.refuse(s.w.Header(), limited, 0))
+			return
+		}
 		p.refuse(s, f.fault, f.wait)
 		return
 	}
@@ -122,7 +127,7 @@ const pieces = 8
 
 // stream sends the first content after a quarter of the time for the generation.
 func (p *provider) stream(ctx context.Context, s *sending, j job, f fate) {
-	if f.fault == cutBefore && f.early {
+	if f.fault == cutBefore && !f.second {
 		if s.pause(ctx, j.generation) {
 			p.bill(j)
 			s.cut(true)
@@ -131,12 +136,12 @@ func (p *provider) stream(ctx context.Context, s *sending, j job, f fate) {
 	}
 	s.header(200, eventStream, -1)
 	if f.fault == errorEvent {
-		if !f.early {
+		if f.second {
 			s.write(p.wire.prelude())
 		}
 		text := p.wire.errorEvent(f.wait)
 		if strings.Contains(text, "try again in") {
-			s.askFor(time.Duration(milliseconds(f.wait)) * time.Millisecond)
+			s.askUntil(time.Now().Add(time.Duration(milliseconds(f.wait)) * time.Millisecond))
 		}
 		s.write(text)
 		return
@@ -189,9 +194,8 @@ func (p *provider) refuse(s *sending, why fault, wait time.Duration) {
 		p.ledger.note(s.number, func(r *record) { r.spent = true })
 	}
 	status, text := p.wire.refuse(s.w.Header(), why, wait)
-	s.askFor(asked(s.w.Header()))
-	s.header(status, jsonType, len(text))
-	s.write(text)
+	s.askUntil(time.Now().Add(asked(s.w.Header())))
+	s.respondError(status, text)
 }
 
 // asked returns the wait that the headers ask for. If there are two, the exact one counts.
@@ -215,10 +219,15 @@ type sending struct {
 	broken bool
 }
 
-// askFor notes that the next attempt of the job must not come before.
-func (s *sending) askFor(wait time.Duration) {
-	until := time.Now().Add(wait)
+// askUntil notes that the next attempt of the job must not come before.
+func (s *sending) askUntil(until time.Time) {
 	s.p.ledger.note(s.number, func(r *record) { r.notBefore = until })
+}
+
+// respondError sends a whole error.
+func (s *sending) respondError(status int, text string) {
+	s.header(status, jsonType, len(text))
+	s.write(text)
 }
 
 // header sends the headers; length -1 for a stream.

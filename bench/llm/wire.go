@@ -12,6 +12,7 @@ import (
 // wire is how a vendor's API says things. What is text is JSON or whole events.
 type wire interface {
 	limits(h http.Header, requests, tokens *bucket, now time.Time)
+	usedUp(h http.Header, until time.Time) (said time.Time) // the rate limit asks to wait, and no Retry-After
 	refuse(h http.Header, why fault, wait time.Duration) (status int, body string)
 	whole(tokens int) string
 	prelude() string
@@ -42,6 +43,12 @@ func (openAIWire) limits(h http.Header, requests, tokens *bucket, _ time.Time) {
 		h.Set("x-ratelimit-remaining-"+name, strconv.Itoa(int(b.level)))
 		h.Set("x-ratelimit-reset-"+name, (time.Duration(milliseconds(b.full())) * time.Millisecond).String())
 	}
+}
+
+func (openAIWire) usedUp(h http.Header, until time.Time) time.Time {
+	h.Set("x-ratelimit-remaining-requests", "0")
+	h.Set("x-ratelimit-reset-requests", (time.Duration(milliseconds(time.Until(until))) * time.Millisecond).String())
+	return until
 }
 
 func (openAIWire) refuse(h http.Header, why fault, wait time.Duration) (int, string) {
@@ -96,9 +103,19 @@ func (anthropicWire) limits(h http.Header, requests, tokens *bucket, now time.Ti
 	for name, b := range map[string]*bucket{"requests": requests, "tokens": tokens} {
 		h.Set("anthropic-ratelimit-"+name+"-limit", strconv.Itoa(int(b.capacity)))
 		h.Set("anthropic-ratelimit-"+name+"-remaining", strconv.Itoa(int(b.level)))
-		h.Set("anthropic-ratelimit-"+name+"-reset", now.Add(b.full()+time.Second-1).UTC().Truncate(time.Second).Format(time.RFC3339))
+		h.Set("anthropic-ratelimit-"+name+"-reset", wholeSecond(now.Add(b.full())).Format(time.RFC3339))
 	}
 }
+
+func (anthropicWire) usedUp(h http.Header, until time.Time) time.Time {
+	said := wholeSecond(until)
+	h.Set("anthropic-ratelimit-requests-remaining", "0")
+	h.Set("anthropic-ratelimit-requests-reset", said.Format(time.RFC3339))
+	return said
+}
+
+// wholeSecond returns the next whole second, as the times of Anthropic's headers have no fraction.
+func wholeSecond(t time.Time) time.Time { return t.Add(time.Second - 1).UTC().Truncate(time.Second) }
 
 func (anthropicWire) refuse(h http.Header, why fault, wait time.Duration) (int, string) {
 	if wait > 0 {
