@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.median, "median", 170*time.Millisecond, "median time for a generation")
 	f.Float64Var(&o.sigma, "sigma", 0.8, "standard deviation of the logarithm of that time")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed gives the same jobs and faults")
-	f.IntVar(&o.pairs, "pairs", 60, "pairs of streams for the added latency")
+	f.IntVar(&o.pairs, "pairs", 100, "pairs of streams for the added latency")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
 	f.Func("set", "NAME=VALUE for retryproxy; to see a promise broken, say RETRYPROXY_RETRY_UNSAFE=true", func(v string) error {

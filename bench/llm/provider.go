@@ -21,7 +21,7 @@ const (
 )
 
 // calmGeneration is the time for the first content of a calm job.
-const calmGeneration = 15 * time.Millisecond
+const calmGeneration = 10 * time.Millisecond
 
 // provider is a vendor's API for one account. It is an http.Handler.
 type provider struct {
