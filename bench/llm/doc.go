@@ -8,7 +8,8 @@
 // rate limits of requests and tokens, and it fails on purpose. It knows what it has sent
 // and asked for, so it is the judge of each row:
 //
-//   - early: requests that came before the end of the wait that the provider asked for
+//   - early: requests that came before the end of the wait that the provider asked for. If the
+//     provider asks for two, such as 700 ms and 1 s of OpenAI's headers, the shorter counts
 //   - billed twice: jobs of which more than one generation completed
 //   - futile: requests of a job after the provider had said that the account is used up
 //   - failed: jobs that the client saw fail before their first content

@@ -120,9 +120,9 @@ func TestOnlyRowsOfRetryproxyAreHeldToPromises(t *testing.T) {
 	if all := bad.broken(); len(all) != 5 {
 		t.Errorf("%d of 5 promises: %q", len(all), all)
 	}
-	idle := row{judged: true, Faults: map[string]int{"429": 0, "503": 1}}
-	if all := idle.broken(); len(all) != 2 {
-		t.Errorf("no 429 and a fault that did not happen: %q", all)
+	idle := row{judged: true, Good: 1, Faults: map[string]int{"429": 0, "503": 1}}
+	if all := idle.broken(); len(all) != 3 {
+		t.Errorf("no 429, a fault that did not happen, and a body that was not compared: %q", all)
 	}
 }
 

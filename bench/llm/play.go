@@ -152,7 +152,8 @@ func (p *play) conclude() *row {
 	defer l.mu.Unlock()
 	r := &p.row
 	r.Requests, r.Rejected, r.Early, r.Futile = l.requests, l.rejected, l.early, l.futile
-	r.Twice, r.Changed = l.twice(), l.changed(p.tee.all())
+	got := p.tee.all()
+	r.Twice, r.Changed, r.Compared = l.twice(), l.changed(got), len(got)
 	r.TokenShare = float64(l.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))
 	r.Faults = map[string]int{}
 	for f := noFault + 1; f < faults; f++ {

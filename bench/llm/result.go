@@ -32,6 +32,7 @@ type row struct {
 	Futile     int     `json:"futile"`
 	Twice      int     `json:"billed_twice"`
 	Changed    int     `json:"changed"`
+	Compared   int     `json:"compared"`         // bodies that were looked at
 	TokenShare float64 `json:"token_limit_used"` // of what the limit allowed in the time of the load
 
 	AddedLatency *float64       `json:"added_latency_us"` // until the first content, median of the pairs; nil for direct
@@ -67,6 +68,9 @@ func (r *row) broken() (all []string) {
 		if b.n > 0 {
 			all = append(all, fmt.Sprintf("%d %s", b.n, b.what))
 		}
+	}
+	if r.Compared < r.Good {
+		all = append(all, fmt.Sprintf("nothing is proved about %d good responses, as they do not say which they are", r.Good-r.Compared))
 	}
 	if r.short {
 		return all
