@@ -12,7 +12,7 @@
 //     provider asks for two, such as 700 ms and 1 s of OpenAI's headers, the shorter counts
 //   - billed twice: jobs of which more than one generation completed
 //   - futile: requests of a job after the provider had said that the account is used up
-//   - failed: jobs that the client saw fail before their first content
+//   - failed: jobs that the client saw fail before their first content, other than by a cut
 //   - changed: responses that the client got otherwise than they were sent
 //
 // A job whose response was lost after its generation had been billed is not counted as
@@ -26,7 +26,7 @@
 // is the median of differences between pairs of streams, one by that way and one directly.
 //
 // A minute of the vendors' limits is a second here, and a generation of ten seconds
-// takes a sixth of one. Everything is on loopback. Every constant is a flag.
+// takes a sixth of one. Everything is on loopback. The figures of the load are flags.
 //
 // Exit codes: 0 the rows of retryproxy keep every promise; 1 one does not, or a row
 // could not be played; 2 wrong arguments.
