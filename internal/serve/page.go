@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -15,20 +14,16 @@ import (
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
 	rules := &rules{app: a}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // the page does without
-	}
 	return page.New(page.Options{
-		Version: a.options.Build.Version, Metrics: a.metrics, Process: func() page.Process { return a.process(host) }, Route: rules.of,
+		Version: a.options.Build.Version, Metrics: a.metrics, Process: a.process, Route: rules.of,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
 	})
 }
 
-func (a *app) process(host string) page.Process {
+func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
 	return page.Process{
-		Host: host, Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
 	}
 }

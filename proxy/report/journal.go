@@ -15,7 +15,7 @@ func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.D
 		return
 	}
 	e := settings.Ended{
-		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, ID: p.Request.ID, Began: p.Request.Process.Clock.At(p.Request.Began), Took: took,
+		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, Began: p.Request.Process.Clock.At(p.Request.Began), Took: took,
 		Code: code, Outcome: o, Attempts: p.Request.Attempts, Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {

@@ -23,7 +23,6 @@ type Journal interface {
 type Ended struct {
 	Route        string
 	Method, Path []byte
-	ID           []byte // X-Request-Id
 	Began        time.Time
 	Took         time.Duration
 	Code         int // what the client got; 0 for nothing

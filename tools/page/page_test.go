@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -87,8 +86,6 @@ func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
 
 	u.takeAway()
 	b.await("open breaker in words", breaker+`.textContent.includes('open')`)
-	b.await("open breaker in the title and the icon", `document.title.startsWith('■ 1 down') && document.getElementById('icon').href.endsWith('icon-down.svg')`)
-	b.await("queued requests", `/^\d+ queued$/.test(document.getElementById('queued').innerText) && /\d+ queued now/.test(document.getElementById('notices').innerText) && /\d+ queued/.test(document.title)`)
 	b.await("open breaker in colour", `getComputedStyle(document.querySelector('#upstreams .breaker.open, #upstreams .breaker.half_open')).color !== '`+closed+`'`)
 	b.await("notice", `document.getElementById('notices').textContent.includes('Breaker open:')`)
 	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Breaker open:')`)
@@ -96,7 +93,6 @@ func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
 	b.await("its history in words", `/open .* of the time/.test(document.querySelector('#upstreams svg.strip').getAttribute('aria-label'))`)
 
 	u.open()
-	b.await("the usual title and icon", `document.title.startsWith('● ok') && document.getElementById('icon').href.endsWith('icon.svg') && document.getElementById('queued').hidden`)
 	b.await("closed breaker again", breaker+`.textContent.includes('closed')`)
 	b.await("no notice", `document.getElementById('notices').textContent === ''`)
 	b.await("news of it", `document.getElementById('news').textContent.includes('closed again')`)
@@ -186,61 +182,6 @@ func TestTextHasContrastAndFits(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Who has several tabs open sees which Pod each is of, and who looks for one request finds it.
-func TestAProcessAndARequestAreFound(t *testing.T) {
-	u := startUpstream(t)
-	p := startProxy(t, environment(u)...)
-	p.drive(t, usual...)
-	b := open(t, p, 1280, 900, "light")
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.await("the host and the version in the title", fmt.Sprintf(`document.title.includes(%q) && document.title.includes('retryproxy ')`, host))
-	b.await("the host in the header", fmt.Sprintf(`document.getElementById('host').innerText === %q`, host))
-	b.await("request ids", `[...document.querySelectorAll('#failed .id')].filter((n) => /^[0-9a-f-]{32,36}$/.test(n.innerText)).length > 1`)
-	b.await("a time zone", `/^Times: .*UTC/.test(document.getElementById('zone').innerText)`)
-	b.await("times in UTC", `/^\d{4}-\d\d-\d\dT.*Z$/.test(document.querySelector('#failed td[data-label=At]').title)`)
-	b.await("quantiles of few", `[...document.querySelectorAll('#routes td[data-label="Clients p99"]')].some((n) => / of \d+$/.test(n.innerText))`)
-}
-
-const shownRoutes = `[...new Set([...document.querySelectorAll('.requests td[data-label=Route]')].map((n) => n.innerText))].sort().join()`
-
-func TestRequestsAreFiltered(t *testing.T) {
-	u := startUpstream(t)
-	p := startProxy(t, environment(u)...)
-	p.drive(t, usual...)
-	b := open(t, p, 1280, 900, "light")
-	b.await("requests of all routes", shownRoutes+` === 'default,orders,search'`)
-	choose := func(id, value string) {
-		is[bool](b, fmt.Sprintf(`(() => { const i = document.getElementById('%s'); i.value = '%s'; return i.dispatchEvent(new Event('input')); })()`, id, value))
-	}
-	choose("filter-route", "orders")
-	b.await("requests of one route", shownRoutes+` === 'orders'`)
-	b.await("the choice in the address", `location.hash === '#route=orders'`)
-	choose("filter-status", "299")
-	b.await("none that matches", `/none of \d+ matches/.test(document.getElementById('slow').innerText)`)
-	is[string](b, `location.hash = '#outcome=recovered'`)
-	b.await("recovered requests", `document.querySelectorAll('#recovered tbody td[data-label=At]').length > 0 && [...document.querySelectorAll('.requests td[data-label="What became of it"]')].every((n) => n.innerText === 'recovered')`)
-	b.await("the choice of the address", `document.getElementById('filter-outcome').value === 'recovered' && document.getElementById('filter-route').value === ''`)
-}
-
-// On a phone the page is less than three screens tall, and nothing of it is out of reach.
-func TestAPhoneShowsItInThreeScreens(t *testing.T) {
-	u := startUpstream(t)
-	p := startProxy(t, environment(u)...)
-	p.drive(t, usual...)
-	b := open(t, p, 390, 844, "light")
-	b.await("many failed requests", `document.querySelectorAll('#failed tbody tr').length > 8`)
-	if tall := is[int64](b, `document.documentElement.scrollHeight`); tall >= 3*844 {
-		t.Errorf("the page is %d px tall", tall)
-	}
-	b.do(chromedp.Click(chromedp.CSS("#failed .rest button")))
-	b.await("all failed requests", `[...document.querySelectorAll('#failed .beyond')].every((n) => n.offsetHeight > 0)`)
-	b.do(chromedp.Click(chromedp.CSS("details:has(#slow) summary")))
-	b.await("slow requests", `document.querySelector('#slow td[data-label=At]').offsetHeight > 0`)
 }
 
 // What the policy forbids is not done, whoever writes it into the page.

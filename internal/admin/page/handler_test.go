@@ -50,7 +50,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 // is there is named: the page works without a network.
 func TestPageIsWhole(t *testing.T) {
 	_, server := served(t)
-	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|'(/page/[a-z-]+\.(?:js|svg))'`)
+	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|from '(/[^']*)'`)
 	seen := map[string]bool{}
 	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
 		path := todo[0]

@@ -21,7 +21,6 @@ const (
 	keptSlow      = 12
 	maxPath       = 96 // bytes; the rest is cut off
 	maxMethod     = 12
-	maxID         = 36 // a UUID
 	maxSteps      = 8
 )
 
@@ -38,10 +37,8 @@ type record struct {
 	n        uint8 // steps
 	method   [maxMethod]byte
 	path     [maxPath]byte
-	id       [maxID]byte
 	methodN  uint8
 	pathN    uint8
-	idN      uint8
 	cut      bool // the path goes on
 }
 
@@ -142,7 +139,6 @@ func (r *record) fill(e *proxy.Ended) {
 		attempts: uint16(min(e.Attempts, 1<<16-1)), outcome: e.Outcome, cut: len(e.Path) > maxPath,
 	}
 	r.methodN, r.pathN = uint8(copy(r.method[:], e.Method)), uint8(copy(r.path[:], e.Path))
-	r.idN = uint8(copy(r.id[:], e.ID))
 	for _, s := range e.Steps[:min(len(e.Steps), maxSteps)] {
 		r.steps[r.n] = step{micros(s.Began), micros(s.Took), uint16(s.Status), s.Cause, s.Class, s.Dial}
 		r.n++
@@ -167,9 +163,8 @@ type Request struct {
 	BeganMS  int64     `json:"began_ms"` // since 1970
 	Route    string    `json:"route"`
 	Method   string    `json:"method"`
-	Path     string    `json:"path"`       // without the query
-	ID       string    `json:"request_id"` // X-Request-Id, at most its first 36 bytes
-	Code     int       `json:"code"`       // 0: the client got nothing
+	Path     string    `json:"path"` // without the query
+	Code     int       `json:"code"` // 0: the client got nothing
 	Outcome  string    `json:"outcome"`
 	Why      string    `json:"why"` // the outcome in a sentence
 	Took     uint32    `json:"took"`
@@ -227,7 +222,7 @@ func (r *record) request() Request {
 		path += "…"
 	}
 	out := Request{
-		BeganMS: r.began / 1e6, Route: r.route, Method: strings.ToValidUTF8(string(r.method[:r.methodN]), "\uFFFD"), Path: path, ID: strings.ToValidUTF8(string(r.id[:r.idN]), "\uFFFD"),
+		BeganMS: r.began / 1e6, Route: r.route, Method: strings.ToValidUTF8(string(r.method[:r.methodN]), "\uFFFD"), Path: path,
 		Code: int(r.code), Outcome: r.outcome.String(), Why: r.outcome.Explain(), Took: r.took, Count: int(r.attempts), Attempts: []Attempt{},
 	}
 	for _, s := range r.steps[:r.n] {

@@ -14,7 +14,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // ended is a request that the journal might want.
 func ended(path string, at time.Time, took time.Duration, o policy.Outcome, attempts int) *proxy.Ended {
-	e := &proxy.Ended{Route: "default", Method: []byte("GET"), Path: []byte(path), ID: []byte("id of " + path), Began: at.Add(-took), Took: took, Code: 200, Outcome: o, Attempts: attempts}
+	e := &proxy.Ended{Route: "default", Method: []byte("GET"), Path: []byte(path), Began: at.Add(-took), Took: took, Code: 200, Outcome: o, Attempts: attempts}
 	for i := range min(attempts, maxSteps) {
 		e.Steps = append(e.Steps, proxy.Step{Began: time.Duration(i) * time.Second, Took: time.Millisecond, Status: 503, Class: policy.Rejected})
 	}
@@ -49,9 +49,6 @@ func TestJournalKeepsTheLastThatFailed(t *testing.T) {
 	}
 	if first, last := len(got.Failed[0].Path), len(got.Failed[keptFailed-1].Path); first != 2*keptFailed || last != keptFailed+1 {
 		t.Errorf("from %d to %d", first, last)
-	}
-	if id := got.Failed[0].ID; id != ("id of " + got.Failed[0].Path)[:maxID] {
-		t.Errorf("request id %q", id)
 	}
 	if a := got.Failed[0].Attempts; len(a) != 4 || a[3].Began != 3e6 || a[3].Result != "503" || a[3].Class != "rejected" {
 		t.Errorf("attempts %+v", a)

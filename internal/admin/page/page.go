@@ -46,7 +46,6 @@ type Options struct {
 
 // Process is the state of the whole process.
 type Process struct {
-	Host             string `json:"host"` // in Kubernetes the Pod's name
 	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made

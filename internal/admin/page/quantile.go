@@ -11,19 +11,14 @@ type buckets [metrics.NumBuckets]uint32
 
 var edges = metrics.DurationEdges()
 
-// total is how many were counted.
-func (b *buckets) total() (n uint32) {
-	for _, each := range b {
-		n += each
-	}
-	return n
-}
-
 // quantile estimates the q-quantile, 0 < q <= 1, in microseconds as Prometheus
 // does: values are taken to lie evenly within a bucket, and above the last edge
 // on it. It is 0 when nothing was counted.
 func (b *buckets) quantile(q float64) uint32 {
-	total := b.total()
+	total := uint64(0)
+	for _, n := range b {
+		total += uint64(n)
+	}
 	if total == 0 {
 		return 0
 	}

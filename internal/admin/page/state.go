@@ -43,9 +43,7 @@ type Span struct {
 	Failed     uint32  `json:"failed"`
 	ClientEnd  uint32  `json:"client_end"` // the client left, or its request was refused
 	Retries    uint32  `json:"retries"`
-	Measured   uint32  `json:"measured"` // requests that p50 and p99 are of
-	Attempts   uint32  `json:"attempts"` // that attempt_p50 and attempt_p99 are of
-	P50        uint32  `json:"p50"`      // of requests, all attempts and waits included
+	P50        uint32  `json:"p50"` // of requests, all attempts and waits included
 	P99        uint32  `json:"p99"`
 	AttemptP50 uint32  `json:"attempt_p50"` // of single attempts, without the waits between
 	AttemptP99 uint32  `json:"attempt_p99"`
@@ -173,7 +171,7 @@ func (c *counts) span(d time.Duration) Span {
 	return Span{
 		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
 		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
-		Measured: c.requests.total(), Attempts: c.attempts.total(), P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
+		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
 	}
 }
 

@@ -4,7 +4,6 @@ import {el, setText, setAttribute} from '/page/dom.js';
 import {showRoutes} from '/page/routes.js';
 import {showUpstreams} from '/page/upstreams.js';
 import {showRequests} from '/page/requests.js';
-import {showTitle} from '/page/title.js';
 import * as text from '/page/text.js';
 
 const by = (id) => document.getElementById(id);
@@ -13,7 +12,6 @@ let source = null, paused = false;
 
 function showState(state) {
   const p = state.process;
-  showTitle(state);
   setText(by('about'), `${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
     `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries`);
   showRoutes(by('routes'), by('more-routes'), state);
@@ -24,11 +22,10 @@ function showState(state) {
 // showNotices says at the top what is not as usual, and tells those who cannot
 // see it when that changes.
 function showNotices(state) {
-  const now = new Map(), queued = new Map();
+  const now = new Map();
   if (state.process.draining) now.set('draining', 'The proxy is draining: it ends when the requests in flight have.');
   if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (retry-percent).`);
   for (const u of state.upstreams) {
-    if (u.waiting) queued.set(u.name, ` ${text.count(u.waiting)} queued now.`);
     if (u.breaker === 'slow_start') now.set(u.name, `Breaker in slow start: ${u.name} is back and gets more step by step.`);
     else if (u.breaker !== 'closed') now.set(u.name, `Breaker open: ${u.name} is down; requests are queued or refused until a probe succeeds.`);
   }
@@ -36,12 +33,11 @@ function showNotices(state) {
   for (const about of told.keys()) {
     if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Breaker closed again: ${about}.`);
   }
-  const lines = [...now].map(([about, words]) => words + (queued.get(about) || ''));
-  if (by('notices').innerText !== lines.join('\n')) by('notices').replaceChildren(...lines.map((words) => el('p', {class: 'notice'}, words)));
   if (!news.length) return;
   told.clear();
   for (const [about, words] of now) told.set(about, words);
   setText(by('news'), news.join(' '));
+  by('notices').replaceChildren(...[...now.values()].map((words) => el('p', {class: 'notice'}, words)));
 }
 
 function showLink(words, kind) {

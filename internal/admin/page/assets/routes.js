@@ -5,8 +5,6 @@ import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
 const known = new Map();
-const narrow = matchMedia('(max-width: 860px)');
-const essential = ['Requests', 'Recovered', 'Failed', 'Clients p99']; // shown of a folded route on a narrow screen
 const columns = ['Requests', 'First try', 'Recovered', 'Failed', 'Retries', 'Clients p50', 'Clients p99', 'Attempts p50', 'Attempts p99'];
 
 export function showRoutes(table, more, state) {
@@ -24,7 +22,6 @@ function make(name) {
   const spark = stack(220, 44, ['ok', 'recovered', 'failed']);
   const [now, last] = ['now', '5 min'].map((word) => ({head: el('th', {role: 'rowheader', scope: 'row', class: 'when'}, word), cells: columns.map((c) => cell(c, '–'))}));
   const flight = cell('In flight', '–'), waiting = cell('Waiting', '');
-  for (const c of [...now.cells, ...last.cells, flight]) c.toggleAttribute('data-more', !essential.includes(c.dataset.label));
   const detail = details(id);
   const node = el('tbody', {role: 'rowgroup'},
     el('tr', {role: 'row', class: 'first'},
@@ -35,7 +32,6 @@ function make(name) {
   let route = null;
   const open = (yes) => {
     setAttribute(button, 'aria-expanded', String(yes));
-    node.classList.toggle('unfolded', yes);
     detail.node.hidden = !yes;
     if (yes && route) detail.show(route);
   };
@@ -53,12 +49,11 @@ function make(name) {
     setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
     if (!detail.node.hidden) detail.show(r);
   };
-  open(known.size < 1 && !narrow.matches);
+  open(known.size < 1);
   return {node, show};
 }
 
-// A p99 needs 100 values to be more than the greatest of them, a median 2.
-const times = (s) => [text.quantile(s.p50, s.measured, 2), text.quantile(s.p99, s.measured, 100), text.quantile(s.attempt_p50, s.attempts, 2), text.quantile(s.attempt_p99, s.attempts, 100)];
+const times = (s) => [s.p50, s.p99, s.attempt_p50, s.attempt_p99].map(text.time);
 const figures = (s, write) => [s.requests, s.first_try, s.recovered, s.failed, s.retries].map(write).concat(times(s));
 
 // fill writes the cells and marks what needs attention, in words that stand

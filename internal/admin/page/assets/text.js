@@ -49,20 +49,6 @@ export function clock(ms) {
   return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
 }
 
-// zone is the time zone of clock: its name and its distance from UTC.
-export function zone() {
-  const minutes = -new Date().getTimezoneOffset(), two = (n) => String(Math.floor(n)).padStart(2, '0');
-  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const offset = 'UTC' + (minutes < 0 ? '−' : '+') + two(Math.abs(minutes) / 60) + ':' + two(Math.abs(minutes) % 60);
-  return name && name !== 'UTC' ? `${name} (${offset})` : offset;
-}
-
-// quantile is a time that has been measured so many times, and how many those were where they are too few
-// for the quantile to say much.
-export function quantile(micros, measured, few) {
-  return time(micros) + (measured && measured < few ? ' of ' + measured : '');
-}
-
 // failure is why a connection failed: where to, and the error's own words.
 export function failure(f) {
   return f.address + ': ' + f.error;
