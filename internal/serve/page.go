@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
 	rules := &rules{app: a}
+	host, _ := os.Hostname() // without a name the page shows none
 	return page.New(page.Options{
-		Version: a.options.Build.Version, Metrics: a.metrics, Process: a.process, Route: rules.of,
+		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: rules.of,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
 	})
 }

@@ -50,7 +50,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 // is there is named: the page works without a network.
 func TestPageIsWhole(t *testing.T) {
 	_, server := served(t)
-	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|from '(/[^']*)'`)
+	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|from '(/[^']*)'|'(/page/icon[^']*)'`)
 	seen := map[string]bool{}
 	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
 		path := todo[0]
@@ -66,7 +66,7 @@ func TestPageIsWhole(t *testing.T) {
 			t.Errorf("%s names another server", path)
 		}
 		for _, m := range named.FindAllStringSubmatch(body, -1) {
-			todo = append(todo, m[1]+m[2])
+			todo = append(todo, m[1]+m[2]+m[3])
 		}
 	}
 	delete(seen, "")

@@ -12,6 +12,7 @@ import (
 type State struct {
 	AtMS       int64      `json:"at_ms"` // since 1970
 	Version    string     `json:"version"`
+	Host       string     `json:"host"` // name of the machine or Pod; "" if it is not known
 	UptimeMS   int64      `json:"uptime_ms"`
 	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
@@ -118,7 +119,7 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 	p.catchUp(now)
 	h := &p.history
 	s := State{
-		AtMS: now.UnixMilli(), Version: p.options.Version, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
+		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
 		Process: process, MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
 	}
 	h.find(p.options.Metrics)

@@ -1,0 +1,56 @@
+package page
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// hide makes the page believe that it is in a background tab, or that it is back.
+func (b *tab) hide(hidden bool) {
+	b.t.Helper()
+	is[bool](b, `(() => { Object.defineProperty(document, 'hidden', {configurable: true, value: `+map[bool]string{true: "true", false: "false"}[hidden]+`});
+	  document.dispatchEvent(new Event('visibilitychange')); return true })()`)
+}
+
+const icon = `document.querySelector('link[rel=icon]').getAttribute('href')`
+
+func TestTitleSaysWhichHostHowItIs(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := startUpstream(t)
+	p := startProxy(t, environment(u)...)
+	p.drive(t, usual...)
+	b := open(t, p, 1280, 900, "light")
+	b.await("healthy title", `document.title.startsWith('healthy · ')`)
+	title := is[string](b, `document.title`)
+	version, _, _ := strings.Cut(strings.TrimPrefix(is[string](b, `document.getElementById('about').textContent`), "version "), ",")
+	if version == "" || title != "healthy · "+host+" · retryproxy "+version {
+		t.Errorf("the title is %q, host %q, version %q", title, host, version)
+	}
+	if shown := is[string](b, `document.getElementById('host').textContent`); shown != host {
+		t.Errorf("the header says %q, expected %q", shown, host)
+	}
+	healthy := is[string](b, icon)
+
+	u.takeAway()
+	b.await("open breaker in the title", `document.title.startsWith('circuit breaker open · ')`)
+	b.await("open breaker in the header", `document.getElementById('health').textContent === 'circuit breaker open'`)
+	if now := is[string](b, icon); now == healthy {
+		t.Errorf("the icon is still %s", now)
+	}
+
+	b.hide(true) // from now on the page only glances
+	u.open()
+	b.await("healthy title in the background", `document.title.startsWith('healthy · ')`)
+	b.hide(false)
+	b.do(chromedp.Click(chromedp.CSS("#pause")))
+	b.await("title that promises nothing", `document.title.startsWith('paused · ') && document.getElementById('health').textContent === 'unknown'`)
+	if now := is[string](b, icon); now == healthy {
+		t.Error("a paused page has the icon of a healthy one")
+	}
+}
