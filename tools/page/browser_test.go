@@ -71,6 +71,9 @@ func (b *tab) heard(event any) {
 		words = fmt.Sprintf("%s, %s: %s %s", e.Entry.Level, e.Entry.Source, e.Entry.Text, e.Entry.URL)
 	case *audits.EventIssueAdded:
 		words = fmt.Sprintf("issue: %s", e.Issue.Code)
+		if g := e.Issue.Details.GenericIssueDetails; g != nil {
+			words += fmt.Sprintf(", %s", g.ErrorType)
+		}
 	default:
 		return
 	}

@@ -54,6 +54,11 @@ export function failure(f) {
   return f.address + ': ' + f.error;
 }
 
+// status is what the client of a request got.
+export function status(request) {
+  return request.code ? String(request.code) : 'none';
+}
+
 export function words(label) {
   return label.replaceAll('_', ' ');
 }
