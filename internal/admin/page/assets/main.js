@@ -5,6 +5,7 @@ import {showRoutes} from '/page/routes.js';
 import {showUpstreams} from '/page/upstreams.js';
 import {showRequests} from '/page/requests.js';
 import {showHealth, showStale} from '/page/health.js';
+import {showNow} from '/page/moment.js';
 import * as text from '/page/text.js';
 
 const by = (id) => document.getElementById(id);
@@ -15,6 +16,7 @@ let source = null, paused = false, glances = 0;
 function showState(state) {
   const p = state.process;
   showHealth(state);
+  showNow(by('now'), state.at_ms);
   setText(by('about'), `version ${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
     `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries`);
   showRoutes(by('routes'), by('more-routes'), state);

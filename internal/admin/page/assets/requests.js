@@ -3,6 +3,7 @@
 import {el, cell, keyed, setText} from '/page/dom.js';
 import {timeline} from '/page/draw.js';
 import {isFiltered, offer, passes, startFilters} from '/page/filters.js';
+import {moment} from '/page/moment.js';
 import * as text from '/page/text.js';
 
 const heads = ['At', 'Route', 'Request', 'Status', 'What became of it', 'Took', 'Attempts'];
@@ -60,7 +61,7 @@ function row(r, failed) {
   const error = r.error || (failed ? r.why : '');
   if (error) outcome.append(el('span', {class: 'quiet error'}, error));
   return el('tr', {role: 'row'},
-    word('At', text.clock(r.began_ms)), word('Route', r.route),
+    word('At', moment(r.began_ms)), word('Route', r.route),
     el('td', {role: 'cell', class: 'word path', 'data-label': 'Request'}, el('b', {}, r.method), ' ', r.path,
       r.request_id ? el('code', {class: 'quiet id', title: 'X-Request-Id'}, r.request_id) : null),
     cell('Status', text.status(r)), outcome, cell('Took', text.time(r.took)), attempts(r));

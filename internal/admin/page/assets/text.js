@@ -44,11 +44,6 @@ export function span(ms) {
   return m > 0 ? m + ' min ' + s % 60 + ' s' : s + ' s';
 }
 
-export function clock(ms) {
-  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
-  return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
-}
-
 // failure is why a connection failed: where to, and the error's own words.
 export function failure(f) {
   return f.address + ': ' + f.error;

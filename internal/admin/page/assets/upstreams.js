@@ -2,6 +2,7 @@
 
 import {el, cell, keyed, setText, setAttribute} from '/page/dom.js';
 import {strip, lines} from '/page/draw.js';
+import {moment} from '/page/moment.js';
 import * as text from '/page/text.js';
 
 const known = new Map();
@@ -21,13 +22,16 @@ function make(name) {
     el('th', {role: 'rowheader', scope: 'row', class: 'word name'}, name),
     el('td', {role: 'cell', class: 'word', 'data-label': 'Breaker'}, breaker, why, probing, failure),
     chart('Breaker, last 5 minutes', over.node), cells[0], cells[1], chart('In flight and limit', flight.node), cells[2], cells[3], chart('Budget', budget.node), cells[4]);
+  let shownFailure = 'null';
   return {node, show(u) {
     const h = u.history, states = h.breaker || [];
     setText(breaker, `${marks[u.breaker]} ${text.words(u.breaker)}`);
     setAttribute(breaker, 'class', 'breaker ' + u.breaker);
     setText(why, u.breaker === 'closed' ? '' : u.breaker_why);
     setText(probing, u.opened_by || '');
-    setText(failure, u.last_failure ? `Last failed connection ${text.clock(u.last_failure.at_ms)}: ${text.failure(u.last_failure)}` : '');
+    const last = JSON.stringify(u.last_failure || null);
+    if (shownFailure !== last) failure.replaceChildren(...failureWords(u.last_failure));
+    shownFailure = last;
     over.show(states, breakerWords(states));
     const seen = (row, none) => (row || []).map((v, i) => states[i] && v !== none ? v : null);
     flight.show([seen(h.concurrency_limit, 0), seen(h.in_flight)], `at most ${Math.max(0, ...(h.in_flight || []))} in flight in the last 5 minutes`);
@@ -39,6 +43,10 @@ function make(name) {
     setAttribute(cells[2], 'class', u.waiting ? 'recovered' : 'zero');
     setAttribute(cells[3], 'class', u.has_budget && u.budget < 1 ? 'failed' : '');
   }};
+}
+
+function failureWords(f) {
+  return f ? ['Last failed connection ', moment(f.at_ms), ': ' + text.failure(f)] : [];
 }
 
 // breakerWords is the strip in words: seconds by state.
