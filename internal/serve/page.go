@@ -24,8 +24,14 @@ func (a *app) newPage() *page.Page {
 
 func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
+	var rateLimited page.Queue
+	for _, q := range stats.RateLimits {
+		rateLimited.Requests += q.Waiting
+		rateLimited.LongestMS = max(rateLimited.LongestMS, q.Longest.Milliseconds())
+	}
 	return page.Process{
-		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RateLimited: rateLimited,
+		Side:        now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
 	}
 }

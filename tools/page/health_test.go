@@ -3,6 +3,7 @@ package page
 import (
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -38,7 +39,7 @@ func TestTitleSaysWhichHostHowItIs(t *testing.T) {
 	healthy := is[string](b, icon)
 
 	u.takeAway()
-	b.await("open breaker in the title", `document.title.startsWith('circuit breaker open · ')`)
+	b.await("open breaker in the title", `document.title.startsWith('circuit breaker open')`)
 	b.await("open breaker in the header", `document.getElementById('health').textContent === 'circuit breaker open'`)
 	if now := is[string](b, icon); now == healthy {
 		t.Errorf("the icon is still %s", now)
@@ -53,4 +54,43 @@ func TestTitleSaysWhichHostHowItIs(t *testing.T) {
 	if now := is[string](b, icon); now == healthy {
 		t.Error("a paused page has the icon of a healthy one")
 	}
+}
+
+// During an outage nothing fails at first: what is queued has to be seen.
+func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
+	u := startUpstream(t)
+	p := startProxy(t, environment(u)...)
+	p.ask(t, "/", "")
+	b := open(t, p, 1280, 900, "light")
+	b.await("no queue", `document.getElementById('queue').hidden && document.title.startsWith('healthy')`)
+	u.takeAway()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { p.ask(t, "/", "") })
+	}
+	const queue = `8 queued, longest [1-9]\d* s`
+	b.await("queue in the header", `/^`+queue+`$/.test(document.getElementById('queue').textContent) && document.getElementById('queue').checkVisibility()`)
+	b.await("queue in the title", `/^circuit breaker open, `+queue+` · /.test(document.title)`)
+	b.await("queue of the upstream", `/^`+queue+`$/.test(document.querySelector('#upstreams td[data-label=Waiting]').textContent)`)
+	u.open()
+	all.Wait()
+	b.await("no queue any more", `document.getElementById('queue').hidden`)
+}
+
+// A rate limit queues while all is well.
+func TestQueueingIsSaidWithoutAnOutage(t *testing.T) {
+	u := startUpstream(t)
+	p := startProxy(t, append(environment(u), "RETRYPROXY_RATE_LIMIT=1/s", "RETRYPROXY_RATE_LIMIT_WAIT=10s")...)
+	b := open(t, p, 1280, 900, "light")
+	b.await("healthy title", `document.title.startsWith('healthy · ')`)
+	healthy := is[string](b, icon)
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() { p.ask(t, "/", "") })
+	}
+	b.await("queueing title", `/^queueing, \d queued, longest /.test(document.title)`)
+	if now := is[string](b, icon); now == healthy {
+		t.Errorf("the icon is still %s", now)
+	}
+	all.Wait()
 }

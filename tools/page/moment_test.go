@@ -9,7 +9,7 @@ import (
 
 func TestTimesAreInTheBrowsersZoneAndHaveUTC(t *testing.T) {
 	u := startUpstream(t)
-	p := startProxy(t, environment(u)...)
+	p := startProxy(t, append(environment(u), "RETRYPROXY_QUEUE_TIMEOUT=1s")...)
 	p.ask(t, "/broken/", "")
 	u.takeAway()
 	p.ask(t, "/", "") // cannot connect

@@ -17,14 +17,15 @@ type stage struct {
 	*Page
 	metrics   *metrics.Metrics
 	upstreams []metrics.Upstream
+	process   Process
 	now       time.Time
 }
 
 func newStage() *stage {
-	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon}
+	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon, process: Process{Side: "inbound", RetryPercent: 100}}
 	s.Page = New(Options{
 		Version: "1", Metrics: s.metrics,
-		Process:   func() Process { return Process{Side: "inbound", RetryPercent: 100} },
+		Process:   func() Process { return s.process },
 		Upstreams: func() []metrics.Upstream { return s.upstreams },
 		Route:     func(name string) Rule { return Rule{Upstream: "http://" + name} },
 	})

@@ -51,10 +51,22 @@ type Options struct {
 type Process struct {
 	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
+	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
 	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
+}
+
+// Queue is the requests that are queued at one place.
+type Queue struct {
+	Requests  int   `json:"requests"`
+	LongestMS int64 `json:"longest_ms"` // how long the first of them has been waiting
+}
+
+func (q *Queue) add(o Queue) {
+	q.Requests += o.Requests
+	q.LongestMS = max(q.LongestMS, o.LongestMS)
 }
 
 // Rule is what is configured for a route. Times are in milliseconds, 0 for no

@@ -16,6 +16,7 @@ type State struct {
 	UptimeMS   int64      `json:"uptime_ms"`
 	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
+	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits and rate limits, in all
 	Routes     []Route    `json:"routes"`
 	MoreRoutes int        `json:"more_routes"` // in use and not shown
 	Upstreams  []Upstream `json:"upstreams"`
@@ -77,6 +78,7 @@ type Upstream struct {
 	InFlight     int             `json:"in_flight"`
 	Abandoned    int             `json:"abandoned"` // of these, those nobody waits for
 	Waiting      int             `json:"waiting"`
+	LongestMS    int64           `json:"longest_wait_ms"` // of those waiting, so far
 	HasBudget    bool            `json:"has_budget"`
 	Budget       float64         `json:"budget"` // retries left
 	HasThrottle  bool            `json:"has_client_throttling"`
@@ -120,7 +122,7 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 	h := &p.history
 	s := State{
 		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
-		Process: process, MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
+		Process: process, Queued: queued(upstreams, process), MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
 	}
 	h.find(p.options.Metrics)
 	for _, r := range h.routes {
@@ -134,6 +136,16 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 		}
 	}
 	return s
+}
+
+// queued sums the queues, those of upstreams that are not shown included.
+func queued(upstreams []metrics.Upstream, process Process) Queue {
+	all := process.RateLimited
+	for i := range upstreams {
+		u := &upstreams[i]
+		all.add(Queue{Requests: u.Guard.Queued, LongestMS: u.LongestWait.Milliseconds()})
+	}
+	return all
 }
 
 func (h *history) route(r *routeHistory, now time.Time) Route {
@@ -179,7 +191,7 @@ func (c *counts) span(d time.Duration) Span {
 func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
-		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued,
+		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued, LongestMS: u.LongestWait.Milliseconds(),
 		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasClientThrottling, Throttle: u.ClientThrottling, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
 	}
 	if g.Breaker != breaker.Closed {

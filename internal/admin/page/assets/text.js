@@ -54,6 +54,12 @@ export function status(request) {
   return request.code ? String(request.code) : 'none';
 }
 
+// queue is how many requests are queued, and for how long; nothing if none is.
+export function queue(requests, longestMS) {
+  if (!requests) return '';
+  return `${count(requests)} queued, longest ${longestMS < 1000 ? time(longestMS * 1000) : span(longestMS)}`;
+}
+
 export function words(label) {
   return label.replaceAll('_', ' ');
 }

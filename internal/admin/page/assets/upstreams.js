@@ -37,7 +37,7 @@ function make(name) {
     flight.show([seen(h.concurrency_limit, 0), seen(h.in_flight)], `at most ${Math.max(0, ...(h.in_flight || []))} in flight in the last 5 minutes`);
     budget.show([seen(h.budget)], `between ${Math.round(Math.min(...(h.budget || [0])))} and ${Math.round(Math.max(...(h.budget || [0])))} retries left`);
     const throttle = u.has_client_throttling && u.client_throttling > 0 ? `, ${text.share(u.client_throttling, 1)} throttled` : '';
-    [text.count(u.in_flight) + (u.abandoned ? ` (${u.abandoned} abandoned)` : ''), u.concurrency_limit ? text.count(u.concurrency_limit) : 'none', text.count(u.waiting) + throttle,
+    [text.count(u.in_flight) + (u.abandoned ? ` (${u.abandoned} abandoned)` : ''), u.concurrency_limit ? text.count(u.concurrency_limit) : 'none', (text.queue(u.waiting, u.longest_wait_ms) || '0') + throttle,
       u.has_budget ? text.count(Math.floor(u.budget)) : 'no budget', `${u.active} busy, ${u.idle} idle`].forEach((w, i) => setText(cells[i], w));
     setAttribute(cells[1], 'class', u.concurrency_limit ? 'recovered' : 'zero');
     setAttribute(cells[2], 'class', u.waiting ? 'recovered' : 'zero');
