@@ -80,6 +80,9 @@ func TestSpansAreNowAndTheLastMinutes(t *testing.T) {
 	if l := r.Last; l.P99 <= 500e3 || l.P99 > 1e6 || l.AttemptP99 > 500e3 || l.P50 > 2500 {
 		t.Errorf("last %+v", l)
 	}
+	if r.Now.Timed != 2 || r.Last.Timed != 4 || r.Last.TimedAttempts != 4 {
+		t.Errorf("timed %d of %+v, %d and %d attempts of %+v", r.Now.Timed, r.Now, r.Last.Timed, r.Last.TimedAttempts, r.Last)
+	}
 	if len(r.Outcomes) != 2 || r.Outcomes[0].Name != "gave_up_not_idempotent" || r.Outcomes[0].Kind != "failed" || r.Outcomes[1].Kind != "caller_end" {
 		t.Errorf("outcomes %+v", r.Outcomes)
 	}

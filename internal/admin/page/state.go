@@ -38,17 +38,19 @@ type Route struct {
 // Span is what happened in a stretch of time. The times p50 and p99 are in
 // microseconds, 0 when there was nothing to measure.
 type Span struct {
-	Seconds    float64 `json:"seconds"`
-	Requests   uint32  `json:"requests"`
-	FirstTry   uint32  `json:"first_try"`
-	Recovered  uint32  `json:"recovered"`
-	Failed     uint32  `json:"failed"`
-	ClientEnd  uint32  `json:"client_end"` // the client left, or its request was refused
-	Retries    uint32  `json:"retries"`
-	P50        uint32  `json:"p50"` // of requests, all attempts and waits included
-	P99        uint32  `json:"p99"`
-	AttemptP50 uint32  `json:"attempt_p50"` // of single attempts, without the waits between
-	AttemptP99 uint32  `json:"attempt_p99"`
+	Seconds       float64 `json:"seconds"`
+	Requests      uint32  `json:"requests"`
+	FirstTry      uint32  `json:"first_try"`
+	Recovered     uint32  `json:"recovered"`
+	Failed        uint32  `json:"failed"`
+	ClientEnd     uint32  `json:"client_end"` // the client left, or its request was refused
+	Retries       uint32  `json:"retries"`
+	P50           uint32  `json:"p50"` // of requests, all attempts and waits included
+	P99           uint32  `json:"p99"`
+	AttemptP50    uint32  `json:"attempt_p50"` // of single attempts, without the waits between
+	AttemptP99    uint32  `json:"attempt_p99"`
+	Timed         uint32  `json:"timed"` // requests that P50 and P99 are of
+	TimedAttempts uint32  `json:"timed_attempts"`
 }
 
 // Count is how often something that has a name occurred in the last minutes.
@@ -185,6 +187,7 @@ func (c *counts) span(d time.Duration) Span {
 		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
 		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
 		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
+		Timed: c.requests.total(), TimedAttempts: c.attempts.total(),
 	}
 }
 
