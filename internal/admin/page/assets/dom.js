@@ -31,6 +31,14 @@ export function cell(label, ...children) {
   return el('td', {role: 'cell', 'data-label': label}, ...children);
 }
 
+// isWide reports whether there is room for all at once. The style has the same limit.
+export const isWide = () => matchMedia('(min-width: 861px)').matches;
+
+// unfold is what a narrow screen has to show the rest of a row; see style.css.
+export function unfold(words) {
+  return el('details', {class: 'unfold'}, el('summary', {}, words));
+}
+
 // keyed gives the item of each key, made when it is new, in the order of keys,
 // and removes the elements of those that are gone.
 export function keyed(known, parent, keys, make) {

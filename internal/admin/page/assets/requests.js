@@ -1,12 +1,13 @@
 // The tables of single requests.
 
-import {el, cell, keyed, setText} from '/page/dom.js';
+import {el, cell, isWide, keyed, setText, unfold} from '/page/dom.js';
 import {timeline} from '/page/draw.js';
 import {isFiltered, offer, passes, startFilters} from '/page/filters.js';
 import {moment} from '/page/moment.js';
 import * as text from '/page/text.js';
 
 const heads = ['At', 'Route', 'Request', 'Status', 'What became of it', 'Took', 'Attempts'];
+const shownNarrow = 5; // rows on a narrow screen, as in style.css
 const right = ['Status', 'Took'];
 const tables = ['failed', 'slow', 'recovered'].map(makeTable);
 let lists = {failed: [], slow: [], recovered: []};
@@ -23,6 +24,7 @@ function show() {
 
 function makeTable(name) {
   const table = document.getElementById(name), count = document.getElementById(name + '-count');
+  const rest = document.querySelector(`#${name}-list > .rest`);
   const body = el('tbody', {role: 'rowgroup'}), known = new Map();
   table.append(el('thead', {role: 'rowgroup'}, el('tr', {role: 'row'},
     ...heads.map((h) => el('th', {role: 'columnheader', scope: 'col', class: right.includes(h) ? '' : 'word'}, h)))), body);
@@ -31,6 +33,8 @@ function makeTable(name) {
     keyed(known, body, [...rows.keys()], (key) => ({node: row(rows.get(key), name === 'failed')}));
     setText(count, !list.length ? 'none' : isFiltered() ? `${rows.size} of ${list.length}` : String(list.length));
     table.hidden = !rows.size;
+    rest.hidden = rows.size <= shownNarrow;
+    setText(rest.firstElementChild, `All ${rows.size}`);
   }};
 }
 
@@ -60,6 +64,7 @@ function row(r, failed) {
   outcome.title = r.why;
   const error = r.error || (failed ? r.why : '');
   if (error) outcome.append(el('span', {class: 'quiet error'}, error));
+  outcome.append(unfold(`${r.count} ${r.count === 1 ? 'attempt' : 'attempts'}`));
   return el('tr', {role: 'row'},
     word('At', moment(r.began_ms)), word('Route', r.route),
     el('td', {role: 'cell', class: 'word path', 'data-label': 'Request'}, el('b', {}, r.method), ' ', r.path,
@@ -74,4 +79,5 @@ function attempts(r) {
     left > 0 ? el('span', {class: 'quiet'}, ` and ${left} more`) : null);
 }
 
+for (const name of ['slow', 'recovered']) document.getElementById(name + '-list').open = isWide();
 startFilters(show);

@@ -1,6 +1,6 @@
 // The table of routes.
 
-import {el, cell, keyed, setText, setAttribute} from '/page/dom.js';
+import {el, cell, isWide, keyed, setText, setAttribute} from '/page/dom.js';
 import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
@@ -50,7 +50,7 @@ function make(name) {
     setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
     if (!detail.node.hidden) detail.show(r);
   };
-  open(known.size < 1);
+  open(known.size < 1 && isWide());
   return {node, show};
 }
 
@@ -61,12 +61,12 @@ const quantiles = (s) => [
 const enough = {p50: 10, p99: 100}; // fewer are said beside the quantile
 
 function showQuantile(node, [micros, of, name, what]) {
-  const few = of > 0 && of < enough[name] ? `of ${text.count(of)} ${what}${of === 1 ? '' : 's'}` : '';
-  const words = text.time(micros);
+  const few = of > 0 && of < enough[name] ? `of ${text.count(of)}` : '';
+  const words = text.time(micros), plural = ` ${what}${of === 1 ? '' : 's'}`;
   if (node.dataset.shown === words + few) return;
   node.dataset.shown = words + few;
-  node.replaceChildren(words, ...few ? [' ', el('span', {class: 'few'}, few)] : []);
-  node.title = few && `${name} ${few}`;
+  node.replaceChildren(words, ...few ? [' ', el('span', {class: 'few'}, few, el('span', {}, plural))] : []);
+  node.title = few && `${name} ${few}${plural}`;
 }
 
 // fill writes the cells and marks what needs attention, in words that stand

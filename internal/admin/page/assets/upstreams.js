@@ -1,6 +1,6 @@
 // The table of upstreams.
 
-import {el, cell, keyed, setText, setAttribute} from '/page/dom.js';
+import {el, cell, keyed, unfold, setText, setAttribute} from '/page/dom.js';
 import {strip, lines} from '/page/draw.js';
 import {moment} from '/page/moment.js';
 import * as text from '/page/text.js';
@@ -19,7 +19,7 @@ function make(name) {
   const cells = ['In flight', 'Limit', 'Waiting', 'Budget left', 'Connections'].map((c) => cell(c, '–'));
   const chart = (label, node) => el('td', {role: 'cell', class: 'chart', 'data-label': label}, node);
   const node = el('tr', {role: 'row'},
-    el('th', {role: 'rowheader', scope: 'row', class: 'word name'}, name),
+    el('th', {role: 'rowheader', scope: 'row', class: 'word name'}, name, unfold('All numbers')),
     el('td', {role: 'cell', class: 'word', 'data-label': 'Breaker'}, breaker, why, probing, failure),
     chart('Breaker, last 5 minutes', over.node), cells[0], cells[1], chart('In flight and limit', flight.node), cells[2], cells[3], chart('Budget', budget.node), cells[4]);
   let shownFailure = 'null';
