@@ -71,7 +71,7 @@ func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
 	const queue = `8 queued, longest [1-9]\d* s`
 	b.await("queue in the header", `/^`+queue+`$/.test(document.getElementById('queue').textContent) && document.getElementById('queue').checkVisibility()`)
 	b.await("queue in the title", `/^circuit breaker open, `+queue+` · /.test(document.title)`)
-	b.await("queue of the upstream", `/^`+queue+`$/.test(document.querySelector('#upstreams td[data-label=Waiting]').textContent)`)
+	b.await("queue of the upstream", `/^8 longest [1-9]\d* s$/.test(document.querySelector('#upstreams td[data-label=Queued]').textContent)`)
 	u.open()
 	all.Wait()
 	b.await("no queue any more", `document.getElementById('queue').hidden`)

@@ -22,6 +22,13 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// setWords writes text with a remark in small letters after it, which may be empty.
+export function setWords(node, text, remark) {
+  if (node.dataset.shown === text + remark) return;
+  node.dataset.shown = text + remark;
+  node.replaceChildren(text, ...remark ? [' ', el('span', {class: 'few'}, remark)] : []);
+}
+
 export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== value) node.setAttribute(name, value);
 }

@@ -54,10 +54,14 @@ export function status(request) {
   return request.code ? String(request.code) : 'none';
 }
 
+// longest is the longest wait in a queue.
+export function longest(ms) {
+  return 'longest ' + (ms < 1000 ? time(ms * 1000) : span(ms));
+}
+
 // queue is how many requests are queued, and for how long; nothing if none is.
 export function queue(requests, longestMS) {
-  if (!requests) return '';
-  return `${count(requests)} queued, longest ${longestMS < 1000 ? time(longestMS * 1000) : span(longestMS)}`;
+  return requests ? `${count(requests)} queued, ${longest(longestMS)}` : '';
 }
 
 export function words(label) {
