@@ -194,7 +194,7 @@ type RateLimitStats struct {
 	Rate     ratelimit.Rate
 	Waiting  int
 	Longest  time.Duration // of the waits so far
-	Keys     int // values with a rate limit of their own
+	Keys     int           // values with a rate limit of their own
 	State    ratelimit.State
 }
 
