@@ -70,7 +70,8 @@ type Upstream struct {
 	HasBudget    bool
 	BudgetTokens float64 // retries allowed now
 
-	Guard breaker.GuardState // breaker and concurrency limit
+	Guard       breaker.GuardState // breaker and concurrency limit
+	LongestWait time.Duration      // of queued requests, so far, for the page; not exported
 
 	HasClientThrottling bool
 	ClientThrottling    float64                         // share of requests not sent

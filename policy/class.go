@@ -65,7 +65,7 @@ var causeTexts = [numCauses]labels.Text{
 	CauseTLS:            {Label: "tls", Explain: "The TLS handshake with the upstream failed."},
 	CauseIdleClose:      {Label: "idle_close", Explain: "The upstream had closed the pooled connection before it took a byte of the request."},
 	CauseRefusedStream:  {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
-	CauseReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before a response headers came."},
+	CauseReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before response headers came."},
 	CauseAttemptTimeout: {Label: "attempt_timeout", Explain: "No response headers came within the attempt timeout."},
 	CauseMalformed:      {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
 }

@@ -31,7 +31,7 @@ func (n *notebook) Wants(endedUnixNano int64, took time.Duration, o policy.Outco
 
 func (n *notebook) Keep(e *Ended) {
 	copied := *e
-	copied.Method, copied.Path, copied.Steps = slices.Clone(e.Method), slices.Clone(e.Path), slices.Clone(e.Steps)
+	copied.Method, copied.Path, copied.RequestID, copied.Steps = slices.Clone(e.Method), slices.Clone(e.Path), slices.Clone(e.RequestID), slices.Clone(e.Steps)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.kept = append(n.kept, copied)
@@ -67,6 +67,30 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 			if at := 5 * time.Second * time.Duration(i); got.Began < at || got.Began+got.Took > at+time.Second || got.Began > e.Took {
 				t.Errorf("attempt %d began at %v and took %v of %v", i+1, got.Began, got.Took, e.Took)
 			}
+		}
+	})
+}
+
+// The journal gets the id that the client gets, and nothing of an earlier request of the
+// connection.
+func TestJournalIsToldTheRequestIDAndTheEndpoint(t *testing.T) {
+	book := wantsAll()
+	inMemory(t, script(ok200, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
+		c := m.client()
+		c.send("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: from-the-client\r\n\r\n").want(200, "ok")
+		c.send(get("/")).want(200, "ok")
+		c.send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
+		synctest.Wait()
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		if len(book.kept) != 3 {
+			t.Fatalf("%+v", book.kept)
+		}
+		if first, second, refused := book.kept[0].RequestID, book.kept[1].RequestID, book.kept[2].RequestID; string(first) != "from-the-client" || len(second) != 32 || len(refused) != 0 {
+			t.Errorf("%q, %q, %q", first, second, refused)
+		}
+		if s := book.kept[0].Steps; len(s) != 1 || s[0].Addr == "" {
+			t.Errorf("no endpoint: %+v", s)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func (j promiseJournal) Keep(e *Ended) {
 		j.w.broken = append(j.w.broken, fmt.Sprintf("a request for %q, which nobody sent, ended", e.Path))
 		return
 	}
-	kept.Path, kept.Method = nil, nil
+	kept.Path, kept.Method, kept.RequestID = nil, nil, nil
 	if q := j.w.requests[id]; q.ended != nil {
 		j.w.broken = append(j.w.broken, fmt.Sprintf("request %d ended twice: %+v and %+v", id, *q.ended, kept))
 	} else {

@@ -27,10 +27,17 @@ func TestTheQueueIsServedInItsOrder(t *testing.T) {
 			for i := range 4 {
 				clients = append(clients, m.client())
 				clients[i].send(get(fmt.Sprintf("/%d", i+1)))
-				synctest.Wait()
+				time.Sleep(10 * time.Millisecond)
+			}
+			synctest.Wait()
+			if u := m.Stats().Upstreams[0]; u.Guard.Queued != 3 || u.LongestWait != 30*time.Millisecond {
+				t.Errorf("%d queued, the longest for %v, want 3 and 30ms", u.Guard.Queued, u.LongestWait)
 			}
 			for _, c := range clients {
 				c.want(200, "ok")
+			}
+			if u := m.Stats().Upstreams[0]; u.Guard.Queued != 0 || u.LongestWait != 0 {
+				t.Errorf("%d queued, the longest for %v, want none", u.Guard.Queued, u.LongestWait)
 			}
 			var sent []string
 			for i := range m.up.sends() {

@@ -38,6 +38,10 @@ func TestARateLimitSpacesRequestsEvenly(t *testing.T) {
 			c := m.client().send(get("/")).later()
 			ends = append(ends, func() bool { res, _ := c(); return res.StatusCode == 200 })
 		}
+		time.Sleep(50 * time.Millisecond)
+		if q := m.Stats().RateLimits; len(q) != 1 || q[0].Waiting != 19 || q[0].Longest != 50*time.Millisecond {
+			t.Errorf("%+v, want 19 that wait for 50ms", q)
+		}
 		for _, ok := range ends {
 			if !ok() {
 				t.Error("not answered 200")

@@ -367,6 +367,7 @@ type UpstreamStats struct {
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        breaker.GuardState
+	LongestWait  time.Duration          // of queued requests, so far; 0: none is queued
 	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
 	HasThrottle  bool
 	Throttle     float64                         // share of requests not sent
@@ -391,7 +392,7 @@ func (s *Server) Stats() Stats {
 	for _, u := range n.Upstreams() {
 		us := UpstreamStats{
 			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
-			Guard: u.Admission.Guard.State(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
+			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
 		}
 		if u.Throttler != nil {
 			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -57,6 +58,9 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	}
 	if bad.Rule.Observes || !s.State.Routes[2].Rule.Observes {
 		t.Errorf("%+v", s.State.Routes)
+	}
+	if host, err := os.Hostname(); err != nil || s.State.Host != host {
+		t.Errorf("the host is %q, expected %q, %v", s.State.Host, host, err)
 	}
 	if pr := s.State.Process; pr.RetryPercent != 90 || pr.Side != "inbound" || pr.ReplayLimitBytes == 0 || pr.Draining {
 		t.Errorf("%+v", pr)

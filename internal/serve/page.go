@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -14,16 +15,23 @@ import (
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
 	rules := &rules{app: a}
+	host, _ := os.Hostname() // without a name the page shows none
 	return page.New(page.Options{
-		Version: a.options.Build.Version, Metrics: a.metrics, Process: a.process, Route: rules.of,
+		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: rules.of,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
 	})
 }
 
 func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
+	var rateLimited page.Queue
+	for _, q := range stats.RateLimits {
+		rateLimited.Requests += q.Waiting
+		rateLimited.LongestMS = max(rateLimited.LongestMS, q.Longest.Milliseconds())
+	}
 	return page.Process{
-		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RateLimited: rateLimited,
+		Side:        now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
 	}
 }

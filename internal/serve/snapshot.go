@@ -68,6 +68,7 @@ func upstreamMetrics(u *proxy.UpstreamStats) metrics.Upstream {
 		HasBudget:           u.HasBudget,
 		BudgetTokens:        u.BudgetTokens,
 		Guard:               u.Guard,
+		LongestWait:         u.LongestWait,
 		HasClientThrottling: u.HasThrottle,
 		ClientThrottling:    u.Throttle,
 		HasProbe:            u.HasProbe,

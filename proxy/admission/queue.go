@@ -69,6 +69,7 @@ type Waker interface {
 type Waiter struct {
 	Owner      Waker
 	Decision   atomic.Int32  // the decision of the queue
+	queuedAt   time.Duration // when it was queued, since the server's start
 	ExpectedAt time.Duration // when it expects a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
 	Request    breaker.Request // what it waits to send
@@ -134,6 +135,7 @@ func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verd
 		return Dropped, v, t
 	}
 	w.Decision.Store(Wait)
+	w.queuedAt = now
 	t, out, dropped := d.queue.Push(w)
 	if dropped {
 		d.Guard.CancelWait(now, out.Request)
@@ -309,6 +311,20 @@ func DialEndKind(err error) breaker.EndKind {
 func (d *Queue) RetryAfter() int {
 	wait := d.Guard.NextEvent() - d.elapsed()
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
+}
+
+// LongestWait returns how long the request that was queued first has been waiting; 0 if none is.
+func (d *Queue) LongestWait() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return longestWait(d.queue, d.elapsed())
+}
+
+func longestWait(q *queue.Queue[*Waiter], now time.Duration) time.Duration {
+	if w, ok := q.First(); ok {
+		return max(now-w.queuedAt, 0)
+	}
+	return 0
 }
 
 // Close ends timer and probes as soon as the queue is empty. It waits for the probes only

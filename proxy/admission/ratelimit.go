@@ -74,6 +74,7 @@ func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok 
 		return entry{Decision: Dropped, Wait: wait}, true
 	}
 	w.Decision.Store(Wait)
+	w.queuedAt = now
 	t, _, _ := q.waiters.Push(w)
 	q.arm(now)
 	return entry{Wait, t, wait}, true

@@ -193,7 +193,8 @@ type RateLimitStats struct {
 	Upstream string
 	Rate     ratelimit.Rate
 	Waiting  int
-	Keys     int // values with a rate limit of their own
+	Longest  time.Duration // of the waits so far
+	Keys     int           // values with a rate limit of their own
 	State    ratelimit.State
 }
 
@@ -201,9 +202,11 @@ type RateLimitStats struct {
 func (s *RateLimits) Stats() RateLimitStats {
 	s.mu.RLock() // held throughout: a queue that is retired meanwhile would count twice
 	defer s.mu.RUnlock()
+	now := s.elapsed()
 	one := RateLimitStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
 	s.each(func(q *RateLimitQueue) {
 		one.Waiting += q.waiters.Len()
+		one.Longest = max(one.Longest, longestWait(q.waiters, now))
 		one.State = one.State.Plus(q.rateLimit.State())
 	})
 	return one

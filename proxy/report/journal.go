@@ -15,11 +15,11 @@ func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.D
 		return
 	}
 	e := settings.Ended{
-		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, Began: p.Request.Process.Clock.At(p.Request.Began), Took: took,
+		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.ID, Began: p.Request.Process.Clock.At(p.Request.Began), Took: took,
 		Code: code, Outcome: o, Attempts: p.Request.Attempts, Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
-		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Dial: s.Dial})
+		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Addr: s.Addr, Dial: s.Dial})
 	}
 	j.Keep(&e)
 }

@@ -19,10 +19,12 @@ type Journal interface {
 }
 
 // Ended is a finished request. Method and Path are the client's, of any length and content; the
-// query is left out.
+// query is left out. RequestID is at most 128 bytes of a few harmless ones, see
+// forward.RequestID; it is empty if the request was refused as malformed.
 type Ended struct {
 	Route        string
 	Method, Path []byte
+	RequestID    []byte
 	Began        time.Time
 	Took         time.Duration
 	Code         int // what the client got; 0 for nothing
@@ -38,5 +40,6 @@ type Step struct {
 	Status int // 0 when no response headers came; then Cause says why
 	Cause  policy.Cause
 	Class  policy.Class
+	Addr   string              // of the endpoint; "" if none was chosen
 	Dial   *upstream.DialError // why no connection was made; nil if one was
 }

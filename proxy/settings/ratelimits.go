@@ -26,6 +26,7 @@ func (n *Settings) RateLimitStats() []admission.RateLimitStats {
 			continue
 		}
 		all[i].Waiting += one.Waiting
+		all[i].Longest = max(all[i].Longest, one.Longest)
 		all[i].Keys += one.Keys
 		all[i].State = all[i].State.Plus(one.State)
 	}

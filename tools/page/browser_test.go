@@ -24,6 +24,9 @@ type tab struct {
 	complaints []string
 }
 
+// timeZone is where the browser is: half an hour off most of the world.
+const timeZone = "Asia/Kolkata"
+
 // open shows the page of p in a new browser.
 func open(t *testing.T, p *proxy, width, height int64, scheme string) *tab {
 	t.Helper()
@@ -41,6 +44,7 @@ func open(t *testing.T, p *proxy, width, height int64, scheme string) *tab {
 	call(b, runtime.Enable, cdp.Empty{})
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: timeZone})
 	b.do(chromedp.Navigate("http://" + p.admin + "/"))
 	b.await("a connection", `document.getElementById('link')?.textContent === 'live'`)
 	return b
@@ -71,6 +75,9 @@ func (b *tab) heard(event any) {
 		words = fmt.Sprintf("%s, %s: %s %s", e.Entry.Level, e.Entry.Source, e.Entry.Text, e.Entry.URL)
 	case *audits.EventIssueAdded:
 		words = fmt.Sprintf("issue: %s", e.Issue.Code)
+		if g := e.Issue.Details.GenericIssueDetails; g != nil {
+			words += fmt.Sprintf(", %s", g.ErrorType)
+		}
 	default:
 		return
 	}

@@ -47,3 +47,26 @@ func TestARequestsAttemptSaysWhyItFoundNoConnection(t *testing.T) {
 		t.Errorf("%+v", second)
 	}
 }
+
+func TestARequestSaysWhatEndedItsLastFailedAttempt(t *testing.T) {
+	const at = "10.0.0.7:80"
+	refused := &upstream.DialError{Kind: upstream.KindRefused, Addr: at, Err: errors.New("connect: connection refused")}
+	for what, c := range map[string]struct {
+		steps []proxy.Step
+		want  string
+	}{
+		"none":      {nil, ""},
+		"good":      {[]proxy.Step{{Status: 200, Addr: at}}, ""},
+		"status":    {[]proxy.Step{{Cause: policy.CauseReset, Class: policy.Unknown}, {Status: 503, Class: policy.Unknown, Addr: at}}, at + ": status 503"},
+		"dial":      {[]proxy.Step{{Cause: policy.CauseDial, Class: policy.NotSent, Addr: at, Dial: refused}}, at + ": connect: connection refused"},
+		"reset":     {[]proxy.Step{{Cause: policy.CauseReset, Class: policy.Unknown, Addr: at}}, at + ": " + policy.CauseReset.Explain()},
+		"recovered": {[]proxy.Step{{Status: 502, Class: policy.Unknown, Addr: at}, {Status: 200, Addr: "10.0.0.8:80"}}, at + ": status 502"},
+		"overtaken": {[]proxy.Step{{Status: 502, Class: policy.Unknown}, {Class: policy.Overtaken, Addr: at}}, "status 502"},
+	} {
+		var r record
+		r.fill(&proxy.Ended{Began: noon, Steps: c.steps})
+		if got := r.request().Error; got != c.want {
+			t.Errorf("%s: %q, expected %q", what, got, c.want)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 // is there is named: the page works without a network.
 func TestPageIsWhole(t *testing.T) {
 	_, server := served(t)
-	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|from '(/[^']*)'`)
+	named := regexp.MustCompile(`(?:href|src)="(/[^"#]*)"|from '(/[^']*)'|'(/page/icon[^']*)'`)
 	seen := map[string]bool{}
 	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
 		path := todo[0]
@@ -66,7 +66,7 @@ func TestPageIsWhole(t *testing.T) {
 			t.Errorf("%s names another server", path)
 		}
 		for _, m := range named.FindAllStringSubmatch(body, -1) {
-			todo = append(todo, m[1]+m[2])
+			todo = append(todo, m[1]+m[2]+m[3])
 		}
 	}
 	delete(seen, "")
@@ -119,7 +119,9 @@ func TestMarkupHasNothingInline(t *testing.T) {
 func TestStateAsJSON(t *testing.T) {
 	s, server := served(t)
 	s.request("a", policy.OutcomeFailFast, time.Millisecond)
-	s.Keep(ended("/p", time.Now(), time.Second, policy.OutcomeFailFast, 0))
+	failure := ended("/p", time.Now(), time.Second, policy.OutcomeFailFast, 1)
+	failure.RequestID = []byte("be241928")
+	s.Keep(failure)
 	response, body := get(t, server.URL+"/page/state.json")
 	var got Snapshot
 	if err := json.Unmarshal([]byte(body), &got); err != nil || response.Header.Get("Content-Type") != "application/json" {
@@ -127,6 +129,11 @@ func TestStateAsJSON(t *testing.T) {
 	}
 	if len(got.State.Routes) != 1 || got.State.Routes[0].Last.Failed != 1 || paths(got.Requests.Failed) != "/p" || got.State.Process.Side != "inbound" {
 		t.Errorf("%+v", got)
+	}
+	for _, want := range []string{`"request_id":"be241928"`, `"error":"status 503"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
 	}
 }
 

@@ -17,14 +17,15 @@ type stage struct {
 	*Page
 	metrics   *metrics.Metrics
 	upstreams []metrics.Upstream
+	process   Process
 	now       time.Time
 }
 
 func newStage() *stage {
-	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon}
+	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon, process: Process{Side: "inbound", RetryPercent: 100}}
 	s.Page = New(Options{
 		Version: "1", Metrics: s.metrics,
-		Process:   func() Process { return Process{Side: "inbound", RetryPercent: 100} },
+		Process:   func() Process { return s.process },
 		Upstreams: func() []metrics.Upstream { return s.upstreams },
 		Route:     func(name string) Rule { return Rule{Upstream: "http://" + name} },
 	})
@@ -78,6 +79,9 @@ func TestSpansAreNowAndTheLastMinutes(t *testing.T) {
 	}
 	if l := r.Last; l.P99 <= 500e3 || l.P99 > 1e6 || l.AttemptP99 > 500e3 || l.P50 > 2500 {
 		t.Errorf("last %+v", l)
+	}
+	if r.Now.Timed != 2 || r.Last.Timed != 4 || r.Last.TimedAttempts != 4 {
+		t.Errorf("timed %d of %+v, %d and %d attempts of %+v", r.Now.Timed, r.Now, r.Last.Timed, r.Last.TimedAttempts, r.Last)
 	}
 	if len(r.Outcomes) != 2 || r.Outcomes[0].Name != "gave_up_not_idempotent" || r.Outcomes[0].Kind != "failed" || r.Outcomes[1].Kind != "caller_end" {
 		t.Errorf("outcomes %+v", r.Outcomes)
@@ -211,7 +215,7 @@ func TestMemoryIsAsPromised(t *testing.T) {
 	for what, got := range map[string][2]uintptr{
 		"route":    {unsafe.Sizeof(routeHistory{}), 8 << 10},
 		"upstream": {unsafe.Sizeof(upstreamHistory{}), 2 << 10},
-		"requests": {unsafe.Sizeof(records{}), 16 << 10},
+		"requests": {unsafe.Sizeof(records{}), 20 << 10},
 		"page":     {unsafe.Sizeof(Page{}), 1 << 10},
 	} {
 		t.Logf("%s: %d bytes", what, got[0])

@@ -1,9 +1,6 @@
 package page
 
 import (
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +17,7 @@ const (
 	keptRecovered = 8
 	keptSlow      = 12
 	maxPath       = 96 // bytes; the rest is cut off
+	maxID         = 64 // likewise; a UUID has 36
 	maxMethod     = 12
 	maxSteps      = 8
 )
@@ -37,9 +35,13 @@ type record struct {
 	n        uint8 // steps
 	method   [maxMethod]byte
 	path     [maxPath]byte
+	id       [maxID]byte
+	failedAt string // endpoint of the last failed attempt; "" if none was chosen
 	methodN  uint8
 	pathN    uint8
+	idN      uint8
 	cut      bool // the path goes on
+	idCut    bool // the id goes on
 }
 
 type step struct {
@@ -49,6 +51,10 @@ type step struct {
 	class       policy.Class
 	dial        *upstream.DialError
 }
+
+// failed reports whether the attempt failed. One that another of a hedged request
+// overtook did not.
+func (s *step) failed() bool { return s.class != policy.ClassNone && s.class != policy.Overtaken }
 
 // journal keeps records. The request path reads floor and until and takes the
 // lock only when nobody has it, so it never waits; a record that finds the lock
@@ -136,11 +142,14 @@ func leastSlow(slow []record, now time.Time) int {
 func (r *record) fill(e *proxy.Ended) {
 	*r = record{
 		began: e.Began.UnixNano(), ended: e.Began.Add(e.Took).UnixNano(), route: e.Route, took: max(micros(e.Took), 1), code: uint16(e.Code),
-		attempts: uint16(min(e.Attempts, 1<<16-1)), outcome: e.Outcome, cut: len(e.Path) > maxPath,
+		attempts: uint16(min(e.Attempts, 1<<16-1)), outcome: e.Outcome, cut: len(e.Path) > maxPath, idCut: len(e.RequestID) > maxID,
 	}
-	r.methodN, r.pathN = uint8(copy(r.method[:], e.Method)), uint8(copy(r.path[:], e.Path))
+	r.methodN, r.pathN, r.idN = uint8(copy(r.method[:], e.Method)), uint8(copy(r.path[:], e.Path)), uint8(copy(r.id[:], e.RequestID))
 	for _, s := range e.Steps[:min(len(e.Steps), maxSteps)] {
 		r.steps[r.n] = step{micros(s.Began), micros(s.Took), uint16(s.Status), s.Cause, s.Class, s.Dial}
+		if r.steps[r.n].failed() {
+			r.failedAt = s.Addr
+		}
 		r.n++
 	}
 }
@@ -148,100 +157,4 @@ func (r *record) fill(e *proxy.Ended) {
 // micros fits 71 minutes; longer is shown as that.
 func micros(d time.Duration) uint32 {
 	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
-}
-
-// Requests are those that are kept, each list as it is to be shown: the last
-// that failed and were recovered first, the slowest first.
-type Requests struct {
-	Failed    []Request `json:"failed"`
-	Recovered []Request `json:"recovered"`
-	Slow      []Request `json:"slow"`
-}
-
-// Request is a finished request. Times are in microseconds.
-type Request struct {
-	BeganMS  int64     `json:"began_ms"` // since 1970
-	Route    string    `json:"route"`
-	Method   string    `json:"method"`
-	Path     string    `json:"path"` // without the query
-	Code     int       `json:"code"` // 0: the client got nothing
-	Outcome  string    `json:"outcome"`
-	Why      string    `json:"why"` // the outcome in a sentence
-	Took     uint32    `json:"took"`
-	Count    int       `json:"count"` // of attempts
-	Attempts []Attempt `json:"attempts"`
-}
-
-// Attempt is one of a request's attempts. Times are in microseconds.
-type Attempt struct {
-	Began  uint32 `json:"began"` // since the request did
-	Took   uint32 `json:"took"`
-	Result string `json:"result"` // a status or what went wrong
-	Class  string `json:"class"`  // of the failure; ok for none
-	// Of an attempt that found no connection, else "".
-	Address string `json:"address,omitempty"`
-	Error   string `json:"error,omitempty"` // one line, bounded; some of it may be the upstream's
-}
-
-// read copies what is kept. Requests that end meanwhile are not.
-func (j *journal) read(now time.Time) (Requests, uint64) {
-	out := Requests{Failed: []Request{}, Recovered: []Request{}, Slow: []Request{}}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	k := j.kept
-	if k == nil {
-		return out, j.version
-	}
-	out.Failed = lastFirst(k.failed[:], k.nextFailed)
-	out.Recovered = lastFirst(k.recovered[:], k.nextRes)
-	leastSlow(k.slow[:], now) // for what it empties
-	out.Slow = lastFirst(k.slow[:], 0)
-	slices.SortStableFunc(out.Slow, func(a, b Request) int { return int(int64(b.Took) - int64(a.Took)) })
-	return out, j.version
-}
-
-func (j *journal) changes() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.version
-}
-
-func lastFirst(ring []record, next int) []Request {
-	out := []Request{}
-	for i := range ring {
-		if r := &ring[((next-1-i)%len(ring)+len(ring))%len(ring)]; r.began != 0 {
-			out = append(out, r.request())
-		}
-	}
-	return out
-}
-
-func (r *record) request() Request {
-	path := strings.ToValidUTF8(string(r.path[:r.pathN]), "\uFFFD")
-	if r.cut {
-		path += "…"
-	}
-	out := Request{
-		BeganMS: r.began / 1e6, Route: r.route, Method: strings.ToValidUTF8(string(r.method[:r.methodN]), "\uFFFD"), Path: path,
-		Code: int(r.code), Outcome: r.outcome.String(), Why: r.outcome.Explain(), Took: r.took, Count: int(r.attempts), Attempts: []Attempt{},
-	}
-	for _, s := range r.steps[:r.n] {
-		out.Attempts = append(out.Attempts, s.attempt())
-	}
-	return out
-}
-
-func (s *step) attempt() Attempt {
-	result := s.cause.String()
-	if s.status > 0 {
-		result = strconv.Itoa(int(s.status))
-	}
-	a := Attempt{Began: s.began, Took: s.took, Result: result, Class: s.class.String()}
-	if s.dial != nil {
-		a.Address, a.Error = s.dial.Addr, s.dial.Text()
-		if kind := s.dial.Kind.String(); kind != a.Result {
-			a.Result += "_" + kind
-		}
-	}
-	return a
 }

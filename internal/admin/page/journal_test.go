@@ -130,11 +130,15 @@ func TestRecordsAreCutToSize(t *testing.T) {
 	var j journal
 	e := ended("/"+strings.Repeat("p", 5000)+"\xff", noon, 100*time.Hour, policy.OutcomeFailFast, 1000)
 	e.Method = []byte(strings.Repeat("M", 500))
+	e.RequestID = []byte(strings.Repeat("i", 128))
 	j.offer(e)
 	got, _ := j.read(noon)
 	r := got.Failed[0]
 	if len(r.Path) != maxPath+len("…") || !strings.HasSuffix(r.Path, "…") || len(r.Method) != maxMethod || len(r.Attempts) != maxSteps || r.Count != 1000 {
 		t.Errorf("%+v", r)
+	}
+	if r.ID != strings.Repeat("i", maxID)+"…" {
+		t.Errorf("the id is %q", r.ID)
 	}
 	if r.Took != 1<<32-1 {
 		t.Errorf("took %d", r.Took)

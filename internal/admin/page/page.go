@@ -18,9 +18,11 @@ package page
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
@@ -38,6 +40,7 @@ const (
 // by several goroutines at once.
 type Options struct {
 	Version   string
+	Host      string // of this machine or Pod; New bounds it
 	Metrics   *metrics.Metrics
 	Process   func() Process
 	Upstreams func() []metrics.Upstream // names are unique
@@ -48,10 +51,22 @@ type Options struct {
 type Process struct {
 	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
+	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
 	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
+}
+
+// Queue is the requests that are queued at one place.
+type Queue struct {
+	Requests  int   `json:"requests"`
+	LongestMS int64 `json:"longest_ms"` // how long the first of them has been waiting
+}
+
+func (q *Queue) add(o Queue) {
+	q.Requests += o.Requests
+	q.LongestMS = max(q.LongestMS, o.LongestMS)
 }
 
 // Rule is what is configured for a route. Times are in milliseconds, 0 for no
@@ -90,9 +105,31 @@ type Page struct {
 	frames  frames
 }
 
+// maxHost bounds the name of the host, in bytes. Linux allows 64.
+const maxHost = 64
+
+// bounded returns text without control characters, at most max bytes of it and "…".
+func bounded(text string, max int) string {
+	cut := len(text) > max
+	if cut {
+		text = text[:max]
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.ToValidUTF8(text, ""))
+	if cut {
+		text += "…"
+	}
+	return text
+}
+
 // New makes a Page that has seen nothing yet.
 func New(o Options) *Page {
 	now := time.Now()
+	o.Host = bounded(o.Host, maxHost)
 	p := &Page{options: o, started: now, closed: make(chan struct{}), clients: make(chan struct{}, maxClients), woken: make(chan struct{}, 1)}
 	p.history.begin(now)
 	return p

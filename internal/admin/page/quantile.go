@@ -11,14 +11,19 @@ type buckets [metrics.NumBuckets]uint32
 
 var edges = metrics.DurationEdges()
 
+// total returns how many durations were counted.
+func (b *buckets) total() (sum uint32) {
+	for _, n := range b {
+		sum += n
+	}
+	return sum
+}
+
 // quantile estimates the q-quantile, 0 < q <= 1, in microseconds as Prometheus
 // does: values are taken to lie evenly within a bucket, and above the last edge
 // on it. It is 0 when nothing was counted.
 func (b *buckets) quantile(q float64) uint32 {
-	total := uint64(0)
-	for _, n := range b {
-		total += uint64(n)
-	}
+	total := b.total()
 	if total == 0 {
 		return 0
 	}

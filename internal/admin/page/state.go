@@ -12,9 +12,11 @@ import (
 type State struct {
 	AtMS       int64      `json:"at_ms"` // since 1970
 	Version    string     `json:"version"`
+	Host       string     `json:"host"` // name of the machine or Pod; "" if it is not known
 	UptimeMS   int64      `json:"uptime_ms"`
 	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
+	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits and rate limits, in all
 	Routes     []Route    `json:"routes"`
 	MoreRoutes int        `json:"more_routes"` // in use and not shown
 	Upstreams  []Upstream `json:"upstreams"`
@@ -36,17 +38,19 @@ type Route struct {
 // Span is what happened in a stretch of time. The times p50 and p99 are in
 // microseconds, 0 when there was nothing to measure.
 type Span struct {
-	Seconds    float64 `json:"seconds"`
-	Requests   uint32  `json:"requests"`
-	FirstTry   uint32  `json:"first_try"`
-	Recovered  uint32  `json:"recovered"`
-	Failed     uint32  `json:"failed"`
-	ClientEnd  uint32  `json:"client_end"` // the client left, or its request was refused
-	Retries    uint32  `json:"retries"`
-	P50        uint32  `json:"p50"` // of requests, all attempts and waits included
-	P99        uint32  `json:"p99"`
-	AttemptP50 uint32  `json:"attempt_p50"` // of single attempts, without the waits between
-	AttemptP99 uint32  `json:"attempt_p99"`
+	Seconds       float64 `json:"seconds"`
+	Requests      uint32  `json:"requests"`
+	FirstTry      uint32  `json:"first_try"`
+	Recovered     uint32  `json:"recovered"`
+	Failed        uint32  `json:"failed"`
+	ClientEnd     uint32  `json:"client_end"` // the client left, or its request was refused
+	Retries       uint32  `json:"retries"`
+	P50           uint32  `json:"p50"` // of requests, all attempts and waits included
+	P99           uint32  `json:"p99"`
+	AttemptP50    uint32  `json:"attempt_p50"` // of single attempts, without the waits between
+	AttemptP99    uint32  `json:"attempt_p99"`
+	Timed         uint32  `json:"timed"` // requests that P50 and P99 are of
+	TimedAttempts uint32  `json:"timed_attempts"`
 }
 
 // Count is how often something that has a name occurred in the last minutes.
@@ -76,6 +80,7 @@ type Upstream struct {
 	InFlight     int             `json:"in_flight"`
 	Abandoned    int             `json:"abandoned"` // of these, those nobody waits for
 	Waiting      int             `json:"waiting"`
+	LongestMS    int64           `json:"longest_wait_ms"` // of those waiting, so far
 	HasBudget    bool            `json:"has_budget"`
 	Budget       float64         `json:"budget"` // retries left
 	HasThrottle  bool            `json:"has_client_throttling"`
@@ -118,8 +123,8 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 	p.catchUp(now)
 	h := &p.history
 	s := State{
-		AtMS: now.UnixMilli(), Version: p.options.Version, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
-		Process: process, MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
+		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
+		Process: process, Queued: queued(upstreams, process), MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
 	}
 	h.find(p.options.Metrics)
 	for _, r := range h.routes {
@@ -133,6 +138,16 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 		}
 	}
 	return s
+}
+
+// queued sums the queues, those of upstreams that are not shown included.
+func queued(upstreams []metrics.Upstream, process Process) Queue {
+	all := process.RateLimited
+	for i := range upstreams {
+		u := &upstreams[i]
+		all.add(Queue{Requests: u.Guard.Queued, LongestMS: u.LongestWait.Milliseconds()})
+	}
+	return all
 }
 
 func (h *history) route(r *routeHistory, now time.Time) Route {
@@ -172,13 +187,14 @@ func (c *counts) span(d time.Duration) Span {
 		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
 		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
 		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
+		Timed: c.requests.total(), TimedAttempts: c.attempts.total(),
 	}
 }
 
 func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
-		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued,
+		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued, LongestMS: u.LongestWait.Milliseconds(),
 		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasClientThrottling, Throttle: u.ClientThrottling, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
 	}
 	if g.Breaker != breaker.Closed {

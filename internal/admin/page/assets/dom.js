@@ -22,6 +22,13 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// setWords writes text with a remark in small letters after it, which may be empty.
+export function setWords(node, text, remark) {
+  if (node.dataset.shown === text + remark) return;
+  node.dataset.shown = text + remark;
+  node.replaceChildren(text, ...remark ? [' ', el('span', {class: 'few'}, remark)] : []);
+}
+
 export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== value) node.setAttribute(name, value);
 }
@@ -29,6 +36,14 @@ export function setAttribute(node, name, value) {
 // cell is a table's, with the label that it has where there is no table head.
 export function cell(label, ...children) {
   return el('td', {role: 'cell', 'data-label': label}, ...children);
+}
+
+// isWide reports whether there is room for all at once. The style has the same limit.
+export const isWide = () => matchMedia('(min-width: 861px)').matches;
+
+// unfold is what a narrow screen has to show the rest of a row; see style.css.
+export function unfold(words) {
+  return el('details', {class: 'unfold'}, el('summary', {}, words));
 }
 
 // keyed gives the item of each key, made when it is new, in the order of keys,

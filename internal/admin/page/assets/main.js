@@ -4,15 +4,20 @@ import {el, setText, setAttribute} from '/page/dom.js';
 import {showRoutes} from '/page/routes.js';
 import {showUpstreams} from '/page/upstreams.js';
 import {showRequests} from '/page/requests.js';
+import {showHealth, showStale} from '/page/health.js';
+import {showNow} from '/page/moment.js';
 import * as text from '/page/text.js';
 
 const by = (id) => document.getElementById(id);
 const told = new Map(); // what the notices say, by what they are about
-let source = null, paused = false;
+const glanceEvery = 10000; // milliseconds, in the background
+let source = null, paused = false, glances = 0;
 
 function showState(state) {
   const p = state.process;
-  setText(by('about'), `${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
+  showHealth(state);
+  showNow(by('now'), state.at_ms);
+  setText(by('about'), `version ${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
     `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries`);
   showRoutes(by('routes'), by('more-routes'), state);
   showUpstreams(by('upstreams').tBodies[0], state.upstreams);
@@ -52,6 +57,7 @@ function connect() {
   source.addEventListener('requests', (e) => showRequests(JSON.parse(e.data)));
   source.addEventListener('error', () => {
     showLink('not connected', 'bad');
+    showStale('not connected');
     if (source && source.readyState === EventSource.CLOSED) { // refused: the browser does not try again by itself
       disconnect();
       setTimeout(connect, 5000);
@@ -71,11 +77,35 @@ by('pause').addEventListener('click', () => {
   if (paused) {
     disconnect();
     showLink('paused', 'wait');
+    showStale('paused');
   } else {
     connect();
   }
 });
 
-// A page that nobody sees asks for nothing.
-document.addEventListener('visibilitychange', () => document.hidden ? disconnect() : connect());
-connect();
+// glance keeps title and icon true while the page is in the background.
+async function glance() {
+  if (paused) return;
+  try {
+    const response = await fetch('/page/state.json');
+    if (!response.ok) throw new Error(response.statusText);
+    const {state} = await response.json();
+    if (!paused) showHealth(state);
+  } catch {
+    showStale('not connected');
+  }
+}
+
+// A page in the background holds no stream open.
+function changeVisibility() {
+  clearInterval(glances);
+  if (document.hidden) {
+    disconnect();
+    glances = setInterval(glance, glanceEvery);
+  } else {
+    connect();
+  }
+}
+
+document.addEventListener('visibilitychange', changeVisibility);
+changeVisibility();

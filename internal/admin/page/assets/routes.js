@@ -1,6 +1,6 @@
 // The table of routes.
 
-import {el, cell, keyed, setText, setAttribute} from '/page/dom.js';
+import {el, cell, isWide, keyed, setText, setAttribute} from '/page/dom.js';
 import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
@@ -41,25 +41,39 @@ function make(name) {
     setText(upstream, r.rule.upstream);
     spark.show([r.history.first_try, r.history.recovered, r.history.failed],
       `last 5 minutes: ${r.last.first_try} at the first try, ${r.last.recovered} recovered, ${r.last.failed} failed`);
-    fill(now.cells, figures(r.now, (n) => text.rate(n, r.now.seconds)), r.now);
-    setText(now.cells[0], text.rate(r.now.requests, r.now.seconds) + '/s');
+    const rates = [r.now.requests, r.now.first_try, r.now.recovered, r.now.failed, r.now.retries].map((n) => text.rate(n, r.now.seconds));
+    rates[0] += '/s';
+    fill(now.cells, rates, r.now);
     fill(last.cells, [text.count(r.last.requests), ...[r.last.first_try, r.last.recovered, r.last.failed].map((n) => text.share(n, r.last.requests)),
-      text.count(r.last.retries), ...times(r.last)], r.last);
+      text.count(r.last.retries)], r.last);
     setText(flight, text.count(r.in_flight));
     setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
     if (!detail.node.hidden) detail.show(r);
   };
-  open(known.size < 1);
+  open(known.size < 1 && isWide());
   return {node, show};
 }
 
-const times = (s) => [s.p50, s.p99, s.attempt_p50, s.attempt_p99].map(text.time);
-const figures = (s, write) => [s.requests, s.first_try, s.recovered, s.failed, s.retries].map(write).concat(times(s));
+const quantiles = (s) => [
+  [s.p50, s.timed, 'p50', 'request'], [s.p99, s.timed, 'p99', 'request'],
+  [s.attempt_p50, s.timed_attempts, 'p50', 'attempt'], [s.attempt_p99, s.timed_attempts, 'p99', 'attempt'],
+];
+const enough = {p50: 10, p99: 100}; // fewer are said beside the quantile
+
+function showQuantile(node, [micros, of, name, what]) {
+  const few = of > 0 && of < enough[name] ? `of ${text.count(of)}` : '';
+  const words = text.time(micros), plural = ` ${what}${of === 1 ? '' : 's'}`;
+  if (node.dataset.shown === words + few) return;
+  node.dataset.shown = words + few;
+  node.replaceChildren(words, ...few ? [' ', el('span', {class: 'few'}, few, el('span', {}, plural))] : []);
+  node.title = few && `${name} ${few}${plural}`;
+}
 
 // fill writes the cells and marks what needs attention, in words that stand
 // there anyway and by colour.
 function fill(cells, words, span) {
   words.forEach((w, i) => setText(cells[i], w));
+  quantiles(span).forEach((q, i) => showQuantile(cells[words.length + i], q));
   setAttribute(cells[2], 'class', span.recovered ? 'recovered' : 'zero');
   setAttribute(cells[3], 'class', span.failed ? 'failed' : 'zero');
   setAttribute(cells[4], 'class', span.retries ? '' : 'zero');

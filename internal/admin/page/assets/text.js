@@ -44,14 +44,24 @@ export function span(ms) {
   return m > 0 ? m + ' min ' + s % 60 + ' s' : s + ' s';
 }
 
-export function clock(ms) {
-  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
-  return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
-}
-
 // failure is why a connection failed: where to, and the error's own words.
 export function failure(f) {
   return f.address + ': ' + f.error;
+}
+
+// status is what the client of a request got.
+export function status(request) {
+  return request.code ? String(request.code) : 'none';
+}
+
+// longest is the longest wait in a queue.
+export function longest(ms) {
+  return 'longest ' + (ms < 1000 ? time(ms * 1000) : span(ms));
+}
+
+// queue is how many requests are queued, and for how long; nothing if none is.
+export function queue(requests, longestMS) {
+  return requests ? `${count(requests)} queued, ${longest(longestMS)}` : '';
 }
 
 export function words(label) {
