@@ -248,21 +248,33 @@ func TestFallbacksAreAskedInTurn(t *testing.T) {
 	}
 }
 
-// A tenth of the time is kept back for each.
+// A tenth of the time is kept back for each, of the client's time too.
 func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
-	second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
-	inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), func(c *Config) {
-		c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", slow(2*time.Second, fallbackOK)))
-	}, func(t *testing.T, m *memory, s *fallbackServer) {
-		began := time.Now()
-		m.client().send(get("/")).want(200, "spare")
-		if d := time.Since(began); d != 29*time.Second {
-			t.Errorf("answered after %v, want 24 s, 3 s and 2 s", d)
-		}
-		m.kill()
-		time.Sleep(2 * time.Hour)
-		second.stopConns()
-	})
+	for name, tc := range map[string]struct {
+		request string
+		takes   time.Duration // at the second
+		want    time.Duration
+	}{
+		"of the route's time":  {get("/"), 2 * time.Second, 29 * time.Second},
+		"of the client's time": {"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 10\r\n\r\n", time.Second / 2, 9500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
+			inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), func(c *Config) {
+				honourDeadlines(c)
+				c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", slow(tc.takes, fallbackOK)))
+			}, func(t *testing.T, m *memory, s *fallbackServer) {
+				began := time.Now()
+				m.client().send(tc.request).want(200, "spare")
+				if d := time.Since(began); d != tc.want {
+					t.Errorf("answered after %v, want %v", d, tc.want)
+				}
+				m.kill()
+				time.Sleep(2 * time.Hour)
+				second.stopConns()
+			})
+		})
+	}
 }
 
 func TestClientLeavingEndsTheFallback(t *testing.T) {

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
@@ -17,6 +19,7 @@ func YAML(environ []string) ([]byte, Problems) {
 	vars := collect(environ, &problems)
 	from := addFile(vars, &problems)
 	delete(vars, Prefix+"CONFIG_FILE")
+	vars.checkForYAML(&problems)
 	names := sortVariables(vars, &problems)
 	from.tell(problems)
 	delete(names.global, "ROUTES") // the list of routes says it
@@ -28,6 +31,19 @@ func YAML(environ []string) ([]byte, Problems) {
 		})
 	}
 	return configfile.MarshalYAML(settings), problems
+}
+
+// checkForYAML reports what would be lost: a list of routes that is none, and text that YAML cannot hold.
+func (v variables) checkForYAML(problems *Problems) {
+	var list RouteNames
+	if err := list.UnmarshalText([]byte(v[Prefix+"ROUTES"])); err != nil && v[Prefix+"ROUTES"] != "" {
+		problems.errorf(Prefix+"ROUTES", v[Prefix+"ROUTES"], "%s", oneLine(err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if !utf8.ValidString(v[name]) {
+			problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")
+		}
+	}
 }
 
 // fileValues returns the values of the lists' settings that are set.

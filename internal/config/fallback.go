@@ -58,7 +58,9 @@ func (f *Fallback) UnmarshalText(text []byte) error {
 func (e *FallbackEntry) parse(s string) (length int, err error) {
 	if name, is := strings.CutPrefix(s, routeEntry); is {
 		name, _, _ = strings.Cut(name, ",")
-		e.route = strings.TrimSpace(name)
+		if e.route = strings.TrimSpace(name); e.route == "" {
+			return 0, errors.New("no name behind route:")
+		}
 		return len(routeEntry) + len(name), nil
 	}
 	if isAnswer(s) {

@@ -35,6 +35,8 @@ func (p *ProbePath) UnmarshalText(text []byte) error {
 		return nil
 	case !strings.HasPrefix(s, "/"):
 		return errors.New("it does not begin with /")
+	case strings.HasPrefix(s, "//"):
+		return errors.New("it begins with //")
 	case strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) >= 0:
 		return errors.New("it has a space, a # or a non-ASCII character; percent-encode it")
 	case len(s) > maxProbePath:

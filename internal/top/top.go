@@ -72,7 +72,7 @@ func (d *drawing) paint(code, s string) string {
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), printable(s.Version), p.Side,
+	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Side,
 		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.ReplayLimitBytes))
 	if p.Draining {
 		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
@@ -80,6 +80,14 @@ func (d *drawing) head(s *page.State) {
 	if p.RetryPercent < 100 {
 		d.line("%s", d.paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
 	}
+}
+
+// at tells on which host the process runs, if that is known.
+func at(host string) string {
+	if host == "" {
+		return ""
+	}
+	return " on " + printable(host)
 }
 
 func (d *drawing) routes(s *page.State) {

@@ -23,7 +23,7 @@ func bad() *page.Snapshot {
 	}
 	return &page.Snapshot{
 		State: page.State{
-			Version: "1.2.3", UptimeMS: 3_723_400, MoreRoutes: 2,
+			Version: "1.2.3", Host: "web-7f\x1b[1m", UptimeMS: 3_723_400, MoreRoutes: 2,
 			Process: page.Process{Side: "inbound", Connections: 12, RetryBufferUsed: 1536, ReplayLimitBytes: 64 << 20, Draining: true, RetryPercent: 30},
 			Routes: []page.Route{{
 				Name: "default", InFlight: 7,

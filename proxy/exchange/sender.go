@@ -47,7 +47,8 @@ func (s *sender) connect(fresh bool) policy.Cause {
 		s.use(attempt.StandIn(pool, s.att.Fault.Fault))
 		return policy.CauseStatus
 	}
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Endpoint: pool.Choose(s.choice()), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
+	choice := s.choice()
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
 	if !s.retriesReset() {
 		o.MaxIdle = freshFor
 	}
@@ -67,7 +68,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 
 // choice returns what decides about the endpoint of the next attempt.
 func (s *sender) choice() upstream.Choice {
-	balance := &s.r.Route.Balance
+	balance := &s.r.Dest.Balance
 	c := upstream.Choice{Avoid: s.avoid, RoundRobin: balance.RoundRobin}
 	if balance.Header != "" {
 		if value, ok := s.r.HTTP.Lookup(balance.Header); ok {

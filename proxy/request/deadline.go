@@ -44,10 +44,14 @@ func (cr *Request) RequestTimeout() time.Duration {
 // RespondBy returns when the request must have its response if it may take limit from when it was
 // sent; 0 means any time. Zero means never.
 func (cr *Request) RespondBy(limit time.Duration) clock.Instant {
-	if limit <= 0 || cr.sentAt.IsZero() {
-		return cr.ClientLeavesAt
+	leaves := cr.ClientLeavesAt
+	if w := &cr.clientDeadline; w.Given && cr.Dest.IsFallback {
+		leaves = cr.Began.Add(cr.Dest.OwnShare(w.Timeout)) // the rest is for the fallbacks after it
 	}
-	return Earliest(cr.ClientLeavesAt, cr.sentAt.Add(limit))
+	if limit <= 0 || cr.sentAt.IsZero() {
+		return leaves
+	}
+	return Earliest(leaves, cr.sentAt.Add(limit))
 }
 
 // timeLeft returns how long the upstream has for its response, as far as is known before the

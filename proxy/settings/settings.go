@@ -80,6 +80,9 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 	if n.Table, err = route.New(rules, n.DefaultRoute); err != nil {
 		return nil, fmt.Errorf("routes: %w", err)
 	}
+	for _, u := range n.Upstreams() {
+		u.Pool.StartHealthChecks()
+	}
 	return n, nil
 }
 

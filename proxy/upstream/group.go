@@ -56,10 +56,10 @@ type Group struct {
 	removedStats    Stats       // of removed endpoints
 	unlabelledStats EndpointStats
 	closed          bool
+	checking        bool // health checks were started
 }
 
-// NewGroup returns a group without connections. It does not dial or look up anything, except for
-// health checks, which run until Close.
+// NewGroup returns a group without connections. It does not dial or look up anything.
 func NewGroup(t Target, o Options) *Group {
 	g := &Group{target: t, options: o.withDefaults(), random: rand.Uint32N, resolve: resolveSource}
 	g.background, g.stop = context.WithCancel(context.Background())
@@ -81,7 +81,6 @@ func NewGroup(t Target, o Options) *Group {
 		g.fixed = true
 		g.updateEndpoints()
 	}
-	g.startHealthChecks()
 	return g
 }
 
@@ -131,7 +130,7 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 	}
 	m := o.Endpoint
 	if m == nil {
-		if m = g.Choose(Choice{Avoid: o.Avoid}); m == nil {
+		if m = g.Choose(Choice{Avoid: o.Avoid, Key: o.Key}); m == nil {
 			return nil
 		}
 	}
@@ -162,7 +161,6 @@ func (g *Group) Close() {
 		return
 	}
 	g.stop()
-	g.checks.Wait()
 	g.mu.Lock()
 	g.closed = true
 	for _, t := range []*time.Timer{g.refreshTimer, g.unejectTimer} {
@@ -175,6 +173,7 @@ func (g *Group) Close() {
 	for _, m := range endpoints {
 		m.pool.Close()
 	}
+	g.checks.Wait()
 }
 
 // updateEndpoints sets the endpoints to the addresses of the sources. Removed ones are

@@ -31,7 +31,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 	if !o.ForceLookup {
 		if o.Endpoint == nil {
-			o.Endpoint = g.Choose(Choice{Avoid: o.Avoid})
+			o.Endpoint = g.Choose(Choice{Avoid: o.Avoid, Key: o.Key})
 		}
 		if c := g.TryPooled(&o); c != nil {
 			return c, nil
@@ -61,7 +61,12 @@ func (g *Group) reportDialError(err error) {
 // dialAny tries every address in order, each with its share of the remaining time.
 func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	var failed []error
-	order := g.picker.Load().dialOrder(o.Endpoint, o.Avoid, g.random)
+	picker := g.picker.Load()
+	first := o.Endpoint
+	if first == nil { // the addresses were not known yet
+		first = picker.choose(Choice{Avoid: o.Avoid, Key: o.Key}, g)
+	}
+	order := picker.dialOrder(first, o.Avoid, g.random)
 	for i, m := range order {
 		c, err := d.dialOne(m, o, len(order)-i)
 		if err == nil {

@@ -17,8 +17,11 @@ import (
 type HealthCheck struct {
 	Path     string        // of the GET, with an optional query; "" for none
 	Host     string        // the Host header; "" means the target's
-	Interval time.Duration // between the checks of one endpoint, give or take a tenth
+	Interval time.Duration // between the checks of one endpoint, give or take a tenth; default DefaultHealthInterval
 }
+
+// DefaultHealthInterval is that of Kubernetes' probes.
+const DefaultHealthInterval = 10 * time.Second
 
 // The thresholds of HAProxy (fall 3, rise 2), which operators know.
 const (
@@ -37,12 +40,17 @@ const (
 	checkAgent     = "retryproxy-health"
 )
 
-// startHealthChecks checks the endpoints until Close. An upstream with one endpoint is checked too,
-// but used in any case.
-func (g *Group) startHealthChecks() {
-	if g.options.HealthCheck.Path != "" {
-		g.checks.Go(g.checkHealth)
+// StartHealthChecks checks the endpoints until Close, if Options.HealthCheck says so. An upstream with
+// one endpoint is checked too, but used in any case. Only the first call has an effect, and none after
+// Close.
+func (g *Group) StartHealthChecks() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.options.HealthCheck.Path == "" || g.singlePool != nil || g.closed || g.checking {
+		return
 	}
+	g.checking = true
+	g.checks.Go(g.checkHealth)
 }
 
 func (g *Group) checkHealth() {
@@ -110,9 +118,12 @@ func (m *Endpoint) check(h *HealthCheck) error {
 	return nil
 }
 
-// dialCheck connects to the endpoint. It does not count as a dial of the pool.
+// dialCheck connects to the endpoint. It does not count as a dial of the pool, which does not keep the
+// connection either, shared as it may be with HTTP/2.
 func (m *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
-	c, err := m.pool.dialOne(ctx, true)
+	own := newPool(m.pool.target, m.group.options, nil)
+	own.Close()
+	c, err := own.dialOne(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -76,6 +79,8 @@ func (n *checkedNetwork) group(t *testing.T, count int) *Group {
 			n.events = append(n.events, fmt.Sprint(addr, " ", err))
 		},
 	})
+	g.StartHealthChecks()
+	g.StartHealthChecks() // which has no effect
 	t.Cleanup(g.Close)
 	return g
 }
@@ -146,4 +151,54 @@ func TestHealthChecksNeverLeaveOutMostEndpoints(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// Checks of endpoints with HTTP/2 leave no connections behind.
+func TestHealthChecksKeepNoConnections(t *testing.T) {
+	var open, most, asked atomic.Int64
+	var target Target
+	for i := range 2 {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor == 2 {
+				asked.Add(1)
+			}
+		}))
+		s.Config.Protocols = new(http.Protocols)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				most.Store(max(most.Load(), open.Add(1)))
+			case http.StateClosed:
+				open.Add(-1)
+			}
+		}
+		s.Start()
+		t.Cleanup(s.Close)
+		one, err := ParseTarget(strings.Replace(s.URL, "http", "h2c", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			target = one
+		} else {
+			target.MoreTargets = []Target{one}
+		}
+	}
+	g := NewGroup(target, Options{HealthCheck: HealthCheck{Path: "/", Interval: time.Millisecond}})
+	t.Cleanup(g.Close)
+	time.Sleep(10 * time.Millisecond) // can only pass wrongly, never fail wrongly
+	if n := asked.Load(); n != 0 {
+		t.Errorf("%d checks before they were started", n)
+	}
+	g.StartHealthChecks()
+	for end := time.Now().Add(time.Minute); asked.Load() < 100; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d checks in a minute", asked.Load())
+		}
+	}
+	g.Close()
+	if n := most.Load(); n > 20 { // some may be closing
+		t.Errorf("%d connections at once for %d checks", n, asked.Load())
+	}
 }

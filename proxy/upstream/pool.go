@@ -63,6 +63,8 @@ type GetOptions struct {
 	// If the upstream has several addresses, another one is preferred, pooled or dialed; ""
 	// avoids none.
 	Avoid string
+	// Key is that of Choice, for an upstream whose addresses are not known yet.
+	Key uint64
 	// Endpoint is the result of Group.Choose; nil: choose now.
 	Endpoint *Endpoint
 	// HTTP1 asks for a separate HTTP/1.1 connection if the upstream supports both
@@ -135,6 +137,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.EjectAfter == 0 {
 		o.EjectAfter = DefaultEjectAfter
+	}
+	if o.HealthCheck.Interval <= 0 {
+		o.HealthCheck.Interval = DefaultHealthInterval
 	}
 	if o.EjectFor <= 0 {
 		o.EjectFor = DefaultEjectFor

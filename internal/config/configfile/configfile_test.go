@@ -92,8 +92,14 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"routes:\n  - path: /a":     "line 2: expected a route with a name, such as - name: search",
 		"routes:\n  - [a]":          "line 2: expected a route with a name",
 		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: via is already set in line 3",
-		"a: *x":            "unknown anchor",
-		"a: 1\n<<: {b: 2}": `line 2: "<<" does not name a setting`,
+		"via: &secret":                      "line 1: via: expected a value",
+		"via: !secret":                      "line 1: via: expected a value",
+		"retry_on: [&secret , a]":           "line 1: retry_on: expected a value",
+		"via: &x a\n*x : b":                 "line 2: expected the name of a setting",
+		"routes:\n  - name: a\n    name: b": "line 3: the route has a second name",
+		"a: *secret":                        "an alias stands for nothing",
+		"a: *x":                             "an alias stands for nothing",
+		"a: 1\n<<: {b: 2}":                  `line 2: "<<" does not name a setting`,
 	} {
 		got, err := Read(write(t, "x.yml", content))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {

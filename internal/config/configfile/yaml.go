@@ -35,7 +35,7 @@ func (p *pairs) addYAML(content []byte) {
 	case errors.Is(err, io.EOF):
 		return // nothing but comments
 	case err != nil:
-		p.errs = append(p.errs, errors.New(strings.TrimPrefix(err.Error(), "yaml: ")))
+		p.errs = append(p.errs, syntaxError(err))
 		return
 	}
 	if !errors.Is(decoder.Decode(&more), io.EOF) {
@@ -53,17 +53,31 @@ func (p *pairs) addYAML(content []byte) {
 	p.addSettings(Prefix, root)
 }
 
+// syntaxError returns the library's error without what it may quote of the file.
+func syntaxError(err error) error {
+	if strings.Contains(err.Error(), "unknown anchor") {
+		return errors.New("an alias stands for nothing; put quotes around a value that begins with *")
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
 // addSettings adds the settings of a mapping. prefix is that of their variables.
 func (p *pairs) addSettings(prefix string, mapping *yaml.Node) {
+	named := false
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], deref(mapping.Content[i+1])
 		switch {
+		case key.Kind != yaml.ScalarNode:
+			p.wrong(key.Line, "expected the name of a setting")
 		case !keyForm.MatchString(key.Value):
 			p.wrong(key.Line, "%q does not name a setting; names are in lower case with underscores, such as max_retries", key.Value)
 		case prefix == Prefix && key.Value == routesKey && value.Kind == yaml.SequenceNode:
 			p.addRoutes(key, value)
-		case prefix != Prefix && key.Value == nameKey:
-			// read by routeName
+		case prefix != Prefix && key.Value == nameKey: // read by routeName
+			if named {
+				p.wrong(key.Line, "the route has a second name")
+			}
+			named = true
 		default:
 			p.addValue(prefix+strings.ToUpper(key.Value), key, value)
 		}
@@ -73,7 +87,7 @@ func (p *pairs) addSettings(prefix string, mapping *yaml.Node) {
 func (p *pairs) addValue(name string, key, value *yaml.Node) {
 	text, ok := valueText(value)
 	if !ok {
-		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines", key.Value)
+		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines; put quotes around a value that begins with & or !", key.Value)
 		return
 	}
 	p.add(name, text, key.Value, key.Line)
@@ -118,7 +132,7 @@ func routeName(route *yaml.Node) string {
 func valueText(value *yaml.Node) (text string, ok bool) {
 	switch value.Kind {
 	case yaml.ScalarNode:
-		return scalarText(value), true
+		return scalarText(value), !isMark(value)
 	case yaml.SequenceNode:
 		return joined(value.Content, 1, ",")
 	case yaml.MappingNode:
@@ -133,7 +147,7 @@ func joined(nodes []*yaml.Node, size int, separator string) (text string, ok boo
 	for i := 0; i+size <= len(nodes); i += size {
 		var words []string
 		for _, n := range nodes[i : i+size] {
-			if n = deref(n); n.Kind != yaml.ScalarNode {
+			if n = deref(n); n.Kind != yaml.ScalarNode || isMark(n) {
 				return "", false
 			}
 			words = append(words, scalarText(n))
@@ -149,6 +163,12 @@ func scalarText(n *yaml.Node) string {
 		return ""
 	}
 	return n.Value
+}
+
+// isMark reports whether a scalar is nothing but an anchor or a tag, as a value that begins with & or ! is
+// without quotes.
+func isMark(n *yaml.Node) bool {
+	return n.Value == "" && (n.Anchor != "" || strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"))
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
