@@ -44,6 +44,9 @@ func TestPhoneNeedsFewerThanThreeScreens(t *testing.T) {
 	}
 }
 
+// summaries are what a phone has to unfold rows and lists.
+var summaries = []string{"#failed tbody .unfold > summary", "#upstreams .unfold > summary", "#failed-list > .rest > summary"}
+
 // What a phone hides is there on demand, and a wide screen shows it at once.
 func TestDetailsAreShownOnDemand(t *testing.T) {
 	u := startUpstream(t)
@@ -57,6 +60,16 @@ func TestDetailsAreShownOnDemand(t *testing.T) {
 	if n := is[int](phone, `[...document.querySelectorAll('#failed tbody tr')].filter((r) => r.checkVisibility()).length`); n != 5 {
 		t.Errorf("a phone shows %d failed requests, expected 5", n)
 	}
+	for _, id := range []string{"#failed tbody .id", "#failed tbody svg", "#upstreams td[data-label=Budget]"} {
+		if is[bool](phone, `document.querySelector('`+id+`').checkVisibility()`) {
+			t.Errorf("a phone shows %s without demand", id)
+		}
+	}
+	for _, summary := range summaries {
+		if !is[bool](phone, `document.querySelector('`+summary+`').checkVisibility()`) {
+			t.Errorf("on a phone nothing unfolds %s", summary)
+		}
+	}
 	const unfold = `(() => { document.querySelectorAll('details').forEach((d) => { d.open = true }); document.querySelectorAll('[aria-expanded=false]').forEach((b) => b.click()); return true })()`
 	phone.await("everything on demand", `(() => { `+unfold+`; return `+hidden+` === 0 })()`)
 	if wide := is[int](phone, `document.documentElement.scrollWidth`); wide > phoneWidth {
@@ -65,6 +78,11 @@ func TestDetailsAreShownOnDemand(t *testing.T) {
 
 	wide := open(t, p, 1280, 900, "light")
 	wide.await("all lists", `['#failed', '#slow', '#recovered'].every((id) => document.querySelectorAll(id + ' tbody tr').length > 0)`)
+	for _, summary := range summaries {
+		if is[bool](wide, `document.querySelector('`+summary+`').checkVisibility()`) {
+			t.Errorf("a wide screen shows %s, which has nothing to unfold", summary)
+		}
+	}
 	wide.await("everything of all requests at once", `[...document.querySelectorAll('#requests td, #requests .id, #requests svg, #upstreams svg')].every((e) => e.checkVisibility())`)
 }
 
