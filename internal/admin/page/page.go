@@ -36,11 +36,11 @@ const (
 	Window = Points * Step
 )
 
-// Options are where a Page looks. All have to be set; the functions are called
+// Options are where a Page looks. All but Host have to be set; the functions are called
 // by several goroutines at once.
 type Options struct {
 	Version   string
-	Host      string // of this machine or Pod; New bounds it
+	Host      string // name of this machine or Pod, "" if it is not known; New bounds it
 	Metrics   *metrics.Metrics
 	Process   func() Process
 	Upstreams func() []metrics.Upstream // names are unique
