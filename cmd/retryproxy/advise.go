@@ -13,15 +13,15 @@ import (
 var adviseCommand = command{
 	name:    "advise",
 	args:    "[--window 5m] [--json] [--address HOST:PORT] [--timeout 2s]",
-	summary: "propose timeouts, budget and backoff from what a running retryproxy has counted",
-	details: `Asks the admin listener of this machine that RETRYPROXY_ADMIN_LISTEN names for its
-metrics, and prints for every route what retries brought and what they cost, and
-which timeouts, retry budget and backoff would fit the traffic, each with its
-reason. It changes nothing, and says so where there was too little traffic.
+	summary: "propose timeouts, retry budget and backoff from the traffic of a running retryproxy",
+	details: `Reads the metrics of the retryproxy on this machine (RETRYPROXY_ADMIN_LISTEN). For
+every route, prints what retries gained and what they cost, and which timeouts,
+retry budget and backoff would fit the traffic, each with its reason. It changes
+nothing. Where there was too little traffic, it says so.
 
-With --window it asks twice, so far apart, and looks at the time between; without,
-at all that was counted since the process began. A route in
-RETRYPROXY_DRY_RUN=true is told what retries would bring.`,
+With --window it reads the metrics twice, that far apart, and looks at the time
+between. Otherwise it looks at everything since the process started. For a route
+with RETRYPROXY_DRY_RUN=true it prints what retries would gain.`,
 	run: runAdvise,
 }
 

@@ -15,36 +15,34 @@ import (
 var healthCommand = command{
 	name:    "health",
 	args:    "[--live] [--address HOST:PORT] [--timeout 2s]",
-	summary: "ask a running retryproxy whether it takes requests",
-	details: `Asks the admin listener of this machine that RETRYPROXY_ADMIN_LISTEN names. The
-exit code is 0 when the response is yes and 1 when it is no or there is none, which
-is what container health checks and probes by command want.`,
+	summary: "ask a running retryproxy whether it accepts requests",
+	details: `Asks the retryproxy on this machine (RETRYPROXY_ADMIN_LISTEN). The exit code is 0 if
+it accepts requests, and 1 if it does not or does not respond. This is for
+container health checks and exec probes.`,
 	run: runHealth,
 }
 
 var drainCommand = command{
 	name:    "drain",
 	args:    "[--address HOST:PORT] [--timeout 2s]",
-	summary: "tell a running retryproxy to end in order",
-	details: `Does what SIGTERM does: readiness fails, after RETRYPROXY_DRAIN_DELAY running
-requests end within RETRYPROXY_DRAIN_TIMEOUT, and the process ends. Returns as
-soon as that has begun. For a preStop hook, where there is no shell to send a
-signal with.`,
+	summary: "shut a running retryproxy down gracefully",
+	details: `Does the same as SIGTERM: readiness fails, RETRYPROXY_DRAIN_DELAY passes, requests in
+flight get RETRYPROXY_DRAIN_TIMEOUT to end, and the process ends. The command returns
+as soon as this has begun. It is for preStop hooks in images without a shell.`,
 	run: runDrain,
 }
 
 var quitCommand = command{
 	name:    "quit",
 	args:    "[--address HOST:PORT] [--timeout 2s]",
-	summary: "tell a running retryproxy that its work is done",
-	details: `Like drain, but without RETRYPROXY_DRAIN_DELAY: requests in flight end within
-RETRYPROXY_DRAIN_TIMEOUT and the process ends with exit code 0. For a Job whose
-sidecar has to end when the work is done, where the application in the Pod says
-so itself, as by
+	summary: "shut a running retryproxy down because its work is done",
+	details: `Like drain, but without RETRYPROXY_DRAIN_DELAY, and the exit code of retryproxy is 0.
+It is for a Job whose sidecar must end when the work is done. The application can
+also ask for it itself:
 
   wget -qO- --post-data= http://localhost:9797/quit
 
-A Job on Kubernetes 1.29 or later with a native sidecar does not need it.`,
+A native sidecar (Kubernetes 1.29 or later) does not need it.`,
 	run: runQuit,
 }
 

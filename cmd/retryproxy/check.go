@@ -13,12 +13,12 @@ import (
 var checkCommand = command{
 	name:    "check",
 	args:    "[--all] [--json]",
-	summary: "check the settings and print what applies, route by route",
-	details: `Reads the environment and the file that RETRYPROXY_CONFIG_FILE names, as starting
-would, and opens nothing. Prints the settings that are set, with the variable
-that sets each, and those that most people need, for every other route those
-that differ from the default route's. Then what a request can cost at worst, and
-every error and warning. The exit code is 2 when there is an error.`,
+	summary: "check the settings and print those in force, route by route",
+	details: `Reads the environment and RETRYPROXY_CONFIG_FILE like a start would, but opens
+nothing. Prints the settings that are set, each with its variable, and those that
+most people need. For every named route it prints what differs from the default
+route. Then come what a request can cost at worst, and all errors and warnings.
+The exit code is 2 if there is an error.`,
 	run: runCheck,
 }
 

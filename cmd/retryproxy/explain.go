@@ -14,14 +14,14 @@ import (
 var explainCommand = command{
 	name:    "explain",
 	args:    "METHOD URL [-H 'Name: value']... [--json]",
-	summary: "tell which route a request takes, and whether and why it would be retried",
-	details: `Takes the request as a client would send it to retryproxy, reads the settings as
-starting would, and opens nothing. URL may be a path such as /search/x; the Host
-is then localhost, or what -H 'Host: ...' says. With RETRYPROXY_FORWARD_PROXY a URL
-with a host is taken as http_proxy makes clients send it, host and all.
+	summary: "show which route a request takes, and whether and why it would be retried",
+	details: `Takes a request as a client would send it, reads the settings like a start would,
+and opens nothing. URL may be a path such as /search/x; the Host is then localhost,
+or that of -H 'Host: ...'. With RETRYPROXY_FORWARD_PROXY, a URL with a host is sent as
+clients with http_proxy send it.
 
-Prints the route, and for every kind of failure whether the request would be
-sent again and why, with time, budget and memory to spare.`,
+Prints the route. For every kind of failure, prints whether the request would be
+retried and why, provided that there is time, retry budget and memory.`,
 	run: runExplain,
 }
 

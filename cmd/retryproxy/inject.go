@@ -20,19 +20,19 @@ var injectCommand = command{
 	name:    "inject",
 	args:    "[-f FILE] [flags]",
 	summary: "put the sidecar into Kubernetes manifests",
-	details: `Reads manifests from FILE or standard input and prints them with a sidecar in
-every Pod template and traffic led through it. Runs retryproxy-inject, which has
-to stand beside this command or in PATH; retryproxy-inject --help tells its flags.`,
+	details: `Reads manifests from FILE or standard input and prints them with a sidecar in every
+Pod template, through which the traffic goes. It runs retryproxy-inject, which must be
+in the same directory or in PATH; retryproxy-inject --help lists its flags.`,
 	run: runInject,
 }
 
 var webhookCommand = command{
 	name:    "webhook",
 	args:    "--cert FILE --key FILE [flags]",
-	summary: "do so to Pods as Kubernetes admits them",
-	details: `Serves a mutating admission webhook, which puts the sidecar into Pods with the
-annotation retryproxy.io/inject: "true". Runs retryproxy-inject webhook; its own
---help tells the flags.`,
+	summary: "inject the sidecar into Pods as Kubernetes admits them",
+	details: `Serves a mutating admission webhook that injects the sidecar into Pods with the
+annotation retryproxy.io/inject: "true". It runs retryproxy-inject webhook, whose
+--help lists the flags.`,
 	run: runWebhook,
 }
 

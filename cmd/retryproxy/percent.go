@@ -13,10 +13,10 @@ var percentCommand = command{
 	name:    "retry-percent",
 	args:    "[--address HOST:PORT] [--timeout 2s] [N]",
 	summary: "show or change how many retries a running retryproxy makes",
-	details: `Prints the percentage of retries that are made of those that would be. With N, from
-0 (none) to 100 (all), changes it first, at once and for all routes. The change
-lasts until the process ends; RETRYPROXY_RETRY_PERCENT says what it begins with.
-A retry after a kept connection was found closed is no retry in this sense.`,
+	details: `Prints the percentage of retries that are made. With N, from 0 (none) to 100 (all),
+it first changes that for all routes, at once. The change lasts until the process
+ends; RETRYPROXY_RETRY_PERCENT is the value at the start. Immediate retries after the
+upstream closed an idle connection do not count as retries here.`,
 	run: runPercent,
 }
 

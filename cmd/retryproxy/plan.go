@@ -19,20 +19,20 @@ import (
 var planCommand = command{
 	name:    "plan",
 	args:    "[--route NAME | --backoff NAME[,NAME...]] [--elapsed 1000s] [--png FILE | --svg FILE | --json]",
-	summary: "see what a backoff does: every wait, the worst case, when a recovery is noticed",
-	details: `Prints for each strategy when its retries begin, draws them over each other, and
-tells the worst that can come of it. Nothing is sent and nobody waits.
+	summary: "show what a backoff does: every wait, the worst case, when a recovery is noticed",
+	details: `For each strategy, prints when its retries begin, draws them in one diagram, and
+names the worst case. It sends nothing.
 
---route takes a route's strategy and bounds from the settings as starting would;
---backoff takes strategies by name, each with options of its own if it has any,
-as in normal:base=1s:factor=1.5. Both may be given, to compare. With neither it
-is the default strategy, or with --ratio the strategy ratio.
+--route takes strategy and limits of a route from the settings. --backoff takes
+strategies by name, each with options if needed, such as normal:base=1s:factor=1.5.
+Use both to compare. Without either, it shows the default strategy, or with --ratio
+the strategy ratio.
 
---elapsed asks what happens when the upstream comes back after so long: how many
+--elapsed asks what happens if the upstream comes back after that time: how many
 retries there were, how long the wait is then, and when the recovery is noticed.
 
-Pictures are drawn by a second command, retryproxy-plot, so that this one stays
-small; --png and --svg run it when it is found beside this one or in PATH.`,
+--png and --svg draw pictures with retryproxy-plot, a separate program that keeps this
+one small. It must be in the same directory or in PATH.`,
 	run: runPlan,
 }
 

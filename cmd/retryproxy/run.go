@@ -161,9 +161,9 @@ func overview(w io.Writer) {
 		}
 	}
 	t.Flush()
-	fmt.Fprint(w, "\nThe least to set is where requests go, as in\n\n"+
+	fmt.Fprint(w, "\nOnly the upstream must be set:\n\n"+
 		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
-		"retryproxy help COMMAND tells more about one. The settings are in docs/settings.md.\n"+
+		"retryproxy help COMMAND describes one. The settings are in docs/settings.md.\n"+
 		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 

@@ -13,9 +13,9 @@ var serveCommand = command{
 	name:    "serve",
 	summary: "forward requests; what retryproxy does without a command",
 	details: `Reads its settings from RETRYPROXY_* variables (docs/settings.md) and forwards
-requests until SIGTERM or SIGINT. It then ends in order: /readyz fails, after
-RETRYPROXY_DRAIN_DELAY running requests have RETRYPROXY_DRAIN_TIMEOUT to end. A
-second such signal ends it at once. SIGHUP reads the settings file and the
+requests until SIGTERM or SIGINT. Then it shuts down gracefully: /readyz fails,
+RETRYPROXY_DRAIN_DELAY passes, and requests in flight get RETRYPROXY_DRAIN_TIMEOUT to
+end. A second signal ends it at once. SIGHUP reads the configuration file and the
 certificates again.`,
 	run: runServe,
 }

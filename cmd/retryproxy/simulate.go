@@ -19,26 +19,24 @@ import (
 var simulateCommand = command{
 	name:    "simulate",
 	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--clients 1000] [--png FILE | --svg FILE | --json]",
-	summary: "play an outage in virtual time: who comes back, when, and at what load",
-	details: `Plays a server that becomes slow when many requests are there at once, clients who
-try again and again, an outage, and what stands between them; each way and each
-manner of clients once, over each other. Retries, budget, breaker and limit are decided
-by the code that the proxy runs. Nothing is sent and nobody waits: ten minutes of
-100 000 clients take a few seconds.
+	summary: "simulate an outage in virtual time: who comes back, when, and at what load",
+	details: `Simulates a server that slows down under many requests, clients that retry, an
+outage, and what stands between them, and prints every combination in one diagram.
+Retries, retry budget, circuit breaker and concurrency limit are those of the
+proxy's own code. It sends nothing: ten minutes of 100 000 clients take a few seconds.
 
---through takes direct (nothing between), retries (a proxy that retries and does
-nothing else), budget (the same with a retry budget), haproxy (a number of
-connections set by hand, with a queue) and retryproxy. --route adds a route of the
-settings as starting would take it.
+--through takes direct (nothing between), retries (a proxy that only retries), budget
+(with a retry budget too), haproxy (a fixed number of connections and a queue) and
+retryproxy. --route adds a route of the settings.
 
---backoff plays every way that retries once with each of these strategies, written
-as for plan; --client-backoff says what clients do after a failure: naive (again after
---again), once (give up), or a strategy. One that grows from the wait before it
-(normal, decorrelated) may end with :from=pause: then the first wait grows from the
-client's pause before the request.
+--backoff simulates every way that retries once with each of these strategies,
+written as for plan. --client-backoff sets what clients do after a failure: naive
+(again after --again), once (give up), or a strategy. A strategy that grows from the
+wait before (normal, decorrelated) may end with :from=pause: then the first wait
+grows from the client's pause before the request.
 
-The server and the number of proxies grow with --clients unless they are given.
-The same --seed gives the same storm.`,
+The server and the number of proxies grow with --clients unless they are given. The
+same --seed gives the same outage.`,
 	run: runSimulate,
 }
 

@@ -12,10 +12,10 @@ import (
 var topCommand = command{
 	name:    "top",
 	args:    "[--every 1s] [--json] [--address HOST:PORT] [--timeout 2s]",
-	summary: "show what a running retryproxy does, as the page on its admin listener does",
-	details: `Shows routes, upstreams and the last requests that failed, now and over the last
-five minutes. On a terminal it shows them anew every second until q or Ctrl-C; elsewhere,
-or with --json, once. NO_COLOR is obeyed.`,
+	summary: "show what a running retryproxy does, like its status page",
+	details: `Shows routes, upstreams and the last failed requests, now and over the last five
+minutes. A terminal is refreshed every second until q or Ctrl-C. Otherwise, or with
+--json, it prints once. It respects NO_COLOR.`,
 	run: runTop,
 }
 

@@ -11,10 +11,10 @@ import (
 var waitCommand = command{
 	name:    "wait",
 	args:    "[--address HOST:PORT] [--timeout 60s]",
-	summary: "wait until a retryproxy takes requests",
-	details: `Asks the admin listener of this machine that RETRYPROXY_ADMIN_LISTEN names until it
-says that requests are taken, and fails when it has not said so in time. For what
-may begin only then: a postStart hook that holds up the next container, a script.`,
+	summary: "wait until a retryproxy accepts requests",
+	details: `Asks the retryproxy on this machine (RETRYPROXY_ADMIN_LISTEN) until it accepts
+requests, and fails if that takes too long. It is for what must not start earlier,
+such as a postStart hook that holds back the next container.`,
 	run: runWait,
 }
 

@@ -21,7 +21,7 @@ const (
 func (b *Balance) UnmarshalText(text []byte) error {
 	s := string(text)
 	if name, isHash := strings.CutPrefix(s, hashOf); s != leastRequests && s != roundRobin && !(isHash && isToken(name)) {
-		return errors.New("not one of these words and not a header name behind hash:")
+		return errors.New("neither one of these words nor hash: with a header name")
 	}
 	b.text = s
 	return nil

@@ -59,7 +59,7 @@ func (e *FallbackEntry) parse(s string) (length int, err error) {
 	if name, is := strings.CutPrefix(s, routeEntry); is {
 		name, _, _ = strings.Cut(name, ",")
 		if e.route = strings.TrimSpace(name); e.route == "" {
-			return 0, errors.New("no name behind route:")
+			return 0, errors.New("route: without a name")
 		}
 		return len(routeEntry) + len(name), nil
 	}
