@@ -30,8 +30,10 @@ const (
 )
 
 const (
-	// checkTimeout bounds one check, with its connection; Interval does too.
-	checkTimeout = 5 * time.Second
+	// checkTimeout bounds one check, with its connection. A shorter Interval does too, but a machine under
+	// load is given leastCheckTimeout in any case.
+	checkTimeout      = 5 * time.Second
+	leastCheckTimeout = time.Second
 	// checkedAtOnce bounds the checks in progress.
 	checkedAtOnce = 16
 	// checkRestBytes bounds what is read of a check's body, so that the endpoint is not reset while it
@@ -93,7 +95,7 @@ func (g *Group) checkAll() {
 // check sends one GET on a connection of its own. Statuses from 200 to 399 pass, as with the
 // probes of Kubernetes.
 func (m *Endpoint) check(h *HealthCheck) error {
-	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, h.Interval))
+	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
 	defer cancel()
 	// The connections of the pool read and write HTTP/1.1, whatever the endpoint speaks.
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: m.dialCheck}
