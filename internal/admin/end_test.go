@@ -125,6 +125,7 @@ func TestFewMayAskForTheEndAtOnce(t *testing.T) {
 		if status := ask("10.0.0.2:1"); status != http.StatusConflict {
 			t.Errorf("another address: %d", status)
 		}
+		time.Sleep(time.Second)
 		if status := ask("10.0.0.1:2"); status != http.StatusConflict {
 			t.Errorf("after the first have their answer: %d", status)
 		}
@@ -136,6 +137,8 @@ func TestFewMayAskForTheEndAtOnce(t *testing.T) {
 			t.Errorf("one more than all: %d", status)
 		}
 		time.Sleep(2 * noticed)
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		if len(e.asking) != 0 || e.all != 0 {
 			t.Errorf("%v, %d are left", e.asking, e.all)
 		}
