@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/retryproxy/retryproxy/bench/internal/streams"
 )
 
@@ -69,7 +71,7 @@ var rules = []rule{
 	{"haproxy", []int{400}, "an upgrade to WebSocket without its key", "it wants Sec-WebSocket-Key of whoever asks for that protocol",
 		func(m *streams.Message) bool {
 			h := headOf(m.Raw)
-			return strings.EqualFold(h.Get("Upgrade"), "websocket") && h.Get("Sec-WebSocket-Key") == ""
+			return httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket") && h.Get("Sec-WebSocket-Key") == ""
 		}},
 }
 
