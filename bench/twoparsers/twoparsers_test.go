@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/retryproxy/retryproxy/bench/internal/command"
@@ -83,6 +84,18 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "0s"}, {"--seed", "-1"}} {
 		if code := command.Program(run).Run(t.Context(), "twoparsers", args, io.Discard, io.Discard); code != command.Usage {
 			t.Errorf("%v: code %d", args, code)
+		}
+	}
+}
+
+func TestAnUpgradeToWebSocketIsFoundInAList(t *testing.T) {
+	for upgrade, want := range map[string]bool{"websocket": true, ",websocket": true, "h2c, WebSocket": true, "websockets": false, "": false} {
+		raw := "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n"
+		refuses := slices.ContainsFunc(rules, func(r rule) bool {
+			return r.what == "an upgrade to WebSocket without its key" && r.holds(&streams.Message{Raw: []byte(raw)})
+		})
+		if refuses != want {
+			t.Errorf("%q: %v, want %v", upgrade, refuses, want)
 		}
 	}
 }
