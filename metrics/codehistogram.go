@@ -55,10 +55,12 @@ func (h *codeHistograms) addTo(buckets []uint64) {
 // collect exports those that counted something, and with zeros at least that of good responses.
 func (h *codeHistograms) collect(ch chan<- prometheus.Metric, f *family, route string, zeros bool) {
 	for i := range h {
-		if one := h[i].Load(); one != nil {
+		one := h[i].Load()
+		if one == nil && zeros && i == class2xx {
+			one = new(histogram)
+		}
+		if one != nil {
 			ch <- one.metric(f, durationLadder, route, codeClasses[i])
-		} else if zeros && i == class2xx {
-			ch <- new(histogram).metric(f, durationLadder, route, codeClasses[i])
 		}
 	}
 }

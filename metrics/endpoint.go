@@ -24,12 +24,11 @@ var endpointStates = [NumEndpointStates]string{"used", "ejected", "unhealthy", "
 // Endpoint is one of several addresses of an upstream, or the sum of those not exported by
 // name.
 type Endpoint struct {
-	Name     string // "" for the sum, which is exported as other
-	Requests int    // in flight
-	Attempts uint64
-	Failures uint64
-	Ejected  bool
-
+	Name      string // "" for the sum, which is exported as other
+	Requests  int    // in flight
+	Attempts  uint64
+	Failures  uint64
+	Ejected   bool
 	Unhealthy bool
 }
 

@@ -31,11 +31,11 @@ func (b *Balance) UnmarshalText(text []byte) error {
 func (b Balance) MarshalText() ([]byte, error) { return []byte(b.text), nil }
 
 func (b Balance) proxy() proxy.Balance {
-	header, _ := strings.CutPrefix(b.text, hashOf)
-	if header == b.text {
-		header = ""
+	name, isHash := strings.CutPrefix(b.text, hashOf)
+	if !isHash {
+		return proxy.Balance{RoundRobin: b.text == roundRobin}
 	}
-	return proxy.Balance{RoundRobin: b.text == roundRobin, Header: header}
+	return proxy.Balance{Header: name}
 }
 
 // healthCheck returns the health check of the route's endpoints.
@@ -50,7 +50,7 @@ func healthCheck(r *Route) upstream.HealthCheck {
 // without a check.
 func (c *checker) endpoints() {
 	r := c.r
-	if c.own("HEALTH_INTERVAL") && !r.HealthPath.Set() && (r != &c.s.Default || !c.s.anyHealthCheck()) {
+	if c.own("HEALTH_INTERVAL") && !r.HealthPath.Set() && (r != &c.s.Default || !c.s.anyRoute(func(r *Route) bool { return r.HealthPath.Set() })) {
 		c.warnf("HEALTH_INTERVAL", DurationText(r.HealthInterval), "has no effect with %s=off", c.name("HEALTH_PATH"))
 	}
 	if !r.Upstream.Set() || !r.Upstream.target.OneAddress() {
@@ -62,14 +62,4 @@ func (c *checker) endpoints() {
 	if c.own("BALANCE") && r.Balance.text != leastRequests {
 		c.warnf("BALANCE", r.Balance.text, "has no effect: %s is one address", r.Upstream)
 	}
-}
-
-// anyHealthCheck reports whether some route has health checks.
-func (s *Settings) anyHealthCheck() bool {
-	for i := range s.Routes {
-		if s.Routes[i].HealthPath.Set() {
-			return true
-		}
-	}
-	return false
 }

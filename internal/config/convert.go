@@ -19,8 +19,15 @@ func YAML(environ []string) ([]byte, Problems) {
 	vars := collect(environ, &problems)
 	from := addFile(vars, &problems)
 	delete(vars, Prefix+"CONFIG_FILE")
-	vars.checkForYAML(&problems)
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if !utf8.ValidString(vars[name]) {
+			problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")
+		}
+	}
 	names := sortVariables(vars, &problems)
+	if list := vars[Prefix+"ROUTES"]; list != "" && names.wrong != nil {
+		problems.errorf(Prefix+"ROUTES", list, "%s", oneLine(names.wrong))
+	}
 	from.tell(problems)
 	delete(names.global, "ROUTES") // the list of routes says it
 	settings := configfile.Settings{Values: fileValues(names.global, globalSettings, sharedSettings)}
@@ -31,19 +38,6 @@ func YAML(environ []string) ([]byte, Problems) {
 		})
 	}
 	return configfile.MarshalYAML(settings), problems
-}
-
-// checkForYAML reports what would be lost: a list of routes that is none, and text that YAML cannot hold.
-func (v variables) checkForYAML(problems *Problems) {
-	var list RouteNames
-	if err := list.UnmarshalText([]byte(v[Prefix+"ROUTES"])); err != nil && v[Prefix+"ROUTES"] != "" {
-		problems.errorf(Prefix+"ROUTES", v[Prefix+"ROUTES"], "%s", oneLine(err))
-	}
-	for _, name := range slices.Sorted(maps.Keys(v)) {
-		if !utf8.ValidString(v[name]) {
-			problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")
-		}
-	}
 }
 
 // fileValues returns the values of the lists' settings that are set.

@@ -108,12 +108,13 @@ type sorted struct {
 	global variables            // Global and Shared
 	routes map[string]variables // by upper-case route name
 	list   RouteNames
+	wrong  error // what is wrong with the list; reported when Global is parsed
 }
 
 // sortVariables determines the scope of each name, and reports unknown names.
 func sortVariables(vars variables, problems *Problems) *sorted {
 	out := &sorted{global: variables{}, routes: map[string]variables{}}
-	wrongList := out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"])) // reported when Global is parsed
+	out.wrong = out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"]))
 	for _, name := range out.list {
 		out.routes[configfile.RouteWord(name)] = variables{}
 	}
@@ -131,7 +132,7 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 		if out.take(name, vars[name]) || isServiceLink(name, vars[name]) {
 			continue
 		}
-		if wrongList != nil && isRouteVariable(name) {
+		if out.wrong != nil && isRouteVariable(name) {
 			continue // its route may be misspelled in the list
 		}
 		problems.add(Problem{Variable: name, Value: vars[name], Message: explainUnknown(name, out.list), Warning: !strict})

@@ -31,7 +31,7 @@ func (k *RateLimitKey) UnmarshalText(text []byte) error { return k.read(text, "u
 
 // rateLimit warns about a wait or a key without a rate limit.
 func (c *checker) rateLimit() {
-	if c.r.RateLimit.Limited() || c.r == &c.s.Default && c.s.anyRateLimit() {
+	if c.r.RateLimit.Limited() || c.r == &c.s.Default && c.s.anyRoute(func(r *Route) bool { return r.RateLimit.Limited() }) {
 		return
 	}
 	if c.own("RATE_LIMIT_WAIT") {
@@ -40,16 +40,6 @@ func (c *checker) rateLimit() {
 	if c.own("RATE_LIMIT_KEY") && !c.r.RateLimitKey.Upstream() {
 		c.warnf("RATE_LIMIT_KEY", c.r.RateLimitKey.text, "has no effect with %s=off", c.name("RATE_LIMIT"))
 	}
-}
-
-// anyRateLimit reports whether some route has a rate limit.
-func (s *Settings) anyRateLimit() bool {
-	for i := range s.Routes {
-		if s.Routes[i].RateLimit.Limited() {
-			return true
-		}
-	}
-	return false
 }
 
 // PauseKey determines which requests share the pause that a 429 asks for: none, route, or a
@@ -64,17 +54,7 @@ func (k *PauseKey) UnmarshalText(text []byte) error { return k.read(text, "none"
 
 // rateLimitPause warns about a maximum for pauses that are not shared.
 func (c *checker) rateLimitPause() {
-	if c.own("RATE_LIMIT_PAUSE_MAX") && c.r.RateLimitPauseKey.None() && (c.r != &c.s.Default || !c.s.anyRateLimitPause()) {
+	if c.own("RATE_LIMIT_PAUSE_MAX") && c.r.RateLimitPauseKey.None() && (c.r != &c.s.Default || !c.s.anyRoute(func(r *Route) bool { return !r.RateLimitPauseKey.None() })) {
 		c.warnf("RATE_LIMIT_PAUSE_MAX", DurationText(c.r.RateLimitPauseMax), "has no effect: with %s=none every request pauses for itself", c.name("RATE_LIMIT_PAUSE_KEY"))
 	}
-}
-
-// anyRateLimitPause reports whether some route shares pauses.
-func (s *Settings) anyRateLimitPause() bool {
-	for i := range s.Routes {
-		if !s.Routes[i].RateLimitPauseKey.None() {
-			return true
-		}
-	}
-	return false
 }

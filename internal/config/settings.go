@@ -96,10 +96,10 @@ type Shared struct {
 	UpstreamHost       HostRule      `env:"UPSTREAM_HOST" envDefault:"auto" unit:"host" about:"Host header that is sent. preserve: the client's. upstream: the upstream's. auto: the upstream's if the client named retryproxy or loopback, else the client's. Any other value is sent as it is."`
 	DialTimeout        time.Duration `env:"DIAL_TIMEOUT" envDefault:"3s" shown:"3s, or ATTEMPT_TIMEOUT when that is shorter" unit:"duration" min:"1ms" max:"10m" about:"Time to connect to the upstream, TLS handshake included."`
 	EjectAfter         int           `env:"EJECT_AFTER" envDefault:"5" unit:"count" min:"0" max:"1000000" about:"Outlier ejection, if the upstream has several endpoints: number of consecutive failures (no connection, reset, ATTEMPT_TIMEOUT, 502, 503, 504) after which an endpoint is ejected. At most half of the endpoints are ejected at once. 0: no ejection."`
-	Balance            Balance       `env:"BALANCE" envDefault:"least-requests" unit:"balance" about:"Which endpoint gets a request, if the upstream has several. least-requests: of two random ones the one with fewer requests in flight. round-robin: one after the other. hash:Name: the same one for the same value of that request header, as far as endpoints stay; requests without the header go by least-requests. A retry goes to another endpoint in any case."`
+	EjectFor           time.Duration `env:"EJECT_FOR" envDefault:"30s" unit:"duration" min:"100ms" max:"1h" about:"How long an endpoint is ejected the first time. The nth ejection lasts n times as long, up to ten times."`
 	HealthPath         ProbePath     `env:"HEALTH_PATH" envDefault:"off" unit:"probepath" about:"Path of health checks, if the upstream has several endpoints: each gets a GET every HEALTH_INTERVAL. After 3 checks in a row without a status from 200 to 399 it gets no requests until 2 have passed. If more than half of the endpoints are ejected or unhealthy, all are used. off: endpoints are judged by their requests only."`
 	HealthInterval     time.Duration `env:"HEALTH_INTERVAL" envDefault:"10s" unit:"duration" min:"100ms" max:"1h" about:"Time between health checks of an endpoint, give or take a tenth. A check fails after this time, but after 1s at the earliest and 5s at the latest."`
-	EjectFor           time.Duration `env:"EJECT_FOR" envDefault:"30s" unit:"duration" min:"100ms" max:"1h" about:"How long an endpoint is ejected the first time. The nth ejection lasts n times as long, up to ten times."`
+	Balance            Balance       `env:"BALANCE" envDefault:"least-requests" unit:"balance" about:"Which endpoint gets a request, if the upstream has several. least-requests: of two random ones the one with fewer requests in flight. round-robin: one after the other. hash:Name: the same one for the same value of that request header, as far as endpoints stay; requests without the header go by least-requests. A retry goes to another endpoint in any case."`
 
 	Forwarded             bool         `env:"FORWARDED" envDefault:"false" group:"Forwarding" unit:"bool" about:"Add a Forwarded header (RFC 7239) beside X-Forwarded-*."`
 	Via                   string       `env:"VIA" shown:"none" unit:"token" about:"Pseudonym for a Via header in requests and responses. If unset, none is added, because some servers stop compressing when they see it."`
@@ -232,4 +232,14 @@ func (s *Settings) All() []*Route {
 		all = append(all, &s.Routes[i])
 	}
 	return all
+}
+
+// anyRoute reports whether some named route has what has says.
+func (s *Settings) anyRoute(has func(r *Route) bool) bool {
+	for i := range s.Routes {
+		if has(&s.Routes[i]) {
+			return true
+		}
+	}
+	return false
 }

@@ -26,8 +26,7 @@ func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
 	var rateLimited page.Queue
 	for _, q := range stats.RateLimits {
-		rateLimited.Requests += q.Waiting
-		rateLimited.LongestMS = max(rateLimited.LongestMS, q.Longest.Milliseconds())
+		rateLimited.Add(page.Queue{Requests: q.Waiting, LongestMS: q.Longest.Milliseconds()})
 	}
 	return page.Process{
 		RateLimited: rateLimited,

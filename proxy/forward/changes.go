@@ -2,6 +2,7 @@ package forward
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -34,12 +35,9 @@ func NewHeaderChanges(set []http1.Header, remove []string) HeaderChanges {
 // Hiding returns c, which hides also what other hides: what a route does not show its own upstream, or
 // replaces there, is not for its fallback either.
 func (c HeaderChanges) Hiding(other HeaderChanges) HeaderChanges {
-	hidden := c.hidden
-	c.hidden = nil
-	for _, list := range [][][]byte{hidden, other.hidden} {
-		for _, name := range list {
-			c.hide(name)
-		}
+	c.hidden = slices.Clone(c.hidden)
+	for _, name := range other.hidden {
+		c.hide(name)
 	}
 	return c
 }
@@ -78,16 +76,13 @@ func (c *HeaderChanges) hide(name []byte) {
 // And returns c and the changes of more, whose set headers replace those of c.
 func (c HeaderChanges) And(set []http1.Header) HeaderChanges {
 	more := NewHeaderChanges(set, nil)
-	kept := HeaderChanges{lines: more.lines, hidden: more.hidden}
 	var lines strings.Builder
 	for line := range strings.Lines(c.lines) {
 		if name, _, _ := strings.Cut(line, ":"); !isListed(more.hidden, []byte(name)) {
 			lines.WriteString(line)
 		}
 	}
-	for _, name := range c.hidden {
-		kept.hide(name)
-	}
+	kept := more.Hiding(c)
 	kept.lines = lines.String() + more.lines
 	return kept
 }

@@ -14,6 +14,9 @@ type Choice struct {
 	Key        uint64 // requests with the same key go to the same endpoint, as far as endpoints stay; 0: none
 }
 
+// choice returns how o chooses where Endpoint does not.
+func (o *GetOptions) choice() Choice { return Choice{Avoid: o.Avoid, Key: o.Key} }
+
 // KeyOf returns the key for a value. It is the same in every process.
 func KeyOf(value []byte) uint64 {
 	h := fnv.New64a()

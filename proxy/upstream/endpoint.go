@@ -67,8 +67,8 @@ func (m *Endpoint) load() int64 { return m.pool.load.Load() + m.pool.dialing.Loa
 
 func (m *Endpoint) ejected() bool { return m.ejectedNow.Load() }
 
-// leftOut reports whether requests prefer other endpoints.
-func (m *Endpoint) leftOut() bool { return m.ejectedNow.Load() || m.unhealthy.Load() }
+// isUnavailable reports whether m is ejected or unhealthy, so that requests prefer other endpoints.
+func (m *Endpoint) isUnavailable() bool { return m.ejectedNow.Load() || m.unhealthy.Load() }
 
 // ReportSuccess records that the upstream did its work. It is cheap while there was no
 // failure.

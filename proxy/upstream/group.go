@@ -130,7 +130,7 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 	}
 	m := o.Endpoint
 	if m == nil {
-		if m = g.Choose(Choice{Avoid: o.Avoid, Key: o.Key}); m == nil {
+		if m = g.Choose(o.choice()); m == nil {
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 	if !o.ForceLookup {
 		if o.Endpoint == nil {
-			o.Endpoint = g.Choose(Choice{Avoid: o.Avoid, Key: o.Key})
+			o.Endpoint = g.Choose(o.choice())
 		}
 		if c := g.TryPooled(&o); c != nil {
 			return c, nil
@@ -64,7 +64,7 @@ func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	picker := g.picker.Load()
 	first := o.Endpoint
 	if first == nil { // the addresses were not known yet
-		first = picker.choose(Choice{Avoid: o.Avoid, Key: o.Key}, g)
+		first = picker.choose(o.choice(), g)
 	}
 	order := picker.dialOrder(first, o.Avoid, g.random)
 	for i, m := range order {

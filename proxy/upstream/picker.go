@@ -26,7 +26,7 @@ func newPicker(all []*Endpoint) *picker {
 	for rest := v.endpoints; len(rest) > 0 && v.usable == nil; {
 		level := rest[:countSamePriority(rest)]
 		rest = rest[len(level):]
-		healthy := slices.DeleteFunc(slices.Clone(level), func(m *Endpoint) bool { return m.leftOut() })
+		healthy := slices.DeleteFunc(slices.Clone(level), func(m *Endpoint) bool { return m.isUnavailable() })
 		if 2*len(healthy) >= len(level) {
 			v.usable = healthy
 		}
@@ -106,7 +106,7 @@ func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uin
 // priority that is neither ejected nor unhealthy, else avoid itself.
 func (v *picker) pickReserve(avoid string) *Endpoint {
 	for _, m := range v.endpoints {
-		if m.addr != avoid && !m.leftOut() {
+		if m.addr != avoid && !m.isUnavailable() {
 			return m
 		}
 	}
@@ -132,7 +132,7 @@ func (v *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) ui
 		add(m, m.addr != avoid)
 	}
 	for _, m := range v.endpoints {
-		add(m, m.addr != avoid && !m.leftOut())
+		add(m, m.addr != avoid && !m.isUnavailable())
 	}
 	for _, m := range v.endpoints {
 		add(m, m.addr != avoid)

@@ -64,7 +64,8 @@ type Queue struct {
 	LongestMS int64 `json:"longest_ms"` // how long the first of them has been waiting
 }
 
-func (q *Queue) add(o Queue) {
+// Add adds the requests of another queue.
+func (q *Queue) Add(o Queue) {
 	q.Requests += o.Requests
 	q.LongestMS = max(q.LongestMS, o.LongestMS)
 }

@@ -145,7 +145,7 @@ func queued(upstreams []metrics.Upstream, process Process) Queue {
 	all := process.RateLimited
 	for i := range upstreams {
 		u := &upstreams[i]
-		all.add(Queue{Requests: u.Guard.Queued, LongestMS: u.LongestWait.Milliseconds()})
+		all.Add(Queue{Requests: u.Guard.Queued, LongestMS: u.LongestWait.Milliseconds()})
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package configfile
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -26,6 +27,9 @@ func (p *pairs) addLines(content []byte) {
 	}
 }
 
+// variableForm is the form of the name of a variable.
+var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // parseLine parses a line; it returns an empty name for an empty line or a comment.
 func parseLine(line string) (name, value string, err error) {
 	if line == "" || line[0] == '#' {
@@ -36,20 +40,11 @@ func parseLine(line string) (name, value string, err error) {
 	if !found {
 		return "", "", errors.New("expected NAME=VALUE")
 	}
-	if !isVariableName(name) {
+	if !variableForm.MatchString(name) {
 		return "", "", fmt.Errorf("%q is not a variable's name", name)
 	}
 	value, err = unquote(strings.TrimSpace(value))
 	return name, value, err
-}
-
-func isVariableName(s string) bool {
-	for i := range len(s) {
-		if s[i] != '_' && !isAlphanumeric(s[i]) {
-			return false
-		}
-	}
-	return s != "" && (s[0] < '0' || s[0] > '9')
 }
 
 func unquote(s string) (string, error) {
@@ -97,10 +92,6 @@ func checkAfterQuote(rest string) error {
 		return nil
 	}
 	return errors.New("only a comment may follow the closing quote")
-}
-
-func isAlphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
 // AppendLine appends the line NAME=VALUE for a pair, quoted if its value would be read as another
