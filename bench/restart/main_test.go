@@ -62,7 +62,7 @@ func startProxy(t *testing.T, app string) string {
 		Listen: []string{"127.0.0.1:0"},
 		Default: proxy.Route{
 			Upstream: target, Policy: policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff}, Budget: budget.Config{Ratio: 0.01, MinPerSecond: 0.001, Burst: 1}, QueueTimeout: long, QueueMax: 1000,
-			RequestTimeout: long, BodyIdleTimeout: long, RetryBufferBytes: 1 << 10, ResponseBufferBytes: 1 << 10, ResponseHeaders: true,
+			RequestTimeout: long, BodyIdleTimeout: long, RetryBufferBytes: 1 << 10, ResponseBufferBytes: 1 << 10,
 		},
 		Limits: http1.Limits{HeaderBytes: 4 << 10, Headers: 20}, ReadHeaderTimeout: long, ClientIdleTimeout: long, WriteTimeout: long, RetryBufferTotalBytes: 1 << 20,
 	})

@@ -35,7 +35,7 @@ configuration file.
 - **Empty** means not set.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
   it they are bytes.
-- **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start, unless ` + "`RETRYPROXY_STRICT=false`" + `.
+- **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start.
   The variables that Kubernetes adds for a Service called retryproxy are recognised and ignored.
 - **File.** ` + "`RETRYPROXY_CONFIG_FILE`" + ` names a file with more settings, as YAML or as lines; see
   [below](#configuration-file). A name that is set both in the file and in the environment is an

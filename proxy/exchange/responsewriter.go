@@ -123,9 +123,11 @@ func (w *responseWriter) clean() []byte {
 	return w.buf[:0]
 }
 
-// ownHeaders adds to a head what clients are told of us, where they want it.
+// ownHeaders adds to the headers what clients are told of us. The configuration can hide it from
+// clients that are not themselves a retryproxy.
 func (w *responseWriter) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
-	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
+	if !w.r.Route.DryRun {
+		o.Reports = w.r.ClientIsProxy()
 		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.fallback.String(), w.r.ID
 		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}

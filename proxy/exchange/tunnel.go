@@ -19,10 +19,7 @@ import (
 func (x *Exchange) tunnel() (int, policy.Outcome) {
 	x.upload.stop()
 	x.w.mustClose, x.w.started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.Dest.Forward.Via}
-	if x.Dest.ResponseHeaders {
-		o.Attempts = x.Attempts
-	}
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.Dest.Forward.Via, Attempts: x.Attempts, Changes: x.Route.ResponseChanges.Hidden()}
 	x.w.buf = forward.AppendResponseHeaders(x.w.clean(), &x.att.Resp, &o)
 	x.w.buf = append(x.w.buf, x.att.Up.Buf[x.att.R:x.att.W]...)
 	if x.w.flush() != nil {
