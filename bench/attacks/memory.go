@@ -56,7 +56,7 @@ func (st *stage) confine(limit int64) error {
 		if err := testbed.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
 			return err
 		}
-		st.set("RETRYPROXY_TLS_CERT="+file, "RETRYPROXY_TLS_KEY="+file)
+		st.set("RETRYPROXY_TLS_CERT=" + file)
 	}
 	others := newOthers(st.secure)
 	st.beside = func(ctx context.Context, p *testbed.Proxy) {

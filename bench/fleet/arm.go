@@ -49,7 +49,7 @@ func rateLimitSettings(o *options) []string {
 }
 
 func sharing(e *engine, scope string) []string {
-	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0", "RETRYPROXY_SHARED_SCOPE=" + scope}
+	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0?scope=" + scope}
 }
 
 // stage is an arm in flight.

@@ -109,7 +109,7 @@ func TestAnUnhealthyEndpointGetsNoRequests(t *testing.T) {
 				if s := g.Stats(); s.Dials != 0 || s.Reuses != 0 || s.DialErrors != [NumDialKinds]uint64{} {
 					t.Errorf("checks count as requests: %+v", s)
 				}
-				n.set(all[0], 404) // a path that is wrong shows no less that the endpoint is up
+				n.set(all[0], 404)          // a path that is wrong shows no less that the endpoint is up
 				time.Sleep(8 * time.Second) // at most one
 				wantUsable(t, g, "before the second that passes", all[1:]...)
 				time.Sleep(20 * time.Second)

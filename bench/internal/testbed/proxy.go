@@ -63,7 +63,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 	}
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "RETRYPROXY_LISTEN=" + s.Listen, "RETRYPROXY_ADMIN_LISTEN=" + s.Admin,
-		"RETRYPROXY_UPSTREAM=" + s.Upstream, "RETRYPROXY_LOG_LEVEL=error"}, s.Env...)
+		"RETRYPROXY_UPSTREAM=" + s.Upstream}, s.Env...)
 	child, err := process.Start(cmd, nil)
 	if err != nil {
 		return nil, err
