@@ -71,6 +71,8 @@ type spanHolder interface {
 	DetachRequest()
 	// CheckDetached panics, in builds that poison, if a span points into b.
 	CheckDetached(b []byte)
+	// Compact moves what it keeps to as little memory as it needs, for a wait among many.
+	Compact()
 }
 
 // WakeQueued ends a wait of the connection's request in a queue.

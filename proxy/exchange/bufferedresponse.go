@@ -28,11 +28,11 @@ type bufferedResponse struct {
 	headerBuf   []byte // the buffer with resp's spans
 	headerStart int32  // the head in it
 	headerEnd   int32
+	attempt     int32 // the number of the attempt that brought it
 	full        bool
 	compacted   bool // for a wait
+	cut         bool // the upstream cut it off, so the client's copy is cut off too
 	body        []byte
-	attempt     int32 // the number of the attempt that brought it
-	cut         bool  // the upstream cut it off, so the client's copy is cut off too
 	chunked     http1.Chunked
 	charged     int
 }

@@ -35,7 +35,7 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	c.Spans = x
 	x.report.Request = r
 	x.w.Init(r, &x.report)
-	x.admit.Init(r, &x.report, x)
+	x.admit.Init(r, &x.report)
 	x.upload.Init(r)
 	x.sender.r, x.sender.admit, x.sender.upload = r, &x.admit, &x.upload
 	x.sender.first.Host, x.sender.first.Buffers = &p.Attempts, &c.Buffers
@@ -43,7 +43,7 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	x.attempts.s, x.attempts.r, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
 	x.attempts.hedge.s, x.attempts.hedge.report = &x.sender, &x.report
 	x.buffered.s = &x.sender
-	x.relay.s, x.relay.r, x.relay.report, x.relay.w, x.relay.attempts = &x.sender, r, &x.report, &x.w, &x.attempts
+	x.relay.at = &x.attempts
 }
 
 // Begin prepares the exchange for the request that was just parsed.

@@ -16,19 +16,19 @@ import (
 // tunnel answers an upgrade that the upstream accepted, and moves bytes both ways until both
 // sides have ended or nothing moved for the idle timeout.
 func (re *relay) tunnel() (int, policy.Outcome) {
-	re.s.upload.Stop()
-	if re.w.Upgrade(&re.s.att.Resp, re.s.att.Up.Buf[re.s.att.R:re.s.att.W]) != nil {
-		re.s.drop()
-		re.w.MustReset = true
+	re.at.s.upload.Stop()
+	if re.at.w.Upgrade(&re.at.s.att.Resp, re.at.s.att.Up.Buf[re.at.s.att.R:re.at.s.att.W]) != nil {
+		re.at.s.drop()
+		re.at.w.MustReset = true
 		return 101, policy.OutcomeClientGone
 	}
-	re.r.Conn.Buffers.Release()
-	t := &tunnel{idle: re.r.Settings.TunnelIdleTimeout, c: re.r.Conn, client: re.r.Conn.NC, up: re.s.att.Up}
+	re.at.r.Conn.Buffers.Release()
+	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Up}
 	re.upgraded.Store(t)
 	t.run()
 	re.upgraded.Store(nil)
-	_ = re.s.att.Take().Close()
-	re.w.MustReset = t.cut.Load()
+	_ = re.at.s.att.Take().Close()
+	re.at.w.MustReset = t.cut.Load()
 	return 101, policy.OutcomeUpgraded
 }
 

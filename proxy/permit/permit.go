@@ -44,14 +44,10 @@ const (
 type Admitter struct {
 	r      *request.Request
 	report *report.Report
-	crowd  Compacter
 	waiter admission.Waiter // its place in a queue
 
 	state
 }
-
-// Compacter makes the memory of a request small while it is one of many that wait.
-type Compacter interface{ Compact() }
 
 // state is how far a request has come in admission. The zero value is that of a request
 // that has just begun.
@@ -67,8 +63,8 @@ type state struct {
 }
 
 // Init prepares the admission of a connection for its first use.
-func (ad *Admitter) Init(r *request.Request, p *report.Report, c Compacter) {
-	ad.r, ad.report, ad.crowd = r, p, c
+func (ad *Admitter) Init(r *request.Request, p *report.Report) {
+	ad.r, ad.report = r, p
 	ad.waiter.Owner = r.Conn
 }
 

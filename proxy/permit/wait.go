@@ -30,7 +30,7 @@ const (
 func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 	c := ad.r.Conn
 	if ad.r.Process.Waiting.Add(1) > Crowd {
-		ad.crowd.Compact()
+		ad.r.Conn.Spans.Compact()
 	}
 	c.Phase.Store(downstream.PhaseBackoff)
 	defer func() {

@@ -25,7 +25,7 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	var r request.Request
 	r.Init(&c, p)
 	var ad Admitter
-	ad.Init(&r, nil, nil)
+	ad.Init(&r, nil)
 	c.In = buffer.Get(buffer.Small)
 	w := &admission.Waiter{Owner: &c}
 	until := p.Clock.Now().Add(time.Minute)

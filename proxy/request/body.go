@@ -33,12 +33,12 @@ type Body struct {
 	Framing http1.Framing
 	Left    int64 // of a body with a length: bytes not yet read from the client
 	Chunked http1.Chunked
-	Started bool // a byte of it was taken from the client's stream
-	Ended   bool // all of it was
 	Total   int64
 	Began   clock.Instant // of reading, for the minimum rate
 
-	Keeping    bool
+	Started    bool          // a byte of it was taken from the client's stream
+	Ended      bool          // all of it was
+	Keeping    bool          // what passes
 	ReplayLoss atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
 	Kept       [][]byte      // what passed, in order; the first may be the client's own read buffer
 	own        int           // kept[own:] are pooled chunks, charged by capacity
