@@ -17,7 +17,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	rig "github.com/retryproxy/retryproxy/bench/internal/oldrig"
 )
 
 // engine is a redis-server of our own on loopback. Nothing of it is kept on disk.
