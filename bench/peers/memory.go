@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -51,12 +51,8 @@ func (s *stage) alone(name string, env []string, measure func(p *rig.Proxy) erro
 			return err
 		}
 		mine.proxy = filepath.Join(dir, ours)
-		program, err := os.ReadFile(s.proxy)
-		if err == nil {
-			err = os.WriteFile(mine.proxy, program, 0o755) //nolint:gosec // it is run
-		}
-		if err != nil {
-			return err
+		if out, err := exec.CommandContext(s.ctx, "cp", s.proxy, mine.proxy).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
 	p, err := mine.proxyOn(&b, name, s.cores.One, env...)

@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 		switch {
 		case wrong == "" && err != nil:
 			t.Errorf("%s: %v", args, err)
-		case wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong) ):
+		case wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)):
 			t.Errorf("%s: %v, want %q", args, err, wrong)
 		}
 	}
