@@ -106,6 +106,7 @@ func (x *Exchange) Serve() bool {
 
 // respond gets the client its response. It returns its status code, 0 for none, and the outcome.
 func (x *Exchange) respond() (int, policy.Outcome) {
+	x.r.Out.FindID()
 	if why := x.r.Refusal(); why != http1.RefusalNone {
 		return x.w.Refuse(why)
 	}
@@ -120,6 +121,7 @@ func (x *Exchange) respond() (int, policy.Outcome) {
 // RefuseHeaders responds to request headers that broke a rule.
 func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.r.Time.Tick()
+	x.r.Out.MakeID()
 	x.report.Begin()
 	x.report.Done(x.w.Refuse(why))
 	x.end()
@@ -129,6 +131,7 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 func (x *Exchange) HeadersTimedOut() {
 	x.r.Time.Tick()
 	x.w.MustClose = true
+	x.r.Out.MakeID()
 	x.report.Begin()
 	x.report.Done(x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout"))
 	x.end()

@@ -20,6 +20,12 @@ type Outgoing struct {
 	keyText [forward.RandomIDLen]byte
 }
 
+// FindID sets the id of the request: the client's, or one that we make.
+func (o *Outgoing) FindID() { o.ID = forward.RequestID(o.of.HTTP, o.idText[:0]) }
+
+// MakeID makes the request an id without looking for the client's.
+func (o *Outgoing) MakeID() { o.ID = forward.AppendRandomID(o.idText[:0]) }
+
 // OwnID copies the id, which may lie in the client's buffer.
 func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 

@@ -98,7 +98,6 @@ func (cr *Request) Prepare() {
 	if cr.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
 		cr.Time.ReadClients()
 	}
-	cr.Out.ID = forward.RequestID(cr.HTTP, cr.Out.idText[:0])
 	if cr.Body.Framing.Kind == http1.BodyChunked {
 		cr.DetachHeaders(buffer.Medium)
 	}

@@ -14,6 +14,7 @@ import (
 // Error sends our own response to a request that cannot be served. It writes nothing if the
 // client already got a part of another response.
 func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
+	w.report.Reason = reason
 	if w.Started {
 		w.MustReset = true
 		return status, o

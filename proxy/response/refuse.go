@@ -93,13 +93,6 @@ func (w *Writer) MaxForwards() (int, policy.Outcome) {
 	if string(w.r.HTTP.Method) == "TRACE" {
 		return w.Error(405, policy.OutcomeRefused, "max_forwards")
 	}
-	w.buf = append(w.clean(), "HTTP/1.1 200 OK\r\nAllow: "+allowed+"\r\nContent-Length: 0\r\n"...)
-	if w.MustClose {
-		w.buf = append(w.buf, "Connection: close\r\n"...)
-	}
-	w.buf = append(w.buf, "\r\n"...)
-	if w.Flush() != nil {
-		w.MustReset = true
-	}
-	return 200, policy.OutcomeSuccess
+	resp := newResponse(200, http1.NewHeader("Allow", allowed), http1.NewHeader("Content-Length", "0"))
+	return w.writeResponse(resp, nil, policy.OutcomeSuccess, "")
 }
