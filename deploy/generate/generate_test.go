@@ -317,7 +317,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 
 // The runbooks name settings that exist.
 func TestRunbooksNameWhatThereIs(t *testing.T) {
-	settings := read(t, "docs/settings.md")
+	settings := read(t, "docs/reference/settings.md")
 	for _, name := range regexp.MustCompile(`RETRYPROXY_[A-Z_]+`).FindAllString(read(t, rulesPath), -1) {
 		if !strings.Contains(settings, "`"+name+"`") {
 			t.Errorf("no setting %s", name)

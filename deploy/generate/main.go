@@ -7,7 +7,7 @@
 // DIRECTORY is the root of the tree, by default the present one. With --check
 // it writes nothing and fails when a file is stale. With --queries it prints
 // the dashboard's queries as a rules file, for promtool to parse. With
-// --query-tests it prints the tests of docs/queries.md, for promtool to run.
+// --query-tests it prints the tests of docs/reference/queries.md, for promtool to run.
 package main
 
 import (
@@ -29,7 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	check := f.Bool("check", false, "write nothing, fail when a file is stale")
 	queries := f.Bool("queries", false, "write nothing, print the dashboard's queries as a rules file for promtool")
-	tests := f.Bool("query-tests", false, "write nothing, print the tests of docs/queries.md for promtool")
+	tests := f.Bool("query-tests", false, "write nothing, print the tests of docs/reference/queries.md for promtool")
 	if err := f.Parse(args); err != nil || f.NArg() > 1 {
 		return 2
 	}

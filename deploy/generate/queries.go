@@ -60,7 +60,7 @@ func queriesAsRules(dashboard []byte) (string, error) {
 
 // The queries of the documentation, and their tests for promtool, which name them.
 const (
-	queriesPage  = "docs/queries.md"
+	queriesPage  = "docs/reference/queries.md"
 	queriesTests = "deploy/generate/queries.tests.yaml"
 )
 
