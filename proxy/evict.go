@@ -21,7 +21,7 @@ const (
 	// evictGrace is what an idle HTTP/2 client has to end its connection itself.
 	evictGrace = 100 * time.Millisecond
 	// stalledFor is how long a client takes nothing of what is written to it before
-	// its connection may be ended for others. It has the whole WRITE_TIMEOUT while nobody needs its slot.
+	// its connection may be ended for others. It has the whole WriteTimeout while nobody needs its slot.
 	stalledFor = 100 * time.Millisecond
 	// idleFor is how long a client has been idle, at least, that gives way to others: one that has just
 	// connected is about to say something.

@@ -408,7 +408,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	if got := reason(); got != "retries_exhausted" {
 		t.Errorf("switched on: %q", got)
 	}
-	if got := p.metric("retryproxy_retry_percent"); got != "100" {
+	if got := p.metric("retryproxy_retries_enabled_ratio"); got != "1" {
 		t.Errorf("the gauge says %s", got)
 	}
 	for _, bad := range []string{"101", "x", "-1"} {
@@ -424,7 +424,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	set("RETRYPROXY_MAX_RETRIES=1\n")
 	p.signals <- syscall.SIGHUP
 	p.await("the reload", func() bool { return strings.Contains(p.log.String(), `"changed":["RETRYPROXY_MAX_RETRIES"]`) })
-	if got := p.metric("retryproxy_retry_percent"); got != "40" {
+	if got := p.metric("retryproxy_retries_enabled_ratio"); got != "0.4" {
 		t.Errorf("a reload moved it to %s", got)
 	}
 	if !strings.Contains(p.log.String(), `"from_percent":100,"to_percent":40`) {

@@ -12,14 +12,14 @@ import (
 )
 
 // units maps values of the tag "unit" to descriptions of the allowed syntax, for error
-// messages and docs/settings.md.
+// messages and docs/reference/settings.md.
 var units = map[string]string{
 	"address":      "host:port, :port or unix:/path",
 	"addressoff":   "host:port, :port, unix:/path or off",
 	"autoduration": "a duration with its unit, such as 250ms, 10s or 2m, or auto",
 	"balance":      "least-requests, round-robin or hash:Name",
 	"bool":         "true or false",
-	"cooldownkey":  "none, route or header:Name",
+	"pausekey":  "none, route or header:Name",
 	"count":        "a whole number",
 	"duration":     "a duration with its unit, such as 250ms, 10s or 2m",
 	"engine":       "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path, with options such as ?scope=NAME&password_file=FILE",
@@ -42,7 +42,7 @@ var units = map[string]string{
 	"prefixes":     "addresses or CIDR ranges, separated by commas",
 	"probepath":    "a path that begins with /, such as /healthz, or off",
 	"ratelimit":    "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
-	"quotakey":     "upstream, route or header:Name",
+	"ratelimitkey":     "upstream, route or header:Name",
 	"limit":        "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":        "a number such as 0.2, a percentage such as 20%, or off",
 	"retryon":      "a list of failures, separated by commas",
