@@ -120,7 +120,7 @@ func (s *sender) dialFailed(err error) policy.Cause {
 
 // mayResume reports whether an attempt that timed out may still be awaited.
 func (s *sender) mayResume() bool {
-	return (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Deadline.IsZero() || s.r.Now().Before(s.r.Deadline))
+	return !s.r.Dest.AttemptTimeoutHard && (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Deadline.IsZero() || s.r.Now().Before(s.r.Deadline))
 }
 
 // discard drops the connection of an attempt that will be retried.
