@@ -75,9 +75,6 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value) {
 		return
 	}
 	if d.values++; d.values > maxValues {
-		if d.values == maxValues+1 {
-			d.errs = append(d.errs, errTooMany)
-		}
 		return
 	}
 	switch v.Kind() {
@@ -104,9 +101,11 @@ func (d *decoder) list(n *yaml.Node, path string, v reflect.Value) {
 		if d.values > maxValues {
 			return
 		}
-		element := reflect.New(v.Type().Elem()).Elem()
+		element, wrong := reflect.New(v.Type().Elem()).Elem(), len(d.errs)
 		d.value(item, fmt.Sprintf("%s[%d]", path, i), element)
-		v.Set(reflect.Append(v, element))
+		if len(d.errs) == wrong || element.Kind() == reflect.Struct {
+			v.Set(reflect.Append(v, element))
+		}
 	}
 }
 

@@ -42,6 +42,9 @@ func (l Lost) String() string { return l.Place + ": " + l.Why }
 func Convert(content []byte) (Result, error) {
 	f := &file{}
 	f.read(content)
+	if f.values > maxValues {
+		return Result{}, errTooMany
+	}
 	c := newConverter(f)
 	c.convert()
 	return c.result, errors.Join(f.errs...)

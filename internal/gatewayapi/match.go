@@ -23,6 +23,9 @@ type sameRequests struct{ host, path string }
 // everything is what a rule without matches matches.
 const everything = "/*"
 
+// maxConditions bounds what a rule may match; the API allows 16 hosts and 64 matches.
+const maxConditions = 4096
+
 // conditions returns the alternatives of a rule that can be expressed.
 func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	hosts := r.Spec.Hostnames
@@ -33,6 +36,10 @@ func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	if len(matches) == 0 {
 		matches = []match{{Object: from.Object}}
 		matches[0].unknown = nil
+	}
+	if len(hosts)*len(matches) > maxConditions {
+		c.wrong(from.place, "has more than %d host names times matches", maxConditions)
+		return nil
 	}
 	var all []*condition
 	for i := range matches {
@@ -127,14 +134,12 @@ func (one *condition) match() route.Match {
 //
 // Both APIs let a request that meets several conditions go to the one with the more specific
 // host, then path. Then Gateway API looks at the method first, and a route at the header. A
-// condition for which that makes a difference is lost.
+// condition for which that makes a difference is lost. Within a rule it makes none.
 func (c *converter) reachable(conditions []*condition) []*condition {
 	var kept []*condition
 	for _, one := range conditions {
 		same := c.taken[one.sameRequests]
-		if slices.ContainsFunc(same, func(other *condition) bool {
-			return other.method == one.method && sameHeader(other.header, one.header)
-		}) {
+		if slices.ContainsFunc(same, one.equals) || slices.ContainsFunc(kept, one.equals) {
 			continue
 		}
 		if i := slices.IndexFunc(same, one.isTornFrom); i >= 0 {
@@ -149,18 +154,16 @@ func (c *converter) reachable(conditions []*condition) []*condition {
 	return kept
 }
 
-func sameHeader(a, b string) bool {
-	nameA, valueA, _ := strings.Cut(a, "=")
-	nameB, valueB, _ := strings.Cut(b, "=")
-	return valueA == valueB && strings.EqualFold(nameA, nameB)
+// equals reports whether both have the same requests.
+func (one *condition) equals(other *condition) bool {
+	name, value, _ := strings.Cut(one.header, "=")
+	otherName, otherValue, _ := strings.Cut(other.header, "=")
+	return one.sameRequests == other.sameRequests && one.method == other.method && value == otherValue && strings.EqualFold(name, otherName)
 }
 
 // isTornFrom reports whether a request can meet both conditions, one of which has the method and
 // the other the header.
 func (one *condition) isTornFrom(other *condition) bool {
-	if one.at == other.at {
-		return false
-	}
 	torn := func(a, b *condition) bool {
 		return a.method != "" && b.method == "" && b.header != "" && a.header == ""
 	}
