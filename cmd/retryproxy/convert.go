@@ -22,9 +22,9 @@ or JSON, with one object, several documents or a list; - is standard input:
   kubectl get httproute -o yaml | retryproxy convert -f - >retryproxy.yaml
 
 What has no equivalent is an error and listed, each with its place. With --partial the
-rest is printed; a match or a rule is left out rather than approximated.
+rest is printed: a match or a rule is left out, never approximated.
 
-RETRYPROXY_HTTPROUTE_FILE lets retryproxy read such a file itself. docs/gateway-api.md
+RETRYPROXY_HTTPROUTE_FILE lets retryproxy read such a file itself. docs/how-to/gateway-api.md
 says what carries over.`,
 	run: runConvert,
 }
