@@ -106,6 +106,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Probe:               admission.Probe{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
+		AttemptTimeoutHard:  r.AttemptTimeout.Hard(),
 		FirstContentTimeout: r.FirstContentTimeout,
 		BodyIdleTimeout:     r.BodyIdleTimeout,
 		RetryBufferBytes:    int64(r.RetryBufferBytes),

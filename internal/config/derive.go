@@ -96,6 +96,7 @@ func (s *Settings) Files() []string {
 		}
 	}
 	add(s.ConfigFile)
+	add(s.HTTPRouteFile)
 	addCert := func(cert string) {
 		add(cert)
 		if cert != "" {
