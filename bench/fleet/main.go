@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
@@ -15,7 +16,7 @@ func main() { rig.Main("fleet", run) }
 
 // options are all the constants.
 type options struct {
-	rig.Files
+	draw.Files
 	parts         []string
 	proxy, engine string // programs
 	proxies       int

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
@@ -76,7 +77,7 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	tellFleets(stdout, sizes, points, *length)
 	if *png != "" {
-		return rig.PNG(*png, fleetsFigure(points), virtualSize)
+		return draw.PNG(*png, fleetsFigure(points), virtualSize)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
@@ -16,7 +17,7 @@ func main() { rig.Main("storm", run) }
 
 // options are all the constants of a storm.
 type options struct {
-	rig.Files
+	draw.Files
 	proxy, haproxy string   // programs
 	through        []string // of ways, played one after the other
 	outage         string   // one of outages
@@ -143,5 +144,5 @@ func draw(args []string) error {
 		}
 		runs = append(runs, d.Runs...)
 	}
-	return rig.PNG(args[0], figure(runs), pictureSize)
+	return draw.PNG(args[0], figure(runs), pictureSize)
 }
