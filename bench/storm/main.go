@@ -104,7 +104,7 @@ func (o *options) pause(r *rand.Rand, failed int) time.Duration {
 // files over each other.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "draw" {
-		return draw(args[1:])
+		return drawAgain(args[1:])
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -127,10 +127,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return o.Write(d, d.Figure, pictureSize)
 }
 
-// draw draws the runs of several files into the file that args begin with.
-func draw(args []string) error {
+// drawAgain draws the runs of several files into the file that args begin with.
+func drawAgain(args []string) error {
 	if len(args) < 2 {
-		return rig.Wrong(fmt.Errorf("draw needs a picture's name and the files of some runs"))
+		return rig.Wrong(fmt.Errorf("storm draw needs a picture's name and the files of some runs"))
 	}
 	var runs []*runResult
 	for _, file := range args[1:] {
