@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
@@ -20,6 +20,7 @@ func (d tardy) Context() (parent, state string, ok bool) {
 	return "", "", false
 }
 func (d tardy) TraceID() string                         { return "" }
+func (d tardy) Recorded() bool                          { return false }
 func (d tardy) Waited(string, time.Time, time.Duration) {}
 func (d tardy) Done(*trace.AttemptEnd)                  {}
 func (d tardy) End(*trace.End)                          {}
@@ -36,7 +37,7 @@ func TestARequestThatComesToBeSentLate(t *testing.T) {
 		c.Close()
 		close(closed)
 	}, script(ok200)))
-	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * exchange.WatchAfter) })
+	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * downstream.PollEvery) })
 	c := p.dial()
 	for i, connections := range []int{1, 1, 2} {
 		if i == 2 {

@@ -68,7 +68,7 @@ func (r *runResult) title() string {
 	return name
 }
 
-// pictureSize is that of the picture in docs/storm.md.
+// pictureSize is that of the picture in docs/explanation/storm.md.
 var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
 // figure draws runs over each other.

@@ -86,7 +86,7 @@ type call struct {
 // looks at it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, configCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
+		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
 	}
 }
 
@@ -163,7 +163,7 @@ func overview(w io.Writer) {
 	t.Flush()
 	fmt.Fprint(w, "\nOnly the upstream must be set:\n\n"+
 		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
-		"retryproxy help COMMAND describes one. The settings are in docs/settings.md.\n"+
+		"retryproxy help COMMAND describes one. The settings are in docs/reference/settings.md.\n"+
 		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 
