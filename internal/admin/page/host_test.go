@@ -39,7 +39,7 @@ func TestHostIsBoundedAndPrintable(t *testing.T) {
 		"a<b>&\"":                "a<b>&\"", // the page shows text, never markup
 		"a\n\x1b[2J\x00b":        "a??[2J?b",
 		"a\xffb":                 "ab",
-		strings.Repeat("h", 300): strings.Repeat("h", maxHost) + "…",
+		strings.Repeat("h", 300): strings.Repeat("h", maxHost-3) + "…",
 	} {
 		p := New(Options{Host: name, Metrics: metrics.New(metrics.Options{}), Process: func() Process { return Process{} }, Upstreams: func() []metrics.Upstream { return nil }})
 		if got := p.State(noon).Host; got != want || !utf8.ValidString(got) {
