@@ -51,6 +51,7 @@ type Process struct {
 	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
 	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
+	Paused           int    `json:"rate_limit_paused"`  // requests that wait for the end of a shared rate-limit pause
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
