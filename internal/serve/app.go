@@ -148,13 +148,7 @@ func NewMetrics(b Build) *metrics.Metrics {
 // observe returns the function that returns the Observer for each request of the route.
 func (a *app) observe(route string) func() proxy.Observer {
 	r := a.metrics.Route(route)
-	if a.page == nil {
-		return func() proxy.Observer { return r.Near() }
-	}
-	return func() proxy.Observer {
-		a.page.Wake()
-		return r.Near()
-	}
+	return func() proxy.Observer { return r.Near() }
 }
 
 // configure returns the data path's configuration, with observers.

@@ -191,12 +191,15 @@ func (d *drawing) requests(failed []page.Request) {
 }
 
 // printable replaces control characters of a client's text, which could control the
-// terminal.
+// terminal, and characters that may not take one column of it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if r < firstCombining && unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
 	}, s)
 }
+
+// firstCombining is where the characters begin that take no column or two.
+const firstCombining = 0x300
