@@ -28,7 +28,7 @@ const (
 	writeTimeout      = 60 * time.Second // a profile takes 30 s by default
 	idleTimeout       = 2 * time.Minute  // longer than the usual scrape interval
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 128 // probes, scrapers and people; one more takes the place of another, see limited
+	maxConnections    = 128 // probes, scrapers and people; beyond, one that asks nothing is closed for the next, see limited
 )
 
 // Options are what the server shows and starts. Metrics, Ready, Config, Drain,

@@ -322,6 +322,7 @@ const (
 
 func TestTheConnectionThatSaysNothingTheLongestGivesWay(t *testing.T) {
 	addr, all := crowded(t, 3, busyRequest, halfAHead, "")
+	time.Sleep(enough)
 	if status, _ := sendAny(t, addr); status != 200 {
 		t.Errorf("%d", status)
 	}
@@ -337,6 +338,7 @@ func TestTheConnectionThatSaysNothingTheLongestGivesWay(t *testing.T) {
 
 func TestAnAnswerGivesWayLast(t *testing.T) {
 	addr, all := crowded(t, 2, busyRequest, "")
+	time.Sleep(enough)
 	if status, _ := sendAny(t, addr); status != 200 { // the silent one gave way to it
 		t.Errorf("%d", status)
 	}

@@ -1,80 +1,192 @@
 package admin
 
 import (
+	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// limited lets at most so many connections be open at once. If all are, the next one takes
-// the place of another: of the connection that has gone the longest without a whole request,
-// or, if all are being answered, of the one that was asked first. So nobody who opens
-// connections keeps a probe or a scrape out, which is answered long before as many newer
-// ones have come. Some places are only for the programs of this machine, such as probes by
-// command.
+// limited lets so many connections be open at once. Whoever opens connections
+// and asks nothing on them keeps out nobody who asks: when all slots are taken,
+// a connection without a whole request headers is closed at once for the next one,
+// the oldest first, then an idle one, then one that asks for more before it is answered, and one with
+// another response in flight last and only after it has had enough time. Some slots are only for this machine's own
+// programs, as probes by command are.
 type limited struct {
 	net.Listener
 	most    int // open at once
 	outside int // of them at most, from other machines
+	began   sync.Once
+	ended   sync.Once
+	ready   chan accepted
+	closed  chan struct{}
+	wg      sync.WaitGroup // run, and those that wait
 
-	mu    sync.Mutex // guards the fields below and the states in open
-	open  map[*limitedConn]struct{}
-	local int // of open
+	mu      sync.Mutex // guards what follows and the states in open
+	open    map[*slotConn]struct{}
+	local   int // of open
+	waiting int // for a slot
 }
 
-// localShare of the places, one in so many, is only for this machine.
-const localShare = 8
+// accepted is what Accept returns next.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// Times and bounds of the limit.
+const (
+	// enough is for a probe or a scrape to be answered, also while the cores are taken.
+	enough = 250 * time.Millisecond
+	// lookAgain is how often a connection looks again for a slot, when none can be
+	// freed for it; after longestWait it is closed.
+	lookAgain   = 5 * time.Millisecond
+	longestWait = 2 * time.Second
+	// mostWaiting connections wait for a slot; more are closed at once.
+	mostWaiting = 128
+	// localShare of the slots, one in so many, is only for this machine.
+	localShare = 8
+)
 
 func newLimited(l net.Listener, n int) *limited {
-	return &limited{Listener: l, most: n, outside: n - n/localShare, open: map[*limitedConn]struct{}{}}
+	deferAccept(l)
+	return &limited{
+		Listener: l, most: n, outside: n - n/localShare,
+		ready: make(chan accepted), closed: make(chan struct{}), open: map[*slotConn]struct{}{},
+	}
 }
 
-// Accept returns the next connection.
+// Accept returns the next connection that has a slot.
 func (l *limited) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	l.began.Do(func() { l.wg.Go(l.run) })
+	select {
+	case a := <-l.ready:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	c := &limitedConn{Conn: conn, of: l, local: isLocal(conn), since: time.Now()}
-	if out := l.admit(c); out != nil {
-		_ = out.Conn.Close()
-	}
-	return c, nil
 }
 
-// admit adds c and returns the connection to close for it, nil for none.
-func (l *limited) admit(c *limitedConn) (out *limitedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	crowded := !c.local && len(l.open)-l.local >= l.outside
-	if crowded || len(l.open) >= l.most {
-		out = l.dispensable(crowded)
-		l.forget(out)
-	}
-	l.open[c] = struct{}{}
-	if c.local {
-		l.local++
-	}
-	return out
-}
-
-// dispensable returns the connection to close for the next one: only of another machine if
-// outside is set. It requires mu, and that there is one.
-func (l *limited) dispensable(outside bool) (worst *limitedConn) {
-	for c := range l.open {
-		if outside && c.local {
+// run accepts without ever waiting for a slot, so that nobody waits in the
+// system's queue behind those that get none.
+func (l *limited) run() {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.give(accepted{err: err})
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
 			continue
 		}
-		if worst == nil || !c.busy && worst.busy || c.busy == worst.busy && c.since.Before(worst.since) {
-			worst = c
+		c := &slotConn{Conn: conn, of: l, local: isLocal(conn), since: time.Now(), asked: asks(conn)}
+		if l.admit(c) {
+			l.give(accepted{conn: c})
+		} else {
+			l.wait(c)
+		}
+	}
+}
+
+// give hands a to Accept.
+func (l *limited) give(a accepted) {
+	select {
+	case l.ready <- a:
+	case <-l.closed:
+		if a.conn != nil {
+			_ = a.conn.Close()
+		}
+	}
+}
+
+// wait waits for a slot for c beside all others.
+func (l *limited) wait(c *slotConn) {
+	l.mu.Lock()
+	crowded := l.waiting >= mostWaiting || !c.asked && l.waiting >= mostWaiting/2
+	if !crowded {
+		l.waiting++
+	}
+	l.mu.Unlock()
+	if crowded {
+		_ = c.Conn.Close()
+		return
+	}
+	l.wg.Go(func() {
+		defer l.waits(-1)
+		for range longestWait / lookAgain {
+			select {
+			case <-l.closed:
+				_ = c.Conn.Close()
+				return
+			case <-time.After(lookAgain):
+			}
+			if l.admit(c) {
+				l.give(accepted{conn: c})
+				return
+			}
+		}
+		_ = c.Conn.Close()
+	})
+}
+
+func (l *limited) waits(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting += n
+}
+
+// admit gives c a slot, for which it closes another connection if it has to and
+// can; false: there is none.
+func (l *limited) admit(c *slotConn) bool {
+	l.mu.Lock()
+	var out *slotConn
+	full := l.full(c)
+	if full {
+		if out = l.dispensable(c, time.Now()); out != nil {
+			l.forget(out)
+			full = l.full(c)
+		}
+	}
+	if !full {
+		l.open[c] = struct{}{}
+		if c.local {
+			l.local++
+		}
+	}
+	l.mu.Unlock()
+	if out != nil {
+		_ = out.Conn.Close()
+	}
+	return !full
+}
+
+// full reports whether no slot is free for c. Called with mu held.
+func (l *limited) full(c *slotConn) bool {
+	return len(l.open) >= l.most || !c.local && len(l.open)-l.local >= l.outside
+}
+
+// dispensable returns the connection to close so that c gets a slot, nil for
+// none. Called with mu held.
+func (l *limited) dispensable(c *slotConn, now time.Time) (worst *slotConn) {
+	for o := range l.open {
+		if !c.local && o.local && len(l.open)-l.local >= l.outside {
+			continue // its slot would not be c's to take
+		}
+		if o.rank() == rankAnswering && now.Sub(o.since) < enough {
+			continue
+		}
+		if worst == nil || o.rank() < worst.rank() || o.rank() == worst.rank() && o.since.Before(worst.since) {
+			worst = o
 		}
 	}
 	return worst
 }
 
-// forget removes c, once. It requires mu.
-func (l *limited) forget(c *limitedConn) {
+// forget frees the slot of c, once. Called with mu held.
+func (l *limited) forget(c *slotConn) {
 	if _, is := l.open[c]; !is {
 		return
 	}
@@ -84,32 +196,82 @@ func (l *limited) forget(c *limitedConn) {
 	}
 }
 
-// limitedConn is a connection of a limited.
-type limitedConn struct {
+// Close ends a waiting Accept as well.
+func (l *limited) Close() error {
+	l.ended.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.wg.Wait()
+	return err
+}
+
+// noteState is the server's ConnState: a connection is busy from its request's
+// whole head until it is answered.
+func noteState(conn net.Conn, s http.ConnState) {
+	if c, is := conn.(*slotConn); is && (s == http.StateActive || s == http.StateIdle) {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.busy, c.idle, c.asked, c.since = s == http.StateActive, s == http.StateIdle, false, time.Now()
+	}
+}
+
+// slotConn is a connection with a slot.
+type slotConn struct {
 	net.Conn
 	of    *limited
 	local bool // from this machine
 
 	// Guarded by of.mu.
-	busy  bool      // a whole request header section has come and is not answered
+	busy  bool      // answering
+	idle  bool      // answered, and nothing asked since
+	asked bool      // a whole head has come and was not yet looked at
 	since time.Time // of this state
+
+	pipelines bool // it asked again before it was answered, which no probe or scrape does
 }
 
-// noteState is the server's ConnState.
-func noteState(conn net.Conn, s http.ConnState) {
-	if c, is := conn.(*limitedConn); is && (s == http.StateActive || s == http.StateIdle) {
-		c.of.mu.Lock()
-		defer c.of.mu.Unlock()
-		c.busy, c.since = s == http.StateActive, time.Now()
+// The order in which connections are closed for others.
+const (
+	rankNoHead = iota
+	rankIdle
+	rankGreedy // answering, and asked for more meanwhile
+	rankAnswering
+)
+
+func (c *slotConn) rank() int {
+	switch {
+	case (c.busy || c.asked) && c.pipelines:
+		return rankGreedy
+	case c.busy || c.asked:
+		return rankAnswering
+	case c.idle:
+		return rankIdle
 	}
+	return rankNoHead
 }
 
-// Close gives the place back.
-func (c *limitedConn) Close() error {
+var endOfHead = []byte("\r\n\r\n")
+
+// Read notes that a head is whole, before the server has parsed it.
+func (c *slotConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if heads := bytes.Count(p[:n], endOfHead); heads > 0 {
+		c.of.mu.Lock()
+		c.pipelines = c.pipelines || heads > 1
+		if c.rank() < rankGreedy {
+			c.asked, c.since = true, time.Now()
+		}
+		c.of.mu.Unlock()
+	}
+	return n, err
+}
+
+// Close gives the slot back.
+func (c *slotConn) Close() error {
+	err := c.Conn.Close()
 	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
 	c.of.forget(c)
-	c.of.mu.Unlock()
-	return c.Conn.Close()
+	return err
 }
 
 // isLocal reports whether a connection comes from this machine.

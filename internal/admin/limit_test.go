@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -39,7 +40,9 @@ func TestProbesAreAnsweredAmong1500SilentConnections(t *testing.T) {
 	}
 }
 
-func TestProbesAreAnsweredAmong1500SilentConnectionsOnASocket(t *testing.T) {
+// The kernel gives silent connections to the process after a while, or at once
+// while it has to send SYN cookies.
+func TestProbesAreAnsweredAmongSilentConnectionsThatTheKernelDoesNotHoldBack(t *testing.T) {
 	s := start(t, false, "unix", t.TempDir()+"/admin")
 	for range 1500 {
 		conn, err := net.Dial("unix", s.addr)
@@ -57,29 +60,37 @@ func TestProbesAreAnsweredAmong1500SilentConnectionsOnASocket(t *testing.T) {
 	}
 }
 
-// admitted returns a limit whose places are all taken: by answers to other machines as far as
-// these may, else by silent connections from this one.
-func admitted(t *testing.T, most int) (l *limited, answering []*limitedConn) {
+// admitted is a limit whose slots are all taken: by answers to other machines as far as these
+// may, else by silent connections from this one.
+func admitted(t *testing.T, most int) (l *limited, answering []*slotConn) {
 	t.Helper()
 	l = newLimited(nil, most)
 	for i := range most {
-		c := &limitedConn{of: l, since: time.Now().Add(time.Duration(i-most) * time.Second)}
+		c := newSlotConn(t, l)
 		if c.busy = i < l.outside; c.busy {
 			answering = append(answering, c)
 		} else {
 			c.local = true
 		}
-		if l.admit(c) != nil {
-			t.Fatal("no place for number", i)
+		if !l.admit(c) {
+			t.Fatal("no slot for number", i)
 		}
 	}
 	return l, answering
 }
 
-func TestASilentConnectionGivesWayBeforeAnAnswer(t *testing.T) {
+func newSlotConn(t *testing.T, l *limited) *slotConn {
+	here, there := net.Pipe()
+	t.Cleanup(func() { _ = there.Close() })
+	return &slotConn{Conn: here, of: l, since: time.Now()}
+}
+
+func TestASilentConnectionGivesWayAtOnceAndAnAnswerDoesNot(t *testing.T) {
 	l, answering := admitted(t, 16)
-	if out := l.admit(&limitedConn{of: l, local: true, since: time.Now()}); out == nil || out.busy {
-		t.Errorf("%+v gave way", out)
+	c := newSlotConn(t, l)
+	c.local, c.asked = true, true
+	if !l.admit(c) {
+		t.Error("silent connections keep somebody out who asks")
 	}
 	for _, a := range answering {
 		if _, is := l.open[a]; !is {
@@ -91,19 +102,81 @@ func TestASilentConnectionGivesWayBeforeAnAnswer(t *testing.T) {
 	}
 }
 
-func TestTheOldestAnswerGivesWayIfAllAreBusy(t *testing.T) {
+// One that asks for more before it is answered gives way to one that asks once, in the middle of a response too.
+func TestAConnectionThatPipelinesGivesWay(t *testing.T) {
 	l, answering := admitted(t, 16)
-	if out := l.admit(&limitedConn{of: l, since: time.Now()}); out != answering[0] {
-		t.Errorf("%+v gave way", out)
+	here, there := net.Pipe()
+	go func() { _, _ = io.WriteString(there, "GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n") }()
+	answering[3].Conn = here
+	if _, err := answering[3].Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	c := newSlotConn(t, l)
+	if c.asked = true; !l.admit(c) {
+		t.Fatal("kept out")
+	}
+	for i, a := range answering {
+		if _, is := l.open[a]; is == (i == 3) {
+			t.Errorf("connection %d is open: %v", i, is)
+		}
 	}
 }
 
-func TestPlacesAreKeptForThisMachine(t *testing.T) {
+func TestSlotsAreKeptForThisMachine(t *testing.T) {
 	l, _ := admitted(t, 16)
-	for range 100 {
-		l.admit(&limitedConn{of: l, since: time.Now()})
+	c := newSlotConn(t, l)
+	if c.asked = true; l.admit(c) {
+		t.Error("another machine's took a slot of this one's, or cut a response")
 	}
-	if l.local != 2 || len(l.open) != 16 {
-		t.Errorf("%d of %d connections are from this machine", l.local, len(l.open))
+	c.local = true
+	if !l.admit(c) {
+		t.Error("no slot is left for this machine")
 	}
+}
+
+// foreign says of its connections that they come from another machine, but of those that local tells of.
+type foreign struct {
+	net.Listener
+	local chan bool
+}
+
+func (f *foreign) Accept() (net.Conn, error) {
+	conn, err := f.Listener.Accept()
+	if err != nil || <-f.local {
+		return conn, err
+	}
+	return foreignConn{conn}, nil
+}
+
+type foreignConn struct{ net.Conn }
+
+func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// Other machines' requests wait for a slot; one from this machine comes after them and does not.
+func TestNobodyWaitsBehindThoseWhoGetNoSlot(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &foreign{inner, make(chan bool, 100)}
+	l := newLimited(f, 16)
+	l.outside = 0   // none is left for other machines
+	defer l.Close() //nolint:errcheck // a test's
+	for _, local := range []bool{false, false, true} {
+		f.local <- local
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+		_, _ = io.WriteString(conn, busyRequest)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := conn.(*slotConn); !c.local {
+		t.Error("it is another machine's")
+	}
+	_ = conn.Close()
 }

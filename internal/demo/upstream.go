@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -61,12 +60,8 @@ func (f *flaky) url() string { return "http://" + f.listen.Addr().String() }
 // serve answers until close.
 func (f *flaky) serve() { _ = f.http.Serve(f.listen) }
 
-// close ends the server; what still runs has the time of ctx.
-func (f *flaky) close(ctx context.Context) {
-	if f.http.Shutdown(ctx) != nil {
-		_ = f.http.Close()
-	}
-}
+// close ends the server and every connection.
+func (f *flaky) close() { _ = f.http.Close() }
 
 // ServeHTTP reads the whole request before it fails in any way: the proxy then
 // cannot know whether the work was done, as in life.
@@ -83,7 +78,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case throttled:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "slow down", http.StatusTooManyRequests)
-	case reset:
+	case cut:
 		resetConnection(w)
 	case slow:
 		reply(w, r, slowAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})
