@@ -5,7 +5,7 @@
 // returns a Settings together with every problem found. The structs Global, Shared and
 // Matcher in this file are the only list of settings. Names, defaults, limits and
 // descriptions are their tags; the parser, the search for misspelled names, the effective
-// configuration and docs/settings.md all read them from there. To add a setting, add a
+// configuration and docs/reference/settings.md all read them from there. To add a setting, add a
 // field.
 //
 // The packages that use a retry rule, a backoff, a route's pattern or an upstream (policy,
@@ -119,7 +119,7 @@ type Shared struct {
 	RetryMethods    MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be retried after they were sent (RFC 9110 section 9.2.2)."`
 	RetryUnsafe     bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"true: retry requests of every method, POST and PATCH included, after they were sent. The upstream may then do the work twice."`
 	RetryRejected   Rejected      `env:"RETRY_REJECTED" envDefault:"429" llm:"429,503,529" unit:"statusset" about:"Statuses of RETRY_ON that mean that the upstream did not do the work. They are retried for every method, POST and PATCH included. A rate limiter sends 429 before the work begins. If an API means the same by 503 and 529, set 429,503,529."`
-	FatalErrorCodes ErrorCodes    `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
+	FatalErrorCodes ErrorCodes    `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/reference/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
 	LayeredRetries  string        `env:"LAYERED_RETRIES" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets if it is itself a retry of another proxy. allow: all. halve: half. deny: none."`
 
 	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" group:"Backoff" llm:"additive" unit:"strategy" about:"Backoff strategy: how the wait before a retry is chosen."`
@@ -151,11 +151,11 @@ type Shared struct {
 
 	HedgeAfter HedgeAfter `env:"HEDGE_AFTER" envDefault:"off" group:"Hedging" unit:"hedge" about:"Hedging: if there is no response after this time, a second attempt is sent beside the first. The first good response is used. Only requests that may be retried are hedged. p95: the 95th percentile of response times, once 200 are known (p99: 1000). A hedge counts against MAX_RETRIES and the retry budget, which bounds the added load."`
 
-	RateLimitPauseKey PauseKey      `env:"RATE_LIMIT_PAUSE_KEY" envDefault:"none" group:"Rate-limit pauses" unit:"cooldownkey" about:"Which requests share the pause that a 429 asks for. none: each request waits alone. route: all requests of the route. header:Name: those with the same value of that header. A request without enough time for the pause is not sent, but answered with 429 and Retry-After."`
+	RateLimitPauseKey PauseKey      `env:"RATE_LIMIT_PAUSE_KEY" envDefault:"none" group:"Rate-limit pauses" unit:"pausekey" about:"Which requests share the pause that a 429 asks for. none: each request waits alone. route: all requests of the route. header:Name: those with the same value of that header. A request without enough time for the pause is not sent, but answered with 429 and Retry-After."`
 	RateLimitPauseMax time.Duration `env:"RATE_LIMIT_PAUSE_MAX" envDefault:"1m" batch:"3m" llm:"2m" unit:"duration" min:"1ms" max:"24h" about:"Longest wait that an upstream may ask for. A response that asks for a longer one is passed to the client at once, and its pause is not shared."`
 
 	RateLimit     RateLimit     `env:"RATE_LIMIT" envDefault:"off" group:"Rate limit" unit:"ratelimit" about:"Maximum rate of attempts to the upstream, retries and hedges included, spread evenly. With SHARED it covers all processes of the scope. Only 98.5 % of it is used, because an upstream may count a little differently and answer the rest with 429."`
-	RateLimitKey  RateLimitKey  `env:"RATE_LIMIT_KEY" envDefault:"upstream" unit:"quotakey" about:"What RATE_LIMIT applies to. upstream: all requests to the upstream together. route: those of the route. header:Name: each value of that header has its own limit, and all requests without the header share one. With upstream or header:Name, routes to the same upstream share the limit if their RATE_LIMIT and RATE_LIMIT_KEY are equal. Up to 4096 values have their own limit; the rest share one."`
+	RateLimitKey  RateLimitKey  `env:"RATE_LIMIT_KEY" envDefault:"upstream" unit:"ratelimitkey" about:"What RATE_LIMIT applies to. upstream: all requests to the upstream together. route: those of the route. header:Name: each value of that header has its own limit, and all requests without the header share one. With upstream or header:Name, routes to the same upstream share the limit if their RATE_LIMIT and RATE_LIMIT_KEY are equal. Up to 4096 values have their own limit; the rest share one."`
 	RateLimitWait time.Duration `env:"RATE_LIMIT_WAIT" envDefault:"1s" unit:"duration" max:"1h" about:"Longest time that a request waits for RATE_LIMIT, within REQUEST_TIMEOUT. A request that would wait longer is answered with 429 and Retry-After at once. 0s: no request waits, except up to 150ms for a lease with SHARED."`
 
 	RequestTimeout      time.Duration   `env:"REQUEST_TIMEOUT" example:"10s" envDefault:"30s" batch:"180s" group:"Timeouts and buffers" llm:"10m" unit:"duration" max:"24h" about:"Maximum time of all attempts and waits, from the end of the request to the headers of the response. 0: no limit."`

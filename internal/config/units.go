@@ -12,7 +12,7 @@ import (
 )
 
 // units maps values of the tag "unit" to descriptions of the allowed syntax, for error
-// messages and docs/settings.md.
+// messages and docs/reference/settings.md.
 var units = map[string]string{
 	"address":        "host:port, :port or unix:/path",
 	"addressoff":     "host:port, :port, unix:/path or off",
@@ -22,7 +22,7 @@ var units = map[string]string{
 	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
 	"breakerbackoff": "auto, or a strategy of BACKOFF, with or without options such as slots base=100ms max=30s",
 	"bool":           "true or false",
-	"cooldownkey":    "none, route or header:Name",
+	"pausekey":       "none, route or header:Name",
 	"count":          "a whole number",
 	"deadlines":      "x-request-timeout, grpc-timeout, x-envoy-expected-rq-timeout-ms, x-stainless-timeout or x-stainless-read-timeout, several separated by commas, or none",
 	"duration":       "a duration with its unit, such as 250ms, 10s or 2m",
@@ -47,7 +47,7 @@ var units = map[string]string{
 	"prefixes":       "addresses or CIDR ranges, separated by commas",
 	"probepath":      "a path that begins with /, such as /healthz, or off",
 	"ratelimit":      "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
-	"quotakey":       "upstream, route or header:Name",
+	"ratelimitkey":   "upstream, route or header:Name",
 	"rate":           "bytes a second, such as 500 or 1KiB",
 	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":          "a number such as 0.2, a percentage such as 20%, or off",

@@ -114,7 +114,7 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
+	return sha256.Sum256([]byte("rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
 }
 
 // PauseKey returns what a request shares a rate-limit pause by. It reports false if it shares none.
