@@ -205,9 +205,11 @@ pictures: build ## docs/pictures, by the commands in docs/how-to/tuning.md, docs
 	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/how-to/tuning.md docs/explanation/storm.md docs/how-to/fleet.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
-rules: ## the alert rules and the dashboard's queries, by promtool: syntax and unit tests
+rules: ## the alert rules, the dashboard's queries and those of docs/reference/queries.md, by promtool: syntax and unit tests
 	promtool check rules deploy/prometheus/retryproxy.rules.yaml
 	promtool test rules deploy/prometheus/*.test.yaml
+	go run ./deploy/generate --query-tests >$(BIN)/queries.test.yaml
+	promtool test rules $(BIN)/queries.test.yaml
 	go run ./deploy/generate --queries >$(BIN)/dashboard-queries.yaml
 	promtool check rules $(BIN)/dashboard-queries.yaml
 
