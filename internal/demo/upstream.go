@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -60,8 +61,14 @@ func (f *flaky) url() string { return "http://" + f.listen.Addr().String() }
 // serve answers until close.
 func (f *flaky) serve() { _ = f.http.Serve(f.listen) }
 
-// close ends the server and every connection.
-func (f *flaky) close() { _ = f.http.Close() }
+// close ends the server. What still runs has two seconds to end.
+func (f *flaky) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if f.http.Shutdown(ctx) != nil {
+		_ = f.http.Close()
+	}
+}
 
 // ServeHTTP reads the whole request before it fails in any way: the proxy then
 // cannot know whether the work was done, as in life.
