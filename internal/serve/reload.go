@@ -32,9 +32,6 @@ func (a *app) reload(why string) {
 	}
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
 	a.files.Set(s.Files())
-	if a.page != nil {
-		a.page.Wake() // there may be new upstreams
-	}
 	a.metrics.Retain(routeNames(s))
 	a.metrics.ConfigLoaded(true, time.Now())
 	for _, p := range problems.Warnings() {
