@@ -50,11 +50,11 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s}
 	unsent := 0
-	if s.clients.memory > 0 {
+	if s.clients.slots.memory > 0 {
 		unsent = unsentBytes
 	}
-	c.Init(nc, &s.Clock, listen, unsent)
-	c.x.Init(&c.Conn, &s.Process)
+	c.Init(nc, &s.process.Clock, listen, unsent)
+	c.x.Init(&c.Conn, &s.process)
 	return c
 }
 

@@ -29,10 +29,10 @@ func (c *conn) handshake() bool {
 	if c.TLS == nil {
 		return true
 	}
-	c.idleFrom.Store(int64(c.server.Clock.Now()))
+	c.idleFrom.Store(int64(c.server.process.Clock.Now()))
 	c.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
 	_ = c.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
-	if c.server.closingIdle() {
+	if c.server.drain.closingIdle() {
 		return false
 	}
 	err := c.TLS.Handshake()

@@ -30,7 +30,7 @@ const (
 	slowHeadersFor = time.Second
 )
 
-// eviction ends connections of clients that others need the slots of: first idle ones, the
+// eviction counts the connections that ended as others needed their slots: first idle ones, the
 // longest idle before others, then those that take nothing of their responses.
 type eviction struct {
 	idle    atomic.Uint64
@@ -62,11 +62,11 @@ type victim struct {
 
 // evict makes room for up to n clients that wait for a slot. heavyFirst means that memory is
 // short, so idle clients with TLS or HTTP/2 go before all others.
-func (s *Server) evict(n int, heavyFirst bool) {
-	if !s.evicting.due() {
+func (t *clients) evict(n int, heavyFirst bool) {
+	if !t.evicting.due() {
 		return
 	}
-	idle, stalled, ending := s.dispensable()
+	idle, stalled, ending := t.dispensable()
 	slices.SortFunc(idle, func(a, b victim) int {
 		if heavyFirst && a.heavy != b.heavy {
 			if a.heavy {
@@ -76,34 +76,34 @@ func (s *Server) evict(n int, heavyFirst bool) {
 		}
 		return int(a.since.Sub(b.since))
 	})
-	n = min(n, max(1, int(s.connections.Load())/evictShare)) - ending - int(s.evicting.leaving.Load())
-	for ; n > 0 && s.evictIdle(&idle, heavyFirst); n-- {
-		s.evicting.idle.Add(1)
+	n = min(n, max(1, int(t.connected.count.Load())/evictShare)) - ending - int(t.evicting.leaving.Load())
+	for ; n > 0 && t.evictIdle(&idle, heavyFirst); n-- {
+		t.evicting.idle.Add(1)
 	}
 	if n > 0 {
-		s.evictStalled(stalled, n)
+		t.evictStalled(stalled, n)
 	}
 }
 
 // evictStreams makes room for HTTP/2 streams.
-func (s *Server) evictStreams() {
-	if !s.evicting.due() {
+func (t *clients) evictStreams() {
+	if !t.evicting.due() {
 		return
 	}
-	_, stalled, _ := s.dispensable()
+	_, stalled, _ := t.dispensable()
 	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.Stream == nil })
-	s.evictStalled(stalled, max(1, s.streams.most/evictShare))
+	t.evictStalled(stalled, max(1, t.streams.most/evictShare))
 }
 
 // evictIdle evicts the first of idle or the client parked longest, whichever is idle longer. It
 // reports false if there is neither. Parked clients need next to no memory: if that is short,
 // they go last.
-func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
+func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	if len(*idle) == 0 {
-		return s.idle.Evict(func(idlepoller.Waiter) bool { return true })
+		return t.parked.Evict(func(idlepoller.Waiter) bool { return true })
 	}
 	v := (*idle)[0]
-	if !heavyFirst && s.idle.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
+	if !heavyFirst && t.parked.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
 		return true
 	}
 	*idle = (*idle)[1:]
@@ -112,19 +112,19 @@ func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
 }
 
 // evictStalled ends up to n clients' responses, those stalled longest first.
-func (s *Server) evictStalled(stalled []victim, n int) {
+func (t *clients) evictStalled(stalled []victim, n int) {
 	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
 	for _, v := range stalled[:min(n, len(stalled))] {
-		s.evicting.stalled.Add(1)
+		t.evicting.stalled.Add(1)
 		v.c.endStalled()
 	}
 }
 
 // dispensable lists the connections that are idle and not parked, and those whose client takes
 // nothing. It counts those that are ending for others already.
-func (s *Server) dispensable() (idle, stalled []victim, ending int) {
-	now := s.Clock.Now()
-	s.each(func(c *conn) {
+func (t *clients) dispensable() (idle, stalled []victim, ending int) {
+	now := t.clock.Now()
+	t.connected.each(func(c *conn) {
 		since, isIdle := c.idleSince(now)
 		switch {
 		case isIdle && c.evicted.Load():
@@ -146,13 +146,13 @@ func (s *Server) dispensable() (idle, stalled []victim, ending int) {
 // beginLeaving counts a parked client that is ending for others, until endLeaving.
 func (c *conn) beginLeaving() {
 	c.countedLeaving = true
-	c.server.evicting.leaving.Add(1)
+	c.server.clients.evicting.leaving.Add(1)
 }
 
 func (c *conn) endLeaving() {
 	if c.countedLeaving {
 		c.countedLeaving = false
-		c.server.evicting.leaving.Add(-1)
+		c.server.clients.evicting.leaving.Add(-1)
 	}
 }
 

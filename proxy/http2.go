@@ -72,8 +72,8 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return false
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
-	h.emptyFrom.Store(int64(c.server.Clock.Now()))
-	c.recharge(c.cost + c.server.costs.http2)
+	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
+	c.recharge(c.cost + c.server.clients.costs.http2)
 	stream, connection := windowsFor(set.ClientMemory)
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
@@ -83,7 +83,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		IdleTimeout:                  set.ClientIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          c.server.streams.ofOne(set.MaxConcurrentStreams),
+			MaxConcurrentStreams:          c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
 			MaxReadFrameSize:              floodguard.FrameSize,
 			MaxReceiveBufferPerStream:     stream,
 			MaxReceiveBufferPerConnection: connection,
@@ -156,24 +156,24 @@ func (h *http2Conn) each(f func(*conn)) {
 // serveStream serves one request.
 func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	s := h.c.server
-	if s.Draining.Load() {
+	if s.process.Draining.Load() {
 		h.goAway() // the connection began late; this request is still taken
 	}
-	if !s.streams.enter(h) {
+	if !s.clients.streams.enter(h) {
 		s.countRefusal(http1.RefusalNoStreamSlot)
 		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
 	}
-	defer s.streams.leave(h)
+	defer s.clients.streams.leave(h)
 	h.count(1)
 	defer h.count(-1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	slot := s.streamSlot(w, r, h, cancel)
+	slot := s.clients.streamSlot(w, r, h, cancel)
 	if slot == nil {
 		h.refuseStream(w, r)
 		return
 	}
-	defer s.streams.give(slot)
+	defer s.clients.streams.give(slot)
 	r = r.WithContext(ctx)
 	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.Wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
@@ -194,7 +194,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 // count counts streams, and notes since when there are none.
 func (h *http2Conn) count(n int64) {
 	if h.running.Add(n) == 0 {
-		h.emptyFrom.Store(int64(h.c.server.Clock.Now()))
+		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
 	}
 }
 
@@ -221,7 +221,7 @@ func (h *http2Conn) end(c *conn) {
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	c := &conn{server: parent.server, isSecure: parent.isSecure}
 	c.InitStream(&parent.Conn, stream)
-	c.x.Init(&c.Conn, &parent.server.Process)
+	c.x.Init(&c.Conn, &parent.server.process)
 	return c
 }
 

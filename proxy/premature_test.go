@@ -199,7 +199,7 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 // streams counts those of all connections.
 func (p *testProxy) streams(t *testing.T) (n int) {
 	t.Helper()
-	p.each(func(c *conn) {
+	p.connected.each(func(c *conn) {
 		if c.Stream != nil {
 			n++
 		}

@@ -19,8 +19,8 @@ import (
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
 	c.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
-	c.SetRead(c.server.Clock.Now().Add(set.ReadHeaderTimeout), 0)
-	if c.server.closingIdle() {
+	c.SetRead(c.server.process.Clock.Now().Add(set.ReadHeaderTimeout), 0)
+	if c.server.drain.closingIdle() {
 		return false
 	}
 	why := c.readProxyHeader()
@@ -33,7 +33,7 @@ func (c *conn) announced() bool {
 	}
 	c.mustReset = true // nothing is to be read on
 	_ = c.Wire.Close()
-	if c.W > 0 || why == proxyproto.TimedOut && !c.server.closingIdle() {
+	if c.W > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
 		set.Log.Debug("a connection without the PROXY protocol header that it has to begin with", zap.Stringer("peer", c.Wire.RemoteAddr()), zap.Error(why))
 	}

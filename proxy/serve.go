@@ -27,7 +27,7 @@ func (c *conn) serve() {
 	}
 	for c.nextRequest() {
 		again := c.x.Serve()
-		c.server.requestEnded()
+		c.server.drain.requestEnded()
 		if !again || c.Stream != nil {
 			return
 		}
@@ -66,7 +66,7 @@ func (c *conn) nextRequest() bool {
 		}
 	}
 	c.used = true
-	began := c.server.Clock.Now()
+	began := c.server.process.Clock.Now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
 		c.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
@@ -74,13 +74,13 @@ func (c *conn) nextRequest() bool {
 		c.Peer.Render()
 	}
 	c.Phase.Store(downstream.PhaseBusy)
-	c.server.requestBegan()
+	c.server.drain.requestBegan()
 	ok := c.readRequestHeaders(set, began)
 	c.begun = true
 	if ok {
 		return true
 	}
-	c.server.requestEnded()
+	c.server.drain.requestEnded()
 	return false
 }
 
@@ -108,18 +108,18 @@ const firstRequestTime = time.Minute
 func (c *conn) awaitRequest() bool {
 	now := c.x.LastTick() // of the last request
 	if c.ReadAt == clock.LongAgo || now.IsZero() {
-		now = c.server.Clock.Now() // this is not the way from one request to the next
+		now = c.server.process.Clock.Now() // this is not the way from one request to the next
 	}
 	c.idleFrom.Store(int64(now))
 	c.Phase.Store(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
-	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.Clock.Now() {
+	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.process.Clock.Now() {
 		if parks {
 			c.SetRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
 		} else {
 			c.SetRead(end.Add(-slack), slack)
 		}
-		if c.server.closingIdle() {
+		if c.server.drain.closingIdle() {
 			return c.checkForRequest()
 		}
 		err := c.FillIdle()
@@ -129,9 +129,9 @@ func (c *conn) awaitRequest() bool {
 		switch {
 		case !rawsocket.IsTimeout(err):
 			return false
-		case c.server.closingIdle(), c.evicted.Load():
+		case c.server.drain.closingIdle(), c.evicted.Load():
 			return c.checkForRequest()
-		case c.server.Clock.Now().Before(c.ReadAt):
+		case c.server.process.Clock.Now().Before(c.ReadAt):
 			c.ReadAt = clock.LongAgo // somebody woke us by the deadline
 		case !parks:
 			return c.checkForRequest()
@@ -213,7 +213,7 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.GrowIn()
 		}
 		err = c.Fill()
-		if rawsocket.IsTimeout(err) && c.server.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
+		if rawsocket.IsTimeout(err) && c.server.process.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke us as if idle
 			c.ReadAt = clock.LongAgo
 		}
