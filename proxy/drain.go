@@ -39,7 +39,7 @@ type drainState struct {
 }
 
 func (d *drainState) begin() {
-	d.lastBusy.Store(int64(d.process.Clock.Elapsed()))
+	d.noteBusy()
 	d.process.Draining.Store(true)
 }
 
@@ -56,9 +56,11 @@ func (d *drainState) requestBegan() { d.active.Add(1) }
 func (d *drainState) requestEnded() {
 	d.active.Add(-1)
 	if d.process.Draining.Load() {
-		d.lastBusy.Store(int64(d.process.Clock.Elapsed()))
+		d.noteBusy()
 	}
 }
+
+func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed())) }
 
 // Drain ends the server in order. From now on every response ends its connection, no retry
 // begins, and waits for one end at once. A request that waits for a permit at an upstream that is
