@@ -22,7 +22,7 @@ func (cs *connections) serve(c *conn) {
 	cs.served[c] = struct{}{}
 	cs.mu.Unlock()
 	if cs.killed.Load() {
-		_ = c.Wire.Close() // it may have come too late for kill to find it
+		_ = c.client.Wire.Close() // it may have come too late for kill to find it
 	}
 	defer func() {
 		cs.mu.Lock()
@@ -45,7 +45,7 @@ func (cs *connections) each(f func(*conn)) {
 // kill closes all connections, and those that come later.
 func (cs *connections) kill() {
 	cs.killed.Store(true)
-	cs.each(func(c *conn) { _ = c.Wire.Close() })
+	cs.each(func(c *conn) { _ = c.client.Wire.Close() })
 }
 
 // empty reports whether nobody is connected.

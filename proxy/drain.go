@@ -77,7 +77,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.process.WaitsEnd.Store(int64(s.process.Clock.Since(ending)))
 	s.drain.begin()
 	s.connected.each(func(c *conn) {
-		c.Wake(downstream.PhaseBackoff)
+		c.client.Wake(downstream.PhaseBackoff)
 		c.http2.Load().goAway()
 	})
 	s.listeners.stopAfterQueue()
@@ -87,14 +87,14 @@ func (s *Server) Drain(ctx context.Context) error {
 		if s.drain.quiet() {
 			s.drain.idleEnd.Store(true)
 			s.connected.each(func(c *conn) {
-				c.Wake(downstream.PhaseIdle)
+				c.client.Wake(downstream.PhaseIdle)
 				c.http2.Load().goAway()
 			})
 			s.parked.Clear()
 		}
 		if ending.Before(s.process.Clock.Now()) {
 			s.connected.each(func(c *conn) {
-				c.Wake(downstream.PhaseBackoff)
+				c.client.Wake(downstream.PhaseBackoff)
 				c.x.EndTunnel()
 			})
 		}

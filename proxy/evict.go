@@ -91,7 +91,7 @@ func (t *clients) evictStreams() {
 		return
 	}
 	_, stalled, _ := t.dispensable()
-	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.Stream == nil })
+	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.client.Stream == nil })
 	t.evictStalled(stalled, max(1, t.streams.most/evictShare))
 }
 
@@ -131,7 +131,7 @@ func (t *clients) dispensable() (idle, stalled []victim, ending int) {
 			ending++
 			c.wakeEvicted() // it may have been about to wait when it was woken
 		case isIdle:
-			idle = append(idle, victim{c, since, c.TLS != nil || c.http2.Load() != nil})
+			idle = append(idle, victim{c, since, c.client.TLS != nil || c.http2.Load() != nil})
 		default:
 			if since, is := c.stalledSince(now); is && c.evicted.Load() {
 				ending++
@@ -159,7 +159,7 @@ func (c *conn) endLeaving() {
 // idleSince reports whether nothing would be lost with the connection, and since when.
 func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 	since := clock.Instant(c.idleFrom.Load())
-	switch c.Phase.Load() {
+	switch c.client.Phase.Load() {
 	case downstream.PhaseIdle:
 		return since, now.Sub(since) > idleFor
 	case downstream.PhaseHeaders:
@@ -173,8 +173,8 @@ func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 
 // stalledSince reports whether the client takes nothing of what is being written to it.
 func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
-	since := clock.Instant(c.Writing.Load())
-	if since.IsZero() || now.Sub(since) < stalledFor || c.Raw != nil && !rawsocket.Unsent(c.Raw) {
+	since := clock.Instant(c.client.Writing.Load())
+	if since.IsZero() || now.Sub(since) < stalledFor || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
 		return 0, false
 	}
 	return since, true
@@ -191,18 +191,18 @@ func (c *conn) endIdle() {
 }
 
 func (c *conn) wakeEvicted() {
-	c.Wake(downstream.PhaseIdle)
-	c.Wake(downstream.PhaseHeaders)
+	c.client.Wake(downstream.PhaseIdle)
+	c.client.Wake(downstream.PhaseHeaders)
 }
 
 // endStalled ends a connection, or stream, whose client takes nothing.
 func (c *conn) endStalled() {
 	c.evicted.Store(true)
-	if c.Stream != nil {
-		_ = c.NC.SetWriteDeadline(downstream.Past)
+	if c.client.Stream != nil {
+		_ = c.client.NC.SetWriteDeadline(downstream.Past)
 		return
 	}
-	c.Abort()
+	c.client.Abort()
 }
 
 // idleSince reports whether the connection has no streams, and since when.
@@ -217,7 +217,7 @@ func (h *http2Conn) endIdle() {
 	h.goAway()
 	time.AfterFunc(evictGrace, func() {
 		if h.running.Load() == 0 {
-			_ = h.c.Wire.Close()
+			_ = h.c.client.Wire.Close()
 		} else {
 			h.c.evicted.Store(false)
 		}

@@ -58,13 +58,13 @@ type http2Conn struct {
 
 // agreedOnHTTP2 reports whether the handshake chose HTTP/2.
 func (c *conn) agreedOnHTTP2() bool {
-	return c.TLS != nil && c.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
+	return c.client.TLS != nil && c.client.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
 }
 
 // sentPreface reports whether the first thing that the client sent begins HTTP/2.
 func (c *conn) sentPreface(set *settings.Settings) bool {
-	n := min(c.W, len(floodguard.Preface))
-	return !c.begun && c.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
+	n := min(c.client.W, len(floodguard.Preface))
+	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.client.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
 }
 
 func (c *conn) beginHTTP2(set *settings.Settings) bool {
@@ -100,7 +100,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 // serveHTTP2 handles an HTTP/2 connection until it ends.
 func (c *conn) serveHTTP2() {
 	h := c.http2.Load()
-	nc := c.unread(c.NC)
+	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
 	h.watch = floodguard.Watch(nc, set.ReadHeaderTimeout, func() {
@@ -175,7 +175,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.clients.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.Wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.client.Wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
 		if h.prematureEnds.Hold(r.Context(), stream) {
 			began := time.Now()
@@ -220,8 +220,8 @@ func (h *http2Conn) end(c *conn) {
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	c := &conn{server: parent.server, isSecure: parent.isSecure}
-	c.InitStream(&parent.Conn, stream)
-	c.x.Init(&c.Conn, &parent.server.process)
+	c.client.InitStream(&parent.client, stream)
+	c.x.Init(&c.client, &parent.server.process)
 	return c
 }
 

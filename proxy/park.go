@@ -32,20 +32,20 @@ type parked struct {
 // it reports true, the connection is the poller's, and this goroutine must not touch it any more.
 func (c *conn) park(until clock.Instant) bool {
 	s := c.server
-	if s.drain.closingIdle() || c.In != nil || c.NC.SetDeadline(time.Time{}) != nil {
+	if s.drain.closingIdle() || c.client.In != nil || c.client.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	c.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.Wire), listen: c.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
+	c.client.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
 	c.recharge(s.clients.costs.parked)
-	if s.parked.Add(c.Raw, s.process.Clock.At(until), p) == nil {
+	if s.parked.Add(c.client.Raw, s.process.Clock.At(until), p) == nil {
 		c.handedToPoller = true
 		return true
 	}
 	c.recharge(cost)
-	c.ReadAt, c.WriteAt = 0, 0
-	c.Phase.Store(downstream.PhaseIdle)
+	c.client.ReadAt, c.client.WriteAt = 0, 0
+	c.client.Phase.Store(downstream.PhaseIdle)
 	return false
 }
 

@@ -197,7 +197,7 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			}
 			conn := newConn(s, near, "")
 			var b [1]byte
-			if err := conn.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+			if err := conn.client.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
 				t.Fatal(err)
 			}
 			if closing == "drain" {
@@ -205,7 +205,7 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			} else {
 				conn.idleEnd = s.process.Clock.Now().Add(-time.Second)
 			}
-			if !conn.nextRequest() || string(conn.Request.Method) != "GET" {
+			if !conn.nextRequest() || string(conn.client.Request.Method) != "GET" {
 				t.Error("the request was not seen")
 			}
 		})
@@ -251,13 +251,13 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	}
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
-	conn.In = buffer.Get(buffer.Small) // of the request before
-	conn.Buffers.Put(buffer.Get(buffer.Small))
+	conn.client.In = buffer.Get(buffer.Small) // of the request before
+	conn.client.Buffers.Put(buffer.Get(buffer.Small))
 	_ = near.SetReadDeadline(downstream.Past)
-	if err := conn.FillIdle(); !rawsocket.IsTimeout(err) {
+	if err := conn.client.FillIdle(); !rawsocket.IsTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)
 	}
-	if conn.In != nil || conn.Buffers != (buffer.Cache{}) {
+	if conn.client.In != nil || conn.client.Buffers != (buffer.Cache{}) {
 		t.Error("a buffer was kept")
 	}
 }

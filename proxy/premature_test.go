@@ -200,7 +200,7 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 func (p *testProxy) streams(t *testing.T) (n int) {
 	t.Helper()
 	p.connected.each(func(c *conn) {
-		if c.Stream != nil {
+		if c.client.Stream != nil {
 			n++
 		}
 	})

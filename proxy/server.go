@@ -161,7 +161,7 @@ func (s *Server) start(n acceptedConn) {
 	s.connected.goroutines.Go(func() {
 		c := newConn(s, n.nc, n.name)
 		c.cost = n.cost
-		c.parks = c.Raw != nil && c.TLS == nil
+		c.parks = c.client.Raw != nil && c.client.TLS == nil
 		s.run(c)
 	})
 }
@@ -202,7 +202,7 @@ func (s *Server) contain(c *conn, fault any) {
 	}
 	s.report(fault)
 	c.mustReset = true
-	c.Abort()
+	c.client.Abort()
 	if c.x.EndAfterFault() {
 		s.drain.requestEnded()
 	}
