@@ -22,6 +22,7 @@ type Stats struct {
 	RetryBufferUsed   int64                          // kept for retries now
 	Draining          bool
 	RateLimitPauses   ratelimit.PauseState
+	Paused            int                        // requests that wait for the end of a shared rate-limit pause
 	RateLimits        []admission.RateLimitStats // in no order
 	Upstreams         []UpstreamStats
 }
@@ -53,7 +54,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.RetryBufferUsed = s.process.RetryBuffer.Used.Load()
 	st.Draining = s.process.Draining.Load()
-	st.RateLimitPauses = s.process.RateLimitPauses.State()
+	st.RateLimitPauses, st.Paused = s.process.RateLimitPauses.State(), int(s.process.Paused.Load())
 	now := s.process.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()
 	for _, u := range n.Upstreams() {
