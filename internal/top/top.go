@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/plot"
@@ -192,5 +193,15 @@ func (d *drawing) requests(failed []page.Request) {
 }
 
 // printable replaces control characters of a client's text, which could control the
-// terminal.
-func printable(s string) string { return safe.Text(s, math.MaxInt) }
+// terminal, and characters that may not take one column of it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= firstCombining {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, safe.Text(s, math.MaxInt))
+}
+
+// firstCombining is where the characters begin that take no column or two.
+const firstCombining = 0x300

@@ -120,7 +120,6 @@ func (p *Page) State(now time.Time) State {
 
 // state is State with p.mu held.
 func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstream) State {
-	p.catchUp(now)
 	h := &p.history
 	s := State{
 		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
