@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
@@ -231,26 +235,60 @@ func (w *watch) judge(*rig.Proxy) string {
 // connection is one of the proxy's own making.
 type connection struct{ from, to string }
 
+// listening is the state of a socket that listens, in /proc/net/tcp.
+const listening = "0A"
+
 // dialledBy are the connections of TCP that the process has dialled and not closed yet.
 func dialledBy(p *rig.Proxy) (all []connection) {
-	const listening = 0x0a
-	proc, err := procfs.NewProc(p.PID())
-	if err != nil {
-		return nil
-	}
-	open, _ := proc.FileDescriptorTargets()
+	mine := socketsOf(p.PID())
 	ports := []string{portOf(p.Addr), portOf(p.Admin)}
-	of, _ := procfs.NewFS(fmt.Sprintf("/proc/%d", p.PID())) // its network namespace
-	four, _ := of.NetTCP()
-	six, _ := of.NetTCP6()
-	for _, l := range append(four, six...) {
-		c := connection{net.JoinHostPort(l.LocalAddr.String(), fmt.Sprint(l.LocalPort)), net.JoinHostPort(l.RemAddr.String(), fmt.Sprint(l.RemPort))}
-		mine := slices.Contains(open, fmt.Sprintf("socket:[%d]", l.Inode))
-		if mine && l.St != listening && !slices.Contains(ports, portOf(c.from)) { // those are clients'
-			all = append(all, c)
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", p.PID(), table))
+		if err != nil {
+			continue
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			fields := strings.Fields(sc.Text())
+			if len(fields) < 10 || fields[3] == listening || !mine[fields[9]] {
+				continue
+			}
+			c := connection{addressOf(fields[1]), addressOf(fields[2])}
+			if !slices.Contains(ports, portOf(c.from)) { // those are clients'
+				all = append(all, c)
+			}
+		}
+		_ = f.Close()
+	}
+	return all
+}
+
+// socketsOf are the inodes of a process's sockets.
+func socketsOf(pid int) map[string]bool {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	open, _ := os.ReadDir(dir)
+	all := map[string]bool{}
+	for _, e := range open {
+		to, _ := os.Readlink(dir + e.Name())
+		if inode, is := strings.CutPrefix(to, "socket:["); is {
+			all[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
 	return all
+}
+
+// addressOf reads an address of /proc/net/tcp: words of 32 bits in the machine's own order, and a port.
+func addressOf(text string) string {
+	words, port, _ := strings.Cut(text, ":")
+	b, err := hex.DecodeString(words)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b)%4 != 0 {
+		return text
+	}
+	for i := 0; i < len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)).String()
 }
 
 func portOf(addr string) string {
