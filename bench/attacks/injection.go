@@ -106,13 +106,8 @@ func logInjection(st *stage) error {
 		return err
 	}
 	st.spec.Log = dir + "/log"
-<<<<<<< HEAD
 	st.set("RETRYPROXY_ACCESS_LOG=true")
-	st.strike, st.judge = st.inTurn(20, logRequest, logRequest2), st.judgeLog
-=======
-	st.set("RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=debug", "RETRYPROXY_GAVE_UP_LOG_PER_MINUTE=1000000")
 	st.strike, st.judge, st.needs = st.inTurn(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
->>>>>>> main
 	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
