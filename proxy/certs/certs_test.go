@@ -58,11 +58,10 @@ func TestLoadGivesWhatTheFilesHold(t *testing.T) {
 }
 
 func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
-	cert, key := pair(t, time.Now())
+	_, key := pair(t, time.Now())
 	lone, missing := pair(t, time.Now())
 	other, otherKey := pair(t, time.Now())
-	rename(t, key, otherKey) // other has the key of cert
-	cert, key = other, otherKey
+	rename(t, key, otherKey) // now it is not that of other
 	lone2, key2 := pair(t, time.Now())
 	if err := os.Remove(missing); err != nil {
 		t.Fatal(err)
@@ -72,8 +71,8 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 		want  string
 	}{
 		"no key":               {Files{Cert: lone}, "neither in the certificate's file nor can it be read: open " + missing},
-		"missing file":         {Files{Cert: cert + "x"}, cert + "x"},
-		"not of each other":    {Files{Cert: cert}, key},
+		"missing file":         {Files{Cert: other + "x"}, other + "x"},
+		"not of each other":    {Files{Cert: other}, otherKey},
 		"missing authority":    {Files{Cert: lone2, ClientCA: "/nowhere"}, "/nowhere"},
 		"authority is no cert": {Files{Cert: lone2, ClientCA: key2}, "no certificate"},
 	} {
