@@ -88,7 +88,7 @@ func (m *podMonitor) scrapeConfig() string {
 // prometheus runs Prometheus in the namespace and returns where it answers.
 func (n *namespace) prometheus(t *testing.T, config string) string {
 	t.Helper()
-	standIn(t, "prometheus", prometheusImage)
+	toolImage(t, prometheusImage, "prometheus")
 	indented := strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ")
 	n.apply(t, fmt.Sprintf(`apiVersion: v1
 kind: ServiceAccount
@@ -122,7 +122,7 @@ spec:
         imagePullPolicy: Never
         args: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/prometheus]
         ports: [{name: web, containerPort: 9090}]
-        readinessProbe: {httpGet: {path: /-/ready, port: web}, periodSeconds: 1}
+        readinessProbe: {failureThreshold: 60, httpGet: {path: /-/ready, port: web}, periodSeconds: 1}
         securityContext: %[4]s
         volumeMounts: [{name: config, mountPath: /etc/prometheus}, {name: data, mountPath: /prometheus}]
       volumes: [{name: config, configMap: {name: prometheus}}, {name: data, emptyDir: {}}]
