@@ -120,11 +120,11 @@ spec:
       - name: prometheus
         image: %[3]s
         imagePullPolicy: Never
-        args: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/prometheus]
+        args: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/data]
         ports: [{name: web, containerPort: 9090}]
         readinessProbe: {failureThreshold: 60, httpGet: {path: /-/ready, port: web}, periodSeconds: 1}
         securityContext: %[4]s
-        volumeMounts: [{name: config, mountPath: /etc/prometheus}, {name: data, mountPath: /prometheus}]
+        volumeMounts: [{name: config, mountPath: /etc/prometheus}, {name: data, mountPath: /data}]
       volumes: [{name: config, configMap: {name: prometheus}}, {name: data, emptyDir: {}}]
 ---
 apiVersion: v1
