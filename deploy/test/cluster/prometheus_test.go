@@ -3,7 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,13 +138,15 @@ spec: {selector: {app: prometheus}, ports: [{port: 9090}]}
 		}
 	})
 	n.ready(t, "prometheus")
-	return "http://" + n.address(t, "prometheus") + ":9090"
+	url := "http://" + n.address(t, "prometheus") + ":9090"
+	answers(t, url+"/-/ready")
+	return url
 }
 
 // query returns the label sets of a query's result, with their values.
 func query(t *testing.T, prometheus, expression string) (found []map[string]string) {
 	t.Helper()
-	status, body := engine.Get(prometheus + "/api/v1/query?query=" + url.QueryEscape(expression))
+	status, body := engine.Get(prometheus + "/api/v1/query?query=" + neturl.QueryEscape(expression))
 	var response struct {
 		Data struct {
 			Result []struct {
