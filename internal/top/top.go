@@ -5,6 +5,7 @@ package top
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/plot"
+	safe "github.com/retryproxy/retryproxy/proxy/printable"
 )
 
 // shownRequests is the number of failed requests below the tables.
@@ -72,8 +74,8 @@ func (d *drawing) paint(code, s string) string {
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Side,
-		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.ReplayLimitBytes))
+	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
+		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
 	if p.Draining {
 		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
 	}
@@ -191,12 +193,15 @@ func (d *drawing) requests(failed []page.Request) {
 }
 
 // printable replaces control characters of a client's text, which could control the
-// terminal.
+// terminal, and characters that may not take one column of it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
+		if r >= firstCombining {
+			return unicode.ReplacementChar
 		}
-		return unicode.ReplacementChar
-	}, s)
+		return r
+	}, safe.Text(s, math.MaxInt))
 }
+
+// firstCombining is where the characters begin that take no column or two.
+const firstCombining = 0x300

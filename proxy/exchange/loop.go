@@ -63,7 +63,10 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.sender.att.Endpoint != nil {
 		reportToEndpoint(x.sender.att.Endpoint, a)
 	}
-	x.attempts.hedge.attemptDone(a, d.Class)
+	if x.attempts.hedge.learns {
+		x.attempts.hedge.learnLatency(a, d.Class)
+	}
+	x.report.AttemptDone(x.sender.att, a, d.Class)
 	return true
 }
 
@@ -188,7 +191,7 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 }
 
 // noWait is the end of a wait of length 0. The client was not watched during an attempt shorter
-// than watchAfter, so it may have left meanwhile.
+// than downstream.PollEvery, so it may have left meanwhile.
 func (x *Exchange) noWait() permit.WaitEnd {
 	if x.r.Conn.HungUp() {
 		return permit.Left

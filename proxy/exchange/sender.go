@@ -96,7 +96,7 @@ func length(parts [][]byte) int {
 
 // mayResume reports whether an attempt that timed out may still be awaited.
 func (s *sender) mayResume() bool {
-	return (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
+	return !s.r.Dest.AttemptTimeoutHard && (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
 }
 
 // discard drops the connection of an attempt that will be retried.
@@ -155,9 +155,12 @@ func (s *sender) situation() policy.Situation {
 // body still in flight ends here: what followed it could pass for another request, and its
 // connection carries none.
 func (s *sender) endRequest() {
-	if !s.upload.Pump.Running {
-		return
+	if s.upload.Pump.Running {
+		s.stopUpload()
 	}
+}
+
+func (s *sender) stopUpload() {
 	s.upload.AwaitLastWrite()
 	if s.att.Progress.Load() != attempt.Sent {
 		s.att.NotReusable = true

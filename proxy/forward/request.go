@@ -52,6 +52,9 @@ func appendRequestLine(dst []byte, r *http1.Request, s *Settings) []byte {
 	dst = append(dst, ' ')
 	if s.BasePath != "" && path[0] == '/' {
 		dst = append(dst, s.BasePath...)
+		if len(path) == 1 && r.Path[len(r.Path)-1] != '/' {
+			path = nil // the client asked for the prefix itself, without a slash
+		}
 	}
 	dst = append(dst, path...)
 	if r.HasQuery {

@@ -18,6 +18,7 @@ type Process struct {
 	RateLimitPauses ratelimit.Pauses
 	withheld        atomic.Int32 // of a hundred retries, those not made
 	Waiting         atomic.Int64 // requests that wait for a retry or a permit
+	Paused          atomic.Int64 // of these, those that wait for the end of a shared rate-limit pause
 	Draining        atomic.Bool
 	WaitsEnd        atomic.Int64 // while draining: when nobody waits for a permit any longer, since the start
 
@@ -39,9 +40,11 @@ func (p *Process) RetryPercent() int { return 100 - int(p.withheld.Load()) }
 
 // MakesRetry draws whether a retry is made.
 func (p *Process) MakesRetry() bool {
-	withheld := int64(p.withheld.Load())
-	return withheld == 0 || backoff.Shared().Int64N(100) >= withheld
+	withheld := p.withheld.Load()
+	return withheld == 0 || draw(withheld)
 }
+
+func draw(withheld int32) bool { return backoff.Shared().Int64N(100) >= int64(withheld) }
 
 // RetryBuffer is the memory that the process may use to keep request bodies and failed responses
 // for retries. Safe for concurrent use.

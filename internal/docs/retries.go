@@ -1,0 +1,54 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/decisiontable"
+	"github.com/retryproxy/retryproxy/policy"
+)
+
+// RetryTable answers "will my request be retried?" for the default settings.
+func RetryTable() (string, error) {
+	profile, err := policy.FindProfile(policy.DefaultProfile)
+	if err != nil {
+		return "", err
+	}
+	p, err := profile.Policy()
+	if err != nil {
+		return "", err
+	}
+	columns := [][]decisiontable.Answer{
+		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("GET"), Timeout: profile.RequestTimeout}),
+		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("POST"), HasKey: true, Timeout: profile.RequestTimeout}),
+		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("POST"), Timeout: profile.RequestTimeout}),
+	}
+	var rows [][]string
+	for i, f := range decisiontable.Failures() {
+		cells := []string{f.Text}
+		for _, column := range columns {
+			cells = append(cells, cell(&column[i]))
+		}
+		rows = append(rows, cells)
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	table(&b, []string{"What the upstream did", "`" + strings.ReplaceAll(p.Methods.String(), ",", "`, `") + "`", "`POST`, `PATCH` with `Idempotency-Key`", "`POST`, `PATCH`"}, rows)
+	fmt.Fprintf(&b, "There are at most %d retries, all within %s. There is no retry if the retry budget is empty, the\n"+
+		"wait does not fit into the time left, or the retry buffer does not have the whole body.\n"+
+		"`retryproxy explain METHOD URL` answers for your own settings.\n\n",
+		p.MaxRetries, profile.RequestTimeout)
+	return b.String(), nil
+}
+
+func cell(a *decisiontable.Answer) string {
+	switch d := a.Decision; {
+	case d.Free:
+		return "yes, at once"
+	case d.Retry && a.MinWait > 0:
+		return fmt.Sprintf("yes, after %s plus jitter", a.MinWait)
+	case d.Retry:
+		return "yes"
+	}
+	return "no"
+}
