@@ -2,7 +2,7 @@
 // it: in manifest files, and as an admission webhook.
 //
 //	retryproxy-inject -f deployment.yaml | kubectl apply -f -
-//	retryproxy-inject webhook --cert tls.crt --key tls.key
+//	retryproxy-inject webhook --cert tls.crt
 //
 // It is a separate command so that the sidecar does not contain the code for YAML. `retryproxy
 // inject` and `retryproxy webhook` run it.

@@ -43,7 +43,6 @@ type Options struct {
 	RetryPercent RetryPercent
 	// Page serves / and the paths below /page/; nil means that they do not exist.
 	Page   http.Handler
-	PProf  bool        // serve /debug/pprof/, to those who may write: a profile costs CPU
 	Access Access      // who may use what is not open to everyone
 	Log    *log.Logger // for net/http's messages; nil drops them
 }
@@ -71,9 +70,7 @@ func New(o Options) *Server {
 		mux.Handle("GET /{$}", access.reading(o.Page))
 		mux.Handle("GET /page/", access.reading(o.Page))
 	}
-	if o.PProf {
-		addProfiles(mux, access)
-	}
+	addProfiles(mux, access)
 	return &Server{http: &http.Server{
 		Handler:           harden(mux),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -97,8 +94,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// addProfiles registers the profiles. net/http/pprof's own registration would serve them on the
-// default mux and to anyone.
+// addProfiles serves Go profiles to clients that may write, because a profile costs CPU.
+// net/http/pprof's own registration would serve them on the default mux and to anyone.
 func addProfiles(mux *http.ServeMux, access *Access) {
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/":        pprof.Index,
