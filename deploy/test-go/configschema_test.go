@@ -21,7 +21,7 @@ func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 	}
 	for _, good := range []string{
 		converted,
-		"upstream: http://app:3000\nretry_on: [5xx, 429]\nrequest_headers_set: {X-Env: prod}\nbudget_ratio: 0.2\nvia: ~\n",
+		"upstream: http://app:3000\nretry_on: [5xx, 429]\nrequest_headers_set: {X-Env: prod}\nbudget_ratio: 0.2\nlisten: ~\n",
 		"routes: [{name: a, path: [/a, /b]}]",
 	} {
 		if err := validateYAML(t, schema, good); err != nil {
