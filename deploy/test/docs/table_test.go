@@ -1,0 +1,123 @@
+//go:build linux
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kind says what a test does with a block.
+type kind int
+
+const (
+	runs     kind = iota // every command ends with 0
+	prints               // console: and prints what the page shows
+	serves               // becomes ready, and ends with 0 when it is told to
+	settings             // retryproxy check accepts the settings
+	measures             // minutes of work: the commands are parsed by what they call, and not done
+	belongs              // the test named by with reads the page and runs the block
+)
+
+// how says what is done with one block.
+type how struct {
+	kind kind
+	with string // settings: more of them; belongs: the file of the test
+}
+
+// page is a page with commands, and what is done with each of its blocks, in order.
+type page struct {
+	path   string
+	tree   bool   // runs in a copy of the tree
+	given  string // what the page says that its reader has
+	blocks []how
+}
+
+const (
+	upstream = "LISTEN=127.0.0.1:3000 example flaky >upstream.log 2>&1 &\n"
+	pictures = "cmd/retryproxy-plot/tuning_test.go"
+	reports  = "RETRYPROXY_ROUTES=reports RETRYPROXY_ROUTE_REPORTS_PATH=/reports/*"
+)
+
+var pages = []page{
+	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
+}
+
+// Every block of commands is run by this test or by one that reads the same page.
+func TestEveryCommandIsRun(t *testing.T) {
+	known := map[string]page{}
+	for _, p := range pages {
+		known[p.path] = p
+	}
+	for _, path := range documents(t) {
+		all, p := blocks(t, path), known[path]
+		delete(known, path)
+		if len(all) != len(p.blocks) {
+			t.Errorf("%s has %d blocks of commands, %d are in the table: say for each what runs it", path, len(all), len(p.blocks))
+		} else if len(all) > 0 {
+			t.Run(path, func(t *testing.T) {
+				if !p.tree { // those in the tree build programs, which the others use afterwards
+					t.Parallel()
+				}
+				p.run(t, all)
+			})
+		}
+	}
+	for path := range known {
+		t.Errorf("%s is in the table and not in the tree", path)
+	}
+}
+
+// documents are all pages.
+func documents(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			path, err := filepath.Rel(root, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+func (p page) run(t *testing.T, all []block) {
+	out, err := session(t, p.tree, p.script(all))
+	if err != nil {
+		t.Fatalf("%v after:\n%s", err, out)
+	}
+	for i, b := range all {
+		switch p.blocks[i].kind {
+		case prints:
+			for j, step := range b.steps() {
+				if got := outputOf(out, mark(i, j)); !shows(step.output, got) {
+					t.Errorf("$ %s\nprints\n%s\nand the page shows\n%s", step.command, got, step.output)
+				}
+			}
+		case measures:
+			measurement(t, b)
+		case belongs:
+			reads(t, p.blocks[i].with, p.path)
+		default:
+		}
+	}
+}
+
+// reads fails unless the file of another test names the page, from which it has to take the block.
+func reads(t *testing.T, test, path string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, test))
+	if err != nil {
+		t.Error(err)
+	} else if !strings.Contains(string(text), path) {
+		t.Errorf("%s does not read %s", test, path)
+	}
+}
