@@ -16,7 +16,7 @@ type page struct{ text string }
 
 func readPage(t *testing.T) page {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(engine.Root(t), "docs/kubernetes.md"))
+	content, err := os.ReadFile(filepath.Join(engine.Root(t), "docs/tutorials/kubernetes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func parsed(t *testing.T, line string) string {
 	case strings.HasPrefix(line, "go run ./bench/"):
 		return line + " --help"
 	case strings.HasPrefix(line, "go test "):
-		names := ".*"
+		names := "'.*'"
 		for _, c := range chosen.FindAllStringSubmatch(line, -1) {
 			if c[1] != "'^$'" {
 				names = c[1]

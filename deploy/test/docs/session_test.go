@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,7 +127,7 @@ retryproxy check )
 
 // script is what runs a page: its blocks in one shell.
 func (p page) script(all []block) string {
-	s := p.given + "\n"
+	s := saved(p.path) + p.given + "\n"
 	for i, b := range all {
 		switch p.blocks[i].kind {
 		case runs:
@@ -142,6 +143,17 @@ func (p page) script(all []block) string {
 		}
 	}
 	return s + "[ -z \"${serving-}\" ] || end\n"
+}
+
+var save = regexp.MustCompile("(?ms)save this as `([a-z.]+)`:\n\n```yaml\n(.*?)^```$")
+
+// saved writes the files that the page tells its reader to save.
+func saved(path string) (s string) {
+	text, _ := os.ReadFile(filepath.Join(root, path)) // blocks has read it
+	for _, f := range save.FindAllStringSubmatch(string(text), -1) {
+		s += "cat >" + f[1] + " <<'END'\n" + f[2] + "END\n"
+	}
+	return s
 }
 
 // outputOf is what a step printed.

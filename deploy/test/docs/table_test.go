@@ -38,11 +38,42 @@ type page struct {
 const (
 	upstream = "LISTEN=127.0.0.1:3000 example flaky >upstream.log 2>&1 &\n"
 	pictures = "cmd/retryproxy-plot/tuning_test.go"
-	reports  = "RETRYPROXY_ROUTES=reports RETRYPROXY_ROUTE_REPORTS_PATH=/reports/*"
+	running  = upstream + "export RETRYPROXY_UPSTREAM=http://localhost:3000\nretryproxy >retryproxy.log 2>&1 &\n" +
+		"until curl -sf -o ready.txt http://localhost:9797/readyz; do sleep 0.1; done\n"
+	prometheus = "touch p.yaml\nprometheus --config.file=p.yaml --storage.tsdb.path=data --enable-feature=exemplar-storage >p.log 2>&1 &\n" +
+		"until curl -sf -o ready.txt http://localhost:9090/-/ready; do sleep 0.1; done\n"
+	reports = "RETRYPROXY_ROUTES=reports RETRYPROXY_ROUTE_REPORTS_PATH=/reports/*"
 )
 
+// all are n blocks of one kind.
+func all(n int, h how) (same []how) {
+	for range n {
+		same = append(same, h)
+	}
+	return same
+}
+
 var pages = []page{
+	{path: "README.md", tree: true, blocks: []how{{kind: runs}, {kind: prints}, {kind: serves}}},
+	{path: "CONTRIBUTING.md", tree: true, blocks: []how{{kind: measures}}},
 	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
+	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
+	{path: "docs/tutorials/kubernetes.md", blocks: all(13, how{belongs, "deploy/test/cluster/page_test.go"})},
+	{path: "docs/how-to/fleet.md", tree: true, blocks: []how{
+		{kind: settings}, {kind: settings}, {kind: measures}, {kind: measures}, {belongs, pictures}}},
+	{path: "docs/how-to/gateway-api.md", blocks: []how{{kind: runs}, {kind: serves}}},
+	{path: "docs/how-to/image.md", blocks: []how{{belongs, "deploy/test/image/page_test.go"}}},
+	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
+		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}}},
+	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
+	{path: "docs/how-to/migrating.md", blocks: []how{{kind: serves}}},
+	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
+	{path: "docs/how-to/tuning.md", tree: true, given: running, blocks: []how{
+		{kind: runs}, {belongs, pictures}, {settings, reports}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures},
+		{belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {kind: prints}, {kind: measures},
+		{settings, reports}, {kind: runs}, {settings, reports}, {kind: runs}}},
+	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {belongs, pictures}, {kind: prints}}},
+	{path: "docs/reference/queries.md", given: prometheus, blocks: []how{{kind: runs}}},
 }
 
 // Every block of commands is run by this test or by one that reads the same page.
