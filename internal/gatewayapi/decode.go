@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -53,10 +52,17 @@ type decoder struct {
 	where string
 }
 
-// maxValues bounds what aliases may grow a file to. Ten thousand rules are far below.
-const maxValues = 1 << 20
+// maxValues bounds what aliases may grow a file to: objects, keys and values. Ten thousand rules
+// have fewer.
+const maxValues = 250_000
 
-var errTooMany = errors.New("more values than a million, aliases expanded")
+// count counts one more of them. It reports false if there are too many.
+func (f *file) count() bool {
+	f.values++
+	return f.values <= maxValues
+}
+
+var errTooMany = fmt.Errorf("more than %d values, aliases expanded", maxValues)
 
 func decodeAs[T any](d *decoder, n *yaml.Node) *T {
 	var v T
@@ -74,7 +80,7 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value) {
 	if n = deref(n); isNull(n) {
 		return
 	}
-	if d.values++; d.values > maxValues {
+	if !d.count() {
 		return
 	}
 	switch v.Kind() {
@@ -120,6 +126,9 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	fields, ignored := fieldsOf(v.Type())
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if !d.count() {
+			return
+		}
 		key := n.Content[i]
 		name := key.Value
 		if seen[name] {

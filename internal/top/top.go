@@ -74,8 +74,8 @@ func (d *drawing) paint(code, s string) string {
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Side,
-		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.ReplayLimitBytes))
+	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
+		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
 	if p.Draining {
 		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
 	}

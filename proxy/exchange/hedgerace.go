@@ -150,8 +150,7 @@ func (ra *race) abort() {
 		return
 	}
 	ra.running = nil
-	h.Stop()
-	<-h.Done
+	h.End()
 	h.ReleasePermit(ra.s.r, breaker.Abandoned)
 	h.Abort()
 }

@@ -109,11 +109,11 @@ func mark(b, s int) string { return fmt.Sprintf("@@@@ block %d step %d", b+1, s+
 // serve starts a block that does not end by itself, and waits until it is ready. The one before
 // it is ended first, in order.
 const serve = `
-end() { curl -sS -o quit.txt -X POST http://127.0.0.1:9797/quit; wait "$serving"; serving=; }
+end() { curl -sS --noproxy "*" -o quit.txt -X POST http://127.0.0.1:9797/quit; wait "$serving"; serving=; }
 [ -z "${serving-}" ] || end
 ( %s ) >serve.log 2>&1 &
 serving=$!
-for i in $(seq 300); do curl -sf -o ready.txt http://127.0.0.1:9797/readyz && break; sleep 0.1; done
+for i in $(seq 300); do curl -sf --noproxy "*" -o ready.txt http://127.0.0.1:9797/readyz && break; sleep 0.1; done
 curl -sf -o ready.txt http://127.0.0.1:9797/readyz || { cat serve.log; exit 1; }
 `
 

@@ -66,7 +66,7 @@ var pages = []page{
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
 		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}}},
 	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
-	{path: "docs/how-to/migrating.md", blocks: []how{{kind: serves}}},
+	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/tuning.md", tree: true, given: running, blocks: []how{
 		{kind: runs}, {belongs, pictures}, {settings, reports}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures},

@@ -46,14 +46,14 @@ type Options struct {
 
 // Process is the state of the whole process.
 type Process struct {
-	Side             string `json:"position"`
+	Position         string `json:"position"`
 	Draining         bool   `json:"draining"`
 	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
 	Paused           int    `json:"rate_limit_paused"`  // requests that wait for the end of a shared rate-limit pause
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
-	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
+	RetryBufferLimit int64  `json:"retry_buffer_limit_bytes"`
 }
 
 // Queue is the requests that are queued at one place.
@@ -74,7 +74,7 @@ type Rule struct {
 	Upstream         string `json:"upstream"`
 	Backoff          string `json:"backoff"`
 	MaxRetries       int    `json:"max_retries"`
-	Observes         bool   `json:"dry_run"` // no retry is made, only counted
+	DryRun           bool   `json:"dry_run"` // no retry is made, only counted
 	RequestTimeoutMS int64  `json:"request_timeout_ms"`
 	AttemptTimeoutMS int64  `json:"attempt_timeout_ms"`
 	Curve            []Wait `json:"curve"` // of the first retries
