@@ -22,11 +22,7 @@ const (
 
 func readPage(t *testing.T, path string) page {
 	t.Helper()
-<<<<<<< HEAD
-	content, err := os.ReadFile(filepath.Join(engine.Root(t), "docs/tutorials/kubernetes.md"))
-=======
 	content, err := os.ReadFile(filepath.Join(engine.Root(t), path))
->>>>>>> main
 	if err != nil {
 		t.Fatal(err)
 	}

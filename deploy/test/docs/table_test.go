@@ -42,6 +42,18 @@ const (
 		"until curl -sf -o ready.txt http://localhost:9797/readyz; do sleep 0.1; done\n"
 	prometheus = "touch p.yaml\nprometheus --config.file=p.yaml --storage.tsdb.path=data --enable-feature=exemplar-storage >p.log 2>&1 &\n" +
 		"until curl -sf -o ready.txt http://localhost:9090/-/ready; do sleep 0.1; done\n"
+	// noCluster has the application of the tutorial, and a kubectl that renders and reads what it is
+	// to apply. deploy/test/cluster applies the same on a Kubernetes.
+	noCluster = `sed -n '/^...yaml$/,/^[^a-z -]*$/p' docs/tutorials/kubernetes.md | grep -vE '^[^a-z -]' | sed 's,^\( *\)image: .*,&\n\1env: [{name: API_URL\, value: "http://api.example.com"}],' >app.yaml
+kubectl() {
+  case "$*" in
+  "apply -f -") grep '^kind:' >applied.txt ;;
+  "apply -k "*) command kubectl kustomize "$3" >applied.txt ;;
+  rollout*) ;;
+  *) command kubectl "$@" ;;
+  esac
+}
+`
 	reports = "RETRYPROXY_ROUTES=reports RETRYPROXY_ROUTE_REPORTS_PATH=/reports/*"
 )
 
@@ -58,7 +70,8 @@ var pages = []page{
 	{path: "CONTRIBUTING.md", tree: true, blocks: []how{{kind: measures}}},
 	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
 	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
-	{path: "docs/tutorials/kubernetes.md", blocks: all(13, how{belongs, "deploy/test/cluster/page_test.go"})},
+	{path: "docs/tutorials/kubernetes.md", blocks: all(6, how{belongs, "deploy/test/cluster/tutorial_test.go"})},
+	{path: "docs/how-to/kubernetes.md", tree: true, given: noCluster, blocks: append(all(3, how{kind: runs}), all(4, how{belongs, "deploy/test/cluster/page_test.go"})...)},
 	{path: "docs/how-to/fleet.md", tree: true, blocks: []how{
 		{kind: settings}, {kind: settings}, {kind: measures}, {kind: measures}, {belongs, pictures}}},
 	{path: "docs/how-to/gateway-api.md", blocks: []how{{kind: runs}, {kind: serves}}},
