@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// BudgetReports appends the reports of retry budgets that are due now to asks. Safe for concurrent
-// use, like all methods of this file.
+// BudgetReports appends the reports of retry budgets that are due now to asks. All methods of this
+// file are safe for concurrent use.
 func (s *Server) BudgetReports(asks []budget.Report) []budget.Report {
 	n, now := s.settings.Load(), s.process.Clock.Elapsed()
 	for u := range n.Budgeted {
@@ -40,8 +40,8 @@ func (s *Server) withBudget(key uint64, do func(*budget.Budget)) {
 }
 
 // RateLimitLeaseRequests appends the lease requests that are due now to asks. It returns when the
-// next one is due; backoff.Forever means that Config.RateLimitWanted will tell. Safe for
-// concurrent use.
+// next one is due; backoff.Forever means that Config.RateLimitWanted is called first. It is safe
+// for concurrent use.
 func (s *Server) RateLimitLeaseRequests(asks []ratelimit.LeaseRequest) ([]ratelimit.LeaseRequest, time.Duration) {
 	now, next := s.process.Clock.Elapsed(), backoff.Forever
 	for _, set := range s.settings.Load().AllRateLimits {
@@ -73,15 +73,15 @@ func (s *Server) ShareRateLimits(processes int) {
 }
 
 func (s *Server) withRateLimit(key uint64, do func(q *ratelimit.Limiter, now time.Duration)) {
-	if q := s.settings.Load().RateLimitQueue(key); q != nil { // else it is gone by a reload, or forgotten
+	if q := s.settings.Load().RateLimitQueue(key); q != nil { // otherwise a reload removed it, or it was forgotten
 		q.Update(s.process.Clock.Elapsed(), do)
 	}
 }
 
-// ApplyRateLimitPause takes over a pause that began in another process with the same routes. key is
-// what that process passed to Config.RateLimitPauseBegan; lasts is what is left of the pause. A
-// pause longer than any route's RateLimitPause.Max is ignored. RateLimitPauseBegan is not called
-// for it here. It does not block. Safe for concurrent use.
+// ApplyRateLimitPause takes over a pause that began in another process with the same routes. key
+// is what that process passed to Config.RateLimitPauseBegan; lasts is the rest of the pause. A
+// pause longer than every route's RateLimitPause.Max is ignored. It does not call
+// RateLimitPauseBegan. It does not block and is safe for concurrent use.
 func (s *Server) ApplyRateLimitPause(key uint64, lasts time.Duration) {
 	if lasts <= 0 || lasts > s.settings.Load().LongestRateLimitPause {
 		return

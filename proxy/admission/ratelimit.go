@@ -9,16 +9,16 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// RateLimit is how many attempts the upstream of a route gets in a time, hedges and retries
-// included.
+// RateLimit is how many attempts the upstream of a route gets in a time, including hedges and
+// retries.
 type RateLimit struct {
 	Rate   ratelimit.Rate // the zero value: no rate limit
-	Wait   time.Duration  // the longest wait of a request; 0: none
+	Wait   time.Duration  // the longest wait of a request; 0: no wait
 	Kind   RateLimitKind
 	Header string // name of the header, for RateLimitHeader
 }
 
-// RateLimitKind says which requests share a rate limit.
+// RateLimitKind is which requests share a rate limit.
 type RateLimitKind uint8
 
 // The choices of RateLimitKind.
@@ -28,16 +28,17 @@ const (
 	RateLimitHeader                        // requests with the same value of a header, of all routes with this choice and rate to the same upstream; those without the header share one
 )
 
-// RateLimitQueue is where the attempts of one key wait for a slot of their rate limit.
+// RateLimitQueue is the queue of the attempts of one key for a slot of their rate limit. It is
+// safe for concurrent use.
 type RateLimitQueue struct {
 	Key uint64 // the same in every process
 	set *RateLimits
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards all fields below
 	rateLimit *ratelimit.Limiter
 	waiters   *queue.Queue[*Waiter]
 	timer     *time.Timer
-	retired   bool // it was forgotten: its key has another queue
+	retired   bool // forgotten: its key has another queue
 	listed    bool // it is in set.busy
 }
 
@@ -49,9 +50,8 @@ func newRateLimitQueue(s *RateLimits, key uint64) *RateLimitQueue {
 	return q
 }
 
-// enter takes a slot. If none is free, it queues w, provided that the wait is likely to be
-// shorter than room; otherwise it returns how long the wait would be. ok is false if the queue is
-// retired.
+// enter takes a slot. If none is free, it queues w if the wait is likely to be shorter than room;
+// otherwise it returns the estimated wait. ok is false if the queue is retired.
 func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +84,7 @@ func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok 
 type entry struct {
 	Decision int32
 	Ticket   queue.Ticket  // if the decision is Wait
-	Wait     time.Duration // estimated
+	Wait     time.Duration // an estimate
 }
 
 // TakeNow takes a slot for an attempt that does not wait. It reports whether one was free.
@@ -103,15 +103,14 @@ func (q *RateLimitQueue) GiveBack(now time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired {
-		return // the slot is long over
+		return // the slot is long past
 	}
 	q.enlist()
 	q.rateLimit.GiveBack(now)
 	q.arm(now)
 }
 
-// Quit removes a waiter that no longer waits. It reports false if the waiter was admitted
-// meanwhile.
+// Quit removes a waiter. It reports false if the waiter was already admitted.
 func (q *RateLimitQueue) Quit(t queue.Ticket, now time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +125,7 @@ func (q *RateLimitQueue) tick() {
 	q.admit(q.set.elapsed())
 }
 
-// admit gives the free slots to waiters in order of arrival. Called with mu held.
+// admit grants the free slots to waiters in order of arrival. It is called with mu held.
 func (q *RateLimitQueue) admit(now time.Duration) {
 	for q.waiters.Len() > 0 && q.rateLimit.Take(now) {
 		w, _ := q.waiters.Oldest()
@@ -135,8 +134,8 @@ func (q *RateLimitQueue) admit(now time.Duration) {
 	q.arm(now)
 }
 
-// arm sets the timer to the next slot, and has a lease requested. Called with mu held, after
-// every change of the queue and of the slots.
+// arm sets the timer to the next slot and requests a lease. It is called with mu held, after every
+// change of the queue and of the slots.
 func (q *RateLimitQueue) arm(now time.Duration) {
 	if q.waiters.Len() == 0 {
 		q.timer.Stop()
