@@ -70,7 +70,7 @@ var pages = []page{
 	{path: "CONTRIBUTING.md", tree: true, blocks: []how{{kind: measures}}},
 	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
 	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
-	{path: "docs/tutorials/kubernetes.md", blocks: all(6, how{belongs, "deploy/test/cluster/tutorial_test.go"})},
+	{path: "docs/tutorials/kubernetes.md", blocks: all(6, how{belongs, "deploy/test/cluster/page_test.go"})},
 	{path: "docs/how-to/kubernetes.md", tree: true, given: noCluster, blocks: append(all(3, how{kind: runs}), all(4, how{belongs, "deploy/test/cluster/page_test.go"})...)},
 	{path: "docs/how-to/fleet.md", tree: true, blocks: []how{
 		{kind: settings}, {kind: settings}, {kind: measures}, {kind: measures}, {belongs, pictures}}},
