@@ -21,7 +21,7 @@ const (
 	// evictGrace is the time that an idle HTTP/2 client gets to end its connection itself.
 	evictGrace = 100 * time.Millisecond
 	// stalledFor is how long a client must read nothing of what is written to it before its
-	// connection may be evicted. It has the whole WRITE_TIMEOUT while no other client needs its
+	// connection may be evicted. It has the whole WriteTimeout while no other client needs its
 	// slot.
 	stalledFor = 100 * time.Millisecond
 	// idleFor is how long a client must be idle before it may be evicted: a client that has just

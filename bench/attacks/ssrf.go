@@ -47,7 +47,7 @@ func ssrf(forward bool) func(st *stage) error {
 			st.spec.Upstream = "http://" + ownName + ":" + portOf(upstream)
 		}
 		if forward {
-			st.set("RETRYPROXY_FORWARD_PROXY=true")
+			st.set("RETRYPROXY_POSITION=outbound")
 		}
 		request, fields := inTurn(named(targets)), inTurn(named2(targets))
 		st.strike = func(s *strike) error {

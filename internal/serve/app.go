@@ -24,6 +24,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/effective"
 	"github.com/retryproxy/retryproxy/internal/filewatch"
 	"github.com/retryproxy/retryproxy/internal/systemd"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -36,7 +37,6 @@ import (
 type app struct {
 	options *Options
 	log     *zap.Logger
-	level   zap.AtomicLevel
 	metrics *metrics.Metrics
 	proxy   *proxy.Server
 	admin   *admin.Server // nil if it is off
@@ -51,12 +51,12 @@ type app struct {
 	changed chan struct{}          // a file changed; capacity one
 
 	ending    *admin.End
-	drainedBy time.Time // when the drain's time is over; zero before it starts
+	drainedBy time.Time // when the drain's time ends; zero before it starts
 
 	systemd *systemd.Sockets // the sockets passed by systemd
 }
 
-// inForce is one version of the configuration.
+// inForce is the version of the configuration in force.
 type inForce struct {
 	settings *config.Settings
 	problems config.Problems
@@ -68,12 +68,11 @@ var (
 	phaseDraining = "draining"
 )
 
-// newApp builds everything and opens nothing. Its errors are problems of the settings, such
-// as certificates that cannot be read.
+// newApp builds everything and opens nothing. Its errors are problems of the settings, such as
+// unreadable certificates.
 func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, error) {
-	level := zap.NewAtomicLevelAt(levelOf(s))
 	a := &app{
-		options: o, level: level, log: newLogger(o.Stderr, s.LogFormat, level), metrics: NewMetrics(o.Build),
+		options: o, log: newLogger(o.Stderr, terminal.Is(o.Stderr)), metrics: NewMetrics(o.Build),
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
 		ending: admin.NewEnd(),
 	}
@@ -96,21 +95,20 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 	if a.proxy, err = proxy.New(c); err != nil {
 		return nil, err
 	}
-	a.proxy.SetRetryPercent(s.RetryPercent)
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
-			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, Log: zap.NewStdLog(a.log.Named("admin")),
 			Page:         a.page,
 			Access:       access(s),
-			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
+			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: a.setPercent},
 		})
 	}
 	return a, nil
 }
 
-// access returns who besides this machine may use the admin listener.
+// access returns who may use the admin listener, besides programs on this machine.
 func access(s *config.Settings) admin.Access {
 	a := admin.Access{Allow: s.AdminAllow}
 	if s.AdminTokenFile != "" {

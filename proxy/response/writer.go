@@ -145,9 +145,11 @@ func (w *Writer) clean() []byte {
 	return w.buf[:0]
 }
 
-// ownHeaders adds the proxy's own headers to the response, where the client wants them.
+// ownHeaders adds the proxy's own headers to the response. The configuration can hide them from
+// clients that are not themselves a retryproxy.
 func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
-	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
+	if !w.r.Route.DryRun {
+		o.Reports = w.r.ClientIsProxy()
 		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.Fallback.String(), w.r.Out.ID
 		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
@@ -191,10 +193,7 @@ func (w *Writer) Headers(resp *http1.Response, f http1.Framing, reason string) {
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	w.MustClose, w.Started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via}
-	if w.r.Dest.ResponseHeaders {
-		o.Attempts = w.r.Attempts
-	}
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
 	w.buf = append(w.buf, rest...)
 	return w.Flush()
