@@ -269,9 +269,9 @@ func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
 // TypicalOutput returns how many tokens attempts put out, for requests that do not bound them.
 func (q *Buckets) TypicalOutput() int64 { return int64(q.seen) }
 
-// Learn takes what a response says. s is the Stamp of its attempt. A rejected response says it in
-// full: nothing that came since makes it better.
-func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading) {
+// Learn takes what a response says. s is the Stamp of its attempt. If the attempt was rejected by a
+// rate limit, its cost must have been given back before.
+func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	if !(r.Limit > 0) || !(r.Remaining >= 0) || r.Limit > maxLimit || r.Reset < 0 {
 		return
 	}
@@ -286,6 +286,10 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading) {
 		b.limit, b.model, b.rate, b.nextRate, b.level = r.Limit, r.Model, 0, 0, min(b.level, r.Limit)
 	}
 	b.learnReset(now, &r)
+	if rejected { // the level that sent it was too high
+		b.move(min(0, r.Remaining-b.level))
+		return
+	}
 	if s.order < b.seen {
 		return
 	}
@@ -361,6 +365,11 @@ func (b *bucket) correct(remaining float64, s *Stamp) {
 	if difference > 0 {
 		difference *= goodNews
 	}
+	b.move(difference)
+}
+
+// move corrects the level.
+func (b *bucket) move(difference float64) {
 	before := b.level
 	b.level = max(0, min(b.limit, b.level+difference))
 	b.corrected += b.level - before
