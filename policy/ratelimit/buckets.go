@@ -81,6 +81,8 @@ type bucket struct {
 	rate      float64       // Refilling: per second, a lower bound; 0: not known yet
 	nextRate  float64       // the highest rate seen since rateSince
 	rateSince time.Duration // when nextRate began
+	others    float64       // per second, what others use of the limit
+	fullAt    time.Duration // Refilling: when it is full by the last reset and what was sent since
 
 	until  time.Duration // Windowed: when the window ends; 0: not known
 	length time.Duration // the longest reset seen
@@ -116,6 +118,10 @@ const (
 	bucketReserve = 0.02
 	// goodNews is how much of a correction upwards counts at once.
 	goodNews = 0.25
+	// othersTime is how soon the use of others is believed.
+	othersTime = 3 * time.Second
+	// minGain is the part of a rate that is always counted on.
+	minGain = 0.05
 	// ratePeriod is how long the highest rate seen is believed, at least.
 	ratePeriod = time.Minute
 	// assumedPeriod is the time in which a limit is renewed as long as nothing says so.
@@ -145,13 +151,19 @@ func (b *bucket) advance(now time.Duration) {
 	}
 	b.at = now
 	if b.model == Refilling {
-		b.level = min(b.limit, b.level+b.perSecond()*took.Seconds())
+		b.level = min(b.limit, b.level+b.gain()*took.Seconds())
+		if b.fullAt > 0 && now >= b.fullAt {
+			b.level = b.limit
+		}
 		return
 	}
 	if b.until > 0 && now >= b.until {
 		b.level, b.until, b.free = b.limit, 0, 0
 	}
 }
+
+// gain returns how fast the level rises, with what others use.
+func (b *bucket) gain() float64 { return max(b.perSecond()-b.others, b.perSecond()*minGain) }
 
 // perSecond returns how fast a bucket is refilled.
 func (b *bucket) perSecond() float64 {
@@ -178,7 +190,11 @@ func (b *bucket) ready(now time.Duration, cost float64) time.Duration {
 	case b.model == Refilling && short <= 1e-9:
 		return now
 	case b.model == Refilling:
-		return now + time.Duration(math.Ceil(short/b.perSecond()*float64(time.Second)))
+		wait := time.Duration(math.Ceil(short / b.gain() * float64(time.Second)))
+		if b.fullAt > now {
+			wait = min(wait, b.fullAt-now)
+		}
+		return now + wait
 	case short <= 1e-9 && (b.level > b.limit/2 || cost == 0):
 		return now
 	case short <= 1e-9:
@@ -197,6 +213,9 @@ func (b *bucket) take(now time.Duration, cost float64) {
 		if b.level <= b.limit/2 && b.level > 0 {
 			b.free = min(b.until, max(b.free, now)+time.Duration(min(cost/b.level, 1)*float64(b.until-now)))
 		}
+	}
+	if b.fullAt > 0 && b.rate > 0 {
+		b.fullAt = max(b.fullAt, now) + time.Duration(cost/b.rate*float64(time.Second))
 	}
 	b.level = max(0, b.level-cost)
 }
@@ -332,6 +351,7 @@ func (b *bucket) learnReset(now time.Duration, r *Reading) {
 		}
 		return
 	}
+	b.fullAt = now + r.Reset
 	used := r.Limit - r.Remaining
 	if used <= 0 || r.Reset <= 0 {
 		return
@@ -373,6 +393,9 @@ func (b *bucket) move(difference float64) {
 	before := b.level
 	b.level = max(0, min(b.limit, b.level+difference))
 	b.corrected += b.level - before
+	if b.model == Refilling {
+		b.others = max(0, min(b.perSecond(), b.others-(b.level-before)/othersTime.Seconds()))
+	}
 }
 
 // Wait returns how long attempts of these costs together have to wait.
@@ -396,7 +419,7 @@ func (b *bucket) forecast(now time.Duration, cost float64) time.Duration {
 	if short <= 0 {
 		return b.ready(now, min(cost, 1))
 	}
-	seconds := short / b.perSecond()
+	seconds := short / b.gain()
 	if b.model == Windowed {
 		left := max(b.until-now, 0).Seconds()
 		seconds = left + max(b.length.Seconds(), 1)*math.Floor(short/b.limit)
