@@ -26,5 +26,5 @@ const (
 
 	RateLimitPauseNone   = settings.RateLimitPauseNone
 	RateLimitPauseRoute  = settings.RateLimitPauseRoute
-	RateLimitPauseHeader = settings.RateLimitPauseHeader
+	RateLimitPauseValue = settings.RateLimitPauseValue
 )

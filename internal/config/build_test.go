@@ -87,8 +87,8 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"mode":        r.DryRun,
 		"faults":      r.FaultInjection.String() == "503:33%,delay:34ms:100%",
 		"hedge":       r.HedgeAfter.Fixed == 33*time.Millisecond,
-		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseHeader, Header: "X-Key", Max: 32 * time.Second},
-		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitHeader, Header: "X-Account"},
+		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseValue, Header: "X-Key", Max: 32 * time.Second},
+		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitValue, Header: "X-Account"},
 		"probe":       r.Probe == admission.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -194,7 +194,7 @@ func TestFallbackLists(t *testing.T) {
 }
 
 func TestRateLimitKeys(t *testing.T) {
-	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitHeader} {
+	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitValue} {
 		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}
@@ -202,7 +202,7 @@ func TestRateLimitKeys(t *testing.T) {
 }
 
 func TestRateLimitPauseKeys(t *testing.T) {
-	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseHeader} {
+	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseValue} {
 		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}

@@ -44,6 +44,12 @@ func (c Cost) of(k Kind) float64 {
 	return float64(c.Input) + float64(c.Output)
 }
 
+// Plus returns the sum of c and d.
+func (c Cost) Plus(d Cost) Cost { return Cost{c.Input + d.Input, c.Output + d.Output} }
+
+// Minus returns the difference of c and d.
+func (c Cost) Minus(d Cost) Cost { return Cost{c.Input - d.Input, c.Output - d.Output} }
+
 // Reading is what the headers of one response say about one rate limit.
 type Reading struct {
 	Row       uint8 // which headers said it; the same for each response
@@ -438,17 +444,21 @@ func (q *Buckets) Idle(now time.Duration) bool {
 	return true
 }
 
-// Left returns the limit and what is left of it, for the tightest rate limit that counts tokens; false without one.
-func (q *Buckets) Left(now time.Duration) (limit, left float64, ok bool) {
+// TokensPerMinute returns how many tokens may be used a minute, by the tightest limit that counts
+// them; 0 if that is not known.
+func (q *Buckets) TokensPerMinute() (least float64) {
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		if b.kind == Requests {
+		if b.kind == Requests || b.model == Refilling && b.rate == 0 || b.model == Windowed && b.length == 0 {
 			continue
 		}
-		b.advance(now)
-		if !ok || b.level*limit < left*b.limit {
-			limit, left, ok = b.limit, b.level, true
+		n := b.perSecond() * time.Minute.Seconds()
+		if b.model == Windowed {
+			n = b.limit / b.length.Minutes()
+		}
+		if least == 0 || n < least {
+			least = n
 		}
 	}
-	return limit, left, ok
+	return least
 }

@@ -73,6 +73,7 @@ type Waiter struct {
 	ExpectedAt time.Duration // when it expects a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
 	Request    breaker.Request // what it waits to send
+	Use        *Use            // of limits that count tokens; nil: none of them applies
 }
 
 // requestComplete reports whether the request was received whole.

@@ -19,7 +19,7 @@ func crowdedSet(t *testing.T, rate string, most int, wanted func()) *RateLimits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := RateLimit{Rate: r, Kind: RateLimitHeader, Header: "X-Key"}
+	l := RateLimit{Rate: r, Kind: RateLimitValue, Header: "X-Key"}
 	s := NewRateLimits("http://upstream.test:80", "", l, 1, func() time.Duration { return time.Second }, wanted)
 	s.most = most
 	return s

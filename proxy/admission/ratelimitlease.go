@@ -61,6 +61,10 @@ func (s *RateLimits) every(queues int) time.Duration {
 func (q *RateLimitQueue) ask(now time.Duration) (a ratelimit.LeaseRequest, next time.Duration, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.rateLimit == nil {
+		q.listed = false
+		return a, backoff.Forever, false
+	}
 	waiting := q.waiters.Len()
 	next = q.rateLimit.RequestDue(now, waiting)
 	if next <= now {
@@ -80,14 +84,21 @@ func (s *RateLimits) Share(processes int) {
 		return
 	}
 	s.processes = processes
-	s.each(func(q *RateLimitQueue) { q.rateLimit.Share(processes) })
+	s.each(func(q *RateLimitQueue) { q.share(processes) })
+}
+
+// share sets how many processes share the limits. Called with mu held.
+func (q *RateLimitQueue) share(processes int) {
+	if q.rateLimit != nil {
+		q.rateLimit.Share(processes)
+	}
 }
 
 // Update changes the limiter and admits the waiters for whom there are slots then.
 func (q *RateLimitQueue) Update(now time.Duration, do func(q *ratelimit.Limiter, now time.Duration)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.retired {
+	if q.retired || q.rateLimit == nil {
 		return
 	}
 	do(q.rateLimit, now)

@@ -114,24 +114,42 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	return sha256.Sum256([]byte("cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
+	text := "cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
+	if r.RateLimitPause.Model {
+		text += "\x00model"
+	}
+	return sha256.Sum256([]byte(text))
 }
 
-// PauseKey returns what a request shares a rate-limit pause by. It reports false if it shares none.
-// The key is the same in every process with the same route to the same upstream. It is a cryptographic
-// hash, so that no client can make a value that pauses another's requests.
-func (r *RouteState) PauseKey(req *http1.Request) (uint64, bool) {
-	h := r.rateLimitPauseSeed
-	switch r.RateLimitPause.Kind {
+// PauseKey returns what a request shares a rate-limit pause by. model is the one in its body, nil if
+// that does not say. It reports false if it shares none. The key is the same in every process with the
+// same route to the same upstream. It is a cryptographic hash, so that no client can make a value that
+// pauses another's requests.
+func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
+	h, p := r.rateLimitPauseSeed, &r.RateLimitPause
+	switch p.Kind {
 	case RateLimitPauseRoute:
-	case RateLimitPauseHeader:
-		value, ok := req.Lookup(r.RateLimitPause.Header)
-		if !ok {
+	case RateLimitPauseValue:
+		if p.Header != "" {
+			value, ok := req.Lookup(p.Header)
+			if !ok {
+				return 0, false
+			}
+			h = admission.Hash(h, value)
+		}
+		if p.Model && model == nil {
 			return 0, false
 		}
-		return admission.HashValue(h, value), true
+		if p.Model {
+			h = admission.Hash(h, model)
+		}
 	default:
 		return 0, false
 	}
 	return binary.BigEndian.Uint64(h[:]), true
+}
+
+// NeedsModel reports whether the key of a rate limit or pause has the model in the body.
+func (r *RouteState) NeedsModel() bool {
+	return r.RateLimitPause.Model || r.RateLimit.Model && r.RateLimits != nil
 }

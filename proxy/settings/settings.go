@@ -163,12 +163,13 @@ func (n *Settings) FaultRand() backoff.Rand {
 	return backoff.Shared()
 }
 
-// Find returns the route of the request.
-func (n *Settings) Find(listen string, r *http1.Request) *RouteState {
+// Find returns the route of the request. h finds its headers, and the model of its body if a route
+// has one.
+func (n *Settings) Find(listen string, r *http1.Request, h route.HeaderLookup) *RouteState {
 	if len(n.Routes) == 0 {
 		return n.DefaultRoute
 	}
-	return n.Table.Find(listen, r.Authority, r.Path, r.Method, r)
+	return n.Table.Find(listen, r.Authority, r.Path, r.Method, h)
 }
 
 // Upstreams lists each upstream once.
