@@ -25,24 +25,22 @@ func (s *Server) RateLimitLeaseRequests(asks []ratelimit.LeaseRequest) ([]rateli
 
 // ApplyRateLimitLease applies the response to a lease request.
 func (s *Server) ApplyRateLimitLease(key uint64, g ratelimit.LeaseGrant) {
-	s.withRateLimit(key, func(q *ratelimit.Limiter, now time.Duration) { q.ApplyGrant(now, g) })
+	if q := s.settings.Load().RateLimitQueue(key); q != nil { // else it is gone by a reload, or forgotten
+		q.ApplyGrant(s.Clock.Elapsed(), g)
+	}
 }
 
 // FailRateLimitLease records that a lease request got no response.
 func (s *Server) FailRateLimitLease(key uint64) {
-	s.withRateLimit(key, func(q *ratelimit.Limiter, _ time.Duration) { q.RequestFailed() })
+	if q := s.settings.Load().RateLimitQueue(key); q != nil {
+		q.FailRequest(s.Clock.Elapsed())
+	}
 }
 
 // ShareRateLimits sets how many processes share each rate limit.
 func (s *Server) ShareRateLimits(processes int) {
 	for _, set := range s.settings.Load().AllRateLimits {
 		set.Share(processes)
-	}
-}
-
-func (s *Server) withRateLimit(key uint64, do func(q *ratelimit.Limiter, now time.Duration)) {
-	if q := s.settings.Load().RateLimitQueue(key); q != nil { // else it is gone by a reload, or forgotten
-		q.Update(s.Clock.Elapsed(), do)
 	}
 }
 

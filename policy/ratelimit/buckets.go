@@ -111,11 +111,13 @@ type bucket struct {
 // same origin for all calls. Without any rate limit, everything may be sent. The zero value is
 // ready to use.
 type Buckets struct {
-	all   [MaxBuckets]bucket
-	n     int
-	order uint64
-	sent  [NumKinds]float64 // costs of all attempts so far
-	seen  float64           // mean output of attempts, for requests that do not bound theirs
+	all  [MaxBuckets]bucket
+	n    int
+	sent [NumKinds]float64 // costs of all attempts so far
+	seen float64           // mean output of attempts, for requests that do not bound theirs
+
+	order   uint64        // of the last attempt, in microseconds
+	orderAt time.Duration // when it was sent
 }
 
 const (
@@ -138,8 +140,7 @@ const (
 
 // Limit sets a rate limit of tokens by hand. Call it first.
 func (q *Buckets) Limit(r TokenRate, now time.Duration) {
-	perSecond := float64(r.Tokens) / r.Per.Seconds() * rateLimitUse
-	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Tokens), level: float64(r.Tokens), at: now, rate: perSecond}
+	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Tokens), level: float64(r.Tokens), at: now, rate: r.PerSecond()}
 	q.n = 1
 }
 
@@ -249,11 +250,12 @@ func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
 	for k := range q.sent {
 		q.sent[k] += c.of(Kind(k))
 	}
-	return q.stamp()
+	return q.stamp(now)
 }
 
-func (q *Buckets) stamp() Stamp {
-	q.order++
+func (q *Buckets) stamp(now time.Duration) Stamp {
+	q.order += uint64(max((now-q.orderAt)/time.Microsecond, 1))
+	q.orderAt = now
 	s := Stamp{order: q.order, sent: q.sent, n: uint8(q.n)}
 	for i := range q.all[:q.n] {
 		s.rows[i], s.level[i] = q.all[i].row, q.all[i].level-q.all[i].corrected

@@ -70,7 +70,7 @@ func newRateLimitQueue(s *RateLimits, key uint64) *RateLimitQueue {
 		q.rateLimit = ratelimit.New(s.limit.Rate, s.wanted != nil, nil)
 	}
 	if s.limit.CountsTokens() {
-		q.tokens = newTokenAccount(s.limit.Tokens, s.elapsed())
+		q.tokens = newTokenAccount(s.limit.Tokens, s.elapsed(), s.wanted != nil)
 	}
 	q.timer = time.AfterFunc(time.Hour, q.tick)
 	q.timer.Stop()

@@ -193,7 +193,7 @@ func (s *RateLimits) put(i int, key uint64) *RateLimitQueue {
 func (q *RateLimitQueue) retire(now time.Duration) (counted ratelimit.State, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.listed || q.waiters.Len() > 0 || q.rateLimit != nil && !q.rateLimit.Idle(now) || q.tokens != nil && !q.tokens.buckets.Idle(now) {
+	if q.listed || q.waiters.Len() > 0 || q.rateLimit != nil && !q.rateLimit.Idle(now) || q.tokens != nil && !q.tokens.idle(now) {
 		return counted, false
 	}
 	q.retired = true

@@ -17,40 +17,78 @@ type Use struct {
 // locks it.
 type tokenAccount struct {
 	buckets ratelimit.Buckets
+	shared  *sharedTokens  // nil: with nobody
 	queued  ratelimit.Cost // of those who wait
 	used    usedTokens
 }
 
-func newTokenAccount(r ratelimit.TokenRate, now time.Duration) *tokenAccount {
+func newTokenAccount(r ratelimit.TokenRate, now time.Duration, shared bool) *tokenAccount {
 	a := &tokenAccount{}
+	if shared {
+		a.shared = &sharedTokens{processes: 1, account: ratelimit.Account{Fixed: r}}
+	}
 	if r.Limited() {
 		a.buckets.Limit(r, now)
 	}
 	return a
 }
 
-func (a *tokenAccount) ready(now time.Duration, c ratelimit.Cost) bool {
-	return a.buckets.Ready(now, c)
-}
-
+// next returns when an attempt may be sent, without any other event.
 func (a *tokenAccount) next(now time.Duration, c ratelimit.Cost) time.Duration {
+	if a.shared != nil {
+		return a.shared.next(now, &a.buckets, c)
+	}
 	return a.buckets.Next(now, c)
 }
 
+func (a *tokenAccount) ready(now time.Duration, c ratelimit.Cost) bool { return a.next(now, c) <= now }
+
+// take takes an attempt that is ready.
 func (a *tokenAccount) take(now time.Duration, u *Use) {
-	u.Stamp, u.Taken = a.buckets.Take(now, u.Cost), true
+	u.Taken = true
+	if a.shared != nil {
+		u.Stamp = a.shared.take(now, &a.buckets, u.Cost)
+		return
+	}
+	u.Stamp = a.buckets.Take(now, u.Cost)
 }
 
 func (a *tokenAccount) giveBack(now time.Duration, u *Use) {
-	if u.Taken {
-		u.Taken = false
-		a.buckets.GiveBack(now, u.Cost)
+	if !u.Taken {
+		return
+	}
+	u.Taken = false
+	a.buckets.GiveBack(now, u.Cost)
+	if a.shared != nil {
+		a.shared.account.Sent.Add(-1, u.Cost)
+	}
+}
+
+// learn takes what the response to an attempt said.
+func (a *tokenAccount) learn(now time.Duration, u *Use, r ratelimit.Reading, rejected bool) {
+	a.buckets.Learn(now, &u.Stamp, r, rejected)
+	if a.shared != nil {
+		a.shared.observe(ratelimit.Observation{Reading: r, Stamp: u.Stamp, Rejected: rejected})
+	}
+}
+
+// settle replaces the expected use of an attempt by what it used.
+func (a *tokenAccount) settle(now time.Duration, u *Use, used ratelimit.Cost) {
+	u.Taken = false
+	a.buckets.Settle(now, u.Cost, used)
+	if a.shared != nil {
+		a.shared.account.Settled = a.shared.account.Settled.Plus(used).Minus(u.Cost)
 	}
 }
 
 // wait returns how long an attempt waits behind those that are queued.
 func (a *tokenAccount) wait(now time.Duration, c ratelimit.Cost, attempts int) time.Duration {
 	return a.buckets.Wait(now, a.queued.Plus(c), attempts)
+}
+
+// idle reports whether nothing is lost if the account is forgotten.
+func (a *tokenAccount) idle(now time.Duration) bool {
+	return a.buckets.Idle(now) && (a.shared == nil || a.shared.askedAt == 0)
 }
 
 // TypicalOutput returns the output of requests that do not bound theirs.
@@ -73,7 +111,10 @@ func (q *RateLimitQueue) Learn(now time.Duration, u *Use, said []ratelimit.Readi
 		q.tokens.giveBack(now, u)
 	}
 	for _, r := range said {
-		q.tokens.buckets.Learn(now, &u.Stamp, r, rejected)
+		q.tokens.learn(now, u, r, rejected)
+	}
+	if q.tokens.shared != nil {
+		q.set.wanted()
 	}
 	q.admit(now)
 }
@@ -88,8 +129,7 @@ func (q *RateLimitQueue) Settle(now time.Duration, u *Use, used ratelimit.Cost) 
 	q.enlist()
 	q.tokens.used.add(now, used.Input+used.Output)
 	if u.Taken {
-		u.Taken = false
-		q.tokens.buckets.Settle(now, u.Cost, used)
+		q.tokens.settle(now, u, used)
 		q.admit(now)
 	}
 }
