@@ -136,8 +136,8 @@ var (
 	retryBufferLimitBytes = define(Gauge, "retry_buffer_limit_bytes", nil,
 		"Maximum of retry_buffer_bytes (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES).",
 		"How full is the retry buffer?")
-	retryPercent = define(Gauge, "retry_percent", nil,
-		"Percentage of retries that are made (RETRYPROXY_RETRY_PERCENT, retryproxy retry-percent).",
+	retriesEnabledRatio = define(Gauge, "retries_enabled_ratio", nil,
+		"Share of retries that are made, 0 to 1 (RETRYPROXY_RETRY_PERCENT, retryproxy retry-percent).",
 		"Are retries switched off, and where?")
 	rateLimitPausesTotal = define(Counter, "rate_limit_pauses_total", nil,
 		"Rate-limit pauses that began (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",
@@ -196,8 +196,8 @@ var (
 	permitsInUse = define(Gauge, "permits_in_use", labels("upstream", "by"),
 		"Attempts that the upstream works on: awaited, or abandoned because the client left.",
 		"How many attempts does the upstream work on, and how many in vain?")
-	clientThrottlingProbability = define(Gauge, "client_throttling_probability", labels("upstream"),
-		"Share of requests not sent because the upstream rejects nearly all. Present with RETRYPROXY_CLIENT_THROTTLING=on.",
+	clientThrottlingRatio = define(Gauge, "client_throttling_ratio", labels("upstream"),
+		"Share of requests, 0 to 1, that are not sent because the upstream rejects nearly all. Present with RETRYPROXY_CLIENT_THROTTLING=on.",
 		"Are requests rejected here to spare the upstream?")
 	queuedRequests = define(Gauge, "queued_requests", labels("upstream"),
 		"Requests that wait for the circuit breaker or a permit.",

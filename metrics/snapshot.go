@@ -116,7 +116,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	draining.emit(ch, oneIf(s.Draining))
 	retryBufferBytes.emit(ch, float64(s.RetryBufferBytes))
 	retryBufferLimitBytes.emit(ch, float64(s.RetryBufferLimitBytes))
-	retryPercent.emit(ch, float64(s.RetryPercent))
+	retriesEnabledRatio.emit(ch, float64(s.RetryPercent)/100)
 	rateLimitPausesTotal.emit(ch, float64(s.RateLimitPauses.Begun))
 	rateLimitPausesDisplacedTotal.emit(ch, float64(s.RateLimitPauses.Displaced))
 	for _, q := range s.RateLimits {
@@ -163,7 +163,7 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	u.collectEndpoints(ch)
 	u.collectGuard(ch)
 	if u.HasClientThrottling {
-		clientThrottlingProbability.emit(ch, u.ClientThrottling, name)
+		clientThrottlingRatio.emit(ch, u.ClientThrottling, name)
 	}
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)

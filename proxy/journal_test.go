@@ -86,7 +86,7 @@ func TestJournalIsToldTheRequestIDAndTheEndpoint(t *testing.T) {
 		if len(book.kept) != 3 {
 			t.Fatalf("%+v", book.kept)
 		}
-		if first, second, refused := book.kept[0].RequestID, book.kept[1].RequestID, book.kept[2].RequestID; string(first) != "from-the-client" || len(second) != 32 || len(refused) != 0 {
+		if first, second, refused := book.kept[0].RequestID, book.kept[1].RequestID, book.kept[2].RequestID; string(first) != "from-the-client" || len(second) != 32 || len(refused) != 32 || string(refused) == string(second) {
 			t.Errorf("%q, %q, %q", first, second, refused)
 		}
 		if s := book.kept[0].Steps; len(s) != 1 || s[0].Addr == "" {

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
 // logLines makes a logger that writes JSON lines to the returned buffer.
@@ -160,5 +163,47 @@ func TestTheAccessLogCountsOurOwnAnswersBytes(t *testing.T) {
 	p.stop()
 	if want := fmt.Sprintf(`"response_bytes":%d,`, len(body)); len(body) == 0 || !strings.Contains(lines.String(), want) {
 		t.Errorf("no %s in %s", want, lines.String())
+	}
+}
+
+// A client can find the line of every response in the access log, and the line says what was wrong.
+func TestEveryResponseNamesItsLine(t *testing.T) {
+	for name, tt := range map[string]struct{ sent, id, status, reason string }{
+		"malformed":        {"GET / HTTP/1.1\r\nHost: a\r\nBad : x\r\n\r\n", "", "400", "space_before_colon"},
+		"two hosts":        {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nX-Request-Id: mine\r\n\r\n", "", "400", "duplicate_host"},
+		"ambiguous path":   {"GET /api/../secret HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\n\r\n", "mine", "400", "ambiguous_path"},
+		"TRACE to us":      {"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nX-Request-Id: mine\r\n\r\n", "mine", "405", "max_forwards"},
+		"OPTIONS to us":    {"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\nX-Request-Id: mine\r\n\r\n", "mine", "200", ""},
+		"too slow":         {"GET / HTTP/1.1\r\n", "", "408", "request_timeout"},
+		"malformed body":   {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX-Request-Id: mine\r\n\r\nzz\r\n", "mine", "400", "bad_chunk"},
+		"nothing to retry": {get("/"), "", "501", "not_in_retry_on"},
+		"served":           {"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\n\r\n", "mine", "200", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, lines := logLines()
+			u := startUpstream(t, script(fmt.Sprintf("HTTP/1.1 %s x\r\nContent-Length: 0\r\n\r\n", tt.status)))
+			p := startProxy(t, u, func(c *Config) {
+				c.AccessLog, c.Log, c.ReadHeaderTimeout, c.Default.ResponseHeaders = true, log, 300*time.Millisecond, true
+				c.Default.Forward = forward.Settings{Host: forward.HostPreserve, StripPrefix: "/api"}
+			})
+			res, _, err := p.dial().send(tt.sent).response("GET")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.stop()
+			id := res.Header.Get("X-Request-Id")
+			if len(res.Header.Values("X-Request-Id")) != 1 || id == "" || tt.id != "" && id != tt.id {
+				t.Errorf("X-Request-Id: %q", res.Header.Values("X-Request-Id"))
+			}
+			line := lines.String()
+			if strings.Count(line, `"msg":"request"`) != 1 {
+				t.Errorf("expected one line: %s", line)
+			}
+			for _, want := range []string{`"status":` + tt.status + `,`, `"request_id":"` + id + `"`, `"reason":"` + tt.reason + `"`} {
+				if !strings.Contains(line, want) {
+					t.Errorf("no %s in %s", want, line)
+				}
+			}
+		})
 	}
 }

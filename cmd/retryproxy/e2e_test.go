@@ -405,7 +405,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	if got := reason(); got != "retries_exhausted" {
 		t.Errorf("switched on: %q", got)
 	}
-	if got := p.metric("retryproxy_retry_percent"); got != "100" {
+	if got := p.metric("retryproxy_retries_enabled_ratio"); got != "1" {
 		t.Errorf("the gauge says %s", got)
 	}
 	for _, bad := range []string{"101", "x", "-1"} {
@@ -419,12 +419,12 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	set("RETRYPROXY_RETRY_PERCENT=0\nRETRYPROXY_MAX_RETRIES=1\n")
 	p.signals <- syscall.SIGHUP
 	p.await("the reload", func() bool { return strings.Contains(p.log.String(), `"changed":["RETRYPROXY_MAX_RETRIES"]`) })
-	if got := p.metric("retryproxy_retry_percent"); got != "100" {
+	if got := p.metric("retryproxy_retries_enabled_ratio"); got != "1" {
 		t.Errorf("a reload of something else moved it to %s", got)
 	}
 	set("RETRYPROXY_RETRY_PERCENT=40\nRETRYPROXY_MAX_RETRIES=1\n")
 	p.signals <- syscall.SIGHUP
-	p.await("the setting in force", func() bool { return p.metric("retryproxy_retry_percent") == "40" })
+	p.await("the setting in force", func() bool { return p.metric("retryproxy_retries_enabled_ratio") == "0.4" })
 	if !strings.Contains(p.log.String(), `"from_percent":100,"to_percent":40,"why":"configuration"`) {
 		t.Errorf("the change was not logged:\n%s", p.log)
 	}

@@ -53,7 +53,7 @@ func Metrics() string {
 		}
 	}
 	list(&b, "reason (of a retry)", "Which failure a retry was for: the label of `retryproxy_retries_total`.", retries)
-	list(&b, "reason (against a retry)", "Why a failure was not retried. It stands in the outcome after `gave_up_`, in the response header\n`X-Retryproxy-Reason` and in the logs.", reasons)
+	list(&b, "reason (against a retry)", "Why a failure was not retried. It stands in the outcome after `gave_up_`, in the logs, and in the\nresponse header `X-Retryproxy-Reason` (`not_in_retry_on` only if there was no response).", reasons)
 	list(&b, "result (of a probe)", "Result of a GET of the probe path: the label of `retryproxy_path_probes_total`.", breaker.AllProbeResults())
 	refusals(&b)
 	kinds(&b)

@@ -33,6 +33,9 @@ func (p *pod) injectInbound() error {
 	if err != nil {
 		return err
 	}
+	if err := p.meshCollision("the application", app.number, p.mesh.takes(app.number)); err != nil {
+		return err
+	}
 	listen := p.free(inboundPort)
 	if err := p.leadTo(app, listen); err != nil {
 		return err
@@ -43,7 +46,7 @@ func (p *pod) injectInbound() error {
 		[]Setting{
 			{"RETRYPROXY_UPSTREAM", fmt.Sprintf("http://127.0.0.1:%d", app.number)},
 			{"RETRYPROXY_DRAIN_DELAY", drainDelay.String()}, {"RETRYPROXY_DRAIN_TIMEOUT", drainTimeout.String()},
-		}, p.Settings, p.InboundSettings)
+		}, p.mesh.settings(&p.Options), p.Settings, p.InboundSettings)
 	if err := tried(env); err != nil {
 		return err
 	}
@@ -55,7 +58,8 @@ func (p *pod) injectInbound() error {
 		c.Lifecycle = &lifecycle{PreStop: &handler{exec("drain")}}
 	}
 	p.outlast(app, admin)
-	p.add(p.spec, c)
+	p.describeMeshPorts(app.number, listen)
+	p.add(c)
 	p.inboundListen, p.changed = listen, true
 	return nil
 }

@@ -59,7 +59,7 @@ func (p *pod) injectOutbound() error {
 		edit()
 	}
 	// No preStop: the application may call out until it has ended, and a native sidecar gets SIGTERM after that.
-	p.add(p.spec, p.sidecar(outboundName, env, port{"rp-out-admin", admin}))
+	p.add(p.sidecar(outboundName, env, port{"rp-out-admin", admin}))
 	p.changed = true
 	return nil
 }
@@ -132,7 +132,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 			put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
 		}
 	}
-	return merged(env, end, p.Settings, p.OutboundSettings)
+	return merged(env, end, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
 }
 
 // routeName makes a name of letters and digits that is not taken.
@@ -220,6 +220,9 @@ func (p *pod) noVariable(name string) error {
 
 // mayAlias reports why the name cannot be pointed at loopback.
 func (p *pod) mayAlias(h HostAlias, taken []int) error {
+	if err := p.meshCollision("host "+h.Host, h.Port, p.mesh.reserves(h.Port)); err != nil {
+		return err
+	}
 	if slices.Contains(taken, h.Port) || p.free(h.Port) != h.Port {
 		return fmt.Errorf("host %s: port %d is in use in this Pod", h.Host, h.Port)
 	}

@@ -20,8 +20,8 @@ type pod struct {
 	services        []*service
 	changed         bool
 	notes           []string
-	inboundListen   int // the port that an inbound sidecar takes; 0 without one
-
+	inboundListen   int   // the port that an inbound sidecar takes; 0 without one
+	mesh            *mesh // whose proxy is in the Pod too, or nil
 }
 
 // note tells something that a person should know and need not act on.
@@ -37,6 +37,7 @@ func (p *pod) inject() error {
 	if len(items(get(p.spec, "containers"))) == 0 {
 		return errors.New("it has no containers")
 	}
+	p.mesh = meshOf(p)
 	var errs []error
 	if p.inbound() {
 		errs = append(errs, prefixed("inbound", p.injectInbound()))
@@ -45,6 +46,7 @@ func (p *pod) inject() error {
 		errs = append(errs, prefixed("outbound", p.injectOutbound()))
 	}
 	if p.changed {
+		p.describeMesh()
 		p.finish()
 	}
 	return errors.Join(errs...)
@@ -76,11 +78,11 @@ func (p *pod) all() []*yaml.Node {
 	return slices.Concat(items(get(p.spec, "initContainers")), items(get(p.spec, "containers")))
 }
 
-// applications are the containers that are not ours.
+// applications are the containers that are neither ours nor the mesh's.
 func (p *pod) applications() []*yaml.Node {
 	var found []*yaml.Node
 	for _, c := range items(get(p.spec, "containers")) {
-		if name := text(get(c, "name")); name != inboundName && name != outboundName && (p.Container == "" || name == p.Container) {
+		if name := text(get(c, "name")); name != inboundName && name != outboundName && !p.mesh.owns(c) && (p.Container == "" || name == p.Container) {
 			found = append(found, c)
 		}
 	}
@@ -107,8 +109,8 @@ func variable(c *yaml.Node, name string) string {
 	return ""
 }
 
-// free is the first port from n on that no container declares and nobody has
-// taken yet.
+// free is the first port from n on that no container declares, no mesh reserves
+// and nobody has taken yet.
 func (p *pod) free(n int, taken ...int) int {
 	declared := map[int]bool{}
 	for _, t := range taken {
@@ -126,7 +128,7 @@ func (p *pod) free(n int, taken ...int) int {
 			}
 		}
 	}
-	for declared[n] {
+	for declared[n] || p.mesh.reserves(n) {
 		n++
 	}
 	return n

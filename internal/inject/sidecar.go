@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -149,16 +150,23 @@ func (o *Options) sidecar(name string, env []Setting, admin port) container {
 }
 
 // add puts the sidecar before all others of its kind: native ones start in the
-// order of the list, and so do containers with a postStart hook.
-func (o *Options) add(spec *yaml.Node, c container) {
+// order of the list, and so do containers with a postStart hook. Only those of a
+// mesh stay before it: it needs their network from its start to its end.
+func (p *pod) add(c container) {
 	key := "containers"
-	if o.native() {
+	if p.native() {
 		key = "initContainers"
 	}
-	list := within(spec, key, yaml.SequenceNode)
-	list.Content = append([]*yaml.Node{build(c)}, list.Content...)
-	if o.ConfigMap != "" {
-		o.addVolume(spec)
+	list := within(p.spec, key, yaml.SequenceNode)
+	at := 0
+	for i, other := range list.Content {
+		if p.mesh.owns(other) {
+			at = i + 1
+		}
+	}
+	list.Content = slices.Insert(list.Content, at, build(c))
+	if p.ConfigMap != "" {
+		p.addVolume(p.spec)
 	}
 }
 

@@ -127,6 +127,7 @@ func (x *Exchange) MustReset() bool { return x.w.mustReset }
 // RefuseHeaders responds to request headers that broke a rule.
 func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.Tick()
+	x.ID = forward.AppendRandomID(x.IDText[:0])
 	x.report.Begin()
 	x.report.Done(x.refuse(why))
 	x.end()
@@ -136,12 +137,14 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 func (x *Exchange) HeadersTimedOut() {
 	x.Tick()
 	x.w.mustClose = true
+	x.ID = forward.AppendRandomID(x.IDText[:0])
 	x.report.Begin()
-	x.report.Done(x.w.respondError(408, policy.OutcomeRequestTimeout, "request_timeout"))
+	x.report.Done(x.respondError(408, policy.OutcomeRequestTimeout, "request_timeout"))
 	x.end()
 }
 
 func (x *Exchange) prepareAndRun() (int, policy.Outcome) {
+	x.ID = forward.RequestID(x.HTTP, x.IDText[:0])
 	if why := x.Refusal(); why != http1.RefusalNone {
 		return x.refuse(why)
 	}
@@ -170,7 +173,6 @@ func (x *Exchange) prepare() {
 	if x.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
 		x.ReadClientDeadline()
 	}
-	x.ID = forward.RequestID(x.HTTP, x.IDText[:0])
 	if x.Body.Framing.Kind == http1.BodyChunked {
 		x.DetachHeaders(buffer.Medium)
 	}

@@ -224,6 +224,9 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	}
 	x.report.Reason = reasonOf(d.Why)
 	outcome := x.outcomeOf(a, d)
+	if outcome == policy.OutcomeGaveUpNotInRetryOn {
+		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not say so: a proxy in front may retry the status
+	}
 	switch {
 	case x.buffered.full && (x.buffered.attempt == int32(x.Attempts) || a.Cause != policy.CauseStatus):
 		x.dropUpstream()

@@ -64,12 +64,18 @@ func (x *Exchange) respondToClientError() (int, policy.Outcome) {
 		x.w.mustReset = true
 		return 0, o
 	case o == policy.OutcomeRequestTimeout:
-		return x.w.respondError(408, o, "request_timeout")
+		return x.respondError(408, o, "request_timeout")
 	case x.BodyRefusal != http1.RefusalNone:
-		return x.w.respondError(x.BodyRefusal.Status(), o, x.BodyRefusal.String())
+		return x.respondError(x.BodyRefusal.Status(), o, x.BodyRefusal.String())
 	default:
-		return x.w.respondError(400, o, "request_broken")
+		return x.respondError(400, o, "request_broken")
 	}
+}
+
+// respondError sends our own response, and notes the reason for the logs.
+func (x *Exchange) respondError(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
+	x.report.Reason = reason
+	return x.w.respondError(status, o, reason)
 }
 
 // clientOutcome returns the outcome of a request whose client's side ended early, and counts a
@@ -96,15 +102,8 @@ const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 func (x *Exchange) respondToMaxForwards() (int, policy.Outcome) {
 	x.w.mustClose = x.w.mustClose || !x.HTTP.Body.Empty() || x.Process.Draining.Load()
 	if string(x.HTTP.Method) == "TRACE" {
-		return x.w.respondError(405, policy.OutcomeRefused, "max_forwards")
+		return x.respondError(405, policy.OutcomeRefused, "max_forwards")
 	}
-	x.w.buf = append(x.w.clean(), "HTTP/1.1 200 OK\r\nAllow: "+allowed+"\r\nContent-Length: 0\r\n"...)
-	if x.w.mustClose {
-		x.w.buf = append(x.w.buf, "Connection: close\r\n"...)
-	}
-	x.w.buf = append(x.w.buf, "\r\n"...)
-	if x.w.flush() != nil {
-		x.w.mustReset = true
-	}
-	return 200, policy.OutcomeSuccess
+	resp := newResponse(200, http1.NewHeader("Allow", allowed), http1.NewHeader("Content-Length", "0"))
+	return x.w.writeResponse(resp, nil, policy.OutcomeSuccess, "")
 }

@@ -20,7 +20,7 @@ type Journal interface {
 
 // Ended is a finished request. Method and Path are the client's, of any length and content; the
 // query is left out. RequestID is at most 128 bytes of a few harmless ones, see
-// forward.RequestID; it is empty if the request was refused as malformed.
+// forward.RequestID.
 type Ended struct {
 	Route        string
 	Method, Path []byte

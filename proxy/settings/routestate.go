@@ -114,7 +114,7 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	text := "cooldown\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
+	text := "rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
 	if r.RateLimitPause.Model {
 		text += "\x00model"
 	}

@@ -1,0 +1,138 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// mesh is a service mesh whose own proxy is in the Pod, or will be.
+type mesh struct {
+	name       string
+	containers []string // its own ones
+	proxy      string   // the one of them that passes on requests
+	ports      []int    // that the proxy takes
+	first      int      // of its ports
+	last       int
+	retries    string // what to do about its retries
+	// lists are the annotations that list ports which go through the proxy or past it.
+	lists []string
+}
+
+// layeredRetries is what sidecars beside a mesh do with a request that the mesh's proxy
+// retries: they send it once. The retries of both then add up. Any other choice multiplies them.
+const layeredRetries = "deny"
+
+var (
+	istio = mesh{
+		name:       "Istio",
+		containers: []string{"istio-init", "istio-validation", "istio-proxy"},
+		proxy:      "istio-proxy",
+		ports:      []int{15000, 15001, 15002, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090},
+		first:      15000, last: 15090,
+		retries: "Istio retries twice by default: turn that off for what goes through retryproxy (VirtualService, retries.attempts: 0)",
+		lists:   []string{"traffic.sidecar.istio.io/includeInboundPorts", "traffic.sidecar.istio.io/excludeInboundPorts"},
+	}
+	linkerd = mesh{
+		name:       "Linkerd",
+		containers: []string{"linkerd-init", "linkerd-network-validator", "linkerd-proxy"},
+		proxy:      "linkerd-proxy",
+		ports:      []int{4140, 4143, 4190, 4191},
+		first:      4140, last: 4191,
+		retries: "Linkerd retries only if a Service or route asks for it (retry.linkerd.io/http, retry.linkerd.io/grpc): do not ask for what goes through retryproxy",
+		lists:   []string{"config.linkerd.io/skip-inbound-ports"},
+	}
+)
+
+// linkerdPorts are the annotations that move a port of Linkerd's proxy.
+var linkerdPorts = []string{"inbound-port", "outbound-port", "control-port", "admin-port"}
+
+// meshOf returns the mesh of the Pod, or nil. Annotations and labels of the namespace are not
+// known here: only what the Pod itself says counts.
+func meshOf(p *pod) *mesh {
+	says := func(key string) string {
+		return strings.ToLower(text(get(p.metadata, "annotations", key)) + text(get(p.metadata, "labels", key)))
+	}
+	has := func(m *mesh) bool {
+		return slices.ContainsFunc(p.all(), func(c *yaml.Node) bool { return m.owns(c) })
+	}
+	isIstio := says("sidecar.istio.io/inject") == "true" || says("istio.io/dataplane-mode") == "ambient" ||
+		says("istio.io/rev") != "" && says("sidecar.istio.io/inject") != "false"
+	switch linkerdSays := says("linkerd.io/inject"); {
+	case isIstio || has(&istio):
+		return &istio
+	case linkerdSays == "enabled" || linkerdSays == "ingress" || has(&linkerd):
+		m := linkerd
+		for _, key := range linkerdPorts {
+			if n, err := strconv.Atoi(says("config.linkerd.io/" + key)); err == nil {
+				m.ports = append(slices.Clone(m.ports), n)
+			}
+		}
+		return &m
+	}
+	return nil
+}
+
+// owns reports whether the container is the mesh's.
+func (m *mesh) owns(c *yaml.Node) bool {
+	return m != nil && slices.Contains(m.containers, text(get(c, "name")))
+}
+
+// takes reports whether the mesh's proxy uses the port.
+func (m *mesh) takes(port int) bool { return m != nil && slices.Contains(m.ports, port) }
+
+// reserves reports whether the port lies among those of the mesh's proxy, some of which it may
+// use in another version.
+func (m *mesh) reserves(port int) bool {
+	return m.takes(port) || m != nil && port >= m.first && port <= m.last
+}
+
+// settings are those that a sidecar gets beside the mesh.
+func (m *mesh) settings(o *Options) []Setting {
+	if m == nil || o.ConfigMap != "" { // a setting must not be in the environment and in the file
+		return nil
+	}
+	return []Setting{{"RETRYPROXY_LAYERED_RETRIES", layeredRetries}}
+}
+
+// describeMesh notes what a person should know about two proxies in one Pod.
+func (p *pod) describeMesh() {
+	m := p.mesh
+	if m == nil {
+		return
+	}
+	p.note("%s retries too, so a request may be retried by both. %s", m.name, m.retries)
+	if p.ConfigMap != "" {
+		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: what %s retries is then not retried once more", layeredRetries, p.ConfigMap, m.name)
+	}
+	for _, c := range items(get(p.spec, "containers")) {
+		if text(get(c, "name")) == m.proxy && p.native() {
+			p.note("container %s is no native sidecar: it may end before retryproxy has drained. Let %s make it one", m.proxy, m.name)
+		}
+	}
+}
+
+// describeMeshPorts notes a list of ports that names the application's port and not the
+// sidecar's.
+func (p *pod) describeMeshPorts(app, listen int) {
+	if p.mesh == nil {
+		return
+	}
+	for _, key := range p.mesh.lists {
+		ports := fields(text(get(p.metadata, "annotations", key)))
+		if slices.Contains(ports, strconv.Itoa(app)) && !slices.Contains(ports, strconv.Itoa(listen)) {
+			p.note("annotation %s names port %d: requests now arrive at port %d, so name that too", key, app, listen)
+		}
+	}
+}
+
+// meshCollision is the error for a port that the mesh's proxy has, or nil.
+func (p *pod) meshCollision(what string, port int, taken bool) error {
+	if !taken {
+		return nil
+	}
+	return fmt.Errorf("%s: port %d belongs to %s's proxy: choose another", what, port, p.mesh.name)
+}
