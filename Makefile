@@ -91,11 +91,11 @@ bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more 
 .PHONY: instructions
 instructions: ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
 	go build -trimpath -o $(BIN)/retryproxy-named ./cmd/retryproxy
-	go run ./bench/instructions --proxy $(BIN)/retryproxy-named
+	go run ./bench/peers --cases instructions --rounds 10 --proxy $(BIN)/retryproxy-named
 
 .PHONY: growth
 growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)
-	go run -buildvcs=true ./bench/growth --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png
+	go run -buildvcs=true ./bench/peers --growth connections,routes,response,request,failing,fields --rounds 3 --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png
 
 .PHONY: bench-peers
 bench-peers: build ## CPU, memory and start beside HAProxy and nginx (needs them and wrk installed): the goals, met or not
@@ -141,8 +141,8 @@ fleet: build ## fifty processes and one rate limit: alone, and together by way o
 	go run -buildvcs=true ./bench/fleet --proxy $(BIN)/retryproxy --json $(BIN)/fleet.json --png $(BIN)/fleet.png $(FLEET)
 
 .PHONY: restart
-restart: build ## kill and restart an application with 1000 requests in flight behind retryproxy; what clients see
-	go run ./bench/restart --proxy $(BIN)/retryproxy
+restart: build ## the row of faults that kills and restarts an upstream with 1000 requests in flight
+	go run ./bench/faults --only "restart with" --proxy $(BIN)/retryproxy
 
 .PHONY: e2e
 e2e: build ## curl, nginx and Prometheus against the real binary (needs them installed)

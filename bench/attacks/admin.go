@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // adminAttacks are on the listener beside the data path: what changes or shows
@@ -86,7 +85,7 @@ func adminOrders(st *stage) error {
 		return nil
 	}
 	from := []string{"by loopback in disguise; this machine has no other address", "from an address that is not loopback, and by loopback in disguise"}[len(at)-1]
-	st.judge = func(p *testbed.Proxy) string {
+	st.judge = func(p *rig.Proxy) string {
 		st.AtLeast(20, refusals)
 		if n, err := percent(p, ""); n != 100 {
 			st.Add("retry-percent is %d (%v): an order took effect", n, err)
@@ -122,11 +121,11 @@ func (st *stage) hearOrder(h *http.Response) {
 var probers = http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // probe asks for readiness and metrics, as a kubelet and Prometheus do: on connections of their own, one after the other.
-func (st *stage) probe(at []string) func(ctx context.Context, p *testbed.Proxy) {
+func (st *stage) probe(at []string) func(ctx context.Context, p *rig.Proxy) {
 	paths := []string{"/readyz", "/metrics", "/livez"}
-	return func(ctx context.Context, p *testbed.Proxy) {
+	return func(ctx context.Context, p *rig.Proxy) {
 		inRow := 0
-		for n := 0; httpclient.Sleep(ctx, 20*time.Millisecond); n++ {
+		for n := 0; rig.Sleep(ctx, 20*time.Millisecond); n++ {
 			began := time.Now()
 			res, err := probers.Get("http://" + at[n%len(at)] + paths[n%len(paths)])
 			if err == nil {
@@ -166,7 +165,7 @@ func (st *stage) judgeProbes() string {
 }
 
 // percent asks for the share of retries, after changing it if to is not "".
-func percent(p *testbed.Proxy, to string) (n int, err error) {
+func percent(p *rig.Proxy, to string) (n int, err error) {
 	res, err := p.Admins.Get("http://localhost/retry-percent")
 	if to != "" {
 		res, err = p.Admins.Post("http://localhost/retry-percent", "application/json", strings.NewReader(to))
@@ -201,6 +200,6 @@ func adminFlood(st *stage) error {
 		}
 		return s.drip(addr, "GET /livez HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)
 	}
-	st.judge = func(*testbed.Proxy) string { return st.judgeProbes() }
+	st.judge = func(*rig.Proxy) string { return st.judgeProbes() }
 	return nil
 }

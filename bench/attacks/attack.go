@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 const (
@@ -33,16 +32,16 @@ type attack struct {
 
 // stage is where an attack runs. prepare may set all of it.
 type stage struct {
-	testbed.Bed
-	testbed.Findings
-	spec   testbed.Spec
+	rig.Bed
+	rig.Findings
+	spec   rig.Spec
 	secure bool     // clients come over TLS
 	routes []string // names of those with an upstream of their own
 
 	strike func(s *strike) error
-	begin  func(p *testbed.Proxy) error                // just before the attack; nil: nothing
-	beside func(ctx context.Context, p *testbed.Proxy) // during it, until ctx ends; nil: nothing
-	judge  func(p *testbed.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
+	begin  func(p *rig.Proxy) error                // just before the attack; nil: nothing
+	beside func(ctx context.Context, p *rig.Proxy) // during it, until ctx ends; nil: nothing
+	judge  func(p *rig.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
 }
 
 // set adds settings of the proxy.
@@ -88,7 +87,7 @@ func (a *attack) carryOut(ctx context.Context, st *stage, addr string, t *tally)
 				if err := st.strike(&strike{ctx, addr, t}); ctx.Err() == nil && err != nil {
 					t.ended.Add(1)
 				}
-				httpclient.Sleep(ctx, pause)
+				rig.Sleep(ctx, pause)
 			}
 		})
 	}
@@ -112,7 +111,7 @@ func (s *strike) every(d time.Duration, do func() error) error {
 			return err
 		}
 		s.sent.Add(1)
-		if d > 0 && !httpclient.Sleep(s, d) {
+		if d > 0 && !rig.Sleep(s, d) {
 			return nil
 		}
 	}
@@ -129,7 +128,7 @@ func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Re
 	go func() { defer close(written); _, _ = io.WriteString(nc, raw) }()
 	defer func() { _ = nc.Close(); <-written }()
 	s.sent.Add(1)
-	r := bufio.NewReader(&testbed.Patient{Conn: nc, Quiet: quiet})
+	r := bufio.NewReader(&rig.Patient{Conn: nc, Quiet: quiet})
 	for {
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // frames is a connection of HTTP/2, frame by frame.
@@ -174,7 +174,7 @@ type script struct {
 func (c script) strike(s *strike) error {
 	err := c.play(s)
 	if c.pause > 0 {
-		httpclient.Sleep(s, c.pause)
+		rig.Sleep(s, c.pause)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // injectionAttacks write what is to be read as something else: into the log, and into the metrics.
@@ -144,7 +144,7 @@ const longestLine = 4 * kib
 // requestKeys are those of the access log, and of a request given up.
 var requestKeys = []string{"attempts", "duration_seconds", "host", "level", "method", "msg", "outcome", "path", "peer", "reason", "request_bytes", "request_id", "response_bytes", "route", "status", "time", "trace_id", "user_agent"}
 
-func (st *stage) judgeLog(*testbed.Proxy) string {
+func (st *stage) judgeLog(*rig.Proxy) string {
 	const lines = "lines of requests"
 	longest := 0
 	f, err := os.Open(st.spec.Log)
@@ -236,7 +236,7 @@ var oddStatuses = []string{"200", "204", "206", "218", "226", "299", "306", "399
 // labelInjection counts series before and after.
 func labelInjection(st *stage) error {
 	before := map[string]bool{}
-	st.begin = func(p *testbed.Proxy) error {
+	st.begin = func(p *rig.Proxy) error {
 		err := eachLabel(p)
 		if err == nil {
 			before, err = seriesOf(p)
@@ -244,7 +244,7 @@ func labelInjection(st *stage) error {
 		return err
 	}
 	st.strike = st.inTurn(50, labelRequest, labelRequest2)
-	st.judge = func(p *testbed.Proxy) string {
+	st.judge = func(p *rig.Proxy) string {
 		after, err := seriesOf(p)
 		if err != nil {
 			st.Add("/metrics: %v", err)
@@ -268,7 +268,7 @@ func labelInjection(st *stage) error {
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"} // the last is other
 
 // eachLabel has each status answered to each method once.
-func eachLabel(p *testbed.Proxy) error {
+func eachLabel(p *rig.Proxy) error {
 	s := &strike{context.Background(), p.Addr, &tally{}}
 	targets := []string{"/ok", "/none", "//moved", "/refused%zz"}
 	for _, status := range oddStatuses {
@@ -316,7 +316,7 @@ func labelRequest2(r *rand.Rand) []string {
 }
 
 // seriesOf are the samples of /metrics by name and labels; its error says that the text is none of Prometheus's.
-func seriesOf(p *testbed.Proxy) (map[string]bool, error) {
+func seriesOf(p *rig.Proxy) (map[string]bool, error) {
 	_, text, err := p.Get("/metrics")
 	if err != nil {
 		return nil, err

@@ -9,9 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 const goodLine = `{"level":"info","time":"t","msg":"request","route":"r","method":"GET","path":"/log/\"}{","status":200,"outcome":"ok","duration_seconds":0.001,"host":"h","request_bytes":0,"response_bytes":1,"trace_id":"","user_agent":"a","attempts":[],"peer":"p","request_id":"i","reason":""}`
@@ -81,8 +79,8 @@ func TestAConnectionElsewhereIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	child := &process.Child{Cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
-	all := dialledBy(&testbed.Proxy{Child: child, Addr: "127.0.0.1:1", Admin: "127.0.0.1:2"})
+	child := &rig.Child{Cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
+	all := dialledBy(&rig.Proxy{Child: child, Addr: "127.0.0.1:1", Admin: "127.0.0.1:2"})
 	if want := (connection{c.LocalAddr().String(), l.Addr().String()}); !slices.Contains(all, want) {
 		t.Errorf("%v has no %v", all, want)
 	}
@@ -104,7 +102,7 @@ func TestARequestThatNobodySentIsSeen(t *testing.T) {
 func TestADoubtfulRequestIsSeen(t *testing.T) {
 	for raw, n := range map[string]int{"GET /ok?1 HTTP/1.1\r\nHost: a\r\n\r\n": 0, "GET /ok?1 HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n": 1} {
 		g := &smuggleStage{stage: &stage{}}
-		_, again := g.take(streams.Message{Reading: streams.Reading{Method: "GET", Target: "/ok?1"}, Raw: []byte(raw)}, nil)
+		_, again := g.take(rig.Message{Reading: rig.Reading{Method: "GET", Target: "/ok?1"}, Raw: []byte(raw)}, nil)
 		if g.N() != n || !again {
 			t.Errorf("%q: %v", raw, g.All())
 		}

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() { command.Main("attacks", run) }
+func main() { rig.Main("attacks", run) }
 
 // leastForMemory is how long an attack on the memory has to last: in its first seconds the
 // attackers' arrival is on the cores, and a bystander's wait says nothing.
@@ -30,36 +29,44 @@ func attacks(lasts time.Duration) []attack {
 	return all
 }
 
-// run makes all attacks that were chosen. One that was not withstood is command.ErrFound.
+// options are the flags.
+type options struct {
+	proxy string
+	lasts time.Duration
+}
+
+// run makes all attacks that were chosen. One that was not withstood is rig.ErrFound.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o := &testbed.Options{}
-	f := o.Flags("attacks", stderr, 10*time.Second)
-	f.StringVar(&o.Only, "only", "", "only attacks whose name has this in it")
-	if err := o.Parse(f, args, 100*time.Millisecond, time.Hour, nil); err != nil {
+	o, only := &options{}, ""
+	f := rig.NewFlags("attacks", stderr, &o.proxy)
+	rig.Number(f, &o.lasts, "for", 10*time.Second, 100*time.Millisecond, time.Hour, "how long each attack lasts")
+	f.StringVar(&only, "only", "", "only attacks whose name has this in it")
+	var chosen []attack
+	f.Check(func(c *rig.Check) {
+		chosen = slices.DeleteFunc(attacks(o.lasts), func(a attack) bool { return !strings.Contains(a.name, only) })
+		c.That(len(chosen) > 0, "none has %q in its name", only)
+	})
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	bed := &testbed.Bed{}
+	bed := &rig.Bed{}
 	defer bed.End()
 	upstream, err := bed.Serve(echoing(usual()))
 	if err != nil {
 		return err
 	}
 	var found error
-	tried, title := 0, ""
-	for _, a := range attacks(o.For) {
-		if !strings.Contains(a.name, o.Only) {
-			continue
-		}
+	title := ""
+	for _, a := range chosen {
 		if now := a.title(); now != title {
 			title = now
 			fmt.Fprint(stdout, title)
 		}
-		tried++
 		r, err := a.play(ctx, o, upstream)
 		if err == nil {
 			err = ctx.Err()
 		}
-		if errors.As(err, new(testbed.Impossible)) {
+		if errors.As(err, new(rig.Impossible)) {
 			fmt.Fprintf(stderr, "attacks: NOT PLAYED: %s: %v\n", a.name, err)
 			continue
 		}
@@ -69,11 +76,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		r.print(stdout)
 		for _, wrong := range r.wrong() {
 			fmt.Fprintf(stderr, "attacks: %s: %s\n", a.name, wrong)
-			found = command.ErrFound
+			found = rig.ErrFound
 		}
-	}
-	if tried == 0 {
-		return command.Wrong(fmt.Errorf("none has %q in its name", o.Only))
 	}
 	return found
 }

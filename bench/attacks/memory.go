@@ -8,9 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/cgroup"
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // comeAgain is how long one waits that was turned away: to come at once would be another attack, on the cores.
@@ -41,11 +39,10 @@ func memoryAttacks() (all []attack) {
 
 // confine has the proxy run in a cgroup, and bystanders come to it.
 func (st *stage) confine(limit int64) error {
-	g, err := cgroup.New(fmt.Sprintf("attacks-%d", os.Getpid()), limit)
+	g, err := st.NewGroup(fmt.Sprintf("attacks-%d", os.Getpid()), limit)
 	if err != nil {
-		return testbed.Impossible{Why: err.Error()}
+		return err
 	}
-	st.Later(g.Remove)
 	st.spec.By = g.By()
 	if st.secure {
 		dir, err := st.TempDir()
@@ -53,13 +50,13 @@ func (st *stage) confine(limit int64) error {
 			return err
 		}
 		file := dir + "/both.pem"
-		if err := testbed.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
+		if err := rig.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
 			return err
 		}
 		st.set("RETRYPROXY_TLS_CERT="+file, "RETRYPROXY_TLS_KEY="+file)
 	}
 	others := newOthers(st.secure)
-	st.beside = func(ctx context.Context, p *testbed.Proxy) {
+	st.beside = func(ctx context.Context, p *rig.Proxy) {
 		for n := 0; ctx.Err() == nil; n++ {
 			began := time.Now()
 			err := others.ask(n, p.Addr)
@@ -72,10 +69,10 @@ func (st *stage) confine(limit int64) error {
 				st.Count(late, 1)
 			}
 			st.Longest(bystanders, took)
-			httpclient.Sleep(ctx, bystanderEvery)
+			rig.Sleep(ctx, bystanderEvery)
 		}
 	}
-	st.judge = func(p *testbed.Proxy) string {
+	st.judge = func(p *rig.Proxy) string {
 		if st.AtLeast(5, bystanders); st.Counted(late)*100 > st.Counted(bystanders)*mostLate {
 			st.Add("%d of %d bystanders were served after more than %v", st.Counted(late), st.Counted(bystanders), servedWithin)
 		}
@@ -83,7 +80,7 @@ func (st *stage) confine(limit int64) error {
 			st.Add("killed for its memory %d times (%v)", kills, err)
 		}
 		peak, _ := g.Peak()
-		m, err := p.Scrape(context.Background())
+		m, err := p.Scrape()
 		if err != nil {
 			st.Add("no metrics: %v", err)
 		}
@@ -109,7 +106,7 @@ func slowReader(s *strike) error {
 		var p [kib]byte
 		return s.every(time.Second, func() error { _, err := nc.Read(p[:]); return err })
 	})
-	httpclient.Sleep(s, comeAgain)
+	rig.Sleep(s, comeAgain)
 	return err
 }
 
@@ -127,6 +124,6 @@ func idleTLS(s *strike) error {
 		_, err := c.Read(make([]byte, 1))
 		return err
 	})
-	httpclient.Sleep(s, handshakeAgain)
+	rig.Sleep(s, handshakeAgain)
 	return err
 }

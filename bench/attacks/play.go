@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // result is what an attack came to.
@@ -21,15 +20,15 @@ type result struct {
 	*attack
 	sent, ended, resets   int64
 	quiet, under          service // how others were served before and during the attack
-	before, during, after testbed.Level
+	before, during, after rig.Level
 	told                  string // what a judge of its own looked for, and found
 	found                 []string
 }
 
 // play attacks a process of its own for as long as the options say. It has its defaults, but for a time
 // for heads that a short attack meets too, and what the stage says.
-func (a *attack) play(ctx context.Context, options *testbed.Options, upstream string) (*result, error) {
-	st := &stage{strike: a.strike, spec: testbed.Spec{Program: options.Proxy, Upstream: "http://" + upstream, Env: []string{"RETRYPROXY_READ_HEADER_TIMEOUT=1s"}}}
+func (a *attack) play(ctx context.Context, o *options, upstream string) (*result, error) {
+	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream, Env: []string{"RETRYPROXY_READ_HEADER_TIMEOUT=1s"}}}
 	defer st.End()
 	if a.prepare != nil {
 		if err := a.prepare(st); err != nil {
@@ -40,12 +39,12 @@ func (a *attack) play(ctx context.Context, options *testbed.Options, upstream st
 	if err != nil {
 		return nil, err
 	}
-	o := newOthers(st.secure)
-	defer o.close()
+	others := newOthers(st.secure)
+	defer others.close()
 	r := &result{attack: a}
-	lasts := options.For
+	lasts := o.lasts
 	quiet, cancel := context.WithTimeout(ctx, max(time.Second, lasts/2))
-	r.quiet = o.call(quiet, p.Addr)
+	r.quiet = others.call(quiet, p.Addr)
 	cancel()
 	if st.begin != nil {
 		if err := st.begin(p); err != nil {
@@ -69,7 +68,7 @@ func (a *attack) play(ctx context.Context, options *testbed.Options, upstream st
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	r.under = o.call(attacked, p.Addr)
+	r.under = others.call(attacked, p.Addr)
 	busy.Wait()
 	if r.during, err = p.Level(); err != nil {
 		return nil, fmt.Errorf("%w; it said:\n%s", err, p.Said())
@@ -79,7 +78,7 @@ func (a *attack) play(ctx context.Context, options *testbed.Options, upstream st
 		r.told = st.judge(p)
 		r.found = st.All()
 	}
-	r.after, err = p.Settle(patience, func(l testbed.Level) bool { return !l.Above(r.before, slack) })
+	r.after, err = p.Settle(patience, func(l rig.Level) bool { return !l.Above(r.before, slack) })
 	return r, err
 }
 
@@ -177,7 +176,7 @@ func (o *others) call(ctx context.Context, addr string) service {
 				began := time.Now()
 				err := o.ask(i, addr)
 				o.note(time.Since(began), err)
-				httpclient.Sleep(ctx, othersEvery)
+				rig.Sleep(ctx, othersEvery)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // prematureAttacks end requests as soon as they are begun. A client of HTTP/2 has
@@ -34,7 +34,7 @@ const workTime = time.Second
 func premature(name string, upload bool, end func(f *frames, id uint32) error) attack {
 	return attack{name: name, conns: 1, bound: oneConnection, why: "a connection with 128 requests", prepare: func(st *stage) error {
 		var since time.Time
-		st.begin = func(*testbed.Proxy) error { since = time.Now(); return nil }
+		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
 		st.strike = script{again: func(f *frames) error {
 			block := f.block("GET", "/work")
 			if upload {
@@ -46,7 +46,7 @@ func premature(name string, upload bool, end func(f *frames, id uint32) error) a
 			}
 			return end(f, id)
 		}}.strike
-		st.judge = func(*testbed.Proxy) string {
+		st.judge = func(*rig.Proxy) string {
 			perSecond, honest := float64(st.Counted("begun"))/time.Since(since).Seconds(), atOnce/workTime.Seconds()
 			if perSecond > honest {
 				st.Add("%.0f requests a second were begun upstream, more than an honest client's %.0f", perSecond, honest)
@@ -112,7 +112,7 @@ func cutUploads(st *stage) error {
 		}
 		return err
 	}
-	st.judge = func(*testbed.Proxy) string {
+	st.judge = func(*rig.Proxy) string {
 		if st.Counted(answered) < st.Counted(asked)-lateAsks {
 			st.Add("%d of %d other requests on the connection were answered", st.Counted(answered), st.Counted(asked))
 		}

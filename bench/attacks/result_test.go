@@ -6,14 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // stood is a result that nothing is wrong with.
 func stood() *result {
 	quiet := service{requests: 100, p99: time.Millisecond}
-	r := testbed.Level{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
+	r := rig.Level{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
 	return &result{attack: &attack{name: "x", bound: 5 * mib, why: "4 heads", ends: true}, sent: 1, ended: 1, quiet: quiet, under: quiet, before: r, during: r, after: r}
 }
 
@@ -70,7 +69,7 @@ func TestEveryAttackIsWhole(t *testing.T) {
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such attack"}} {
 		var out, said bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "attacks", args, &out, &said); code != command.Usage || said.Len() == 0 {
+		if code := rig.Program(run).Run(t.Context(), "attacks", args, &out, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // retryAfterAttacks are an upstream that asks for waits without end, of which clients
@@ -106,7 +106,7 @@ func (g *waitStage) call(s *strike) error {
 const keptFor = "time of a client"
 
 // judge has the upstream well, and asks until everything is served again.
-func (g *waitStage) judge(p *testbed.Proxy) string {
+func (g *waitStage) judge(p *rig.Proxy) string {
 	g.well.Store(true)
 	began := time.Now()
 	for _, kind := range kinds {
@@ -134,7 +134,7 @@ func (g *waitStage) judge(p *testbed.Proxy) string {
 }
 
 // served: fifty requests in a row of a route, with as many keys.
-func served(p *testbed.Proxy, kind string) bool {
+func served(p *rig.Proxy, kind string) bool {
 	s := &strike{context.Background(), p.Addr, &tally{}}
 	good := 0
 	for i := range 50 {

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/conformance"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // smugglingAttacks hide a request in another, for a reader of its end elsewhere. The
@@ -36,7 +35,7 @@ type smuggleStage struct {
 func smuggling(two bool) func(st *stage) error {
 	return func(st *stage) error {
 		g := &smuggleStage{stage: st, meant: map[string]bool{}, said: map[string]string{}}
-		addr, err := st.Record(&testbed.Recorder{Begin: func() (testbed.Take, func([]byte)) { return g.take, nil }})
+		addr, err := st.Record(&rig.Recorder{Begin: func() (rig.Take, func([]byte)) { return g.take, nil }})
 		st.spec.Upstream = "http://" + addr
 		table := smuggles()
 		st.strike = func(s *strike) error {
@@ -50,7 +49,7 @@ func smuggling(two bool) func(st *stage) error {
 				}
 			})
 		}
-		st.judge = func(*testbed.Proxy) string {
+		st.judge = func(*rig.Proxy) string {
 			const seen = "requests at the upstream"
 			g.AtLeast(20, seen)
 			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", len(g.meant), g.Counted(seen), g.N())
@@ -60,7 +59,7 @@ func smuggling(two bool) func(st *stage) error {
 }
 
 // take judges what has come to the upstream, in the one form that no two parsers read differently.
-func (g *smuggleStage) take(m streams.Message, err error) (response string, again bool) {
+func (g *smuggleStage) take(m rig.Message, err error) (response string, again bool) {
 	if doubt := conformance.CheckRequest(m.Raw); doubt != "" || conformance.Malformed(err) {
 		g.Add("the upstream was sent a doubtful request: %s (%v): %.500q", doubt, err, m.Raw)
 	}
@@ -116,7 +115,7 @@ func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bo
 	for range 1 + r.IntN(3) {
 		one := []byte(table[r.IntN(len(table))])
 		if r.IntN(2) == 0 {
-			one = streams.Mutate(r, one)
+			one = rig.Mutate(r, one)
 		}
 		b.Write(one)
 	}
@@ -127,8 +126,8 @@ func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bo
 	}
 	own = map[string]bool{}
 	for rest := stream; len(rest) > 0; {
-		var messages []streams.Message
-		messages, rest, _ = streams.Split(rest)
+		var messages []rig.Message
+		messages, rest, _ = rig.Split(rest)
 		for _, m := range messages {
 			g.mean(m.Target, m.Body, string(stream))
 			own[originForm(m.Target)] = true
@@ -201,7 +200,7 @@ func (g *smuggleStage) smuggle2() (pairs []string, body string) {
 		length0 = length0 || evil[0] == "content-length" && evil[1] == "0"
 		value := strings.ReplaceAll(strings.ReplaceAll(evil[1], "%s", inside), mark, number)
 		if r.IntN(4) == 0 {
-			value = string(streams.Mutate(r, []byte(value)))
+			value = string(rig.Mutate(r, []byte(value)))
 		}
 		at := 0
 		for at < 4 && fields[at][0] != evil[0] {
@@ -225,9 +224,9 @@ func (g *smuggleStage) smuggle2() (pairs []string, body string) {
 	return pairs, body
 }
 
-// bodyOf is how a body is written down in a streams.Reading.
+// bodyOf is how a body is written down in a rig.Reading.
 func bodyOf(b []byte) string {
 	req, _ := http.NewRequest(http.MethodPost, "/", bytes.NewReader(b))
-	r, _ := streams.ReadingOf(req)
+	r, _ := rig.ReadingOf(req)
 	return r.Body
 }

@@ -16,8 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // ssrfAttacks want the proxy to connect, or to look up a name, for a client: only
@@ -65,7 +64,7 @@ func ssrf(forward bool) func(st *stage) error {
 
 // canaries listen where clients want the proxy to connect, and notice each connection. They return what clients name.
 func (st *stage) canaries() (targets []string, err error) {
-	own, err := process.OwnAddresses(2)
+	own, err := rig.OwnAddresses(2)
 	if err != nil {
 		return nil, err
 	}
@@ -182,20 +181,20 @@ func (w *watch) resolve(canary string) error {
 	if err != nil {
 		return err
 	}
-	own, err := process.OwnAddresses(1)
+	own, err := rig.OwnAddresses(1)
 	if err != nil {
 		return err
 	}
 	ip, _, _ := net.SplitHostPort(own[0])
 	host, _, _ := net.SplitHostPort(canary)
 	w.allowed = []string{w.upstream, ip + ":53"}
-	by, err := w.NameServer(ip, dir, func(name string) testbed.Answer {
+	by, err := w.NameServer(ip, dir, func(name string) rig.Answer {
 		if name == ownName+"." {
 			w.Count(lookedUp, 1)
-			return testbed.Answer{IP: "127.0.0.1"}
+			return rig.Answer{IP: "127.0.0.1"}
 		}
 		w.Add("a name was looked up: %s", name)
-		return testbed.Answer{IP: host}
+		return rig.Answer{IP: host}
 	})
 	if err != nil {
 		w.why = err.Error()
@@ -206,7 +205,7 @@ func (w *watch) resolve(canary string) error {
 }
 
 // sockets looks every few milliseconds where the proxy's connections lead.
-func (w *watch) sockets(ctx context.Context, p *testbed.Proxy) {
+func (w *watch) sockets(ctx context.Context, p *rig.Proxy) {
 	seen := map[string]bool{}
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		for _, c := range dialledBy(p) {
@@ -221,7 +220,7 @@ func (w *watch) sockets(ctx context.Context, p *testbed.Proxy) {
 	}
 }
 
-func (w *watch) judge(*testbed.Proxy) string {
+func (w *watch) judge(*rig.Proxy) string {
 	w.AtLeast(20, answers)
 	w.AtLeast(20, refusals)
 	w.AtLeast(1, dialled)
@@ -241,7 +240,7 @@ type connection struct{ from, to string }
 const listening = "0A"
 
 // dialledBy are the connections of TCP that the process has dialled and not closed yet.
-func dialledBy(p *testbed.Proxy) (all []connection) {
+func dialledBy(p *rig.Proxy) (all []connection) {
 	mine := socketsOf(p.PID())
 	ports := []string{portOf(p.Addr), portOf(p.Admin)}
 	for _, table := range []string{"tcp", "tcp6"} {

@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // probe follows every request on its connection: who reads a request's end
@@ -29,7 +28,7 @@ type seen struct {
 // origin is an upstream that keeps the bytes it gets, and answers every request
 // by net/http's reading of it, on a connection each.
 type origin struct {
-	testbed.Recorder
+	rig.Recorder
 	addr string
 
 	mu     sync.Mutex // guards all below
@@ -39,11 +38,11 @@ type origin struct {
 
 const usual = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
-func newOrigin(bed *testbed.Bed) (o *origin, err error) {
+func newOrigin(bed *rig.Bed) (o *origin, err error) {
 	o = &origin{answer: usual}
-	o.Begin = func() (testbed.Take, func([]byte)) {
+	o.Begin = func() (rig.Take, func([]byte)) {
 		s := &seen{}
-		return func(m streams.Message, err error) (string, bool) {
+		return func(m rig.Message, err error) (string, bool) {
 			s.path, s.whole = m.Target, err == nil
 			if Malformed(err) {
 				s.fault = err
@@ -79,7 +78,7 @@ const quiet = 2 * time.Second
 
 // exchange sends raw on a connection of its own and returns all that comes back.
 func exchange(addr, raw string) []byte {
-	all, _, _ := testbed.Exchange(addr, []byte(raw), quiet) // a connection that is closed is an answer too
+	all, _, _ := rig.Exchange(addr, []byte(raw), quiet) // a connection that is closed is an answer too
 	return all
 }
 
@@ -95,7 +94,7 @@ type verdict struct {
 // request shows a request to the proxy at addr, in front of o.
 func request(addr string, o *origin, c *testCase) verdict {
 	method, _, _ := strings.Cut(c.raw, " ")
-	v := verdict{statuses: testbed.Statuses(exchange(addr, c.raw+probe), method)}
+	v := verdict{statuses: rig.Statuses(exchange(addr, c.raw+probe), method)}
 	for _, s := range o.take() {
 		if p := CheckRequest(s.raw); p != "" && v.problem == "" {
 			v.problem = p

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // proxy is a proxy program in front of an origin.
@@ -70,17 +69,17 @@ func write(t *testing.T, name, text string) string {
 
 func run(t *testing.T, command func(addr, upstream string) *exec.Cmd) *proxy {
 	t.Helper()
-	bed := &testbed.Bed{}
+	bed := &rig.Bed{}
 	t.Cleanup(bed.End)
 	o, err := newOrigin(bed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := process.FreeAddresses(1)
+	free, err := rig.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	child, err := process.Start(command(free[0], o.addr), nil)
+	child, err := rig.Start(command(free[0], o.addr), nil)
 	if err == nil {
 		t.Cleanup(child.End)
 		err = child.AwaitPort(free[0])

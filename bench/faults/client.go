@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // verdict is what a client had of a request.
@@ -82,7 +82,7 @@ func (t *team) call(ctx context.Context, some []manner) {
 		c := &client{team: t, manner: m}
 		t.all.Go(func() {
 			defer c.hangUp()
-			for !t.stopped.Load() && httpclient.Sleep(ctx, between) {
+			for !t.stopped.Load() && rig.Sleep(ctx, between) {
 				if !t.paused.Load() {
 					c.ask()
 				}

@@ -16,8 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // CLOCK_REALTIME is one for the whole machine: time namespaces have only the
@@ -156,15 +155,15 @@ func (c *wallClock) begin(st *stage) error {
 		defer close(c.left)
 		for off := step; c.set(off) == nil && c.shows(ctx, st.proxy, off); off = -off {
 			c.seen.Add(1)
-			httpclient.Sleep(ctx, st.o.For/2)
+			rig.Sleep(ctx, st.o.lasts/2)
 		}
 	}()
 	return nil
 }
 
 // shows waits until the Date of the proxy's own responses is off so far; a proxy that has ended has none.
-func (c *wallClock) shows(ctx context.Context, p *testbed.Proxy, off time.Duration) bool {
-	for httpclient.Sleep(ctx, 10*time.Millisecond) {
+func (c *wallClock) shows(ctx context.Context, p *rig.Proxy, off time.Duration) bool {
+	for rig.Sleep(ctx, 10*time.Millisecond) {
 		header, _, _ := p.Get("/healthz")
 		if date, err := http.ParseTime(header.Get("Date")); err == nil && (time.Until(date)-off).Abs() < step/10 {
 			return true
@@ -185,7 +184,7 @@ func clockStepped() fault {
 			return c.set(0)
 		},
 		until: func(st *stage) bool {
-			return c.seen.Load() >= 2 && time.Since(c.began) >= min(st.o.For, longestFault/2)
+			return c.seen.Load() >= 2 && time.Since(c.began) >= min(st.o.lasts, longestFault/2)
 		},
 		felt: func(st *stage) (int64, error) {
 			wrong, err := st.up.order("waits")

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // Fields with which clients and upstream speak of a request.
@@ -95,6 +95,7 @@ const (
 	tooShort     = "too-short"
 	misdated     = "misdated"
 	nowAndThen   = "now-and-then"
+	silence      = "silence"
 )
 
 const (
@@ -125,6 +126,7 @@ var conducts = map[string]conduct{
 	earlyReading: {early: true, met: true, answer: func(x *exchange) error { return join(x.good(), x.read) }},
 	earlyLeaving: {early: true, met: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
 	resetting:    {answer: (*exchange).reset},
+	silence:      {met: true, answer: func(*exchange) error { select {} }},
 	// It announces more bytes than it sends, and closes or, every other time, stays silent.
 	tooLong: {met: true, answer: func(x *exchange) error {
 		body := goodBody(x.id)
@@ -178,7 +180,7 @@ func (x *exchange) reset() error {
 		if n <= int64(len(whole)) {
 			x.s.met.Add(1)
 			_ = x.write(whole[:n])
-			testbed.Reset(x.c)
+			rig.Reset(x.c)
 			return errEnded
 		}
 		n -= int64(len(whole)) + 1

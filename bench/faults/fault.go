@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/series"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // fault is one thing that goes wrong. It is made and ended twice.
@@ -17,18 +19,18 @@ type fault struct {
 	name     string
 	how      string // it is made
 	settings []string
-	body     int                   // bytes of the requests that have a body
-	prepare  func(st *stage) error // before the processes start; nil: nothing
-	begin    func(st *stage) error // nil: orders and crowd are all
-	end      func(st *stage) error // as it was
-	mode     string                // conduct of the upstream meanwhile; "": good
-	crowd    int                   // more clients at once
-	crowdOf  manner
+	body     int                            // bytes of the requests that have a body
+	prepare  func(st *stage) error          // before the processes start; nil: nothing
+	begin    func(st *stage) error          // nil: orders and crowd are all
+	end      func(st *stage) error          // as it was
+	mode     string                         // conduct of the upstream meanwhile; "": good
+	crowd    []manner                       // more clients at once
 	until    func(st *stage) bool           // it has lasted long enough; nil: --for
 	what     string                         // showed the fault
 	felt     func(st *stage) (int64, error) // how often; nil: what the upstream says. Never means that it was no fault
 	fail     tolerance
-	cut      int // at most so many answers that are visibly cut, as the upstream cut them after their headers
+	reason   string // the only one for which requests may fail, as the proxy says it; "": any
+	cut      int    // at most so many answers that are visibly cut, as the upstream cut them after their headers
 }
 
 // tolerance is which requests may fail.
@@ -65,6 +67,9 @@ func faults() []fault {
 			begin: func(st *stage) error { return st.up.Signal(syscall.SIGSTOP) }, end: func(st *stage) error { return st.up.Signal(syscall.SIGCONT) }},
 		{name: "upstream killed and restarted", how: "SIGKILL, then a new process at the same address", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: killUpstream, end: (*stage).startUpstream},
+		{name: "restart with 1000 requests in hand", how: "the upstream answers no more, is killed once it has them or a second brings no more, and restarts 2 s later", what: "requests that it had",
+			settings: []string{"RETRYPROXY_ATTEMPT_TIMEOUT=25s"}, mode: silence, crowd: slices.Repeat([]manner{{method: "GET"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}}, 250),
+			fail: ambiguous, reason: "not_idempotent", until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: restartUpstream},
 		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: order("deaf"), end: order("hear")},
 		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", what: "answers reset",
@@ -79,11 +84,11 @@ func faults() []fault {
 		dnsGone("DNS gone", "the name server answers nothing", silent),
 		dnsGone("DNS failing", "the name server answers SERVFAIL", servfail),
 		certificateExpired(),
-		{name: "descriptor limit", how: "RLIMIT_NOFILE 128 from the start, 100 more clients at once", mode: late, crowd: 100, crowdOf: once, what: acceptPauses, felt: pausedAccepting,
+		{name: "descriptor limit", how: "RLIMIT_NOFILE 128 from the start, 100 more clients at once", mode: late, crowd: slices.Repeat([]manner{once}, 100), what: acceptPauses, felt: pausedAccepting,
 			prepare: func(st *stage) error { st.spec.By = []string{"prlimit", "--nofile=128:128"}; return nil }},
 		descriptorsLowered(),
-		{name: "GOMEMLIMIT", how: "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", mode: late, crowd: 32, crowdOf: uploading,
-			settings: []string{"GOMEMLIMIT=" + strconv.Itoa(goLimit)}, what: "KiB beyond it", felt: says(func(now, _ series.Series) float64 { return max(0, now["go_memstats_sys_bytes"]-goLimit) / (1 << 10) })},
+		{name: "GOMEMLIMIT", how: "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", mode: late, crowd: slices.Repeat([]manner{uploading}, 32),
+			settings: []string{"GOMEMLIMIT=" + strconv.Itoa(goLimit)}, what: "KiB beyond it", felt: says(func(now, _ rig.Series) float64 { return max(0, now["go_memstats_sys_bytes"]-goLimit) / (1 << 10) })},
 		memoryOfCgroup(), logsFull(), clockStepped(),
 		stormy("loss", "5 % of the packets, each way", weather{loss: 0.05}, "packets lost"),
 		stormy("delay", "100 ms, each way", weather{delay: 100e6}, "packets delayed"),
@@ -113,6 +118,23 @@ func join(err error, then func() error) error {
 
 func killUpstream(st *stage) error { st.up.Kill(); return nil }
 
+func restartUpstream(st *stage) error { st.up.Kill(); return st.startUpstream() }
+
+// killWithAll kills the upstream once all requests that it will get are there, and reports whether
+// it has been down for two seconds. Behind a silent upstream the breaker keeps some requests back.
+func (st *stage) killWithAll() bool {
+	switch n, err := st.up.order("count"); {
+	case err != nil:
+		return time.Since(st.lastCame) > 2*time.Second
+	case n != st.had:
+		st.had, st.lastCame = n, time.Now()
+	case n > 0 && time.Since(st.lastCame) > time.Second:
+		st.up.Kill()
+		st.lastCame = time.Now()
+	}
+	return false
+}
+
 // order sends the upstream an order.
 func order(line string) func(*stage) error {
 	return func(st *stage) error { _, err := st.up.order(line); return err }
@@ -125,19 +147,19 @@ const (
 )
 
 // says is a figure of the proxy's metrics, now and as the fault began.
-func says(of func(now, before series.Series) float64) func(*stage) (int64, error) {
+func says(of func(now, before rig.Series) float64) func(*stage) (int64, error) {
 	return func(st *stage) (int64, error) {
-		now, err := st.proxy.Scrape(st.ctx)
+		now, err := st.proxy.Scrape()
 		return int64(of(now, st.before)), err
 	}
 }
 
-var pausedAccepting = says(func(now, before series.Series) float64 {
+var pausedAccepting = says(func(now, before rig.Series) float64 {
 	return now.Sum("accept_pauses_total") - before.Sum("accept_pauses_total")
 })
 
-var failedAttempts = says(func(now, before series.Series) float64 { return failures(now) - failures(before) })
+var failedAttempts = says(func(now, before rig.Series) float64 { return failures(now) - failures(before) })
 
-func failures(s series.Series) float64 {
+func failures(s rig.Series) float64 {
 	return s.Sum("upstream_dial_errors_total") + s.Sum("attempts_total") - s.By("attempts_total", "class")["ok"]
 }

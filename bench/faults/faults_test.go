@@ -11,15 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // TestMain lets the test binary be the upstream, as the command is.
 func TestMain(m *testing.M) {
-	if os.Getenv(upstreamVariable) != "" {
-		main()
-		return
-	}
+	rig.RunRole()
 	os.Exit(m.Run())
 }
 
@@ -34,11 +31,17 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		change func(r *result)
 		says   string
 	}{
-		"all well":                        {func(*result) {}, ""},
-		"failed":                          {func(r *result) { r.counts.mayRepeat[failed] = 1 }, "1 failed that may be retried"},
-		"others failed":                   {func(r *result) { r.counts.others[failed] = 2 }, "2 of the others failed"},
-		"others may fail":                 {func(r *result) { r.counts.others[failed], r.fail = 2, ambiguous }, ""},
-		"all may fail":                    {func(r *result) { r.counts.mayRepeat[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
+		"all well":        {func(*result) {}, ""},
+		"failed":          {func(r *result) { r.counts.mayRepeat[failed] = 1 }, "1 failed that may be retried"},
+		"others failed":   {func(r *result) { r.counts.others[failed] = 2 }, "2 of the others failed"},
+		"others may fail": {func(r *result) { r.counts.others[failed], r.fail = 2, ambiguous }, ""},
+		"all may fail":    {func(r *result) { r.counts.mayRepeat[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
+		"failed for the reason": {func(r *result) {
+			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 may not": 1}
+		}, ""},
+		"failed for another reason": {func(r *result) {
+			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 reset": 1}
+		}, "not for may not"},
 		"lost":                            {func(r *result) { r.counts.others[lost], r.fail = 1, ambiguous }, "1 lost"},
 		"changed":                         {func(r *result) { r.counts.mayRepeat[changed] = 1 }, "1 changed"},
 		"cut":                             {func(r *result) { r.counts.mayRepeat[cut] = 1 }, "1 cut, more than 0"},
@@ -90,7 +93,7 @@ func TestEveryFaultIsWhole(t *testing.T) {
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--tries", "0"}} {
 		var out, said bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "faults", args, &out, &said); code != command.Usage || said.Len() == 0 {
+		if code := rig.Program(run).Run(t.Context(), "faults", args, &out, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
 		}
 	}
@@ -106,18 +109,18 @@ func playedBy(t *testing.T, args ...string) (code int, out, said string) {
 		t.Fatalf("%v: %s", err, b)
 	}
 	var stdout, stderr bytes.Buffer
-	code = command.Program(run).Run(context.Background(), "faults", append([]string{"--proxy", proxy, "--for", "1500ms"}, args...), &stdout, &stderr)
+	code = rig.Program(run).Run(context.Background(), "faults", append([]string{"--proxy", proxy, "--for", "1500ms"}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
 // TestAProxyThatRepeatsNothingIsFoundOut plays a fault that the proxy masters, with and without what it masters it by.
 func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
 	const fault = "upstream killed"
-	if code, out, said := playedBy(t, "--only", fault); code != command.OK {
+	if code, out, said := playedBy(t, "--only", fault); code != rig.OK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}
 	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_BREAKER=off", "--tries", "2")
-	if code != command.Failed || !strings.Contains(said, "failed that may be retried") || strings.Count(said, "once more") != 1 {
+	if code != rig.Failed || !strings.Contains(said, "failed that may be retried") || strings.Count(said, "once more") != 1 {
 		t.Errorf("without retries: code %d\n%s%s", code, out, said)
 	}
 }

@@ -7,28 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/machine"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
-// upstreamVariable makes this program the upstream instead, which faults stop and kill.
-const upstreamVariable = "FAULTS_UPSTREAM"
-
-func main() {
-	if os.Getenv(upstreamVariable) != "" {
-		fmt.Fprintln(os.Stderr, serveUpstream(os.Args[1:], os.Stdin, os.Stdout))
-		os.Exit(command.Failed)
-	}
-	command.Main("faults", run)
-}
+func main() { rig.Main("faults", run) }
 
 const (
 	// atOnce are the faults that are played beside each other, each with processes of its own.
@@ -43,38 +31,35 @@ var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables", "
 
 // options are the flags.
 type options struct {
-	testbed.Options
+	proxy string
+	lasts time.Duration
 	tries int
 	set   []string // settings of the proxy
 }
 
 // run plays some faults beside each other. An expectation that was missed, or a row that
-// could not be played, is command.ErrFound.
+// could not be played, is rig.ErrFound.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o := &options{}
-	f := o.Flags("faults", stderr, 3*time.Second)
-	f.StringVar(&o.Only, "only", "", "only faults whose name has this in it")
-	f.IntVar(&o.tries, "tries", 1, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
+	o, only := &options{}, ""
+	f := rig.NewFlags("faults", stderr, &o.proxy)
+	rig.Number(f, &o.lasts, "for", 3*time.Second, shortestFault, longestFault, "how long each fault lasts")
+	f.StringVar(&only, "only", "", "only faults whose name has this in it")
+	rig.Number(f, &o.tries, "tries", 1, 1, 5, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
 	f.Func("set", "NAME=VALUE for the proxy, over what a fault sets; to see an expectation missed, say RETRYPROXY_MAX_RETRIES=0", func(v string) error {
 		o.set = append(o.set, v)
 		return nil
 	})
 	var chosen []fault
-	err := o.Parse(f, args, shortestFault, longestFault, func(c *command.Check) {
-		for _, f := range faults() {
-			if strings.Contains(f.name, o.Only) {
-				chosen = append(chosen, f)
-			}
-		}
-		c.That(len(chosen) > 0, "none has %q in its name", o.Only)
-		c.That(o.tries >= 1 && o.tries <= 5, "--tries must be in 1..5")
-		missing := rig.Need(needed...)
-		c.That(missing == nil, "%v", missing)
+	f.Check(func(c *rig.Check) {
+		chosen = slices.DeleteFunc(faults(), func(f fault) bool { return !strings.Contains(f.name, only) })
+		c.That(len(chosen) > 0, "none has %q in its name", only)
+		c.Installed(needed...)
 	})
+	err := f.Parse(args)
 	if err != nil {
 		return err
 	}
-	if o.Proxy, err = filepath.Abs(o.Proxy); err != nil {
+	if o.proxy, err = filepath.Abs(o.proxy); err != nil {
 		return err
 	}
 	rows := make([]*result, len(chosen))
@@ -94,12 +79,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			rows[i] = o.playOne(ctx, &chosen[i], stderr)
 		}
 	}
-	fmt.Fprintf(stdout, "%s, at %s\n\n%s", machine.Describe(), machine.Commit(), header)
+	fmt.Fprintf(stdout, "%s, at %s\n\n%s", rig.Describe(), rig.Commit(), header)
 	for _, r := range rows {
 		r.print(stdout)
 		for _, wrong := range r.wrong() {
 			fmt.Fprintf(stderr, "faults: %s: %s\n", r.name, wrong)
-			err = command.ErrFound
+			err = rig.ErrFound
 		}
 		if r.impossible {
 			fmt.Fprintf(stderr, "faults: NOT PLAYED: %s: %s\n", r.name, r.err)
@@ -114,7 +99,7 @@ func (o *options) playOne(ctx context.Context, f *fault, stderr io.Writer) *resu
 		err = ctx.Err()
 	}
 	if err != nil {
-		r = &result{fault: f, err: err.Error(), impossible: errors.As(err, new(testbed.Impossible))}
+		r = &result{fault: f, err: err.Error(), impossible: errors.As(err, new(rig.Impossible))}
 	}
 	fmt.Fprintf(stderr, "faults: %s: %s\n", f.name, r.summary())
 	return r

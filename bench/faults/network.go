@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // Addresses of the proxy and the upstream, in network namespaces that nobody else sees.
@@ -174,7 +174,7 @@ func (w *wire) read(from, to *os.File, queue chan<- packet, random *rand.Rand) {
 
 // newEnd makes a network namespace and a device in it, which is gone once closed.
 func newEnd(name string) (tun, space *os.File, err error) {
-	// The thread must live on: children that it started before end with it (process.Start).
+	// The thread must live on: children that it started before end with it (rig.Start).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const own = "/proc/thread-self/ns/net"
@@ -184,7 +184,7 @@ func newEnd(name string) (tun, space *os.File, err error) {
 	}
 	defer home.Close()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return nil, nil, testbed.Impossible{Why: "no network namespace: " + err.Error()}
+		return nil, nil, rig.Impossible{Why: "no network namespace: " + err.Error()}
 	}
 	if space, err = os.Open(own); err == nil {
 		tun, err = newTUN(name)
@@ -199,7 +199,7 @@ func newTUN(name string) (*os.File, error) {
 	const device = "/dev/net/tun"
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, testbed.Impossible{Why: (&fs.PathError{Op: "open", Path: device, Err: err}).Error()}
+		return nil, rig.Impossible{Why: (&fs.PathError{Op: "open", Path: device, Err: err}).Error()}
 	}
 	request, err := unix.NewIfreq(name)
 	if err == nil {

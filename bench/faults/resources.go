@@ -10,15 +10,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/retryproxy/retryproxy/bench/internal/cgroup"
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // What a name server does instead of answering.
@@ -42,21 +41,18 @@ func dnsGone(name, how, mode string) fault {
 				return err
 			}
 			st.spec.Upstream = "http://app.faults.test:" + port
-			st.spec.By, err = st.NameServer(ip, st.dir, func(string) testbed.Answer {
+			st.spec.By, err = st.NameServer(ip, st.dir, func(string) rig.Answer {
 				switch now.Load() {
 				case "":
-					return testbed.Answer{IP: ip}
+					return rig.Answer{IP: ip}
 				case servfail:
 					unanswered.Add(1)
-					return testbed.Answer{Fails: true}
+					return rig.Answer{Fails: true}
 				}
 				unanswered.Add(1)
-				return testbed.Answer{}
+				return rig.Answer{}
 			})
-			if err != nil {
-				return testbed.Impossible{Why: err.Error()}
-			}
-			return nil
+			return err
 		}}
 }
 
@@ -77,7 +73,7 @@ func certificateExpired() fault {
 			var authorities []byte
 			for name, until := range map[string]time.Time{"good": time.Now().Add(time.Hour), "old": time.Now().Add(-time.Minute)} {
 				file := filepath.Join(st.dir, name)
-				if err := testbed.WriteCertificate(file, net.ParseIP(host), until); err != nil {
+				if err := rig.WriteCertificate(file, net.ParseIP(host), until); err != nil {
 					return err
 				}
 				b, err := os.ReadFile(file)
@@ -98,7 +94,7 @@ func certificateExpired() fault {
 func descriptorsLowered() fault {
 	var old unix.Rlimit
 	return fault{name: "descriptor limit lowered", how: "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once",
-		mode: late, crowd: 30, crowdOf: once, what: acceptPauses, felt: pausedAccepting, fail: anything,
+		mode: late, crowd: slices.Repeat([]manner{once}, 30), what: acceptPauses, felt: pausedAccepting, fail: anything,
 		begin: func(st *stage) error {
 			if err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, nil, &old); err != nil {
 				return err
@@ -118,16 +114,14 @@ func descriptorsLowered() fault {
 // limit and collects its garbage in time. Were it killed for it, clients would tell.
 func memoryOfCgroup() fault {
 	const limit = 20 << 20
-	var g *cgroup.Group
+	var g *rig.Group
 	return fault{name: "memory limit", how: "a cgroup of 20 MiB, bodies for retries at most 12 MiB (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES); 64 more clients at once, each with PUTs of 512 KiB",
-		mode: late, crowd: 32, crowdOf: uploading, settings: []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"},
+		mode: late, crowd: slices.Repeat([]manner{uploading}, 32), settings: []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"},
 		prepare: func(st *stage) (err error) {
-			if g, err = cgroup.New(fmt.Sprintf("faults-%d", os.Getpid()), limit); err != nil {
-				return testbed.Impossible{Why: err.Error()}
+			if g, err = st.NewGroup(fmt.Sprintf("faults-%d", os.Getpid()), limit); err == nil {
+				st.spec.By = g.By()
 			}
-			st.Later(g.Remove)
-			st.spec.By = g.By()
-			return nil
+			return err
 		},
 		what: fmt.Sprintf("of its %d KiB in use at the peak", limit>>10),
 		felt: func(*stage) (int64, error) {
@@ -155,9 +149,9 @@ func logsFull() fault {
 	}
 	f.prepare = func(st *stage) error {
 		logs := filepath.Join(st.dir, "logs")
-		st.spec.By = process.Mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
-		if err := process.CanMount(); err != nil {
-			return testbed.Impossible{Why: err.Error()}
+		st.spec.By = rig.Mounting("mount -t tmpfs -o size=256k none "+logs, "2>>"+logs+"/log")
+		if err := rig.CanMount(); err != nil {
+			return err
 		}
 		return os.Mkdir(logs, 0o755)
 	}

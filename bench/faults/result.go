@@ -98,6 +98,9 @@ func (r *result) wrong() (all []string) {
 		say(c.both(cut) > r.cut, "%d cut%s, more than %d: %v", c.both(cut), when, r.cut, c.why)
 		judged := when != atSIGTERM // there a response is enough, whichever
 		say(judged && c.mayRepeat[failed] > 0 && r.fail < anything, "%d failed that may be retried%s: %v", c.mayRepeat[failed], when, c.why)
+		for what, n := range c.why {
+			say(when == "" && !strings.Contains(what, r.reason), "%d failed, not for %s: %s", n, r.reason, what)
+		}
 		say(judged && c.others[failed] > 0 && r.fail < ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
 	}
 	say(r.times == 0, "nobody felt it: no %s", r.what)

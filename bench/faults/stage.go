@@ -4,36 +4,37 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/series"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // stage is where one fault is played: an upstream, a proxy and its clients.
 type stage struct {
-	testbed.Bed
+	rig.Bed
 	ctx context.Context
 	o   *options
 	f   *fault
 	dir string // of its own, removed at the end
 
 	// What a fault's prepare may set before the processes are started.
-	spec   testbed.Spec
+	spec   rig.Spec
 	upAddr string   // where the upstream listens
 	cert   string   // file with its certificate and key; "": no TLS
 	upBy   []string // command by way of which it is started
 
 	up     *upstream
-	proxy  *testbed.Proxy
+	proxy  *rig.Proxy
 	team   *team
-	before series.Series      // as the fault begins
+	before rig.Series         // as the fault begins
 	leave  context.CancelFunc // of the crowd
+
+	had      int64 // requests that a silent upstream had
+	lastCame time.Time
 }
 
 // defaults are the settings of the proxy where a fault has no other ones: short
@@ -43,7 +44,7 @@ var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEO
 
 // build starts the upstream and the proxy.
 func (st *stage) build() error {
-	own, err := process.OwnAddresses(1)
+	own, err := rig.OwnAddresses(1)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (st *stage) build() error {
 		return err
 	}
 	st.upAddr = own[0]
-	st.spec = testbed.Spec{Program: st.o.Proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
+	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
 	if st.f.prepare != nil {
 		if err := st.f.prepare(st); err != nil {
 			return err
@@ -74,7 +75,7 @@ func (st *stage) begin() error {
 	}
 	var ctx context.Context
 	ctx, st.leave = context.WithCancel(st.ctx)
-	st.team.call(ctx, slices.Repeat([]manner{st.f.crowdOf}, st.f.crowd))
+	st.team.call(ctx, st.f.crowd)
 	return st.conduct(st.f.mode)
 }
 
@@ -105,26 +106,14 @@ const within = 20 * time.Second
 
 // await waits until it is so.
 func (st *stage) await(what string, limit time.Duration, so func() bool) error {
-	for end := time.Now().Add(limit); !so(); {
-		select {
-		case <-st.proxy.Exited:
-			return fmt.Errorf("the proxy has ended; it said:\n%s", st.proxy.Said())
-		default:
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("not %s within %v", what, limit)
-		}
-		if !httpclient.Sleep(st.ctx, 10*time.Millisecond) {
-			return st.ctx.Err()
-		}
-	}
-	return nil
+	err := rig.Await(st.ctx, what, limit, func() bool { return st.proxy.Alive() != nil || so() })
+	return errors.Join(err, st.proxy.Alive())
 }
 
 // hold lasts as long as the fault does.
 func (st *stage) hold() error {
 	if st.f.until == nil {
-		httpclient.Sleep(st.ctx, st.o.For)
+		rig.Sleep(st.ctx, st.o.lasts)
 		return st.ctx.Err()
 	}
 	return st.await("through with the fault", longestFault, func() bool { return st.f.until(st) })
@@ -137,7 +126,7 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 	if err := st.build(); err != nil {
 		return nil, err
 	}
-	network, addr := testbed.Split(st.proxy.Addr)
+	network, addr := rig.Network(st.proxy.Addr)
 	st.team = &team{network: network, addr: addr, open: map[string]time.Time{}}
 	clients, cancel := context.WithCancel(ctx)
 	defer func() { st.team.stopped.Store(true); cancel() }()
@@ -173,7 +162,7 @@ func (st *stage) alone(r *result) error {
 		return fmt.Errorf("before the fault: %w; clients had: %v", err, counted(st.team.since(start)))
 	}
 	var err error
-	if st.before, err = st.proxy.Scrape(st.ctx); err != nil {
+	if st.before, err = st.proxy.Scrape(); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -206,7 +195,7 @@ func (st *stage) alone(r *result) error {
 // have in hand, and has them go on where that is nothing.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
-	m, err := st.proxy.Scrape(st.ctx)
+	m, err := st.proxy.Scrape()
 	n := st.team.inHand(time.Now())
 	if n == 0 {
 		st.team.paused.Store(false)
@@ -221,7 +210,7 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.begin(); err != nil {
 		return err
 	}
-	httpclient.Sleep(st.ctx, st.o.For/2)
+	rig.Sleep(st.ctx, st.o.lasts/2)
 	times := 0 // in a row: the first pause may come as a client begins
 	accepted := func() bool {
 		if times++; !st.allAccepted() {
@@ -238,12 +227,12 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	httpclient.Sleep(st.ctx, st.o.For/2)
+	rig.Sleep(st.ctx, st.o.lasts/2)
 	if err := st.end(); err != nil {
 		return err
 	}
 	for st.team.inHand(time.Now()) > 0 { // each ends after its client's patience
-		if !httpclient.Sleep(st.ctx, 10*time.Millisecond) {
+		if !rig.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}
 	}

@@ -7,81 +7,44 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // upstream is the process behind the proxy, which obeys orders.
-type upstream struct {
-	*process.Child
-	orders  io.Writer
-	answers *os.File
-	in      *bufio.Reader // of answers
-}
+type upstream struct{ *rig.Worker }
+
+// roleUpstream is that process's role.
+const roleUpstream = "faults upstream"
+
+func init() { rig.Role(roleUpstream, serveUpstream) }
 
 // startUpstream starts this program once more, as the upstream, and waits until it listens.
 func (st *stage) startUpstream() error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	line := slices.Concat(st.upBy, []string{self, st.upAddr, st.cert})
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), upstreamVariable+"=1")
-	orders, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	st.Later(func() { _ = read.Close() })
-	defer write.Close()
-	u := &upstream{orders: orders, answers: read, in: bufio.NewReader(read)}
-	if u.Child, err = process.Start(cmd, write); err != nil {
-		return err
-	}
-	st.Later(u.Kill)
-	st.up = u
-	_, err = u.answer()
+	w, err := st.StartRole(roleUpstream, st.upBy, nil, st.upAddr, st.cert)
+	st.up = &upstream{w}
 	return err
 }
 
 // order sends an order and returns the number that is the answer.
-func (u *upstream) order(line string) (int64, error) {
-	if _, err := fmt.Fprintln(u.orders, line); err != nil {
-		return 0, err
-	}
-	n, err := u.answer()
-	if err != nil {
-		err = fmt.Errorf("order %q: %w", line, err)
-	}
-	return n, err
-}
-
-func (u *upstream) answer() (n int64, err error) {
-	_ = u.answers.SetReadDeadline(time.Now().Add(15 * time.Second))
-	if _, err = fmt.Fscanln(u.in, &n); err != nil {
-		err = fmt.Errorf("the upstream does not answer: %w; it said:\n%s", err, u.Lines())
+func (u *upstream) order(line string) (n int64, err error) {
+	answer, err := u.Order("%s", line)
+	if err == nil {
+		n, err = strconv.ParseInt(answer, 10, 64)
 	}
 	return n, err
 }
 
 // server is the upstream within its process.
 type server struct {
-	testbed.Server
+	rig.Server
 	l       *net.TCPListener
 	conduct atomic.Pointer[conduct]
 	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
@@ -100,38 +63,25 @@ type server struct {
 //	cert FILE   speak TLS with the certificate and the key in this file
 //	count       nothing
 //	waits       nothing; the number is that of the waits that were wrong
-func serveUpstream(args []string, orders io.Reader, out io.Writer) error {
+func serveUpstream(args []string) (func(order string) (string, error), error) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s := &server{l: l.(*net.TCPListener)}
 	s.Take = s.serve
-	first := []string{"mode " + good}
-	if args[1] != "" {
-		first = append(first, "cert "+args[1])
-	}
-	for _, line := range first {
-		if err := s.obey(line); err != nil {
-			return err
-		}
+	if err = s.obey("mode " + good); err == nil && args[1] != "" {
+		err = s.obey("cert " + args[1])
 	}
 	go s.Accept(l)
-	fmt.Fprintln(out, 0)
-	for in := bufio.NewScanner(orders); in.Scan(); {
-		n, err := int64(0), error(nil)
-		if in.Text() == "waits" {
-			n, err = s.waits.judged()
-		} else {
-			err = s.obey(in.Text())
-			n = s.met.Load()
+	return func(order string) (string, error) {
+		if order == "waits" {
+			n, err := s.waits.judged()
+			return fmt.Sprint(n), err
 		}
-		if err != nil {
-			return fmt.Errorf("order %q: %w", in.Text(), err)
-		}
-		fmt.Fprintln(out, n)
-	}
-	return errors.New("no more orders")
+		err := s.obey(order)
+		return fmt.Sprint(s.met.Load()), err
+	}, err
 }
 
 func (s *server) obey(line string) error {
@@ -183,7 +133,7 @@ func (s *server) resize(n int) error {
 }
 
 // drop resets all connections.
-func (s *server) drop() { s.met.Add(int64(s.Each(testbed.Reset))) }
+func (s *server) drop() { s.met.Add(int64(s.Each(rig.Reset))) }
 
 func (s *server) serve(c net.Conn) {
 	if cert := s.cert.Load(); cert != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	rig "github.com/retryproxy/retryproxy/bench/internal/oldrig"
 )
 
 // costResult is the CPU time that a request costs a process, with and without

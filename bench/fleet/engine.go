@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
+	rig "github.com/retryproxy/retryproxy/bench/internal/oldrig"
 	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // engine is a redis-server of our own on loopback. Nothing of it is kept on disk.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	rig "github.com/retryproxy/retryproxy/bench/internal/oldrig"
 )
 
 // fleet are processes of retryproxy in front of one upstream.

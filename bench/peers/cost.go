@@ -1,115 +1,316 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// work is what is sent in a case that counts CPU time.
-type work struct {
-	path        string
-	connections int
-	method      string
-	body        int
-	distinct    bool
+// The proxies that are compared.
+const (
+	haproxy = "haproxy"
+	nginx   = "nginx"
+	ours    = "retryproxy"
+)
+
+// peers retry what they can, reuse connections and forward the client's address, as retryproxy does
+// by default. nginx has the upstream twice, since it retries only to another server. Its workers
+// run as another user if root starts it.
+var peers = map[string]rig.Peer{
+	haproxy: {Program: haproxy, Args: []string{"-db", "-q", "-f"}, Config: `global
+  nbthread 1
+  maxconn 9950
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 600s
+  timeout server 60s
+  option forwardfor
+  retries 3
+  retry-on conn-failure empty-response response-timeout 500 502 503 504
+  http-reuse always
+frontend f
+  bind {listen} backlog 8192
+  default_backend b
+backend b
+  server s1 {upstream}
+`},
+	nginx: {Program: nginx, Args: []string{"-c"}, Config: `worker_processes 1; daemon off; pid {dir}/pid; error_log {dir}/errors error;
+events { worker_connections 32768; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; client_body_buffer_size 1m;
+  client_body_temp_path {dir}/bodies; proxy_temp_path {dir}/answers; client_max_body_size 100m;
+  upstream up { server {upstream} max_fails=0; server {upstream} max_fails=0; keepalive 512; keepalive_requests 1000000000; }
+  server { listen {listen} backlog=8192;
+    location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_next_upstream error timeout http_500 http_502 http_503 http_504 http_429; proxy_next_upstream_tries 4; }
+  } }
+`},
 }
 
-func (w *work) load(s *stage, to *rig.Process) *rig.Load {
-	return &rig.Load{URL: to.URL(w.path), Connections: w.connections, For: s.o.slice, Method: w.method, BodyBytes: w.body, Distinct: w.distinct, Cores: s.cores.Load}
-}
-
-// cost measures CPU time per request, all proxies in turn.
-func (s *stage) cost(r *result, w *work) error {
-	g, err := s.all()
-	if err != nil {
-		return err
+// proxyOn starts one of the proxies on a bed.
+func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (p *rig.Proxy, err error) {
+	if name == ours {
+		// Who asks its admin listener whether it is ready makes it larger.
+		p, err = b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
+		if err == nil {
+			err = p.AwaitPort(p.Addr)
+		}
+	} else {
+		p, err = b.StartPeer(peers[name], s.upstream, cores)
 	}
-	defer g.end()
-	for _, p := range g { // connections are made, buffers found
-		if _, err := w.load(s, p).Send(s.ctx); err != nil {
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// inTurn starts all proxies and gives each its turn in every round; another one begins each time.
+// The first round, which makes connections and fills buffers, is -1.
+func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy) error) error {
+	var b rig.Bed
+	defer b.End()
+	all, order := map[string]*rig.Proxy{}, s.proxies()
+	for _, name := range order {
+		p, err := s.proxyOn(&b, name, s.cores.One)
+		if err != nil {
 			return err
 		}
+		all[name] = p
 	}
-	for round := range s.o.rounds {
-		for _, name := range s.order(round) {
-			us, sent, err := g[name].Cost(s.ctx, w.load(s, g[name]))
-			if err != nil {
+	for round := -1; round < s.rounds; round++ {
+		for _, name := range order {
+			if err := turn(round, name, all[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			r.add(name, us)
-			r.sent(name, sent)
 		}
-		s.note("  round %d of %d: %s", round+1, s.o.rounds, r.last())
+		order = append(order[1:], order[0])
+		s.told.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
 	}
 	return nil
+}
+
+// to is load for what listens at addr.
+func (s *stage) to(load rig.Load, addr string) *rig.Load {
+	load.URL, load.For, load.Cores = "http://"+addr+load.URL, s.slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
+	return &load
+}
+
+// cost measures CPU time per request.
+func cost(load rig.Load) func(s *stage, r *result) error {
+	return func(s *stage, r *result) error {
+		return s.inTurn(r, func(round int, name string, p *rig.Proxy) error {
+			us, sent, err := p.Cost(s.ctx, s.to(load, p.Addr))
+			if err == nil && round >= 0 {
+				r.add(name, us)
+				r.sent(name, sent)
+			}
+			return err
+		})
+	}
 }
 
 // latency measures what each proxy adds to the median of a single connection.
 func (s *stage) latency(r *result) error {
-	g, err := s.all()
-	if err != nil {
-		return err
-	}
-	defer g.end()
-	w := &work{path: "/small", connections: 1}
-	for round := range s.o.rounds {
-		direct, err := w.load(s, s.upstream).Send(s.ctx)
-		if err != nil {
-			return err
-		}
-		for _, name := range s.order(round) {
-			sent, err := w.load(s, g[name]).Send(s.ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+	load := rig.Load{URL: "/small", Connections: 1}
+	var direct *rig.Result
+	last := -2
+	return s.inTurn(r, func(round int, name string, p *rig.Proxy) (err error) {
+		if round != last {
+			if direct, err = s.to(load, s.upstream).Send(s.ctx); err != nil {
+				return err
 			}
+			last = round
+		}
+		sent, err := s.to(load, p.Addr).Send(s.ctx)
+		if err == nil && round >= 0 {
 			r.add(name, float64((sent.P50-direct.P50).Nanoseconds())/1e3)
 			r.sent(name, sent)
 		}
-		s.note("  round %d of %d: %s", round+1, s.o.rounds, r.last())
-	}
-	return nil
+		return err
+	})
 }
 
-// scaling compares retryproxy on two cores with itself on one. Where the load
-// has no cores of its own then, throughput tells nothing, and what two cores
-// could do is told by the CPU time that a request takes on each: 2 x one / two.
+// scaling compares retryproxy on two cores with itself on one. If the load has no cores of its own
+// then, throughput tells nothing, and what two cores could do follows from the CPU time that a
+// request takes on each: 2 x one / two.
 func (s *stage) scaling(r *result) error {
-	if !s.cores.Beside {
-		r.Note = "from CPU time per request, since the load shares the two cores"
-	}
-	g := group{}
-	defer func() { g.end() }()
-	for name, cores := range map[string][]int{"one core": s.cores.One, "two cores": s.cores.Two} {
-		p, err := s.proxy(rig.Retryproxy, cores)
-		if err != nil {
+	var b rig.Bed
+	defer b.End()
+	var p [2]*rig.Proxy
+	for i, cores := range [][]int{s.cores.One, s.cores.Two} {
+		var err error
+		if p[i], err = s.proxyOn(&b, ours, cores); err != nil {
 			return err
 		}
-		g[name] = p
 	}
-	w := &work{path: "/small", connections: 256}
+	load := s.to(rig.Load{URL: "/small", Connections: 256}, "")
 	if s.cores.Beside {
-		s.cores.Load = s.cores.Load[1:]
+		load.Cores = load.Cores[1:]
+	} else {
+		r.Note = "from CPU time per request, since the load shares the two cores"
 	}
-	for round := range s.o.rounds {
+	for range s.rounds {
 		var us, rate [2]float64
-		for i, name := range []string{"one core", "two cores"} {
-			cpu, sent, err := g[name].Cost(s.ctx, w.load(s, g[name]))
+		for i := range p {
+			load.URL = "http://" + p[i].Addr + "/small"
+			cpu, sent, err := p[i].Cost(s.ctx, load)
 			if err != nil {
 				return err
 			}
 			us[i], rate[i] = cpu, float64(sent.Requests)
 		}
-		x := 2 * us[0] / us[1]
-		if s.cores.Beside {
-			x = rate[1] / rate[0]
+		if r.add(ours, 2*us[0]/us[1]); s.cores.Beside {
+			r.of(ours).All[len(r.of(ours).All)-1] = rate[1] / rate[0]
 		}
-		r.add(rig.Retryproxy, x)
-		s.note("  round %d of %d: %s", round+1, s.o.rounds, r.last())
+		s.told.Line("%s: %s", r.Case, r.last())
 	}
 	return nil
 }
 
-// settle is how long a process is left alone before its memory is read.
-const settle = 3 * time.Second
+// result is what a case brought.
+type result struct {
+	Case   string             `json:"case"`
+	Work   string             `json:"work"`
+	Unit   string             `json:"unit"`
+	Goal   string             `json:"goal"`
+	Note   string             `json:"note,omitempty"`
+	Values map[string]*values `json:"values"` // by proxy
+	Met    bool               `json:"met"`
+	more   string             // to print
+}
+
+// values are one proxy's in the order of the rounds.
+type values struct {
+	All      []float64 `json:"all"`
+	Median   float64   `json:"median"`
+	Ratio    float64   `json:"ratio_to_haproxy,omitempty"` // median of the ratios within the rounds
+	Low      float64   `json:"ratio_lowest,omitempty"`
+	High     float64   `json:"ratio_highest,omitempty"`
+	Requests int       `json:"requests,omitempty"`
+	Failed   int       `json:"failed,omitempty"`
+	Errors   bool      `json:"socket_errors,omitempty"`
+}
+
+func (r *result) of(name string) *values {
+	if r.Values == nil {
+		r.Values = map[string]*values{}
+	}
+	if r.Values[name] == nil {
+		r.Values[name] = &values{}
+	}
+	return r.Values[name]
+}
+
+func (r *result) add(name string, v float64) { o := r.of(name); o.All = append(o.All, v) }
+
+func (r *result) sent(name string, s *rig.Result) {
+	o := r.of(name)
+	o.Requests, o.Failed, o.Errors = o.Requests+s.Requests, o.Failed+s.Failed, o.Errors || s.SocketErrors
+}
+
+// conclude takes the medians.
+func (r *result) conclude(met func(r *result) bool) {
+	for _, v := range r.Values {
+		v.Median = rig.Median(v.All)
+		if first := r.Values[haproxy]; first != nil {
+			v.Ratio, v.Low, v.High = rig.Ratios(v.All, first.All)
+		}
+	}
+	r.Met = met(r)
+}
+
+func (r *result) ours() float64  { return r.of(ours).Median }
+func (r *result) ratio() float64 { return r.of(ours).Ratio }
+
+// belowNginx compares within the rounds too.
+func (r *result) belowNginx() bool {
+	ratio, _, _ := rig.Ratios(r.of(ours).All, r.of(nginx).All)
+	return ratio < 1
+}
+
+func (r *result) failedShare() float64 {
+	return float64(r.of(ours).Failed) / float64(max(r.of(ours).Requests, 1))
+}
+
+func (r *result) verdict() string {
+	if r.Met {
+		return "met"
+	}
+	return "missed"
+}
+
+// last is what the last round brought.
+func (r *result) last() string {
+	var parts []string
+	for _, name := range []string{haproxy, nginx, ours} {
+		if v := r.Values[name]; v != nil && len(v.All) > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.2f", name, v.All[len(v.All)-1]))
+		}
+	}
+	return strings.Join(parts, ", ") + " " + r.Unit
+}
+
+// cell is what the table says of a proxy.
+func (r *result) cell(name string) string {
+	v := r.Values[name]
+	if v == nil || len(v.All) == 0 {
+		return "—"
+	}
+	text := fmt.Sprintf("%.1f", v.Median)
+	if r.Unit == "x" {
+		text = fmt.Sprintf("%.2f", v.Median)
+	}
+	if v.Ratio > 0 && name != haproxy {
+		text += fmt.Sprintf(" (%.2f, %.2f to %.2f)", v.Ratio, v.Low, v.High)
+	}
+	if v.Failed > 0 {
+		text += fmt.Sprintf(", %.4f %% failed", 100*float64(v.Failed)/float64(v.Requests))
+	}
+	if v.Errors {
+		text += ", socket errors"
+	}
+	return text
+}
+
+// start measures the time from the start of the program to its first response.
+func (s *stage) start(r *result) error {
+	for range max(s.rounds, 5) {
+		for _, name := range s.proxies() {
+			took, err := s.startToAnswer(name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			r.add(name, float64(took.Microseconds())/1e3)
+		}
+	}
+	return nil
+}
+
+func (s *stage) startToAnswer(name string) (time.Duration, error) {
+	var b rig.Bed
+	defer b.End()
+	began := time.Now()
+	p, err := s.startNow(&b, name)
+	for err == nil && time.Since(began) < 15*time.Second {
+		if rig.AnswersOK(p.Addr, "/small") {
+			return time.Since(began), nil
+		}
+		time.Sleep(200 * time.Microsecond)
+		err = errors.Join(p.Alive(), s.ctx.Err())
+	}
+	return 0, errors.Join(err, errors.New("no response"))
+}
+
+// startNow starts a proxy and does not wait.
+func (s *stage) startNow(b *rig.Bed, name string) (*rig.Proxy, error) {
+	if name == ours {
+		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: s.cores.One, Now: true})
+	}
+	p := peers[name]
+	p.Now = true
+	return b.StartPeer(p, s.upstream, s.cores.One)
+}

@@ -4,57 +4,137 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
 func main() { rig.Main("peers", run) }
 
+// stage is what every case stands on.
+type stage struct {
+	rig.Files
+	rig.Bed
+	ctx     context.Context
+	proxy   string // the program
+	cases   []string
+	growth  []string // axes
+	peers   []string // besides retryproxy
+	rounds  int
+	slice   time.Duration // of a turn
+	idle    int           // connections
+	waiting int           // requests
+	strict  bool
+
+	env      []string // settings of retryproxy besides the defaults
+	cores    rig.Division
+	upstream string
+	told     *rig.Progress
+}
+
+// copy is a stage with the same upstream, of which some may be changed.
+func (s *stage) copy() *stage {
+	return &stage{ctx: s.ctx, proxy: s.proxy, peers: s.peers, rounds: s.rounds, slice: s.slice, cores: s.cores, upstream: s.upstream, told: s.told}
+}
+
+func parse(args []string, stderr io.Writer) (*stage, error) {
+	s := &stage{told: rig.NewProgress(stderr)}
+	f := rig.NewFlags("peers", stderr, &s.proxy)
+	s.Flags(f)
+	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
+	f.Some(&s.growth, "growth", "", names(axes, func(a axis) string { return a.name }), "axes along which cost is measured")
+	f.Some(&s.peers, "peers", haproxy+","+nginx, []string{haproxy, nginx}, "what retryproxy is compared with")
+	rig.Number(f, &s.rounds, "rounds", 7, 1, 1000, "rounds, in each of which every proxy has its turn")
+	rig.Number(f, &s.slice, "slice", time.Second, time.Second, time.Minute, "length of a turn, in whole seconds")
+	rig.Number(f, &s.idle, "connections", 4000, 1, 8000, "idle connections for their memory")
+	rig.Number(f, &s.waiting, "waiting", rig.AtMost(10_000), 1, 20_000, "requests in backoff for their memory")
+	f.BoolVar(&s.strict, "strict", false, "exit code 3 if a goal is missed")
+	f.Check(func(c *rig.Check) {
+		if len(s.cases)+len(s.growth) == 0 {
+			s.cases = slices.DeleteFunc(names(cases, func(c testCase) string { return c.name }), func(n string) bool { return n == instructions })
+		}
+		c.Installed(append([]string{"wrk"}, s.peers...)...)
+	})
+	return s, f.Parse(args)
+}
+
+func names[T any](all []T, name func(T) string) (list []string) {
+	for _, v := range all {
+		list = append(list, name(v))
+	}
+	return list
+}
+
+// proxies are all that take part, retryproxy last.
+func (s *stage) proxies() []string { return append(slices.Clone(s.peers), ours) }
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parse(args, stderr)
+	s, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	d, err := compare(ctx, o, stderr)
-	if err != nil {
+	defer s.End()
+	s.ctx, s.cores = ctx, rig.Divide()
+	if s.upstream, err = s.StartUpstream(s.cores.Load); err != nil {
+		return fmt.Errorf("upstream: %w", err)
+	}
+	d := &document{Document: rig.NewDocument(args, rig.Version(haproxy, "-v"), rig.Version(nginx, "-v"), rig.Version(s.proxy, "version"))}
+	for _, c := range cases {
+		if !slices.Contains(s.cases, c.name) {
+			continue
+		}
+		r := &result{Case: c.name, Work: c.work, Goal: c.goal, Unit: c.unit}
+		if err := c.measure(s, r); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		r.conclude(c.met)
+		s.told.Line("%s: retryproxy %s; %s: %s", c.name, r.cell(ours), r.Goal, r.verdict())
+		d.Results = append(d.Results, r)
+	}
+	if err := s.grow(d); err != nil {
 		return err
 	}
-	d.Args = args
-	if err := d.tell(stdout, o.json); err != nil {
+	s.told.End()
+	d.tell(stdout)
+	if len(d.Growths) > 0 {
+		d.Figure = d.figure()
+	}
+	if err := s.Write(d, d.Figure, picture.Size{Width: 1000, Height: 1100}); err != nil {
 		return err
 	}
-	if o.strict && d.missed() > 0 {
-		return command.ErrMissed
+	if s.strict && slices.ContainsFunc(d.Results, func(r *result) bool { return !r.Met }) {
+		return rig.ErrMissed
 	}
 	return nil
 }
 
-// compare measures all cases that were asked for.
-func compare(ctx context.Context, o *options, stderr io.Writer) (*document, error) {
-	if err := command.Wrong(rig.Need(o.needs()...)); err != nil {
-		return nil, err
+// document is everything that was measured.
+type document struct {
+	rig.Document
+	Results []*result `json:"results,omitempty"`
+	Growths []*growth `json:"growths,omitempty"`
+}
+
+// tell prints the tables, as Markdown.
+func (d *document) tell(w io.Writer) {
+	d.Head(w)
+	if len(d.Results) > 0 {
+		fmt.Fprintf(w, "Median of the rounds; in brackets the median, lowest and highest ratio to HAProxy within a round.\n\n")
+		fmt.Fprintf(w, "| work | unit | HAProxy | nginx | retryproxy | goal | |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	}
-	s := &stage{ctx: ctx, o: o, cores: rig.Divide(), note: func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) }}
-	up, err := rig.StartUpstream(s.cores.Load)
-	if err != nil {
-		return nil, fmt.Errorf("upstream: %w", err)
-	}
-	defer up.End()
-	s.upstream = up
-	d := newDocument(o.proxy)
-	for _, c := range cases {
-		if !o.wants(c.name) {
-			continue
+	for _, r := range d.Results {
+		work := r.Work
+		if r.Note != "" {
+			work += " (" + r.Note + ")"
 		}
-		s.note("%s: %s", c.name, c.work)
-		r := &result{Case: c.name, Work: c.work, Goal: c.goal, Unit: c.unit}
-		if err := c.measure(s, r); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-		r.conclude(c.met)
-		s.note("%s: %s", c.name, r.line())
-		d.Results = append(d.Results, r)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", work, r.Unit, r.cell(haproxy), r.cell(nginx), r.cell(ours), r.Goal, r.verdict())
 	}
-	return d, nil
+	for _, r := range d.Results {
+		fmt.Fprint(w, r.more)
+	}
+	for _, g := range d.Growths {
+		g.tell(w)
+	}
 }

@@ -15,8 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // clientsHost is the Host of every request. It is not the proxy's own name, so
@@ -58,7 +57,7 @@ func (c *client) run(ctx context.Context) {
 	defer c.hangUp(false)
 	for ctx.Err() == nil {
 		p := c.t.plan()
-		httpclient.Sleep(ctx, p.think)
+		rig.Sleep(ctx, p.think)
 		if p.pipelines() && p.id%11 == 0 {
 			c.pipeline(p)
 			continue
@@ -82,7 +81,7 @@ func (c *client) dial() bool {
 		return false
 	}
 	c.conn = conn
-	c.br = bufio.NewReaderSize(&testbed.Patient{Conn: conn, Quiet: c.t.patience}, 16<<10)
+	c.br = bufio.NewReaderSize(&rig.Patient{Conn: conn, Quiet: c.t.patience}, 16<<10)
 	return true
 }
 
@@ -92,7 +91,7 @@ func (c *client) hangUp(reset bool) {
 		return
 	}
 	if reset {
-		testbed.Reset(c.conn)
+		rig.Reset(c.conn)
 	}
 	c.conn.Close()
 	c.conn = nil

@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/series"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // judge tells whether what a client got is right, given what its request was
@@ -214,13 +213,13 @@ func (c *matter) story() string {
 const slack = 3
 
 // idle reports whether the level is that of a proxy without work, as before the run.
-func idle(l, before testbed.Level) bool {
+func idle(l, before rig.Level) bool {
 	return l.Connections+l.InFlight+l.Waiting == 0 && l.RetryBuffer == 0 && !l.Above(before, slack)
 }
 
 // checkCounts compares the proxy's counts with what was sent, and with each
 // other, once nothing is in flight.
-func checkCounts(l *ledger, s series.Series, sent, heads uint64, breakers float64) {
+func checkCounts(l *ledger, s rig.Series, sent, heads uint64, breakers float64) {
 	equal := func(what string, got float64, with string, want float64) {
 		if math.Abs(got-want) > 0.5 {
 			l.violation("counts do not add up", "%s is %.0f, %s %.0f", what, got, with, want)

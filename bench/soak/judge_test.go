@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/series"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // matterOf makes a case in which all is right: a GET, answered whole at the
@@ -123,8 +122,8 @@ func TestTheNewestAnswerIsGiven(t *testing.T) {
 }
 
 func TestCountsMustAddUp(t *testing.T) {
-	good := func() series.Series {
-		return series.Series{
+	good := func() rig.Series {
+		return rig.Series{
 			`retryproxy_outcomes_total{route="a",outcome="success"}`: 8, `retryproxy_outcomes_total{route="a",outcome="refused"}`: 2,
 			`retryproxy_requests_total{route="a"}`: 10, `retryproxy_request_duration_seconds_count{route="a"}`: 10,
 			`retryproxy_attempts_total{route="a"}`: 12, `retryproxy_attempts_per_request_sum{route="a"}`: 12,
@@ -155,20 +154,20 @@ func TestCountsMustAddUp(t *testing.T) {
 }
 
 func TestWhatIsLeftIsFound(t *testing.T) {
-	before := testbed.Level{Goroutines: 10, Descriptors: 10}
+	before := rig.Level{Goroutines: 10, Descriptors: 10}
 	for name, tt := range map[string]struct {
-		after testbed.Level
+		after rig.Level
 		idle  bool
 	}{
-		"as before":            {testbed.Level{Goroutines: 10, Descriptors: 10}, true},
-		"less":                 {testbed.Level{Goroutines: 8, Descriptors: 9}, true},
-		"a few more":           {testbed.Level{Goroutines: 10 + slack, Descriptors: 10 + slack}, true},
-		"goroutines":           {testbed.Level{Goroutines: 10 + slack + 1}, false},
-		"descriptors":          {testbed.Level{Descriptors: 10 + slack + 1}, false},
-		"a connection":         {testbed.Level{Connections: 1}, false},
-		"a byte for a retry":   {testbed.Level{RetryBuffer: 1}, false},
-		"a request in flight":  {testbed.Level{InFlight: 1}, false},
-		"a request that waits": {testbed.Level{Waiting: 1}, false},
+		"as before":            {rig.Level{Goroutines: 10, Descriptors: 10}, true},
+		"less":                 {rig.Level{Goroutines: 8, Descriptors: 9}, true},
+		"a few more":           {rig.Level{Goroutines: 10 + slack, Descriptors: 10 + slack}, true},
+		"goroutines":           {rig.Level{Goroutines: 10 + slack + 1}, false},
+		"descriptors":          {rig.Level{Descriptors: 10 + slack + 1}, false},
+		"a connection":         {rig.Level{Connections: 1}, false},
+		"a byte for a retry":   {rig.Level{RetryBuffer: 1}, false},
+		"a request in flight":  {rig.Level{InFlight: 1}, false},
+		"a request that waits": {rig.Level{Waiting: 1}, false},
 	} {
 		if got := idle(tt.after, before); got != tt.idle {
 			t.Errorf("%s: idle is %v", name, got)

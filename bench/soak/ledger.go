@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // entry is what the upstream saw of one request. Its client makes it before
@@ -75,7 +75,7 @@ func (e *entry) number(n, number int) bool {
 // ledger is what clients and upstream share, and where violations go.
 // Safe for concurrent use.
 type ledger struct {
-	testbed.Findings
+	rig.Findings
 	seed uint64
 	late atomic.Uint64 // attempts read by the upstream after the proxy had given up waiting for them
 

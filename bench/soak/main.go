@@ -15,12 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/show"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() { command.Main("soak", run) }
+func main() { rig.Main("soak", run) }
 
 // Settings of the proxy that the judgement depends on.
 const (
@@ -59,53 +57,56 @@ type session struct {
 	judge    *judge
 	team     *team
 	upstream *upstream
-	proxy    *testbed.Proxy
-	before   testbed.Level
+	proxy    *rig.Proxy
+	before   rig.Level
 	began    time.Time
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, r := &testbed.Options{}, &session{}
-	f := o.Flags("soak", stderr, 60*time.Second)
-	f.IntVar(&r.clients, "conns", 200, "clients, each with one connection at a time")
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of everything that is drawn; 0: a new one")
-	err := o.Parse(f, args, time.Millisecond, 1000*time.Hour, func(c *command.Check) {
-		c.That(r.clients >= 1 && r.clients <= 10000, "--conns must be in 1..10000")
-	})
-	if err != nil {
+	var program string
+	var lasts time.Duration
+	var seed uint64
+	r := &session{}
+	f := rig.NewFlags("soak", stderr, &program)
+	rig.Number(f, &lasts, "for", time.Minute, time.Millisecond, 1000*time.Hour, "how long it lasts")
+	rig.Number(f, &r.clients, "conns", 200, 1, 10000, "clients, each with one connection at a time")
+	f.Seed(&seed, 0)
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	bed := &testbed.Bed{}
+	bed := &rig.Bed{}
 	defer bed.End()
 	dir, err := bed.TempDir()
 	if err != nil {
 		return err
 	}
-	r.ledger = newLedger(o.Seed)
+	r.ledger = newLedger(seed)
 	if r.upstream, err = startUpstream(r.ledger, false); err != nil {
 		return err
 	}
 	bed.Later(r.upstream.end)
 	log := dir + "/log"
-	if r.proxy, err = bed.Start(ctx, testbed.Spec{Program: o.Proxy, Upstream: "http://" + r.upstream.addr, Env: settings, Log: log}); err != nil {
+	if r.proxy, err = bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + r.upstream.addr, Env: settings, Log: log}); err != nil {
 		return err
 	}
 	if r.before, err = r.proxy.Level(); err != nil {
 		return err
 	}
 	r.judge = &judge{ledger: r.ledger, timeout: attemptTimeout}
-	r.team = &team{ledger: r.ledger, seed: o.Seed, proxy: r.proxy.Addr, judge: r.judge, patience: mostPatience}
-	told := show.NewProgress(stderr)
-	r.call(ctx, o.For, told)
+	r.team = &team{ledger: r.ledger, seed: seed, proxy: r.proxy.Addr, judge: r.judge, patience: mostPatience}
+	told := rig.NewProgress(stderr)
+	r.call(ctx, lasts, told)
 	r.upstream.end()
-	if r.conclude(told, log, stdout); r.ledger.N() > 0 {
-		return command.ErrFound
+	told.Line("clients are done, waiting for the proxy to be idle")
+	told.End()
+	if r.conclude(log, stdout); r.ledger.N() > 0 {
+		return rig.ErrFound
 	}
 	return nil
 }
 
 // call lets the clients work for the time asked for and waits for their end.
-func (r *session) call(ctx context.Context, lasts time.Duration, told *show.Progress) {
+func (r *session) call(ctx context.Context, lasts time.Duration, told *rig.Progress) {
 	r.began = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
@@ -129,12 +130,12 @@ func (r *session) call(ctx context.Context, lasts time.Duration, told *show.Prog
 			<-ended
 			return
 		case <-tick.C:
-			s, err := r.proxy.Scrape(context.Background())
+			s, err := r.proxy.Scrape()
 			if err != nil {
 				r.ledger.violation("no metrics", "%v", err)
 			}
-			told.Line(fmt.Sprintf("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(r.began).Seconds(),
-				r.team.sent.Load(), r.judge.cut.Load(), s.Sum("retry_buffer_bytes")/mib, s["go_goroutines"], r.ledger.N()))
+			told.Line("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(r.began).Seconds(),
+				r.team.sent.Load(), r.judge.cut.Load(), s.Sum("retry_buffer_bytes")/mib, s["go_goroutines"], r.ledger.N())
 		}
 	}
 }
@@ -146,16 +147,15 @@ const mib = 1 << 20
 const settleTime = 15 * time.Second
 
 // conclude checks the counts and the end of the proxy, and prints what came of it.
-func (r *session) conclude(told *show.Progress, log string, w io.Writer) {
+func (r *session) conclude(log string, w io.Writer) {
 	took := time.Since(r.began).Seconds()
-	told.Say("clients are done, waiting for the proxy to be idle")
-	after, err := r.proxy.Settle(settleTime, func(l testbed.Level) bool { return idle(l, r.before) })
+	after, err := r.proxy.Settle(settleTime, func(l rig.Level) bool { return idle(l, r.before) })
 	if err != nil {
 		r.ledger.violation("no metrics", "%v", err)
 	} else if !idle(after, r.before) {
 		r.ledger.violation("not back at the idle level", "%v after the last client left: %+v, before the run %+v", settleTime, after, r.before)
 	}
-	s, err := r.proxy.Scrape(context.Background())
+	s, err := r.proxy.Scrape()
 	if err != nil {
 		r.ledger.violation("no metrics", "%v", err)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // relay stands in for the proxy: it passes bytes both ways and knows nothing
@@ -147,7 +147,7 @@ func TestAChangedByteIsFoundOut(t *testing.T) {
 func TestWrongArgumentsAreUsageErrors(t *testing.T) {
 	for _, args := range [][]string{{"--for", "0s"}, {"--conns", "0"}, {"--conns", "x"}, {"more"}, {"--nonsense"}} {
 		var out, errs bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "soak", args, &out, &errs); code != command.Usage || errs.Len() == 0 {
+		if code := rig.Program(run).Run(t.Context(), "soak", args, &out, &errs); code != rig.Usage || errs.Len() == 0 {
 			t.Errorf("%q: exit code %d, said %q", args, code, &errs)
 		}
 	}
@@ -160,7 +160,7 @@ func TestAProxyThatDoesNotStartIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "soak", []string{"--proxy", path}, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "it cannot be") {
+	if code := rig.Program(run).Run(t.Context(), "soak", []string{"--proxy", path}, &out, &errs); code != rig.Failed || !strings.Contains(errs.String(), "it cannot be") {
 		t.Errorf("exit code %d, said %q", code, &errs)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // Headers with which clients and upstream speak of a request.
@@ -31,7 +30,7 @@ const (
 // net/http, so that what the proxy sends is judged by somebody else's parser,
 // and writes responses byte by byte.
 type upstream struct {
-	testbed.Server
+	rig.Server
 	ledger *ledger
 	addr   string
 	heads  atomic.Uint64 // requests that came
@@ -76,7 +75,7 @@ func (u *upstream) listen(ln net.Listener, steady bool) {
 		u.Accept(ln)
 		stop()
 		cancel()
-		if !httpclient.Sleep(u.ctx, absentFor) {
+		if !rig.Sleep(u.ctx, absentFor) {
 			return
 		}
 		var err error
@@ -284,10 +283,10 @@ func (x *exchange) answer() bool {
 }
 
 // reset ends the connection with a reset.
-func (x *exchange) reset() bool { testbed.Reset(x.c); return false }
+func (x *exchange) reset() bool { rig.Reset(x.c); return false }
 
 // sleep ends early with the run.
-func (x *exchange) sleep(d time.Duration) { httpclient.Sleep(x.u.ctx, d) }
+func (x *exchange) sleep(d time.Duration) { rig.Sleep(x.u.ctx, d) }
 
 // head is the response headers, with the 1xx heads before it.
 func (x *exchange) head() []byte {

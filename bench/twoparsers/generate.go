@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/bench/conformance"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // last ends a client's stream: whoever reads the end of what is before it
@@ -35,9 +35,9 @@ func generate(seed, n uint64, table []string) []byte {
 		case 0:
 			b.WriteString(oneOf(r, table...))
 		case 1, 2:
-			b.Write(streams.Mutate(r, []byte(oneOf(r, table...))))
+			b.Write(rig.Mutate(r, []byte(oneOf(r, table...))))
 		case 3, 4:
-			b.Write(streams.Mutate(r, []byte(sentence(r))))
+			b.Write(rig.Mutate(r, []byte(sentence(r))))
 		default:
 			b.WriteString(sentence(r))
 		}

@@ -9,13 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/show"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() { command.Main("twoparsers", run) }
+func main() { rig.Main("twoparsers", run) }
 
 // batch is how many streams are sent before what came of them is looked at.
 const batch = 256
@@ -25,13 +22,16 @@ const quiet = 200 * time.Millisecond
 
 // run makes streams until the time is over and shows what reached the upstream to all readers.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o := &testbed.Options{}
-	f := o.Flags("twoparsers", stderr, time.Minute)
-	f.Uint64Var(&o.Seed, "seed", 0, "what the streams follow from; 0: a new one")
-	if err := o.Parse(f, args, time.Millisecond, 24*time.Hour, nil); err != nil {
+	var program string
+	var lasts time.Duration
+	var seed uint64
+	f := rig.NewFlags("twoparsers", stderr, &program)
+	rig.Number(f, &lasts, "for", time.Minute, time.Millisecond, 24*time.Hour, "how long it lasts")
+	f.Seed(&seed, 0)
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	bed := &testbed.Bed{}
+	bed := &rig.Bed{}
 	defer bed.End()
 	recorder := &recorder{}
 	recorder.Begin = recorder.begin
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	proxy, err := bed.Start(ctx, testbed.Spec{Program: o.Proxy, Upstream: "http://" + addr, Env: []string{"RETRYPROXY_UPSTREAM_HOST=preserve",
+	proxy, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + addr, Env: []string{"RETRYPROXY_UPSTREAM_HOST=preserve",
 		"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off"}})
 	if err != nil {
 		return err
@@ -48,30 +48,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	children = append(children, proxy.Child)
+	children = append(children, proxy)
 	r, table, sent := &report{known: map[string]int{}}, usable(), uint64(0)
-	p, told := show.NewProgress(stderr), time.Now()
-	for end := time.Now().Add(o.For); ctx.Err() == nil && time.Now().Before(end); sent += batch {
-		atOnce(64, batch, func(i int) { _, _, _ = testbed.Exchange(proxy.Addr, generate(o.Seed, sent+uint64(i), table), quiet) }) // some are refused
+	p, told := rig.NewProgress(stderr), time.Now()
+	for end := time.Now().Add(lasts); ctx.Err() == nil && time.Now().Before(end); sent += batch {
+		atOnce(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
 		for _, c := range children {
-			select {
-			case <-c.Exited:
-				return fmt.Errorf("%s ended: %s", c.Cmd.Path, c.Lines())
-			default:
+			if err := c.Alive(); err != nil {
+				return err
 			}
 		}
 		kept := recorder.flush()
 		atOnce(8, len(kept), func(i int) { r.compare(readers, kept[i]) })
 		if time.Since(told) > time.Second {
 			told = time.Now()
-			p.Line(fmt.Sprintf("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.connections, r.requests, r.N()))
+			p.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.connections, r.requests, r.N())
 		}
 	}
 	p.End()
 	if r.requests == 0 {
 		return errors.New("nothing reached the upstream")
 	}
-	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them, %d cut off in one; %d violations\n", o.Seed, sent, r.connections, r.requests, r.cut, r.N())
+	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them, %d cut off in one; %d violations\n", seed, sent, r.connections, r.requests, r.cut, r.N())
 	for _, k := range rules {
 		if n := r.known[k.name()]; n > 0 {
 			fmt.Fprintf(stdout, "  %6d %s: %s\n", n, k.name(), k.why)
@@ -81,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, v)
 	}
 	if r.N() > 0 {
-		return command.ErrFound
+		return rig.ErrFound
 	}
 	return nil
 }
@@ -99,7 +97,7 @@ func atOnce(many, n int, f func(i int)) {
 
 // report is what came of it. It is safe for concurrent use.
 type report struct {
-	testbed.Findings
+	rig.Findings
 
 	mu          sync.Mutex
 	connections int            // the proxy's, each shown to all readers
@@ -110,19 +108,19 @@ type report struct {
 
 // recorder is the proxy's upstream. It keeps the bytes of each connection, on which it answers one to seven requests.
 type recorder struct {
-	testbed.Recorder
+	rig.Recorder
 
 	mu    sync.Mutex // guards what follows
 	begun int
 	kept  [][]byte // of connections that ended
 }
 
-func (k *recorder) begin() (testbed.Take, func(all []byte)) {
+func (k *recorder) begin() (rig.Take, func(all []byte)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	left := 1 + k.begun%7
 	k.begun++
-	return func(streams.Message, error) (string, bool) {
+	return func(rig.Message, error) (string, bool) {
 		if left--; left == 0 {
 			return "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", false
 		}

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
+
+// netHTTP is the name of net/http's server.
+const netHTTP = "net/http"
 
 // streamField names, to net/http's server behind another one, the port from which that one was asked.
 const streamField = "X-Two-Parsers"
@@ -21,24 +19,24 @@ const streamField = "X-Two-Parsers"
 type reader struct {
 	name, addr string
 
-	mu   sync.Mutex                   // guards what follows
-	read map[string][]streams.Reading // by the stream, a port, that it came from
+	mu   sync.Mutex               // guards what follows
+	read map[string][]rig.Reading // by the stream, a port, that it came from
 }
 
 // newReader starts net/http's server, at addr. Others before it say of which stream a request is.
-func newReader(bed *testbed.Bed, name string) (r *reader, err error) {
-	r = &reader{name: name, read: map[string][]streams.Reading{}}
+func newReader(bed *rig.Bed, name string) (r *reader, err error) {
+	r = &reader{name: name, read: map[string][]rig.Reading{}}
 	r.addr, err = bed.Serve(r)
 	return r, err
 }
 
 func (by *reader) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
-	r, err := streams.ReadingOf(req)
+	r, err := rig.ReadingOf(req)
 	if err != nil {
 		return // it was cut off, and nobody takes it for whole
 	}
 	_, stream, _ := net.SplitHostPort(req.RemoteAddr)
-	if by.name != "net/http" {
+	if by.name != netHTTP {
 		stream = req.Header.Get(streamField)
 	}
 	by.mu.Lock()
@@ -47,7 +45,7 @@ func (by *reader) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 }
 
 // take returns what was read of a stream, and forgets it.
-func (by *reader) take(stream string) []streams.Reading {
+func (by *reader) take(stream string) []rig.Reading {
 	by.mu.Lock()
 	defer by.mu.Unlock()
 	got := by.read[stream]
@@ -55,45 +53,50 @@ func (by *reader) take(stream string) []streams.Reading {
 	return got
 }
 
-// startReaders starts all of them; some are processes.
-func startReaders(bed *testbed.Bed) (all []*reader, children []*process.Child, err error) {
-	dir, err := bed.TempDir()
-	if err != nil {
-		return nil, nil, err
-	}
-	own, err := process.OwnAddresses(2)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, peer := range []struct {
-		name, config string
-		args         []string
-	}{{"net/http", "", nil}, {"nginx", nginxConfig, []string{"-p", dir, "-e", "stderr", "-c"}}, {"haproxy", haproxyConfig, []string{"-db", "-f"}}} {
-		r, err := newReader(bed, peer.name)
+// peers pass on to net/http's server what they read, and refuse as little as they can.
+var peers = []rig.Peer{
+	{Program: "nginx", Args: []string{"-p", "{dir}", "-e", "stderr", "-c"}, Config: `
+daemon off; master_process off; pid {dir}/pid;
+events { worker_connections 1024; }
+http {
+  access_log off; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
+  merge_slashes off; large_client_header_buffers 8 256k; client_max_body_size 0; client_body_buffer_size 1m; keepalive_requests 100000; lingering_time 1s; lingering_timeout 200ms;
+  server { listen {listen}; location / {
+    proxy_pass http://{upstream}; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header Connection ""; proxy_set_header ` + streamField + ` $remote_port; proxy_ignore_client_abort on;
+  } }
+}
+`},
+	{Program: "haproxy", Args: []string{"-db", "-f"}, Config: `
+global
+  tune.bufsize 262144
+  tune.http.maxhdr 1000
+defaults
+  mode http
+  timeout connect 3s
+  timeout client 10s
+  timeout server 10s
+listen all
+  bind {listen}
+  http-request set-header ` + streamField + ` %[src_port]
+  server one {upstream}
+`},
+}
+
+// startReaders starts net/http's server, and one behind each peer.
+func startReaders(bed *rig.Bed) (all []*reader, children []*rig.Proxy, err error) {
+	for _, p := range append([]rig.Peer{{Program: netHTTP}}, peers...) {
+		r, err := newReader(bed, p.Program)
 		if err != nil {
 			return nil, nil, err
 		}
-		all = append(all, r)
-		if peer.config == "" {
+		if all = append(all, r); p.Config == "" {
 			continue
 		}
-		path := dir + "/" + peer.name + ".cfg"
-		origin := r.addr
-		r.addr = own[i-1]
-		if err := os.WriteFile(path, fmt.Appendf(nil, peer.config, r.addr, origin, dir, streamField), 0o600); err != nil {
-			return nil, nil, err
-		}
-		cmd := exec.Command(peer.name, append(peer.args, path)...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}
-		child, err := process.Start(cmd, nil)
+		child, err := bed.StartPeer(p, r.addr, nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		bed.Later(child.End)
-		if err := child.AwaitPort(r.addr); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w; it said:\n%s", peer.name, err, child.Lines())
-		}
-		children = append(children, child)
+		r.addr, children = child.Addr, append(children, child)
 	}
 	return all, children, nil
 }
@@ -104,7 +107,7 @@ const ending = "GET /ending HTTP/1.1\r\nHost: ending.example\r\nConnection: clos
 
 // compare shows the bytes of a connection to all readers.
 func (r *report) compare(readers []*reader, all []byte) {
-	messages, rest, fault := streams.Split(all)
+	messages, rest, fault := rig.Split(all)
 	r.mu.Lock()
 	r.connections++
 	r.requests += len(messages)
@@ -127,14 +130,14 @@ func (r *report) compare(readers []*reader, all []byte) {
 
 // readAll shows messages to a reader, once more from behind each that it refuses
 // for a reason of its own.
-func (by *reader) readAll(r *report, messages []streams.Message) {
+func (by *reader) readAll(r *report, messages []rig.Message) {
 	for len(messages) > 0 {
 		var raw []byte
-		var want []streams.Reading
+		var want []rig.Reading
 		for _, m := range messages {
 			raw, want = append(raw, m.Raw...), append(want, m.Reading)
 		}
-		want = append(want, streams.Reading{Method: "GET", Target: "/ending", Host: "ending.example", Body: emptyBody})
+		want = append(want, rig.Reading{Method: "GET", Target: "/ending", Host: "ending.example", Body: emptyBody})
 		got, statuses, err := by.show(append(raw, ending...), false)
 		n := 0
 		for n < len(got) && n < len(want) && got[n] == want[n] {
@@ -159,7 +162,7 @@ func (by *reader) readAll(r *report, messages []streams.Message) {
 
 var emptyBody = func() string {
 	req, _ := http.NewRequest("GET", "/", http.NoBody)
-	r, _ := streams.ReadingOf(req)
+	r, _ := rig.ReadingOf(req)
 	return r.Body
 }()
 
@@ -168,45 +171,16 @@ const patience = 20 * time.Second
 
 // show sends bytes to a reader and returns what it read, and the statuses of its
 // answers. cut: the bytes end within a request, and so does the connection.
-func (by *reader) show(raw []byte, cut bool) ([]streams.Reading, []int, error) {
+func (by *reader) show(raw []byte, cut bool) ([]rig.Reading, []int, error) {
 	quiet := patience
 	if cut {
 		quiet = 20 * time.Millisecond
 	}
-	answers, port, err := testbed.Exchange(by.addr, raw, quiet)
+	answers, port, err := rig.Exchange(by.addr, raw, quiet)
 	var methods []string
-	asked, _, _ := streams.Split(raw)
+	asked, _, _ := rig.Split(raw)
 	for _, m := range asked {
 		methods = append(methods, m.Method)
 	}
-	return by.take(port), testbed.Statuses(answers, methods...), err
+	return by.take(port), rig.Statuses(answers, methods...), err
 }
-
-// Both pass everything on as they read it, and refuse as little as they can.
-// %[1]s: their address, %[2]s: the origin's, %[3]s: a directory, %[4]s: streamField.
-const nginxConfig = `
-daemon off; master_process off; pid %[3]s/pid;
-events { worker_connections 1024; }
-http {
-  access_log off; client_body_temp_path %[3]s/b; proxy_temp_path %[3]s/p; fastcgi_temp_path %[3]s/f; uwsgi_temp_path %[3]s/u; scgi_temp_path %[3]s/s;
-  merge_slashes off; large_client_header_buffers 8 256k; client_max_body_size 0; client_body_buffer_size 1m; keepalive_requests 100000; lingering_time 1s; lingering_timeout 200ms;
-  server { listen %[1]s; location / {
-    proxy_pass http://%[2]s; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header Connection ""; proxy_set_header %[4]s $remote_port; proxy_ignore_client_abort on;
-  } }
-}
-`
-
-const haproxyConfig = `
-global
-  tune.bufsize 262144
-  tune.http.maxhdr 1000
-defaults
-  mode http
-  timeout connect 3s
-  timeout client 10s
-  timeout server 10s
-listen all
-  bind %[1]s
-  http-request set-header %[4]s %%[src_port]
-  server one %[2]s
-`

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // rule is a difference that is known, and does no harm: the reader refuses the request
@@ -23,12 +23,12 @@ type rule struct {
 	statuses []int
 	what     string
 	why      string
-	holds    func(m *streams.Message) bool
+	holds    func(m *rig.Message) bool
 }
 
 func (k *rule) name() string { return fmt.Sprintf("%s refuses %s", k.reader, k.what) }
 
-func ruleFor(reader string, status int, m *streams.Message) *rule {
+func ruleFor(reader string, status int, m *rig.Message) *rule {
 	for i := range rules {
 		if k := &rules[i]; k.reader == reader && slices.Contains(k.statuses, status) && k.holds(m) {
 			return k
@@ -41,26 +41,26 @@ var upperMethod = regexp.MustCompile("^[A-Z_-]+$")
 
 var rules = []rule{
 	{"nginx", []int{400}, "a method with other characters than A to Z, _ and -", "RFC 9110 section 9.1 allows any token; nginx parses no others",
-		func(m *streams.Message) bool { return !upperMethod.MatchString(m.Method) }},
-	{"nginx", []int{405}, "TRACE", "it never serves that method", func(m *streams.Message) bool { return m.Method == "TRACE" }},
-	{"nginx", []int{400}, "the target *", "it serves no request for the server as a whole", func(m *streams.Message) bool { return m.Target == "*" }},
-	{"nginx", []int{400}, "a target that leads above the root", "it resolves . and .. to find its location", func(m *streams.Message) bool { return aboveRoot(m.Target) }},
+		func(m *rig.Message) bool { return !upperMethod.MatchString(m.Method) }},
+	{"nginx", []int{405}, "TRACE", "it never serves that method", func(m *rig.Message) bool { return m.Method == "TRACE" }},
+	{"nginx", []int{400}, "the target *", "it serves no request for the server as a whole", func(m *rig.Message) bool { return m.Target == "*" }},
+	{"nginx", []int{400}, "a target that leads above the root", "it resolves . and .. to find its location", func(m *rig.Message) bool { return aboveRoot(m.Target) }},
 	{"nginx", []int{400}, "a target with %00 or a % without two digits", "it decodes the path to find its location; RFC 3986 section 2.1 leaves the meaning to the origin",
-		func(m *streams.Message) bool {
+		func(m *rig.Message) bool {
 			p, err := url.PathUnescape(pathOf(m.Target))
 			return err != nil || strings.Contains(p, "\x00")
 		}},
 	{"nginx", []int{400}, "a field twice that may stand once", "it wants one If-Match, If-Range, Authorization and the like; others join their values",
-		func(m *streams.Message) bool {
+		func(m *rig.Message) bool {
 			return twice(m.Raw, "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Content-Range", "Range", "Expect", "Authorization", "Upgrade", "TE", "Content-Type", "Keep-Alive")
 		}},
-	{"nginx", []int{400}, "a Host with an empty label", "it checks that dots do not follow each other or begin the name", func(m *streams.Message) bool { return strings.Contains(m.Host, "..") || strings.HasPrefix(m.Host, ".") }},
+	{"nginx", []int{400}, "a Host with an empty label", "it checks that dots do not follow each other or begin the name", func(m *rig.Message) bool { return strings.Contains(m.Host, "..") || strings.HasPrefix(m.Host, ".") }},
 	{"haproxy", []int{400}, "a target with bytes from 0x80", "RFC 3986 has none; it passes them only if accept-invalid-http-request is set",
-		func(m *streams.Message) bool {
+		func(m *rig.Message) bool {
 			return strings.ContainsFunc(m.Target, func(r rune) bool { return r >= 0x80 })
 		}},
 	{"haproxy", []int{400}, "a field name of more than 255 bytes", "its index of fields has a byte for that length",
-		func(m *streams.Message) bool {
+		func(m *rig.Message) bool {
 			for name := range headOf(m.Raw) {
 				if len(name) > 255 {
 					return true
@@ -69,7 +69,7 @@ var rules = []rule{
 			return false
 		}},
 	{"haproxy", []int{400}, "an upgrade to WebSocket without its key", "it wants Sec-WebSocket-Key of whoever asks for that protocol",
-		func(m *streams.Message) bool {
+		func(m *rig.Message) bool {
 			h := headOf(m.Raw)
 			return httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket") && h.Get("Sec-WebSocket-Key") == ""
 		}},

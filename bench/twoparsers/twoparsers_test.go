@@ -6,9 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/streams"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func TestAStreamFollowsFromItsSeed(t *testing.T) {
@@ -39,7 +37,7 @@ func TestSplit(t *testing.T) {
 		"cut body":  {all: b + a[:len(a)-1], whole: 1, rest: a[:len(a)-1]},
 		"no reques": {all: b + "GET\r\n\r\n", whole: 1, rest: "GET\r\n\r\n", fault: true},
 	} {
-		got, rest, fault := streams.Split([]byte(c.all))
+		got, rest, fault := rig.Split([]byte(c.all))
 		if len(got) != c.whole || string(rest) != c.rest || (fault != nil) != c.fault {
 			t.Errorf("%s: %d requests, rest %q, fault %v", name, len(got), rest, fault)
 		}
@@ -49,19 +47,19 @@ func TestSplit(t *testing.T) {
 // A reader that swallows a request, or finds one more, is told of.
 func TestOtherReadingsAreViolations(t *testing.T) {
 	whole := []byte("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello")
-	for name, change := range map[string]func(m *streams.Message){
-		"none":   func(*streams.Message) {},
-		"target": func(m *streams.Message) { m.Target = "/b" },
-		"body":   func(m *streams.Message) { m.Body = emptyBody },
-		"number": func(m *streams.Message) { m.Raw = append(m.Raw, m.Raw...) },
-		"end":    func(m *streams.Message) { m.Raw = m.Raw[:len(m.Raw)-1] },
+	for name, change := range map[string]func(m *rig.Message){
+		"none":   func(*rig.Message) {},
+		"target": func(m *rig.Message) { m.Target = "/b" },
+		"body":   func(m *rig.Message) { m.Body = emptyBody },
+		"number": func(m *rig.Message) { m.Raw = append(m.Raw, m.Raw...) },
+		"end":    func(m *rig.Message) { m.Raw = m.Raw[:len(m.Raw)-1] },
 	} {
-		var bed testbed.Bed
+		var bed rig.Bed
 		by, err := newReader(&bed, "net/http")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, _ := streams.Split(whole)
+		got, _, _ := rig.Split(whole)
 		change(&got[0])
 		r := &report{known: map[string]int{}}
 		by.readAll(r, got)
@@ -82,7 +80,7 @@ func TestAboveRoot(t *testing.T) {
 
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--for", "0s"}, {"--seed", "-1"}} {
-		if code := command.Program(run).Run(t.Context(), "twoparsers", args, io.Discard, io.Discard); code != command.Usage {
+		if code := rig.Program(run).Run(t.Context(), "twoparsers", args, io.Discard, io.Discard); code != rig.Usage {
 			t.Errorf("%v: code %d", args, code)
 		}
 	}
@@ -92,7 +90,7 @@ func TestAnUpgradeToWebSocketIsFoundInAList(t *testing.T) {
 	for upgrade, want := range map[string]bool{"websocket": true, ",websocket": true, "h2c, WebSocket": true, "websockets": false, "": false} {
 		raw := "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n"
 		refuses := slices.ContainsFunc(rules, func(r rule) bool {
-			return r.what == "an upgrade to WebSocket without its key" && r.holds(&streams.Message{Raw: []byte(raw)})
+			return r.what == "an upgrade to WebSocket without its key" && r.holds(&rig.Message{Raw: []byte(raw)})
 		})
 		if refuses != want {
 			t.Errorf("%q: %v, want %v", upgrade, refuses, want)

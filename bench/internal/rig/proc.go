@@ -6,78 +6,78 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 on every
-// architecture that Go runs on.
-const tick = time.Second / 100
+// USER_HZ is the unit of times in /proc/PID/stat, on every architecture that Go runs on.
+const userHZ = time.Second / 100
 
-// CPU is the time that the process and its children have run so far, in user
-// and kernel mode, to 10 ms. Threads that have ended count.
-func (p *Process) CPU() (time.Duration, error) {
-	var sum time.Duration
-	err := eachProcess(p.PID(), func(pid int) error {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return err
-		}
-		_, rest, _ := bytes.Cut(b, []byte(") ")) // the name may hold blanks
-		fields := strings.Fields(string(rest))
+// CPU is the time that the process and its children have run so far, in user and kernel mode.
+// Threads that have ended count.
+func (c *Child) CPU() (time.Duration, error) {
+	ticks, err := sumOver(c.PID(), "stat", func(text string) (string, string) {
+		_, rest, _ := strings.Cut(text, ") ") // the name may hold blanks
+		fields := strings.Fields(rest)
 		if len(fields) < 13 {
-			return fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+			return "", ""
 		}
-		for _, f := range fields[11:13] { // utime, stime: 14 and 15 of proc_pid_stat(5)
-			n, err := strconv.ParseInt(f, 10, 64)
-			if err != nil {
-				return err
-			}
-			sum += time.Duration(n) * tick
-		}
-		return nil
+		return fields[11], fields[12] // utime, stime: 14 and 15 of proc_pid_stat(5)
 	})
-	return sum, err
+	return time.Duration(ticks) * userHZ, err
 }
 
-// PSS is the process's and its children's proportional share of memory, in
-// bytes: pages that several processes map count by their part.
-func (p *Process) PSS() (int64, error) {
-	var sum int64
-	err := eachProcess(p.PID(), func(pid int) error {
-		name := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		_, rest, ok := bytes.Cut(b, []byte("\nPss:"))
-		fields := strings.Fields(string(rest))
-		if !ok || len(fields) == 0 {
-			return fmt.Errorf("%s has no Pss", name)
-		}
-		kib, err := strconv.ParseInt(fields[0], 10, 64)
-		sum += kib << 10
-		return err
+// PSS is the process's and its children's proportional share of memory, in bytes: pages that several
+// processes map count by their part.
+func (c *Child) PSS() (int64, error) {
+	kib, err := sumOver(c.PID(), "smaps_rollup", func(text string) (string, string) {
+		_, rest, _ := strings.Cut(text, "\nPss:")
+		kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		return kib, "0"
 	})
-	return sum, err
+	return kib << 10, err
 }
 
-// eachProcess visits a process and all below it.
-func eachProcess(pid int, visit func(pid int) error) error {
-	if err := visit(pid); err != nil {
-		return err
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+// sumOver adds up two numbers in a file of /proc of a process and all below it.
+func sumOver(pid int, file string, numbers func(text string) (string, string)) (sum int64, err error) {
+	name := fmt.Sprintf("/proc/%d/%s", pid, file)
+	b, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for _, f := range strings.Fields(string(b)) {
-		child, err := strconv.Atoi(f)
+	x, y := numbers(string(b))
+	for _, s := range []string{x, y} {
+		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return err
+			return 0, fmt.Errorf("%s: %w", name, err)
 		}
-		if err := eachProcess(child, visit); err != nil {
-			return err
-		}
+		sum += n
 	}
-	return nil
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, f := range bytes.Fields(children) {
+		child, _ := strconv.Atoi(string(f))
+		n, err := sumOver(child, file, numbers)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, err
+}
+
+// Descriptors counts the open files, sockets included; 0 if that cannot be known.
+func (c *Child) Descriptors() int {
+	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.PID()))
+	return len(open)
+}
+
+// AtMost is n, or the most requests that a proxy with this process's descriptor limit can have at
+// once: it needs two for each, and some besides.
+func AtMost(n int) int {
+	const besides = 200
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return n
+	}
+	return min(n, int(min(limit.Cur, 1<<20)-besides)/2)
 }

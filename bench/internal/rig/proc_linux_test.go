@@ -3,6 +3,7 @@ package rig
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -14,6 +15,7 @@ func TestMain(m *testing.M) {
 			filled[0]++
 		}
 	}
+	RunRole()
 	os.Exit(m.Run())
 }
 
@@ -21,8 +23,8 @@ func TestMain(m *testing.M) {
 var filled []byte
 
 func TestWhatAProcessCosts(t *testing.T) {
-	c := &command{path: os.Args[0], args: []string{"burn"}, cores: Cores()[:1], environ: os.Environ()}
-	p, err := c.start()
+	var p *Child
+	err := pinned(Cores()[:1], func() (err error) { p, err = Start(exec.Command(os.Args[0], "burn"), nil); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +48,7 @@ func TestWhatAProcessCosts(t *testing.T) {
 }
 
 func TestAProcessThatEndedIsNoticed(t *testing.T) {
-	c := &command{path: os.Args[0], args: []string{"-test.run=^$"}, environ: os.Environ()}
-	p, err := c.start()
+	p, err := Start(exec.Command(os.Args[0], "-test.run=^$"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,4 +56,32 @@ func TestAProcessThatEndedIsNoticed(t *testing.T) {
 	if p.Alive() == nil {
 		t.Error("it is said to be alive")
 	}
+}
+
+func TestARoleAnswersOrders(t *testing.T) {
+	var b Bed
+	defer b.End()
+	w, err := b.StartRole("echo", nil, nil, "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := w.Order("say %d", 7); got != "hello say 7" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if _, err := w.Order("end"); err == nil || w.Ended(time.Minute) == "exit status 0" {
+		t.Errorf("an order that fails: %v, %s", err, w.Ended(0))
+	}
+}
+
+func init() {
+	Role("echo", func(args []string) (func(string) (string, error), error) {
+		return func(order string) (string, error) {
+			if order == "end" {
+				return "", os.ErrInvalid
+			}
+			return args[0] + " " + order, nil
+		}, nil
+	})
 }

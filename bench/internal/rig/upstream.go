@@ -2,69 +2,53 @@ package rig
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	outside "github.com/retryproxy/retryproxy/bench/internal/command"
 )
 
-// The upstream answers what the path of a request asks for:
+// The upstream of loads answers what the path of a request asks for:
 //
 //	/small       a JSON object of 200 bytes
-//	/distinct    likewise, with an X-Trace that no other answer has
+//	/distinct    the same, with an X-Trace that no other response has
 //	/bytes/N     N bytes
 //	/sink        reads the body to its end, then says ok
 //	/fail/P      503 to P of 100 requests, drawn one by one from a fixed sequence, else ok
 //	/busy/S      503 with Retry-After: S
-//	/wait/MS     ok after so many milliseconds
 //
-// It keeps connections open. It is not strict: it reads what the proxies under
-// test write.
+// It keeps connections open, costs little, and reads only what the proxies under test write.
 
-// RoleUpstream as the first argument of a program means that it is to call
-// ServeUpstream with the other ones.
-const RoleUpstream = "upstream"
+const roleUpstream = "upstream"
 
-// Main is command.Main for a program that calls StartUpstream, which starts it once more.
-func Main(name string, p outside.Program) {
-	if len(os.Args) > 1 && os.Args[1] == RoleUpstream {
-		fmt.Fprintf(os.Stderr, "%s upstream: %v\n", name, ServeUpstream(os.Args[2:]))
-		os.Exit(outside.Failed)
-	}
-	outside.Main(name, p)
-}
-
-// ServeUpstream listens on the address in args[0] and serves until
-// the process ends; its error says why it cannot.
-func ServeUpstream(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("usage: %s ADDRESS", RoleUpstream)
-	}
-	l, err := net.Listen("tcp", args[0])
-	if err != nil {
-		return err
-	}
-	for {
-		c, err := l.Accept()
+func init() {
+	Role(roleUpstream, func(args []string) (func(string) (string, error), error) {
+		l, err := net.Listen("tcp", args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		go func() {
-			defer c.Close()
-			_ = (&server{conn: c.(*net.TCPConn), buf: make([]byte, 4<<10)}).serve() // a client that leaves is no error
-		}()
-	}
+		go (&Server{Take: func(c net.Conn) { _ = (&upstream{conn: c, buf: make([]byte, 64<<10)}).serve() }}).Accept(l)
+		return func(string) (string, error) { return "", errors.New("it takes no orders") }, nil
+	})
 }
 
-// server is one connection.
-type server struct {
-	conn *net.TCPConn
+// StartUpstream starts the upstream on some cores and returns its address.
+func (b *Bed) StartUpstream(cores []int) (addr string, err error) {
+	own, err := OwnAddresses(1)
+	if err != nil {
+		return "", err
+	}
+	_, err = b.StartRole(roleUpstream, nil, cores, own[0])
+	return own[0], err
+}
+
+// upstream is one connection.
+type upstream struct {
+	conn net.Conn
 	buf  []byte
 	n    int // buf[:n] is read
 	out  []byte
@@ -73,80 +57,76 @@ type server struct {
 var (
 	headEnd = []byte("\r\n\r\n")
 	padding = bytes.Repeat([]byte("x"), 1<<20)
-	small   = answer("200 OK", "", `{"id":1234567,"name":"hello world","tags":["a","b","c"],"pad":"`+strings.Repeat("x", 120)+`"}`)
-	plain   = answer("200 OK", "", "ok")
-	failing = answer("503 Service Unavailable", "", "the upstream is busy\n")
-	drawn   atomic.Uint64
+	small   = response("200 OK", "", `{"id":1234567,"name":"hello world","tags":["a","b","c"],"pad":"`+strings.Repeat("x", 120)+`"}`)
+	plain   = response("200 OK", "", "ok")
+	failing = response("503 Service Unavailable", "", "the upstream is busy\n")
 
-	distinct atomic.Uint64 // answers
+	drawn, distinct atomic.Uint64 // of /fail and /distinct
 )
 
 const trace = "abcdef0123456789"
 
-func answer(status, fields, body string) []byte {
+func response(status, headers, body string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nServer: upstream\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nX-Trace: %s\r\n\r\n%s",
-		status, fields, len(body), trace, body)
+		status, headers, len(body), trace, body)
 }
 
-func (s *server) serve() error {
+func (s *upstream) serve() error {
 	for {
 		head, err := s.head()
 		if err != nil {
 			return err
 		}
-		path, length := string(target(head)), contentLength(head)
+		path, length := target(head), contentLength(head)
 		s.n = copy(s.buf, s.buf[len(head):s.n])
-		if err := s.skip(length); err != nil {
-			return err
+		for length > int64(s.n) {
+			length -= int64(s.n)
+			if s.n, err = s.conn.Read(s.buf); err != nil {
+				return err
+			}
 		}
+		s.n = copy(s.buf, s.buf[length:s.n])
 		if err := s.respond(path); err != nil {
 			return err
 		}
 	}
 }
 
-// head gives the next request headers, which lies in s.buf.
-func (s *server) head() ([]byte, error) {
+// head reads the next request headers, which lie in s.buf.
+func (s *upstream) head() ([]byte, error) {
 	for {
 		if i := bytes.Index(s.buf[:s.n], headEnd); i >= 0 {
 			return s.buf[:i+len(headEnd)], nil
 		}
 		if s.n == len(s.buf) {
-			s.buf = append(s.buf, make([]byte, len(s.buf))...)
+			return nil, io.ErrShortBuffer
 		}
 		n, err := s.conn.Read(s.buf[s.n:])
-		s.n += n
-		if n == 0 {
+		if s.n += n; n == 0 {
 			return nil, err
 		}
 	}
 }
 
-// skip is done with n bytes of body; those still in the socket are thrown away there.
-func (s *server) skip(n int64) error {
-	have := min(int64(s.n), n)
-	s.n = copy(s.buf, s.buf[have:s.n])
-	return discard(s.conn, n-have)
-}
-
-func target(head []byte) []byte {
+func target(head []byte) string {
 	_, rest, _ := bytes.Cut(head, []byte(" "))
 	path, _, _ := bytes.Cut(rest, []byte(" "))
 	path, _, _ = bytes.Cut(path, []byte("?"))
-	return path
+	return string(path)
 }
 
 func contentLength(head []byte) int64 {
-	i := bytes.Index(bytes.ToLower(head), []byte("\r\ncontent-length:"))
+	const name = "\r\ncontent-length:"
+	i := bytes.Index(bytes.ToLower(head), []byte(name))
 	if i < 0 {
 		return 0
 	}
-	value, _, _ := bytes.Cut(head[i+len("\r\ncontent-length:"):], []byte("\r"))
+	value, _, _ := bytes.Cut(head[i+len(name):], []byte("\r"))
 	n, _ := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
 	return n
 }
 
-func (s *server) respond(path string) error {
+func (s *upstream) respond(path string) error {
 	what, value, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	n, _ := strconv.ParseInt(value, 10, 64)
 	say := plain
@@ -154,7 +134,9 @@ func (s *server) respond(path string) error {
 	case "small":
 		say = small
 	case "distinct":
-		say = s.distinct()
+		s.out = append(s.out[:0], small...)
+		copy(s.out[bytes.Index(s.out, []byte(trace)):], fmt.Sprintf("%016x", distinct.Add(1)))
+		say = s.out
 	case "bytes":
 		return s.bytes(n)
 	case "fail":
@@ -162,23 +144,14 @@ func (s *server) respond(path string) error {
 			say = failing
 		}
 	case "busy":
-		say = answer("503 Service Unavailable", fmt.Sprintf("Retry-After: %d\r\n", n), "later\n")
-	case "wait":
-		time.Sleep(time.Duration(n) * time.Millisecond)
+		say = response("503 Service Unavailable", fmt.Sprintf("Retry-After: %d\r\n", n), "later\n")
 	}
 	_, err := s.conn.Write(say)
 	return err
 }
 
-// distinct is small with an X-Trace of its own.
-func (s *server) distinct() []byte {
-	s.out = append(s.out[:0], small...)
-	copy(s.out[bytes.Index(s.out, []byte(trace)):], fmt.Sprintf("%016x", distinct.Add(1)))
-	return s.out
-}
-
-// fails says whether draw number i is among the share percent that fail. It
-// mixes i (splitmix64), so that failures come as if by chance.
+// fails reports whether draw number i is among the share percent that fail. It mixes i (splitmix64),
+// so that failures come as if by chance.
 func fails(i, percent uint64) bool {
 	i *= 0x9e3779b97f4a7c15
 	i = (i ^ i>>30) * 0xbf58476d1ce4e5b9
@@ -186,36 +159,31 @@ func fails(i, percent uint64) bool {
 	return (i^i>>31)%100 < percent
 }
 
-// bytes answers with n bytes; head and a short body go out together.
-func (s *server) bytes(n int64) error {
+// bytes sends a response of n bytes; headers and a short body go out together.
+func (s *upstream) bytes(n int64) error {
 	s.out = fmt.Appendf(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", n)
 	first := min(n, 16<<10)
-	s.out = append(s.out, padding[:first]...)
-	if _, err := s.conn.Write(s.out); err != nil {
-		return err
-	}
-	for n -= first; n > 0; {
-		m, err := s.conn.Write(padding[:min(n, int64(len(padding)))])
-		if err != nil {
-			return err
-		}
+	_, err := s.conn.Write(append(s.out, padding[:first]...))
+	for n -= first; n > 0 && err == nil; {
+		var m int
+		m, err = s.conn.Write(padding[:min(n, int64(len(padding)))])
 		n -= int64(m)
 	}
-	return nil
+	return err
 }
 
-// StartUpstream starts this program again as the upstream, pinned to cores.
-func StartUpstream(cores []int) (*Process, error) {
-	self, err := os.Executable()
+// AnswersOK reports whether path is answered with 200 at addr.
+func AnswersOK(addr, path string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
-		return nil, err
+		return false
 	}
-	return startListening(func(addr string) (*command, error) {
-		return &command{path: self, args: []string{RoleUpstream, addr}, cores: cores, environ: os.Environ()}, nil
-	})
-}
-
-// URL is where p is reached.
-func (p *Process) URL(path string) string {
-	return (&url.URL{Scheme: "http", Host: p.Addr, Path: path}).String()
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: bench.test\r\n\r\n", path); err != nil {
+		return false
+	}
+	var b [16]byte
+	n, _ := c.Read(b[:])
+	return n > 12 && string(b[9:12]) == "200"
 }

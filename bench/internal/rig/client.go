@@ -1,0 +1,184 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Patient is a connection each of whose reads may take as long as Quiet.
+type Patient struct {
+	net.Conn
+	Quiet time.Duration
+}
+
+func (p *Patient) Read(b []byte) (int, error) {
+	_ = p.SetReadDeadline(time.Now().Add(p.Quiet))
+	return p.Conn.Read(b)
+}
+
+// mostQuiet is how long Exchange waits for the end, after its own.
+const mostQuiet = 20 * time.Second
+
+// Exchange sends raw on a connection of its own and returns all that comes back. If the other side is
+// quiet for so long, it ends its own side: a proxy that waits for the rest of a body then has it.
+// port is its own.
+func Exchange(addr string, raw []byte, quiet time.Duration) (all []byte, port string, err error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, "", err
+	}
+	_, port, _ = net.SplitHostPort(c.LocalAddr().String())
+	sent := make(chan struct{})
+	go func() { defer close(sent); _, _ = c.Write(raw) }()
+	defer func() { _ = c.Close(); <-sent }()
+	in := &Patient{c, quiet}
+	for {
+		more, err := io.ReadAll(in)
+		all = append(all, more...)
+		if errors.Is(err, os.ErrDeadlineExceeded) && in.Quiet != mostQuiet {
+			_ = c.(*net.TCPConn).CloseWrite()
+			in.Quiet = mostQuiet
+			continue
+		}
+		if op := (*net.OpError)(nil); errors.As(err, &op) && !op.Timeout() {
+			err = nil // a server that refuses a request may close with bytes unread
+		}
+		return all, port, err
+	}
+}
+
+// Statuses reads the final statuses of the responses to requests with these methods, and then to GETs.
+func Statuses(responses []byte, methods ...string) (all []int) {
+	r := bufio.NewReader(bytes.NewReader(responses))
+	for {
+		method := http.MethodGet
+		if len(all) < len(methods) {
+			method = methods[len(all)]
+		}
+		res, err := http.ReadResponse(r, &http.Request{Method: method})
+		if err != nil {
+			return all
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		if res.StatusCode >= 200 {
+			all = append(all, res.StatusCode)
+		}
+	}
+}
+
+// Client sends one request again and again over one kept connection, at little cost, so that
+// thousands of them fit beside what they measure. It belongs to one goroutine.
+type Client struct {
+	Addr    string
+	Request []byte // as it is sent; it has no body and is no HEAD
+	From    net.IP // nil: any
+
+	conn   net.Conn // nil: none
+	in     *bufio.Reader
+	reused bool // conn has brought a response already
+}
+
+// Exchange sends the request and reads the response, which must arrive by deadline. If a kept
+// connection turns out to be closed, it uses a new one, as every client library does.
+func (c *Client) Exchange(ctx context.Context, deadline time.Time) (status int, err error) {
+	reused := c.reused
+	if status, err = c.once(ctx, deadline); err != nil && reused && time.Now().Before(deadline) {
+		status, err = c.once(ctx, deadline)
+	}
+	return status, err
+}
+
+func (c *Client) once(ctx context.Context, deadline time.Time) (status int, err error) {
+	defer func() {
+		if err != nil {
+			c.HangUp()
+		}
+	}()
+	if c.conn == nil {
+		d := net.Dialer{Deadline: deadline, LocalAddr: &net.TCPAddr{IP: c.From}}
+		if c.conn, err = d.DialContext(ctx, "tcp", c.Addr); err != nil {
+			c.conn = nil
+			return 0, err
+		}
+		c.in, c.reused = bufio.NewReaderSize(c.conn, 1024), false
+	}
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if _, err := c.conn.Write(c.Request); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 0, err
+	}
+	if c.reused = true; resp.Close {
+		c.HangUp()
+	}
+	return resp.StatusCode, nil
+}
+
+// Connected reports whether a connection is kept.
+func (c *Client) Connected() bool { return c.conn != nil }
+
+// HangUp closes the connection.
+func (c *Client) HangUp() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn, c.reused = nil, false
+	}
+}
+
+// KindOf is a short name of what went wrong.
+func KindOf(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "closed"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	}
+	return "other"
+}
+
+// Sleep reports whether d passed before ctx ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Await waits until it is so, and no longer than limit.
+func Await(ctx context.Context, what string, limit time.Duration, so func() bool) error {
+	for end := time.Now().Add(limit); !so(); {
+		if time.Now().After(end) {
+			return fmt.Errorf("not %s within %v", what, limit)
+		}
+		if !Sleep(ctx, 10*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Spec says how retryproxy is started.
+type Spec struct {
+	Program       string
+	Upstream      string   // URL
+	Listen, Admin string   // host:port or unix:/path; "": addresses of its own
+	Env           []string // its settings; of two with the same name the last counts
+	By            []string // a command line that starts it, in the end by exec; nil: none
+	Log           string   // a file for what it prints; "": the last lines are kept
+	Cores         []int    // nil: any
+	Now           bool     // Start does not wait until it is ready
+}
+
+// Proxy is a process of retryproxy or of a peer.
+type Proxy struct {
+	*Child
+	Addr, Admin string
+	Admins      *http.Client // for the admin listener, whatever the host of a URL; each request has a connection of its own
+	log         string
+}
+
+// Network splits host:port or unix:/path into network and address.
+func Network(addr string) (network, address string) {
+	if path, is := strings.CutPrefix(addr, "unix:"); is {
+		return "unix", path
+	}
+	return "tcp", addr
+}
+
+// Start starts retryproxy and waits until it is ready. It is killed at the end.
+func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
+	own, err := OwnAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	for i, addr := range []*string{&s.Listen, &s.Admin} {
+		if *addr == "" {
+			*addr = own[i]
+		}
+	}
+	line := append(slices.Clone(s.By), s.Program)
+	if s.Log != "" {
+		line = append([]string{"sh", "-c", `exec "$@" 2>` + s.Log, "sh"}, line...)
+	}
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = environ("RETRYPROXY_LISTEN="+s.Listen, "RETRYPROXY_ADMIN_LISTEN="+s.Admin, "RETRYPROXY_UPSTREAM="+s.Upstream, "RETRYPROXY_LOG_LEVEL=error")
+	if len(s.Cores) > 0 {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(s.Cores)))
+	}
+	cmd.Env = append(cmd.Env, s.Env...)
+	p := &Proxy{Addr: s.Listen, Admin: s.Admin, log: s.Log}
+	if err := pinned(s.Cores, func() (err error) { p.Child, err = Start(cmd, nil); return err }); err != nil {
+		return nil, err
+	}
+	b.Later(p.Kill)
+	p.Admins = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		network, address := Network(s.Admin)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}}
+	if s.Now {
+		return p, nil
+	}
+	if err := p.awaitReady(ctx); err != nil {
+		return nil, fmt.Errorf("the proxy is not ready: %w; it said:\n%s", err, p.Said())
+	}
+	return p, nil
+}
+
+// StartMany starts n of them at once.
+func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
+	all, errs := make([]*Proxy, n), make([]error, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { all[i], errs[i] = b.Start(ctx, s) })
+	}
+	wait.Wait()
+	return all, errors.Join(errs...)
+}
+
+func (p *Proxy) awaitReady(ctx context.Context) (err error) {
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+		if _, _, err = p.Get("/readyz"); err == nil {
+			return nil
+		}
+		select {
+		case <-p.Exited:
+			return errors.New("it ended at once")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// Get asks the admin listener; another status than 200 is an error.
+func (p *Proxy) Get(path string) (http.Header, []byte, error) {
+	res, err := p.Admins.Get("http://localhost" + path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", path, res.Status)
+	}
+	return res.Header, body, err
+}
+
+// Scrape reads the metrics.
+func (p *Proxy) Scrape() (Series, error) {
+	_, text, err := p.Get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ReadSeries(string(text))
+}
+
+// Said is the last of what the process printed.
+func (p *Proxy) Said() string {
+	b, _ := os.ReadFile(p.log)
+	return p.Lines() + string(b[max(0, len(b)-8<<10):])
+}
+
+// Peer is another proxy, or any program that one file configures.
+type Peer struct {
+	Program string
+	Args    []string // before the file's name
+	Config  string   // {listen}, {upstream} and {dir} stand for the addresses and a directory of its own
+	Now     bool     // StartPeer does not wait until it accepts connections
+}
+
+// StartPeer starts a peer in front of an upstream address and waits until it accepts connections.
+func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
+	dir, err := b.TempDir()
+	if err != nil {
+		return nil, err
+	}
+	own, err := OwnAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	text := strings.NewReplacer("{listen}", own[0], "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
+	if err := os.WriteFile(dir+"/config", []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	args := append(slices.Clone(p.Args), dir+"/config")
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "{dir}", dir)
+	}
+	cmd := exec.Command(p.Program, args...)
+	cmd.Env = environ()
+	proxy := &Proxy{Addr: own[0]}
+	if err := pinned(cores, func() (err error) { proxy.Child, err = Start(cmd, nil); return err }); err != nil {
+		return nil, err
+	}
+	b.Later(proxy.End)
+	if p.Now {
+		return proxy, nil
+	}
+	if err := proxy.AwaitPort(proxy.Addr); err != nil {
+		return nil, fmt.Errorf("%s: %w; it said:\n%s", p.Program, err, proxy.Lines())
+	}
+	return proxy, nil
+}

@@ -1,0 +1,168 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/plot/picture"
+)
+
+// Document heads all that was measured: without machine, commit and versions a figure means nothing.
+type Document struct {
+	Args     []string     `json:"args"`
+	Commit   string       `json:"commit"`
+	Machine  string       `json:"machine"`
+	Programs []string     `json:"programs"`
+	Figure   *plot.Figure `json:"figure,omitempty"` // which retryproxy-plot can draw again
+}
+
+// NewDocument heads what a run with these arguments measures of programs with these versions.
+func NewDocument(args []string, programs ...string) Document {
+	return Document{Args: args, Commit: Commit(), Machine: Describe(), Programs: programs}
+}
+
+// Head prints what the document says of the run.
+func (d *Document) Head(w io.Writer) {
+	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n", d.Machine, d.Commit, strings.Join(d.Programs, ". "))
+}
+
+// Files are where a judge writes what it measured.
+type Files struct{ JSON, PNG string }
+
+// Flags adds --json and --png.
+func (o *Files) Flags(f *Flags) {
+	f.StringVar(&o.JSON, "json", "", "write all that was measured to this file")
+	f.StringVar(&o.PNG, "png", "", "draw it into this file")
+}
+
+// Write writes the files that were asked for. figure may be nil.
+func (o *Files) Write(v any, figure *plot.Figure, size picture.Size) error {
+	if o.JSON != "" {
+		b, err := json.MarshalIndent(v, "", " ")
+		if err == nil {
+			err = os.WriteFile(o.JSON, append(b, '\n'), 0o666)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.PNG == "" || figure == nil {
+		return nil
+	}
+	return PNG(o.PNG, figure, size)
+}
+
+// PNG draws a figure into a file.
+func PNG(file string, f *plot.Figure, size picture.Size) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := picture.PNG(&b, f, size); err != nil {
+		return err
+	}
+	return os.WriteFile(file, b.Bytes(), 0o666)
+}
+
+// Columns prints rows whose columns are separated by tabs.
+func Columns(w io.Writer, rows ...string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		fmt.Fprintln(t, row+"\t")
+	}
+	_ = t.Flush()
+	fmt.Fprintln(w)
+}
+
+// Describe names system, kernel, processor and cores.
+func Describe() string {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	text := fmt.Sprintf("%s/%s %s, ", runtime.GOOS, runtime.GOARCH, bytes.TrimSpace(kernel))
+	cpu, _ := os.ReadFile("/proc/cpuinfo")
+	if _, rest, ok := strings.Cut(string(cpu), "model name"); ok {
+		model, _, _ := strings.Cut(rest, "\n")
+		text += strings.Trim(model, ":\t ") + ", "
+	}
+	return text + fmt.Sprintf("%d cores", runtime.NumCPU())
+}
+
+// Commit is what the running program was built from; "unknown" without -buildvcs=true.
+func Commit() string {
+	revision, changed := "unknown", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = " with changes"
+			}
+		}
+	}
+	return revision + changed
+}
+
+// Version is the first line that a program prints about itself; its name if it prints none.
+func Version(program string, args ...string) string {
+	out, err := exec.Command(program, args...).CombinedOutput()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil || line == "" {
+		return program
+	}
+	return line
+}
+
+// Progress shows one line at a time: in place on a terminal, else one after the other. It is safe
+// for concurrent use.
+type Progress struct {
+	mu      sync.Mutex
+	w       io.Writer
+	inPlace bool
+	open    bool // a line without its end is shown
+}
+
+// NewProgress writes to w: in place if w is a terminal and neither NO_COLOR nor a dumb terminal
+// asks for plain text.
+func NewProgress(w io.Writer) *Progress { return &Progress{w: w, inPlace: isTerminal(w)} }
+
+func isTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Line shows the state of things, in place of the previous line if it can.
+func (p *Progress) Line(format string, a ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf(format, a...)
+	if !p.inPlace {
+		fmt.Fprintln(p.w, text)
+		return
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", text)
+	p.open = true
+}
+
+// End ends the line shown in place.
+func (p *Progress) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open {
+		fmt.Fprintln(p.w)
+		p.open = false
+	}
+}
