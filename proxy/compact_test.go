@@ -8,8 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/permit"
 )
 
 // While many wait, what is held of a response costs what it is long.
@@ -17,12 +17,12 @@ func TestManyWaitInLittleMemory(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
 	})
-	const n = exchange.CompactAbove + 20
+	const n = permit.Crowd + 20
 	for range n {
 		p.dial().send(get("/"))
 	}
 	soon(t, "all to wait", func() bool { return p.Waiting.Load() == n && p.seen.waitsBegun() == n })
-	least, most := int64(exchange.CompactAbove*buffer.Medium), int64(exchange.CompactAbove*(buffer.Medium+buffer.Small)+20*300)
+	least, most := int64(permit.Crowd*buffer.Medium), int64(permit.Crowd*(buffer.Medium+buffer.Small)+20*300)
 	soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
 		kept := int64(p.RetryBuffer.Used.Load())
 		return kept >= least && kept <= most
@@ -78,7 +78,7 @@ func whatCame(t *testing.T, slim bool, request, response string, responses int) 
 	u := startUpstream(t, script(strings.Split(response, "\x00")...))
 	p := startProxy(t, u, nil)
 	if slim {
-		p.Waiting.Store(exchange.CompactAbove)
+		p.Waiting.Store(permit.Crowd)
 	}
 	c := p.dial().send(request)
 	var got strings.Builder
@@ -126,7 +126,7 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
 	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
-	p.Waiting.Store(exchange.CompactAbove)
+	p.Waiting.Store(permit.Crowd)
 	res := p.dial().send(get("/")).want(503, "busy")
 	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
 		t.Errorf("%+v", res)

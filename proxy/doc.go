@@ -12,19 +12,20 @@
 //  1. Server.accept takes a connection; acceptqueue.go makes it wait if all client slots are taken.
 //  2. conn.serve (serve.go) reads the headers of one request after another. HTTP/2 streams are read as
 //     HTTP/1.1 connections (http2.go, package bridge), so that there is one loop for every protocol.
-//  3. Exchange.Serve (package exchange) finds the route and fixes what the retry rules need to know.
-//  4. Exchange.run (loop.go) is the retry loop. Each turn begins with admitter.admit (admission.go):
+//  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
+//     the retry rules need to know.
+//  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package permit):
 //     rate-limit pause, client-side throttling, rate limit, and the queue of the upstream
 //     (package admission), which gives a permit.
-//  5. Exchange.makeAttempt (makeattempt.go) gets a connection and sends the request (send.go). A body
-//     that is large or slow is sent by a second goroutine (upload.go).
+//  5. attempts.make (attempts.go) gets a connection (connect.go) and sends the request (sender.go). A
+//     body that is large or slow is sent by a second goroutine (package upload).
 //  6. Package attempt reads the headers of the response (receive.go). A hedge (hedge.go,
-//     hedgeattempt.go) may race it.
+//     package hedging) may race it.
 //  7. judgeAttempt (loop.go) returns the permit with what the attempt says about the upstream, and asks the
 //     policy whether to retry, and after how long.
 //  8. Before a retry the failed response is kept (bufferedresponse.go) and the rest of the request body
-//     read (requestbody.go). pause waits (wait.go); it ends at once if the client leaves or the process drains.
-//  9. conclude relays the last real response (relay.go), or a response of our own if there
-//     never was one (respond.go), or asks the fallback (fallback.go).
-//  10. report.done counts one outcome; the connection reads its next request.
+//     read. pause waits (package permit); it ends at once if the client leaves or the process drains.
+//  9. conclude (conclude.go) relays the last real response (relay.go, package response), or a response of
+//     our own if there never was one, or asks the fallback (fallback.go).
+//  10. Report.Done (package report) counts one outcome; the connection reads its next request.
 package proxy

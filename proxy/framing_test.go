@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 )
 
 // withoutAdded takes the fields that the proxy adds to every request off a head.
@@ -207,7 +207,7 @@ func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 	})
 	p := startProxy(t, u, func(c *Config) { c.Default.Policy.Backoff = fixedWait(t, 100*time.Millisecond) })
 	c := p.dial().send(get("/1"))
-	time.Sleep(2 * exchange.WatchAfter) // now the second goroutine reads
+	time.Sleep(2 * downstream.PollEvery) // now the second goroutine reads
 	c.send(get("/2"))
 	long := "/" + strings.Repeat("3", 10000) // more than the read buffer has room for
 	c.send(get(long))

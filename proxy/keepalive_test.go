@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
@@ -173,7 +173,7 @@ func (f faultyAttempts) AttemptDone(class policy.Class, status int, d time.Durat
 // A fault ends the connection of a client while the second goroutine reads from it.
 func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	p := startProxy(t, startUpstream(t, okButLast(func(c *upConn) {
-		time.Sleep(2 * exchange.WatchAfter)
+		time.Sleep(2 * downstream.PollEvery)
 		c.say("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
 	})), func(c *Config) {
 		seen := c.Observe("")().(*recorder)
@@ -181,7 +181,7 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	})
 	c := p.quick()
 	c.send(get("/last"))
-	time.Sleep(3 * exchange.WatchAfter / 2)
+	time.Sleep(3 * downstream.PollEvery / 2)
 	c.send("GE") // so that the watch reads
 	_, _ = c.rest()
 	if n := p.faults.Swap(0); n != 1 {

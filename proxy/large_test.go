@@ -13,7 +13,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 const largeSize = 64 << 20
@@ -149,7 +148,7 @@ func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size/2))
 		c.body(10)
 		close(uploaded)
-		time.Sleep(3 * exchange.WatchAfter)
+		time.Sleep(3 * downstream.PollEvery)
 		c.say("%s", strings.Repeat("y", size/2))
 	})
 	p := startProxy(t, u, nil)
@@ -159,7 +158,7 @@ func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, size/2)
-	time.Sleep(exchange.WatchAfter / 2) // the proxy waits for more of the response
+	time.Sleep(downstream.PollEvery / 2) // the proxy waits for more of the response
 	c.send("67890")
 	within(t, "the end of the upload", uploaded)
 	if rest, err := io.ReadAll(res.Body); len(rest) != size/2 || err != nil {
@@ -177,10 +176,10 @@ func TestALargeResponseMaySlowDown(t *testing.T) {
 		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
 		for range steps {
 			c.say("%s", strings.Repeat("x", size/steps))
-			time.Sleep(exchange.WatchAfter / 2)
+			time.Sleep(downstream.PollEvery / 2)
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 3 * exchange.WatchAfter })
+	p := startProxy(t, u, func(c *Config) { c.Default.BodyIdleTimeout = 3 * downstream.PollEvery })
 	_, body, err := p.dial().send(get("/")).response("GET")
 	if len(body) != size || err != nil {
 		t.Errorf("%d bytes, %v; want %d", len(body), err, size)

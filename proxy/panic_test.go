@@ -9,7 +9,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
 // faulty is an observer that fails when a retry is counted.
@@ -81,9 +80,9 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 	p := startProxy(t, u, nil)
 	c := p.dial().send(get("/"))
 	within(t, "the request upstream", arrived)
-	time.Sleep(2 * exchange.WatchAfter) // the watch runs
+	time.Sleep(2 * downstream.PollEvery) // the watch runs
 	p.each(func(c *conn) { _ = c.NC.SetReadDeadline(downstream.Past) })
-	time.Sleep(exchange.WatchAfter / 2)
+	time.Sleep(downstream.PollEvery / 2)
 	c.Close()
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)

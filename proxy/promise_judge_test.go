@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 )
 
 // judge names every promise that the world saw broken.
@@ -91,7 +91,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 		began := e.Began.Add(s.Began)
 		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
 		switch {
-		case !q.left.IsZero() && began.After(q.left.Add(exchange.WatchAfter)):
+		case !q.left.IsZero() && began.After(q.left.Add(downstream.PollEvery)):
 			w.breaks(q, "attempt %d began %v after the client had left", i+1, began.Sub(q.left))
 		case !deadline.IsZero() && i > 0 && (began.After(deadline) || began.Equal(deadline) && w.route.Guard.NoBreaker): // the breaker may let in at the very instant
 			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
@@ -105,7 +105,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 		w.breaks(q, "it ended %v after its deadline", ended.Sub(deadline))
 	}
 	for i, a := range q.arrivals {
-		if !q.left.IsZero() && a.at.After(q.left.Add(exchange.WatchAfter)) {
+		if !q.left.IsZero() && a.at.After(q.left.Add(downstream.PollEvery)) {
 			w.breaks(q, "it arrived %v after the client had left", a.at.Sub(q.left))
 		}
 		if i > 0 && a.at.Before(q.arrivals[i-1].until) && !w.gaveUpOn(e, q.arrivals[i-1]) {

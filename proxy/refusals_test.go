@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // refused sends the bytes on a fresh connection and checks all that a refusal
@@ -235,7 +235,7 @@ func TestAChunkedBodyThatGrowsTooLargeIsCutOff(t *testing.T) {
 	})
 	p := startProxy(t, u, func(c *Config) { c.Default.MaxBodyBytes = 10 })
 	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n")
-	time.Sleep(2 * exchange.InlineWait)
+	time.Sleep(2 * upload.InlineWait)
 	c.send("6\r\n world\r\n").want(413, "*")
 	if err := within(t, "the end upstream", end); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the upstream's connection ended with %v, want a reset", err)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
@@ -36,7 +36,7 @@ func TestARequestThatComesToBeSentLate(t *testing.T) {
 		c.Close()
 		close(closed)
 	}, script(ok200)))
-	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * exchange.WatchAfter) })
+	p := startProxy(t, u, func(c *Config) { c.Tracer = tardy(2 * downstream.PollEvery) })
 	c := p.dial()
 	for i, connections := range []int{1, 1, 2} {
 		if i == 2 {

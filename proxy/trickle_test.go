@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -27,9 +27,9 @@ func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 		"it trickles":              {length(1000), "x", 0, 1000, 503, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"it trickles, 413":         {length(1000), "x", 0, 1000, 413, time.Second, policy.OutcomeSuccess},
 		"it stops":                 {length(1000), "x", 0, 3, 500, 3 * time.Second, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
-		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, request.BodyGrace + 2*exchange.WatchAfter, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it trickles, no length":   {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 1000, 503, 30*time.Second + downstream.PollEvery, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"it stops, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 0, 3, 503, 30*time.Second + downstream.PollEvery, policy.GaveUp(policy.ReasonBodyUnfinished)},
+		"too slow, no length":      {"Transfer-Encoding: chunked", "1\r\nx\r\n", 256, 1000, 503, request.BodyGrace + 2*downstream.PollEvery, policy.GaveUp(policy.ReasonBodyUnfinished)},
 		"it will be whole in time": {length(10), "x", 0, 10, 503, 11 * time.Second, policy.OutcomeRecovered},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -149,9 +149,9 @@ func TestASlowAnswerOverTLS(t *testing.T) {
 	p, _ := secureUpstream(t, func(c *upConn) {
 		for headers := c.head(); headers != ""; headers = c.head() {
 			discardBody(c, headers)
-			time.Sleep(2 * exchange.WatchAfter)
+			time.Sleep(2 * downstream.PollEvery)
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl")
-			time.Sleep(2 * exchange.WatchAfter)
+			time.Sleep(2 * downstream.PollEvery)
 			c.say("ow")
 		}
 	}, nil, upstream.TLSFiles{}, nil)

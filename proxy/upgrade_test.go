@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
@@ -81,13 +81,13 @@ func TestBytesSentEarlyReachTheTunnelInOrder(t *testing.T) {
 	got := make(chan string, 1)
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
-		time.Sleep(2 * exchange.WatchAfter) // the client's bytes are read ahead meanwhile
+		time.Sleep(2 * downstream.PollEvery) // the client's bytes are read ahead meanwhile
 		c.say(switching101 + "from upstream")
 		s, _ := c.endOfInput()
 		got <- s
 	})
 	c := startProxy(t, u, bare).dial().send(upgradeRequest + "early ")
-	time.Sleep(exchange.WatchAfter + exchange.WatchAfter/2)
+	time.Sleep(downstream.PollEvery + downstream.PollEvery/2)
 	c.send("later ")
 	c.wantRaw(switched + "from upstream")
 	c.send("last").closeWrite()

@@ -28,6 +28,9 @@ const (
 	PhaseHeaders // waiting for the rest of a head
 )
 
+// PollEvery bounds how late it is noticed that a client left, where reading cannot tell.
+const PollEvery = 100 * time.Millisecond
+
 // Conn is the connection of a client, or one stream of an HTTP/2 connection, as bytes: it has
 // the read buffer, the deadlines and the way to end it, and knows nothing of requests but the buffer that
 // their headers lie in. One goroutine serves it. A second one (the pump) reads from it while a body is sent or
@@ -68,6 +71,8 @@ type spanHolder interface {
 	DetachRequest()
 	// CheckDetached panics, in builds that poison, if a span points into b.
 	CheckDetached(b []byte)
+	// Compact moves what it keeps to as little memory as it needs, for a wait among many.
+	Compact()
 }
 
 // WakeQueued ends a wait of the connection's request in a queue.

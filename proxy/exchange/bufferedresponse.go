@@ -1,10 +1,12 @@
 package exchange
 
 import (
+	"bytes"
 	"io"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/apierror"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -20,17 +22,17 @@ const minBodyRoom = 512
 // bufferedResponse is a failed response that is kept whole while a better one is sought. Its bytes
 // are charged to the retry buffer.
 type bufferedResponse struct {
-	x           *Exchange
+	s           *sender // which made the attempt
 	resp        http1.Response
 	framing     http1.Framing
 	headerBuf   []byte // the buffer with resp's spans
 	headerStart int32  // the head in it
 	headerEnd   int32
+	attempt     int32 // the number of the attempt that brought it
 	full        bool
 	compacted   bool // for a wait
+	cut         bool // the upstream cut it off, so the client's copy is cut off too
 	body        []byte
-	attempt     int32 // the number of the attempt that brought it
-	cut         bool  // the upstream cut it off, so the client's copy is cut off too
 	chunked     http1.Chunked
 	charged     int
 }
@@ -39,21 +41,20 @@ type bufferedResponse struct {
 // older one. If it returns a reason, the response cannot be kept; it can still be relayed from its
 // first byte.
 func (h *bufferedResponse) read() policy.Reason {
-	x := h.x
 	h.drop()
-	limit := x.Route.ResponseBufferBytes
-	if f := x.att.Body.Framing; f.Kind == http1.BodyLength && f.Length > limit {
+	limit := h.s.r.Route.ResponseBufferBytes
+	if f := h.s.att.Body.Framing; f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge
 	}
-	if x.att.R > len(x.att.Up.Buf)-minBodyRoom {
+	if h.s.att.R > len(h.s.att.Up.Buf)-minBodyRoom {
 		return policy.ReasonResponseTooLarge // its head alone fills the buffer
 	}
-	if !h.charge(cap(x.att.Up.Buf) + cap(x.att.Body.Prefix)) {
+	if !h.charge(cap(h.s.att.Up.Buf) + cap(h.s.att.Body.Prefix)) {
 		return policy.ReasonRetryBufferFull
 	}
-	h.body, x.att.Body.Prefix = x.att.Body.Prefix, nil // what was read of it to find out its status
+	h.body, h.s.att.Body.Prefix = h.s.att.Body.Prefix, nil // what was read of it to find out its status
 	if why := h.readBody(limit); why != policy.ReasonNone {
-		x.att.Body.Prefix = h.body
+		h.s.att.Body.Prefix = h.body
 		h.body = nil
 		h.releaseCharge()
 		return why
@@ -65,7 +66,7 @@ func (h *bufferedResponse) read() policy.Reason {
 // readLast keeps the response of the last attempt, whose result is res, until the fallback has a
 // better one. It reports false if it cannot be kept. A nil res means that there was no attempt.
 func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
-	if res == nil || res.Cause != policy.CauseStatus || h.full && h.attempt == int32(h.x.Attempts) {
+	if res == nil || res.Cause != policy.CauseStatus || h.full && h.attempt == int32(h.s.r.Attempts) {
 		return true
 	}
 	return h.read() == policy.ReasonNone
@@ -73,11 +74,10 @@ func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
 
 // readBody reads the body.
 func (h *bufferedResponse) readBody(limit int64) policy.Reason {
-	x := h.x
-	x.att.Body.KeepBelow = x.att.R // the head stays where it is
-	until := x.Now().Add(responseBufferTimeout)
+	h.s.att.Body.KeepBelow = h.s.att.R // the head stays where it is
+	until := h.s.r.Time.Now().Add(responseBufferTimeout)
 	for {
-		piece, err := x.att.Body.NextBefore(until)
+		piece, err := h.s.att.Body.NextBefore(until)
 		switch {
 		case err == io.EOF:
 			return policy.ReasonNone
@@ -105,7 +105,7 @@ func (h *bufferedResponse) appendBody(piece []byte) bool {
 }
 
 func (h *bufferedResponse) charge(n int) bool {
-	if n > 0 && !h.x.Process.RetryBuffer.Take(n) {
+	if n > 0 && !h.s.r.Process.RetryBuffer.Take(n) {
 		return false
 	}
 	h.charged += n
@@ -113,25 +113,24 @@ func (h *bufferedResponse) charge(n int) bool {
 }
 
 func (h *bufferedResponse) releaseCharge() {
-	h.x.Process.RetryBuffer.Give(h.charged)
+	h.s.r.Process.RetryBuffer.Give(h.charged)
 	h.charged = 0
 }
 
 // keep takes the buffer with the headers from the connection, which goes back to the pool.
 func (h *bufferedResponse) keep() {
-	x := h.x
-	h.full, h.attempt = true, int32(x.Attempts)
-	h.framing = x.att.Body.Framing
-	h.resp, x.att.Resp = x.att.Resp, h.resp
-	h.headerBuf, x.att.Up.Buf = x.att.Up.Buf, nil
-	h.headerStart, h.headerEnd, h.compacted = x.att.HeaderStart, x.att.HeaderEnd, false
-	x.att.Resp.Close, x.att.Resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
+	h.full, h.attempt = true, int32(h.s.r.Attempts)
+	h.framing = h.s.att.Body.Framing
+	h.resp, h.s.att.Resp = h.s.att.Resp, h.resp
+	h.headerBuf, h.s.att.Up.Buf = h.s.att.Up.Buf, nil
+	h.headerStart, h.headerEnd, h.compacted = h.s.att.HeaderStart, h.s.att.HeaderEnd, false
+	h.s.att.Resp.Close, h.s.att.Resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
 	if h.framing.Kind == http1.BodyChunked {
-		h.chunked, x.att.Body.Chunked = x.att.Body.Chunked, h.chunked
+		h.chunked, h.s.att.Body.Chunked = h.s.att.Body.Chunked, h.chunked
 	}
-	x.endRequest()
-	x.upload.stop()
-	x.att.Release(x.Tick())
+	h.s.endRequest()
+	h.s.upload.Stop()
+	h.s.att.Release(h.s.r.Time.Tick())
 }
 
 // drop forgets the buffered response, if there is one, and returns its memory.
@@ -147,29 +146,65 @@ func (h *bufferedResponse) forget() {
 	h.full, h.cut = false, false
 }
 
-// relayBuffered sends the buffered response to the client as it came.
-func (x *Exchange) relayBuffered(o policy.Outcome, reason string) (int, policy.Outcome) {
-	h := &x.buffered
-	h.restoreHeaders()
-	x.att.Resp, h.resp = h.resp, x.att.Resp
-	x.endIfUnread()
-	if x.notGRPC() {
-		return x.respondNotGRPC(o)
+// compact moves what is kept out of the buffers that it was read into. Its headers are parsed again when they are
+// needed.
+func (h *bufferedResponse) compact() {
+	if !h.full || h.compacted {
+		return
 	}
-	f := x.w.framing(h.framing)
-	x.w.buf = x.w.appendHeaders(x.w.clean(), &x.att.Resp, f, reason)
-	x.w.started = true
-	err := x.w.writePiece(f, h.body)
-	if err == nil && h.cut {
-		_ = x.w.flush()
-		return x.broken(x.att.Resp.Status, f, attempt.ErrCut)
+	h.compacted = true
+	before := cap(h.headerBuf) + cap(h.body)
+	headers := bytes.Clone(h.headerBuf[h.headerStart:h.headerEnd])
+	body := bytes.Clone(h.body)
+	h.releaseHeaders()
+	h.headerBuf, h.body = headers, body
+	saved := before - cap(headers) - cap(body)
+	h.s.r.Process.RetryBuffer.Give(saved)
+	h.charged -= saved
+}
+
+// restoreHeaders undoes what compact did to the headers.
+func (h *bufferedResponse) restoreHeaders() {
+	if h.compacted {
+		_, _ = h.resp.Parse(h.headerBuf, h.s.r.Settings.Limits, h.s.r.HTTP.Method)
 	}
-	if err == nil {
-		x.att.Body.Framing, x.att.Body.Chunked = h.framing, h.chunked
-		err = x.w.endBody(f, x.att.Body.Trailers())
+}
+
+// readError takes what the response, whose result is a, says about a retry in its body: a wait, which
+// counts if it is longer than that of the headers, or that an account is used up. It returns the
+// reason if there is to be no retry.
+func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) policy.Reason {
+	body := h.errorObject(began)
+	if a.Cause != policy.CauseStatus || a.Status < 400 || len(body) == 0 {
+		return policy.ReasonNone
 	}
-	if err != nil {
-		return x.broken(x.att.Resp.Status, f, err)
+	list := h.s.r.Route.ErrorCodes
+	if list == nil {
+		list = apierror.Usual()
 	}
-	return x.att.Resp.Status, o
+	v := list.Read(body)
+	switch {
+	case v.Exhausted:
+		return policy.ReasonQuotaExhausted
+	case !v.HasWait || a.HasRetryAfter && a.RetryAfter >= v.Wait:
+		return policy.ReasonNone
+	}
+	a.RetryAfter, a.HasRetryAfter = v.Wait, true
+	h.s.r.StartPause(a)
+	if h.s.r.PauseTooLong(a) {
+		return policy.ReasonRetryAfterTooLong
+	}
+	return policy.ReasonNone
+}
+
+// errorObject returns the JSON text of the response: its body, or the error that an event
+// stream began with. It returns nil if the response has none.
+func (h *bufferedResponse) errorObject(began *heldStream) []byte {
+	switch {
+	case began.failed:
+		return began.reader.Error(h.body)
+	case isPlainJSON(&h.resp):
+		return h.body
+	}
+	return nil
 }

@@ -1,79 +1,69 @@
 package exchange
 
 import (
-	"io"
-	"sync/atomic"
-	"time"
-
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // Exchange is one request with its attempts and its response. It belongs to its
 // connection, which reuses it for the next request.
 type Exchange struct {
-	request.Request
-	report report.Report
-
-	sender
-	hedge race
-	requestState
-
+	r        request.Request
+	report   report.Report
+	admit    permit.Admitter
+	upload   upload.Upload
+	sender   sender
+	attempts attempts
 	buffered bufferedResponse
-	splice   io.LimitedReader // of the response body
-	w        responseWriter
-
-	upgraded atomic.Pointer[tunnel] // what an upgrade became
+	relay    relay
+	w        response.Writer
 }
 
+// Init prepares the exchange of a connection for its first use.
 func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
-	x.Conn, x.HTTP, x.Process = c, &c.Request, p
+	r := &x.r
+	r.Init(c, p)
 	c.Spans = x
-	x.buffered.x, x.adm.x = x, x
-	x.first.Host, x.first.Buffers = &p.Attempts, &c.Buffers
-	r := &x.Request
-	x.report.Request, x.w.r, x.Body.Of = r, r, r
-	x.current = current{r: r, report: &x.report, att: &x.first}
-	x.adm.current, x.upload.current, x.hedge.sender = &x.current, &x.current, &x.sender
-	x.Body.Pump = &x.upload.Pump
-	x.adm.waiter.Owner = c
+	x.report.Request = r
+	x.w.Init(r, &x.report)
+	x.admit.Init(r, &x.report)
+	x.upload.Init(r)
+	x.sender.r, x.sender.admit, x.sender.upload = r, &x.admit, &x.upload
+	x.sender.first.Host, x.sender.first.Buffers = &p.Attempts, &c.Buffers
+	x.sender.begin()
+	x.attempts.s, x.attempts.r, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
+	x.attempts.hedge.s, x.attempts.hedge.report = &x.sender, &x.report
+	x.buffered.s = &x.sender
+	x.relay.at = &x.attempts
 }
 
 // Begin prepares the exchange for the request that was just parsed.
 func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
-	x.requestState, x.Facts = requestState{}, request.Facts{}
-	x.Settings, x.Began, x.Clock = set, now, now
-	x.Conn.WriteTimeout = set.WriteTimeout
-	x.HeaderNames = http1.HeaderNamesOf(x.HTTP.Headers)
-	x.GRPC = x.Conn.Stream != nil && x.IsGRPCCall()
-	x.Route, x.Dest = set.DefaultRoute, set.DefaultRoute
-	x.w.reset(x.HTTP.Close)
-	x.avoid, x.freeRetryUsed, x.lastAttempt = "", false, false
-	x.hedge.hedgeState = hedgeState{}
-	x.att = &x.first
-	x.att.Throttled, x.att.Spliced, x.att.Began = false, false, 0
-	if x.ClientEnd.Load() != request.ClientPresent { // reading costs less than writing
-		x.ClientEnd.Store(request.ClientPresent)
-	}
+	x.r.Begin(set, now)
+	x.r.Conn.WriteTimeout = set.WriteTimeout
+	x.w.Begin(x.r.HTTP.Close)
+	x.sender.begin()
+	x.attempts.hedge.begin()
 	x.report.Reset()
-	x.adm.requestAdmission = requestAdmission{}
+	x.admit.Begin()
 }
 
 // EndAfterFault ends the request after a fault of the proxy. It reports whether one was being served.
 func (x *Exchange) EndAfterFault() bool {
-	x.w.mustReset = true
-	x.hedge.abort()
-	x.abandonPermit(breaker.Abandoned)
-	x.dropUpstream()
-	x.upload.stop()
+	x.w.MustReset = true
+	x.attempts.hedge.abort()
+	x.sender.abandonPermit(breaker.Abandoned)
+	x.sender.drop()
+	x.upload.Stop()
 	if !x.report.Open {
 		return false
 	}
@@ -84,118 +74,83 @@ func (x *Exchange) EndAfterFault() bool {
 
 // end returns all memory of the exchange except what the next request will use.
 func (x *Exchange) end() {
-	x.Body.Close()
-	x.att.Resp.Detach() // it may point into the buffered response
+	x.r.Body.Close()
+	x.sender.att.Resp.Detach() // it may point into the buffered response
 	x.buffered.drop()
-	x.att.Body.Release()
+	x.sender.att.Body.Release()
 	x.putHead()
-	if x.RequestHeaders != nil {
-		x.Conn.Buffers.Put(x.RequestHeaders)
+	if x.r.Out.Headers != nil {
+		x.r.Conn.Buffers.Put(x.r.Out.Headers)
+		x.r.Out.Headers = nil
 	}
-	x.Conn.Buffers.Put(x.w.buf)
-	x.RequestHeaders, x.w.buf = nil, nil
+	x.w.Release()
 }
 
 // Serve handles the parsed request: route, retry loop, response. It reports whether the
 // connection can serve another request.
 func (x *Exchange) Serve() bool {
-	x.Route = x.Settings.Find(x.Conn.Listener, x.HTTP)
-	x.Dest = x.Route
+	x.r.FindRoute()
 	x.report.Open = true
 	x.report.Begin()
-	if x.Settings.Tracer != nil {
+	if x.r.Settings.Tracer != nil {
 		x.report.BeginTrace()
 	}
-	code, outcome := x.prepareAndRun()
+	code, outcome := x.respond()
 	x.report.Done(code, outcome)
-	if x.w.mustReset {
-		x.Conn.Abort()
+	if x.w.MustReset {
+		x.r.Conn.Abort()
 	}
 	x.end()
-	return !x.w.mustClose && !x.w.mustReset
+	return !x.w.MustClose && !x.w.MustReset
 }
 
-// LastTick returns the last time that the clock was read for the request; zero if there was none yet.
-func (x *Exchange) LastTick() clock.Instant { return x.Clock }
-
-// PiecesSent returns how many pieces of request bodies were sent upstream. Anyone may ask.
-func (x *Exchange) PiecesSent() uint32 { return uint32(x.upload.pieces.Load()) }
-
-// MustReset reports whether the connection has to end such that the client cannot take it for an orderly end.
-func (x *Exchange) MustReset() bool { return x.w.mustReset }
+// respond gets the client its response. It returns its status code, 0 for none, and the outcome.
+func (x *Exchange) respond() (int, policy.Outcome) {
+	x.r.Out.FindID()
+	if why := x.r.Refusal(); why != http1.RefusalNone {
+		return x.w.Refuse(why)
+	}
+	if x.r.IsAnsweredLocally() {
+		return x.w.MaxForwards()
+	}
+	x.r.Route.UpstreamState.RetryBudget.Request(x.r.Process.Clock.Since(x.r.Time.Began))
+	x.r.Prepare()
+	return x.run()
+}
 
 // RefuseHeaders responds to request headers that broke a rule.
 func (x *Exchange) RefuseHeaders(why http1.Refusal) {
-	x.Tick()
-	x.ID = forward.AppendRandomID(x.IDText[:0])
+	x.r.Time.Tick()
+	x.r.Out.MakeID()
 	x.report.Begin()
-	x.report.Done(x.refuse(why))
+	x.report.Done(x.w.Refuse(why))
 	x.end()
 }
 
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {
-	x.Tick()
-	x.w.mustClose = true
-	x.ID = forward.AppendRandomID(x.IDText[:0])
+	x.r.Time.Tick()
+	x.w.MustClose = true
+	x.r.Out.MakeID()
 	x.report.Begin()
-	x.report.Done(x.respondError(408, policy.OutcomeRequestTimeout, "request_timeout"))
+	x.report.Done(x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout"))
 	x.end()
 }
 
-func (x *Exchange) prepareAndRun() (int, policy.Outcome) {
-	x.ID = forward.RequestID(x.HTTP, x.IDText[:0])
-	if why := x.Refusal(); why != http1.RefusalNone {
-		return x.refuse(why)
-	}
-	if x.IsAnsweredLocally() {
-		return x.respondToMaxForwards()
-	}
-	x.Route.UpstreamState.RetryBudget.Request(x.Process.Clock.Since(x.Began))
-	x.prepare()
-	return x.run()
-}
+// LastTick returns the last time that the clock was read for the request; zero if there was none yet.
+func (x *Exchange) LastTick() clock.Instant { return x.r.Time.Clock }
 
-// prepare fixes what the retry rules need to know about the request.
-func (x *Exchange) prepare() {
-	r := x.Route
-	x.Body.Reset(x.HTTP.Body)
-	x.Conn.SizeNextRead(x.HTTP.Body)
-	x.ExpectsContinue = x.HTTP.ExpectContinue && !x.Body.Ended
-	if r.GenerateKey {
-		x.GeneratedKey = x.IdempotencyKey()
-	}
-	x.Safe = r.Policy.Retryable(x.HTTP.Method, r.GenerateKey || x.Get(http1.IdempotencyKey) != nil)
-	x.MaxRetries, x.EarlierAttempts = r.Policy.MaxRetries, 0
-	if x.HeaderNames.HasAny(request.AttemptCountHeaders) {
-		x.ReadEarlierAttempts()
-	}
-	if x.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
-		x.ReadClientDeadline()
-	}
-	if x.Body.Framing.Kind == http1.BodyChunked {
-		x.DetachHeaders(buffer.Medium)
-	}
-	if x.Body.Ended {
-		x.StartClock(x.Began)
-	}
-}
+// Tick reads the clock for the request.
+func (x *Exchange) Tick() { x.r.Time.Tick() }
 
-// EndedByClient reports whether the request reached an upstream, or was on its way
-// there, and was then ended by its client in whatever way.
-func (x *Exchange) EndedByClient() bool {
-	end := x.ClientEnd.Load()
-	switch {
-	case x.Attempts == 0:
-		return false
-	case x.Conn.Stream.ResponseComplete():
-		return end == request.ClientBodyBroken
-	}
-	return end == request.ClientBodyBroken || x.Conn.Stream.ClientGone() || x.Conn.Stream.BodyBroken()
-}
+// PiecesSent returns how many pieces of request bodies were sent upstream. Anyone may ask.
+func (x *Exchange) PiecesSent() uint32 { return x.upload.Pieces() }
 
-// requestState is how far a request has come. Its zero value is that of one just begun.
-type requestState struct {
-	stream heldStream // of the running attempt
-	wait   time.Duration
-}
+// MustReset reports whether the connection has to end such that the client cannot take it for an orderly end.
+func (x *Exchange) MustReset() bool { return x.w.MustReset }
+
+// EndedByClient reports whether the request reached an upstream and was then ended by its client.
+func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }
+
+// EndTunnel ends the tunnel of the request, if it is one, in order. Anyone may call it.
+func (x *Exchange) EndTunnel() { x.relay.upgraded.Load().end() }

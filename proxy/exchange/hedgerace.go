@@ -6,42 +6,15 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // errHedgeEnded ends reading from the first attempt if its hedge has ended.
 var errHedgeEnded = errors.New("the hedge ended first")
 
-// raceHedge continues an attempt that has a hedge, after reading its headers ended with cause,
-// until one of the two remains. The first good response wins; a failure waits for the other. It
-// sets res to the result, like receive. Whatever concerns the client happens here and not in the
-// goroutine of the hedge.
-func (x *Exchange) raceHedge(res *policy.Attempt, cause policy.Cause) {
-	if x.hedge.ended {
-		if x.hedge.takeOver(res, x) {
-			x.holdHedgesStream(res)
-			return
-		}
-		cause = x.att.ReadFinalHeaders(x, x.Settings.Limits, x.HTTP.Method)
-	}
-	x.received(res, cause)
-	if x.ClientStaysOn() && !x.Good(res) && x.hedge.await(res, x) {
-		x.holdHedgesStream(res)
-		return
-	}
-	x.hedge.drop()
-}
-
-// holdHedgesStream is the end of received for a hedge that is now the running attempt.
-func (x *Exchange) holdHedgesStream(res *policy.Attempt) {
-	x.stream = heldStream{}
-	if x.holdsStream(res) {
-		x.awaitFirstContent(res)
-	}
-}
-
 // overtook reports whether the hedge ended and was not dealt with yet.
 func (ra *race) overtook() bool {
-	if ra.running == nil || ra.ended || !ra.running.isOver.Load() {
+	if ra.running == nil || ra.ended || !ra.running.IsOver() {
 		return false
 	}
 	ra.ended = true
@@ -53,17 +26,17 @@ func (ra *race) overtook() bool {
 // client has left.
 func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 	h := ra.running
-	h.await(ra.r)
-	if !ra.r.Good(&h.result) {
-		h.releasePermit(ra.r, breaker.TimedOut) // its response, if it has one, stays in it
+	h.Await(ra.s.r)
+	if !ra.s.r.Good(&h.Result) {
+		h.ReleasePermit(ra.s.r, breaker.TimedOut) // its response, if it has one, stays in it
 		return false
 	}
-	ra.r.Tick()
-	ra.abandonPermit(breaker.Abandoned)
-	ra.att.Throttled = false // client-side throttling does not learn its result
-	if ra.r.Route.HedgeAfter.Slow() {
+	ra.s.r.Time.Tick()
+	ra.s.abandonPermit(breaker.Abandoned)
+	ra.s.att.Throttled = false // client-side throttling does not learn its result
+	if ra.s.r.Route.HedgeAfter.Slow() {
 		// As after the attempt timeout whose place it takes.
-		reportToEndpoint(ra.att.Endpoint, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
+		reportToEndpoint(ra.s.att.Endpoint, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
 	}
 	*res = policy.Attempt{Cause: policy.CauseReset}
 	ra.adopt(res, policy.Overtaken, from)
@@ -75,21 +48,21 @@ func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 // meanwhile, the hedge is the one in flight.
 func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 	h := ra.running
-	ra.r.Tick()
+	ra.s.r.Time.Tick()
 	if res.Cause != policy.CauseAttemptTimeout { // else it may still be gone on with
-		ra.adm.releasePermit(res)
+		ra.s.admit.Release(ra.s.att, res)
 	}
-	if !h.isOver.Load() {
-		ra.upload.stop()
-		ra.upload.startWatch(h.stop)
-		<-h.done
-		ra.upload.stop()
+	if !h.IsOver() {
+		ra.s.upload.Stop()
+		ra.s.upload.StartWatch(h.Stop)
+		<-h.Done
+		ra.s.upload.Stop()
 	}
-	h.await(ra.r)
-	ra.r.Tick()
-	stays := ra.r.ClientStaysOn()
-	class := ra.r.Route.Policy.Classify(res)
-	if h.att.Up != nil && (!stays || ra.r.Good(&h.result) || policy.BetterFailure(res, &h.result)) {
+	h.Await(ra.s.r)
+	ra.s.r.Time.Tick()
+	stays := ra.s.r.ClientStaysOn()
+	class := ra.s.r.Route.Policy.Classify(res)
+	if h.Att.Up != nil && (!stays || ra.s.r.Good(&h.Result) || policy.BetterFailure(res, &h.Result)) {
 		ra.adopt(res, class, from)
 		return true
 	}
@@ -103,58 +76,58 @@ func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 // sets res to its result. from reads the response of the hedge from now on.
 func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Reader) {
 	h := ra.running
-	ra.abandonPermit(breaker.TimedOut) // has no effect if the permit was released
-	ra.r.StartPause(res)
+	ra.s.abandonPermit(breaker.TimedOut) // has no effect if the permit was released
+	ra.s.r.StartPause(res)
 	if class != policy.Overtaken {
-		reportToEndpoint(ra.att.Endpoint, res)
+		reportToEndpoint(ra.s.att.Endpoint, res)
 	}
 	ra.attemptDone(res, class)
-	ra.discard()
+	ra.s.discard()
 	ra.finish()
-	ra.r.Attempts++
-	ra.r.Retries++
-	if ra.r.ClientStaysOn() && ra.r.Good(&h.result) {
+	ra.s.r.Attempts++
+	ra.s.r.Retries++
+	if ra.s.r.ClientStaysOn() && ra.s.r.Good(&h.Result) {
 		ra.report.Observer.HedgeWon()
 	}
-	ra.att.Resp.Detach()
-	ra.att = &h.att
-	ra.att.Buffers, ra.avoid = &ra.r.Conn.Buffers, ra.att.Addr
-	ra.att.ReadBy, ra.att.WriteBy = 0, 0 // the hedge has set deadlines of its own
-	ra.upload.lastPiece.Store(false)
-	ra.att.Body.Reset(ra.att, from)
-	*res = h.result
+	ra.s.att.Resp.Detach()
+	ra.s.att = &h.Att
+	ra.s.att.Buffers, ra.s.avoid = &ra.s.r.Conn.Buffers, ra.s.att.Addr
+	ra.s.att.ReadBy, ra.s.att.WriteBy = 0, 0 // the hedge has set deadlines of its own
+	ra.s.upload.Serve(ra.s.att)
+	ra.s.att.Body.Reset(ra.s.att, from)
+	*res = h.Result
 }
 
 // drop ends a hedge that lost and reports it. A hedge of which nothing was sent does not count.
 func (ra *race) drop() {
 	h := ra.running
-	ended := h.isOver.Load() && !h.isStopped() // by itself, not when the client left
-	h.stop()
-	h.await(ra.r)
-	ra.att.ReadBy = 0 // the hedge moved the deadline
-	ra.r.Tick()
-	if !ended && !h.wrote {
+	ended := h.IsOver() && !h.IsStopped() // by itself, not when the client left
+	h.Stop()
+	h.Await(ra.s.r)
+	ra.s.att.ReadBy = 0 // the hedge moved the deadline
+	ra.s.r.Time.Tick()
+	if !ended && !h.Wrote {
 		ra.finish()
-		h.releasePermit(ra.r, breaker.Unsent)
+		h.ReleasePermit(ra.s.r, breaker.Unsent)
 		return
 	}
 	ra.finish()
-	ra.r.Attempts++
-	ra.r.Retries++
-	class := ra.r.Route.Policy.Classify(&h.result)
-	if !ended && h.cause != policy.CauseStatus {
-		h.releasePermit(ra.r, breaker.Abandoned)
-		h.att.Throttled, class = false, policy.Overtaken
-		if !ra.r.ClientStaysOn() {
+	ra.s.r.Attempts++
+	ra.s.r.Retries++
+	class := ra.s.r.Route.Policy.Classify(&h.Result)
+	if !ended && h.Cause != policy.CauseStatus {
+		h.ReleasePermit(ra.s.r, breaker.Abandoned)
+		h.Att.Throttled, class = false, policy.Overtaken
+		if !ra.s.r.ClientStaysOn() {
 			class = policy.Unknown
 		}
 	} else {
-		h.releasePermit(ra.r, breaker.TimedOut)
-		reportToEndpoint(h.att.Endpoint, &h.result)
+		h.ReleasePermit(ra.s.r, breaker.TimedOut)
+		reportToEndpoint(h.Att.Endpoint, &h.Result)
 	}
-	ra.r.StartPause(&h.result)
-	ra.report.Record(&h.att, &h.result, class)
-	h.abort()
+	ra.s.r.StartPause(&h.Result)
+	ra.report.Record(&h.Att, &h.Result, class)
+	h.Abort()
 }
 
 // finish ends the race. It counts a hedge that was sent, and returns the budget token of one that was
@@ -163,10 +136,10 @@ func (ra *race) finish() {
 	h := ra.running
 	ra.running, ra.ended = nil, false
 	switch {
-	case h.wrote:
+	case h.Wrote:
 		ra.report.Observer.Hedged()
-	case h.budget != nil:
-		h.budget.GiveBack()
+	case h.Budget != nil:
+		h.Budget.GiveBack()
 	}
 }
 
@@ -177,8 +150,26 @@ func (ra *race) abort() {
 		return
 	}
 	ra.running = nil
-	h.stop()
-	<-h.done
-	h.releasePermit(ra.r, breaker.Abandoned)
-	h.abort()
+	h.Stop()
+	<-h.Done
+	h.ReleasePermit(ra.s.r, breaker.Abandoned)
+	h.Abort()
 }
+
+// reportToEndpoint tells the endpoint m what came of an attempt. m is nil if there is only one
+// endpoint. Dials are counted where they are made.
+func reportToEndpoint(m *upstream.Endpoint, a *policy.Attempt) {
+	switch {
+	case m == nil:
+	case a.Cause == policy.CauseIdleClose, a.Cause == policy.CauseRefusedStream:
+		// A restart closes all idle connections at once, and a stream is refused for want of room.
+	case a.Cause != policy.CauseStatus, countsAgainstEndpoint(a.JudgedStatus()):
+		m.ReportFailure()
+	default:
+		m.ReportSuccess()
+	}
+}
+
+// countsAgainstEndpoint reports whether a status says that the endpoint is broken. A 500 is usually
+// caused by the request or by code that all endpoints share; a 429 is about the client.
+func countsAgainstEndpoint(status int) bool { return status >= 502 && status <= 504 }

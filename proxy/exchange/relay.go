@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"io"
+	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
@@ -9,34 +10,40 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
-// relay sends the response of the attempt that just ended to the client as it arrives. It returns
+// relay sends an upstream's response to the client.
+type relay struct {
+	at       *attempts              // whose running attempt has the response
+	upgraded atomic.Pointer[tunnel] // what an upgrade became
+}
+
+// response sends the response of the attempt that just ended to the client as it arrives. It returns
 // the status code and the outcome.
-func (x *Exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) {
-	status := x.att.Resp.Status
+func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome) {
+	status := re.at.s.att.Resp.Status
 	if status == 101 {
-		return x.tunnel()
+		return re.tunnel()
 	}
-	if x.notGRPC() {
-		return x.respondNotGRPC(o)
+	if re.at.w.NotGRPC(&re.at.s.att.Resp) {
+		re.at.s.discard()
+		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
 	}
-	x.endIfUnread()
-	framing := x.w.framing(x.att.Body.Framing)
-	events := framing.Kind != http1.BodyLength && isEventStream(&x.att.Resp)
-	if x.w.buf == nil {
-		x.w.buf, x.RequestHeaders = x.RequestHeaders, nil // there will be no other attempt
-	}
-	x.w.buf = x.w.appendHeaders(x.w.clean(), &x.att.Resp, framing, reason)
-	x.w.started, x.att.Body.KeepBelow = true, 0 // the head's spans are not needed any more
-	err := x.copyBody(framing)
+	re.endIfUnread()
+	framing := re.at.w.Framing(re.at.s.att.Body.Framing)
+	events := framing.Kind != http1.BodyLength && isEventStream(&re.at.s.att.Resp)
+	re.at.w.TakeHeadersBuffer()
+	re.at.w.Headers(&re.at.s.att.Resp, framing, reason)
+	re.at.s.att.Body.KeepBelow = 0 // the spans of the headers are not needed any more
+	err := re.copyBody(framing)
 	if err == nil {
-		x.finishUpstream()
+		re.finishUpstream()
 		return status, o
 	}
-	x.dropUpstream()
-	x.upload.stop()
-	status, o = x.broken(status, framing, err)
+	re.at.s.drop()
+	re.at.s.upload.Stop()
+	status, o = re.broken(status, framing, err)
 	if events && o == policy.OutcomeResponseBroken {
 		o = policy.OutcomeStreamCut
 	}
@@ -45,122 +52,108 @@ func (x *Exchange) relay(o policy.Outcome, reason string) (int, policy.Outcome) 
 
 // broken ends a response that could not be relayed whole. The client's connection ends such that
 // the response looks cut off: by a reset if only the end of the connection ends the body.
-func (x *Exchange) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
-	x.w.mustClose = true
+func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
+	re.at.w.MustClose = true
 	if err == attempt.ErrClientGone {
-		x.w.mustReset = true
-		return status, x.clientOutcome()
+		re.at.w.MustReset = true
+		return status, re.at.w.ClientOutcome()
 	}
-	if x.GRPC && f.Kind == http1.BodyChunked && x.w.endGRPCCall() == nil {
+	if re.at.r.GRPC && f.Kind == http1.BodyChunked && re.at.w.EndGRPCCall() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
-	x.w.mustReset = f.Kind == http1.BodyClose
+	re.at.w.MustReset = f.Kind == http1.BodyClose
 	return status, policy.OutcomeResponseBroken
 }
 
 // endIfUnread marks the connection for closing if the response came before the whole request: the
 // stream still contains the rest.
-func (x *Exchange) endIfUnread() {
-	if x.upload.hasBody() || !x.Body.Ended || x.Process.Draining.Load() {
-		x.w.mustClose = true
+func (re *relay) endIfUnread() {
+	if re.at.s.upload.HasBody() || !re.at.r.Body.Ended || re.at.r.Process.Draining.Load() {
+		re.at.w.MustClose = true
 	}
 }
 
-// copyBody sends x.out, which contains the headers, and then the body.
-func (x *Exchange) copyBody(f http1.Framing) error {
-	b := &x.att.Body
+// copyBody sends the headers, which are in w, and then the body.
+func (re *relay) copyBody(f http1.Framing) error {
+	b := &re.at.s.att.Body
 	if b.Ended {
-		x.endRequest()
+		re.at.s.endRequest()
 	}
 	if len(b.Prefix) > 0 {
-		if err := x.w.writePiece(f, b.Prefix); err != nil {
+		if err := re.at.w.WritePiece(f, b.Prefix); err != nil {
 			return err
 		}
 	}
 	for !b.Ended {
 		piece, err := b.Buffered()
 		if err == nil && len(piece) == 0 && !b.Ended {
-			if err := x.w.flush(); err != nil {
+			if err := re.at.w.Flush(); err != nil {
 				return err
 			}
-			if x.canSpliceDown(f) {
-				return x.spliceDown()
+			if re.canSpliceDown(f) {
+				return re.spliceDown()
 			}
-			if piece, err = b.Next(x.IdleOrForever()); err == io.EOF {
+			if piece, err = b.Next(re.at.r.Time.IdleOrForever()); err == io.EOF {
 				break
 			}
 		}
 		if err != nil {
-			_ = x.w.flush()
+			_ = re.at.w.Flush()
 			return err
 		}
 		if b.Ended {
-			x.endRequest()
+			re.at.s.endRequest()
 		}
-		if err := x.w.writePiece(f, piece); err != nil {
+		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
 	}
-	x.endRequest()
-	return x.w.endBody(f, x.att.Body.Trailers())
-}
-
-// endRequest is called when the response is whole, before its last bytes go to the client. A request
-// body still in flight ends here: what followed it could pass for another request, and its
-// connection carries none.
-func (x *Exchange) endRequest() {
-	if !x.upload.Running {
-		return
-	}
-	x.upload.awaitLastWrite()
-	if x.att.Progress.Load() != attempt.Sent {
-		x.att.NotReusable = true
-		x.upload.stop()
-	}
+	re.at.s.endRequest()
+	return re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
 }
 
 // finishUpstream ends an attempt whose response was relayed whole. It gives up a request body that
 // is still being sent: the upstream has responded.
-func (x *Exchange) finishUpstream() {
-	if x.att.Progress.Load() != attempt.Sent {
-		x.dropUpstream()
-		x.w.mustClose = x.w.mustClose || !x.Body.Ended
+func (re *relay) finishUpstream() {
+	if re.at.s.att.Progress.Load() != attempt.Sent {
+		re.at.s.drop()
+		re.at.w.MustClose = re.at.w.MustClose || !re.at.r.Body.Ended
 		return
 	}
-	x.upload.stop()
-	x.report.RelayedAt = x.Tick()
-	x.att.Release(x.report.RelayedAt)
+	re.at.s.upload.Stop()
+	re.at.report.RelayedAt = re.at.r.Time.Tick()
+	re.at.s.att.Release(re.at.report.RelayedAt)
 }
 
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
-func (x *Exchange) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && x.att.Body.Left >= spliceFrom && x.att.R == x.att.W && !x.upload.hasBody() &&
-		x.Conn.TCP != nil && rawTCP(x.att.Up) != nil && rawsocket.CanSplice()
+func (re *relay) canSpliceDown(f http1.Framing) bool {
+	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
+		re.at.r.Conn.TCP != nil && re.at.s.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 
 // spliceDown moves the rest of the response body to the client.
-func (x *Exchange) spliceDown() error {
-	b := &x.att.Body
-	until := x.Now().Add(x.IdleOrForever())
+func (re *relay) spliceDown() error {
+	b := &re.at.s.att.Body
+	until := re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
 	for b.Left > 0 {
-		now := x.Tick()
-		x.Conn.ExtendWrite(now)
-		x.setUpRead(until, now)
-		if x.ClientEnd.Load() != request.ClientPresent {
+		now := re.at.r.Time.Tick()
+		re.at.r.Conn.ExtendWrite(now)
+		re.at.setRead(until, now)
+		if re.at.r.ClientEnd.Load() != request.ClientPresent {
 			return attempt.ErrClientGone
 		}
-		want := min(b.Left, splicePiece)
-		x.Conn.Writing.Store(int64(now))
-		n, err := spliceTo(x.Conn.TCP, rawTCP(x.att.Up), want, &x.splice)
-		x.Conn.Writing.Store(0)
+		want := min(b.Left, upload.SplicePiece)
+		re.at.r.Conn.Writing.Store(int64(now))
+		n, err := re.at.s.upload.Splicer.Move(re.at.r.Conn.TCP, re.at.s.att.Up.TCP(), want)
+		re.at.r.Conn.Writing.Store(0)
 		b.Left -= n
-		x.BodyBytesSent += n
+		re.at.r.BodyBytesSent += n
 		if n > 0 {
-			until = x.Now().Add(x.IdleOrForever())
+			until = re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
 		}
 		if n < want {
-			if err := x.spliceDownEnded(err, until); err != nil {
+			if err := re.spliceDownEnded(err, until); err != nil {
 				return err
 			}
 		}
@@ -170,18 +163,44 @@ func (x *Exchange) spliceDown() error {
 }
 
 // spliceDownEnded returns why a splice ended early, or nil if it can go on.
-func (x *Exchange) spliceDownEnded(err error, until clock.Instant) error {
+func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	switch {
-	case x.ClientEnd.Load() != request.ClientPresent, rawsocket.IsTimeout(err) && x.Conn.WriteTimedOut():
+	case re.at.r.ClientEnd.Load() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
 		return attempt.ErrClientGone
-	case rawsocket.IsTimeout(err) && x.upload.leftWhileStuck():
-		x.ClientEnd.Store(request.ClientGone)
+	case rawsocket.IsTimeout(err) && re.at.s.upload.LeftWhileStuck():
+		re.at.r.ClientEnd.Store(request.ClientGone)
 		return attempt.ErrClientGone
-	case rawsocket.IsTimeout(err) && x.Now().Before(until):
-		x.upload.startWatch(nil) // the wait before the client is watched is over, or the pump woke us
+	case rawsocket.IsTimeout(err) && re.at.r.Time.Now().Before(until):
+		re.at.s.upload.StartWatch(nil) // the wait before the client is watched is over, or the pump woke us
 		return nil
-	case err != nil && !rawsocket.IsTimeout(err) && x.Conn.HungUp():
+	case err != nil && !rawsocket.IsTimeout(err) && re.at.r.Conn.HungUp():
 		return attempt.ErrClientGone
 	}
 	return attempt.ErrCut
+}
+
+// buffered sends the buffered response to the client as it came.
+func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) (int, policy.Outcome) {
+	h.restoreHeaders()
+	re.at.s.att.Resp, h.resp = h.resp, re.at.s.att.Resp
+	re.endIfUnread()
+	if re.at.w.NotGRPC(&re.at.s.att.Resp) {
+		re.at.s.discard()
+		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
+	}
+	f := re.at.w.Framing(h.framing)
+	re.at.w.Headers(&re.at.s.att.Resp, f, reason)
+	err := re.at.w.WritePiece(f, h.body)
+	if err == nil && h.cut {
+		_ = re.at.w.Flush()
+		return re.broken(re.at.s.att.Resp.Status, f, attempt.ErrCut)
+	}
+	if err == nil {
+		re.at.s.att.Body.Framing, re.at.s.att.Body.Chunked = h.framing, h.chunked
+		err = re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
+	}
+	if err != nil {
+		return re.broken(re.at.s.att.Resp.Status, f, err)
+	}
+	return re.at.s.att.Resp.Status, o
 }

@@ -1,146 +1,122 @@
 package exchange
 
 import (
-	"context"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/report"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/request"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
-// freshFor bounds the idle age of a pooled connection for a request that could not be
-// retried. Servers close idle connections after 2 s at the earliest (Node.js 5 s,
-// Gunicorn 2 s), and that close may be on its way.
-const freshFor = 1500 * time.Millisecond
-
-// current is a request, its report and the attempt that it is at. The parts of an exchange share it,
-// so that all of them go on with a hedge that won.
-type current struct {
-	r      *request.Request
-	report *report.Report
-	att    *attempt.Attempt // the running one, or the last one: the first, or a hedge that won
-}
-
-// sender gets the attempts of a request admitted, connected and sent, one after the other.
+// sender gets the attempts of a request connected and sent, one after the other.
 type sender struct {
-	current
-	adm    admitter
-	upload upload
+	r      *request.Request
+	admit  *permit.Admitter
+	upload *upload.Upload
+	att    *attempt.Attempt // the running one, or the last one: the first, or a hedge that won
 
 	first         attempt.Attempt
-	avoid         string // the address of the last attempt; the next one prefers another
+	avoid         string        // the address of the last attempt; the next one prefers another
+	waited        time.Duration // before the last retry
 	freeRetryUsed bool
 	lastAttempt   bool // no retry is possible any more: the attempt has all the time that is left
 }
 
-// connect gets a connection: a pooled one at once, otherwise a dialled one while the client
-// is watched. CauseStatus means that s.att has it.
-func (s *sender) connect(fresh bool) policy.Cause {
-	pool := s.r.Dest.UpstreamState.Pool
-	s.att.Unchecked = s.upload.isBuffered()
-	if s.att.Fault.Breaks() {
-		s.use(attempt.StandIn(pool, s.att.Fault.Fault))
-		return policy.CauseStatus
-	}
-	choice := s.choice()
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
-	if !s.retriesReset() {
-		o.MaxIdle = freshFor
-	}
-	if s.r.Attempts == 1 {
-		o.Now = time.Duration(s.r.Clock)
-	}
-	up, err := s.connection(&o, fresh)
-	if err != nil {
-		return s.dialFailed(err)
-	}
-	s.use(up)
-	if permit := s.att.Permit; permit.Probe() && !up.Reused {
-		s.r.Dest.UpstreamState.Admission.WatchProbe(permit, up.Addr)
-	}
-	return policy.CauseStatus
+// begin prepares for another request.
+func (s *sender) begin() {
+	s.avoid, s.waited, s.freeRetryUsed, s.lastAttempt = "", 0, false, false
+	s.att = &s.first
+	s.att.Throttled, s.att.Spliced, s.att.Began = false, false, 0
+	s.upload.Serve(s.att)
 }
 
-// choice returns what decides about the endpoint of the next attempt.
-func (s *sender) choice() upstream.Choice {
-	balance := &s.r.Dest.Balance
-	c := upstream.Choice{Avoid: s.avoid, RoundRobin: balance.RoundRobin}
-	if balance.Header != "" {
-		if value, ok := s.r.HTTP.Lookup(balance.Header); ok {
-			c.Key = upstream.KeyOf(value)
-		}
-	}
-	return c
+// request returns the parts of the request that are here: the headers, and the begin of the body. end
+// means that this is all of it. expect means that the upstream is asked for a 100 first.
+func (s *sender) request() (parts [][]byte, headers int, expect, end bool, err error) {
+	s.r.Body.Rewind()
+	expect = s.r.ExpectsContinue && s.att.Number == 1 && !s.r.Body.Ready() // what is here waits for no 100
+	s.att.NotReusable, s.att.RespondedEarly = expect || s.mayGoUnread(), false
+	s.r.Out.Render()
+	rendered := s.r.Out.Finish(s.r.Out.Headers, expect, s.att)
+	s.r.Out.Headers = rendered[:len(s.r.Out.Headers)]
+	parts, end, err = s.upload.Gather(rendered, expect)
+	return parts, len(rendered), expect, end, err
 }
 
-// retriesReset reports whether the attempt will be retried, as far as is known now, if its
-// connection ends without a response.
-func (s *sender) retriesReset() bool {
-	return s.r.Safe && s.r.Body.Keeping && s.r.Retries < s.r.MaxRetries && s.r.Dest.RepeatsReset
+// send writes the parts of the request, and the rest of its body here or in the pump. It does not
+// return a failure after the first byte, because the upstream may have responded before it.
+func (s *sender) send(parts [][]byte, headers int, expect, end bool) attempt.SendEnd {
+	if s.att.Unchecked && s.att.Reused && !s.att.Up.StillOpen() {
+		return attempt.Stale
+	}
+	total := length(parts)
+	n, err := s.upload.WriteUp(parts)
+	s.att.GotBytes = n > 0
+	switch {
+	case n == 0 && err != nil:
+		return attempt.NotTaken
+	case err != nil:
+		s.att.Progress.Store(attempt.WriteFailed)
+	case end:
+		s.att.SentWhole()
+	case expect:
+		s.upload.Start()
+	default:
+		s.upload.SendInline(total - headers)
+	}
+	return attempt.Taken
 }
 
-// dial opens a connection and gives up when the client leaves.
-func (s *sender) dial(o upstream.GetOptions) (*upstream.Conn, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if !s.r.Deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(context.Background(), s.r.Process.Clock.At(s.r.Deadline))
+// mayGoUnread reports whether the request has a body that an upstream may not read since its method
+// gives it no meaning (RFC 9110 section 9.3): it would take that body for the next request.
+func (s *sender) mayGoUnread() bool {
+	if s.r.Body.Framing.Empty() || s.att.Up.Stream() {
+		return false
 	}
-	defer cancel()
-	o.Fresh = true
-	s.upload.startWatch(cancel)
-	defer s.upload.stop()
-	return s.r.Dest.UpstreamState.Admission.Dial(ctx, o)
+	switch string(s.r.HTTP.Method) {
+	case "GET", "HEAD", "OPTIONS", "DELETE", "TRACE":
+		return true
+	}
+	return false
 }
 
-// use gives the attempt its connection.
-func (s *sender) use(up *upstream.Conn) {
-	s.att.Use(up)
-	s.avoid = up.Addr // the next attempt, if there is one, prefers another address
-	s.adm.rateLimitSlot = nil
-	if s.upload.lastPiece.Load() { // reading costs less than writing
-		s.upload.lastPiece.Store(false)
+func length(parts [][]byte) int {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
 	}
-}
-
-func (s *sender) dialFailed(err error) policy.Cause {
-	if s.adm.noAttemptReason == policy.ReasonNone {
-		s.adm.rateLimitSlot = nil
-	}
-	cause := s.att.DialFailed(err)
-	if s.att.DialErr != nil {
-		s.avoid = s.att.Addr
-	}
-	return cause
+	return n
 }
 
 // mayResume reports whether an attempt that timed out may still be awaited.
 func (s *sender) mayResume() bool {
-	return (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Deadline.IsZero() || s.r.Now().Before(s.r.Deadline))
+	return (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
 }
 
 // discard drops the connection of an attempt that will be retried.
 func (s *sender) discard() {
-	s.dropUpstream()
+	s.drop()
 	s.att.Body.Release()
-	s.upload.stop()
+	s.upload.Stop()
 }
 
-// dropUpstream resets the connection of an unfinished attempt, so that a server that works
+// drop resets the connection of an unfinished attempt, so that a server that works
 // on it notices at once.
-func (s *sender) dropUpstream() {
+func (s *sender) drop() {
 	if s.att.Up == nil {
 		return
 	}
-	if s.upload.Running {
-		s.upload.Stopping.Store(true) // before its write's time is over, which is no failure then
+	if s.upload.Pump.Running {
+		s.upload.Pump.Stopping.Store(true) // before its write's time is over, which is no failure then
 	}
 	_ = s.att.Up.SetDeadline(downstream.Past)
-	s.upload.stop()
+	s.upload.Stop()
 	s.att.Abort()
 }
 
@@ -149,8 +125,83 @@ func (s *sender) dropUpstream() {
 // its late response is the first sign that the upstream is back. The caller of
 // abandonPermit closes any other connection.
 func (s *sender) abandonPermit(kind breaker.EndKind) {
-	if s.adm.awaitsLateResponse(s.att.Permit) {
-		s.upload.stop() // the pump could wake who reads the response
+	if s.admit.AwaitsLateResponse(s.att, s.att.Permit) {
+		s.upload.Stop() // the pump could wake who reads the response
 	}
-	s.adm.abandon(kind)
+	s.admit.Abandon(s.att, kind)
+}
+
+// situation returns what the policy has to know about the request.
+func (s *sender) situation() policy.Situation {
+	left := request.LongestWait
+	if !s.r.Time.Deadline.IsZero() {
+		left = s.r.Time.Deadline.Sub(s.r.Time.Clock)
+	}
+	return policy.Situation{
+		Retries:       s.r.Retries,
+		MaxRetries:    s.r.MaxRetries,
+		Safe:          s.r.Safe,
+		Replay:        s.upload.Replay(),
+		Left:          left,
+		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
+		Previous:      s.waited,
+		FreeRetryUsed: s.freeRetryUsed,
+		Draining:      s.r.Process.Draining.Load(),
+		Layered:       s.r.Layered,
+	}
+}
+
+// endRequest is called when the response is whole, before its last bytes go to the client. A request
+// body still in flight ends here: what followed it could pass for another request, and its
+// connection carries none.
+func (s *sender) endRequest() {
+	if !s.upload.Pump.Running {
+		return
+	}
+	s.upload.AwaitLastWrite()
+	if s.att.Progress.Load() != attempt.Sent {
+		s.att.NotReusable = true
+		s.upload.Stop()
+	}
+}
+
+// stall waits out the delay, within the time that the attempt and the request
+// have. CauseStatus: it is over and the attempt goes on. A drain ends it early.
+func (s *sender) stall() policy.Cause {
+	began := s.r.Time.Tick()
+	until := began.Add(s.att.Fault.Delay)
+	end := s.admit.Await(s.stallUntil(began, until), nil)
+	took := s.r.Time.Tick().Sub(began)
+	s.att.Fault.Taken += took
+	s.att.Fault.Delay -= took
+	switch {
+	case end == permit.Left:
+		s.r.ClientEnd.Store(request.ClientGone)
+		return policy.CauseReset
+	case end != permit.DrainBegan && s.att.Fault.Delay > 0:
+		return policy.CauseAttemptTimeout
+	}
+	s.att.Fault.Stalled = false
+	return policy.CauseStatus
+}
+
+// stallUntil returns until, or sooner if the attempt's or the request's time ends before.
+func (s *sender) stallUntil(began, until clock.Instant) clock.Instant {
+	if t := s.r.Time.AttemptTimeout(); t > 0 && !s.lastAttempt {
+		until = request.Earliest(until, began.Add(t))
+	}
+	if !s.r.Time.Deadline.IsZero() {
+		until = request.Earliest(until, s.r.Time.Deadline)
+	}
+	return until
+}
+
+// redirect has the next attempts go to another upstream. The request headers are rendered anew for
+// it.
+func (s *sender) redirect(to *settings.RouteState, a *attempt.Attempt) {
+	s.r.Dest, s.avoid = to, ""
+	s.att = a
+	s.upload.Serve(a)
+	s.r.Conn.Buffers.Put(s.r.Out.Headers)
+	s.r.Out.Headers = nil
 }

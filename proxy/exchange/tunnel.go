@@ -8,7 +8,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -16,32 +15,22 @@ import (
 
 // tunnel answers an upgrade that the upstream accepted, and moves bytes both ways until both
 // sides have ended or nothing moved for the idle timeout.
-func (x *Exchange) tunnel() (int, policy.Outcome) {
-	x.upload.stop()
-	x.w.mustClose, x.w.started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: x.Dest.Forward.Via}
-	if x.Dest.ResponseHeaders {
-		o.Attempts = x.Attempts
-	}
-	x.w.buf = forward.AppendResponseHeaders(x.w.clean(), &x.att.Resp, &o)
-	x.w.buf = append(x.w.buf, x.att.Up.Buf[x.att.R:x.att.W]...)
-	if x.w.flush() != nil {
-		x.dropUpstream()
-		x.w.mustReset = true
+func (re *relay) tunnel() (int, policy.Outcome) {
+	re.at.s.upload.Stop()
+	if re.at.w.Upgrade(&re.at.s.att.Resp, re.at.s.att.Up.Buf[re.at.s.att.R:re.at.s.att.W]) != nil {
+		re.at.s.drop()
+		re.at.w.MustReset = true
 		return 101, policy.OutcomeClientGone
 	}
-	x.Conn.Buffers.Release()
-	t := &tunnel{idle: x.Settings.TunnelIdleTimeout, c: x.Conn, client: x.Conn.NC, up: x.att.Up}
-	x.upgraded.Store(t)
+	re.at.r.Conn.Buffers.Release()
+	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Up}
+	re.upgraded.Store(t)
 	t.run()
-	x.upgraded.Store(nil)
-	_ = x.att.Take().Close()
-	x.w.mustReset = t.cut.Load()
+	re.upgraded.Store(nil)
+	_ = re.at.s.att.Take().Close()
+	re.at.w.MustReset = t.cut.Load()
 	return 101, policy.OutcomeUpgraded
 }
-
-// EndTunnel ends the tunnel of the request, if it is one, in order. Anyone may call it.
-func (x *Exchange) EndTunnel() { x.upgraded.Load().end() }
 
 // tunnel is a pair of byte streams.
 type tunnel struct {

@@ -10,7 +10,6 @@ const longestMethod = 32
 type Request struct {
 	Method []byte // a token of 1 to 32 bytes, case preserved; never CONNECT
 	Target []byte // the request target as received
-	Form   Form
 	Scheme []byte // "http" or "https" in the client's case for the absolute form, else nil
 	// Authority is the host[:port] of the absolute form, which replaces Host (RFC 9112
 	// section 3.2.2), else the Host value. It is nil only for an HTTP/1.0 request without
@@ -19,26 +18,29 @@ type Request struct {
 	// Path begins with "/" and is as received: nothing is decoded or normalised. It is "*"
 	// for the asterisk form and for OPTIONS with an absolute form that has neither path nor
 	// query. It may be shared: do not change its bytes.
-	Path     []byte
-	Query    []byte // without "?"
-	HasQuery bool   // distinguishes "/a?" from "/a"
-	Minor    int    // 0 or 1. HTTP/1.2 and above, which do not exist, count as 1.1 (RFC 9110 section 2.5)
-	Headers  []Header
-	Body     Framing // never BodyClose
-	Close    bool    // the connection ends after this exchange: Connection: close, or HTTP/1.0 without keep-alive
-	// ExpectContinue means that the client waits for 100 before it sends the body. It is
-	// never set for HTTP/1.0 or without a body.
-	ExpectContinue bool
+	Path    []byte
+	Query   []byte // without "?"
+	Minor   int    // 0 or 1. HTTP/1.2 and above, which do not exist, count as 1.1 (RFC 9110 section 2.5)
+	Headers []Header
+	Body    Framing // never BodyClose
 	// Upgrade is the Upgrade value (the first, if there are several) if Connection lists it
 	// and the version is 1.1. It is nil if the list contains h2c.
-	Upgrade         []byte
+	Upgrade []byte
+
+	Form     Form
+	HasQuery bool // distinguishes "/a?" from "/a"
+	Close    bool // the connection ends after this exchange: Connection: close, or HTTP/1.0 without keep-alive
+	// ExpectContinue means that the client waits for 100 before it sends the body. It is
+	// never set for HTTP/1.0 or without a body.
+	ExpectContinue  bool
 	AcceptsTrailers bool // TE: trailers
 	// HasHopByHopNames means that Connection lists something besides close, keep-alive and
 	// upgrade, so ListedInConnection must be called.
 	HasHopByHopNames bool
 
-	pending  headerProgress
 	lineRead bool // the request line was complete at the last parse
+
+	pending headerProgress
 }
 
 // Parse parses one request header section from buf, which may contain more bytes after it.

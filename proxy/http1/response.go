@@ -18,9 +18,9 @@ type Response struct {
 	// close, HTTP/1.0 without keep-alive, a body ended by close, Keep-Alive: timeout=0, or
 	// a 204 that announces a body, whose bytes would look like the next response.
 	Close            bool
+	HasHopByHopNames bool          // as in Request
 	KeepAliveTimeout time.Duration // Keep-Alive: timeout=, whole seconds, at most 24 h; 0 if absent
 	Upgrade          []byte        // on 101: the protocol, if Connection lists Upgrade; else nil
-	HasHopByHopNames bool          // as in Request
 
 	pending headerProgress
 }

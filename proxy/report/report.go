@@ -1,3 +1,5 @@
+// Package report tells observers, the log, the journal and traces how a request goes and how it ended:
+// once per attempt, and exactly once per request.
 package report
 
 import (
@@ -5,9 +7,11 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
 // Report tells observers, the log, the journal and traces how a request goes and how it ended.
@@ -38,11 +42,11 @@ func (p *Report) Reset() {
 
 // Queued tells of a wait in a queue that began at began and is over now.
 func (p *Report) Queued(began clock.Instant) {
-	p.Observer.Queued(p.Request.Tick().Sub(began))
+	p.Observer.Queued(p.Request.Time.Tick().Sub(began))
 	p.Waited(waitQueued, began)
 }
 
-// startObserving tells the observer of the route that the request began. done is then
+// Begin tells the observer of the route that the request began. Done is then
 // called exactly once.
 func (p *Report) Begin() {
 	p.Observer = settings.NoObserver{} // in case that of the route panics
@@ -55,18 +59,18 @@ func (p *Report) Done(code int, o policy.Outcome) {
 	p.Open = false
 	now := p.RelayedAt // a moment ago
 	if now.IsZero() {
-		now = p.Request.Tick()
+		now = p.Request.Time.Tick()
 	}
-	took := now.Sub(p.Request.Began)
+	took := now.Sub(p.Request.Time.Began)
 	if o == policy.OutcomeUpgraded {
-		took = p.LastEnd.Sub(p.Request.Began) // until the response: the life of a tunnel is no latency
+		took = p.LastEnd.Sub(p.Request.Time.Began) // until the response: the life of a tunnel is no latency
 	}
 	var added time.Duration
 	if p.Failed {
 		added = p.LastEnd.Sub(p.FirstEnd)
 	}
 	p.Observer.RequestDone(p.Request.HTTP.Method, code, o, took, added, p.Request.Attempts)
-	p.logDone(code, o, now.Sub(p.Request.Began))
+	p.logDone(code, o, now.Sub(p.Request.Time.Began))
 	p.keep(code, o, now, took)
 	if p.Trace.Request != nil {
 		p.endTrace(code, o, took)
@@ -76,9 +80,9 @@ func (p *Report) Done(code int, o policy.Outcome) {
 // AttemptDone ends the attempt a of the exchange, with the result res.
 func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
 	if p.FirstEnd.IsZero() {
-		p.FirstEnd = p.Request.Clock
+		p.FirstEnd = p.Request.Time.Clock
 	}
-	p.LastEnd = p.Request.Clock
+	p.LastEnd = p.Request.Time.Clock
 	if !p.Request.ClientStaysOn() {
 		a.Throttled = false // it says nothing about the upstream
 	}
@@ -100,10 +104,10 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 		}
 	}
 	p.Exposed = p.Exposed || class.Exposes()
-	took := p.Request.Clock.Sub(a.Began)
+	took := p.Request.Time.Clock.Sub(a.Began)
 	p.Observer.AttemptDone(class, code, took)
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began.Sub(p.Request.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
+		Began: inMicros(a.Began.Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
 		Addr: a.Addr, Dial: a.DialErrOf(res),
 	})
 	p.EndSpan(a, res, class)
@@ -128,13 +132,91 @@ func (p *Report) DrawFault() policy.Fault {
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It counts among no
 // route's attempts.
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
-	p.LastEnd = p.Request.Now()
+	p.LastEnd = p.Request.Time.Now()
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began.Sub(p.Request.Began)), Took: inMicros(p.LastEnd.Sub(a.Began)), Status: int16(res.Status), Cause: res.Cause,
+		Began: inMicros(a.Began.Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(a.Began)), Status: int16(res.Status), Cause: res.Cause,
 		Addr: a.Addr, Dial: a.DialErrOf(res),
 	})
 	p.Exposed = p.Exposed || class.Exposes()
-	p.Request.Tick()
+	p.Request.Time.Tick()
 	p.EndSpan(a, res, class)
 	a.Began = 0
+}
+
+// keep passes the request to the journal, if the journal wants it.
+func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.Duration) {
+	j := p.Request.Settings.Journal
+	if j == nil || !j.Wants(p.Request.Process.Clock.UnixNano(now), took, o) {
+		return
+	}
+	e := settings.Ended{
+		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.Request.Process.Clock.At(p.Request.Time.Began), Took: took,
+		Code: code, Outcome: o, Attempts: p.Request.Attempts, Steps: make([]settings.Step, 0, trailLength),
+	}
+	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
+		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Addr: s.Addr, Dial: s.Dial})
+	}
+	j.Keep(&e)
+}
+
+// tracing is what an exchange knows of its spans.
+type tracing struct {
+	Request trace.RequestSpan // nil: off
+	Why     policy.Reason
+	Wait    time.Duration
+}
+
+// BeginTrace begins the request's span.
+func (p *Report) BeginTrace() {
+	parent, state := forward.TraceContext(p.Request.HTTP)
+	p.Trace.Request = p.Request.Settings.Tracer.Request(&trace.Request{
+		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, Authority: p.Request.HTTP.Authority,
+		Minor: p.Request.HTTP.Minor, HTTP2: p.Request.Conn.Stream != nil, Scheme: p.Request.Conn.Peer.Proto(), Peer: p.Request.Conn.Peer.Text,
+		Parent: parent, State: state, Began: p.Request.Process.Clock.At(p.Request.Time.Began),
+	})
+}
+
+// AttemptSpan begins the span of an attempt that begins.
+func (p *Report) AttemptSpan(a *attempt.Attempt, hedge bool) trace.AttemptSpan {
+	t := &p.Trace
+	if t.Request == nil {
+		return nil
+	}
+	target := &p.Request.Dest.Upstream
+	began := trace.Attempt{Began: p.Request.Process.Clock.At(a.Began), Resend: int(a.Number) - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
+	if target.TLS != nil {
+		began.Scheme = "https"
+	}
+	if !hedge && !began.Fallback {
+		began.Why, began.Wait = t.Why, t.Wait
+	}
+	return t.Request.Attempt(&began)
+}
+
+// EndSpan ends the span of an attempt with the result res.
+func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
+	if a.Span == nil {
+		return
+	}
+	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr}
+	if res.Cause == policy.CauseStatus {
+		e.Status = res.Status
+	}
+	a.Span.Done(&e)
+	a.Span = nil
+}
+
+// Waited tells of a wait that began at began and is over now.
+func (p *Report) Waited(what string, began clock.Instant) {
+	if p.Trace.Request != nil {
+		p.Trace.Request.Waited(what, p.Request.Process.Clock.At(began), p.Request.Time.Clock.Sub(began))
+	}
+}
+
+const waitQueued = "queued"
+
+// endTrace ends the request's span.
+func (p *Report) endTrace(code int, o policy.Outcome, took time.Duration) {
+	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: code, Outcome: o, Reason: p.Reason, Attempts: p.Request.Attempts})
+	p.Trace = tracing{}
 }

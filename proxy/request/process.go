@@ -3,6 +3,7 @@ package request
 import (
 	"sync/atomic"
 
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -24,3 +25,39 @@ type Process struct {
 	OnWait            func()          // is called when a wait among many begins
 	CloseIdleUpstream func() bool     // closes an idle connection to any upstream for its descriptor; false: there is none
 }
+
+// SetRetryPercent sets how many of a hundred retries are made, on all routes, from now on. It
+// starts at 100; 0 means none. Values beyond these are clamped. A retry that is already waiting is
+// still made. The resend after a pooled connection was found closed does not count as a retry here;
+// see docs/decisions/0010-retry-percent.md. Safe for concurrent use.
+func (p *Process) SetRetryPercent(percent int) {
+	p.withheld.Store(100 - int32(min(max(percent, 0), 100)))
+}
+
+// RetryPercent returns the percentage that SetRetryPercent set last.
+func (p *Process) RetryPercent() int { return 100 - int(p.withheld.Load()) }
+
+// MakesRetry draws whether a retry is made.
+func (p *Process) MakesRetry() bool {
+	withheld := int64(p.withheld.Load())
+	return withheld == 0 || backoff.Shared().Int64N(100) >= withheld
+}
+
+// RetryBuffer is the memory that the process may use to keep request bodies and failed responses
+// for retries. Safe for concurrent use.
+type RetryBuffer struct {
+	Limit int64
+	Used  atomic.Int64
+}
+
+// Take reserves n bytes. It reports false, and reserves nothing, if they do not fit.
+func (m *RetryBuffer) Take(n int) bool {
+	if m.Used.Add(int64(n)) > m.Limit {
+		m.Used.Add(int64(-n))
+		return false
+	}
+	return true
+}
+
+// Give returns n bytes that Take reserved.
+func (m *RetryBuffer) Give(n int) { m.Used.Add(int64(-n)) }

@@ -252,3 +252,10 @@ func (c *Conn) idleState() idleState {
 func isRequestTimeout(p []byte) bool {
 	return len(p) == 12 && bytes.HasPrefix(p, []byte("HTTP/1.")) && bytes.Equal(p[8:], []byte(" 408"))
 }
+
+// TCP returns the connection for the kernel to move bytes from and to, or nil if there is none (TLS,
+// unix sockets, tests in memory).
+func (c *Conn) TCP() *net.TCPConn {
+	t, _ := c.Raw().(*net.TCPConn)
+	return t
+}

@@ -1,0 +1,203 @@
+package exchange
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/report"
+	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/response"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// attempts makes one attempt of a request after another: sends it, and reads its response.
+type attempts struct {
+	s      *sender
+	r      *request.Request
+	report *report.Report
+	w      *response.Writer
+	hedge  race
+	stream heldStream // of the running attempt
+}
+
+// begin prepares the attempt, which has its permit, for the n-th send of the request.
+func (at *attempts) begin(n int) {
+	a := at.s.att
+	a.Number, a.Endpoint, a.Addr, a.DialErr = int32(n), nil, "", nil
+	a.Began = at.r.Time.Clock // the request's begin, or the end of a wait before the attempt
+	a.Fault, a.Span = attempt.Fault{}, nil
+	at.stream = heldStream{}
+	at.hedge.learns, at.hedge.after = false, 0
+	if n > 1 {
+		at.r.ContinueClient()
+	}
+	if at.report.Trace.Request != nil {
+		a.Span = at.report.AttemptSpan(a, false)
+	}
+	if at.r.Dest.Hedge != nil {
+		at.hedge.arm()
+	}
+	if at.r.Dest.FaultInjection != nil {
+		a.Fault = attempt.NewFault(at.report.DrawFault())
+	}
+}
+
+// make sends the request once, waits for the headers of the response, and sets res to the
+// result. After a status the connection stays open and Resp has the headers. After an
+// attempt timeout it stays open for resume. fresh asks for a newly dialled connection.
+func (at *attempts) make(res *policy.Attempt, fresh bool) {
+	*res = policy.Attempt{}
+	if at.s.att.Fault.Stalled {
+		if res.Cause = at.s.stall(); res.Cause != policy.CauseStatus {
+			return
+		}
+	}
+	for {
+		if res.Cause = at.s.connect(fresh); res.Cause != policy.CauseStatus {
+			return
+		}
+		if !at.r.ClientStaysOn() {
+			res.Cause = policy.CauseDial // it left during the dial: nothing is sent
+			return
+		}
+		switch sent := at.sendRequest(); {
+		case sent == attempt.Taken:
+			at.receive(res)
+			return
+		case sent == attempt.NotTaken && at.s.att.Reused:
+			at.s.upload.Stop()
+			at.s.att.Take().CloseStale() // from it the pool learns how long the upstream keeps idle connections
+			res.Cause = policy.CauseIdleClose
+			return
+		case !at.s.att.Reused: // dialled just now: the next dial is another attempt
+			at.s.drop()
+			res.Cause = policy.CauseDial
+			return
+		}
+		at.s.att.Take().CloseUnsent() // it was found closed: take the next one, since nothing was tried on it
+		at.r.Time.Tick()              // its end may have come in place of the response
+	}
+}
+
+// resume continues an attempt that timed out when no retry is possible. It then has all
+// the time that is left.
+func (at *attempts) resume(res *policy.Attempt) {
+	at.s.lastAttempt, at.hedge.after = true, 0
+	if at.s.att.Fault.Stalled {
+		at.make(res, false)
+		return
+	}
+	at.receive(res)
+}
+
+// sendRequest sends the request, or what is here of it.
+func (at *attempts) sendRequest() attempt.SendEnd {
+	parts, headers, expect, end, err := at.s.request()
+	switch {
+	case err != nil:
+		at.s.upload.ClientFailed(err) // known to be broken before a byte of it is sent
+		return attempt.Taken
+	case end && at.s.att.Unchecked && at.s.att.Up.CanSendChecked():
+		return at.sendChecked(parts)
+	}
+	return at.s.send(parts, headers, expect, end)
+}
+
+// sendChecked sends a complete request and waits a short while for the first bytes of the
+// response. receive finds any error in EarlyErr.
+func (at *attempts) sendChecked(parts [][]byte) attempt.SendEnd {
+	at.s.att.NeedBuffer()
+	at.s.att.ExtendWrite(at.r.Time.Clock, at.r.Time.BodyIdle())
+	at.s.att.SentAt = at.r.Time.Clock
+	at.s.att.Progress.Store(attempt.Sent)
+	at.setRead(at.hedge.untilDue(at.readUntil(at.s.att.SentAt, 0, attempt.Sent)), at.r.Time.Clock)
+	n, got, err := at.s.att.Up.SendChecked(parts, at.s.att.Up.Buf)
+	at.s.att.W, at.s.att.GotBytes = got, n > 0
+	switch {
+	case err == nil && length(parts) == 0: // receive goes on with what came
+	case err == upstream.ErrStale:
+		return attempt.Stale
+	case n == 0 && rawsocket.IsTimeout(err):
+		return at.s.att.SendLate(parts)
+	case n == 0 && err != nil:
+		return attempt.NotTaken
+	case length(parts) > 0: // what was taken is cut off
+		if _, err := at.s.att.Up.Writev(parts); err != nil {
+			at.s.att.Progress.Store(attempt.WriteFailed)
+		}
+	case rawsocket.IsTimeout(err) && at.hedge.due(): // receive goes on with it
+	case rawsocket.IsTimeout(err):
+		at.s.upload.StartWatch(nil)
+	default:
+		at.s.att.EarlyErr = err
+	}
+	return attempt.Taken
+}
+
+// receive waits for the final response headers. On anything but a status and an attempt
+// timeout it drops the connection.
+func (at *attempts) receive(a *policy.Attempt) {
+	cause := at.s.att.ReadFinalHeaders(at, at.r.Settings.Limits, at.r.HTTP.Method)
+	if at.hedge.running != nil {
+		at.raceHedge(a, cause)
+		return
+	}
+	at.received(a, cause)
+}
+
+// received sets a to the result of the attempt, after reading its headers ended with cause.
+func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
+	switch cause {
+	case policy.CauseStatus:
+		if at.r.IsIdleTimeout408(&at.s.att.Resp, at.s.att.Reused) {
+			at.s.drop()
+			*a = policy.Attempt{Cause: policy.CauseIdleClose}
+			return
+		}
+		if at.s.upload.Pump.Running {
+			at.s.upload.AwaitLastWrite()
+		}
+		at.s.att.Body.Reset(at.s.att, at)
+		at.r.StatusOf(a, &at.s.att.Resp)
+		switch {
+		case at.r.GRPC && !at.peekGRPCStatus(a):
+			at.s.drop()
+			*a = policy.Attempt{Cause: policy.CauseReset}
+		case at.holdsStream(a):
+			at.awaitFirstContent(a)
+		}
+	default:
+		*a = policy.Attempt{Cause: cause}
+		if cause != policy.CauseAttemptTimeout && at.r.ClientEnd.Load() == request.ClientPresent { // else resume or abandon has a use for it
+			at.s.drop()
+		}
+	}
+}
+
+// raceHedge continues an attempt that has a hedge, after reading its headers ended with cause,
+// until one of the two remains. The first good response wins; a failure waits for the other. It
+// sets res to the result, like receive. Whatever concerns the client happens here and not in the
+// goroutine of the hedge.
+func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
+	if at.hedge.ended {
+		if at.hedge.takeOver(res, at) {
+			at.holdHedgesStream(res)
+			return
+		}
+		cause = at.s.att.ReadFinalHeaders(at, at.r.Settings.Limits, at.r.HTTP.Method)
+	}
+	at.received(res, cause)
+	if at.r.ClientStaysOn() && !at.r.Good(res) && at.hedge.await(res, at) {
+		at.holdHedgesStream(res)
+		return
+	}
+	at.hedge.drop()
+}
+
+// holdHedgesStream is the end of received for a hedge that is now the running attempt.
+func (at *attempts) holdHedgesStream(res *policy.Attempt) {
+	at.stream = heldStream{}
+	if at.holdsStream(res) {
+		at.awaitFirstContent(res)
+	}
+}

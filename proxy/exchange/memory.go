@@ -1,0 +1,99 @@
+package exchange
+
+import (
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
+)
+
+// readTail is room for what a client sends while its request waits.
+const readTail = 64
+
+// Compact makes the exchange small for a wait in which there may be thousands: what is kept moves
+// out of the buffers that it was read into. Headers are parsed again where they are then, which
+// is cheaper than keeping every buffer.
+func (x *Exchange) Compact() {
+	buffer.Put(x.r.Out.Headers)
+	x.r.Out.Headers = nil
+	x.r.Conn.Buffers.Release()
+	if !x.upload.Pump.Running { // which writes by them
+		x.upload.Forget() // what was written still points into buffers
+	}
+	x.buffered.compact()
+	x.compactRequest()
+	x.r.Process.OnWait()
+}
+
+// compactRequest is Compact for the client's read buffer.
+func (x *Exchange) compactRequest() {
+	c := x.r.Conn
+	switch {
+	case x.upload.Pump.Running || x.attempts.hedge.running != nil: // another goroutine may read it
+	case x.r.HeaderBuf != nil && x.r.Body.Ended && c.R == c.W: // a chunked body was read through it
+		c.ReplaceIn(make([]byte, readTail))
+		c.R, c.W = 0, 0
+	case x.r.HeaderBuf == nil && x.r.Body.Framing.Kind == http1.BodyNone && 2*(c.W+readTail) <= cap(c.In):
+		exact := make([]byte, c.W+readTail)
+		copy(exact, c.In[:c.W])
+		x.r.Out.OwnID()
+		_, _ = c.Request.Parse(exact[:c.R], x.r.Settings.Limits)
+		c.ReplaceIn(exact)
+	}
+}
+
+// Parsed heads point into the buffers that they were read into. Such a buffer goes back to its pool in this file
+// alone, and only once nothing points into it any more: TestBuffersWithSpansGoBackInOneFile holds the first, builds
+// with -race or -tags poison check the second.
+
+// DetachRequest forgets every span of the client's request.
+func (x *Exchange) DetachRequest() {
+	x.r.Conn.Request.Detach()
+	x.r.Out.ID = nil
+	x.upload.Forget()
+}
+
+// putHead returns the buffer with the detached headers at the end of the request.
+func (x *Exchange) putHead() {
+	x.DetachRequest()
+	if x.r.HeaderBuf != nil {
+		used := x.r.HeaderBuf
+		x.r.HeaderBuf = nil
+		x.CheckDetached(used)
+		buffer.Put(used)
+	}
+}
+
+// CheckDetached panics in builds that poison if anything that the exchange knows of still points
+// into b.
+func (x *Exchange) CheckDetached(b []byte) {
+	if !poison.On || cap(b) == 0 {
+		return
+	}
+	attempt.MustNotPointInto(b, "the request's id", x.r.Out.ID)
+	attempt.MustNotPointInto(b, "the made key", x.r.Out.GeneratedKey)
+	attempt.MustNotPointInto(b, "the read buffer", x.r.Conn.In)
+	attempt.MustNotPointInto(b, "the detached head", x.r.HeaderBuf)
+	attempt.MustNotPointInto(b, "what is written", x.r.Out.Headers)
+	x.w.CheckDetached(b)
+	x.r.Conn.Request.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
+	x.sender.att.CheckDetached(b)
+	x.buffered.resp.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the response held", span) })
+	if x.upload.Pump.Running {
+		return // the vector and the body are the pump's
+	}
+	x.upload.CheckDetached(b)
+	for _, piece := range x.r.Body.Kept {
+		attempt.MustNotPointInto(b, "the body", piece)
+	}
+}
+
+// releaseHeaders returns the buffers of the buffered response.
+func (h *bufferedResponse) releaseHeaders() {
+	h.resp.Detach()
+	h.s.r.Conn.Spans.CheckDetached(h.headerBuf)
+	h.s.r.Conn.Spans.CheckDetached(h.body)
+	buffer.Put(h.headerBuf)
+	buffer.Put(h.body)
+	h.headerBuf, h.body = nil, nil
+}

@@ -1,0 +1,255 @@
+// Package hedging makes an attempt by a goroutine of its own, beside the first attempt of a request.
+// Which of the two is relayed, and whatever concerns the client, is for package exchange. See
+// docs/decisions/0006-hedging.md.
+package hedging
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Attempt is a second attempt of a request and the goroutine that makes it. The exchange starts the
+// goroutine and waits for its end before it uses Att, Cause, Wrote or Result. Stop makes the
+// goroutine end soon.
+type Attempt struct {
+	Att     attempt.Attempt
+	Budget  *budget.Budget // a token of which is taken; nil: none
+	beside  *upstream.Conn // of the first attempt, whose reader is woken at the end
+	pool    *upstream.Group
+	request [][]byte
+	method  []byte
+	limits  http1.Limits
+	until   clock.Instant // zero: never
+	ctx     context.Context
+	cancel  context.CancelFunc
+	onFault func(any)     // takes a panic of the goroutine
+	isOver  atomic.Bool   // it ended, and Done will be closed without a wait
+	Done    chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards stopped and the setting of Att.Up
+	stopped bool       // ... by Stop
+
+	Cause   policy.Cause   // of the goroutine, and of the exchange after Done
+	Wrote   bool           // likewise: the upstream has a byte of it
+	Result  policy.Attempt // what Cause and the response mean; the exchange's
+	buffers buffer.Cache
+}
+
+// New returns a hedge of the request r beside the attempt on first. It counts as an attempt once it
+// was sent. throttled means that client-side throttling expects its result.
+func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, throttled bool, b *budget.Budget) *Attempt {
+	h := &Attempt{
+		beside: first, pool: r.Route.UpstreamState.Pool, method: r.HTTP.Method, limits: r.Settings.Limits,
+		Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
+	}
+	a := &h.Att
+	a.Host, a.Buffers = &r.Process.Attempts, &h.buffers
+	a.Number, a.Permit, a.Throttled, a.Began = int32(r.Attempts+1), permit, throttled, r.Time.Clock
+	h.until = r.Time.Deadline
+	if t := r.Time.AttemptTimeout(); t > 0 {
+		h.until = request.Earliest(r.Time.Deadline, r.Time.Clock.Add(t))
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if !h.until.IsZero() {
+		h.ctx, h.cancel = context.WithDeadline(context.Background(), r.Process.Clock.At(h.until))
+	}
+	return h
+}
+
+// Start sends the request, of these parts.
+func (h *Attempt) Start(parts [][]byte) {
+	h.request = parts
+	go h.run()
+}
+
+// IsOver reports whether the goroutine has ended, or is about to without a wait. Anyone may ask.
+func (h *Attempt) IsOver() bool { return h.isOver.Load() }
+
+// Stop makes the goroutine end at once, whatever it does. Any goroutine may call it, more than
+// once.
+func (h *Attempt) Stop() {
+	h.cancel()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	if h.Att.Up != nil {
+		_ = h.Att.Up.SetDeadline(downstream.Past)
+	}
+}
+
+// run is the body of the goroutine.
+func (h *Attempt) run() {
+	defer close(h.Done)
+	defer h.cancel()
+	defer func() {
+		if fault := recover(); fault != nil {
+			h.onFault(fault)
+			h.Cause = policy.CauseReset
+			h.Abort()
+		}
+		h.isOver.Store(true)
+		_ = h.beside.SetReadDeadline(downstream.Past)
+	}()
+	h.Cause = h.makeAttempt()
+}
+
+// makeAttempt sends the request and reads the response headers. The connection stays open after a
+// status and after a timeout.
+func (h *Attempt) makeAttempt() policy.Cause {
+	if h.Att.Fault.Stalled && !h.stall() {
+		return policy.CauseAttemptTimeout
+	}
+	cause := h.send(false)
+	if cause == policy.CauseIdleClose && !h.IsStopped() {
+		cause = h.send(true) // what was pooled was stale
+	}
+	if cause != policy.CauseStatus {
+		return cause
+	}
+	h.Att.SentWhole()
+	cause = h.Att.ReadFinalHeaders(attempt.Plain{}, h.limits, h.method)
+	if cause != policy.CauseStatus && cause != policy.CauseAttemptTimeout {
+		h.Abort()
+	}
+	return cause
+}
+
+// send writes the request to a connection. CauseStatus means that it was sent whole.
+func (h *Attempt) send(fresh bool) policy.Cause {
+	up, err := h.connect(fresh)
+	if err != nil {
+		return h.Att.DialFailed(err)
+	}
+	if !h.use(up) {
+		if h.Att.Fault.Breaks() {
+			up.Abort()
+		} else {
+			up.Release(0) // for the next request
+		}
+		return policy.CauseDial
+	}
+	n, err := up.Writev(slices.Clone(h.request)) // which cuts what it is given
+	h.Att.GotBytes = n > 0
+	h.Wrote = h.Wrote || n > 0
+	switch {
+	case err == nil:
+		return policy.CauseStatus
+	case n > 0:
+		h.Abort()
+		return policy.CauseReset
+	case up.Reused && !rawsocket.IsTimeout(err):
+		h.take().CloseStale()
+		return policy.CauseIdleClose
+	}
+	h.Abort()
+	return policy.CauseDial
+}
+
+// stall waits out an injected delay. To all others the upstream has the request and is silent. It
+// reports false if there is no more time, or after Stop.
+func (h *Attempt) stall() bool {
+	h.Wrote = true
+	delay := time.NewTimer(h.Att.Fault.Delay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+		h.Att.Fault.Stalled = false
+		return true
+	case <-h.ctx.Done():
+		return false
+	}
+}
+
+// connect gets a connection, to another endpoint than that of the first attempt if there is one, or
+// an injected fault in its place.
+func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
+	if h.Att.Fault.Breaks() {
+		return attempt.StandIn(h.pool, h.Att.Fault.Fault), nil
+	}
+	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr})
+}
+
+// use gives the attempt its connection, which Stop then knows. It reports false if Stop was called
+// already.
+func (h *Attempt) use(up *upstream.Conn) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return false
+	}
+	_ = up.SetDeadline(h.Att.Host.Clock.At(h.until))
+	h.Att.Use(up)
+	return true
+}
+
+// IsStopped reports whether Stop was called.
+func (h *Attempt) IsStopped() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stopped
+}
+
+// take returns the connection, or nil. The caller then owns it.
+func (h *Attempt) take() *upstream.Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Att.Take()
+}
+
+// Await waits for the end of the goroutine and evaluates what it got for the request r.
+func (h *Attempt) Await(r *request.Request) {
+	<-h.Done
+	h.Result = policy.Attempt{Cause: h.Cause}
+	if h.Cause != policy.CauseStatus {
+		return
+	}
+	if r.IsIdleTimeout408(&h.Att.Resp, h.Att.Reused) {
+		h.Abort()
+		h.Cause, h.Result.Cause = policy.CauseIdleClose, policy.CauseIdleClose
+		return
+	}
+	r.StatusOf(&h.Result, &h.Att.Resp)
+}
+
+// ReleasePermit returns the permit of the hedge of the request r. kind says how it ended if it has no
+// result: Unsent, or why it is no longer awaited.
+func (h *Attempt) ReleasePermit(r *request.Request, kind breaker.EndKind) {
+	permit := h.Att.TakePermit()
+	if !permit.Taken() {
+		return
+	}
+	d, t := r.Route.UpstreamState.Admission, r.Process.Clock.Elapsed()
+	e := breaker.AttemptEnd{Kind: kind, Key: r.UrlKey(), Closed: true}
+	switch {
+	case kind == breaker.Unsent:
+		d.HandleSignal(d.Guard.Release(permit, t, e))
+		return
+	case kind == breaker.Abandoned || h.Result.Cause == policy.CauseAttemptTimeout:
+		_, signal := d.Guard.Abandon(permit, t, e)
+		d.HandleSignal(signal)
+		return
+	}
+	d.HandleSignal(d.Guard.Release(permit, t, r.AttemptEnd(&h.Att, &h.Result)))
+}
+
+// Abort ends the connection, if there is one.
+func (h *Attempt) Abort() {
+	if up := h.take(); up != nil {
+		up.Abort()
+	}
+}

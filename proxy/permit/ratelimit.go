@@ -1,0 +1,89 @@
+package permit
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+)
+
+// waitOutPause waits for the end of the request's rate-limit pause, if the request has the time. It
+// returns the time at its end. No permit is held meanwhile.
+func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
+	for {
+		left := ad.r.PauseLeft(now)
+		if left <= 0 {
+			return Admitted, now
+		}
+		room := ad.r.Time.MaxWait(now)
+		wait, fits := ratelimit.PauseWait(left, room, backoff.Shared())
+		switch {
+		case room <= 0:
+			return DeadlinePassed, now
+		case !fits:
+			ad.rejectedBy, ad.RetryAfter = rejectedByPause, wholeSeconds(left)
+			return Rejected, now
+		}
+		end := ad.Await(now.Add(wait), nil)
+		ad.report.Queued(now)
+		switch end {
+		case Left:
+			return ClientLeft, now
+		case DrainBegan:
+			ad.RetryAfter = wholeSeconds(left)
+			return DrainEnded, now
+		}
+		now = ad.r.Time.Clock // others may have met a 429 meanwhile
+	}
+}
+
+// wholeSeconds rounds up to whole seconds, for a Retry-After.
+func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time at its end.
+func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (Result, clock.Instant) {
+	room := min(max(ad.r.Route.RateLimit.Wait, s.MinWait()), ad.r.Time.MaxWait(now))
+	q, e := s.Enter(s.KeyOf(ad.r.HTTP), &ad.waiter, ad.r.Process.Clock.Since(now), room)
+	switch e.Decision {
+	case admission.Admit:
+		ad.rateLimitSlot = q
+		return Admitted, now
+	case admission.Dropped:
+		return ad.overRateLimit(e.Wait), now
+	}
+	ad.waiter.ExpectedAt = ad.r.Process.Clock.Since(now) + e.Wait
+	end := ad.Await(now.Add(room), &ad.waiter)
+	later := ad.r.Time.Tick()
+	ad.report.Observer.Queued(later.Sub(now))
+	if q.Quit(e.Ticket, ad.r.Process.Clock.Since(later)) {
+		switch end {
+		case Left:
+			return ClientLeft, later
+		case DrainBegan:
+			ad.RetryAfter = wholeSeconds(max(ad.waiter.ExpectedAt-ad.r.Process.Clock.Since(later), time.Second))
+			return DrainEnded, later
+		}
+		return ad.overRateLimit(e.Wait), later
+	}
+	ad.rateLimitSlot = q
+	if end == Left { // it was let in at the same moment
+		return ClientLeft, later
+	}
+	return Admitted, later
+}
+
+// overRateLimit rejects the request because of the rate limit.
+func (ad *Admitter) overRateLimit(wait time.Duration) Result {
+	ad.rejectedBy, ad.RetryAfter = rejectedByRateLimit, min(max(wholeSeconds(wait), 1), 3600)
+	return Rejected
+}
+
+// ReturnRateLimitSlot returns the slot of an attempt that is not sent after all.
+func (ad *Admitter) ReturnRateLimitSlot() {
+	if q := ad.rateLimitSlot; q != nil {
+		ad.rateLimitSlot = nil
+		q.GiveBack(ad.r.Process.Clock.Elapsed())
+	}
+}

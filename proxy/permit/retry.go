@@ -1,0 +1,85 @@
+package permit
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+)
+
+// CountRetry counts the retry that is sent now. Its budget token is spent.
+func (ad *Admitter) CountRetry(again policy.Decision) {
+	if ad.report.Trace.Request != nil {
+		ad.report.Trace.Why, ad.report.Trace.Wait = again.Why, again.Wait
+	}
+	ad.HasBudgetToken = false
+	ad.report.Observer.Retry(again.Why)
+}
+
+// ReturnBudgetToken returns the budget token of a retry that is not sent after all.
+func (ad *Admitter) ReturnBudgetToken() {
+	if ad.HasBudgetToken {
+		ad.HasBudgetToken = false
+		ad.r.Route.UpstreamState.RetryBudget.GiveBack()
+	}
+}
+
+// RetryBlockedBy returns why a retry that the policy allows must not be made, or
+// ReasonNone. It is asked before the wait, like the policy.
+func (ad *Admitter) RetryBlockedBy(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
+	if ad.r.PauseTooLong(res) {
+		return policy.ReasonRetryAfterTooLong
+	}
+	now := ad.r.Time.Now()
+	if left := ad.r.PauseLeft(now); left > 0 && left >= ad.r.Time.MaxWait(now) {
+		return policy.ReasonRateLimitPause
+	}
+	if !ad.r.Process.MakesRetry() {
+		return policy.ReasonSwitchedOff
+	}
+	if !ad.throttlerAllows(a, now) {
+		return policy.ReasonClientThrottled
+	}
+	return policy.ReasonNone
+}
+
+// HedgeAllowed checks what RetryBlockedBy checks, and two conditions for hedges alone: the breaker
+// is closed, and no rate-limit pause is running. asked means that the throttler expects the
+// result.
+func (ad *Admitter) HedgeAllowed(now clock.Instant) (asked, pass bool) {
+	u := ad.r.Route.UpstreamState
+	if !u.Admission.Guard.BreakerClosed() || ad.r.PauseLeft(now) > 0 || !ad.r.Process.MakesRetry() {
+		return false, false
+	}
+	return ad.checkThrottler(now)
+}
+
+// DryRun counts the retry that again would make, once per request, and makes none. If again has no retry,
+// or something else forbids it, the reason stays.
+func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy.Decision) policy.Decision {
+	why := policy.ReasonDryRun
+	if !ad.report.WouldRetry {
+		if !again.Retry {
+			return again
+		}
+		why = ad.wouldNot(a, res)
+	}
+	if why == policy.ReasonDryRun && !ad.report.WouldRetry {
+		ad.report.WouldRetry = true
+		ad.report.Observer.WouldRetry(again.Why)
+	}
+	return policy.Decision{Class: again.Class, Why: why}
+}
+
+// wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It buffers
+// nothing to find out, so a response without a length counts as one that fits.
+func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
+	f := a.Body.Framing
+	if res.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > ad.r.Route.ResponseBufferBytes {
+		return policy.ReasonResponseTooLarge
+	}
+	if b := ad.r.Route.RetryBudget(); b != nil && !b.TryRetry(ad.r.Process.Clock.Since(ad.r.Time.Clock)) {
+		return policy.ReasonBudgetExhausted
+	}
+	return policy.ReasonDryRun
+}

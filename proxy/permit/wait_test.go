@@ -1,0 +1,46 @@
+package permit
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/request"
+)
+
+// After a wait that somebody ended early the read deadline is in the past, and
+// is known to be.
+func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	p := &request.Process{Clock: clock.New()}
+	var c downstream.Conn
+	c.Init(far, &p.Clock, "", 0)
+	var r request.Request
+	r.Init(&c, p)
+	var ad Admitter
+	ad.Init(&r, nil)
+	c.In = buffer.Get(buffer.Small)
+	w := &admission.Waiter{Owner: &c}
+	until := p.Clock.Now().Add(time.Minute)
+	done := make(chan WaitEnd)
+	go func() { done <- ad.Await(until, w) }()
+	for c.Phase.Load() != downstream.PhaseBackoff {
+		time.Sleep(time.Millisecond)
+	}
+	w.Notify(admission.Admit)
+	if end := <-done; end != Notified {
+		t.Fatalf("the wait ended as %v", end)
+	}
+	c.SetRead(until.Add(-time.Millisecond), time.Second) // as the pump does for a body
+	go func() { _, _ = io.WriteString(near, "x") }()
+	if err := c.Fill(); err != nil {
+		t.Errorf("the next read: %v", err)
+	}
+}

@@ -1,0 +1,344 @@
+package request
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+// BodyGrace is how long a client's body may be slower than the minimum rate.
+const BodyGrace = 10 * time.Second
+
+// Errors of a client while its request is served.
+var (
+	ErrBodyTooLarge = errors.New("the request body is larger than allowed")
+	ErrBodyTooSlow  = errors.New("the request body came slower than allowed")
+	ErrBodyCut      = errors.New("the request body ended early")
+	ErrStopped      = errors.New("reading was stopped")
+)
+
+// Body is the body of a request. It streams from the client; what passes is kept, within the
+// caps, so that it can be sent again whole. One goroutine at a time uses it: that of the
+// exchange, or the pump.
+type Body struct {
+	Of      *Request
+	Pump    *Pump // what reads it while the exchange goes on
+	Framing http1.Framing
+	Left    int64 // of a body with a length: bytes not yet read from the client
+	Chunked http1.Chunked
+	Total   int64
+	Began   clock.Instant // of reading, for the minimum rate
+
+	Started    bool          // a byte of it was taken from the client's stream
+	Ended      bool          // all of it was
+	Keeping    bool          // what passes
+	ReplayLoss atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
+	Kept       [][]byte      // what passed, in order; the first may be the client's own read buffer
+	own        int           // kept[own:] are pooled chunks, charged by capacity
+	KeptLen    int64
+
+	Cursor  int    // next kept piece of the attempt being sent
+	scratch []byte // for pieces that are not kept
+}
+
+// Reset begins a body. What is kept of one is released by close.
+func (b *Body) Reset(f http1.Framing) {
+	b.Framing, b.Left, b.Total, b.Cursor = f, f.Length, 0, 0
+	b.Started, b.Ended, b.Keeping = false, f.Kind == http1.BodyNone, true
+	why := policy.ReplayWhole
+	switch f.Kind {
+	case http1.BodyLength:
+		b.Ended = f.Length == 0
+		if f.Length > b.Of.Route.RetryBufferBytes {
+			b.Keeping, why = false, policy.ReplayTooLarge
+		}
+	case http1.BodyChunked:
+		b.Chunked.Reset()
+	}
+	if lost := uint32(why); b.ReplayLoss.Load() != lost { // a look costs less than to write
+		b.ReplayLoss.Store(lost)
+	}
+}
+
+// IsComplete reports whether the whole body has arrived from the client.
+func (b *Body) IsComplete() bool {
+	return b.Ended || !b.Started && b.Framing.Kind == http1.BodyLength && int64(b.Of.Conn.W-b.Of.Conn.R) >= b.Left
+}
+
+// Replay returns whether the body can be sent again from its first byte.
+func (b *Body) Replay() policy.Replay {
+	switch {
+	case !b.Started || b.Ended && b.Keeping:
+		return policy.ReplayWhole
+	case !b.Keeping:
+		return policy.Replay(b.ReplayLoss.Load())
+	}
+	return policy.ReplayUnfinished
+}
+
+// Ready reports whether next returns a piece, or the end, without a wait.
+func (b *Body) Ready() bool {
+	return b.Cursor < len(b.Kept) || b.Ended || b.Of.Conn.R < b.Of.Conn.W
+}
+
+// AtEnd reports whether the attempt being sent has had the whole body.
+func (b *Body) AtEnd() bool { return b.Ended && b.Cursor >= len(b.Kept) }
+
+// Rewind starts the next attempt at the first byte.
+func (b *Body) Rewind() { b.Cursor = 0 }
+
+// Next returns the next piece for the attempt being sent: first what was kept, then what the
+// client sends. It waits for the client no longer than wait; 0 means as long as a body may take.
+// At the end it returns io.EOF. The piece is valid until the next call.
+func (b *Body) Next(wait time.Duration) ([]byte, error) {
+	if b.Cursor < len(b.Kept) {
+		b.Cursor++
+		return b.Kept[b.Cursor-1], nil
+	}
+	if b.Ended {
+		return nil, io.EOF
+	}
+	if !b.Keeping {
+		b.release()
+	}
+	piece, err := b.read(wait)
+	b.Cursor = len(b.Kept)
+	if err == nil && b.Total > b.limit() {
+		return nil, ErrBodyTooLarge
+	}
+	return piece, err
+}
+
+// NextNow is next for a body with a length, without a wait. An empty piece means that there is
+// nothing yet.
+func (b *Body) NextNow() ([]byte, error) {
+	c := b.Of.Conn
+	if b.Cursor < len(b.Kept) || b.Ended || c.R < c.W {
+		return b.Next(0)
+	}
+	if c.TLS != nil || c.Raw == nil {
+		return nil, nil // what lies between cannot be looked at without a wait
+	}
+	if !b.Keeping {
+		b.release()
+	}
+	dst := b.room()
+	dst = dst[:min(int64(len(dst)), b.Left)]
+	n, err := c.ReadNow(dst)
+	b.Cursor = len(b.Kept)
+	switch {
+	case n > 0:
+	case err == io.EOF:
+		return nil, ErrBodyCut
+	case err != nil:
+		return nil, attempt.ErrClientGone
+	default:
+		return nil, nil
+	}
+	if !b.Started {
+		b.Started, b.Began = true, b.Of.Process.Clock.Now()
+	}
+	b.countRead(n)
+	b.commit(n)
+	if b.Total > b.limit() {
+		return nil, ErrBodyTooLarge
+	}
+	return dst[:n], nil
+}
+
+func (b *Body) limit() int64 {
+	if m := b.Of.Route.MaxBodyBytes; m > 0 {
+		return m
+	}
+	return 1<<63 - 1
+}
+
+func (b *Body) read(wait time.Duration) ([]byte, error) {
+	if !b.Started {
+		b.Started, b.Began = true, b.Of.Process.Clock.Now()
+	}
+	if b.Framing.Kind == http1.BodyChunked {
+		return b.readChunked(wait)
+	}
+	return b.readLength(wait)
+}
+
+// readLength returns the next piece of a body with a length: from the read buffer, or read
+// straight to where it is kept.
+func (b *Body) readLength(wait time.Duration) ([]byte, error) {
+	c := b.Of.Conn
+	if n := int(min(int64(c.W-c.R), b.Left)); n > 0 {
+		piece := c.In[c.R : c.R+n : c.R+n]
+		c.R += n
+		b.countRead(n)
+		b.keepAlias(piece)
+		return piece, nil
+	}
+	dst := b.room()
+	dst = dst[:min(int64(len(dst)), b.Left)]
+	n, err := b.receive(dst, wait)
+	if n == 0 {
+		return nil, err
+	}
+	b.countRead(n)
+	b.commit(n)
+	return dst[:n], nil
+}
+
+func (b *Body) countRead(n int) {
+	b.Total += int64(n)
+	b.Left -= int64(n)
+	b.Ended = b.Left == 0
+}
+
+// readChunked returns the next piece of a chunked body from the read buffer, which it fills as
+// needed. The headers must have been detached from the buffer.
+func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
+	c := b.Of.Conn
+	for {
+		n, data, err := b.Chunked.Next(c.In[c.R:c.W])
+		c.R += n
+		if err != nil {
+			return nil, err
+		}
+		if len(data) > 0 {
+			if data, err = b.joinChunks(len(data)); err != nil {
+				return nil, err
+			}
+			b.Total += int64(len(data))
+			b.keepCopy(data)
+			b.Ended = b.Chunked.Done()
+			return data, nil
+		}
+		if b.Chunked.Done() {
+			b.Ended = true
+			return nil, io.EOF
+		}
+		if n > 0 {
+			continue
+		}
+		c.Compact()
+		m, err := b.receive(c.In[c.W:], wait)
+		if m == 0 {
+			return nil, err
+		}
+		c.W += m
+	}
+}
+
+// joinChunks moves the payload that the read buffer still holds next to the n bytes before c.r,
+// so that tiny chunks do not become one write upstream each.
+func (b *Body) joinChunks(n int) ([]byte, error) {
+	c := b.Of.Conn
+	start, end := c.R-n, c.R
+	for c.R < c.W && !b.Chunked.Done() {
+		took, data, err := b.Chunked.Next(c.In[c.R:c.W])
+		c.R += took
+		if err != nil {
+			return nil, err
+		}
+		end += copy(c.In[end:], data)
+	}
+	return c.In[start:end:end], nil
+}
+
+// receive reads from the client within wait, or within what the idle timeout and the minimum rate
+// leave.
+func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
+	c := b.Of.Conn
+	until, slack := b.ReadDeadline(b.Of.Process.Clock.Now()), time.Duration(0)
+	if wait > 0 {
+		until = b.Of.Process.Clock.Now().Add(wait)
+	} else if b.Pump.Running {
+		slack = time.Second
+	}
+	c.SetRead(until, slack)
+	if b.Pump.Stopping.Load() {
+		return 0, ErrStopped
+	}
+	n, err := c.NC.Read(p)
+	switch {
+	case n > 0:
+		return n, nil
+	case err == nil:
+		return 0, io.ErrNoProgress
+	case rawsocket.IsTimeout(err) && b.Pump.Stopping.Load():
+		return 0, ErrStopped
+	case rawsocket.IsTimeout(err) && b.Of.Process.Clock.Now().Before(until):
+		c.ReadAt = clock.LongAgo // a late word that meant a wait before this one
+		return b.receive(p, wait)
+	case rawsocket.IsTimeout(err) && wait > 0:
+		return 0, err
+	case rawsocket.IsTimeout(err):
+		return 0, ErrBodyTooSlow
+	case errors.Is(err, io.EOF):
+		return 0, ErrBodyCut
+	}
+	return 0, attempt.ErrClientGone
+}
+
+// ReadDeadline returns when a client that sends nothing more is too slow.
+func (b *Body) ReadDeadline(now clock.Instant) clock.Instant {
+	until := now.Add(365 * 24 * time.Hour)
+	if idle := b.Of.Time.BodyIdle(); idle > 0 {
+		until = now.Add(idle)
+	}
+	if rate := b.Of.Settings.MinBodyRate; rate > 0 && !b.Of.GRPC {
+		due := b.Began.Add(BodyGrace + time.Duration(float64(b.Total)/float64(rate)*float64(time.Second)))
+		if due.Before(until) {
+			until = due
+		}
+	}
+	return until
+}
+
+// Finish reads the rest of the body only to keep it, so that it can be sent again. It stops
+// without an error if the body can no longer be kept, if it will not be complete by until, or if
+// it is too slow for any body. A zero until means that it may take as long as any body.
+func (b *Body) Finish(until clock.Instant) error {
+	b.Cursor = len(b.Kept)
+	heard := b.Of.Process.Clock.Now()
+	for b.Started && !b.Ended && b.Keeping {
+		wait := time.Duration(0)
+		if !until.IsZero() {
+			if wait = min(b.timeToFinish(until), minRateSample, b.ReadDeadline(heard).Sub(b.Of.Process.Clock.Now())); wait <= 0 {
+				return nil
+			}
+		}
+		had := b.Total
+		if _, err := b.Next(wait); err != nil && err != io.EOF && !rawsocket.IsTimeout(err) {
+			return err
+		}
+		if b.Total > had {
+			heard = b.Of.Process.Clock.Now()
+		}
+	}
+	return nil
+}
+
+// minRateSample is how long a body is read before its rate says anything.
+const minRateSample = time.Second
+
+// timeToFinish returns how long the rest of the body may be awaited until then. It returns 0 if
+// the body would not be complete at the rate so far.
+func (b *Body) timeToFinish(until clock.Instant) time.Duration {
+	now := b.Of.Process.Clock.Now()
+	left, took := until.Sub(now), now.Sub(b.Began)
+	if b.Framing.Kind == http1.BodyLength && took > minRateSample && float64(b.Left)*took.Seconds() > float64(b.Total)*left.Seconds() {
+		return 0
+	}
+	return left
+}
+
+// Pump is the state of the goroutine that reads a body while the exchange goes on.
+type Pump struct {
+	Running  bool        // it runs; of the exchange's goroutine
+	Stopping atomic.Bool // it is to end
+}

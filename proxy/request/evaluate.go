@@ -1,0 +1,138 @@
+package request
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/retryafter"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/settings"
+)
+
+// Good reports whether res is a response to relay.
+func (cr *Request) Good(res *policy.Attempt) bool {
+	return res.Cause == policy.CauseStatus && !cr.Route.Policy.Fails(res)
+}
+
+// UrlKey is a hash of method and path, by which the Guard tells URLs apart.
+func (cr *Request) UrlKey() uint32 {
+	var h maphash.Hash
+	h.SetSeed(urlSeed)
+	_, _ = h.Write(cr.HTTP.Method)
+	_, _ = h.Write(cr.HTTP.Path)
+	return uint32(h.Sum64()) | 1
+}
+
+// RetryWaitsInQueue reports whether a retry waits for a permit in the queue instead of costing
+// retry budget, because the breaker of the upstream is not closed.
+func (cr *Request) RetryWaitsInQueue() bool {
+	return cr.Route.Breaker == settings.BreakerQueue && cr.Route.UpstreamState.Admission.Guard.State().Breaker != breaker.Closed
+}
+
+// IsIdleTimeout408 reports whether r is a 408 for the idle connection that crossed our request
+// on its way. A request that may run twice can be retried (RFC 9110 section 15.5.9).
+func (cr *Request) IsIdleTimeout408(r *http1.Response, reused bool) bool {
+	return r.Status == 408 && r.Close && reused && cr.Safe
+}
+
+// IsPlainSuccess reports whether the status alone shows that the response is no failure, as for
+// nearly all responses.
+func (cr *Request) IsPlainSuccess(a *policy.Attempt) bool {
+	return a.Cause == policy.CauseStatus && a.Status < 300 && cr.Route.PlainRetryOn
+}
+
+// StatusOf sets a to what the policy needs to know about a response.
+func (cr *Request) StatusOf(a *policy.Attempt, r *http1.Response) { cr.StatusAs(a, r, r.Status) }
+
+// StatusAs is StatusOf for a response that stands for another status than its own.
+func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
+	*a = policy.Attempt{Cause: policy.CauseStatus, Status: status}
+	if cr.IsPlainSuccess(a) {
+		return
+	}
+	a.Header = r
+	a.Final = r.Get(http1.XRetryproxyReason) != nil
+	readWait(a, r)
+}
+
+// readWait sets what a response's headers say about a retry: whether one is wanted, and when.
+func readWait(a *policy.Attempt, r *http1.Response) {
+	h := retryafter.Headers{Date: r.Get(http1.Date), Now: time.Now()}
+	for i := range r.Headers {
+		if f := &r.Headers[i]; f.ID == http1.OtherHeader || f.ID == http1.RetryAfter || f.ID == http1.XShouldRetry {
+			h.Add(f.Name, f.Value)
+		}
+	}
+	a.Wanted, a.Unwanted = h.ShouldRetry()
+	a.RetryAfter, a.HasRetryAfter = h.Asked()
+	if !a.HasRetryAfter && retryafter.MeansRateLimit(a.Status) {
+		a.RetryAfter, a.HasRetryAfter = h.Renewed()
+	}
+}
+
+// AttemptEnd returns what a failed attempt with the result res says about the upstream.
+func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.AttemptEnd {
+	e := breaker.AttemptEnd{Status: res.JudgedStatus(), Key: cr.UrlKey()}
+	switch res.Cause {
+	case policy.CauseStatus:
+		e.Kind = breaker.Responded
+	case policy.CauseIdleClose, policy.CauseRefusedStream:
+		e.Kind = breaker.Unsent
+	case policy.CauseDial, policy.CauseTLS:
+		e.Kind = breaker.Reset // connected, and ended before a byte was taken
+		if a.DialErr != nil {
+			e.Kind = admission.DialEndKind(a.DialErr)
+		}
+	case policy.CauseAttemptTimeout:
+		e.Kind = breaker.TimedOut
+	default:
+		e.Kind = breaker.Reset
+	}
+	return e
+}
+
+var urlSeed = maphash.MakeSeed()
+
+// StartPause begins the rate-limit pause that a 429 asks for.
+func (cr *Request) StartPause(a *policy.Attempt) {
+	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > cr.Route.RateLimitPause.Max {
+		return
+	}
+	key, ok := cr.Route.PauseKey(cr.HTTP)
+	if !ok {
+		return
+	}
+	s := cr.Process
+	now := s.Clock.Elapsed()
+	if s.RateLimitPauses.Begin(key, now+a.RetryAfter, now) && cr.Settings.RateLimitPauseBegan != nil {
+		cr.Settings.RateLimitPauseBegan(key, a.RetryAfter)
+	}
+}
+
+// PauseTooLong reports whether the failed response asks for a wait so long that the client has to
+// decide about it.
+func (cr *Request) PauseTooLong(a *policy.Attempt) bool {
+	return a.Cause == policy.CauseStatus && a.HasRetryAfter && cr.Route.RateLimitPause.Max > 0 && a.RetryAfter > cr.Route.RateLimitPause.Max
+}
+
+// PauseLeft returns how much longer the request has to pause; 0 means not at all.
+func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
+	s, t := cr.Process, cr.Process.Clock.Since(now)
+	if cr.Route.RateLimitPause.Kind == settings.RateLimitPauseNone || !s.RateLimitPauses.AnyActive(t) {
+		return 0
+	}
+	key, ok := cr.Route.PauseKey(cr.HTTP)
+	if !ok {
+		return 0
+	}
+	left := s.RateLimitPauses.Remaining(key, t)
+	if left > cr.Route.RateLimitPause.Max {
+		return 0 // learnt from a process that allows more
+	}
+	return left
+}

@@ -1,0 +1,114 @@
+package request
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// keepAlias keeps a piece in the client's read buffer, which stays as it is until the exchange
+// ends.
+func (b *Body) keepAlias(piece []byte) {
+	if b.Keeping && len(b.Kept) == 0 {
+		b.Kept = append(b.Kept, piece)
+		b.own = 1
+		b.KeptLen += int64(len(piece))
+		return
+	}
+	b.keepCopy(piece)
+}
+
+// keepCopy keeps a copy of data.
+func (b *Body) keepCopy(data []byte) {
+	for len(data) > 0 && b.Keeping {
+		dst := b.room()
+		if !b.Keeping {
+			return
+		}
+		n := copy(dst, data)
+		b.commit(n)
+		data = data[n:]
+	}
+}
+
+// room returns where the next bytes can be read to: the free end of the last kept chunk, a new
+// chunk, or scratch if nothing is kept.
+func (b *Body) room() []byte {
+	if b.Keeping && b.KeptLen >= b.Of.Route.RetryBufferBytes {
+		b.stopKeeping(policy.ReplayTooLarge)
+	}
+	if b.Keeping && len(b.Kept) > b.own {
+		if last := b.Kept[len(b.Kept)-1]; len(last) < cap(last) {
+			return last[len(last):cap(last)]
+		}
+	}
+	if b.Keeping {
+		if chunk := b.newChunk(); chunk != nil {
+			return chunk
+		}
+	}
+	if b.scratch == nil {
+		b.scratch = buffer.Get(buffer.Large)
+	}
+	return b.scratch
+}
+
+// newChunk adds an empty kept chunk, sized by what is still to come.
+func (b *Body) newChunk() []byte {
+	size := buffer.Medium
+	if b.Left > buffer.Medium || b.KeptLen >= 2*buffer.Medium {
+		size = buffer.Large
+	} else if b.Framing.Kind == http1.BodyLength && b.Left <= buffer.Small {
+		size = buffer.Small
+	}
+	if !b.Of.Process.RetryBuffer.Take(size) {
+		b.stopKeeping(policy.ReplayBufferFull)
+		return nil
+	}
+	chunk := buffer.Get(size)
+	b.Kept = append(b.Kept, chunk[:0])
+	return chunk
+}
+
+// commit records that n bytes were put where room said.
+func (b *Body) commit(n int) {
+	if !b.Keeping {
+		return
+	}
+	last := len(b.Kept) - 1
+	b.Kept[last] = b.Kept[last][:len(b.Kept[last])+n]
+	b.KeptLen += int64(n)
+	if b.KeptLen > b.Of.Route.RetryBufferBytes {
+		b.stopKeeping(policy.ReplayTooLarge)
+	}
+}
+
+// stopKeeping gives up keeping. The memory goes back at the next read or at the end, since the
+// piece being sent may lie in it.
+func (b *Body) stopKeeping(why policy.Replay) {
+	b.Keeping = false
+	b.ReplayLoss.Store(uint32(why))
+}
+
+// release returns the kept bytes.
+func (b *Body) release() {
+	for i, chunk := range b.Kept {
+		if i >= b.own {
+			b.Of.Process.RetryBuffer.Give(cap(chunk))
+			buffer.Put(chunk)
+		}
+		b.Kept[i] = nil
+	}
+	b.Kept, b.own, b.KeptLen = b.Kept[:0], 0, 0
+}
+
+// Close returns all memory at the end of the exchange.
+func (b *Body) Close() {
+	if len(b.Kept) > 0 {
+		b.release()
+	}
+	if b.scratch != nil {
+		buffer.Put(b.scratch)
+		b.scratch = nil
+	}
+}

@@ -1,0 +1,75 @@
+package request
+
+import (
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/trace"
+)
+
+// Outgoing is the headers of a request as they are sent upstream.
+type Outgoing struct {
+	of *Request
+
+	ID           []byte // X-Request-Id
+	GeneratedKey []byte // the Idempotency-Key that we gave the request
+	Headers      []byte // without what differs by attempt; nil: see Render
+
+	idText  [forward.RandomIDLen]byte
+	keyText [forward.RandomIDLen]byte
+}
+
+// FindID sets the id of the request: the client's, or one that we make.
+func (o *Outgoing) FindID() { o.ID = forward.RequestID(o.of.HTTP, o.idText[:0]) }
+
+// MakeID makes the request an id without looking for the client's.
+func (o *Outgoing) MakeID() { o.ID = forward.AppendRandomID(o.idText[:0]) }
+
+// OwnID copies the id, which may lie in the client's buffer.
+func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
+
+// Render makes the headers for the upstream, once for all attempts, and again if
+// they were not kept over a wait.
+func (o *Outgoing) Render() {
+	if o.Headers == nil {
+		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)[:0]
+		o.Headers = forward.AppendRequestHeaders(o.Headers, o.of.HTTP, &o.of.Dest.Forward, &o.of.Conn.Peer, o.ID, o.GeneratedKey)
+	}
+}
+
+// generateKey makes the request an Idempotency-Key of ours, unless it has one.
+func (o *Outgoing) generateKey() []byte {
+	if o.of.Route.DryRun || o.of.Get(http1.IdempotencyKey) != nil {
+		return nil
+	}
+	return forward.AppendRandomID(o.keyText[:0])
+}
+
+// Finish appends to the request headers what differs by attempt.
+func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byte {
+	if o.of.Time.clientDeadline.Given {
+		headers = o.of.Time.clientDeadline.Append(headers, o.of.Time.left(o.of.Time.Now()))
+	}
+	if o.of.Time.clientDeadline.GRPC {
+		earlier := min(o.of.countIn(http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
+		headers = forward.AppendGRPCAttempts(headers, int(earlier)+int(a.Number)-1)
+	}
+	if a.Span != nil {
+		headers = o.appendTrace(headers, a.Span)
+	}
+	return forward.AppendAttempt(headers, o.of.EarlierAttempts+int(a.Number), expect)
+}
+
+// appendTrace appends the fields of an attempt's span.
+func (o *Outgoing) appendTrace(headers []byte, s trace.AttemptSpan) []byte {
+	parent, state, ok := s.Context()
+	if !ok {
+		return forward.AppendClientTrace(headers, o.of.HTTP)
+	}
+	headers = http1.AppendHeader(headers, "traceparent", parent)
+	if state != "" {
+		headers = http1.AppendHeader(headers, "tracestate", state)
+	}
+	return headers
+}

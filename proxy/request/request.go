@@ -1,0 +1,247 @@
+package request
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/route"
+	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Request is one request of a client: its headers, what the retry rules need to know about
+// it, and its deadlines. It does not know how it is being served. It belongs to its connection,
+// which reuses it for the next request.
+type Request struct {
+	Conn     *downstream.Conn
+	Process  *Process
+	Settings *settings.Settings // the configuration that was in force when the request began
+	Route    *settings.RouteState
+	Dest     *settings.RouteState // whose upstream is asked: Route, or what stands for its fallback upstream
+	HTTP     *http1.Request
+
+	HeaderNames http1.HeaderNameSet // names of the headers in the request
+	HeaderBuf   []byte              // buffer with the spans of the request, after DetachHeaders
+
+	Time Time
+	Out  Outgoing
+	Body Body
+
+	GRPC            bool // a gRPC call over HTTP/2
+	Safe            bool // it may run twice: idempotent by its method, or with an Idempotency-Key
+	Layered         bool // a retry of another proxy, of which we must make no more retries
+	ExpectsContinue bool // the client waits for a 100 that nobody sent yet
+	MaxRetries      int
+	EarlierAttempts int   // attempts that proxies before us made of this request
+	Attempts        int   // attempts so far
+	Retries         int   // retries so far
+	BodyBytesSent   int64 // bytes of response bodies written to the client
+
+	ClientEnd   atomic.Int32  // why the client's side ended early
+	BodyRefusal http1.Refusal // with ClientBodyBroken and ClientBodyTooLarge
+}
+
+// Reasons why the client's side ended early.
+const (
+	ClientPresent int32 = iota
+	ClientGone
+	ClientBodyBroken
+	ClientBodyTooLarge
+	ClientTooSlow
+)
+
+// Init prepares the request of a connection for its first use.
+func (cr *Request) Init(c *downstream.Conn, p *Process) {
+	cr.Conn, cr.HTTP, cr.Process = c, &c.Request, p
+	cr.Time.of, cr.Out.of, cr.Body.Of = cr, cr, cr
+}
+
+// Begin prepares for the request that was just parsed, whose headers began to arrive at now.
+func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
+	cr.Time = Time{of: cr, Began: now, Clock: now}
+	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
+	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
+	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
+	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // which is spoken over HTTP/2 alone
+	cr.Safe, cr.Layered, cr.ExpectsContinue = false, false, false
+	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries, cr.BodyBytesSent = 0, 0, 0, 0, 0
+	if cr.ClientEnd.Load() != ClientPresent { // reading costs less than writing
+		cr.ClientEnd.Store(ClientPresent)
+	}
+}
+
+// FindRoute finds the route of the request.
+func (cr *Request) FindRoute() {
+	cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP)
+	cr.Dest = cr.Route
+}
+
+// Prepare fixes what the retry rules need to know about the request.
+func (cr *Request) Prepare() {
+	r := cr.Route
+	cr.Body.Reset(cr.HTTP.Body)
+	cr.Conn.SizeNextRead(cr.HTTP.Body)
+	cr.ExpectsContinue = cr.HTTP.ExpectContinue && !cr.Body.Ended
+	if r.GenerateKey {
+		cr.Out.GeneratedKey = cr.Out.generateKey()
+	}
+	cr.Safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
+	cr.MaxRetries, cr.EarlierAttempts = r.Policy.MaxRetries, 0
+	if cr.HeaderNames.HasAny(attemptCountHeaders) {
+		cr.readEarlierAttempts()
+	}
+	if cr.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
+		cr.Time.ReadClients()
+	}
+	if cr.Body.Framing.Kind == http1.BodyChunked {
+		cr.DetachHeaders(buffer.Medium)
+	}
+	if cr.Body.Ended {
+		cr.Time.StartClock(cr.Time.Began)
+	}
+}
+
+// DetachHeaders moves what was read beyond the headers to a new read buffer of at least
+// n bytes, so that the spans of the headers stay valid while the body is read.
+func (cr *Request) DetachHeaders(n int) {
+	c := cr.Conn
+	if cr.HeaderBuf != nil {
+		return
+	}
+	rest := c.In[c.R:c.W]
+	cr.HeaderBuf = c.In
+	c.In = buffer.Get(max(n, len(rest)))
+	c.R, c.W = 0, copy(c.In, rest)
+}
+
+// ClientStaysOn reports whether the client is still there and its side in order.
+func (cr *Request) ClientStaysOn() bool { return cr.ClientEnd.Load() == ClientPresent }
+
+// EndedByClient reports whether the request reached an upstream, or was on its way
+// there, and was then ended by its client in whatever way.
+func (cr *Request) EndedByClient() bool {
+	end := cr.ClientEnd.Load()
+	switch {
+	case cr.Attempts == 0:
+		return false
+	case cr.Conn.Stream.ResponseComplete():
+		return end == ClientBodyBroken
+	}
+	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone() || cr.Conn.Stream.BodyBroken()
+}
+
+// Get returns the value of the request's first header with that name, or nil. Most names that are
+// asked for are absent, which is known without a look at each header.
+func (cr *Request) Get(id http1.HeaderName) []byte {
+	if !cr.HeaderNames.Has(id) {
+		return nil
+	}
+	return cr.HTTP.Get(id)
+}
+
+// WouldDropTLS reports whether a request for an https target would go to another upstream without
+// TLS.
+func (cr *Request) WouldDropTLS(to upstream.Target) bool {
+	return cr.Settings.ForwardProxy && cr.HTTP.Form == http1.Absolute && http1.EqualFold(cr.HTTP.Scheme, "https") && to.TLS == nil
+}
+
+// Hedgeable reports whether it makes sense to hedge the request. An upgrade or a stream of events
+// is a stream, and a gRPC call may be one.
+func (cr *Request) Hedgeable() bool {
+	return cr.Safe && !cr.GRPC && cr.HTTP.Upgrade == nil && !bytes.Contains(cr.HTTP.Get(http1.Accept), eventStream)
+}
+
+// ClientIsProxy reports whether the client is another retryproxy. It is always told why we gave up,
+// so that it does not retry what we retried.
+func (cr *Request) ClientIsProxy() bool {
+	return cr.HeaderNames.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer.IsBelieved()
+}
+
+// Refusal returns why a well-formed request is not forwarded, or RefusalNone.
+func (cr *Request) Refusal() http1.Refusal {
+	r, q := cr.Route, cr.HTTP
+	if cr.Settings.ForwardProxy && q.Form == http1.Absolute && !r.Accepts(q) {
+		return http1.RefusalOtherHost
+	}
+	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
+		return http1.RefusalBodyTooLarge
+	}
+	if (r.Forward.StripPrefix != "" || cr.Settings.Table.HasPaths()) &&
+		cr.Settings.Table.Ambiguous(cr.Conn.Listener, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
+		return http1.RefusalAmbiguousPath
+	}
+	if r.HasBasePath() && route.Climbs(q.Path) {
+		return http1.RefusalAmbiguousPath
+	}
+	return http1.RefusalNone
+}
+
+// IsAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded
+// (RFC 9110 section 7.6.2).
+func (cr *Request) IsAnsweredLocally() bool {
+	n, ok := forward.MaxForwards(cr.HTTP)
+	return ok && n == 0
+}
+
+// ContinueClient sends 100 Continue to a client that still waits for it, because a retry carries
+// no expectation.
+func (cr *Request) ContinueClient() {
+	if cr.ExpectsContinue {
+		cr.ExpectsContinue = false
+		if cr.Conn.Write(continueLine, cr.Time.Now()) != nil {
+			cr.ClientEnd.Store(ClientGone)
+		}
+	}
+}
+
+var (
+	eventStream  = []byte("text/event-stream")
+	continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
+)
+
+// maxEarlierAttempts bounds how many earlier attempts are believed. More change nothing.
+const maxEarlierAttempts = 100
+
+// attemptCountHeaders are the headers by which clients and proxies before us tell how often they
+// sent the request. X-Stainless-Retry-Count is that of the vendors' clients of OpenAI, Anthropic and
+// others.
+const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount | 1<<http1.GRPCPreviousRPCAttempts |
+	1<<http1.XStainlessRetryCount
+
+// readEarlierAttempts reads how often proxies before us sent the request.
+func (cr *Request) readEarlierAttempts() {
+	cr.EarlierAttempts = int(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
+	if cr.isRetry() {
+		cr.MaxRetries = cr.Route.LayeredRetries.MaxRetries(cr.MaxRetries)
+		cr.Layered = cr.MaxRetries < 1
+	}
+}
+
+// attemptFromHeader returns which attempt of another retryproxy this request is, or 0 if no trusted
+// header says so. The header is replaced by ours in either case.
+func (cr *Request) attemptFromHeader() int64 {
+	if !cr.Conn.Peer.IsBelieved() {
+		return 0
+	}
+	return cr.countIn(http1.XRetryproxyAttempt)
+}
+
+// isRetry reports whether somebody before us has already sent this request. All headers but ours
+// are believed from anyone: they can only lower the sender's own retries.
+func (cr *Request) isRetry() bool {
+	return cr.attemptFromHeader() > 1 || cr.countIn(http1.XEnvoyAttemptCount) > 1 ||
+		cr.countIn(http1.GRPCPreviousRPCAttempts) > 0 || cr.countIn(http1.XStainlessRetryCount) > 0
+}
+
+func (cr *Request) countIn(id http1.HeaderName) int64 {
+	n, ok := http1.ParseUint(cr.Get(id))
+	if !ok {
+		return 0
+	}
+	return int64(n)
+}

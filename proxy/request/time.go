@@ -1,0 +1,171 @@
+package request
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+)
+
+// Time is when a request began, and until when what may happen to it.
+type Time struct {
+	of *Request
+
+	Began          clock.Instant
+	Clock          clock.Instant    // time of the last tick; every step that waits ticks after the wait
+	sentAt         clock.Instant    // when the request was first sent whole, or first failed
+	Deadline       clock.Instant    // zero: none (yet)
+	ClientLeavesAt clock.Instant    // when the client leaves, by its own words; zero: it did not say
+	clientDeadline forward.Deadline // what the client said about its deadline
+}
+
+// Tick reads the clock and keeps the time for the steps that follow until one waits.
+// Reading it for each step would cost as much as some of the steps.
+func (t *Time) Tick() clock.Instant {
+	t.Clock = t.Now()
+	return t.Clock
+}
+
+// Now reads the clock and does not keep the time.
+func (t *Time) Now() clock.Instant { return t.of.Process.Clock.Now() }
+
+// Since returns the time of the process at the last tick.
+func (t *Time) Since() time.Duration { return t.of.Process.Clock.Since(t.Clock) }
+
+// ReadClients reads how long the client will wait. Its time runs from the headers on,
+// whatever becomes of the body. The request timeout still applies.
+func (t *Time) ReadClients() {
+	w := &t.clientDeadline
+	w.Read(t.of.HTTP, t.of.Route.Forward.Deadlines)
+	if w.Malformed != 0 && t.of.Settings.BadDeadline != nil {
+		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
+			if w.Malformed.Has(f) {
+				t.of.Settings.BadDeadline(f)
+			}
+		}
+	}
+	if w.Given {
+		t.ClientLeavesAt = t.Began.Add(w.Timeout)
+		t.Deadline = t.Began.Add(t.of.Route.OwnShare(w.Timeout))
+	}
+}
+
+// RequestTimeout returns the time that the route gives a request, without what is kept back for a
+// fallback; 0 means none. A gRPC call may be a stream whose first headers come late, and nothing
+// tells which calls are. They have only the deadline that their client gave (grpc-timeout), where
+// that is obeyed.
+func (t *Time) RequestTimeout() time.Duration {
+	if t.clientDeadline.GRPC && t.of.Dest.Forward.Deadlines.Has(forward.DeadlineGRPC) {
+		return 0
+	}
+	return t.of.Dest.OwnShare(t.of.Dest.RequestTimeout)
+}
+
+// RespondBy returns when the request must have its response if it may take limit from when it was
+// sent; 0 means any time. Zero means never.
+func (t *Time) RespondBy(limit time.Duration) clock.Instant {
+	leaves := t.ClientLeavesAt
+	if w := &t.clientDeadline; w.Given && t.of.Dest.IsFallback {
+		leaves = t.Began.Add(t.of.Dest.OwnShare(w.Timeout)) // the rest is for the fallbacks after it
+	}
+	if limit <= 0 || t.sentAt.IsZero() {
+		return leaves
+	}
+	return Earliest(leaves, t.sentAt.Add(limit))
+}
+
+// left returns how long the upstream has for its response, as far as is known before the
+// request is sent.
+func (t *Time) left(now clock.Instant) time.Duration {
+	left := backoff.Forever
+	if !t.Deadline.IsZero() {
+		left = t.Deadline.Sub(now)
+	}
+	if limit := t.RequestTimeout(); limit > 0 && t.sentAt.IsZero() {
+		left = min(left, limit)
+	}
+	return left
+}
+
+// Earliest returns the earlier of two times. A zero a means never.
+func Earliest(a, b clock.Instant) clock.Instant {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// StartClock starts the deadline of the request, once: when the request was first sent
+// whole, or when the first attempt ended before that.
+func (t *Time) StartClock(now clock.Instant) {
+	if t.sentAt.IsZero() {
+		t.clockFrom(now)
+	}
+}
+
+func (t *Time) clockFrom(now clock.Instant) {
+	t.sentAt = now
+	if limit := t.RequestTimeout(); limit > 0 {
+		t.Deadline = Earliest(t.Deadline, now.Add(limit))
+	}
+}
+
+// AttemptTimeout returns the route's attempt timeout, 0 for none. A gRPC call has none: the first
+// headers of a stream may come late.
+func (t *Time) AttemptTimeout() time.Duration {
+	if t.of.GRPC {
+		return 0
+	}
+	return t.of.Dest.AttemptTimeout
+}
+
+// BodyIdle returns how long a body may pause, either way, 0 for any time. A gRPC stream may have
+// nothing to say.
+func (t *Time) BodyIdle() time.Duration {
+	if t.of.GRPC {
+		return 0
+	}
+	return t.of.Dest.BodyIdleTimeout
+}
+
+// TimeoutEndKind returns how an attempt ended that timed out. If the time was the client's
+// own, the attempt counts as abandoned: clients with short deadlines must not open the
+// breaker of an upstream that is as fast as ever for others.
+func (t *Time) TimeoutEndKind() breaker.EndKind {
+	if w := &t.clientDeadline; w.Given && !t.Now().Before(t.Began.Add(t.of.Dest.OwnShare(w.Timeout))) {
+		return breaker.Abandoned
+	}
+	return breaker.TimedOut
+}
+
+// MaxRequestWait is how long the request may wait at most before it is sent.
+func (t *Time) MaxRequestWait(now clock.Instant) time.Duration {
+	room := min(t.left(now), LongestWait)
+	if limit := t.RequestTimeout(); limit > 0 && t.sentAt.IsZero() { // its clock has not started: the body is not read yet
+		room = min(room, t.Began.Add(limit).Sub(now))
+	}
+	return room
+}
+
+// MaxWait is how long the request may wait before its next attempt at most.
+func (t *Time) MaxWait(now clock.Instant) time.Duration {
+	room := t.MaxRequestWait(now)
+	if window := t.of.Route.Policy.Window; window > 0 && t.of.Attempts > 0 {
+		room = min(room, t.Began.Add(window).Sub(now)+1)
+	}
+	return room
+}
+
+// IdleOrForever is BodyIdle for a wait that needs an end.
+func (t *Time) IdleOrForever() time.Duration {
+	if idle := t.BodyIdle(); idle > 0 {
+		return idle
+	}
+	return 365 * 24 * time.Hour
+}
+
+// LongestWait bounds a wait if no request timeout does, so that an upstream cannot block its
+// clients with one Retry-After.
+const LongestWait = 10 * time.Minute

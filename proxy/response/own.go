@@ -1,0 +1,145 @@
+package response
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// Error sends our own response to a request that cannot be served. It writes nothing if the
+// client already got a part of another response.
+func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
+	w.report.Reason = reason
+	if w.Started {
+		w.MustReset = true
+		return status, o
+	}
+	return w.With(status, o, reason, http.StatusText(status))
+}
+
+// With writes a short JSON response: what happened, for people, and the reason, for programs.
+// A gRPC call gets a gRPC status instead.
+func (w *Writer) With(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+	if w.r.GRPC {
+		code := grpcStatusOf(status)
+		if status == 504 {
+			code = policy.GRPCDeadlineExceeded // the client's own, or ours
+		}
+		return w.GRPC(code, o, reason, text)
+	}
+	return w.Own(status, "application/json", w.errorBody(status, reason, text), o, reason)
+}
+
+// Own writes a response that is not the upstream's.
+func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+	resp := newResponse(status,
+		http1.NewHeader("Content-Type", contentType),
+		http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
+	if w.RetryAfter > 0 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(w.RetryAfter)))
+	}
+	if status == 405 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
+	}
+	return w.writeResponse(resp, body, o, reason)
+}
+
+// newResponse returns a response of our own.
+func newResponse(status int, headers ...http1.Header) *http1.Response {
+	return &http1.Response{Minor: 1, Status: status, Phrase: []byte(http.StatusText(status)), Headers: headers}
+}
+
+// writeResponse writes a response of our own.
+func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+	status := resp.Status
+	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
+	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.MustClose, Changes: w.r.Route.ResponseChanges}
+	w.ownHeaders(&opt, resp, reason)
+	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
+	if string(w.r.HTTP.Method) != "HEAD" {
+		w.buf = append(w.buf, body...)
+		w.r.BodyBytesSent += int64(len(body))
+	}
+	w.Started = true
+	if w.Flush() != nil {
+		w.MustReset = true
+		if o.GaveUp() || o == policy.OutcomeFallback {
+			return status, policy.OutcomeClientGone
+		}
+	}
+	return status, o
+}
+
+func (w *Writer) errorBody(status int, reason, text string) []byte {
+	body, _ := json.Marshal(struct {
+		Error    string `json:"error"`
+		Status   int    `json:"status"`
+		Reason   string `json:"reason"`
+		Attempts int    `json:"attempts"`
+		ID       string `json:"request_id,omitempty"`
+	}{"retryproxy: " + text, status, reason, w.r.Attempts, string(w.r.Out.ID)})
+	return append(body, '\n')
+}
+
+// GRPC is our own answer to a gRPC call: a header that is the trailers as
+// well ("Trailers-Only").
+func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
+	resp := newResponse(200,
+		http1.NewHeader("Content-Type", "application/grpc"),
+		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
+		http1.NewHeader("Grpc-Message", string(message)))
+	if w.RetryAfter > 0 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(w.RetryAfter*1000)))
+	}
+	return w.writeResponse(resp, nil, o, reason)
+}
+
+// EndGRPCCall ends a call whose answer was cut off by the upstream: the client gets
+// a status, as it would from a server that fails.
+func (w *Writer) EndGRPCCall() error {
+	w.buf = http1.AppendLastChunk(w.buf, []http1.Header{
+		http1.NewHeader("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
+		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: the upstream ended the call before its status came"))),
+	})
+	return w.Flush()
+}
+
+// NotGRPC reports whether resp is a response that a gRPC client does not understand: it came from
+// something in front of the service.
+func (w *Writer) NotGRPC(resp *http1.Response) bool {
+	return w.r.GRPC && !forward.IsGRPC(resp.Get(http1.ContentType))
+}
+
+// InPlaceOf answers a gRPC call in place of a response that is no gRPC.
+func (w *Writer) InPlaceOf(resp *http1.Response, o policy.Outcome) (int, policy.Outcome) {
+	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)
+	return w.GRPC(grpcStatusOf(resp.Status), o, w.report.Reason, text)
+}
+
+// grpcStatusOf maps an HTTP status to a gRPC status (gRPC, "HTTP to gRPC Status Code Mapping";
+// 4xx of our own beyond it).
+func grpcStatusOf(status int) policy.GRPCStatus {
+	switch status {
+	case 400:
+		return policy.GRPCInternal
+	case 401:
+		return policy.GRPCUnauthenticated
+	case 403:
+		return policy.GRPCPermissionDenied
+	case 404, 405, 501, 505:
+		return policy.GRPCUnimplemented
+	case 408:
+		return policy.GRPCDeadlineExceeded
+	case 413, 431:
+		return policy.GRPCResourceExhausted
+	case 429, 502, 503, 504:
+		return policy.GRPCUnavailable
+	}
+	return policy.GRPCUnknown
+}

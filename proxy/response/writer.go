@@ -1,0 +1,210 @@
+// Package response writes the response of a request to its client: the upstream's, piece by piece, or
+// one of our own if there is none.
+package response
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/report"
+	"github.com/retryproxy/retryproxy/proxy/request"
+)
+
+// frame is the room for the size line and the end of a chunk.
+const frame = 20
+
+// Writer writes the response of a request to the client.
+type Writer struct {
+	r      *request.Request
+	report *report.Report
+	buf    []byte // what is written next
+
+	RetryAfter int      // of a response of our own, in seconds; 0: none
+	Fallback   Fallback // what answered in the upstream's place
+	Started    bool     // bytes of the final response went to the client
+	MustClose  bool     // the client's connection cannot serve another request
+	MustReset  bool     // the client's connection must end, in a way that looks broken
+}
+
+// Fallback is what responded in the upstream's place.
+type Fallback uint8
+
+// Fallbacks.
+const (
+	NoFallback Fallback = iota
+	FallbackResponse
+	FallbackUpstream
+)
+
+// String returns the value of X-Retryproxy-Fallback, "" for none.
+func (k Fallback) String() string {
+	return [...]string{NoFallback: "", FallbackResponse: "answer", FallbackUpstream: "upstream"}[k]
+}
+
+// Init prepares the writer of a connection for its first use.
+func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r, p }
+
+// Begin prepares for another request, whose client wants its connection closed or not.
+func (w *Writer) Begin(closes bool) {
+	w.Fallback, w.RetryAfter = NoFallback, 0
+	w.Started, w.MustClose, w.MustReset = false, closes, false
+}
+
+// Framing returns the framing towards the client for a body with the upstream's framing f.
+func (w *Writer) Framing(f http1.Framing) http1.Framing {
+	switch {
+	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
+		return f
+	case w.r.HTTP.Minor == 0:
+		w.MustClose = true
+		return http1.Framing{Kind: http1.BodyClose}
+	}
+	return http1.Framing{Kind: http1.BodyChunked}
+}
+
+// appendHeaders appends the headers of an upstream's response with the framing f.
+func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing, reason string) []byte {
+	o := forward.ResponseOptions{
+		Framing: f,
+		Minor:   w.r.HTTP.Minor,
+		Close:   w.MustClose,
+		Via:     w.r.Dest.Forward.Via,
+		Changes: w.r.Route.ResponseChanges,
+	}
+	w.ownHeaders(&o, resp, reason)
+	return forward.AppendResponseHeaders(dst, resp, &o)
+}
+
+// WritePiece appends a piece to w.buf and writes w.buf when it is full.
+func (w *Writer) WritePiece(f http1.Framing, piece []byte) error {
+	w.r.BodyBytesSent += int64(len(piece))
+	if len(w.buf)+len(piece)+frame > cap(w.buf) && len(w.buf)+len(piece)+frame <= buffer.Medium {
+		w.buf = buffer.Grow(w.buf, len(piece)+frame)
+	}
+	if f.Kind == http1.BodyChunked {
+		return w.writeChunks(piece)
+	}
+	if len(piece) > cap(w.buf)-len(w.buf) {
+		err := w.flushWith(piece)
+		w.r.Time.Tick() // it may have waited for the client
+		return err
+	}
+	w.buf = append(w.buf, piece...)
+	return nil
+}
+
+// writeChunks is writePiece for a chunked body, in as many chunks as necessary.
+func (w *Writer) writeChunks(piece []byte) error {
+	for len(piece) > 0 {
+		if cap(w.buf)-len(w.buf) <= frame {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			w.r.Time.Tick() // it may have waited for the client
+		}
+		n := min(len(piece), cap(w.buf)-len(w.buf)-frame)
+		w.buf = http1.AppendChunk(w.buf, piece[:n])
+		piece = piece[n:]
+	}
+	return nil
+}
+
+// EndBody sends the rest and the end of the framing.
+func (w *Writer) EndBody(f http1.Framing, trailers []http1.Header) error {
+	if f.Kind == http1.BodyChunked {
+		w.buf = http1.AppendLastChunk(w.buf, w.r.Route.ResponseChanges.Trailers(trailers))
+	}
+	return w.Flush()
+}
+
+// Flush writes w.buf to the client.
+func (w *Writer) Flush() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	return w.flushWith(nil)
+}
+
+// flushWith writes w.buf and then p, without copying p.
+func (w *Writer) flushWith(p []byte) error {
+	err := w.r.Conn.WriteBoth(w.buf, p, w.r.Time.Clock)
+	w.buf = w.buf[:0]
+	if err != nil {
+		return attempt.ErrClientGone
+	}
+	return nil
+}
+
+// clean returns the empty scratch buffer for what is written to the client.
+func (w *Writer) clean() []byte {
+	if w.buf == nil {
+		w.buf = w.r.Conn.Buffers.Get(buffer.Small)
+	}
+	return w.buf[:0]
+}
+
+// ownHeaders adds to headers what clients are told of us, where they want it.
+func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
+	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
+		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.Fallback.String(), w.r.Out.ID
+		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
+	}
+}
+
+// mayBeRepeated reports whether the client might repeat a request, if the body of this good response
+// is cut off, though the request must not be sent twice. The vendors' clients do so
+// (anthropic-sdk-go, requestconfig.go, shouldRetryDroppedBody), unless the headers asked them not to.
+func (w *Writer) mayBeRepeated(resp *http1.Response) bool {
+	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
+}
+
+// noRetry reports whether the client is told not to retry either. A request that may have been
+// processed is not to be sent twice by anybody, unless the upstream itself asks for it.
+func noRetry(resp *http1.Response, reason string) bool {
+	return policy.InVain(reason) || reason == notIdempotent && resp.Get(http1.XShouldRetry) == nil
+}
+
+var notIdempotent = policy.ReasonNotIdempotent.String()
+
+// TakeHeadersBuffer makes the buffer of the request headers that of the response, if it has none:
+// there will be no other attempt.
+func (w *Writer) TakeHeadersBuffer() {
+	if w.buf == nil {
+		w.buf, w.r.Out.Headers = w.r.Out.Headers, nil
+	}
+}
+
+// Inform forwards an informational response.
+func (w *Writer) Inform(resp *http1.Response) error {
+	w.buf = forward.AppendInformational(w.clean(), resp, w.r.Route.ResponseChanges)
+	return w.r.Conn.Write(w.buf, w.r.Time.Now())
+}
+
+// Headers begins the response of an upstream with the framing f.
+func (w *Writer) Headers(resp *http1.Response, f http1.Framing, reason string) {
+	w.buf = w.appendHeaders(w.clean(), resp, f, reason)
+	w.Started = true
+}
+
+// Upgrade sends the response to an accepted upgrade, and rest, which followed it.
+func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
+	w.MustClose, w.Started = true, true
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via}
+	if w.r.Dest.ResponseHeaders {
+		o.Attempts = w.r.Attempts
+	}
+	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
+	w.buf = append(w.buf, rest...)
+	return w.Flush()
+}
+
+// Release returns the memory of the writer.
+func (w *Writer) Release() {
+	w.r.Conn.Buffers.Put(w.buf)
+	w.buf = nil
+}
+
+// CheckDetached panics in builds that poison if what is written next lies in b.
+func (w *Writer) CheckDetached(b []byte) { attempt.MustNotPointInto(b, "what is written", w.buf) }

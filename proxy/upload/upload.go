@@ -1,0 +1,284 @@
+// Package upload sends the body of a request upstream, and watches the client meanwhile. A body
+// that is small and here at once is sent by the goroutine of the exchange. A second goroutine, the
+// pump, sends a larger or slower one while the response is awaited; a large body that nobody keeps
+// moves inside the kernel.
+package upload
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/request"
+)
+
+// stuckAfter is how long an upstream may take no byte of a body before the upload counts as
+// stuck. On loopback its system confirms up to 64 KiB at once, and only after the
+// application has read them.
+const stuckAfter = time.Second
+
+// Upload sends the body of a request upstream and watches the client meanwhile. It owns the read
+// side of the client's connection and the body.
+//
+// The pump is its second goroutine. It is started only if one is not enough: a body streams while
+// the response is awaited, a dial is in progress, or the upstream takes long. It reads from the
+// client: first the body, then anything, to notice at once that the client left. The goroutine of
+// the exchange starts it and waits for its end in Stop.
+type Upload struct {
+	r    *request.Request
+	att  *attempt.Attempt // that the body is sent for
+	Pump request.Pump
+
+	stopped chan struct{} // closed when the pump is to end
+	done    chan struct{} // closed when it has ended
+	cancel  func()        // cancels a dial in progress
+
+	lastPiece atomic.Bool   // the pump is writing the end of the body
+	pieces    atomic.Uint32 // pieces of the body that the pump has moved
+
+	takenSeen uint64        // bytes taken at the last check for a stuck upload
+	takenAt   clock.Instant // when takenSeen last changed
+
+	vec      [8][]byte // the parts of one write to the upstream; the pump's while it runs
+	sizeLine [24]byte  // of the chunk that is being sent
+	Splicer  Splicer   // free for a response while no body is sent
+}
+
+// Init prepares the upload of a connection for its first use.
+func (u *Upload) Init(r *request.Request) {
+	u.r = r
+	r.Body.Pump = &u.Pump
+}
+
+// Serve makes a the attempt that the body is sent for from now on.
+func (u *Upload) Serve(a *attempt.Attempt) {
+	u.att = a
+	if u.lastPiece.Load() { // reading costs less than writing
+		u.lastPiece.Store(false)
+	}
+}
+
+// Pieces returns how many pieces of bodies the pump has moved. Anyone may ask.
+func (u *Upload) Pieces() uint32 { return u.pieces.Load() }
+
+// Start sends the rest of the body, then watches the client.
+func (u *Upload) Start() {
+	u.takenSeen, u.takenAt = 0, u.r.Time.Now()
+	u.run(nil, true)
+}
+
+// StartWatch watches the client. If cancel is not nil, it is called when the client leaves.
+func (u *Upload) StartWatch(cancel func()) { u.run(cancel, false) }
+
+func (u *Upload) run(cancel func(), send bool) {
+	if u.Pump.Running {
+		return
+	}
+	u.Pump.Running, u.cancel = true, cancel
+	u.Pump.Stopping.Store(false)
+	u.stopped, u.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(u.done)
+		defer func() { u.contain(recover()) }()
+		if !send || u.sendRest() {
+			u.watch()
+		}
+	}()
+}
+
+// contain keeps a fault in the second goroutine from ending the process. The request ends as if its client had
+// left, and the goroutine of the exchange returns all resources.
+func (u *Upload) contain(fault any) {
+	if fault == nil {
+		return
+	}
+	u.r.Process.OnFault(fault)
+	u.ClientFailed(attempt.ErrClientGone)
+}
+
+// Stop ends the second goroutine, if one runs. The exchange then owns what the pump owned.
+func (u *Upload) Stop() {
+	if u.Pump.Running {
+		u.end()
+	}
+}
+
+func (u *Upload) end() {
+	u.Pump.Stopping.Store(true)
+	close(u.stopped)
+	_ = u.r.Conn.NC.SetReadDeadline(downstream.Past)
+	if u.att.Up != nil && u.att.Progress.Load() == attempt.Sending {
+		_ = u.att.Up.SetWriteDeadline(downstream.Past)
+	}
+	<-u.done
+	u.Pump.Running, u.cancel = false, nil
+	u.Pump.Stopping.Store(false)
+	u.r.Conn.ReadAt, u.att.ReadBy = clock.LongAgo, 0
+}
+
+// sendRest sends the rest of the body, or as much as the upstream takes. It reports whether to
+// watch the client afterwards.
+func (u *Upload) sendRest() bool {
+	for {
+		u.pieces.Add(1)
+		if u.canSplice() {
+			if more, watch := u.spliceBody(); !more {
+				return watch
+			}
+		}
+		piece, err := u.r.Body.Next(0)
+		if err == request.ErrStopped {
+			return false
+		}
+		if err != nil && err != io.EOF {
+			u.ClientFailed(err)
+			return false
+		}
+		end := err == io.EOF || u.r.Body.AtEnd()
+		u.lastPiece.Store(end)
+		if _, err := u.write(piece, end); err != nil {
+			return u.failed()
+		}
+		if end {
+			return u.finished()
+		}
+	}
+}
+
+// AwaitLastWrite gives the pump up to 10 ms if a response arrived while it wrote the last piece:
+// the upstream has read it, and only the pump does not know yet.
+func (u *Upload) AwaitLastWrite() {
+	for n := 0; n < 100 && u.lastPiece.Load() && u.HasBody(); n++ {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// HasBody reports whether the pump owns the body.
+func (u *Upload) HasBody() bool { return u.Pump.Running && u.att.Progress.Load() == attempt.Sending }
+
+// Replay returns whether the body can be replayed, as far as is known while the pump owns it.
+func (u *Upload) Replay() policy.Replay {
+	if !u.HasBody() {
+		return u.r.Body.Replay()
+	}
+	if lost := policy.Replay(u.r.Body.ReplayLoss.Load()); lost != policy.ReplayWhole {
+		return lost
+	}
+	return policy.ReplayUnfinished
+}
+
+func (u *Upload) failed() bool {
+	u.att.Progress.Store(attempt.WriteFailed)
+	u.wakeUpstream()
+	return !u.Pump.Stopping.Load()
+}
+
+func (u *Upload) finished() bool {
+	u.att.SentWhole()
+	u.wakeUpstream()
+	return true
+}
+
+// wakeUpstream makes a read from the upstream return, so that its deadline is computed anew.
+func (u *Upload) wakeUpstream() {
+	if u.cancel != nil {
+		u.cancel()
+	}
+	if u.att.Up != nil {
+		_ = u.att.Up.SetReadDeadline(downstream.Past)
+	}
+}
+
+// watch reads what the client sends ahead until the client leaves or the watch is stopped.
+func (u *Upload) watch() {
+	c := u.r.Conn
+	_ = c.NC.SetReadDeadline(time.Time{})
+	for !u.Pump.Stopping.Load() {
+		switch err := u.watchOnce(); {
+		case err == nil:
+		case rawsocket.IsTimeout(err):
+			_ = c.NC.SetReadDeadline(time.Time{}) // a late call that meant a wait before this one; Stop sets Stopping first
+		default:
+			u.ClientFailed(attempt.ErrClientGone)
+			return
+		}
+	}
+}
+
+func (u *Upload) watchOnce() error {
+	c := u.r.Conn
+	if c.W < len(c.In) {
+		return c.Fill()
+	}
+	select {
+	case <-u.stopped:
+		return nil
+	case <-time.After(downstream.PollEvery):
+	}
+	if c.HungUp() {
+		return attempt.ErrClientGone
+	}
+	return nil
+}
+
+// LeftWhileStuck reports whether the client has left while the upstream takes nothing of its
+// body. The pump is stuck in a write and cannot see that.
+func (u *Upload) LeftWhileStuck() bool {
+	if !u.HasBody() {
+		return false
+	}
+	now := u.r.Time.Now()
+	if n := uint64(u.pieces.Load()) + u.att.Up.Acked(); n != u.takenSeen {
+		u.takenSeen, u.takenAt = n, now
+		return false
+	}
+	return now.Sub(u.takenAt) >= stuckAfter && u.r.Conn.HungUp()
+}
+
+// FetchBody reads the client's whole body, even if none of it was read yet.
+func (u *Upload) FetchBody() {
+	b := &u.r.Body
+	if b.Ended || !b.Keeping {
+		return
+	}
+	if !b.Started {
+		b.Started, b.Began = true, u.r.Time.Now()
+	}
+	u.FinishBody(u.r.Time.RespondBy(u.r.Route.RequestTimeout))
+}
+
+// FinishBody reads the rest of the request body and keeps it, as far as it arrives before until;
+// zero means without a limit.
+func (u *Upload) FinishBody(until clock.Instant) {
+	u.r.ContinueClient()
+	if err := u.r.Body.Finish(until); err != nil {
+		u.ClientFailed(err)
+	}
+}
+
+// ClientFailed records why the client's side ended and wakes whoever waits for the upstream. It
+// is called by the pump, or by the exchange while no pump runs.
+func (u *Upload) ClientFailed(err error) {
+	end := request.ClientGone
+	u.r.BodyRefusal = http1.RefusalNone
+	var refused *http1.Error
+	switch {
+	case errors.As(err, &refused):
+		end, u.r.BodyRefusal = request.ClientBodyBroken, refused.Reason
+	case errors.Is(err, request.ErrBodyCut):
+		end = request.ClientBodyBroken
+	case errors.Is(err, request.ErrBodyTooLarge):
+		end, u.r.BodyRefusal = request.ClientBodyTooLarge, http1.RefusalBodyTooLarge
+	case errors.Is(err, request.ErrBodyTooSlow):
+		end = request.ClientTooSlow
+	}
+	u.r.ClientEnd.Store(end)
+	u.wakeUpstream()
+}
