@@ -49,6 +49,9 @@ var limitRows = [...]LimitRow{
 // LimitRows are the rate limits that are learnt. The slice belongs to the caller.
 func LimitRows() []LimitRow { return append([]LimitRow(nil), limitRows[:]...) }
 
+// NumLimits is the number of LimitRows.
+const NumLimits = len(limitRows)
+
 // structuredRow is that of RateLimit.
 const structuredRow = len(limitRows) - 1
 

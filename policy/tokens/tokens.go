@@ -65,10 +65,10 @@ type Request struct {
 // Want is what a Request looks for.
 type Want uint8
 
-// What a Request can look for.
+// What a Request can look for. It stops once that is known.
 const (
-	WantModel  Want = 1 << iota // stop when the model is known
-	WantOutput                  // stop when the bound of the output is known too
+	WantModel  Want = 1 << iota // the model
+	WantOutput                  // the bound of the output
 )
 
 // Reset prepares for a body.
@@ -119,5 +119,5 @@ func (r *Request) take(v *jsonscan.Value) {
 			r.Output = n
 		}
 	}
-	r.done = r.modelLen > 0 && (r.want&WantOutput == 0 || r.Output > 0)
+	r.done = (r.want&WantModel == 0 || r.modelLen > 0) && (r.want&WantOutput == 0 || r.Output > 0)
 }

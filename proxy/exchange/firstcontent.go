@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -19,8 +20,9 @@ import (
 // was read of it is in the Prefix of the attempt's body.
 type heldStream struct {
 	reader eventstream.Reader
-	failed bool // it began with an error
-	silent bool // no content came in time: the attempt goes on if it cannot be retried
+	failed bool         // it began with an error
+	silent bool         // no content came in time: the attempt goes on if it cannot be retried
+	used   tokens.Count // what it says that it used, if it failed
 }
 
 // holdsStream reports whether the response is an event stream that is to be held back.
@@ -36,6 +38,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	verdict, err := at.readFirstEvents()
 	switch {
 	case err == attempt.ErrCut:
+		at.stream.used = at.usedByHeld()
 		at.s.drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
 	case rawsocket.IsTimeout(err):
@@ -43,8 +46,9 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 		at.stream.silent = true
 		*a = policy.Attempt{Cause: policy.CauseAttemptTimeout}
 	case verdict == eventstream.Failed:
-		at.stream.failed = true
+		at.stream.failed, at.stream.used = true, at.usedByHeld()
 		at.r.StatusAs(a, &at.s.att.Resp, at.stream.reader.Status())
+		at.learnLimits(a)
 	}
 }
 

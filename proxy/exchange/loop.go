@@ -64,6 +64,9 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 		reportToEndpoint(x.sender.att.Endpoint, a)
 	}
 	x.attempts.hedge.attemptDone(a, d.Class)
+	if x.r.Tokens != nil {
+		x.countFailed(a, d.Retry)
+	}
 	return true
 }
 

@@ -28,9 +28,11 @@ type Request struct {
 	HeaderNames http1.HeaderNameSet // names of the headers in the request
 	HeaderBuf   []byte              // buffer with the spans of the request, after DetachHeaders
 
-	Time Time
-	Out  Outgoing
-	Body Body
+	Time   Time
+	Out    Outgoing
+	Body   Body
+	Tokens *Tokens // nil: no request of the connection had to do with tokens
+	Model  []byte  // that the body names, if that was looked for; valid until the request ends
 
 	GRPC            bool // a gRPC call over HTTP/2
 	Safe            bool // it may run twice: idempotent by its method, or with an Idempotency-Key
@@ -65,6 +67,7 @@ func (cr *Request) Init(c *downstream.Conn, p *Process) {
 func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Time = Time{of: cr, Began: now, Clock: now}
 	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
+	cr.beginTokens()
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // which is spoken over HTTP/2 alone
@@ -73,12 +76,6 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	if cr.ClientEnd.Load() != ClientPresent { // reading costs less than writing
 		cr.ClientEnd.Store(ClientPresent)
 	}
-}
-
-// FindRoute finds the route of the request.
-func (cr *Request) FindRoute() {
-	cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP)
-	cr.Dest = cr.Route
 }
 
 // Prepare fixes what the retry rules need to know about the request.

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -30,6 +31,7 @@ type RouteState struct {
 	RepeatsReset       bool          // a connection that ends without a response is a failure to repeat after
 	rateLimitPauseSeed [sha256.Size]byte
 	RateLimits         *admission.RateLimits // nil: none
+	LookFor            tokens.Want           // in the bodies of requests
 }
 
 // RetryBudget returns the retry budget of the route, or nil if it has none.
@@ -149,7 +151,13 @@ func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(h[:]), true
 }
 
-// NeedsModel reports whether the key of a rate limit or pause has the model in the body.
-func (r *RouteState) NeedsModel() bool {
-	return r.RateLimitPause.Model || r.RateLimit.Model && r.RateLimits != nil
+// lookFor returns what is to be found in the bodies of requests.
+func (r *RouteState) lookFor() (want tokens.Want) {
+	if r.RateLimitPause.Model || r.RateLimits != nil && r.RateLimit.Model {
+		want |= tokens.WantModel
+	}
+	if r.RateLimits != nil && r.RateLimits.CountsTokens() {
+		want |= tokens.WantOutput
+	}
+	return want
 }

@@ -118,6 +118,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	state.UpstreamState = n.upstreamOf(r, known)
 	state.Hedge = n.hedgeOf(state)
 	state.RateLimits = n.rateLimitOf(r)
+	state.LookFor = state.lookFor()
 	if !r.NoBudget {
 		n.Budgeted[state.UpstreamState] = true
 	}

@@ -1,0 +1,72 @@
+package exchange
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
+)
+
+// readsUsage begins to read what the response to relay says that it used, if the route counts tokens.
+func (re *relay) readsUsage() bool {
+	at := re.at
+	resp := &at.s.att.Resp
+	if !at.r.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
+		return false
+	}
+	events := isEventStream(resp)
+	if !events && !isPlainJSON(resp) {
+		return false
+	}
+	at.r.BeginUsage(events)
+	return true
+}
+
+// read reads a piece of the response for what it says that it used.
+func (re *relay) read(piece []byte) {
+	if re.at.r.ReadsUsage() {
+		re.at.r.ReadUsage(piece)
+	}
+}
+
+// countUsage counts what a response used that was relayed, whole or not.
+func (re *relay) countUsage(whole bool) {
+	fate := tokens.Wasted
+	if whole {
+		fate = tokens.Delivered
+	}
+	if used := re.at.r.EndUsage(); used.Any() {
+		re.at.report.Observer.TokensUsed(used, fate)
+	}
+}
+
+// learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
+func (at *attempts) learnLimits(a *policy.Attempt) {
+	if at.r.Tokens != nil && at.r.Dest == at.r.Route {
+		at.r.LearnLimits(&at.s.att.Resp, a.Status)
+	}
+}
+
+// usedByHeld reads what an event stream that failed before its content says that it used.
+func (at *attempts) usedByHeld() tokens.Count {
+	if !at.r.Route.CountTokens || at.r.Dest != at.r.Route {
+		return tokens.Count{}
+	}
+	at.r.BeginUsage(true)
+	at.r.ReadUsage(at.s.att.Body.Prefix)
+	return at.r.EndUsage()
+}
+
+// countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
+// that was not sent.
+func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
+	if used := x.attempts.stream.used; used.Any() {
+		fate := tokens.Wasted
+		if again {
+			fate = tokens.Retried
+		}
+		x.report.Observer.TokensUsed(used, fate)
+	}
+	switch a.Cause {
+	case policy.CauseDial, policy.CauseTLS, policy.CauseIdleClose, policy.CauseRefusedStream:
+		x.r.UnsentTokens()
+	}
+}
