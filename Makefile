@@ -201,8 +201,8 @@ docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/tuning.md, docs/storm.md and docs/fleet.md
-	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/tuning.md docs/storm.md docs/fleet.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: build ## docs/pictures, by the commands in docs/how-to/tuning.md, docs/explanation/storm.md and docs/how-to/fleet.md
+	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/how-to/tuning.md docs/explanation/storm.md docs/how-to/fleet.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
 rules: ## the alert rules and the dashboard's queries, by promtool: syntax and unit tests
@@ -235,7 +235,7 @@ conformance: build ## some 800 raw HTTP/1.1 requests and responses through the r
 check: conformance
 
 .PHONY: conformance-peers
-conformance-peers: build ## the same beside HAProxy and nginx (needs them installed): docs/conformance.md
+conformance-peers: build ## the same beside HAProxy and nginx (needs them installed): docs/explanation/conformance.md
 	RETRYPROXY=$(BIN)/retryproxy go test -count=1 ./bench/conformance -update -peers
 
 .PHONY: interop

@@ -4,7 +4,7 @@
 // Begin with [New], pass [Metrics.Handler] to the admin server, and pass [Metrics.Route] to the data
 // path: a [*Route] is its observer. State that is read rather than counted (pool sizes, budget tokens,
 // retry buffer) is copied into a [Snapshot] at each scrape, by the function passed to [Metrics.Watch].
-// [Reference] lists every metric with the question it answers; the page docs/metrics.md is generated
+// [Reference] lists every metric with the question it answers; the page docs/reference/metrics.md is generated
 // from it.
 //
 // What is promised:

@@ -2,7 +2,7 @@ package metrics
 
 import "slices"
 
-// Row describes one metric for the reference in docs/metrics.md.
+// Row describes one metric for the reference in docs/reference/metrics.md.
 type Row struct {
 	Name     string   // with the namespace, e.g. "retryproxy_requests_total"
 	Type     Kind     // counter, gauge or histogram

@@ -101,7 +101,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonDryRun:            {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
 	ReasonNoDescriptors:     {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
 	ReasonAskedNotToRetry:   {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
-	ReasonQuotaExhausted:    {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/retry-after.md lists the codes). No retry would help."},
+	ReasonQuotaExhausted:    {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
 }
 
 // String is the metric label. A value outside the set gives "invalid".

@@ -2,7 +2,7 @@
 // must do with it, and a driver that shows them to a proxy over TCP.
 //
 // The tables are requests.go and responses.go. The tests run the real binary (`make conformance`); testdata has what became
-// of each case, and docs/conformance.md a summary beside HAProxy and nginx. Whatever a proxy makes of a case, check says
+// of each case, and docs/explanation/conformance.md a summary beside HAProxy and nginx. Whatever a proxy makes of a case, check says
 // whether what reached the other side is in the one form that no two parsers read differently.
 package conformance
 

@@ -11,7 +11,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write testdata anew")
-	peers  = flag.Bool("peers", false, "show the cases to HAProxy and nginx too, and write docs/conformance.md")
+	peers  = flag.Bool("peers", false, "show the cases to HAProxy and nginx too, and write docs/explanation/conformance.md")
 )
 
 // program is the real binary; the tests that need it are skipped without one.

@@ -65,7 +65,7 @@ func TestPeers(t *testing.T) {
 	for i, title := range []string{"Requests", "Responses"} {
 		writeSection(&b, title, cases([][]family{requestFamilies, responseFamilies}[i]), sections[i])
 	}
-	if err := os.WriteFile("../../docs/conformance.md", []byte(b.String()), 0o644); err != nil {
+	if err := os.WriteFile("../../docs/explanation/conformance.md", []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

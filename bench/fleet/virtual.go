@@ -22,7 +22,7 @@ import (
 // roleSimulate as the first argument plays fleets in virtual time instead.
 const roleSimulate = "simulate"
 
-// virtualSize is that of the picture in docs/fleet.md.
+// virtualSize is that of the picture in docs/how-to/fleet.md.
 var virtualSize = picture.Size{Width: 900, Height: 900}
 
 // sharings are what is compared.

@@ -5,7 +5,7 @@ import (
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
-// pictureSize is that of the picture in docs/storm.md.
+// pictureSize is that of the picture in docs/explanation/storm.md.
 var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
 // figure draws runs over each other; those of the same way are one series.

@@ -18,7 +18,7 @@ const root = "../.."
 func commands(t *testing.T) []string {
 	t.Helper()
 	var lines []string
-	for _, guide := range []string{"docs/tuning.md", "docs/storm.md", "docs/fleet.md"} {
+	for _, guide := range []string{"docs/how-to/tuning.md", "docs/explanation/storm.md", "docs/how-to/fleet.md"} {
 		lines = append(lines, regexp.MustCompile(`(?m)^(retryproxy (plan|simulate)|go run ./bench/fleet simulate) .*$`).FindAllString(readFile(t, filepath.Join(root, guide)), -1)...)
 	}
 	if len(lines) < 5 {
@@ -108,7 +108,7 @@ func decode(t *testing.T, path string) image.Image {
 // A picture that no document shows is forgotten; a large one slows every
 // clone.
 func TestPicturesAreSmallAndShown(t *testing.T) {
-	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	documents, err := filepath.Glob(filepath.Join(root, "docs/*/*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// docs/logs.md has the fields of a line, in its table and in its example.
+// docs/how-to/logs.md has the fields of a line, in its table and in its example.
 func TestTheFieldsOfALogLineAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/logs.md")
+	page, err := os.ReadFile("../../docs/how-to/logs.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 var manCommand = command{
 	name:    "man",
 	summary: "print the manual page",
-	details: `Prints the manual page, made from the same texts as help and docs/settings.md:
+	details: `Prints the manual page, made from the same texts as help and docs/reference/settings.md:
 
   retryproxy man | man -l -`,
 	run: runMan,

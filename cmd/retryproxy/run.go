@@ -163,7 +163,7 @@ func overview(w io.Writer) {
 	t.Flush()
 	fmt.Fprint(w, "\nOnly the upstream must be set:\n\n"+
 		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
-		"retryproxy help COMMAND describes one. The settings are in docs/settings.md.\n"+
+		"retryproxy help COMMAND describes one. The settings are in docs/reference/settings.md.\n"+
 		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 

@@ -12,7 +12,7 @@ import (
 var serveCommand = command{
 	name:    "serve",
 	summary: "forward requests; what retryproxy does without a command",
-	details: `Reads its settings from RETRYPROXY_* variables (docs/settings.md) and forwards
+	details: `Reads its settings from RETRYPROXY_* variables (docs/reference/settings.md) and forwards
 requests until SIGTERM or SIGINT. Then it shuts down gracefully: /readyz fails,
 RETRYPROXY_DRAIN_DELAY passes, and requests in flight get RETRYPROXY_DRAIN_TIMEOUT to
 end. A second signal ends it at once. SIGHUP reads the configuration file and the
@@ -37,6 +37,6 @@ func runServe(ctx context.Context, c *call) error {
 // notStarted prints what keeps it from starting.
 func (c *call) notStarted(problems config.Problems) error {
 	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
-	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/settings.md lists the settings\n", text.Plural(len(problems.Errors()), "error"))
+	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/reference/settings.md lists the settings\n", text.Plural(len(problems.Errors()), "error"))
 	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 }

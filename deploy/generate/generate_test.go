@@ -189,7 +189,7 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 func TestQueriesOfTheDocumentationAreTested(t *testing.T) {
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	tests := words(read(t, "deploy/prometheus/queries.test.yaml"))
-	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/queries.md"), -1)
+	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/reference/queries.md"), -1)
 	for _, block := range blocks {
 		for _, wrong := range lint(block[1]) {
 			t.Errorf("%s\n  in %s", wrong, block[1])
@@ -239,7 +239,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 
 // The runbooks name settings that exist.
 func TestRunbooksNameWhatThereIs(t *testing.T) {
-	settings := read(t, "docs/settings.md")
+	settings := read(t, "docs/reference/settings.md")
 	for _, name := range regexp.MustCompile(`RETRYPROXY_[A-Z_]+`).FindAllString(read(t, rulesPath), -1) {
 		if !strings.Contains(settings, "`"+name+"`") {
 			t.Errorf("no setting %s", name)

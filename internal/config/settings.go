@@ -5,7 +5,7 @@
 // returns a Settings together with every problem found. The structs Global, Shared and
 // Matcher in this file are the only list of settings. Names, defaults, limits and
 // descriptions are their tags; the parser, the search for misspelled names, the effective
-// configuration and docs/settings.md all read them from there. To add a setting, add a
+// configuration and docs/reference/settings.md all read them from there. To add a setting, add a
 // field.
 //
 // The packages that use a retry rule, a backoff, a route's pattern or an upstream (policy,
@@ -119,7 +119,7 @@ type Shared struct {
 	RetryMethods    MethodSet     `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be retried after they were sent (RFC 9110 section 9.2.2)."`
 	RetryUnsafe     bool          `env:"RETRY_UNSAFE" envDefault:"false" unit:"bool" about:"true: retry requests of every method, POST and PATCH included, after they were sent. The upstream may then do the work twice."`
 	RetryRejected   Rejected      `env:"RETRY_REJECTED" envDefault:"429" llm:"429,503,529" unit:"statusset" about:"Statuses of RETRY_ON that mean that the upstream did not do the work. They are retried for every method, POST and PATCH included. A rate limiter sends 429 before the work begins. If an API means the same by 503 and 529, set 429,503,529."`
-	FatalErrorCodes ErrorCodes    `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
+	FatalErrorCodes ErrorCodes    `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/reference/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
 	LayeredRetries  string        `env:"LAYERED_RETRIES" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets if it is itself a retry of another proxy. allow: all. halve: half. deny: none."`
 
 	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" group:"Backoff" llm:"additive" unit:"strategy" about:"Backoff strategy: how the wait before a retry is chosen."`

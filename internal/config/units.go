@@ -12,7 +12,7 @@ import (
 )
 
 // units maps values of the tag "unit" to descriptions of the allowed syntax, for error
-// messages and docs/settings.md.
+// messages and docs/reference/settings.md.
 var units = map[string]string{
 	"address":        "host:port, :port or unix:/path",
 	"addressoff":     "host:port, :port, unix:/path or off",

@@ -45,14 +45,14 @@ func Files() ([]File, error) {
 		return nil, err
 	}
 	return []File{
-		{Path: "docs/settings.md", Content: Settings()},
-		{Path: "docs/metrics.md", Content: Metrics()},
-		{Path: "docs/glossary.md", Content: Glossary()},
-		{Path: "docs/retryproxy.schema.json", Content: string(Schema())},
+		{Path: "docs/reference/settings.md", Content: Settings()},
+		{Path: "docs/reference/metrics.md", Content: Metrics()},
+		{Path: "docs/reference/glossary.md", Content: Glossary()},
+		{Path: "docs/reference/retryproxy.schema.json", Content: string(Schema())},
 		{Path: "README.md", Part: "will my request be retried", Content: repeated},
-		{Path: "docs/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
-		{Path: "docs/retry-after.md", Part: "signs of a spent account", Content: SignTable()},
-		{Path: "docs/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
+		{Path: "docs/reference/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
+		{Path: "docs/reference/retry-after.md", Part: "signs of a spent account", Content: SignTable()},
+		{Path: "docs/how-to/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
 		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},
 	}, nil
 }

@@ -45,7 +45,7 @@ var terms = []term{
 	{"inbound, outbound", "Position of retryproxy: in front of the application, or in front of a remote service.", nil},
 }
 
-// Glossary is docs/glossary.md.
+// Glossary is docs/reference/glossary.md.
 func Glossary() string {
 	var b strings.Builder
 	b.WriteString(note)

@@ -26,7 +26,7 @@ format.
 
 `
 
-// Metrics is docs/metrics.md.
+// Metrics is docs/reference/metrics.md.
 func Metrics() string {
 	var b strings.Builder
 	b.WriteString(note)

@@ -46,7 +46,7 @@ configuration file.
   a metric counts them. A setting marked *at start* takes effect only at the next start; the log
   names it if it changed.
 - **Traces** are configured by OpenTelemetry's own variables, such as
-  ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](traces.md).
+  ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](../how-to/traces.md).
 
 ## Configuration file
 
@@ -76,7 +76,7 @@ Without quotes, ` + "`#`" + ` is an ordinary character. Variables are not expand
 
 `
 
-// Settings is docs/settings.md.
+// Settings is docs/reference/settings.md.
 func Settings() string {
 	var b strings.Builder
 	b.WriteString(note)
@@ -156,7 +156,7 @@ func marks(s *config.Setting) string {
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
 	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
-		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](tuning.md).\n\n")
+		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](../how-to/tuning.md).\n\n")
 	var rows [][]string
 	for _, name := range backoff.Strategies() {
 		info, _ := backoff.Describe(name)

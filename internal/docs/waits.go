@@ -7,7 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
-// WaitTable is the table in docs/retry-after.md of the headers that tell a wait.
+// WaitTable is the table in docs/reference/retry-after.md of the headers that tell a wait.
 func WaitTable() string {
 	var rows [][]string
 	for _, r := range retryafter.Rows() {
@@ -23,7 +23,7 @@ func WaitTable() string {
 	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
 }
 
-// SignTable is the table in docs/retry-after.md of what ends retries in an error body.
+// SignTable is the table in docs/reference/retry-after.md of what ends retries in an error body.
 func SignTable() string {
 	var rows [][]string
 	for _, e := range apierror.Entries() {

@@ -14,7 +14,7 @@ import (
 // whole rate limit and budget, many times what is intended.
 func newFleet(s *config.Settings, _ *zap.Logger) (sharer, error) {
 	if s.SharedEngine.Set() {
-		return nil, errors.New("this program was built without sharing (tag small); expected the image made by make image-full, or a program from the release archives (docs/image.md)")
+		return nil, errors.New("this program was built without sharing (tag small); expected the image made by make image-full, or a program from the release archives (docs/how-to/image.md)")
 	}
 	return nil, nil
 }

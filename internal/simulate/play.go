@@ -31,7 +31,7 @@ type Line struct {
 	Closed       int     // how often a breaker opened
 }
 
-// The criteria, as in docs/storm.md.
+// The criteria, as in docs/explanation/storm.md.
 const (
 	back    = 0.95 // share of the earlier good responses that must be back...
 	failing = 0.05 // ...and share of errors that is too high

@@ -48,7 +48,7 @@ type Own struct {
 	Proxy sim.Proxy
 }
 
-// Default returns the storm of docs/storm.md.
+// Default returns the storm of docs/explanation/storm.md.
 func Default() Wish {
 	c := sim.Default()
 	return Wish{

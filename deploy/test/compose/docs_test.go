@@ -19,7 +19,7 @@ func read(t *testing.T, name string) string {
 // docker compose calls a container compose-upstream-1, docker-compose 1
 // compose_upstream_1.
 func TestTheDocsNameNoContainerAsOnlyOneComposeDoes(t *testing.T) {
-	for _, doc := range []string{"docs/compose.md", "docs/page.md", "docs/image.md", "README.md"} {
+	for _, doc := range []string{"docs/tutorials/compose.md", "docs/reference/page.md", "docs/how-to/image.md", "README.md"} {
 		if found := regexp.MustCompile(`\bcompose[-_][a-z-]+[-_][0-9]\b`).FindString(read(t, doc)); found != "" {
 			t.Errorf("%s names %s; docker compose ps -q finds it in every version", doc, found)
 		}

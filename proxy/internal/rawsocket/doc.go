@@ -6,7 +6,7 @@
 // announced calls: it wakes every 20 microseconds while calls are in progress, takes
 // processors away from them and hands them on. On a proxy's path, with six calls of a
 // microsecond or two per request, that costs more than the calls' own bookkeeping;
-// docs/performance.md has the figures. Package net still does waiting, deadlines and
+// docs/explanation/performance.md has the figures. Package net still does waiting, deadlines and
 // closing.
 //
 // Use Wrap on a connection just accepted or dialed, and use the result in its place. The

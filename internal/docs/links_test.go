@@ -1,0 +1,80 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// Every relative link of a page leads to a file, and its fragment to a heading.
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	links := 0
+	for page, text := range pages(t) {
+		for _, l := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			target, fragment := l[1], l[2]
+			if strings.Contains(target, ":") {
+				continue
+			}
+			links++
+			file := page
+			if target != "" {
+				file = filepath.Join(filepath.Dir(page), target)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: no file %s", page, target)
+			} else if fragment != "" && !anchors(t, file)[fragment] {
+				t.Errorf("%s: no heading #%s in %s", page, fragment, file)
+			}
+		}
+	}
+	if links < 100 {
+		t.Errorf("only %d links found", links)
+	}
+}
+
+// pages returns the text of every Markdown page of the tree by its path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "dist"):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".md":
+			text, err := os.ReadFile(path)
+			all[path] = string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// anchors returns the fragments of a page's headings, formed as GitHub forms them.
+func anchors(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+		all[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
+	}
+	return all
+}
