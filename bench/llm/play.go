@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
@@ -71,9 +71,15 @@ func (p *play) compareLatency(ctx context.Context) error {
 			differences = append(differences, float64(first[1]-first[0])/float64(time.Microsecond))
 		}
 	}
-	median := rig.Median(differences)
+	median := middle(differences)
 	p.AddedLatency = &median
 	return nil
+}
+
+// middle returns the median of differences, which it sorts.
+func middle(differences []float64) float64 {
+	slices.Sort(differences)
+	return differences[len(differences)/2]
 }
 
 // warmUps open the connections.
