@@ -391,7 +391,7 @@ func TestARetryThatAPauseForbidsIsNotWaitedFor(t *testing.T) {
 
 // learnable is the key of the default route.
 func (m *memory) learnable() uint64 {
-	key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
+	key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
 	return key
 }
 

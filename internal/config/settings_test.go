@@ -136,6 +136,7 @@ var otherValues = map[string]string{
 	"RATE_LIMIT":           "600/m",
 	"RATE_LIMIT_KEY":       "header:Authorization",
 	"RATE_LIMIT_WAIT":      "3s",
+	"TOKEN_LIMIT":          "200000/m",
 	"PROBE_PATH":           "/healthz?full=1",
 	"RETRY_BUFFER_BYTES":   "2MiB", "RESPONSE_BUFFER_BYTES": "32KiB",
 	"DRY_RUN":         "true",
