@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// codeClasses labels the hundreds of status codes; the last one is for no response.
+// codeClasses labels the hundreds of status codes. The last one is for codes outside 100..599, such
+// as 0 for no response.
 var codeClasses = [numRows + 1]string{"1xx", "2xx", "3xx", "4xx", "5xx", "none"}
 
 const class2xx = 1
@@ -17,13 +18,17 @@ const class2xx = 1
 // occurs.
 type codeHistograms [numRows + 1]atomic.Pointer[histogram]
 
-// observe counts d. A code outside 100..599, such as 0, is none.
+// observe counts d.
 func (h *codeHistograms) observe(code int, d time.Duration) {
-	i := uint(code-leastCode) / rowCodes
-	if code < leastCode || i >= numRows {
-		i = numRows
+	h.of(codeClass(code)).observe(durationLadder, d)
+}
+
+// codeClass returns the index of the code in codeClasses.
+func codeClass(code int) int {
+	if i := uint(code-leastCode) / rowCodes; code >= leastCode && i < numRows {
+		return int(i)
 	}
-	h.of(int(i)).observe(durationLadder, d)
+	return numRows
 }
 
 func (h *codeHistograms) of(i int) *histogram {
@@ -52,15 +57,16 @@ func (h *codeHistograms) addTo(buckets []uint64) {
 	}
 }
 
-// collect exports those that counted something, and with zeros at least that of good responses.
-func (h *codeHistograms) collect(ch chan<- prometheus.Metric, f *family, route string, zeros bool) {
+// collect exports those that counted something, with their exemplars, and with zeros at least that
+// of good responses.
+func (h *codeHistograms) collect(ch chan<- prometheus.Metric, f *family, route string, zeros bool, e *exemplars) {
 	for i := range h {
 		one := h[i].Load()
 		if one == nil && zeros && i == class2xx {
 			one = new(histogram)
 		}
 		if one != nil {
-			ch <- one.metric(f, durationLadder, route, codeClasses[i])
+			ch <- e.with(one.metric(f, durationLadder, route, codeClasses[i]), i)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
 	c.collectSets(ch, r.name, zeros)
 	c.collectCodes(ch, r.name)
 	c.tokens.collect(ch, r.name)
-	c.collectHistograms(ch, r.name, zeros)
+	c.collectHistograms(ch, r.name, zeros, r.exemplars.Load())
 	requestsInFlight.emit(ch, float64(c.inFlight), r.name)
 	requestsWaiting.emit(ch, float64(c.waiting), r.name)
 }
@@ -97,9 +97,9 @@ func (c *Stripe) collectCodes(ch chan<- prometheus.Metric, route string) {
 	}
 }
 
-func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool) {
-	c.request.collect(ch, requestSeconds, route, zeros)
-	c.attempt.collect(ch, attemptSeconds, route, zeros)
+func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool, e *exemplars) {
+	c.request.collect(ch, requestSeconds, route, zeros, e)
+	c.attempt.collect(ch, attemptSeconds, route, zeros, nil)
 	ch <- c.attemptsPerRequest.metric(attemptsPerRequest, route)
 	if zeros || c.backoff.count() > 0 {
 		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)

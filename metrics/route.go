@@ -10,9 +10,10 @@ import (
 type Route struct {
 	name string
 	// The length of stripes is a power of two. Each is allocated at first use.
-	stripes []atomic.Pointer[Stripe]
-	near    sync.Pool // of stripes: a core gets the one it used last
-	next    atomic.Uint32
+	stripes   []atomic.Pointer[Stripe]
+	exemplars atomic.Pointer[exemplars] // nil until the first
+	near      sync.Pool                 // of stripes: a core gets the one it used last
+	next      atomic.Uint32
 }
 
 func newRoute(name string, stripes int) *Route {
@@ -34,7 +35,7 @@ func (r *Route) stripe(i uint) *Stripe {
 	if c := slot.Load(); c != nil {
 		return c
 	}
-	slot.CompareAndSwap(nil, new(Stripe))
+	slot.CompareAndSwap(nil, &Stripe{exemplars: &r.exemplars})
 	return slot.Load()
 }
 

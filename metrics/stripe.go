@@ -55,6 +55,8 @@ type Stripe struct {
 	queue              histogram // backoffLadder
 	byMethod           [numMethods]codeTable
 	byClass            [policy.NumClasses]codeTable
+
+	exemplars *atomic.Pointer[exemplars] // of the route
 }
 
 // RequestBegan counts a request as in flight until RequestDone.

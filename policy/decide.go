@@ -221,18 +221,23 @@ func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, 
 	if p.Window > 0 && p.Window-s.Elapsed < room {
 		room, short = p.Window-s.Elapsed+1, ReasonRetriesExhausted // a retry may begin just at the window's end
 	}
+	least := backoff.FloorOf(p.Backoff)
 	step := backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
 	if a.HasRetryAfter && a.Cause == CauseStatus {
 		if a.RetryAfter >= room {
 			return 0, ReasonRetryAfterTooLong
 		}
-		return a.RetryAfter + p.spread(step, room-a.RetryAfter, r), ReasonNone
+		w := max(a.RetryAfter, least)
+		if w >= room {
+			return 0, short
+		}
+		return w + p.spread(step, room-w, r), ReasonNone
 	}
 	b := p.Backoff
 	if a.Cause == CauseStatus && (a.Status == 429 || p.Rejected.Has(a.Status)) && p.Throttled != nil {
 		b = p.Throttled
 	}
-	w := backoff.WaitOf(b, step, r)
+	w := max(backoff.WaitOf(b, step, r), least)
 	if w >= room {
 		return 0, short
 	}

@@ -109,6 +109,8 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "no retry begins after the window"
 	case a.Cause == CauseStatus && a.HasRetryAfter && d.Wait < a.RetryAfter:
 		return "a Retry-After is never cut short"
+	case d.Wait < backoff.FloorOf(tr.policy.Backoff):
+		return "no wait is shorter than a fixed backoff"
 	case tr.budget != nil && taken != 1:
 		return "a retry takes one token"
 	}
@@ -155,7 +157,7 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonDraining:
 		return s.Draining
 	case ReasonDeadline:
-		return s.Left <= 0 || !(a.HasRetryAfter && a.Cause == CauseStatus) && ceiling >= s.Left
+		return s.Left <= 0 || backoff.FloorOf(p.Backoff) >= s.Left || !(a.HasRetryAfter && a.Cause == CauseStatus) && ceiling >= s.Left
 	case ReasonRetryAfterTooLong:
 		return a.HasRetryAfter && (a.RetryAfter >= s.Left || tr.pastWindow(a.RetryAfter))
 	case ReasonBudgetExhausted:

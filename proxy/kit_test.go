@@ -252,6 +252,7 @@ type recorder struct {
 	took              []time.Duration
 	hedged, hedgesWon int
 	used              [tokens.NumFates]tokens.Count
+	traced            []string
 }
 
 func (r *recorder) lock() func() { r.mu.Lock(); return r.mu.Unlock }
@@ -291,6 +292,10 @@ func (r *recorder) RequestDone(_ []byte, code int, o policy.Outcome, _, _ time.D
 	r.outcomes = append(r.outcomes, o)
 	r.codes = append(r.codes, code)
 	r.attempts = append(r.attempts, attempts)
+}
+func (r *recorder) Traced(id string, code int, _ time.Duration) {
+	defer r.lock()()
+	r.traced = append(r.traced, fmt.Sprint(id, " ", code))
 }
 
 // always gives all requests of all routes the observer o.

@@ -20,6 +20,7 @@ func (d tardy) Context() (parent, state string, ok bool) {
 	return "", "", false
 }
 func (d tardy) TraceID() string                         { return "" }
+func (d tardy) Recorded() bool                          { return false }
 func (d tardy) Waited(string, time.Time, time.Duration) {}
 func (d tardy) Done(*trace.AttemptEnd)                  {}
 func (d tardy) End(*trace.End)                          {}

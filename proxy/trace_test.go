@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 type attemptsTraced struct {
 	mu  sync.Mutex
 	all []trace.Attempt
+
+	notRecorded bool
 }
 
 func (t *attemptsTraced) Request(*trace.Request) trace.RequestSpan { return t }
@@ -25,6 +28,7 @@ func (t *attemptsTraced) Attempt(a *trace.Attempt) trace.AttemptSpan {
 }
 
 func (*attemptsTraced) TraceID() string                         { return "0af7651916cd43dd8448eb211c80319c" }
+func (t *attemptsTraced) Recorded() bool                        { return !t.notRecorded }
 func (*attemptsTraced) Waited(string, time.Time, time.Duration) {}
 func (*attemptsTraced) End(*trace.End)                          {}
 
@@ -44,5 +48,26 @@ func TestAFirstAttemptIsTracedAsNoRetry(t *testing.T) {
 	defer traced.mu.Unlock()
 	if len(traced.all) != 1 || traced.all[0].Why != policy.ReasonNone || traced.all[0].Wait != 0 {
 		t.Errorf("traced: %+v", traced.all)
+	}
+}
+
+// The observer gets the trace's id of a request whose trace can be found, and of no other.
+func TestTheObserverIsToldOfRecordedTraces(t *testing.T) {
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for name, tt := range map[string]struct {
+		tracer trace.Tracer
+		want   []string
+	}{
+		"recorded":     {&attemptsTraced{}, []string{id + " 200"}},
+		"not recorded": {&attemptsTraced{notRecorded: true}, nil},
+		"no tracing":   {nil, nil},
+	} {
+		p := startProxy(t, startUpstream(t, script(bad503, ok200)), func(c *Config) { c.Tracer = tt.tracer })
+		p.dial().send(get("/")).want(200, "ok")
+		p.seen.outcome(t, 0)
+		p.stop()
+		if !slices.Equal(p.seen.traced, tt.want) {
+			t.Errorf("%s: %q", name, p.seen.traced)
+		}
 	}
 }

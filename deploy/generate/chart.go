@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // row is a heading with charts below it.
 type row struct {
 	title  string
@@ -57,6 +59,7 @@ func (c chart) panel() panel {
 	for i, q := range c.queries {
 		p.Targets = append(p.Targets, target{
 			RefID: string(rune('A' + i)), Datasource: source, Expr: q.expr, LegendFormat: q.legend, Instant: c.kind == tableOf,
+			Exemplar: strings.Contains(q.expr, "retryproxy_request_duration_seconds"),
 		})
 	}
 	d := defaults{Unit: c.unit, Max: c.max, Custom: c.custom(), Thresholds: c.thresholds(), Mappings: c.mappings()}

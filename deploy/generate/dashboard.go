@@ -87,6 +87,7 @@ type (
 		Expr         string     `json:"expr"`
 		LegendFormat string     `json:"legendFormat"`
 		Instant      bool       `json:"instant,omitempty"`
+		Exemplar     bool       `json:"exemplar,omitempty"`
 	}
 	fieldConfig struct {
 		Defaults  defaults `json:"defaults"`

@@ -4,6 +4,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -185,21 +186,98 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 	}
 }
 
-// The queries of the documentation ask for what there is, and promtool runs each of them.
-func TestQueriesOfTheDocumentationAreTested(t *testing.T) {
-	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	tests := words(read(t, "deploy/prometheus/queries.test.yaml"))
-	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/reference/queries.md"), -1)
-	for _, block := range blocks {
-		for _, wrong := range lint(block[1]) {
-			t.Errorf("%s\n  in %s", wrong, block[1])
-		}
-		if !strings.Contains(tests, "expr: | "+words(block[1])+" eval_time:") {
-			t.Errorf("not tested: %s", block[1])
+// The queries of the documentation ask for what there is, and their answers on known series are right.
+func TestQueriesOfTheDocumentationAnswer(t *testing.T) {
+	page, tests := read(t, queriesPage), read(t, queriesTests)
+	for _, block := range queryBlock.FindAllStringSubmatch(page, -1) {
+		for _, wrong := range lint(block[2]) {
+			t.Errorf("%s\n  in %s", wrong, block[2])
 		}
 	}
-	if len(blocks) != strings.Count(tests, "expr: |") {
-		t.Errorf("%d queries and %d tests", len(blocks), strings.Count(tests, "expr: |"))
+	filled, err := queryTests(tests, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(filled, "- expr: |"); n < 15 {
+		t.Errorf("only %d queries found", n)
+	}
+	known := reference()
+	for _, s := range regexp.MustCompile(`series: '(\w+)\{(.*)\}'`).FindAllStringSubmatch(tests, -1) {
+		want := slices.Clone(known[s[1]])
+		if strings.HasSuffix(s[1], "_bucket") {
+			want = append(want, "le")
+		}
+		var got []string
+		for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+			if m[1] != "instance" {
+				got = append(got, m[1])
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is no series of the binary, which has the labels %q", s[0], want)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed; make rules needs it")
+	}
+	file := filepath.Join(t.TempDir(), "queries.test.yaml")
+	if err := os.WriteFile(file, []byte(filled), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestQueriesWithoutATestAreFound(t *testing.T) {
+	const page = "```promql one\nup\n```\n\n```promql two\nup\n  + up\n```\n"
+	for tests, want := range map[string]string{
+		"  - expr: $one\n  - expr: $two\n":                   "",
+		"  - expr: $one\n":                                   `without a test: ["two"]`,
+		"  - expr: $one\n  - expr: $two\n  - expr: $three\n": `but not there: ["three"]`,
+	} {
+		got, err := queryTests(tests, page)
+		if want == "" && (err != nil || got != "  - expr: |\n      up\n  - expr: |\n      up\n        + up\n") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %q, %v", tests, got, err)
+		}
+	}
+	if _, err := queryTests("", "```promql\nup\n```\n"); err == nil {
+		t.Error("a query without a name")
+	}
+}
+
+// Every outcome is a success or a failure to clients, or none of ours; the rules, the dashboard and
+// the documentation agree about which.
+func TestOutcomesAreJudgedAlike(t *testing.T) {
+	set := func(text, operator string) *regexp.Regexp {
+		m := regexp.MustCompile(`outcome` + operator + `"([^"]*)"`).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("no outcome%s in %s", operator, text)
+		}
+		return regexp.MustCompile("^(?:" + m[1] + ")$")
+	}
+	_, rules, _ := strings.Cut(read(t, rulesPath), "retryproxy:failed:ratio_rate5m")
+	if set(rules, "=~").String() != set(failed, "=~").String() || set(rules, "!~").String() != set(counted, "!~").String() {
+		t.Error("the rules and the dashboard disagree")
+	}
+	page := read(t, queriesPage)
+	good, bad, notOurs := set(page, "=~"), set(failed, "=~"), set(counted, "!~")
+	if set(page, "!~").String() != notOurs.String() {
+		t.Error("the documentation and the dashboard disagree")
+	}
+	for _, o := range policy.AllOutcomes() {
+		n := 0
+		for _, s := range []*regexp.Regexp{good, bad, notOurs} {
+			if s.MatchString(o.String()) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s is in %d of the three sets", o, n)
+		}
 	}
 }
 

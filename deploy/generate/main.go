@@ -2,11 +2,12 @@
 // each other: the Grafana dashboard, the PrometheusRule and the chart's copy of
 // the rules.
 //
-//	go run ./deploy/generate [--check | --queries] [DIRECTORY]
+//	go run ./deploy/generate [--check | --queries | --query-tests] [DIRECTORY]
 //
 // DIRECTORY is the root of the tree, by default the present one. With --check
 // it writes nothing and fails when a file is stale. With --queries it prints
-// the dashboard's queries as a rules file, for promtool to parse.
+// the dashboard's queries as a rules file, for promtool to parse. With
+// --query-tests it prints the tests of docs/reference/queries.md, for promtool to run.
 package main
 
 import (
@@ -28,6 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	check := f.Bool("check", false, "write nothing, fail when a file is stale")
 	queries := f.Bool("queries", false, "write nothing, print the dashboard's queries as a rules file for promtool")
+	tests := f.Bool("query-tests", false, "write nothing, print the tests of docs/reference/queries.md for promtool")
 	if err := f.Parse(args); err != nil || f.NArg() > 1 {
 		return 2
 	}
@@ -35,8 +37,27 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if f.NArg() == 1 {
 		root = f.Arg(0)
 	}
-	if *queries {
-		return printQueries(stdout, stderr)
+	switch {
+	case *queries:
+		return printed(stdout, stderr, func() (string, error) {
+			dashboard, err := dashboardJSON()
+			if err != nil {
+				return "", err
+			}
+			return queriesAsRules(dashboard)
+		})
+	case *tests:
+		return printed(stdout, stderr, func() (string, error) {
+			tests, err := os.ReadFile(filepath.Join(root, queriesTests))
+			if err != nil {
+				return "", err
+			}
+			page, err := os.ReadFile(filepath.Join(root, queriesPage))
+			if err != nil {
+				return "", err
+			}
+			return queryTests(string(tests), string(page))
+		})
 	}
 	files, err := generate(root)
 	if err == nil && !*check {
@@ -53,13 +74,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return min(len(stale), 1)
 }
 
-func printQueries(stdout, stderr io.Writer) int {
-	dashboard, err := dashboardJSON()
+// printed prints what of returns.
+func printed(stdout, stderr io.Writer, of func() (string, error)) int {
+	text, err := of()
 	if err == nil {
-		var rules string
-		if rules, err = queriesAsRules(dashboard); err == nil {
-			_, err = io.WriteString(stdout, rules)
-		}
+		_, err = io.WriteString(stdout, text)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "generate:", err)

@@ -108,6 +108,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Probe:               admission.Probe{Path: r.ProbePath.Path(), Host: r.Shared.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
+		AttemptTimeoutHard:  r.AttemptTimeout.Hard(),
 		FirstContentTimeout: r.FirstContentTimeout,
 		BodyIdleTimeout:     r.BodyIdleTimeout,
 		MaxBodyBytes:        int64(r.MaxBodyBytes),

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// YAML returns the variables of environ, and of the file that it names, as a YAML
+// YAML returns the variables of environ, and of the files that it names, as a YAML
 // configuration file, in the order of the reference. Unknown names and names that are set
 // twice are problems and left out. Values are as they are set, passwords too; they are not
 // checked.
@@ -18,7 +18,14 @@ func YAML(environ []string) ([]byte, Problems) {
 	var problems Problems
 	vars := collect(environ, &problems)
 	from := addFile(vars, &problems)
+	from = addHTTPRouteFile(vars, from, &problems)
+	return vars.yaml(from, problems)
+}
+
+// yaml is YAML for variables that files are added to. from tells their places.
+func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
 	delete(vars, Prefix+"CONFIG_FILE")
+	delete(vars, Prefix+"HTTPROUTE_FILE")
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		if !utf8.ValidString(vars[name]) {
 			problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")

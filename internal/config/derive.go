@@ -90,6 +90,7 @@ func (s *Settings) Files() []string {
 		}
 	}
 	add(s.ConfigFile)
+	add(s.HTTPRouteFile)
 	add(s.TLSCert)
 	add(s.TLSKey)
 	add(s.TLSClientCA)

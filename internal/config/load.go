@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ) and of the
-// file named by RETRYPROXY_CONFIG_FILE.
+// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ), of the file
+// named by RETRYPROXY_CONFIG_FILE, and those that the routes of RETRYPROXY_HTTPROUTE_FILE mean.
 //
 // The Settings are never nil. They contain the default for every invalid value, so that a
 // caller may look for further problems. They may only be used if Problems.Err is nil. Load
@@ -19,6 +19,7 @@ func Load(environ []string) (*Settings, Problems) {
 	var problems Problems
 	vars := collect(environ, &problems)
 	from := addFile(vars, &problems)
+	from = addHTTPRouteFile(vars, from, &problems)
 	names := sortVariables(vars, &problems)
 	s := parse(names, &problems)
 	derive(s, &problems)

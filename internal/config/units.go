@@ -16,7 +16,7 @@ import (
 var units = map[string]string{
 	"address":        "host:port, :port or unix:/path",
 	"addressoff":     "host:port, :port, unix:/path or off",
-	"autoduration":   "a duration with its unit, such as 250ms, 10s or 2m, or auto",
+	"autoduration":   "a duration with its unit, such as 250ms, 10s, 2m or 10s hard, or auto",
 	"autocount":      "a whole number or auto",
 	"balance":        "least-requests, round-robin or hash:Name",
 	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
@@ -155,11 +155,15 @@ func (r Ratio) MarshalText() ([]byte, error) {
 	return strconv.AppendFloat(nil, r.value, 'g', -1, 64), nil
 }
 
-// AutoDuration is a duration, or auto.
+// AutoDuration is a duration, one followed by the word hard, or auto.
 type AutoDuration struct {
 	d    time.Duration
 	auto bool
+	hard bool
 }
+
+// Hard reports whether the duration is a limit without exception.
+func (a AutoDuration) Hard() bool { return a.hard }
 
 // Auto reports whether the value is auto.
 func (a AutoDuration) Auto() bool { return a.auto }
@@ -167,17 +171,18 @@ func (a AutoDuration) Auto() bool { return a.auto }
 // Value returns the duration; 0 if it is auto.
 func (a AutoDuration) Value() time.Duration { return a.d }
 
-// UnmarshalText parses a duration or "auto".
+// UnmarshalText parses a duration, such as "2s" or "2s hard", or "auto".
 func (a *AutoDuration) UnmarshalText(text []byte) error {
 	if strings.EqualFold(string(text), "auto") {
 		*a = AutoDuration{auto: true}
 		return nil
 	}
-	d, err := time.ParseDuration(string(text))
+	number, hard := strings.CutSuffix(string(text), " hard")
+	d, err := time.ParseDuration(strings.TrimSpace(number))
 	if err != nil {
 		return errors.New("neither a duration nor auto")
 	}
-	*a = AutoDuration{d: d}
+	*a = AutoDuration{d: d, hard: hard && d > 0}
 	return nil
 }
 
@@ -185,6 +190,9 @@ func (a *AutoDuration) UnmarshalText(text []byte) error {
 func (a AutoDuration) MarshalText() ([]byte, error) {
 	if a.auto {
 		return []byte("auto"), nil
+	}
+	if a.hard {
+		return []byte(DurationText(a.d) + " hard"), nil
 	}
 	return []byte(DurationText(a.d)), nil
 }

@@ -16,13 +16,17 @@ const metricsIntro = `# Metrics
 This page lists every metric with the question that it answers, and every value of its labels.
 
 The admin listener (` + "`RETRYPROXY_ADMIN_LISTEN`" + `) serves them at ` + "`/metrics`" + ` in the Prometheus text
-format.
+format, or as OpenMetrics to a scraper that asks for it, as Prometheus does. [Queries](queries.md)
+answers the usual questions with them, [the alerts](../../deploy/prometheus/retryproxy.rules.yaml) and
+[the dashboard](../../deploy/grafana/dashboard.json) are built from them.
 
 - Label values are those listed below, or come from the configuration. They never come from a
   request. Unusual methods, and status codes outside 100 to 599, are counted as ` + "`other`" + `.
 - ` + "`route`" + ` is the name of a route or ` + "`default`" + `. ` + "`upstream`" + ` is the URL of the upstream.
 - The series of a route appear when it is first used. The outcomes of the first 100 routes are there
   from the start, as 0, so that rates are right from the first request.
+- With [traces](../how-to/traces.md) each bucket of ` + "`retryproxy_request_duration_seconds`" + ` has the
+  ` + "`trace_id`" + ` of its latest recorded request as exemplar, in OpenMetrics only.
 
 `
 

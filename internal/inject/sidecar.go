@@ -54,6 +54,7 @@ type (
 		LivenessProbe   probe           `yaml:"livenessProbe"`
 		Lifecycle       *lifecycle      `yaml:"lifecycle,omitempty"`
 		Resources       resources       `yaml:"resources"`
+		MessagePolicy   string          `yaml:"terminationMessagePolicy"`
 		SecurityContext securityContext `yaml:"securityContext"`
 		VolumeMounts    []mount         `yaml:"volumeMounts,omitempty"`
 	}
@@ -133,6 +134,7 @@ func (o *Options) sidecar(name string, env []Setting, admin port) container {
 			Requests: map[string]string{"cpu": o.CPURequest, "memory": o.MemoryRequest},
 			Limits:   map[string]string{"memory": o.MemoryLimit},
 		},
+		MessagePolicy: "FallbackToLogsOnError", // what stopped the start is in kubectl describe
 		SecurityContext: securityContext{
 			RunAsNonRoot: true, RunAsUser: userID, RunAsGroup: userID, ReadOnlyRootFilesystem: true,
 			Capabilities: capabilities{[]string{"ALL"}}, SeccompProfile: seccomp{"RuntimeDefault"},

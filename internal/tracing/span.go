@@ -60,6 +60,9 @@ func (s *request) TraceID() string {
 	return ""
 }
 
+// Recorded implements proxytrace.RequestSpan.
+func (s *request) Recorded() bool { return s.span.SpanContext().IsSampled() }
+
 // Waited implements proxytrace.RequestSpan.
 func (s *request) Waited(what string, began time.Time, took time.Duration) {
 	s.span.AddEvent("retryproxy.wait", trace.WithTimestamp(s.clock.of(began)), trace.WithAttributes(

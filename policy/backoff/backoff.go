@@ -132,6 +132,18 @@ func WaitOf(b Strategy, s Step, r Rand) time.Duration {
 	return max(b.Wait(s, r), 0)
 }
 
+// FloorOf returns the wait that b never falls below, not even if an upstream asks for a shorter one;
+// 0 if there is none. Only fixed has one: elsewhere an upstream that names a time knows better.
+func FloorOf(b Strategy) time.Duration {
+	switch s := b.(type) {
+	case Fixed:
+		return s.Base
+	case extra:
+		return FloorOf(s.Strategy)
+	}
+	return 0
+}
+
 // CeilingOf returns the longest wait of b at this step. If b is no Ranger, it returns a
 // wait drawn from it instead.
 func CeilingOf(b Strategy, s Step, r Rand) time.Duration {

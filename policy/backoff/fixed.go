@@ -10,7 +10,7 @@ import (
 //	wait = Base
 //
 // It has no randomness: clients that fail together return together. Use it with Options.Extra unless
-// there is only one client.
+// there is only one client. Base is also the least wait after a shorter Retry-After; see FloorOf.
 type Fixed struct {
 	Base time.Duration
 }
@@ -19,7 +19,7 @@ func init() {
 	register(kind{
 		Info: Info{
 			Name:     "fixed",
-			Summary:  "The same wait each time. For a single client, or with BACKOFF_EXTRA.",
+			Summary:  "The same wait each time, and no shorter one after a Retry-After. For a single client, or with BACKOFF_EXTRA.",
 			Formula:  "base",
 			Source:   "common practice",
 			Defaults: Options{Base: 100 * time.Millisecond},

@@ -96,7 +96,7 @@ func length(parts [][]byte) int {
 
 // mayResume reports whether an attempt that timed out may still be awaited.
 func (s *sender) mayResume() bool {
-	return (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
+	return !s.r.Dest.AttemptTimeoutHard && (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
 }
 
 // discard drops the connection of an attempt that will be retried.

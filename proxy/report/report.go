@@ -215,8 +215,11 @@ func (p *Report) Waited(what string, began clock.Instant) {
 
 const waitQueued = "queued"
 
-// endTrace ends the request's span.
+// endTrace ends the request's span and tells the observer of its trace.
 func (p *Report) endTrace(code int, o policy.Outcome, took time.Duration) {
+	if p.Trace.Request.Recorded() {
+		p.Observer.Traced(p.Trace.Request.TraceID(), code, took)
+	}
 	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: code, Outcome: o, Reason: p.Reason, Attempts: p.Request.Attempts})
 	p.Trace = tracing{}
 }

@@ -39,6 +39,9 @@ type Observer interface {
 	// RequestDone is called exactly once per RequestBegan. added is the time between the end of the
 	// first attempt and the end of the last one; it is 0 if no attempt failed.
 	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
+	// Traced is called after RequestDone, with the same code and d, if the request's trace is
+	// recorded.
+	Traced(traceID string, code int, d time.Duration)
 }
 
 func observeNothing() Observer { return NoObserver{} }
@@ -71,3 +74,5 @@ func (NoObserver) TokensUsed(tokens.Count, tokens.Fate) {}
 func (NoObserver) WaitEnded(time.Duration) {}
 
 func (NoObserver) RequestDone([]byte, int, policy.Outcome, time.Duration, time.Duration, int) {}
+
+func (NoObserver) Traced(string, int, time.Duration) {}

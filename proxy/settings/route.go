@@ -51,6 +51,7 @@ type Route struct {
 
 	RequestTimeout      time.Duration // of all attempts and waits, from the request being sent whole to the response headers; 0 means none
 	AttemptTimeout      time.Duration // of one attempt, while a retry is still possible; 0 means none
+	AttemptTimeoutHard  bool          // AttemptTimeout applies to the last attempt too
 	FirstContentTimeout time.Duration // until the first content of an event stream, from the request being sent whole; 0: streams are not held back
 	BodyIdleTimeout     time.Duration // of a body, either way, without a byte
 	MaxBodyBytes        int64         // larger request bodies get 413; 0 means no limit

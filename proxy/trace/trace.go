@@ -27,6 +27,8 @@ type RequestSpan interface {
 	End(e *End)
 	// TraceID returns the trace's id, 32 digits of lower-case hexadecimal, or "" if there is none.
 	TraceID() string
+	// Recorded reports whether the span is kept, so that its trace can be found by its id.
+	Recorded() bool
 }
 
 // AttemptSpan is the span of one attempt. If Done is not called, nothing of the attempt was sent and

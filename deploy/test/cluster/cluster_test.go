@@ -18,56 +18,106 @@ import (
 
 const script = "deploy/test/cluster/cluster.sh"
 
-// kubectl runs a command that has to work, in the test's namespace.
-func (n *namespace) kubectl(t *testing.T, args ...string) string {
+// TestMain ends the cluster, if the tests started it.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	engine.AtEnd()
+	os.Exit(code)
+}
+
+// work is where cluster.sh keeps everything.
+func work() string {
+	if dir := os.Getenv("WORK"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.TempDir(), "retryproxy-cluster")
+}
+
+// kubectl runs a command that has to work, in no namespace.
+func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	return engine.Run(t, nil, "bash", append([]string{script, "kubectl", "--namespace", n.name}, args...)...)
+	return engine.Run(t, nil, "bash", append([]string{script, "kubectl"}, args...)...)
 }
 
 // namespace is a test's own, with what it deploys.
 type namespace struct{ name string }
 
-// prepare gives a namespace in a cluster that has the images. The cluster is
-// ended after the test if the test started it.
+// kubectl runs a command that has to work, in the test's namespace.
+func (n *namespace) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return kubectl(t, append([]string{"--namespace", n.name}, args...)...)
+}
+
+// try is kubectl for a command that may fail. It returns all that it prints.
+func (n *namespace) try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := engine.Try(context.Background(), t, nil, "bash", append([]string{script, "kubectl", "--namespace", n.name}, args...)...)
+	if err != nil {
+		out = err.Error()
+	}
+	return out, err
+}
+
+// up starts the cluster and loads the images, with the first call of the process.
+var up = struct {
+	sync.Once
+	done bool
+}{}
+
+func startCluster(t *testing.T) {
+	t.Helper()
+	up.Do(func() {
+		if _, err := engine.Try(context.Background(), t, nil, "bash", script, "kubectl", "get", "--raw", "/readyz"); err != nil {
+			down := exec.Command("bash", filepath.Join(engine.Root(t), script), "down")
+			engine.Last(func() {
+				if out, err := down.CombinedOutput(); err != nil {
+					fmt.Fprintf(os.Stderr, "down: %v: %s", err, out)
+				}
+			})
+			began := time.Now()
+			engine.Run(t, nil, "bash", script, "up")
+			t.Logf("the cluster was up after %.0f s", time.Since(began).Seconds())
+		}
+		engine.Run(t, nil, "bash", append([]string{script, "load"}, images(t)...)...)
+		up.done = true
+	})
+	if !up.done {
+		t.Fatal("the cluster could not be started")
+	}
+}
+
+// prepare returns a namespace that enforces the Pod Security Standard restricted, in a
+// cluster that has the images.
 func prepare(t *testing.T) *namespace {
 	t.Helper()
 	engine.Asked(t, "cluster")
-	if _, err := engine.Try(context.Background(), t, nil, "bash", script, "kubectl", "get", "--raw", "/readyz"); err != nil {
-		engine.Cleanup(t, func() {
-			if out, err := exec.Command("bash", filepath.Join(engine.Root(t), script), "down").CombinedOutput(); err != nil {
-				t.Errorf("down: %v: %s", err, out)
-			}
-		})
-		engine.Run(t, nil, "bash", script, "up")
-	}
-	engine.Run(t, nil, "bash", script, "load", engine.Image(t), application(t))
+	startCluster(t)
 	n := &namespace{engine.Name("test")}
-	engine.Run(t, nil, "bash", script, "kubectl", "create", "namespace", n.name)
+	n.create(t)
+	return n
+}
+
+// create makes the namespace, and ends it with the test.
+func (n *namespace) create(t *testing.T) {
+	t.Helper()
+	kubectl(t, "create", "namespace", n.name)
+	kubectl(t, "label", "namespace", n.name, "pod-security.kubernetes.io/enforce=restricted")
 	engine.Cleanup(t, func() {
 		if t.Failed() {
-			for _, what := range [][]string{{"get", "pods,endpointslices", "-o", "wide"}, {"get", "events", "--sort-by", "lastTimestamp"}} {
-				out, _ := engine.Try(context.Background(), t, nil, "bash", append([]string{script, "kubectl", "--namespace", n.name}, what...)...)
-				t.Logf("%v:\n%s", what, out)
-			}
+			n.tell(t)
 		}
 		if out, err := engine.Try(context.Background(), t, nil, "bash", script, "kubectl", "delete", "namespace", n.name); err != nil {
 			t.Errorf("delete the namespace: %v: %s", err, out)
 		}
 	})
-	return n
 }
 
-// application builds the tests' own application into an image.
-func application(t *testing.T) string {
-	t.Helper()
-	const image = "retryproxy-application:test"
-	dir := t.TempDir()
-	engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-buildvcs=false", "-o", dir+"/application", "./deploy/test/cluster/application")
-	if err := os.WriteFile(dir+"/Dockerfile", []byte("FROM scratch\nCOPY application /application\nUSER 65532:65532\nENTRYPOINT [\"/application\"]\n"), 0o644); err != nil {
-		t.Fatal(err)
+// tell logs what a person would look at after a failure.
+func (n *namespace) tell(t *testing.T) {
+	for _, what := range [][]string{{"get", "pods,endpointslices", "-o", "wide"}, {"get", "events", "--sort-by", "lastTimestamp"}} {
+		out, _ := n.try(t, what...)
+		t.Logf("%v:\n%s", what, out)
 	}
-	engine.Docker(t, "build", "--tag", image, dir)
-	return image
 }
 
 // apply applies manifests.
@@ -85,15 +135,35 @@ func write(t *testing.T, text string) (path string) {
 	return path
 }
 
+// ready waits for the end of a Deployment's rollout.
+func (n *namespace) ready(t *testing.T, deployment string) {
+	t.Helper()
+	n.kubectl(t, "rollout", "status", "deployment/"+deployment, "--timeout=5m")
+}
+
 // rolledOut waits for the end of a Deployment's rollout, and for the Pods of
 // before to be gone.
 func (n *namespace) rolledOut(t *testing.T, deployment string) {
 	t.Helper()
-	n.kubectl(t, "rollout", "status", "deployment/"+deployment, "--timeout=5m")
+	n.ready(t, deployment)
 	engine.Await(t, "end of the Pods of before", func() bool {
 		pods := n.kubectl(t, "get", "pods", "-l", "app="+deployment, "-o", `jsonpath={range .items[*]}{.metadata.deletionTimestamp}{end}`)
 		return pods == ""
 	})
+}
+
+// pod returns the address of a Pod that the selector finds and that is not about to end.
+func (n *namespace) pod(t *testing.T, selector string) (name, address string) {
+	t.Helper()
+	out := n.kubectl(t, "get", "pods", "-l", selector, "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.status.podIP} {.metadata.deletionTimestamp}{"\n"}{end}`)
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 {
+			return f[0], f[1]
+		}
+	}
+	t.Fatalf("no Pod %s: %s", selector, out)
+	return "", ""
 }
 
 // address is a Service's virtual one, which kube-proxy leads to Pods.
@@ -102,7 +172,28 @@ func (n *namespace) address(t *testing.T, service string) string {
 	return n.kubectl(t, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
 }
 
-// load is requests at a steady pace, each on a connection of its own.
+// answers waits for status 200 and returns the body.
+func answers(t *testing.T, url string) (body string) {
+	t.Helper()
+	engine.Await(t, "answer of "+url, func() bool {
+		var status int
+		status, body = engine.Get(url)
+		return status == http.StatusOK
+	})
+	return body
+}
+
+// post orders something and wants 200.
+func post(t *testing.T, url string) string {
+	t.Helper()
+	status, body := engine.Ask(http.MethodPost, url)
+	if status != http.StatusOK {
+		t.Fatalf("POST %s: %d %s", url, status, body)
+	}
+	return body
+}
+
+// load is requests at a steady pace from this machine, each on a connection of its own.
 type load struct {
 	stop   chan struct{}
 	done   chan struct{}

@@ -1,11 +1,12 @@
-// Package cluster tests what happens to requests on a real Kubernetes of one
-// node: while inject's sidecars move in, while the application behind a gateway
-// is rolled out, and when a Pod ends.
+// Package cluster tests what docs/kubernetes.md says on a real Kubernetes of one node: the
+// tutorial and the commands of the page, every overlay, the chart, the webhook, and what
+// clients see of what happens to Pods.
 //
-// cluster.sh starts the cluster on this machine and ends it. The first time it
-// compiles Kubernetes from Go modules (build/go.mod), which takes many minutes;
-// the programs stay in /tmp/retryproxy-cluster/bin. It needs Linux, root, Docker,
-// iptables, iproute2 and openssl.
+// cluster.sh starts the cluster on this machine and ends it. The first time it compiles
+// Kubernetes from Go modules (build/go.mod), and for some tests Helm and prometheus-adapter
+// (adapter/go.mod), which takes many minutes; the programs stay in
+// /tmp/retryproxy-cluster/bin. It needs Linux, root, Docker, iptables, iproute2 and openssl;
+// the tests also Debian's prometheus and nginx.
 //
 //	make e2e-cluster
 //	deploy/test/cluster/cluster.sh up    # to look at it by hand: ... kubectl get pods -A

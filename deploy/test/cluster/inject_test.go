@@ -31,6 +31,7 @@ spec:
         ports: [%s]
         readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1, timeoutSeconds: 10}
         lifecycle: %s
+        securityContext: %s
 ---
 apiVersion: v1
 kind: Service
@@ -38,15 +39,13 @@ metadata: {name: shop}
 spec:
   selector: {app: shop}
   ports: [{port: 80, targetPort: 3000}]
-`, port, lifecycle)
+`, port, lifecycle, restricted)
 }
 
 // injected is what `retryproxy inject` makes of manifests.
 func injected(t *testing.T, manifests string, flags ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir, "./cmd/retryproxy", "./cmd/retryproxy-inject")
-	return engine.Run(t, nil, dir+"/retryproxy", append([]string{"inject", "-f", write(t, manifests), "--image", engine.Image(t), "--pull-policy", "Never"}, flags...)...)
+	return engine.Run(t, nil, programs(t)+"/retryproxy", append([]string{"inject", "-f", write(t, manifests), "--image", engine.Image(t), "--pull-policy", "Never"}, flags...)...)
 }
 
 // Sidecars move in and out again under load, and no request is lost: while Pods

@@ -45,6 +45,26 @@ var watch = sync.OnceFunc(func() {
 	go func() { tidyAll((<-told).String()) }() // ends with the process
 })
 
+// Last lets tidy run at the end of the process, after all that Cleanup was given.
+// TestMain has to call AtEnd.
+func Last(tidy func()) {
+	watch()
+	hurried.Lock()
+	defer hurried.Unlock()
+	last = append(last, sync.OnceFunc(tidy))
+}
+
+var last []func() // guarded by hurried
+
+// AtEnd runs what Last was given, in the opposite order.
+func AtEnd() {
+	hurried.Lock()
+	defer hurried.Unlock()
+	for i := len(last) - 1; i >= 0; i-- {
+		last[i]()
+	}
+}
+
 // tidyAll ends the process.
 func tidyAll(why string) {
 	hurried.Lock()
@@ -52,6 +72,9 @@ func tidyAll(why string) {
 	fmt.Fprintln(os.Stderr, "tidying up the engine:", why)
 	for i := len(hurried.all) - 1; i >= 0; i-- {
 		hurried.all[i]()
+	}
+	for i := len(last) - 1; i >= 0; i-- {
+		last[i]()
 	}
 	os.Exit(1)
 }

@@ -78,7 +78,8 @@ type (
 		Resources struct {
 			Requests, Limits map[string]string
 		} `yaml:"resources"`
-		SecurityContext struct {
+		TerminationMessagePolicy string `yaml:"terminationMessagePolicy"`
+		SecurityContext          struct {
 			RunAsNonRoot             bool                    `yaml:"runAsNonRoot"`
 			RunAsUser                int                     `yaml:"runAsUser"`
 			RunAsGroup               int                     `yaml:"runAsGroup"`

@@ -43,7 +43,7 @@ func RouteWord(name string) string { return strings.ToUpper(strings.ReplaceAll(n
 // twice. The error reports every bad line by number, one per line of its text, and never
 // contains a value; the pairs of the other lines are returned with it.
 func Read(path string) ([]Pair, error) {
-	content, err := load(path)
+	content, err := Text(path)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,8 @@ func Read(path string) ([]Pair, error) {
 	return list.pairs, errors.Join(list.errs...)
 }
 
-func load(path string) ([]byte, error) {
+// Text returns what is in the file at path, which must be UTF-8 and at most MaxBytes long.
+func Text(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, errors.Unwrap(err) // without the path, which the caller adds

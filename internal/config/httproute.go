@@ -1,0 +1,106 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
+	"github.com/retryproxy/retryproxy/internal/gatewayapi"
+)
+
+// addHTTPRouteFile adds what the HTTPRoutes of RETRYPROXY_HTTPROUTE_FILE mean. Their routes come
+// after those of ROUTES. A name that is set elsewhere too is an error, as for CONFIG_FILE, and so
+// is everything without an equivalent.
+func addHTTPRouteFile(vars variables, from origins, problems *Problems) origins {
+	const variable = Prefix + "HTTPROUTE_FILE"
+	path := vars[variable]
+	if path == "" {
+		return from
+	}
+	content, err := configfile.Text(path)
+	if err != nil {
+		problems.errorf(variable, path, "%s", err)
+		return from
+	}
+	routes, err := gatewayapi.Convert(content)
+	tellLines(err, problems, variable, path)
+	for _, lost := range routes.Lost {
+		problems.errorf(variable, path, "%v", lost)
+	}
+	return vars.addHTTPRoutes(&routes, path, from, problems)
+}
+
+func tellLines(err error, problems *Problems, variable, path string) {
+	if err == nil {
+		return
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		problems.errorf(variable, path, "%s", line)
+	}
+}
+
+// addHTTPRoutes adds the variables of routes, and where they come from.
+func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from origins, problems *Problems) origins {
+	from = maps.Clone(from)
+	if from == nil {
+		from = origins{}
+	}
+	for _, p := range routes.Pairs {
+		if value, both := v[p.Name]; both {
+			problems.errorf(p.Name, value, "is set by line %d of %s too; remove one of them", p.Line, path)
+			continue
+		}
+		v.set(p.Name, p.Value)
+		from[p.Name] = fmt.Sprintf("line %d of %s", p.Line, path)
+	}
+	const names = Prefix + "ROUTES"
+	v.set(names, strings.Trim(v[names]+","+strings.Join(routes.Routes, ","), ","))
+	const upstream = Prefix + "UPSTREAM"
+	if v[upstream] == "" && routes.CatchAll != "" { // no request is left for it
+		v[upstream] = routes.CatchAll
+	}
+	return from
+}
+
+// HTTPRoutes is what HTTPRoutes of Gateway API say, as settings.
+type HTTPRoutes struct {
+	YAML []byte // configuration file
+	Lost []LostHTTPRoute
+	// NeedsUpstream means that some request meets no rule. The settings lack the upstream for it.
+	NeedsUpstream bool
+}
+
+// LostHTTPRoute is a thing without an equivalent. The YAML lacks what depends on it.
+type LostHTTPRoute = gatewayapi.Lost
+
+// ConvertHTTPRoutes turns Kubernetes objects into a configuration file. Problems are what makes
+// the objects invalid, or the settings. name is that of the file, for messages.
+func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
+	var problems Problems
+	routes, err := gatewayapi.Convert(content)
+	tellLines(err, &problems, name, "")
+	vars := variables{}
+	from := vars.addHTTPRoutes(&routes, name, nil, &problems)
+	made := HTTPRoutes{Lost: routes.Lost, NeedsUpstream: vars[Prefix+"UPSTREAM"] == ""}
+	if err == nil {
+		problems = append(problems, vars.check(from, made.NeedsUpstream)...)
+	}
+	made.YAML, _ = vars.yaml(from, nil)
+	return made, problems
+}
+
+// check returns the problems of the settings. An upstream that has to be set elsewhere counts as
+// set.
+func (v variables) check(from origins, needsUpstream bool) Problems {
+	var problems Problems
+	all := maps.Clone(v)
+	if needsUpstream {
+		all[Prefix+"UPSTREAM"] = "http://localhost:3000"
+	}
+	s := parse(sortVariables(all, &problems), &problems)
+	derive(s, &problems)
+	s.check(&problems)
+	from.tell(problems)
+	return problems
+}

@@ -1,0 +1,224 @@
+package gatewayapi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/route"
+)
+
+// condition is one alternative of what a rule matches, in the form of our settings. Empty parts
+// match everything; the path is never empty.
+type condition struct {
+	sameRequests
+	method string
+	header string // Name=value
+	at     place  // of the match
+}
+
+// sameRequests are host and path: conditions with equal ones are told apart by method and
+// header.
+type sameRequests struct{ host, path string }
+
+// everything is what a rule without matches matches.
+const everything = "/*"
+
+// maxConditions bounds what a rule may match; the API allows 16 hosts and 64 matches.
+const maxConditions = 4096
+
+// conditions returns the alternatives of a rule that can be expressed.
+func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
+	hosts := r.Spec.Hostnames
+	if len(hosts) == 0 {
+		hosts = []string{""}
+	}
+	matches := from.Matches
+	if len(matches) == 0 {
+		matches = []match{{Object: from.Object}}
+		matches[0].unknown = nil
+	}
+	if len(hosts)*len(matches) > maxConditions {
+		c.wrong(from.place, "has more than %d host names times matches", maxConditions)
+		return nil
+	}
+	var all []*condition
+	for i := range matches {
+		one, ok := c.condition(&matches[i])
+		for _, host := range hosts {
+			if alternative := one; ok {
+				alternative.host = strings.ToLower(host)
+				all = append(all, &alternative)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(one *condition) bool { return !c.isValid(one) })
+}
+
+// condition returns a match without host. ok is false if it cannot be expressed.
+func (c *converter) condition(m *match) (one condition, ok bool) {
+	ok = !c.loseUnknown(m, theMatch)
+	one = condition{sameRequests: sameRequests{path: everything}, method: m.Method, at: m.place}
+	if m.Path != nil {
+		var fits bool
+		one.path, fits = c.pathPattern(m.Path)
+		ok = ok && fits
+	}
+	if len(m.QueryParams) > 0 {
+		c.lose(m.in("queryParams"), theMatch, "a route does not match query parameters")
+		ok = false
+	}
+	headers := slices.Clone(m.Headers)
+	for i := len(headers) - 1; i > 0; i-- { // of entries with one name only the first counts
+		if slices.ContainsFunc(headers[:i], func(h valueMatch) bool { return strings.EqualFold(h.Name, headers[i].Name) }) {
+			headers = slices.Delete(headers, i, i+1)
+		}
+	}
+	switch {
+	case len(headers) > 1:
+		c.lose(m.in("headers"), theMatch, "a route matches one header")
+		return one, false
+	case len(headers) == 1:
+		h := headers[0]
+		if h.Type != "" && h.Type != "Exact" {
+			c.lose(h.place, theMatch, "a route matches a header exactly, not by %s", h.Type)
+			return one, false
+		}
+		one.header = h.Name + "=" + h.Value
+	}
+	return one, ok
+}
+
+// pathPattern returns the pattern of a path match.
+func (c *converter) pathPattern(m *valueMatch) (pattern string, ok bool) {
+	value := m.Value
+	if value == "" {
+		value = "/"
+	}
+	switch m.Type {
+	case "", "PathPrefix", "Exact":
+	default:
+		c.lose(m.place, theMatch, "a route matches a path exactly or by its prefix, not by %s", m.Type)
+		return "", false
+	}
+	if !strings.HasPrefix(value, "/") || strings.Contains(value, "//") {
+		c.wrong(m.in("value"), "expected a path that begins with / and has no empty segment, found %q", value)
+		return "", false
+	}
+	value = strings.NewReplacer("*", "%2A", ",", "%2C").Replace(value) // of no meaning in Gateway API
+	if m.Type == "Exact" {
+		return value, true
+	}
+	return strings.TrimSuffix(value, "/") + "/*", true
+}
+
+// isValid reports whether a route can have the condition, and notes why not.
+func (c *converter) isValid(one *condition) bool {
+	_, err := route.New([]route.Rule[int]{{Match: one.match(), Name: "made"}}, 0)
+	if err != nil {
+		reason := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", "; "), "route made: ")
+		c.lose(one.at, theMatch, "%s", reason)
+	}
+	return err == nil
+}
+
+func (one *condition) match() route.Match {
+	m := route.Match{Host: one.host, Path: one.path, Header: one.header}
+	if one.method != "" {
+		m.Methods = []string{one.method}
+	}
+	return m
+}
+
+// reachable returns the conditions that requests can reach. Of equal ones the first has all
+// requests in Gateway API too.
+//
+// Both APIs let a request that meets several conditions go to the one with the more specific
+// host, then path. Then Gateway API looks at the method first, and a route at the header. A
+// condition for which that makes a difference is lost. Within a rule it makes none.
+func (c *converter) reachable(conditions []*condition) []*condition {
+	var kept []*condition
+	for _, one := range conditions {
+		same := c.taken[one.sameRequests]
+		if slices.ContainsFunc(same, one.equals) || slices.ContainsFunc(kept, one.equals) {
+			continue
+		}
+		if i := slices.IndexFunc(same, one.isTornFrom); i >= 0 {
+			c.lose(one.at, theMatch, "a request may also meet the match of %v, and Gateway API prefers the method where retryproxy prefers the header", same[i].at)
+			continue
+		}
+		kept = append(kept, one)
+	}
+	for _, one := range kept {
+		c.taken[one.sameRequests] = append(c.taken[one.sameRequests], one)
+	}
+	return kept
+}
+
+// equals reports whether both have the same requests.
+func (one *condition) equals(other *condition) bool {
+	name, value, _ := strings.Cut(one.header, "=")
+	otherName, otherValue, _ := strings.Cut(other.header, "=")
+	return one.sameRequests == other.sameRequests && one.method == other.method && value == otherValue && strings.EqualFold(name, otherName)
+}
+
+// isTornFrom reports whether a request can meet both conditions, one of which has the method and
+// the other the header.
+func (one *condition) isTornFrom(other *condition) bool {
+	torn := func(a, b *condition) bool {
+		return a.method != "" && b.method == "" && b.header != "" && a.header == ""
+	}
+	return torn(one, other) || torn(other, one)
+}
+
+// conditionGroup are conditions that one route expresses: each host with each path.
+type conditionGroup struct {
+	hosts, paths   []string
+	method, header string
+}
+
+// group joins conditions into as few routes as they need, in their order.
+func group(conditions []*condition) []*conditionGroup {
+	var groups []*conditionGroup
+	for _, one := range conditions { // one group for each host, method and header
+		i := slices.IndexFunc(groups, func(g *conditionGroup) bool {
+			return g.hosts[0] == one.host && g.method == one.method && g.header == one.header
+		})
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &conditionGroup{hosts: []string{one.host}, method: one.method, header: one.header})
+		}
+		groups[i].paths = append(groups[i].paths, one.path)
+	}
+	var joined []*conditionGroup
+	for _, g := range groups { // hosts with equal paths become one
+		i := slices.IndexFunc(joined, func(j *conditionGroup) bool {
+			return j.method == g.method && j.header == g.header && slices.Equal(j.paths, g.paths)
+		})
+		if i < 0 {
+			joined = append(joined, g)
+			continue
+		}
+		joined[i].hosts = append(joined[i].hosts, g.hosts...)
+	}
+	return joined
+}
+
+// settings returns the settings that match the group's requests.
+func (g *conditionGroup) settings(line int) []setting {
+	var list []setting
+	add := func(key, value string) {
+		if value != "" {
+			list = append(list, setting{key, value, line})
+		}
+	}
+	add("HOST", strings.Join(g.hosts, ","))
+	add("PATH", strings.Join(g.paths, ","))
+	add("METHODS", g.method)
+	add("HEADER", g.header)
+	return list
+}
+
+// takesAll reports whether no request is left for the default route.
+func (g *conditionGroup) takesAll() bool {
+	return g.method == "" && g.header == "" && slices.Contains(g.hosts, "") && slices.Contains(g.paths, everything)
+}
