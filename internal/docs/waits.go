@@ -1,9 +1,11 @@
 package docs
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
@@ -41,4 +43,16 @@ func markdown(header []string, rows [][]string) string {
 	var b strings.Builder
 	table(&b, header, rows)
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// LimitTable is the table in docs/how-to/llm.md of the headers by which limits are learnt.
+func LimitTable() string {
+	var b strings.Builder
+	b.WriteString("| What is left | Counts | Model | Source |\n|---|---|---|---|\n")
+	kinds := [ratelimit.NumKinds]string{ratelimit.Requests: "requests", ratelimit.Tokens: "tokens", ratelimit.InputTokens: "input tokens", ratelimit.OutputTokens: "output tokens"}
+	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}
+	for _, r := range retryafter.LimitRows() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Remaining, kinds[r.Kind], models[r.Model], r.Source)
+	}
+	return b.String()
 }
