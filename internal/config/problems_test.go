@@ -58,7 +58,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"SHARED=redis://u:secret@c":        "RETRYPROXY_SHARED_PASSWORD_FILE",
 		"SHARED_SCOPE=a":                   "has no effect without RETRYPROXY_SHARED",
 		"SHARED_CA=/ca.pem":                "has no effect without RETRYPROXY_SHARED",
-		"RATE_LIMIT_KEY=header:":           "expected upstream, route, header:Name, json:model: not one of these words and not a header name",
+		"RATE_LIMIT_KEY=header:":           "expected upstream, route, header:Name, json:model, or header:Name,json:model: not one of these words and not a header name",
 		"RATE_LIMIT_KEY=header:a b":        "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=header:X-Key:":     "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=Route":             "expected upstream, route, header:Name, json:model",

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy/apierror"
@@ -47,12 +46,11 @@ func markdown(header []string, rows [][]string) string {
 
 // LimitTable is the table in docs/how-to/llm.md of the headers by which limits are learnt.
 func LimitTable() string {
-	var b strings.Builder
-	b.WriteString("| What is left | Counts | Model | Source |\n|---|---|---|---|\n")
 	kinds := [ratelimit.NumKinds]string{ratelimit.Requests: "requests", ratelimit.Tokens: "tokens", ratelimit.InputTokens: "input tokens", ratelimit.OutputTokens: "output tokens"}
 	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}
+	var rows [][]string
 	for _, r := range retryafter.LimitRows() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Remaining, kinds[r.Kind], models[r.Model], r.Source)
+		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], r.Source})
 	}
-	return b.String()
+	return markdown([]string{"What is left", "Counts", "Model", "Source"}, rows)
 }
