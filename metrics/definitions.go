@@ -145,6 +145,9 @@ var (
 	rateLimitPausesDisplacedTotal = define(Counter, "rate_limit_pauses_displaced_total", nil,
 		"Rate-limit pauses dropped before their end because there were too many.",
 		"Are there more pauses at once than the proxy can remember?")
+	rateLimitPaused = define(Gauge, "rate_limit_paused_requests", nil,
+		"Requests that wait for the end of a shared rate-limit pause.",
+		"How many clients wait because an upstream asked for a pause?")
 	rateLimitSlotsTotal = define(Counter, "rate_limit_slots_total", labels("upstream", "rate_limit", "from"),
 		"Slots of a rate limit (RETRYPROXY_RATE_LIMIT) by origin: leased from the shared engine, or the process's own share. expired: leased, not used in time and returned.",
 		"How much of the rate limit does this process use, and does sharing work?")

@@ -26,6 +26,7 @@ type Snapshot struct {
 	RetryBufferLimitBytes int64             // the maximum of RetryBufferBytes
 	RetryPercent          int               // percentage of retries that are made
 	RateLimitPauses       ratelimit.PauseState
+	Paused                int // requests that wait for the end of a rate-limit pause
 	RateLimits            []RateLimit
 	Shared                *Shared // nil: nothing is shared
 	Upstreams             []Upstream
@@ -120,6 +121,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	retriesEnabledRatio.emit(ch, float64(s.RetryPercent)/100)
 	rateLimitPausesTotal.emit(ch, float64(s.RateLimitPauses.Begun))
 	rateLimitPausesDisplacedTotal.emit(ch, float64(s.RateLimitPauses.Displaced))
+	rateLimitPaused.emit(ch, float64(s.Paused))
 	for _, q := range s.RateLimits {
 		name := valid(q.Upstream)
 		rateLimitSlotsTotal.emit(ch, float64(q.State.Leased), name, q.Rate, "leased")

@@ -48,7 +48,7 @@ func TestALineShowsTheBeginningOfALongPath(t *testing.T) {
 	p.seen.outcome(t, 0)
 	soon(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
 	line := lines.String()
-	if !strings.Contains(line, `aa...?..."`) {
+	if !strings.Contains(line, `aa…?..."`) {
 		t.Errorf("the path does not end in dots: %.300s", line)
 	}
 	if len(line) > 2<<10 {

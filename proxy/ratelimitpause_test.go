@@ -275,8 +275,14 @@ func TestClientLeavingEndsAPause(t *testing.T) {
 		time.Sleep(time.Second)
 		c := m.client().send(get("/"))
 		time.Sleep(time.Second)
+		if n := m.Stats().Paused; n != 1 {
+			t.Errorf("%d requests wait for the pause, expected 1: the retry of the first waits for itself", n)
+		}
 		c.Close()
 		synctest.Wait()
+		if n := m.Stats().Paused; n != 0 {
+			t.Errorf("%d requests still wait", n)
+		}
 		if want := []policy.Outcome{policy.OutcomeClientGone}; !slices.Equal(m.seen.outcomes, want) {
 			t.Errorf("outcomes %v, want %v at once", m.seen.outcomes, want)
 		}

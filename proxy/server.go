@@ -355,6 +355,7 @@ type Stats struct {
 	RetryBufferUsed   int64                          // kept for retries now
 	Draining          bool
 	RateLimitPauses   ratelimit.PauseState
+	Paused            int                        // requests that wait for the end of a shared rate-limit pause
 	RateLimits        []admission.RateLimitStats // in no order
 	Upstreams         []UpstreamStats
 }
@@ -386,7 +387,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.RetryBufferUsed = s.RetryBuffer.Used.Load()
 	st.Draining = s.Draining.Load()
-	st.RateLimitPauses = s.RateLimitPauses.State()
+	st.RateLimitPauses, st.Paused = s.RateLimitPauses.State(), int(s.Paused.Load())
 	now := s.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()
 	for _, u := range n.Upstreams() {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -15,17 +13,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/retryproxy/retryproxy/bench/internal/httpclient"
-	rig "github.com/retryproxy/retryproxy/bench/internal/oldrig"
-	"github.com/retryproxy/retryproxy/bench/internal/process"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // engine is a redis-server of our own on loopback. Nothing of it is kept on disk.
 type engine struct {
+	bed     *rig.Bed
 	program string
 	addr    string
-	dir     string
-	child   *rig.Process
+	child   *rig.Child
 	client  *redis.Client // of this program; the proxies have their own
 }
 
@@ -36,59 +32,44 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(silence{}) }
 
-// startEngine starts one on a free port.
-func startEngine(program string) (*engine, error) {
-	free, err := process.OwnAddresses(1)
+// startEngine starts one.
+func startEngine(bed *rig.Bed, program string) (*engine, error) {
+	own, err := rig.OwnAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "fleet")
-	if err != nil {
-		return nil, err
-	}
-	e := &engine{program: program, addr: free[0], dir: dir}
+	e := &engine{bed: bed, program: program, addr: own[0]}
 	e.client = redis.NewClient(&redis.Options{Addr: e.addr, PoolSize: 1, MaxRetries: -1, DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond})
-	if err := e.start(); err != nil {
-		e.end()
-		return nil, err
-	}
-	return e, nil
+	bed.Later(func() { _ = e.client.Close() })
+	return e, e.start()
 }
 
 // start starts the server, empty, where it was before.
 func (e *engine) start() error {
-	host, port, err := net.SplitHostPort(e.addr)
+	dir, err := e.bed.TempDir()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(e.program, "--bind", host, "--port", port, "--dir", e.dir, "--save", "", "--appendonly", "no", "--maxmemory", "64mb")
-	child, err := process.Start(cmd, nil)
+	host, port, _ := strings.Cut(e.addr, ":")
+	child, err := rig.Start(exec.Command(e.program, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--maxmemory", "64mb"), nil)
 	if err != nil {
 		return fmt.Errorf("%w; on Debian: apt-get install redis-server", err)
 	}
-	e.child = &rig.Process{Child: child}
-	if err := e.child.AwaitPort(e.addr); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", e.program, err, e.child.Lines())
+	e.child = child
+	e.bed.Later(child.Kill)
+	if err := child.AwaitPort(e.addr); err != nil {
+		return fmt.Errorf("%s: %w; it said:\n%s", e.program, err, child.Lines())
 	}
 	return nil
 }
 
-func (e *engine) end() {
-	_ = e.client.Close()
-	if e.child != nil {
-		e.child.Kill()
-	}
-	_ = os.RemoveAll(e.dir)
+func (e *engine) pause() error { return e.child.Signal(syscall.SIGSTOP) }
+func (e *engine) goOn() error  { return e.child.Signal(syscall.SIGCONT) }
+
+// sharing are the settings with which processes share by the engine.
+func (e *engine) sharing(scope string) []string {
+	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0", "RETRYPROXY_SHARED_SCOPE=" + scope}
 }
-
-// What can happen to it.
-func (e *engine) flush(ctx context.Context) error { return e.client.FlushAll(ctx).Err() }
-func (e *engine) pause() error                    { return e.child.Signal(syscall.SIGSTOP) }
-func (e *engine) goOn() error                     { return e.child.Signal(syscall.SIGCONT) }
-func (e *engine) kill()                           { e.child.Kill() }
-
-// cpu is the time that it has run so far.
-func (e *engine) cpu() (time.Duration, error) { return e.child.CPU() }
 
 // info reads the whole numbers of a section of INFO, by name.
 func (e *engine) info(ctx context.Context, section string) (map[string]int, error) {
@@ -117,28 +98,18 @@ func parseInfo(text string) map[string]int {
 
 // awaitListeners waits until n processes of one scope listen to what others tell.
 func (e *engine) awaitListeners(ctx context.Context, n int) error {
-	return await(ctx, n, "processes listen at the engine", e.listeners)
+	return rig.Await(ctx, fmt.Sprintf("%d processes listening at the engine", n), 15*time.Second, func() bool {
+		have, err := e.listeners(ctx)
+		return err == nil && have >= int64(n)
+	})
 }
 
 // awaitChannels waits until somebody listens on n channels.
 func (e *engine) awaitChannels(ctx context.Context, n int) error {
-	return await(ctx, n, "channels of the engine are listened to", func(ctx context.Context) (int64, error) {
+	return rig.Await(ctx, fmt.Sprintf("%d channels of the engine listened to", n), 15*time.Second, func() bool {
 		channels, err := e.client.PubSubChannels(ctx, "*").Result()
-		return int64(len(channels)), err
+		return err == nil && len(channels) >= n
 	})
-}
-
-// await waits until there are n.
-func await(ctx context.Context, n int, what string, count func(context.Context) (int64, error)) error {
-	for end := time.Now().Add(15 * time.Second); ; {
-		have, err := count(ctx)
-		if err == nil && have >= int64(n) {
-			return nil
-		}
-		if time.Now().After(end) || !httpclient.Sleep(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("%d of %d %s (%v)", have, n, what, err)
-		}
-	}
 }
 
 // listeners are the subscriptions to the channel that has fewest.
@@ -154,27 +125,22 @@ func (e *engine) listeners(ctx context.Context) (int64, error) {
 	return slices.Min(slices.Collect(maps.Values(counts))), nil
 }
 
-// count adds what the engine was asked since the last time, second by second,
-// until ctx ends. While it does not answer, nothing is added.
-func (e *engine) count(ctx context.Context, r *record) {
-	before := -1
-	for {
+// count counts what the engine was asked, second by second, until ctx ends. While it does not
+// answer, nothing is counted.
+func (e *engine) count(ctx context.Context, line *rig.Timeline) {
+	for before := -1; ctx.Err() == nil; rig.Sleep(ctx, time.Second) {
 		stats, err := e.info(ctx, "stats")
 		now, ok := stats["total_commands_processed"]
-		switch {
-		case err != nil || !ok: // asked again below
-		case before < 0:
-			before = now
-		default:
-			if now < before { // started again
-				before = 0
-			}
-			r.commands(max(0, now-before-1)) // one was ours
-			before = now
+		if err != nil || !ok {
+			continue
 		}
-		if !httpclient.Sleep(ctx, time.Second) {
-			return
+		if now < before { // started again
+			before = 0
 		}
+		if before >= 0 {
+			line.Count(commands, max(0, now-before-1)) // one was ours
+		}
+		before = now
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func startTestEngine(t *testing.T) *engine {
@@ -12,11 +14,12 @@ func startTestEngine(t *testing.T) *engine {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed")
 	}
-	e, err := startEngine("redis-server")
+	bed := &rig.Bed{}
+	t.Cleanup(bed.End)
+	e, err := startEngine(bed, "redis-server")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.end)
 	return e
 }
 
@@ -29,7 +32,7 @@ func TestStockFindsKeysWithoutExpiry(t *testing.T) {
 	if err != nil || s.Keys != 3 || s.Forever != 1 || s.Bytes["a"] < 1000 || s.Bytes["b"] < 40 || s.Bytes["b"] > 100 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := e.flush(ctx); err != nil {
+	if err := e.client.FlushAll(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := e.stock(ctx); err != nil || s.Keys != 0 {
@@ -49,7 +52,7 @@ func TestWhatHappensToTheEngineHappens(t *testing.T) {
 	if err := e.goOn(); err != nil || !answers() {
 		t.Errorf("going on, %v: it does not answer", err)
 	}
-	e.kill()
+	e.child.Kill()
 	if answers() {
 		t.Error("killed: it answers")
 	}

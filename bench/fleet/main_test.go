@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -53,7 +53,7 @@ func TestASmallFleetAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fleet.json")
 	var out, progress bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != command.OK {
+	if code := rig.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != rig.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, d := read(t, file)
@@ -61,7 +61,7 @@ func TestASmallFleetAlone(t *testing.T) {
 		t.Fatalf("%s", b)
 	}
 	a := d.Arms[0]
-	if a.Sent < 150 || a.Limited < 20 || a.Sent-a.Limited > 170 || a.Failed != 0 || len(a.Seconds) < 3 || a.CPU <= 0 {
+	if a.Counts[sent] < 150 || a.Counts[turnedAway] < 20 || a.Counts[sent]-a.Counts[turnedAway] > 170 || failed(a.Counts) != 0 || len(a.Seconds) < 3 || a.CPU <= 0 {
 		t.Errorf("%+v", a)
 	}
 	if _, err := plot.Decode(bytes.NewReader(b)); err != nil {
@@ -79,7 +79,7 @@ func TestASmallFleetAlone(t *testing.T) {
 func TestTheCostPartRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fleet.json")
 	var out, progress bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != command.OK {
+	if code := rig.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != rig.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, d := read(t, file)
@@ -102,12 +102,12 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--clients", "20000"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "fleet", args, &errs, &errs); code != command.Usage {
-			t.Errorf("%v: exit code %d, want %d:\n%s", args, code, command.Usage, &errs)
+		if code := rig.Program(run).Run(t.Context(), "fleet", args, &errs, &errs); code != rig.Usage {
+			t.Errorf("%v: exit code %d, want %d:\n%s", args, code, rig.Usage, &errs)
 		}
 	}
 	var errs bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "fleet", []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != command.Failed || !strings.Contains(errs.String(), "/nowhere") {
+	if code := rig.Program(run).Run(t.Context(), "fleet", []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != rig.Failed || !strings.Contains(errs.String(), "/nowhere") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // taken is how many of n requests, each a while after the one before, are
 // within the rate limit.
-func taken(q rateLimit, from time.Time, n int, each time.Duration) int {
+func taken(q limit, from time.Time, n int, each time.Duration) int {
 	got := 0
 	for i := range n {
 		if q.take(from.Add(time.Duration(i) * each)) {

@@ -1,94 +1,263 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
 // document is everything that was measured.
 type document struct {
-	Args      []string      `json:"args"`
-	Commit    string        `json:"commit"`
-	Proxy     string        `json:"proxy"`  // what retryproxy version says
-	Engine    string        `json:"engine"` // what the engine says that it is
-	Machine   string        `json:"machine"`
+	rig.Document
 	RateLimit int           `json:"rate_limit_per_second"`
 	Arms      []*armResult  `json:"arms,omitempty"`
-	Hold      *holdResult   `json:"hold,omitempty"`
+	Hold      []pauseResult `json:"hold,omitempty"`
 	Rates     []rateResult  `json:"rates,omitempty"`
 	Cost      []*costResult `json:"cost,omitempty"`
 	Goals     []goal        `json:"goals"`
-	Figure    *plot.Figure  `json:"figure,omitempty"`
-}
-
-func newDocument(args []string, o *options) *document {
-	return &document{
-		Args: args, Commit: machine.Commit(), Machine: machine.Describe(), RateLimit: o.rateLimit,
-		Proxy: machine.Version(o.proxy, "version"), Engine: machine.Version(o.engine, "--version"),
-	}
 }
 
 // armResult is what came of an arm. Its counts are those of the counted time.
 type armResult struct {
-	Name string `json:"name"`
-	Says string `json:"says"`
-	tick
-	Time          float64        `json:"seconds_counted"`
-	LimitedShare  float64        `json:"share_of_429_at_the_upstream"`
-	GoodShare     float64        `json:"good_responses_share_of_rate_limit"`
-	Amplification float64        `json:"sent_per_good_answer"`
-	Kinds         map[string]int `json:"failures,omitempty"`
-	P50           float64        `json:"p50_seconds"` // of the whole arm
-	P99           float64        `json:"p99_seconds"`
-	Most          float64        `json:"longest_seconds"`
-	CPU           time.Duration  `json:"cpu_nanoseconds"`        // of all proxies
-	Stock         *stock         `json:"engine_keeps,omitempty"` // at the end
-	Periods       []periodResult `json:"periods,omitempty"`
-	Seconds       []tick         `json:"seconds"`
+	Name         string         `json:"name"`
+	About        string         `json:"about"`
+	Counts       rig.Counts     `json:"counts"`
+	Time         float64        `json:"seconds_counted"`
+	LimitedShare float64        `json:"share_of_429_at_the_upstream"`
+	GoodShare    float64        `json:"good_responses_share_of_rate_limit"`
+	Kinds        map[string]int `json:"failures,omitempty"` // of the whole arm
+	P50          float64        `json:"p50_seconds"`        // of the whole arm
+	P99          float64        `json:"p99_seconds"`
+	CPU          time.Duration  `json:"cpu_nanoseconds"`        // of all proxies
+	Stock        *stock         `json:"engine_keeps,omitempty"` // at the end
+	Periods      []period       `json:"periods,omitempty"`
+	Seconds      []rig.Counts   `json:"seconds"`
 }
 
-// periodResult is what came of a part of an arm.
-type periodResult struct {
-	Name string  `json:"name"`
-	From float64 `json:"from_seconds"`
-	To   float64 `json:"to_seconds"`
-	tick
-	LimitedShare float64 `json:"share_of_429_at_the_upstream"`
-	GoodShare    float64 `json:"good_responses_share_of_rate_limit"`
+// period is a part of an arm in which the engine was in one state.
+type period struct {
+	Name         string     `json:"name"`
+	From         float64    `json:"from_seconds"`
+	To           float64    `json:"to_seconds"`
+	Counts       rig.Counts `json:"counts"`
+	LimitedShare float64    `json:"share_of_429_at_the_upstream"`
+	GoodShare    float64    `json:"good_responses_share_of_rate_limit"`
 }
 
-func newArmResult(s *stage, from, to time.Duration) *armResult {
-	sum := s.record.sum(from, to)
-	r := &armResult{
-		Name: s.name, Says: s.says, tick: sum, Time: (to - from).Seconds(),
-		LimitedShare: sum.limitedShare(), GoodShare: s.ofRateLimit(sum, to-from), Amplification: share(sum.Sent, sum.Good),
-		Kinds: s.record.failures(),
-		P50:   s.record.wait(0.5).Seconds(), P99: s.record.wait(0.99).Seconds(), Most: s.record.wait(1).Seconds(),
+func (r *armResult) sumUp(s *stage, from, to time.Duration) {
+	shares := func(from, to float64) (c rig.Counts, limited, good float64) {
+		c = s.line.Sum(duration(from), duration(to))
+		return c, limitedShare(c), float64(c[rig.Good]) / (float64(s.o.rateLimit) * (to - from))
 	}
-	if len(s.acts) > 0 {
-		for i, p := range s.times {
-			end := to
-			if i+1 < len(s.times) {
-				end = s.times[i+1].from
+	r.Time = (to - from).Seconds()
+	r.Counts, r.LimitedShare, r.GoodShare = shares(from.Seconds(), to.Seconds())
+	r.Kinds = kinds(s.line.Sum(0, time.Hour))
+	r.P50, r.P99 = s.line.Within(0.5).Seconds(), s.line.Within(0.99).Seconds()
+	for i := range r.Periods {
+		p := &r.Periods[i]
+		if p.To = to.Seconds(); i+1 < len(r.Periods) {
+			p.To = r.Periods[i+1].From
+		}
+		p.Counts, p.LimitedShare, p.GoodShare = shares(p.From, p.To)
+	}
+	r.Seconds = rig.Seconds(s.line.Ticks(to))
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// goal is what was to be reached, and what was.
+type goal struct {
+	What string `json:"what"`
+	Goal string `json:"goal"`
+	Is   string `json:"is"`
+	Met  bool   `json:"met"`
+}
+
+func (d *document) goal(met bool, what, wanted, is string) {
+	d.Goals = append(d.Goals, goal{what, wanted, is, met})
+}
+
+// bounds are the figures of the goals.
+type bounds struct {
+	aloneLimited float64 // the load is a load: share of 429 alone at least
+	limited      float64 // with the rate limit kept together: share of 429 at most
+	good         float64 // and good responses as a share of the rate limit at least
+	hold         float64 // ms until all hold, at most
+	rates        float64 // commands of the engine at the highest rate to those at the one before, at most
+	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
+}
+
+// What is wanted, and what a small machine with other work has to reach. What depends on no machine,
+// such as that no request fails, is the same in both.
+var (
+	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, rates: 1.5, cost: 1.02}
+	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, rates: 3}
+)
+
+// judge compares everything that was measured with its goal.
+func (d *document) judge(short bool) {
+	b := wanted
+	if short {
+		b = generous
+	}
+	alone := 0.0
+	for _, r := range d.Arms {
+		d.judgeArm(r, &b)
+		switch r.Name {
+		case "alone":
+			alone = r.LimitedShare
+			d.goal(alone >= b.aloneLimited, "share of 429s at the upstream, alone", "at least "+percent(b.aloneLimited), percent(alone))
+		case "ratelimit":
+			d.goal(r.LimitedShare < b.limited, "share of 429s at the upstream, ratelimit", "below "+percent(b.limited), percent(r.LimitedShare))
+			d.goal(r.GoodShare >= b.good, "good responses as a share of the rate limit, ratelimit", "at least "+percent(b.good), percent(r.GoodShare))
+			if d.Arms[0].Name == "alone" {
+				d.goal(r.LimitedShare < alone/4, "share of 429s at the upstream, ratelimit to alone", "below a quarter", fmt.Sprintf("%.3f", r.LimitedShare/max(alone, 1e-9)))
 			}
-			t := s.record.sum(p.from, end)
-			r.Periods = append(r.Periods, periodResult{p.name, p.from.Seconds(), end.Seconds(), t, t.limitedShare(), s.ofRateLimit(t, end-p.from)})
 		}
 	}
-	for at := time.Duration(0); at+time.Second <= to; at += time.Second {
-		r.Seconds = append(r.Seconds, s.record.sum(at, at+time.Second))
+	if len(d.Hold) > 0 {
+		longest := slices.Max(d.untilHeld())
+		d.goal(longest <= b.hold, fmt.Sprintf("time until all hold after a 429, longest of %d", len(d.Hold)), fmt.Sprintf("at most %.0f ms", b.hold), fmt.Sprintf("%.1f ms", longest))
 	}
-	return r
+	for i := range d.Rates {
+		if last := i+1 == len(d.Rates) || d.Rates[i+1].RateLimit != d.Rates[i].RateLimit; last && i > 0 && d.Rates[i].RateLimit > 0 {
+			low, high := &d.Rates[i-1], &d.Rates[i]
+			times := high.Commands / low.Commands
+			d.goal(times <= b.rates, fmt.Sprintf("engine commands at %.0f requests/s to those at %.0f, rate limit %d/s", high.Requests, low.Requests, high.RateLimit), fmt.Sprintf("at most %.1f", b.rates), fmt.Sprintf("%.2f", times))
+		}
+	}
+	for _, c := range d.Cost {
+		what, is := "CPU time per request, "+c.Name+" to "+c.To, fmt.Sprintf("%.3f (%.3f to %.3f)", c.Ratio, c.Low, c.High)
+		switch {
+		case c.Name == c.To:
+		case b.cost == 0:
+			d.goal(c.Ratio > 0, what, "measured", is)
+		default:
+			d.goal(c.Ratio <= b.cost, what, fmt.Sprintf("at most %.2f", b.cost), is)
+		}
+	}
 }
 
-// ofRateLimit is the share of the rate limit that clients had as good responses.
-func (s *stage) ofRateLimit(t tick, took time.Duration) float64 {
-	return float64(t.Good) / (float64(s.o.rateLimit) * took.Seconds())
+// judgeArm are the goals that depend on no machine.
+func (d *document) judgeArm(r *armResult, b *bounds) {
+	n := failed(r.Counts)
+	d.goal(n == 0 && len(r.Kinds) == 0, "failed requests, "+r.Name, "0", strings.TrimSuffix(fmt.Sprint(n, " ", r.Kinds), " map[]"))
+	if r.Name == "ratelimit" || r.Name == "engine" { // if rate-limit pauses alone are shared, long waits are their price
+		d.goal(r.Counts[rig.Late] == 0, "late requests, "+r.Name, "0", fmt.Sprint(r.Counts[rig.Late]))
+	}
+	if r.Stock != nil {
+		d.goal(r.Stock.Forever == 0, "keys without expiry, "+r.Name, "0", fmt.Sprintf("%d of %d", r.Stock.Forever, r.Stock.Keys))
+	}
+	if len(r.Periods) > 0 {
+		last := r.Periods[len(r.Periods)-1]
+		d.goal(last.Counts[commands] > 0, "commands after the engine was "+last.Name, "some", fmt.Sprint(last.Counts[commands]))
+	}
 }
 
-// microseconds of CPU time of all proxies per request of a client.
-func (r *armResult) microseconds() float64 {
-	return float64(r.CPU.Microseconds()) / float64(max(1, r.requests()))
+func (d *document) untilHeld() (all []float64) {
+	for _, p := range d.Hold {
+		all = append(all, p.Until)
+	}
+	return all
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
+
+// tell prints what was measured.
+func (d *document) tell(w io.Writer) {
+	d.Head(w)
+	fmt.Fprintf(w, "Rate limit of the upstream: %d requests/s.\n\n", d.RateLimit)
+	table := func(head string, rows []string) {
+		if len(rows) > 0 {
+			rig.Columns(w, append([]string{head}, rows...)...)
+		}
+	}
+	var rows []string
+	for _, r := range d.Arms {
+		c, engine := r.Counts, "\t\t"
+		if r.Stock != nil {
+			engine = fmt.Sprintf("\t%.0f\t%d", float64(c[commands])/r.Time, r.Stock.Keys)
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, requests(c), c[sent], 100*r.LimitedShare, float64(c[rig.Good])/r.Time, 100*r.GoodShare,
+			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c))))+engine)
+	}
+	table("arm\tclients' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys", rows)
+	for _, r := range d.Arms {
+		if r.Stock != nil {
+			fmt.Fprintf(w, "The engine keeps for %s:", r.Name)
+			for _, key := range slices.Sorted(maps.Keys(r.Stock.Bytes)) {
+				fmt.Fprintf(w, " %s %d bytes;", key, r.Stock.Bytes[key])
+			}
+			fmt.Fprint(w, "\n\n")
+		}
+		rows = nil
+		for _, p := range r.Periods {
+			c, took := p.Counts, p.To-p.From
+			rows = append(rows, fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
+				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took))
+		}
+		table(r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", rows)
+	}
+	rows = nil
+	for i, p := range d.Hold {
+		rows = append(rows, fmt.Sprintf("%d\t%.1f ms\t%d\t%.0f", i+1, p.Until, p.Others, p.Before))
+	}
+	if len(d.Hold) > 0 {
+		rows = append(rows, fmt.Sprintf("median\t%.1f ms\t\t", rig.Median(d.untilHeld())))
+	}
+	table("pause\tall held after\trequests meanwhile\trequests/s before", rows)
+	rows = nil
+	for _, r := range d.Rates {
+		rows = append(rows, fmt.Sprintf("%d\t%.0f\t%.0f\t%.1f %%\t%.1f %%", r.RateLimit, r.Requests, r.Commands, 100*r.CPU, 100*r.Proxies))
+	}
+	table("rate limit/s (0: not shared)\trequests/s\tengine commands/s\tCPU of the engine\tCPU of all processes", rows)
+	if len(d.Rates) > 0 {
+		top := d.Rates[len(d.Rates)-1].By
+		var names []string
+		for _, name := range slices.SortedFunc(maps.Keys(top), func(a, b string) int { return int(top[b]*1e3) - int(top[a]*1e3) }) {
+			names = append(names, fmt.Sprintf("%s %.1f", name, top[name]))
+		}
+		fmt.Fprintf(w, "Commands a second at the highest rate, those that scripts ran included: %s\n\n", strings.Join(names, ", "))
+	}
+	rows = nil
+	for _, c := range d.Cost {
+		rows = append(rows, fmt.Sprintf("%s\t%.2f\t%s\t%.3f\t%.3f\t%.3f", c.Name, c.Median, c.To, c.Ratio, c.Low, c.High))
+	}
+	table("one process\tCPU µs/request\tto\tratio\tlowest\thighest", rows)
+	for _, g := range d.Goals {
+		fmt.Fprintf(w, "%s  %s: %s (goal: %s)\n", map[bool]string{true: "met   ", false: "MISSED"}[g.Met], g.What, g.Is, g.Goal)
+	}
+}
+
+// pictureSize is that of --png.
+var pictureSize = picture.Size{Width: 1000, Height: 1200}
+
+// figure draws the arms over each other; nil without any.
+func (d *document) figure() *plot.Figure {
+	if len(d.Arms) == 0 {
+		return nil
+	}
+	f := &plot.Figure{Title: "Many processes, one rate limit"}
+	for _, panel := range []struct{ title, name string }{{"Good responses", rig.Good}, {"429s at the upstream", turnedAway}, {"Commands at the engine", commands}} {
+		p := plot.Panel{Title: panel.title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: "a second", Unit: plot.Count}}
+		for _, r := range d.Arms {
+			s := plot.Series{Name: r.Name}
+			for i, c := range r.Seconds {
+				s.X, s.Y = append(s.X, float64(i)+0.5), append(s.Y, float64(c[panel.name]))
+			}
+			p.Series = append(p.Series, s)
+			for _, q := range r.Periods[min(1, len(r.Periods)):] {
+				p.Marks = append(p.Marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
+			}
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	return f
 }

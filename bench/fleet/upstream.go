@@ -1,55 +1,42 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"io"
-	"net"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// upstream is the rate-limited service. It lives in this process, so that what
-// it sees and when needs no telling. Safe for concurrent use.
+// upstream is the rate-limited service. It lives in this process, so that it needs to tell nobody
+// what it sees and when. It is safe for concurrent use.
 type upstream struct {
 	addr   string
-	server *http.Server
 	answer time.Duration // time of a good response
+	line   *rig.Timeline
 
-	mu        sync.Mutex // guards what follows
-	rateLimit rateLimit
-	seen      *record   // nil: nobody looks
-	trap      *arrivals // nil: no pause is awaited
+	mu    sync.Mutex // guards what follows
+	limit limit
+	trap  *arrivals // nil: no pause is awaited
 }
 
-// arrivals are what came after the one request that was told to wait.
+// arrivals are what came after the one request that had to wait.
 type arrivals struct {
-	pause  time.Duration // what it is told, whole seconds
+	pause  time.Duration // its Retry-After, whole seconds
 	at     time.Time     // when it was; zero: not yet
 	last   time.Time     // the last other request within the pause
 	others int           // how many there were
 }
 
-// startUpstream listens on loopback.
-func startUpstream(answer time.Duration) (*upstream, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	u := &upstream{addr: l.Addr().String(), answer: answer, rateLimit: unlimited{}}
-	u.server = &http.Server{Handler: u}
-	go func() { _ = u.server.Serve(l) }() // it ends by close
-	return u, nil
-}
-
-func (u *upstream) close() { _ = u.server.Close() }
-
-// limit sets the rate limit, and where requests are noted from now on.
-func (u *upstream) limit(q rateLimit, seen *record) {
+// set sets the rate limit.
+func (u *upstream) set(l limit) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.rateLimit, u.seen = q, seen
+	u.limit = l
 }
 
 // ServeHTTP answers 200 within the rate limit, else 429 with Retry-After at once.
@@ -60,11 +47,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	time.Sleep(u.answer)
-	_, _ = io.WriteString(w, "ok\n") // a client that left is its own affair
+	_, _ = io.WriteString(w, "ok\n")
 }
 
-// admit decides about a request: 0 when it is served, else the seconds of its
-// Retry-After.
+// admit returns 0 for a request that is served, else the seconds of its Retry-After.
 func (u *upstream) admit(now time.Time) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -78,32 +64,96 @@ func (u *upstream) admit(now time.Time) int {
 			t.others++
 		}
 	}
-	ok := u.rateLimit.take(now)
-	if u.seen != nil {
-		u.seen.sent(ok)
+	if u.line.Count(sent, 1); u.limit.take(now) {
+		return 0
 	}
-	if !ok {
-		return retryAfter(u.rateLimit.wait(now))
-	}
-	return 0
+	u.line.Count(turnedAway, 1)
+	return retryAfter(u.limit.wait(now))
 }
 
-// setTrap tells the next request to wait for pause, all others none, and notes
-// which come nevertheless.
+// setTrap has the next request wait for pause, all others not at all, and counts which come nevertheless.
 func (u *upstream) setTrap(pause time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trap = &arrivals{pause: pause}
 }
 
-// sprung takes the trap away and gives what it caught.
+// sprung takes the trap away and returns what it caught.
 func (u *upstream) sprung() (arrivals, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.trap
-	u.trap = nil
-	if t == nil || t.at.IsZero() {
-		return arrivals{}, fmt.Errorf("no request came that could have been told to wait")
+	if u.trap = nil; t == nil || t.at.IsZero() {
+		return arrivals{}, errors.New("no request came that could have been made to wait")
 	}
 	return *t, nil
 }
+
+// limit is what the upstream allows to all together. It is not safe for concurrent use.
+type limit interface {
+	// take reports whether one more request is within the limit at a time, which never goes back.
+	take(now time.Time) bool
+	// wait is how long one that was refused now must wait at least.
+	wait(now time.Time) time.Duration
+}
+
+// newLimit is that of the upstream, with all of it left.
+func (o *options) newLimit(now time.Time) limit {
+	if o.window == "second" {
+		return &seconds{most: o.rateLimit}
+	}
+	return newBucket(float64(o.rateLimit), float64(o.burst), now)
+}
+
+// bucket holds up to burst tokens and gets perSecond of them in a second, evenly: within any time t,
+// at most burst + t x perSecond requests.
+type bucket struct {
+	perSecond, burst, tokens float64
+	at                       time.Time // when tokens was right
+}
+
+func newBucket(perSecond, burst float64, now time.Time) *bucket {
+	return &bucket{perSecond: perSecond, burst: burst, tokens: burst, at: now}
+}
+
+func (b *bucket) take(now time.Time) bool {
+	b.tokens = min(b.tokens+b.perSecond*now.Sub(b.at).Seconds(), b.burst)
+	b.at = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+func (b *bucket) wait(time.Time) time.Duration {
+	return time.Duration((1 - b.tokens) / b.perSecond * float64(time.Second))
+}
+
+// seconds counts anew in every second of the clock.
+type seconds struct {
+	most, taken int
+	of          time.Time // the second that is counted
+}
+
+func (s *seconds) take(now time.Time) bool {
+	if of := now.Truncate(time.Second); !of.Equal(s.of) {
+		s.of, s.taken = of, 0
+	}
+	if s.taken == s.most {
+		return false
+	}
+	s.taken++
+	return true
+}
+
+func (s *seconds) wait(now time.Time) time.Duration { return s.of.Add(time.Second).Sub(now) }
+
+// unlimited allows everything.
+type unlimited struct{}
+
+func (unlimited) take(time.Time) bool          { return true }
+func (unlimited) wait(time.Time) time.Duration { return 0 }
+
+// retryAfter is a wait in whole seconds, one at least.
+func retryAfter(wait time.Duration) int { return max(1, int(math.Ceil(wait.Seconds()))) }

@@ -4,21 +4,25 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func startTestUpstream(t *testing.T) *upstream {
 	t.Helper()
-	up, err := startUpstream(0)
-	if err != nil {
+	bed := &rig.Bed{}
+	t.Cleanup(bed.End)
+	up := &upstream{limit: unlimited{}, line: rig.NewTimeline()}
+	var err error
+	if up.addr, err = bed.Serve(up); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(up.close)
 	return up
 }
 
 func TestUpstreamSays429BeyondItsRateLimit(t *testing.T) {
-	up, r := startTestUpstream(t), newRecord()
-	up.limit(newBucket(0.001, 2, time.Now()), r)
+	up := startTestUpstream(t)
+	up.set(newBucket(0.001, 2, time.Now()))
 	for i, want := range []int{200, 200, 429} {
 		resp, err := http.Get("http://" + up.addr + "/")
 		if err != nil {
@@ -32,8 +36,8 @@ func TestUpstreamSays429BeyondItsRateLimit(t *testing.T) {
 			t.Errorf("Retry-After %q, want the 1000 s of a token", after)
 		}
 	}
-	if got := r.sum(0, time.Hour); got.Sent != 3 || got.Limited != 1 {
-		t.Errorf("noted %+v", got)
+	if got := up.line.Sum(0, time.Hour); got[sent] != 3 || got[turnedAway] != 1 {
+		t.Errorf("counted %v", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,16 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/machine"
-	"github.com/retryproxy/retryproxy/bench/internal/show"
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
 	"github.com/retryproxy/retryproxy/sim"
 )
-
-// roleSimulate as the first argument plays fleets in virtual time instead.
-const roleSimulate = "simulate"
 
 // virtualSize is that of the picture in docs/how-to/fleet.md.
 var virtualSize = picture.Size{Width: 900, Height: 900}
@@ -59,9 +54,15 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	seed := f.Uint64("seed", 1, "the same seed gives the same fleets")
 	png := f.String("png", "", "draw into this file")
 	var sizes []int
-	if err := command.Parse(f, args, func() (err error) {
-		sizes, err = parseSizes(*list)
-		return err
+	if err := rig.Parse(f, args, func() error {
+		var c rig.Check
+		for _, text := range rig.List(*list) {
+			n, err := strconv.Atoi(text)
+			c.That(err == nil && n >= 1 && n <= 100_000, "--processes: %q is not a number from 1 to 100000", text)
+			sizes = append(sizes, n)
+		}
+		c.That(len(sizes) > 0 && len(sizes) <= 50, "--processes must be 1 to 50 numbers")
+		return c.Err()
 	}); err != nil {
 		return err
 	}
@@ -76,24 +77,9 @@ func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	tellFleets(stdout, sizes, points, *length)
 	if *png != "" {
-		return show.PNG(*png, fleetsFigure(points), virtualSize)
+		return draw.PNG(*png, fleetsFigure(points), virtualSize)
 	}
 	return nil
-}
-
-func parseSizes(list string) ([]int, error) {
-	var sizes []int
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 100_000 {
-			return nil, fmt.Errorf("--processes: %q is not a number from 1 to 100000", text)
-		}
-		sizes = append(sizes, n)
-	}
-	if len(sizes) > 50 {
-		return nil, errors.New("--processes: more than 50 numbers")
-	}
-	return sizes, nil
 }
 
 // playFleets plays each sharing with each number of processes, two at a time.
@@ -121,7 +107,7 @@ func playFleets(ctx context.Context, sizes []int, change func(*sim.Fleet)) []poi
 
 // tellFleets prints shares of 429s and good responses, by processes.
 func tellFleets(w io.Writer, sizes []int, points []point, length time.Duration) {
-	fmt.Fprintf(w, "Commit %s. In each cell: share of 429s at the upstream, good responses as a share of the rate limit.\n\n| processes |", machine.Commit())
+	fmt.Fprintf(w, "Commit %s. In each cell: share of 429s at the upstream, good responses as a share of the rate limit.\n\n| processes |", rig.Commit())
 	for _, s := range sharings {
 		fmt.Fprintf(w, " %s |", s.name)
 	}

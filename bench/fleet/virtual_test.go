@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func TestSimulateTellsAndDraws(t *testing.T) {
 	png := filepath.Join(t.TempDir(), "fleet.png")
 	for _, more := range []string{"--grow=false", "--grow"} {
 		var out, errs bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "fleet", []string{"simulate", "--processes", "1,20", "--for", "6s", "--png", png, more}, &out, &errs); code != command.OK {
+		if code := rig.Program(run).Run(t.Context(), "fleet", []string{"simulate", "--processes", "1,20", "--for", "6s", "--png", png, more}, &out, &errs); code != rig.OK {
 			t.Fatalf("exit code %d: %s", code, &errs)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -29,7 +29,7 @@ func TestSimulateTellsAndDraws(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--processes", "0"}, {"--processes", "1,x"}, {"--for", "x"}} {
 		var out, errs bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "fleet", append([]string{"simulate"}, args...), &out, &errs); code != command.Usage {
+		if code := rig.Program(run).Run(t.Context(), "fleet", append([]string{"simulate"}, args...), &out, &errs); code != rig.Usage {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
@@ -15,7 +16,7 @@ func main() { rig.Main("peers", run) }
 
 // stage is what every case stands on.
 type stage struct {
-	rig.Files
+	draw.Files
 	rig.Bed
 	ctx     context.Context
 	proxy   string // the program

@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
@@ -82,7 +85,10 @@ func TestDocument(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "peers.json")
 	d.tell(&out)
-	if err := (&rig.Files{JSON: file}).Write(d, nil, picture.Size{}); err != nil {
+	var files draw.Files
+	f := &rig.Flags{FlagSet: flag.NewFlagSet("peers", flag.ContinueOnError)}
+	files.Flags(f)
+	if err := errors.Join(f.Parse([]string{"--json", file}), files.Write(d, nil, picture.Size{})); err != nil {
 		t.Fatal(err)
 	}
 	want := "| some work | us CPU | 20.0 | 14.0 (0.70, 0.70 to 0.70) | 16.0 (0.80, 0.80 to 0.80), 0.1000 % failed | <= 0.9 | missed |"

@@ -4,22 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
 // TestMain lets the test binary be the server, as the command is.
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) == roleServer {
-		main()
-		return
-	}
+	rig.RunRole()
 	os.Exit(m.Run())
 }
 
@@ -38,26 +36,23 @@ func TestSmallStorms(t *testing.T) {
 		t.Run(outage, func(t *testing.T) {
 			dir := t.TempDir()
 			var out, progress bytes.Buffer
-			if code := command.Program(run).Run(context.Background(), "storm", small(dir, "--through", "direct", "--outage", outage), &out, &progress); code != command.OK {
+			if code := rig.Program(run).Run(context.Background(), "storm", small(dir, "--through", "direct", "--outage", outage), &out, &progress); code != rig.OK {
 				t.Fatalf("exit code %d:\n%s", code, progress.String())
 			}
 			d := readDocument(t, filepath.Join(dir, "storm.json"))
 			r := d.Runs[0]
-			good, failed := sum(r.Ticks, 0, time.Hour), tick{}
-			for _, s := range r.Seconds {
-				good.Good -= s.Good
-				good.Bad -= s.Bad
-				good.Late -= s.Late
-				for _, n := range s.Kinds {
-					failed.Bad += n
-				}
-				failed.Bad -= s.Bad
+			all := rig.Counts{}
+			for _, c := range r.Seconds {
+				all.Add(c)
 			}
-			if len(r.Seconds) != 3 || good.all() != 0 || failed.Bad != 0 {
-				t.Errorf("%d seconds, sums differ by %+v, kinds by %d", len(r.Seconds), good, failed.Bad)
+			if ticks := rig.Sum(r.Ticks, 0, time.Hour); len(r.Seconds) != 3 || !maps.Equal(all, ticks) {
+				t.Errorf("%d seconds, sums %v and %v", len(r.Seconds), all, ticks)
 			}
-			if r.Seconds[0].Good == 0 || r.Seconds[1].Bad+r.Seconds[1].Late == 0 {
+			if r.Seconds[0][rig.Good] == 0 || r.Seconds[1].Kinds(rig.Bad)+r.Seconds[1][rig.Late] == 0 {
 				t.Errorf("no good response in peace or no failure in the outage: %+v", r.Seconds)
+			}
+			if r.Verdict.PeakWhole == 0 {
+				t.Error("the server told nothing of its load")
 			}
 			if n := strings.Count(progress.String(), "\n"); n < 2 || strings.Contains(progress.String(), "\x1b") {
 				t.Errorf("%d lines of progress, want one a second and no control characters:\n%s", n, progress.String())
@@ -88,11 +83,11 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"--peace", "0s"}, {"--clients", "1000000"}, {"--proxies", "0"}, {"--factor", "NaN"}, {"--step", "0"}, {"--backlog", "0"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
-		if code := command.Program(run).Run(context.Background(), "storm", args, &errs, &errs); code != command.Usage {
-			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)
+		if code := rig.Program(run).Run(context.Background(), "storm", args, &errs, &errs); code != rig.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, rig.Usage)
 		}
 	}
-	if code := command.Program(run).Run(context.Background(), "storm", []string{"--help"}, &bytes.Buffer{}, &bytes.Buffer{}); code != command.OK {
+	if code := rig.Program(run).Run(context.Background(), "storm", []string{"--help"}, &bytes.Buffer{}, &bytes.Buffer{}); code != rig.OK {
 		t.Errorf("--help: exit code %d", code)
 	}
 }
@@ -102,7 +97,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	var out bytes.Buffer
-	if code := command.Program(run).Run(ctx, "storm", small(t.TempDir(), "--through", "direct"), &out, &out); code != command.Failed {
-		t.Errorf("exit code %d, want %d:\n%s", code, command.Failed, out.String())
+	if code := rig.Program(run).Run(ctx, "storm", small(t.TempDir(), "--through", "direct"), &out, &out); code != rig.Failed {
+		t.Errorf("exit code %d, want %d:\n%s", code, rig.Failed, out.String())
 	}
 }

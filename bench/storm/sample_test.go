@@ -2,8 +2,9 @@ package main
 
 import (
 	"maps"
-	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func TestValuesAreAddedUp(t *testing.T) {
@@ -16,12 +17,14 @@ retryproxy_queued_requests{upstream="http://a"} 12
 retryproxy_outcomes_total{outcome="success",route="default"} 1.5e+03
 retryproxy_retry_buffer_bytes 7
 go_goroutines 9
-retryproxy_queued_requests
 `
-	sums := map[string]float64{"queued_requests": 1}
-	if err := addValues(strings.NewReader(text), sums); err != nil {
+	m, err := rig.ReadSeries(text)
+	if err != nil {
 		t.Fatal(err)
 	}
+	one := sample{Values: map[string]float64{"queued_requests": 1}}
+	one.add(m)
+	sums := one.Values
 	want := map[string]float64{"breaker_state/closed": 1, "queued_requests": 13, "outcomes_total/success": 1500}
 	if !maps.Equal(sums, want) {
 		t.Errorf("got  %v\nwant %v", sums, want)

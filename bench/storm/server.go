@@ -2,18 +2,22 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // serverOptions are the constants of the server.
@@ -23,39 +27,22 @@ type serverOptions struct {
 	factor  float64       // above that base * factor^((c-free)/step)
 	step    float64       //
 	look    time.Duration // how often c is looked at while a request waits
-	report  time.Duration // how often the number of requests is told
 	backlog int           // connections that the kernel accepts while the process does not
 }
 
-func (s *serverOptions) flags(f *flag.FlagSet) {
-	f.DurationVar(&s.base, "base", 100*time.Millisecond, "server: time of a response while few requests are there")
-	f.IntVar(&s.free, "free", 30, "server: requests at once that are few")
-	f.Float64Var(&s.factor, "factor", 1.05, "server: above them, a response takes this many times longer...")
-	f.Float64Var(&s.step, "step", 15, "server: ...for each so many requests more")
-	f.DurationVar(&s.look, "look", 50*time.Millisecond, "server: how often a waiting request looks how many there are")
-	f.DurationVar(&s.report, "report", 100*time.Millisecond, "server: how often the requests at once are told")
-	f.IntVar(&s.backlog, "backlog", 32768, "server: connections that the kernel accepts while the server is stopped")
+func (s *serverOptions) flags(f *rig.Flags) {
+	rig.Number(f, &s.base, "base", 100*time.Millisecond, time.Millisecond, time.Hour, "server: time of a response while few requests are there")
+	rig.Number(f, &s.free, "free", 30, 0, 1<<20, "server: requests at once that are few")
+	rig.Number(f, &s.factor, "factor", 1.05, 1, 100, "server: above them, a response takes this many times longer...")
+	rig.Number(f, &s.step, "step", 15, 1e-3, 1e6, "server: ...for each so many requests more")
+	rig.Number(f, &s.look, "look", 50*time.Millisecond, time.Millisecond, time.Hour, "server: how often a waiting request looks how many there are")
+	rig.Number(f, &s.backlog, "backlog", 32768, 1, 1<<17, "server: connections that the kernel accepts while the server is stopped")
 }
 
 // args are the flags that give these options.
 func (s *serverOptions) args() []string {
-	return []string{
-		"--base", s.base.String(), "--free", strconv.Itoa(s.free),
-		"--factor", strconv.FormatFloat(s.factor, 'g', -1, 64), "--step", strconv.FormatFloat(s.step, 'g', -1, 64),
-		"--look", s.look.String(), "--report", s.report.String(), "--backlog", strconv.Itoa(s.backlog),
-	}
-}
-
-func (s *serverOptions) validate() error {
-	switch {
-	case s.base < time.Millisecond || s.look < time.Millisecond || s.report < 10*time.Millisecond:
-		return errors.New("--base and --look must be at least 1ms, --report 10ms")
-	case s.free < 0 || s.factor < 1 || s.factor > 100 || s.step <= 0 || math.IsNaN(s.factor+s.step):
-		return errors.New("--free must not be negative, --factor in 1..100, --step positive")
-	case s.backlog < 1 || s.backlog > 1<<17:
-		return errors.New("--backlog must be in 1..131072")
-	}
-	return nil
+	return []string{"--base", s.base.String(), "--free", strconv.Itoa(s.free), "--factor", fmt.Sprint(s.factor), "--step", fmt.Sprint(s.step),
+		"--look", s.look.String(), "--backlog", strconv.Itoa(s.backlog)}
 }
 
 // need is how long a request takes while c of them are there.
@@ -67,57 +54,59 @@ func (s *serverOptions) need(c int) time.Duration {
 	return time.Duration(min(t, float64(math.MaxInt64/2)))
 }
 
-// serve is the role of the server: it serves until its standard input ends. A
-// line "503" there makes it answer 503 to everything, "200" ends that. On its
-// standard output it tells its load, see tell.
-func serve(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+const roleServer = "storm server"
+
+func init() { rig.Role(roleServer, serve) }
+
+// serve is the role of the server. Its orders are "503", which it answers to everything from then
+// on, "200", which ends that, and "load"; its answers are the most requests that it had at once
+// since the previous order.
+func serve(args []string) (func(order string) (string, error), error) {
 	var o serverOptions
-	f := flag.NewFlagSet("storm server", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	listen := f.String("listen", "127.0.0.1:0", "address")
+	f := &rig.Flags{FlagSet: flag.NewFlagSet(roleServer, flag.ContinueOnError)}
 	o.flags(f)
-	if err := f.Parse(args); err != nil {
-		return err
+	if err := f.Parse(args[1:]); err != nil {
+		return nil, err
 	}
-	raiseDescriptors()
-	listeners, err := listenWide(*listen, o.backlog)
+	// Without a proxy an outage leaves 20 000 connections behind.
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1 << 17, Max: 1 << 17})
+	listeners, err := listenWide(args[0], o.backlog)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w := newWork(&o)
+	w := &work{o: &o}
 	for _, l := range listeners {
-		go acceptAll(l, w)
+		go w.accept(l)
 	}
-	go w.run()
-	go tell(w, o.report, stdout)
-	for sc := bufio.NewScanner(stdin); sc.Scan(); {
-		w.reject.Store(sc.Text() == "503")
-	}
-	return nil
-}
-
-// raiseDescriptors allows as many connections as the machine lets this
-// process have; direct, an outage leaves 20 000 behind.
-func raiseDescriptors() {
-	wide := syscall.Rlimit{Cur: 1 << 17, Max: 1 << 17}
-	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &wide) // without the right to it, what there is must do
-}
-
-// listenWide opens so many listeners on one port that the kernel accepts
-// backlog connections, whatever the system's limit for a single one.
-func listenWide(addr string, backlog int) ([]net.Listener, error) {
-	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		if e := raw.Control(func(fd uintptr) { err = setReusePort(int(fd)) }); e != nil {
-			return e
+	go func() {
+		for range time.Tick(time.Millisecond) {
+			w.turn(time.Now())
 		}
-		return err
+	}()
+	return func(order string) (string, error) {
+		if order != "load" {
+			w.reject.Store(order == "503")
+		}
+		return strconv.Itoa(w.load()), nil
+	}, nil
+}
+
+// listenWide opens so many listeners on one port that the kernel accepts backlog connections,
+// whatever the system's limit for a single one.
+func listenWide(addr string, backlog int) (all []net.Listener, err error) {
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = rig.ReusePort(int(fd)) })
+		return errors.Join(err, failed)
 	}}
-	var all []net.Listener
-	for room := 0; room < backlog; room += oneBacklog() {
+	one := 128
+	if b, err := os.ReadFile("/proc/sys/net/core/somaxconn"); err == nil {
+		one, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	for room := 0; room < backlog; room += max(one, 1) {
 		l, err := c.Listen(context.Background(), "tcp", addr)
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", addr, err)
+			return nil, err
 		}
 		addr = l.Addr().String()
 		all = append(all, l)
@@ -125,40 +114,114 @@ func listenWide(addr string, backlog int) ([]net.Listener, error) {
 	return all, nil
 }
 
-// oneBacklog is the system's limit of connections waiting at one listener.
-func oneBacklog() int {
-	b, err := os.ReadFile("/proc/sys/net/core/somaxconn")
-	if err != nil {
-		return 128
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || n < 1 {
-		return 128
-	}
-	return n
+// work is the requests that the server has. One goroutine looks at those that are due, so that
+// twenty thousand of them cost little more than a handful.
+type work struct {
+	o      *serverOptions
+	reject atomic.Bool // answer 503
+
+	mu   sync.Mutex // guards what follows
+	jobs []*job
+	most int // at once, since the last load
 }
 
-func acceptAll(l net.Listener, w *work) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			time.Sleep(10 * time.Millisecond) // no descriptors left
+// job is a request. It belongs to its connection, which has one at a time.
+type job struct {
+	began, look time.Time // when it came, and when it is looked at next
+	done        chan int  // the status
+}
+
+// begin takes a request on.
+func (w *work) begin(j *job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j.began = time.Now()
+	w.jobs = append(w.jobs, j)
+	w.most = max(w.most, len(w.jobs))
+	j.wait(w.o, len(w.jobs), j.began)
+}
+
+// wait has the job looked at after look, or when it should be done if that is sooner.
+func (j *job) wait(o *serverOptions, atOnce int, now time.Time) {
+	j.look = now.Add(min(o.need(atOnce)-now.Sub(j.began), o.look))
+}
+
+// turn looks at all that is due by now.
+func (w *work) turn(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	status := 200
+	if w.reject.Load() {
+		status = 503
+	}
+	atOnce, kept := len(w.jobs), w.jobs[:0]
+	for _, j := range w.jobs {
+		switch {
+		case now.Before(j.look):
+		case now.Sub(j.began) < w.o.need(atOnce):
+			j.wait(w.o, atOnce, now)
+		default:
+			atOnce--
+			j.done <- status
 			continue
 		}
-		go w.serveConn(c)
+		kept = append(kept, j)
+	}
+	clear(w.jobs[len(kept):])
+	w.jobs = kept
+}
+
+// load is the most requests at once since it was called before.
+func (w *work) load() (most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	most, w.most = w.most, len(w.jobs)
+	return most
+}
+
+func (w *work) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptors left
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go w.serve(c)
 	}
 }
 
-// tell writes a line per interval: requests now, most of them since the last
-// line, answers given since the start.
-func tell(w *work, every time.Duration, out io.Writer) {
-	for range time.Tick(every) {
-		now, most, answered := w.load()
-		if _, err := fmt.Fprintln(out, now, most, answered); err != nil {
+var (
+	answer200 = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n")
+	answer503 = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\ndown\n")
+)
+
+// serve serves GET requests, one after the other. It does not watch the connection meanwhile: that a
+// client left shows only when its response cannot be written.
+func (w *work) serve(c net.Conn) {
+	defer c.Close()
+	in := bufio.NewReaderSize(c, 1024)
+	j := &job{done: make(chan int, 1)}
+	for readHead(in) {
+		w.begin(j)
+		answer := answer200
+		if <-j.done != 200 {
+			answer = answer503
+		}
+		if _, err := c.Write(answer); err != nil {
 			return
+		}
+	}
+}
+
+// readHead reads up to the empty line; the clients send no bodies.
+func readHead(in *bufio.Reader) bool {
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil || len(bytes.TrimRight(line, "\r\n")) == 0 {
+			return err == nil
 		}
 	}
 }

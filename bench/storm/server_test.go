@@ -11,7 +11,7 @@ import (
 )
 
 func storm() serverOptions {
-	return serverOptions{base: 100 * time.Millisecond, free: 30, factor: 1.05, step: 15, look: 50 * time.Millisecond, report: 100 * time.Millisecond, backlog: 1}
+	return serverOptions{base: 100 * time.Millisecond, free: 30, factor: 1.05, step: 15, look: 50 * time.Millisecond, backlog: 1}
 }
 
 func TestNeedGrowsAboveFree(t *testing.T) {
@@ -38,7 +38,7 @@ func TestNeedGrowsAboveFree(t *testing.T) {
 // TestWorkIsDoneAtItsTime drives the wheel with times of its own.
 func TestWorkIsDoneAtItsTime(t *testing.T) {
 	o := storm()
-	w := newWork(&o)
+	w := &work{o: &o}
 	j := &job{done: make(chan int, 1)}
 	w.begin(j)
 	w.turn(j.began.Add(90 * time.Millisecond))
@@ -49,15 +49,15 @@ func TestWorkIsDoneAtItsTime(t *testing.T) {
 	if len(j.done) != 1 || <-j.done != 200 {
 		t.Fatal("not answered with 200 after 150 ms")
 	}
-	if now, most, answered := w.load(); now != 0 || most != 1 || answered != 1 {
-		t.Errorf("load %d, most %d, answered %d; want 0, 1, 1", now, most, answered)
+	if most := w.load(); len(w.jobs) != 0 || most != 1 {
+		t.Errorf("%d there, most %d; want 0, 1", len(w.jobs), most)
 	}
 }
 
 // TestAbandonedWorkCounts: those that wait make the others slow, whoever left.
 func TestAbandonedWorkCounts(t *testing.T) {
 	o := storm()
-	w := newWork(&o)
+	w := &work{o: &o}
 	jobs := make([]*job, 330)
 	for i := range jobs {
 		jobs[i] = &job{done: make(chan int, 1)}
@@ -67,21 +67,21 @@ func TestAbandonedWorkCounts(t *testing.T) {
 	for ms := range 200 {
 		w.turn(last.Add(time.Duration(ms) * time.Millisecond))
 	}
-	if now, _, _ := w.load(); now != len(jobs) {
-		t.Fatalf("%d of %d left after 200 ms, want all: each takes 265", now, len(jobs))
+	if most := w.load(); most != len(jobs) || len(w.jobs) != len(jobs) {
+		t.Fatalf("%d of %d left after 200 ms, want all: each takes 265", len(w.jobs), len(jobs))
 	}
 	for ms := range 200 {
 		w.turn(last.Add(time.Duration(200+ms) * time.Millisecond))
 	}
-	if now, most, _ := w.load(); now != 0 || most != len(jobs) {
-		t.Errorf("%d left after 400 ms, most %d; want 0, %d", now, most, len(jobs))
+	if most := w.load(); len(w.jobs) != 0 || most != len(jobs) {
+		t.Errorf("%d left after 400 ms, most %d; want 0, %d", len(w.jobs), most, len(jobs))
 	}
 }
 
 func TestServerRejectsWhenTold(t *testing.T) {
 	o := storm()
 	o.base = time.Millisecond
-	w := newWork(&o)
+	w := &work{o: &o}
 	go func() {
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			w.turn(time.Now())
@@ -89,7 +89,7 @@ func TestServerRejectsWhenTold(t *testing.T) {
 	}()
 	near, far := net.Pipe()
 	var served sync.WaitGroup
-	served.Go(func() { w.serveConn(far) })
+	served.Go(func() { w.serve(far) })
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}}
 	for _, want := range []int{200, 503, 200} {
 		w.reject.Store(want == 503)

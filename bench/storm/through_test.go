@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -8,8 +9,8 @@ import (
 
 func TestHAProxyConfigurations(t *testing.T) {
 	o := &options{maxconn: 7, queueFor: 1500 * time.Millisecond}
-	retry := haproxyConfig("haproxy-retry", o, "127.0.0.1:1", "127.0.0.1:2")
-	for _, want := range []string{"  retry-on all-retryable-errors\n", "  bind 127.0.0.1:1\n", "  server s1 127.0.0.1:2\n"} {
+	retry := haproxyConfig("haproxy-retry", o)
+	for _, want := range []string{"  retry-on all-retryable-errors\n", "  bind {listen}\n", "  server s1 {upstream}\n"} {
 		if !strings.Contains(retry, want) {
 			t.Errorf("haproxy-retry lacks %q:\n%s", want, retry)
 		}
@@ -18,10 +19,34 @@ func TestHAProxyConfigurations(t *testing.T) {
 		t.Errorf("haproxy-retry says too much:\n%s", retry)
 	}
 	o.abort = true
-	tuned := haproxyConfig("haproxy-tuned", o, "127.0.0.1:1", "127.0.0.1:2")
-	for _, want := range []string{"  timeout queue 1500ms\n", "  option abortonclose\n", "  server s1 127.0.0.1:2 maxconn 7\n"} {
+	tuned := haproxyConfig("haproxy-tuned", o)
+	for _, want := range []string{"  timeout queue 1500ms\n", "  option abortonclose\n", "  server s1 {upstream} maxconn 7\n"} {
 		if !strings.Contains(tuned, want) {
 			t.Errorf("haproxy-tuned lacks %q:\n%s", want, tuned)
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	o := &options{manner: "naive", again: 100 * time.Millisecond, most: 10 * time.Second}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, failed := range []int{0, 1, 1000} {
+		if got := o.pause(r, failed); got != o.again {
+			t.Errorf("naive, %d failed before: %v, want %v", failed, got, o.again)
+		}
+	}
+	o.manner = "backoff"
+	for failed, most := range map[int]time.Duration{0: 100 * time.Millisecond, 3: 800 * time.Millisecond, 7: 10 * time.Second, 10_000: 10 * time.Second} {
+		var longest time.Duration
+		for range 1000 {
+			d := o.pause(r, failed)
+			if d < 0 || d > most {
+				t.Fatalf("backoff, %d failed before: %v is not in [0, %v]", failed, d, most)
+			}
+			longest = max(longest, d)
+		}
+		if longest < most*9/10 {
+			t.Errorf("backoff, %d failed before: longest %v of 1000, want near %v", failed, longest, most)
 		}
 	}
 }

@@ -3,18 +3,20 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // ticksOf makes ticks of a run: peace up to 10 s, nothing good up to 20 s, then
 // what after gives for each tick.
-func ticksOf(length time.Duration, after func(at time.Duration) tick) []tick {
-	ticks := make([]tick, length/tickTime)
+func ticksOf(length time.Duration, after func(at time.Duration) rig.Counts) []rig.Counts {
+	ticks := make([]rig.Counts, length/rig.Tick)
 	for i := range ticks {
-		switch at := time.Duration(i) * tickTime; {
+		switch at := time.Duration(i) * rig.Tick; {
 		case at < 10*time.Second:
-			ticks[i] = tick{Good: 10, AtOnce: 10}
+			ticks[i] = rig.Counts{rig.Good: 10, atServer: 10}
 		case at < 20*time.Second:
-			ticks[i] = tick{Late: 40}
+			ticks[i] = rig.Counts{rig.Late: 40}
 		default:
 			ticks[i] = after(at - 20*time.Second)
 		}
@@ -23,37 +25,37 @@ func ticksOf(length time.Duration, after func(at time.Duration) tick) []tick {
 }
 
 func TestVerdict(t *testing.T) {
-	well := tick{Good: 10, AtOnce: 12}
+	well := rig.Counts{rig.Good: 10, atServer: 12}
 	for name, c := range map[string]struct {
-		after     func(at time.Duration) tick
+		after     func(at time.Duration) rig.Counts
 		good, err float64 // -1: never
 		peak      int
 	}{
 		"back at once": {
 			// 95 % of 500 good ones are there after 48 ticks of 10.
-			after: func(time.Duration) tick { return well }, good: 4.8, err: 0, peak: 12,
+			after: func(time.Duration) rig.Counts { return well }, good: 4.8, err: 0, peak: 12,
 		},
 		"never back": {
-			after: func(time.Duration) tick { return tick{Late: 40, AtOnce: 20_000} }, good: -1, err: -1, peak: 20_000,
+			after: func(time.Duration) rig.Counts { return rig.Counts{rig.Late: 40, atServer: 20_000} }, good: -1, err: -1, peak: 20_000,
 		},
 		"a burst counts for the mean": {
-			after: func(at time.Duration) tick {
+			after: func(at time.Duration) rig.Counts {
 				if at < time.Second {
-					return tick{Good: 50, Bad: 50, AtOnce: 60}
+					return rig.Counts{rig.Good: 50, rig.Bad: 50, atServer: 60}
 				}
 				return well
 			}, good: 1.0, err: 1.9, peak: 60,
 		},
 		"errors that come back": {
-			after: func(at time.Duration) tick {
+			after: func(at time.Duration) rig.Counts {
 				if at == 15*time.Second {
-					return tick{Good: 10, Bad: 10}
+					return rig.Counts{rig.Good: 10, rig.Bad: 10}
 				}
 				return well
 			}, good: 4.8, err: 16.0, peak: 12,
 		},
 		"silence is no success": {
-			after: func(time.Duration) tick { return tick{} }, good: -1, err: -1, peak: 0,
+			after: func(time.Duration) rig.Counts { return rig.Counts{} }, good: -1, err: -1, peak: 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,23 +81,6 @@ func check(t *testing.T, what string, got *float64, want float64) {
 		t.Errorf("%s never, want after %v s", what, want)
 	case want >= 0 && (*got < want-0.2 || *got > want+0.2):
 		t.Errorf("%s after %v s, want %v", what, *got, want)
-	}
-}
-
-func TestSumStaysWithinTheRun(t *testing.T) {
-	ticks := []tick{{Good: 1, AtOnce: 5}, {Bad: 2, AtOnce: 7}, {Late: 3, AtOnce: 6}}
-	for _, c := range []struct {
-		from, to time.Duration
-		want     tick
-	}{
-		{-time.Second, time.Second, tick{1, 2, 3, 7}},
-		{tickTime, 2 * tickTime, tick{0, 2, 0, 7}},
-		{2 * tickTime, tickTime, tick{}},
-		{time.Hour, 2 * time.Hour, tick{}},
-	} {
-		if got := sum(ticks, c.from, c.to); got != c.want {
-			t.Errorf("sum from %v to %v: %+v, want %+v", c.from, c.to, got, c.want)
-		}
 	}
 }
 

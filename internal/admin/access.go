@@ -68,7 +68,7 @@ func (a *Access) check(r *http.Request, reads bool) (int, error) {
 // checkToken takes the token as that of Bearer (RFC 6750 section 2.1) or, as a browser sends it,
 // as the password of Basic (RFC 7617). A browser adds the latter also for other sites' pages.
 func (a *Access) checkToken(r *http.Request) (int, error) {
-	if err := checkSite(r); err != nil {
+	if err := checkSite(r, "http", "https"); err != nil { // a proxy in front may speak TLS
 		return http.StatusForbidden, err
 	}
 	want, err := a.Token()
@@ -131,10 +131,12 @@ func checkDirect(r *http.Request) error {
 			return errors.New("the request came through a proxy")
 		}
 	}
-	return checkSite(r)
+	return checkSite(r, "http")
 }
 
-func checkSite(r *http.Request) error {
+// checkSite reports a request that another site's page made. schemes are those by which a browser may
+// know us.
+func checkSite(r *http.Request, schemes ...string) error {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 	default:
@@ -142,7 +144,7 @@ func checkSite(r *http.Request) error {
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "http" || !strings.EqualFold(u.Host, r.Host) {
+		if err != nil || !slices.Contains(schemes, u.Scheme) || !strings.EqualFold(u.Host, r.Host) {
 			return errors.New("the Origin is another site")
 		}
 	}

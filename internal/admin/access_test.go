@@ -83,6 +83,8 @@ func TestWhoHasTheTokenMayReadAndWrite(t *testing.T) {
 		expect(t, access, true, true, "203.0.113.1:5000", "Host: proxy.example", given, "X-Forwarded-For: 1.2.3.4")
 		expect(t, access, false, false, "203.0.113.1:5000", "Host: proxy.example", given, "Sec-Fetch-Site: cross-site")
 		expect(t, access, false, false, "203.0.113.1:5000", "Host: proxy.example", given, "Origin: http://evil.example")
+		expect(t, access, false, false, "203.0.113.1:5000", "Host: proxy.example", given, "Origin: https://evil.example")
+		expect(t, access, true, true, "203.0.113.1:5000", "Host: proxy.example", given, "Origin: https://proxy.example") // TLS ends in front of it
 	}
 	expect(t, access, true, true, "127.0.0.1:5000", "Host: localhost") // as without one
 	for _, given := range []string{"", "Bearer", "Bearer ", "Bearer " + secret + "x", "Bearer " + secret[1:], secret, "Basic " + secret, "Digest " + secret} {

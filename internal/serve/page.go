@@ -29,8 +29,8 @@ func (a *app) process() page.Process {
 		rateLimited.Add(page.Queue{Requests: q.Waiting, LongestMS: q.Longest.Milliseconds()})
 	}
 	return page.Process{
-		RateLimited: rateLimited,
-		Side:        now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RateLimited: rateLimited, Paused: stats.Paused,
+		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
 	}
 }

@@ -25,6 +25,7 @@ func (a *app) snapshot() metrics.Snapshot {
 		RetryBufferBytes:      stats.RetryBufferUsed,
 		RetryPercent:          a.proxy.RetryPercent(),
 		RateLimitPauses:       stats.RateLimitPauses,
+		Paused:                stats.Paused,
 		Shared:                a.sharedMetrics(),
 		RetryBufferLimitBytes: now.config.RetryBufferTotalBytes,
 	}

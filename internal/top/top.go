@@ -5,13 +5,14 @@ package top
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/plot"
+	safe "github.com/retryproxy/retryproxy/proxy/printable"
 )
 
 // shownRequests is the number of failed requests below the tables.
@@ -192,11 +193,4 @@ func (d *drawing) requests(failed []page.Request) {
 
 // printable replaces control characters of a client's text, which could control the
 // terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
-}
+func printable(s string) string { return safe.Text(s, math.MaxInt) }

@@ -26,7 +26,9 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 			ad.rejectedBy, ad.RetryAfter = rejectedByPause, wholeSeconds(left)
 			return Rejected, now
 		}
+		ad.r.Process.Paused.Add(1)
 		end := ad.Await(now.Add(wait), nil)
+		ad.r.Process.Paused.Add(-1)
 		ad.report.Queued(now)
 		switch end {
 		case Left:

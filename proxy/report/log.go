@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -13,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/printable"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -47,14 +46,14 @@ const (
 
 // logRequest writes a line without secrets: the query is left out.
 func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration) {
-	target := printable(p.Request.HTTP.Path, loggedPath)
+	target := printable.Bytes(p.Request.HTTP.Path, loggedPath)
 	if p.Request.HTTP.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
 	}
 	write(msg,
 		zap.String("route", p.Request.Route.Name),
-		zap.ByteString("method", printable(p.Request.HTTP.Method, loggedField)),
-		zap.ByteString("host", printable(p.Request.HTTP.Authority, loggedField)),
+		zap.ByteString("method", printable.Bytes(p.Request.HTTP.Method, loggedField)),
+		zap.ByteString("host", printable.Bytes(p.Request.HTTP.Authority, loggedField)),
 		zap.ByteString("path", target),
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
@@ -63,7 +62,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &p.AttemptLog),
 		zap.String("peer", p.Request.Conn.Peer.Text),
-		zap.ByteString("user_agent", printable(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
+		zap.ByteString("user_agent", printable.Bytes(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
 		zap.ByteString("request_id", p.Request.Out.ID),
 		zap.String("trace_id", p.traceID()),
 		zap.String("reason", p.Reason),
@@ -78,29 +77,6 @@ func (p *Report) traceID() string {
 	parent, _ := forward.TraceContext(p.Request.HTTP)
 	return forward.TraceID(parent)
 }
-
-// printable returns text without anything that could steer a terminal: valid UTF-8 without control
-// characters, at most max bytes and "...". It returns text itself if nothing has to change.
-func printable(text []byte, max int) []byte {
-	cut := len(text) > max
-	if cut {
-		text = text[:max]
-	}
-	if bytes.ContainsFunc(text, isUnprintable) {
-		text = bytes.Map(func(r rune) rune {
-			if isUnprintable(r) {
-				return '?'
-			}
-			return r
-		}, text)
-	}
-	if cut {
-		text = append(bytes.Clone(text), "..."...)
-	}
-	return text
-}
-
-func isUnprintable(r rune) bool { return r == utf8.RuneError || r != ' ' && !unicode.IsPrint(r) }
 
 // trailLength bounds the attempts that are remembered for a log line: the first ones and the last.
 const trailLength = 8

@@ -18,6 +18,7 @@ type Process struct {
 	RateLimitPauses ratelimit.Pauses
 	withheld        atomic.Int32 // of a hundred retries, those not made
 	Waiting         atomic.Int64 // requests that wait for a retry or a permit
+	Paused          atomic.Int64 // of these, those that wait for the end of a shared rate-limit pause
 	Draining        atomic.Bool
 	WaitsEnd        atomic.Int64 // while draining: when nobody waits for a permit any longer, since the start
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"syscall"
-	"unicode"
+
+	"github.com/retryproxy/retryproxy/proxy/printable"
 )
 
 // DialKind is why no connection could be made. It is a closed set, meant for a metric
@@ -70,26 +70,7 @@ const maxText = 300
 // Text returns the cause in one line of at most 300 bytes, safe to show: the text of x509,
 // the resolver or the errno. Unprintable characters are replaced, since some of it comes
 // from the upstream.
-func (e *DialError) Text() string {
-	text := e.Err.Error()
-	cut := len(text) > maxText
-	if cut {
-		text = text[:maxText-len("…")]
-	}
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n':
-			return ' '
-		case !unicode.IsPrint(r):
-			return '?' // also for invalid UTF-8
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if cut {
-		text += "…"
-	}
-	return text
-}
+func (e *DialError) Text() string { return printable.Text(e.Err.Error(), maxText) }
 
 // Unwrap returns the cause, for errors.Is and errors.As.
 func (e *DialError) Unwrap() error { return e.Err }

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/retryproxy/retryproxy/plot"
-	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
 // Document heads all that was measured: without machine, commit and versions a figure means nothing.
@@ -34,44 +32,6 @@ func NewDocument(args []string, programs ...string) Document {
 // Head prints what the document says of the run.
 func (d *Document) Head(w io.Writer) {
 	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n", d.Machine, d.Commit, strings.Join(d.Programs, ". "))
-}
-
-// Files are where a judge writes what it measured.
-type Files struct{ JSON, PNG string }
-
-// Flags adds --json and --png.
-func (o *Files) Flags(f *Flags) {
-	f.StringVar(&o.JSON, "json", "", "write all that was measured to this file")
-	f.StringVar(&o.PNG, "png", "", "draw it into this file")
-}
-
-// Write writes the files that were asked for. figure may be nil.
-func (o *Files) Write(v any, figure *plot.Figure, size picture.Size) error {
-	if o.JSON != "" {
-		b, err := json.MarshalIndent(v, "", " ")
-		if err == nil {
-			err = os.WriteFile(o.JSON, append(b, '\n'), 0o666)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if o.PNG == "" || figure == nil {
-		return nil
-	}
-	return PNG(o.PNG, figure, size)
-}
-
-// PNG draws a figure into a file.
-func PNG(file string, f *plot.Figure, size picture.Size) error {
-	if err := f.Validate(); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := picture.PNG(&b, f, size); err != nil {
-		return err
-	}
-	return os.WriteFile(file, b.Bytes(), 0o666)
 }
 
 // Columns prints rows whose columns are separated by tabs.

@@ -29,21 +29,21 @@ func ReadSeries(text string) (Series, error) {
 }
 
 // Sum adds up a metric of the proxy over all its labels. name is without the prefix retryproxy_.
-func (s Series) Sum(name string) (sum float64) {
-	for _, v := range s.By(name, "") {
-		sum += v
-	}
-	return sum
+func (s Series) Sum(name string) float64 {
+	return s.By(name, "")[""]
 }
 
-// By adds up a metric of the proxy by the value of one label.
+// By adds up a metric of the proxy by the value of one label; "" is none.
 func (s Series) By(name, label string) map[string]float64 {
 	out := map[string]float64{}
 	for k, v := range s {
 		metric, labels, _ := strings.Cut(k, "{")
 		if metric == "retryproxy_"+name {
-			_, value, _ := strings.Cut(labels, label+`="`)
-			value, _, _ = strings.Cut(value, `"`)
+			value := ""
+			if label != "" {
+				_, value, _ = strings.Cut(labels, label+`="`)
+				value, _, _ = strings.Cut(value, `"`)
+			}
 			out[value] += v
 		}
 	}

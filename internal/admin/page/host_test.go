@@ -18,9 +18,9 @@ func TestQueuedRequestsAreSummed(t *testing.T) {
 			Name: strings.Repeat("u", i+1), Guard: breaker.GuardState{Queued: 2}, LongestWait: time.Duration(i) * time.Second,
 		})
 	}
-	s.process.RateLimited = Queue{Requests: 5, LongestMS: 99_000}
+	s.process.RateLimited, s.process.Paused = Queue{Requests: 5, LongestMS: 99_000}, 3
 	state := s.State(s.now)
-	if want := (Queue{Requests: 2*(maxUpstreams+2) + 5, LongestMS: 99_000}); state.Queued != want {
+	if want := (Queue{Requests: 2*(maxUpstreams+2) + 5 + 3, LongestMS: 99_000}); state.Queued != want {
 		t.Errorf("%+v, expected %+v", state.Queued, want)
 	}
 	s.process.RateLimited = Queue{}
@@ -37,9 +37,9 @@ func TestHostIsBoundedAndPrintable(t *testing.T) {
 		"":                       "",
 		"shop-7f9c":              "shop-7f9c",
 		"a<b>&\"":                "a<b>&\"", // the page shows text, never markup
-		"a\n\x1b[2J\x00b":        "a??[2J?b",
-		"a\xffb":                 "ab",
-		strings.Repeat("h", 300): strings.Repeat("h", maxHost) + "…",
+		"a\n\x1b[2J\x00b":        "a ?[2J?b",
+		"a\xffb":                 "a?b",
+		strings.Repeat("h", 300): strings.Repeat("h", maxHost-3) + "…",
 	} {
 		p := New(Options{Host: name, Metrics: metrics.New(metrics.Options{}), Process: func() Process { return Process{} }, Upstreams: func() []metrics.Upstream { return nil }})
 		if got := p.State(noon).Host; got != want || !utf8.ValidString(got) {

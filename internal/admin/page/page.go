@@ -18,15 +18,14 @@ package page
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/printable"
 )
 
 // The history: how often it is looked at, and for how long that is kept.
@@ -52,6 +51,7 @@ type Process struct {
 	Side             string `json:"position"`
 	Draining         bool   `json:"draining"`
 	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
+	Paused           int    `json:"rate_limit_paused"`  // requests that wait for the end of a shared rate-limit pause
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
@@ -109,28 +109,10 @@ type Page struct {
 // maxHost bounds the name of the host, in bytes. Linux allows 64.
 const maxHost = 64
 
-// bounded returns text without control characters, at most max bytes of it and "…".
-func bounded(text string, max int) string {
-	cut := len(text) > max
-	if cut {
-		text = text[:max]
-	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(text, ""))
-	if cut {
-		text += "…"
-	}
-	return text
-}
-
 // New makes a Page that has seen nothing yet.
 func New(o Options) *Page {
 	now := time.Now()
-	o.Host = bounded(o.Host, maxHost)
+	o.Host = printable.Text(o.Host, maxHost)
 	p := &Page{options: o, started: now, closed: make(chan struct{}), clients: make(chan struct{}, maxClients), woken: make(chan struct{}, 1)}
 	p.history.begin(now)
 	return p

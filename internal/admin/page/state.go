@@ -16,7 +16,7 @@ type State struct {
 	UptimeMS   int64      `json:"uptime_ms"`
 	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
-	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits and rate limits, in all
+	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits, rate limits and rate-limit pauses, in all
 	Routes     []Route    `json:"routes"`
 	MoreRoutes int        `json:"more_routes"` // in use and not shown
 	Upstreams  []Upstream `json:"upstreams"`
@@ -143,6 +143,7 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 // queued sums the queues, those of upstreams that are not shown included.
 func queued(upstreams []metrics.Upstream, process Process) Queue {
 	all := process.RateLimited
+	all.Add(Queue{Requests: process.Paused})
 	for i := range upstreams {
 		u := &upstreams[i]
 		all.Add(Queue{Requests: u.Guard.Queued, LongestMS: u.LongestWait.Milliseconds()})

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
+)
+
+// arm plays the load of all arms, makes what is to happen to the engine, and sums up the settled part.
+func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error {
+	length := s.o.length
+	if len(s.acts) > 0 { // takes twice as long, and longer if it is short
+		if length = s.o.settle + 2*(s.o.length-s.o.settle); s.o.short {
+			length += 6 * time.Second
+		}
+	}
+	s.line.Begin()
+	s.up.set(s.o.newLimit(time.Now()))
+	run, stop := context.WithTimeout(ctx, length)
+	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	defer func() { stop(); clients.Wait() }()
+	go func() {
+		for n := time.Second; s.until(run, n); n += time.Second {
+			told.Line("%s", s.lastSecond(length))
+		}
+	}()
+	if s.engine != nil {
+		go s.engine.count(run, s.line)
+	}
+	if !s.until(run, s.o.settle) {
+		return ctx.Err()
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	from := s.line.Since()
+	r := &armResult{Name: s.name, About: s.about}
+	if err := s.happen(run, length, r); err != nil {
+		return err
+	}
+	if s.engine != nil && s.until(run, length-300*time.Millisecond) {
+		if r.Stock, err = s.engine.stock(ctx); err != nil {
+			return fmt.Errorf("what the engine keeps: %w", err)
+		}
+	}
+	<-run.Done()
+	to := min(s.line.Since(), length)
+	after, err := s.cpu()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.CPU = after - before
+	r.sumUp(s, from, to)
+	d.Arms = append(d.Arms, r)
+	return err
+}
+
+// happen makes the arm's acts, each at its time.
+func (s *stage) happen(ctx context.Context, length time.Duration, r *armResult) error {
+	for i, a := range s.acts {
+		at := s.o.settle + time.Duration(a.at*float64(length-s.o.settle))
+		if i == 0 {
+			r.Periods = append(r.Periods, period{Name: "calm", From: s.o.settle.Seconds()})
+		}
+		if !s.until(ctx, at) {
+			return ctx.Err()
+		}
+		if err := a.do(ctx, s.engine); err != nil {
+			return fmt.Errorf("the engine is %s: %w", a.name, err)
+		}
+		r.Periods = append(r.Periods, period{Name: a.name, From: at.Seconds()})
+	}
+	return nil
+}
+
+// pauseResult is one pause.
+type pauseResult struct {
+	Until  float64 `json:"ms_until_all_held"` // from the 429 to the last request within the pause
+	Others int     `json:"requests_meanwhile"`
+	Before float64 `json:"requests_a_second_before"`
+}
+
+// hold times how long it takes until all processes hold when one got a 429 with Retry-After. The
+// upstream has no rate limit: it says 429 to a single request and counts what comes within the pause
+// nevertheless. Only a process that the others told can know of it.
+func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+	run, stop := context.WithCancel(ctx)
+	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	defer func() { stop(); clients.Wait() }()
+	for n := range s.o.holds {
+		// Those held come back within a second after the pause.
+		if !rig.Sleep(run, 3*time.Second) {
+			return ctx.Err()
+		}
+		at := s.line.Since()
+		before := s.line.Sum(at-time.Second, at)[sent]
+		s.up.setTrap(s.o.pause)
+		if !rig.Sleep(run, s.o.pause+500*time.Millisecond) {
+			return ctx.Err()
+		}
+		t, err := s.up.sprung()
+		if err != nil {
+			return err
+		}
+		p := pauseResult{float64(t.last.Sub(t.at).Microseconds()) / 1e3, t.others, float64(before)}
+		d.Hold = append(d.Hold, p)
+		told.Line("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
+	}
+	_, err := s.cpu()
+	return err
+}
+
+// rateResult is what the engine is asked at one request rate.
+type rateResult struct {
+	RateLimit int                `json:"rate_limit_per_second"` // 0: nothing is shared
+	Requests  float64            `json:"requests_per_second"`   // of clients, answered
+	Commands  float64            `json:"commands_per_second"`
+	By        map[string]float64 `json:"commands_per_second_by_name"`
+	CPU       float64            `json:"engine_cpu_share"`  // of one core
+	Proxies   float64            `json:"proxies_cpu_share"` // of one core, all together
+}
+
+// rates counts the engine's commands at several request rates: with a rate limit that there is always
+// enough of, and with one that is used up. Before that it measures what the processes need when they
+// share nothing.
+func rates(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+	for _, rateLimit := range []int{0, mostRateLimit, s.o.rateLimit} {
+		o := *s.o
+		o.rateLimit = rateLimit
+		of := part{name: "rates", shared: rateLimit > 0, measure: ratesOf}
+		if of.shared {
+			of.settings = limited
+		}
+		one := &stage{part: of, o: &o, up: s.up, line: s.line}
+		err := one.start(ctx)
+		if err == nil {
+			err = ratesOf(ctx, one, d, told)
+		}
+		one.End()
+		if err != nil {
+			return fmt.Errorf("with a rate limit of %d/s: %w", rateLimit, err)
+		}
+	}
+	return nil
+}
+
+// ratesOf asks with no clients, a tenth, all, and twice as many.
+func ratesOf(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+	for _, of := range []float64{0, 0.1, 1, 2} {
+		c := s.o.crowd()
+		c.N = int(of * float64(c.N))
+		r, err := s.rate(ctx, c)
+		if err != nil {
+			return err
+		}
+		d.Rates = append(d.Rates, *r)
+		told.Line("rates    rate limit %d/s, %.0f requests/s: %.0f commands/s at the engine", s.o.rateLimit, r.Requests, r.Commands)
+	}
+	return nil
+}
+
+// rate measures one step.
+func (s *stage) rate(ctx context.Context, c *rig.Crowd) (*rateResult, error) {
+	run, stop := context.WithCancel(ctx)
+	line := rig.NewTimeline()
+	clients := c.Run(run, s.addrs(), line)
+	defer func() { stop(); clients.Wait() }()
+	if !rig.Sleep(run, s.o.settle) {
+		return nil, ctx.Err()
+	}
+	before, err := s.usage(run)
+	if err != nil {
+		return nil, err
+	}
+	from := line.Since()
+	if !rig.Sleep(run, s.o.step) {
+		return nil, ctx.Err()
+	}
+	after, err := s.usage(run)
+	if err != nil {
+		return nil, err
+	}
+	took := line.Since() - from
+	done := line.Sum(from, from+took)
+	if failed(done)+done[rig.Late] > 0 {
+		return nil, fmt.Errorf("of %d requests failed: %v", requests(done), kinds(done))
+	}
+	r := after.since(before, float64(requests(done)), took)
+	r.RateLimit = s.o.rateLimit
+	return r, nil
+}
+
+// usage is what was used since the start.
+type usage struct {
+	commands        map[string]int
+	engine, proxies time.Duration
+}
+
+func (s *stage) usage(ctx context.Context) (*usage, error) {
+	proxies, err := s.cpu()
+	u := &usage{proxies: proxies}
+	if err != nil || s.engine == nil {
+		return u, err
+	}
+	if u.commands, err = s.engine.info(ctx, "commandstats"); err == nil {
+		u.engine, err = s.engine.child.CPU()
+	}
+	return u, err
+}
+
+// since is what was used after before. Looking costs one INFO, which is left out.
+func (u *usage) since(before *usage, requests float64, took time.Duration) *rateResult {
+	r := &rateResult{Requests: requests / took.Seconds(), By: map[string]float64{},
+		CPU: (u.engine - before.engine).Seconds() / took.Seconds(), Proxies: (u.proxies - before.proxies).Seconds() / took.Seconds()}
+	for name, n := range u.commands {
+		if n -= before.commands[name]; name == "cmdstat_info" {
+			n--
+		}
+		if n > 0 {
+			r.By[strings.TrimPrefix(name, "cmdstat_")] = float64(n) / took.Seconds()
+			r.Commands += float64(n) / took.Seconds()
+		}
+	}
+	return r
+}
+
+// costResult is the CPU time that a request costs a process, with and without sharing.
+type costResult struct {
+	Name   string    `json:"name"`
+	Each   []float64 `json:"microseconds_per_request"` // by rounds
+	Median float64   `json:"median_microseconds"`
+	To     string    `json:"compared_to"` // the same without sharing
+	Ratio  float64   `json:"ratio"`       // to that, median of the ratios within the rounds
+	Low    float64   `json:"ratio_lowest"`
+	High   float64   `json:"ratio_highest"`
+}
+
+// costNames are what is compared, each two with each other.
+var costNames = []string{"alone", "shared", "rate limit alone", "rate limit shared"}
+
+// cost loads one process after the other, as fast as it goes, and again.
+func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+	e, err := startEngine(&s.Bed, s.o.engine)
+	if err != nil {
+		return err
+	}
+	plenty := *s.o
+	plenty.rateLimit = mostRateLimit
+	all := map[string]*rig.Proxy{}
+	for i, env := range [][]string{pausing(&plenty), append(pausing(&plenty), e.sharing("shared")...), limited(&plenty), append(limited(&plenty), e.sharing("ratelimit")...)} {
+		one, err := s.startProxies(ctx, 1, env...)
+		if err != nil {
+			return err
+		}
+		all[costNames[i]] = one[0]
+	}
+	if err := e.awaitChannels(ctx, 2); err != nil { // of two scopes
+		return err
+	}
+	each := map[string][]float64{}
+	for round := range s.o.rounds + 1 {
+		var parts []string
+		for i := range costNames {
+			name := costNames[(i+round)%len(costNames)]
+			us, err := s.turn(ctx, all[name])
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if parts = append(parts, fmt.Sprintf("%s %.1f", name, us)); round > 0 { // the first one is for connections and buffers
+				each[name] = append(each[name], us)
+			}
+		}
+		told.Line("cost     round %d of %d: %s µs per request", round, s.o.rounds, strings.Join(parts, ", "))
+	}
+	for i, name := range costNames {
+		c := &costResult{Name: name, Each: each[name], Median: rig.Median(each[name]), To: costNames[i&^1]}
+		c.Ratio, c.Low, c.High = rig.Ratios(each[name], each[c.To])
+		d.Cost = append(d.Cost, c)
+	}
+	return nil
+}
+
+// turn is a process's CPU time per request in microseconds.
+func (s *stage) turn(ctx context.Context, p *rig.Proxy) (float64, error) {
+	before, err := p.CPU()
+	if err != nil {
+		return 0, err
+	}
+	line := rig.NewTimeline()
+	run, stop := context.WithTimeout(ctx, s.o.turn)
+	defer stop()
+	(&rig.Crowd{N: 32, Patience: s.o.patience, Seed: s.o.seed, Request: s.o.crowd().Request}).Run(run, []string{p.Addr}, line).Wait()
+	after, err := p.CPU()
+	done := line.Sum(0, time.Hour)
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case p.Alive() != nil || err != nil:
+		return 0, slices.DeleteFunc([]error{p.Alive(), err}, func(err error) bool { return err == nil })[0]
+	case done[rig.Good] == 0 || done[rig.Good] < requests(done):
+		return 0, fmt.Errorf("%d of %d requests were answered 200", done[rig.Good], requests(done))
+	}
+	return float64((after - before).Microseconds()) / float64(done[rig.Good]), nil
+}

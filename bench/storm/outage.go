@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
+)
+
+// stage is one run: the server, what stands before it, the clients.
+type stage struct {
+	rig.Bed
+	o       *options
+	way     string
+	addr    string // of the server
+	proxies []*rig.Proxy
+
+	mu      sync.Mutex // guards server
+	server  *rig.Worker
+	line    *rig.Timeline
+	samples []sample
+
+	stopped, resumed time.Duration // when the outage began and ended
+}
+
+// atServer counts the most requests that the server had, as far as it could tell.
+const atServer = "server at once"
+
+// play plays one run. A run cut short by ctx is an error.
+func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Progress) (*runResult, error) {
+	own, err := rig.OwnAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{o: o, way: way, addr: own[0], line: rig.NewTimeline()}
+	defer s.End()
+	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
+		return nil, err
+	}
+	addrs := []string{s.addr}
+	if len(s.proxies) > 0 {
+		addrs = nil
+	}
+	for _, p := range s.proxies {
+		addrs = append(addrs, p.Addr)
+	}
+	s.line.Begin()
+	run, stop := context.WithTimeout(ctx, o.length())
+	defer stop()
+	clients := o.crowd(seed).Run(run, addrs, s.line)
+	var others sync.WaitGroup
+	others.Go(func() { s.askServer(run) })
+	others.Go(func() { s.sample(run) })
+	others.Go(func() {
+		for n := time.Second; s.until(run, n); n += time.Second {
+			told.Line("%s", s.tell(n))
+		}
+	})
+	if err = s.outage(run); err == nil {
+		<-run.Done()
+	}
+	for _, p := range s.proxies {
+		err = errors.Join(err, p.Alive())
+	}
+	stop()
+	clients.Wait()
+	s.current().Kill() // a stopped one answers no more
+	others.Wait()
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	return newRunResult(s, seed), nil
+}
+
+// current is the server's process.
+func (s *stage) current() *rig.Worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
+
+func (s *stage) startServer() error {
+	w, err := s.StartRole(roleServer, nil, nil, append([]string{s.addr}, s.o.server.args()...)...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = w
+	return err
+}
+
+// startProxies starts what the way needs, with its default settings.
+func (s *stage) startProxies(ctx context.Context) (err error) {
+	switch s.way {
+	case "direct":
+	case "retryproxy":
+		s.proxies, err = s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.addr, Env: []string{"RETRYPROXY_LOG_LEVEL=info"}}, s.o.proxies)
+	default:
+		var p *rig.Proxy
+		p, err = s.StartPeer(rig.Peer{Program: s.o.haproxy, Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig(s.way, s.o)}, s.addr, nil)
+		s.proxies = []*rig.Proxy{p}
+	}
+	return err
+}
+
+// haproxyConfig is the configuration of a way: haproxy-retry retries all that HAProxy can repeat;
+// haproxy-tuned has a limit that fits the server besides.
+func haproxyConfig(way string, o *options) string {
+	more, limit := "", ""
+	if o.abort {
+		more = "  option abortonclose\n"
+	}
+	if way == "haproxy-tuned" {
+		more += fmt.Sprintf("  timeout queue %dms\n", o.queueFor.Milliseconds())
+		limit = fmt.Sprintf(" maxconn %d", o.maxconn)
+	}
+	return `global
+  maxconn 8000
+defaults
+  mode http
+  timeout connect 3s
+  timeout client 60s
+  timeout server 30s
+  timeout http-keep-alive 60s
+  retries 3
+  option redispatch
+  retry-on all-retryable-errors
+` + more + `listen storm
+  bind {listen}
+  server s1 {upstream}` + limit + "\n"
+}
+
+// outage waits for its time, makes it and ends it.
+func (s *stage) outage(ctx context.Context) error {
+	if !s.until(ctx, s.o.peace) {
+		return ctx.Err()
+	}
+	s.stopped = s.line.Since()
+	if err := s.begin(); err != nil {
+		return err
+	}
+	down := s.until(ctx, s.o.peace+s.o.down)
+	if err := s.resume(); err != nil {
+		return fmt.Errorf("end of the outage: %w", err)
+	}
+	if s.resumed = s.line.Since(); !down {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (s *stage) begin() (err error) {
+	switch s.o.outage {
+	case "kill":
+		s.server.Kill()
+	case "503":
+		_, err = s.server.Order("503")
+	default:
+		err = s.server.Signal(syscall.SIGSTOP)
+	}
+	return err
+}
+
+func (s *stage) resume() (err error) {
+	switch s.o.outage {
+	case "kill":
+		return s.startServer()
+	case "503":
+		_, err = s.server.Order("200")
+	default:
+		err = s.server.Signal(syscall.SIGCONT)
+	}
+	return err
+}
+
+// until waits for a time since the begin.
+func (s *stage) until(ctx context.Context, at time.Duration) bool {
+	return rig.Sleep(ctx, at-s.line.Since())
+}
+
+// askServer asks for the server's load until ctx ends. A stopped server answers once it goes on.
+func (s *stage) askServer(ctx context.Context) {
+	for rig.Sleep(ctx, rig.Tick) {
+		if answer, err := s.current().Ask("load", time.Hour); err == nil {
+			n, _ := strconv.Atoi(answer)
+			s.line.Count(atServer, n)
+		}
+	}
+}
+
+// sample is the metrics of all proxies at one time, added up. Counters count from the start. A limit
+// that does not bind (+Inf) is left out, so limits of several proxies are the sum of those that bind.
+type sample struct {
+	At     float64            `json:"at_seconds"`
+	Values map[string]float64 `json:"values"`
+}
+
+// sampled are the metrics that explain what the breaker and the limit do, with the label by which
+// they are added up.
+var sampled = map[string]string{
+	"breaker_state": "state", "breaker_opened_total": "", "breaker_probes_total": "", "concurrency_limit": "", "concurrency_limit_bound_total": "", "queued_requests": "",
+	"outcomes_total": "outcome", "attempts_total": "class", "retries_total": "reason", "upstream_connections": "state", "requests_in_flight": "", "upstream_dial_errors_total": "",
+}
+
+// sample samples the proxies until ctx ends.
+func (s *stage) sample(ctx context.Context) {
+	for s.way == "retryproxy" && rig.Sleep(ctx, s.o.sample) {
+		one := sample{s.line.Since().Seconds(), map[string]float64{}}
+		for _, p := range s.proxies {
+			m, err := p.Scrape()
+			if err != nil {
+				one.Values["unreadable"]++
+			}
+			one.add(m)
+		}
+		s.mu.Lock()
+		s.samples = append(s.samples, one)
+		s.mu.Unlock()
+	}
+}
+
+// add adds a proxy's values, each named by its metric and label value: breaker_state/closed.
+func (one *sample) add(m rig.Series) {
+	for metric, label := range sampled {
+		for value, v := range m.By(metric, label) {
+			name := strings.TrimSuffix(metric+"/"+value, "/")
+			if v != 0 && v < 1e300 {
+				one.Values[name] += v
+			}
+		}
+	}
+}
+
+// tell is what happened in the second that ends at at.
+func (s *stage) tell(at time.Duration) string {
+	phase := "after"
+	if at <= s.o.peace {
+		phase = "peace"
+	} else if at <= s.o.peace+s.o.down {
+		phase = "down"
+	}
+	t := s.line.Sum(at-time.Second, at)
+	line := fmt.Sprintf("%s  %3ds %-5s good %4d  bad %4d  late %4d  server %5d", s.way, at/time.Second, phase, t[rig.Good], t.Kinds(rig.Bad), t[rig.Late], t[atServer])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.samples) == 0 {
+		return line
+	}
+	v := s.samples[len(s.samples)-1].Values
+	for _, state := range []string{"closed", "open", "half_open", "slow_start"} {
+		if n := v["breaker_state/"+state]; n > 0 {
+			line += fmt.Sprintf("  breaker %s:%.0f", state, n)
+		}
+	}
+	return line + fmt.Sprintf("  limit %.0f  queued %.0f", v["concurrency_limit"], v["queued_requests"])
+}
