@@ -41,7 +41,7 @@ func appendObservation(args []any, o *ratelimit.Observation) []any {
 	if o.Rejected {
 		rejected = 1
 	}
-	return append(args, o.Row, uint8(o.Kind), uint8(o.Model), decimal(o.Limit), decimal(o.Remaining), o.Reset.Microseconds(), level, o.Order(), rejected)
+	return append(args, o.Row, uint8(o.Kind), uint8(o.Model), decimal(o.Limit), decimal(o.Remaining), o.Reset.Microseconds(), level, o.Order(), rejected, o.Took.Microseconds())
 }
 
 // parseBalance reads what accountScript returns.

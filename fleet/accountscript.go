@@ -10,12 +10,12 @@ import "github.com/redis/go-redis/v9"
 //	KEYS[1] who is first and when it asked last, then a line for each rate limit
 //	ARGV    the process, attempts, input and output used, input and output used more than expected, limit and rate that are set,
 //	        1 if an attempt is wanted, its input and output, how many observations follow, then for each
-//	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if not known), order, 1 if rejected
+//	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if not known), order, 1 if rejected, microseconds since sending
 //
 // It returns 1 if the attempt is granted, microseconds until to ask again, the order of attempts from now on, and
 // a line for each rate limit.
 var accountScript = redis.NewScript(clock + `
-local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen'}
+local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
 local all, first, firstat = {}, '-', 0
 for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
   local b, i = {}, 0
@@ -72,6 +72,7 @@ local function take(b, cost)
     b.fullat = math.max(b.fullat, now) + cost / b.rate * 1000000
   end
   b.level = math.max(0, b.level - cost)
+  b.taken = now
 end
 local function add(b, n) b.level = math.max(0, math.min(b.limit, b.level + n)) end
 local function move(b, difference)
@@ -80,7 +81,7 @@ local function move(b, difference)
   b.corrected = b.corrected + b.level - before
   if b.model == 0 then b.others = math.max(0, math.min(persecond(b), b.others - (b.level - before) / 3)) end
 end
-local function learnreset(b, remaining, reset)
+local function learnreset(b, remaining, reset, took, order)
   b.length = math.max(b.length, reset)
   if b.model == 1 then
     if reset > 0 then
@@ -89,17 +90,17 @@ local function learnreset(b, remaining, reset)
     end
     return
   end
-  b.fullat = now + reset
+  if order >= b.taken then b.fullat = now + reset end
   local used = b.limit - remaining
   if used <= 0 or reset <= 0 then return end
-  local rate = used / reset * 1000000
+  local rate = used / (reset + took) * 1000000
   if now - b.ratesince >= 60000000 then b.rate, b.nextrate, b.ratesince = b.nextrate, 0, now end
   b.nextrate = math.max(b.nextrate, rate)
   b.rate = math.max(b.rate, rate)
 end
 local fixed, fixedrate = tonumber(ARGV[7]), tonumber(ARGV[8])
 if fixed > 0 and not (all[1] and all[1].row == 255) then
-  table.insert(all, 1, {row = 255, kind = 1, model = 0, limit = fixed, level = fixed, at = now, rate = fixedrate, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = 0})
+  table.insert(all, 1, {row = 255, kind = 1, model = 0, limit = fixed, level = fixed, at = now, rate = fixedrate, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = 0, taken = 0})
 end
 local sent = {tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])}
 for _, b in ipairs(all) do
@@ -108,20 +109,20 @@ for _, b in ipairs(all) do
   if n > 0 then take(b, n) elseif n < 0 then add(b, -n) end
   if b.row == 255 then add(b, -(ARGV[5] + ARGV[6])) end
 end
-for i = 13, 12 + 9 * ARGV[12], 9 do
+for i = 13, 12 + 10 * ARGV[12], 10 do
   local row, limit, remaining, reset = tonumber(ARGV[i]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local kind, model, level, order = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local b
   for _, each in ipairs(all) do if each.row == row then b = each end end
   if not b and #all < 6 then
-    b = {row = row, kind = kind, model = model, limit = limit, level = remaining, at = now, rate = 0, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = order}
+    b = {row = row, kind = kind, model = model, limit = limit, level = remaining, at = now, rate = 0, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = order, taken = order}
     all[#all + 1] = b
-    learnreset(b, remaining, reset)
+    learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order)
   elseif b then
     if b.limit ~= limit or b.model ~= model then
       b.limit, b.model, b.rate, b.nextrate, b.level = limit, model, 0, 0, math.min(b.level, limit)
     end
-    learnreset(b, remaining, reset)
+    learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order)
     if ARGV[i + 8] == '1' then
       move(b, math.min(0, remaining - b.level))
     elseif order >= b.seen then

@@ -34,19 +34,20 @@ type play struct {
 func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries int, w way) (*play, error) {
 	v := vendors[client]
 	p := &play{o: o, tee: newTee(), proxied: w.start != nil}
-	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, short: o.short}
+	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
 	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
 	upstream, err := b.Serve(p.provider)
 	if err != nil {
 		return nil, err
 	}
-	addr := upstream
+	addrs := []string{upstream}
 	if p.proxied {
-		if addr, err = w.start(ctx, b, upstream); err != nil {
+		if addrs, err = w.start(ctx, b, upstream); err != nil {
 			return nil, err
 		}
 	}
-	p.through = v.make("http://"+addr, p.tee, retries)
+	p.tee.addrs = addrs
+	p.through = v.make("http://"+addrs[0], p.tee, retries)
 	p.direct = v.make("http://"+upstream, newTee(), retries)
 	return p, nil
 }
@@ -157,7 +158,7 @@ func (p *play) conclude() *row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &p.row
-	r.Requests, r.Rejected, r.Early, r.Futile = l.requests, l.rejected, l.early, l.futile
+	r.Requests, r.Rejected, r.Limited, r.Early, r.Futile = l.requests, l.rejected, l.limited, l.early, l.futile
 	got := p.tee.all()
 	r.Twice, r.Changed, r.Compared = l.twice(), l.changed(got), len(got)
 	r.TokenShare = float64(l.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))

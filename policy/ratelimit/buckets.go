@@ -67,6 +67,7 @@ const MaxBuckets = 6
 // response says from what happened since.
 type Stamp struct {
 	order uint64
+	at    time.Duration // when it was sent
 	sent  [NumKinds]float64
 	rows  [MaxBuckets]uint8
 	level [MaxBuckets]float64 // without corrections
@@ -96,6 +97,7 @@ type bucket struct {
 
 	corrected float64 // the sum of all corrections of level
 	seen      uint64  // order of the newest attempt whose response was read
+	taken     uint64  // order of the newest attempt that was sent
 }
 
 // Buckets are the rate limits of one key, as learnt from headers (Learn) or set (Limit). Each
@@ -253,11 +255,13 @@ func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
 	return q.stamp(now)
 }
 
+// stamp gives an attempt its place among all.
 func (q *Buckets) stamp(now time.Duration) Stamp {
 	q.order += uint64(max((now-q.orderAt)/time.Microsecond, 1))
 	q.orderAt = now
-	s := Stamp{order: q.order, sent: q.sent, n: uint8(q.n)}
+	s := Stamp{order: q.order, at: now, sent: q.sent, n: uint8(q.n)}
 	for i := range q.all[:q.n] {
+		q.all[i].taken = q.order
 		s.rows[i], s.level[i] = q.all[i].row, q.all[i].level-q.all[i].corrected
 	}
 	return s
@@ -312,7 +316,7 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	if b.limit != r.Limit || b.model != r.Model {
 		b.limit, b.model, b.rate, b.nextRate, b.level = r.Limit, r.Model, 0, 0, min(b.level, r.Limit)
 	}
-	b.learnReset(now, &r)
+	b.learnReset(now, s, &r)
 	if rejected { // the level that sent it was too high
 		b.move(min(0, r.Remaining-b.level))
 		return
@@ -344,13 +348,14 @@ func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 	since := max(0, q.sent[r.Kind]-s.sent[r.Kind])
 	b := &q.all[q.n]
 	q.n++
-	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, rateSince: now}
-	b.learnReset(now, r)
+	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, rateSince: now}
+	b.learnReset(now, s, r)
 }
 
-// learnReset takes the time of the reset. For a bucket that is refilled it gives the rate. As resets
-// are rounded up, that is a lower bound, and the highest of the last minute or two counts.
-func (b *bucket) learnReset(now time.Duration, r *Reading) {
+// learnReset takes the time of the reset. For a bucket that is refilled it gives the rate. Resets are
+// rounded up, and may count from now or from when the attempt was sent: so the rate is a lower bound,
+// and the highest of the last minute or two counts.
+func (b *bucket) learnReset(now time.Duration, s *Stamp, r *Reading) {
 	b.length = max(b.length, r.Reset)
 	if b.model == Windowed {
 		if r.Reset > 0 {
@@ -359,12 +364,14 @@ func (b *bucket) learnReset(now time.Duration, r *Reading) {
 		}
 		return
 	}
-	b.fullAt = now + r.Reset
-	used := r.Limit - r.Remaining
+	if s.order >= b.taken { // nothing was sent since
+		b.fullAt = now + r.Reset
+	}
+	used, reset := r.Limit-r.Remaining, r.Reset+max(now-s.at, 0)
 	if used <= 0 || r.Reset <= 0 {
 		return
 	}
-	rate := used / r.Reset.Seconds()
+	rate := used / reset.Seconds()
 	if now-b.rateSince >= ratePeriod {
 		b.rate, b.nextRate, b.rateSince = b.nextRate, 0, now
 	}

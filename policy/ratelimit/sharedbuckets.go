@@ -40,6 +40,7 @@ func (c *Charge) Add(attempts int64, each Cost) {
 type Observation struct {
 	Reading
 	Stamp    Stamp
+	Took     time.Duration // from sending to the response
 	Rejected bool
 }
 
@@ -53,6 +54,9 @@ func (o *Observation) Level() (level float64, ok bool) {
 	}
 	return 0, false
 }
+
+// Since returns how long ago the attempt was sent.
+func (s *Stamp) Since(now time.Duration) time.Duration { return max(now-s.at, 0) }
 
 // Order returns the order of the attempt among all of the fleet.
 func (o *Observation) Order() uint64 { return o.Stamp.order }
@@ -93,7 +97,7 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 		q.all[q.n] = bucket{
 			row: s.Row, kind: s.Kind, model: s.Model, fixed: s.Row == fixedRow, limit: s.Limit, level: s.Level, at: now,
 			rate: max(s.Rate, 0), others: max(s.Others, 0), corrected: s.Corrected, rateSince: now,
-			fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
+			taken: b.Order, fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
 		}
 		q.n++
 	}

@@ -68,7 +68,7 @@ func (a *tokenAccount) giveBack(now time.Duration, u *Use) {
 func (a *tokenAccount) learn(now time.Duration, u *Use, r ratelimit.Reading, rejected bool) {
 	a.buckets.Learn(now, &u.Stamp, r, rejected)
 	if a.shared != nil {
-		a.shared.observe(ratelimit.Observation{Reading: r, Stamp: u.Stamp, Rejected: rejected})
+		a.shared.observe(ratelimit.Observation{Reading: r, Stamp: u.Stamp, Took: u.Stamp.Since(now), Rejected: rejected})
 	}
 }
 

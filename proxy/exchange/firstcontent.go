@@ -8,7 +8,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
-	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -20,9 +19,8 @@ import (
 // was read of it is in the Prefix of the attempt's body.
 type heldStream struct {
 	reader eventstream.Reader
-	failed bool         // it began with an error
-	silent bool         // no content came in time: the attempt goes on if it cannot be retried
-	used   tokens.Count // what it says that it used, if it failed
+	failed bool // it began with an error
+	silent bool // no content came in time: the attempt goes on if it cannot be retried
 }
 
 // holdsStream reports whether the response is an event stream that is to be held back.
@@ -38,7 +36,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	verdict, err := at.readFirstEvents()
 	switch {
 	case err == attempt.ErrCut:
-		at.stream.used = at.usedByHeld()
+		at.loseHeld()
 		at.s.drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
 	case rawsocket.IsTimeout(err):
@@ -46,7 +44,8 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 		at.stream.silent = true
 		*a = policy.Attempt{Cause: policy.CauseAttemptTimeout}
 	case verdict == eventstream.Failed:
-		at.stream.failed, at.stream.used = true, at.usedByHeld()
+		at.stream.failed = true
+		at.loseHeld()
 		at.r.StatusAs(a, &at.s.att.Resp, at.stream.reader.Status())
 		at.learnLimits(a)
 	}

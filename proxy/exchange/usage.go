@@ -45,20 +45,17 @@ func (at *attempts) learnLimits(a *policy.Attempt) {
 	}
 }
 
-// usedByHeld reads what an event stream that failed before its content says that it used.
-func (at *attempts) usedByHeld() tokens.Count {
-	if !at.r.Route.CountTokens || at.r.Dest != at.r.Route {
-		return tokens.Count{}
+// loseHeld reads what an event stream that failed before its content says that it used.
+func (at *attempts) loseHeld() {
+	if at.r.Route.CountTokens && at.r.Dest == at.r.Route {
+		at.r.LoseUsage(at.s.att.Body.Prefix)
 	}
-	at.r.BeginUsage(true)
-	at.r.ReadUsage(at.s.att.Body.Prefix)
-	return at.r.EndUsage()
 }
 
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
 // that was not sent.
 func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
-	if used := x.attempts.stream.used; used.Any() {
+	if used := x.r.TakeLost(); used.Any() {
 		fate := tokens.Wasted
 		if again {
 			fate = tokens.Retried

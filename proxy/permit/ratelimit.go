@@ -47,7 +47,7 @@ func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time
 // awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time at its end.
 func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (Result, clock.Instant) {
 	room := min(max(ad.r.Route.RateLimit.Wait, s.MinWait()), ad.r.Time.MaxWait(now))
-	key := s.KeyOf(ad.r.HTTP, ad.r.Model)
+	key := s.KeyOf(ad.r.HTTP, ad.r.Model())
 	ad.waiter.Use = ad.r.Use(s, key, ad.r.Process.Clock.Since(now))
 	q, e := s.Enter(key, &ad.waiter, ad.r.Process.Clock.Since(now), room)
 	switch e.Decision {

@@ -14,7 +14,6 @@ import (
 // FindRoute finds the route of the request. If a route or its rate limit depends on the body, it looks
 // at that first.
 func (cr *Request) FindRoute() {
-	cr.Model = nil
 	if len(cr.Settings.Routes) > 0 && cr.Settings.Table.HasModels() {
 		cr.lookAtBody(tokens.WantModel)
 		cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP, withModel{cr})
@@ -33,7 +32,8 @@ type withModel struct{ cr *Request }
 // Lookup implements route.HeaderLookup.
 func (m withModel) Lookup(name string) ([]byte, bool) {
 	if name == route.ModelKey {
-		return m.cr.Model, m.cr.Model != nil
+		model := m.cr.Model()
+		return model, model != nil
 	}
 	return m.cr.HTTP.Lookup(name)
 }
@@ -59,7 +59,6 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 	for until := cr.Time.Began.Add(lookTime); !look.Done() && !b.ended && cr.readAhead(until); {
 		b.read(look, c.In[c.R+b.taken:c.W])
 	}
-	cr.Model = look.Model()
 }
 
 // readAhead reads once behind what the client's buffer has, without taking anything from it.

@@ -32,16 +32,15 @@ type Request struct {
 	Out    Outgoing
 	Body   Body
 	Tokens *Tokens // nil: no request of the connection had to do with tokens
-	Model  []byte  // that the body names, if that was looked for; valid until the request ends
 
-	GRPC            bool // a gRPC call over HTTP/2
-	Safe            bool // it may run twice: idempotent by its method, or with an Idempotency-Key
-	Layered         bool // a retry of another proxy, of which we must make no more retries
-	ExpectsContinue bool // the client waits for a 100 that nobody sent yet
-	MaxRetries      int
-	EarlierAttempts int   // attempts that proxies before us made of this request
+	GRPC            bool  // a gRPC call over HTTP/2
+	Safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
+	Layered         bool  // a retry of another proxy, of which we must make no more retries
+	ExpectsContinue bool  // the client waits for a 100 that nobody sent yet
+	EarlierAttempts int32 // attempts that proxies before us made of this request
+	MaxRetries      int32
+	Retries         int32 // retries so far
 	Attempts        int   // attempts so far
-	Retries         int   // retries so far
 	BodyBytesSent   int64 // bytes of response bodies written to the client
 
 	ClientEnd   atomic.Int32  // why the client's side ended early
@@ -88,7 +87,7 @@ func (cr *Request) Prepare() {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
 	cr.Safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
-	cr.MaxRetries, cr.EarlierAttempts = r.Policy.MaxRetries, 0
+	cr.MaxRetries, cr.EarlierAttempts = int32(r.Policy.MaxRetries), 0
 	if cr.HeaderNames.HasAny(attemptCountHeaders) {
 		cr.readEarlierAttempts()
 	}
@@ -212,9 +211,9 @@ const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttempt
 
 // readEarlierAttempts reads how often proxies before us sent the request.
 func (cr *Request) readEarlierAttempts() {
-	cr.EarlierAttempts = int(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
+	cr.EarlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
 	if cr.isRetry() {
-		cr.MaxRetries = cr.Route.LayeredRetries.MaxRetries(cr.MaxRetries)
+		cr.MaxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.MaxRetries)))
 		cr.Layered = cr.MaxRetries < 1
 	}
 }

@@ -18,14 +18,25 @@ type Tokens struct {
 	use   admission.Use
 	queue *admission.RateLimitQueue // use is taken of it; nil: nothing is
 	usage tokens.Usage
-	reads bool // the response of the running attempt is being read
+	reads bool         // the response of the running attempt is being read
+	lost  tokens.Count // what the running attempt used, if it failed
 }
 
 // beginTokens prepares for another request.
 func (cr *Request) beginTokens() {
 	if t := cr.Tokens; t != nil {
-		t.queue, t.reads = nil, false
+		t.queue, t.reads, t.lost = nil, false, tokens.Count{}
+		t.look.Reset(0)
 	}
+}
+
+// Model returns the model that the body names, nil if that was not looked for. It is valid until the
+// request ends.
+func (cr *Request) Model() []byte {
+	if cr.Tokens == nil {
+		return nil
+	}
+	return cr.Tokens.look.Model()
 }
 
 // Use returns what the next attempt takes of the rate limit of a key, or nil if that counts no tokens.
@@ -123,6 +134,20 @@ func (cr *Request) ReadsUsage() bool { return cr.Tokens != nil && cr.Tokens.read
 
 // ReadUsage reads a piece of the body of the response.
 func (cr *Request) ReadUsage(piece []byte) { cr.Tokens.usage.Read(piece) }
+
+// LoseUsage reads what a response that failed says that it used, and keeps that for TakeLost.
+func (cr *Request) LoseUsage(body []byte) {
+	cr.BeginUsage(true)
+	cr.ReadUsage(body)
+	cr.Tokens.lost = cr.EndUsage()
+}
+
+// TakeLost returns what the running attempt used if it failed, once.
+func (cr *Request) TakeLost() tokens.Count {
+	lost := cr.Tokens.lost
+	cr.Tokens.lost = tokens.Count{}
+	return lost
+}
 
 // EndUsage ends the response, and returns what it said that it used.
 func (cr *Request) EndUsage() tokens.Count {
