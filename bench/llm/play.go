@@ -58,7 +58,8 @@ func (p *play) compareLatency(ctx context.Context) error {
 		return nil
 	}
 	var differences []float64
-	for n := range p.o.pairs + warmUps {
+	warm := warmUps * len(p.tee.addrs)
+	for n := range p.o.pairs + warm {
 		var first [2]time.Duration
 		for k := range 2 {
 			which := (n + k) % 2
@@ -68,7 +69,7 @@ func (p *play) compareLatency(ctx context.Context) error {
 			}
 			first[which] = a.first
 		}
-		if n >= warmUps {
+		if n >= warm {
 			differences = append(differences, float64(first[1]-first[0])/float64(time.Microsecond))
 		}
 	}
@@ -83,8 +84,8 @@ func middle(differences []float64) float64 {
 	return differences[len(differences)/2]
 }
 
-// warmUps open the connections.
-const warmUps = 2
+// warmUps open the connections: so many pairs for each proxy.
+const warmUps = 4
 
 // arrivals are when jobs come: at random, in bursts of two seconds of five at twice the rate, else at a third of it.
 func (o *options) arrivals() (all []time.Duration) {

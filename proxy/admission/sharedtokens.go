@@ -23,8 +23,6 @@ type sharedTokens struct {
 }
 
 const (
-	// answerKeeps is how long an answer that left plenty is relied on.
-	answerKeeps = time.Second
 	// answerWithin is how long an answer is awaited before the process uses its part of the limits.
 	answerWithin = 100 * time.Millisecond
 	// reportEvery is the time between two reports while nobody waits.
@@ -32,6 +30,15 @@ const (
 	// maxObservations is how many observations are told at once. The newest ones count.
 	maxObservations = 16
 )
+
+// answerKeeps returns how long an answer that left plenty is relied on; longer if nobody knows of any
+// limit.
+func answerKeeps(b *ratelimit.Buckets) time.Duration {
+	if b.Known() {
+		return time.Second
+	}
+	return 10 * time.Second
+}
 
 // alone reports whether the process uses its part of the limits, as there is no answer.
 func (s *sharedTokens) alone(now time.Duration) bool {
@@ -43,7 +50,7 @@ func (s *sharedTokens) next(now time.Duration, b *ratelimit.Buckets, c ratelimit
 	switch {
 	case s.alone(now):
 		return b.NextShare(now, c, s.processes)
-	case s.answered > 0 && now-s.answered < answerKeeps && b.Plenty(now, c, s.processes):
+	case s.answered > 0 && now-s.answered < answerKeeps(b) && b.Plenty(now, c, s.processes):
 		return now
 	case s.waitsFrom > 0:
 		return s.waitsFrom + answerWithin
