@@ -93,6 +93,10 @@ instructions: ## user instructions a request by package and function, which no o
 	go build -trimpath -o $(BIN)/retryproxy-named ./cmd/retryproxy
 	go run ./bench/peers --cases instructions --rounds 10 --proxy $(BIN)/retryproxy-named
 
+.PHONY: path
+path: ## the files that one request with one retry passes through, and how often it enters each
+	go run ./tools/path 2>/dev/null
+
 .PHONY: growth
 growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)
 	go run -buildvcs=true ./bench/peers --growth connections,routes,response,request,failing,fields --rounds 3 --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png

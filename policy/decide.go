@@ -68,7 +68,7 @@ func (r Replay) whyNot() Reason {
 // Situation is where a request stands when an attempt has ended.
 type Situation struct {
 	Retries       int           // retries made so far, free retries not counted
-	MaxRetries    int           // after the layered-retries rule; see Nested
+	MaxRetries    int           // after the layered-retries rule; see LayeredRetries
 	Safe          bool          // a second run does no harm; see Policy.Retriable
 	Replay        Replay        // can the body be sent again?
 	Left          time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline

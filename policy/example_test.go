@@ -161,18 +161,16 @@ func ExampleRatio() {
 	//    10   512000   512000
 }
 
-// Choosing by wish: how late may a recovery be noticed, and what does it cost?
-func ExampleRatio_Noticed() {
-	patient := backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}
-	eager := backoff.Ratio{First: time.Second, Ratio: 0.1, Max: time.Hour}
-	for _, b := range []backoff.Ratio{patient, eager} {
-		back := 1030 * time.Second
-		fmt.Printf("ratio %.1f: back after %v, noticed after %v, with %.0f tries\n",
-			b.Ratio, back, b.Noticed(back).Round(time.Second), b.Tries(b.Noticed(back)))
+// Choosing by wish: how long is the wait after an outage of that length, and how many tries
+// were there? The recovery is noticed by that wait too late, at most.
+func ExampleRatio_Tries() {
+	for _, ratio := range []float64{1, 0.1} {
+		b, outage := backoff.Ratio{First: time.Second, Ratio: ratio, Max: time.Hour}, 1030*time.Second
+		fmt.Printf("ratio %.1f: after %v a wait of %v, with %.0f tries\n", b.Ratio, outage, b.After(outage).Round(time.Second), b.Tries(outage))
 	}
 	// Output:
-	// ratio 1.0: back after 17m10s, noticed after 34m7s, with 11 tries
-	// ratio 0.1: back after 17m10s, noticed after 17m37s, with 49 tries
+	// ratio 1.0: after 17m10s a wait of 17m11s, with 10 tries
+	// ratio 0.1: after 17m10s a wait of 1m44s, with 49 tries
 }
 
 func ExamplePolicy_Decide() {

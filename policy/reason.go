@@ -133,5 +133,5 @@ func init() {
 }
 
 // AllReasons lists every reason but ReasonNone, first those for a retry, then
-// those against one. The slice belongs to the client.
+// those against one. The slice belongs to the caller.
 func AllReasons() []Reason { return labels.Sequence(ReasonNone+1, numReasons) }

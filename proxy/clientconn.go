@@ -14,7 +14,7 @@ import (
 // serves it. A second one (the pump) reads from it while a body is sent or the upstream is
 // awaited, and hands reading back when it ends.
 type conn struct {
-	downstream.Conn
+	client downstream.Conn
 	server *Server
 	x      exchange.Exchange
 
@@ -50,11 +50,11 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s}
 	unsent := 0
-	if s.clients.memory > 0 {
+	if s.clients.slots.memory > 0 {
 		unsent = unsentBytes
 	}
-	c.Init(nc, &s.Clock, listen, unsent)
-	c.x.Init(&c.Conn, &s.Process)
+	c.client.Init(nc, &s.process.Clock, listen, unsent)
+	c.x.Init(&c.client, &s.process)
 	return c
 }
 

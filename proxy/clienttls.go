@@ -15,34 +15,34 @@ import (
 
 // startTLS puts TLS on the connection if the settings ask for it. Unix sockets stay plain.
 func (c *conn) startTLS(n *settings.Settings) {
-	if _, unix := rawsocket.Unwrap(c.Wire).(*net.UnixConn); unix || n.ClientTLS == nil {
+	if _, unix := rawsocket.Unwrap(c.client.Wire).(*net.UnixConn); unix || n.ClientTLS == nil {
 		return
 	}
-	c.TLS = tls.Server(c.unread(c.Wire), n.ClientTLS)
-	c.NC, c.isSecure = c.TLS, true
-	c.TCP = nil // nothing moves past TLS inside the kernel
+	c.client.TLS = tls.Server(c.unread(c.client.Wire), n.ClientTLS)
+	c.client.NC, c.isSecure = c.client.TLS, true
+	c.client.TCP = nil // nothing moves past TLS inside the kernel
 	c.parks = false
 }
 
 // handshake performs the TLS handshake, if there is one. It reports false if the handshake failed.
 func (c *conn) handshake() bool {
-	if c.TLS == nil {
+	if c.client.TLS == nil {
 		return true
 	}
-	c.idleFrom.Store(int64(c.server.Clock.Now()))
-	c.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
-	_ = c.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
-	if c.server.closingIdle() {
+	c.idleFrom.Store(int64(c.server.process.Clock.Now()))
+	c.client.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
+	_ = c.client.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
+	if c.server.drain.closingIdle() {
 		return false
 	}
-	err := c.TLS.Handshake()
-	c.Phase.Store(downstream.PhaseBusy)
+	err := c.client.TLS.Handshake()
+	c.client.Phase.Store(downstream.PhaseBusy)
 	if err == nil {
-		_ = c.Wire.SetDeadline(time.Time{})
+		_ = c.client.Wire.SetDeadline(time.Time{})
 		return true
 	}
 	c.server.handshakeFailures.Add(1)
-	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.Wire.RemoteAddr()), zap.Error(err))
+	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(err))
 	c.rejectPlainHTTP(err)
 	return false
 }
@@ -53,8 +53,8 @@ func (c *conn) rejectPlainHTTP(err error) {
 	if !errors.As(err, &record) || record.Conn == nil || !looksLikeHTTP(record.RecordHeader[:]) {
 		return
 	}
-	_ = c.Wire.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.Wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
+	_ = c.client.Wire.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.client.Wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
 }
 
 // looksLikeHTTP reports whether the first bytes are those of a common method.

@@ -21,14 +21,14 @@ func TestManyWaitInLittleMemory(t *testing.T) {
 	for range n {
 		p.dial().send(get("/"))
 	}
-	soon(t, "all to wait", func() bool { return p.Waiting.Load() == n && p.seen.waitsBegun() == n })
+	soon(t, "all to wait", func() bool { return p.process.Waiting.Load() == n && p.seen.waitsBegun() == n })
 	least, most := int64(permit.Crowd*buffer.Medium), int64(permit.Crowd*(buffer.Medium+buffer.Small)+20*300)
 	soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
-		kept := int64(p.RetryBuffer.Used.Load())
+		kept := int64(p.process.RetryBuffer.Used.Load())
 		return kept >= least && kept <= most
 	})
 	p.kill()
-	soon(t, "none to wait", func() bool { return p.Waiting.Load() == 0 })
+	soon(t, "none to wait", func() bool { return p.process.Waiting.Load() == 0 })
 }
 
 const id = "X-Request-Id: of-the-client\r\n"
@@ -78,7 +78,7 @@ func whatCame(t *testing.T, slim bool, request, response string, responses int) 
 	u := startUpstream(t, script(strings.Split(response, "\x00")...))
 	p := startProxy(t, u, nil)
 	if slim {
-		p.Waiting.Store(permit.Crowd)
+		p.process.Waiting.Store(permit.Crowd)
 	}
 	c := p.dial().send(request)
 	var got strings.Builder
@@ -126,7 +126,7 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
 	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
-	p.Waiting.Store(permit.Crowd)
+	p.process.Waiting.Store(permit.Crowd)
 	res := p.dial().send(get("/")).want(503, "busy")
 	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
 		t.Errorf("%+v", res)

@@ -9,7 +9,8 @@
 //
 // The way of a request:
 //
-//  1. Server.accept takes a connection; acceptqueue.go makes it wait if all client slots are taken.
+//  1. A listener (listeners.go) takes a connection; clients.go gives it a client slot, or makes it wait in
+//     the accept queue, or disconnects an idle client for it (evict.go).
 //  2. conn.serve (serve.go) reads the headers of one request after another. HTTP/2 streams are read as
 //     HTTP/1.1 connections (http2.go, package bridge), so that there is one loop for every protocol.
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
@@ -25,7 +26,12 @@
 //     policy whether to retry, and after how long.
 //  8. Before a retry the failed response is kept (bufferedresponse.go) and the rest of the request body
 //     read. pause waits (package permit); it ends at once if the client leaves or the process drains.
-//  9. conclude (conclude.go) relays the last real response (relay.go, package response), or a response of
+//  9. conclude (exchange.go) relays the last real response (relay.go, package response), or a response of
 //     our own if there never was one, or asks the fallback (fallback.go).
 //  10. Report.Done (package report) counts one outcome; the connection reads its next request.
+//
+// The state of the server has owners too: listenerSet has the sockets (listeners.go), clients the slots
+// (clients.go, clientslots.go, streamslots.go), connections who is connected (connections.go), drainState
+// how far the server has come in ending (drain.go), and parked what stays of an idle connection (park.go).
+// Reload replaces the settings (server.go); shared.go applies what other processes of a fleet decide.
 package proxy

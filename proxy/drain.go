@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 const (
@@ -28,6 +30,38 @@ const (
 // off.
 var ErrDrainTimeout = errors.New("requests were still in flight at the end of the drain timeout and were cut off")
 
+// drainState is how far the server has come in ending. Safe for concurrent use.
+type drainState struct {
+	process  *request.Process
+	active   atomic.Int64 // requests between head and end
+	lastBusy atomic.Int64 // while draining: when a request last ended, since started
+	idleEnd  atomic.Bool  // idle connections are to end
+}
+
+func (d *drainState) begin() {
+	d.noteBusy()
+	d.process.Draining.Store(true)
+}
+
+// closingIdle reports whether idle connections are to end.
+func (d *drainState) closingIdle() bool { return d.idleEnd.Load() }
+
+// quiet reports whether no request is in flight, and none came for a while.
+func (d *drainState) quiet() bool {
+	return d.active.Load() == 0 && d.process.Clock.Elapsed()-time.Duration(d.lastBusy.Load()) >= drainQuietTime
+}
+
+func (d *drainState) requestBegan() { d.active.Add(1) }
+
+func (d *drainState) requestEnded() {
+	d.active.Add(-1)
+	if d.process.Draining.Load() {
+		d.noteBusy()
+	}
+}
+
+func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed())) }
+
 // Drain ends the server in order. From now on every response ends its connection, no retry
 // begins, and waits for one end at once. A request that waits for a permit at an upstream that is
 // up is admitted when one is free, until shortly before the end. Clients in the accept queue are
@@ -39,33 +73,32 @@ func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := s.Clock.Now().Add(limit - min(drainEndGrace, limit/4))
-	s.WaitsEnd.Store(int64(s.Clock.Since(ending)))
-	s.lastBusy.Store(int64(s.Clock.Elapsed()))
-	s.Draining.Store(true)
-	s.each(func(c *conn) {
-		c.Wake(downstream.PhaseBackoff)
+	ending := s.process.Clock.Now().Add(limit - min(drainEndGrace, limit/4))
+	s.process.WaitsEnd.Store(int64(s.process.Clock.Since(ending)))
+	s.drain.begin()
+	s.connected.each(func(c *conn) {
+		c.client.Wake(downstream.PhaseBackoff)
 		c.http2.Load().goAway()
 	})
-	s.closeAfterQueue()
+	s.listeners.stopAfterQueue()
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	for {
-		if s.idleOnly() && s.quiet() {
-			s.idleEnd.Store(true)
-			s.each(func(c *conn) {
-				c.Wake(downstream.PhaseIdle)
+		if s.drain.quiet() {
+			s.drain.idleEnd.Store(true)
+			s.connected.each(func(c *conn) {
+				c.client.Wake(downstream.PhaseIdle)
 				c.http2.Load().goAway()
 			})
-			s.idle.Clear()
+			s.parked.Clear()
 		}
-		if ending.Before(s.Clock.Now()) {
-			s.each(func(c *conn) {
-				c.Wake(downstream.PhaseBackoff)
+		if ending.Before(s.process.Clock.Now()) {
+			s.connected.each(func(c *conn) {
+				c.client.Wake(downstream.PhaseBackoff)
 				c.x.EndTunnel()
 			})
 		}
-		if s.empty() {
+		if s.connected.empty() {
 			return nil
 		}
 		select {
@@ -74,38 +107,5 @@ func (s *Server) Drain(ctx context.Context) error {
 			s.kill()
 			return ErrDrainTimeout
 		}
-	}
-}
-
-// closeAfterQueue lets the accept loops take what is queued, then end.
-func (s *Server) closeAfterQueue() {
-	until := time.Now().Add(acceptGrace)
-	for _, l := range s.listeners {
-		if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-			_ = d.SetDeadline(until)
-		} else {
-			_ = l.Close()
-		}
-	}
-	s.stopAccepting()
-}
-
-func (s *Server) empty() bool { return s.connections.Load() == 0 }
-
-// closingIdle reports whether idle connections are to end.
-func (s *Server) closingIdle() bool { return s.idleEnd.Load() }
-
-func (s *Server) idleOnly() bool { return s.active.Load() == 0 }
-
-func (s *Server) quiet() bool {
-	return s.Clock.Elapsed()-time.Duration(s.lastBusy.Load()) >= drainQuietTime
-}
-
-func (s *Server) requestBegan() { s.active.Add(1) }
-
-func (s *Server) requestEnded() {
-	s.active.Add(-1)
-	if s.Draining.Load() {
-		s.lastBusy.Store(int64(s.Clock.Elapsed()))
 	}
 }

@@ -30,7 +30,7 @@ const (
 	slowHeadersFor = time.Second
 )
 
-// eviction ends connections of clients that others need the slots of: first idle ones, the
+// eviction counts the connections that ended as others needed their slots: first idle ones, the
 // longest idle before others, then those that take nothing of their responses.
 type eviction struct {
 	idle    atomic.Uint64
@@ -62,11 +62,11 @@ type victim struct {
 
 // evict makes room for up to n clients that wait for a slot. heavyFirst means that memory is
 // short, so idle clients with TLS or HTTP/2 go before all others.
-func (s *Server) evict(n int, heavyFirst bool) {
-	if !s.evicting.due() {
+func (t *clients) evict(n int, heavyFirst bool) {
+	if !t.evicting.due() {
 		return
 	}
-	idle, stalled, ending := s.dispensable()
+	idle, stalled, ending := t.dispensable()
 	slices.SortFunc(idle, func(a, b victim) int {
 		if heavyFirst && a.heavy != b.heavy {
 			if a.heavy {
@@ -76,34 +76,34 @@ func (s *Server) evict(n int, heavyFirst bool) {
 		}
 		return int(a.since.Sub(b.since))
 	})
-	n = min(n, max(1, int(s.connections.Load())/evictShare)) - ending - int(s.evicting.leaving.Load())
-	for ; n > 0 && s.evictIdle(&idle, heavyFirst); n-- {
-		s.evicting.idle.Add(1)
+	n = min(n, max(1, int(t.connected.count.Load())/evictShare)) - ending - int(t.evicting.leaving.Load())
+	for ; n > 0 && t.evictIdle(&idle, heavyFirst); n-- {
+		t.evicting.idle.Add(1)
 	}
 	if n > 0 {
-		s.evictStalled(stalled, n)
+		t.evictStalled(stalled, n)
 	}
 }
 
 // evictStreams makes room for HTTP/2 streams.
-func (s *Server) evictStreams() {
-	if !s.evicting.due() {
+func (t *clients) evictStreams() {
+	if !t.evicting.due() {
 		return
 	}
-	_, stalled, _ := s.dispensable()
-	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.Stream == nil })
-	s.evictStalled(stalled, max(1, s.streams.most/evictShare))
+	_, stalled, _ := t.dispensable()
+	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.client.Stream == nil })
+	t.evictStalled(stalled, max(1, t.streams.most/evictShare))
 }
 
 // evictIdle evicts the first of idle or the client parked longest, whichever is idle longer. It
 // reports false if there is neither. Parked clients need next to no memory: if that is short,
 // they go last.
-func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
+func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	if len(*idle) == 0 {
-		return s.idle.Evict(func(idlepoller.Waiter) bool { return true })
+		return t.parked.Evict(func(idlepoller.Waiter) bool { return true })
 	}
 	v := (*idle)[0]
-	if !heavyFirst && s.idle.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
+	if !heavyFirst && t.parked.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
 		return true
 	}
 	*idle = (*idle)[1:]
@@ -112,26 +112,26 @@ func (s *Server) evictIdle(idle *[]victim, heavyFirst bool) bool {
 }
 
 // evictStalled ends up to n clients' responses, those stalled longest first.
-func (s *Server) evictStalled(stalled []victim, n int) {
+func (t *clients) evictStalled(stalled []victim, n int) {
 	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
 	for _, v := range stalled[:min(n, len(stalled))] {
-		s.evicting.stalled.Add(1)
+		t.evicting.stalled.Add(1)
 		v.c.endStalled()
 	}
 }
 
 // dispensable lists the connections that are idle and not parked, and those whose client takes
 // nothing. It counts those that are ending for others already.
-func (s *Server) dispensable() (idle, stalled []victim, ending int) {
-	now := s.Clock.Now()
-	s.each(func(c *conn) {
+func (t *clients) dispensable() (idle, stalled []victim, ending int) {
+	now := t.clock.Now()
+	t.connected.each(func(c *conn) {
 		since, isIdle := c.idleSince(now)
 		switch {
 		case isIdle && c.evicted.Load():
 			ending++
 			c.wakeEvicted() // it may have been about to wait when it was woken
 		case isIdle:
-			idle = append(idle, victim{c, since, c.TLS != nil || c.http2.Load() != nil})
+			idle = append(idle, victim{c, since, c.client.TLS != nil || c.http2.Load() != nil})
 		default:
 			if since, is := c.stalledSince(now); is && c.evicted.Load() {
 				ending++
@@ -146,20 +146,20 @@ func (s *Server) dispensable() (idle, stalled []victim, ending int) {
 // beginLeaving counts a parked client that is ending for others, until endLeaving.
 func (c *conn) beginLeaving() {
 	c.countedLeaving = true
-	c.server.evicting.leaving.Add(1)
+	c.server.clients.evicting.leaving.Add(1)
 }
 
 func (c *conn) endLeaving() {
 	if c.countedLeaving {
 		c.countedLeaving = false
-		c.server.evicting.leaving.Add(-1)
+		c.server.clients.evicting.leaving.Add(-1)
 	}
 }
 
 // idleSince reports whether nothing would be lost with the connection, and since when.
 func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 	since := clock.Instant(c.idleFrom.Load())
-	switch c.Phase.Load() {
+	switch c.client.Phase.Load() {
 	case downstream.PhaseIdle:
 		return since, now.Sub(since) > idleFor
 	case downstream.PhaseHeaders:
@@ -173,8 +173,8 @@ func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 
 // stalledSince reports whether the client takes nothing of what is being written to it.
 func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
-	since := clock.Instant(c.Writing.Load())
-	if since.IsZero() || now.Sub(since) < stalledFor || c.Raw != nil && !rawsocket.Unsent(c.Raw) {
+	since := clock.Instant(c.client.Writing.Load())
+	if since.IsZero() || now.Sub(since) < stalledFor || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
 		return 0, false
 	}
 	return since, true
@@ -191,18 +191,18 @@ func (c *conn) endIdle() {
 }
 
 func (c *conn) wakeEvicted() {
-	c.Wake(downstream.PhaseIdle)
-	c.Wake(downstream.PhaseHeaders)
+	c.client.Wake(downstream.PhaseIdle)
+	c.client.Wake(downstream.PhaseHeaders)
 }
 
 // endStalled ends a connection, or stream, whose client takes nothing.
 func (c *conn) endStalled() {
 	c.evicted.Store(true)
-	if c.Stream != nil {
-		_ = c.NC.SetWriteDeadline(downstream.Past)
+	if c.client.Stream != nil {
+		_ = c.client.NC.SetWriteDeadline(downstream.Past)
 		return
 	}
-	c.Abort()
+	c.client.Abort()
 }
 
 // idleSince reports whether the connection has no streams, and since when.
@@ -217,7 +217,7 @@ func (h *http2Conn) endIdle() {
 	h.goAway()
 	time.AfterFunc(evictGrace, func() {
 		if h.running.Load() == 0 {
-			_ = h.c.Wire.Close()
+			_ = h.c.client.Wire.Close()
 		} else {
 			h.c.evicted.Store(false)
 		}

@@ -21,8 +21,8 @@ func TestTheLongestIdleClientGivesWay(t *testing.T) {
 	second.send(get("/")).want(200, "ok")
 	soon(t, "both to be idle", func() bool { // the response arrives before the connection is idle
 		idle := 0
-		p.each(func(c *conn) {
-			if c.Phase.Load() == downstream.PhaseIdle {
+		p.connected.each(func(c *conn) {
+			if c.client.Phase.Load() == downstream.PhaseIdle {
 				idle++
 			}
 		})
@@ -141,7 +141,7 @@ func greedy(t *testing.T, p *testProxy, n int) {
 func TestHTTP2ClientsKeepNobodyOut(t *testing.T) {
 	u := stuckUpstream(t)
 	p := startProxy(t, u, speakHTTP2)
-	p.Server.streams.most = 8
+	p.clients.streams.most = 8
 	for i, sends := range []int{4, 6, 7, 8, 9} { // the fifth takes one of the first
 		greedy(t, p, 30)
 		soon(t, fmt.Sprint("the share of connection ", i+1), func() bool { return u.sends() >= sends })
@@ -159,7 +159,7 @@ func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
 		speakHTTP2(c)
 		c.Refused = func(why http1.Refusal) { mu.Lock(); defer mu.Unlock(); refused[why]++ }
 	})
-	p.Server.streams.most = 2
+	p.clients.streams.most = 2
 	greedy(t, p, 1)
 	soon(t, "the first", func() bool { return u.sends() == 1 })
 	greedy(t, p, 1)

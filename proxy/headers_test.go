@@ -301,6 +301,12 @@ func TestBasePath(t *testing.T) {
 			}
 		}
 	}
+	for path, want := range map[string]string{"/api": "/v2", "/api?q": "/v2?q", "/api/": "/v2/"} { // no slash that the client did not send
+		set := func(c *Config) { c.Default.Forward.BasePath, c.Default.Forward.StripPrefix = "/v2", "/api" }
+		if headers, _ := exchangeHeaders(t, set, get(path), ok200); !strings.HasPrefix(headers, "GET "+want+" HTTP/1.1\r\n") {
+			t.Errorf("%s: upstream got %q", path, headers)
+		}
+	}
 	set := func(c *Config) { c.Default.Forward.BasePath = "/v2" }
 	if headers, _ := exchangeHeaders(t, set, requestText("OPTIONS * HTTP/1.1", "Host: a"), ok200); !strings.HasPrefix(headers, "OPTIONS * ") {
 		t.Errorf("upstream got %q", headers)

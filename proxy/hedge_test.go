@@ -212,7 +212,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
 		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
-		{name: "draining", then: func(m *memory) { m.Draining.Store(true) }, sends: 1},
+		{name: "draining", then: func(m *memory) { m.process.Draining.Store(true) }, sends: 1},
 		{name: "breaker opened", change: withBreaker, then: func(m *memory) { openBreaker(m) }, sends: 1},
 		{name: "breaker open", change: withBreaker, sends: 2},
 		{name: "limit reached", change: func(c *Config) {
@@ -255,7 +255,7 @@ func TestNoHedge(t *testing.T) {
 					t.Errorf("%d sends, want %d", m.up.sends(), tc.sends)
 				}
 				b := m.settings.Load().DefaultRoute.UpstreamState.RetryBudget
-				if left := b.Tokens(m.Clock.Elapsed()); m.budgeted() && left != 0 {
+				if left := b.Tokens(m.process.Clock.Elapsed()); m.budgeted() && left != 0 {
 					t.Errorf("%v tokens left", left)
 				}
 				c.Close()
@@ -279,7 +279,7 @@ func (u *fakeUpstream) each(f func(c net.Conn)) {
 // openBreaker opens the breaker of the default route's upstream.
 func openBreaker(m *memory) {
 	d := m.settings.Load().DefaultRoute.UpstreamState.Admission
-	now := m.Clock.Elapsed()
+	now := m.process.Clock.Elapsed()
 	permit, _ := d.Guard.AcquireFast(now)
 	d.Guard.Release(permit, now, breaker.AttemptEnd{Kind: breaker.Refused})
 }
@@ -493,7 +493,7 @@ func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
 			c.send(get("/slow")).want(200, "ok")
 		}
 		time.Sleep(time.Second)
-		if d := m.settings.Load().DefaultRoute.Hedge.After(m.Clock.Elapsed()); d < 20*time.Millisecond {
+		if d := m.settings.Load().DefaultRoute.Hedge.After(m.process.Clock.Elapsed()); d < 20*time.Millisecond {
 			t.Errorf("one in seven was waited for 20 ms at least, and the 95th percentile is %v", d)
 		}
 	})

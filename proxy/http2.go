@@ -58,13 +58,13 @@ type http2Conn struct {
 
 // agreedOnHTTP2 reports whether the handshake chose HTTP/2.
 func (c *conn) agreedOnHTTP2() bool {
-	return c.TLS != nil && c.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
+	return c.client.TLS != nil && c.client.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
 }
 
 // sentPreface reports whether the first thing that the client sent begins HTTP/2.
 func (c *conn) sentPreface(set *settings.Settings) bool {
-	n := min(c.W, len(floodguard.Preface))
-	return !c.begun && c.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
+	n := min(c.client.W, len(floodguard.Preface))
+	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.client.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
 }
 
 func (c *conn) beginHTTP2(set *settings.Settings) bool {
@@ -72,8 +72,8 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return false
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
-	h.emptyFrom.Store(int64(c.server.Clock.Now()))
-	c.recharge(c.cost + c.server.costs.http2)
+	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
+	c.recharge(c.cost + c.server.clients.costs.http2)
 	stream, connection := windowsFor(set.ClientMemory)
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
@@ -83,7 +83,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		IdleTimeout:                  set.ClientIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          c.server.streams.ofOne(set.MaxConcurrentStreams),
+			MaxConcurrentStreams:          c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
 			MaxReadFrameSize:              floodguard.FrameSize,
 			MaxReceiveBufferPerStream:     stream,
 			MaxReceiveBufferPerConnection: connection,
@@ -100,7 +100,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 // serveHTTP2 handles an HTTP/2 connection until it ends.
 func (c *conn) serveHTTP2() {
 	h := c.http2.Load()
-	nc := c.unread(c.NC)
+	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
 	h.watch = floodguard.Watch(nc, set.ReadHeaderTimeout, func() {
@@ -156,26 +156,26 @@ func (h *http2Conn) each(f func(*conn)) {
 // serveStream serves one request.
 func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	s := h.c.server
-	if s.Draining.Load() {
+	if s.process.Draining.Load() {
 		h.goAway() // the connection began late; this request is still taken
 	}
-	if !s.streams.enter(h) {
+	if !s.clients.streams.enter(h) {
 		s.countRefusal(http1.RefusalNoStreamSlot)
 		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
 	}
-	defer s.streams.leave(h)
+	defer s.clients.streams.leave(h)
 	h.count(1)
 	defer h.count(-1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	slot := s.streamSlot(w, r, h, cancel)
+	slot := s.clients.streamSlot(w, r, h, cancel)
 	if slot == nil {
 		h.refuseStream(w, r)
 		return
 	}
-	defer s.streams.give(slot)
+	defer s.clients.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.Wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.client.Wire.LocalAddr(), h.c.remote())
 	if c := h.begin(stream); c != nil {
 		if h.prematureEnds.Hold(r.Context(), stream) {
 			began := time.Now()
@@ -194,7 +194,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 // count counts streams, and notes since when there are none.
 func (h *http2Conn) count(n int64) {
 	if h.running.Add(n) == 0 {
-		h.emptyFrom.Store(int64(h.c.server.Clock.Now()))
+		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
 	}
 }
 
@@ -220,8 +220,8 @@ func (h *http2Conn) end(c *conn) {
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	c := &conn{server: parent.server, isSecure: parent.isSecure}
-	c.InitStream(&parent.Conn, stream)
-	c.x.Init(&c.Conn, &parent.server.Process)
+	c.client.InitStream(&parent.client, stream)
+	c.x.Init(&c.client, &parent.server.process)
 	return c
 }
 

@@ -101,7 +101,7 @@ func TestADrainCutsOffKeptAliveClients(t *testing.T) {
 	for _, c := range []*client{idle, busy} {
 		_, _ = c.rest()
 	}
-	soon(t, "all to end", p.empty)
+	soon(t, "all to end", p.connected.empty)
 	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("it took %v", d)
 	}
@@ -154,7 +154,7 @@ func TestADrainCutsOffStreams(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ended.Wait()
-	soon(t, "all to end", p.empty)
+	soon(t, "all to end", p.connected.empty)
 	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("it took %v", d)
 	}

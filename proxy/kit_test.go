@@ -403,7 +403,7 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if n := s.RetryBuffer.Used.Load(); n != 0 {
+		if n := s.process.RetryBuffer.Used.Load(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 		for _, u := range s.settings.Load().Upstreams() {
@@ -414,7 +414,7 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 		if n := s.faults.Load(); n != 0 {
 			t.Errorf("%d faults of the proxy itself", n)
 		}
-		if n := s.active.Load(); n != 0 {
+		if n := s.drain.active.Load(); n != 0 {
 			t.Errorf("%d requests still count as in flight", n)
 		}
 	})

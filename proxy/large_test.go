@@ -207,7 +207,7 @@ func TestALateWakeUpDoesNotCutAnUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond) // the proxy reads all of it and waits for more
-		p.each(func(c *conn) { _ = c.Wire.SetReadDeadline(downstream.Past) })
+		p.connected.each(func(c *conn) { _ = c.client.Wire.SetReadDeadline(downstream.Past) })
 	}
 	_, _ = io.Copy(c.Conn, body)
 	c.want(200, fmt.Sprintf("%9d %10d", largeSize, patternSum(largeSize)))

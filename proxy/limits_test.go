@@ -178,7 +178,7 @@ func TestMaxConnectionsPausesAcceptingWhileAllAreBusy(t *testing.T) {
 		t.Errorf("%d pauses before the limit", n)
 	}
 	late := p.dial().send(get("/"))
-	soon(t, "the third client", func() bool { return p.acceptQueue.waiting() == 1 })
+	soon(t, "the third client", func() bool { return p.clients.queue.waiting() == 1 })
 	later := p.dial().send(get("/"))
 	soon(t, "the pause", func() bool { return p.Stats().AcceptPauses == 1 })
 	if n := u.sends(); n != 2 {

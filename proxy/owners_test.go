@@ -249,7 +249,7 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		c.Default.RequestTimeout, c.Default.AttemptTimeout = time.Minute, 0
 		config = *c
 	})
-	p.Waiting.Add(permit.Crowd) // so that each that waits gives its buffers back
+	p.process.Waiting.Add(permit.Crowd) // so that each that waits gives its buffers back
 	var clients sync.WaitGroup
 	for i := range http1 {
 		clients.Go(func() { o.overHTTP1(p, i, rounds) })
@@ -268,7 +268,7 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		}
 	})
 	clients.Wait()
-	p.Waiting.Add(-permit.Crowd)
+	p.process.Waiting.Add(-permit.Crowd)
 	if n := o.sends.Load(); n < (http1+http2)*rounds {
 		t.Errorf("only %d attempts came", n)
 	}

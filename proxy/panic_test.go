@@ -81,7 +81,7 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 	c := p.dial().send(get("/"))
 	within(t, "the request upstream", arrived)
 	time.Sleep(2 * downstream.PollEvery) // the watch runs
-	p.each(func(c *conn) { _ = c.NC.SetReadDeadline(downstream.Past) })
+	p.connected.each(func(c *conn) { _ = c.client.NC.SetReadDeadline(downstream.Past) })
 	time.Sleep(downstream.PollEvery / 2)
 	c.Close()
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {

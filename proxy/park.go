@@ -32,40 +32,40 @@ type parked struct {
 // it reports true, the connection is the poller's, and this goroutine must not touch it any more.
 func (c *conn) park(until clock.Instant) bool {
 	s := c.server
-	if s.closingIdle() || c.In != nil || c.NC.SetDeadline(time.Time{}) != nil {
+	if s.drain.closingIdle() || c.client.In != nil || c.client.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	c.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.Wire), listen: c.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
+	c.client.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
-	c.recharge(s.costs.parked)
-	if s.idle.Add(c.Raw, s.Clock.At(until), p) == nil {
+	c.recharge(s.clients.costs.parked)
+	if s.parked.Add(c.client.Raw, s.process.Clock.At(until), p) == nil {
 		c.handedToPoller = true
 		return true
 	}
 	c.recharge(cost)
-	c.ReadAt, c.WriteAt = 0, 0
-	c.Phase.Store(downstream.PhaseIdle)
+	c.client.ReadAt, c.client.WriteAt = 0, 0
+	c.client.Phase.Store(downstream.PhaseIdle)
 	return false
 }
 
 // Wake gives the connection a goroutine again.
 func (p *parked) Wake(why idlepoller.Reason) {
 	s := p.server
-	if s.killed.Load() {
+	if s.connected.killed.Load() {
 		_ = p.nc.Close()
-		s.gone(s.costs.parked)
+		s.gone(s.clients.costs.parked)
 		return
 	}
 	if p.evict = why == idlepoller.Evicted; p.evict {
 		p.until = clock.Start // in the past: it has a last look
 		c := p.resume()
 		c.beginLeaving()
-		s.wg.Go(func() { s.run(c) })
+		s.connected.goroutines.Go(func() { s.run(c) })
 		return
 	}
-	s.wg.Go(func() {
-		s.awaken()
+	s.connected.goroutines.Go(func() {
+		s.clients.awaken()
 		s.run(p.resume())
 	})
 }
@@ -75,9 +75,9 @@ func (p *parked) Wake(why idlepoller.Reason) {
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.proxyAddr, c.idleEnd = true, p.proxyAddr, p.until
-	c.cost = p.server.costs.plain
+	c.cost = p.server.clients.costs.plain
 	if p.evict {
-		c.cost = p.server.costs.parked
+		c.cost = p.server.clients.costs.parked
 		c.evicted.Store(true)
 	}
 	if c.used = p.used; c.used {

@@ -25,9 +25,9 @@ func parksAtOnce(c *Config) { c.ParkAfter = time.Millisecond }
 func (p *testProxy) wantParked(n int) {
 	p.t.Helper()
 	soon(p.t, "clients parked", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.idle.Len() == n && len(p.conns) == 0
+		p.connected.mu.Lock()
+		defer p.connected.mu.Unlock()
+		return p.parked.Len() == n && len(p.connected.served) == 0
 	})
 	if got := p.Stats().Connections; got != n {
 		p.t.Errorf("%d clients are counted, want %d", got, n)
@@ -102,15 +102,15 @@ func TestWhoIsNotParked(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.clientsOverTLS(t, c, false) })
 	p.dialTLS(a.client()).send(get("/")).want(200, "ok")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
+	p.connected.mu.Lock()
+	defer p.connected.mu.Unlock()
+	for c := range p.connected.served {
 		if c.parks {
 			t.Error("a client over TLS would be parked")
 		}
 	}
-	if len(p.conns) != 1 {
-		t.Errorf("%d clients", len(p.conns))
+	if len(p.connected.served) != 1 {
+		t.Errorf("%d clients", len(p.connected.served))
 	}
 }
 
@@ -167,7 +167,7 @@ func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	soon(t, "the drain to begin", p.Draining.Load)
+	soon(t, "the drain to begin", p.process.Draining.Load)
 	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
 		t.Error("the response does not say Connection: close")
 	}
@@ -197,15 +197,15 @@ func TestTheLastLookFindsARequest(t *testing.T) {
 			}
 			conn := newConn(s, near, "")
 			var b [1]byte
-			if err := conn.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+			if err := conn.client.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
 				t.Fatal(err)
 			}
 			if closing == "drain" {
-				s.idleEnd.Store(true)
+				s.drain.idleEnd.Store(true)
 			} else {
-				conn.idleEnd = s.Clock.Now().Add(-time.Second)
+				conn.idleEnd = s.process.Clock.Now().Add(-time.Second)
 			}
-			if !conn.nextRequest() || string(conn.Request.Method) != "GET" {
+			if !conn.nextRequest() || string(conn.client.Request.Method) != "GET" {
 				t.Error("the request was not seen")
 			}
 		})
@@ -251,13 +251,13 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	}
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
-	conn.In = buffer.Get(buffer.Small) // of the request before
-	conn.Buffers.Put(buffer.Get(buffer.Small))
+	conn.client.In = buffer.Get(buffer.Small) // of the request before
+	conn.client.Buffers.Put(buffer.Get(buffer.Small))
 	_ = near.SetReadDeadline(downstream.Past)
-	if err := conn.FillIdle(); !rawsocket.IsTimeout(err) {
+	if err := conn.client.FillIdle(); !rawsocket.IsTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)
 	}
-	if conn.In != nil || conn.Buffers != (buffer.Cache{}) {
+	if conn.client.In != nil || conn.client.Buffers != (buffer.Cache{}) {
 		t.Error("a buffer was kept")
 	}
 }

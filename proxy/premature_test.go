@@ -199,8 +199,8 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 // streams counts those of all connections.
 func (p *testProxy) streams(t *testing.T) (n int) {
 	t.Helper()
-	p.each(func(c *conn) {
-		if c.Stream != nil {
+	p.connected.each(func(c *conn) {
+		if c.client.Stream != nil {
 			n++
 		}
 	})

@@ -18,33 +18,33 @@ import (
 // which protocol follows.
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
-	c.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
-	c.SetRead(c.server.Clock.Now().Add(set.ReadHeaderTimeout), 0)
-	if c.server.closingIdle() {
+	c.client.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
+	c.client.SetRead(c.server.process.Clock.Now().Add(set.ReadHeaderTimeout), 0)
+	if c.server.drain.closingIdle() {
 		return false
 	}
 	why := c.readProxyHeader()
-	c.Phase.Store(downstream.PhaseBusy)
+	c.client.Phase.Store(downstream.PhaseBusy)
 	if why == proxyproto.None {
-		_ = c.NC.SetReadDeadline(time.Time{})
-		c.ReadAt = 0
+		_ = c.client.NC.SetReadDeadline(time.Time{})
+		c.client.ReadAt = 0
 		c.startTLS(set)
 		return true
 	}
 	c.mustReset = true // nothing is to be read on
-	_ = c.Wire.Close()
-	if c.W > 0 || why == proxyproto.TimedOut && !c.server.closingIdle() {
+	_ = c.client.Wire.Close()
+	if c.client.W > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
-		set.Log.Debug("a connection without the PROXY protocol header that it has to begin with", zap.Stringer("peer", c.Wire.RemoteAddr()), zap.Error(why))
+		set.Log.Debug("a connection without the PROXY protocol header that it has to begin with", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
 	}
 	return false
 }
 
 // readProxyHeader reads until the header is complete. What follows it stays in the buffer.
 func (c *conn) readProxyHeader() proxyproto.Failure {
-	c.In = buffer.Get(proxyproto.MaxBytes)
+	c.client.In = buffer.Get(proxyproto.MaxBytes)
 	for {
-		h, n, why := proxyproto.Parse(c.In[:c.W])
+		h, n, why := proxyproto.Parse(c.client.In[:c.client.W])
 		switch {
 		case why != proxyproto.None:
 			return why
@@ -52,12 +52,12 @@ func (c *conn) readProxyHeader() proxyproto.Failure {
 			if h.Source.IsValid() {
 				c.proxyAddr = net.TCPAddrFromAddrPort(h.Source)
 			}
-			c.R = n
-			c.Compact()
-			c.DropBuffer()
+			c.client.R = n
+			c.client.Compact()
+			c.client.DropBuffer()
 			return proxyproto.None
 		}
-		if err := c.Fill(); rawsocket.IsTimeout(err) {
+		if err := c.client.Fill(); rawsocket.IsTimeout(err) {
 			return proxyproto.TimedOut
 		} else if err != nil {
 			return proxyproto.Truncated
@@ -70,15 +70,15 @@ func (c *conn) remote() net.Addr {
 	if c.proxyAddr != nil {
 		return c.proxyAddr
 	}
-	return c.NC.RemoteAddr()
+	return c.client.NC.RemoteAddr()
 }
 
 // unread returns nc with the bytes that were already read put back in front.
 func (c *conn) unread(nc net.Conn) net.Conn {
-	if c.R < c.W {
-		nc = &prefixedConn{Conn: nc, prefix: bytes.Clone(c.In[c.R:c.W])}
-		c.R = c.W
+	if c.client.R < c.client.W {
+		nc = &prefixedConn{Conn: nc, prefix: bytes.Clone(c.client.In[c.client.R:c.client.W])}
+		c.client.R = c.client.W
 	}
-	c.DropBuffer()
+	c.client.DropBuffer()
 	return nc
 }

@@ -83,7 +83,7 @@ func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
 			if _, err := req.Parse([]byte(getFor("/", key)), http1.Limits{HeaderBytes: 1000, Headers: 10}); err != nil {
 				t.Fatal(err)
 			}
-			_, ok := m.settings.Load().DefaultRoute.HedgePermit(&req, nil, m.Clock.Elapsed())
+			_, ok := m.settings.Load().DefaultRoute.HedgePermit(&req, nil, m.process.Clock.Elapsed())
 			return ok
 		}
 		if permit("a") || !permit("b") || permit("b") {

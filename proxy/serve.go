@@ -27,13 +27,13 @@ func (c *conn) serve() {
 	}
 	for c.nextRequest() {
 		again := c.x.Serve()
-		c.server.requestEnded()
-		if !again || c.Stream != nil {
+		c.server.drain.requestEnded()
+		if !again || c.client.Stream != nil {
 			return
 		}
-		c.Compact()
-		if cap(c.In) != buffer.Small || c.ReadSize > buffer.Small {
-			c.DropBuffer()
+		c.client.Compact()
+		if cap(c.client.In) != buffer.Small || c.client.ReadSize > buffer.Small {
+			c.client.DropBuffer()
 		}
 	}
 	if c.http2.Load() != nil {
@@ -46,52 +46,52 @@ func (c *conn) finish() {
 	if c.handedToPoller {
 		return
 	}
-	c.Buffers.Release()
+	c.client.Buffers.Release()
 	switch {
 	case c.mustReset || c.x.MustReset():
 	case c.evicted.Load():
-		_ = c.NC.Close() // nothing is in flight, and somebody waits for the slot
+		_ = c.client.NC.Close() // nothing is in flight, and somebody waits for the slot
 	default:
-		c.CloseGently()
+		c.client.CloseGently()
 	}
-	c.PutIn()
+	c.client.PutIn()
 }
 
 // nextRequest waits for request headers and parses them. It reports false if there will be none;
 // whatever needed a response got one.
 func (c *conn) nextRequest() bool {
-	for c.R == c.W || c.onlyBlank() {
+	for c.client.R == c.client.W || c.onlyBlank() {
 		if !c.awaitRequest() {
 			return false
 		}
 	}
 	c.used = true
-	began := c.server.Clock.Now()
+	began := c.server.process.Clock.Now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
-		c.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
-		c.Peer.Secure = c.isSecure
-		c.Peer.Render()
+		c.client.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
+		c.client.Peer.Secure = c.isSecure
+		c.client.Peer.Render()
 	}
-	c.Phase.Store(downstream.PhaseBusy)
-	c.server.requestBegan()
+	c.client.Phase.Store(downstream.PhaseBusy)
+	c.server.drain.requestBegan()
 	ok := c.readRequestHeaders(set, began)
 	c.begun = true
 	if ok {
 		return true
 	}
-	c.server.requestEnded()
+	c.server.drain.requestEnded()
 	return false
 }
 
 // onlyBlank drops an empty line with nothing after it. Some clients send one after a body (RFC
 // 9112 section 2.2); it begins no request.
 func (c *conn) onlyBlank() bool {
-	if c.W-c.R != 2 || c.In[c.R] != '\r' || c.In[c.R+1] != '\n' {
+	if c.client.W-c.client.R != 2 || c.client.In[c.client.R] != '\r' || c.client.In[c.client.R+1] != '\n' {
 		return false
 	}
-	c.R = c.W
-	c.DropBuffer()
+	c.client.R = c.client.W
+	c.client.DropBuffer()
 	return true
 }
 
@@ -107,32 +107,32 @@ const firstRequestTime = time.Minute
 // none, or if the connection was parked.
 func (c *conn) awaitRequest() bool {
 	now := c.x.LastTick() // of the last request
-	if c.ReadAt == clock.LongAgo || now.IsZero() {
-		now = c.server.Clock.Now() // this is not the way from one request to the next
+	if c.client.ReadAt == clock.LongAgo || now.IsZero() {
+		now = c.server.process.Clock.Now() // this is not the way from one request to the next
 	}
 	c.idleFrom.Store(int64(now))
-	c.Phase.Store(downstream.PhaseIdle)
+	c.client.Phase.Store(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
-	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.Clock.Now() {
+	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.process.Clock.Now() {
 		if parks {
-			c.SetRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
+			c.client.SetRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
 		} else {
-			c.SetRead(end.Add(-slack), slack)
+			c.client.SetRead(end.Add(-slack), slack)
 		}
-		if c.server.closingIdle() {
+		if c.server.drain.closingIdle() {
 			return c.checkForRequest()
 		}
-		err := c.FillIdle()
+		err := c.client.FillIdle()
 		if err == nil {
 			return true
 		}
 		switch {
 		case !rawsocket.IsTimeout(err):
 			return false
-		case c.server.closingIdle(), c.evicted.Load():
+		case c.server.drain.closingIdle(), c.evicted.Load():
 			return c.checkForRequest()
-		case c.server.Clock.Now().Before(c.ReadAt):
-			c.ReadAt = clock.LongAgo // somebody woke us by the deadline
+		case c.server.process.Clock.Now().Before(c.client.ReadAt):
+			c.client.ReadAt = clock.LongAgo // somebody woke us by the deadline
 		case !parks:
 			return c.checkForRequest()
 		case c.park(end):
@@ -163,28 +163,28 @@ func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Du
 // checkForRequest takes what arrived at the last moment before an idle connection is closed: a
 // response is better than a close that crosses a request.
 func (c *conn) checkForRequest() bool {
-	if c.Raw == nil || c.TLS != nil {
+	if c.client.Raw == nil || c.client.TLS != nil {
 		return false
 	}
-	c.Phase.Store(downstream.PhaseBusy)
-	_ = c.NC.SetReadDeadline(time.Time{})
-	c.ReadAt = clock.LongAgo
-	c.ReleaseIdleBuffers()
-	c.In = buffer.Get(c.ReadSize)
-	c.W, _ = c.ReadNow(c.In)
-	c.DropBuffer()
-	if c.W > 0 {
+	c.client.Phase.Store(downstream.PhaseBusy)
+	_ = c.client.NC.SetReadDeadline(time.Time{})
+	c.client.ReadAt = clock.LongAgo
+	c.client.ReleaseIdleBuffers()
+	c.client.In = buffer.Get(c.client.ReadSize)
+	c.client.W, _ = c.client.ReadNow(c.client.In)
+	c.client.DropBuffer()
+	if c.client.W > 0 {
 		c.evicted.Store(false)
 		c.endLeaving()
 	}
-	return c.W > 0
+	return c.client.W > 0
 }
 
 // readRequestHeaders parses the headers in the buffer and reads on until they are complete.
 func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) bool {
 	limited := false
 	for {
-		n, err := c.Request.Parse(c.In[:c.W], set.Limits)
+		n, err := c.client.Request.Parse(c.client.In[:c.client.W], set.Limits)
 		if err != nil {
 			if c.sentPreface(set) {
 				return false
@@ -194,32 +194,32 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			return false
 		}
 		if n > 0 {
-			c.R = n
+			c.client.R = n
 			c.x.Begin(set, began)
 			if limited {
-				c.Phase.Store(downstream.PhaseBusy)
+				c.client.Phase.Store(downstream.PhaseBusy)
 				c.x.Tick() // the head took its time
 			}
 			return true
 		}
 		if !limited {
 			limited = true
-			c.Buffers.Release() // the rest may come slowly
-			c.SetRead(began.Add(set.ReadHeaderTimeout), 0)
+			c.client.Buffers.Release() // the rest may come slowly
+			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.Phase.Store(downstream.PhaseHeaders)
+			c.client.Phase.Store(downstream.PhaseHeaders)
 		}
-		if c.W == len(c.In) {
-			c.GrowIn()
+		if c.client.W == len(c.client.In) {
+			c.client.GrowIn()
 		}
-		err = c.Fill()
-		if rawsocket.IsTimeout(err) && c.server.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
+		err = c.client.Fill()
+		if rawsocket.IsTimeout(err) && c.server.process.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke us as if idle
-			c.ReadAt = clock.LongAgo
+			c.client.ReadAt = clock.LongAgo
 		}
 		if err != nil {
-			c.Request.Reset() // its spans may lie in a buffer that was given back since
-			_, _ = c.Request.Parse(c.In[:c.W], set.Limits)
+			c.client.Request.Reset() // its spans may lie in a buffer that was given back since
+			_, _ = c.client.Request.Parse(c.client.In[:c.client.W], set.Limits)
 			c.x.Begin(set, began)
 			c.requestCut(err)
 			return false
@@ -239,7 +239,7 @@ func (c *conn) refuseRequest(err error) {
 // requestCut ends a connection whose client began a request and did not finish its headers. A
 // client that was too slow gets a response, one that left gets none.
 func (c *conn) requestCut(err error) {
-	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.In[:c.W], "\r\n")) == 0 {
+	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.client.In[:c.client.W], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
 	c.x.HeadersTimedOut()

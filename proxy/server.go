@@ -3,20 +3,13 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
-	"os"
 	"runtime/debug"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/policy/breaker"
-	"github.com/retryproxy/retryproxy/policy/ratelimit"
-	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -24,65 +17,48 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // Server accepts clients and serves them. Call New, Listen and Serve, and Drain from another
 // goroutine; Reload and Stats at any time. Safe for concurrent use.
 type Server struct {
-	request.Process
-	settings          atomic.Pointer[settings.Settings]
-	killed            atomic.Bool
-	closing           chan struct{} // closed when accepting has to end
-	closeOnce         sync.Once
-	listeners         []listener
-	clients           *clientSlots
-	acceptQueue       *acceptQueue
-	costs             clientCosts
-	evicting          eviction
-	streams           *streamSlots
-	pauses            atomic.Uint64
+	process   request.Process // what all exchanges share
+	settings  atomic.Pointer[settings.Settings]
+	listeners listenerSet
+	clients   clients
+	connected connections
+	parked    idlepoller.Poller // where idle connections wait
+	drain     drainState
+	memory    memoryReleaser
+
+	parkAfter time.Duration
+	premature floodguard.Limits
+
 	faults            atomic.Uint64 // panics contained
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
-	active            atomic.Int64 // requests between head and end
-	lastBusy          atomic.Int64 // while draining: when a request last ended, since started
-	idleEnd           atomic.Bool  // idle connections are to end
-
-	mu    sync.Mutex // guards conns
-	conns map[*conn]struct{}
-
-	connections atomic.Int64      // clients connected, parked or not
-	ends        sync.WaitGroup    // of these
-	wg          sync.WaitGroup    // of goroutines that serve them
-	idle        idlepoller.Poller // where idle ones are parked
-	parkAfter   time.Duration
-	premature   floodguard.Limits
-	memory      memoryReleaser
-}
-
-type listener struct {
-	net.Listener
-	name string // for routes: "" is the main one
 }
 
 // New checks c and returns a Server for it. It opens and dials nothing.
 func New(c *Config) (*Server, error) {
 	s := &Server{
-		closing:   make(chan struct{}),
-		conns:     map[*conn]struct{}{},
+		listeners: listenerSet{closing: make(chan struct{})},
+		connected: connections{served: map[*conn]struct{}{}},
 		parkAfter: cmp.Or(c.ParkAfter, parkAfter),
 		premature: cmp.Or(c.PrematureEnds, floodguard.DefaultLimits),
 		memory:    memoryReleaser{over: make(chan struct{})},
 	}
-	s.clients = newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
-	s.Clock, s.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
-	s.OnFault, s.OnWait, s.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
-	s.Attempts = attempt.Host{Clock: &s.Clock, UnderPressure: s.clients.underPressure}
-	s.acceptQueue = newAcceptQueue(s.clients)
-	s.costs = costsOf(c.ClientMemory)
-	s.streams = newStreamSlots(maxStreams(c))
-	n, err := settings.Prepare(c, settings.Process{Clock: &s.Clock, Draining: &s.Draining}, s.settings.Load())
+	slots := newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
+	s.clients = clients{
+		slots: slots, queue: newAcceptQueue(slots), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
+		connected: &s.connected, parked: &s.parked, clock: &s.process.Clock,
+		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,
+	}
+	s.drain.process = &s.process
+	s.process.Clock, s.process.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
+	s.process.OnFault, s.process.OnWait, s.process.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
+	s.process.Attempts = attempt.Host{Clock: &s.process.Clock, UnderPressure: slots.underPressure}
+	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +67,16 @@ func New(c *Config) (*Server, error) {
 	return s, nil
 }
 
+// prepare makes the settings of c, with what those in force have learnt.
+func (s *Server) prepare(c *Config) (*settings.Settings, error) {
+	return settings.Prepare(c, settings.Process{Clock: &s.process.Clock, Draining: &s.process.Draining}, s.settings.Load())
+}
+
 // Reload applies c to requests that begin from now on; those in flight end with what they began
 // with. Listen, MaxConnections, ClientMemory and RetryBufferTotalBytes stay as they were. On an
 // error nothing changes.
 func (s *Server) Reload(c *Config) error {
-	n, err := settings.Prepare(c, settings.Process{Clock: &s.Clock, Draining: &s.Draining}, s.settings.Load())
+	n, err := s.prepare(c)
 	if err != nil {
 		return err
 	}
@@ -113,78 +94,28 @@ func (s *Server) Reload(c *Config) error {
 	return nil
 }
 
-// ListenError says which address of Config.Listen cannot be listened on.
-type ListenError struct {
-	Address string
-	Err     error
-}
+// SetRetryPercent sets how many of a hundred retries are made, on all routes, from now on. It
+// starts at 100. See docs/decisions/0010-retry-percent.md. Safe for concurrent use.
+func (s *Server) SetRetryPercent(percent int) { s.process.SetRetryPercent(percent) }
 
-// Error returns the cause, which names the address.
-func (e *ListenError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *ListenError) Unwrap() error { return e.Err }
+// RetryPercent returns the percentage that SetRetryPercent set last.
+func (s *Server) RetryPercent() int { return s.process.RetryPercent() }
 
 // Listen opens all listeners. If one cannot be opened, it opens none and returns an error that
 // joins a *ListenError for each. It takes over the path of a unix socket that nothing listens on
 // any more.
 func (s *Server) Listen() error {
-	var errs []error
-	for i, addr := range s.settings.Load().Listen {
-		l, err := s.socket(addr)
-		if err != nil {
-			errs = append(errs, &ListenError{addr, err})
-			continue
-		}
-		name := addr
-		if i == 0 {
-			name = ""
-		}
-		s.listeners = append(s.listeners, listener{l, name})
-	}
-	if len(errs) > 0 {
-		s.closeListeners()
-		s.listeners = nil
-	}
-	return errors.Join(errs...)
-}
-
-func (s *Server) socket(addr string) (net.Listener, error) {
-	if given := s.settings.Load().InheritedListener; given != nil {
-		if l := given(addr); l != nil {
-			return l, nil
-		}
-	}
-	return listen(addr)
-}
-
-func listen(addr string) (net.Listener, error) {
-	path, isUnix := strings.CutPrefix(addr, "unix:")
-	if !isUnix {
-		lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
-		return lc.Listen(context.Background(), "tcp", addr)
-	}
-	if c, err := net.Dial("unix", path); err == nil {
-		_ = c.Close()
-	} else if fi, err := os.Stat(path); err == nil && fi.Mode().Type() == os.ModeSocket {
-		_ = os.Remove(path)
-	}
-	return net.Listen("unix", path)
+	n := s.settings.Load()
+	return s.listeners.open(n.Listen, n.InheritedListener)
 }
 
 // Addrs returns the addresses listened on, in the order of Config.Listen.
 func (s *Server) Addrs() []net.Addr {
 	var all []net.Addr
-	for _, l := range s.listeners {
+	for _, l := range s.listeners.all {
 		all = append(all, l.Addr())
 	}
 	return all
-}
-
-func (s *Server) closeListeners() {
-	for _, l := range s.listeners {
-		_ = l.Close()
-	}
 }
 
 // Serve accepts clients until Drain, or until ctx ends, which closes everything at once. It
@@ -192,20 +123,16 @@ func (s *Server) closeListeners() {
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
-	var accepting sync.WaitGroup
-	for _, l := range s.listeners {
-		accepting.Go(func() { s.accept(l) })
-	}
 	seating := make(chan struct{})
-	go func() { defer close(seating); s.seat() }()
-	accepting.Wait()
-	s.stopAccepting()
+	go func() { defer close(seating); s.clients.seat() }()
+	s.listeners.accept(s.accepted, func() *zap.Logger { return s.settings.Load().Log })
+	s.listeners.stop()
 	<-seating
-	s.seatAll() // an accept loop may have been the last
-	s.ends.Wait()
+	s.clients.seatAll() // an accept loop may have been the last
+	s.connected.ends.Wait()
 	s.memory.end()
-	s.idle.Close()
-	s.wg.Wait()
+	s.parked.Close()
+	s.connected.goroutines.Wait()
 	for _, u := range s.settings.Load().Upstreams() {
 		u.Close()
 	}
@@ -215,62 +142,33 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // kill ends everything at once.
 func (s *Server) kill() {
-	s.Draining.Store(true)
-	s.killed.Store(true)
-	s.stopAccepting()
-	s.closeListeners()
-	s.each(func(c *conn) { _ = c.Wire.Close() })
-	s.idle.Close()
+	s.process.Draining.Store(true)
+	s.listeners.stop()
+	s.listeners.close()
+	s.connected.kill()
+	s.parked.Close()
 	s.memory.end()
 }
 
-func (s *Server) stopAccepting() { s.closeOnce.Do(func() { close(s.closing) }) }
-
-// accept takes clients from one listener. It pauses at the limit, and if the system has no
-// descriptor left; the system's queue holds the clients then.
-func (s *Server) accept(l listener) {
-	defer func() { _ = l.Close() }()
-	for {
-		nc, err := l.Accept()
-		if err == nil {
-			s.admit(acceptedConn{nc: nc, name: l.name, cost: s.costs.accepted(s.settings.Load())})
-			continue
-		}
-		select {
-		case <-s.closing:
-			return
-		default:
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		s.pauses.Add(1)
-		s.settings.Load().Log.Warn("accept paused", zap.Error(err))
-		select {
-		case <-s.closing:
-		case <-time.After(acceptPause):
-		}
-	}
+func (s *Server) accepted(nc net.Conn, name string) {
+	s.clients.admit(acceptedConn{nc: nc, name: name, cost: s.clients.costs.accepted(s.settings.Load())})
 }
 
-// acceptPause is the wait after a failed accept: long enough not to spin, short enough not to be
-// noticed when a descriptor is free again.
-const acceptPause = 50 * time.Millisecond
-
+// start serves a client that has a slot.
 func (s *Server) start(n acceptedConn) {
-	s.ends.Add(1)
-	s.connections.Add(1)
-	s.wg.Go(func() {
+	s.connected.ends.Add(1)
+	s.connected.count.Add(1)
+	s.connected.goroutines.Go(func() {
 		c := newConn(s, n.nc, n.name)
 		c.cost = n.cost
-		c.parks = c.Raw != nil && c.TLS == nil
+		c.parks = c.client.Raw != nil && c.client.TLS == nil
 		s.run(c)
 	})
 }
 
 // run serves an accepted connection until it ends or is parked.
 func (s *Server) run(c *conn) {
-	s.handle(c)
+	s.connected.serve(c)
 	c.endLeaving()
 	s.memory.note()
 	if !c.handedToPoller {
@@ -280,36 +178,20 @@ func (s *Server) run(c *conn) {
 
 // gone forgets an accepted connection that has ended.
 func (s *Server) gone(cost int64) {
-	s.connections.Add(-1) // before its slot is free, so that no more than the limit are ever counted
-	s.clients.release(cost)
-	s.ends.Done()
+	s.connected.count.Add(-1) // before its slot is free, so that no more than the limit are ever counted
+	s.clients.slots.release(cost)
+	s.connected.ends.Done()
 }
 
 // ServeConn serves one client's connection until it ends, and closes it. name is the listener for
 // the routes, "" the main one.
 func (s *Server) ServeConn(nc net.Conn, name string) {
-	s.connections.Add(1)
-	defer s.connections.Add(-1)
+	s.connected.count.Add(1)
+	defer s.connected.count.Add(-1)
 	c := newConn(s, nc, name)
-	s.clients.force(0)
-	defer func() { s.clients.release(c.cost) }()
-	s.handle(c)
-}
-
-// handle serves a connection where kill and Drain can find it.
-func (s *Server) handle(c *conn) {
-	s.mu.Lock()
-	s.conns[c] = struct{}{}
-	s.mu.Unlock()
-	if s.killed.Load() {
-		_ = c.Wire.Close() // it may have come too late for kill to find it
-	}
-	defer func() {
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
-	}()
-	c.serve()
+	s.clients.slots.force(0)
+	defer func() { s.clients.slots.release(c.cost) }()
+	s.connected.serve(c)
 }
 
 // contain keeps a fault in serving one client from ending all others. The fault is logged and
@@ -320,9 +202,9 @@ func (s *Server) contain(c *conn, fault any) {
 	}
 	s.report(fault)
 	c.mustReset = true
-	c.Abort()
+	c.client.Abort()
 	if c.x.EndAfterFault() {
-		s.requestEnded()
+		s.drain.requestEnded()
 	}
 }
 
@@ -331,76 +213,6 @@ func (s *Server) report(fault any) {
 	s.faults.Add(1)
 	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
-}
-
-// each calls f for every connection, and then for the streams on it.
-func (s *Server) each(f func(*conn)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		f(c)
-		c.http2.Load().each(f)
-	}
-}
-
-// Stats is a picture of the server at one moment.
-type Stats struct {
-	Connections       int                            // clients connected
-	AcceptPauses      uint64                         // times accepting had to wait
-	EvictedIdle       uint64                         // connections ended, as others needed their slots, while idle
-	EvictedStalled    uint64                         // ... and connections and streams whose client took nothing
-	Faults            uint64                         // requests that ended in a fault of the proxy itself
-	HandshakeFailures uint64                         // clients whose TLS handshake failed
-	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
-	RetryBufferUsed   int64                          // kept for retries now
-	Draining          bool
-	RateLimitPauses   ratelimit.PauseState
-	Paused            int                        // requests that wait for the end of a shared rate-limit pause
-	RateLimits        []admission.RateLimitStats // in no order
-	Upstreams         []UpstreamStats
-}
-
-// UpstreamStats is the picture of one upstream.
-type UpstreamStats struct {
-	Name         string // its URL, without secrets
-	Pool         upstream.Stats
-	Addresses    upstream.EndpointSummary
-	BudgetTokens float64
-	HasBudget    bool
-	Guard        breaker.GuardState
-	LongestWait  time.Duration          // of queued requests, so far; 0: none is queued
-	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
-	HasThrottle  bool
-	Throttle     float64                         // share of requests not sent
-	HasProbe     bool                            // the upstream is probed by GET
-	Probed       [breaker.NumProbeResults]uint64 // what came of these probes
-}
-
-// Stats returns a picture of the server for metrics.
-func (s *Server) Stats() Stats {
-	n := s.settings.Load()
-	st := Stats{Connections: int(s.connections.Load())}
-	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
-	st.EvictedIdle, st.EvictedStalled = s.evicting.idle.Load(), s.evicting.stalled.Load()
-	for why := range st.HeaderFailures {
-		st.HeaderFailures[why] = s.headerFailures[why].Load()
-	}
-	st.RetryBufferUsed = s.RetryBuffer.Used.Load()
-	st.Draining = s.Draining.Load()
-	st.RateLimitPauses, st.Paused = s.RateLimitPauses.State(), int(s.Paused.Load())
-	now := s.Clock.Elapsed()
-	st.RateLimits = n.RateLimitStats()
-	for _, u := range n.Upstreams() {
-		us := UpstreamStats{
-			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
-			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
-		}
-		if u.Throttler != nil {
-			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)
-		}
-		st.Upstreams = append(st.Upstreams, us)
-	}
-	return st
 }
 
 // closeIdle closes the oldest idle connection to any upstream, to free its descriptor. It reports

@@ -242,11 +242,11 @@ func (l *streamSlots) full() bool {
 
 // streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients take
 // nothing.
-func (s *Server) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
-	if s.streams.full() {
-		s.evictStreams()
+func (t *clients) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
+	if t.streams.full() {
+		t.evictStreams()
 	}
-	return s.streams.take(r.Context(), h, func() {
+	return t.streams.take(r.Context(), h, func() {
 		cancel()
 		_ = http.NewResponseController(w).SetWriteDeadline(downstream.Past) // it may wait for the client to take something
 	})

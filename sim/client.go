@@ -8,11 +8,10 @@ import (
 
 // client sends a request, waits, and tries again. It has at most one try in flight.
 type client struct {
-	busy          bool          // a try is in flight
-	patienceTimer timer         // set while busy
-	tries         int           // failed since the last success
-	wait          time.Duration // the last wait, before this try; with Clients.FromPause the pause before the first
-	began         time.Duration // start of the first of these tries
+	busy  bool          // a try is in flight
+	tries int           // failed since the last success
+	wait  time.Duration // the last wait, before this try; with Clients.FromPause the pause before the first
+	began time.Duration // start of the first of these tries
 }
 
 // beginClients starts every client with a pause.
@@ -44,14 +43,13 @@ func (w *world) send(c int32) {
 	if k.tries == 0 {
 		k.began = w.now
 	}
-	k.patienceTimer = w.after(w.Clients.Patience, clientPatienceEnds, c, 0)
+	w.after(w.Clients.Patience, clientPatienceEnds, c, w.turns[c])
 	w.path.begin(c)
 }
 
 // clientGets ends a try with a response; status 0 means that the connection failed.
 func (w *world) clientGets(c int32, status int) {
 	k := &w.clients[c]
-	w.cancel(k.patienceTimer)
 	w.turns[c]++
 	k.busy = false
 	if status == 200 {

@@ -13,149 +13,81 @@ type event struct {
 
 type eventKind uint8
 
-func (e *event) before(o *event) bool { return earlier(e.at, e.n, o.at, o.n) }
-
-func earlier(at time.Duration, n uint32, than time.Duration, thanN uint32) bool {
-	return at < than || at == than && int32(n-thanN) < 0
+func (e *event) before(o *event) bool {
+	return e.at < o.at || e.at == o.at && int32(e.n-o.n) < 0
 }
 
-// eventQueue returns events in the order of time. Most events have one of a few constant
-// delays, and events with the same delay are added in order. So each such delay has a lane,
-// whose events can be cancelled, as most timeouts are. The others are in a calendar.
+// eventQueue returns events in the order of time, and those of the same time in the order
+// in which they were added. It does not allocate per event once it has reached its maximum
+// size.
 //
-// It does not allocate per event once it has reached its maximum size.
+// It is a heap with four children per node: half as deep as a binary one, and the four are
+// adjacent in memory. An event cannot be removed. It becomes void by its turn.
 type eventQueue struct {
-	now time.Duration
-	end time.Duration // later events are not kept
-	n   uint32
-	calendar
-	lanes []lane
-	nodes []node // of all lanes; index 0 is unused
-	free  int32  // first unused node, linked by next
-}
-
-// lane is the doubly linked list of the events with one delay.
-type lane struct {
-	at    time.Duration // of the first event
-	n     uint32        // of the first event
-	first int32         // 0: empty
-	last  int32
-	delay time.Duration
-}
-
-type node struct {
-	event
-	next, prev int32
-	lane       int32
-}
-
-// timer identifies an event that may be cancelled. The zero timer is none.
-type timer struct {
-	node int32
+	now  time.Duration
+	end  time.Duration // later events are not kept
 	n    uint32
+	heap []event
 }
 
-func newEventQueue(end time.Duration, delays ...time.Duration) *eventQueue {
-	q := &eventQueue{end: end, nodes: make([]node, 1)}
-	q.pages = make([][]event, calendarPages)
-	for _, d := range delays {
-		if d > 0 && q.lane(d) < 0 {
-			q.lanes = append(q.lanes, lane{delay: d})
-		}
-	}
-	return q
-}
+const children = 4
 
-func (q *eventQueue) lane(delay time.Duration) int {
-	for i := range q.lanes {
-		if q.lanes[i].delay == delay {
-			return i
-		}
-	}
-	return -1
-}
+func newEventQueue(end time.Duration) *eventQueue { return &eventQueue{end: end} }
 
-// after adds an event, delay from now. It returns a timer only for a delay that was passed
-// to newEventQueue.
-func (q *eventQueue) after(delay time.Duration, kind eventKind, who int32, turn uint32) timer {
+// after adds an event, delay from now.
+func (q *eventQueue) after(delay time.Duration, kind eventKind, who int32, turn uint32) {
 	q.n++
 	e := event{at: q.now + max(delay, 0), n: q.n, kind: kind, who: who, turn: turn}
 	if e.at >= q.end {
-		return timer{}
+		return
 	}
-	if l := q.lane(delay); l >= 0 {
-		return q.append(int32(l), e)
+	q.heap = append(q.heap, e)
+	h := q.heap
+	i := len(h) - 1
+	for i > 0 {
+		p := (i - 1) / children
+		if !e.before(&h[p]) {
+			break
+		}
+		h[i] = h[p]
+		i = p
 	}
-	q.schedule(e)
-	return timer{}
-}
-
-func (q *eventQueue) append(l int32, e event) timer {
-	i := q.free
-	if i == 0 {
-		i = int32(len(q.nodes))
-		q.nodes = append(q.nodes, node{})
-	} else {
-		q.free = q.nodes[i].next
-	}
-	lane := &q.lanes[l]
-	q.nodes[i] = node{event: e, prev: lane.last, lane: l}
-	if lane.first == 0 {
-		lane.first, lane.at, lane.n = i, e.at, e.n
-	} else {
-		q.nodes[lane.last].next = i
-	}
-	lane.last = i
-	return timer{i, e.n}
-}
-
-// cancel removes the event if it is still pending.
-func (q *eventQueue) cancel(t timer) {
-	if t.node != 0 && q.nodes[t.node].n == t.n {
-		q.remove(t.node)
-	}
-}
-
-func (q *eventQueue) remove(i int32) {
-	d := &q.nodes[i]
-	l := &q.lanes[d.lane]
-	if d.next == 0 {
-		l.last = d.prev
-	} else {
-		q.nodes[d.next].prev = d.prev
-	}
-	if d.prev != 0 {
-		q.nodes[d.prev].next = d.next
-	} else {
-		l.first = d.next
-		f := &q.nodes[d.next]
-		l.at, l.n = f.at, f.n
-	}
-	d.next, q.free = q.free, i
-	d.n-- // invalidates its timer
+	h[i] = e
 }
 
 // next removes and returns the earliest event, and advances now to it.
 func (q *eventQueue) next() (event, bool) {
-	var first *lane
-	for i := range q.lanes {
-		if l := &q.lanes[i]; l.first != 0 && (first == nil || earlier(l.at, l.n, first.at, first.n)) {
-			first = l
-		}
-	}
-	until := Never
-	if first != nil {
-		until = first.at
-	}
-	if e := q.head(until); e != nil && (first == nil || earlier(e.at, e.n, first.at, first.n)) {
-		q.now = e.at
-		return q.take(), true
-	}
-	if first == nil {
+	last := len(q.heap) - 1
+	if last < 0 {
 		return event{}, false
 	}
-	e := q.nodes[first.first].event
-	q.now = e.at
-	q.remove(first.first)
-	return e, true
+	first, e := q.heap[0], q.heap[last]
+	q.now = first.at
+	q.heap = q.heap[:last]
+	if last > 0 {
+		q.sink(e)
+	}
+	return first, true
+}
+
+// sink puts e into the free place at the top, and moves it down to where it belongs.
+func (q *eventQueue) sink(e event) {
+	h, i := q.heap, 0
+	for {
+		k := i*children + 1
+		if k >= len(h) {
+			break
+		}
+		for o, end := k+1, min(k+children, len(h)); o < end; o++ {
+			if h[o].before(&h[k]) {
+				k = o
+			}
+		}
+		if !h[k].before(&e) {
+			break
+		}
+		h[i] = h[k]
+		i = k
+	}
+	h[i] = e
 }

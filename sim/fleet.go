@@ -139,7 +139,7 @@ type sharedPause struct{ at, until time.Duration }
 // RunFleet runs the simulation. The same Fleet returns the same result.
 func RunFleet(c Fleet) FleetResult {
 	f := &fleet{
-		Fleet: c, eventQueue: newEventQueue(c.Length, c.ResponseTime), rand: rand.New(rand.NewPCG(c.Seed, 0x666c656574)),
+		Fleet: c, eventQueue: newEventQueue(c.Length), rand: rand.New(rand.NewPCG(c.Seed, 0x666c656574)),
 		clients: make([]fleetClient, c.Processes*c.Clients), each: make([]process, c.Processes), tokens: c.Burst,
 	}
 	for i := range f.each {

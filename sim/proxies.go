@@ -20,8 +20,7 @@ type attemptState struct {
 	began     time.Duration
 	retries   int
 	previous  time.Duration
-	timer     timer // of the attempt in flight, or of the wait in the queue
-	atBreaker bool  // it waits for the breaker, not for the limit
+	atBreaker bool // it waits for the breaker, not for the limit
 }
 
 // proxies simulates retryproxy processes, each with its share of the clients.
@@ -70,10 +69,7 @@ func (p *proxies) begin(c int32) {
 }
 
 // act voids the pending events of the client's attempt.
-func (p *proxies) act(c int32) {
-	p.cancel(p.attempts[c].timer)
-	p.acts[c]++
-}
+func (p *proxies) act(c int32) { p.acts[c]++ }
 
 // enter asks for a permit and sends, or queues the request.
 func (p *proxies) enter(c int32) {
@@ -106,7 +102,7 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 		p.result.QueuedAtLimit++
 	}
 	p.acts[c]++
-	t.timer = p.after(wait, waitEnds, c, p.acts[c])
+	p.after(wait, waitEnds, c, p.acts[c])
 	var out int32
 	var dropped bool
 	t.ticket, out, dropped = x.queue.Push(c)
@@ -180,7 +176,7 @@ func (p *proxies) attempt(c int32) {
 	j := p.server.job(t.job)
 	j.proxy, j.permit = p.of(c).index, t.permit
 	if p.Proxy.AttemptTimeout > 0 {
-		t.timer = p.after(p.Proxy.AttemptTimeout, attemptEnds, c, p.acts[c])
+		p.after(p.Proxy.AttemptTimeout, attemptEnds, c, p.acts[c])
 	}
 }
 

@@ -5,8 +5,8 @@
 // scheduler.
 //
 // Begin with [Default], which is the storm of `make storm`, change it, and [Run] it. The
-// same Config returns the same Result on any machine. Ten minutes of 100 000 clients take a
-// few seconds.
+// same Config returns the same Result on any machine. Ten minutes of 100 000 clients take
+// half a minute.
 //
 // [RunFleet] simulates many processes that send to one upstream with a rate limit, and what
 // they share.

@@ -54,11 +54,10 @@ func Run(c Config) *Result {
 
 func newWorld(c Config) *world {
 	w := &world{
-		Config: c,
-		eventQueue: newEventQueue(c.Length, c.Clients.Patience, c.Clients.RetryAfter, c.Server.Look, c.Proxy.AttemptTimeout,
-			c.Proxy.BreakerQueueTimeout, c.Proxy.LimitQueueTimeout, c.SlotFor, c.SlotTimeout),
-		rand: rand.New(rand.NewPCG(c.Seed, 0x73746f726d)),
-		pace: 1,
+		Config:     c,
+		eventQueue: newEventQueue(c.Length),
+		rand:       rand.New(rand.NewPCG(c.Seed, 0x73746f726d)),
+		pace:       1,
 	}
 	w.result = newResult(&w.Config)
 	w.server.init(w)
@@ -103,7 +102,9 @@ func (w *world) handle(e event) {
 			w.send(e.who)
 		}
 	case clientPatienceEnds:
-		w.patienceEnds(e.who)
+		if w.turns[e.who] == e.turn {
+			w.patienceEnds(e.who)
+		}
 	case jobLook:
 		w.server.look(e.who, e.turn)
 	case faultBegins:

@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"io"
+	"errors"
+	"fmt"
 
 	"github.com/retryproxy/retryproxy/internal/demo"
 	"github.com/retryproxy/retryproxy/internal/serve"
@@ -12,18 +13,30 @@ var demoCommand = command{
 	name:    "demo",
 	args:    "[--for 10s] [--rate 50] [--seed 1]",
 	summary: "see it work: a flaky upstream, retryproxy before it, and a little traffic",
-	details: `Needs no settings. Runs until Ctrl-C, or for as long as --for says.`,
-	run: func(ctx context.Context, c *call) error {
-		ctx, stop := c.untilSignal(ctx)
-		defer stop()
-		switch code := runDemo(ctx, c.args, c.stdout, c.stderr); code {
-		case exitOK:
-			return nil
-		case exitUsage:
-			return errUsage
-		}
-		return errReported
-	},
+	details: `Sends the same requests to an upstream that fails on purpose and to retryproxy in
+front of it, and compares what clients saw. It needs no settings. It runs until Ctrl-C,
+or for as long as --for says.`,
+	run: runDemo,
+}
+
+func runDemo(ctx context.Context, c *call) error {
+	o := demo.Options{Out: c.stdout, Build: build().forServe()}
+	f := c.flags()
+	f.DurationVar(&o.Length, "for", 0, "how long to run; 0 means until Ctrl-C")
+	f.IntVar(&o.Rate, "rate", 50, fmt.Sprintf("requests a second to each side, 1 to %d", demo.MaxRate))
+	f.Uint64Var(&o.Seed, "seed", 1, "another seed, other failures")
+	if _, err := c.parse(f, 0); err != nil {
+		return err
+	}
+	switch {
+	case o.Length < 0:
+		return c.usage(f, errors.New("--for is below 0"))
+	case o.Rate < 1 || o.Rate > demo.MaxRate:
+		return c.usage(f, fmt.Errorf("--rate: expected 1 to %d", demo.MaxRate))
+	}
+	ctx, stop := c.untilSignal(ctx)
+	defer stop()
+	return demo.Run(ctx, o)
 }
 
 // untilSignal ends the context at SIGTERM or SIGINT.
@@ -52,9 +65,4 @@ func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
 		<-ended
 		stop()
 	}
-}
-
-// runDemo gives the demo what a serving process would have.
-func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return demo.Run(ctx, demo.Options{Args: args, Stdout: stdout, Stderr: stderr, Metrics: serve.NewMetrics(build().forServe())})
 }

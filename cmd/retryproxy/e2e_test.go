@@ -215,7 +215,7 @@ func TestConfigIsShownToLoopbackOnlyAndWithoutChange(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &v); status != 200 || err != nil {
 		t.Fatalf("%d %v", status, err)
 	}
-	if v.Side != "inbound" || len(v.Routes) != 2 || v.Routes[1].Match["PATH"] != "/x/*" || v.Routes[1].Settings["MAX_RETRIES"] != (effective.Value{Value: "5", SetBy: "RETRYPROXY_MAX_RETRIES"}) || len(v.Warnings) != 1 {
+	if v.Position != "inbound" || len(v.Routes) != 2 || v.Routes[1].Match["PATH"] != "/x/*" || v.Routes[1].Settings["MAX_RETRIES"] != (effective.Value{Value: "5", SetBy: "RETRYPROXY_MAX_RETRIES"}) || len(v.Warnings) != 1 {
 		t.Errorf("%+v", v)
 	}
 	request, _ := http.NewRequest("GET", "http://"+p.admin+"/config", nil)

@@ -69,3 +69,10 @@ func roff(s string) string {
 }
 
 func macroArg(s string) string { return `"` + strings.ReplaceAll(roff(s), `"`, `\(dq`) + `"` }
+
+// helpText returns the help of a command.
+func helpText(ctx context.Context, c *command) string {
+	var said strings.Builder
+	_ = c.run(ctx, &call{outside: &outside{stdout: &said, stderr: io.Discard}, command: c, args: []string{"-h"}}) // errHelp
+	return said.String()
+}

@@ -56,13 +56,13 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	if u := s.State.Upstreams; len(u) != 2 || u[1].Name != up.URL+" #2" || u[0].Name != up.URL || u[0].Breaker != "closed" || !u[0].HasBudget {
 		t.Errorf("%+v", u)
 	}
-	if bad.Rule.Observes || !s.State.Routes[2].Rule.Observes {
+	if bad.Rule.DryRun || !s.State.Routes[2].Rule.DryRun {
 		t.Errorf("%+v", s.State.Routes)
 	}
 	if host, err := os.Hostname(); err != nil || s.State.Host != host {
 		t.Errorf("the host is %q, expected %q, %v", s.State.Host, host, err)
 	}
-	if pr := s.State.Process; pr.RetryPercent != 90 || pr.Side != "inbound" || pr.ReplayLimitBytes == 0 || pr.Draining {
+	if pr := s.State.Process; pr.RetryPercent != 90 || pr.Position != "inbound" || pr.RetryBufferLimit == 0 || pr.Draining {
 		t.Errorf("%+v", pr)
 	}
 	if _, body := p.ask("/page/state.json"); strings.Contains(body, "secret") {

@@ -86,7 +86,7 @@ type call struct {
 // looks at it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, completionCommand, manCommand, docsCommand,
+		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand, docsCommand,
 	}
 }
 

@@ -23,7 +23,7 @@ var simulateCommand = command{
 	details: `Simulates a server that slows down under many requests, clients that retry, an
 outage, and what stands between them, and prints every combination in one diagram.
 Retries, retry budget, circuit breaker and concurrency limit are those of the
-proxy's own code. It sends nothing: ten minutes of 100 000 clients take a few seconds.
+proxy's own code. It sends nothing: ten minutes of 100 000 clients take half a minute.
 
 --through takes direct (nothing between), retries (a proxy that only retries), budget
 (with a retry budget too), haproxy (a fixed number of connections and a queue) and

@@ -14,7 +14,7 @@ var topCommand = command{
 	args:    "[--every 1s] [--json] [--address HOST:PORT] [--timeout 2s]",
 	summary: "show what a running retryproxy does, like its status page",
 	details: `Shows routes, upstreams and the last failed requests, now and over the last five
-minutes. A terminal is refreshed every second until q or Ctrl-C. Otherwise, or with
+minutes. A terminal is refreshed every second until Ctrl-C. Otherwise, or with
 --json, it prints once. It respects NO_COLOR.`,
 	run: runTop,
 }
@@ -35,7 +35,7 @@ func runTop(ctx context.Context, c *call) error {
 		fmt.Fprintln(c.stdout, body)
 		return nil
 	}
-	screen := top.Screen{In: c.stdin, Out: c.stdout, Getenv: c.getenv}
+	screen := top.Screen{Out: c.stdout, Getenv: c.getenv}
 	if !terminal.Is(c.stdout) || c.getenv("TERM") == "dumb" {
 		return screen.Draw(body)
 	}

@@ -11,7 +11,7 @@ import (
 
 // limited lets so many connections be open at once. Whoever opens connections
 // and asks nothing on them keeps out nobody who asks: when all slots are taken,
-// a connection without a whole request headers is closed at once for the next one,
+// a connection without a whole request header section is closed at once for the next one,
 // the oldest first, then an idle one, then one that asks for more before it is answered, and one with
 // another response in flight last and only after it has had enough time. Some slots are only for this machine's own
 // programs, as probes by command are.

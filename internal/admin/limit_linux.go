@@ -25,7 +25,7 @@ func deferAccept(l net.Listener) {
 	})
 }
 
-// asks reports whether a whole request headers has come on conn already, which it
+// asks reports whether a whole request header section has come on conn already, which it
 // leaves there.
 func asks(conn net.Conn) bool {
 	s, is := conn.(syscall.Conn)

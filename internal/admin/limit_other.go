@@ -7,5 +7,5 @@ import "net"
 // deferAccept does nothing: only Linux holds connections back.
 func deferAccept(net.Listener) {}
 
-// asks reports whether a whole request headers has come: nobody knows here.
+// asks reports whether a whole request header section has come: nobody knows here.
 func asks(net.Conn) bool { return false }

@@ -38,14 +38,14 @@ type Route struct {
 	Notes     []string   `json:"notes,omitempty"`
 }
 
-// Retries weighs what retries brought against what they cost. Of a route that
-// observes it is what they would: Recovered then is the most that could have been.
+// Retries weighs what retries brought against what they cost. Of a route in dry run
+// it is what they would bring: Recovered then is the most that could have been.
 type Retries struct {
-	Made       int64   `json:"made"`                         // retries of closed kept connections left out; those that would be, for a route that observes
+	Made       int64   `json:"made"`                         // retries of closed kept connections left out; those that would be, for a route in dry run
 	Recovered  int64   `json:"recovered"`                    // requests
 	GaveUp     int64   `json:"gave_up"`                      // requests that failed in spite of them, or without
 	Load       float64 `json:"load_added"`                   // as a proportion of the attempts without retries
-	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // of a route that observes: when all retries fail too, and the budget allows them
+	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // of a route in dry run: when all retries fail too, and the budget allows them
 }
 
 // Proposal is a value for a setting.
@@ -77,7 +77,7 @@ func Advise(in Input) (*Report, error) {
 		now, known := in.Settings[name]
 		if !known {
 			now = defaults()
-			now.Observes = sum(c.Would, "") > 0
+			now.DryRun = sum(c.Would, "") > 0
 		}
 		r.Routes = append(r.Routes, adviseRoute(name, c, now, in.Seconds))
 	}
@@ -98,7 +98,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 		Name: name, Requests: int64(c.Requests()), Attempts: int64(c.Attempts), Failed: int64(c.Attempts - c.Good),
 		Retries: retriesOf(c, now),
 	}
-	if now.Observes {
+	if now.DryRun {
 		r.DryRun = true
 	}
 	l := latencyOf(c)
@@ -119,7 +119,7 @@ func retriesOf(c *Counts, now InForce) Retries {
 	if first := c.Attempts - made - c.Hedges; first > 0 {
 		r.Load = made / first
 	}
-	if !now.Observes {
+	if !now.DryRun {
 		return r
 	}
 	would := sum(c.Would, "")

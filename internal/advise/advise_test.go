@@ -44,7 +44,7 @@ func one(c *Counts) *Sample { return &Sample{Routes: map[string]*Counts{"default
 // outbound is what the defaults are before a remote service.
 func outbound() InForce {
 	f := defaults()
-	f.Hold = time.Second
+	f.QueueTimeout = time.Second
 	f.Values = map[string]string{}
 	return f
 }
@@ -134,7 +134,7 @@ func TestFailuresDoNotPassForAnswers(t *testing.T) {
 			maps.Copy(c.Retries, tc.retries)
 			maps.Copy(c.Would, tc.would)
 			now := outbound()
-			now.Observes = tc.would != nil
+			now.DryRun = tc.would != nil
 			if got := proposed(advise(t, c, now, 0))["ATTEMPT_TIMEOUT"]; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
@@ -166,7 +166,7 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := outbound()
-			now.MaxRetries, now.Hold, now.RequestTimeout, now.Values["PROFILE"] = tc.retries, tc.hold, tc.now, tc.profile
+			now.MaxRetries, now.QueueTimeout, now.RequestTimeout, now.Values["PROFILE"] = tc.retries, tc.hold, tc.now, tc.profile
 			r := advise(t, good(map[float64]float64{0.1: 9000, 0.5: 1000}), now, 0)
 			if got := proposed(r)["REQUEST_TIMEOUT"]; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
@@ -181,7 +181,7 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 	c := good(map[float64]float64{0.1: 9000, 0.5: 1000})
 	c.Request = spread(map[float64]float64{0.5: 9990, 2.5: 5, 30: 5})
 	now := outbound()
-	now.Hold = 0
+	now.QueueTimeout = 0
 	if why := advise(t, c, now, 0).Proposals[1].Why; !strings.Contains(why, "at most 0.10 % of the requests took longer") {
 		t.Errorf("%q", why) // those up to 2.5 s may have taken less than 2 s, or more
 	}
@@ -234,7 +234,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 		{"mostly 429", 0.5, "status_429", 50, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_THROTTLED_BASE": "1s"}},
 		{"mostly 429, quick", 0.005, "status_429", 50, nil, map[string]string{"BACKOFF_THROTTLED_BASE": "300ms"}},
 		{"mostly 503", 0.5, "status_503", 200, nil, map[string]string{"BACKOFF_THROTTLED_BASE": ""}},
-		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.Observes = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, before
+		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.DryRun = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, before
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := good(map[float64]float64{tc.median: 10_000})
@@ -242,7 +242,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 				c.Retries[tc.why] = tc.n
 			}
 			now := outbound()
-			now.Hold = 0
+			now.QueueTimeout = 0
 			if tc.now != nil {
 				tc.now(&now)
 			}
@@ -279,7 +279,7 @@ func TestRetriesAreWeighed(t *testing.T) {
 		t.Errorf("with hedges: %v", got)
 	}
 	now := outbound()
-	now.Observes, now.MaxRetries = true, 4
+	now.DryRun, now.MaxRetries = true, 4
 	c.Outcomes = map[string]float64{"success": 9900, "gave_up_dry_run": 45, "gave_up_not_idempotent": 3}
 	if got := advise(t, c, now, 0).Retries; got != (Retries{Made: 50, Recovered: 45, GaveUp: 48, Load: 50. / 10_120, LoadAtMost: 200. / 10_120}) {
 		t.Errorf("observe: %+v", got)
@@ -369,7 +369,7 @@ func TestWhatIsProposedCanBeSet(t *testing.T) {
 		environ := []string{"RETRYPROXY_UPSTREAM=http://" + []string{"localhost:3000", "example.com"}[r.IntN(2)], "RETRYPROXY_PROFILE=" + []string{"batch", "interactive"}[r.IntN(2)]}
 		loaded, _ := config.Load(environ)
 		now := defaults()
-		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.Hold = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout.Value(), loaded.Default.RequestTimeout, loaded.Default.QueueTimeout
+		now.MaxRetries, now.AttemptTimeout, now.RequestTimeout, now.QueueTimeout = loaded.Default.MaxRetries, loaded.Default.AttemptTimeout.Value(), loaded.Default.RequestTimeout, loaded.Default.QueueTimeout
 		now.Values = map[string]string{"PROFILE": loaded.Default.Profile}
 		for _, p := range advise(t, c, now, float64(r.IntN(100_000))).Proposals {
 			environ = append(environ, p.Setting+"="+p.Proposed)

@@ -41,7 +41,7 @@ func latencyOf(c *Counts) latency {
 	return latency{histogram: &c.Attempt, fast: failed - slow, answers: total - failed}
 }
 
-// hung are the attempts of a route that observes which passed the attempt
+// hung are the attempts of a route in dry run which passed the attempt
 // timeout and never brought a response.
 func hung(c *Counts) float64 {
 	return min(c.Would["attempt_timeout"], max(0, c.Silent-c.Would["reset"]-c.Would["malformed"]))

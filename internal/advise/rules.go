@@ -84,7 +84,7 @@ func (a *adviser) attemptTimeout() {
 	}
 	a.attempt = d
 	a.propose("ATTEMPT_TIMEOUT", config.DurationText(d), "%s", why)
-	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.Observes {
+	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.DryRun {
 		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
 	}
 }
@@ -117,8 +117,8 @@ func (a *adviser) requestTimeout() {
 	waits := a.base * time.Duration(1<<(n-1)-1) // full jitter waits at most base x 2^k
 	a.request = roundUp(time.Duration(n)*a.attempt + waits)
 	whole, hold := a.request, ""
-	if a.now.Hold > 0 {
-		whole, hold = roundUp(a.request+a.now.Hold), ", after QUEUE_TIMEOUT ("+config.DurationText(a.now.Hold)+") for an upstream that is down"
+	if a.now.QueueTimeout > 0 {
+		whole, hold = roundUp(a.request+a.now.QueueTimeout), ", after QUEUE_TIMEOUT ("+config.DurationText(a.now.QueueTimeout)+") for an upstream that is down"
 	}
 	a.propose("REQUEST_TIMEOUT", config.DurationText(whole), "%s of %s with the longest waits between them%s; %s of the requests took longer, bodies included",
 		plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
@@ -197,7 +197,7 @@ func (a *adviser) patient() bool {
 
 func (a *adviser) mostly429() bool {
 	why := a.c.Retries
-	if a.now.Observes {
+	if a.now.DryRun {
 		why = a.c.Would
 	}
 	return why["status_429"] > 0 && why["status_429"] >= sum(why, "")/2
@@ -216,7 +216,7 @@ func (a *adviser) remark() {
 	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {
 		a.note("%s of the attempts failed: this was no ordinary time, ask again on an ordinary day", percent(share))
 	}
-	if !a.now.Observes && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
+	if !a.now.DryRun && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
 		a.note("%d retries recovered %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Recovered)
 	}
 	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {

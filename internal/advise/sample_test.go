@@ -66,10 +66,10 @@ func TestParseSettingsReadsTheView(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%v %+v", err, got)
 	}
-	if d := got["default"]; !d.Observes || d.MaxRetries != 8 || d.AttemptTimeout != 90*time.Second || d.RequestTimeout != 0 || d.Hold != 7*time.Second || d.Values["DRY_RUN"] != "true" {
+	if d := got["default"]; !d.DryRun || d.MaxRetries != 8 || d.AttemptTimeout != 90*time.Second || d.RequestTimeout != 0 || d.QueueTimeout != 7*time.Second || d.Values["DRY_RUN"] != "true" {
 		t.Errorf("%+v", d)
 	}
-	if b := got["b"]; b.Observes || b.MaxRetries != 3 || b.RequestTimeout != 30*time.Second || b.Hold != 0 {
+	if b := got["b"]; b.DryRun || b.MaxRetries != 3 || b.RequestTimeout != 30*time.Second || b.QueueTimeout != 0 {
 		t.Errorf("%+v", b)
 	}
 	if _, err := ParseSettings("no"); err == nil {

@@ -9,17 +9,17 @@ import (
 
 // InForce is what a route has now, as far as advice looks at it.
 type InForce struct {
-	Observes       bool
+	DryRun         bool
 	MaxRetries     int
 	AttemptTimeout time.Duration     // 0: none
 	RequestTimeout time.Duration     // 0: none
-	Hold           time.Duration     // the longest wait for an upstream that is down; 0: none
+	QueueTimeout   time.Duration     // the longest wait for an upstream that is down; 0: none
 	Values         map[string]string // by key, as a user would write them
 }
 
 // defaults are for a process that does not show its settings.
 func defaults() InForce {
-	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, Hold: 20 * time.Second}
+	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, QueueTimeout: 20 * time.Second}
 }
 
 // ParseSettings reads a response of /config.
@@ -42,16 +42,16 @@ func ParseSettings(text string) (map[string]InForce, error) {
 		for key, s := range r.Settings {
 			now.Values[key] = s.Value
 		}
-		now.Observes = now.Values["DRY_RUN"] == "true"
+		now.DryRun = now.Values["DRY_RUN"] == "true"
 		if n, err := strconv.Atoi(now.Values["MAX_RETRIES"]); err == nil {
 			now.MaxRetries = n
 		}
 		now.AttemptTimeout = 0 // also with auto
 		parseTime(&now.AttemptTimeout, now.Values["ATTEMPT_TIMEOUT"])
 		parseTime(&now.RequestTimeout, now.Values["REQUEST_TIMEOUT"])
-		parseTime(&now.Hold, now.Values["QUEUE_TIMEOUT"])
+		parseTime(&now.QueueTimeout, now.Values["QUEUE_TIMEOUT"])
 		if now.Values["BREAKER"] != "queue" {
-			now.Hold = 0
+			now.QueueTimeout = 0
 		}
 		routes[r.Name] = now
 	}

@@ -106,7 +106,7 @@ func (t Retries) text(r *Route) string {
 		if t.Made == 0 {
 			return "retries would have had nothing to do"
 		}
-		return fmt.Sprintf("retries would rescue at most %d requests (%s), for %d retries or more: +%s load, at most +%s before the budget",
+		return fmt.Sprintf("retries would recover at most %d requests (%s), for %d retries or more: +%s load, at most +%s before the budget",
 			t.Recovered, percent(share(t.Recovered, r.Requests)), t.Made, percent(t.Load), percent(t.LoadAtMost))
 	}
 	if t.Made == 0 {

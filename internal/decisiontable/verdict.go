@@ -15,8 +15,8 @@ import (
 type Request struct {
 	Method  []byte
 	HasKey  bool                  // it carries an Idempotency-Key, or is given one
-	Repeat  bool                  // a proxy before us marked it as a retry
-	Nested  policy.LayeredRetries // what the route does about that
+	IsRetry bool                  // a proxy before us marked it as a retry
+	Layered policy.LayeredRetries // what the route does about that
 	Timeout time.Duration         // of the request, 0 = none
 }
 
@@ -76,8 +76,8 @@ func ask(p *policy.Policy, r Request, f Failure) Answer {
 	if r.Timeout > 0 {
 		s.Left = r.Timeout
 	}
-	if r.Repeat {
-		s.MaxRetries = r.Nested.MaxRetries(s.MaxRetries)
+	if r.IsRetry {
+		s.MaxRetries = r.Layered.MaxRetries(s.MaxRetries)
 		s.Layered = s.MaxRetries < 1
 	}
 	a := Answer{Failure: f}

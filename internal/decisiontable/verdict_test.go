@@ -59,7 +59,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestNestedAndTime(t *testing.T) {
-	denied := answers(t, Request{Method: []byte("GET"), Repeat: true, Nested: policy.LayeredDeny})
+	denied := answers(t, Request{Method: []byte("GET"), IsRetry: true, Layered: policy.LayeredDeny})
 	if d := denied["reset"].Decision; d.Retry || d.Why != policy.ReasonLayered {
 		t.Errorf("%+v", d)
 	}

@@ -1,212 +1,188 @@
-// Package demo is `retryproxy demo`: the real proxy between a little traffic
-// and an upstream that fails on purpose, so that somebody new sees within
-// seconds what retries change, and can send requests too.
+// Package demo is `retryproxy demo`. It runs a flaky upstream, retryproxy in front of it, and
+// a little traffic, so that somebody new sees within seconds what retries change, and can
+// send requests too.
 //
-// Run is all there is to call. The same requests go at the same moments to the
-// upstream itself and through the proxy, and the upstream fails by a plan made
-// from a seed, so both sides meet the same failures; what differs is what
-// clients saw. The proxy has its default settings, by the same path from
-// RETRYPROXY_* names to a configuration as in service.
+// The same requests go at the same moments to the upstream itself and through the proxy. The
+// upstream fails by a plan made from a seed, so both sides meet the same failures. The proxy
+// is the one of `retryproxy serve` with its default settings, status page included.
 //
-// Nothing leaves the machine: all sockets are on loopback, rate and memory are
-// bounded, and all of it has ended when Run returns.
+// Nothing leaves the machine, and all of it has ended when Run returns.
 package demo
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"strings"
+	"net"
+	"net/http"
 	"time"
 
-	"github.com/retryproxy/retryproxy/metrics"
+	"github.com/retryproxy/retryproxy/internal/adminclient"
+	"github.com/retryproxy/retryproxy/internal/advise"
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
-// Options are what Run needs from outside.
+// Options configures Run.
 type Options struct {
-	Args    []string // flags: --for, --rate, --seed
-	Stdout  io.Writer
-	Stderr  io.Writer
-	Metrics *metrics.Metrics // new and only for this; must be set
+	Length time.Duration // 0: until its context ends
+	Rate   int           // requests a second to each side, 1 to MaxRate
+	Seed   uint64        // another seed, other failures
+	Out    io.Writer
+	Build  serve.Build
 
-	// Listen and AdminListen are the loopback addresses to listen on; "" means
-	// the usual ports, 8080 and 9797. One that is in use gives way to a free port.
-	Listen      string
-	AdminListen string
+	// Listen and AdminListen are the addresses of the proxy; "" means 127.0.0.1 and the usual
+	// ports. One that is in use gives way to a free port.
+	Listen, AdminListen string
 }
 
-// Exit codes of Run.
-const (
-	exitOK     = 0
-	exitFailed = 1 // something could not be started
-	exitUsage  = 2 // the arguments make no sense
-)
+// MaxRate bounds Options.Rate: every request takes a connection of its own, and the ports of
+// closed ones rest for a minute.
+const MaxRate = 200
 
-// maxRate bounds --rate in requests a second to each side: every request takes
-// a connection of its own, and the ports of closed ones rest for a minute.
-const maxRate = 200
+// startTimeout is how long the proxy may take to start, and to end after the traffic.
+const startTimeout = 10 * time.Second
 
-// flags are the arguments.
-type flags struct {
-	length time.Duration // 0: until interrupted
-	rate   int
-	seed   uint64
-}
-
-// Run shows the demo until ctx ends or --for is over and returns the exit
-// code: 0, also when ctx ended it; 1 when no port could be opened; 2 for bad
-// arguments.
-func Run(ctx context.Context, o Options) int {
-	f, err := parse(o.Args, o.Stdout, o.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage
+// Run shows the demo until its length has passed, ctx ends, or the proxy is told to end.
+func Run(ctx context.Context, o Options) error {
+	up, err := newFlaky(o.Seed)
+	if err != nil {
+		return fmt.Errorf("listen for the upstream: %w", err)
 	}
-	o.Listen = orElse(o.Listen, "127.0.0.1:8080")
-	o.AdminListen = orElse(o.AdminListen, "127.0.0.1:9797")
-	if err := play(ctx, &o, f); err != nil {
-		_, _ = fmt.Fprintln(o.Stderr, "retryproxy demo:", err)
-		return exitFailed
-	}
-	return exitOK
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-// usage is the first line of the help text.
-const usage = "Usage: retryproxy demo [--for 10s] [--rate 50] [--seed 1]\n"
-
-// parse reads the arguments. Help that was asked for goes to stdout, which
-// gives flag.ErrHelp; what is wrong with them to stderr.
-func parse(args []string, stdout, stderr io.Writer) (flags, error) {
-	var f flags
-	set := flag.NewFlagSet("demo", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
-	set.DurationVar(&f.length, "for", 0, "how long to run, e.g. 10s; 0 means until Ctrl-C")
-	set.IntVar(&f.rate, "rate", 50, fmt.Sprintf("requests a second to each side, 1 to %d", maxRate))
-	set.Uint64Var(&f.seed, "seed", 1, "another seed, other failures")
-	err := set.Parse(args)
-	if err == nil {
-		err = f.check(set.Args())
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, _ = fmt.Fprint(stdout, usage+"\nSends the same requests to an upstream that fails on purpose and to retryproxy\nin front of it, and compares what clients saw. Needs no settings.\n\nFlags:\n")
-		set.SetOutput(stdout)
-		set.PrintDefaults()
-	case err != nil:
-		_, _ = fmt.Fprintf(stderr, "retryproxy demo: %v\n%s", err, usage)
-	}
-	return f, err
-}
-
-func (f *flags) check(rest []string) error {
-	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q", rest[0])
-	case f.length < 0:
-		return errors.New("--for must not be negative")
-	case f.rate < 1 || f.rate > maxRate:
-		return fmt.Errorf("--rate must be from 1 to %d", maxRate)
-	}
-	return nil
-}
-
-// play runs the demo from the first line to the last.
-func play(ctx context.Context, o *Options, f flags) error {
-	until, stop := context.WithCancel(ctx)
-	defer stop()
-	if f.length > 0 {
-		defer time.AfterFunc(f.length, stop).Stop()
-	}
-	s, err := open(o, f.seed, stop)
+	go up.serve()
+	defer up.close()
+	p, err := startProxy(ctx, &o, up.url())
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	out := newScreen(o.Stdout, os.Getenv)
-	out.print("%s", opening(s, f))
-	t := newTraffic(f.seed, f.rate, s.upstream.url(), s.proxyURL())
+	defer p.end()
+	until, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(p.ended, stop)()
+	if o.Length > 0 {
+		defer time.AfterFunc(o.Length, stop).Stop()
+	}
+	fmt.Fprint(o.Out, opening(&o, up.url(), p))
+	t := newTraffic(o.Seed, o.Rate, up.url(), p.url)
 	began := time.Now()
-	watch(out, func() { t.run(ctx, until) }, func() *report { return look(s, t, time.Since(began)) })
-	took := time.Since(began)
-	s.drain()
-	out.finish(look(s, t, took))
+	t.show(ctx, until, func() { fmt.Fprint(o.Out, t.line(time.Since(began))) })
+	fmt.Fprint(o.Out, "\n"+t.report(time.Since(began), up, p.counts(t.tally[proxied].requests())))
 	return nil
 }
 
-// watch shows progress while run runs.
-func watch(out *screen, run func(), look func() *report) {
-	done := make(chan struct{})
+// proxyProcess is a running proxy.
+type proxyProcess struct {
+	url, admin string
+	ask        adminclient.Ask
+	ended      context.Context // ends with it
+	end        func()          // ends it, and returns when it has ended
+}
+
+// startProxy starts the proxy and waits until it is ready.
+func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess, error) {
+	listen, admin := freeAddress(o.Listen, "127.0.0.1:8080"), freeAddress(o.AdminListen, "127.0.0.1:9797")
+	address, err := config.MakeAddress(admin)
+	if err != nil {
+		return nil, err
+	}
+	running, kill := context.WithCancel(context.WithoutCancel(ctx))
+	ended, over := context.WithCancelCause(context.Background())
 	go func() {
-		defer close(done)
-		run()
+		over(serve.Run(running, serve.Options{
+			Env: environment(listen, admin, upstream), Getenv: func(string) string { return "" }, Stderr: io.Discard, Build: o.Build,
+		}))
 	}()
-	tick := time.NewTicker(out.every())
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			out.progress(look())
-		case <-done:
-			return
+	p := &proxyProcess{
+		url: "http://" + listen, admin: "http://" + admin, ask: adminclient.To(address, startTimeout), ended: ended,
+		end: func() { kill(); <-ended.Done() },
+	}
+	starting, cancel := context.WithTimeout(ended, startTimeout)
+	defer cancel()
+	if err := adminclient.AwaitReady(starting, address); err != nil {
+		p.end()
+		if cause := context.Cause(ended); cause != context.Canceled {
+			err = cause
 		}
+		return nil, fmt.Errorf("start the proxy: %w", err)
+	}
+	return p, nil
+}
+
+// environment is what a user would set for the same. Everything else keeps its default.
+func environment(listen, admin, upstream string) []string {
+	return []string{
+		"RETRYPROXY_UPSTREAM=" + upstream,
+		"RETRYPROXY_LISTEN=" + listen,
+		"RETRYPROXY_ADMIN_LISTEN=" + admin,
+		"RETRYPROXY_ROUTES=search,upload,checkout",
+		"RETRYPROXY_ROUTE_SEARCH_PATH=/search/*",
+		"RETRYPROXY_ROUTE_UPLOAD_PATH=/upload/*",
+		"RETRYPROXY_ROUTE_CHECKOUT_PATH=/checkout",
+		"RETRYPROXY_DRAIN_DELAY=0s",
+		"RETRYPROXY_DRAIN_TIMEOUT=2s",
 	}
 }
 
-func look(s *stage, t *traffic, elapsed time.Duration) *report {
-	r := &report{elapsed: elapsed, routes: scrape(s.metrics.Handler(), s.routes)}
-	for i := range numSides {
-		r.sides[i] = t.tally[i].read()
-		r.sends[i] = s.upstream.sends[i].Load()
+// freeAddress returns address, or usual if that is "", or one with a free port if it is in use.
+func freeAddress(address, usual string) string {
+	if address == "" {
+		address = usual
 	}
-	return r
+	for _, a := range []string{address, "127.0.0.1:0"} {
+		if l, err := net.Listen("tcp", a); err == nil {
+			address = l.Addr().String()
+			_ = l.Close()
+			return address
+		}
+	}
+	return address // the proxy says what is wrong with it
+}
+
+// counts returns what /metrics counts for each route, once the requests are counted that
+// were answered; nil if the proxy has ended.
+func (p *proxyProcess) counts(answered int) map[string]*advise.Counts {
+	var last map[string]*advise.Counts
+	for range 100 { // a request is counted a moment after its response has arrived
+		_, text, err := p.ask(p.ended, http.MethodGet, "/metrics", "")
+		if err != nil {
+			return last
+		}
+		sample, err := advise.Parse(text)
+		if err != nil {
+			return last
+		}
+		last = sample.Routes
+		n := 0.0
+		for _, c := range last {
+			n += c.Requests()
+		}
+		if int(n) >= answered {
+			return last
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return last
 }
 
 // opening says what runs, and what to try meanwhile.
-func opening(s *stage, f flags) string {
+func opening(o *Options, upstream string, p *proxyProcess) string {
 	length := "until Ctrl-C"
-	if f.length > 0 {
-		length = "for " + f.length.String()
+	if o.Length > 0 {
+		length = "for " + o.Length.String()
 	}
-	up, proxy, scrape := s.upstream.url(), s.proxyURL(), s.adminURL()+"/metrics"
-	return fmt.Sprintf("retryproxy demo %s: %d requests a second, sent without retries and with retryproxy (seed %d)\n\n", length, f.rate, f.seed) +
-		columns(
-			"upstream  ", up, "503 in bursts, 429 with Retry-After: 1, resets, slow answers",
-			"retryproxy", proxy, "in front of it, default settings",
-			"metrics   ", scrape, "") +
-		"\nTry meanwhile:\n\n" +
-		columns(
-			"curl -i", up+"/search/shoes", "# without retries",
-			"curl -i", proxy+"/search/shoes", "# with retries",
-			"curl -i -d item=1", proxy+"/checkout", "# a POST is not retried once it was sent",
-			"curl -i -d item=1 -H 'Idempotency-Key: \"1\"'", proxy+"/checkout", "# but with a key it is",
-			"curl -s", scrape+" | grep ^retryproxy_outcomes", "") +
-		"\n"
-}
+	return fmt.Sprintf(`retryproxy demo %s: %d requests a second, sent without retries and with retryproxy (seed %d)
 
-// columns prints lines of three cells, the first and second one padded so that
-// the third ones are below each other.
-func columns(cells ...string) string {
-	widest := 0
-	for i := 0; i < len(cells); i += 3 {
-		widest = max(widest, len(cells[i])+len(cells[i+1]))
-	}
-	var b strings.Builder
-	for i := 0; i < len(cells); i += 3 {
-		line := fmt.Sprintf("  %-*s  %s", widest+1, cells[i]+" "+cells[i+1], cells[i+2])
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return b.String()
+  upstream   %s  503 in bursts, 429 with Retry-After: 1, resets, slow answers
+  retryproxy %s  in front of it, default settings
+  page       %s/
+
+Try meanwhile:
+
+  curl -i %[4]s/search/shoes  # without retries
+  curl -i %[5]s/search/shoes  # with retries
+  curl -i -d item=1 %[5]s/checkout  # a POST is not retried once it was sent
+  curl -i -d item=1 -H 'Idempotency-Key: "1"' %[5]s/checkout  # but with a key it is
+  curl -s %[6]s/metrics | grep ^retryproxy_outcomes
+
+`, length, o.Rate, o.Seed, upstream, p.url, p.admin)
 }

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/retryproxy/retryproxy/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,13 +54,13 @@ func (o *output) until(t *testing.T, text string) string {
 	return ""
 }
 
-// start runs the demo on free ports; end waits for its exit code.
-func start(ctx context.Context, out *output, args ...string) (end func() int) {
-	code := make(chan int, 1)
-	go func() {
-		code <- Run(ctx, Options{Metrics: metrics.New(metrics.Options{}), Args: args, Stdout: out, Stderr: out, Listen: anyPort, AdminListen: anyPort})
-	}()
-	return func() int { return <-code }
+// start runs the demo on free ports; end waits for its error.
+func start(ctx context.Context, out *output, o Options) (end func() error) {
+	o.Out, o.Listen, o.AdminListen = out, "127.0.0.1:0", "127.0.0.1:0"
+	o.Rate, o.Seed = max(o.Rate, 50), calmSeed
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, o) }()
+	return func() error { return <-ended }
 }
 
 var clientsRow = regexp.MustCompile(`(?m)^(without retries|with retryproxy) +(\d+) +([\d.]+) %`)
@@ -84,8 +81,8 @@ func clients(t *testing.T, text string) (requests [numSides]int, success [numSid
 
 func TestRetriesRaiseSuccess(t *testing.T) {
 	var out output
-	if code := start(t.Context(), &out, "--for", "2s", "--seed", "1")(); code != exitOK {
-		t.Fatalf("exit code %d:\n%s", code, out.String())
+	if err := start(t.Context(), &out, Options{Length: 2 * time.Second})(); err != nil {
+		t.Fatalf("%v:\n%s", err, out.String())
 	}
 	text := out.String()
 	requests, success := clients(t, text)
@@ -95,13 +92,10 @@ func TestRetriesRaiseSuccess(t *testing.T) {
 	if success[proxied] <= success[direct] || success[direct] == 100 {
 		t.Errorf("%.1f %% success without retries, %.1f %% with", success[direct], success[proxied])
 	}
-	for _, want := range []string{"  recovered ", "  because of status_503 ", "s  success"} {
+	for _, want := range []string{"  recovered ", "  retries because of status_503 ", "s  success"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
-	}
-	if strings.Contains(text, "\x1b") {
-		t.Errorf("an escape code in piped output: %q", text)
 	}
 	if t.Failed() {
 		t.Log(text)
@@ -115,8 +109,8 @@ func TestTheCurlLinesWork(t *testing.T) {
 	}
 	var out output
 	ctx, cancel := context.WithCancel(t.Context())
-	end := start(ctx, &out, "--seed", strconv.Itoa(calmSeed))
-	defer func() { cancel(); end() }()
+	end := start(ctx, &out, Options{})
+	defer func() { cancel(); _ = end() }()
 	lines := regexp.MustCompile(`(?m)^  (curl .*)$`).FindAllStringSubmatch(out.until(t, "\n\n   1 s"), -1)
 	if len(lines) != 5 {
 		t.Fatalf("%d curl lines in\n%s", len(lines), out.String())
@@ -135,8 +129,8 @@ func TestTheCurlLinesWork(t *testing.T) {
 // The tables show the metrics, not something like them.
 func TestEveryRequestHasItsOutcome(t *testing.T) {
 	var out output
-	if code := start(t.Context(), &out, "--for", "500ms", "--rate", "100")(); code != exitOK {
-		t.Fatalf("exit code %d:\n%s", code, out.String())
+	if err := start(t.Context(), &out, Options{Length: 500 * time.Millisecond, Rate: 100})(); err != nil {
+		t.Fatalf("%v:\n%s", err, out.String())
 	}
 	requests, _ := clients(t, out.String())
 	row := regexp.MustCompile(`(?m)^requests +(\d+) +(\d+) +(\d+) +(\d+)$`).FindStringSubmatch(out.String())
@@ -156,45 +150,18 @@ func TestEveryRequestHasItsOutcome(t *testing.T) {
 func TestInterruptEndsWithTheSummary(t *testing.T) {
 	var out output
 	ctx, cancel := context.WithCancel(t.Context())
-	end := start(ctx, &out)
+	end := start(ctx, &out, Options{})
 	out.until(t, "   1 s")
 	cancel()
-	if code := end(); code != exitOK {
-		t.Errorf("exit code %d, want %d", code, exitOK)
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 	if requests, _ := clients(t, out.String()); requests[direct] == 0 {
 		t.Errorf("no requests in the summary:\n%s", out.String())
 	}
 }
 
-// onSummary looks at the proxy when the summary is written.
-type onSummary struct {
-	output
-	t     *testing.T
-	asked bool
-}
-
-func (o *onSummary) Write(p []byte) (int, error) {
-	if found := proxyAndMetrics.FindStringSubmatch(o.String()); found != nil && bytes.Contains(p, []byte("What clients saw")) {
-		o.asked = true
-		if c, err := net.Dial("tcp", strings.TrimPrefix(found[1], "http://")); err == nil {
-			_ = c.Close()
-			o.t.Error("the proxy still takes requests, whose outcomes the summary lacks")
-		}
-	}
-	return o.output.Write(p)
-}
-
-func TestTheSummaryComesAfterTheLastOutcome(t *testing.T) {
-	out := &onSummary{t: t}
-	if code := Run(t.Context(), Options{
-		Metrics: metrics.New(metrics.Options{}), Args: []string{"--for=50ms"}, Stdout: out, Stderr: out, Listen: anyPort, AdminListen: anyPort,
-	}); code != exitOK || !out.asked {
-		t.Errorf("exit code %d:\n%s", code, out.String())
-	}
-}
-
-var proxyAndMetrics = regexp.MustCompile(`(?s)retryproxy (http://[\d.:]+).*metrics +(http://[\d.:]+)/metrics`)
+var proxyAndMetrics = regexp.MustCompile(`(?s)retryproxy (http://[\d.:]+).*page +(http://[\d.:]+)/`)
 
 // addresses reads where the proxy and the admin server are.
 func addresses(t *testing.T, out *output) (proxyURL, adminURL string) {
@@ -206,16 +173,12 @@ func addresses(t *testing.T, out *output) (proxyURL, adminURL string) {
 	return found[1], found[2]
 }
 
-func TestDrainEndsTheDemoAndConfigShowsHow(t *testing.T) {
+func TestTheStatusPageIsThereAndDrainEndsTheDemo(t *testing.T) {
 	var out output
-	end := start(t.Context(), &out)
-	proxyURL, adminURL := addresses(t, &out)
+	end := start(t.Context(), &out, Options{})
+	_, adminURL := addresses(t, &out)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for path, want := range map[string]string{
-		"/readyz":  "ok",
-		"/config":  "RETRYPROXY_LISTEN=" + strings.TrimPrefix(proxyURL, "http://"),
-		"/metrics": "\nretryproxy_retry_buffer_limit_bytes 6.7108864e+07\n",
-	} {
+	for path, want := range map[string]string{"/": "<!doctype html>", "/config": "RETRYPROXY_LISTEN"} {
 		resp, err := client.Get(adminURL + path)
 		if err != nil {
 			t.Fatal(err)
@@ -231,15 +194,15 @@ func TestDrainEndsTheDemoAndConfigShowsHow(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if code := end(); code != exitOK {
-		t.Errorf("exit code %d, want %d", code, exitOK)
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestAddressesInUseGiveWayToFreePorts(t *testing.T) {
 	var taken [2]string
 	for i := range taken {
-		l, err := net.Listen("tcp", anyPort)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,9 +210,8 @@ func TestAddressesInUseGiveWayToFreePorts(t *testing.T) {
 		taken[i] = l.Addr().String()
 	}
 	var out output
-	code := Run(t.Context(), Options{Metrics: metrics.New(metrics.Options{}), Args: []string{"--for=50ms"}, Stdout: &out, Stderr: &out, Listen: taken[0], AdminListen: taken[1]})
-	if code != exitOK {
-		t.Fatalf("exit code %d:\n%s", code, out.String())
+	if err := Run(t.Context(), Options{Length: 50 * time.Millisecond, Rate: 50, Out: &out, Listen: taken[0], AdminListen: taken[1]}); err != nil {
+		t.Fatalf("%v:\n%s", err, out.String())
 	}
 	proxyURL, adminURL := addresses(t, &out)
 	if proxyURL == "http://"+taken[0] || adminURL == "http://"+taken[1] {
@@ -257,62 +219,15 @@ func TestAddressesInUseGiveWayToFreePorts(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatCannotBeIsAnError(t *testing.T) {
-	var out output
-	if code := Run(t.Context(), Options{Metrics: metrics.New(metrics.Options{}), Stdout: io.Discard, Stderr: &out, Listen: "nonsense"}); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+func TestLatenciesAreTheLastOnes(t *testing.T) {
+	var c tally
+	if c.quantile(0.5) != 0 || c.success() != 0 {
+		t.Error("something of nothing")
 	}
-	if !strings.Contains(out.String(), "RETRYPROXY_LISTEN") {
-		t.Errorf("the error is %q", out.String())
+	for i := range 25_000 {
+		c.add(success, time.Duration(i)*time.Millisecond)
 	}
-}
-
-func TestFlags(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want flags
-		err  string // part of what stderr says; "" for none
-	}{
-		{nil, flags{rate: 50, seed: 1}, ""},
-		{[]string{"--for", "10s", "--rate=5", "-seed", "9"}, flags{10 * time.Second, 5, 9}, ""},
-		{[]string{"--for", "-1s"}, flags{}, "--for must not be negative"},
-		{[]string{"--for", "ten"}, flags{}, "invalid value"},
-		{[]string{"--rate", "0"}, flags{}, "--rate must be from 1 to 200"},
-		{[]string{"--rate", "201"}, flags{}, "--rate must be from 1 to 200"},
-		{[]string{"--seed", "-1"}, flags{}, "invalid value"},
-		{[]string{"--sed", "1"}, flags{}, "not defined"},
-		{[]string{"now"}, flags{}, `unexpected argument "now"`},
-	} {
-		t.Run(fmt.Sprint(c.args), func(t *testing.T) {
-			var stderr bytes.Buffer
-			got, err := parse(c.args, io.Discard, &stderr)
-			if (err != nil) != (c.err != "") || !strings.Contains(stderr.String(), c.err) {
-				t.Fatalf("error %v, stderr %q; want %q", err, stderr.String(), c.err)
-			}
-			if err == nil && got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
-		})
-	}
-}
-
-func TestExitCodesOfArguments(t *testing.T) {
-	for _, c := range []struct {
-		arg          string
-		code         int
-		says, errors string // the beginnings of stdout and stderr
-	}{
-		{"--help", exitOK, usage, ""},
-		{"--nonsense", exitUsage, "", "retryproxy demo: flag provided but not defined: -nonsense\nUsage: "},
-		{"--rate=1000", exitUsage, "", "retryproxy demo: --rate must be"},
-	} {
-		var stdout, stderr bytes.Buffer
-		code := Run(t.Context(), Options{Args: []string{c.arg}, Stdout: &stdout, Stderr: &stderr})
-		if code != c.code || !strings.HasPrefix(stdout.String(), c.says) || !strings.HasPrefix(stderr.String(), c.errors) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", c.arg, code, stdout.String(), stderr.String())
-		}
-		if (c.says == "") != (stdout.Len() == 0) || (c.errors == "") != (stderr.Len() == 0) {
-			t.Errorf("%s: stdout %q, stderr %q", c.arg, stdout.String(), stderr.String())
-		}
+	if p50, p99 := c.quantile(0.5), c.quantile(0.99); p50 != 20*time.Second || p99 < 24890*time.Millisecond || c.requests() != 25_000 || c.success() != 1 {
+		t.Errorf("%v %v of %d", p50, p99, c.requests())
 	}
 }

@@ -13,7 +13,7 @@ const (
 	slow                    // 200 after slowAnswer
 	unavailable             // 503
 	throttled               // 429 with Retry-After: 1
-	reset                   // the connection is reset once the request was read
+	cut                     // the connection is reset once the request was read
 )
 
 // Shares of attempts, in [0, 1]. Together with the bursts they make about one
@@ -74,7 +74,7 @@ func (w weather) fate(at time.Duration, request, attempt uint64) fate {
 	for _, c := range [...]struct {
 		share float64
 		fate  fate
-	}{{shareThrottled, throttled}, {shareReset, reset}, {shareSlow, slow}} {
+	}{{shareThrottled, throttled}, {shareReset, cut}, {shareSlow, slow}} {
 		if other -= c.share; other < 0 {
 			return c.fate
 		}

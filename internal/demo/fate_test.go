@@ -50,7 +50,7 @@ func TestShares(t *testing.T) {
 		got := shares(w, calm, attempt)
 		wantShare(t, "503 outside a burst", got[unavailable], 0)
 		wantShare(t, "429", got[throttled], shareThrottled)
-		wantShare(t, "reset", got[reset], shareReset)
+		wantShare(t, "cut", got[cut], shareReset)
 		wantShare(t, "slow", got[slow], shareSlow)
 		wantShare(t, "503 in a burst", shares(w, stormy, attempt)[unavailable], burstShare)
 	}
@@ -112,7 +112,7 @@ func TestSomeFailButNotMost(t *testing.T) {
 		failed := 0
 		for n := range uint64(1000) { // 20 s at 50 a second
 			switch (weather{seed}).fate(time.Duration(n)*20*time.Millisecond, n, 1) {
-			case unavailable, throttled, reset:
+			case unavailable, throttled, cut:
 				failed++
 			}
 		}

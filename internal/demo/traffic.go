@@ -9,17 +9,90 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 )
 
+// side is one of the two ways that the traffic takes.
+type side uint8
+
+const (
+	direct  side = iota // to the upstream, without retries
+	proxied             // through retryproxy
+	numSides
+)
+
+func (s side) String() string { return [...]string{"without retries", "with retryproxy"}[s] }
+
+// What a client sees of a request, besides a status that is none of these.
+const (
+	success = "success" // 200 and the right body
+	reset   = "reset"   // the connection ended before the whole response
+	other   = "other"   // any other status or error, or a wrong body
+)
+
+// failures are the columns of the report after success.
+var failures = []string{"429", "502", "503", reset, other}
+
+// tally counts what the clients of one side saw. Safe for concurrent use.
+type tally struct {
+	mu        sync.Mutex // guards the fields below
+	all       int
+	counts    map[string]int
+	latencies [10_000]time.Duration // a ring of the last ones
+}
+
+func (t *tally) add(what string, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.counts[what]++
+	t.latencies[t.all%len(t.latencies)] = took
+	t.all++
+}
+
+func (t *tally) count(what string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[what]
+}
+
+// requests returns how many requests came to an end.
+func (t *tally) requests() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all
+}
+
+// success returns the share of requests that succeeded, 0 without any.
+func (t *tally) success() float64 { return float64(t.count(success)) / float64(max(1, t.requests())) }
+
+// quantile returns the latency that a share q of the last requests did not exceed.
+func (t *tally) quantile(q float64) time.Duration {
+	t.mu.Lock()
+	last := slices.Clone(t.latencies[:min(t.all, len(t.latencies))])
+	t.mu.Unlock()
+	if len(last) == 0 {
+		return 0
+	}
+	slices.Sort(last)
+	d := last[int(q*float64(len(last)-1))]
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}
+
 // Bounds of the traffic.
 const (
 	maxUnderWay    = 512              // requests at once, both sides together; beyond it the next ones are sent later
 	clientPatience = 40 * time.Second // longer than the proxy's request timeout
-	lastAnswers    = 5 * time.Second  // in traffic.lastAnswers; longer than most waits for a Retry-After of 1 s
+	lastAnswers    = 5 * time.Second  // for the responses still to come at the end; longer than most waits for a Retry-After of 1 s
 	maxUpload      = 32 << 10         // bytes
 )
 
@@ -38,8 +111,7 @@ type traffic struct {
 	base   [numSides]string
 	client *http.Client
 
-	lastAnswers time.Duration // how long the requests in flight at the end may take
-	bytes       []byte        // where bodies are cut from
+	bytes []byte // where bodies are cut from
 
 	tally   [numSides]tally
 	slots   chan struct{}
@@ -51,12 +123,11 @@ type traffic struct {
 // is to be without them.
 func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 	t := &traffic{
-		seed:        seed,
-		rate:        rate,
-		lastAnswers: lastAnswers,
-		base:        [numSides]string{direct: upstream, proxied: proxy},
-		bytes:       make([]byte, maxUpload),
-		slots:       make(chan struct{}, maxUnderWay),
+		seed:  seed,
+		rate:  rate,
+		base:  [numSides]string{direct: upstream, proxied: proxy},
+		bytes: make([]byte, maxUpload),
+		slots: make(chan struct{}, maxUnderWay),
 		client: &http.Client{
 			Timeout:   clientPatience,
 			Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -67,6 +138,25 @@ func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 		t.bytes[i] = byte(r.Uint32())
 	}
 	return t
+}
+
+// show runs the traffic and calls line every second.
+func (t *traffic) show(ctx, until context.Context, line func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.run(ctx, until)
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			line()
+		case <-done:
+			return
+		}
+	}
 }
 
 // run sends until until ends, then waits a while for the responses still to
@@ -88,7 +178,7 @@ func (t *traffic) run(ctx, until context.Context) {
 	}
 	select {
 	case <-t.finished():
-	case <-time.After(t.lastAnswers):
+	case <-time.After(lastAnswers):
 	}
 }
 
@@ -139,8 +229,8 @@ func (t *traffic) send(ctx context.Context, s side, c call) {
 	})
 }
 
-// ask sends c and tells what came of it.
-func (t *traffic) ask(ctx context.Context, s side, c call) kind {
+// ask sends c and returns what came of it.
+func (t *traffic) ask(ctx context.Context, s side, c call) string {
 	r, err := http.NewRequestWithContext(ctx, c.method, t.base[s]+c.path, bytes.NewReader(c.body))
 	if err != nil {
 		return other
@@ -148,37 +238,32 @@ func (t *traffic) ask(ctx context.Context, s side, c call) kind {
 	r.Header.Set(requestField, strconv.FormatUint(c.number, 10))
 	resp, err := t.client.Do(r)
 	if err != nil {
-		return kindOfError(err)
+		return seenOf(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil {
-		return kindOfError(err)
+		return seenOf(err)
 	}
-	return kindOfAnswer(resp.StatusCode, body, c)
-}
-
-func kindOfAnswer(status int, body []byte, c call) kind {
-	switch status {
-	case http.StatusOK:
-		var a answer
-		if json.Unmarshal(body, &a) == nil && a.Path == c.path && a.Bytes == len(c.body) && a.Sum == crc32.ChecksumIEEE(c.body) {
-			return success
-		}
-	case http.StatusTooManyRequests:
-		return status429
-	case http.StatusBadGateway:
-		return status502
-	case http.StatusServiceUnavailable:
-		return status503
+	if resp.StatusCode == http.StatusOK && c.isAnsweredBy(body) {
+		return success
+	}
+	if status := strconv.Itoa(resp.StatusCode); slices.Contains(failures, status) {
+		return status
 	}
 	return other
 }
 
-func kindOfError(err error) kind {
+// isAnsweredBy reports whether the upstream got the whole request and answered it.
+func (c *call) isAnsweredBy(body []byte) bool {
+	var a answer
+	return json.Unmarshal(body, &a) == nil && a.Path == c.path && a.Bytes == len(c.body) && a.Sum == crc32.ChecksumIEEE(c.body)
+}
+
+func seenOf(err error) string {
 	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, cut) {
-			return broken
+			return reset
 		}
 	}
 	return other

@@ -61,8 +61,10 @@ func (f *flaky) url() string { return "http://" + f.listen.Addr().String() }
 // serve answers until close.
 func (f *flaky) serve() { _ = f.http.Serve(f.listen) }
 
-// close ends the server; what still runs has the time of ctx.
-func (f *flaky) close(ctx context.Context) {
+// close ends the server. What still runs has two seconds to end.
+func (f *flaky) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
 	if f.http.Shutdown(ctx) != nil {
 		_ = f.http.Close()
 	}
@@ -83,7 +85,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case throttled:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "slow down", http.StatusTooManyRequests)
-	case reset:
+	case cut:
 		resetConnection(w)
 	case slow:
 		reply(w, r, slowAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})

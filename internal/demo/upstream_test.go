@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,7 +23,7 @@ func startFlaky(t *testing.T) (*flaky, time.Duration) {
 	f.clock = func() time.Duration { return at }
 	served := make(chan struct{})
 	go func() { defer close(served); f.serve() }()
-	t.Cleanup(func() { f.close(context.Background()); <-served })
+	t.Cleanup(func() { f.close(); <-served })
 	return f, at
 }
 
@@ -75,7 +74,7 @@ func TestEachFateOnTheWire(t *testing.T) {
 			t.Errorf("fate %d: body %s, want %+v", c.fate, body, want)
 		}
 	}
-	if _, _, err := send(t, f, at, reset, 1); !errors.Is(err, syscall.ECONNRESET) {
+	if _, _, err := send(t, f, at, cut, 1); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("reset: error %v, want a connection reset", err)
 	}
 }

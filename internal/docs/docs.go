@@ -40,7 +40,7 @@ func (f *File) marks() (begin, end string) {
 
 // Files lists everything that is generated.
 func Files() ([]File, error) {
-	repeated, err := RepeatTable()
+	repeated, err := RetryTable()
 	if err != nil {
 		return nil, err
 	}

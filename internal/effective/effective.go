@@ -11,7 +11,7 @@ import (
 // Config is the effective configuration as /config and `check --json` show
 // it. Secrets are masked.
 type Config struct {
-	Side     string           `json:"position"`
+	Position string           `json:"position"`
 	Listen   []string         `json:"listen"`
 	Admin    string           `json:"admin"`
 	Settings map[string]Value `json:"settings"` // by variable
@@ -22,7 +22,7 @@ type Config struct {
 
 type Value struct {
 	Value string `json:"value"`
-	SetBy string `json:"set_by,omitempty"` // the variable; ejected for a default
+	SetBy string `json:"set_by,omitempty"` // the variable; absent for a default
 }
 
 type Route struct {
@@ -53,7 +53,7 @@ type Worst struct {
 }
 
 func Of(s *config.Settings, problems config.Problems) *Config {
-	v := &Config{Side: s.Position, Admin: s.AdminListen.String(), Settings: map[string]Value{}}
+	v := &Config{Position: s.Position, Admin: s.AdminListen.String(), Settings: map[string]Value{}}
 	for _, a := range s.Listeners() {
 		v.Listen = append(v.Listen, a.String())
 	}

@@ -24,7 +24,7 @@ type View struct {
 	Upstream string       `json:"upstream,omitempty"`
 	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
 	// Retriable: sending it twice does no harm, as far as the settings say.
-	Repeatable bool   `json:"retriable"`
+	Retryable  bool   `json:"retriable"`
 	Why        string `json:"why,omitempty"`
 	MaxRetries int    `json:"max_retries"`
 	// StreamSeconds is how long an event stream is held back until its first content; 0: not at all.
@@ -41,7 +41,7 @@ type refusalView struct {
 type caseView struct {
 	Failure    string  `json:"failure"`
 	Text       string  `json:"text"`
-	Repeated   bool    `json:"retried"`
+	Retried    bool    `json:"retried"`
 	Class      string  `json:"class"`
 	Reason     string  `json:"reason,omitempty"`
 	ReasonText string  `json:"reason_text,omitempty"`
@@ -157,21 +157,21 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	if err != nil {
 		return err
 	}
-	nested, err := r.LayeredRetriesRule()
+	layered, err := r.LayeredRetriesRule()
 	if err != nil {
 		return err
 	}
 	carries := q.Get(http1.IdempotencyKey) != nil
 	request := decisiontable.Request{
-		Method: q.Method, HasKey: carries || r.IdempotencyKey == "generate", Repeat: isRepeat(q), Nested: nested, Timeout: r.RequestTimeout,
+		Method: q.Method, HasKey: carries || r.IdempotencyKey == "generate", IsRetry: isRetry(q), Layered: layered, Timeout: r.RequestTimeout,
 	}
 	v.MaxRetries, v.StreamSeconds = p.MaxRetries, r.FirstContentTimeout.Seconds()
-	if request.Repeat {
-		v.MaxRetries = nested.MaxRetries(p.MaxRetries)
+	if request.IsRetry {
+		v.MaxRetries = layered.MaxRetries(p.MaxRetries)
 	}
-	v.Repeatable = p.Retryable(q.Method, request.HasKey)
-	v.Why = whyRepeatable(r, q, carries)
-	if request.Repeat {
+	v.Retryable = p.Retryable(q.Method, request.HasKey)
+	v.Why = whyRetryable(r, q, carries)
+	if request.IsRetry {
 		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
 	}
 	for _, a := range decisiontable.Ask(&p, request) {
@@ -180,8 +180,8 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	return nil
 }
 
-// isRepeat says what the data path says of the marks of other proxies.
-func isRepeat(q *http1.Request) bool {
+// isRetry says what the data path says of the marks of other proxies.
+func isRetry(q *http1.Request) bool {
 	above := func(id http1.HeaderName, limit int64) bool {
 		n, ok := http1.ParseUint(q.Get(id))
 		return ok && n > limit
@@ -189,7 +189,7 @@ func isRepeat(q *http1.Request) bool {
 	return above(http1.XRetryproxyAttempt, 1) || above(http1.XEnvoyAttemptCount, 1) || above(http1.GRPCPreviousRPCAttempts, 0) || above(http1.XStainlessRetryCount, 0)
 }
 
-func whyRepeatable(r *config.Route, q *http1.Request, carries bool) string {
+func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {
 	switch {
 	case r.RetryMethods.Has(q.Method):
 		return fmt.Sprintf("%s is one of RETRYPROXY_RETRY_METHODS", q.Method)
@@ -206,7 +206,7 @@ func whyRepeatable(r *config.Route, q *http1.Request, carries bool) string {
 func viewCase(a decisiontable.Answer) caseView {
 	d := a.Decision
 	v := caseView{
-		Failure: a.Name, Text: a.Text, Repeated: d.Retry, Class: d.Class.String(), MinWait: a.MinWait.Seconds(), MaxWait: a.MaxWait.Seconds(), answer: a,
+		Failure: a.Name, Text: a.Text, Retried: d.Retry, Class: d.Class.String(), MinWait: a.MinWait.Seconds(), MaxWait: a.MaxWait.Seconds(), answer: a,
 	}
 	if d.Why.ForRetry() || d.Why.WhyNot() {
 		v.Reason, v.ReasonText = d.Why.String(), d.Why.Explain()

@@ -22,7 +22,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 		fmt.Fprintf(w, "%s     nothing is retried except on a stale pooled connection; the rest says what would be\n", p.Yellow("dry run"))
 	}
 	word := p.Yellow("no")
-	if v.Repeatable {
+	if v.Retryable {
 		word = p.Green("yes")
 	}
 	fmt.Fprintf(w, "retriable   %s: %s\n", word, v.Why)
@@ -36,7 +36,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	t.Row("IF THE UPSTREAM'S RESPONSE IS", "RETRIED", "WAIT BEFORE", "REASON")
 	for _, f := range v.Failures {
 		again, wait := "no", "-"
-		if f.Repeated {
+		if f.Retried {
 			again, wait = "yes", waitText(&f)
 		}
 		t.Row(f.Text, again, wait, reasonText(&f))

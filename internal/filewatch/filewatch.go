@@ -1,19 +1,13 @@
 // Package filewatch reports when files have changed.
 //
-// Make a Files with New, call Run in a goroutine, and Set whenever the list of
-// files changes. Run sleeps until the kernel reports a change in a directory
-// that decides what one of the files is, then compares the files with what they
-// were. It watches directories because a file is seldom written in place: an
-// editor renames, the kubelet swaps a symbolic link two directories up, and a
-// file may not exist yet.
+// Make a Files with New, call Run in a goroutine, and Set whenever the list of files
+// changes. Run compares the files with what they were every Interval. That is right for
+// every file system and every way of changing a file: an editor renames, the kubelet swaps a
+// symbolic link two directories up, another machine writes, and a file may not exist yet.
 //
-// A change is reported once it has settled: after two looks in a row that found
-// the same. So a file half written is seldom read. A reader still has to refuse
-// what it cannot use, and is called again when the file changes.
-//
-// Some file systems report nothing: NFS, when another machine writes. So Run
-// also looks once a minute. Where the kernel reports nothing at all, Run looks
-// once a second, and says so once. See docs/decisions/0024-file-notices.md.
+// A change is reported once it has settled: after two looks in a row that found the same. So
+// a file half written is seldom read. A reader still has to refuse what it cannot use, and is
+// called again when the file changes.
 package filewatch
 
 import (
@@ -24,25 +18,16 @@ import (
 )
 
 const (
-	// Settle is the time from the first notice to the look at the files, and
-	// between two looks while they change. All notices within it are one.
+	// Interval is the time between two looks.
+	Interval = 5 * time.Second
+	// Settle is the time to the next look after one that found a change.
 	Settle = 100 * time.Millisecond
-	// Fallback is the time between two looks that no notice asked for.
-	Fallback = time.Minute
-	// Interval is the time between two looks where there are no notices.
-	Interval = time.Second
 )
 
 // Files watches a list of files. Safe for concurrent use.
 type Files struct {
-	warn   func(error)
-	warned bool                     // for Run only
-	start  func() (*notices, error) // nil notices: poll only
-
 	mu    sync.Mutex // guards all below
 	files map[string]*state
-
-	listed chan struct{} // Set changed the list; room for one
 }
 
 type state struct {
@@ -73,10 +58,9 @@ func markOf(path string) mark {
 	return mark{exists: true, size: info.Size(), mtime: info.ModTime(), info: info}
 }
 
-// New watches the files as they are now. Run calls warn, once, if the kernel
-// cannot report changes.
-func New(warn func(error), paths ...string) *Files {
-	f := &Files{warn: warn, start: startNotices, listed: make(chan struct{}, 1)}
+// New watches the files as they are now.
+func New(paths ...string) *Files {
+	f := &Files{}
 	f.Set(paths)
 	return f
 }
@@ -96,20 +80,6 @@ func (f *Files) Set(paths []string) {
 		files[path] = known
 	}
 	f.files = files
-	select {
-	case f.listed <- struct{}{}:
-	default:
-	}
-}
-
-func (f *Files) paths() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	paths := make([]string, 0, len(f.files))
-	for path := range f.files {
-		paths = append(paths, path)
-	}
-	return paths
 }
 
 // look compares the files with what they were. It returns whether a change has
@@ -134,17 +104,24 @@ func (f *Files) look() (settled, moving bool) {
 	return true, false
 }
 
-// Run watches until ctx ends and calls changed, from its own goroutine, for
-// every change. Without files it sleeps until Set lists one.
+// Run watches until ctx ends and calls changed, from its own goroutine, for every change.
 func (f *Files) Run(ctx context.Context, changed func()) {
+	timer := time.NewTimer(Interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.listed:
-			if len(f.paths()) > 0 {
-				f.watch(ctx, changed)
-			}
+		case <-timer.C:
 		}
+		settled, moving := f.look()
+		if settled {
+			changed()
+		}
+		next := Interval
+		if moving {
+			next = Settle
+		}
+		timer.Reset(next)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,6 @@ func write(t *testing.T, path, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func noWarning(t *testing.T) func(error) {
-	return func(err error) { t.Errorf("warned: %v", err) }
 }
 
 func settledNow(f *Files) bool {
@@ -39,7 +36,7 @@ func TestReportsEveryKindOfChangeOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "env")
 	write(t, path, "a")
-	f := New(noWarning(t), path)
+	f := New(path)
 	if settled(f) {
 		t.Fatal("reported a change that there was not")
 	}
@@ -89,7 +86,7 @@ func TestReportsConfigMapSwap(t *testing.T) {
 	}
 	must(os.Symlink("..2024_1", filepath.Join(dir, "..data")))
 	must(os.Symlink("..data/env", filepath.Join(dir, "env")))
-	f := New(noWarning(t), filepath.Join(dir, "env"))
+	f := New(filepath.Join(dir, "env"))
 	must(os.Symlink("..2024_2", filepath.Join(dir, "..data_tmp")))
 	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	must(os.RemoveAll(filepath.Join(dir, "..2024_1")))
@@ -101,7 +98,7 @@ func TestReportsConfigMapSwap(t *testing.T) {
 func TestDoesNotReportWhileTheFileIsBeingWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "env")
 	write(t, path, "")
-	f := New(noWarning(t), path)
+	f := New(path)
 	content := ""
 	for range 5 {
 		content += "x"
@@ -119,7 +116,7 @@ func TestSetKeepsWhatIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	write(t, a, "1")
-	f := New(noWarning(t), a)
+	f := New(a)
 	write(t, a, "12")
 	f.Set([]string{a, b})
 	if !settled(f) {
@@ -136,44 +133,27 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		New(noWarning(t)).Run(ctx, func() {})
+		New().Run(ctx, func() {})
 		close(done)
 	}()
 	cancel()
 	<-done
 }
 
-// A process that watches no file is not woken for it, and one that gets a file later is.
-func TestNoTickerRunsWithoutFiles(t *testing.T) {
+func TestAChangeIsReportedOnceWithinTheInterval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "env")
 	synctest.Test(t, func(t *testing.T) {
-		tickers := 0
-		defer func(was func(time.Duration) *time.Ticker) { newTicker = was }(newTicker)
-		newTicker = func(d time.Duration) *time.Ticker { tickers++; return time.NewTicker(d) }
+		var reported atomic.Int32
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		f, told := New(noWarning(t)), make(chan struct{}, 1)
-		f.start = pollOnly
-		go f.Run(ctx, func() { told <- struct{}{} })
-		synctest.Wait()
-		if tickers != 0 {
-			t.Fatal("a ticker runs without a file")
-		}
-		for i := range 2 {
-			f.Set([]string{path})
-			synctest.Wait()
-			if tickers != i+1 {
-				t.Fatalf("%d tickers", tickers)
-			}
+		go New(path).Run(ctx, func() { reported.Add(1) })
+		for i := range int32(3) {
+			time.Sleep(time.Second)
 			write(t, path, time.Now().String())
-			<-told
-			f.Set(nil)
-			time.Sleep(2 * Interval)
+			time.Sleep(Interval + 2*Settle)
 			synctest.Wait()
-			write(t, path, "") // nobody looks
-			time.Sleep(10 * Interval)
-			if len(told) > 0 {
-				t.Error("reported a file that is not on the list any more")
+			if n := reported.Load(); n != i+1 {
+				t.Errorf("%d reports, expected %d", n, i+1)
 			}
 		}
 	})

@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -53,10 +52,10 @@ type decoder struct {
 	where string
 }
 
-// maxValues bounds what aliases may grow a file to. Ten thousand rules are far below.
-const maxValues = 1 << 20
+// maxValues bounds what aliases may grow a file to. Ten thousand rules have fewer.
+const maxValues = 250_000
 
-var errTooMany = errors.New("more values than a million, aliases expanded")
+var errTooMany = fmt.Errorf("more than %d values, aliases expanded", maxValues)
 
 func decodeAs[T any](d *decoder, n *yaml.Node) *T {
 	var v T

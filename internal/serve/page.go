@@ -33,8 +33,8 @@ func (a *app) process() page.Process {
 	}
 	return page.Process{
 		RateLimited: rateLimited, Tokens: tokens, Paused: stats.Paused,
-		Side: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
-		RetryBufferUsed: stats.RetryBufferUsed, ReplayLimitBytes: int64(now.RetryBufferTotalBytes),
+		Position: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
+		RetryBufferUsed: stats.RetryBufferUsed, RetryBufferLimit: int64(now.RetryBufferTotalBytes),
 	}
 }
 
@@ -95,7 +95,7 @@ func ruleOf(now *inForce, name string) page.Rule {
 			made = &now.config.Routes[i-1]
 		}
 		return page.Rule{
-			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, Observes: made.DryRun,
+			Upstream: made.Upstream.String(), Backoff: s.Backoff, MaxRetries: made.Policy.MaxRetries, DryRun: made.DryRun,
 			RequestTimeoutMS: made.RequestTimeout.Milliseconds(), AttemptTimeoutMS: made.AttemptTimeout.Milliseconds(), Curve: curveOf(&made.Policy),
 		}
 	}

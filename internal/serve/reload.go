@@ -34,9 +34,6 @@ func (a *app) reload(why string) {
 	a.reloadPercent(old.settings, s)
 	a.level.SetLevel(levelOf(s))
 	a.files.Set(s.Files())
-	if a.page != nil {
-		a.page.Wake() // there may be new upstreams
-	}
 	a.metrics.Retain(routeNames(s))
 	a.metrics.ConfigLoaded(true, time.Now())
 	for _, p := range problems.Warnings() {

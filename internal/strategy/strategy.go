@@ -56,7 +56,7 @@ var options = []option{
 }
 
 // Keys lists the options in the order in which they are written. The slice is
-// the client's.
+// the caller's.
 func Keys() []string {
 	keys := make([]string, len(options))
 	for i, o := range options {

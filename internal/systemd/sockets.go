@@ -35,7 +35,7 @@ func Take() (*Sockets, error) {
 }
 
 // Listen gives the socket for an address, "host:port" or "unix:/path", and
-// forgets it; nil when there is none. The listener is the client's to close.
+// forgets it; nil when there is none. The listener is the caller's to close.
 func (s *Sockets) Listen(address string) net.Listener {
 	for i, l := range s.given {
 		if listensAt(l, address) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/retryproxy/retryproxy/plot"
 )
 
@@ -16,38 +18,28 @@ const plainWidth = 80
 // Is reports whether w is a terminal.
 func Is(w any) bool {
 	f, is := w.(*os.File)
-	return is && isTerminal(f)
+	return is && term.IsTerminal(int(f.Fd()))
 }
 
 // Size returns the current number of columns and rows of the terminal w; 0 if w is no
 // terminal or they are unknown.
 func Size(w any) (columns, rows int) {
 	f, is := w.(*os.File)
-	if !is || !isTerminal(f) {
+	if !is {
 		return 0, 0
 	}
-	return size(f)
-}
-
-// Keys returns the keys pressed on the terminal r, each at once and without echo; nil if r
-// is no terminal. stop restores the terminal; call it once.
-func Keys(r any) (keys <-chan byte, stop func()) {
-	f, is := r.(*os.File)
-	if !is || !isTerminal(f) {
-		return nil, func() {}
-	}
-	return readKeys(f)
+	columns, rows, _ = term.GetSize(int(f.Fd())) // 0 if it fails
+	return columns, rows
 }
 
 // Screen returns how to draw on w. If w is no terminal, that is plain ASCII in 80 columns.
 // A terminal gets its width (or COLUMNS), Unicode if the locale is UTF-8, and colours
 // unless NO_COLOR is set (no-color.org) or TERM is dumb. The plot chooses the height.
 func Screen(w io.Writer, getenv func(string) string) plot.Screen {
-	f, is := w.(*os.File)
-	if !is || !isTerminal(f) {
+	if !Is(w) {
 		return plot.Screen{Width: plainWidth}
 	}
-	columns, _ := size(f)
+	columns, _ := Size(w)
 	return of(columns, getenv)
 }
 

@@ -19,7 +19,6 @@ const leastEvery = 100 * time.Millisecond
 
 // Screen is where the state is drawn.
 type Screen struct {
-	In     io.Reader // for keys
 	Out    io.Writer
 	Getenv func(string) string
 }
@@ -56,18 +55,16 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// Watch redraws the state in place until ctx ends or the key q. If the proxy does not
+// Watch redraws the state in place until ctx ends. If the proxy does not
 // respond, it shows that and asks again: the proxy may be restarting. The last state stays
 // on the terminal.
 func (s Screen) Watch(ctx context.Context, ask adminclient.Ask, body string, every time.Duration) error {
 	every = max(every, leastEvery)
-	keys, giveBack := terminal.Keys(s.In)
-	defer giveBack()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	fmt.Fprint(s.Out, enterScreen)
 	text, err := s.redraw(body)
-	for err == nil && !over(ctx, ticker.C, keys) {
+	for err == nil && next(ctx, ticker.C) {
 		body, asked := Look(ctx, ask)
 		switch {
 		case ctx.Err() != nil:
@@ -82,19 +79,13 @@ func (s Screen) Watch(ctx context.Context, ask adminclient.Ask, body string, eve
 	return err
 }
 
-// over waits for the next redraw, and returns true if a signal or q ends Watch.
-func over(ctx context.Context, next <-chan time.Time, keys <-chan byte) bool {
-	for {
-		select {
-		case <-ctx.Done():
-			return true
-		case <-next:
-			return false
-		case key := <-keys:
-			if key == 'q' || key == 'Q' || key == 4 { // Ctrl-D
-				return true
-			}
-		}
+// next waits for the next redraw, and returns false if ctx ends first.
+func next(ctx context.Context, tick <-chan time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-tick:
+		return true
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 )
@@ -36,24 +35,6 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 	}
 	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {
 		t.Errorf("the terminal is not given back: %q", text)
-	}
-}
-
-func TestTheKeyQEndsTop(t *testing.T) {
-	never := make(chan time.Time)
-	for keys, want := range map[string]bool{"q": true, "xyq": true, "Q": true, "\x04": true} {
-		pressed := make(chan byte, len(keys))
-		for i := range len(keys) {
-			pressed <- keys[i]
-		}
-		if got := over(t.Context(), never, pressed); got != want {
-			t.Errorf("%q: over %v", keys, got)
-		}
-	}
-	ticked := make(chan time.Time, 1)
-	ticked <- time.Now()
-	if over(t.Context(), ticked, nil) {
-		t.Error("it is over at the next look")
 	}
 }
 

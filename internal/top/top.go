@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/plot"
@@ -73,8 +74,8 @@ func (d *drawing) paint(code, s string) string {
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Side,
-		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.ReplayLimitBytes))
+	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
+		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
 	if t := p.Tokens; t.Limit > 0 {
 		d.line("%d of %d tokens a minute used", t.Used, t.Limit)
 	} else if t.Any() {
@@ -197,5 +198,15 @@ func (d *drawing) requests(failed []page.Request) {
 }
 
 // printable replaces control characters of a client's text, which could control the
-// terminal.
-func printable(s string) string { return safe.Text(s, math.MaxInt) }
+// terminal, and characters that may not take one column of it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= firstCombining {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, safe.Text(s, math.MaxInt))
+}
+
+// firstCombining is where the characters begin that take no column or two.
+const firstCombining = 0x300

@@ -1,65 +1,17 @@
 package top
 
 import (
+	"regexp"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 )
 
-// piece is a rune or an escape sequence (ECMA-48 SGR) of a line.
-type piece struct {
-	text    string
-	columns int
-}
+// colours are the only escape sequences in a line (ECMA-48 SGR).
+var colours = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// pieces splits a line. Its only escape sequences are our own colours.
-func pieces(line string) []piece {
-	var all []piece
-	for len(line) > 0 {
-		if strings.HasPrefix(line, "\x1b[") {
-			end := strings.IndexByte(line, 'm') + 1
-			all = append(all, piece{line[:end], 0})
-			line = line[end:]
-			continue
-		}
-		for i, r := range line {
-			if i > 0 {
-				break
-			}
-			n := len(string(r))
-			all = append(all, piece{line[:n], runeColumns(r)})
-			line = line[n:]
-		}
-	}
-	return all
-}
-
-// columnsOf returns how many columns of a terminal a text without tabs takes.
-func columnsOf(text string) int {
-	sum := 0
-	for _, p := range pieces(text) {
-		sum += p.columns
-	}
-	return sum
-}
-
-// wide lists the blocks whose characters take two columns (approximately Unicode Standard
-// Annex 11).
-var wide = []struct{ from, to rune }{
-	{0x1100, 0x115f}, {0x2e80, 0xa4cf}, {0xac00, 0xd7a3}, {0xf900, 0xfaff}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6},
-	{0x1f300, 0x1faff}, {0x20000, 0x3fffd},
-}
-
-func runeColumns(r rune) int {
-	if unicode.In(r, unicode.Mn, unicode.Me) {
-		return 0
-	}
-	for _, block := range wide {
-		if block.from <= r && r <= block.to {
-			return 2
-		}
-	}
-	return 1
-}
+// columnsOf returns how many columns of a terminal a text takes: one for each character,
+// see printable.
+func columnsOf(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
 // clip cuts a line to a number of columns, 0 for no limit, and appends ellipsis if it did.
 // It ends colours.
@@ -67,19 +19,21 @@ func clip(line string, columns int, ellipsis string) string {
 	if columns <= 0 || columnsOf(line) <= columns {
 		return line
 	}
-	var b strings.Builder
-	left := columns - columnsOf(ellipsis)
-	for _, p := range pieces(line) {
-		if p.columns > left {
-			break
+	kept, room := "", columns-columnsOf(ellipsis)
+	for line != "" && room > 0 {
+		n := 0
+		if at := colours.FindStringIndex(line); at != nil && at[0] == 0 {
+			n = at[1]
+		} else {
+			_, n = utf8.DecodeRuneInString(line)
+			room--
 		}
-		left -= p.columns
-		b.WriteString(p.text)
+		kept, line = kept+line[:n], line[n:]
 	}
-	if colourOf(b.String()) != "" {
-		b.WriteString(noColour)
+	if colourOf(kept) != "" {
+		kept += noColour
 	}
-	return b.String() + ellipsis
+	return kept + ellipsis
 }
 
 const noColour = "\x1b[0m"

@@ -42,7 +42,7 @@ type Server struct {
 func New(o inject.Options, files certs.Files, log *slog.Logger) (*Server, error) {
 	// Watch before reading, so that no change is missed.
 	s := &Server{options: o, files: files, log: log}
-	s.changes = filewatch.New(s.warnPolling, files.Cert, files.Key)
+	s.changes = filewatch.New(files.Cert, files.Key)
 	c, err := certs.Load(files)
 	if err != nil {
 		return nil, err
@@ -93,10 +93,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	stop()
 	following.Wait()
 	return err
-}
-
-func (s *Server) warnPolling(err error) {
-	s.log.Warn("the certificate is looked at every second because the system does not report its changes", "error", err)
 }
 
 // current returns the configuration of each handshake, so that a new certificate needs no

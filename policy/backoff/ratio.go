@@ -59,39 +59,10 @@ func (b Ratio) After(t time.Duration) time.Duration {
 	return ClampDuration(float64(b.First)+b.Ratio*float64(max(t, 0)), Forever)
 }
 
-// Elapsed returns when retry n begins: T_n = a (r^n - 1)/(r - 1). n may be a fraction;
-// below 0 it counts as 0.
-func (b Ratio) Elapsed(n float64) time.Duration {
-	// expm1 and log1p keep precision for a small p.
-	f := math.Expm1(max(n, 0)*math.Log1p(b.Ratio)) / b.Ratio
-	return ClampDuration(math.Round(float64(b.First)*f), Forever)
-}
-
-// Nth returns the wait after n retries: t_n = a r^n.
-func (b Ratio) Nth(n float64) time.Duration {
-	return ClampDuration(float64(b.First)*math.Pow(b.Growth(), max(n, 0)), Forever)
-}
-
-// Before returns the wait before one of length next: t_n = t_(n+1)/r.
-func (b Ratio) Before(next time.Duration) time.Duration {
-	return ClampDuration(float64(next)/b.Growth(), Forever)
-}
-
 // Tries returns how many retries begin within time t: n = log_r(1 + (r-1) t/a), as a
 // fraction. Its integer part is the number of retries begun at t.
 func (b Ratio) Tries(t time.Duration) float64 {
 	return math.Log1p(b.Ratio*float64(max(t, 0))/float64(b.First)) / math.Log1p(b.Ratio)
-}
-
-// Noticed returns when a recovery at time t is detected: the start of the first retry at or
-// after t. A retry that misses t by rounding (1 part in 10^12) detects it.
-func (b Ratio) Noticed(t time.Duration) time.Duration {
-	for n := math.Floor(b.Tries(t)); ; n++ {
-		at := b.Elapsed(n)
-		if at == Forever || at+at/1e12+1 >= t {
-			return at
-		}
-	}
 }
 
 // Multiplies returns the factor by which the number of tries changes in the long run if the

@@ -101,14 +101,10 @@ func overloaded(u *latency.Baseline, w *latency.Sums, atOnce float64) bool {
 		atOnce >= minInFlightToBind && atOnce > u.Concurrency && slower(u, w, 0.2, 2)
 }
 
-// recordSlowness records a good response that may show that the upstream became slower: in
-// a slow start, or after a silence.
+// recordSlowness records a good response that may show that the upstream recovered slower.
 func (g *core) recordSlowness(p Permit, now time.Duration) {
 	if g.recovery.recordResponse(p.at, now, g.breaker.state == SlowStart, &g.baseline) {
 		g.becameSlower(&g.recovery.seen, now)
-	}
-	if pace := &g.silence.pace; pace.recordResponse(p.at, now) && g.baseline.Known() && slower(&g.baseline, &pace.seen, 0, recoverySlowdown) {
-		g.becameSlower(&pace.seen, now)
 	}
 }
 

@@ -43,7 +43,6 @@ func (g *core) refresh(now time.Duration) {
 		g.learner.pending(now, g.counters, &g.baseline, g.breaker.state == Closed)
 	}
 	g.checkStall(now)
-	g.silence.pace.expire(now)
 }
 
 // abandonedBound returns how long an abandoned attempt counts as in flight if nothing is
@@ -103,7 +102,7 @@ func (g *core) publish(now time.Duration) {
 	if g.limiter.limited() || !g.breaker.allowsRequests() || g.silence.suspect.on || g.waiting.any() {
 		mode |= modeSlow
 	}
-	if g.evidence.recentFailures() || g.silence.pace.on || now < g.connections.watchedTo {
+	if g.evidence.recentFailures() || now < g.connections.watchedTo {
 		mode |= modeRecentFailures
 	}
 	if g.counters.mode.Load() != mode {

@@ -7,12 +7,11 @@ import (
 )
 
 // silence holds what a Guard knows of missing responses: how many are missing, for which
-// URLs, whether that is suspect, and how the responses arrive after it.
+// URLs, and whether that is suspect.
 type silence struct {
 	stall   stallDetector
 	suspect suspectState
 	urls    urls
-	pace    pace
 }
 
 // judge evaluates a silence after a refresh. It reports whether the upstream is down, and
@@ -21,9 +20,6 @@ func (s *silence) judge(now time.Duration, u *latency.Baseline, awaiting int64) 
 	if s.stall.suspicion(now, u, awaiting) < suspicionThreshold {
 		s.suspect = suspectState{}
 		return false
-	}
-	if !s.suspect.on {
-		s.pace.begin(s.stall.first())
 	}
 	if (s.stall.leftLate >= leftLateUnknown || now-s.stall.first() >= downAfter(u)) && !s.oneURLStalled(now, u) {
 		s.suspect = suspectState{}

@@ -164,7 +164,7 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		case at.r.GRPC && !at.peekGRPCStatus(a):
 			at.s.drop()
 			*a = policy.Attempt{Cause: policy.CauseReset}
-		case at.holdsStream(a):
+		case at.r.Dest.FirstContentTimeout > 0 && at.holdsStream(a):
 			at.awaitFirstContent(a)
 		}
 	default:

@@ -4,8 +4,7 @@
 //
 // The parts of an exchange, each with its own state:
 //
-//   - Exchange (exchange.go) has the retry loop (loop.go), and ends the request (conclude.go,
-//     fallback.go).
+//   - Exchange begins and ends the request (exchange.go, fallback.go), and has the retry loop (loop.go).
 //   - permit.Admitter gets the attempts admitted.
 //   - sender connects the running attempt (connect.go) and sends its request (sender.go). It alone
 //     changes which attempt that is.

@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"time"
@@ -160,24 +159,4 @@ func readPushback(a *attempt.Attempt, res *policy.Attempt) {
 // isEventStream reports whether the body of a response is an event stream (WHATWG HTML, section 9.2).
 func isEventStream(r *http1.Response) bool {
 	return http1.EqualFold(mediaType(r), "text/event-stream")
-}
-
-// isPlainJSON reports whether a response has a JSON body that is not compressed.
-func isPlainJSON(r *http1.Response) bool {
-	const suffix = "+json" // RFC 6839 section 3.1
-	name := mediaType(r)
-	return isUncompressed(r) && (http1.EqualFold(name, "application/json") ||
-		len(name) > len(suffix) && http1.EqualFold(name[len(name)-len(suffix):], suffix))
-}
-
-// isUncompressed reports whether the body of a response is not encoded.
-func isUncompressed(r *http1.Response) bool {
-	coding := r.Get(http1.ContentEncoding)
-	return len(coding) == 0 || http1.EqualFold(coding, "identity")
-}
-
-// mediaType returns the Content-Type of a response without its parameters.
-func mediaType(r *http1.Response) []byte {
-	name, _, _ := bytes.Cut(r.Get(http1.ContentType), []byte(";"))
-	return http1.TrimOWS(name)
 }

@@ -63,7 +63,10 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.sender.att.Endpoint != nil {
 		reportToEndpoint(x.sender.att.Endpoint, a)
 	}
-	x.attempts.hedge.attemptDone(a, d.Class)
+	if x.attempts.hedge.learns {
+		x.attempts.hedge.learnLatency(a, d.Class)
+	}
+	x.report.AttemptDone(x.sender.att, a, d.Class)
 	if x.r.Tokens != nil {
 		x.countFailed(a, d.Retry)
 	}

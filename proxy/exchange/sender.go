@@ -155,9 +155,12 @@ func (s *sender) situation() policy.Situation {
 // body still in flight ends here: what followed it could pass for another request, and its
 // connection carries none.
 func (s *sender) endRequest() {
-	if !s.upload.Pump.Running {
-		return
+	if s.upload.Pump.Running {
+		s.stopUpload()
 	}
+}
+
+func (s *sender) stopUpload() {
 	s.upload.AwaitLastWrite()
 	if s.att.Progress.Load() != attempt.Sent {
 		s.att.NotReusable = true

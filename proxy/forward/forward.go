@@ -86,7 +86,8 @@ type Settings struct {
 	// prefix must not be passed to this package.
 	StripPrefix string
 
-	// BasePath is put before the path, after StripPrefix is removed; "" for nothing. It is in normal
+	// BasePath is put before the path, after StripPrefix is removed; "" for nothing. The prefix itself
+	// becomes BasePath without a slash. It is in normal
 	// form and does not end with a slash. Call route.Climbs first: a path that an upstream could
 	// resolve to outside must not be passed to this package.
 	BasePath string

@@ -50,13 +50,13 @@ func appendRequestLine(dst []byte, r *http1.Request, s *Settings) []byte {
 	}
 	dst = append(dst, r.Method...)
 	dst = append(dst, ' ')
-	whole := s.StripPrefix != "" && len(path) == 1 && len(r.Path) > 1 && r.Path[len(r.Path)-1] != '/' // the path was the prefix
 	if s.BasePath != "" && path[0] == '/' {
 		dst = append(dst, s.BasePath...)
+		if len(path) == 1 && r.Path[len(r.Path)-1] != '/' {
+			path = nil // the client asked for the prefix itself, without a slash
+		}
 	}
-	if !whole || s.BasePath == "" {
-		dst = append(dst, path...)
-	}
+	dst = append(dst, path...)
 	if r.HasQuery {
 		dst = append(dst, '?')
 		dst = append(dst, r.Query...)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/queue"
 	"github.com/retryproxy/retryproxy/proxy/admission"
@@ -18,27 +17,6 @@ import (
 // permit at an upstream that is up and as busy as it bears. More would be time in which the client
 // could have gone elsewhere.
 const defaultLimitQueueTimeout = time.Second
-
-// Acquire takes a permit for the next attempt and waits for it if the route
-// allows. The wait costs no retry and no budget.
-func (ad *Admitter) Acquire(a *attempt.Attempt, now clock.Instant) Result {
-	if !ad.r.Time.Deadline.IsZero() && !now.Before(ad.r.Time.Deadline) {
-		return DeadlinePassed
-	}
-	q := ad.r.Dest.UpstreamState.Admission
-	t := ad.r.Process.Clock.Since(now)
-	ad.waiter.Request.Unfinished = !ad.r.Body.IsComplete()
-	in := Admitted
-	if permit, ok := q.Guard.AcquireFast(t); ok {
-		a.Permit = permit
-	} else {
-		in = ad.acquireSlow(a, q, t)
-	}
-	if in == Admitted && ad.waiter.Request.Unfinished {
-		a.Permit = q.Guard.Sending(a.Permit)
-	}
-	return in
-}
 
 func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time.Duration) Result {
 	ad.waiter.Request.Key = ad.r.UrlKey()
@@ -110,32 +88,6 @@ func (ad *Admitter) queueTimeLeft() time.Duration {
 		ad.queueUntil = ad.r.Time.Now().Add(ad.r.Dest.QueueTimeout)
 	}
 	return ad.queueUntil.Sub(ad.r.Time.Now())
-}
-
-// What an upstream had in hand when it was killed is lost all at once, and the
-// first of it to be noticed finds the breaker closed and the budget soon empty.
-// Such a request waits for the little while in which it turns out whether the
-// breaker opens. If it does, the request is sent again outside the budget: it
-// queues with all others, and the breaker paces them.
-
-// MayOutlive reports whether a request is retried after all whose connection was lost and for
-// which the budget had no token. again is then that retry.
-func (ad *Admitter) MayOutlive(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
-	if again.Why != policy.ReasonBudgetExhausted || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
-		return false
-	}
-	began := ad.r.Time.Tick()
-	end := ad.awaitBreaker()
-	ad.report.Queued(began)
-	switch {
-	case end == DrainBegan:
-		again.Why = policy.ReasonDraining
-		return false
-	case end != Left && !ad.r.RetryWaitsInQueue(): // who left is found out by pause
-		return false
-	}
-	again.Retry, again.Wait, again.Why = true, 0, policy.ReasonReset
-	return true
 }
 
 // awaitBreaker waits until the breaker opens, or it is clear that it does not.

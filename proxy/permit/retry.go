@@ -2,9 +2,11 @@ package permit
 
 import (
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // CountRetry counts the retry that is sent now. Its budget token is spent.
@@ -82,4 +84,86 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Rea
 		return policy.ReasonBudgetExhausted
 	}
 	return policy.ReasonDryRun
+}
+
+// What an upstream had in hand when it was killed is lost all at once, and the
+// first of it to be noticed finds the breaker closed and the budget soon empty.
+// Such a request waits for the little while in which it turns out whether the
+// breaker opens. If it does, the request is sent again outside the budget: it
+// queues with all others, and the breaker paces them.
+
+// MayOutlive reports whether a request is retried after all whose connection was lost and for
+// which the budget had no token. again is then that retry.
+func (ad *Admitter) MayOutlive(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
+	if again.Why != policy.ReasonBudgetExhausted || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
+		return false
+	}
+	began := ad.r.Time.Tick()
+	end := ad.awaitBreaker()
+	ad.report.Queued(began)
+	switch {
+	case end == DrainBegan:
+		again.Why = policy.ReasonDraining
+		return false
+	case end != Left && !ad.r.RetryWaitsInQueue(): // who left is found out by pause
+		return false
+	}
+	again.Retry, again.Wait, again.Why = true, 0, policy.ReasonReset
+	return true
+}
+
+// Rejection describes what the client of a request gets whose next attempt is not sent.
+type Rejection struct {
+	Status  int // of our own response, where there was no real one
+	Outcome policy.Outcome
+	Reason  string
+	Text    string
+}
+
+// notTaking is the error text of an upstream whose queue admits nothing.
+const notTaking = "the upstream is not taking requests"
+
+// gaveUp returns the Rejection for a reason that has an outcome of its own.
+func gaveUp(status int, why policy.Reason, text string) Rejection {
+	return Rejection{status, policy.GaveUp(why), why.String(), text}
+}
+
+// Rejection returns why the attempt was not sent.
+func (ad *Admitter) Rejection(in Result) Rejection {
+	switch in {
+	case DrainEnded:
+		return gaveUp(503, policy.ReasonDraining, notTaking)
+	case DeadlinePassed:
+		return gaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
+	}
+	switch ad.rejectedBy {
+	case rejectedByPause:
+		t := gaveUp(429, policy.ReasonRateLimitPause, "the upstream asked for a pause that is not over")
+		if ad.r.Attempts == 0 {
+			t.Outcome = policy.OutcomeRateLimitPause
+		}
+		return t
+	case rejectedByRateLimit:
+		t := gaveUp(429, policy.ReasonRateLimited, "the rate limit of the upstream is used up")
+		if ad.r.Attempts == 0 {
+			t.Outcome = policy.OutcomeRateLimited
+		}
+		return t
+	case rejectedByThrottling:
+		return Rejection{503, policy.OutcomeClientThrottled, policy.ReasonClientThrottled.String(), "the upstream rejects nearly all requests"}
+	}
+	return Rejection{503, ad.queueOutcome(), ad.queueOutcome().String(), notTaking}
+}
+
+// queueOutcome returns the outcome of a request that got no permit from the upstream's queue.
+func (ad *Admitter) queueOutcome() policy.Outcome {
+	switch {
+	case ad.verdict == breaker.VerdictAtLimit:
+		return policy.OutcomeOverloaded
+	case ad.droppedFromQueue:
+		return policy.OutcomeQueueDropped
+	case ad.r.Route.Breaker == settings.BreakerQueue:
+		return policy.OutcomeQueueTimeout
+	}
+	return policy.OutcomeFailFast
 }

@@ -70,7 +70,9 @@ func (p *Report) Done(code int, o policy.Outcome) {
 		added = p.LastEnd.Sub(p.FirstEnd)
 	}
 	p.Observer.RequestDone(p.Request.HTTP.Method, code, o, took, added, p.Request.Attempts)
-	p.logDone(code, o, now.Sub(p.Request.Time.Began))
+	if p.Request.Settings.AccessLog || worthALine(o) {
+		p.logDone(code, o, now.Sub(p.Request.Time.Began))
+	}
 	p.keep(code, o, now, took)
 	if p.Trace.Request != nil {
 		p.endTrace(code, o, took)

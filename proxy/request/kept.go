@@ -104,9 +104,13 @@ func (b *Body) release() {
 
 // Close returns all memory at the end of the exchange.
 func (b *Body) Close() {
-	if len(b.Kept) > 0 {
-		b.release()
+	if len(b.Kept) > 0 || b.scratch != nil {
+		b.releaseAll()
 	}
+}
+
+func (b *Body) releaseAll() {
+	b.release()
 	if b.scratch != nil {
 		buffer.Put(b.scratch)
 		b.scratch = nil

@@ -40,9 +40,11 @@ func (p *Process) RetryPercent() int { return 100 - int(p.withheld.Load()) }
 
 // MakesRetry draws whether a retry is made.
 func (p *Process) MakesRetry() bool {
-	withheld := int64(p.withheld.Load())
-	return withheld == 0 || backoff.Shared().Int64N(100) >= withheld
+	withheld := p.withheld.Load()
+	return withheld == 0 || draw(withheld)
 }
+
+func draw(withheld int32) bool { return backoff.Shared().Int64N(100) >= int64(withheld) }
 
 // RetryBuffer is the memory that the process may use to keep request bodies and failed responses
 // for retries. Safe for concurrent use.

@@ -127,7 +127,7 @@ func TestStateAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || response.Header.Get("Content-Type") != "application/json" {
 		t.Fatal(err, response.Header)
 	}
-	if len(got.State.Routes) != 1 || got.State.Routes[0].Last.Failed != 1 || paths(got.Requests.Failed) != "/p" || got.State.Process.Side != "inbound" {
+	if len(got.State.Routes) != 1 || got.State.Routes[0].Last.Failed != 1 || paths(got.Requests.Failed) != "/p" || got.State.Process.Position != "inbound" {
 		t.Errorf("%+v", got)
 	}
 	for _, want := range []string{`"request_id":"be241928"`, `"error":"status 503"`} {

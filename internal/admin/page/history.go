@@ -35,7 +35,6 @@ type history struct {
 	routes    []*routeHistory
 	upstreams []*upstreamHistory
 	more      int // routes in use that are not kept
-	quiet     int // looks in a row, the last included, that found nothing going on
 }
 
 // routeHistory is about 7 KiB.
@@ -95,44 +94,15 @@ func (h *history) begin(now time.Time) {
 func (h *history) look(now time.Time, m *metrics.Metrics, upstreams []metrics.Upstream) {
 	h.looks++
 	h.find(m)
-	mark, quiet := h.taken(now), true
+	h.tickAt[h.looks%2] = now
+	mark := h.looks%marksEvery == 0
+	if mark {
+		h.markAt[h.looks/marksEvery%numMarks] = now
+	}
 	for _, r := range h.routes {
-		quiet = r.look(h.looks, mark) && quiet
+		r.look(h.looks, mark)
 	}
-	quiet = h.lookAt(upstreams) && quiet
-	if h.quiet++; !quiet {
-		h.quiet = 0
-	}
-}
-
-// taken notes when the step was taken and reports whether it has a mark.
-func (h *history) taken(at time.Time) (mark bool) {
-	h.tickAt[h.looks%2] = at
-	if mark = h.looks%marksEvery == 0; mark {
-		h.markAt[h.looks/marksEvery%numMarks] = at
-	}
-	return mark
-}
-
-// last is when the last step was taken.
-func (h *history) last() time.Time { return h.tickAt[h.looks%2] }
-
-// skipTo takes all steps up to now as ones in which nothing happened.
-func (h *history) skipTo(now time.Time) {
-	const all = numMarks * marksEvery // these replace everything
-	missed := int(now.Sub(h.last()) / Step)
-	at := h.last().Add(time.Duration(max(missed-all, 0)) * Step)
-	for range min(missed, all) {
-		at = at.Add(Step)
-		h.looks++
-		mark := h.taken(at)
-		for _, r := range h.routes {
-			r.skip(h.looks, mark)
-		}
-		for _, u := range h.upstreams {
-			u.points[h.looks%Points] = u.points[(h.looks-1)%Points]
-		}
-	}
+	h.lookAt(upstreams)
 }
 
 // find begins the history of routes that are used for the first time and drops
@@ -159,9 +129,8 @@ func (h *history) find(m *metrics.Metrics) {
 	slices.SortFunc(h.routes, func(a, b *routeHistory) int { return strings.Compare(a.route.Name(), b.route.Name()) })
 }
 
-// look reports whether nothing happened since the last look and nothing is in
-// flight.
-func (r *routeHistory) look(n int, mark bool) (quiet bool) {
+// look takes the step of that number.
+func (r *routeHistory) look(n int, mark bool) {
 	live := r.route.Read()
 	now := countsOf(&live)
 	d := now.since(&r.ticks[(n-1)%2])
@@ -172,29 +141,18 @@ func (r *routeHistory) look(n int, mark bool) (quiet bool) {
 	if mark {
 		r.marks[n/marksEvery%numMarks] = now
 	}
-	return d == counts{} && live.InFlight == 0
 }
 
-func (r *routeHistory) skip(n int, mark bool) {
-	now := &r.ticks[(n-1)%2]
-	r.points[n%Points], r.ticks[n%2] = point{}, *now
-	if mark {
-		r.marks[n/marksEvery%numMarks] = *now
-	}
-}
-
-func (h *history) lookAt(upstreams []metrics.Upstream) (quiet bool) {
-	quiet = true
+func (h *history) lookAt(upstreams []metrics.Upstream) {
 	for _, u := range h.upstreams {
 		u.seen = false
 	}
 	for i := range upstreams {
 		if u := h.upstream(upstreams[i].Name); u != nil {
-			quiet = u.look(h.looks, &upstreams[i]) && quiet
+			u.look(h.looks, &upstreams[i])
 		}
 	}
 	h.upstreams = slices.DeleteFunc(h.upstreams, func(u *upstreamHistory) bool { return !u.seen })
-	return quiet
 }
 
 // upstream is the history of that name, nil when there is no room for one.
@@ -212,8 +170,8 @@ func (h *history) upstream(name string) *upstreamHistory {
 	return u
 }
 
-// look reports whether the upstream is healthy, unused, and as it was.
-func (u *upstreamHistory) look(n int, now *metrics.Upstream) (quiet bool) {
+// look takes the step of that number.
+func (u *upstreamHistory) look(n int, now *metrics.Upstream) {
 	g := &now.Guard
 	closed := uint64(0)
 	for _, times := range g.Opened {
@@ -227,7 +185,6 @@ func (u *upstreamHistory) look(n int, now *metrics.Upstream) (quiet bool) {
 		p.breaker = breaker.Open
 	}
 	u.points[n%Points], u.closed, u.seen = p, closed, true
-	return p == u.points[(n-1)%Points] && p.breaker == breaker.Closed && p.inFlight == 0 && p.waiting == 0
 }
 
 func countsOf(now *metrics.Counts) (c counts) {

@@ -22,7 +22,7 @@ type stage struct {
 }
 
 func newStage() *stage {
-	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon, process: Process{Side: "inbound", RetryPercent: 100}}
+	s := &stage{metrics: metrics.New(metrics.Options{}), now: noon, process: Process{Position: "inbound", RetryPercent: 100}}
 	s.Page = New(Options{
 		Version: "1", Metrics: s.metrics,
 		Process:   func() Process { return s.process },
@@ -175,7 +175,7 @@ func TestUpstreamHistory(t *testing.T) {
 	if n := len(u.History.Breaker); n != Points || u.History.Limit[n-1] != 7 || u.History.InFlight[n-2] != 3 || u.History.Budget[n-3] != 4 {
 		t.Errorf("%+v", u.History)
 	}
-	if u.Breaker != "closed" || u.OpenedBy != "" || u.Limit != 7 || u.RefusedDials != 3 || u.Budget != 6 {
+	if u.Breaker != "closed" || u.OpenedBy != "" || u.Limit != 7 || u.DialErrors != 3 || u.Budget != 6 {
 		t.Errorf("%+v", u)
 	}
 	s.upstreams[0].Guard.Breaker = breaker.Open

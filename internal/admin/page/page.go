@@ -2,9 +2,8 @@
 // admin listener, and the same as JSON for `retryproxy top`.
 //
 // Make a Page with New, give it to the data path as its journal, call Run in a
-// goroutine, call Wake for each request that begins, serve it (behind
-// admin.Access: it has no check of its own) and Close it before the server
-// that serves it.
+// goroutine, serve it (behind admin.Access: it has no check of its own) and Close
+// it before the server that serves it.
 //
 // What it knows is bounded, whatever is configured and however much comes in:
 // five minutes of at most maxRoutes routes and maxUpstreams upstreams, looked at
@@ -19,7 +18,6 @@ package page
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/metrics"
@@ -48,14 +46,14 @@ type Options struct {
 
 // Process is the state of the whole process.
 type Process struct {
-	Side             string `json:"position"`
+	Position         string `json:"position"`
 	Draining         bool   `json:"draining"`
 	RateLimited      Queue  `json:"rate_limited"`       // requests that wait for a rate limit
 	Paused           int    `json:"rate_limit_paused"`  // requests that wait for the end of a shared rate-limit pause
 	RetryPercent     int    `json:"retry_percent"`      // of a hundred retries, those made
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // kept for retries
-	ReplayLimitBytes int64  `json:"retry_buffer_limit_bytes"`
+	RetryBufferLimit int64  `json:"retry_buffer_limit_bytes"`
 	Tokens           Tokens `json:"tokens"`
 }
 
@@ -86,7 +84,7 @@ type Rule struct {
 	Upstream         string `json:"upstream"`
 	Backoff          string `json:"backoff"`
 	MaxRetries       int    `json:"max_retries"`
-	Observes         bool   `json:"dry_run"` // no retry is made, only counted
+	DryRun           bool   `json:"dry_run"` // no retry is made, only counted
 	RequestTimeoutMS int64  `json:"request_timeout_ms"`
 	AttemptTimeoutMS int64  `json:"attempt_timeout_ms"`
 	Curve            []Wait `json:"curve"` // of the first retries
@@ -107,12 +105,9 @@ type Page struct {
 	closed  chan struct{}
 	once    sync.Once
 	clients chan struct{} // one value per open stream of events
-	idle    atomic.Bool   // Run does not look until it is woken
-	woken   chan struct{} // room for one
 
 	mu      sync.Mutex // guards all below
 	history history
-	skips   bool // the steps since the last look are not in history
 	frames  frames
 }
 
@@ -123,74 +118,31 @@ const maxHost = 64
 func New(o Options) *Page {
 	now := time.Now()
 	o.Host = printable.Text(o.Host, maxHost)
-	p := &Page{options: o, started: now, closed: make(chan struct{}), clients: make(chan struct{}, maxClients), woken: make(chan struct{}, 1)}
+	p := &Page{options: o, started: now, closed: make(chan struct{}), clients: make(chan struct{}, maxClients)}
 	p.history.begin(now)
 	return p
 }
 
-// Run looks every Step until ctx ends. After two looks that found nothing going
-// on it sleeps until Wake: an idle proxy is not woken for its page.
+// Run looks every Step until ctx ends.
 func (p *Page) Run(ctx context.Context) {
-	timer := time.NewTimer(Step)
-	defer timer.Stop()
+	ticker := time.NewTicker(Step)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-timer.C:
-			if p.look(now) {
-				timer.Reset(time.Until(p.next()))
-			}
-		case <-p.woken:
-			p.resume(time.Now())
-			timer.Reset(time.Until(p.next()))
+		case now := <-ticker.C:
+			p.look(now)
 		}
 	}
 }
 
-// Wake tells that something is about to happen: a request begins, or the
-// configuration changes. It is cheap enough for each request.
-func (p *Page) Wake() {
-	if p.idle.Load() && p.idle.CompareAndSwap(true, false) {
-		p.woken <- struct{}{}
-	}
-}
-
-// look takes a step and reports whether to go on looking.
-func (p *Page) look(now time.Time) bool {
+// look takes a step.
+func (p *Page) look(now time.Time) {
 	upstreams := p.options.Upstreams()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.history.look(now, p.options.Metrics, upstreams)
-	p.skips = p.history.quiet >= 2
-	if p.skips {
-		// A request that called Wake just before and has not been counted yet is
-		// seen with the next one, or when it is looked at.
-		p.idle.Store(true)
-	}
-	return !p.skips
-}
-
-// resume ends the sleep of Run.
-func (p *Page) resume(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.catchUp(now)
-	p.skips = false
-}
-
-// catchUp adds the steps in which nothing happened. Requires p.mu.
-func (p *Page) catchUp(now time.Time) {
-	if p.skips {
-		p.history.skipTo(now)
-	}
-}
-
-// next is when the next look is due.
-func (p *Page) next() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.history.last().Add(Step)
 }
 
 // Close ends the streams of events. It may be called again.

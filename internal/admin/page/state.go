@@ -72,25 +72,25 @@ type RouteHistory struct {
 
 // Upstream is one upstream as it stands.
 type Upstream struct {
-	Name         string          `json:"name"`
-	Breaker      string          `json:"breaker"`
-	BreakerWhy   string          `json:"breaker_why"`         // what the state means
-	OpenedBy     string          `json:"opened_by,omitempty"` // why the breaker is not closed
-	Limit        int             `json:"concurrency_limit"`   // 0: none binds
-	InFlight     int             `json:"in_flight"`
-	Abandoned    int             `json:"abandoned"` // of these, those nobody waits for
-	Waiting      int             `json:"waiting"`
-	LongestMS    int64           `json:"longest_wait_ms"` // of those waiting, so far
-	HasBudget    bool            `json:"has_budget"`
-	Budget       float64         `json:"budget"` // retries left
-	HasThrottle  bool            `json:"has_client_throttling"`
-	Throttle     float64         `json:"client_throttling"` // share of requests not sent
-	Active       int             `json:"active"`            // connections
-	Idle         int             `json:"idle"`
-	Dialing      int             `json:"dialing"`
-	RefusedDials uint64          `json:"dial_errors"`            // since the start
-	LastFailure  *Failure        `json:"last_failure,omitempty"` // a failed connection; only one of the last five minutes
-	History      UpstreamHistory `json:"history"`
+	Name        string          `json:"name"`
+	Breaker     string          `json:"breaker"`
+	BreakerWhy  string          `json:"breaker_why"`         // what the state means
+	OpenedBy    string          `json:"opened_by,omitempty"` // why the breaker is not closed
+	Limit       int             `json:"concurrency_limit"`   // 0: none binds
+	InFlight    int             `json:"in_flight"`
+	Abandoned   int             `json:"abandoned"` // of these, those nobody waits for
+	Waiting     int             `json:"waiting"`
+	LongestMS   int64           `json:"longest_wait_ms"` // of those waiting, so far
+	HasBudget   bool            `json:"has_budget"`
+	Budget      float64         `json:"budget"` // retries left
+	HasThrottle bool            `json:"has_client_throttling"`
+	Throttle    float64         `json:"client_throttling"` // share of requests not sent
+	Active      int             `json:"active"`            // connections
+	Idle        int             `json:"idle"`
+	Dialing     int             `json:"dialing"`
+	DialErrors  uint64          `json:"dial_errors"`            // since the start
+	LastFailure *Failure        `json:"last_failure,omitempty"` // a failed connection; only one of the last five minutes
+	History     UpstreamHistory `json:"history"`
 }
 
 // Failure is a failed connection.
@@ -120,7 +120,6 @@ func (p *Page) State(now time.Time) State {
 
 // state is State with p.mu held.
 func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstream) State {
-	p.catchUp(now)
 	h := &p.history
 	s := State{
 		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
@@ -205,7 +204,7 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 		out.LastFailure = &Failure{AtMS: f.At.UnixMilli(), Address: f.Address, Kind: f.Kind, Error: f.Text}
 	}
 	for _, n := range u.DialErrors {
-		out.RefusedDials += n
+		out.DialErrors += n
 	}
 	t := &out.History
 	for _, known := range h.upstreams {

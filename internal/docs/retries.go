@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// RepeatTable answers "will my request be retried?" for the default settings.
-func RepeatTable() (string, error) {
+// RetryTable answers "will my request be retried?" for the default settings.
+func RetryTable() (string, error) {
 	profile, err := policy.FindProfile(policy.DefaultProfile)
 	if err != nil {
 		return "", err

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+)
+
+func said(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(context.Background(), &outside{args: args, stdout: &out, stderr: &errs}); code != exitOK {
+		t.Fatalf("%v: exit code %d, %s", args, code, errs.String())
+	}
+	return out.String()
+}
+
+func TestManPage(t *testing.T) {
+	page := said(t, "man")
+	for _, s := range config.Reference() {
+		if !strings.Contains(page, "\n.B "+roff(s.Variable())+"\n") {
+			t.Errorf("no %s", s.Variable())
+		}
+	}
+	for _, c := range commands() {
+		if strings.Contains(page, "\n.SS "+macroArg(c.name)+"\n") == c.hidden {
+			t.Errorf("%s (hidden: %v)", c.name, c.hidden)
+		}
+	}
+	for line := range strings.SplitSeq(page, "\n") {
+		request, _, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, ".") && !strings.Contains(" .TH .SH .SS .B .PP .EX .EE .TP ", " "+request+" ") || strings.HasPrefix(line, "'") {
+			t.Errorf("request %q", line)
+		}
+	}
+	if got := roff("a-b\n.c\n'd\\"); got != "a\\-b\n\\&.c\n\\&'d\\e" {
+		t.Errorf("roff: %q", got)
+	}
+}

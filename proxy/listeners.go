@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// ListenError reports which address of Config.Listen cannot be listened on.
+type ListenError struct {
+	Address string
+	Err     error
+}
+
+// Error returns the cause, which names the address.
+func (e *ListenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// listenerSet is the sockets that clients come by.
+type listenerSet struct {
+	all     []listener
+	pauses  atomic.Uint64 // times accepting had to wait
+	closing chan struct{} // closed when accepting has to end
+	once    sync.Once     // for closing
+}
+
+type listener struct {
+	net.Listener
+	name string // for routes: "" is the main one
+}
+
+// open listens on all addresses. inherited may have some of them already. If one cannot be opened,
+// it opens none and returns an error that joins a *ListenError for each.
+func (ls *listenerSet) open(addresses []string, inherited func(string) net.Listener) error {
+	var errs []error
+	for i, addr := range addresses {
+		l, err := socket(addr, inherited)
+		if err != nil {
+			errs = append(errs, &ListenError{addr, err})
+			continue
+		}
+		name := addr
+		if i == 0 {
+			name = ""
+		}
+		ls.all = append(ls.all, listener{l, name})
+	}
+	if len(errs) > 0 {
+		ls.close()
+		ls.all = nil
+	}
+	return errors.Join(errs...)
+}
+
+func socket(addr string, inherited func(string) net.Listener) (net.Listener, error) {
+	if inherited != nil {
+		if l := inherited(addr); l != nil {
+			return l, nil
+		}
+	}
+	return listen(addr)
+}
+
+func listen(addr string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(addr, "unix:")
+	if !isUnix {
+		lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+		return lc.Listen(context.Background(), "tcp", addr)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+	} else if fi, err := os.Stat(path); err == nil && fi.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path)
+	}
+	return net.Listen("unix", path)
+}
+
+// accept gives the clients of all listeners to admit, until stop or close. It pauses if the system has
+// no descriptor left; the system's queue holds the clients then.
+func (ls *listenerSet) accept(admit func(net.Conn, string), log func() *zap.Logger) {
+	var accepting sync.WaitGroup
+	for _, l := range ls.all {
+		accepting.Go(func() { ls.acceptFrom(l, admit, log) })
+	}
+	accepting.Wait()
+}
+
+func (ls *listenerSet) acceptFrom(l listener, admit func(net.Conn, string), log func() *zap.Logger) {
+	defer func() { _ = l.Close() }()
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			admit(nc, l.name)
+			continue
+		}
+		if ls.stopped() || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		ls.pauses.Add(1)
+		log().Warn("accept paused", zap.Error(err))
+		select {
+		case <-ls.closing:
+		case <-time.After(acceptPause):
+		}
+	}
+}
+
+// acceptPause is the wait after a failed accept: long enough not to spin, short enough not to be
+// noticed when a descriptor is free again.
+const acceptPause = 50 * time.Millisecond
+
+// stop ends accepting.
+func (ls *listenerSet) stop() { ls.once.Do(func() { close(ls.closing) }) }
+
+func (ls *listenerSet) stopped() bool {
+	select {
+	case <-ls.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopAfterQueue lets the accept loops take what is queued, then end.
+func (ls *listenerSet) stopAfterQueue() {
+	until := time.Now().Add(acceptGrace)
+	for _, l := range ls.all {
+		if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+			_ = d.SetDeadline(until)
+		} else {
+			_ = l.Close()
+		}
+	}
+	ls.stop()
+}
+
+func (ls *listenerSet) close() {
+	for _, l := range ls.all {
+		_ = l.Close()
+	}
+}

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/proxyproto"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// Stats is a picture of the server at one moment.
+type Stats struct {
+	Connections       int                            // clients connected
+	AcceptPauses      uint64                         // times accepting had to wait
+	EvictedIdle       uint64                         // connections ended, as others needed their slots, while idle
+	EvictedStalled    uint64                         // ... and connections and streams whose client took nothing
+	Faults            uint64                         // requests that ended in a fault of the proxy itself
+	HandshakeFailures uint64                         // clients whose TLS handshake failed
+	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
+	RetryBufferUsed   int64                          // kept for retries now
+	Draining          bool
+	RateLimitPauses   ratelimit.PauseState
+	Paused            int                        // requests that wait for the end of a shared rate-limit pause
+	RateLimits        []admission.RateLimitStats // in no order
+	Upstreams         []UpstreamStats
+}
+
+// UpstreamStats is the picture of one upstream.
+type UpstreamStats struct {
+	Name         string // its URL, without secrets
+	Pool         upstream.Stats
+	Addresses    upstream.EndpointSummary
+	BudgetTokens float64
+	HasBudget    bool
+	Guard        breaker.GuardState
+	LongestWait  time.Duration          // of queued requests, so far; 0: none is queued
+	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
+	HasThrottle  bool
+	Throttle     float64                         // share of requests not sent
+	HasProbe     bool                            // the upstream is probed by GET
+	Probed       [breaker.NumProbeResults]uint64 // what came of these probes
+}
+
+// Stats returns a picture of the server for metrics.
+func (s *Server) Stats() Stats {
+	n := s.settings.Load()
+	st := Stats{Connections: int(s.connected.count.Load())}
+	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.listeners.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
+	st.EvictedIdle, st.EvictedStalled = s.clients.evicting.idle.Load(), s.clients.evicting.stalled.Load()
+	for why := range st.HeaderFailures {
+		st.HeaderFailures[why] = s.headerFailures[why].Load()
+	}
+	st.RetryBufferUsed = s.process.RetryBuffer.Used.Load()
+	st.Draining = s.process.Draining.Load()
+	st.RateLimitPauses, st.Paused = s.process.RateLimitPauses.State(), int(s.process.Paused.Load())
+	now := s.process.Clock.Elapsed()
+	st.RateLimits = n.RateLimitStats()
+	for _, u := range n.Upstreams() {
+		us := UpstreamStats{
+			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
+			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
+		}
+		if u.Throttler != nil {
+			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)
+		}
+		st.Upstreams = append(st.Upstreams, us)
+	}
+	return st
+}
