@@ -39,7 +39,7 @@ func (st *stage) adminEverywhere() (at []string, err error) {
 			at = append(at, net.JoinHostPort(n.IP.String(), port))
 		}
 	}
-	st.beside = st.probe(at)
+	st.beside, st.needs = st.probe(at), needs{probes: 1}
 	return at, nil
 }
 
@@ -71,6 +71,7 @@ func adminOrders(st *stage) error {
 	}
 	mild = append(mild, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 1\r\nConnection: close\r\n\r\n0",
 		"POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1\r\nConnection: close\r\n\r\n0")
+	st.needs[refusals] = 20
 	var turn atomic.Int64
 	st.strike = func(s *strike) error {
 		n := int(turn.Add(1))
@@ -86,7 +87,6 @@ func adminOrders(st *stage) error {
 	}
 	from := []string{"by loopback in disguise; this machine has no other address", "from an address that is not loopback, and by loopback in disguise"}[len(at)-1]
 	st.judge = func(p *rig.Proxy) string {
-		st.AtLeast(20, refusals)
 		if n, err := percent(p, ""); n != 100 {
 			st.Add("retry-percent is %d (%v): an order took effect", n, err)
 		}
@@ -160,7 +160,6 @@ func (st *stage) judgeProbes() string {
 	if slowest > mostProbe {
 		st.Add("a probe took %v", slowest)
 	}
-	st.AtLeast(1, probes)
 	return fmt.Sprintf("%d probes and scrapes, %d of them failed, the slowest after %v", st.Counted(probes), st.Counted(failedProbes), slowest.Round(time.Millisecond))
 }
 

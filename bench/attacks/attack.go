@@ -37,11 +37,25 @@ type stage struct {
 	spec   rig.Spec
 	secure bool     // clients come over TLS
 	routes []string // names of those with an upstream of their own
+	needs  needs    // the attack lasts until the judge has seen so much
 
 	strike func(s *strike) error
 	begin  func(p *rig.Proxy) error                // just before the attack; nil: nothing
 	beside func(ctx context.Context, p *rig.Proxy) // during it, until ctx ends; nil: nothing
 	judge  func(p *rig.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
+}
+
+// needs is how much must be counted of something, by its name, before a judge can say anything.
+type needs map[string]int64
+
+// enough reports whether all that the judge needs has been counted.
+func (st *stage) enough() bool {
+	for what, n := range st.needs {
+		if st.Counted(what) < n {
+			return false
+		}
+	}
+	return true
 }
 
 // set adds settings of the proxy.

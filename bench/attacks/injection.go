@@ -107,7 +107,7 @@ func logInjection(st *stage) error {
 	}
 	st.spec.Log = dir + "/log"
 	st.set("RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=debug", "RETRYPROXY_GAVE_UP_LOG_PER_MINUTE=1000000")
-	st.strike, st.judge = st.inTurn(20, logRequest, logRequest2), st.judgeLog
+	st.strike, st.judge, st.needs = st.inTurn(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
 	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
@@ -168,7 +168,6 @@ func (st *stage) judgeLog(*rig.Proxy) string {
 	if err != io.EOF {
 		st.Add("the log cannot be read: %v", err)
 	}
-	st.AtLeast(20, answers)
 	st.AtLeast(st.Counted(answers)/2, lines)
 	return fmt.Sprintf("%d lines of requests, each one JSON object with its keys, the longest of %d bytes; %d lines with something wrong", st.Counted(lines), longest, st.N())
 }
@@ -243,7 +242,7 @@ func labelInjection(st *stage) error {
 		}
 		return err
 	}
-	st.strike = st.inTurn(50, labelRequest, labelRequest2)
+	st.strike, st.needs = st.inTurn(50, labelRequest, labelRequest2), needs{answers: 100}
 	st.judge = func(p *rig.Proxy) string {
 		after, err := seriesOf(p)
 		if err != nil {
@@ -254,7 +253,6 @@ func labelInjection(st *stage) error {
 				st.Add("a new series %s", name)
 			}
 		}
-		st.AtLeast(100, answers)
 		return fmt.Sprintf("%d answered requests; %d series before, %d after, parsed by Prometheus's own parser", st.Counted(answers), len(before), len(after))
 	}
 	return st.bad(func(w http.ResponseWriter, r *http.Request) {

@@ -55,6 +55,7 @@ func (st *stage) confine(limit int64) error {
 		}
 		st.set("RETRYPROXY_TLS_CERT="+file, "RETRYPROXY_TLS_KEY="+file)
 	}
+	st.needs = needs{bystanders: 5}
 	others := newOthers(st.secure)
 	st.beside = func(ctx context.Context, p *rig.Proxy) {
 		for n := 0; ctx.Err() == nil; n++ {
@@ -73,7 +74,7 @@ func (st *stage) confine(limit int64) error {
 		}
 	}
 	st.judge = func(p *rig.Proxy) string {
-		if st.AtLeast(5, bystanders); st.Counted(late)*100 > st.Counted(bystanders)*mostLate {
+		if st.Counted(late)*100 > st.Counted(bystanders)*mostLate {
 			st.Add("%d of %d bystanders were served after more than %v", st.Counted(late), st.Counted(bystanders), servedWithin)
 		}
 		if kills, err := g.Kills(); err != nil || kills > 0 {

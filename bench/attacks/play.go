@@ -62,9 +62,9 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	if st.beside != nil {
 		busy.Go(func() { st.beside(attacked, p) })
 	}
-	busy.Go(func() { // a slow machine turns attackers away later
+	busy.Go(func() { // a slow machine turns attackers away later, and shows a judge less
 		defer cancel()
-		for began := time.Now(); attacked.Err() == nil && (time.Since(began) < lasts || a.ends && !t.turnedAway()); {
+		for began := time.Now(); attacked.Err() == nil && (time.Since(began) < lasts || a.ends && !t.turnedAway() || !st.enough()); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
@@ -75,6 +75,9 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	}
 	r.sent, r.ended, r.resets = t.sent.Load(), t.ended.Load(), t.resets.Load()
 	if st.judge != nil {
+		for what, n := range st.needs {
+			st.AtLeast(n, what)
+		}
 		r.told = st.judge(p)
 		r.found = st.All()
 	}

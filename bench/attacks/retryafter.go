@@ -48,7 +48,7 @@ var kinds = []string{"none", "route", "field"}
 
 func retryAfterAbuse(st *stage) error {
 	g := &waitStage{stage: st}
-	st.strike, st.judge = g.call, g.judge
+	st.strike, st.judge, st.needs = g.call, g.judge, needs{rejected: 20, busy: 5}
 	for i, key := range []string{"none", "route", "header:X-Key"} {
 		if err := st.route(kinds[i], "/"+kinds[i]+"/*", g.answer, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(),
 			"REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off"); err != nil {
@@ -103,7 +103,10 @@ func (g *waitStage) call(s *strike) error {
 	return err
 }
 
-const keptFor = "time of a client"
+const (
+	keptFor        = "time of a client"
+	rejected, busy = "answers 429", "answers 503"
+)
 
 // judge has the upstream well, and asks until everything is served again.
 func (g *waitStage) judge(p *rig.Proxy) string {
@@ -126,9 +129,6 @@ func (g *waitStage) judge(p *rig.Proxy) string {
 	if most := capRequest + capSlack; longest > most {
 		g.Add("a client was kept for %v, more than %v", longest, most)
 	}
-	const rejected, busy = "answers 429", "answers 503"
-	g.AtLeast(20, rejected)
-	g.AtLeast(5, busy)
 	return fmt.Sprintf("longest time of a client %v (REQUEST_TIMEOUT %v); %d answers 429, %d answers 503; all routes served %v after the upstream was well (RATE_LIMIT_PAUSE_MAX %v)",
 		longest.Round(time.Millisecond), capRequest, g.Counted(rejected), g.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
 }

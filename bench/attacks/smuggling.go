@@ -49,9 +49,9 @@ func smuggling(two bool) func(st *stage) error {
 				}
 			})
 		}
+		const seen = "requests at the upstream"
+		st.needs = needs{seen: 20}
 		st.judge = func(*rig.Proxy) string {
-			const seen = "requests at the upstream"
-			g.AtLeast(20, seen)
 			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", len(g.meant), g.Counted(seen), g.N())
 		}
 		return err

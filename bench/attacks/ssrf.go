@@ -57,7 +57,10 @@ func ssrf(forward bool) func(st *stage) error {
 			}
 			return s.askByHTTP2(func() ([]string, string) { return more[int(turn.Add(1))%len(more)], "" }, st.hearNamed)
 		}
-		st.beside, st.judge = w.sockets, w.judge
+		st.beside, st.judge, st.needs = w.sockets, w.judge, needs{answers: 20, refusals: 20, dialled: 1}
+		if w.why == "" {
+			st.needs[lookedUp] = 1
+		}
 		return nil
 	}
 }
@@ -221,12 +224,8 @@ func (w *watch) sockets(ctx context.Context, p *rig.Proxy) {
 }
 
 func (w *watch) judge(*rig.Proxy) string {
-	w.AtLeast(20, answers)
-	w.AtLeast(20, refusals)
-	w.AtLeast(1, dialled)
 	names := "names not watched (" + w.why + ")"
 	if w.why == "" {
-		w.AtLeast(1, lookedUp)
 		names = fmt.Sprintf("%d names looked up, all the upstream's", w.Counted(lookedUp))
 	}
 	return fmt.Sprintf("%d answers of the upstream (redirects passed on), %d refusals; %d connections dialled, all to the upstream; %s; canaries connected to, other names, other answers: %d",

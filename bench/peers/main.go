@@ -56,7 +56,17 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 		if len(s.cases)+len(s.growth) == 0 {
 			s.cases = slices.DeleteFunc(names(cases, func(c testCase) string { return c.name }), func(n string) bool { return n == instructions })
 		}
-		c.Installed(append([]string{"wrk"}, s.peers...)...)
+		needed := []string{"wrk"}
+		switch others := slices.ContainsFunc(s.cases, func(n string) bool { return n != instructions }); {
+		case others:
+			needed = append(needed, s.peers...)
+		case len(s.growth) > 0:
+			needed = append(needed, haproxy)
+		}
+		if slices.Contains(s.cases, instructions) {
+			needed = append(needed, "valgrind")
+		}
+		c.Installed(needed...)
 	})
 	return s, f.Parse(args)
 }

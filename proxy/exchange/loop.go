@@ -194,7 +194,7 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 }
 
 // noWait is the end of a wait of length 0. The client was not watched during an attempt shorter
-// than watchAfter, so it may have left meanwhile.
+// than downstream.PollEvery, so it may have left meanwhile.
 func (x *Exchange) noWait() permit.WaitEnd {
 	if x.r.Conn.HungUp() {
 		return permit.Left

@@ -85,10 +85,12 @@ type Client struct {
 	conn   net.Conn // nil: none
 	in     *bufio.Reader
 	reused bool // conn has brought a response already
+	stop   func() bool
 }
 
 // Exchange sends the request and reads the response, which must arrive by deadline. If a kept
-// connection turns out to be closed, it uses a new one, as every client library does.
+// connection turns out to be closed, it uses a new one, as every client library does. The end of ctx
+// ends the wait for a response.
 func (c *Client) Exchange(ctx context.Context, deadline time.Time) (status int, err error) {
 	reused := c.reused
 	if status, err = c.once(ctx, deadline); err != nil && reused && time.Now().Before(deadline) {
@@ -109,7 +111,9 @@ func (c *Client) once(ctx context.Context, deadline time.Time) (status int, err 
 			c.conn = nil
 			return 0, err
 		}
-		c.in, c.reused = bufio.NewReaderSize(c.conn, 1024), false
+		conn := c.conn
+		c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+		c.in, c.reused = bufio.NewReaderSize(conn, 1024), false
 	}
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return 0, err
@@ -136,6 +140,7 @@ func (c *Client) Connected() bool { return c.conn != nil }
 // HangUp closes the connection.
 func (c *Client) HangUp() {
 	if c.conn != nil {
+		c.stop()
 		_ = c.conn.Close()
 		c.conn, c.reused = nil, false
 	}

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,16 @@ func TestExchangeKeepsItsConnectionAndReplacesAClosedOne(t *testing.T) {
 	c.Request = []byte("GET /close HTTP/1.1\r\nHost: a\r\n\r\n")
 	ask(2, false)
 	ask(3, false)
+}
+
+func TestTheEndOfTheContextEndsAnExchange(t *testing.T) {
+	s, _ := counted(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c := &Client{Addr: strings.TrimPrefix(s.URL, "http://"), Request: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Exchange(ctx, time.Now().Add(time.Hour)); err == nil || c.Connected() {
+		t.Errorf("%v, connected: %v", err, c.Connected())
+	}
 }
 
 func TestKinds(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *Check) That(ok bool, format string, args ...any) {
 func (c *Check) Installed(programs ...string) {
 	for _, p := range programs {
 		_, err := exec.LookPath(p)
-		c.That(err == nil, "%s is not installed; Debian has it in the package %[1]s or one that apt-file finds", p)
+		c.That(err == nil, "%s is not installed", p)
 	}
 }
 
