@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -115,6 +116,38 @@ func TestTheLookWaitsForWhatItNeeds(t *testing.T) {
 	c.send(`{"model":"b`)
 	time.Sleep(20 * time.Millisecond)
 	c.send(`ig"}      `).want(200, `{"model":"big"}      `)
+}
+
+// What was read ahead of a body stays as it is while many requests wait for a retry.
+func TestABodyThatWasLookedAtIsRepeatedWhole(t *testing.T) {
+	var first sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if _, known := first.LoadOrStore(r.Header.Get("X-Key"), true); !known {
+			w.Header().Set("Retry-After-Ms", "300")
+			w.WriteHeader(503)
+			return
+		}
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(server.Close)
+	p := startProxyTo(t, server.URL, func(c *Config) {
+		holdsStreams(t, c)
+		c.Default.NoBudget, c.Default.Guard.NoBreaker = true, true
+		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute, Kind: admission.RateLimitValue, Model: true}
+	})
+	var wait sync.WaitGroup
+	for n := range 4 * permit.Crowd {
+		wait.Go(func() {
+			body := fmt.Sprintf(`{"messages":"%s","model":"m%d","max_tokens":1}`, strings.Repeat(fmt.Sprint(n), 300), n)
+			time.Sleep(time.Duration(n%2) * 100 * time.Millisecond) // the later half gets buffers that were given back
+			c := p.dial()
+			c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nX-Key: %d\r\nContent-Length: %d\r\n\r\n", n, len(body)))
+			time.Sleep(20 * time.Millisecond)
+			c.send(body).want(200, body)
+		})
+	}
+	wait.Wait()
 }
 
 // limitedUpstream has a bucket of tokens, which its headers tell.

@@ -84,7 +84,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		re.at.s.endRequest()
 	}
 	if len(b.Prefix) > 0 {
-		re.read(b.Prefix)
+		re.at.r.Tokens.ReadUsage(b.Prefix)
 		if err := re.at.w.WritePiece(f, b.Prefix); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		if b.Ended {
 			re.at.s.endRequest()
 		}
-		re.read(piece)
+		re.at.r.Tokens.ReadUsage(piece)
 		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (re *relay) finishUpstream() {
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && !re.at.r.ReadsUsage() && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
+	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && !re.at.r.Tokens.ReadsUsage() && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
 		re.at.r.Conn.TCP != nil && re.at.s.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 

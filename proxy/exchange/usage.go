@@ -16,15 +16,8 @@ func (re *relay) readsUsage() bool {
 	if !events && !isPlainJSON(resp) {
 		return false
 	}
-	at.r.BeginUsage(events)
+	at.r.NeedTokens().BeginUsage(events)
 	return true
-}
-
-// read reads a piece of the response for what it says that it used.
-func (re *relay) read(piece []byte) {
-	if re.at.r.ReadsUsage() {
-		re.at.r.ReadUsage(piece)
-	}
 }
 
 // countUsage counts what a response used that was relayed, whole or not.
@@ -33,7 +26,7 @@ func (re *relay) countUsage(whole bool) {
 	if whole {
 		fate = tokens.Delivered
 	}
-	if used := re.at.r.EndUsage(); used.Any() {
+	if used := re.at.r.Tokens.EndUsage(); used.Any() {
 		re.at.report.Observer.TokensUsed(used, fate)
 	}
 }
@@ -41,21 +34,21 @@ func (re *relay) countUsage(whole bool) {
 // learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
 func (at *attempts) learnLimits(a *policy.Attempt) {
 	if at.r.Tokens != nil && at.r.Dest == at.r.Route {
-		at.r.LearnLimits(&at.s.att.Resp, a.Status)
+		at.r.Tokens.Learn(&at.s.att.Resp, a.Status)
 	}
 }
 
 // loseHeld reads what an event stream that failed before its content says that it used.
 func (at *attempts) loseHeld() {
 	if at.r.Route.CountTokens && at.r.Dest == at.r.Route {
-		at.r.LoseUsage(at.s.att.Body.Prefix)
+		at.r.NeedTokens().LoseUsage(at.s.att.Body.Prefix)
 	}
 }
 
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
 // that was not sent.
 func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
-	if used := x.r.TakeLost(); used.Any() {
+	if used := x.r.Tokens.TakeLost(); used.Any() {
 		fate := tokens.Wasted
 		if again {
 			fate = tokens.Retried
@@ -64,6 +57,6 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 	}
 	switch a.Cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseIdleClose, policy.CauseRefusedStream:
-		x.r.UnsentTokens()
+		x.r.Tokens.Unsent()
 	}
 }

@@ -47,13 +47,16 @@ func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time
 // awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time at its end.
 func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (Result, clock.Instant) {
 	room := min(max(ad.r.Route.RateLimit.Wait, s.MinWait()), ad.r.Time.MaxWait(now))
-	key := s.KeyOf(ad.r.HTTP, ad.r.Model())
-	ad.waiter.Use = ad.r.Use(s, key, ad.r.Process.Clock.Since(now))
+	key := s.KeyOf(ad.r.HTTP, ad.r.Tokens.Model())
+	ad.waiter.Use = nil
+	if s.CountsTokens() {
+		ad.waiter.Use = ad.r.NeedTokens().Expect(s, key, ad.r.Process.Clock.Since(now))
+	}
 	q, e := s.Enter(key, &ad.waiter, ad.r.Process.Clock.Since(now), room)
 	switch e.Decision {
 	case admission.Admit:
 		ad.rateLimitSlot = q
-		ad.r.Taken(q)
+		ad.r.Tokens.Taken(q)
 		return Admitted, now
 	case admission.Dropped:
 		return ad.overRateLimit(e.Wait), now
@@ -73,7 +76,7 @@ func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (
 		return ad.overRateLimit(e.Wait), later
 	}
 	ad.rateLimitSlot = q
-	ad.r.Taken(q)
+	ad.r.Tokens.Taken(q)
 	if end == Left { // it was let in at the same moment
 		return ClientLeft, later
 	}
@@ -90,6 +93,6 @@ func (ad *Admitter) overRateLimit(wait time.Duration) Result {
 func (ad *Admitter) ReturnRateLimitSlot() {
 	if q := ad.rateLimitSlot; q != nil {
 		ad.rateLimitSlot = nil
-		q.GiveBack(ad.r.Process.Clock.Elapsed(), ad.r.GiveBackTokens())
+		q.GiveBack(ad.r.Process.Clock.Elapsed(), ad.r.Tokens.Returned())
 	}
 }

@@ -103,7 +103,7 @@ func (cr *Request) StartPause(a *policy.Attempt) {
 	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > cr.Route.RateLimitPause.Max {
 		return
 	}
-	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Model())
+	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())
 	if !ok {
 		return
 	}
@@ -126,7 +126,7 @@ func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
 	if cr.Route.RateLimitPause.Kind == settings.RateLimitPauseNone || !s.RateLimitPauses.AnyActive(t) {
 		return 0
 	}
-	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Model())
+	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())
 	if !ok {
 		return 0
 	}

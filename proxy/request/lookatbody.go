@@ -32,7 +32,7 @@ type withModel struct{ cr *Request }
 // Lookup implements route.HeaderLookup.
 func (m withModel) Lookup(name string) ([]byte, bool) {
 	if name == route.ModelKey {
-		model := m.cr.Model()
+		model := m.cr.Tokens.Model()
 		return model, model != nil
 	}
 	return m.cr.HTTP.Lookup(name)
@@ -48,10 +48,7 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 	if cr.HTTP.Body.Empty() || cr.HTTP.Upgrade != nil || cr.GRPC {
 		return
 	}
-	if cr.Tokens == nil {
-		cr.Tokens = &Tokens{}
-	}
-	look := &cr.Tokens.look
+	look := &cr.NeedTokens().look
 	look.Reset(want)
 	b := bodyLook{left: cr.HTTP.Body.Length, chunked: cr.HTTP.Body.Kind == http1.BodyChunked}
 	c := cr.Conn

@@ -66,7 +66,7 @@ func (cr *Request) Init(c *downstream.Conn, p *Process) {
 func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Time = Time{of: cr, Began: now, Clock: now}
 	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
-	cr.beginTokens()
+	cr.Tokens.begin()
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // which is spoken over HTTP/2 alone

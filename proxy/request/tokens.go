@@ -14,6 +14,7 @@ import (
 // it takes of rate limits, and what its response says that it used. Only requests of routes that ask
 // for it have one.
 type Tokens struct {
+	of    *Request
 	look  tokens.Request
 	use   admission.Use
 	queue *admission.RateLimitQueue // use is taken of it; nil: nothing is
@@ -22,81 +23,82 @@ type Tokens struct {
 	lost  tokens.Count // what the running attempt used, if it failed
 }
 
-// beginTokens prepares for another request.
-func (cr *Request) beginTokens() {
-	if t := cr.Tokens; t != nil {
+// NeedTokens returns the request's Tokens, and makes them if there are none.
+func (cr *Request) NeedTokens() *Tokens {
+	if cr.Tokens == nil {
+		cr.Tokens = &Tokens{of: cr}
+	}
+	return cr.Tokens
+}
+
+// begin prepares for another request. t may be nil, as for the methods below that say so.
+func (t *Tokens) begin() {
+	if t != nil {
 		t.queue, t.reads, t.lost = nil, false, tokens.Count{}
 		t.look.Reset(0)
 	}
 }
 
 // Model returns the model that the body names, nil if that was not looked for. It is valid until the
-// request ends.
-func (cr *Request) Model() []byte {
-	if cr.Tokens == nil {
+// request ends. t may be nil.
+func (t *Tokens) Model() []byte {
+	if t == nil {
 		return nil
 	}
-	return cr.Tokens.look.Model()
+	return t.look.Model()
 }
 
-// Use returns what the next attempt takes of the rate limit of a key, or nil if that counts no tokens.
-func (cr *Request) Use(s *admission.RateLimits, key uint64, now time.Duration) *admission.Use {
-	if !s.CountsTokens() {
-		return nil
-	}
-	if cr.Tokens == nil {
-		cr.Tokens = &Tokens{}
-	}
-	t := cr.Tokens
+// Expect returns what the next attempt takes of the rate limit of a key, which counts tokens.
+func (t *Tokens) Expect(s *admission.RateLimits, key uint64, now time.Duration) *admission.Use {
 	t.queue, t.use = nil, admission.Use{}
-	if cr.HTTP.Body.Empty() {
+	body := t.of.HTTP.Body
+	if body.Empty() {
 		return &t.use
 	}
-	t.use.Cost = ratelimit.Cost{Input: tokens.Estimate(max(cr.HTTP.Body.Length, 0)), Output: t.look.Output}
+	t.use.Cost = ratelimit.Cost{Input: tokens.Estimate(max(body.Length, 0)), Output: t.look.Output}
 	if t.use.Cost.Output == 0 {
 		t.use.Cost.Output = s.QueueOf(key, now).TypicalOutput()
 	}
 	return &t.use
 }
 
-// Taken notes that the use of an attempt was taken from a queue.
-func (cr *Request) Taken(q *admission.RateLimitQueue) {
-	if cr.Tokens != nil && cr.Tokens.use.Taken {
-		cr.Tokens.queue = q
+// Taken notes that the use of an attempt was taken from a queue. t may be nil.
+func (t *Tokens) Taken(q *admission.RateLimitQueue) {
+	if t != nil && t.use.Taken {
+		t.queue = q
 	}
 }
 
-// GiveBackTokens returns the use of an attempt that was not sent.
-func (cr *Request) GiveBackTokens() *admission.Use {
-	if cr.Tokens == nil {
+// Returned returns the use of an attempt that was not sent, nil if there is none. t may be nil.
+func (t *Tokens) Returned() *admission.Use {
+	if t == nil {
 		return nil
 	}
-	cr.Tokens.queue = nil
-	return &cr.Tokens.use
+	t.queue = nil
+	return &t.use
 }
 
-// UnsentTokens gives back what an attempt took of rate limits if no upstream got it.
-func (cr *Request) UnsentTokens() {
-	if t := cr.Tokens; t != nil && t.queue != nil {
-		t.queue.Learn(cr.Process.Clock.Elapsed(), &t.use, nil, true)
+// Unsent gives back what an attempt took of rate limits if no upstream got it.
+func (t *Tokens) Unsent() {
+	if t.queue != nil {
+		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, nil, true)
 	}
 }
 
-// LearnLimits reads what the headers of a response say about rate limits, and gives back what a
-// rejected attempt took.
-func (cr *Request) LearnLimits(r *http1.Response, status int) {
-	t := cr.Tokens
-	if t == nil || t.queue == nil {
+// Learn reads what the headers of a response say about rate limits, and gives back what a rejected
+// attempt took.
+func (t *Tokens) Learn(r *http1.Response, status int) {
+	if t.queue == nil {
 		return
 	}
 	var said [ratelimit.MaxBuckets]ratelimit.Reading
 	n := 0
-	if cr.Route.RateLimits.Learns() {
+	if t.of.Route.RateLimits.Learns() {
 		n = readLimits(r, &said)
 	}
 	rejected := retryafter.MeansRateLimit(status)
 	if n > 0 || rejected {
-		t.queue.Learn(cr.Process.Clock.Elapsed(), &t.use, said[:n], rejected)
+		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, said[:n], rejected)
 	}
 }
 
@@ -121,44 +123,44 @@ func readLimits(r *http1.Response, said *[ratelimit.MaxBuckets]ratelimit.Reading
 }
 
 // BeginUsage begins to read the usage of a response.
-func (cr *Request) BeginUsage(events bool) {
-	if cr.Tokens == nil {
-		cr.Tokens = &Tokens{}
+func (t *Tokens) BeginUsage(events bool) {
+	t.usage.Reset(events)
+	t.reads = true
+}
+
+// ReadsUsage reports whether the response is read for its usage. t may be nil.
+func (t *Tokens) ReadsUsage() bool { return t != nil && t.reads }
+
+// ReadUsage reads a piece of the body of the response, if that is read. t may be nil.
+func (t *Tokens) ReadUsage(piece []byte) {
+	if t.ReadsUsage() {
+		t.usage.Read(piece)
 	}
-	cr.Tokens.usage.Reset(events)
-	cr.Tokens.reads = true
-}
-
-// ReadsUsage reports whether the response is read for its usage.
-func (cr *Request) ReadsUsage() bool { return cr.Tokens != nil && cr.Tokens.reads }
-
-// ReadUsage reads a piece of the body of the response.
-func (cr *Request) ReadUsage(piece []byte) { cr.Tokens.usage.Read(piece) }
-
-// LoseUsage reads what a response that failed says that it used, and keeps that for TakeLost.
-func (cr *Request) LoseUsage(body []byte) {
-	cr.BeginUsage(true)
-	cr.ReadUsage(body)
-	cr.Tokens.lost = cr.EndUsage()
-}
-
-// TakeLost returns what the running attempt used if it failed, once.
-func (cr *Request) TakeLost() tokens.Count {
-	lost := cr.Tokens.lost
-	cr.Tokens.lost = tokens.Count{}
-	return lost
 }
 
 // EndUsage ends the response, and returns what it said that it used.
-func (cr *Request) EndUsage() tokens.Count {
-	t := cr.Tokens
-	if t == nil || !t.reads {
+func (t *Tokens) EndUsage() tokens.Count {
+	if !t.reads {
 		return tokens.Count{}
 	}
 	t.reads = false
 	used := t.usage.Count()
 	if t.queue != nil && used.Any() {
-		t.queue.Settle(cr.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: used.Input + used.Cached, Output: used.Output})
+		t.queue.Settle(t.of.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: used.Input + used.Cached, Output: used.Output})
 	}
 	return used
+}
+
+// LoseUsage reads what a response that failed says that it used, and keeps that for TakeLost.
+func (t *Tokens) LoseUsage(body []byte) {
+	t.BeginUsage(true)
+	t.ReadUsage(body)
+	t.lost = t.EndUsage()
+}
+
+// TakeLost returns what the running attempt used if it failed, once.
+func (t *Tokens) TakeLost() tokens.Count {
+	lost := t.lost
+	t.lost = tokens.Count{}
+	return lost
 }
