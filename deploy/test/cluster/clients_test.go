@@ -209,13 +209,18 @@ func (n *namespace) drain(t *testing.T, app string) {
 // killContainer kills a container's process as the kernel would.
 func (n *namespace) killContainer(t *testing.T, pod, container string) {
 	t.Helper()
+	engine.Run(t, nil, "bash", script, "ctr", "tasks", "kill", "--signal", "SIGKILL", n.containerID(t, pod, container))
+}
+
+// containerID is the one that containerd has for it.
+func (n *namespace) containerID(t *testing.T, pod, container string) string {
+	t.Helper()
 	id := n.kubectl(t, "get", "pod", pod, "-o", fmt.Sprintf(
 		`jsonpath={.status.containerStatuses[?(@.name=="%s")].containerID}{.status.initContainerStatuses[?(@.name=="%s")].containerID}`, container, container))
-	id = strings.TrimPrefix(id, "containerd://")
 	if id == "" {
-		return // the application without a sidecar
+		t.Fatalf("Pod %s has no container %s", pod, container)
 	}
-	engine.Run(t, nil, "bash", script, "ctr", "tasks", "kill", "--signal", "SIGKILL", id)
+	return strings.TrimPrefix(id, "containerd://")
 }
 
 // What clients within the cluster see of what happens to Pods, with the sidecar and without:

@@ -18,10 +18,19 @@ import (
 
 const script = "deploy/test/cluster/cluster.sh"
 
-// TestMain ends the cluster, if the tests started it.
+// before are the traces that were there when the tests started the cluster.
+var before []string
+
+// TestMain ends the cluster, if the tests started it. Then nothing of it may be left.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	engine.AtEnd()
+	if before != nil {
+		if lines := left(before); len(lines) > 0 {
+			fmt.Fprintf(os.Stderr, "left by the cluster:\n%s\n", strings.Join(lines, "\n"))
+			code = 1
+		}
+	}
 	os.Exit(code)
 }
 
@@ -74,6 +83,7 @@ func startCluster(t *testing.T) {
 					fmt.Fprintf(os.Stderr, "down: %v: %s", err, out)
 				}
 			})
+			before = traces()
 			began := time.Now()
 			engine.Run(t, nil, "bash", script, "up")
 			t.Logf("the cluster was up after %.0f s", time.Since(began).Seconds())

@@ -84,8 +84,7 @@ func TestOneOfTwoGatewaysGoes(t *testing.T) {
 // customMetrics runs prometheus-adapter with our rule, and lets the API server ask it.
 func (n *namespace) customMetrics(t *testing.T, prometheus string) {
 	t.Helper()
-	tools(t)
-	engine.Run(t, nil, "bash", script, "load", scratch(t, adapterImage, filepath.Join(work(), "bin", "adapter")))
+	toolImage(t, adapterImage, "adapter")
 	rule, err := os.ReadFile(filepath.Join(engine.Root(t), "deploy/prometheus/adapter.yaml"))
 	if err != nil {
 		t.Fatal(err)

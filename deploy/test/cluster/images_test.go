@@ -13,7 +13,7 @@ import (
 const (
 	applicationImage = "retryproxy-application:test"
 	adapterImage     = "retryproxy-adapter:test"
-	prometheusImage  = "prom/prometheus:v2.42.0"
+	prometheusImage  = "retryproxy-prometheus:test"
 )
 
 // images builds all images of the tests and gives each the names under which the
@@ -36,6 +36,13 @@ func images(t *testing.T) []string {
 	return all
 }
 
+// toolImage loads an image of one of the tools.
+func toolImage(t *testing.T, image, name string) {
+	t.Helper()
+	tools(t)
+	engine.Run(t, nil, "bash", script, "load", scratch(t, image, filepath.Join(work(), "bin", name)))
+}
+
 // standIn loads an image that a user would pull, made from what this machine has.
 func standIn(t *testing.T, name, image string) {
 	t.Helper()
@@ -43,7 +50,7 @@ func standIn(t *testing.T, name, image string) {
 	engine.Run(t, nil, "bash", script, "load", image)
 }
 
-// tools compiles Helm and prometheus-adapter, if they are not there yet.
+// tools compiles Helm, prometheus-adapter and Prometheus, if they are not there yet.
 func tools(t *testing.T) {
 	t.Helper()
 	engine.Run(t, nil, "bash", script, "tools")

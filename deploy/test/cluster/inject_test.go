@@ -63,6 +63,7 @@ func TestSidecarsMoveInWithoutALostRequest(t *testing.T) {
 			before := shop(tc.port, "{preStop: {sleep: {seconds: 20}}}") // Pods without a sidecar, too, serve until nobody sends to them
 			n.apply(t, before)
 			n.rolledOut(t, "shop")
+			answers(t, "http://"+n.address(t, "shop")+"/") // kube-proxy knows the Service
 			l := startLoad("http://"+n.address(t, "shop")+"/", 50)
 			for _, flags := range tc.steps {
 				manifests := injected(t, before, flags...)
@@ -94,6 +95,7 @@ func TestPodsEndWithoutALostSlowRequest(t *testing.T) {
 	n := prepare(t)
 	n.apply(t, injected(t, shop("{name: http, containerPort: 3000}", "{}"), "--set-inbound", "ATTEMPT_TIMEOUT=25s"))
 	n.rolledOut(t, "shop")
+	answers(t, "http://"+n.address(t, "shop")+"/")
 	l := startLoad("http://"+n.address(t, "shop")+"/?delay=12s", 20)
 	time.Sleep(time.Second) // the first are in flight
 	n.kubectl(t, "rollout", "restart", "deployment/shop")

@@ -3,11 +3,12 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/deploy/test/engine"
 )
 
 // workingSet is a container's memory in MiB as the kubelet counts it, the figure by which it
@@ -46,15 +47,24 @@ func mostMemory(t *testing.T, pod, container string, d time.Duration) (most floa
 	return most
 }
 
-// cadvisor is the value of one of the kubelet's counters about a container.
-func cadvisor(t *testing.T, metric, pod, container string) (value float64) {
+// throttling is how many periods of a container's processor time there were, and in how many of
+// them it had to wait, as its cgroup counts them.
+func (n *namespace) throttling(t *testing.T, pod, container string) (periods, throttled int) {
 	t.Helper()
-	out := kubectl(t, "get", "--raw", "/api/v1/nodes/node/proxy/metrics/cadvisor")
-	line := regexp.MustCompile(`(?m)^` + metric + `\{[^}]*container="` + container + `"[^}]*pod="` + pod + `"[^}]*\} (\S+)`)
-	if found := line.FindStringSubmatch(out); found != nil {
-		value, _ = strconv.ParseFloat(found[1], 64)
+	out := engine.Run(t, nil, "bash", "-c", `find /sys/fs/cgroup -path '*/kubepods/*' -name "*$0*" -type d -exec cat {}/cpu.stat \; 2>/dev/null || true`,
+		n.containerID(t, pod, container))
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 {
+			value, _ := strconv.Atoi(f[1])
+			switch f[0] {
+			case "nr_periods":
+				periods = value
+			case "nr_throttled":
+				throttled = value
+			}
+		}
 	}
-	return value
+	return periods, throttled
 }
 
 // restarts is how often a Pod's containers were restarted.
@@ -127,10 +137,10 @@ func TestAThrottledSidecarMeetsItsProbes(t *testing.T) {
 	c.start(t, "http://shop."+n.name+".svc.cluster.local/", 200)
 	time.Sleep(45 * time.Second)
 	r := c.stop(t)
-	periods, throttled := cadvisor(t, "container_cpu_cfs_periods_total", name, "retryproxy-in"), cadvisor(t, "container_cpu_cfs_throttled_periods_total", name, "retryproxy-in")
+	periods, throttled := n.throttling(t, name, "retryproxy-in")
 	events := n.kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+name+",reason=Unhealthy", "-o",
 		`jsonpath={range .items[*]}{.involvedObject.fieldPath} {.message}{"\n"}{end}`)
-	fmt.Printf("100m of CPU: throttled in %.0f of %.0f periods; %d of %d requests failed, p50 %.0f ms, p99 %.0f ms; GOMAXPROCS %s\n",
+	fmt.Printf("100m of CPU: throttled in %d of %d periods; %d of %d requests failed, p50 %.0f ms, p99 %.0f ms; GOMAXPROCS %s\n",
 		throttled, periods, r.Failed, r.Sent, r.P50, r.P99, metric(address+":9797", "go_sched_gomaxprocs_threads"))
 	if throttled == 0 {
 		t.Error("it was never throttled: this shows nothing")

@@ -87,7 +87,7 @@ func TestTheChartInstalls(t *testing.T) {
 	tools(t)
 	n.apply(t, store("app"))
 	u := n.user(t)
-	commands := readPage(t).section(t, "### How to install with Helm").blocks(t, "sh")
+	commands := readPage(t, howTo).section(t, "## How to install with Helm").blocks(t, "sh")
 	u.run(t, strings.ReplaceAll(commands[0], "app.default.svc.cluster.local", "app."+n.name+".svc.cluster.local"))
 	n.ready(t, "gateway-retryproxy")
 	answers(t, "http://"+n.address(t, "gateway-retryproxy")+"/")
@@ -96,7 +96,7 @@ func TestTheChartInstalls(t *testing.T) {
 	}
 
 	hook := webhookNamespace(t)
-	certificate := readPage(t).section(t, "### How to install the webhook").blocks(t, "sh")[0]
+	certificate := readPage(t, howTo).section(t, "## How to install the webhook").blocks(t, "sh")[0]
 	u.run(t, certificate+commands[1])
 	hook.ready(t, "retryproxy-inject")
 	n.injects(t, "shop", `retryproxy.io/inject: "true"`)

@@ -11,12 +11,18 @@ import (
 	"github.com/retryproxy/retryproxy/deploy/test/engine"
 )
 
-// page is docs/kubernetes.md: what tests run of it is taken from it.
+// page is one of docs/*/kubernetes.md: what tests run of it is taken from it.
 type page struct{ text string }
 
-func readPage(t *testing.T) page {
+// The pages about Kubernetes.
+const (
+	tutorial = "docs/tutorials/kubernetes.md"
+	howTo    = "docs/how-to/kubernetes.md"
+)
+
+func readPage(t *testing.T, path string) page {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(engine.Root(t), "docs/kubernetes.md"))
+	content, err := os.ReadFile(filepath.Join(engine.Root(t), path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +35,7 @@ func (p page) section(t *testing.T, heading string) page {
 	level := heading[:strings.IndexByte(heading, ' ')]
 	_, rest, found := strings.Cut(p.text, "\n"+heading+"\n")
 	if !found {
-		t.Fatalf("docs/kubernetes.md has no heading %q", heading)
+		t.Fatalf("the page has no heading %q", heading)
 	}
 	for n := 2; n <= len(level); n++ {
 		rest, _, _ = strings.Cut(rest, "\n"+strings.Repeat("#", n)+" ")

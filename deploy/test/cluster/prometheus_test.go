@@ -3,7 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,7 +88,7 @@ func (m *podMonitor) scrapeConfig() string {
 // prometheus runs Prometheus in the namespace and returns where it answers.
 func (n *namespace) prometheus(t *testing.T, config string) string {
 	t.Helper()
-	standIn(t, "prometheus", prometheusImage)
+	toolImage(t, prometheusImage, "prometheus")
 	indented := strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ")
 	n.apply(t, fmt.Sprintf(`apiVersion: v1
 kind: ServiceAccount
@@ -120,11 +120,11 @@ spec:
       - name: prometheus
         image: %[3]s
         imagePullPolicy: Never
-        args: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/prometheus]
+        args: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/data]
         ports: [{name: web, containerPort: 9090}]
-        readinessProbe: {httpGet: {path: /-/ready, port: web}, periodSeconds: 1}
+        readinessProbe: {failureThreshold: 60, httpGet: {path: /-/ready, port: web}, periodSeconds: 1}
         securityContext: %[4]s
-        volumeMounts: [{name: config, mountPath: /etc/prometheus}, {name: data, mountPath: /prometheus}]
+        volumeMounts: [{name: config, mountPath: /etc/prometheus}, {name: data, mountPath: /data}]
       volumes: [{name: config, configMap: {name: prometheus}}, {name: data, emptyDir: {}}]
 ---
 apiVersion: v1
@@ -138,13 +138,15 @@ spec: {selector: {app: prometheus}, ports: [{port: 9090}]}
 		}
 	})
 	n.ready(t, "prometheus")
-	return "http://" + n.address(t, "prometheus") + ":9090"
+	url := "http://" + n.address(t, "prometheus") + ":9090"
+	answers(t, url+"/-/ready")
+	return url
 }
 
 // query returns the label sets of a query's result, with their values.
 func query(t *testing.T, prometheus, expression string) (found []map[string]string) {
 	t.Helper()
-	status, body := engine.Get(prometheus + "/api/v1/query?query=" + url.QueryEscape(expression))
+	status, body := engine.Get(prometheus + "/api/v1/query?query=" + neturl.QueryEscape(expression))
 	var response struct {
 		Data struct {
 			Result []struct {

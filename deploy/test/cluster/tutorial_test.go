@@ -20,19 +20,19 @@ func counted(out, status string) (n int) {
 	return n
 }
 
-// The tutorial of docs/kubernetes.md, every command as it stands there, in a namespace that
+// The tutorial, every command as it stands there, in a namespace that
 // enforces the Pod Security Standard restricted: a user sees what the page promises.
 func TestTheTutorialDoesWhatItSays(t *testing.T) {
 	n := prepare(t)
 	standIn(t, "nginx", "nginxinc/nginx-unprivileged:1.28")
 	u := n.user(t)
-	tutorial := readPage(t).section(t, "## Tutorial: a sidecar in five minutes")
-	if err := os.WriteFile(filepath.Join(u.directory, "app.yaml"), []byte(tutorial.blocks(t, "yaml")[0]), 0o600); err != nil {
+	page := readPage(t, tutorial)
+	if err := os.WriteFile(filepath.Join(u.directory, "app.yaml"), []byte(page.blocks(t, "yaml")[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var outputs []string
 	began := time.Now()
-	for _, commands := range tutorial.blocks(t, "sh") {
+	for _, commands := range page.blocks(t, "sh") {
 		out := u.run(t, commands)
 		t.Logf("$ %s\n%s", commands, out)
 		outputs = append(outputs, out)
