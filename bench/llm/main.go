@@ -122,7 +122,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // playAll plays a row for each client, its retries on and off, and way. Latency is
-// measured first and one row at a time; then the load of all comes at once.
+// measured first and one row at a time; then the load of all rows of a way comes at once. The buckets
+// hold a second's worth, so a machine that is late by a part of a second shows in them.
 func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]*row, error) {
 	var b testbed.Bed
 	defer b.End()
@@ -147,14 +148,18 @@ func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]
 			return nil, err
 		}
 	}
-	fmt.Fprintf(stderr, "llm: load for %v\n", o.load)
-	var wait sync.WaitGroup
-	for _, p := range all {
-		wait.Go(func() { p.load(ctx) })
-	}
-	wait.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	for _, w := range ways {
+		fmt.Fprintf(stderr, "llm: load through %s for %v\n", w.name, o.load)
+		var wait sync.WaitGroup
+		for _, p := range all {
+			if p.Through == w.name {
+				wait.Go(func() { p.load(ctx) })
+			}
+		}
+		wait.Wait()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
 	rows := make([]*row, len(all))
 	for i, p := range all {
