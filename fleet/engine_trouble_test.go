@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/fleet/engine"
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
@@ -145,7 +146,7 @@ func TestTheEndDoesNotWaitForTheEngine(t *testing.T) {
 // upstream, and nothing for ever.
 func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	s := enginetest.Start(t)
-	p := joinWith(t, Options{Engine: s.Engine(), Scope: "secret-project"})
+	p := joinWith(t, Options{Engine: scoped(s.Engine(), "secret-project")})
 	p.awaitListening()
 	p.RateLimitPauseBegan(0xfedcba9876543210, time.Minute)
 	eventually(t, "told", func() bool { return p.Stats().PausesSent == 1 })
@@ -210,8 +211,8 @@ func TestPasswordFromAFileAndTheLeastRights(t *testing.T) {
 	}
 	write("wrong\n")
 	e := s.Engine()
-	e.User = "app"
-	p := joinWith(t, Options{Engine: e, PasswordFile: file})
+	e.User, e.PasswordFile = "app", file
+	p := joinWith(t, Options{Engine: e})
 	eventually(t, "refused", func() bool { return p.lines(lineLost) == 1 })
 	if said := p.logs.All()[0].ContextMap()["error"].(string); !strings.Contains(said, "WRONGPASS") || strings.Contains(said, "wrong\n") {
 		t.Errorf("said %q", said)
@@ -237,20 +238,20 @@ func TestPasswordFromAFileAndTheLeastRights(t *testing.T) {
 
 func TestFilesThatCannotBeRead(t *testing.T) {
 	e := enginetest.Start(t).Engine()
-	secure := e
-	secure.TLS = true
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, o := range map[string]Options{
-		"no-password":  {Engine: e, PasswordFile: "/no-password"},
-		"is empty":     {Engine: e, PasswordFile: empty},
-		"no-authority": {Engine: secure, CA: "/no-authority"},
-		"PEM":          {Engine: secure, CA: empty},
-		"no-cert":      {Engine: secure, Cert: "/no-cert", Key: "/no-key"},
+	for want, name := range map[string]func(e *engine.Engine){
+		"no-password":  func(e *engine.Engine) { e.PasswordFile = "/no-password" },
+		"is empty":     func(e *engine.Engine) { e.PasswordFile = empty },
+		"no-authority": func(e *engine.Engine) { e.TLS, e.CA = true, "/no-authority" },
+		"PEM":          func(e *engine.Engine) { e.TLS, e.CA = true, empty },
+		"no-cert":      func(e *engine.Engine) { e.TLS, e.Cert = true, "/no-cert" },
 	} {
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+		wrong := e
+		name(&wrong)
+		if _, err := New(Options{Engine: wrong}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
 	}

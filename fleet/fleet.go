@@ -19,13 +19,8 @@ import (
 
 // Options configures New.
 type Options struct {
-	Engine       engine.Engine
-	Scope        string // processes with the same scope on the same engine share
-	PasswordFile string // read at every connect; "" sends none
-	CA           string // PEM file of the authorities for TLS; "" means the system's
-	Cert, Key    string // PEM files of the client certificate for TLS; "" sends none
-
-	Log *zap.Logger
+	Engine engine.Engine
+	Log    *zap.Logger
 }
 
 // Local is this process's own state, which the data path works on. Its methods are called
@@ -68,9 +63,9 @@ type Fleet struct {
 func New(o Options) (*Fleet, error) {
 	l, err := newLink(&o)
 	if err != nil {
-		return nil, fmt.Errorf("shared state on %s: %w", o.Engine, err)
+		return nil, fmt.Errorf("shared state on %s: %w", o.Engine.Name(), err)
 	}
-	scope := sha256.Sum256([]byte("scope\x00" + o.Scope))
+	scope := sha256.Sum256([]byte("scope\x00" + o.Engine.Scope))
 	return &Fleet{
 		link:         l,
 		member:       fmt.Sprintf("%016x", rand.Uint64()),

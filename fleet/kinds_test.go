@@ -21,27 +21,27 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// kinds are the ways to have an engine, each a real one: where it is, and the
-// options besides.
-var kinds = map[string]func(t *testing.T) (url string, o Options){
-	"one server": func(t *testing.T) (string, Options) { return enginetest.StartTCP(t).URL, Options{} },
-	"over TLS": func(t *testing.T) (string, Options) {
+// kinds are the ways to have an engine, each a real one: where it is.
+var kinds = map[string]func(t *testing.T) (url string){
+	"one server": func(t *testing.T) string { return enginetest.StartTCP(t).URL },
+	"over TLS": func(t *testing.T) string {
 		cert, key := selfSigned(t)
+		options := "?ca=" + cert + "&cert=" + cert
 		port := enginetest.FreePort(t)
 		enginetest.StartTCP(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-		return fmt.Sprintf("rediss://127.0.0.1:%d", port), Options{CA: cert, Cert: cert, Key: key}
+		return fmt.Sprintf("rediss://127.0.0.1:%d", port) + options
 	},
-	"a cluster of three": func(t *testing.T) (string, Options) {
-		return enginetest.ClusterURL(enginetest.StartCluster(t, 3)), Options{}
+	"a cluster of three": func(t *testing.T) string {
+		return enginetest.ClusterURL(enginetest.StartCluster(t, 3))
 	},
-	"a cluster": func(t *testing.T) (string, Options) {
+	"a cluster": func(t *testing.T) string {
 		s := enginetest.StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(enginetest.FreePort(t)))
 		s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 		eventually(t, "a cluster", func() bool { return strings.Contains(fmt.Sprint(s.Do("CLUSTER", "INFO")), "cluster_state:ok") })
-		return strings.Replace(s.URL, "redis://", "redis+cluster://", 1), Options{}
+		return strings.Replace(s.URL, "redis://", "redis+cluster://", 1)
 	},
-	"behind a sentinel": func(t *testing.T) (string, Options) {
-		return enginetest.StartTCP(t).StartSentinel(t, "cache").URL, Options{}
+	"behind a sentinel": func(t *testing.T) string {
+		return enginetest.StartTCP(t).StartSentinel(t, "cache").URL
 	},
 }
 
@@ -50,12 +50,12 @@ var kinds = map[string]func(t *testing.T) (url string, o Options){
 func TestAllIsSharedThroughEveryKindOfEngine(t *testing.T) {
 	for name, start := range kinds {
 		t.Run(name, func(t *testing.T) {
-			url, o := start(t)
+			url := start(t)
 			e, err := engine.Parse(url)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.Engine, o.Scope = e, "test"
+			o := Options{Engine: e}
 			a, b := joinWith(t, o), joinWith(t, o)
 			a.awaitListening()
 			b.awaitListening()
@@ -94,12 +94,13 @@ func selfSigned(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
 	write := func(name, kind string, b []byte) string {
-		path := filepath.Join(t.TempDir(), name)
+		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", pkcs8)
+	return write("cert.pem", "CERTIFICATE", der), write("cert.key", "PRIVATE KEY", pkcs8)
 }

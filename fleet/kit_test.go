@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/retryproxy/retryproxy/fleet/engine"
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/budget"
@@ -95,10 +96,16 @@ func (p *process) pause(key uint64) time.Duration {
 	return p.pausesReceived[key]
 }
 
+// scoped returns the engine with another scope.
+func scoped(e engine.Engine, scope string) engine.Engine {
+	e.Scope = scope
+	return e
+}
+
 // join runs a process of the scope test until the test ends.
 func join(t testing.TB, s *enginetest.Server) *process {
 	t.Helper()
-	return joinWith(t, Options{Engine: s.Engine(), Scope: "test"})
+	return joinWith(t, Options{Engine: s.Engine()})
 }
 
 func joinWith(t testing.TB, o Options) *process {

@@ -59,7 +59,7 @@ const (
 const failuresToLose = 2
 
 func newLink(o *Options) (*link, error) {
-	password, err := passwordFrom(o.PasswordFile)
+	password, err := passwordFrom(o.Engine.PasswordFile)
 	if err != nil {
 		return nil, err
 	}
@@ -131,20 +131,17 @@ func tlsFor(o *Options) (*tls.Config, error) {
 		c.ServerName, _, _ = net.SplitHostPort(o.Engine.Addrs[0])
 	}
 	var err error
-	if o.CA != "" {
-		if c.RootCAs, err = certs.Authorities(o.CA); err != nil {
+	if o.Engine.CA != "" {
+		if c.RootCAs, err = certs.Authorities(o.Engine.CA); err != nil {
 			return nil, err
 		}
 	}
-	if o.Cert == "" {
+	if o.Engine.Cert == "" {
 		return c, nil
 	}
 	pair := func() (*tls.Certificate, error) {
-		p, err := tls.LoadX509KeyPair(o.Cert, o.Key)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", o.Cert, o.Key, err)
-		}
-		return &p, nil
+		p, err := certs.Pair(o.Engine.Cert)
+		return &p, err
 	}
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() }
 	_, err = pair()

@@ -40,7 +40,7 @@ func TestALateJoinerReceivesActivePauses(t *testing.T) {
 
 func TestScopesDoNotMix(t *testing.T) {
 	s := enginetest.Start(t)
-	a, b := joined(t, s), joinWith(t, Options{Engine: s.Engine(), Scope: "other"})
+	a, b := joined(t, s), joinWith(t, Options{Engine: scoped(s.Engine(), "other")})
 	b.awaitListening()
 	a.RateLimitPauseBegan(7, time.Minute)
 	b.RateLimitPauseBegan(8, time.Minute)

@@ -181,7 +181,7 @@ func slowly(t *testing.T, addr string, by time.Duration) string {
 func TestManyQuestionsAtOnce(t *testing.T) {
 	e := enginetest.StartTCP(t).Engine()
 	e.Addrs = []string{slowly(t, e.Addrs[0], 20*time.Millisecond)}
-	p := joinWith(t, Options{Engine: e, Scope: "test"})
+	p := joinWith(t, Options{Engine: e})
 	p.awaitListening()
 	eventually(t, "joined", func() bool {
 		_, ok := p.requestLease(ratelimit.LeaseRequest{Key: 1000, Gap: time.Millisecond, Want: 1})

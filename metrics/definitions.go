@@ -137,7 +137,7 @@ var (
 		"Maximum of retry_buffer_bytes (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES).",
 		"How full is the retry buffer?")
 	retriesEnabledRatio = define(Gauge, "retries_enabled_ratio", nil,
-		"Share of retries that are made, 0 to 1 (RETRYPROXY_RETRY_PERCENT, retryproxy retry-percent).",
+		"Share of retries that are made, 0 to 1 (retryproxy retry-percent).",
 		"Are retries switched off, and where?")
 	rateLimitPausesTotal = define(Counter, "rate_limit_pauses_total", nil,
 		"Rate-limit pauses that began (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",
@@ -188,7 +188,7 @@ var (
 		"Probes of an upstream whose circuit breaker is not closed.",
 		"How often is a failed upstream probed?")
 	pathProbesTotal = define(Counter, "path_probes_total", labels("upstream", "result"),
-		"GETs of RETRYPROXY_PROBE_PATH by result. They are part of breaker_probes_total, but not of requests_total.",
+		"GETs of RETRYPROXY_HEALTH_PATH while the breaker is not closed, by result. They are part of breaker_probes_total, but not of requests_total.",
 		"What does the probe path respond while the breaker is not closed?")
 	concurrencyLimit = define(Gauge, "concurrency_limit", labels("upstream"),
 		"Maximum number of requests in flight to the upstream. +Inf while no limit binds.",
@@ -218,7 +218,7 @@ var (
 		"Failed dials by kind of error, over all endpoints of the upstream.",
 		"Why do connections to the upstream fail?")
 	upstreamEndpoints = define(Gauge, "upstream_endpoints", labels("upstream", "state"),
-		"Endpoints of the upstream: used, ejected (after consecutive failures, RETRYPROXY_EJECT_AFTER), unhealthy (by RETRYPROXY_HEALTH_PATH) or draining (no longer in the DNS response).",
+		"Endpoints of the upstream: used, ejected (after 5 consecutive failures), unhealthy (by RETRYPROXY_HEALTH_PATH) or draining (no longer in the DNS response).",
 		"Does the name resolve as expected, and does each endpoint work?")
 	endpointRequests = define(Gauge, "upstream_endpoint_requests", labels("upstream", "address"),
 		"Requests in flight to an endpoint, for an upstream with several. At most 32 addresses are shown. The rest is other.",

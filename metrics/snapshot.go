@@ -77,7 +77,7 @@ type Upstream struct {
 
 	HasClientThrottling bool
 	ClientThrottling    float64                         // share of requests not sent
-	HasProbe            bool                            // RETRYPROXY_PROBE_PATH is set
+	HasProbe            bool                            // RETRYPROXY_HEALTH_PATH is set
 	Probed              [breaker.NumProbeResults]uint64 // completed probes of that path, by result
 }
 

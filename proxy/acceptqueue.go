@@ -7,24 +7,27 @@ import (
 )
 
 const (
-	// maxAcceptQueue clients wait for a slot where we can choose among them; beyond, accepting pauses.
+	// maxAcceptQueue is how many clients may wait for a slot in our own queue, where we choose who
+	// is next. Beyond it, accepting pauses.
 	maxAcceptQueue = 1024
-	// acceptQueueShare of the limit of clients, one in so many, may wait so: each has a descriptor.
+	// acceptQueueShare limits the queue to one in so many of the client limit, because each queued
+	// client has a descriptor.
 	acceptQueueShare = 4
-	// dropAfter is how long a client has waited, at least, that is dropped from a full room for the next, where
-	// memory is what is short: who waits in the system's queue instead has no say in who comes first.
+	// dropAfter is how long a client waits at least before a full queue drops it for a newer one.
+	// It applies if memory is short: clients left in the system's queue are served in its order,
+	// not ours.
 	dropAfter = time.Second
 )
 
 // acceptQueue holds accepted clients that got no slot. The newest is served first: among many that
-// arrive at once, it is the most likely to be still there. Safe for concurrent use.
+// arrive at once, it is the most likely to be still connected. It is safe for concurrent use.
 type acceptQueue struct {
 	most  int
-	drops bool          // the oldest, when it is full
-	came  chan struct{} // somebody has; room for one note
-	left  chan struct{} // likewise
+	drops bool          // drops the oldest client when the queue is full
+	came  chan struct{} // a client arrived; capacity 1
+	left  chan struct{} // a client left; capacity 1
 
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards all fields
 	all []acceptedConn
 }
 
@@ -57,7 +60,7 @@ func (r *acceptQueue) put(n acceptedConn) bool {
 	return true
 }
 
-// drop closes the connection of the client that has waited longest. Called with mu held.
+// drop closes the connection of the client that has waited longest. It is called with mu held.
 func (r *acceptQueue) drop() bool {
 	if !r.drops || time.Since(r.all[0].came) < dropAfter {
 		return false
@@ -67,7 +70,7 @@ func (r *acceptQueue) drop() bool {
 	return true
 }
 
-// newest returns the client that came last, without taking it.
+// newest returns the client that arrived last, without removing it.
 func (r *acceptQueue) newest() (acceptedConn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +87,7 @@ func (r *acceptQueue) waiting() int {
 	return len(r.all)
 }
 
-// take takes the client that came last.
+// take removes and returns the client that arrived last.
 func (r *acceptQueue) take() (acceptedConn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,30 +11,30 @@ import (
 )
 
 // conn is a client's HTTP/1.1 connection, or one stream of an HTTP/2 connection. One goroutine
-// serves it. A second one (the pump) reads from it while a body is sent or the upstream is
-// awaited, and hands reading back when it ends.
+// serves it. A second one, the pump, reads from it while a body is sent or a response is awaited,
+// and stops reading when it ends.
 type conn struct {
 	client downstream.Conn
 	server *Server
 	x      exchange.Exchange
 
 	isSecure           bool               // the client, or the connection of this stream, came over TLS
-	countedLeaving     bool               // see leaves
-	used               bool               // it has sent something
-	begun              bool               // it has begun a request
-	mustReset          bool               // it ends such that the client cannot take it for an orderly end
+	countedLeaving     bool               // counted by beginLeaving
+	used               bool               // the client has sent something
+	begun              bool               // the client has begun a request
+	mustReset          bool               // it must end with a reset, so that the client cannot mistake it for an orderly end
 	parks              bool               // it may be parked when idle
-	handedToPoller     bool               // it was parked: this goroutine's part is done
-	expectsProxyHeader bool               // it begins with a header of the PROXY protocol, not yet read
-	proxyAddr          *net.TCPAddr       // who the client is, by that header; nil: who the connection says
-	peerSettings       *settings.Settings // the version that peer was judged by
+	handedToPoller     bool               // it was parked: this goroutine must not touch it any more
+	expectsProxyHeader bool               // it begins with a header of the PROXY protocol that was not read yet
+	proxyAddr          *net.TCPAddr       // the client's address in that header; nil: use the connection's
+	peerSettings       *settings.Settings // the settings that peer was computed from
 
-	idleEnd  clock.Instant // of the wait that was begun before it was parked; zero: none was
+	idleEnd  clock.Instant // of the wait that began before it was parked; zero: none
 	idleFrom atomic.Int64  // instant; with phaseIdle and phaseHeaders
-	evicted  atomic.Bool   // it is to end, as others need its slot
-	cost     int64         // what it is charged for, of the memory for clients
+	evicted  atomic.Bool   // it must end because others need its slot
+	cost     int64         // what it is charged of the memory for clients, in bytes
 
-	http2 atomic.Pointer[http2Conn] // set once the client turned out to speak HTTP/2
+	http2 atomic.Pointer[http2Conn] // set when the client turned out to speak HTTP/2
 }
 
 func newConn(s *Server, nc net.Conn, listen string) *conn {
@@ -46,7 +46,7 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 	return c
 }
 
-// newPlainConn is newConn for a connection known to be without TLS.
+// newPlainConn is like newConn for a connection known to be without TLS.
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s}
 	unsent := 0
@@ -58,6 +58,6 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	return c
 }
 
-// unsentBytes is what the kernel keeps for a client that takes nothing, if memory is bounded.
-// Left alone the kernel keeps megabytes, which count as the container's.
+// unsentBytes bounds the kernel's send buffer for a client that reads nothing, if memory is
+// bounded. By default the kernel keeps megabytes, which count as the container's.
 const unsentBytes = 64 << 10

@@ -8,8 +8,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 )
 
-// clients is the table of client slots: who gets one at once, who waits for one in the accept queue, and
-// whose is taken away for others (evict.go). Safe for concurrent use.
+// clients is the table of client slots. It decides who gets a slot at once, who waits in the
+// accept queue, and which client loses its slot to others (evict.go). It is safe for concurrent
+// use.
 type clients struct {
 	slots    *clientSlots
 	queue    *acceptQueue
@@ -20,8 +21,8 @@ type clients struct {
 	connected *connections
 	parked    *idlepoller.Poller
 	clock     *clock.Clock
-	pauses    *atomic.Uint64     // times accepting had to wait
-	closing   <-chan struct{}    // closed when accepting has to end
+	pauses    *atomic.Uint64     // times that accepting paused
+	closing   <-chan struct{}    // closed when accepting must end
 	start     func(acceptedConn) // serves a client that has a slot
 }
 
@@ -64,7 +65,7 @@ func (t *clients) seat() {
 			}
 		}
 		if t.slots.take(n.cost) {
-			n, _ := t.queue.take() // as dear as the one looked at, or newer
+			n, _ := t.queue.take() // the client looked at, or a newer one of the same cost
 			t.start(n)
 			continue
 		}
@@ -88,7 +89,7 @@ func (t *clients) seatAll() {
 	}
 }
 
-// awaken waits for the memory that a parked client needs when it is active again.
+// awaken waits for the memory that a parked client needs when it becomes active.
 func (t *clients) awaken() {
 	for !t.slots.tryRecharge(t.costs.parked, t.costs.plain) {
 		t.evict(1, true)

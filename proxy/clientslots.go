@@ -7,12 +7,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// clientSlots bounds the clients connected at once, by their number and by the memory that they
-// may need. Safe for concurrent use.
+// clientSlots bounds the clients connected at once, by number and by the memory that they may
+// need. It is safe for concurrent use.
 type clientSlots struct {
 	max    int64         // 0: any number
 	memory int64         // bytes; 0: not bounded
-	freed  chan struct{} // a slot may have become free; room for one note
+	freed  chan struct{} // a slot may have become free; capacity 1
 
 	mu    sync.Mutex // guards n, and changes of inUse
 	n     int64
@@ -35,13 +35,13 @@ func (l *clientSlots) take(cost int64) bool {
 	return true
 }
 
-// shortOfMemory reports whether cost more bytes are too many. The first client
-// always has room. Called with mu held.
+// shortOfMemory reports whether cost more bytes are too many. The first client always has room. It
+// is called with mu held.
 func (l *clientSlots) shortOfMemory(cost int64) bool {
 	return l.memory > 0 && l.n > 0 && l.inUse.Load()+cost > l.memory
 }
 
-// memoryBound reports whether memory, not the number of clients, keeps out a client of the given
+// memoryBound reports whether memory, not the number of clients, rejects a client of the given
 // cost.
 func (l *clientSlots) memoryBound(cost int64) bool {
 	l.mu.Lock()
@@ -57,8 +57,8 @@ func (l *clientSlots) force(cost int64) {
 	l.inUse.Add(cost)
 }
 
-// underPressure reports whether more than a quarter of the memory is used. Buffers stay small
-// then, since a client that takes nothing keeps them.
+// underPressure reports whether more than a quarter of the memory is used. Buffers then stay
+// small, because a client that reads nothing keeps them.
 func (l *clientSlots) underPressure() bool {
 	return l.memory > 0 && l.inUse.Load() > l.memory/4
 }
@@ -77,7 +77,7 @@ func (l *clientSlots) signalFreed() {
 	poke(l.freed)
 }
 
-// recharge changes what a client costs.
+// recharge changes a client's cost.
 func (l *clientSlots) recharge(from, to int64) {
 	l.mu.Lock()
 	l.inUse.Add(to - from)
@@ -87,7 +87,7 @@ func (l *clientSlots) recharge(from, to int64) {
 	}
 }
 
-// tryRecharge raises what a client costs, if there is room for it.
+// tryRecharge raises a client's cost if there is room. It reports whether there was.
 func (l *clientSlots) tryRecharge(from, to int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,19 +98,19 @@ func (l *clientSlots) tryRecharge(from, to int64) bool {
 	return true
 }
 
-// What one client needs of memory, in bytes: estimates of how much the resident set grows, with
-// the garbage that goes with it. 700 to 1700 clients under GOMEMLIMIT=256MiB took 29 KiB each over
+// The memory that one client needs, in bytes. These are estimates of how much the resident set
+// grows, garbage included. 700 to 1700 clients under GOMEMLIMIT=256MiB took 29 KiB each over
 // HTTP/1.1 with a request in flight, 34 to 55 KiB over TLS, and 0.8 to 5 KiB parked.
 const (
 	plainCost   = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost  = 48 << 10 // the same over TLS
 	parkedCost  = 2 << 10
-	http2Cost   = 64 << 10 // and its window besides, see windowsFor
+	http2Cost   = 64 << 10 // plus its window, see windowsFor
 	streamCost  = 64 << 10 // a stream with a request in flight
-	handlerCost = 12 << 10 // a stream that waits for its slot, or is being refused
+	handlerCost = 12 << 10 // a stream that waits for its slot, or is being rejected
 )
 
-// clientCosts are what clients are charged for; all zero where memory is not bounded.
+// clientCosts are the costs charged for clients; all are zero if memory is not bounded.
 type clientCosts struct {
 	plain, secure, parked, http2 int64
 }
@@ -123,7 +123,7 @@ func costsOf(memory int64) clientCosts {
 	return clientCosts{plainCost, secureCost, parkedCost, http2Cost + int64(window)/2}
 }
 
-// accepted is the cost of a client that has just been accepted.
+// accepted returns the cost of a client that was just accepted.
 func (k *clientCosts) accepted(n *settings.Settings) int64 {
 	if n.ClientTLS != nil {
 		return k.secure
@@ -131,10 +131,12 @@ func (k *clientCosts) accepted(n *settings.Settings) int64 {
 	return k.plain
 }
 
-// clientShare is the part of the memory for clients that is for connections; the other is for streams.
+// clientShare returns the part of the memory for clients that is for connections; the rest is for
+// streams.
 func clientShare(memory int64) int64 { return memory * 55 / 100 }
 
-// maxStreams is how many HTTP/2 streams may have a request in flight at once, over all clients; 0: any number.
+// maxStreams returns how many HTTP/2 streams may have a request in flight at once, over all
+// clients; 0: any number.
 func maxStreams(c *Config) int {
 	if c.ClientMemory <= 0 {
 		return c.MaxConnections
@@ -146,7 +148,7 @@ func maxStreams(c *Config) int {
 	return max(most, 1)
 }
 
-// windowsFor returns HTTP/2's windows for a stream and for a connection.
+// windowsFor returns HTTP/2's windows for a stream and for a connection, in bytes.
 func windowsFor(memory int64) (stream, connection int) {
 	connection = connectionWindow
 	if memory > 0 {
@@ -155,7 +157,7 @@ func windowsFor(memory int64) (stream, connection int) {
 	return min(streamWindow, connection), connection
 }
 
-// recharge changes what the connection is charged for.
+// recharge changes the cost of the connection.
 func (c *conn) recharge(to int64) {
 	if c.cost != to {
 		c.server.clients.slots.recharge(c.cost, to)

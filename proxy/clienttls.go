@@ -20,7 +20,7 @@ func (c *conn) startTLS(n *settings.Settings) {
 	}
 	c.client.TLS = tls.Server(c.unread(c.client.Wire), n.ClientTLS)
 	c.client.NC, c.isSecure = c.client.TLS, true
-	c.client.TCP = nil // nothing moves past TLS inside the kernel
+	c.client.TCP = nil // the kernel cannot splice TLS
 	c.parks = false
 }
 
@@ -30,7 +30,7 @@ func (c *conn) handshake() bool {
 		return true
 	}
 	c.idleFrom.Store(int64(c.server.process.Clock.Now()))
-	c.client.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
+	c.client.Phase.Store(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
 	_ = c.client.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
 	if c.server.drain.closingIdle() {
 		return false

@@ -21,7 +21,7 @@ import (
 func (a *authority) clientsOverTLS(t *testing.T, c *Config, clients bool) {
 	t.Helper()
 	var f certs.Files
-	f.Cert, f.Key = a.issue(t, "proxy.test")
+	f.Cert, _ = a.issue(t, "proxy.test")
 	if clients {
 		f.ClientCA = a.dir + "/ca.pem"
 	}
@@ -146,8 +146,8 @@ func TestReloadChangesTheCertificateForNewClients(t *testing.T) {
 	before := p.dialTLS(a.client())
 
 	next := *p.settings.Load().Config
-	cert, key := a.issueSerial(t, "proxy.test", 77)
-	conf, err := certs.Load(certs.Files{Cert: cert, Key: key})
+	cert, _ := a.issueSerial(t, "proxy.test", 77)
+	conf, err := certs.Load(certs.Files{Cert: cert})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@ package proxy
 
 import "github.com/retryproxy/retryproxy/proxy/settings"
 
-// The configuration, and who watches what comes of it. Package settings has what they mean.
+// The configuration, and the hooks for its results. Package settings documents their meaning.
 type (
 	Config             = settings.Config
 	Route              = settings.Route
@@ -19,7 +19,7 @@ type (
 	Step     = settings.Step
 )
 
-// The choices of a BreakerMode and of a RateLimitPauseKind.
+// The values of BreakerMode and RateLimitPauseKind.
 const (
 	BreakerQueue    = settings.BreakerQueue
 	BreakerFailFast = settings.BreakerFailFast

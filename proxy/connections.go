@@ -5,24 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// connections is the clients that are connected. Safe for concurrent use.
+// connections is the set of connected clients. It is safe for concurrent use.
 type connections struct {
 	mu     sync.Mutex // guards served
 	served map[*conn]struct{}
 
 	count      atomic.Int64   // connected, parked or not
-	ends       sync.WaitGroup // of these
-	goroutines sync.WaitGroup // that serve them
+	ends       sync.WaitGroup // of the connected clients
+	goroutines sync.WaitGroup // that serve the connections
 	killed     atomic.Bool
 }
 
-// serve serves a connection where each and kill can find it.
+// serve serves a connection that each and kill can reach.
 func (cs *connections) serve(c *conn) {
 	cs.mu.Lock()
 	cs.served[c] = struct{}{}
 	cs.mu.Unlock()
 	if cs.killed.Load() {
-		_ = c.client.Wire.Close() // it may have come too late for kill to find it
+		_ = c.client.Wire.Close() // kill may have missed it
 	}
 	defer func() {
 		cs.mu.Lock()
@@ -48,5 +48,5 @@ func (cs *connections) kill() {
 	cs.each(func(c *conn) { _ = c.client.Wire.Close() })
 }
 
-// empty reports whether nobody is connected.
+// empty reports whether no client is connected.
 func (cs *connections) empty() bool { return cs.count.Load() == 0 }

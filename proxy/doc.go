@@ -30,8 +30,9 @@
 //     our own if there never was one, or asks the fallback (fallback.go).
 //  10. Report.Done (package report) counts one outcome; the connection reads its next request.
 //
-// The state of the server has owners too: listenerSet has the sockets (listeners.go), clients the slots
-// (clients.go, clientslots.go, streamslots.go), connections who is connected (connections.go), drainState
-// how far the server has come in ending (drain.go), and parked what stays of an idle connection (park.go).
-// Reload replaces the settings (server.go); shared.go applies what other processes of a fleet decide.
+// Each part of the server's state has an owner. listenerSet has the sockets (listeners.go),
+// clients the slots (clients.go, clientslots.go, streamslots.go), and connections the connected
+// clients (connections.go). drainState is the progress of a drain (drain.go), and parked is what
+// remains of an idle connection (park.go). Reload replaces the settings (server.go). shared.go
+// applies the decisions of other processes in a fleet.
 package proxy

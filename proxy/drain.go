@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// acceptGrace is how long clients that are already in the system's queue
-	// are still taken after a drain begins to close the listeners.
+	// acceptGrace is how long clients in the system's queue are still accepted after a drain
+	// begins to close the listeners.
 	acceptGrace = 50 * time.Millisecond
-	// drainQuietTime is how long no request may have come before the connections
-	// that only idle are closed: a client about to use one has done so by then.
+	// drainQuietTime is how long no request must arrive before idle connections are closed: a
+	// client about to use one has done so by then.
 	drainQuietTime = time.Second
-	// drainEndGrace is how long before the end of a drain connections that were
-	// upgraded are ended in order, a quarter of a short drain at most: nobody knows
-	// whether their two sides would end them. Whoever then still waits for a permit at
-	// its upstream is refused: a response could hardly come in time.
+	// drainEndGrace is how long before the end of a drain upgraded connections are ended in order,
+	// at most a quarter of the drain timeout, because their two sides may never end them. Requests
+	// that still wait for a permit are rejected then: a response could hardly come in time.
 	drainEndGrace = 2 * time.Second
-	// drainPoll is how often a drain looks whether it is done.
+	// drainPoll is how often a drain checks whether it is done.
 	drainPoll = 20 * time.Millisecond
 )
 
@@ -30,12 +29,12 @@ const (
 // off.
 var ErrDrainTimeout = errors.New("requests were still in flight at the end of the drain timeout and were cut off")
 
-// drainState is how far the server has come in ending. Safe for concurrent use.
+// drainState is the progress of the server's drain. It is safe for concurrent use.
 type drainState struct {
 	process  *request.Process
-	active   atomic.Int64 // requests between head and end
+	active   atomic.Int64 // requests in progress, from their headers to their end
 	lastBusy atomic.Int64 // while draining: when a request last ended, since started
-	idleEnd  atomic.Bool  // idle connections are to end
+	idleEnd  atomic.Bool  // idle connections must end
 }
 
 func (d *drainState) begin() {
@@ -43,10 +42,10 @@ func (d *drainState) begin() {
 	d.process.Draining.Store(true)
 }
 
-// closingIdle reports whether idle connections are to end.
+// closingIdle reports whether idle connections must end.
 func (d *drainState) closingIdle() bool { return d.idleEnd.Load() }
 
-// quiet reports whether no request is in flight, and none came for a while.
+// quiet reports whether no request is in flight and none arrived for drainQuietTime.
 func (d *drainState) quiet() bool {
 	return d.active.Load() == 0 && d.process.Clock.Elapsed()-time.Duration(d.lastBusy.Load()) >= drainQuietTime
 }
@@ -62,13 +61,13 @@ func (d *drainState) requestEnded() {
 
 func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed())) }
 
-// Drain ends the server in order. From now on every response ends its connection, no retry
-// begins, and waits for one end at once. A request that waits for a permit at an upstream that is
-// up is admitted when one is free, until shortly before the end. Clients in the accept queue are
-// still taken, then the listeners close. Idle connections stay readable until no request came for
-// a second. Upgraded connections go on until shortly before the end, then both their sides are
-// told that nothing more comes. When DrainTimeout or ctx ends, whatever is left is cut off, and
-// Drain returns ErrDrainTimeout. Serve returns afterwards.
+// Drain ends the server in order. From now on every response ends its connection, no retry begins,
+// and waits for one end at once. A request that waits for a permit at a healthy upstream is
+// admitted when one is free, until shortly before the end. Clients in the accept queue are still
+// accepted, then the listeners close. Idle connections stay readable until no request arrived for
+// a second. Upgraded connections continue until shortly before the end; then both their sides are
+// half-closed. When DrainTimeout or ctx ends, whatever is left is cut off, and Drain returns
+// ErrDrainTimeout. Serve returns afterwards.
 func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -13,35 +13,36 @@ import (
 )
 
 const (
-	// evictEvery is how often, at most, clients are looked for that others need the slots of.
+	// evictEvery is how often, at most, connections are searched for ones to evict.
 	evictEvery = 10 * time.Millisecond
-	// evictShare of all connections, one in so many, is evicted at once at most: a crowd
-	// that comes all at once is not let in one by one, each after a look at all others.
+	// evictShare limits how many are evicted at once, to one in so many of all connections. A
+	// burst of clients is thus not let in one by one, each after a search of all others.
 	evictShare = 16
-	// evictGrace is what an idle HTTP/2 client has to end its connection itself.
+	// evictGrace is the time that an idle HTTP/2 client gets to end its connection itself.
 	evictGrace = 100 * time.Millisecond
-	// stalledFor is how long a client takes nothing of what is written to it before
-	// its connection may be ended for others. It has the whole WRITE_TIMEOUT while nobody needs its slot.
+	// stalledFor is how long a client must read nothing of what is written to it before its
+	// connection may be evicted. It has the whole WriteTimeout while no other client needs its
+	// slot.
 	stalledFor = 100 * time.Millisecond
-	// idleFor is how long a client has been idle, at least, that gives way to others: one that has just
-	// connected is about to say something.
+	// idleFor is how long a client must be idle before it may be evicted: a client that has just
+	// connected is about to send a request.
 	idleFor = time.Second
 	// slowHeadersFor is the same for a client that has begun a request and not ended its headers.
 	slowHeadersFor = time.Second
 )
 
-// eviction counts the connections that ended as others needed their slots: first idle ones, the
-// longest idle before others, then those that take nothing of their responses.
+// eviction counts the connections that ended because others needed their slots: idle ones first,
+// in the order of their idle time, then those that read nothing of their responses.
 type eviction struct {
 	idle    atomic.Uint64
 	stalled atomic.Uint64
-	leaving atomic.Int64 // clients that were parked and are ending
+	leaving atomic.Int64 // parked clients that are ending
 
 	mu   sync.Mutex // guards last
 	last time.Time
 }
 
-// due reports whether it is time for a look at all connections.
+// due reports whether it is time for another search.
 func (e *eviction) due() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,15 +54,15 @@ func (e *eviction) due() bool {
 	return true
 }
 
-// victim is a connection, or stream, that may be ended for others.
+// victim is a connection, or stream, that may be evicted.
 type victim struct {
 	c     *conn
 	since clock.Instant
-	heavy bool // TLS or HTTP/2, which need more memory than the others
+	heavy bool // TLS or HTTP/2, which need more memory
 }
 
 // evict makes room for up to n clients that wait for a slot. heavyFirst means that memory is
-// short, so idle clients with TLS or HTTP/2 go before all others.
+// short: idle clients with TLS or HTTP/2 are then evicted before all others.
 func (t *clients) evict(n int, heavyFirst bool) {
 	if !t.evicting.due() {
 		return
@@ -96,8 +97,8 @@ func (t *clients) evictStreams() {
 }
 
 // evictIdle evicts the first of idle or the client parked longest, whichever is idle longer. It
-// reports false if there is neither. Parked clients need next to no memory: if that is short,
-// they go last.
+// reports false if there is neither. If memory is short, parked clients are evicted last, because
+// they need almost none.
 func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	if len(*idle) == 0 {
 		return t.parked.Evict(func(idlepoller.Waiter) bool { return true })
@@ -111,7 +112,7 @@ func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	return true
 }
 
-// evictStalled ends up to n clients' responses, those stalled longest first.
+// evictStalled evicts up to n stalled clients, those stalled longest first.
 func (t *clients) evictStalled(stalled []victim, n int) {
 	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
 	for _, v := range stalled[:min(n, len(stalled))] {
@@ -120,8 +121,8 @@ func (t *clients) evictStalled(stalled []victim, n int) {
 	}
 }
 
-// dispensable lists the connections that are idle and not parked, and those whose client takes
-// nothing. It counts those that are ending for others already.
+// dispensable lists the connections that are idle and not parked, and those whose client reads
+// nothing. ending counts those that are already being evicted.
 func (t *clients) dispensable() (idle, stalled []victim, ending int) {
 	now := t.clock.Now()
 	t.connected.each(func(c *conn) {
@@ -129,7 +130,7 @@ func (t *clients) dispensable() (idle, stalled []victim, ending int) {
 		switch {
 		case isIdle && c.evicted.Load():
 			ending++
-			c.wakeEvicted() // it may have been about to wait when it was woken
+			c.wakeEvicted() // the first wake-up may have come before it waited
 		case isIdle:
 			idle = append(idle, victim{c, since, c.client.TLS != nil || c.http2.Load() != nil})
 		default:
@@ -143,7 +144,7 @@ func (t *clients) dispensable() (idle, stalled []victim, ending int) {
 	return idle, stalled, ending
 }
 
-// beginLeaving counts a parked client that is ending for others, until endLeaving.
+// beginLeaving counts a parked client that is being evicted, until endLeaving.
 func (c *conn) beginLeaving() {
 	c.countedLeaving = true
 	c.server.clients.evicting.leaving.Add(1)
@@ -156,7 +157,7 @@ func (c *conn) endLeaving() {
 	}
 }
 
-// idleSince reports whether nothing would be lost with the connection, and since when.
+// idleSince reports whether the connection can be closed without loss, and since when.
 func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 	since := clock.Instant(c.idleFrom.Load())
 	switch c.client.Phase.Load() {
@@ -171,7 +172,8 @@ func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 	return 0, false
 }
 
-// stalledSince reports whether the client takes nothing of what is being written to it.
+// stalledSince reports whether the client reads nothing of what is being written to it, and since
+// when.
 func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
 	since := clock.Instant(c.client.Writing.Load())
 	if since.IsZero() || now.Sub(since) < stalledFor || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
@@ -180,7 +182,7 @@ func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
 	return since, true
 }
 
-// endIdle has an idle connection end.
+// endIdle ends an idle connection.
 func (c *conn) endIdle() {
 	c.evicted.Store(true)
 	if h := c.http2.Load(); h != nil {
@@ -195,7 +197,7 @@ func (c *conn) wakeEvicted() {
 	c.client.Wake(downstream.PhaseHeaders)
 }
 
-// endStalled ends a connection, or stream, whose client takes nothing.
+// endStalled ends a connection, or stream, whose client reads nothing.
 func (c *conn) endStalled() {
 	c.evicted.Store(true)
 	if c.client.Stream != nil {
@@ -211,7 +213,7 @@ func (h *http2Conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 	return since, h.running.Load() == 0 && now.Sub(since) > idleFor
 }
 
-// endIdle tells the client to go away, and ends the connection soon after unless a stream has
+// endIdle sends GOAWAY to the client, and ends the connection soon after unless a stream has
 // begun.
 func (h *http2Conn) endIdle() {
 	h.goAway()

@@ -239,10 +239,10 @@ func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
 	l := newStreamSlots(1)
 	greedy, modest := &http2Conn{}, &http2Conn{}
 	began := 0
-	for l.enter(greedy) {
+	for l.beginStream(greedy) {
 		began++
 	}
-	if began != leastHandlers || !l.enter(modest) || !l.enter(modest) || l.enter(modest) {
+	if began != leastHandlers || !l.beginStream(modest) || !l.beginStream(modest) || l.beginStream(modest) {
 		t.Errorf("%d and then %d began", began, modest.share.handlers)
 	}
 }

@@ -410,7 +410,7 @@ func TestNoFallbackForClientErrors(t *testing.T) {
 func TestWithoutResponseHeadersAFallbackIsNotReported(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
 		staticFallback(200, "spare")(c)
-		c.Default.ResponseHeaders = false
+		bare(c)
 	})
 	res := p.dial().send(get("/")).want(200, "spare")
 	for name := range res.Header {

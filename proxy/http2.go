@@ -23,34 +23,34 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// HTTP/2's windows, in bytes. Until its stream is read from, a client can make
-// us hold so much of one request, and so much over one connection.
+// HTTP/2's windows, in bytes: how much of one request, and of one connection, the proxy holds for
+// a stream that is not read yet.
 const (
 	streamWindow     = 512 << 10
 	connectionWindow = 1 << 20
 )
 
-// pingAfter is how long a client may be silent before it is asked whether it is still there. One
-// that vanished would otherwise hold its streams until TCP notices.
+// pingAfter is how long a client may be silent before it gets a ping. A vanished client would
+// otherwise hold its streams until TCP notices.
 const pingAfter = 30 * time.Second
 
-// http2Conn is a client's HTTP/2 connection. The framing is net/http's, with a server for this
-// connection alone, so that a drain or a reload can treat it by itself. Each stream becomes a
-// conn of its own, served like an HTTP/1.1 connection.
+// http2Conn is a client's HTTP/2 connection. The framing is net/http's. Each connection has a
+// server of its own, so that a drain or a reload can act on it alone. Each stream becomes a conn,
+// served like an HTTP/1.1 connection.
 type http2Conn struct {
 	c             *conn
 	server        http.Server
 	watch         *floodguard.FrameWatch
 	prematureEnds *floodguard.PrematureEnds
-	canGoAway     atomic.Bool // the server can be told to go away
+	canGoAway     atomic.Bool // the server can send GOAWAY
 	once          sync.Once   // for goAway
 	away          sync.WaitGroup
 
 	running   atomic.Int64 // streams
-	emptyFrom atomic.Int64 // instant since when there are none, if there are none
+	emptyFrom atomic.Int64 // instant since when there are no streams, if there are none
 	share     streamShare
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	over     bool
 	streams  map[*conn]struct{}
 	handlers sync.WaitGroup // of streams
@@ -61,7 +61,7 @@ func (c *conn) agreedOnHTTP2() bool {
 	return c.client.TLS != nil && c.client.TLS.ConnectionState().NegotiatedProtocol == "h2" && c.beginHTTP2(c.server.settings.Load())
 }
 
-// sentPreface reports whether the first thing that the client sent begins HTTP/2.
+// sentPreface reports whether the client's first bytes begin HTTP/2.
 func (c *conn) sentPreface(set *settings.Settings) bool {
 	n := min(c.client.W, len(floodguard.Preface))
 	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.client.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
@@ -79,7 +79,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes:               set.Limits.HeaderBytes,
-		ReadHeaderTimeout:            set.ReadHeaderTimeout, // for the preface alone; net/http clears it behind that
+		ReadHeaderTimeout:            set.ReadHeaderTimeout, // for the preface only; net/http clears it after that
 		IdleTimeout:                  set.ClientIdleTimeout,
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
@@ -92,7 +92,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		},
 		ErrorLog: log.New(debugLog{set.Log}, "", 0),
 	}
-	h.server.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, ends before the frames are watched
+	h.server.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, ends below the frame watcher
 	c.http2.Store(h)
 	return true
 }
@@ -118,7 +118,7 @@ func (c *conn) serveHTTP2() {
 		}
 	}
 	_ = h.server.Serve(l)
-	<-l.ended // Serve returns at a drain while the connection goes on
+	<-l.ended // during a drain, Serve returns while the connection continues
 	h.mu.Lock()
 	h.over = true
 	h.mu.Unlock()
@@ -126,8 +126,8 @@ func (c *conn) serveHTTP2() {
 	h.away.Wait()
 }
 
-// goAway lets the streams finish and takes no more; then the connection ends. It may be called on
-// nil, and by anyone.
+// goAway lets the streams finish and accepts no more; then the connection ends. h may be nil. It
+// is safe for concurrent use.
 func (h *http2Conn) goAway() {
 	if h == nil || !h.canGoAway.Load() {
 		return
@@ -135,13 +135,13 @@ func (h *http2Conn) goAway() {
 	h.once.Do(func() {
 		h.away.Go(func() {
 			ctx, cancel := context.WithCancel(context.Background())
-			cancel() // the connection is waited for elsewhere
+			cancel() // the end of the connection is awaited elsewhere
 			_ = h.server.Shutdown(ctx)
 		})
 	})
 }
 
-// each calls f for every stream. It may be called on nil.
+// each calls f for every stream. h may be nil.
 func (h *http2Conn) each(f func(*conn)) {
 	if h == nil {
 		return
@@ -157,13 +157,13 @@ func (h *http2Conn) each(f func(*conn)) {
 func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	s := h.c.server
 	if s.process.Draining.Load() {
-		h.goAway() // the connection began late; this request is still taken
+		h.goAway() // the connection began late; this request is still served
 	}
-	if !s.clients.streams.enter(h) {
+	if !s.clients.streams.beginStream(h) {
 		s.countRefusal(http1.RefusalNoStreamSlot)
 		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
 	}
-	defer s.clients.streams.leave(h)
+	defer s.clients.streams.endStream(h)
 	h.count(1)
 	defer h.count(-1)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -191,14 +191,14 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	h.prematureEnds.AnsweredWhole()
 }
 
-// count counts streams, and notes since when there are none.
+// count changes the number of streams by n, and records since when there are none.
 func (h *http2Conn) count(n int64) {
 	if h.running.Add(n) == 0 {
 		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
 	}
 }
 
-// begin makes a conn for the stream. It returns nil if the connection is over.
+// begin makes a conn for the stream. It returns nil if the connection is ending.
 func (h *http2Conn) begin(stream *bridge.ClientStream) *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,7 +225,8 @@ func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	return c
 }
 
-// refuseStream responds with 503 and no body: a client that takes none would hold its memory.
+// refuseStream responds with 503 and no body: a client that does not read a body would hold its
+// memory.
 func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
 	h.c.server.countRefusal(http1.RefusalNoStreamSlot)
 	headers := w.Header()
@@ -276,7 +277,7 @@ func (l *singleConnListener) Close() error {
 
 func (l *singleConnListener) Addr() net.Addr { return l.conn.LocalAddr() }
 
-// prefixedConn is a connection of which something was read already.
+// prefixedConn is a connection of which some bytes were already read.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -291,7 +292,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// debugLog logs what net/http says about a client's faults.
+// debugLog logs net/http's messages about faults of clients.
 type debugLog struct{ log *zap.Logger }
 
 func (d debugLog) Write(p []byte) (int, error) {

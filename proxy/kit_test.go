@@ -364,7 +364,6 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 			Guard:               breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}, // tests of the queue switch them on
 			QueueTimeout:        20 * time.Second,
 			QueueMax:            4096,
-			ResponseHeaders:     true,
 		},
 		Limits:                http1.Limits{HeaderBytes: 64 << 10, Headers: 100},
 		ReadHeaderTimeout:     5 * time.Second,

@@ -119,7 +119,7 @@ func TestAnInnerReasonIsKeptWhenAllWeSayIsThatItGaveUp(t *testing.T) {
 
 func TestAProxyBeforeUsIsToldThatWeGaveUp(t *testing.T) {
 	u := startUpstream(t, script(bad503))
-	p := layers(t, 3, u, func(c *Config) { c.Default.ResponseHeaders = false })
+	p := layers(t, 3, u, bare)
 	p.dial().send(get("/")).want(503, "busy")
 	if u.sends() != 4 {
 		t.Errorf("%d sends, want 4", u.sends())
@@ -187,7 +187,7 @@ func TestRetriableHeader(t *testing.T) {
 
 func TestResponseHeadersCanBeSwitchedOff(t *testing.T) {
 	u := startUpstream(t, script(bad503))
-	p := startProxy(t, u, func(c *Config) { c.Default.ResponseHeaders = false })
+	p := startProxy(t, u, bare)
 	res := p.dial().send(get("/")).want(503, "busy")
 	for name := range res.Header {
 		if strings.HasPrefix(name, "X-Retryproxy") {
@@ -221,7 +221,8 @@ func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, script(bad503))
 			p := startProxy(t, u, func(c *Config) {
-				c.Default.LayeredRetries, c.Default.ResponseHeaders = policy.LayeredDeny, false
+				bare(c)
+				c.Default.LayeredRetries = policy.LayeredDeny
 				if tc.trusted != "" {
 					c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(tc.trusted)}
 				}

@@ -25,11 +25,11 @@ func (e *ListenError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// listenerSet is the sockets that clients come by.
+// listenerSet is the set of listening sockets.
 type listenerSet struct {
 	all     []listener
-	pauses  atomic.Uint64 // times accepting had to wait
-	closing chan struct{} // closed when accepting has to end
+	pauses  atomic.Uint64 // times that accepting paused
+	closing chan struct{} // closed when accepting must end
 	once    sync.Once     // for closing
 }
 
@@ -38,8 +38,8 @@ type listener struct {
 	name string // for routes: "" is the main one
 }
 
-// open listens on all addresses. inherited may have some of them already. If one cannot be opened,
-// it opens none and returns an error that joins a *ListenError for each.
+// open listens on all addresses. inherited may return an open listener for an address. If one
+// address cannot be opened, it opens none and returns an error that joins a *ListenError for each.
 func (ls *listenerSet) open(addresses []string, inherited func(string) net.Listener) error {
 	var errs []error
 	for i, addr := range addresses {
@@ -84,8 +84,8 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// accept gives the clients of all listeners to admit, until stop or close. It pauses if the system has
-// no descriptor left; the system's queue holds the clients then.
+// accept passes the clients of all listeners to admit, until stop or close. It pauses if the
+// system has no descriptor left; new clients then stay in the system's queue.
 func (ls *listenerSet) accept(admit func(net.Conn, string), log func() *zap.Logger) {
 	var accepting sync.WaitGroup
 	for _, l := range ls.all {
@@ -114,8 +114,8 @@ func (ls *listenerSet) acceptFrom(l listener, admit func(net.Conn, string), log 
 	}
 }
 
-// acceptPause is the wait after a failed accept: long enough not to spin, short enough not to be
-// noticed when a descriptor is free again.
+// acceptPause is the wait after a failed accept. It is long enough not to spin, and short enough
+// to be unnoticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
 // stop ends accepting.
@@ -130,7 +130,7 @@ func (ls *listenerSet) stopped() bool {
 	}
 }
 
-// stopAfterQueue lets the accept loops take what is queued, then end.
+// stopAfterQueue lets the accept loops accept what is queued, then ends them.
 func (ls *listenerSet) stopAfterQueue() {
 	until := time.Now().Add(acceptGrace)
 	for _, l := range ls.all {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
 // faulty is an observer that fails when a retry is counted.
@@ -86,6 +87,35 @@ func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
 	c.Close()
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
+	}
+}
+
+// hedgeTracer panics when a hedge is about to be sent.
+type hedgeTracer struct{ attemptsTraced }
+
+func (t *hedgeTracer) Request(*trace.Request) trace.RequestSpan { return t }
+
+func (t *hedgeTracer) Attempt(a *trace.Attempt) trace.AttemptSpan {
+	if a.Hedge {
+		panic("a fault of the test")
+	}
+	return nil
+}
+
+// Nobody waits for a hedge that was not sent.
+func TestAPanicBeforeAHedgeIsSentEndsItsOwnRequestOnly(t *testing.T) {
+	p := startProxy(t, startUpstream(t, neverResponds), func(c *Config) {
+		hedged(t)(c)
+		c.Tracer = new(hedgeTracer)
+	})
+	if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
+		t.Errorf("the faulty request got %q, %v", s, err)
+	}
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
+		t.Errorf("outcome %v", o)
+	}
+	if n := p.faults.Swap(0); n != 1 {
+		t.Errorf("%d faults counted, want 1", n)
 	}
 }
 

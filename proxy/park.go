@@ -10,32 +10,32 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// parkAfter is how long a client's connection is idle, at least, before it is parked, and half of
-// how long at most. A connection that is used more often never pays for it.
+// parkAfter is how long a client's connection is idle before it is parked: at least this long, and
+// at most half as long again. A connection that is used more often has no cost from parking.
 const parkAfter = time.Second
 
-// parked is what stays of a client's connection while it waits in the server's idle poller: no
-// goroutine, no buffer, none of the memory for requests. It is still one of the server's
-// connections and holds its slot. See docs/decisions/0013-parking.md.
+// parked is what remains of a client's connection while it waits in the server's idle poller: no
+// goroutine, no buffer, no memory for requests. It is still one of the server's connections and
+// holds its slot. See docs/decisions/0013-parking.md.
 type parked struct {
 	server    *Server
 	nc        net.Conn
 	listen    string
-	used      bool // it has sent something
+	used      bool // the client has sent something
 	proxyAddr *net.TCPAddr
 	since     clock.Instant // when it became idle
 	until     clock.Instant
-	evict     bool // it is to end: of Leave
+	evict     bool // it must end because others need its slot
 }
 
-// park hands the wait for the next request to the server's idle poller, until the time given. If
-// it reports true, the connection is the poller's, and this goroutine must not touch it any more.
+// park hands the wait for the next request to the server's idle poller, until the given time. If
+// it reports true, the poller owns the connection, and this goroutine must not touch it any more.
 func (c *conn) park(until clock.Instant) bool {
 	s := c.server
 	if s.drain.closingIdle() || c.client.In != nil || c.client.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	c.client.Phase.Store(downstream.PhaseBusy) // nobody may wake it by its deadline any more
+	c.client.Phase.Store(downstream.PhaseBusy) // no deadline may wake it any more
 	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
 	cost := c.cost
 	c.recharge(s.clients.costs.parked)
@@ -58,7 +58,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		return
 	}
 	if p.evict = why == idlepoller.Evicted; p.evict {
-		p.until = clock.Start // in the past: it has a last look
+		p.until = clock.Start // in the past: only what has arrived is read
 		c := p.resume()
 		c.beginLeaving()
 		s.connected.goroutines.Go(func() { s.run(c) })
@@ -70,8 +70,8 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	})
 }
 
-// resume makes a connection of what was kept. It finds out itself what it was woken for, as if it
-// had waited itself.
+// resume makes a connection from what was kept. The connection itself determines why it was woken,
+// as if it had waited itself.
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.proxyAddr, c.idleEnd = true, p.proxyAddr, p.until
@@ -81,7 +81,7 @@ func (p *parked) resume() *conn {
 		c.evicted.Store(true)
 	}
 	if c.used = p.used; c.used {
-		c.begun = true // what it says next is not the first
+		c.begun = true // the next bytes are not its first
 	}
 	return c
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 )
 
-// announced reads the PROXY protocol header that the connection has to begin with. It reports false
-// if there is no valid one. The connection is then closed without a response, since nobody knows
-// which protocol follows.
+// announced reads the PROXY protocol header with which the connection must begin. It reports false
+// if there is no valid one. The connection is then closed without a response, because the protocol
+// after the header is unknown.
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
-	c.client.Phase.Store(downstream.PhaseIdle) // a drain that ends idle clients ends this one too
+	c.client.Phase.Store(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
 	c.client.SetRead(c.server.process.Clock.Now().Add(set.ReadHeaderTimeout), 0)
 	if c.server.drain.closingIdle() {
 		return false
@@ -31,7 +31,7 @@ func (c *conn) announced() bool {
 		c.startTLS(set)
 		return true
 	}
-	c.mustReset = true // nothing is to be read on
+	c.mustReset = true // no more bytes are read
 	_ = c.client.Wire.Close()
 	if c.client.W > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
@@ -40,7 +40,7 @@ func (c *conn) announced() bool {
 	return false
 }
 
-// readProxyHeader reads until the header is complete. What follows it stays in the buffer.
+// readProxyHeader reads until the header is complete. The bytes after it stay in the buffer.
 func (c *conn) readProxyHeader() proxyproto.Failure {
 	c.client.In = buffer.Get(proxyproto.MaxBytes)
 	for {

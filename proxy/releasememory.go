@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// releaseMemoryAfter is how many connections have to be parked or ended, or requests to
-	// begin a wait, before it is worth it: each leaves about 10 KiB behind.
+	// releaseMemoryAfter is how many connections must be parked or ended, or requests begin a
+	// wait, before releasing memory pays off: each leaves about 10 KiB behind.
 	releaseMemoryAfter = 256
-	// releaseMemoryQuiet is how long no other may have been meanwhile.
+	// releaseMemoryQuiet is how long no further one must have come.
 	releaseMemoryQuiet = 500 * time.Millisecond
-	// releaseMemoryShare of the time, at most, is spent on it.
+	// releaseMemoryShare limits the time spent on it to one part in so many.
 	releaseMemoryShare = 100
 )
 
-// memoryReleaser gives memory back to the system after a wave of connections, or of
-// requests that wait. What they no longer need is only garbage, and a process at
-// rest makes none that would start a collection.
+// memoryReleaser returns memory to the system after a wave of connections, or of requests that
+// wait. The memory that they no longer need is garbage, and an idle process allocates too little
+// to start a collection.
 type memoryReleaser struct {
-	left atomic.Int64  // connections parked or ended, and waits begun, since
-	took time.Duration // the last time; of the goroutine that releases
+	left atomic.Int64  // connections parked or ended, and waits begun, since the last release
+	took time.Duration // by the last release; only the releasing goroutine uses it
 
-	mu    sync.Mutex // guards ended, and the order of it and Go
+	mu    sync.Mutex // guards ended, and orders it before Go
 	ended bool
-	over  chan struct{} // closed then
+	over  chan struct{} // closed with ended
 	wg    sync.WaitGroup
 }
 
-// note notes that memory was left.
+// note counts a connection or wait that left garbage behind.
 func (t *memoryReleaser) note() {
 	if t.left.Add(1) != releaseMemoryAfter {
 		return
@@ -43,7 +43,7 @@ func (t *memoryReleaser) note() {
 	}
 }
 
-// end ends a release that waits, and waits for one in flight. No other begins.
+// end stops a release that waits, and waits for one in progress. No other release begins.
 func (t *memoryReleaser) end() {
 	t.mu.Lock()
 	if !t.ended {
@@ -65,7 +65,7 @@ func (t *memoryReleaser) run() {
 		}
 	}
 	began := time.Now()
-	runtime.GC() // takes from sync.Pools what the next collection frees
+	runtime.GC() // frees what the next collection would take from sync.Pools
 	debug.FreeOSMemory()
 	t.took = time.Since(began)
 	t.left.Store(0) // those that came during the collection are too few to count

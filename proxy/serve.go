@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// serve handles a client's connection until it ends: one request after the other, each answered
-// before the next is read.
+// serve handles a client's connection until it ends: one request after the other, each responded
+// to before the next is read.
 func (c *conn) serve() {
 	defer c.finish()
 	defer func() { c.server.contain(c, recover()) }()
@@ -50,15 +50,15 @@ func (c *conn) finish() {
 	switch {
 	case c.mustReset || c.x.MustReset():
 	case c.evicted.Load():
-		_ = c.client.NC.Close() // nothing is in flight, and somebody waits for the slot
+		_ = c.client.NC.Close() // nothing is in flight, and another client may wait for the slot
 	default:
 		c.client.CloseGently()
 	}
 	c.client.PutIn()
 }
 
-// nextRequest waits for request headers and parses them. It reports false if there will be none;
-// whatever needed a response got one.
+// nextRequest waits for request headers and parses them. It reports false if there are none; it
+// has then sent a response if one was due.
 func (c *conn) nextRequest() bool {
 	for c.client.R == c.client.W || c.onlyBlank() {
 		if !c.awaitRequest() {
@@ -95,20 +95,20 @@ func (c *conn) onlyBlank() bool {
 	return true
 }
 
-// idleSlack is how much earlier than configured an idle client may be closed, so that the
-// deadline need not be set for every request.
+// idleSlack is how much earlier than configured an idle client may be closed, so that the deadline
+// need not be set for every request.
 const idleSlack = 5 * time.Second
 
-// firstRequestTime is how long a client may stay that has never sent anything. Clients that keep
-// spare connections use or renew them within that time.
+// firstRequestTime is how long a client may stay connected without sending anything. Clients that
+// keep spare connections use or renew them within that time.
 const firstRequestTime = time.Minute
 
-// awaitRequest waits for the first bytes of the next request. It reports false if there will be
-// none, or if the connection was parked.
+// awaitRequest waits for the first bytes of the next request. It reports false if there are none,
+// or if the connection was parked.
 func (c *conn) awaitRequest() bool {
-	now := c.x.LastTick() // of the last request
+	now := c.x.LastTick() // from the last request
 	if c.client.ReadAt == clock.LongAgo || now.IsZero() {
-		now = c.server.process.Clock.Now() // this is not the way from one request to the next
+		now = c.server.process.Clock.Now() // this connection did not just serve a request
 	}
 	c.idleFrom.Store(int64(now))
 	c.client.Phase.Store(downstream.PhaseIdle)
@@ -132,7 +132,7 @@ func (c *conn) awaitRequest() bool {
 		case c.server.drain.closingIdle(), c.evicted.Load():
 			return c.checkForRequest()
 		case c.server.process.Clock.Now().Before(c.client.ReadAt):
-			c.client.ReadAt = clock.LongAgo // somebody woke us by the deadline
+			c.client.ReadAt = clock.LongAgo // the wake-up moved the deadline
 		case !parks:
 			return c.checkForRequest()
 		case c.park(end):
@@ -143,8 +143,8 @@ func (c *conn) awaitRequest() bool {
 	}
 }
 
-// idleDeadline returns when a connection that is idle from now on is closed, and by how much that
-// may be sooner.
+// idleDeadline returns when a connection that is idle from now on is closed, and how much earlier
+// it may be closed.
 func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Duration) {
 	if end = c.idleEnd; !end.IsZero() {
 		c.idleEnd = 0
@@ -160,7 +160,7 @@ func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Du
 	return now.Add(limit), min(idleSlack, limit/10)
 }
 
-// checkForRequest takes what arrived at the last moment before an idle connection is closed: a
+// checkForRequest reads what arrived at the last moment before an idle connection is closed: a
 // response is better than a close that crosses a request.
 func (c *conn) checkForRequest() bool {
 	if c.client.Raw == nil || c.client.TLS != nil {
@@ -198,13 +198,13 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.x.Begin(set, began)
 			if limited {
 				c.client.Phase.Store(downstream.PhaseBusy)
-				c.x.Tick() // the head took its time
+				c.x.Tick() // reading the headers took time
 			}
 			return true
 		}
 		if !limited {
 			limited = true
-			c.client.Buffers.Release() // the rest may come slowly
+			c.client.Buffers.Release() // the rest may arrive slowly
 			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
 			c.client.Phase.Store(downstream.PhaseHeaders)
@@ -214,11 +214,11 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 		}
 		err = c.client.Fill()
 		if rawsocket.IsTimeout(err) && c.server.process.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
-			limited, err = false, nil // a drain woke us as if idle
+			limited, err = false, nil // a drain woke it as if it were idle
 			c.client.ReadAt = clock.LongAgo
 		}
 		if err != nil {
-			c.client.Request.Reset() // its spans may lie in a buffer that was given back since
+			c.client.Request.Reset() // its spans may lie in a buffer that was released since
 			_, _ = c.client.Request.Parse(c.client.In[:c.client.W], set.Limits)
 			c.x.Begin(set, began)
 			c.requestCut(err)
@@ -237,7 +237,7 @@ func (c *conn) refuseRequest(err error) {
 }
 
 // requestCut ends a connection whose client began a request and did not finish its headers. A
-// client that was too slow gets a response, one that left gets none.
+// client that was too slow gets a response; one that left gets none.
 func (c *conn) requestCut(err error) {
 	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.client.In[:c.client.W], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)

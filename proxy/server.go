@@ -19,8 +19,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// Server accepts clients and serves them. Call New, Listen and Serve, and Drain from another
-// goroutine; Reload and Stats at any time. Safe for concurrent use.
+// Server accepts clients and serves them. Call New, Listen and Serve in this order, and Drain from
+// another goroutine. Reload and Stats may be called at any time. It is safe for concurrent use.
 type Server struct {
 	process   request.Process // what all exchanges share
 	settings  atomic.Pointer[settings.Settings]
@@ -34,12 +34,12 @@ type Server struct {
 	parkAfter time.Duration
 	premature floodguard.Limits
 
-	faults            atomic.Uint64 // panics contained
+	faults            atomic.Uint64 // panics that were contained
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 }
 
-// New checks c and returns a Server for it. It opens and dials nothing.
+// New checks c and returns a Server for it. It opens no socket and dials nothing.
 func New(c *Config) (*Server, error) {
 	s := &Server{
 		listeners: listenerSet{closing: make(chan struct{})},
@@ -67,14 +67,14 @@ func New(c *Config) (*Server, error) {
 	return s, nil
 }
 
-// prepare makes the settings of c, with what those in force have learnt.
+// prepare makes the settings of c, and carries over what the current settings have learnt.
 func (s *Server) prepare(c *Config) (*settings.Settings, error) {
 	return settings.Prepare(c, settings.Process{Clock: &s.process.Clock, Draining: &s.process.Draining}, s.settings.Load())
 }
 
-// Reload applies c to requests that begin from now on; those in flight end with what they began
-// with. Listen, MaxConnections, ClientMemory and RetryBufferTotalBytes stay as they were. On an
-// error nothing changes.
+// Reload applies c to requests that begin from now on; requests in flight keep the settings with
+// which they began. Listen, MaxConnections, ClientMemory and RetryBufferTotalBytes do not change.
+// On an error, nothing changes.
 func (s *Server) Reload(c *Config) error {
 	n, err := s.prepare(c)
 	if err != nil {
@@ -94,16 +94,17 @@ func (s *Server) Reload(c *Config) error {
 	return nil
 }
 
-// SetRetryPercent sets how many of a hundred retries are made, on all routes, from now on. It
-// starts at 100. See docs/decisions/0010-retry-percent.md. Safe for concurrent use.
+// SetRetryPercent sets the percentage of retries that are made from now on, on all routes, within
+// [0, 100]. It starts at 100. See docs/decisions/0010-retry-percent.md. It is safe for concurrent
+// use.
 func (s *Server) SetRetryPercent(percent int) { s.process.SetRetryPercent(percent) }
 
 // RetryPercent returns the percentage that SetRetryPercent set last.
 func (s *Server) RetryPercent() int { return s.process.RetryPercent() }
 
 // Listen opens all listeners. If one cannot be opened, it opens none and returns an error that
-// joins a *ListenError for each. It takes over the path of a unix socket that nothing listens on
-// any more.
+// joins a *ListenError for each. It takes over the path of a unix socket that no process listens
+// on any more.
 func (s *Server) Listen() error {
 	n := s.settings.Load()
 	return s.listeners.open(n.Listen, n.InheritedListener)
@@ -118,8 +119,8 @@ func (s *Server) Addrs() []net.Addr {
 	return all
 }
 
-// Serve accepts clients until Drain, or until ctx ends, which closes everything at once. It
-// returns when every connection has ended.
+// Serve accepts clients until Drain is called, or until ctx ends, which closes everything at once.
+// It returns when every connection has ended.
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
@@ -128,7 +129,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.listeners.accept(s.accepted, func() *zap.Logger { return s.settings.Load().Log })
 	s.listeners.stop()
 	<-seating
-	s.clients.seatAll() // an accept loop may have been the last
+	s.clients.seatAll() // the accept loop may have ended with clients still queued
 	s.connected.ends.Wait()
 	s.memory.end()
 	s.parked.Close()
@@ -140,7 +141,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// kill ends everything at once.
+// kill closes everything at once.
 func (s *Server) kill() {
 	s.process.Draining.Store(true)
 	s.listeners.stop()
@@ -176,15 +177,15 @@ func (s *Server) run(c *conn) {
 	}
 }
 
-// gone forgets an accepted connection that has ended.
+// gone removes an accepted connection that has ended.
 func (s *Server) gone(cost int64) {
-	s.connected.count.Add(-1) // before its slot is free, so that no more than the limit are ever counted
+	s.connected.count.Add(-1) // before its slot is free, so that the count never exceeds the limit
 	s.clients.slots.release(cost)
 	s.connected.ends.Done()
 }
 
 // ServeConn serves one client's connection until it ends, and closes it. name is the listener for
-// the routes, "" the main one.
+// the routes; "" is the main one.
 func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connected.count.Add(1)
 	defer s.connected.count.Add(-1)
@@ -194,7 +195,7 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connected.serve(c)
 }
 
-// contain keeps a fault in serving one client from ending all others. The fault is logged and
+// contain keeps a panic in serving one client from ending all others. The fault is logged and
 // counted, and this client's connection ends.
 func (s *Server) contain(c *conn, fault any) {
 	if fault == nil {
@@ -215,7 +216,7 @@ func (s *Server) report(fault any) {
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
-// closeIdle closes the oldest idle connection to any upstream, to free its descriptor. It reports
+// closeIdle closes the longest idle connection to any upstream, to free its descriptor. It reports
 // false if there is none.
 func (s *Server) closeIdle() bool {
 	for _, u := range s.settings.Load().Upstreams() {

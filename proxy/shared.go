@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// BudgetReports appends the reports of retry budgets that are due now to asks. Safe for concurrent
-// use, like all methods of this file.
+// BudgetReports appends the reports of retry budgets that are due now to asks. All methods of this
+// file are safe for concurrent use.
 func (s *Server) BudgetReports(asks []budget.Report) []budget.Report {
 	n, now := s.settings.Load(), s.process.Clock.Elapsed()
 	for u := range n.Budgeted {
@@ -40,8 +40,8 @@ func (s *Server) withBudget(key uint64, do func(*budget.Budget)) {
 }
 
 // RateLimitLeaseRequests appends the lease requests that are due now to asks. It returns when the
-// next one is due; backoff.Forever means that Config.RateLimitWanted will tell. Safe for
-// concurrent use.
+// next one is due; backoff.Forever means that Config.RateLimitWanted is called first. It is safe
+// for concurrent use.
 func (s *Server) RateLimitLeaseRequests(asks []ratelimit.LeaseRequest) ([]ratelimit.LeaseRequest, time.Duration) {
 	now, next := s.process.Clock.Elapsed(), backoff.Forever
 	for _, set := range s.settings.Load().AllRateLimits {

@@ -10,16 +10,16 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Stats is a picture of the server at one moment.
+// Stats is a snapshot of the server.
 type Stats struct {
 	Connections       int                            // clients connected
-	AcceptPauses      uint64                         // times accepting had to wait
-	EvictedIdle       uint64                         // connections ended, as others needed their slots, while idle
-	EvictedStalled    uint64                         // ... and connections and streams whose client took nothing
+	AcceptPauses      uint64                         // times that accepting paused
+	EvictedIdle       uint64                         // idle connections ended because others needed their slots
+	EvictedStalled    uint64                         // connections and streams ended for the same reason because their client read nothing
 	Faults            uint64                         // requests that ended in a fault of the proxy itself
 	HandshakeFailures uint64                         // clients whose TLS handshake failed
-	HeaderFailures    [proxyproto.NumFailures]uint64 // connections that did not begin with the PROXY protocol header they had to begin with
-	RetryBufferUsed   int64                          // kept for retries now
+	HeaderFailures    [proxyproto.NumFailures]uint64 // connections without the PROXY protocol header that they must begin with
+	RetryBufferUsed   int64                          // bytes kept for retries now
 	Draining          bool
 	RateLimitPauses   ratelimit.PauseState
 	Paused            int                        // requests that wait for the end of a shared rate-limit pause
@@ -27,7 +27,7 @@ type Stats struct {
 	Upstreams         []UpstreamStats
 }
 
-// UpstreamStats is the picture of one upstream.
+// UpstreamStats is a snapshot of one upstream.
 type UpstreamStats struct {
 	Name         string // its URL, without secrets
 	Pool         upstream.Stats
@@ -35,15 +35,15 @@ type UpstreamStats struct {
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        breaker.GuardState
-	LongestWait  time.Duration          // of queued requests, so far; 0: none is queued
+	LongestWait  time.Duration          // longest wait so far of a queued request; 0: none is queued
 	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
 	HasThrottle  bool
-	Throttle     float64                         // share of requests not sent
+	Throttle     float64                         // share of requests that client-side throttling does not send, in [0, 1]
 	HasProbe     bool                            // the upstream is probed by GET
-	Probed       [breaker.NumProbeResults]uint64 // what came of these probes
+	Probed       [breaker.NumProbeResults]uint64 // results of these probes
 }
 
-// Stats returns a picture of the server for metrics.
+// Stats returns a snapshot of the server for metrics.
 func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connected.count.Load())}

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// slotWait is how long a stream waits for its slot before it is refused.
+	// slotWait is how long a stream waits for its slot before it is rejected.
 	slotWait = time.Second
-	// preemptAfter is how long a connection without any slot waits before one of the
-	// connection that has the most is taken away.
+	// preemptAfter is how long a connection without any slot waits before it takes one of the
+	// connection that has the most.
 	preemptAfter = 50 * time.Millisecond
-	// handlersPerSlot bounds the streams that wait or are being refused, in multiples of the slots.
-	// Beyond, a stream is reset at once.
+	// handlersPerSlot bounds the streams that wait or are being rejected, in multiples of the
+	// slots. Beyond it, a stream is reset at once.
 	handlersPerSlot = 4
 	leastHandlers   = 128
-	// ownHandlers is how many streams a connection may always begin, so that one that asks for little is
-	// not reset because others ask for all.
+	// ownHandlers is how many streams a connection may always begin, so that a connection with few
+	// streams is not reset because others have many.
 	ownHandlers = 2
-	// newcomersShare of the slots, one in so many, is only for connections that have none.
+	// newcomersShare reserves slots, one in so many, for connections that have none.
 	newcomersShare = 8
 )
 
 // streamSlots bounds the requests that HTTP/2 clients have in flight. A connection may have as
 // many slots as are left free: the first that takes all it can get has half, the next a quarter.
-// If all are taken, a connection without a slot gets one of the connection that has the most.
-// Safe for concurrent use.
+// If all are taken, a connection without a slot gets one of the connection that has the most. It
+// is safe for concurrent use.
 type streamSlots struct {
 	most int // 0: any number
 
-	mu       sync.Mutex // guards what follows, and what http2Conn has of slots
+	mu       sync.Mutex // guards all fields below, and http2Conn.share
 	used     int
-	handlers int // streams that hold a slot, wait for one, or are being refused
+	handlers int // streams that hold a slot, wait for one, or are being rejected
 	waiting  []*slotWaiter
 	holders  map[*http2Conn]struct{} // connections with slots
 }
 
-// streamShare is what an HTTP/2 connection has of the server's slots, guarded by their lock.
+// streamShare is an HTTP/2 connection's share of the server's slots, guarded by their lock.
 type streamShare struct {
 	handlers int
 	slots    []*streamSlot // oldest first
@@ -52,14 +52,14 @@ type streamSlot struct {
 	h      *http2Conn
 	cancel func() // ends the stream
 	since  time.Time
-	taken  bool // it was taken away, and the stream is ending
+	taken  bool // preempted: the stream is ending
 }
 
-// slotWaiter is a stream that waits.
+// slotWaiter is a stream that waits for a slot.
 type slotWaiter struct {
 	slot    *streamSlot
-	ready   chan struct{} // closed when it has its slot, or is refused
-	refused bool          // set before that
+	ready   chan struct{} // closed when it has its slot, or is rejected
+	refused bool          // set before ready is closed
 }
 
 func newStreamSlots(most int) *streamSlots {
@@ -67,7 +67,7 @@ func newStreamSlots(most int) *streamSlots {
 }
 
 // ofOne returns how many streams a client may begin on one connection, of the n that are allowed:
-// those beyond its share would only wait.
+// more than its share would only wait.
 func (l *streamSlots) ofOne(n int) int {
 	if l.most <= 0 {
 		return n
@@ -75,9 +75,9 @@ func (l *streamSlots) ofOne(n int) int {
 	return min(n, max(1, (l.most+1)/2))
 }
 
-// enter counts a stream that has begun. It reports false if there are too many even to refuse it
-// politely.
-func (l *streamSlots) enter(h *http2Conn) bool {
+// beginStream counts a stream that has begun. It reports false if there are so many that the
+// stream must be reset without a response.
+func (l *streamSlots) beginStream(h *http2Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	crowded := l.most > 0 && l.handlers >= max(handlersPerSlot*l.most, leastHandlers)
@@ -89,8 +89,8 @@ func (l *streamSlots) enter(h *http2Conn) bool {
 	return true
 }
 
-// dismiss refuses a waiting stream of the connection with the most streams, in favour of one of
-// h, unless h itself has as many. Called with mu held.
+// dismiss rejects a waiting stream of the connection with the most streams, in favour of one of h,
+// unless h itself has as many. It is called with mu held.
 func (l *streamSlots) dismiss(h *http2Conn) bool {
 	var out *slotWaiter
 	for _, w := range l.waiting {
@@ -107,16 +107,16 @@ func (l *streamSlots) dismiss(h *http2Conn) bool {
 	return true
 }
 
-// leave ends what enter began.
-func (l *streamSlots) leave(h *http2Conn) {
+// endStream undoes beginStream.
+func (l *streamSlots) endStream(h *http2Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handlers--
 	h.share.handlers--
 }
 
-// take waits for a slot for a stream of h, which cancel ends. It returns nil if there was none in
-// time or if the client left.
+// take waits for a slot for a stream of h; cancel ends the stream. It returns nil if there was
+// none in time or if the client left.
 func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *streamSlot {
 	slot := &streamSlot{h: h, cancel: cancel}
 	l.mu.Lock()
@@ -148,7 +148,7 @@ func (w *slotWaiter) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// abandon removes w from those that wait. It reports true if w got its slot meanwhile.
+// abandon removes w from the waiting streams. It reports true if w got its slot before that.
 func (l *streamSlots) abandon(w *slotWaiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +159,9 @@ func (l *streamSlots) abandon(w *slotWaiter) bool {
 	return i < 0
 }
 
-// preempt ends the oldest stream of the connection that has the most, if h has none and that has
-// at least two and keeps them long. It always returns true: the wait goes on.
+// preempt ends the oldest stream of the connection that has the most slots, if h has none, and
+// that connection has at least two and keeps them long. It always returns true: the wait
+// continues.
 func (l *streamSlots) preempt(h *http2Conn) bool {
 	if victim := l.victim(h); victim != nil {
 		victim.cancel()
@@ -178,7 +179,7 @@ func (l *streamSlots) victim(h *http2Conn) *streamSlot {
 	now := time.Now()
 	for o := range l.holders {
 		if now.Sub(o.share.slots[0].since) < preemptAfter {
-			continue // it is quick
+			continue // it finishes quickly
 		}
 		if greedy == nil || len(o.share.slots) > len(greedy.share.slots) {
 			greedy = o
@@ -196,13 +197,13 @@ func (l *streamSlots) victim(h *http2Conn) *streamSlot {
 	return nil
 }
 
-// free reports whether a stream of h may have a slot. Called with mu held.
+// free reports whether a stream of h may have a slot. It is called with mu held.
 func (l *streamSlots) free(h *http2Conn) bool {
 	left, has := l.most-l.used, len(h.share.slots)
 	return l.most <= 0 || left > 0 && (has == 0 || has < left-l.most/newcomersShare)
 }
 
-// occupy gives a slot to its stream. Called with mu held.
+// occupy gives a slot to its stream. It is called with mu held.
 func (l *streamSlots) occupy(slot *streamSlot) {
 	l.used++
 	slot.since = time.Now()
@@ -210,7 +211,7 @@ func (l *streamSlots) occupy(slot *streamSlot) {
 	l.holders[slot.h] = struct{}{}
 }
 
-// give returns a slot, and gives it to a waiting stream of the connection that has the fewest.
+// give returns a slot, and passes it to a waiting stream of the connection that has the fewest.
 func (l *streamSlots) give(slot *streamSlot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +241,7 @@ func (l *streamSlots) full() bool {
 	return l.most > 0 && l.used >= l.most
 }
 
-// streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients take
+// streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients read
 // nothing.
 func (t *clients) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
 	if t.streams.full() {
@@ -248,6 +249,6 @@ func (t *clients) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Con
 	}
 	return t.streams.take(r.Context(), h, func() {
 		cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(downstream.Past) // it may wait for the client to take something
+		_ = http.NewResponseController(w).SetWriteDeadline(downstream.Past) // it may be waiting for the client to read
 	})
 }

@@ -102,7 +102,7 @@ func secureUpstream(t *testing.T, handle func(c *upConn), server func(*tls.Confi
 	u := serveListener(t, tls.NewListener(l, conf), handle)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	if files.Cert != "" {
-		files.Cert, files.Key = a.issue(t, files.Cert)
+		files.Cert, _ = a.issue(t, files.Cert)
 	}
 	if files.CA == "" {
 		files.CA = a.dir + "/ca.pem"

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // bare switches off what the proxy adds to responses, for tests that compare
 // every byte.
-func bare(c *Config) { c.Default.ResponseHeaders = false }
+func bare(c *Config) {
+	c.Default.ResponseChanges = forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts", "X-Retryproxy-Reason", "X-Retryproxy-Fallback", "X-Request-Id", "X-Should-Retry"})
+}
 
 // wantRaw reads as many bytes as want has and compares them.
 func (c *client) wantRaw(want string) {

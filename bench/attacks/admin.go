@@ -30,7 +30,7 @@ func (st *stage) adminEverywhere() (at []string, err error) {
 	}
 	defer l.Close()
 	port := portOf(l.Addr().String())
-	st.set("RETRYPROXY_PPROF=true", "RETRYPROXY_ADMIN_LISTEN=:"+port)
+	st.set("RETRYPROXY_ADMIN_LISTEN=:" + port)
 	st.spec.Admin = net.JoinHostPort("127.0.0.1", port)
 	at = []string{st.spec.Admin}
 	all, _ := net.InterfaceAddrs()

@@ -106,7 +106,7 @@ func logInjection(st *stage) error {
 		return err
 	}
 	st.spec.Log = dir + "/log"
-	st.set("RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=debug", "RETRYPROXY_GAVE_UP_LOG_PER_MINUTE=1000000")
+	st.set("RETRYPROXY_ACCESS_LOG=true")
 	st.strike, st.judge, st.needs = st.inTurn(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
 	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())

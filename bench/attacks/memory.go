@@ -53,7 +53,7 @@ func (st *stage) confine(limit int64) error {
 		if err := rig.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
 			return err
 		}
-		st.set("RETRYPROXY_TLS_CERT="+file, "RETRYPROXY_TLS_KEY="+file)
+		st.set("RETRYPROXY_TLS_CERT=" + file)
 	}
 	st.needs = needs{bystanders: 5}
 	others := newOthers(st.secure)

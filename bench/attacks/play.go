@@ -25,10 +25,10 @@ type result struct {
 	found                 []string
 }
 
-// play attacks a process of its own for as long as the options say. It has its defaults, but for a time
-// for heads that a short attack meets too, and what the stage says.
+// play attacks a process of its own for as long as the options say. It has its defaults, and
+// what the stage says.
 func (a *attack) play(ctx context.Context, o *options, upstream string) (*result, error) {
-	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream, Env: []string{"RETRYPROXY_READ_HEADER_TIMEOUT=1s"}}}
+	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream}}
 	defer st.End()
 	if a.prepare != nil {
 		if err := a.prepare(st); err != nil {

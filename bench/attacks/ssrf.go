@@ -47,7 +47,7 @@ func ssrf(forward bool) func(st *stage) error {
 			st.spec.Upstream = "http://" + ownName + ":" + portOf(upstream)
 		}
 		if forward {
-			st.set("RETRYPROXY_FORWARD_PROXY=true")
+			st.set("RETRYPROXY_POSITION=outbound")
 		}
 		requests, more := named(targets), named2(targets)
 		var turn atomic.Int64

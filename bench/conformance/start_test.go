@@ -22,7 +22,7 @@ func start(t *testing.T, binary string) *proxy {
 	return run(t, func(addr, upstream string) *exec.Cmd {
 		cmd := exec.Command(binary)
 		cmd.Env = []string{"RETRYPROXY_LISTEN=" + addr, "RETRYPROXY_UPSTREAM=http://" + upstream, "RETRYPROXY_ADMIN_LISTEN=off",
-			"RETRYPROXY_UPSTREAM_HOST=preserve", "RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off", "RETRYPROXY_LOG_LEVEL=error"}
+			"RETRYPROXY_UPSTREAM_HOST=preserve", "RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off"}
 		return cmd
 	})
 }

@@ -135,7 +135,7 @@ func memoryOfCgroup() fault {
 
 // logsFull has the proxy log every request to a file system that is full for a while.
 func logsFull() fault {
-	f := fault{name: "disk full for logs", what: "bytes logged after it, no page meanwhile", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_LOG_LEVEL=info"}}
+	f := fault{name: "disk full for logs", what: "bytes logged after it, no page meanwhile", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true"}}
 	var atBegin, atEnd int64
 	inside := func(st *stage, file string) string {
 		return filepath.Join(fmt.Sprintf("/proc/%d/root", st.proxy.PID()), st.dir, file)

@@ -40,7 +40,7 @@ type stage struct {
 // defaults are the settings of the proxy where a fault has no other ones: short
 // times, so that a fault of a second is longer than they are, and what an inbound
 // proxy has by default, wherever the upstream is.
-var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_DIAL_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
+var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
 
 // build starts the upstream and the proxy.
 func (st *stage) build() error {

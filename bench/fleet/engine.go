@@ -68,7 +68,7 @@ func (e *engine) goOn() error  { return e.child.Signal(syscall.SIGCONT) }
 
 // sharing are the settings with which processes share by the engine.
 func (e *engine) sharing(scope string) []string {
-	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0", "RETRYPROXY_SHARED_SCOPE=" + scope}
+	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0?scope=" + scope}
 }
 
 // info reads the whole numbers of a section of INFO, by name.

@@ -254,7 +254,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 
 // startProxies starts processes that call the same upstream as outbound ones, though it is on loopback.
 func (s *stage) startProxies(ctx context.Context, n int, settings ...string) ([]*rig.Proxy, error) {
-	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound", "RETRYPROXY_LOG_LEVEL=info")}, n)
+	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound")}, n)
 }
 
 func (s *stage) addrs() (addrs []string) {

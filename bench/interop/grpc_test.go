@@ -119,8 +119,8 @@ func TestGRPCInteropOverTLS(t *testing.T) {
 		"--tls_cert_file="+testdata.Path("server1.pem"), "--tls_key_file="+testdata.Path("server1.key"))
 	flags := []string{"--use_tls", "--use_test_ca", "--ca_file=" + testdata.Path("ca.pem"), "--server_host_override=" + name}
 	direct := passingDirectly(t, addr, flags...)
-	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata.Path("ca.pem"), "RETRYPROXY_UPSTREAM_SERVER_NAME=" + name,
-		"RETRYPROXY_TLS_CERT=" + testdata.Path("server1.pem"), "RETRYPROXY_TLS_KEY=" + testdata.Path("server1.key")}, retrying...)
+	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata.Path("ca.pem"), "RETRYPROXY_UPSTREAM_HOST=" + name,
+		"RETRYPROXY_TLS_CERT=" + testdata.Path("server1.pem")}, retrying...)
 	p := startProxy(t, "https://"+addr, settings...)
 	mustPass(t, direct, p.addr, flags...)
 }

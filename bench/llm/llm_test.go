@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // Every judge can find what it is for: proxies that repeat at once, repeat what may have been
 // billed, change bodies, hide that they were cut off, or do not retry. Beside them retryproxy keeps
-// every promise, and with RETRY_UNSAFE it does not.
+// every promise, and with RETRY_METHODS=any it does not.
 func TestEachBrokenPromiseIsFound(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.25", "--rate", "14", "--tokens", "5600", "--pairs", "1"}, os.Stderr)
@@ -47,7 +47,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	unsafe := *o
-	unsafe.set = []string{"RETRYPROXY_RETRY_UNSAFE=true", "RETRYPROXY_BACKOFF_BASE=50ms"}
+	unsafe.set = []string{"RETRYPROXY_RETRY_METHODS=any", "RETRYPROXY_BACKOFF_BASE=50ms"}
 	cases := []struct {
 		name  string
 		start func(context.Context, *testbed.Bed, string) ([]string, error)
@@ -105,7 +105,7 @@ func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil || len(d.Rows) != 8 || d.Rows[0].Good == 0 {
 		t.Errorf("%v %v", err, d)
 	}
-	unsafe := append(args, "--errors", "0.25", "--rate", "10", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_UNSAFE=true", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
+	unsafe := append(args, "--errors", "0.25", "--rate", "10", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_METHODS=any", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
 	if code := command.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "billed twice") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}

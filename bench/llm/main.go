@@ -57,7 +57,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.processes, "processes", 50, "processes that share through Redis, for fleet")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
-	f.Func("set", "NAME=VALUE for retryproxy; to see a promise broken, say RETRYPROXY_RETRY_UNSAFE=true", func(v string) error {
+	f.Func("set", "NAME=VALUE for retryproxy; to see a promise broken, say RETRYPROXY_RETRY_METHODS=any", func(v string) error {
 		o.set = append(o.set, v)
 		return nil
 	})

@@ -5,60 +5,60 @@ import (
 )
 
 // kind is what the upstream does with an attempt.
-type kind uint8
+type kind string
 
 const (
-	answers     kind = iota // a whole response
-	cuts                    // a response that ends in the middle of its body
-	resets                  // nothing: the connection is reset once the request was read
-	resetsEarly             // ... or before its body was read
-	cutsHead                // a part of a response headers
-	malforms                // something that is no HTTP response; see malformed
-	stalls                  // nothing for longer than any timeout
-	numKinds
+	responds    kind = "a whole response"
+	cuts        kind = "a response cut in its body"
+	resets      kind = "a reset once the request was read"
+	resetsEarly kind = "a reset before its body was read"
+	cutsHead    kind = "a part of response headers"
+	malforms    kind = "no HTTP response" // see malformedHeads
+	stalls      kind = "nothing for longer than any timeout"
 )
 
 // framing is how the upstream delimits its response.
-type framing uint8
+type framing string
 
 const (
-	byLength framing = iota
-	byChunks
-	byClose   // until the connection closes
-	byHTTP10  // HTTP/1.0, with a length, closed after it
-	noContent // 204 or 304: no body
+	byLength  framing = "Content-Length"
+	byChunks  framing = "chunked"
+	byClose   framing = "until close"
+	byHTTP10  framing = "HTTP/1.0" // with a length, closed after it
+	noContent framing = "no body"  // 204 or 304
 )
+
+var framings = []framing{byLength, byLength, byLength, byChunks, byChunks, byChunks, byClose, byHTTP10}
 
 // aftermath is what the upstream does with the connection after a whole response.
-type aftermath uint8
+type aftermath string
 
 const (
-	keeps          aftermath = iota
-	closesSaid               // Connection: close, and it does
-	closesSilently           // closes the idle connection a little later
-	saysMore                 // sends a response that nobody asked for
-	says408                  // sends an unasked 408 a little later and closes
-	closesAtOnce             // closes without having said so
-	numAftermaths
+	keeps          aftermath = ""
+	closesSaid     aftermath = "Connection: close, and it does"
+	closesSilently aftermath = "closes the idle connection a little later"
+	saysMore       aftermath = "sends a response that nobody asked for"
+	says408        aftermath = "sends an unasked 408 a little later and closes"
+	closesAtOnce   aftermath = "closes without having said so"
 )
 
-// act is what the upstream does with one attempt at a request. It follows from
-// seed, id and the number of the attempt.
+var aftermaths = []aftermath{keeps, closesSaid, closesSilently, saysMore, says408, closesAtOnce}
+
+// act is what the upstream does with one attempt. It follows from seed, id and the attempt's number.
 type act struct {
-	kind      kind
-	status    int
-	framing   framing
-	body      content
-	trailer   bool
-	early     bool // answers before it has read the request's body
-	interim   []int
-	delay     time.Duration // before the response
-	trickles  bool          // sends the body in small pieces, with pauses
-	after     aftermath
-	cutAt     float64 // for cuts: the part of the body sent
-	asReset   bool    // the cut is a reset, not a close
-	retry     string  // Retry-After: seconds, "date", or empty
-	malformed int     // index of the malformed head
+	kind     kind
+	status   int
+	framing  framing
+	body     body
+	early    bool // responds before it has read the request's body
+	interim  []int
+	delay    time.Duration // before the response
+	trickles bool          // sends the body in small pieces, with pauses
+	after    aftermath
+	cutAt    float64 // for cuts: the part of the body sent
+	asReset  bool    // the cut is a reset, not a close
+	retry    string  // Retry-After: seconds, "date", or empty
+	nonsense string  // for malforms
 }
 
 // block is how many requests in a row share a burst.
@@ -71,7 +71,7 @@ func burst(seed, id uint64) (failure int, on bool) {
 	return r.IntN(len(failures)), one(r, 2)
 }
 
-// failures that come alone and in bursts.
+// failures that come alone and in bursts. Without a kind they are whole responses.
 var failures = []act{
 	{status: 503}, {status: 503, retry: "0"}, {status: 503, retry: "1"}, {status: 503, retry: "date"},
 	{status: 429}, {status: 429, retry: "1"}, {status: 429, retry: "3600"}, {status: 500}, {status: 502}, {status: 504},
@@ -93,44 +93,46 @@ func newAct(seed, id uint64, n int) act {
 		}
 		a = failures[failure]
 	}
-	// All that differs from one answer to the next.
+	if a.kind == "" {
+		a.kind = responds
+	}
 	size := newSize(r)
 	if a.status != 200 && !one(r, 8) {
 		size = min(size, 2000) // most failing responses are small enough to hold
 	}
-	a.framing = []framing{byLength, byLength, byLength, byChunks, byChunks, byChunks, byClose, byHTTP10}[r.IntN(8)]
+	a.framing = pick(r, framings)
 	if a.status == 200 && one(r, 20) {
-		a.framing, a.status, size = noContent, []int{204, 304}[r.IntN(2)], 0
+		a.framing, a.status, size = noContent, pick(r, []int{204, 304}), 0
 	}
-	a.body = content{seed, id, responseSide + uint64(n), size}
-	a.trailer = a.framing == byChunks && one(r, 3)
+	a.body = body{seed: seed, id: id, side: responseSide + uint64(n), size: size, chunked: a.framing == byChunks}
+	a.body.trailer = a.body.chunked && one(r, 3)
 	a.early = one(r, 15)
 	a.trickles = one(r, 40)
-	a.malformed = r.IntN(len(malformedHeads))
+	a.nonsense = pick(r, malformedHeads)
 	if one(r, 25) {
-		a.interim = [][]int{{102}, {103}, {103, 103}, {102, 103}}[r.IntN(4)]
+		a.interim = pick(r, [][]int{{102}, {103}, {103, 103}, {102, 103}})
 	}
 	if one(r, 20) {
 		a.delay = time.Duration(r.IntN(200)) * time.Millisecond
 	}
-	if one(r, 6) {
-		a.after = aftermath(r.IntN(int(numAftermaths)))
+	if one(r, 6) && a.framing != byClose { // whatever came after such a body would be a part of it
+		a.after = pick(r, aftermaths)
 	}
-	if a.framing == byClose {
-		a.after = keeps // whatever came after the body would be a part of it
-	}
-	if a.kind == answers && a.body.size > 1 && one(r, 30) {
+	if a.kind == responds && size > 1 && one(r, 30) {
 		a.kind, a.cutAt = cuts, r.Float64()
 		a.asReset = a.framing == byClose || one(r, 2) // a close alone would look like a proper end
 	}
-	if a.kind == answers && one(r, 1500) {
+	if a.kind == responds && one(r, 1500) {
 		a.kind = stalls
 	}
 	return a
 }
 
-// has reports whether the act brings the head of a valid response.
-func (a *act) has() bool { return a.kind == answers || a.kind == cuts }
+// has reports whether the act brings the headers of a valid response.
+func (a *act) has() bool { return a.kind == responds || a.kind == cuts }
+
+// bodyless reports whether no body follows the response headers, whatever they say.
+func (a *act) bodyless(method string) bool { return method == "HEAD" || a.framing == noContent }
 
 // malformedHeads must all be refused, or better: retried and never relayed.
 var malformedHeads = []string{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ var settings = []string{
 	"RETRYPROXY_ROUTES=plain,unsafe",
 	"RETRYPROXY_ROUTE_PLAIN_PATH=/plain/*",
 	"RETRYPROXY_ROUTE_UNSAFE_PATH=/unsafe/*",
-	"RETRYPROXY_ROUTE_UNSAFE_RETRY_UNSAFE=true",
+	"RETRYPROXY_ROUTE_UNSAFE_RETRY_METHODS=any",
 	"RETRYPROXY_ATTEMPT_TIMEOUT=" + attemptTimeout.String(),
 	"RETRYPROXY_REQUEST_TIMEOUT=" + requestTimeout.String(),
 	"RETRYPROXY_MAX_RETRIES=" + strconv.Itoa(mostRetries),
@@ -50,27 +51,21 @@ var settings = []string{
 // faultLine is what the proxy must not say.
 var faultLine = regexp.MustCompile(`DATA RACE|panic|fatal error|"level":"(error|dpanic|panic|fatal)"`)
 
-// session is a soak in flight.
-type session struct {
-	clients  int
-	ledger   *ledger
-	judge    *judge
-	team     *team
-	upstream *upstream
-	proxy    *rig.Proxy
-	before   rig.Level
-	began    time.Time
-}
+const mib = 1 << 20
+
+// settleTime is how long the proxy has to get back to its idle level, once clients and upstream are
+// gone, and then to end.
+const settleTime = 15 * time.Second
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var program string
 	var lasts time.Duration
-	var seed uint64
-	r := &session{}
+	var clients int
+	s := newSoak(0)
 	f := rig.NewFlags("soak", stderr, &program)
 	rig.Number(f, &lasts, "for", time.Minute, time.Millisecond, 1000*time.Hour, "how long it lasts")
-	rig.Number(f, &r.clients, "conns", 200, 1, 10000, "clients, each with one connection at a time")
-	f.Seed(&seed, 0)
+	rig.Number(f, &clients, "conns", 200, 1, 10000, "clients, each with one connection at a time")
+	f.Seed(&s.seed, 0)
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -80,118 +75,110 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.ledger = newLedger(seed)
-	if r.upstream, err = startUpstream(r.ledger, false); err != nil {
+	upstream, end, err := s.start(false)
+	if err != nil {
 		return err
 	}
-	bed.Later(r.upstream.end)
-	log := dir + "/log"
-	if r.proxy, err = bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + r.upstream.addr, Env: settings, Log: log}); err != nil {
+	bed.Later(end)
+	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: dir + "/log"})
+	if err != nil {
 		return err
 	}
-	if r.before, err = r.proxy.Level(); err != nil {
+	before, err := p.Level()
+	if err != nil {
 		return err
 	}
-	r.judge = &judge{ledger: r.ledger, timeout: attemptTimeout}
-	r.team = &team{ledger: r.ledger, seed: seed, proxy: r.proxy.Addr, judge: r.judge, patience: mostPatience}
-	told := rig.NewProgress(stderr)
-	r.call(ctx, lasts, told)
-	r.upstream.end()
-	told.Line("clients are done, waiting for the proxy to be idle")
-	told.End()
-	if r.conclude(log, stdout); r.ledger.N() > 0 {
-		return rig.ErrFound
+	began := time.Now()
+	s.load(ctx, p, clients, lasts, rig.NewProgress(stderr))
+	fmt.Fprintf(stdout, "seed %d: %d requests in %.0f s (%.0f/s)\n", s.seed, s.Counted(sent), time.Since(began).Seconds(), float64(s.Counted(sent))/time.Since(began).Seconds())
+	end()
+	s.conclude(p, before, stdout)
+	s.checkLog(dir + "/log")
+	if s.N() == 0 {
+		fmt.Fprintln(stdout, "no violation")
+		return nil
 	}
-	return nil
+	fmt.Fprintf(stdout, "VIOLATIONS:\n  %s\n", strings.Join(s.All(), "\n  "))
+	return rig.ErrFound
 }
 
-// call lets the clients work for the time asked for and waits for their end.
-func (r *session) call(ctx context.Context, lasts time.Duration, told *rig.Progress) {
-	r.began = time.Now()
+// load lets the clients work until the time is over, or the proxy ends, and waits for their end.
+func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, shown *rig.Progress) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	defer told.End()
-	var wg sync.WaitGroup
-	for i := range r.clients {
-		c := &client{t: r.team, from: net.IPv4(127, 1, byte(i>>8), byte(i))}
-		wg.Go(func() { c.run(ctx) })
+	defer shown.End()
+	var all sync.WaitGroup
+	for i := range clients {
+		c := &client{soak: s, proxy: p.Addr, from: net.IPv4(127, 1, byte(i>>8), byte(i)), patience: mostPatience}
+		all.Go(func() { c.run(ctx) })
 	}
-	ended := make(chan struct{})
-	go func() { wg.Wait(); close(ended) }()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
+	all.Go(func() {
 		select {
-		case <-ended:
-			return
-		case <-r.proxy.Exited:
-			r.ledger.violation("proxy ended", "it said:\n%s", r.proxy.Said())
+		case <-ctx.Done():
+		case <-p.Exited:
+			s.violation("proxy ended", "it said:\n%s", p.Said())
 			cancel()
-			<-ended
-			return
-		case <-tick.C:
-			s, err := r.proxy.Scrape()
-			if err != nil {
-				r.ledger.violation("no metrics", "%v", err)
-			}
-			told.Line("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(r.began).Seconds(),
-				r.team.sent.Load(), r.judge.cut.Load(), s.Sum("retry_buffer_bytes")/mib, s["go_goroutines"], r.ledger.N())
 		}
-	}
+	})
+	all.Go(func() {
+		for began := time.Now(); rig.Sleep(ctx, time.Second); {
+			m := s.scrape(p)
+			shown.Line("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(began).Seconds(),
+				s.Counted(sent), s.Counted(cutRight), m.Sum("retry_buffer_bytes")/mib, m["go_goroutines"], s.N())
+		}
+	})
+	all.Wait()
 }
 
-const mib = 1 << 20
+func (s *soak) scrape(p *rig.Proxy) rig.Series {
+	m, err := p.Scrape()
+	if err != nil {
+		s.violation("no metrics", "%v", err)
+	}
+	return m
+}
 
-// settleTime is how long the proxy has to get back to its idle level, once
-// clients and upstream are gone.
-const settleTime = 15 * time.Second
+// conclude checks what the proxy holds and has counted once all have gone, and how it ends.
+func (s *soak) conclude(p *rig.Proxy, before rig.Level, w io.Writer) {
+	after, err := p.Settle(settleTime, func(l rig.Level) bool { return idle(l, before) })
+	if err != nil {
+		s.violation("no metrics", "%v", err)
+	} else if !idle(after, before) {
+		s.violation("not back at the idle level", "%v after the last client left: %+v, before the run %+v", settleTime, after, before)
+	}
+	m := s.scrape(p)
+	if m != nil {
+		s.checkCounts(m)
+	}
+	_ = p.Signal(syscall.SIGTERM) // it may have ended, which shows
+	if how := p.Ended(settleTime); how != "exit status 0" {
+		s.violation("end of the proxy", "%s; it said:\n%s", how, p.Said())
+	}
+	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v\n", before, after)
+	printCounts(w, "counted", s.Counts())
+	printCounts(w, "outcomes", m.By("outcomes_total", "outcome"))
+	printCounts(w, "retries", m.By("retries_total", "reason"))
+}
 
-// conclude checks the counts and the end of the proxy, and prints what came of it.
-func (r *session) conclude(log string, w io.Writer) {
-	took := time.Since(r.began).Seconds()
-	after, err := r.proxy.Settle(settleTime, func(l rig.Level) bool { return idle(l, r.before) })
-	if err != nil {
-		r.ledger.violation("no metrics", "%v", err)
-	} else if !idle(after, r.before) {
-		r.ledger.violation("not back at the idle level", "%v after the last client left: %+v, before the run %+v", settleTime, after, r.before)
+// printCounts prints those above 0, the largest first.
+func printCounts[N int64 | float64](w io.Writer, title string, counts map[string]N) {
+	fmt.Fprint(w, title)
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) }) {
+		if counts[name] > 0 {
+			fmt.Fprintf(w, ", %s %.0f", name, float64(counts[name]))
+		}
 	}
-	s, err := r.proxy.Scrape()
+	fmt.Fprintln(w)
+}
+
+func (s *soak) checkLog(file string) {
+	said, err := os.ReadFile(file)
 	if err != nil {
-		r.ledger.violation("no metrics", "%v", err)
-	} else {
-		checkCounts(r.ledger, s, r.team.sent.Load(), r.upstream.heads.Load(), float64(r.team.breakers.Load()))
-	}
-	_ = r.proxy.Signal(syscall.SIGTERM) // it may have ended, which shows
-	if how := r.proxy.Ended(15 * time.Second); how != "exit status 0" {
-		r.ledger.violation("end of the proxy", "%s; it said:\n%s", how, r.proxy.Said())
-	}
-	said, err := os.ReadFile(log)
-	if err != nil {
-		r.ledger.violation("log", "%v", err)
+		s.violation("log", "%v", err)
 	}
 	for line := range strings.Lines(string(said)) {
 		if faultLine.MatchString(line) {
-			r.ledger.violation("log", "%s", line)
+			s.violation("log", "%s", line)
 		}
 	}
-	t, j := r.team, r.judge
-	fmt.Fprintf(w, "seed %d: %d requests in %.0f s (%.0f/s), %d attempts at the upstream, %d MiB up, %d MiB down\n",
-		t.seed, t.sent.Load(), took, float64(t.sent.Load())/took, r.upstream.heads.Load(), t.up.Load()/mib, t.down.Load()/mib)
-	fmt.Fprintf(w, "cut as they should %d, answers of the proxy itself %d (%d never at the upstream), lost to a reset upload %d, stray 408 %d, attempts read late %d\n",
-		j.cut.Load(), j.own.Load(), j.unseen.Load(), j.lost.Load(), j.stray.Load(), r.ledger.late.Load())
-	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v\n", r.before, after)
-	for title, counts := range map[string]map[string]float64{"outcomes": s.By("outcomes_total", "outcome"), "retries": s.By("retries_total", "reason")} {
-		fmt.Fprint(w, title)
-		for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return int(counts[b] - counts[a]) }) {
-			if counts[name] > 0 {
-				fmt.Fprintf(w, ", %s %.0f", name, counts[name])
-			}
-		}
-		fmt.Fprintln(w)
-	}
-	if r.ledger.N() == 0 {
-		fmt.Fprintln(w, "no violation")
-		return
-	}
-	fmt.Fprintf(w, "VIOLATIONS:\n  %s\n", strings.Join(r.ledger.All(), "\n  "))
 }

@@ -1,24 +1,27 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // conduct is what a client does with its request.
-type conduct uint8
+type conduct string
 
 const (
-	behaves      conduct = iota
-	leaves               // closes its connection while it waits for the response
-	leavesMidway         // closes it in the middle of the response
-	cutsUpload           // ends its upload before the end
-	readsSlowly
-	writesSlowly
-	breaksRules // sends a request that must be refused; see rules
+	behaves      conduct = "behaves"
+	leaves       conduct = "leaves before the response"
+	leavesMidway conduct = "leaves in the middle of the response"
+	cutsUpload   conduct = "ends its upload before the end"
+	readsSlowly  conduct = "reads slowly"
+	writesSlowly conduct = "writes slowly"
+	breaksRules  conduct = "sends what must be refused" // see rules
 )
+
+// conducts are those of one client in a hundred each.
+var conducts = []conduct{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly, breaksRules}
 
 // plan is a request and what its client does. It follows from seed and id.
 type plan struct {
@@ -28,61 +31,79 @@ type plan struct {
 	keyed   bool // carries an Idempotency-Key
 	minor   int  // HTTP/1.0 or 1.1
 	close   bool // asks for the connection to end
-	chunked bool
-	trailer bool
 	expect  bool // Expect: 100-continue
-	body    content
+	body    body
 	conduct conduct
 	when    float64       // of what the conduct does, in [0, 1)
-	broken  int           // index of the rule broken
+	broken  *rule         // by breaksRules
 	think   time.Duration // before the request
 }
 
 var methods = []string{"GET", "GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "PUT", "DELETE", "OPTIONS", "PATCH"}
 
-// one in n.
-func one(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+func one(r *rand.Rand, in int) bool { return r.IntN(in) == 0 }
 
+func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+
+// source draws what of request id.
 func source(seed, id, what uint64) *rand.Rand { return rand.New(rand.NewPCG(seed^what<<48, id)) }
 
 func newPlan(seed, id uint64) *plan {
 	r := source(seed, id, 1)
-	p := &plan{id: id, method: methods[r.IntN(len(methods))], minor: 1, when: r.Float64(),
+	p := &plan{id: id, method: pick(r, methods), minor: 1, conduct: behaves, when: r.Float64(),
 		unsafe: one(r, 4), keyed: one(r, 5), close: one(r, 25), think: time.Duration(r.IntN(30)) * time.Millisecond}
-	if k := r.IntN(100); k < 6 {
-		p.conduct = leaves + conduct(k)
+	if k := r.IntN(100); k < len(conducts) {
+		p.conduct = conducts[k]
 	}
 	if one(r, 10) {
 		p.minor = 0
 		p.close = !one(r, 3)
 	}
-	if p.conduct == breaksRules {
-		return &plan{id: id, method: "GET", minor: 1, conduct: breaksRules, broken: r.IntN(len(rules)), think: p.think}
+	p.body = body{seed: seed, id: id, side: requestSide}
+	switch p.conduct {
+	case breaksRules:
+		p.broken = &rules[r.IntN(len(rules))]
+		p.method, p.minor, p.close, p.unsafe, p.keyed = "GET", 1, false, false, false
+		return p
+	case cutsUpload:
+		p.method, p.body.size = pick(r, []string{"POST", "PUT"}), 2
 	}
-	if p.conduct == cutsUpload {
-		p.method = []string{"POST", "PUT"}[r.IntN(2)]
-	}
-	p.body = content{seed, id, requestSide, 0}
 	if p.mayHaveBody() {
-		p.body.size = newSize(r)
+		p.body.size = max(p.body.size, newSize(r))
+		p.body.chunked = p.minor == 1 && one(r, 3)
 	}
-	if p.conduct == cutsUpload {
-		p.body.size = max(p.body.size, 2)
-	}
-	p.chunked = p.minor == 1 && p.mayHaveBody() && one(r, 3)
-	p.trailer = p.chunked && one(r, 3)
+	p.body.trailer = p.body.chunked && one(r, 3)
 	p.expect = p.minor == 1 && p.body.size > 0 && one(r, 8)
 	return p
 }
 
-// mayHaveBody: the methods that carry one as a rule.
+// mayHaveBody reports whether the method carries a body as a rule.
 func (p *plan) mayHaveBody() bool {
 	return p.method == "POST" || p.method == "PUT" || p.method == "PATCH"
 }
 
-// mayRepeat: what the policy calls safe to repeat.
-func (p *plan) mayRepeat() bool {
+// mayRetry reports whether the policy may retry the request after a failure of any kind.
+func (p *plan) mayRetry() bool {
 	return p.unsafe || p.keyed || p.method != "POST" && p.method != "PATCH"
+}
+
+// pipelines reports whether the request may be sent before the response to the one before it: it is
+// plain, small and whole.
+func (p *plan) pipelines() bool {
+	return p.conduct == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= small
+}
+
+// lasts reports whether the connection may serve another request after this one.
+func (p *plan) lasts() bool {
+	return p.conduct == behaves || p.conduct == readsSlowly || p.conduct == writesSlowly
+}
+
+// path of the request; the route follows from it.
+func (p *plan) path() string {
+	if p.unsafe {
+		return "/unsafe/thing"
+	}
+	return "/plain/thing"
 }
 
 // newSize draws a body size: most are small, none is above 2 MiB.
@@ -97,20 +118,6 @@ func newSize(r *rand.Rand) int64 {
 		}
 	}
 	return 2 << 20
-}
-
-// path of the request; the route follows from it.
-func (p *plan) path() string {
-	if p.unsafe {
-		return "/unsafe/thing"
-	}
-	return "/plain/thing"
-}
-
-// pipelines reports whether the request may be sent before the answer to the one
-// before it has come: plain, small and whole.
-func (p *plan) pipelines() bool {
-	return p.conduct == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= 4096
 }
 
 // rule is a rule of HTTP, or a limit, and a request that breaks it. The proxy
@@ -145,10 +152,10 @@ var rules = []rule{
 }
 
 // text is the request that breaks the rule.
-func (r *rule) text(p *plan) string {
+func (r *rule) text(id uint64) string {
 	end := "\n"
 	if strings.Contains(r.head, "\r\n") {
 		end = "\r\n"
 	}
-	return strings.ReplaceAll(r.head, "@", fieldID+": "+strconv.FormatUint(p.id, 10)+end)
+	return strings.ReplaceAll(r.head, "@", fmt.Sprintf("%s: %d%s", fieldID, id, end))
 }

@@ -16,104 +16,79 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// relay stands in for the proxy: it passes bytes both ways and knows nothing
-// of HTTP. spoil may change what goes to the client.
-type relay struct {
-	ln    net.Listener
-	to    string
-	spoil func([]byte)
-	wg    sync.WaitGroup
-}
-
-func startRelay(t *testing.T, to string, spoil func([]byte)) *relay {
+// startRelay starts what stands in for the proxy: it passes bytes both ways and knows nothing of HTTP.
+// spoil may change what goes to the client.
+func startRelay(t *testing.T, to string, spoil func([]byte)) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{ln: ln, to: to, spoil: spoil}
-	r.wg.Go(r.accept)
-	t.Cleanup(func() { ln.Close(); r.wg.Wait() })
-	return r
-}
-
-func (r *relay) accept() {
-	for {
-		c, err := r.ln.Accept()
+	s := &rig.Server{Take: func(c net.Conn) {
+		u, err := net.Dial("tcp", to)
 		if err != nil {
 			return
 		}
-		r.wg.Go(func() { r.serve(c.(*net.TCPConn)) })
-	}
-}
-
-func (r *relay) serve(c *net.TCPConn) {
-	defer c.Close()
-	u, err := net.Dial("tcp", r.to)
+		defer u.Close()
+		var both sync.WaitGroup
+		both.Go(func() { pass(u, c, func([]byte) {}) })
+		both.Go(func() { pass(c, u, spoil) })
+		both.Wait()
+	}}
+	var bed rig.Bed
+	addr, err := bed.Accept("127.0.0.1:0", s)
 	if err != nil {
-		return
+		t.Fatal(err)
 	}
-	up := u.(*net.TCPConn)
-	defer up.Close()
-	var wg sync.WaitGroup
-	wg.Go(func() { pass(up, c, nil) })
-	wg.Go(func() { pass(c, up, r.spoil) })
-	wg.Wait()
+	t.Cleanup(func() { bed.End(); s.Wait(time.Minute) })
+	return addr
 }
 
 // pass copies one way; the end of the source is that of the destination.
-func pass(to, from *net.TCPConn, spoil func([]byte)) {
+func pass(to, from net.Conn, spoil func([]byte)) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if spoil != nil {
-			spoil(buf[:n])
-		}
+		spoil(buf[:n])
 		if _, werr := to.Write(buf[:n]); werr != nil {
 			from.Close()
 			return
 		}
 		if err == io.EOF {
-			to.CloseWrite()
+			to.(*net.TCPConn).CloseWrite()
 			return
 		}
 		if err != nil {
-			to.SetLinger(0)
-			to.Close()
+			rig.Reset(to)
 			return
 		}
 	}
 }
 
 // soakRelay runs clients against a relay for a moment.
-func soakRelay(t *testing.T, spoil func([]byte)) *ledger {
+func soakRelay(t *testing.T, spoil func([]byte)) *soak {
 	t.Helper()
-	l := newLedger(5)
-	up, err := startUpstream(l, true)
+	s := newSoak(5)
+	upstream, end, err := s.start(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tm := &team{ledger: l, seed: l.seed, proxy: startRelay(t, up.addr, spoil).ln.Addr().String(),
-		judge: &judge{ledger: l, timeout: attemptTimeout}, patience: 2 * time.Second}
+	relay := startRelay(t, upstream, spoil)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	var wg sync.WaitGroup
+	var all sync.WaitGroup
 	for range 20 {
-		c := &client{t: tm, from: net.IPv4(127, 0, 0, 1)}
-		wg.Go(func() { c.run(ctx) })
+		c := &client{soak: s, proxy: relay, from: net.IPv4(127, 0, 0, 1), patience: 2 * time.Second}
+		all.Go(func() { c.run(ctx) })
 	}
-	wg.Wait()
-	up.end()
-	if tm.sent.Load() < 50 {
-		t.Errorf("only %d requests were sent", tm.sent.Load())
+	all.Wait()
+	end()
+	if n := s.Counted(sent); n < 50 {
+		t.Errorf("only %d requests were sent", n)
 	}
-	return l
+	return s
 }
 
 // A relay that changes nothing keeps all bytes, and is found out for all that
 // a proxy must do besides.
 func TestARelayIsFoundOut(t *testing.T) {
-	l := soakRelay(t, nil)
+	l := soakRelay(t, func([]byte) {})
 	for _, kind := range []string{"response body changed", "request body changed",
 		"request trailer changed", "cut response looks whole", "cut upload looks whole"} {
 		if slices.Contains(l.Kinds(), kind) {
@@ -180,7 +155,7 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 			for newAct(1, p.id, 0).body.size < 5 {
 				p.id++
 			}
-			head := "HTTP/1.0 200 OK\r\n" + fieldAttempt + ": 0\r\n\r\n" + string(whole(newAct(1, p.id, 0).body)[:4])
+			head := "HTTP/1.0 200 OK\r\n" + fieldAttempt + ": 0\r\n\r\n" + string(allOf(newAct(1, p.id, 0).body)[:4])
 			go func() {
 				c, err := ln.Accept()
 				if err != nil {
@@ -196,12 +171,12 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 				}
 				c.Close()
 			}()
-			c := &client{t: &team{ledger: newLedger(1), seed: 1, proxy: ln.Addr().String(), patience: 5 * time.Second}, from: net.IPv4(127, 0, 0, 1)}
+			c := &client{soak: newSoak(1), proxy: ln.Addr().String(), patience: 5 * time.Second, from: net.IPv4(127, 0, 0, 1)}
 			if !c.dial() {
-				t.Fatal(c.t.ledger.All())
+				t.Fatal(c.All())
 			}
 			defer c.hangUp(false)
-			w := &writing{t: c.t, rest: func(conn io.Writer) error {
+			w := &upload{patience: c.patience, rest: func(conn io.Writer) error {
 				for range 1000 {
 					if _, err := conn.Write([]byte("more")); err != nil {
 						return err
@@ -212,7 +187,7 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 			}}
 			w.begin(c.conn)
 			<-w.done // so that the writer is told first
-			got := c.read(c.t.ledger.open(p), w)
+			got := c.read(p, w)
 			if cut := got.err != nil; cut != reset || (got.wrong == "") != reset {
 				t.Errorf("the response is cut: %v (%v, %q)", cut, got.err, got.wrong)
 			}

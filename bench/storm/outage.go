@@ -98,7 +98,7 @@ func (s *stage) startProxies(ctx context.Context) (err error) {
 	switch s.way {
 	case "direct":
 	case "retryproxy":
-		s.proxies, err = s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.addr, Env: []string{"RETRYPROXY_LOG_LEVEL=info"}}, s.o.proxies)
+		s.proxies, err = s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.addr}, s.o.proxies)
 	default:
 		var p *rig.Proxy
 		p, err = s.StartPeer(rig.Peer{Program: s.o.haproxy, Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig(s.way, s.o)}, s.addr, nil)

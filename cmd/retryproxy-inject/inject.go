@@ -12,7 +12,7 @@ import (
 )
 
 const injectUsage = `Usage: retryproxy-inject [-f FILE]... [flags]
-       retryproxy-inject webhook --cert FILE --key FILE [flags]
+       retryproxy-inject webhook --cert FILE [flags]
 
 Reads Kubernetes manifests and prints them with a retryproxy in every Pod
 template (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod) and

@@ -3,7 +3,7 @@
 // webhook.
 //
 //	retryproxy-inject -f deployment.yaml | kubectl apply -f -
-//	retryproxy-inject webhook --cert tls.crt --key tls.key
+//	retryproxy-inject webhook --cert tls.crt
 //
 // It is a command of its own so that the sidecar does not carry what reads and
 // writes YAML. `retryproxy inject` and `retryproxy webhook` run it.

@@ -60,13 +60,15 @@ func TestWebhookServesAndEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
 	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(t.TempDir(), name)
+		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
+	write("tls.key", "PRIVATE KEY", key)
 	read, log := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -74,7 +76,7 @@ func TestWebhookServesAndEnds(t *testing.T) {
 	go func() {
 		ended <- run(ctx, outside{
 			Version: "dev", Stdout: io.Discard, Stderr: log,
-			Args: []string{"webhook", "--listen", "127.0.0.1:0", "--cert", write("tls.crt", "CERTIFICATE", pair.Certificate[0]), "--key", write("tls.key", "PRIVATE KEY", key)},
+			Args: []string{"webhook", "--listen", "127.0.0.1:0", "--cert", write("tls.crt", "CERTIFICATE", pair.Certificate[0])},
 		})
 		_ = log.Close()
 	}()

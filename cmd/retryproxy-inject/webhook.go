@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-const webhookUsage = `Usage: retryproxy-inject webhook --cert FILE --key FILE [flags]
+const webhookUsage = `Usage: retryproxy-inject webhook --cert FILE [flags]
 
 Serves a mutating admission webhook at /mutate. Pods with the annotation
 retryproxy.io/inject: "true" get a sidecar as retryproxy-inject gives it, by the
@@ -27,16 +27,15 @@ func runWebhook(ctx context.Context, out *outside) error {
 	o := options(f, out.defaultImage())
 	var files certs.Files
 	listen := f.String("listen", ":8443", "`address` to listen on")
-	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first")
-	f.StringVar(&files.Key, "key", "", "PEM `file` of its key")
+	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; its key is in it, or beside it in the file that ends in .key")
 	if err := parse(f, webhookUsage, out.Args[1:], out.Stdout); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if files.Cert == "" || files.Key == "" {
-		return fmt.Errorf("%w: --cert and --key have to be given", errUsage)
+	if files.Cert == "" {
+		return fmt.Errorf("%w: --cert has to be given", errUsage)
 	}
 	log := slog.New(slog.NewJSONHandler(out.Stderr, nil))
 	s, err := webhook.New(*o, files, log)

@@ -13,12 +13,11 @@ import (
 
 var explainCommand = command{
 	name:    "explain",
-	args:    "METHOD URL [-H 'Name: value']... [--json]",
+	args:    "METHOD URL [-H 'Name: value']... [--proxied] [--json]",
 	summary: "show which route a request takes, and whether and why it would be retried",
 	details: `Takes a request as a client would send it, reads the settings like a start would,
 and opens nothing. URL may be a path such as /search/x; the Host is then localhost,
-or that of -H 'Host: ...'. With RETRYPROXY_FORWARD_PROXY, a URL with a host is sent as
-clients with http_proxy send it.
+or that of -H 'Host: ...'.
 
 Prints the route. For every kind of failure, prints whether the request would be
 retried and why, provided that there is time, retry budget and memory.`,
@@ -43,6 +42,7 @@ func runExplain(_ context.Context, c *call) error {
 	f := c.flags()
 	var header fields
 	f.Var(&header, "H", "a header of the request, as in curl; may be repeated (`'Name: value'`)")
+	proxied := f.Bool("proxied", false, "send the URL as a client with http_proxy does")
 	asJSON := f.Bool("json", false, "print JSON")
 	listener := f.String("listen", "", "the `address` of a route's own listener by which the request comes; default the main one")
 	rest, err := c.parse(f, 2)
@@ -53,7 +53,7 @@ func runExplain(_ context.Context, c *call) error {
 		return c.usage(f, errors.New("expected METHOD and URL"))
 	}
 	s, problems := config.Load(c.env)
-	head, err := explain.RequestHead(rest[0], rest[1], header, s != nil && s.ForwardProxy)
+	head, err := explain.RequestHead(rest[0], rest[1], header, *proxied)
 	if err != nil {
 		return c.usage(f, err)
 	}

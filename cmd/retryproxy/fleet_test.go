@@ -247,7 +247,7 @@ func callWithKey(t *testing.T, p *process, key string) {
 
 func TestAnEngineWithoutItsFiles(t *testing.T) {
 	for _, command := range []string{"check", "serve"} {
-		o := &outside{args: []string{command}, env: []string{"RETRYPROXY_UPSTREAM=http://api.example", "RETRYPROXY_SHARED=redis://cache", "RETRYPROXY_SHARED_PASSWORD_FILE=/none"}, stdout: &logBuffer{}, stderr: &logBuffer{}}
+		o := &outside{args: []string{command}, env: []string{"RETRYPROXY_UPSTREAM=http://api.example", "RETRYPROXY_SHARED=redis://cache?password_file=/none"}, stdout: &logBuffer{}, stderr: &logBuffer{}}
 		code := run(t.Context(), o)
 		if said := o.stdout.(*logBuffer).String() + o.stderr.(*logBuffer).String(); code != exitUsage || !strings.Contains(said, "shared state on redis://cache: the password: open /none") {
 			t.Errorf("%s: exit code %d, %s", command, code, said)

@@ -28,7 +28,7 @@ in the same directory or in PATH; retryproxy-inject --help lists its flags.`,
 
 var webhookCommand = command{
 	name:    "webhook",
-	args:    "--cert FILE --key FILE [flags]",
+	args:    "--cert FILE [flags]",
 	summary: "inject the sidecar into Pods as Kubernetes admits them",
 	details: `Serves a mutating admission webhook that injects the sidecar into Pods with the
 annotation retryproxy.io/inject: "true". It runs retryproxy-inject webhook, whose

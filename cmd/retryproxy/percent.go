@@ -15,8 +15,8 @@ var percentCommand = command{
 	summary: "show or change how many retries a running retryproxy makes",
 	details: `Prints the percentage of retries that are made. With N, from 0 (none) to 100 (all),
 it first changes that for all routes, at once. The change lasts until the process
-ends; RETRYPROXY_RETRY_PERCENT is the value at the start. Immediate retries after the
-upstream closed an idle connection do not count as retries here.`,
+ends. Immediate retries after the upstream closed an idle connection do not count as
+retries here.`,
 	run: runPercent,
 }
 

@@ -93,11 +93,11 @@ gateway:
     UPSTREAM: http://a:80,http://b:80
     DRAIN_DELAY: 1m0.5s
     DRAIN_TIMEOUT: 500ms
-    LOG_LEVEL: null
+    MAX_RETRIES: null
     RETRY_BUFFER_TOTAL_BYTES: 67108864
     BUDGET_RATIO: 0.1
     ACCESS_LOG: true
-    VIA: "'gateway'"
+    RESPONSE_HEADERS_SET: "'X-A: 1'"
     ROUTES: search,user-api
     ROUTE_SEARCH_PATH: /search/*
     ROUTE_USER_API_PATH: /users/*
@@ -153,12 +153,12 @@ func TestChartIsValid(t *testing.T) {
 
 func TestChartSettingsAreWrittenAsTheFileHasThem(t *testing.T) {
 	env := find[*corev1.ConfigMap](t, chartObjects(t, release{values: everyValue}), "edge").Data["env"]
-	for _, line := range []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=67108864", "RETRYPROXY_BUDGET_RATIO=0.1", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_VIA='gateway'"} {
+	for _, line := range []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=67108864", "RETRYPROXY_BUDGET_RATIO=0.1", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_RESPONSE_HEADERS_SET='X-A: 1'"} {
 		if !strings.Contains(env, line+"\n") {
 			t.Errorf("no line %s in\n%s", line, env)
 		}
 	}
-	if strings.Contains(env, "LOG_LEVEL") {
+	if strings.Contains(env, "MAX_RETRIES") {
 		t.Error("null does not take a setting away")
 	}
 }
@@ -167,7 +167,7 @@ func TestChartSettingsAreWrittenAsTheFileHasThem(t *testing.T) {
 func TestChartNamesThePortByWhatItSpeaks(t *testing.T) {
 	for name, values := range map[string]string{
 		"http":  upstreamValues,
-		"https": `{gateway: {settings: {UPSTREAM: http://app, TLS_CERT: /tls/tls.crt, TLS_KEY: /tls/tls.key}, mounts: [{secret: tls, path: /tls}]}}`,
+		"https": `{gateway: {settings: {UPSTREAM: http://app, TLS_CERT: /tls/tls.crt}, mounts: [{secret: tls, path: /tls}]}}`,
 	} {
 		if port := find[*corev1.Service](t, chartObjects(t, release{values: values}), "retryproxy").Spec.Ports[0]; port.Name != name || port.TargetPort.StrVal != "http" {
 			t.Errorf("%s: %+v", name, port)
@@ -206,7 +206,7 @@ func TestChartRefuses(t *testing.T) {
 		"a misspelt setting of a route":    {values: setting(`ROUTE_A_PATHS: /a`), says: "ROUTE_A_PATHS"},
 		"an address that is the chart's":   {values: setting(`LISTEN: ":80"`), says: "LISTEN"},
 		"a listener nobody is led to":      {values: setting(`ROUTE_A_LISTEN: ":81"`), says: "ROUTE_A_LISTEN"},
-		"a second line in a setting":       {values: setting(`VIA: "a\nRETRYPROXY_STRICT=false"`), says: "VIA"},
+		"a second line in a setting":       {values: setting(`RETRY_ON: "503\nRETRYPROXY_DRY_RUN=true"`), says: "RETRY_ON"},
 		"a list as a setting":              {values: setting(`ROUTES: [a, b]`), says: "ROUTES"},
 		"a duration without unit":          {values: setting(`DRAIN_DELAY: "5"`), says: "DRAIN_DELAY"},
 		"a grace period that is too short": {values: gateway(`terminationGracePeriodSeconds: 29`), says: "need at least 30"},

@@ -8,8 +8,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +36,11 @@ type Engine struct {
 	User    string   // "" is the engine's default user
 	DB      int      // 0 to 15 unless the server has more; always 0 in a cluster
 
+	Scope        string // processes with the same scope share; "default" unless it is given
+	PasswordFile string // file with the password, read for every connection; "" for none
+	CA           string // with TLS: PEM file of the authorities for the server's certificate; "" for the system's
+	Cert         string // with TLS: PEM file of the client certificate and its key; "" for none
+
 	text string
 }
 
@@ -42,6 +49,7 @@ const (
 	sentinelPort = "26379"
 	maxAddrs     = 64
 	maxDB        = 1 << 16
+	defaultScope = "default"
 )
 
 // Parse parses
@@ -51,17 +59,23 @@ const (
 //	redis+cluster://[user@]host[:port],...          a cluster; rediss+cluster:// with TLS
 //	unix:/path                                      one server on this machine
 //
+// each with options in the form of a query: scope, password_file, and with TLS ca and cert.
+//
 // A password is an error: it would be visible wherever the setting is.
 func Parse(text string) (Engine, error) {
-	e := Engine{text: text, Network: "unix"}
-	if path, local := strings.CutPrefix(text, "unix:"); local {
+	e := Engine{text: text, Network: "unix", Scope: defaultScope}
+	address, query, _ := strings.Cut(text, "?")
+	if err := e.options(query, strings.HasPrefix(address, "rediss")); err != nil {
+		return Engine{}, err
+	}
+	if path, local := strings.CutPrefix(address, "unix:"); local {
 		if !strings.HasPrefix(path, "/") {
 			return Engine{}, errors.New("a socket's path must begin with /")
 		}
 		e.Addrs = []string{path}
 		return e, nil
 	}
-	scheme, rest, found := strings.Cut(text, "://")
+	scheme, rest, found := strings.Cut(address, "://")
 	if !found || !e.scheme(scheme) {
 		return Engine{}, errors.New("no scheme that is known")
 	}
@@ -83,6 +97,33 @@ func Parse(text string) (Engine, error) {
 	return e, nil
 }
 
+// options parses what follows the question mark.
+func (e *Engine) options(query string, secure bool) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("an option has a bad %-escape")
+	}
+	fields := map[string]*string{"scope": &e.Scope, "password_file": &e.PasswordFile, "ca": &e.CA, "cert": &e.Cert}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		switch field := fields[name]; {
+		case name == "password":
+			return errPassword
+		case field == nil:
+			return fmt.Errorf("the option %q is unknown; there are scope, password_file, ca and cert", name)
+		case len(value) > 1 || value[0] == "":
+			return fmt.Errorf("the option %s needs one value", name)
+		case !secure && (name == "ca" || name == "cert"):
+			return fmt.Errorf("the option %s needs TLS: rediss://", name)
+		default:
+			*field = value[0]
+		}
+	}
+	return nil
+}
+
+var errPassword = errors.New("a password does not belong here, where it is seen; put it into a file and name that by ?password_file=FILE")
+
 func (e *Engine) scheme(s string) bool {
 	s, kind, _ := strings.Cut(s, "+")
 	e.TLS = s == "rediss"
@@ -101,7 +142,7 @@ func (e *Engine) scheme(s string) bool {
 func parseUser(s string) (string, error) {
 	name, _, hasPassword := strings.Cut(s, ":")
 	if hasPassword {
-		return "", errors.New("a password does not belong here, where it is seen; put it into a file and name that by RETRYPROXY_SHARED_PASSWORD_FILE")
+		return "", errPassword
 	}
 	name, err := url.PathUnescape(name)
 	if err != nil {
@@ -175,13 +216,14 @@ func (e Engine) Set() bool { return e.text != "" }
 // String returns the text that was parsed; "" for the zero value.
 func (e Engine) String() string { return e.text }
 
-// Name returns the address without the user, for logs.
+// Name returns the address without user and options, for logs.
 func (e Engine) Name() string {
-	scheme, rest, found := strings.Cut(e.text, "://")
+	text, _, _ := strings.Cut(e.text, "?")
+	scheme, rest, found := strings.Cut(text, "://")
 	if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {
 		return scheme + "://" + rest[at+1:]
 	}
-	return e.text
+	return text
 }
 
 // UnmarshalText parses text with Parse.

@@ -17,8 +17,14 @@ func TestParse(t *testing.T) {
 		"rediss+sentinel://u@a/m/2":             {Kind: Sentinel, Network: "tcp", TLS: true, Addrs: []string{"a:26379"}, Master: "m", User: "u", DB: 2},
 		"redis+cluster://10.0.0.1,10.0.0.2:700": {Kind: Cluster, Network: "tcp", Addrs: []string{"10.0.0.1:6379", "10.0.0.2:700"}},
 		"unix:/run/redis.sock":                  {Network: "unix", Addrs: []string{"/run/redis.sock"}},
+		"rediss://cache?scope=shop&password_file=/run/p&ca=/ca.pem&cert=/tls.crt": {Network: "tcp", TLS: true, Addrs: []string{"cache:6379"}, Scope: "shop", PasswordFile: "/run/p", CA: "/ca.pem", Cert: "/tls.crt"},
+		"redis://cache/3?password_file=%2Fa%20b":                                  {Network: "tcp", Addrs: []string{"cache:6379"}, DB: 3, PasswordFile: "/a b"},
+		"unix:/run/redis.sock?scope=shop":                                         {Network: "unix", Addrs: []string{"/run/redis.sock"}, Scope: "shop"},
 	} {
 		want.text = text
+		if want.Scope == "" {
+			want.Scope = "default"
+		}
 		if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}
@@ -41,10 +47,16 @@ func TestParseRefuses(t *testing.T) {
 		"redis://a:0":                    "port",
 		"redis://a:65536":                "port",
 		"redis://a b":                    "no host",
-		"redis://a?db=1":                 "no host",
+		"redis://a?db=1":                 `"db" is unknown`,
+		"redis://a?password=secret":      "password_file",
+		"redis://a?scope=":               "needs one value",
+		"redis://a?scope=a&scope=b":      "needs one value",
+		"redis://a?ca=/ca.pem":           "needs TLS",
+		"unix:/run/redis.sock?cert=/c":   "needs TLS",
+		"redis://a?scope=%zz":            "escape",
 		"redis://a,b":                    "several",
-		"redis://user:secret@a":          "RETRYPROXY_SHARED_PASSWORD_FILE",
-		"redis://:secret@a":              "RETRYPROXY_SHARED_PASSWORD_FILE",
+		"redis://user:secret@a":          "password_file",
+		"redis://:secret@a":              "password_file",
 		"redis://%zz@a":                  "escape",
 		"redis+sentinel://a":             "NAME",
 		"redis+sentinel://a/":            "NAME",

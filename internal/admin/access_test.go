@@ -17,7 +17,7 @@ func ask(access Access, line, from string, fields ...string) *httptest.ResponseR
 	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "done") })
 	handler := New(Options{
 		Metrics: done, Ready: func() error { return nil }, Config: func() any { return 1 }, Drain: func() {}, Quit: func() {},
-		RetryPercent: RetryPercent{Get: func() int { return 1 }, Set: func(int) {}}, Page: done, PProf: true, Access: access,
+		RetryPercent: RetryPercent{Get: func() int { return 1 }, Set: func(int) {}}, Page: done, Access: access,
 	}).http.Handler
 	method, path, _ := strings.Cut(line, " ")
 	r := httptest.NewRequest(method, path, strings.NewReader("7"))

@@ -45,7 +45,6 @@ type Options struct {
 	RetryPercent RetryPercent
 	// Page serves / and what is below /page/; nil: nothing is there.
 	Page   http.Handler
-	PProf  bool        // serve /debug/pprof/, to those who may write: a profile costs CPU
 	Access Access      // to all that is not open to everybody
 	Log    *log.Logger // for net/http's complaints; nil drops them
 }
@@ -73,9 +72,7 @@ func New(o Options) *Server {
 		mux.Handle("GET /{$}", access.reading(o.Page))
 		mux.Handle("GET /page/", access.reading(o.Page))
 	}
-	if o.PProf {
-		addProfiles(mux, access)
-	}
+	addProfiles(mux, access)
 	return &Server{http: &http.Server{
 		Handler:           harden(mux),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -99,8 +96,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// addProfiles is not net/http/pprof's own registration, which would serve the
-// profiles on any mux and to anyone.
+// addProfiles serves Go profiles to those who may write: a profile costs CPU. It is not
+// net/http/pprof's own registration, which would serve them on any mux and to anyone.
 func addProfiles(mux *http.ServeMux, access *Access) {
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/":        pprof.Index,

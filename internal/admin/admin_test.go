@@ -30,7 +30,7 @@ type served struct {
 }
 
 // start serves on a real listener until the test ends.
-func start(t *testing.T, pprof bool, network, address string) *served {
+func start(t *testing.T, network, address string) *served {
 	t.Helper()
 	s := &served{}
 	server := New(Options{
@@ -48,8 +48,7 @@ func start(t *testing.T, pprof bool, network, address string) *served {
 			Get: func() int { return int(s.percent.Load()) },
 			Set: func(n int) { s.percent.Store(int32(n)); s.changes.Add(1) },
 		},
-		Page:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.Path) }),
-		PProf: pprof,
+		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.Path) }),
 	})
 	if err := server.Listen(network, address); err != nil {
 		t.Fatal(err)
@@ -93,7 +92,7 @@ func send(t *testing.T, network, addr, request string) (int, string) {
 }
 
 func TestOpenToAll(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
 		// as a prober or scraper elsewhere would ask, through a proxy too
 		status, _ := send(t, "tcp", s.addr, "GET "+path+" HTTP/1.1\nHost: pod.example:9797\nX-Forwarded-For: 1.2.3.4\nOrigin: http://evil.example\n")
@@ -104,13 +103,10 @@ func TestOpenToAll(t *testing.T) {
 	if status, _ := send(t, "tcp", s.addr, "POST /livez HTTP/1.1\nHost: x\nContent-Length: 0\n"); status != 405 {
 		t.Errorf("POST /livez: %d", status)
 	}
-	if status, _ := send(t, "tcp", s.addr, "GET /debug/pprof/ HTTP/1.1\nHost: localhost\n"); status != 404 {
-		t.Errorf("profiles though not asked for: %d", status)
-	}
 }
 
 func TestReadinessSaysWhyNot(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	why := errors.New("draining")
 	s.ready.Store(&why)
 	if status, body := send(t, "tcp", s.addr, "GET /readyz HTTP/1.1\nHost: x\n"); status != 503 || body != "draining\n" {
@@ -122,7 +118,7 @@ func TestReadinessSaysWhyNot(t *testing.T) {
 }
 
 func TestLocalOnly(t *testing.T) {
-	s := start(t, true, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for _, tt := range []struct {
 		fields string
 		want   int
@@ -174,7 +170,7 @@ func TestLocalOnly(t *testing.T) {
 }
 
 func TestPageHasItsPathsAndNoOthers(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for path, want := range map[string]int{"/": 200, "/page/main.js": 200, "/other": 404, "/pages": 404} {
 		if status, body := send(t, "tcp", s.addr, "GET "+path+" HTTP/1.1\nHost: localhost\n"); status != want {
 			t.Errorf("%s: %d %q", path, status, body)
@@ -184,7 +180,7 @@ func TestPageHasItsPathsAndNoOthers(t *testing.T) {
 
 // A link, an image or a prefetch is a GET.
 func TestOrdersAreOnlyTakenByPost(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for _, path := range []string{"/drain", "/quit"} {
 		for _, method := range []string{"GET", "PATCH", "PUT", "OPTIONS"} {
 			if status, _ := send(t, "tcp", s.addr, method+" "+path+" HTTP/1.1\nHost: localhost\nContent-Length: 0\n"); status != 405 {
@@ -199,7 +195,7 @@ func TestOrdersAreOnlyTakenByPost(t *testing.T) {
 
 // Busybox's wget cannot post without saying that it is a form.
 func TestQuitIsTakenFromWget(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	if status, body := send(t, "tcp", s.addr, "POST /quit HTTP/1.1\nHost: localhost:9797\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0\n"); status != 202 || body != "ending\n" {
 		t.Errorf("%d %q", status, body)
 	}
@@ -234,7 +230,7 @@ func TestFromElsewhereIsRefused(t *testing.T) {
 }
 
 func TestUnixSocket(t *testing.T) {
-	s := start(t, false, "unix", filepath.Join(t.TempDir(), "a.sock"))
+	s := start(t, "unix", filepath.Join(t.TempDir(), "a.sock"))
 	if status, body := send(t, "unix", s.addr, "GET /config HTTP/1.1\nHost: localhost\n"); status != 200 || !strings.Contains(body, `"a": "b"`) {
 		t.Errorf("%d %q", status, body)
 	}
@@ -246,7 +242,7 @@ func TestUnixSocket(t *testing.T) {
 // The server may reset the connection before its 431 is read, since it leaves
 // bytes unread.
 func TestLongHeadIsRefused(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for size, refused := range map[int]bool{maxHeaderBytes / 2: false, maxHeaderBytes * 2: true} {
 		r, _ := http.NewRequest("GET", "http://"+s.addr+"/livez", nil)
 		r.Header.Set("X", strings.Repeat("x", size))

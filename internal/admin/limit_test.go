@@ -31,7 +31,7 @@ func probe(addr string) error {
 }
 
 func TestProbesAreAnsweredAmong1500SilentConnections(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	silent(t, s.addr, 1500)
 	for i := range 6 {
 		if err := probe(s.addr); err != nil {
@@ -43,7 +43,7 @@ func TestProbesAreAnsweredAmong1500SilentConnections(t *testing.T) {
 // The kernel gives silent connections to the process after a while, or at once
 // while it has to send SYN cookies.
 func TestProbesAreAnsweredAmongSilentConnectionsThatTheKernelDoesNotHoldBack(t *testing.T) {
-	s := start(t, false, "unix", t.TempDir()+"/admin")
+	s := start(t, "unix", t.TempDir()+"/admin")
 	for range 1500 {
 		conn, err := net.Dial("unix", s.addr)
 		if err != nil {

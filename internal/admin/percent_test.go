@@ -18,7 +18,7 @@ func sendBody(t *testing.T, addr, head, body string) (int, string) {
 }
 
 func TestRetryPercentIsShownAndChanged(t *testing.T) {
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	s.percent.Store(100)
 	if status, body := send(t, "tcp", s.addr, "GET /retry-percent HTTP/1.1\nHost: localhost\n"); status != 200 || body != "100\n" {
 		t.Errorf("%d %q", status, body)
@@ -33,7 +33,7 @@ func TestRetryPercentIsShownAndChanged(t *testing.T) {
 
 func TestRetryPercentRefuses(t *testing.T) {
 	const json = "Content-Type: application/json"
-	s := start(t, false, "tcp", "127.0.0.1:0")
+	s := start(t, "tcp", "127.0.0.1:0")
 	for _, tc := range []struct {
 		name, head, body string
 		want             int

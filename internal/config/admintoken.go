@@ -37,7 +37,7 @@ func AdminToken(file string) (string, error) {
 func (c *checker) admin() {
 	s := c.s
 	if s.AdminListen.Off() {
-		for key, set := range map[string]bool{"PPROF": s.PProf, "ADMIN_ALLOW": s.AdminAllow != nil, "ADMIN_TOKEN_FILE": s.AdminTokenFile != ""} {
+		for key, set := range map[string]bool{"ADMIN_ALLOW": s.AdminAllow != nil, "ADMIN_TOKEN_FILE": s.AdminTokenFile != ""} {
 			if set {
 				c.problems.warnf(Prefix+key, "", "has no effect while %sADMIN_LISTEN=off", Prefix)
 			}

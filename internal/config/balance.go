@@ -43,21 +43,17 @@ func healthCheck(r *Route) upstream.HealthCheck {
 	if !r.HealthPath.Set() {
 		return upstream.HealthCheck{}
 	}
-	return upstream.HealthCheck{Path: r.HealthPath.Path(), Host: r.Shared.UpstreamHost.Name(), Interval: r.HealthInterval}
+	return upstream.HealthCheck{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()}
 }
 
-// endpoints warns about settings for several endpoints where there is only one, and about an interval
-// without a check.
+// endpoints warns about settings for several endpoints where there is only one.
 func (c *checker) endpoints() {
 	r := c.r
-	if c.own("HEALTH_INTERVAL") && !r.HealthPath.Set() && (r != &c.s.Default || !c.s.anyRoute(func(r *Route) bool { return r.HealthPath.Set() })) {
-		c.warnf("HEALTH_INTERVAL", DurationText(r.HealthInterval), "has no effect with %s=off", c.name("HEALTH_PATH"))
-	}
 	if !r.Upstream.Set() || !r.Upstream.target.OneAddress() {
 		return
 	}
-	if c.own("HEALTH_PATH") && r.HealthPath.Set() {
-		c.warnf("HEALTH_PATH", r.HealthPath.String(), "has no effect: %s is one address, which is used in any case; PROBE_PATH probes it while the circuit breaker is open", r.Upstream)
+	if c.own("HEALTH_PATH") && r.HealthPath.Set() && r.Breaker == "off" {
+		c.warnf("HEALTH_PATH", r.HealthPath.String(), "has no effect: %s is one address, and with %s=off there are no probes", r.Upstream, c.name("BREAKER"))
 	}
 	if c.own("BALANCE") && r.Balance.text != leastRequests {
 		c.warnf("BALANCE", r.Balance.text, "has no effect: %s is one address", r.Upstream)

@@ -38,9 +38,9 @@ func (b *builder) err() error {
 
 // These maps translate fields in errors of other packages to the keys of settings.
 var (
-	upstreamFiles = map[string]string{"CA": "UPSTREAM_CA", "Cert": "UPSTREAM_CERT", "Key": "UPSTREAM_KEY", "ServerName": "UPSTREAM_SERVER_NAME"}
-	listenerFiles = map[string]string{"Cert": "TLS_CERT", "Key": "TLS_KEY", "ClientCA": "TLS_CLIENT_CA"}
-	forwarding    = map[string]string{"Host": "UPSTREAM_HOST", "Via": "VIA", "StripPrefix": "STRIP_PREFIX"}
+	upstreamFiles = map[string]string{"CA": "UPSTREAM_CA", "Cert": "UPSTREAM_CERT", "Key": "UPSTREAM_CERT", "ServerName": "UPSTREAM_HOST"}
+	listenerFiles = map[string]string{"Cert": "TLS_CERT", "Key": "TLS_CERT", "ClientCA": "TLS_CLIENT_CA"}
+	forwarding    = map[string]string{"Host": "UPSTREAM_HOST", "StripPrefix": "STRIP_PREFIX"}
 )
 
 // note adds a problem of a route. key is the setting to blame unless the error names

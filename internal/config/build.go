@@ -22,25 +22,25 @@ func Build(s *Settings) (*proxy.Config, error) {
 	c := &proxy.Config{
 		TrustedProxies:        s.TrustedProxies,
 		ProxyProtocolFrom:     s.ProxyProtocolFrom,
-		ForwardProxy:          s.ForwardProxy,
-		Limits:                http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders},
-		MaxConcurrentStreams:  s.MaxStreams,
-		MaxConnections:        maxConnections(s.MaxConnections),
-		ReadHeaderTimeout:     s.ReadHeaderTimeout,
-		ClientIdleTimeout:     s.ClientIdleTimeout,
-		WriteTimeout:          s.WriteTimeout,
-		MinBodyRate:           int64(s.MinBodyRate),
-		TunnelIdleTimeout:     s.TunnelIdleTimeout,
+		ForwardProxy:          s.ForwardProxy(),
+		Limits:                HeaderLimits(),
+		MaxConcurrentStreams:  maxConcurrentStreams,
+		MaxConnections:        maxConnections(),
+		ReadHeaderTimeout:     readHeaderTimeout,
+		ClientIdleTimeout:     clientIdleTimeout,
+		WriteTimeout:          writeTimeout,
+		MinBodyRate:           minBodyRate,
+		TunnelIdleTimeout:     tunnelIdleTimeout,
 		ClientMemory:          clientMemory(memlimit.Soft()),
 		RetryBufferTotalBytes: replayBytes(int64(s.RetryBufferTotalBytes), memlimit.Soft()),
 		DrainTimeout:          s.DrainTimeout,
 		AccessLog:             s.AccessLog,
-		GaveUpLogPerMinute:    s.GaveUpLogPerMinute,
+		GaveUpLogPerMinute:    gaveUpLogPerMinute,
 		Default:               b.route(&s.Default),
 	}
 	if s.TLSCert != "" {
 		var err error
-		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
+		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, ClientCA: s.TLSClientCA})
 		if err != nil {
 			b.listenerTLS(err)
 		}
@@ -93,7 +93,6 @@ func (b *builder) route(r *Route) proxy.Route {
 		Breaker:             outage(r.Breaker),
 		QueueTimeout:        r.QueueTimeout,
 		QueueMax:            r.QueueMax,
-		QueueOrder:          queueOrder(r.QueueOrder),
 		Eject:               eject(r),
 		HealthCheck:         healthCheck(r),
 		Balance:             r.Balance.proxy(),
@@ -105,32 +104,23 @@ func (b *builder) route(r *Route) proxy.Route {
 		RateLimitPause:      rateLimitPause(r),
 		RateLimit:           rateLimit(r),
 		CountTokens:         r.FirstContentTimeout > 0 || r.RateLimit.Auto || r.TokenLimit.Limited(),
-		Probe:               admission.Probe{Path: r.ProbePath.Path(), Host: r.Shared.UpstreamHost.Name()},
+		Probe:               admission.Probe{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
 		AttemptTimeoutHard:  r.AttemptTimeout.Hard(),
 		FirstContentTimeout: r.FirstContentTimeout,
 		BodyIdleTimeout:     r.BodyIdleTimeout,
-		MaxBodyBytes:        int64(r.MaxBodyBytes),
 		RetryBufferBytes:    int64(r.RetryBufferBytes),
-		ResponseBufferBytes: int64(r.ResponseBufferBytes),
+		ResponseBufferBytes: min(responseBufferBytes, int64(b.settings.RetryBufferTotalBytes)),
 		ErrorCodes:          r.FatalErrorCodes.list,
-		GenerateKey:         r.IdempotencyKey == "generate",
+		GenerateKey:         r.RetryMethods.AddKey(),
 		LayeredRetries:      nested,
-		ResponseHeaders:     r.ResponseHeaders,
 		ResponseChanges:     forward.NewHeaderChanges(http1Headers(r.ResponseHeadersSet), r.ResponseHeadersRemove),
 	}
 	made.Forward = b.forward(r, &made.Upstream)
 	made.Forward.Changes = b.requestChanges(r)
 	b.note(r, "UPSTREAM_HOST", made.Forward.Check())
 	return made
-}
-
-func queueOrder(word string) admission.Order {
-	if word == "oldest" {
-		return admission.Oldest
-	}
-	return admission.Newest
 }
 
 // hedgeAfter returns the route's own setting, or the replacement of an attempt timeout.
@@ -148,12 +138,12 @@ func outage(word string) proxy.BreakerMode {
 	return proxy.BreakerQueue
 }
 
+// eject returns the defaults of package upstream, or with BREAKER=off that no endpoint is ejected.
 func eject(r *Route) proxy.Eject {
-	e := proxy.Eject{After: r.EjectAfter, For: r.EjectFor}
-	if e.After == 0 {
-		e.After = -1
+	if r.Breaker == "off" {
+		return proxy.Eject{After: -1}
 	}
-	return e
+	return proxy.Eject{}
 }
 
 func rateLimitPause(r *Route) proxy.RateLimitPause {
@@ -184,7 +174,7 @@ func rateLimit(r *Route) admission.RateLimit {
 // target adds certificates and the dial timeout to the upstream. An error is reported for
 // the first route that has it.
 func (b *builder) target(r *Route) upstream.Target {
-	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamServerName})
+	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, ServerName: r.UpstreamHost.ServerName()})
 }
 
 // fallbacks returns the route's fallbacks. A route that its own inherited list names falls back to those
@@ -236,7 +226,7 @@ func (b *builder) targetOf(r *Route, to Upstream, files upstream.TLSFiles) upstr
 		}
 		target = made.target
 	}
-	target.DialTimeout = r.DialTimeout
+	target.DialTimeout = r.dialTimeout()
 	return target
 }
 
@@ -245,12 +235,10 @@ func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
 		UpstreamHost: to.Host,
 		BasePath:     to.BasePath,
 		OwnHosts:     b.own,
-		Forwarded:    r.Forwarded,
-		Via:          r.Via,
 		StripPrefix:  r.StripPrefix,
-		Deadlines:    r.ClientDeadlines.DeadlineSet,
+		Deadlines:    forward.AllDeadlines,
 	}
-	switch rule := r.Shared.UpstreamHost; {
+	switch rule := r.UpstreamHost; {
 	case rule.Auto():
 		f.Host = forward.HostAuto
 	case rule.Preserve():

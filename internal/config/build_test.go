@@ -53,33 +53,33 @@ func configOf(t *testing.T, environ ...string) *proxy.Config {
 
 // Every value is unlike its neighbours, so that one in the wrong field shows.
 func TestEverySettingReachesTheProxy(t *testing.T) {
-	c := configOf(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2", "FORWARD_PROXY=true", "MAX_CONNECTIONS=11", "MAX_HEADER_BYTES=2KiB", "MAX_HEADERS=12",
-		"READ_HEADER_TIMEOUT=13s", "CLIENT_IDLE_TIMEOUT=14s", "WRITE_TIMEOUT=15s", "TUNNEL_IDLE_TIMEOUT=16s", "MIN_BODY_RATE=17", "RETRY_BUFFER_TOTAL_BYTES=18MiB",
-		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true", "GAVE_UP_LOG_PER_MINUTE=20",
-		"UPSTREAM_HOST=preserve", "DIAL_TIMEOUT=2s", "FORWARDED=true", "VIA=edge", "IDEMPOTENCY_KEY=generate", "RESPONSE_HEADERS=false", "MAX_BODY_BYTES=21",
-		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_WINDOW=22s", "RETRY_METHODS=GET", "RETRY_UNSAFE=true", "LAYERED_RETRIES=deny",
+	c := configOf(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2",
+		"RETRY_BUFFER_TOTAL_BYTES=18MiB",
+		"DRAIN_TIMEOUT=19s", "ACCESS_LOG=true",
+		"UPSTREAM_HOST=preserve", "RESPONSE_HEADERS_REMOVE=X-Retryproxy-Attempts",
+		"RETRY_ON=503", "MAX_RETRIES=2", "RETRY_METHODS=GET", "LAYERED_RETRIES=deny",
 		"BACKOFF=fixed", "BACKOFF_BASE=23ms", "BACKOFF_THROTTLED_BASE=240ms", "BUDGET_RATIO=0.25", "BUDGET_MIN_PER_SECOND=26", "BUDGET_BURST=27",
-		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "RETRY_BUFFER_BYTES=30KiB", "RESPONSE_BUFFER_BYTES=31KiB",
-		"CLIENT_THROTTLING=on", "HEDGE_AFTER=33ms", "RATE_LIMIT_PAUSE_KEY=header:X-Key", "RATE_LIMIT_PAUSE_MAX=32s", "RATE_LIMIT=35/s", "RATE_LIMIT_KEY=header:X-Account", "RATE_LIMIT_WAIT=36s", "PROBE_PATH=/ready", "FAULT_INJECTION=503:33%,delay:34ms:100%", "DRY_RUN=true")
+		"REQUEST_TIMEOUT=28s", "ATTEMPT_TIMEOUT=9s", "BODY_IDLE_TIMEOUT=29s", "RETRY_BUFFER_BYTES=30KiB",
+		"CLIENT_THROTTLING=on", "HEDGE_AFTER=33ms", "RATE_LIMIT_PAUSE_KEY=header:X-Key", "RATE_LIMIT_PAUSE_MAX=32s", "RATE_LIMIT=35/s", "RATE_LIMIT_KEY=header:X-Account", "RATE_LIMIT_WAIT=36s", "HEALTH_PATH=/ready", "FAULT_INJECTION=503:33%,delay:34ms:100%", "DRY_RUN=true")
 	r := c.Default
 	for name, ok := range map[string]bool{
 		"listen":      slices.Equal(c.Listen, []string{"10.1.1.1:82"}),
 		"trusted":     len(c.TrustedProxies) == 1,
 		"announcers":  len(c.ProxyProtocolFrom) == 2,
 		"forwarding":  c.ForwardProxy,
-		"connections": c.MaxConnections == 11,
-		"limits":      c.Limits == http1.Limits{HeaderBytes: 2048, Headers: 12},
-		"times":       c.ReadHeaderTimeout == 13*time.Second && c.ClientIdleTimeout == 14*time.Second && c.WriteTimeout == 15*time.Second && c.TunnelIdleTimeout == 16*time.Second && c.DrainTimeout == 19*time.Second,
-		"rate":        c.MinBodyRate == 17,
+		"connections": c.MaxConnections == maxConnections(),
+		"limits":      c.Limits == http1.Limits{HeaderBytes: 64 << 10, Headers: 100},
+		"times":       c.ReadHeaderTimeout == 10*time.Second && c.ClientIdleTimeout == 70*time.Minute && c.WriteTimeout == time.Minute && c.TunnelIdleTimeout == time.Hour && c.DrainTimeout == 19*time.Second,
+		"rate":        c.MinBodyRate == 256,
 		"total":       c.RetryBufferTotalBytes == 18<<20,
-		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 20,
-		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 2*time.Second,
-		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && r.Forward.Forwarded && r.Forward.Via == "edge" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
-		"key":         r.GenerateKey,
-		"headers":     !r.ResponseHeaders,
-		"bodies":      r.MaxBodyBytes == 21 && r.RetryBufferBytes == 30<<10 && r.ResponseBufferBytes == 31<<10,
+		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 10,
+		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 3*time.Second,
+		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
+		"key":         !r.GenerateKey,
+		"headers":     reflect.DeepEqual(r.ResponseChanges, forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts"})),
+		"bodies":      r.RetryBufferBytes == 30<<10 && r.ResponseBufferBytes == 64<<10,
 		"retry on":    r.Policy.RetryOn.Code(503) && !r.Policy.RetryOn.Code(500),
-		"policy":      r.Policy.MaxRetries == 2 && r.Policy.Window == 22*time.Second && r.Policy.Unsafe && !r.Policy.Methods.Has([]byte("PUT")) && r.Policy.Methods.Has([]byte("GET")),
+		"policy":      r.Policy.MaxRetries == 2 && !r.Policy.Unsafe && !r.Policy.Methods.Has([]byte("PUT")) && r.Policy.Methods.Has([]byte("GET")),
 		"layered":     r.LayeredRetries == policy.LayeredDeny,
 		"backoff":     r.Policy.Backoff.Wait(backoff.Step{}, backoff.Shared()) == 23*time.Millisecond && r.Policy.Throttled.Wait(backoff.Step{}, backoff.Shared()) == 240*time.Millisecond,
 		"budget":      !r.NoBudget && r.Budget == budget.Config{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
@@ -100,7 +100,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	c := configOf(t, "UPSTREAM=http://a", "ROUTES=search,up", "ROUTE_SEARCH_PATH=/s/*", "ROUTE_SEARCH_HOST=x.example", "ROUTE_SEARCH_METHODS=GET", "ROUTE_SEARCH_HEADER=K=v",
-		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example", "PROBE_PATH=/up")
+		"ROUTE_SEARCH_STRIP_PREFIX=/s", "ROUTE_SEARCH_UPSTREAM=http://b", "ROUTE_UP_LISTEN=:81", "ROUTE_UP_BUDGET_RATIO=off", "ROUTE_UP_UPSTREAM_HOST=up.example", "HEALTH_PATH=/up")
 	search, up := c.Routes[0], c.Routes[1]
 	if m := search.Match; search.Name != "search" || m.Path != "/s/*" || m.Host != "x.example" || m.Header != "K=v" || !slices.Equal(m.Methods, []string{"GET"}) || m.Listen != "" {
 		t.Errorf("%+v", m)
@@ -126,7 +126,7 @@ func TestFallbacks(t *testing.T) {
 	if f := configOf(t, "UPSTREAM=http://a", "FALLBACK=503:later: really").Default.Fallbacks[0]; f.Status != 503 || string(f.Body) != "later: really" {
 		t.Errorf("%+v", f)
 	}
-	c := configOf(t, "UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "UPSTREAM_HOST=name.of.a", "DIAL_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
+	c := configOf(t, "UPSTREAM=https://a", "UPSTREAM_HOST=name.of.a", "ATTEMPT_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
 		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
 	f := c.Default.Fallbacks[0]
 	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
@@ -146,13 +146,13 @@ func TestFallbacks(t *testing.T) {
 // A fallback to a route has all that its upstream needs, and loses the prefix of the path that matched.
 func TestFallbacksToRoutes(t *testing.T) {
 	c := configOf(t, "UPSTREAM=https://a", "FALLBACK=route:spare", "UPSTREAM_HOST=name.of.a", "ROUTES=x,spare", "ROUTE_X_PATH=/x/*", "ROUTE_X_STRIP_PREFIX=/x",
-		"ROUTE_SPARE_UPSTREAM=https://b/v2", "ROUTE_SPARE_UPSTREAM_SERVER_NAME=n", "ROUTE_SPARE_UPSTREAM_HOST=name.of.b", "ROUTE_SPARE_REQUEST_HEADERS_SET=K: 1")
+		"ROUTE_SPARE_UPSTREAM=https://b/v2", "ROUTE_SPARE_UPSTREAM_HOST=name.of.b", "ROUTE_SPARE_REQUEST_HEADERS_SET=K: 1")
 	for name, want := range map[string]string{"default": "", "x": "/x"} {
 		f := c.Default.Fallbacks[0]
 		if name == "x" {
 			f = c.Routes[0].Fallbacks[0]
 		}
-		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "n" || f.Forward.BasePath != "/v2" || f.Forward.HostName != "name.of.b" || f.Forward.StripPrefix != want {
+		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "name.of.b" || f.Forward.BasePath != "/v2" || f.Forward.HostName != "name.of.b" || f.Forward.StripPrefix != want {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if want := forward.NewHeaderChanges([]http1.Header{http1.NewHeader("K", "1")}, nil); !reflect.DeepEqual(f.Forward.Changes, want) {
@@ -253,13 +253,15 @@ func TestEveryFileIsToldWithItsOwnVariable(t *testing.T) {
 		return fmt.Sprint(err)
 	}
 	cert, key := selfSigned(t)
+	lone, gone := selfSigned(t)
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
 	for want, vars := range map[string][]string{
-		"RETRYPROXY_TLS_CERT":      {"TLS_CERT=/no", "TLS_KEY=" + key},
-		"RETRYPROXY_TLS_KEY":       {"TLS_CERT=" + cert, "TLS_KEY=/no"},
-		"RETRYPROXY_TLS_CLIENT_CA": {"TLS_CERT=" + cert, "TLS_KEY=" + key, "TLS_CLIENT_CA=/no"},
-		"RETRYPROXY_UPSTREAM_CERT": {"UPSTREAM_CERT=/no", "UPSTREAM_KEY=" + key},
-		"RETRYPROXY_UPSTREAM_KEY":  {"UPSTREAM_CERT=" + cert, "UPSTREAM_KEY=" + cert}, // not a key
-		"RETRYPROXY_UPSTREAM_CA":   {"UPSTREAM_CA=" + key},                            // not a certificate
+		"RETRYPROXY_TLS_CERT":      {"TLS_CERT=" + lone},
+		"RETRYPROXY_TLS_CLIENT_CA": {"TLS_CERT=" + cert, "TLS_CLIENT_CA=/no"},
+		"RETRYPROXY_UPSTREAM_CERT": {"UPSTREAM_CERT=/no"},
+		"RETRYPROXY_UPSTREAM_CA":   {"UPSTREAM_CA=" + key}, // not a certificate
 	} {
 		if got := missing(vars...); got != want {
 			t.Errorf("%v: blamed %s", vars, got)
@@ -277,7 +279,8 @@ func selfSigned(t *testing.T) (cert, key string) {
 		t.Fatal(err)
 	}
 	pkcs, _ := x509.MarshalPKCS8PrivateKey(private)
-	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	cert, key = filepath.Join(t.TempDir(), "tls.crt"), ""
+	key = strings.TrimSuffix(cert, ".crt") + ".key"
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -289,7 +292,7 @@ func selfSigned(t *testing.T) (cert, key string) {
 // Routes to one upstream share its pool and budget, which needs equal targets;
 // a reload keeps them, which needs equal targets over time.
 func TestSameUpstreamIsTheSameTarget(t *testing.T) {
-	environ := []string{"UPSTREAM=https://a", "UPSTREAM_SERVER_NAME=n", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1"}
+	environ := []string{"UPSTREAM=https://a", "UPSTREAM_HOST=n:8443", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1"}
 	c, again := configOf(t, slices.Clone(environ)...), configOf(t, slices.Clone(environ)...)
 	if c.Default.Upstream.Key() != c.Routes[0].Upstream.Key() || c.Default.Upstream.Key() != again.Default.Upstream.Key() {
 		t.Errorf("%s, %s, %s", c.Default.Upstream.Key(), c.Routes[0].Upstream.Key(), again.Default.Upstream.Key())

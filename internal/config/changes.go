@@ -10,19 +10,33 @@ func (s *Settings) KeepFrom(old *Settings) (kept []string) {
 	newValue, oldValue := reflect.ValueOf(&s.Global).Elem(), reflect.ValueOf(&old.Global).Elem()
 	for i := range globalSettings {
 		g := &globalSettings[i]
-		to, from := newValue.Field(g.index), oldValue.Field(g.index)
+		to, from := newValue.FieldByIndex(g.index), oldValue.FieldByIndex(g.index)
 		if g.Live || text(to) == text(from) {
 			continue
 		}
 		to.Set(from)
 		kept = append(kept, Prefix+g.Key)
 	}
-	open := map[Address]bool{{}: true}
+	kept = append(kept, s.keepListen(old)...)
+	return kept
+}
+
+// keepListen restores the main listener of old, and returns the variables of listeners that are not open.
+func (s *Settings) keepListen(old *Settings) (kept []string) {
+	if was := old.Default.Listen; s.Default.Listen != was {
+		kept = append(kept, Prefix+"LISTEN")
+		for _, r := range s.All() {
+			if !r.ownListen() {
+				r.Listen = was
+			}
+		}
+	}
+	open := map[Address]bool{}
 	for _, a := range old.Listeners() {
 		open[a] = true
 	}
 	for i := range s.Routes {
-		if r := &s.Routes[i]; !open[r.Matcher.Listen] {
+		if r := &s.Routes[i]; !open[r.Listen] {
 			kept = append(kept, routePrefix(r.Name)+"LISTEN")
 		}
 	}

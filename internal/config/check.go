@@ -78,16 +78,16 @@ func (c *checker) warnf(key, value, format string, args ...any) {
 
 // listeners checks that no address is used twice, except by routes that share a listener.
 func (c *checker) listeners() {
-	if sameListener(c.s.Listen, c.s.AdminListen) {
-		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is the address of %sLISTEN=%s; choose another port", Prefix, c.s.Listen)
+	if sameListener(c.s.Default.Listen, c.s.AdminListen) {
+		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is the address of %sLISTEN=%s; choose another port", Prefix, c.s.Default.Listen)
 	}
 	for i := range c.s.Routes {
 		r := &c.s.Routes[i]
-		name, listen := routePrefix(r.Name)+"LISTEN", r.Matcher.Listen
+		name, listen := routePrefix(r.Name)+"LISTEN", r.Listen
 		switch {
-		case !listen.Set() || listen == c.s.Listen:
-		case sameListener(listen, c.s.Listen):
-			c.problems.errorf(name, listen.String(), "overlaps %sLISTEN=%s; write it the same way or choose another port", Prefix, c.s.Listen)
+		case listen == c.s.Default.Listen:
+		case sameListener(listen, c.s.Default.Listen):
+			c.problems.errorf(name, listen.String(), "overlaps %sLISTEN=%s; write it the same way or choose another port", Prefix, c.s.Default.Listen)
 		case sameListener(listen, c.s.AdminListen):
 			c.problems.errorf(name, listen.String(), "overlaps %sADMIN_LISTEN=%s; choose another port", Prefix, c.s.AdminListen)
 		}
@@ -137,17 +137,11 @@ func (c *checker) trustsAll(key string, prefixes Prefixes, what string) {
 	}
 }
 
-// clientTLS checks that certificate and key are both set, and a client authority only with
-// them.
+// clientTLS checks that a client authority comes with a certificate.
 func (c *checker) clientTLS() {
 	s := c.s
-	switch {
-	case s.TLSCert != "" && s.TLSKey == "":
-		c.problems.errorf(Prefix+"TLS_CERT", s.TLSCert, "needs %sTLS_KEY as well", Prefix)
-	case s.TLSCert == "" && s.TLSKey != "":
-		c.problems.errorf(Prefix+"TLS_KEY", s.TLSKey, "needs %sTLS_CERT as well", Prefix)
-	case s.TLSCert == "" && s.TLSClientCA != "":
-		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %[1]sTLS_CERT and %[1]sTLS_KEY", Prefix)
+	if s.TLSCert == "" && s.TLSClientCA != "" {
+		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %sTLS_CERT", Prefix)
 	}
 }
 
@@ -195,7 +189,7 @@ func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
 		m := &r.Matcher
 		for _, each := range []struct{ key, field, value string }{
 			{"PATH", "Path", m.Path}, {"HOST", "Host", m.Host}, {"METHODS", "Methods", strings.Join(m.Methods, ",")},
-			{"HEADER", "Header", m.Header}, {"MODEL", "Model", m.Model}, {"LISTEN", "Listen", m.Listen.String()},
+			{"HEADER", "Header", m.Header}, {"MODEL", "Model", m.Model}, {"LISTEN", "Listen", r.listenMatcher()},
 		} {
 			if each.value != "" && (wrong.Field == each.field || wrong.Field == "") {
 				return routePrefix(r.Name) + each.key, each.value
@@ -207,15 +201,25 @@ func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
 
 func (r *Route) hasMatcher() bool {
 	m := &r.Matcher
-	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || m.Model != "" || m.Listen.Set()
+	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || m.Model != "" || r.ownListen()
+}
+
+// ownListen reports whether the route has an address of its own.
+func (r *Route) ownListen() bool { return r.parent != nil && r.own["LISTEN"] != "" }
+
+func (r *Route) listenMatcher() string {
+	if !r.ownListen() {
+		return ""
+	}
+	return r.Listen.String()
 }
 
 // Match returns the route's matchers for package route. The main listener has no name
 // there. A route without matchers, which is only a fallback, matches nothing.
 func (r *Route) Match(s *Settings) route.Match {
 	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header, Model: r.Model, Never: !r.hasMatcher()}
-	if r.Matcher.Listen != s.Listen {
-		m.Listen = r.Matcher.Listen.String()
+	if r.Listen != s.Default.Listen {
+		m.Listen = r.Listen.String()
 	}
 	return m
 }

@@ -9,31 +9,21 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// tls checks that certificate files come in pairs and only with https.
+// tls checks that certificate files come only with https.
 func (c *checker) tls() {
 	r := c.r
-	if (r.UpstreamCert == "") != (r.UpstreamKey == "") {
-		have, want, file := "UPSTREAM_CERT", "UPSTREAM_KEY", r.UpstreamCert
-		if r.UpstreamCert == "" {
-			have, want, file = want, have, r.UpstreamKey
-		}
-		c.errorf(have, file, "needs %s%s as well", Prefix, want)
-	}
 	if !r.Upstream.Set() || r.Upstream.TLS() {
 		return
 	}
-	for i, value := range []string{r.UpstreamCA, r.UpstreamCert, r.UpstreamKey, r.UpstreamServerName} { // in the order of upstreamKeys
-		if key := upstreamKeys[i]; value != "" && c.own(key) {
-			c.errorf(key, value, "has no effect on the upstream %s, which is not https", r.Upstream)
+	for _, file := range []struct{ key, name string }{{"UPSTREAM_CA", r.UpstreamCA}, {"UPSTREAM_CERT", r.UpstreamCert}} {
+		if file.name != "" && c.own(file.key) {
+			c.errorf(file.key, file.name, "has no effect on the upstream %s, which is not https", r.Upstream)
 		}
 	}
 }
 
 // breaker checks for breaker settings without a breaker.
 func (c *checker) breaker() {
-	if r := c.r; r.Breaker == "off" && r.ProbePath.Set() && c.set("PROBE_PATH") {
-		c.warnf("PROBE_PATH", r.ProbePath.String(), "has no effect: with %s=off there are no probes", c.name("BREAKER"))
-	}
 	if r := c.r; r.Breaker != "queue" && c.own("QUEUE_TIMEOUT") {
 		c.warnf("QUEUE_TIMEOUT", DurationText(r.QueueTimeout), "has no effect: with %s=%s no request waits for an upstream that is down", c.name("BREAKER"), r.Breaker)
 	}
@@ -48,18 +38,6 @@ func (c *checker) times() {
 	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout.Value() >= r.RequestTimeout {
 		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout.Value()),
 			"must be less than %s=%s, otherwise no attempt can time out and be retried", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
-	}
-	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout.Value() > 0 && r.DialTimeout > r.AttemptTimeout.Value() {
-		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
-			"has no effect: %s=%s ends the attempt earlier", c.name("ATTEMPT_TIMEOUT"), DurationText(r.AttemptTimeout.Value()))
-	}
-	if c.set("DIAL_TIMEOUT") && r.AttemptTimeout.Value() == 0 && r.RequestTimeout > 0 && r.DialTimeout > r.RequestTimeout {
-		c.warnf("DIAL_TIMEOUT", DurationText(r.DialTimeout),
-			"has no effect: %s=%s ends the request earlier", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
-	}
-	if c.set("RETRY_WINDOW") && r.RequestTimeout > 0 && r.RetryWindow > r.RequestTimeout {
-		c.warnf("RETRY_WINDOW", DurationText(r.RetryWindow),
-			"has no effect: %s=%s ends the request earlier", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if text, _ := r.AttemptTimeout.MarshalText(); r.RequestTimeout == 0 && r.AttemptTimeout.Value() == 0 {
 		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s a request never ends if its upstream does not respond", c.name("ATTEMPT_TIMEOUT"), text)
@@ -138,9 +116,6 @@ func (c *checker) room(b backoff.Strategy) {
 // retries checks for settings that have no effect or conflict.
 func (c *checker) retries() {
 	r := c.r
-	if r.IdempotencyKey == "generate" && r.RetryUnsafe {
-		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=generate every request carries a key and may be retried", c.name("IDEMPOTENCY_KEY"))
-	}
 	if r.BudgetRatio.Off() {
 		for _, key := range []string{"BUDGET_MIN_PER_SECOND", "BUDGET_BURST"} {
 			if c.own(key) {
@@ -148,7 +123,7 @@ func (c *checker) retries() {
 			}
 		}
 	}
-	if c.set("RETRY_METHODS") && !r.RetryUnsafe {
+	if c.set("RETRY_METHODS") {
 		if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" {
 			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "retries %s after it was sent, with or without an Idempotency-Key", unsafe)
 		}
@@ -161,11 +136,11 @@ func (c *checker) retries() {
 	if c.own("BUDGET_RATIO") && r.BudgetRatio.Off() && r.MaxRetries > manyRetries {
 		c.warnf("BUDGET_RATIO", "off", "lets an upstream that fails get up to %d times its requests (%s=%d)", r.MaxRetries+1, c.name("MAX_RETRIES"), r.MaxRetries)
 	}
-	if on := r.RetryOn.RetryOn; r.RetryUnsafe && c.own("RETRY_UNSAFE") && on.String() == "none" && r.MaxRetries > 0 {
-		c.warnf("RETRY_UNSAFE", "true", "has no effect: with %s=none nothing is retried", c.name("RETRY_ON"))
+	if on := r.RetryOn.RetryOn; c.own("RETRY_METHODS") && on.String() == "none" && r.MaxRetries > 0 {
+		c.warnf("RETRY_METHODS", r.RetryMethods.String(), "has no effect: with %s=none nothing is retried", c.name("RETRY_ON"))
 	}
 	if r.MaxRetries == 0 {
-		for _, key := range []string{"RETRY_ON", "RETRY_WINDOW", "RETRY_REJECTED", "RETRY_UNSAFE", "FATAL_ERROR_CODES", "BACKOFF"} {
+		for _, key := range []string{"RETRY_ON", "RETRY_REJECTED", "RETRY_METHODS", "FATAL_ERROR_CODES", "BACKOFF"} {
 			if c.own(key) {
 				c.warnf(key, "", "has no effect: %s=0 turns retries off", c.name("MAX_RETRIES"))
 			}
@@ -179,7 +154,7 @@ const manyRetries = 3
 
 // unsafeMethods returns those methods of the set that are not idempotent by RFC 9110
 // section 9.2.2 and RFC 5789 section 2.
-func unsafeMethods(set MethodSet) string {
+func unsafeMethods(set RetryMethods) string {
 	var unsafe []string
 	for _, m := range []string{"POST", "PATCH"} {
 		if set.Has([]byte(m)) {
@@ -194,9 +169,6 @@ func (c *checker) memory() {
 	r, total := c.r, c.s.RetryBufferTotalBytes
 	if c.set("RETRY_BUFFER_BYTES") && r.RetryBufferBytes > total {
 		c.errorf("RETRY_BUFFER_BYTES", sizeText(r.RetryBufferBytes), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
-	}
-	if c.set("RESPONSE_BUFFER_BYTES") && r.ResponseBufferBytes > total {
-		c.errorf("RESPONSE_BUFFER_BYTES", sizeText(r.ResponseBufferBytes), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
 	}
 }
 

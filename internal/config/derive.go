@@ -3,7 +3,10 @@ package config
 import (
 	"cmp"
 	"path"
+	"slices"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
 // derive sets the defaults that depend on other settings. A default never contradicts a
@@ -18,10 +21,10 @@ func derive(s *Settings, problems *Problems) {
 			s.Position = "inbound"
 		}
 	}
-	if !s.Listen.Set() {
-		s.Listen = Address{text: "127.0.0.1:8080"}
+	if !s.Default.Listen.Set() {
+		s.Default.Listen = Address{text: "127.0.0.1:8080"}
 		if s.Position == "inbound" {
-			s.Listen = Address{text: ":8080"}
+			s.Default.Listen = Address{text: ":8080"}
 		}
 	}
 	for _, r := range s.All() {
@@ -38,12 +41,9 @@ const (
 	holdOutbound = 10 * time.Second
 )
 
-// dialShare is how many timed-out dials fit the request timeout by default.
-const dialShare = 3
-
 func (r *Route) derive(s *Settings) {
-	if r.Variable("DIAL_TIMEOUT") == "" {
-		r.DialTimeout = atMost(r.DialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
+	if !r.Listen.Set() {
+		r.Listen = s.Default.Listen
 	}
 	r.fillBackoff()
 	if r.Variable("BACKOFF_THROTTLED_BASE") == "" {
@@ -62,10 +62,16 @@ func (r *Route) derive(s *Settings) {
 	if r.Variable("RETRY_BUFFER_BYTES") == "" {
 		r.RetryBufferBytes = min(r.RetryBufferBytes, s.RetryBufferTotalBytes)
 	}
-	if r.Variable("RESPONSE_BUFFER_BYTES") == "" {
-		r.ResponseBufferBytes = min(r.ResponseBufferBytes, s.RetryBufferTotalBytes)
-	}
 }
+
+// dialTimeout returns the time to connect. A dial ends with its attempt.
+func (r *Route) dialTimeout() time.Duration {
+	return atMost(dialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
+}
+
+// ForwardProxy reports whether absolute URLs are checked as a forward proxy does. Clients with
+// http_proxy are where an outbound retryproxy is. In front of an application, every URL is its own.
+func (s *Settings) ForwardProxy() bool { return s.Position == "outbound" }
 
 // atMost is min, except that a bound of 0 means no bound.
 func atMost(d, bound time.Duration) time.Duration {
@@ -91,13 +97,17 @@ func (s *Settings) Files() []string {
 	}
 	add(s.ConfigFile)
 	add(s.HTTPRouteFile)
-	add(s.TLSCert)
-	add(s.TLSKey)
+	addCert := func(cert string) {
+		add(cert)
+		if cert != "" {
+			add(certs.KeyFile(cert))
+		}
+	}
+	addCert(s.TLSCert)
 	add(s.TLSClientCA)
 	for _, r := range s.All() {
 		add(r.UpstreamCA)
-		add(r.UpstreamCert)
-		add(r.UpstreamKey)
+		addCert(r.UpstreamCert)
 		add(r.RequestHeadersFile)
 	}
 	return files
@@ -106,12 +116,10 @@ func (s *Settings) Files() []string {
 // Listeners returns the addresses to accept clients on, without duplicates: the main one
 // first, then those of routes.
 func (s *Settings) Listeners() []Address {
-	list := []Address{s.Listen}
-	seen := map[Address]bool{{}: true, s.Listen: true}
-	for i := range s.Routes {
-		if a := s.Routes[i].Matcher.Listen; !seen[a] {
-			seen[a] = true
-			list = append(list, a)
+	var list []Address
+	for _, r := range s.All() {
+		if !slices.Contains(list, r.Listen) {
+			list = append(list, r.Listen)
 		}
 	}
 	return list
@@ -120,13 +128,13 @@ func (s *Settings) Listeners() []Address {
 // ListenVariable returns the variable that sets the address of a listener.
 func (s *Settings) ListenVariable(address string) string {
 	switch address {
-	case s.Listen.String():
+	case s.Default.Listen.String():
 		return Prefix + "LISTEN"
 	case s.AdminListen.String():
 		return Prefix + "ADMIN_LISTEN"
 	}
 	for i := range s.Routes {
-		if r := &s.Routes[i]; r.Matcher.Listen.String() == address {
+		if r := &s.Routes[i]; r.Listen.String() == address {
 			return routePrefix(r.Name) + "LISTEN"
 		}
 	}

@@ -2,5 +2,5 @@
 
 package config
 
-// maxConnections returns 0 for "auto": there is no descriptor limit here.
-func maxConnections(c AutoCount) int { return c.Value() }
+// maxConnections returns 0, no limit: there is no descriptor limit here.
+func maxConnections() int { return 0 }

@@ -25,12 +25,9 @@ const (
 	fewestClients = 1
 )
 
-// maxConnections derives "auto" from RLIMIT_NOFILE. The Go runtime has raised its soft
-// limit to the hard one at start.
-func maxConnections(c AutoCount) int {
-	if !c.Auto() {
-		return c.Value()
-	}
+// maxConnections returns the maximum number of client connections, from RLIMIT_NOFILE. The Go
+// runtime has raised its soft limit to the hard one at start.
+func maxConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0

@@ -223,7 +223,7 @@ func (c *checker) headers() {
 		{"REQUEST_HEADERS_SET", names(r.RequestHeadersSet), forward.CheckRequestHeader},
 		{"REQUEST_HEADERS_REMOVE", r.RequestHeadersRemove, forward.CheckRequestHeader},
 		{"RESPONSE_HEADERS_SET", names(r.ResponseHeadersSet), forward.CheckResponseHeader},
-		{"RESPONSE_HEADERS_REMOVE", r.ResponseHeadersRemove, forward.CheckResponseHeader},
+		{"RESPONSE_HEADERS_REMOVE", r.ResponseHeadersRemove, forward.CheckResponseRemoval},
 	} {
 		for _, name := range list.names {
 			if err := list.check(name); err != nil && c.own(list.key) {

@@ -6,13 +6,11 @@ import "github.com/retryproxy/retryproxy/internal/config/configfile"
 // the global value, the global profile, the default.
 //
 // One group is not inherited: a route with its own upstream takes none of the global
-// UPSTREAM_CA, _CERT, _KEY and _SERVER_NAME, no PROBE_PATH, no HEALTH_PATH and no REQUEST_HEADERS_FILE. They belong
-// to the global upstream, whose secrets must not be sent to other upstreams.
+// UPSTREAM_CA and _CERT, no HEALTH_PATH and no REQUEST_HEADERS_FILE. They belong to the global
+// upstream, whose secrets must not be sent to other upstreams.
 
-var upstreamKeys = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY", "UPSTREAM_SERVER_NAME"}
-
-// ofUpstream lists all settings that belong to one upstream.
-var ofUpstream = append([]string{"PROBE_PATH", "HEALTH_PATH", "REQUEST_HEADERS_FILE"}, upstreamKeys...)
+// ofUpstream lists the settings that belong to one upstream.
+var ofUpstream = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "HEALTH_PATH", "REQUEST_HEADERS_FILE"}
 
 func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
 	upper := configfile.RouteWord(name)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -152,6 +153,15 @@ func (h HostRule) Name() string {
 		return ""
 	}
 	return h.text
+}
+
+// ServerName returns the Host to send without its port; "" if the rule is one of the words.
+func (h HostRule) ServerName() string {
+	name := h.Name()
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		return host
+	}
+	return strings.Trim(name, "[]")
 }
 
 // UnmarshalText parses one of the words or host[:port].

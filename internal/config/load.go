@@ -119,7 +119,6 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 	for _, name := range out.list {
 		out.routes[configfile.RouteWord(name)] = variables{}
 	}
-	strict := vars[Prefix+"STRICT"] == "" || isTrue(vars[Prefix+"STRICT"])
 	names := make([]string, 0, len(vars))
 	for name := range vars {
 		names = append(names, name)
@@ -136,7 +135,7 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 		if out.wrong != nil && isRouteVariable(name) {
 			continue // its route may be misspelled in the list
 		}
-		problems.add(Problem{Variable: name, Value: vars[name], Message: explainUnknown(name, out.list), Warning: !strict})
+		problems.add(Problem{Variable: name, Value: vars[name], Message: explainUnknown(name, out.list)})
 	}
 	return out
 }

@@ -31,11 +31,6 @@ func options(vars variables) env.Options {
 	return env.Options{Environment: environment, FuncMap: maps.Clone(parsers)}
 }
 
-func isTrue(s string) bool {
-	v, err := strconv.ParseBool(strings.ToLower(s))
-	return err == nil && v
-}
-
 func parse(vars *sorted, problems *Problems) *Settings {
 	s := &Settings{own: map[string]string{}}
 	s.Default.Name, s.Default.own = DefaultRoute, map[string]string{}
@@ -84,7 +79,7 @@ func parseInto(target any, list []Setting, vars variables, variable func(string)
 		if err, failed := byField[s.field]; failed {
 			message = s.wrong(err)
 		} else {
-			message = s.outside(v.Field(s.index), vars[s.Key])
+			message = s.outside(v.FieldByIndex(s.index), vars[s.Key])
 		}
 		if message != "" {
 			problems.errorf(variable(s.Key), s.quoted(vars[s.Key]), "%s", message)
@@ -117,8 +112,6 @@ func (s *Setting) outside(v reflect.Value, raw string) string {
 		return ""
 	}
 	if len(s.OneOf) > 0 && !contains(s.OneOf, v.String()) ||
-		s.Unit == "token" && !isToken(raw) ||
-		s.Unit == "name" && !isHost(raw) ||
 		s.Unit == "address" && raw == "off" ||
 		s.Unit == "strategy" && !contains(backoff.Strategies(), raw) ||
 		!s.inside(v) {
@@ -151,8 +144,6 @@ func number(v reflect.Value) (float64, bool) {
 		return x.Value(), true
 	case AutoDuration:
 		return float64(x.Value()), true
-	case AutoCount:
-		return float64(x.Value()), true
 	}
 	return 0, false
 }
@@ -182,8 +173,6 @@ func mustNumber(text string, t reflect.Type) float64 {
 		err = x.UnmarshalText([]byte(text))
 	case *AutoDuration:
 		err = x.UnmarshalText([]byte(text))
-	case *AutoCount:
-		err = x.UnmarshalText([]byte(text))
 	case *int:
 		*x, err = strconv.Atoi(text)
 	case *float64:
@@ -203,7 +192,7 @@ func reset(target any, s *Setting) {
 	if err := env.ParseWithOptions(clean.Interface(), options(nil)); err != nil {
 		panic("settings: " + err.Error())
 	}
-	v.Field(s.index).Set(clean.Elem().Field(s.index))
+	v.FieldByIndex(s.index).Set(clean.Elem().FieldByIndex(s.index))
 }
 
 func contains(list []string, s string) bool {

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,14 +18,11 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"REQUEST_TIMEOUT=30":               `RETRYPROXY_REQUEST_TIMEOUT="30": expected a duration with its unit, such as 250ms, 10s or 2m, at most 24h`,
 		"REQUEST_TIMEOUT=-1s":              "expected a duration",
 		"REQUEST_TIMEOUT=25h":              "at most 24h",
-		"TUNNEL_IDLE_TIMEOUT=10000h":       "from 1s to 720h",
 		"RETRY_BUFFER_BYTES=1.5MiB":        "expected bytes, such as 65536, 64KiB or 1MiB",
 		"RETRY_BUFFER_BYTES=-1":            "expected bytes",
 		"RETRY_BUFFER_BYTES=+1":            "expected bytes",
 		"RETRY_BUFFER_BYTES=99999999999GB": "too large",
-		"MAX_HEADER_BYTES=10":              "from 1KiB to 16MiB",
 		"POSITION=inside":                  "expected one of auto, inbound, outbound",
-		"STRICT=maybe":                     "expected true or false",
 		"BUDGET_RATIO=-0.1":                "expected a number such as 0.2",
 		"BUDGET_RATIO=NaN":                 "expected a number such as 0.2",
 		"BUDGET_RATIO=11":                  "at most 10",
@@ -36,8 +34,6 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"BACKOFF_SLOTS=33":                 "from 1 to 32",
 		"BACKOFF_STAY=maybe":               "expected true or false",
 		"BACKOFF_EXTRA=-1s":                "at most",
-		"RETRY_PERCENT=101":                "expected a whole number, from 0 to 100",
-		"RETRY_PERCENT=-1":                 "expected a whole number, from 0 to 100",
 		"FAULT_INJECTION=503":              "503:10%,reset:1%,delay:200ms:5%, or off: \"503\": no percentage",
 		"FAULT_INJECTION=99:1%":            "status 99 is not within 400 to 599",
 		"DRY_RUN=watch":                    "expected true or false",
@@ -55,9 +51,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"RATE_LIMIT_PAUSE_KEY=Route":       "expected none, route, header:Name, json:model",
 		"SHARED=http://cache":              "expected redis://[user@]host[:port][/db], rediss:// for TLS",
 		"SHARED=redis://u:secret@cache":    `RETRYPROXY_SHARED="redis://***@cache": expected`,
-		"SHARED=redis://u:secret@c":        "RETRYPROXY_SHARED_PASSWORD_FILE",
-		"SHARED_SCOPE=a":                   "has no effect without RETRYPROXY_SHARED",
-		"SHARED_CA=/ca.pem":                "has no effect without RETRYPROXY_SHARED",
+		"SHARED=redis://u:secret@c":        "?password_file=FILE",
 		"RATE_LIMIT_KEY=header:":           "expected upstream, route, header:Name, json:model, or header:Name,json:model: not one of these words and not a header name",
 		"RATE_LIMIT_KEY=header:a b":        "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=header:X-Key:":     "expected upstream, route, header:Name, json:model",
@@ -70,7 +64,6 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"RATE_LIMIT=0/s":                   `"0" is not a number from 1 to 1000000`,
 		"RATE_LIMIT=10/d":                  `"d" is none of s, m and h`,
 		"RATE_LIMIT=20000/s":               "more than 10000 a second",
-		"MAX_CONNECTIONS=few":              "expected a whole number or auto",
 		"LISTEN=8080":                      "expected host:port, :port or unix:/path",
 		"LISTEN=off":                       "expected host:port",
 		"LISTEN=:99999":                    "0 to 65535",
@@ -87,12 +80,9 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"ROUTES=A,B,b":                     `"b" is listed twice`,
 		"ROUTES=Default":                   "belongs to what no route takes",
 		"UPSTREAM_HOST=a b":                "expected auto, preserve, upstream, or a host name",
-		"VIA=two words":                    "expected a word without spaces",
-		"UPSTREAM_SERVER_NAME=a/b":         "expected a host name",
-		"PROBE_PATH=healthz":               "expected a path that begins with /, such as /healthz, or off: it does not begin with /",
-		"PROBE_PATH=/a b":                  "it has a space",
-		"PROBE_PATH=/a#b":                  "it has a space, a #",
-		"LOG_LEVEL=trace":                  "expected one of debug, info, warn, error",
+		"HEALTH_PATH=healthz":              "expected a path that begins with /, such as /healthz, or off: it does not begin with /",
+		"HEALTH_PATH=/a b":                 "it has a space",
+		"HEALTH_PATH=/a#b":                 "it has a space, a #",
 	} {
 		environ := []string{minimal, "RETRYPROXY_" + entry}
 		if entry == "ROUTES=A,B,b" {
@@ -157,7 +147,7 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_MAX_RERTIES=3":                   "did you mean RETRYPROXY_MAX_RETRIES?",
 		"RETRYPROXY_BOGUS_THING_ENTIRELY=1":          "unknown name",
 		"RETRYPROXY_PATH=/x":                         "can only be set for a route: RETRYPROXY_ROUTE_<NAME>_PATH",
-		"RETRYPROXY_ROUTE_SEARCH_LOG_LEVEL=debug":    "cannot be set for one route, only for all: RETRYPROXY_LOG_LEVEL",
+		"RETRYPROXY_ROUTE_SEARCH_ACCESS_LOG=true":    "cannot be set for one route, only for all: RETRYPROXY_ACCESS_LOG",
 		"RETRYPROXY_ROUTE_SEARCH_PAHT=/x":            "did you mean RETRYPROXY_ROUTE_SEARCH_PATH?",
 		"RETRYPROXY_ROUTE_SAERCH_PATH=/x":            `does not name a route "saerch"; did you mean RETRYPROXY_ROUTE_SEARCH_PATH?`,
 		"RETRYPROXY_ROUTE_PAYMENTS_PATH=/x":          `does not name a route "payments"`,
@@ -172,14 +162,13 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_BACKEND=a":                       "RETRYPROXY_UPSTREAM",
 		"RETRYPROXY_CIRCUIT_BREAKER=on":              "RETRYPROXY_BREAKER=",
 		"RETRYPROXY_MAX_CONCURRENCY=3":               "RETRYPROXY_CONCURRENCY_LIMIT=",
+		"RETRYPROXY_RATE_LIMIT_RPS=3":                "RETRYPROXY_RATE_LIMIT=100/s",
+		"RETRYPROXY_LOG_LEVEL=debug":                 "is no setting; requests are logged with RETRYPROXY_ACCESS_LOG=true",
+		"RETRYPROXY_ROUTE_SEARCH_DIAL_TIMEOUT=1s":    "is no setting; it is 3s",
 		"RETRYPROXY_METRICS_PORT=3":                  "RETRYPROXY_ADMIN_LISTEN=",
 	} {
-		strict, lax := problemsOf(append(routes, entry)...), problemsOf(append(routes, entry, "RETRYPROXY_STRICT=false")...)
-		if len(strict) != 1 || !strings.Contains(strict[0], want) || strings.HasPrefix(strict[0], "warning") {
-			t.Errorf("%s: got %q, want %q", entry, strict, want)
-		}
-		if len(lax) != 1 || lax[0] != "warning: "+strict[0] {
-			t.Errorf("%s without STRICT: %q", entry, lax)
+		if got := problemsOf(append(routes, entry)...); len(got) != 1 || !strings.Contains(got[0], want) || strings.HasPrefix(got[0], "warning") {
+			t.Errorf("%s: got %q, want %q", entry, got, want)
 		}
 	}
 	for _, name := range []string{"RETRY_PROXY_UPSTREAM", "retryproxy_upstream"} {
@@ -210,8 +199,6 @@ func TestContradictions(t *testing.T) {
 	}{
 		{"ATTEMPT_TIMEOUT=30s", []string{"must be less than RETRYPROXY_REQUEST_TIMEOUT=30s, otherwise no attempt can time out and be retried"}},
 		{"ATTEMPT_TIMEOUT=29s", nil},
-		{"REQUEST_TIMEOUT=1s DIAL_TIMEOUT=2s", []string{"warning: RETRYPROXY_DIAL_TIMEOUT"}},
-		{"RETRY_WINDOW=31s", []string{"warning: RETRYPROXY_RETRY_WINDOW"}},
 		{"REQUEST_TIMEOUT=0 ATTEMPT_TIMEOUT=0", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT"}},
 		{"BACKOFF_BASE=2s BACKOFF_MAX=1s", []string{"is longer than RETRYPROXY_BACKOFF_MAX=1s"}},
 		{"BACKOFF_THROTTLED_BASE=2s BACKOFF_MAX=1s", []string{"RETRYPROXY_BACKOFF_THROTTLED_BASE=\"2s\": is longer than"}},
@@ -221,7 +208,6 @@ func TestContradictions(t *testing.T) {
 		{"RETRY_REJECTED=429,418", []string{"warning: RETRYPROXY_RETRY_REJECTED=\"418,429\": has no effect on 418: RETRYPROXY_RETRY_ON does not list it"}},
 		{"FATAL_ERROR_CODES=a,,!no_such_code", []string{"an empty entry; \"no_such_code\" is not on the list"}},
 		{"MAX_RETRIES=0 FATAL_ERROR_CODES=none", []string{"warning: RETRYPROXY_FATAL_ERROR_CODES: has no effect"}},
-		{"IDEMPOTENCY_KEY=generate RETRY_UNSAFE=true", []string{"warning: RETRYPROXY_RETRY_UNSAFE"}},
 		{"LISTEN=:81 FALLBACK=http://localhost:81", []string{"RETRYPROXY_FALLBACK=\"http://localhost:81\": is retryproxy's own listener :81"}},
 		{"FALLBACK=http://example.com", []string{"warning: RETRYPROXY_FALLBACK=\"http://example.com:80\": is the upstream itself, so it fails at the same time"}},
 		{"FALLBACK=http://other.example", nil},
@@ -244,20 +230,12 @@ func TestContradictions(t *testing.T) {
 		{"HEDGE_AFTER=30s ATTEMPT_TIMEOUT=0", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"30s\": has no effect: RETRYPROXY_REQUEST_TIMEOUT=30s"}},
 		{"BUDGET_RATIO=off BUDGET_BURST=3", []string{"warning: RETRYPROXY_BUDGET_BURST"}},
 		{"RETRY_METHODS=GET,POST,PATCH", []string{"warning: RETRYPROXY_RETRY_METHODS=\"GET,POST,PATCH\": retries POST and PATCH after it was sent"}},
-		{"BREAKER=off PROBE_PATH=/healthz", []string{"warning: RETRYPROXY_PROBE_PATH=\"/healthz\": has no effect: with RETRYPROXY_BREAKER=off there are no probes"}},
-		{"BREAKER=off PROBE_PATH=off", nil},
 		{"MAX_RETRIES=0", nil},
 		{"MAX_RETRIES=0 RETRY_ON=503", []string{"warning: RETRYPROXY_RETRY_ON"}},
 		{"RETRY_BUFFER_BYTES=65MiB", []string{"is more than RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=64MiB"}},
-		{"RESPONSE_BUFFER_BYTES=65MiB", []string{"is more than RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=64MiB"}},
 		{"UPSTREAM_CA=/ca", []string{"RETRYPROXY_UPSTREAM_CA=\"/ca\": has no effect on the upstream http://example.com"}},
-		{"TLS_CERT=/c", []string{`RETRYPROXY_TLS_CERT="/c": needs RETRYPROXY_TLS_KEY`}},
-		{"TLS_KEY=/k", []string{`RETRYPROXY_TLS_KEY="/k": needs RETRYPROXY_TLS_CERT`}},
 		{"TLS_CLIENT_CA=/a", []string{"has no effect without RETRYPROXY_TLS_CERT"}},
-		{"TLS_CERT=/c TLS_KEY=/k TLS_CLIENT_CA=/a", nil},
-		{"UPSTREAM=https://a UPSTREAM_CERT=/c", []string{"needs RETRYPROXY_UPSTREAM_KEY"}},
-		{"UPSTREAM=https://a UPSTREAM_KEY=/k", []string{"needs RETRYPROXY_UPSTREAM_CERT"}},
-		{"PPROF=true ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_PPROF"}},
+		{"TLS_CERT=/c TLS_CLIENT_CA=/a", nil},
 		{"ADMIN_ALLOW=10.0.0.0/8 ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_ADMIN_ALLOW"}},
 		{"ADMIN_TOKEN_FILE=/no/file ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_ADMIN_TOKEN_FILE"}},
 		{"ADMIN_ALLOW=0.0.0.0/0", []string{"lets everybody read"}},
@@ -273,16 +251,16 @@ func TestContradictions(t *testing.T) {
 		{"FALLBACK=route:a,route:b,route:c,route:d,503:x", []string{"more than 4"}},
 		{"BALANCE=random", []string{"RETRYPROXY_BALANCE=\"random\": expected least-requests, round-robin or hash:Name"}},
 		{"BALANCE=hash:", []string{"expected least-requests, round-robin or hash:Name"}},
-		{"HEALTH_INTERVAL=1s", []string{"warning: RETRYPROXY_HEALTH_INTERVAL=\"1s\": has no effect with RETRYPROXY_HEALTH_PATH=off"}},
-		{"HEALTH_INTERVAL=1s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_HEALTH_PATH=/h", nil},
-		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", []string{"warning: RETRYPROXY_ROUTE_A_HEALTH_PATH=\"/h\": has no effect: http://10.0.0.1:80 is one address", "warning: RETRYPROXY_ROUTE_A_BALANCE=\"round-robin\": has no effect: http://10.0.0.1:80 is one address"}},
+		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", []string{"warning: RETRYPROXY_ROUTE_A_BALANCE=\"round-robin\": has no effect: http://10.0.0.1:80 is one address"}},
+		{"UPSTREAM=http://10.0.0.1 HEALTH_PATH=/h BREAKER=off", []string{"warning: RETRYPROXY_HEALTH_PATH=\"/h\": has no effect: http://10.0.0.1:80 is one address, and with RETRYPROXY_BREAKER=off there are no probes"}},
+		{"HEALTH_PATH=/h BREAKER=off", nil},
 		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1,http://10.0.0.2 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", nil},
 		{"REQUEST_HEADERS_SET=Host:x,X-A:1", []string{"RETRYPROXY_REQUEST_HEADERS_SET=\"Host\": cannot be changed: UPSTREAM_HOST sets it"}},
 		{"REQUEST_HEADERS_REMOVE=X-Forwarded-For", []string{"RETRYPROXY_REQUEST_HEADERS_REMOVE=\"X-Forwarded-For\": cannot be changed"}},
 		{"RESPONSE_HEADERS_SET=Content-Length:1", []string{"RETRYPROXY_RESPONSE_HEADERS_SET=\"Content-Length\": cannot be changed"}},
 		{"RESPONSE_HEADERS_REMOVE=Connection,Server", []string{"RETRYPROXY_RESPONSE_HEADERS_REMOVE=\"Connection\": cannot be changed"}},
 		{"RESPONSE_HEADERS_REMOVE=a:b", []string{"\"a:b\" is no header name"}},
-		{"RETRY_ON=none RETRY_UNSAFE=true", []string{"warning: RETRYPROXY_RETRY_UNSAFE=\"true\": has no effect: with RETRYPROXY_RETRY_ON=none nothing is retried"}},
+		{"RETRY_ON=none RETRY_METHODS=any", []string{"warning: RETRYPROXY_RETRY_METHODS=\"any\": has no effect: with RETRYPROXY_RETRY_ON=none nothing is retried"}},
 		{"QUEUE_TIMEOUT=30s", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"30s\": has no effect: RETRYPROXY_REQUEST_TIMEOUT=30s ends the request earlier"}},
 		{"QUEUE_TIMEOUT=29s", nil},
 		{"QUEUE_TIMEOUT=5s BREAKER=off", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: with RETRYPROXY_BREAKER=off"}},
@@ -361,19 +339,19 @@ func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
 
 func TestFileProblems(t *testing.T) {
 	for content, want := range map[string]string{
-		"RETRYPROXY_MAX_RETRIES":                        "line 1: expected NAME=VALUE",
-		"\n# x\nA B=1":                                  `line 3: "A B" is not a variable's name`,
-		"RETRYPROXY_VIA=a\nRETRYPROXY_VIA=a":            "line 2: RETRYPROXY_VIA is already set in line 1",
-		"RETRYPROXY_CONFIG_FILE=/x":                     "line 1: the file cannot name another file",
-		"OTHER=1":                                       "warning: RETRYPROXY_CONFIG_FILE",
-		"RETRYPROXY_VIA=\"a":                            "line 1: the closing quote is missing",
-		"RETRYPROXY_VIA=\"a\\":                          "line 1: the closing quote is missing",
-		"RETRYPROXY_VIA=\"a\" b":                        "line 1: only a comment may follow",
-		"RETRYPROXY_VIA=\"\\a\"":                        `line 1: \a is not an escape`,
-		"RETRYPROXY_VIA=a\x00":                          "not a text file",
-		"RETRYPROXY_VIA=\xff":                           "not a text file",
-		"RETRYPROXY_VIAA=x":                             "did you mean RETRYPROXY_VIA?",
-		strings.Repeat("#", configfile.MaxBytes) + "\n": "larger than 16 MiB",
+		"RETRYPROXY_MAX_RETRIES": "line 1: expected NAME=VALUE",
+		"\n# x\nA B=1":           `line 3: "A B" is not a variable's name`,
+		"RETRYPROXY_UPSTREAM_HOST=a\nRETRYPROXY_UPSTREAM_HOST=a": "line 2: RETRYPROXY_UPSTREAM_HOST is already set in line 1",
+		"RETRYPROXY_CONFIG_FILE=/x":                              "line 1: the file cannot name another file",
+		"OTHER=1":                                                "warning: RETRYPROXY_CONFIG_FILE",
+		"RETRYPROXY_UPSTREAM_HOST=\"a":                           "line 1: the closing quote is missing",
+		"RETRYPROXY_UPSTREAM_HOST=\"a\\":                         "line 1: the closing quote is missing",
+		"RETRYPROXY_UPSTREAM_HOST=\"a\" b":                       "line 1: only a comment may follow",
+		"RETRYPROXY_UPSTREAM_HOST=\"\\a\"":                       `line 1: \a is not an escape`,
+		"RETRYPROXY_UPSTREAM_HOST=a\x00":                         "not a text file",
+		"RETRYPROXY_UPSTREAM_HOST=\xff":                          "not a text file",
+		"RETRYPROXY_BODY_IDLE_TIMEOUTT=x":                        "did you mean RETRYPROXY_BODY_IDLE_TIMEOUT?",
+		strings.Repeat("#", configfile.MaxBytes) + "\n":          "larger than 16 MiB",
 	} {
 		wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+writeFile(t, content)), want)
 	}
@@ -444,9 +422,29 @@ func TestSharingIsForOneUpstream(t *testing.T) {
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", engine),
 		`RETRYPROXY_SHARED="redis://cache": sharing needs the same upstream for all processes, but each inbound process has its own (http://localhost:3000); if all have the same one, set RETRYPROXY_POSITION=outbound`)
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_POSITION=outbound", engine))
-	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_PASSWORD_FILE=/p"))
-	wantLines(t, problemsOf(minimal, engine, "RETRYPROXY_SHARED_CA=/ca"),
-		`RETRYPROXY_SHARED_CA="/ca": has no effect on RETRYPROXY_SHARED=redis://cache; use rediss:// for TLS`)
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_SHARED=rediss://cache", "RETRYPROXY_SHARED_CERT=/c"),
-		`RETRYPROXY_SHARED_CERT="/c": RETRYPROXY_SHARED_CERT and RETRYPROXY_SHARED_KEY must be set together`)
+	wantLines(t, problemsOf(minimal, engine+"?password_file=/p&scope=shop"))
+}
+
+// A hint leads to settings that exist, and is for a name that does not.
+func TestHints(t *testing.T) {
+	named := regexp.MustCompile(`RETRYPROXY_[A-Z_]+`)
+	for _, list := range []map[string]string{hints, constants} {
+		for key, hint := range list {
+			if globalKeys()[key] != nil || routeKeys()[key] != nil {
+				t.Errorf("%s is a setting", key)
+			}
+			for _, name := range named.FindAllString(hint, -1) {
+				if globalKeys()[strings.TrimPrefix(name, Prefix)] == nil {
+					t.Errorf("the hint for %s leads to %s, which is no setting", key, name)
+				}
+			}
+		}
+	}
+}
+
+// People choose among few settings. Who adds one finds out here which other can go.
+func TestThereAreAtMost75Settings(t *testing.T) {
+	if n := len(Reference()); n > 75 {
+		t.Errorf("%d settings: make one a constant, with its reason", n)
+	}
 }

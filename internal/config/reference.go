@@ -38,7 +38,7 @@ type Setting struct {
 	Example  string            // a value to begin with, of the settings that most people need; "" for the others
 
 	field     string // Go name in its struct
-	index     int
+	index     []int
 	low, high float64 // Min and Max; 0 and 2^53 if there is none
 }
 
@@ -92,15 +92,16 @@ func Reference() []Setting {
 }
 
 func describe(t reflect.Type, scope Scope) []Setting {
-	list := make([]Setting, t.NumField())
+	var list []Setting
 	group := ""
-	for i := range list {
-		f := t.Field(i)
-		if g := f.Tag.Get("group"); g != "" {
-			group = g
+	for _, f := range reflect.VisibleFields(t) { // an embedded struct comes before its fields
+		if f.Anonymous {
+			group = f.Tag.Get("group")
+			continue
 		}
-		list[i] = describeField(f, scope)
-		list[i].Group, list[i].index = group, i
+		s := describeField(f, scope)
+		s.Group, s.index = group, f.Index
+		list = append(list, s)
 	}
 	return list
 }
@@ -181,7 +182,7 @@ func values(list []Setting, v reflect.Value, variable func(string) string) []Val
 	for i := range list {
 		s := &list[i]
 		out[i] = Value{Key: s.Key, Usual: s.Example != "", Variable: variable(s.Key)}
-		if field := v.Field(s.index); s.Default != "" || !field.IsZero() {
+		if field := v.FieldByIndex(s.index); s.Default != "" || !field.IsZero() {
 			out[i].Text = shownText(field)
 		}
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -11,7 +10,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/status"
-	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -76,18 +74,45 @@ func (r *RetryOn) UnmarshalText(text []byte) error {
 // MarshalText is the inverse of UnmarshalText, in the shortest form.
 func (r RetryOn) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// MethodSet is the setting for a policy.MethodSet.
-type MethodSet struct{ policy.MethodSet }
+// RetryMethods says which methods may be retried after they were sent: a policy.MethodSet, any, or
+// any-with-key.
+type RetryMethods struct {
+	policy.MethodSet        // empty with a word
+	word             string // any or any-with-key; "" for a list
+}
 
-// UnmarshalText parses text with policy.ParseMethods.
-func (m *MethodSet) UnmarshalText(text []byte) error {
+const (
+	anyMethod        = "any"
+	anyMethodWithKey = "any-with-key"
+)
+
+// Any reports whether requests of every method may be retried, with or without a key.
+func (m RetryMethods) Any() bool { return m.word == anyMethod }
+
+// AddKey reports whether requests get an Idempotency-Key, so that all may be retried.
+func (m RetryMethods) AddKey() bool { return m.word == anyMethodWithKey }
+
+// UnmarshalText parses one of the words, or a list with policy.ParseMethods.
+func (m *RetryMethods) UnmarshalText(text []byte) error {
+	if word := strings.ToLower(string(text)); word == anyMethod || word == anyMethodWithKey {
+		*m = RetryMethods{word: word}
+		return nil
+	}
 	set, err := policy.ParseMethods(string(text))
-	m.MethodSet = set
+	*m = RetryMethods{MethodSet: set}
 	return err
 }
 
+// String returns the setting as a user would write it.
+func (m RetryMethods) String() string {
+	if m.word != "" {
+		return m.word
+	}
+	return m.MethodSet.String()
+}
+
 // MarshalText is the inverse of UnmarshalText.
-func (m MethodSet) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+func (m RetryMethods) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // Rejected is the setting for a status.Set.
 type Rejected struct{ status.Set }
@@ -118,44 +143,6 @@ func (e *ErrorCodes) UnmarshalText(text []byte) error {
 // MarshalText is the inverse of UnmarshalText.
 func (e ErrorCodes) MarshalText() ([]byte, error) { return []byte(e.text), nil }
 
-// DeadlineHeaders is a forward.DeadlineSet.
-type DeadlineHeaders struct{ forward.DeadlineSet }
-
-// UnmarshalText parses names of headers, or none.
-func (d *DeadlineHeaders) UnmarshalText(text []byte) error {
-	d.DeadlineSet = 0
-	if strings.EqualFold(string(text), "none") {
-		return nil
-	}
-	var errs []error
-	for _, name := range splitList(string(text)) {
-		before := d.DeadlineSet
-		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
-			if strings.EqualFold(name, f.String()) {
-				d.DeadlineSet = d.With(f)
-			}
-		}
-		if d.DeadlineSet == before {
-			errs = append(errs, fmt.Errorf("%q is unknown or listed twice", name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// MarshalText is the inverse of UnmarshalText.
-func (d DeadlineHeaders) MarshalText() ([]byte, error) {
-	var names []string
-	for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
-		if d.Has(f) {
-			names = append(names, f.String())
-		}
-	}
-	if names == nil {
-		return []byte("none"), nil
-	}
-	return []byte(strings.Join(names, ",")), nil
-}
-
 // Backoffs returns the route's backoff and the one after a 429 without Retry-After. The
 // error names the parameter that is out of range.
 func (r *Route) Backoffs() (usual, throttled backoff.Strategy, err error) {
@@ -178,8 +165,8 @@ func (r *Route) backoffOptions() backoff.Options {
 func (r *Route) Policy() (policy.Policy, error) {
 	usual, throttled, err := r.Backoffs()
 	return policy.Policy{
-		RetryOn: r.RetryOn.RetryOn, MaxRetries: r.MaxRetries, Window: r.RetryWindow, Methods: r.RetryMethods.MethodSet,
-		Unsafe: r.RetryUnsafe, Rejected: r.RetryRejected.Set, Backoff: usual, Throttled: throttled,
+		RetryOn: r.RetryOn.RetryOn, MaxRetries: r.MaxRetries, Methods: r.RetryMethods.MethodSet,
+		Unsafe: r.RetryMethods.Any(), Rejected: r.RetryRejected.Set, Backoff: usual, Throttled: throttled,
 	}, err
 }
 
@@ -196,7 +183,7 @@ func (r *Route) Budget() (config budget.Config, ok bool) {
 // Guard returns the options of the route's breaker.Guard.
 func (r *Route) Guard() breaker.Options {
 	mode, fixed := r.ConcurrencyLimit.Mode()
-	return breaker.Options{NoBreaker: r.Breaker == "off", ConcurrencyLimit: mode, FixedLimit: fixed, Backoff: r.BreakerBackoff.backoff, Failing: r.BreakerOn.Failing}
+	return breaker.Options{NoBreaker: r.Breaker == "off", ConcurrencyLimit: mode, FixedLimit: fixed}
 }
 
 // fillBackoff sets missing parameters to the strategy's defaults, so that they appear in

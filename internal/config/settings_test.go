@@ -104,29 +104,21 @@ func TestReferenceIsComplete(t *testing.T) {
 // Each setting has a value that is not its default here, so that one whose
 // tag is wrong is found.
 var otherValues = map[string]string{
-	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "FORWARD_PROXY": "true", "ROUTES": "a,b",
-	"STRICT": "false", "MAX_CONNECTIONS": "77", "MAX_HEADER_BYTES": "32KiB", "MAX_HEADERS": "50", "READ_HEADER_TIMEOUT": "3s",
-	"CLIENT_IDLE_TIMEOUT": "5m", "WRITE_TIMEOUT": "7s", "TUNNEL_IDLE_TIMEOUT": "2m", "MIN_BODY_RATE": "1KiB", "RETRY_BUFFER_TOTAL_BYTES": "128MiB",
-	"DRAIN_DELAY": "5s", "DRAIN_TIMEOUT": "9s", "LOG_LEVEL": "debug", "LOG_FORMAT": "console", "ACCESS_LOG": "true",
-	"RETRY_PERCENT": "30", "GAVE_UP_LOG_PER_MINUTE": "3", "PPROF": "true",
-	"MAX_CONCURRENT_STREAMS": "50", "TLS_CERT": "/tls.pem", "TLS_KEY": "/tls.key", "TLS_CLIENT_CA": "/callers.pem",
-	"SHARED": "rediss+sentinel://a:1,b:2/main/3", "SHARED_SCOPE": "payments", "SHARED_PASSWORD_FILE": "/password", "SHARED_CA": "/engines.pem",
-	"SHARED_CERT": "/engine.pem", "SHARED_KEY": "/engine.key",
-
-	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/key.pem",
-	"UPSTREAM_SERVER_NAME": "api.internal", "UPSTREAM_HOST": "preserve", "DIAL_TIMEOUT": "2s", "EJECT_AFTER": "7", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1", "HEALTH_INTERVAL": "3s", "EJECT_FOR": "1m", "FORWARDED": "true", "VIA": "edge",
-	"IDEMPOTENCY_KEY": "generate", "RESPONSE_HEADERS": "false", "REQUEST_HEADERS_SET": "X-Env: prod", "REQUEST_HEADERS_REMOVE": "Cookie,X-Debug", "REQUEST_HEADERS_FILE": "/headers", "RESPONSE_HEADERS_SET": "X-A: 1, X-B: 2, 3", "RESPONSE_HEADERS_REMOVE": "Server", "MAX_BODY_BYTES": "10MiB", "PROFILE": "batch", "RETRY_ON": "503",
-	"MAX_RETRIES": "5", "RETRY_WINDOW": "20s", "RETRY_METHODS": "GET,HEAD", "RETRY_UNSAFE": "true", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "fixed",
+	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "ROUTES": "a,b",
+	"RETRY_BUFFER_TOTAL_BYTES": "128MiB",
+	"DRAIN_DELAY":              "5s", "DRAIN_TIMEOUT": "9s", "ACCESS_LOG": "true",
+	"TLS_CERT": "/tls.pem", "TLS_CLIENT_CA": "/callers.pem",
+	"SHARED":   "rediss+sentinel://a:1,b:2/main/3?scope=payments&password_file=/password&ca=/engines.pem&cert=/engine.pem",
+	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem",
+	"UPSTREAM_HOST": "preserve", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1",
+	"REQUEST_HEADERS_SET": "X-Env: prod", "REQUEST_HEADERS_REMOVE": "Cookie,X-Debug", "REQUEST_HEADERS_FILE": "/headers", "RESPONSE_HEADERS_SET": "X-A: 1, X-B: 2, 3", "RESPONSE_HEADERS_REMOVE": "Server", "PROFILE": "batch", "RETRY_ON": "503",
+	"MAX_RETRIES": "5", "RETRY_METHODS": "GET,HEAD", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "fixed",
 	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s hard", "FIRST_CONTENT_TIMEOUT": "20s", "BODY_IDLE_TIMEOUT": "30s",
-	"CLIENT_DEADLINES":     "x-request-timeout",
 	"BREAKER":              "fail-fast",
 	"QUEUE_TIMEOUT":        "3s",
 	"QUEUE_MAX":            "17",
-	"QUEUE_ORDER":          "oldest",
-	"BREAKER_ON":           "500,502,503",
-	"BREAKER_BACKOFF":      "slots base=100ms max=30s",
 	"CONCURRENCY_LIMIT":    "23",
 	"FALLBACK":             "503:busy: later",
 	"CLIENT_THROTTLING":    "on",
@@ -137,10 +129,9 @@ var otherValues = map[string]string{
 	"RATE_LIMIT_KEY":       "header:Authorization",
 	"RATE_LIMIT_WAIT":      "3s",
 	"TOKEN_LIMIT":          "200000/m",
-	"PROBE_PATH":           "/healthz?full=1",
-	"RETRY_BUFFER_BYTES":   "2MiB", "RESPONSE_BUFFER_BYTES": "32KiB",
-	"DRY_RUN":         "true",
-	"FAULT_INJECTION": "503:10%,reset:1%,delay:200ms:5%",
+	"RETRY_BUFFER_BYTES":   "2MiB",
+	"DRY_RUN":              "true",
+	"FAULT_INJECTION":      "503:10%,reset:1%,delay:200ms:5%",
 }
 
 func TestEverySettingIsRead(t *testing.T) {
@@ -190,9 +181,9 @@ func TestEverySharedSettingCanBeSetForARoute(t *testing.T) {
 func TestRouteFallsBackToGlobal(t *testing.T) {
 	for _, setting := range sharedSettings {
 		value := otherValues[setting.Key]
-		environ := []string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_VIA=x", setting.Variable() + "=" + value}
-		if setting.Key == "VIA" {
-			environ[3] = "RETRYPROXY_ROUTE_A_FORWARDED=true"
+		environ := []string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_QUEUE_MAX=3", setting.Variable() + "=" + value}
+		if setting.Key == "QUEUE_MAX" {
+			environ[3] = "RETRYPROXY_ROUTE_A_MAX_RETRIES=1"
 		}
 		s, _ := Load(environ)
 		if got := find(nil, s.Routes[0].Values(), setting.Key); got.Text != value || got.Variable != setting.Variable() {
@@ -224,16 +215,16 @@ func TestSideAndListenAreInferred(t *testing.T) {
 		"http://notlocalhost":      "outbound 127.0.0.1:8080",
 	} {
 		s, problems := Load([]string{"RETRYPROXY_UPSTREAM=" + upstream})
-		if got := s.Position + " " + s.Listen.String(); got != want || problems != nil {
+		if got := s.Position + " " + s.Default.Listen.String(); got != want || problems != nil {
 			t.Errorf("%s: %s, want %s (%v)", upstream, got, want, problems)
 		}
 	}
 	s := mustLoad(t, "RETRYPROXY_POSITION=inbound")
-	if s.Listen.String() != ":8080" {
-		t.Errorf("a side that was set does not pick the listener: %s", s.Listen)
+	if s.Default.Listen.String() != ":8080" {
+		t.Errorf("a side that was set does not pick the listener: %s", s.Default.Listen)
 	}
-	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Listen.String() != ":81" || s.Position != "outbound" {
-		t.Errorf("a listener that was set: %s %s", s.Position, s.Listen)
+	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Default.Listen.String() != ":81" || s.Position != "outbound" {
+		t.Errorf("a listener that was set: %s %s", s.Position, s.Default.Listen)
 	}
 }
 
@@ -292,18 +283,18 @@ func TestProfilesAreThoseOfPolicy(t *testing.T) {
 	if got := (budget.Config{Ratio: r.BudgetRatio.Value(), MinPerSecond: r.BudgetMinPerSecond, Burst: r.BudgetBurst}); got != budget.Default() {
 		t.Errorf("budget %+v", got)
 	}
-	if r.DialTimeout != upstream.DefaultDialTimeout {
-		t.Errorf("dial timeout %v", r.DialTimeout)
+	if r.dialTimeout() != upstream.DefaultDialTimeout {
+		t.Errorf("dial timeout %v", r.dialTimeout())
 	}
 }
 
 func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) {
-	s := mustLoad(t, "RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_UPSTREAM_CA=/ca", "RETRYPROXY_UPSTREAM_CERT=/c", "RETRYPROXY_UPSTREAM_KEY=/k", "RETRYPROXY_UPSTREAM_SERVER_NAME=n",
-		"RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_UPSTREAM=https://other.example", "RETRYPROXY_ROUTE_B_PATH=/b", "RETRYPROXY_ROUTE_B_VIA=b")
-	if a := &s.Routes[0]; a.UpstreamCA+a.UpstreamCert+a.UpstreamKey+a.UpstreamServerName != "" || a.Variable("UPSTREAM_KEY") != "" {
+	s := mustLoad(t, "RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_UPSTREAM_CA=/ca", "RETRYPROXY_UPSTREAM_CERT=/c",
+		"RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_UPSTREAM=https://other.example", "RETRYPROXY_ROUTE_B_PATH=/b", "RETRYPROXY_ROUTE_B_QUEUE_MAX=3")
+	if a := &s.Routes[0]; a.UpstreamCA+a.UpstreamCert != "" || a.Variable("UPSTREAM_CERT") != "" {
 		t.Errorf("route a: %+v", a.Shared)
 	}
-	if b := &s.Routes[1]; b.UpstreamCA != "/ca" || b.UpstreamCert != "/c" || b.UpstreamKey != "/k" || b.UpstreamServerName != "n" {
+	if b := &s.Routes[1]; b.UpstreamCA != "/ca" || b.UpstreamCert != "/c" {
 		t.Errorf("route b: %+v", b.Shared)
 	}
 }
@@ -311,11 +302,11 @@ func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) 
 func TestDefaultsGiveWayToWhatIsSet(t *testing.T) {
 	s := mustLoad(t, "RETRYPROXY_REQUEST_TIMEOUT=3s", "RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=32KiB", "RETRYPROXY_BACKOFF_MAX=200ms")
 	r := &s.Default
-	if r.DialTimeout != time.Second || r.RetryBufferBytes != 32<<10 || r.ResponseBufferBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
-		t.Errorf("%v %v %v %v", r.DialTimeout, r.RetryBufferBytes, r.ResponseBufferBytes, r.BackoffThrottledBase)
+	if r.dialTimeout() != time.Second || r.RetryBufferBytes != 32<<10 || r.BackoffThrottledBase != 200*time.Millisecond {
+		t.Errorf("%v %v %v", r.dialTimeout(), r.RetryBufferBytes, r.BackoffThrottledBase)
 	}
-	if s = mustLoad(t, "RETRYPROXY_ATTEMPT_TIMEOUT=2s"); s.Default.DialTimeout != 2*time.Second {
-		t.Errorf("with a short attempt timeout: %v to connect", s.Default.DialTimeout)
+	if s = mustLoad(t, "RETRYPROXY_ATTEMPT_TIMEOUT=2s"); s.Default.dialTimeout() != 2*time.Second {
+		t.Errorf("with a short attempt timeout: %v to connect", s.Default.dialTimeout())
 	}
 }
 
@@ -355,9 +346,9 @@ func TestFilesNamesWhatAReloadReads(t *testing.T) {
 	if err := os.WriteFile(file, []byte("RETRYPROXY_UPSTREAM_CA=/ca.pem\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_CONFIG_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem", "RETRYPROXY_UPSTREAM_KEY=/c.pem",
+	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_CONFIG_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem",
 		"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a"})
-	if want := []string{file, "/ca.pem", "/c.pem"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
+	if want := []string{file, "/ca.pem", "/c.pem", "/c.key"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
 		t.Errorf("got %v, want %v (%v)", s.Files(), want, problems)
 	}
 }
@@ -433,22 +424,6 @@ func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestDeadlineFieldsAreChosenByName(t *testing.T) {
-	for value, want := range map[string]string{
-		"":                                "x-request-timeout,grpc-timeout,x-envoy-expected-rq-timeout-ms,x-stainless-timeout,x-stainless-read-timeout",
-		"grpc-timeout":                    "grpc-timeout",
-		"Grpc-Timeout, X-Request-Timeout": "x-request-timeout,grpc-timeout",
-		"none":                            "none",
-	} {
-		s := mustLoad(t, "RETRYPROXY_CLIENT_DEADLINES="+value)
-		if got, _ := s.Default.ClientDeadlines.MarshalText(); string(got) != want {
-			t.Errorf("%q: %s, want %s", value, got, want)
-		}
-	}
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_CLIENT_DEADLINES=grpc-timeout,x-timeout,grpc-timeout"),
-		`RETRYPROXY_CLIENT_DEADLINES="grpc-timeout,x-timeout,grpc-timeout": expected x-request-timeout, grpc-timeout, x-envoy-expected-rq-timeout-ms, x-stainless-timeout or x-stainless-read-timeout, several separated by commas, or none: "x-timeout" is unknown or listed twice; "grpc-timeout" is`)
 }
 
 // The settings that most people need have examples that can be set, all at once and without a warning.

@@ -45,29 +45,10 @@ func (s *sharing) read(text []byte, word string) error {
 // MarshalText is the inverse of UnmarshalText.
 func (s sharing) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
-// shared checks that settings for an engine come with one, and that an engine is only used
-// for an upstream that all processes share.
+// shared checks that an engine is only used for an upstream that all processes share.
 func (c *checker) shared() {
 	s := c.s
-	files := []struct{ key, value string }{
-		{"SHARED_PASSWORD_FILE", s.SharedPasswordFile}, {"SHARED_CA", s.SharedCA}, {"SHARED_CERT", s.SharedCert}, {"SHARED_KEY", s.SharedKey},
-	}
-	for i, f := range files {
-		switch {
-		case f.value == "":
-		case !s.SharedEngine.Set():
-			c.problems.errorf(Prefix+f.key, f.value, "has no effect without %sSHARED", Prefix)
-		case i > 0 && !s.SharedEngine.TLS:
-			c.problems.errorf(Prefix+f.key, f.value, "has no effect on %sSHARED=%s; use rediss:// for TLS", Prefix, s.SharedEngine.Name())
-		}
-	}
-	if (s.SharedCert == "") != (s.SharedKey == "") {
-		c.problems.errorf(Prefix+"SHARED_CERT", s.SharedCert, "%[1]sSHARED_CERT and %[1]sSHARED_KEY must be set together", Prefix)
-	}
-	switch {
-	case !s.SharedEngine.Set() && s.Variable("SHARED_SCOPE") != "":
-		c.problems.errorf(Prefix+"SHARED_SCOPE", s.SharedScope, "has no effect without %sSHARED", Prefix)
-	case s.SharedEngine.Set() && s.Position == "inbound":
+	if s.SharedEngine.Set() && s.Position == "inbound" {
 		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),
 			"sharing needs the same upstream for all processes, but each inbound process has its own (%s); if all have the same one, set %sPOSITION=outbound", s.Default.Upstream, Prefix)
 	}

@@ -14,52 +14,45 @@ import (
 // units maps values of the tag "unit" to descriptions of the allowed syntax, for error
 // messages and docs/reference/settings.md.
 var units = map[string]string{
-	"address":        "host:port, :port or unix:/path",
-	"addressoff":     "host:port, :port, unix:/path or off",
-	"autoduration":   "a duration with its unit, such as 250ms, 10s, 2m or 10s hard, or auto",
-	"autocount":      "a whole number or auto",
-	"balance":        "least-requests, round-robin or hash:Name",
-	"breakeron":      "statuses from 500 to 599 and ranges such as 502-504, separated by commas, or none",
-	"breakerbackoff": "auto, or a strategy of BACKOFF, with or without options such as slots base=100ms max=30s",
-	"bool":           "true or false",
-	"pausekey":       "none, route, header:Name, json:model, or header:Name,json:model",
-	"count":          "a whole number",
-	"deadlines":      "x-request-timeout, grpc-timeout, x-envoy-expected-rq-timeout-ms, x-stainless-timeout or x-stainless-read-timeout, several separated by commas, or none",
-	"duration":       "a duration with its unit, such as 250ms, 10s or 2m",
-	"engine":         "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path",
-	"errorcodes":     "error codes or texts, separated by commas, or none",
-	"fallback":       "http://host[:port], https://host[:port], unix:/path, route:NAME, a status code and a body such as 503:busy, several separated by commas, or none",
-	"fault":          "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
-	"headers":        "Name: value, several separated by commas, or none",
-	"headernames":    "header names, separated by commas, or none",
-	"header":         "a header name, or Name=value",
-	"hedge":          "p50 to p99, a duration from 1ms to 10m, or off",
-	"host":           "auto, preserve, upstream, or a host name",
-	"hostpattern":    "host names, or *.example.com, separated by commas",
-	"methods":        "method names in upper case, separated by commas",
-	"statusset":      "statuses from 400 to 599 and ranges such as 520-529, separated by commas, or none",
-	"methodset":      "method names in upper case, separated by commas, or none",
-	"name":           "a host name",
-	"number":         "a number",
-	"path":           "a file's path",
-	"pathpattern":    "paths that begin with /, such as /a/b, /a/*/b for any one name between, or /a/* for all below /a/, separated by commas",
-	"pathprefix":     "a path that begins with / and does not end with it, such as /a",
-	"prefixes":       "addresses or CIDR ranges, separated by commas",
-	"probepath":      "a path that begins with /, such as /healthz, or off",
-	"ratelimit":      "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, auto, or off",
-	"ratelimitkey":   "upstream, route, header:Name, json:model, or header:Name,json:model",
-	"tokenlimit":     "tokens a second, minute or hour, such as 200000/m, or off",
-	"models":         "names of models, separated by commas",
-	"rate":           "bytes a second, such as 500 or 1KiB",
-	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
-	"ratio":          "a number such as 0.2, a percentage such as 20%, or off",
-	"retryon":        "a list of failures, separated by commas",
-	"routes":         "names of letters and digits, with dashes between them, separated by commas",
-	"size":           "bytes, such as 65536, 64KiB or 1MiB",
-	"strategy":       "the name of a backoff strategy",
-	"token":          "a word without spaces (RFC 9110 token)",
-	"upstream":       "http://host[:port][/path], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind, separated by commas",
-	"word":           "one of the words",
+	"address":      "host:port, :port or unix:/path",
+	"addressoff":   "host:port, :port, unix:/path or off",
+	"autoduration": "a duration with its unit, such as 250ms, 10s, 2m or 10s hard, or auto",
+	"balance":      "least-requests, round-robin or hash:Name",
+	"bool":         "true or false",
+	"pausekey":     "none, route, header:Name, json:model, or header:Name,json:model",
+	"count":        "a whole number",
+	"duration":     "a duration with its unit, such as 250ms, 10s or 2m",
+	"engine":       "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path, with options such as ?scope=NAME&password_file=FILE",
+	"errorcodes":   "error codes or texts, separated by commas, or none",
+	"fallback":     "http://host[:port], https://host[:port], unix:/path, route:NAME, a status code and a body such as 503:busy, several separated by commas, or none",
+	"fault":        "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
+	"headers":      "Name: value, several separated by commas, or none",
+	"headernames":  "header names, separated by commas, or none",
+	"header":       "a header name, or Name=value",
+	"hedge":        "p50 to p99, a duration from 1ms to 10m, or off",
+	"host":         "auto, preserve, upstream, or a host name",
+	"hostpattern":  "host names, or *.example.com, separated by commas",
+	"methods":      "method names in upper case, separated by commas",
+	"statusset":    "statuses from 400 to 599 and ranges such as 520-529, separated by commas, or none",
+	"methodset":    "method names in upper case, separated by commas, any, any-with-key or none",
+	"number":       "a number",
+	"path":         "a file's path",
+	"pathpattern":  "paths that begin with /, such as /a/b, /a/*/b for any one name between, or /a/* for all below /a/, separated by commas",
+	"pathprefix":   "a path that begins with / and does not end with it, such as /a",
+	"prefixes":     "addresses or CIDR ranges, separated by commas",
+	"probepath":    "a path that begins with /, such as /healthz, or off",
+	"ratelimit":    "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, auto, or off",
+	"ratelimitkey": "upstream, route, header:Name, json:model, or header:Name,json:model",
+	"limit":        "adaptive, a whole number from 1 to 1000000, or off",
+	"ratio":        "a number such as 0.2, a percentage such as 20%, or off",
+	"retryon":      "a list of failures, separated by commas",
+	"routes":       "names of letters and digits, with dashes between them, separated by commas",
+	"size":         "bytes, such as 65536, 64KiB or 1MiB",
+	"strategy":     "the name of a backoff strategy",
+	"upstream":     "http://host[:port][/path], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind, separated by commas",
+	"word":         "one of the words",
+	"tokenlimit":   "tokens a second, minute or hour, such as 200000/m, or off",
+	"models":       "names of models, separated by commas",
 }
 
 // Size is a number of bytes, never negative. It is written as plain bytes or with a unit:
@@ -195,40 +188,6 @@ func (a AutoDuration) MarshalText() ([]byte, error) {
 		return []byte(DurationText(a.d) + " hard"), nil
 	}
 	return []byte(DurationText(a.d)), nil
-}
-
-// AutoCount is a whole number, 0 or more, or auto.
-type AutoCount struct {
-	n    int
-	auto bool
-}
-
-// Auto reports whether the value is auto.
-func (c AutoCount) Auto() bool { return c.auto }
-
-// Value returns the number; 0 if it is auto.
-func (c AutoCount) Value() int { return c.n }
-
-// UnmarshalText parses a number or "auto".
-func (c *AutoCount) UnmarshalText(text []byte) error {
-	if strings.EqualFold(string(text), "auto") {
-		*c = AutoCount{auto: true}
-		return nil
-	}
-	n, err := strconv.ParseUint(string(text), 10, 31)
-	if err != nil {
-		return errors.New("not a whole number")
-	}
-	*c = AutoCount{n: int(n)}
-	return nil
-}
-
-// MarshalText is the inverse of UnmarshalText.
-func (c AutoCount) MarshalText() ([]byte, error) {
-	if c.auto {
-		return []byte("auto"), nil
-	}
-	return strconv.AppendInt(nil, int64(c.n), 10), nil
 }
 
 // ConcurrencyLimit is the setting for the maximum of requests in flight.

@@ -30,34 +30,6 @@ var routeKeys = sync.OnceValue(func() map[string]*Setting {
 	return keys
 })
 
-// hints are for names that users of other proxies try.
-var hints = map[string]string{
-	"PORT":             "the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"LISTEN_PORT":      "the port is part of RETRYPROXY_LISTEN=:8080",
-	"ADDRESS":          "the address for requests is RETRYPROXY_LISTEN=:8080",
-	"ADDR":             "the address for requests is RETRYPROXY_LISTEN=:8080",
-	"METRICS_PORT":     "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
-	"METRICS_LISTEN":   "/metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
-	"ADMIN_PORT":       "the port is part of RETRYPROXY_ADMIN_LISTEN=:9797",
-	"TARGET":           "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"BACKEND":          "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"UPSTREAM_URL":     "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"URL":              "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000",
-	"TIMEOUT":          "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?",
-	"UPSTREAM_TIMEOUT": "did you mean RETRYPROXY_ATTEMPT_TIMEOUT (one attempt) or RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
-	"CONNECT_TIMEOUT":  "did you mean RETRYPROXY_DIAL_TIMEOUT?",
-	"RETRIES":          "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?",
-	"MAX_ATTEMPTS":     "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
-	"ATTEMPTS":         "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?",
-	"CIRCUIT_BREAKER":  "it is on by default; RETRYPROXY_BREAKER=queue, fail-fast or off says what happens to requests while it is open",
-	"MAX_CONCURRENCY":  "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"CONCURRENCY":      "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"MAX_CONCURRENT":   "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream) or RETRYPROXY_MAX_CONNECTIONS (connections of clients)?",
-	"MAX_BODY_SIZE":    "did you mean RETRYPROXY_MAX_BODY_BYTES?",
-	"TOTAL_TIMEOUT":    "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?",
-	"LOG":              "did you mean RETRYPROXY_LOG_LEVEL, RETRYPROXY_LOG_FORMAT or RETRYPROXY_ACCESS_LOG?",
-}
-
 // explainUnknown returns what is wrong with an unknown name, and which one may have been
 // meant.
 func explainUnknown(name string, routes RouteNames) string {
@@ -70,6 +42,10 @@ func explainUnknown(name string, routes RouteNames) string {
 		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_" + key
 	case !isRoute && hints[key] != "":
 		return "unknown name; " + hints[key]
+	case !isRoute && constants[key] != "":
+		return "is no setting; " + constants[key]
+	case isRoute && constants[rest] != "":
+		return "is no setting; " + constants[rest]
 	case !isRoute:
 		return "unknown name" + didYouMean(Prefix, nearest(key, globalKeys()))
 	case !hasRoute(routes, route):

@@ -30,12 +30,12 @@ configuration file.
 - **Values of a route.** A setting marked *per route* can be set for one route as
   ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. If it is not, these apply, the first one first: the route's
   own profile, the setting without a route, the profile without a route, the default.
-- **Upstream of a route.** A route with its own upstream does not inherit certificates, key, server
-  name, probe path and the file of secret headers.
+- **Upstream of a route.** A route with its own upstream does not inherit certificates, health
+  path and the file of secret headers.
 - **Empty** means not set.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
   it they are bytes.
-- **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start, unless ` + "`RETRYPROXY_STRICT=false`" + `.
+- **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start.
   The variables that Kubernetes adds for a Service called retryproxy are recognised and ignored.
 - **File.** ` + "`RETRYPROXY_CONFIG_FILE`" + ` names a file with more settings, as YAML or as lines; see
   [below](#configuration-file). A name that is set both in the file and in the environment is an

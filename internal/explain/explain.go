@@ -90,7 +90,7 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
 	v := &View{Request: line}
 	var q http1.Request
-	if _, err := q.Parse(head, http1.Limits{HeaderBytes: int(s.MaxHeaderBytes), Headers: s.MaxHeaders}); err != nil {
+	if _, err := q.Parse(head, config.HeaderLimits()); err != nil {
 		var refused *http1.Error
 		if !errors.As(err, &refused) {
 			return nil, err
@@ -102,12 +102,12 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if listener == s.Listen.String() {
+	if listener == s.Default.Listen.String() {
 		listener = ""
 	}
 	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
 	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
-	if s.ForwardProxy && q.Form == http1.Absolute {
+	if s.ForwardProxy() && q.Form == http1.Absolute {
 		if meant, err := isMeant(s, r, &q); err != nil || !meant {
 			why := http1.RefusalOtherHost
 			v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
@@ -163,7 +163,7 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	}
 	carries := q.Get(http1.IdempotencyKey) != nil
 	request := decisiontable.Request{
-		Method: q.Method, HasKey: carries || r.IdempotencyKey == "generate", IsRetry: isRetry(q), Layered: layered, Timeout: r.RequestTimeout,
+		Method: q.Method, HasKey: carries || r.RetryMethods.AddKey(), IsRetry: isRetry(q), Layered: layered, Timeout: r.RequestTimeout,
 	}
 	v.MaxRetries, v.StreamSeconds = p.MaxRetries, r.FirstContentTimeout.Seconds()
 	if request.IsRetry {
@@ -195,10 +195,10 @@ func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {
 		return fmt.Sprintf("%s is one of RETRYPROXY_RETRY_METHODS", q.Method)
 	case carries:
 		return "it carries an Idempotency-Key"
-	case r.IdempotencyKey == "generate":
-		return "it is given an Idempotency-Key (RETRYPROXY_IDEMPOTENCY_KEY=generate)"
-	case r.RetryUnsafe:
-		return "RETRYPROXY_RETRY_UNSAFE=true"
+	case r.RetryMethods.AddKey():
+		return "it is given an Idempotency-Key (RETRYPROXY_RETRY_METHODS=any-with-key)"
+	case r.RetryMethods.Any():
+		return "RETRYPROXY_RETRY_METHODS=any"
 	}
 	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is retried", q.Method, r.RetryRejected)
 }

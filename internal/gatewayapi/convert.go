@@ -15,6 +15,7 @@ type converter struct {
 	budgets map[string][]setting // of a Service, by namespace/name
 	taken   map[sameRequests][]*condition
 	names   map[string]place // of the routes made
+	made    int              // conditions, of all rules
 }
 
 // setting is one setting of a route and the line that it comes from.

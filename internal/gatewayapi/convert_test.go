@@ -246,12 +246,28 @@ document 1, HTTPRoute r, spec.rules[1].filters[0].urlRewrite.path (line 14): rep
 	}
 }
 
-// A few aliases cannot make a file larger than memory.
-func TestAliasesDoNotMultiply(t *testing.T) {
-	wide := strings.TrimSuffix(strings.Repeat("*m,", 2000), ",")
-	_, err := Convert([]byte("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec:\n  hostnames: [&m {path: {value: /a}}]\n  rules: [&r {matches: [" + wide + "]}, " + strings.ReplaceAll(wide, "m", "r") + "]"))
-	if err == nil || !strings.Contains(err.Error(), errTooMany.Error()) {
-		t.Errorf("%.200v", err)
+// A small file cannot become larger than memory, nor take long.
+func TestASmallFileDoesNotMultiply(t *testing.T) {
+	const head = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec:\n"
+	list := func(format string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, objects := range map[string]string{
+		"values":  head + "  hostnames: [&m {path: {value: /a}}]\n  rules: [&r {matches: [" + strings.Repeat("*m,", 2000) + "]}, " + strings.Repeat("*r,", 2000) + "]",
+		"keys":    head + "  x: &r {" + list("k%d: 0, ", 700) + "}\n  rules: [" + strings.Repeat("*r, ", 700) + "]",
+		"objects": "apiVersion: v1\nkind: List\nx: &l {apiVersion: v1, kind: List, items: [&o {apiVersion: v1, kind: Foo}, " + strings.Repeat("*o, ", 600) + "]}\nitems: [" + strings.Repeat("*l, ", 600) + "]",
+	} {
+		if _, err := Convert([]byte(objects)); err == nil || !strings.Contains(err.Error(), errTooMany.Error()) {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+	hosts := head + "  hostnames: [" + list("h%d, ", 2000) + "]\n  rules: [" + list("{matches: [{path: {value: /a%[1]d}}, {path: {value: /b%[1]d}}], backendRefs: [{name: x, port: 80}]}, ", 6) + "]"
+	if _, err := Convert([]byte(hosts)); err == nil || !strings.Contains(err.Error(), "the rules up to here have more than 20000 host names times matches") {
+		t.Errorf("hosts: %.200v", err)
 	}
 }
 

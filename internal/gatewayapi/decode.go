@@ -52,8 +52,15 @@ type decoder struct {
 	where string
 }
 
-// maxValues bounds what aliases may grow a file to. Ten thousand rules have fewer.
+// maxValues bounds what aliases may grow a file to: objects, keys and values. Ten thousand rules
+// have fewer.
 const maxValues = 250_000
+
+// count counts one more of them. It reports false if there are too many.
+func (f *file) count() bool {
+	f.values++
+	return f.values <= maxValues
+}
 
 var errTooMany = fmt.Errorf("more than %d values, aliases expanded", maxValues)
 
@@ -73,7 +80,7 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value) {
 	if n = deref(n); isNull(n) {
 		return
 	}
-	if d.values++; d.values > maxValues {
+	if !d.count() {
 		return
 	}
 	switch v.Kind() {
@@ -119,6 +126,9 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	fields, ignored := fieldsOf(v.Type())
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if !d.count() {
+			return
+		}
 		key := n.Content[i]
 		name := key.Value
 		if seen[name] {

@@ -90,7 +90,7 @@ const (
 // object reads one object, or the objects of a list.
 func (f *file) object(n *yaml.Node, where string, depth int) {
 	n = deref(n)
-	if isNull(n) {
+	if isNull(n) || !f.count() {
 		return
 	}
 	kind, version := text(field(n, "kind")), text(field(n, "apiVersion"))
@@ -100,6 +100,9 @@ func (f *file) object(n *yaml.Node, where string, depth int) {
 	}
 	if items := field(n, "items"); items != nil && items.Kind == yaml.SequenceNode && depth < maxListDepth {
 		for i, item := range items.Content {
+			if f.values > maxValues {
+				return
+			}
 			f.object(item, fmt.Sprintf("%s, items[%d]", where, i), depth+1)
 		}
 		return

@@ -26,6 +26,9 @@ const everything = "/*"
 // maxConditions bounds what a rule may match; the API allows 16 hosts and 64 matches.
 const maxConditions = 4096
 
+// maxAllConditions bounds what all rules may match: each condition is compared with others.
+const maxAllConditions = 20_000
+
 // conditions returns the alternatives of a rule that can be expressed.
 func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	hosts := r.Spec.Hostnames
@@ -39,6 +42,10 @@ func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	}
 	if len(hosts)*len(matches) > maxConditions {
 		c.wrong(from.place, "has more than %d host names times matches", maxConditions)
+		return nil
+	}
+	if c.made += len(hosts) * len(matches); c.made > maxAllConditions {
+		c.wrong(from.place, "the rules up to here have more than %d host names times matches", maxAllConditions)
 		return nil
 	}
 	var all []*condition
@@ -156,9 +163,12 @@ func (c *converter) reachable(conditions []*condition) []*condition {
 
 // equals reports whether both have the same requests.
 func (one *condition) equals(other *condition) bool {
+	if one.sameRequests != other.sameRequests || one.method != other.method {
+		return false
+	}
 	name, value, _ := strings.Cut(one.header, "=")
 	otherName, otherValue, _ := strings.Cut(other.header, "=")
-	return one.sameRequests == other.sameRequests && one.method == other.method && value == otherValue && strings.EqualFold(name, otherName)
+	return value == otherValue && strings.EqualFold(name, otherName)
 }
 
 // isTornFrom reports whether a request can meet both conditions, one of which has the method and

@@ -24,6 +24,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/effective"
 	"github.com/retryproxy/retryproxy/internal/filewatch"
 	"github.com/retryproxy/retryproxy/internal/systemd"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -36,7 +37,6 @@ import (
 type app struct {
 	options *Options
 	log     *zap.Logger
-	level   zap.AtomicLevel
 	metrics *metrics.Metrics
 	proxy   *proxy.Server
 	admin   *admin.Server // nil if it is off
@@ -71,9 +71,8 @@ var (
 // newApp builds everything and opens nothing. Its errors are problems of the settings, such
 // as certificates that cannot be read.
 func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, error) {
-	level := zap.NewAtomicLevelAt(levelOf(s))
 	a := &app{
-		options: o, level: level, log: newLogger(o.Stderr, s.LogFormat, level), metrics: NewMetrics(o.Build),
+		options: o, log: newLogger(o.Stderr, terminal.Is(o.Stderr)), metrics: NewMetrics(o.Build),
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
 		ending: admin.NewEnd(),
 	}
@@ -96,15 +95,14 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 	if a.proxy, err = proxy.New(c); err != nil {
 		return nil, err
 	}
-	a.proxy.SetRetryPercent(s.RetryPercent)
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
 		a.admin = admin.New(admin.Options{
-			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, PProf: s.PProf, Log: zap.NewStdLog(a.log.Named("admin")),
+			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, Log: zap.NewStdLog(a.log.Named("admin")),
 			Page:         a.page,
 			Access:       access(s),
-			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: func(n int) { a.setPercent(n, "asked through the admin listener") }},
+			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: a.setPercent},
 		})
 	}
 	return a, nil

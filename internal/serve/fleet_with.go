@@ -22,10 +22,7 @@ func newFleet(s *config.Settings, log *zap.Logger) (sharer, error) {
 	if !s.SharedEngine.Set() {
 		return nil, nil
 	}
-	f, err := fleet.New(fleet.Options{
-		Engine: s.SharedEngine, Scope: s.SharedScope, PasswordFile: s.SharedPasswordFile,
-		CA: s.SharedCA, Cert: s.SharedCert, Key: s.SharedKey, Log: log,
-	})
+	f, err := fleet.New(fleet.Options{Engine: s.SharedEngine, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// newLogger writes lines to w in the given format: one JSON object each, or columns. Lines
-// are written whole and unbuffered.
-func newLogger(w io.Writer, format string, level zap.AtomicLevel) *zap.Logger {
+// newLogger writes lines to w: columns for people, or one JSON object each. Lines are written whole
+// and unbuffered.
+func newLogger(w io.Writer, columns bool) *zap.Logger {
 	sink := zapcore.Lock(zapcore.AddSync(w))
 	config := zapcore.EncoderConfig{
 		TimeKey:        "time",
@@ -24,21 +24,12 @@ func newLogger(w io.Writer, format string, level zap.AtomicLevel) *zap.Logger {
 		EncodeLevel:    zapcore.LowercaseLevelEncoder,
 	}
 	encoder := zapcore.NewJSONEncoder(config)
-	if format == "console" {
+	if columns {
 		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		config.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(config)
 	}
-	return zap.New(zapcore.NewCore(encoder, sink, level), zap.ErrorOutput(sink))
-}
-
-// levelOf returns the zap level of the checked setting.
-func levelOf(s *config.Settings) zapcore.Level {
-	level, err := zapcore.ParseLevel(s.LogLevel)
-	if err != nil {
-		return zapcore.InfoLevel
-	}
-	return level
+	return zap.New(zapcore.NewCore(encoder, sink, zapcore.InfoLevel), zap.ErrorOutput(sink))
 }
 
 // loggedRoutes limits the lines about routes at start; /config shows all.

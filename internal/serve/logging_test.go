@@ -13,11 +13,11 @@ import (
 )
 
 func TestDurationsInTheLogAreNumbersOfSeconds(t *testing.T) {
-	for _, format := range []string{"json", "console"} {
+	for _, columns := range []bool{false, true} {
 		var b strings.Builder
-		newLogger(&b, format, zap.NewAtomicLevel()).Info("m", zap.Duration("a_seconds", 448391*time.Nanosecond), zap.Duration("b_seconds", 20006*time.Millisecond))
+		newLogger(&b, columns).Info("m", zap.Duration("a_seconds", 448391*time.Nanosecond), zap.Duration("b_seconds", 20006*time.Millisecond))
 		if !strings.Contains(b.String(), "0.000448391,") || !strings.Contains(b.String(), " 20.006}") && !strings.Contains(b.String(), ":20.006}") {
-			t.Errorf("%s: %s", format, b.String())
+			t.Errorf("columns %v: %s", columns, b.String())
 		}
 	}
 }

@@ -31,8 +31,6 @@ func (a *app) reload(why string) {
 		return
 	}
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
-	a.reloadPercent(old.settings, s)
-	a.level.SetLevel(levelOf(s))
 	a.files.Set(s.Files())
 	a.metrics.Retain(routeNames(s))
 	a.metrics.ConfigLoaded(true, time.Now())

@@ -42,7 +42,7 @@ type Server struct {
 func New(o inject.Options, files certs.Files, log *slog.Logger) (*Server, error) {
 	// Watch before reading, so that no change is missed.
 	s := &Server{options: o, files: files, log: log}
-	s.changes = filewatch.New(files.Cert, files.Key)
+	s.changes = filewatch.New(files.Cert, certs.KeyFile(files.Cert))
 	c, err := certs.Load(files)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func certify(t *testing.T, files certs.Files, serial int64) *x509.Certificate {
 		}
 	}
 	write(files.Cert, "CERTIFICATE", der)
-	write(files.Key, "PRIVATE KEY", keyDER)
+	write(certs.KeyFile(files.Cert), "PRIVATE KEY", keyDER)
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func (l *lockedBuffer) String() string {
 func serve(t *testing.T) (url string, files certs.Files, shown *x509.Certificate, log *lockedBuffer) {
 	t.Helper()
 	dir := t.TempDir()
-	files = certs.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}
+	files = certs.Files{Cert: filepath.Join(dir, "tls.crt")}
 	shown = certify(t, files, 1)
 	log = &lockedBuffer{}
 	s, err := New(inject.Default("registry.example/retryproxy:1.0.0"), files, slog.New(slog.NewJSONHandler(log, nil)))
@@ -181,7 +181,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	url, files, first, log := serve(t)
 	// one that does not belong to its key: the old one stays
-	if err := os.WriteFile(files.Key, []byte("half"), 0o600); err != nil {
+	if err := os.WriteFile(certs.KeyFile(files.Cert), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the half-written key is told of", func() bool { return strings.Contains(log.String(), "the new certificate cannot be used") })

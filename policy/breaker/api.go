@@ -176,7 +176,7 @@ var openedByTexts = [numOpenedBy]labels.Text{
 	OpenedByNothing: {Label: "none", Explain: "The breaker was never opened."},
 	OpenedByRefused: {Label: "refused", Explain: "No address of the upstream took connections."},
 	OpenedByDial:    {Label: "dial", Explain: "No connection to the upstream could be made."},
-	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: resets, timeouts, clients who left late, 502, 503 or 504 (RETRYPROXY_BREAKER_ON)."},
+	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: resets, timeouts, clients who left late, 502, 503 or 504."},
 	OpenedByStall:   {Label: "stall", Explain: "No response came for far longer than usual."},
 	OpenedByLost:    {Label: "lost", Explain: "The connections of nearly all requests in flight ended at once, as when a process is killed."},
 }

@@ -1,6 +1,9 @@
 package breaker
 
-import "github.com/retryproxy/retryproxy/policy/internal/labels"
+import (
+	"github.com/retryproxy/retryproxy/policy/internal/labels"
+	"github.com/retryproxy/retryproxy/policy/status"
+)
 
 // ProbeResult is the result of a probe sent as a separate request of the proxy. Its String
 // is the value of the metric label `result`.
@@ -8,7 +11,7 @@ type ProbeResult uint8
 
 // The results, a closed set.
 const (
-	ProbeBack        ProbeResult = iota // a response that shows that the upstream accepts requests; see ShowsRecovered
+	ProbeBack        ProbeResult = iota // a response that shows that the upstream accepts requests; see status.Healthy
 	ProbeFailing                        // another response
 	ProbeUnreachable                    // no connection
 	ProbeUnanswered                     // a connection, but no response
@@ -34,17 +37,12 @@ func (r ProbeResult) Explain() string { return labels.Lookup(probeResultTexts[:]
 // AllProbeResults lists the set in order. The slice belongs to the caller.
 func AllProbeResults() []ProbeResult { return labels.Sequence[ProbeResult](0, numProbeResults) }
 
-// ShowsRecovered reports whether a probe's status shows that the upstream accepts requests
-// again. A 4xx does: the request was read, and a wrong or protected path must not keep the
-// breaker open. 429 asks for fewer requests, and readiness checks report failure by a 5xx.
-func ShowsRecovered(status int) bool { return status >= 200 && status < 500 && status != 429 }
-
 // ClassifyProbe returns the result of a probe that ended with e, and the end to pass to the
-// Guard. There, every status for which ShowsRecovered is false is a failure. A dial that
+// Guard. There, every status that is not healthy is a failure. A dial that
 // failed for a reason on our side is one too, so that the next probe waits.
 func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 	switch {
-	case e.Kind == Responded && ShowsRecovered(e.Status):
+	case e.Kind == Responded && status.Healthy(e.Status):
 		return ProbeBack, e
 	case e.Kind == Responded:
 		e.Status = 503

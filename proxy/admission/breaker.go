@@ -7,8 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// AwaitBreaker has w notified when the breaker opens. It reports false if the breaker is not
-// closed any more.
+// AwaitBreaker registers w to be notified when the breaker opens. It reports false if the breaker
+// is not closed any more.
 func (d *Queue) AwaitBreaker(w *Waiter) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,14 +23,14 @@ func (d *Queue) AwaitBreaker(w *Waiter) bool {
 	return true
 }
 
-// StopAwaitingBreaker ends what AwaitBreaker began.
+// StopAwaitingBreaker unregisters w after AwaitBreaker.
 func (d *Queue) StopAwaitingBreaker(w *Waiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.awaitingBreaker = slices.DeleteFunc(d.awaitingBreaker, func(other *Waiter) bool { return other == w })
 }
 
-// notifyAwaitingBreaker notifies those who wait for the breaker that it is open. Called with mu
+// notifyAwaitingBreaker notifies the waiters for the breaker that it is open. It is called with mu
 // held.
 func (d *Queue) notifyAwaitingBreaker() {
 	for _, w := range d.awaitingBreaker {

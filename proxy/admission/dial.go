@@ -11,17 +11,16 @@ import (
 
 // redialWaits are the waits before a connection that was refused, or found no route, is dialled
 // again within the same attempt. One address may stand for several servers, as that of a Service
-// does, and the next connection may reach another: with one of three gone, one attempt in 2 000
-// meets it seven times in a row. A dial costs the upstream nothing, so it needs no budget and
-// counts as no retry. An application that restarts is noticed 75 ms later.
+// does, and the next connection may reach another. If one of three servers is gone, one attempt in
+// 2 000 meets it seven times in a row. A dial costs the upstream nothing, so it needs no budget
+// and does not count as a retry. A restart of the application is noticed 75 ms later.
 var redialWaits = [...]time.Duration{0, 0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}
 
-// redialWithin is how long a failed connection is dialled again. After that the client has waited
-// enough.
+// redialWithin is how long a failed connection is dialled again, measured from the first dial.
 const redialWithin = 200 * time.Millisecond
 
-// Dial opens a connection, in several tries while the circuit breaker is closed, and tells the
-// Guard what that says about the upstream.
+// Dial opens a connection and reports the result to the Guard. While the circuit breaker is
+// closed, it dials several times.
 func (d *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	began := d.elapsed()
 	for _, wait := range redialWaits {
@@ -33,7 +32,7 @@ func (d *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn
 	return d.dialOnce(ctx, o)
 }
 
-// dialOnce opens a connection, and tells the Guard if it succeeded.
+// dialOnce opens a connection. If it succeeds, it reports that to the Guard.
 func (d *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	up, err := d.pool.Get(ctx, o)
 	if err == nil && !up.Reused {
@@ -43,7 +42,7 @@ func (d *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.
 }
 
 // shouldRedial reports whether to dial again at once after err. If several addresses are known,
-// all were dialled, and each failure counts against its address. Without a circuit breaker a
+// all were dialled, and each failure counts against its address. Without a circuit breaker, a
 // failed connection is a failed attempt.
 func (d *Queue) shouldRedial(err error, began time.Duration) bool {
 	var failed *upstream.DialError
@@ -57,7 +56,7 @@ func (d *Queue) shouldRedial(err error, began time.Duration) bool {
 	return true
 }
 
-// sleep waits. It reports false if ctx ended before.
+// sleep waits. It reports false if ctx ended first.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil

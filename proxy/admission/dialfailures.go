@@ -13,8 +13,8 @@ import (
 // DialLinesPerMinute bounds the log lines about failed connections to one upstream.
 const DialLinesPerMinute = 6
 
-// DialFailures logs the failed connections to one upstream and remembers the last one. Safe for
-// concurrent use.
+// DialFailures logs the failed connections to one upstream and remembers the last one. It is safe
+// for concurrent use.
 type DialFailures struct {
 	log        *zap.Logger
 	name       string // of the upstream
@@ -28,7 +28,7 @@ type DialFailure struct {
 	Err *upstream.DialError
 }
 
-// NewDialFailures returns the record of the failed connections to the upstream of that name.
+// NewDialFailures returns the record of failed connections to the upstream with that name.
 func NewDialFailures(log *zap.Logger, name string) *DialFailures {
 	f := &DialFailures{log: log, name: name}
 	f.LogLimiter.PerMinute = DialLinesPerMinute
@@ -38,7 +38,7 @@ func NewDialFailures(log *zap.Logger, name string) *DialFailures {
 	return f
 }
 
-// Record takes a failed connection.
+// Record records and logs a failed connection.
 func (f *DialFailures) Record(err *upstream.DialError) {
 	f.Last.Store(&DialFailure{time.Now(), err})
 	if f.LogLimiter.Allow() {
@@ -46,7 +46,7 @@ func (f *DialFailures) Record(err *upstream.DialError) {
 	}
 }
 
-// lastCause returns log fields that say what failed last; none if nothing did.
+// lastCause returns log fields with the cause of the last failure, or none if nothing failed.
 func (f *DialFailures) lastCause() []zap.Field {
 	if last := f.Last.Load(); last != nil {
 		return causeFields(last.Err)

@@ -11,12 +11,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// LateResponseTimeout is how long the response to a probe is awaited that hangs or whose client
-// has left. It is longer than most outages; after it another probe will do.
+// LateResponseTimeout is how long to wait for the response to a probe that hangs or whose client
+// has left. It is longer than most outages; after it, another probe follows.
 const LateResponseTimeout = time.Minute
 
-// AwaitLateResponse waits for the response to an abandoned probe and tells the Guard. It owns the
-// connection from then on.
+// AwaitLateResponse waits for the response to an abandoned probe and reports it to the Guard. It
+// takes over the connection.
 func (d *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +32,7 @@ func (d *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
 }
 
 // addLateProbe bounds reading from up by LateResponseTimeout and by the end of the queue. It
-// reports false if the queue has ended. Called with mu held.
+// reports false if the queue has ended. It is called with mu held.
 func (d *Queue) addLateProbe(up *upstream.Conn) bool {
 	if d.isOver() {
 		return false
@@ -42,7 +42,7 @@ func (d *Queue) addLateProbe(up *upstream.Conn) bool {
 	return true
 }
 
-// removeLateProbe ends the connection.
+// removeLateProbe closes the connection.
 func (d *Queue) removeLateProbe(up *upstream.Conn) {
 	d.mu.Lock()
 	delete(d.lateProbes, up)
@@ -50,7 +50,7 @@ func (d *Queue) removeLateProbe(up *upstream.Conn) {
 	up.Abort()
 }
 
-// readLateResponse reads final response headers within the deadline that up has.
+// readLateResponse reads final response headers within the read deadline of up.
 func readLateResponse(up *upstream.Conn) breaker.AttemptEnd {
 	a := attempt.Attempt{Buffers: &buffer.Cache{}, Up: up}
 	defer func() {
@@ -63,7 +63,7 @@ func readLateResponse(up *upstream.Conn) breaker.AttemptEnd {
 	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Resp.Status}
 }
 
-// endProbes ends the dials and reads of all probes. Called with mu held.
+// endProbes ends the dials and reads of all probes. It is called with mu held.
 func (d *Queue) endProbes() {
 	d.cancelDials()
 	for up := range d.lateProbes {

@@ -10,20 +10,19 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Probe says how an upstream is probed while its breaker is not closed. The zero value probes by
-// connecting if dials failed, and otherwise by one queued request. See
+// Probe configures how an upstream is probed while its breaker is not closed. If Path is empty, a
+// probe connects if dials failed, and otherwise is one queued request. See
 // docs/decisions/0007-probe-path.md.
 type Probe struct {
 	Path string // of the GET; begins with "/", may have a query, contains only what a request line may
 	Host string // the Host header; "" means the upstream's own
 }
 
-// probeAgent is the User-Agent of a probe, so that the logs of the upstream can tell it from
-// clients.
+// probeAgent is the User-Agent of a probe, so that it can be recognised in the upstream's logs.
 const probeAgent = "retryproxy-probe"
 
-// request renders the probe, nil if there is no path. Each probe has a connection of its own,
-// since those in the pool are from before the outage.
+// request renders the probe, or returns nil if there is no path. Each probe has its own
+// connection, because those in the pool are older than the outage.
 func (p Probe) request(upstreamHost string) []byte {
 	if p.Path == "" {
 		return nil
@@ -34,7 +33,7 @@ func (p Probe) request(upstreamHost string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)
 }
 
-// probeCounts counts the probes by GET that ended, by result.
+// probeCounts counts the finished probes by GET, by result.
 type probeCounts [breaker.NumProbeResults]atomic.Uint64
 
 // Read returns the counts.
@@ -45,8 +44,8 @@ func (c *probeCounts) Read() (n [breaker.NumProbeResults]uint64) {
 	return n
 }
 
-// probe sends the probe that is due: by GET if there is a path, by connecting if connections were
-// what failed. Otherwise a request probes.
+// probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
+// Otherwise a queued request is the probe.
 func (d *Queue) probe() {
 	by := d.probeByRequest
 	if d.ProbeRequest == nil {
@@ -65,7 +64,7 @@ func (d *Queue) probe() {
 	}
 }
 
-// probeByConnecting makes a connection, which is then the first in the pool.
+// probeByConnecting opens a connection and puts it into the pool.
 func (d *Queue) probeByConnecting(permit breaker.Permit) {
 	up, err := d.dialOnce(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	e := breaker.AttemptEnd{Kind: breaker.Connected}
@@ -90,7 +89,7 @@ func (d *Queue) probeByRequest(permit breaker.Permit) {
 }
 
 // sendProbeRequest sends the probe and waits for the response headers. The connection is nil if
-// there was none.
+// the dial failed.
 func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker.AttemptEnd) {
 	up, err := d.pool.Get(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
@@ -109,8 +108,8 @@ func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker
 	return up, readLateResponse(up)
 }
 
-// probeRest bounds what is read after a probe's headers, so that the upstream is not reset while it
-// writes its response.
+// probeRest bounds what is read after a probe's headers, so that the upstream is not reset while
+// it writes its response.
 const (
 	probeRestBytes = 64 << 10
 	probeRestTime  = time.Second

@@ -6,13 +6,13 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// lookUpEvery is how often the upstream's name is looked up while a probe hangs.
+// lookUpEvery is how often the upstream's name is resolved while a probe hangs.
 const lookUpEvery = time.Second
 
-// WatchProbe finds out whether the upstream moves while a probe hangs at addr, as when its pod
-// starts on another machine. A stopped upstream gets no second probe for long, since each is one
-// more request to work off. An upstream that has gone never answers, and a new dial would find
-// where it is now.
+// WatchProbe detects that the upstream moves while a probe hangs at addr, as when its pod starts
+// on another machine. A stopped upstream gets no second probe for a long time, because each probe
+// is one more request to process. A vanished upstream never responds, and a new dial would reach
+// its new address.
 func (d *Queue) WatchProbe(probe breaker.Permit, addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package admission lets attempts at an upstream pass, or makes them wait: for the circuit breaker, for
-// a permit under the concurrency limit (Queue), and for a slot of a rate limit (RateLimits). Package
-// policy decides; this package has the queues, timers, dials and probes. It knows those who wait only
-// as somebody to wake.
+// Package admission admits attempts at an upstream, or makes them wait: for the circuit breaker,
+// for a permit under the concurrency limit (Queue), and for a slot of a rate limit (RateLimits).
+// Package policy decides; this package has the queues, timers, dials and probes. It knows a waiter
+// only as a Waker.
 package admission
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Order says which queued request is served first. If the queue is full, the
-// request that has waited longest is dropped in either order.
+// Order is which queued request is served first. If the queue is full, the request that has waited
+// longest is dropped in either order.
 type Order uint8
 
 // The choices of QueueOrder.
 const (
-	Newest Order = iota // the latest, which has the most time left
+	Newest Order = iota // the latest first: it has the most time left
 	Oldest              // in order of arrival
 )
 
-// Queue admits attempts to one upstream. The policy.Guard decides. The queue keeps
-// those who have to wait, and runs the timer and the probe that the Guard asks for.
+// Queue admits attempts to one upstream. The policy.Guard decides. The queue keeps those that must
+// wait, and runs the timer and the probe that the Guard asks for. It is safe for concurrent use.
 type Queue struct {
 	Guard      *breaker.Guard
 	hasBreaker bool // the guard has a breaker
@@ -40,37 +40,37 @@ type Queue struct {
 	draining   *atomic.Bool // the server drains
 	order      Order
 
-	mu              sync.Mutex // guards all below, and the order of Guard.Enter and Guard.Next
+	mu              sync.Mutex // guards all fields below, and the order of Guard.Enter and Guard.Next
 	queue           *queue.Queue[*Waiter]
 	timer           *time.Timer
 	closed          bool
 	probes          sync.WaitGroup
-	log             func(msg string, fields ...zap.Field) // logs that the upstream goes down and comes back
+	log             func(msg string, fields ...zap.Field) // logs that the upstream goes down or comes back
 	lastCause       func() []zap.Field                    // of the last failed connection
-	downSince       time.Time                             // when the breaker opened, as logged; zero: it is closed
-	queueLogged     atomic.Bool                           // queued requests were logged since the breaker opened
-	lateProbes      map[*upstream.Conn]struct{}           // probes still read from
-	awaitingBreaker []*Waiter                             // see awaitBreaker
+	downSince       time.Time                             // when the log said that the breaker opened; zero: it is closed
+	queueLogged     atomic.Bool                           // the log mentioned queued requests since the breaker opened
+	lateProbes      map[*upstream.Conn]struct{}           // probes that are still read
+	awaitingBreaker []*Waiter                             // see AwaitBreaker
 
 	ProbeRequest []byte          // the request that probes; nil: no active probe
 	ProbeStats   probeCounts     // results of the probes
-	dialCtx      context.Context // ends with the queue; for dials of probes
+	dialCtx      context.Context // for dials of probes; ends with the queue
 	cancelDials  context.CancelFunc
 }
 
-// Waker is who waits in a queue.
+// Waker is a waiter in a queue.
 type Waker interface {
-	// WakeQueued ends the wait, so that the waiter looks at its decision. It does not block.
+	// WakeQueued ends the wait, so that the waiter reads its decision. It does not block.
 	WakeQueued()
 }
 
-// Waiter is an exchange in the queue. The exchange owns it; while it is queued, the queue
-// writes to it.
+// Waiter is an exchange in the queue. The exchange owns it; while it is queued, the queue writes
+// to it.
 type Waiter struct {
 	Owner      Waker
 	Decision   atomic.Int32  // the decision of the queue
 	queuedAt   time.Duration // when it was queued, since the server's start
-	ExpectedAt time.Duration // when it expects a permit, since the server's start; 0: at any time
+	ExpectedAt time.Duration // when it is likely to get a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
 	Request    breaker.Request // what it waits to send
 	Use        *Use            // of limits that count tokens; nil: none of them applies
@@ -85,7 +85,7 @@ const (
 	Admit
 	ProbeNow
 	Dropped // the queue was full and it was the oldest
-	Drained // the breaker opened in a drain
+	Drained // the breaker opened during a drain
 )
 
 // Options configure an admission queue.
@@ -93,13 +93,13 @@ type Options struct {
 	Guard    breaker.Options
 	Pool     *upstream.Group
 	Probe    Probe
-	Host     string // of requests that probe
-	Max      int    // waiters; beyond, the oldest is dropped
+	Host     string // Host header of probes
+	Max      int    // waiters; when exceeded, the oldest is dropped
 	Order    Order
 	Clock    *clock.Clock
 	Draining *atomic.Bool // the server drains
 	Log      *zap.Logger
-	Failures *DialFailures // of the pool
+	Failures *DialFailures // failed dials of the pool
 }
 
 // New returns a queue with no attempt in flight. Close ends its timer and probes.
@@ -117,8 +117,8 @@ func New(o Options) *Queue {
 	return d
 }
 
-// Acquire asks for a permit. decisionWait means that the waiter is queued and will be
-// notified. If patience reports false, it is not queued.
+// Acquire requests a permit. If it returns decisionWait, the waiter is queued and will be
+// notified. If patience reports false, the waiter is not queued.
 func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,14 +145,14 @@ func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verd
 	return Wait, v, t
 }
 
-// Notify gives a waiter the decision and wakes it.
+// Notify sets the decision of a waiter and wakes it.
 func (w *Waiter) Notify(decision int32) {
 	w.Decision.Store(decision)
 	w.Owner.WakeQueued()
 }
 
-// CancelWait removes a waiter from the queue that does not want to wait any longer. It
-// returns the decision that the waiter got meanwhile, or decisionWait.
+// CancelWait removes a waiter from the queue. It returns the decision that the waiter got before,
+// or decisionWait if it got none.
 func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +181,7 @@ func (d *Queue) handleSignalSlow(s breaker.Signal) {
 	d.reportState()
 }
 
-// reportState logs that the upstream went down or came back. Called with mu held.
+// reportState logs that the upstream went down or came back. It is called with mu held.
 func (d *Queue) reportState() {
 	g := d.Guard.State()
 	if g.Breaker != breaker.Closed {
@@ -205,8 +205,8 @@ func (d *Queue) reportState() {
 	}
 }
 
-// LogQueued logs the first queued request of an outage. Its client may see nothing for up
-// to timeout.
+// LogQueued logs the first queued request of an outage. Its client may see nothing for up to
+// timeout.
 func (d *Queue) LogQueued(timeout time.Duration) {
 	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
 		return
@@ -225,7 +225,7 @@ func allowsRequests(g breaker.State) bool {
 	return g == breaker.Closed || g == breaker.SlowStart
 }
 
-// drainQueue rejects all queued requests during a drain. Called with mu held.
+// drainQueue rejects all queued requests during a drain. It is called with mu held.
 func (d *Queue) drainQueue() {
 	now := d.elapsed()
 	for d.queue.Len() > 0 {
@@ -236,7 +236,7 @@ func (d *Queue) drainQueue() {
 	d.setTimer()
 }
 
-// admitQueued admits queued requests for which the Guard has permits, in queue order. Called
+// admitQueued admits queued requests for which the Guard has permits, in queue order. It is called
 // with mu held.
 func (d *Queue) admitQueued() {
 	now := d.elapsed()
@@ -258,7 +258,8 @@ func (d *Queue) admitQueued() {
 	}
 }
 
-// admitOne gives the permit to the waiter that take removes from the queue. Called with mu held.
+// admitOne gives the permit to the waiter that take removes from the queue. It is called with mu
+// held.
 func (d *Queue) admitOne(take func() (*Waiter, bool), permit breaker.Permit, decision int32) {
 	if w, ok := take(); ok {
 		w.Permit = permit
@@ -266,7 +267,7 @@ func (d *Queue) admitOne(take func() (*Waiter, bool), permit breaker.Permit, dec
 	}
 }
 
-// setTimer sets the timer to the next event of the Guard. Called with mu held, after every
+// setTimer sets the timer to the next event of the Guard. It is called with mu held, after every
 // change of the queue.
 func (d *Queue) setTimer() {
 	at := d.Guard.NextEvent()
@@ -281,8 +282,8 @@ func (d *Queue) setTimer() {
 	d.timer.Reset(max(at-d.elapsed(), 0))
 }
 
-// isOver reports whether the queue is closed and empty. After a reload, requests that were
-// queued are still admitted. Called with mu held.
+// isOver reports whether the queue is closed and empty. After a reload, requests that were queued
+// are still admitted. It is called with mu held.
 func (d *Queue) isOver() bool { return d.closed && d.queue.Len() == 0 }
 
 // onTimer handles an event of the timer.
@@ -292,7 +293,7 @@ func (d *Queue) onTimer() {
 	d.HandleSignal(s | breaker.SignalEvent)
 }
 
-// DialEndKind returns what a failed dial says about the upstream.
+// DialEndKind returns what a failed dial shows about the upstream.
 func DialEndKind(err error) breaker.EndKind {
 	var dial *upstream.DialError
 	if !errors.As(err, &dial) {
@@ -307,14 +308,14 @@ func DialEndKind(err error) breaker.EndKind {
 	return breaker.DialFailed
 }
 
-// RetryAfter returns when a rejected client may ask again, in whole seconds from 1 to 30:
-// at the next probe.
+// RetryAfter returns when a rejected client may retry, in whole seconds from 1 to 30: at the next
+// probe.
 func (d *Queue) RetryAfter() int {
 	wait := d.Guard.NextEvent() - d.elapsed()
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
-// LongestWait returns how long the request that was queued first has been waiting; 0 if none is.
+// LongestWait returns how long the oldest queued request has been waiting; 0 if none is queued.
 func (d *Queue) LongestWait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -328,8 +329,8 @@ func longestWait(q *queue.Queue[*Waiter], now time.Duration) time.Duration {
 	return 0
 }
 
-// Close ends timer and probes as soon as the queue is empty. It waits for the probes only
-// if the queue is empty now.
+// Close ends timer and probes as soon as the queue is empty. It waits for the probes only if the
+// queue is empty now.
 func (d *Queue) Close() {
 	d.mu.Lock()
 	d.closed = true

@@ -39,7 +39,7 @@ func (l *RateLimit) String() string {
 	return text
 }
 
-// RateLimitKind says which requests share a rate limit.
+// RateLimitKind is which requests share a rate limit.
 type RateLimitKind uint8
 
 // The choices of RateLimitKind.
@@ -49,7 +49,8 @@ const (
 	RateLimitValue                         // requests with the same value of a header, the same model, or both, of all routes with this choice and rate to the same upstream; those without any share one
 )
 
-// RateLimitQueue is where the attempts of one key wait for a slot of their rate limit.
+// RateLimitQueue is the queue of the attempts of one key for a slot of their rate limit. It is
+// safe for concurrent use.
 type RateLimitQueue struct {
 	Key uint64 // the same in every process
 	set *RateLimits
@@ -59,7 +60,7 @@ type RateLimitQueue struct {
 	tokens    *tokenAccount      // nil: none
 	waiters   *queue.Queue[*Waiter]
 	timer     *time.Timer
-	retired   bool // it was forgotten: its key has another queue
+	retired   bool // forgotten: its key has another queue
 	listed    bool // it is in set.busy
 }
 
@@ -77,9 +78,8 @@ func newRateLimitQueue(s *RateLimits, key uint64) *RateLimitQueue {
 	return q
 }
 
-// enter takes a slot. If none is free, it queues w, provided that the wait is likely to be
-// shorter than room; otherwise it returns how long the wait would be. ok is false if the queue is
-// retired.
+// enter takes a slot. If none is free, it queues w if the wait is likely to be shorter than room;
+// otherwise it returns the estimated wait. ok is false if the queue is retired.
 func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,7 +156,7 @@ func (q *RateLimitQueue) next(now time.Duration) time.Duration {
 type entry struct {
 	Decision int32
 	Ticket   queue.Ticket  // if the decision is Wait
-	Wait     time.Duration // estimated
+	Wait     time.Duration // an estimate
 }
 
 // TakeNow takes a slot for an attempt that does not wait. It reports whether one was free.
@@ -175,7 +175,7 @@ func (q *RateLimitQueue) GiveBack(now time.Duration, u *Use) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired {
-		return // the slot is long over
+		return // the slot is long past
 	}
 	q.enlist()
 	if q.rateLimit != nil {
@@ -209,7 +209,7 @@ func (q *RateLimitQueue) tick() {
 	q.admit(q.set.elapsed())
 }
 
-// admit gives the free slots to waiters in order of arrival. Called with mu held.
+// admit grants the free slots to waiters in order of arrival. It is called with mu held.
 func (q *RateLimitQueue) admit(now time.Duration) {
 	for {
 		w, ok := q.waiters.First()

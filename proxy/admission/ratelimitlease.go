@@ -7,7 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// enlist puts the queue on the list of those with lease requests to make. Called with mu held.
+// enlist adds the queue to the list of those with lease requests to make. It is called with mu
+// held.
 func (q *RateLimitQueue) enlist() {
 	s := q.set
 	if s.wanted == nil || q.listed {
@@ -19,8 +20,8 @@ func (q *RateLimitQueue) enlist() {
 	s.busyMu.Unlock()
 }
 
-// Ask appends the lease requests that are due to asks and returns when the next one is due.
-// Queues without more to ask leave the list.
+// Ask appends the lease requests that are due to asks and returns when the next one is due. Queues
+// with nothing more to request leave the list.
 func (s *RateLimits) Ask(asks []ratelimit.LeaseRequest, now time.Duration) ([]ratelimit.LeaseRequest, time.Duration) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -40,12 +41,12 @@ func (s *RateLimits) Ask(asks []ratelimit.LeaseRequest, now time.Duration) ([]ra
 	s.busyMu.Lock()
 	s.busy = append(s.busy, still...)
 	s.busyMu.Unlock()
-	clear(queues) // keeps no forgotten queue alive
+	clear(queues) // so that it does not keep a forgotten queue alive
 	return asks, next
 }
 
-// every returns how long a queue does not ask again if so many queues ask. The ledger bounds the
-// requests for its own key; only this process knows how many keys there are.
+// every returns how long a queue does not request again if that many queues make requests. The
+// ledger bounds the requests of its own key; only this process knows how many keys there are.
 func (s *RateLimits) every(queues int) time.Duration {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -11,17 +11,17 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// MaxRateLimitKeys is how many values of a header have a rate limit of their own at once, for
-// each rate limit of a process. Each takes about 0.5 KiB. A value in use keeps its rate limit,
-// and one whose next slot is not due yet. Values without room share one rate limit.
+// MaxRateLimitKeys is how many values of a header have their own rate limit at once, for each rate
+// limit of a process. Each takes about 0.5 KiB. A value keeps its rate limit while it is in use or
+// its next slot is not due yet. Values without room share one rate limit.
 const MaxRateLimitKeys = 4096
 
-// rateLimitLooks is how many keys are looked at for one to forget, if a new value comes and there
-// is no room. So a request costs the same however many values somebody makes up.
+// rateLimitLooks is how many keys are examined to forget one if a new value arrives and there is
+// no room. So the cost of a request does not grow with the number of invented values.
 const rateLimitLooks = 8
 
-// RateLimits has the queues of a rate limit: one, or one for each value of a header. Safe for
-// concurrent use.
+// RateLimits has the queues of a rate limit: one, or one for each value of a header. It is safe
+// for concurrent use.
 type RateLimits struct {
 	name     string
 	limit    RateLimit
@@ -33,23 +33,23 @@ type RateLimits struct {
 
 	Common *RateLimitQueue // for all requests; with a header, for those without it
 	others *RateLimitQueue // for values without room; nil without a header
-	most   int             // how many values have a queue of their own
+	most   int             // how many values may have their own queue
 
-	mu        sync.RWMutex // guards all below; taken before a queue's
+	mu        sync.RWMutex // guards all fields below; taken before a queue's
 	queues    map[uint64]*RateLimitQueue
-	ring      []*RateLimitQueue // the queues in the order in which they are looked at
+	ring      []*RateLimitQueue // the queues in the order in which they are examined
 	hand      int
 	processes int
 	past      ratelimit.State // counts of forgotten queues
 
 	asking sync.Mutex // held while lease requests are collected
-	busyMu sync.Mutex // guards all below; taken after a queue's
+	busyMu sync.Mutex // guards all fields below; taken after a queue's
 	busy   []*RateLimitQueue
 	spare  []*RateLimitQueue
 }
 
-// RateLimitSeed returns the part of a key that all requests of a rate limit have in common.
-// Routes with the same seed share the rate limit.
+// RateLimitSeed returns the part of a key that all requests of a rate limit share. Routes with the
+// same seed share the rate limit.
 func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
 	text := "rate limit\x00" + upstream + "\x00" + l.String()
 	switch l.Kind {
@@ -64,8 +64,9 @@ func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
 	return sha256.Sum256([]byte(text))
 }
 
-// NewRateLimits makes the queues of the rate limit l of a route to an upstream. At most max requests wait
-// for each. elapsed is the clock. wanted is called when a request waits for a leased slot; nil: slots are not leased.
+// NewRateLimits returns the queues of the rate limit l of a route to an upstream. At most max
+// requests wait for each. elapsed is the clock. wanted is called if a request waits for a leased
+// slot; nil means that slots are not leased.
 func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() time.Duration, wanted func()) *RateLimits {
 	q := &RateLimits{
 		name: upstream, limit: l, elapsed: elapsed, wanted: wanted, queueMax: max,
@@ -81,7 +82,7 @@ func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() 
 }
 
 // HashValue returns the key of a header value. The hash is cryptographic, so that no client can
-// make a value that passes for another. It does not allocate.
+// find a value that collides with another. It does not allocate.
 func HashValue(seed [sha256.Size]byte, value []byte) uint64 {
 	seed = Hash(seed, value)
 	return binary.BigEndian.Uint64(seed[:])
@@ -139,7 +140,7 @@ func (s *RateLimits) Enter(key uint64, w *Waiter, now, room time.Duration) (*Rat
 	}
 }
 
-// QueueOf returns the queue of a key, and makes it if there is none.
+// QueueOf returns the queue of a key and creates it if there is none.
 func (s *RateLimits) QueueOf(key uint64, now time.Duration) *RateLimitQueue {
 	if q := s.Known(key); q != nil {
 		return q
@@ -180,7 +181,7 @@ func (s *RateLimits) Known(key uint64) *RateLimitQueue {
 	return s.queues[key]
 }
 
-// put makes the queue of a key at place i of the ring. Called with mu held.
+// put creates the queue of a key at position i of the ring. It is called with mu held.
 func (s *RateLimits) put(i int, key uint64) *RateLimitQueue {
 	q := newRateLimitQueue(s, key)
 	q.share(s.processes)
@@ -188,7 +189,7 @@ func (s *RateLimits) put(i int, key uint64) *RateLimitQueue {
 	return q
 }
 
-// retire marks a queue as forgotten if nothing is lost by it: a new one would grant no slot
+// retire marks a queue as forgotten if nothing is lost by it: a new queue would grant no slot
 // earlier.
 func (q *RateLimitQueue) retire(now time.Duration) (counted ratelimit.State, ok bool) {
 	q.mu.Lock()
@@ -203,7 +204,7 @@ func (q *RateLimitQueue) retire(now time.Duration) (counted ratelimit.State, ok 
 	return q.rateLimit.State(), true
 }
 
-// each calls do for every queue, with the queue locked. Called with mu held.
+// each calls do for every queue, with the queue locked. It is called with mu held.
 func (s *RateLimits) each(do func(q *RateLimitQueue)) {
 	locked := func(q *RateLimitQueue) {
 		q.mu.Lock()
@@ -219,14 +220,13 @@ func (s *RateLimits) each(do func(q *RateLimitQueue)) {
 	}
 }
 
-// RateLimitStats is the picture of the rate limits of one rate at one upstream, all keys
-// together.
+// RateLimitStats is a snapshot of the rate limits of one rate at one upstream, over all keys.
 type RateLimitStats struct {
 	Upstream string
 	Rate     string // as in settings
 	Waiting  int
-	Longest  time.Duration // of the waits so far
-	Keys     int           // values with a rate limit of their own
+	Longest  time.Duration // longest wait so far of the queued requests
+	Keys     int           // values with their own rate limit
 	State    ratelimit.State
 
 	CountsTokens bool
@@ -234,9 +234,9 @@ type RateLimitStats struct {
 	TokenLimit   float64 // a minute; 0: not known
 }
 
-// Stats returns the picture of the rate limit, all keys together.
+// Stats returns a snapshot of the rate limit over all keys.
 func (s *RateLimits) Stats() RateLimitStats {
-	s.mu.RLock() // held throughout: a queue that is retired meanwhile would count twice
+	s.mu.RLock() // held throughout: a queue that is retired in between would count twice
 	defer s.mu.RUnlock()
 	now := s.elapsed()
 	one := RateLimitStats{Upstream: s.name, Rate: s.limit.String(), Keys: len(s.ring), State: s.past, CountsTokens: s.limit.CountsTokens()}
@@ -254,11 +254,11 @@ func (s *RateLimits) Stats() RateLimitStats {
 	return one
 }
 
-// leaseTakes is how long a request waits at least if slots are leased: a process that rarely
-// sends has none at hand.
+// leaseTakes is the least wait of a request if slots are leased: a process that rarely sends holds
+// none.
 const leaseTakes = 150 * time.Millisecond
 
-// MinWait returns how long a request waits for a slot at least.
+// MinWait returns the least wait of a request for a slot that is not free.
 func (s *RateLimits) MinWait() time.Duration {
 	if s.wanted == nil || !s.limit.Rate.Limited() {
 		return 0

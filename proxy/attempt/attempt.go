@@ -1,6 +1,6 @@
 // Package attempt makes one send of a request on one upstream connection and reads its response,
-// and nothing else. It does not know clients, routes or retries: its owner gives the connection and
-// the bytes, and is asked for all that concerns the client (see Reader).
+// and nothing else. It has no notion of clients, routes or retries. Its owner passes the
+// connection and the bytes, and implements Reader for everything that concerns the client.
 package attempt
 
 import (
@@ -17,51 +17,52 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Host is what the attempts of a server share.
+// Host is what all attempts of a server share.
 type Host struct {
 	Clock *clock.Clock
-	// UnderPressure reports whether memory is short, so that read buffers stay small.
+	// UnderPressure reports whether memory is short. Read buffers then stay small.
 	UnderPressure func() bool
 }
 
 // Attempt is one send of a request to an upstream, and the response to it. It owns its upstream
-// connection with the read buffer, the parser and the deadlines. A first try, a retry, a hedge,
-// the send to a fallback upstream and a probe are attempts alike. It is not safe for concurrent
-// use, except that one goroutine may send the request while another reads the response. Spliced and
-// RespondedEarly belong to the one that sends; Progress is for both.
+// connection with the read buffer, the parser and the deadlines. A first attempt, a retry, a
+// hedge, a send to a fallback upstream and a probe are attempts alike. It is not safe for
+// concurrent use, except that one goroutine may send the request while another reads the response.
+// The sending goroutine owns Spliced and RespondedEarly; both may use Progress.
 type Attempt struct {
 	Host    *Host
-	Buffers *buffer.Cache // where read buffers come from and go back to
+	Buffers *buffer.Cache // the source of read buffers
 
 	Permit breaker.Permit    // the right to be in flight
 	Span   trace.AttemptSpan // nil: not traced
 	Fault  Fault             // by fault injection
-	Began  clock.Instant     // zero: it is not running
+	Began  clock.Instant     // zero: the attempt is not running
 	SentAt clock.Instant     // when the request was sent whole
 
 	Up       *upstream.Conn      // nil: none yet, or handed over
 	Endpoint *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
-	Addr     string              // likewise, the address; "" before there was a connection
-	DialErr  *upstream.DialError // why there was no connection
+	Addr     string              // the endpoint's address; "" before there was a connection
+	DialErr  *upstream.DialError // why dialling failed
 	Reused   bool                // Up has carried another request before
-	// Unchecked means that Up came from the pool and was not yet checked for an end or stray bytes.
+	// Unchecked means that Up came from the pool and was not checked for an end or stray bytes
+	// yet.
 	Unchecked bool
 	GotBytes  bool // the upstream got a byte of the request
-	// NotReusable means that Up must not carry another request, because the upstream may see
-	// another end of this one than we do.
+	// NotReusable means that Up must not carry another request, because the upstream may see the
+	// end of this request elsewhere.
 	NotReusable    bool
 	RespondedEarly bool          // part of the response came before the request was sent whole
 	Spliced        bool          // the kernel has moved some of the request body
-	Throttled      bool          // client-side throttling let it pass and expects its result
-	Number         int32         // of the request's attempts, from 1
+	Throttled      bool          // client-side throttling admitted it and expects its result
+	Number         int32         // among the request's attempts, from 1
 	Progress       atomic.Int32  // of sending the request
 	ReadBy         clock.Instant // read deadline now set on Up
 	WriteBy        clock.Instant // write deadline now set on Up
 
 	R, W        int   // Up.Buf[R:W] is read and not yet used
-	HeaderStart int32 // Up.Buf[HeaderStart:HeaderEnd] are the headers in Resp, until more of the response is read
+	HeaderStart int32 // Up.Buf[HeaderStart:HeaderEnd] holds the headers in Resp until more of the response is read
 	HeaderEnd   int32
-	EarlyErr    error // error of reading the response before its turn
+	EarlyErr    error // a read error that came before the response was due
 	Resp        http1.Response
 	Body        Body
 }
@@ -71,9 +72,9 @@ type SendEnd uint8
 
 // Ends of sending a request.
 const (
-	Taken    SendEnd = iota // the upstream got a byte at least: only its response tells the rest
+	Taken    SendEnd = iota // the upstream got at least a byte: only its response tells the rest
 	NotTaken                // the connection took no byte
-	Stale                   // nothing was written: the upstream had closed the connection, or sent something unasked
+	Stale                   // nothing was written: the upstream had closed the connection or sent stray bytes
 )
 
 // States of Progress.
@@ -94,7 +95,7 @@ func (a *Attempt) Use(up *upstream.Conn) {
 	a.Progress.Store(Sending)
 }
 
-// DialFailed records that no connection was got, and returns the cause.
+// DialFailed records that the attempt got no connection, and returns the cause.
 func (a *Attempt) DialFailed(err error) policy.Cause {
 	a.DialErr, a.Endpoint = nil, nil
 	if !errors.As(err, &a.DialErr) {
@@ -134,8 +135,8 @@ func (a *Attempt) NoteEarly() {
 	a.RespondedEarly = a.Up.CanSendChecked() && !a.Up.StillOpen()
 }
 
-// SendLate sends a request whose wait for the first bytes of the response was over before
-// anything was sent, because the process had no processor for that long.
+// SendLate sends a request if the wait for its response ended before anything was sent, because
+// the process did not run for that long.
 func (a *Attempt) SendLate(parts [][]byte) SendEnd {
 	if a.Reused && !a.Up.StillOpen() {
 		return Stale
@@ -151,14 +152,15 @@ func (a *Attempt) SendLate(parts [][]byte) SendEnd {
 	return Taken
 }
 
-// TakePermit gives the permit away, which may be none.
+// TakePermit transfers the permit to the caller. It may be the zero permit.
 func (a *Attempt) TakePermit() breaker.Permit {
 	permit := a.Permit
 	a.Permit = breaker.Permit{}
 	return permit
 }
 
-// Take gives the connection away, without its read buffer. It returns nil if there is none.
+// Take transfers the connection to the caller, without its read buffer. It returns nil if there is
+// none.
 func (a *Attempt) Take() *upstream.Conn {
 	up := a.Up
 	if up != nil {
@@ -168,7 +170,7 @@ func (a *Attempt) Take() *upstream.Conn {
 	return up
 }
 
-// Abort resets the connection, so that a server that works on the request notices at once.
+// Abort resets the connection, so that the server notices at once.
 func (a *Attempt) Abort() {
 	if up := a.Take(); up != nil {
 		up.Abort()
@@ -187,8 +189,8 @@ func (a *Attempt) Release(now clock.Instant) {
 	up.ReleaseAt(time.Duration(now), a.Resp.KeepAliveTimeout)
 }
 
-// closeWithoutWaiting closes a connection whose response was read whole. TLS is cut off,
-// because its close_notify might wait for a peer that does not read.
+// closeWithoutWaiting closes a connection whose response was read whole. It skips TLS's
+// close_notify, which might wait for a peer that does not read.
 func closeWithoutWaiting(up *upstream.Conn) {
 	if up.Raw() == nil {
 		up.Abort()
@@ -197,8 +199,8 @@ func closeWithoutWaiting(up *upstream.Conn) {
 	_ = up.Close()
 }
 
-// ExtendWrite keeps the write deadline between idle and twice as much away; 0 means no deadline.
-// The deadline may stem from an earlier request of another route.
+// ExtendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
+// deadline may stem from an earlier request of another route.
 func (a *Attempt) ExtendWrite(now clock.Instant, idle time.Duration) {
 	left := a.WriteBy.Sub(now)
 	switch {
@@ -216,8 +218,9 @@ func (a *Attempt) ExtendWrite(now clock.Instant, idle time.Duration) {
 var (
 	// ErrClientGone is what a Reader returns if the client left while its response was read.
 	ErrClientGone = errors.New("the client closed the connection")
-	// ErrVanished is what a Reader returns if the upstream's system does not acknowledge the request.
-	ErrVanished = errors.New("the upstream acknowledges nothing")
-	// ErrCut is the error of a response that ended before its framing said so.
+	// ErrVanished is what a Reader returns if the upstream's system does not acknowledge the
+	// request.
+	ErrVanished = errors.New("the upstream does not acknowledge the request")
+	// ErrCut is the error of a response that ended before the end that its framing announced.
 	ErrCut = errors.New("the response was cut off")
 )

@@ -11,19 +11,19 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// Body reads the body of an attempt's response, free of its framing.
+// Body reads the body of an attempt's response without its framing.
 type Body struct {
 	a         *Attempt
 	from      Reader
 	Framing   http1.Framing
-	Left      int64 // of a body with a length: bytes still to come
+	Left      int64 // bytes still to come of a body with a length
 	Chunked   http1.Chunked
 	Ended     bool
-	Prefix    []byte // decoded already, to be relayed first; owned by the body
-	KeepBelow int    // what is before it in the read buffer must stay
+	Prefix    []byte // already decoded, relayed first; owned by the body
+	KeepBelow int    // bytes below it in the read buffer must stay
 }
 
-// Reset begins the body of the response whose headers are in a.Resp. from reads on.
+// Reset begins the body of the response whose headers are in a.Resp. It reads by from.
 func (b *Body) Reset(a *Attempt, from Reader) {
 	b.a, b.from = a, from
 	b.Framing, b.Left, b.KeepBelow = a.Resp.Body, a.Resp.Body.Length, 0
@@ -33,7 +33,7 @@ func (b *Body) Reset(a *Attempt, from Reader) {
 	}
 }
 
-// Release puts the prefix back.
+// Release returns the prefix to its pool.
 func (b *Body) Release() {
 	buffer.Put(b.Prefix)
 	b.Prefix = nil
@@ -42,14 +42,15 @@ func (b *Body) Release() {
 // UntilClose reports whether the end of the connection is the end of the body.
 func (b *Body) UntilClose() bool { return b.Framing.Kind == http1.BodyClose }
 
-// Next returns the next piece, which is valid until the next call, or io.EOF at the proper end. The
-// error is ErrCut if the upstream ended the body early or broke its framing, ErrClientGone if the
-// client left meanwhile, and a timeout if the body paused for idle.
+// Next returns the next piece, which is valid until the next call, or io.EOF at the proper end.
+// The error is ErrCut if the upstream ended the body early or broke its framing. It is
+// ErrClientGone if the client left, and a timeout if the body paused for idle.
 func (b *Body) Next(idle time.Duration) ([]byte, error) {
 	return b.next(func() time.Duration { return idle })
 }
 
-// NextBefore is Next for a piece that comes before until. Bytes of the framing give no more time.
+// NextBefore is like Next for a piece that arrives before until. Bytes of the framing do not
+// extend that time.
 func (b *Body) NextBefore(until clock.Instant) ([]byte, error) {
 	return b.next(func() time.Duration { return max(until.Sub(b.a.Host.Clock.Now()), time.Millisecond) })
 }
@@ -69,7 +70,8 @@ func (b *Body) next(wait func() time.Duration) ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Buffered is Next for what is in the read buffer already. An empty piece means that nothing is.
+// Buffered is like Next but returns only what is in the read buffer. An empty piece means that
+// nothing is.
 func (b *Body) Buffered() ([]byte, error) {
 	a := b.a
 	have := a.Up.Buf[a.R:a.W]
@@ -123,17 +125,17 @@ func (b *Body) fill(idle time.Duration) error {
 	return ErrCut
 }
 
-// MakeRoom moves what is unread down to KeepBelow.
+// MakeRoom moves the unread bytes down to KeepBelow.
 func (b *Body) MakeRoom() {
 	a := b.a
-	if a.Up == nil || a.Up.Buf == nil { // it was given up
+	if a.Up == nil || a.Up.Buf == nil { // the buffer was given up
 		return
 	}
 	rest := copy(a.Up.Buf[b.KeepBelow:], a.Up.Buf[a.R:a.W])
 	a.R, a.W = b.KeepBelow, b.KeepBelow+rest
 }
 
-// useLargeBuffer moves to a large buffer if more than a first read is to come.
+// useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
 	up := b.a.Up
 	if b.KeepBelow > 0 || len(up.Buf) >= buffer.Large || b.a.Host.UnderPressure() || b.Framing.Kind == http1.BodyLength && b.Left <= buffer.Medium {
@@ -145,7 +147,7 @@ func (b *Body) useLargeBuffer() {
 	b.a.R, b.a.W = 0, n
 }
 
-// Trailers returns the trailer fields, once the body has ended.
+// Trailers returns the trailer fields after the end of the body.
 func (b *Body) Trailers() []http1.Header {
 	if b.Framing.Kind != http1.BodyChunked {
 		return nil
@@ -153,8 +155,8 @@ func (b *Body) Trailers() []http1.Header {
 	return b.Chunked.Trailers()
 }
 
-// HeaderOrTrailer returns the value of a header of the response, or of a trailer
-// once the body has ended.
+// HeaderOrTrailer returns the value of a header of the response, or of a trailer after the end of
+// the body.
 func (a *Attempt) HeaderOrTrailer(name string) ([]byte, bool) {
 	if v, ok := a.Resp.Lookup(name); ok {
 		return v, true

@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// GiveUpBuffer takes the upstream connection's read buffer back from it.
+// GiveUpBuffer returns the upstream connection's read buffer to its pool.
 func (a *Attempt) GiveUpBuffer() {
 	a.Resp.Detach()
 	a.CheckDetached(a.Up.Buf)
@@ -16,14 +16,16 @@ func (a *Attempt) GiveUpBuffer() {
 	a.Up.Buf = nil
 }
 
-// growBuffer doubles the upstream connection's read buffer while headers are read, which are then parsed anew.
+// growBuffer doubles the upstream connection's read buffer while headers are read. The headers are
+// then parsed anew.
 func (a *Attempt) growBuffer() {
 	a.Resp.Detach()
 	b := buffer.Grow(a.Up.Buf[:a.W], len(a.Up.Buf))
 	a.Up.Buf = b[:cap(b)]
 }
 
-// replaceBuffer makes b the upstream connection's read buffer, once the response headers are not needed any more.
+// replaceBuffer makes b the upstream connection's read buffer when the response headers are not
+// needed any more.
 func (a *Attempt) replaceBuffer(b []byte) {
 	a.Resp.Detach()
 	used := a.Up.Buf
@@ -32,14 +34,15 @@ func (a *Attempt) replaceBuffer(b []byte) {
 	buffer.Put(used)
 }
 
-// CheckDetached panics in builds that poison if the response still points into b.
+// CheckDetached panics if the response still points into b. It has an effect only in builds that
+// poison.
 func (a *Attempt) CheckDetached(b []byte) {
 	if poison.On && cap(b) > 0 {
 		a.Resp.Spans(func(span []byte) { MustNotPointInto(b, "the response", span) })
 	}
 }
 
-// MustNotPointInto panics if span, which is what, points into b.
+// MustNotPointInto panics if span points into b. what names the span in the message.
 func MustNotPointInto(b []byte, what string, span []byte) {
 	at, from := uintptr(unsafe.Pointer(unsafe.SliceData(span))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	if len(span) > 0 && from <= at && at < from+uintptr(cap(b)) {
@@ -66,7 +69,7 @@ func (a *Attempt) makeRoom() {
 	}
 }
 
-// Read reads once from the connection into the read buffer, which has room.
+// Read reads once from the connection into the read buffer, which must have room.
 func (a *Attempt) Read() error {
 	n, err := a.Up.Read(a.Up.Buf[a.W:])
 	a.W += n

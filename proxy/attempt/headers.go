@@ -10,13 +10,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// MaxInformational bounds the 1xx responses before one final response.
+// MaxInformational bounds the 1xx responses before a final response.
 const MaxInformational = 64
 
-// Reader is what an attempt needs of its owner while it reads the response.
+// Reader does for an attempt what concerns the client while the response is read.
 type Reader interface {
-	// Fill reads once from the upstream into the attempt's buffer, which has room. idle is how long
-	// a body may pause; 0 means that headers are awaited.
+	// Fill reads once from the upstream into the attempt's buffer, which has room. idle is how
+	// long a body may pause; 0 means that headers are awaited.
 	Fill(a *Attempt, idle time.Duration) error
 	// AcceptsUpgrade reports whether the client asked for the upgrade in a 101.
 	AcceptsUpgrade(a *Attempt) bool
@@ -24,7 +24,7 @@ type Reader interface {
 	Inform(a *Attempt)
 }
 
-// ReadFinalHeaders reads response headers until a.Resp has final ones. All attempts read their
+// ReadFinalHeaders reads response headers until a.Resp holds final ones. All attempts read their
 // headers here.
 func (a *Attempt) ReadFinalHeaders(from Reader, limits http1.Limits, method []byte) policy.Cause {
 	a.NeedBuffer()
@@ -68,7 +68,7 @@ func (a *Attempt) readHeaders(from Reader, limits http1.Limits, method []byte) p
 	}
 }
 
-// causeOf returns what an error of reading headers means.
+// causeOf returns the cause that corresponds to an error of reading headers.
 func (a *Attempt) causeOf(err error) policy.Cause {
 	switch {
 	case rawsocket.IsTimeout(err) && a.Progress.Load() == WriteFailed:
@@ -83,14 +83,14 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 	return policy.CauseReset
 }
 
-// Plain reads the headers of an attempt that no client waits for.
+// Plain is the Reader of an attempt that no client waits for.
 type Plain struct{}
 
-// Fill is part of Reader.
+// Fill implements Reader.
 func (Plain) Fill(a *Attempt, _ time.Duration) error { return a.Read() }
 
-// AcceptsUpgrade is part of Reader.
+// AcceptsUpgrade implements Reader.
 func (Plain) AcceptsUpgrade(*Attempt) bool { return false }
 
-// Inform is part of Reader.
+// Inform implements Reader.
 func (Plain) Inform(*Attempt) {}

@@ -14,8 +14,8 @@ import (
 
 // Fault is what fault injection does to an attempt. See docs/decisions/0008-observe-and-advise.md.
 type Fault struct {
-	policy.Fault               // Delay is what is left of it
-	Stalled      bool          // its delay runs: to all others the upstream has the request and is silent
+	policy.Fault               // Delay is the part that is left
+	Stalled      bool          // its delay runs: everything else sees a silent upstream that has the request
 	Taken        time.Duration // how much of the delay has passed
 }
 
@@ -24,7 +24,7 @@ func NewFault(f policy.Fault) Fault {
 	return Fault{Fault: f, Stalled: f.Delay > 0}
 }
 
-// StandIn returns a connection that plays the upstream of an attempt that f breaks.
+// StandIn returns a connection that acts as the upstream of an attempt with the fault f.
 func StandIn(pool *upstream.Group, f policy.Fault) *upstream.Conn {
 	c := &madeConn{end: io.EOF}
 	if f.Reset {
@@ -35,15 +35,15 @@ func StandIn(pool *upstream.Group, f policy.Fault) *upstream.Conn {
 	return pool.Adopt(c)
 }
 
-// madeAnswer returns the response of an attempt with that status.
+// madeAnswer returns a response with the given status.
 func madeAnswer(status int) []byte {
 	body := "made up by retryproxy (RETRYPROXY_FAULT_INJECTION); the upstream was not asked\n"
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 		status, http.StatusText(status), len(body), body)
 }
 
-// madeConn is a connection without a peer. It takes whatever is written, returns answer, then end.
-// No call waits, so deadlines mean nothing. One goroutine may read while another writes.
+// madeConn is a connection without a peer. It discards writes; reads return answer, then end. No
+// call waits, so deadlines have no effect. One goroutine may read while another writes.
 type madeConn struct {
 	answer []byte
 	end    error

@@ -10,16 +10,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
 // Files are the PEM files of a listener.
 type Files struct {
-	Cert     string // the certificate, leaf first, then its chain
-	Key      string // its private key
+	Cert     string // the certificate, leaf first, then its chain; and its key, unless KeyFile has it
 	ClientCA string // authorities that clients' certificates are checked against; "" asks for none
 }
 
@@ -28,10 +28,7 @@ type Files struct {
 // RFC 9325 section 3.1.1 allows. NextProtos is left to who serves the
 // connections. The error names the file.
 func Load(f Files) (*tls.Config, error) {
-	if f.Cert == "" || f.Key == "" {
-		return nil, errors.New("TLS needs both a certificate and a key file")
-	}
-	pair, err := Pair(f.Cert, f.Key)
+	pair, err := Pair(f.Cert)
 	if err != nil {
 		return nil, err
 	}
@@ -60,20 +57,31 @@ func (e *FileError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Pair reads a certificate, leaf first, and its private key. The error is a
-// *FileError of the field Cert or Key. The key is to blame if the two do not
-// belong together.
-func Pair(certFile, keyFile string) (tls.Certificate, error) {
+// KeyFile returns where the private key of a certificate is if the certificate's file does not contain
+// it: in the file of the same name that ends in .key. So tls.crt and tls.key of a Kubernetes secret
+// belong together. HAProxy has the same rule.
+func KeyFile(certFile string) string {
+	return strings.TrimSuffix(certFile, filepath.Ext(certFile)) + ".key"
+}
+
+// Pair reads a certificate, leaf first, and its private key, from the same file or from KeyFile. The
+// error is a *FileError of the field Cert or Key. The key is to blame if the two do not belong
+// together.
+func Pair(certFile string) (tls.Certificate, error) {
+	keyFile := certFile
 	wrong := func(field, file string, err error) (tls.Certificate, error) {
 		return tls.Certificate{}, &FileError{Field: field, File: file, Err: fmt.Errorf("certificate %s with key %s: %w", certFile, keyFile, err)}
 	}
 	cert, err := os.ReadFile(certFile)
 	if err != nil {
-		return wrong("Cert", certFile, err)
+		return tls.Certificate{}, &FileError{Field: "Cert", File: certFile, Err: fmt.Errorf("certificate: %w", err)}
 	}
-	key, err := os.ReadFile(keyFile)
-	if err != nil {
-		return wrong("Key", keyFile, err)
+	key := cert
+	if !hasKey(cert) {
+		keyFile = KeyFile(certFile)
+		if key, err = os.ReadFile(keyFile); err != nil {
+			return wrong("Key", keyFile, fmt.Errorf("the key is neither in the certificate's file nor can it be read: %w", err))
+		}
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	switch {
@@ -83,6 +91,20 @@ func Pair(certFile, keyFile string) (tls.Certificate, error) {
 		return wrong("Key", keyFile, err)
 	}
 	return pair, nil
+}
+
+// hasKey reports whether text contains a private key.
+func hasKey(text []byte) bool {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return false
+		}
+		if block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY") {
+			return true
+		}
+		text = rest
+	}
 }
 
 // isCertificate reports whether the first certificate in text can be read.

@@ -26,7 +26,7 @@ func pair(t *testing.T, notAfter time.Time) (cert, key string) {
 	}
 	pkcs, _ := x509.MarshalPKCS8PrivateKey(private)
 	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	write(t, cert, "CERTIFICATE", der)
 	write(t, key, "PRIVATE KEY", pkcs)
 	return cert, key
@@ -41,8 +41,8 @@ func write(t *testing.T, path, kind string, der []byte) {
 
 func TestLoadGivesWhatTheFilesHold(t *testing.T) {
 	end := time.Now().Add(time.Hour).Truncate(time.Second)
-	cert, key := pair(t, end)
-	c, err := Load(Files{Cert: cert, Key: key})
+	cert, _ := pair(t, end)
+	c, err := Load(Files{Cert: cert})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,28 +52,74 @@ func TestLoadGivesWhatTheFilesHold(t *testing.T) {
 	if c.ClientAuth != tls.NoClientCert || c.MinVersion != tls.VersionTLS12 {
 		t.Errorf("client auth %v, least version %x", c.ClientAuth, c.MinVersion)
 	}
-	if c, err = Load(Files{Cert: cert, Key: key, ClientCA: cert}); err != nil || c.ClientAuth != tls.RequireAndVerifyClientCert || c.ClientCAs == nil {
+	if c, err = Load(Files{Cert: cert, ClientCA: cert}); err != nil || c.ClientAuth != tls.RequireAndVerifyClientCert || c.ClientCAs == nil {
 		t.Errorf("with an authority: %+v %v", c, err)
 	}
 }
 
 func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
-	cert, key := pair(t, time.Now())
-	_, otherKey := pair(t, time.Now())
+	_, key := pair(t, time.Now())
+	lone, missing := pair(t, time.Now())
+	other, otherKey := pair(t, time.Now())
+	rename(t, key, otherKey) // now it is not that of other
+	lone2, key2 := pair(t, time.Now())
+	if err := os.Remove(missing); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		files Files
 		want  string
 	}{
-		"no key":               {Files{Cert: cert}, "both"},
-		"no certificate":       {Files{Key: key}, "both"},
-		"missing file":         {Files{Cert: cert + "x", Key: key}, cert + "x"},
-		"not of each other":    {Files{Cert: cert, Key: otherKey}, otherKey},
-		"missing authority":    {Files{Cert: cert, Key: key, ClientCA: "/nowhere"}, "/nowhere"},
-		"authority is no cert": {Files{Cert: cert, Key: key, ClientCA: key}, "no certificate"},
+		"no key":               {Files{Cert: lone}, "neither in the certificate's file nor can it be read: open " + missing},
+		"missing file":         {Files{Cert: other + "x"}, other + "x"},
+		"not of each other":    {Files{Cert: other}, otherKey},
+		"missing authority":    {Files{Cert: lone2, ClientCA: "/nowhere"}, "/nowhere"},
+		"authority is no cert": {Files{Cert: lone2, ClientCA: key2}, "no certificate"},
 	} {
 		if _, err := Load(tc.files); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want it to say %s", name, err, tc.want)
 		}
+	}
+}
+
+func TestACertificatesFileMayHaveItsKey(t *testing.T) {
+	cert, key := pair(t, time.Now())
+	for name, files := range map[string][]string{"key last": {cert, key}, "key first": {key, cert}} {
+		var both []byte
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			both = append(both, text...)
+		}
+		file := filepath.Join(t.TempDir(), "both.pem")
+		if err := os.WriteFile(file, both, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(KeyFile(file), []byte("another key"), 0o600); err != nil { // is not read
+			t.Fatal(err)
+		}
+		if pair, err := Pair(file); err != nil || pair.PrivateKey == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	for cert, want := range map[string]string{
+		"/tls/tls.crt": "/tls/tls.key", "/a.b/client.pem": "/a.b/client.key", "/a.b/client": "/a.b/client.key", "site.example.pem": "site.example.key",
+	} {
+		if got := KeyFile(cert); got != want {
+			t.Errorf("%s: %s, want %s", cert, got, want)
+		}
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
 	}
 }
 

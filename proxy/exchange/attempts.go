@@ -10,7 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// attempts makes one attempt of a request after another: sends it, and reads its response.
+// attempts makes the attempts of a request one by one: it sends the request and reads the
+// response.
 type attempts struct {
 	s      *sender
 	r      *request.Request
@@ -24,7 +25,7 @@ type attempts struct {
 func (at *attempts) begin(n int) {
 	a := at.s.att
 	a.Number, a.Endpoint, a.Addr, a.DialErr = int32(n), nil, "", nil
-	a.Began = at.r.Time.Clock // the request's begin, or the end of a wait before the attempt
+	a.Began = at.r.Time.Clock // when the request began, or when the wait before this attempt ended
 	a.Fault, a.Span = attempt.Fault{}, nil
 	at.stream = heldStream{}
 	at.hedge.learns, at.hedge.after = false, 0
@@ -42,9 +43,9 @@ func (at *attempts) begin(n int) {
 	}
 }
 
-// make sends the request once, waits for the headers of the response, and sets res to the
-// result. After a status the connection stays open and Resp has the headers. After an
-// attempt timeout it stays open for resume. fresh asks for a newly dialled connection.
+// make sends the request once, waits for the response headers and sets res to the result. After a
+// status, the connection stays open and Resp holds the headers. After an attempt timeout, it stays
+// open for resume. If fresh is set, make dials a new connection.
 func (at *attempts) make(res *policy.Attempt, fresh bool) {
 	*res = policy.Attempt{}
 	if at.s.att.Fault.Stalled {
@@ -57,7 +58,7 @@ func (at *attempts) make(res *policy.Attempt, fresh bool) {
 			return
 		}
 		if !at.r.ClientStaysOn() {
-			res.Cause = policy.CauseDial // it left during the dial: nothing is sent
+			res.Cause = policy.CauseDial // the client left during the dial: nothing is sent
 			return
 		}
 		switch sent := at.sendRequest(); {
@@ -66,21 +67,21 @@ func (at *attempts) make(res *policy.Attempt, fresh bool) {
 			return
 		case sent == attempt.NotTaken && at.s.att.Reused:
 			at.s.upload.Stop()
-			at.s.att.Take().CloseStale() // from it the pool learns how long the upstream keeps idle connections
+			at.s.att.Take().CloseStale() // the pool learns from it how long the upstream keeps idle connections
 			res.Cause = policy.CauseIdleClose
 			return
-		case !at.s.att.Reused: // dialled just now: the next dial is another attempt
+		case !at.s.att.Reused: // a connection just dialled: the next dial is another attempt
 			at.s.drop()
 			res.Cause = policy.CauseDial
 			return
 		}
-		at.s.att.Take().CloseUnsent() // it was found closed: take the next one, since nothing was tried on it
-		at.r.Time.Tick()              // its end may have come in place of the response
+		at.s.att.Take().CloseUnsent() // the upstream had closed it: nothing was sent, so take the next one
+		at.r.Time.Tick()              // the check may have waited
 	}
 }
 
-// resume continues an attempt that timed out when no retry is possible. It then has all
-// the time that is left.
+// resume continues an attempt that timed out if no retry is possible. The attempt then has all the
+// time that is left.
 func (at *attempts) resume(res *policy.Attempt) {
 	at.s.lastAttempt, at.hedge.after = true, 0
 	if at.s.att.Fault.Stalled {
@@ -90,12 +91,12 @@ func (at *attempts) resume(res *policy.Attempt) {
 	at.receive(res)
 }
 
-// sendRequest sends the request, or what is here of it.
+// sendRequest sends the request, or the part of it that has arrived.
 func (at *attempts) sendRequest() attempt.SendEnd {
 	parts, headers, expect, end, err := at.s.request()
 	switch {
 	case err != nil:
-		at.s.upload.ClientFailed(err) // known to be broken before a byte of it is sent
+		at.s.upload.ClientFailed(err) // the body is broken before a byte of it is sent
 		return attempt.Taken
 	case end && at.s.att.Unchecked && at.s.att.Up.CanSendChecked():
 		return at.sendChecked(parts)
@@ -114,18 +115,18 @@ func (at *attempts) sendChecked(parts [][]byte) attempt.SendEnd {
 	n, got, err := at.s.att.Up.SendChecked(parts, at.s.att.Up.Buf)
 	at.s.att.W, at.s.att.GotBytes = got, n > 0
 	switch {
-	case err == nil && length(parts) == 0: // receive goes on with what came
+	case err == nil && length(parts) == 0: // receive continues with the bytes that arrived
 	case err == upstream.ErrStale:
 		return attempt.Stale
 	case n == 0 && rawsocket.IsTimeout(err):
 		return at.s.att.SendLate(parts)
 	case n == 0 && err != nil:
 		return attempt.NotTaken
-	case length(parts) > 0: // what was taken is cut off
+	case length(parts) > 0: // the upstream took a part: what it took is cut off
 		if _, err := at.s.att.Up.Writev(parts); err != nil {
 			at.s.att.Progress.Store(attempt.WriteFailed)
 		}
-	case rawsocket.IsTimeout(err) && at.hedge.due(): // receive goes on with it
+	case rawsocket.IsTimeout(err) && at.hedge.due(): // receive sends the hedge
 	case rawsocket.IsTimeout(err):
 		at.s.upload.StartWatch(nil)
 	default:
@@ -134,8 +135,8 @@ func (at *attempts) sendChecked(parts [][]byte) attempt.SendEnd {
 	return attempt.Taken
 }
 
-// receive waits for the final response headers. On anything but a status and an attempt
-// timeout it drops the connection.
+// receive waits for the final response headers. It drops the connection unless it gets a status or
+// an attempt timeout.
 func (at *attempts) receive(a *policy.Attempt) {
 	cause := at.s.att.ReadFinalHeaders(at, at.r.Settings.Limits, at.r.HTTP.Method)
 	if at.hedge.running != nil {
@@ -145,7 +146,7 @@ func (at *attempts) receive(a *policy.Attempt) {
 	at.received(a, cause)
 }
 
-// received sets a to the result of the attempt, after reading its headers ended with cause.
+// received sets a to the result of the attempt. cause is why reading its headers ended.
 func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 	switch cause {
 	case policy.CauseStatus:
@@ -169,16 +170,16 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		}
 	default:
 		*a = policy.Attempt{Cause: cause}
-		if cause != policy.CauseAttemptTimeout && at.r.ClientEnd.Load() == request.ClientPresent { // else resume or abandon has a use for it
+		if cause != policy.CauseAttemptTimeout && at.r.ClientEnd.Load() == request.ClientPresent { // otherwise resume or abandon needs it
 			at.s.drop()
 		}
 	}
 }
 
-// raceHedge continues an attempt that has a hedge, after reading its headers ended with cause,
-// until one of the two remains. The first good response wins; a failure waits for the other. It
-// sets res to the result, like receive. Whatever concerns the client happens here and not in the
-// goroutine of the hedge.
+// raceHedge continues an attempt that has a hedge until one of the two remains. cause is why
+// reading the attempt's headers ended. The first good response wins; a failure waits for the other
+// attempt. It sets res to the result, like receive. Everything about the client happens here and
+// not in the goroutine of the hedge.
 func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
 	if at.hedge.ended {
 		if at.hedge.takeOver(res, at) {
@@ -195,7 +196,7 @@ func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
 	at.hedge.drop()
 }
 
-// holdHedgesStream is the end of received for a hedge that is now the running attempt.
+// holdHedgesStream does for a winning hedge what received does at its end.
 func (at *attempts) holdHedgesStream(res *policy.Attempt) {
 	at.stream = heldStream{}
 	if at.holdsStream(res) {

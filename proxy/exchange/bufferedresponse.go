@@ -12,34 +12,34 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// responseBufferTimeout bounds how long the body of a failed response may take before the response
-// is relayed instead of buffered. A retry that starts later helps nobody.
+// responseBufferTimeout bounds how long the body of a failed response is read. A slower response
+// is relayed instead of buffered, because a later retry would not help the client.
 const responseBufferTimeout = time.Second
 
-// minBodyRoom is the least room behind buffered headers for reading the body.
+// minBodyRoom is the least room, in bytes, behind buffered headers for reading the body.
 const minBodyRoom = 512
 
-// bufferedResponse is a failed response that is kept whole while a better one is sought. Its bytes
-// are charged to the retry buffer.
+// bufferedResponse keeps a failed response whole while a retry seeks a better one. Its bytes are
+// charged to the retry buffer.
 type bufferedResponse struct {
-	s           *sender // which made the attempt
+	s           *sender // made the attempt
 	resp        http1.Response
 	framing     http1.Framing
-	headerBuf   []byte // the buffer with resp's spans
-	headerStart int32  // the head in it
+	headerBuf   []byte // the buffer that resp's spans point into
+	headerStart int32  // where the headers in it begin
 	headerEnd   int32
-	attempt     int32 // the number of the attempt that brought it
+	attempt     int32 // the number of the attempt with this response
 	full        bool
-	compacted   bool // for a wait
-	cut         bool // the upstream cut it off, so the client's copy is cut off too
+	compacted   bool // moved into exact-size buffers during a wait
+	cut         bool // the upstream cut it off, so it is cut off for the client too
 	body        []byte
 	chunked     http1.Chunked
 	charged     int
 }
 
-// read reads the response of the attempt that just ended to its end, and keeps it in place of an
-// older one. If it returns a reason, the response cannot be kept; it can still be relayed from its
-// first byte.
+// read buffers the whole response of the attempt that just ended, in place of an older one. If it
+// returns a reason, the response cannot be buffered, but it can still be relayed from its first
+// byte.
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
 	limit := h.s.r.Route.ResponseBufferBytes
@@ -47,12 +47,12 @@ func (h *bufferedResponse) read() policy.Reason {
 		return policy.ReasonResponseTooLarge
 	}
 	if h.s.att.R > len(h.s.att.Up.Buf)-minBodyRoom {
-		return policy.ReasonResponseTooLarge // its head alone fills the buffer
+		return policy.ReasonResponseTooLarge // its headers alone fill the buffer
 	}
 	if !h.charge(cap(h.s.att.Up.Buf) + cap(h.s.att.Body.Prefix)) {
 		return policy.ReasonRetryBufferFull
 	}
-	h.body, h.s.att.Body.Prefix = h.s.att.Body.Prefix, nil // what was read of it to find out its status
+	h.body, h.s.att.Body.Prefix = h.s.att.Body.Prefix, nil // read already, to find out the status
 	if why := h.readBody(limit); why != policy.ReasonNone {
 		h.s.att.Body.Prefix = h.body
 		h.body = nil
@@ -63,8 +63,9 @@ func (h *bufferedResponse) read() policy.Reason {
 	return policy.ReasonNone
 }
 
-// readLast keeps the response of the last attempt, whose result is res, until the fallback has a
-// better one. It reports false if it cannot be kept. A nil res means that there was no attempt.
+// readLast buffers the response of the last attempt until the fallback has a better one. res is
+// the result of that attempt; nil means that there was none. It reports false if the response
+// cannot be buffered.
 func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
 	if res == nil || res.Cause != policy.CauseStatus || h.full && h.attempt == int32(h.s.r.Attempts) {
 		return true
@@ -72,9 +73,9 @@ func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
 	return h.read() == policy.ReasonNone
 }
 
-// readBody reads the body.
+// readBody reads the body into h.body, at most limit bytes.
 func (h *bufferedResponse) readBody(limit int64) policy.Reason {
-	h.s.att.Body.KeepBelow = h.s.att.R // the head stays where it is
+	h.s.att.Body.KeepBelow = h.s.att.R // the headers stay where they are
 	until := h.s.r.Time.Now().Add(responseBufferTimeout)
 	for {
 		piece, err := h.s.att.Body.NextBefore(until)
@@ -96,7 +97,8 @@ func (h *bufferedResponse) readBody(limit int64) policy.Reason {
 	}
 }
 
-// appendBody appends a piece and charges the growth of the buffer.
+// appendBody appends a piece and charges the growth of the buffer. It reports false if the retry
+// buffer is full.
 func (h *bufferedResponse) appendBody(piece []byte) bool {
 	before := cap(h.body)
 	h.body = buffer.Grow(h.body, len(piece))
@@ -117,7 +119,8 @@ func (h *bufferedResponse) releaseCharge() {
 	h.charged = 0
 }
 
-// keep takes the buffer with the headers from the connection, which goes back to the pool.
+// keep takes the buffer with the headers from the connection and returns the connection to the
+// pool.
 func (h *bufferedResponse) keep() {
 	h.full, h.attempt = true, int32(h.s.r.Attempts)
 	h.framing = h.s.att.Body.Framing
@@ -135,7 +138,7 @@ func (h *bufferedResponse) keep() {
 
 // drop forgets the buffered response, if there is one, and returns its memory.
 func (h *bufferedResponse) drop() {
-	if h.charged > 0 { // as all that is held is
+	if h.charged > 0 { // everything that is held is charged
 		h.forget()
 	}
 }
@@ -146,8 +149,8 @@ func (h *bufferedResponse) forget() {
 	h.full, h.cut = false, false
 }
 
-// compact moves what is kept out of the buffers that it was read into. Its headers are parsed again when they are
-// needed.
+// compact moves the response out of the buffers that it was read into. Its headers are parsed
+// again when they are needed.
 func (h *bufferedResponse) compact() {
 	if !h.full || h.compacted {
 		return
@@ -163,16 +166,16 @@ func (h *bufferedResponse) compact() {
 	h.charged -= saved
 }
 
-// restoreHeaders undoes what compact did to the headers.
+// restoreHeaders parses the headers again after compact.
 func (h *bufferedResponse) restoreHeaders() {
 	if h.compacted {
 		_, _ = h.resp.Parse(h.headerBuf, h.s.r.Settings.Limits, h.s.r.HTTP.Method)
 	}
 }
 
-// readError takes what the response, whose result is a, says about a retry in its body: a wait, which
-// counts if it is longer than that of the headers, or that an account is used up. It returns the
-// reason if there is to be no retry.
+// readError reads what the body of the response says about a retry: a wait, or that an account is
+// used up. A wait counts if it is longer than that of the headers. a is the result of the attempt.
+// readError returns the reason if the request must not be retried.
 func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) policy.Reason {
 	body := h.errorObject(began)
 	if a.Cause != policy.CauseStatus || a.Status < 400 || len(body) == 0 {
@@ -197,8 +200,8 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 	return policy.ReasonNone
 }
 
-// errorObject returns the JSON text of the response: its body, or the error that an event
-// stream began with. It returns nil if the response has none.
+// errorObject returns the JSON text of the response: its body, or the error at the beginning of an
+// event stream. It returns nil if the response has none.
 func (h *bufferedResponse) errorObject(began *heldStream) []byte {
 	switch {
 	case began.failed:

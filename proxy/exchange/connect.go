@@ -11,13 +11,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// freshFor bounds the idle age of a pooled connection for a request that could not be
-// retried. Servers close idle connections after 2 s at the earliest (Node.js 5 s,
-// Gunicorn 2 s), and that close may be on its way.
+// freshFor bounds the idle age of a pooled connection for a request that could not be retried.
+// Servers close idle connections after 2 s at the earliest (Node.js 5 s, Gunicorn 2 s), and such a
+// close may already be in flight.
 const freshFor = 1500 * time.Millisecond
 
-// A dial that is starved of a descriptor is looked at again after the first of
-// these, then after twice as long each time, up to the second.
+// A dial that found no free descriptor is tried again after minDescriptorWait, then after twice as
+// long each time, up to MaxDescriptorRetry.
 const (
 	minDescriptorWait  = 5 * time.Millisecond
 	MaxDescriptorRetry = 250 * time.Millisecond
@@ -30,8 +30,8 @@ func outOfDescriptors(err error) bool {
 	return errors.As(err, &dial) && dial.Kind == upstream.KindNoDescriptors
 }
 
-// connect gets a connection: a pooled one at once, otherwise a dialled one while the client
-// is watched. CauseStatus means that s.att has it.
+// connect gets a connection: a pooled one at once, otherwise a dialled one while the client is
+// watched. If it returns CauseStatus, s.att has the connection.
 func (s *sender) connect(fresh bool) policy.Cause {
 	pool := s.r.Dest.UpstreamState.Pool
 	s.att.Unchecked = s.upload.IsBuffered()
@@ -58,7 +58,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 	return policy.CauseStatus
 }
 
-// choice returns what decides about the endpoint of the next attempt.
+// choice returns what determines the endpoint of the next attempt.
 func (s *sender) choice() upstream.Choice {
 	balance := &s.r.Dest.Balance
 	c := upstream.Choice{Avoid: s.avoid, RoundRobin: balance.RoundRobin}
@@ -89,10 +89,10 @@ func (s *sender) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 	return s.r.Dest.UpstreamState.Admission.Dial(ctx, o)
 }
 
-// use gives the attempt its connection.
+// use makes up the connection of the attempt.
 func (s *sender) use(up *upstream.Conn) {
 	s.att.Use(up)
-	s.avoid = up.Addr // the next attempt, if there is one, prefers another address
+	s.avoid = up.Addr // a next attempt prefers another address
 	s.admit.Connected()
 	s.upload.Serve(s.att)
 }
@@ -109,8 +109,8 @@ func (s *sender) dialFailed(err error) policy.Cause {
 }
 
 // connection returns a pooled connection, unless fresh is set, or dials one. If no descriptor is
-// left, it closes an idle connection or waits as long as the request has time. The attempt is not
-// made before there is a descriptor.
+// left, it closes an idle connection or waits as long as the request has time. The attempt does
+// not begin before a descriptor is free.
 func (s *sender) connection(o *upstream.GetOptions, fresh bool) (*upstream.Conn, error) {
 	var until clock.Instant
 	for wait := minDescriptorWait; ; wait = min(2*wait, MaxDescriptorRetry) {
@@ -121,7 +121,7 @@ func (s *sender) connection(o *upstream.GetOptions, fresh bool) (*upstream.Conn,
 		}
 		up, err := s.dial(*o)
 		s.r.Time.Tick()
-		o.Now = 0 // that took its time
+		o.Now = 0 // closing took time
 		if !outOfDescriptors(err) {
 			return up, err
 		}

@@ -1,4 +1,4 @@
-// Package exchange serves one request of a client: the loop of attempts, waits, hedging, the
+// Package exchange serves one request of a client: the retry loop, the waits, hedging, the
 // fallback and the relay of the response. Package proxy reads the request's headers from a
 // downstream.Conn and hands both to an Exchange, which the connection reuses for its next request.
 //

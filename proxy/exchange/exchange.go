@@ -15,8 +15,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Exchange is one request with its attempts and its response. It belongs to its
-// connection, which reuses it for the next request.
+// Exchange is one request with its attempts and its response. It belongs to its connection, which
+// reuses it for the next request. Only PiecesSent and EndTunnel are safe for concurrent use.
 type Exchange struct {
 	r        request.Request
 	report   report.Report
@@ -58,7 +58,8 @@ func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 	x.admit.Begin()
 }
 
-// EndAfterFault ends the request after a fault of the proxy. It reports whether one was being served.
+// EndAfterFault ends the request after a fault of the proxy. It reports whether a request was
+// being served.
 func (x *Exchange) EndAfterFault() bool {
 	x.w.MustReset = true
 	x.attempts.hedge.abort()
@@ -76,7 +77,7 @@ func (x *Exchange) EndAfterFault() bool {
 // end returns all memory of the exchange except what the next request will use.
 func (x *Exchange) end() {
 	x.r.Body.Close()
-	x.sender.att.Resp.Detach() // it may point into the buffered response
+	x.sender.att.Resp.Detach() // its spans may point into the buffered response
 	x.buffered.drop()
 	x.sender.att.Body.Release()
 	x.putHead()
@@ -87,8 +88,8 @@ func (x *Exchange) end() {
 	x.w.Release()
 }
 
-// Serve handles the parsed request: route, retry loop, response. It reports whether the
-// connection can serve another request.
+// Serve handles the parsed request: route, retry loop, response. It reports whether the connection
+// can serve another request.
 func (x *Exchange) Serve() bool {
 	x.r.FindRoute()
 	x.report.Open = true
@@ -105,7 +106,8 @@ func (x *Exchange) Serve() bool {
 	return !x.w.MustClose && !x.w.MustReset
 }
 
-// respond gets the client its response. It returns its status code, 0 for none, and the outcome.
+// respond sends the client its response. It returns the status code, 0 if there was no response,
+// and the outcome.
 func (x *Exchange) respond() (int, policy.Outcome) {
 	x.r.Out.FindID()
 	if why := x.r.Refusal(); why != http1.RefusalNone {
@@ -119,7 +121,7 @@ func (x *Exchange) respond() (int, policy.Outcome) {
 	return x.run()
 }
 
-// RefuseHeaders responds to request headers that broke a rule.
+// RefuseHeaders responds to request headers that broke the rule why.
 func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.r.Time.Tick()
 	x.r.Out.MakeID()
@@ -138,25 +140,28 @@ func (x *Exchange) HeadersTimedOut() {
 	x.end()
 }
 
-// LastTick returns the last time that the clock was read for the request; zero if there was none yet.
+// LastTick returns when the clock was last read for the request, or zero if it was not read yet.
 func (x *Exchange) LastTick() clock.Instant { return x.r.Time.Clock }
 
 // Tick reads the clock for the request.
 func (x *Exchange) Tick() { x.r.Time.Tick() }
 
-// PiecesSent returns how many pieces of request bodies were sent upstream. Anyone may ask.
+// PiecesSent returns how many pieces of request bodies were sent upstream. It is safe for
+// concurrent use.
 func (x *Exchange) PiecesSent() uint32 { return x.upload.Pieces() }
 
-// MustReset reports whether the connection has to end such that the client cannot take it for an orderly end.
+// MustReset reports whether the connection must end with a reset, so that the client cannot
+// mistake it for an orderly end.
 func (x *Exchange) MustReset() bool { return x.w.MustReset }
 
 // EndedByClient reports whether the request reached an upstream and was then ended by its client.
 func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }
 
-// EndTunnel ends the tunnel of the request, if it is one, in order. Anyone may call it.
+// EndTunnel ends the tunnel of the request in order, if the request is one. It is safe for
+// concurrent use.
 func (x *Exchange) EndTunnel() { x.relay.upgraded.Load().end() }
 
-// conclude gives the client the last real response, or one of our own if there never was one.
+// conclude sends the client the last real response, or our own if there never was one.
 func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
 	if d.Class != policy.ClassNone {
 		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
@@ -166,7 +171,7 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	x.report.Reason = reasonOf(d.Why)
 	outcome := x.outcomeOf(a, d)
 	if outcome == policy.OutcomeGaveUpNotInRetryOn {
-		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not say so: a proxy in front may retry the status
+		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
 	switch {
 	case x.buffered.full && (x.buffered.attempt == int32(x.r.Attempts) || a.Cause != policy.CauseStatus):
@@ -185,7 +190,7 @@ func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcom
 	switch {
 	case d.Class != policy.ClassNone:
 		return policy.GaveUp(d.Why)
-	case a.Status >= 500 && a.Status <= 599: // not a failure that is retried, such as 501, but no success either
+	case a.Status >= 500 && a.Status <= 599: // a failure that is not retried, such as 501, is no success either
 		return policy.GaveUp(policy.ReasonNotInRetryOn)
 	case x.report.Failed:
 		return policy.OutcomeRecovered
@@ -193,7 +198,7 @@ func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcom
 	return policy.OutcomeSuccess
 }
 
-// reasonOf returns the text for the client, "" if there is nothing to explain.
+// reasonOf returns the text for the client, or "" if there is nothing to explain.
 func reasonOf(why policy.Reason) string {
 	if why == policy.ReasonNone {
 		return ""
@@ -205,7 +210,7 @@ func reasonOf(why policy.Reason) string {
 func (x *Exchange) abandon() (int, policy.Outcome) {
 	class := policy.NotSent
 	if x.sender.att.SentSome() {
-		class = policy.Unknown // the upstream may go on with it
+		class = policy.Unknown // the upstream may still work on it
 	}
 	x.sender.abandonPermit(breaker.Abandoned)
 	x.sender.drop()

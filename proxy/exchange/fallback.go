@@ -10,9 +10,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// fallBack lets the route's fallbacks answer a request that failed because of reason. a is its
-// last attempt, nil if the next one was not sent. It reports false if there is no fallback or if
-// none has a better response: the client then gets what it would have got without.
+// fallBack sends a request that failed because of reason to the route's fallbacks. a is the result
+// of its last attempt, or nil if the next one was not sent. It reports false if there is no
+// fallback or none has a better response: the client then gets what it would have got without a
+// fallback.
 func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
 	if len(x.r.Route.Fallbacks) == 0 {
 		return 0, 0, false
@@ -34,8 +35,8 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	return code, o, true
 }
 
-// askFallbacks asks one fallback upstream after the other until one has a better response. A request
-// that may have been processed and must not be twice goes to no further one.
+// askFallbacks tries one fallback upstream after the other until one has a better response. If the
+// request may have been processed and is not safe to repeat, no further fallback gets it.
 func (x *Exchange) askFallbacks(reason string) (int, policy.Outcome, bool) {
 	prepared := false
 	for _, to := range x.r.Route.FallbackRoutes {
@@ -63,8 +64,8 @@ func (x *Exchange) askFallbacks(reason string) (int, policy.Outcome, bool) {
 	return 0, 0, false
 }
 
-// askFallback sends the request to a fallback upstream, once, and relays what comes if it is no
-// failure. It is no attempt at the upstream and counts as none.
+// askFallback sends the request once to a fallback upstream, and relays the response if it is no
+// failure. This send does not count as an attempt.
 func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
 	last, noAttempt := x.sender.att, x.admit.NoAttempt
 	x.sender.redirect(to, &attempt.Attempt{Host: &x.r.Process.Attempts, Buffers: &x.r.Conn.Buffers})
@@ -100,7 +101,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	return code, o, true
 }
 
-// fallbackFailed counts a fallback upstream that had no better response and goes back to the last
+// fallbackFailed counts a fallback upstream that had no better response. It restores the last
 // attempt at the upstream, whose result the client gets.
 func (x *Exchange) fallbackFailed(last *attempt.Attempt, noAttempt policy.Reason) (int, policy.Outcome, bool) {
 	x.report.Observer.FallbackFailed()
@@ -118,7 +119,7 @@ func (x *Exchange) finishFallbackAttempt(res *policy.Attempt) {
 	x.report.RecordFallback(x.sender.att, res, x.r.Route.Policy.Classify(res))
 }
 
-// contentType guesses from the first byte: what begins like JSON or HTML is meant so.
+// contentType guesses the media type of body from its first byte: JSON, HTML or plain text.
 func contentType(body []byte) string {
 	if len(body) > 0 {
 		switch body[0] {

@@ -14,23 +14,23 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// heldStream is the beginning of an event stream that is held back until its first content. What
-// was read of it is in the Prefix of the attempt's body.
+// heldStream is the beginning of an event stream that is held back until its first content. The
+// bytes read so far are in the Prefix of the attempt's body.
 type heldStream struct {
 	reader eventstream.Reader
 	failed bool // it began with an error
-	silent bool // no content came in time: the attempt goes on if it cannot be retried
+	silent bool // no content came in time: if the attempt cannot be retried, it continues
 }
 
-// holdsStream reports whether the response is an event stream that is to be held back.
+// holdsStream reports whether the response is an event stream to be held back.
 func (at *attempts) holdsStream(a *policy.Attempt) bool {
 	return at.r.Dest.FirstContentTimeout > 0 && a.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body.Ended &&
 		at.s.att.Progress.Load() == attempt.Sent && at.s.att.R <= len(at.s.att.Up.Buf)-minBodyRoom &&
 		isEventStream(&at.s.att.Resp) && isUncompressed(&at.s.att.Resp)
 }
 
-// awaitFirstContent holds an event stream back until its first content, and sets a to the result if
-// that is not what came.
+// awaitFirstContent holds an event stream back until its first content. If the stream brings
+// something else, it sets a to the result.
 func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	verdict, err := at.readFirstEvents()
 	switch {
@@ -39,7 +39,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 		at.s.drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
 	case rawsocket.IsTimeout(err):
-		at.s.admit.Release(at.s.att, a) // the upstream has responded, and a model that thinks long is no sign of trouble
+		at.s.admit.Release(at.s.att, a) // the upstream has responded; a model that computes for long is no sign of trouble
 		at.stream.silent = true
 		*a = policy.Attempt{Cause: policy.CauseAttemptTimeout}
 	case verdict == eventstream.Failed:
@@ -50,8 +50,8 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	}
 }
 
-// readFirstEvents reads an event stream until its first content, an error or its end. It gives up
-// after eventstream.MaxHeld bytes or if the retry buffer is full: the stream then counts as one
+// readFirstEvents reads an event stream until its first content, an error or its end. It stops
+// after eventstream.MaxHeld bytes or if the retry buffer is full. The stream then counts as one
 // with content.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 	b, memory := &at.s.att.Body, &at.r.Process.RetryBuffer
@@ -83,31 +83,30 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 	return eventstream.Content, nil
 }
 
-// goOnWithStream relays a silent stream after all, since the decision d is against a retry.
+// goOnWithStream relays a silent stream because the decision d is against a retry.
 func (at *attempts) goOnWithStream(a *policy.Attempt, d *policy.Decision) {
 	at.stream.silent = false
 	at.r.StatusOf(a, &at.s.att.Resp)
 	*d = policy.Decision{}
 }
 
-// A gRPC call is an HTTP/2 request like any other to the retry loop. What is
-// its own stands here: its status is in trailers, it may be a stream that lasts
-// for hours and says nothing for minutes, and its client understands no status
-// of HTTP's.
+// To the retry loop, a gRPC call is an HTTP/2 request like any other. The differences are here.
+// Its status is in trailers. It may be a stream that lasts for hours and is silent for minutes.
+// Its client understands no HTTP status.
 
-// GRPCStatusWait is how long the trailers are awaited of a call whose request is complete and
-// whose response began without a message. A server that ends a call with an error sends them
-// right after its headers. A stream that opens without a message is delayed by as much, once.
-// Tests on slow machines raise it.
+// GRPCStatusWait bounds the wait for the trailers of a call whose request is complete and whose
+// response began without a message. A server that ends a call with an error sends them right after
+// its headers. A stream that opens without a message is delayed by this time, once. Tests on slow
+// machines raise it.
 var GRPCStatusWait = 50 * time.Millisecond
 
-// GRPCEndWait is GRPCStatusWait while the end of the client's messages has not been seen. It
-// mostly is on its way, but the client of a stream may wait for these headers before it goes on.
+// GRPCEndWait replaces GRPCStatusWait until the end of the client's messages is seen. That end is
+// usually in flight, but the client of a stream may wait for these headers before it sends more.
 var GRPCEndWait = 5 * time.Millisecond
 
-// peekGRPCStatus finds out the status of a call that ended without a message, as far as that
-// shows soon. It reports false if the response was cut off before any of it went to the client.
-// It is called for gRPC calls only.
+// peekGRPCStatus reads the status of a call that ended without a message, if it arrives within
+// GRPCStatusWait. It reports false if the response was cut off before any of it went to the
+// client. It is called for gRPC calls only.
 func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
 	if a.Status != 200 || !at.r.Route.Policy.RetryOn.AnyGRPC() {
 		return true
@@ -123,14 +122,14 @@ func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
 	return whole
 }
 
-// peekBody reads the first piece of the response body, for the relay to begin with, or its end.
-// It reports false if the body was cut off.
+// peekBody reads the first piece of the response body, or its end. The relay begins with that
+// piece. It reports false if the body was cut off.
 func peekBody(a *attempt.Attempt) bool {
 	b := &a.Body
 	if b.Ended || a.R > len(a.Up.Buf)-minBodyRoom {
-		return true // without a body, or with a head that leaves no room to read one
+		return true // no body, or the headers leave no room to read one
 	}
-	b.KeepBelow = a.R // the head stays where it is
+	b.KeepBelow = a.R // the headers stay where they are
 	piece, err := b.Next(GRPCEndWait)
 	if rawsocket.IsTimeout(err) && a.Progress.Load() == attempt.Sent {
 		piece, err = b.Next(GRPCStatusWait)
@@ -141,8 +140,8 @@ func peekBody(a *attempt.Attempt) bool {
 	return err == nil || err == io.EOF || !errors.Is(err, attempt.ErrCut)
 }
 
-// readPushback obeys grpc-retry-pushback-ms (gRFC A6): the wait that the server asks for. A value
-// that is no number, as a negative one, forbids a retry.
+// readPushback reads grpc-retry-pushback-ms (gRFC A6), the wait that the server asks for. A
+// negative value, or one that is not a number, forbids a retry.
 func readPushback(a *attempt.Attempt, res *policy.Attempt) {
 	v, ok := a.HeaderOrTrailer("grpc-retry-pushback-ms")
 	if !ok {

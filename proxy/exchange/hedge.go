@@ -15,21 +15,21 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
-// A hedge is a second attempt that is sent while the first is still awaited. Whichever responds
-// first is relayed. This file decides whether and when; hedgerace.go decides between the two;
-// package hedging makes the attempt. See docs/decisions/0006-hedging.md.
+// A hedge is a second attempt that is sent while the first is still in flight. The first good
+// response is relayed. This file decides whether and when to send a hedge. hedgerace.go chooses
+// between the two attempts. Package hedging makes the attempt. See docs/decisions/0006-hedging.md.
 
-// race is the running attempt of a request beside its hedge. The first good response wins. It
-// also knows when the hedge is due, and has no effect on requests that are not hedged.
+// race is the running attempt of a request and its hedge. The first good response wins. It also
+// computes when the hedge is due. It has no effect on requests that are not hedged.
 type race struct {
 	s      *sender
 	report *report.Report
 
-	after   time.Duration    // when the running attempt gets its hedge, from its request being sent whole on; 0: never
+	after   time.Duration    // the delay of the hedge after the request was sent whole; 0: no hedge
 	running *hedging.Attempt // the hedge in flight
-	learns  bool             // the duration of the running attempt says what is usual
-	sent    bool             // the request has had its hedge
-	ended   bool             // the hedge ended before the first attempt, and that is to be dealt with
+	learns  bool             // the duration of the running attempt counts as a usual one
+	sent    bool             // the request's hedge was sent
+	ended   bool             // the hedge ended before the first attempt; its result is not handled yet
 }
 
 // begin prepares for another request.
@@ -38,7 +38,7 @@ func (ra *race) begin() {
 	ra.learns, ra.sent, ra.ended = false, false, false
 }
 
-// arm prepares a hedge for the attempt that begins, if a hedge makes sense.
+// arm prepares a hedge for the attempt that begins, if a hedge is useful.
 func (ra *race) arm() {
 	if ra.s.r.Route.HedgeAfter.Slow() && ra.s.r.Route.UpstreamState.Pool.Single() {
 		return
@@ -49,7 +49,7 @@ func (ra *race) arm() {
 	}
 	s := ra.s.situation()
 	if s.Replay == policy.ReplayUnfinished {
-		s.Replay = policy.ReplayWhole // asked again when it is sent whole
+		s.Replay = policy.ReplayWhole // checked again when the request is sent whole
 	}
 	if ra.mayHedge(&s, nil) {
 		ra.after = ra.s.r.Route.Hedge.After(ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock))
@@ -61,7 +61,7 @@ func (ra *race) mayHedge(s *policy.Situation, b *budget.Budget) bool {
 	return ra.s.r.Route.Policy.MayHedge(s, b, ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock)) == policy.ReasonNone
 }
 
-// untilDue returns until, or when the hedge is due if that is sooner.
+// untilDue returns until, or the time when the hedge is due if that is sooner.
 func (ra *race) untilDue(until clock.Instant) clock.Instant {
 	if ra.after == 0 {
 		return until
@@ -74,8 +74,8 @@ func (ra *race) due() bool {
 	return ra.after > 0 && !ra.s.r.Time.Now().Before(ra.s.att.SentAt.Add(ra.after))
 }
 
-// send sends the hedge that is due, unless a response has begun to arrive, if the policy and
-// all stages of admission allow it. It never waits.
+// send sends the hedge that is due, if no response has begun to arrive and the policy and all
+// stages of admission allow it. It never waits.
 func (ra *race) send() {
 	ra.s.r.Time.Tick()
 	situation := ra.s.situation()
@@ -109,7 +109,7 @@ func (ra *race) send() {
 	ra.running.Start(parts)
 }
 
-// wholeRequest returns the request as its next attempt sends it, for a goroutine that may read it
+// wholeRequest returns the request as its next attempt sends it. Another goroutine may read it
 // until the exchange ends. The body must be kept whole.
 func (ra *race) wholeRequest(a *attempt.Attempt) [][]byte {
 	ra.s.r.Out.Render()
@@ -139,7 +139,8 @@ func (ra *race) attemptDone(res *policy.Attempt, class policy.Class) {
 	ra.report.AttemptDone(ra.s.att, res, class)
 }
 
-// learnLatency records how long the attempt took that just ended, or how long it was awaited.
+// learnLatency records how long the attempt took that just ended, or how long the client waited
+// for it.
 func (ra *race) learnLatency(a *policy.Attempt, class policy.Class) {
 	ra.learns = false
 	if class == policy.NotSent || ra.s.att.Progress.Load() != attempt.Sent {

@@ -9,10 +9,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// errHedgeEnded ends reading from the first attempt if its hedge has ended.
+// errHedgeEnded ends reading from the first attempt when its hedge ends.
 var errHedgeEnded = errors.New("the hedge ended first")
 
-// overtook reports whether the hedge ended and was not dealt with yet.
+// overtook reports whether the hedge ended and its result is not handled yet.
 func (ra *race) overtook() bool {
 	if ra.running == nil || ra.ended || !ra.running.IsOver() {
 		return false
@@ -21,21 +21,21 @@ func (ra *race) overtook() bool {
 	return true
 }
 
-// takeOver reports whether the hedge that ended first has a good response. It is then the running
-// attempt, and res its result. The upstream may still work on the first attempt, as on one whose
-// client has left.
+// takeOver reports whether the hedge that ended first has a good response. If so, the hedge
+// becomes the running attempt and res its result. The upstream may still work on the first
+// attempt, as if its client had left.
 func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 	h := ra.running
 	h.Await(ra.s.r)
 	if !ra.s.r.Good(&h.Result) {
-		h.ReleasePermit(ra.s.r, breaker.TimedOut) // its response, if it has one, stays in it
+		h.ReleasePermit(ra.s.r, breaker.TimedOut) // its response stays in it
 		return false
 	}
 	ra.s.r.Time.Tick()
 	ra.s.abandonPermit(breaker.Abandoned)
-	ra.s.att.Throttled = false // client-side throttling does not learn its result
+	ra.s.att.Throttled = false // client-side throttling does not count its result
 	if ra.s.r.Route.HedgeAfter.Slow() {
-		// As after the attempt timeout whose place it takes.
+		// The endpoint counts it like an attempt timeout, in whose place it comes.
 		reportToEndpoint(ra.s.att.Endpoint, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
 	}
 	*res = policy.Attempt{Cause: policy.CauseReset}
@@ -43,13 +43,13 @@ func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 	return true
 }
 
-// await waits for the hedge after the first attempt failed with res. It reports whether to continue
-// with the hedge, which is then the running attempt, and res its result. If the client leaves
-// meanwhile, the hedge is the one in flight.
+// await waits for the hedge after the first attempt failed with res. It reports whether the hedge
+// becomes the running attempt, with res as its result. If the client leaves during the wait, the
+// hedge is the attempt in flight.
 func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 	h := ra.running
 	ra.s.r.Time.Tick()
-	if res.Cause != policy.CauseAttemptTimeout { // else it may still be gone on with
+	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
 		ra.s.admit.Release(ra.s.att, res)
 	}
 	if !h.IsOver() {
@@ -76,7 +76,7 @@ func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 // sets res to its result. from reads the response of the hedge from now on.
 func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Reader) {
 	h := ra.running
-	ra.s.abandonPermit(breaker.TimedOut) // has no effect if the permit was released
+	ra.s.abandonPermit(breaker.TimedOut) // no effect if the permit was released
 	ra.s.r.StartPause(res)
 	if class != policy.Overtaken {
 		reportToEndpoint(ra.s.att.Endpoint, res)
@@ -98,10 +98,10 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	*res = h.Result
 }
 
-// drop ends a hedge that lost and reports it. A hedge of which nothing was sent does not count.
+// drop ends a hedge that lost and reports it. A hedge that sent nothing does not count.
 func (ra *race) drop() {
 	h := ra.running
-	ended := h.IsOver() && !h.IsStopped() // by itself, not when the client left
+	ended := h.IsOver() && !h.IsStopped() // on its own, not because the client left
 	h.Stop()
 	h.Await(ra.s.r)
 	ra.s.att.ReadBy = 0 // the hedge moved the deadline
@@ -130,8 +130,8 @@ func (ra *race) drop() {
 	h.Abort()
 }
 
-// finish ends the race. It counts a hedge that was sent, and returns the budget token of one that was
-// not.
+// finish ends the race. It counts a hedge that was sent. It returns the budget token of a hedge
+// that was not sent.
 func (ra *race) finish() {
 	h := ra.running
 	ra.running, ra.ended = nil, false
@@ -143,26 +143,26 @@ func (ra *race) finish() {
 	}
 }
 
-// abort ends the race after a fault of the proxy, with only what is necessary.
+// abort ends the race after a fault of the proxy. It only returns what the race holds.
 func (ra *race) abort() {
 	h := ra.running
 	if h == nil {
 		return
 	}
 	ra.running = nil
-	h.Stop()
-	<-h.Done
+	h.End()
 	h.ReleasePermit(ra.s.r, breaker.Abandoned)
 	h.Abort()
 }
 
-// reportToEndpoint tells the endpoint m what came of an attempt. m is nil if there is only one
-// endpoint. Dials are counted where they are made.
+// reportToEndpoint records the result a of an attempt with the endpoint m. m is nil if there is
+// only one endpoint. Dials are counted where they are made.
 func reportToEndpoint(m *upstream.Endpoint, a *policy.Attempt) {
 	switch {
 	case m == nil:
 	case a.Cause == policy.CauseIdleClose, a.Cause == policy.CauseRefusedStream:
-		// A restart closes all idle connections at once, and a stream is refused for want of room.
+		// A restart closes all idle connections at once, and REFUSED_STREAM only means that there
+		// was no room.
 	case a.Cause != policy.CauseStatus, countsAgainstEndpoint(a.JudgedStatus()):
 		m.ReportFailure()
 	default:
@@ -170,6 +170,6 @@ func reportToEndpoint(m *upstream.Endpoint, a *policy.Attempt) {
 	}
 }
 
-// countsAgainstEndpoint reports whether a status says that the endpoint is broken. A 500 is usually
-// caused by the request or by code that all endpoints share; a 429 is about the client.
+// countsAgainstEndpoint reports whether a status is evidence of a broken endpoint. A 500 usually
+// comes from the request or from code that all endpoints share; a 429 concerns the client.
 func countsAgainstEndpoint(status int) bool { return status >= 502 && status <= 504 }

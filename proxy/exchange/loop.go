@@ -7,8 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// run is the retry loop: permit, attempt, decision, wait. It returns the status
-// code that the client got, 0 for none, and the outcome.
+// run is the retry loop: permit, attempt, decision, wait. It returns the status code that the
+// client got, or 0 for none, and the outcome.
 func (x *Exchange) run() (int, policy.Outcome) {
 	var again, d policy.Decision // why the next attempt is made, and the decision on it
 	var a policy.Attempt
@@ -22,7 +22,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case !d.Retry && !x.admit.MayOutlive(x.sender.att, &a, &d):
+		case !d.Retry && !x.admit.MayRetryThroughBreaker(x.sender.att, &a, &d):
 			return x.conclude(&a, d)
 		}
 		x.sender.discard()
@@ -37,9 +37,9 @@ func (x *Exchange) run() (int, policy.Outcome) {
 	}
 }
 
-// tryOnce makes one attempt and sets a to its result and d to the decision on it.
-// It reports whether the client is still there. If the attempt times out and no
-// retry is possible, the attempt goes on with all the time that is left.
+// tryOnce makes one attempt, sets a to its result and d to the decision on it. It reports whether
+// the client is still there. If the attempt times out and no retry is possible, the attempt
+// continues with all the time that is left.
 func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
 	x.r.Attempts++
 	x.attempts.begin(x.r.Attempts)
@@ -57,7 +57,7 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.attempts.stream.silent && !d.Retry {
 		x.attempts.goOnWithStream(a, d)
 	}
-	if x.sender.att.Permit.Taken() { // else it was given back
+	if x.sender.att.Permit.Taken() { // otherwise it was returned already
 		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
 	}
 	if x.sender.att.Endpoint != nil {
@@ -73,8 +73,8 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	return true
 }
 
-// judgeAttempt returns the permit of the attempt and sets d to the decision on it. It
-// reports whether the client is still there. A response counts even if it is not.
+// judgeAttempt returns the permit of the attempt and sets d to the decision on it. It reports
+// whether the client is still there. A response counts even if the client has left.
 func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	*d = policy.Decision{}
 	if a.Status == 429 {
@@ -97,8 +97,8 @@ func (x *Exchange) clientLeft() (int, policy.Outcome) {
 }
 
 // judge asks the policy about a response that is no plain success. It asks first without the
-// budget: only if a retry is possible otherwise is it worth reading the rest of the request
-// body and buffering the response.
+// budget. Only if a retry is possible does it read the rest of the request body and buffer the
+// response.
 func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.admit.NoAttempt != policy.ReasonNone {
 		return policy.Decision{Class: policy.NotSent, Why: x.admit.NoAttempt}
@@ -107,7 +107,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	x.r.Time.StartClock(x.r.Time.Clock)
 	s := x.sender.situation()
 	if s.Replay == policy.ReplayUnfinished {
-		s.Replay = policy.ReplayWhole // as far as it can become so
+		s.Replay = policy.ReplayWhole // assume that secure succeeds
 	}
 	d := r.Policy.Decide(a, &s, nil, 0, backoff.Shared())
 	switch {
@@ -130,18 +130,18 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
 	if a.Header != nil {
-		a.Header = &x.buffered.resp // the head moved there with its response
+		a.Header = &x.buffered.resp // the headers moved there with the response
 	}
 	if why := x.buffered.readError(a, &x.attempts.stream); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	s = x.sender.situation()
 	if x.r.GRPC && s.Replay == policy.ReplayUnfinished {
-		s.Replay = policy.ReplayWhole // what came is kept, and the rest follows it as it comes
+		s.Replay = policy.ReplayWhole // what arrived is kept; the rest follows as it arrives
 	}
 	budget, shut := r.RetryBudget(), x.r.RetryWaitsInQueue()
 	if shut {
-		budget = nil // the breaker lets in no more than the upstream bears
+		budget = nil // the breaker limits the load by itself
 	}
 	d = r.Policy.Decide(a, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
 	x.admit.HasBudgetToken = d.Retry && !d.Free && budget != nil
@@ -151,14 +151,14 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	return d
 }
 
-// secure makes a retry possible: it buffers the failed response and reads the request body to
-// its end, or as far as it arrives in time. It returns the reason if that is impossible. The
-// client of a gRPC call may wait for a response before it sends more, so its messages are
-// not awaited.
+// secure makes a retry possible. It buffers the failed response and reads the request body to its
+// end, or as much as arrives in time. If that is impossible, it returns the reason. It does not
+// wait for the messages of a gRPC call, because its client may wait for a response before it sends
+// more.
 func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.upload.Replay() == policy.ReplayUnfinished
 	if unfinished {
-		x.sender.att.NotReusable = true // the rest of it could come after the response
+		x.sender.att.NotReusable = true // the rest of the body could arrive after the response
 		x.upload.Stop()
 	}
 	if a.Cause == policy.CauseStatus {
@@ -172,8 +172,8 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 	return policy.ReasonNone
 }
 
-// pause waits before a retry. Everything that could forbid the retry was checked before. Only
-// the client or a drain can end the wait early.
+// pause waits before a retry. All checks that could forbid the retry were made before. Only the
+// client or a drain ends the wait early.
 func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
@@ -193,8 +193,8 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	return end
 }
 
-// noWait is the end of a wait of length 0. The client was not watched during an attempt shorter
-// than downstream.PollEvery, so it may have left meanwhile.
+// noWait ends a wait of length 0. An attempt shorter than downstream.PollEvery does not watch the
+// client, so the client may have left.
 func (x *Exchange) noWait() permit.WaitEnd {
 	if x.r.Conn.HungUp() {
 		return permit.Left

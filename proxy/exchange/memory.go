@@ -7,25 +7,25 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// readTail is room for what a client sends while its request waits.
+// readTail is the room, in bytes, for what a client sends while its request waits.
 const readTail = 64
 
-// Compact makes the exchange small for a wait in which there may be thousands: what is kept moves
-// out of the buffers that it was read into. Headers are parsed again where they are then, which
-// is cheaper than keeping every buffer.
+// Compact shrinks the exchange for a wait that thousands of requests may share. It moves what is
+// kept out of the buffers that it was read into. The headers are parsed again later, which is
+// cheaper than keeping every buffer.
 func (x *Exchange) Compact() {
 	buffer.Put(x.r.Out.Headers)
 	x.r.Out.Headers = nil
 	x.r.Conn.Buffers.Release()
-	if !x.upload.Pump.Running { // which writes by them
-		x.upload.Forget() // what was written still points into buffers
+	if !x.upload.Pump.Running { // the pump writes from them
+		x.upload.Forget() // the last write still points into buffers
 	}
 	x.buffered.compact()
 	x.compactRequest()
 	x.r.Process.OnWait()
 }
 
-// compactRequest is Compact for the client's read buffer.
+// compactRequest compacts the client's read buffer.
 func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
@@ -42,18 +42,19 @@ func (x *Exchange) compactRequest() {
 	}
 }
 
-// Parsed heads point into the buffers that they were read into. Such a buffer goes back to its pool in this file
-// alone, and only once nothing points into it any more: TestBuffersWithSpansGoBackInOneFile holds the first, builds
-// with -race or -tags poison check the second.
+// Parsed headers point into the buffers that they were read into. Only this file returns such a
+// buffer to its pool, and only when nothing points into it any more.
+// TestBuffersWithSpansGoBackInOneFile checks the first rule; builds with -race or -tags poison
+// check the second.
 
-// DetachRequest forgets every span of the client's request.
+// DetachRequest clears every span of the client's request.
 func (x *Exchange) DetachRequest() {
 	x.r.Conn.Request.Detach()
 	x.r.Out.ID = nil
 	x.upload.Forget()
 }
 
-// putHead returns the buffer with the detached headers at the end of the request.
+// putHead returns the buffer of the detached request headers to its pool when the request ends.
 func (x *Exchange) putHead() {
 	x.DetachRequest()
 	if x.r.HeaderBuf != nil {
@@ -64,8 +65,8 @@ func (x *Exchange) putHead() {
 	}
 }
 
-// CheckDetached panics in builds that poison if anything that the exchange knows of still points
-// into b.
+// CheckDetached panics if a part of the exchange still points into b. It has an effect only in
+// builds that poison.
 func (x *Exchange) CheckDetached(b []byte) {
 	if !poison.On || cap(b) == 0 {
 		return
@@ -80,7 +81,7 @@ func (x *Exchange) CheckDetached(b []byte) {
 	x.sender.att.CheckDetached(b)
 	x.buffered.resp.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the response held", span) })
 	if x.upload.Pump.Running {
-		return // the vector and the body are the pump's
+		return // the pump owns the vector and the body
 	}
 	x.upload.CheckDetached(b)
 	for _, piece := range x.r.Body.Kept {

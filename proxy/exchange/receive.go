@@ -11,11 +11,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// lateAnswer is how long a response is awaited after the upstream stopped taking the request.
+// lateAnswer is how long to wait for a response after the upstream stopped reading the request.
 const lateAnswer = time.Second
 
-// Fill reads once from the upstream: see read. Fill, AcceptsUpgrade and Inform make attempts
-// the Reader of the running one.
+// Fill implements attempt.Reader with one read. See read.
 func (at *attempts) Fill(a *attempt.Attempt, idle time.Duration) error {
 	err := at.read(idle)
 	if err == io.EOF && idle > 0 && a.Body.UntilClose() && at.resetWhileSplicing() {
@@ -24,10 +23,10 @@ func (at *attempts) Fill(a *attempt.Attempt, idle time.Duration) error {
 	return err
 }
 
-// resetWhileSplicing reports whether the connection was reset while the kernel moved the
-// request's body, which a read may report as a mere end; package rawsocket knows of all other
-// writes. A reset that follows the upstream's orderly end counts too: whether that end
-// was the response's, nobody can tell then. An upload still in flight is given up.
+// resetWhileSplicing reports whether the connection was reset while the kernel moved the request's
+// body. A read may report that reset as an ordinary end. Package rawsocket detects it for all
+// other writes. A reset after the upstream's orderly end counts too, because that end may not be
+// the response's. An upload in flight is stopped.
 func (at *attempts) resetWhileSplicing() bool {
 	if at.s.upload.HasBody() {
 		at.s.upload.Stop()
@@ -35,19 +34,19 @@ func (at *attempts) resetWhileSplicing() bool {
 	return at.s.att.Spliced && rawsocket.IsTCPClosed(at.s.att.Up.Conn)
 }
 
-// AcceptsUpgrade reports whether the 101 names a protocol, was requested, and came after the
-// whole request (RFC 9110 section 7.8). What follows a body that was cut short could not be
-// told from the body.
+// AcceptsUpgrade reports whether the 101 names a protocol, was requested, and came after the whole
+// request (RFC 9110 section 7.8). After a body that was cut short, the bytes of the new protocol
+// would look like the rest of the body.
 func (at *attempts) AcceptsUpgrade(a *attempt.Attempt) bool {
 	at.s.upload.Stop()
 	return at.r.HTTP.Upgrade != nil && a.Resp.Upgrade != nil && a.Progress.Load() == attempt.Sent
 }
 
-// Inform forwards a 1xx response at once: a 100 only once and only to a client that asked for
-// it, none to HTTP/1.0.
+// Inform forwards a 1xx response at once. It forwards a 100 only once and only to a client that
+// expects it, and nothing to HTTP/1.0.
 func (at *attempts) Inform(a *attempt.Attempt) {
 	if a.Resp.Status == 100 {
-		a.NotReusable = at.s.mayGoUnread() // the upstream reads the body that it was asked about
+		a.NotReusable = at.s.mayGoUnread() // the upstream reads the body that it asked for
 	}
 	if at.r.HTTP.Minor == 0 || a.Resp.Status == 100 && !at.r.ExpectsContinue {
 		return
@@ -60,9 +59,9 @@ func (at *attempts) Inform(a *attempt.Attempt) {
 	}
 }
 
-// read reads once from the upstream into its buffer. While headers are awaited (idle 0), the
-// deadlines of attempt and request bound it; a body may pause for idle. It returns early if
-// the client's side ended.
+// read reads once from the upstream into its buffer. If idle is 0, headers are awaited and the
+// deadlines of attempt and request bound the read. Otherwise the body may pause for idle. It
+// returns early if the client's side ended.
 func (at *attempts) read(idle time.Duration) error {
 	began := at.r.Time.Tick()
 	for now := began; ; now = at.r.Time.Tick() {
@@ -110,17 +109,18 @@ func (at *attempts) read(idle time.Duration) error {
 	}
 }
 
-// AckWithin is how long after a request its acknowledgement is looked for, again and again.
-// Keep-alive probes find a peer that vanished later; they do not run before the request is acknowledged.
+// AckWithin is how long after a request the proxy looks for its acknowledgement. Keep-alive probes
+// detect a peer that vanishes later, but they do not run before the request is acknowledged.
 const AckWithin = 5 * time.Second
 
-// untilAckCheck returns until, or the next check for an acknowledgement of the request if that is sooner.
+// untilAckCheck returns until, or the time of the next check for an acknowledgement if that is
+// sooner.
 func (at *attempts) untilAckCheck(until, now clock.Instant) clock.Instant {
 	checks := max(now.Sub(at.s.att.SentAt), 0) / AckWithin
 	return request.Earliest(until, at.s.att.SentAt.Add((checks+1)*AckWithin))
 }
 
-// vanished reports whether the upstream's system does not even acknowledge the request.
+// vanished reports whether the upstream's system does not acknowledge the request.
 func (at *attempts) vanished() bool {
 	return at.r.Time.Now().Sub(at.s.att.SentAt) >= AckWithin && at.s.att.Up.Unacknowledged()
 }
@@ -133,14 +133,14 @@ func (at *attempts) readUntil(began clock.Instant, idle time.Duration, progress 
 	case progress == attempt.WriteFailed:
 		return began.Add(lateAnswer)
 	case progress == attempt.Sending:
-		return at.r.Time.ClientLeavesAt // else the upload is bounded by its rate
+		return at.r.Time.ClientLeavesAt // otherwise the upload is bounded by its rate
 	}
 	at.r.Time.StartClock(at.s.att.SentAt)
 	until := at.r.Time.Deadline
 	if t := at.r.Time.AttemptTimeout(); t > 0 && !at.s.lastAttempt {
 		from := at.s.att.SentAt.Add(-at.s.att.Fault.Taken)
 		if r := at.hedge.running; r != nil {
-			from = r.Att.Began // both have the time of the later one
+			from = r.Att.Began // both attempts get the time of the later one
 		}
 		if end := from.Add(t); until.IsZero() || end.Before(until) {
 			until = end
@@ -149,9 +149,9 @@ func (at *attempts) readUntil(began clock.Instant, idle time.Duration, progress 
 	return until
 }
 
-// setRead sets the read deadline of the upstream connection to until, or sooner while nobody
-// watches the client. A deadline that is close enough stays, unless the pump or a hedge may
-// have moved it.
+// setRead sets the read deadline of the upstream connection to until, or sooner while the client
+// is not watched. A deadline that is close enough stays, unless the pump or a hedge may have moved
+// it.
 func (at *attempts) setRead(until, now clock.Instant) {
 	if !at.s.upload.Pump.Running || at.s.upload.HasBody() {
 		soon := now.Add(downstream.PollEvery)

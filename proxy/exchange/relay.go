@@ -15,8 +15,8 @@ import (
 
 // relay sends an upstream's response to the client.
 type relay struct {
-	at       *attempts              // whose running attempt has the response
-	upgraded atomic.Pointer[tunnel] // what an upgrade became
+	at       *attempts              // its running attempt has the response
+	upgraded atomic.Pointer[tunnel] // the tunnel after an upgrade
 }
 
 // response sends the response of the attempt that just ended to the client as it arrives. It returns
@@ -54,8 +54,8 @@ func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome)
 	return status, o
 }
 
-// broken ends a response that could not be relayed whole. The client's connection ends such that
-// the response looks cut off: by a reset if only the end of the connection ends the body.
+// broken ends a response that could not be relayed whole. It makes the response look cut off to
+// the client: if only the end of the connection ends the body, it resets the connection.
 func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
 	re.at.w.MustClose = true
 	if err == attempt.ErrClientGone {
@@ -69,8 +69,8 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 	return status, policy.OutcomeResponseBroken
 }
 
-// endIfUnread marks the connection for closing if the response came before the whole request: the
-// stream still contains the rest.
+// endIfUnread marks the connection for closing if the response came before the whole request,
+// because the stream still contains the rest.
 func (re *relay) endIfUnread() {
 	if re.at.s.upload.HasBody() || !re.at.r.Body.Ended || re.at.r.Process.Draining.Load() {
 		re.at.w.MustClose = true
@@ -118,8 +118,8 @@ func (re *relay) copyBody(f http1.Framing) error {
 	return re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
 }
 
-// finishUpstream ends an attempt whose response was relayed whole. It gives up a request body that
-// is still being sent: the upstream has responded.
+// finishUpstream ends an attempt whose response was relayed whole. It stops sending a request
+// body, because the upstream has responded.
 func (re *relay) finishUpstream() {
 	if re.at.s.att.Progress.Load() != attempt.Sent {
 		re.at.s.drop()
@@ -168,7 +168,7 @@ func (re *relay) spliceDown() error {
 	return nil
 }
 
-// spliceDownEnded returns why a splice ended early, or nil if it can go on.
+// spliceDownEnded returns why a splice ended early, or nil if it can continue.
 func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	switch {
 	case re.at.r.ClientEnd.Load() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
@@ -177,7 +177,7 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 		re.at.r.ClientEnd.Store(request.ClientGone)
 		return attempt.ErrClientGone
 	case rawsocket.IsTimeout(err) && re.at.r.Time.Now().Before(until):
-		re.at.s.upload.StartWatch(nil) // the wait before the client is watched is over, or the pump woke us
+		re.at.s.upload.StartWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine
 		return nil
 	case err != nil && !rawsocket.IsTimeout(err) && re.at.r.Conn.HungUp():
 		return attempt.ErrClientGone
@@ -185,7 +185,7 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	return attempt.ErrCut
 }
 
-// buffered sends the buffered response to the client as it came.
+// buffered sends the buffered response to the client unchanged.
 func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) (int, policy.Outcome) {
 	h.restoreHeaders()
 	re.at.s.att.Resp, h.resp = h.resp, re.at.s.att.Resp

@@ -14,18 +14,18 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
-// sender gets the attempts of a request connected and sent, one after the other.
+// sender connects and sends the attempts of a request, one after the other.
 type sender struct {
 	r      *request.Request
 	admit  *permit.Admitter
 	upload *upload.Upload
-	att    *attempt.Attempt // the running one, or the last one: the first, or a hedge that won
+	att    *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
 
 	first         attempt.Attempt
 	avoid         string        // the address of the last attempt; the next one prefers another
 	waited        time.Duration // before the last retry
 	freeRetryUsed bool
-	lastAttempt   bool // no retry is possible any more: the attempt has all the time that is left
+	lastAttempt   bool // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
@@ -36,11 +36,12 @@ func (s *sender) begin() {
 	s.upload.Serve(s.att)
 }
 
-// request returns the parts of the request that are here: the headers, and the begin of the body. end
-// means that this is all of it. expect means that the upstream is asked for a 100 first.
+// request returns the parts of the request that have arrived: the headers and the beginning of the
+// body. end reports whether this is all of it. expect reports whether the upstream is asked for a
+// 100 first.
 func (s *sender) request() (parts [][]byte, headers int, expect, end bool, err error) {
 	s.r.Body.Rewind()
-	expect = s.r.ExpectsContinue && s.att.Number == 1 && !s.r.Body.Ready() // what is here waits for no 100
+	expect = s.r.ExpectsContinue && s.att.Number == 1 && !s.r.Body.Ready() // a body that is here does not wait for a 100
 	s.att.NotReusable, s.att.RespondedEarly = expect || s.mayGoUnread(), false
 	s.r.Out.Render()
 	rendered := s.r.Out.Finish(s.r.Out.Headers, expect, s.att)
@@ -49,8 +50,9 @@ func (s *sender) request() (parts [][]byte, headers int, expect, end bool, err e
 	return parts, len(rendered), expect, end, err
 }
 
-// send writes the parts of the request, and the rest of its body here or in the pump. It does not
-// return a failure after the first byte, because the upstream may have responded before it.
+// send writes the parts of the request. The rest of its body is sent here or by the pump. It does
+// not return a failure after the first byte, because the upstream may have responded before the
+// failure.
 func (s *sender) send(parts [][]byte, headers int, expect, end bool) attempt.SendEnd {
 	if s.att.Unchecked && s.att.Reused && !s.att.Up.StillOpen() {
 		return attempt.Stale
@@ -73,8 +75,9 @@ func (s *sender) send(parts [][]byte, headers int, expect, end bool) attempt.Sen
 	return attempt.Taken
 }
 
-// mayGoUnread reports whether the request has a body that an upstream may not read since its method
-// gives it no meaning (RFC 9110 section 9.3): it would take that body for the next request.
+// mayGoUnread reports whether the request has a body that an upstream may leave unread, because
+// its method gives the body no meaning (RFC 9110 section 9.3). Such an upstream would parse the
+// body as the next request.
 func (s *sender) mayGoUnread() bool {
 	if s.r.Body.Framing.Empty() || s.att.Up.Stream() {
 		return false
@@ -94,7 +97,7 @@ func length(parts [][]byte) int {
 	return n
 }
 
-// mayResume reports whether an attempt that timed out may still be awaited.
+// mayResume reports whether an attempt that timed out may continue.
 func (s *sender) mayResume() bool {
 	return !s.r.Dest.AttemptTimeoutHard && (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
 }
@@ -106,27 +109,26 @@ func (s *sender) discard() {
 	s.upload.Stop()
 }
 
-// drop resets the connection of an unfinished attempt, so that a server that works
-// on it notices at once.
+// drop resets the connection of an unfinished attempt, so that the server notices at once.
 func (s *sender) drop() {
 	if s.att.Up == nil {
 		return
 	}
 	if s.upload.Pump.Running {
-		s.upload.Pump.Stopping.Store(true) // before its write's time is over, which is no failure then
+		s.upload.Pump.Stopping.Store(true) // before the deadline, so that the pump's write does not count as a failure
 	}
 	_ = s.att.Up.SetDeadline(downstream.Past)
 	s.upload.Stop()
 	s.att.Abort()
 }
 
-// abandonPermit keeps the permit of an attempt that was sent and is no longer awaited,
-// because the upstream still works on it. The connection of a probe is still read:
-// its late response is the first sign that the upstream is back. The caller of
-// abandonPermit closes any other connection.
+// abandonPermit keeps the permit of an attempt that was sent and that the client no longer waits
+// for, because the upstream still works on it. The connection of a probe is still read: its late
+// response is the first sign that the upstream is back. The caller of abandonPermit closes any
+// other connection.
 func (s *sender) abandonPermit(kind breaker.EndKind) {
 	if s.admit.AwaitsLateResponse(s.att, s.att.Permit) {
-		s.upload.Stop() // the pump could wake who reads the response
+		s.upload.Stop() // the pump could wake the goroutine that reads the response
 	}
 	s.admit.Abandon(s.att, kind)
 }
@@ -151,9 +153,9 @@ func (s *sender) situation() policy.Situation {
 	}
 }
 
-// endRequest is called when the response is whole, before its last bytes go to the client. A request
-// body still in flight ends here: what followed it could pass for another request, and its
-// connection carries none.
+// endRequest is called when the response is whole, before its last bytes go to the client. A
+// request body still in flight is stopped, and its connection is not reused: later bytes could
+// pass for another request.
 func (s *sender) endRequest() {
 	if s.upload.Pump.Running {
 		s.stopUpload()
@@ -168,8 +170,8 @@ func (s *sender) stopUpload() {
 	}
 }
 
-// stall waits out the delay, within the time that the attempt and the request
-// have. CauseStatus: it is over and the attempt goes on. A drain ends it early.
+// stall waits out the injected delay, within the time of the attempt and the request. It returns
+// CauseStatus if the delay is over and the attempt continues. A drain ends it early.
 func (s *sender) stall() policy.Cause {
 	began := s.r.Time.Tick()
 	until := began.Add(s.att.Fault.Delay)
@@ -188,7 +190,7 @@ func (s *sender) stall() policy.Cause {
 	return policy.CauseStatus
 }
 
-// stallUntil returns until, or sooner if the attempt's or the request's time ends before.
+// stallUntil returns until, or the end of the attempt's or the request's time if that is sooner.
 func (s *sender) stallUntil(began, until clock.Instant) clock.Instant {
 	if t := s.r.Time.AttemptTimeout(); t > 0 && !s.lastAttempt {
 		until = request.Earliest(until, began.Add(t))
@@ -199,8 +201,8 @@ func (s *sender) stallUntil(began, until clock.Instant) clock.Instant {
 	return until
 }
 
-// redirect has the next attempts go to another upstream. The request headers are rendered anew for
-// it.
+// redirect sends the next attempts, beginning with a, to another upstream. The request headers are
+// rendered anew for it.
 func (s *sender) redirect(to *settings.RouteState, a *attempt.Attempt) {
 	s.r.Dest, s.avoid = to, ""
 	s.att = a

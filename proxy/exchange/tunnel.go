@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// tunnel answers an upgrade that the upstream accepted, and moves bytes both ways until both
-// sides have ended or nothing moved for the idle timeout.
+// tunnel responds to an upgrade that the upstream accepted. It moves bytes both ways until both
+// sides have ended, or nothing moved for the idle timeout.
 func (re *relay) tunnel() (int, policy.Outcome) {
 	re.at.s.upload.Stop()
 	if re.at.w.Upgrade(&re.at.s.att.Resp, re.at.s.att.Up.Buf[re.at.s.att.R:re.at.s.att.W]) != nil {
@@ -39,13 +39,13 @@ type tunnel struct {
 	client net.Conn // of c
 	up     *upstream.Conn
 	moved  atomic.Int64 // pieces, either way
-	ending atomic.Bool  // each side is to be told that nothing more comes
+	ending atomic.Bool  // both directions must end after what was moved
 	over   atomic.Bool  // both connections were ended
-	cut    atomic.Bool  // ... since one broke
+	cut    atomic.Bool  // both connections were ended because one broke
 }
 
-// end ends both directions after what was moved. It may be called on nil, by anyone and more than
-// once, and does not wait.
+// end ends both directions after what was moved. It does not wait. t may be nil. It is safe for
+// concurrent use and may be called more than once.
 func (t *tunnel) end() {
 	if t != nil && !t.ending.Swap(true) {
 		_ = t.client.SetReadDeadline(downstream.Past)
@@ -75,8 +75,8 @@ func (t *tunnel) run() {
 	<-ended
 }
 
-// copy moves bytes from src to dst until src ends, then tells dst. On an error or at the idle
-// timeout it ends both connections, so that the other direction ends too.
+// copy moves bytes from src to dst until src ends, then half-closes dst. On an error or at the
+// idle timeout it ends both connections, so that the other direction ends too.
 func (t *tunnel) copy(dst, src net.Conn) {
 	buf := buffer.Get(buffer.Medium)
 	defer buffer.Put(buf)
@@ -116,7 +116,7 @@ func (t *tunnel) close() {
 	}
 }
 
-// breakOff ends both connections such that neither side takes it for an orderly end: one broke,
+// breakOff resets both connections, so that neither side takes it for an orderly end: one broke,
 // and what was in flight is lost.
 func (t *tunnel) breakOff() {
 	if !t.over.Swap(true) {
@@ -134,12 +134,12 @@ func (t *tunnel) extend(src, dst net.Conn) {
 	_ = src.SetReadDeadline(by)
 	_ = dst.SetWriteDeadline(by)
 	if t.ending.Load() {
-		_ = src.SetReadDeadline(downstream.Past) // it was asked for before the deadline was moved
+		_ = src.SetReadDeadline(downstream.Past) // end ran before this call moved the deadline
 	}
 }
 
-// closeWrite tells the peer that nothing more comes. It reports false if that cannot be said
-// without closing.
+// closeWrite half-closes c, so that the peer reads the end of the stream. It reports false if c
+// cannot be half-closed.
 func closeWrite(c net.Conn) bool {
 	if u, ok := c.(*upstream.Conn); ok {
 		c = u.Conn

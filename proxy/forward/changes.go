@@ -32,6 +32,9 @@ func NewHeaderChanges(set []http1.Header, remove []string) HeaderChanges {
 	return c
 }
 
+// Hidden returns the changes without what is set.
+func (c HeaderChanges) Hidden() HeaderChanges { return HeaderChanges{hidden: c.hidden} }
+
 // Hiding returns c, which hides also what other hides: what a route does not show its own upstream, or
 // replaces there, is not for its fallback either.
 func (c HeaderChanges) Hiding(other HeaderChanges) HeaderChanges {
@@ -90,7 +93,7 @@ func (c HeaderChanges) And(set []http1.Header) HeaderChanges {
 var (
 	errOurs = errors.New("it is written by the proxy itself")
 	errHost = errors.New("UPSTREAM_HOST sets it")
-	errKey  = errors.New("it decides what is retried; see IDEMPOTENCY_KEY")
+	errKey  = errors.New("it decides what is retried; see RETRY_METHODS")
 )
 
 // CheckRequestHeader returns why a header of requests can be neither set nor removed, or nil.
@@ -106,10 +109,20 @@ func CheckRequestHeader(name string) error {
 	return nil
 }
 
-// CheckResponseHeader is CheckRequestHeader for responses.
+// CheckResponseHeader returns why a header of responses cannot be set, or nil.
 func CheckResponseHeader(name string) error {
 	if responseHandling[http1.LookupHeaderName([]byte(name))] != passThrough {
 		return errOurs
 	}
 	return nil
+}
+
+// CheckResponseRemoval returns why a header of responses cannot be removed, or nil. Those with which
+// the proxy reports what it did can be.
+func CheckResponseRemoval(name string) error {
+	switch http1.LookupHeaderName([]byte(name)) {
+	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther, http1.XRequestID, http1.XShouldRetry:
+		return nil
+	}
+	return CheckResponseHeader(name)
 }

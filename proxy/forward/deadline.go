@@ -64,6 +64,9 @@ func deadlineHeader(id http1.HeaderName) (f DeadlineHeader, ok bool) {
 // DeadlineSet is a set of headers. The zero value is empty.
 type DeadlineSet uint8
 
+// AllDeadlines has every header.
+const AllDeadlines DeadlineSet = 1<<NumDeadlineHeaders - 1
+
 // Has reports whether f is in the set.
 func (s DeadlineSet) Has(f DeadlineHeader) bool { return s>>f&1 == 1 }
 

@@ -36,9 +36,19 @@ type ResponseOptions struct {
 	RequestID []byte
 
 	Changes HeaderChanges // of the configuration
+
+	// Reports writes what the proxy reports even if Changes hides it.
+	Reports bool
 }
 
-var fallbackName = []byte("X-Retryproxy-Fallback")
+var (
+	attemptsName  = []byte("X-Retryproxy-Attempts")
+	reasonName    = []byte("X-Retryproxy-Reason")
+	fallbackName  = []byte("X-Retryproxy-Fallback")
+	requestIDName = []byte("X-Request-Id")
+
+	shouldRetryName = []byte("X-Should-Retry")
+)
 
 // reasonUpstreamGaveUp is the reason that refers to another proxy's reason (package
 // policy).
@@ -60,7 +70,7 @@ func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []
 // AppendInformational appends an interim response (1xx except 101) with the headers for the
 // client, and the empty line. Of the changes it gets what they hide, not what they set.
 func AppendInformational(dst []byte, r *http1.Response, changes HeaderChanges) []byte {
-	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1, Changes: HeaderChanges{hidden: changes.hidden}})
+	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1, Changes: changes.Hidden()})
 }
 
 // responseWriter writes the headers of one response, and records which of the proxy's own
@@ -113,6 +123,12 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []htt
 		if w.o.Via != "" {
 			return w.appendVia(dst, f, rest)
 		}
+	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther, http1.XRequestID, http1.XShouldRetry:
+		if w.hidesOwn(f.Name) {
+			return dst
+		}
+	}
+	switch f.ID {
 	case http1.XRetryproxyAttempts:
 		return w.appendAttempts(dst, f)
 	case http1.XRetryproxyReason:
@@ -179,6 +195,11 @@ func (w *responseWriter) appendReason(dst []byte, f *http1.Header) []byte {
 	return f.AppendLine(dst)
 }
 
+// hidesOwn reports whether a header in which the proxy reports something is not sent.
+func (w *responseWriter) hidesOwn(name []byte) bool {
+	return !w.o.Reports && w.o.Changes.hides(name)
+}
+
 // appendMissing writes the proxy's headers that were not in the response.
 func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if !w.framed {
@@ -189,22 +210,22 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 		dst = append(appendReceived(dst, w.r.Minor, w.o.Via), "\r\n"...)
 	}
 	switch {
-	case w.o.Attempts <= 0 || w.attempts:
+	case w.o.Attempts <= 0 || w.attempts || w.hidesOwn(attemptsName):
 	case w.o.Attempts == 1: // the usual case
 		dst = append(dst, "X-Retryproxy-Attempts: 1\r\n"...)
 	default:
 		dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
 	}
-	if w.o.Reason != "" && !w.reason {
+	if w.o.Reason != "" && !w.reason && !w.hidesOwn(reasonName) {
 		dst = http1.AppendHeader(dst, "X-Retryproxy-Reason", w.o.Reason)
 	}
-	if len(w.o.RequestID) > 0 && !w.requestID {
+	if len(w.o.RequestID) > 0 && !w.requestID && !w.hidesOwn(requestIDName) {
 		dst = http1.AppendHeader(dst, "X-Request-Id", w.o.RequestID)
 	}
-	if w.o.NoRetry {
+	if w.o.NoRetry && !w.hidesOwn(shouldRetryName) {
 		dst = append(dst, "X-Should-Retry: false\r\n"...)
 	}
-	if w.o.Fallback != "" {
+	if w.o.Fallback != "" && !w.hidesOwn(fallbackName) {
 		dst = http1.AppendHeader(dst, fallbackName, w.o.Fallback)
 	}
 	return w.appendConnection(append(dst, w.o.Changes.lines...))

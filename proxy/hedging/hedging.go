@@ -77,6 +77,14 @@ func (h *Attempt) Start(parts [][]byte) {
 	go h.run()
 }
 
+// End makes the goroutine end and waits for that. It may be called before Start, in its place.
+func (h *Attempt) End() {
+	h.Stop()
+	if h.request != nil {
+		<-h.Done
+	}
+}
+
 // IsOver reports whether the goroutine has ended, or is about to without a wait. Anyone may ask.
 func (h *Attempt) IsOver() bool { return h.isOver.Load() }
 

@@ -105,8 +105,8 @@ var refusals = [refusalCount]refusalText{
 	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
 	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
-	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that RETRYPROXY_MAX_CONNECTIONS or the memory allows, and none ended within a second."},
-	RefusalOtherHost:     {"other_host", 403, "The target has a host, port or scheme that matches no route (RETRYPROXY_FORWARD_PROXY)."},
+	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that descriptors or memory allow, and none ended within a second."},
+	RefusalOtherHost:     {"other_host", 403, "A client with http_proxy asked for a host, port or scheme that no route has as its upstream or HOST."},
 }
 
 // String returns the label of the refusal in metrics and logs: lower case words joined by underscores.

@@ -1,8 +1,8 @@
-// Package permit gets the next attempt of a request admitted: it asks the rate-limit pause,
+// Package permit gets the next attempt of a request admitted. It consults the rate-limit pause,
 // client-side throttling, the rate limit and the queue of the upstream in turn, and waits on the
-// client's own connection where one of them says so. It returns the permit of an attempt with what
-// the attempt says about the upstream. Package admission has the queues; this package has one
-// request's way through them.
+// client's own connection if one of them requires it. It returns the permit of an attempt with the
+// evidence that the attempt gives about the upstream. Package admission has the queues; this
+// package takes one request through them.
 package permit
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// Result is what admission made of an attempt.
+// Result is the result of admission for an attempt.
 type Result uint8
 
 // Results of admission.
@@ -39,27 +39,28 @@ const (
 	rejectedByRateLimit
 )
 
-// Admitter gets the attempts of a request admitted, and returns their permits. It knows what the
-// request holds at each stage of admission.
+// Admitter gets the attempts of a request admitted, and returns their permits. It records what the
+// request holds at each stage of admission. It belongs to the request's connection and is not safe
+// for concurrent use.
 type Admitter struct {
 	r      *request.Request
 	report *report.Report
-	waiter admission.Waiter // its place in a queue
+	waiter admission.Waiter // the request while it is queued
 
 	state
 }
 
-// state is how far a request has come in admission. The zero value is that of a request
-// that has just begun.
+// state is the progress of a request through admission. The zero value is a request that has just
+// begun.
 type state struct {
-	rateLimitSlot    *admission.RateLimitQueue // a slot of which is taken for an attempt that is not sent yet
-	queueUntil       clock.Instant             // end of all waiting at a breaker; zero: not begun
-	RetryAfter       int                       // when the client may come again, in seconds; 0: it is not known
-	NoAttempt        policy.Reason             // why the attempt found no descriptor for its connection; none: it was made
+	rateLimitSlot    *admission.RateLimitQueue // has granted a slot for an attempt that is not sent yet; nil: none
+	queueUntil       clock.Instant             // end of all waiting at a breaker; zero: no wait began
+	RetryAfter       int                       // when the client may retry, in seconds; 0: unknown
+	NoAttempt        policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
 	rejectedBy       rejectingStage
-	verdict          breaker.Verdict // of the breaker, on the last attempt that it did not admit at once
-	HasBudgetToken   bool            // a token of the budget is taken for a retry that is not sent yet
-	droppedFromQueue bool            // from a full queue
+	verdict          breaker.Verdict // of the breaker, on the last attempt that was not admitted at once
+	HasBudgetToken   bool            // a budget token is taken for a retry that is not sent yet
+	droppedFromQueue bool            // the queue was full
 }
 
 // Init prepares the admission of a connection for its first use.
@@ -68,14 +69,14 @@ func (ad *Admitter) Init(r *request.Request, p *report.Report) {
 	ad.waiter.Owner = r.Conn
 }
 
-// Connected keeps the slot of the rate limit: the attempt has its connection.
+// Connected keeps the slot of the rate limit, because the attempt has its connection.
 func (ad *Admitter) Connected() { ad.rateLimitSlot = nil }
 
 // Begin prepares for another request.
 func (ad *Admitter) Begin() { ad.state = state{} }
 
-// Admit asks each stage of admission in turn. Admitted means that the attempt has a
-// permit and is sent now.
+// Admit takes the attempt through each stage of admission in turn. If it returns Admitted, the
+// attempt has a permit and must be sent now.
 func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 	if ad.r.Route.RateLimitPause.Kind != settings.RateLimitPauseNone {
 		in, later := ad.waitOutPause(now)
@@ -84,7 +85,7 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 		}
 		now = later
 	}
-	if ad.r.Attempts == 0 && ad.r.Route.UpstreamState.Throttler != nil && !ad.throttlerAllows(a, now) { // a retry was checked before its wait
+	if ad.r.Attempts == 0 && ad.r.Route.UpstreamState.Throttler != nil && !ad.throttlerAllows(a, now) { // retries are checked before their wait
 		ad.rejectedBy, ad.RetryAfter = rejectedByThrottling, 1
 		return Rejected
 	}
@@ -98,16 +99,16 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 	return ad.Acquire(a, now)
 }
 
-// throttlerAllows reports whether client-side throttling lets the next attempt pass.
+// throttlerAllows reports whether client-side throttling admits the next attempt.
 func (ad *Admitter) throttlerAllows(a *attempt.Attempt, now clock.Instant) bool {
 	var pass bool
 	a.Throttled, pass = ad.checkThrottler(now)
 	return pass
 }
 
-// checkThrottler asks the upstream's throttler, if it has one. While the breaker is not
-// closed, the breaker alone decides and nothing counts. asked means that the throttler
-// expects the result of an attempt that it lets pass.
+// checkThrottler consults the upstream's throttler, if it has one. While the breaker is not
+// closed, the breaker alone decides and nothing counts. If asked is set, the throttler expects the
+// result of an attempt that it admits.
 func (ad *Admitter) checkThrottler(now clock.Instant) (asked, pass bool) {
 	u := ad.r.Route.UpstreamState
 	if u.Throttler == nil || !u.Admission.Guard.BreakerClosed() {
@@ -116,7 +117,7 @@ func (ad *Admitter) checkThrottler(now clock.Instant) (asked, pass bool) {
 	return true, u.Throttler.Allow(ad.r.Process.Clock.Since(now), backoff.Shared().Float64())
 }
 
-// NoteSent tells the Guard if the request of the attempt was sent whole.
+// NoteSent reports to the Guard that the attempt's request was sent whole, if it was.
 func (ad *Admitter) NoteSent(a *attempt.Attempt) {
 	if a.Permit.Sending() && a.Progress.Load() == attempt.Sent {
 		q := ad.r.Dest.UpstreamState.Admission
@@ -132,7 +133,7 @@ func (ad *Admitter) returnUnused(a *attempt.Attempt) {
 	}
 }
 
-// Release returns the permit of the attempt and tells the Guard its result.
+// Release returns the permit of the attempt and reports its result to the Guard.
 func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Attempt) {
 	ad.NoteSent(a)
 	permit := a.TakePermit()
@@ -151,13 +152,14 @@ func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Attempt) {
 }
 
 // AwaitsLateResponse reports whether the connection of the attempt with the permit is still read
-// when its client does not wait any more. A request that was not sent whole is never answered.
+// after its client stopped waiting. A request that was not sent whole gets no response.
 func (ad *Admitter) AwaitsLateResponse(a *attempt.Attempt, permit breaker.Permit) bool {
 	return permit.Probe() && a.SentSome() && a.Up != nil && a.Progress.Load() == attempt.Sent
 }
 
-// Abandon keeps the permit of an attempt that was sent and is no longer awaited, because the
-// upstream still works on it. The connection of a probe is still read: no pump may use it.
+// Abandon keeps the permit of an attempt that was sent and that the client no longer waits for,
+// because the upstream still works on it. The connection of a probe is still read; no pump may use
+// it.
 func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	ad.NoteSent(a)
 	permit := a.TakePermit()
@@ -178,8 +180,8 @@ func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	q.HandleSignal(signal)
 }
 
-// Acquire takes a permit for the next attempt and waits for it if the route
-// allows. The wait costs no retry and no budget.
+// Acquire takes a permit for the next attempt. If the route allows it, it waits for one. The wait
+// costs no retry and no budget.
 func (ad *Admitter) Acquire(a *attempt.Attempt, now clock.Instant) Result {
 	if !ad.r.Time.Deadline.IsZero() && !now.Before(ad.r.Time.Deadline) {
 		return DeadlinePassed

@@ -13,9 +13,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// defaultLimitQueueTimeout is Route.LimitQueueTimeout where that is 0: how long a request waits for a
-// permit at an upstream that is up and as busy as it bears. More would be time in which the client
-// could have gone elsewhere.
+// defaultLimitQueueTimeout applies if Route.LimitQueueTimeout is 0. It is how long a request waits
+// for a permit at an upstream that is healthy and at its concurrency limit. A longer wait would
+// waste time in which the client could use another server.
 const defaultLimitQueueTimeout = time.Second
 
 func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time.Duration) Result {
@@ -32,7 +32,7 @@ func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time
 	a.Permit, ad.waiter.Permit = ad.waiter.Permit, breaker.Permit{}
 	switch {
 	case end == Left:
-		ad.returnUnused(a) // it may have got a permit at the same moment
+		ad.returnUnused(a) // a permit may have arrived at the same moment
 		return ClientLeft
 	case decision == admission.Wait && end == DrainBegan:
 		return DrainEnded
@@ -45,7 +45,7 @@ func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time
 	case admission.Dropped:
 		holds := v != breaker.VerdictAtLimit && ad.r.Dest.Breaker == settings.BreakerQueue && ad.queueTimeLeft() > 0
 		if holds && !queued {
-			return DrainEnded // nothing else makes one impatient that may be held
+			return DrainEnded // only a drain makes a queueable request give up
 		}
 		ad.droppedFromQueue = holds
 	}
@@ -82,7 +82,7 @@ func (ad *Admitter) mayQueue(v breaker.Verdict) bool {
 	return ad.r.Dest.Breaker == settings.BreakerQueue && ad.queueTimeLeft() > 0 && !ad.endsWait(&ad.waiter)
 }
 
-// queueTimeLeft returns how much longer the request may be queued, all waits together.
+// queueTimeLeft returns how much longer the request may be queued, over all its waits.
 func (ad *Admitter) queueTimeLeft() time.Duration {
 	if ad.queueUntil.IsZero() {
 		ad.queueUntil = ad.r.Time.Now().Add(ad.r.Dest.QueueTimeout)
@@ -90,7 +90,7 @@ func (ad *Admitter) queueTimeLeft() time.Duration {
 	return ad.queueUntil.Sub(ad.r.Time.Now())
 }
 
-// awaitBreaker waits until the breaker opens, or it is clear that it does not.
+// awaitBreaker waits until the breaker opens, or until it is clear that it stays closed.
 func (ad *Admitter) awaitBreaker() WaitEnd {
 	q := ad.r.Route.UpstreamState.Admission
 	defer q.StopAwaitingBreaker(&ad.waiter)

@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
-// waitOutPause waits for the end of the request's rate-limit pause, if the request has the time. It
-// returns the time at its end. No permit is held meanwhile.
+// waitOutPause waits for the end of the request's rate-limit pause, if the request has the time.
+// It returns the time after the wait. No permit is held during the wait.
 func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 	for {
 		left := ad.r.PauseLeft(now)
@@ -37,14 +37,15 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 			ad.RetryAfter = wholeSeconds(left)
 			return DrainEnded, now
 		}
-		now = ad.r.Time.Clock // others may have met a 429 meanwhile
+		now = ad.r.Time.Clock // other requests may have met a 429 during the wait
 	}
 }
 
 // wholeSeconds rounds up to whole seconds, for a Retry-After.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time at its end.
+// awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time after the
+// wait.
 func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (Result, clock.Instant) {
 	room := min(max(ad.r.Route.RateLimit.Wait, s.MinWait()), ad.r.Time.MaxWait(now))
 	key := s.KeyOf(ad.r.HTTP, ad.r.Tokens.Model())
@@ -89,7 +90,7 @@ func (ad *Admitter) overRateLimit(wait time.Duration) Result {
 	return Rejected
 }
 
-// ReturnRateLimitSlot returns the slot of an attempt that is not sent after all.
+// ReturnRateLimitSlot returns the slot of an attempt that is not sent.
 func (ad *Admitter) ReturnRateLimitSlot() {
 	if q := ad.rateLimitSlot; q != nil {
 		ad.rateLimitSlot = nil

@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// CountRetry counts the retry that is sent now. Its budget token is spent.
+// CountRetry counts the retry that is sent now and spends its budget token.
 func (ad *Admitter) CountRetry(again policy.Decision) {
 	if ad.report.Trace.Request != nil {
 		ad.report.Trace.Why, ad.report.Trace.Wait = again.Why, again.Wait
@@ -18,7 +18,7 @@ func (ad *Admitter) CountRetry(again policy.Decision) {
 	ad.report.Observer.Retry(again.Why)
 }
 
-// ReturnBudgetToken returns the budget token of a retry that is not sent after all.
+// ReturnBudgetToken returns the budget token of a retry that is not sent.
 func (ad *Admitter) ReturnBudgetToken() {
 	if ad.HasBudgetToken {
 		ad.HasBudgetToken = false
@@ -26,8 +26,8 @@ func (ad *Admitter) ReturnBudgetToken() {
 	}
 }
 
-// RetryBlockedBy returns why a retry that the policy allows must not be made, or
-// ReasonNone. It is asked before the wait, like the policy.
+// RetryBlockedBy returns why a retry that the policy allows must not be made, or ReasonNone. It is
+// called before the wait, like the policy.
 func (ad *Admitter) RetryBlockedBy(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
 	if ad.r.PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
@@ -46,7 +46,7 @@ func (ad *Admitter) RetryBlockedBy(a *attempt.Attempt, res *policy.Attempt) poli
 }
 
 // HedgeAllowed checks what RetryBlockedBy checks, and two conditions for hedges alone: the breaker
-// is closed, and no rate-limit pause is running. asked means that the throttler expects the
+// is closed, and no rate-limit pause is running. If asked is set, the throttler expects the
 // result.
 func (ad *Admitter) HedgeAllowed(now clock.Instant) (asked, pass bool) {
 	u := ad.r.Route.UpstreamState
@@ -56,8 +56,8 @@ func (ad *Admitter) HedgeAllowed(now clock.Instant) (asked, pass bool) {
 	return ad.checkThrottler(now)
 }
 
-// DryRun counts the retry that again would make, once per request, and makes none. If again has no retry,
-// or something else forbids it, the reason stays.
+// DryRun counts the retry that again would make, once per request, and makes none. If again has no
+// retry, or something else forbids it, the reason stays.
 func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy.Decision) policy.Decision {
 	why := policy.ReasonDryRun
 	if !ad.report.WouldRetry {
@@ -73,8 +73,8 @@ func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy
 	return policy.Decision{Class: again.Class, Why: why}
 }
 
-// wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It buffers
-// nothing to find out, so a response without a length counts as one that fits.
+// wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It does not
+// buffer the response, so a response without a length counts as one that fits.
 func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
 	f := a.Body.Framing
 	if res.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > ad.r.Route.ResponseBufferBytes {
@@ -86,15 +86,15 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Rea
 	return policy.ReasonDryRun
 }
 
-// What an upstream had in hand when it was killed is lost all at once, and the
-// first of it to be noticed finds the breaker closed and the budget soon empty.
-// Such a request waits for the little while in which it turns out whether the
-// breaker opens. If it does, the request is sent again outside the budget: it
-// queues with all others, and the breaker paces them.
+// When an upstream is killed, all its requests in flight fail at once. The first failures find the
+// breaker closed and the budget soon empty. Such a request waits a moment for the breaker to open.
+// If it opens, the request is retried outside the budget: it queues with all others, and the
+// breaker paces them.
 
-// MayOutlive reports whether a request is retried after all whose connection was lost and for
-// which the budget had no token. again is then that retry.
-func (ad *Admitter) MayOutlive(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
+// MayRetryThroughBreaker waits for the breaker after the request's connection was lost and the
+// budget had no token. It reports whether the breaker opened and the request is retried through
+// its queue. again is then that retry.
+func (ad *Admitter) MayRetryThroughBreaker(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
 	if again.Why != policy.ReasonBudgetExhausted || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
 		return false
 	}
@@ -105,22 +105,22 @@ func (ad *Admitter) MayOutlive(a *attempt.Attempt, res *policy.Attempt, again *p
 	case end == DrainBegan:
 		again.Why = policy.ReasonDraining
 		return false
-	case end != Left && !ad.r.RetryWaitsInQueue(): // who left is found out by pause
+	case end != Left && !ad.r.RetryWaitsInQueue(): // pause detects a client that left
 		return false
 	}
 	again.Retry, again.Wait, again.Why = true, 0, policy.ReasonReset
 	return true
 }
 
-// Rejection describes what the client of a request gets whose next attempt is not sent.
+// Rejection is the response to a request whose next attempt is not sent.
 type Rejection struct {
-	Status  int // of our own response, where there was no real one
+	Status  int // of our own response, if there was no real one
 	Outcome policy.Outcome
 	Reason  string
 	Text    string
 }
 
-// notTaking is the error text of an upstream whose queue admits nothing.
+// notTaking is the error text if the upstream's queue admits nothing.
 const notTaking = "the upstream is not taking requests"
 
 // gaveUp returns the Rejection for a reason that has an outcome of its own.

@@ -12,7 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// Crowd is how many requests may wait at once before their memory is worth the copying.
+// Crowd is how many requests must wait at once before it is worth compacting their memory.
 const Crowd = 64
 
 // WaitEnd is what ended a wait on a client's connection.
@@ -25,10 +25,10 @@ const (
 	Notified
 )
 
-// Await waits until t on the client's own connection: its read deadline is the timer, and the
-// wait ends at once if the client leaves or the process drains. Bytes that arrive meanwhile
-// belong to the next request and are kept. If w is given, its queue ends the wait too, and a
-// drain ends it only as endsWait says.
+// Await waits until t on the client's own connection, with its read deadline as the timer. The
+// wait ends at once if the client leaves or the process drains. Bytes that arrive during the wait
+// belong to the next request and are kept. If w is not nil, its queue ends the wait too, and a
+// drain ends it only if endsWait reports true.
 func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 	c := ad.r.Conn
 	if ad.r.Process.Waiting.Add(1) > Crowd {
@@ -38,7 +38,7 @@ func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 	defer func() {
 		ad.r.Process.Waiting.Add(-1)
 		c.Phase.Store(downstream.PhaseBusy)
-		c.ReadAt = clock.LongAgo // who woke us may have moved the deadline there
+		c.ReadAt = clock.LongAgo // whoever woke this goroutine may have moved the deadline to that value
 	}()
 	for {
 		c.ReadAt = t
@@ -64,8 +64,8 @@ func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 	}
 }
 
-// awaitRead reads what arrives before t. With a full buffer it can only look now and then whether
-// the client is still there.
+// awaitRead reads what arrives before t. If the buffer is full, it only polls whether the client
+// is still there.
 func (ad *Admitter) awaitRead(t clock.Instant) error {
 	c := ad.r.Conn
 	if c.W < len(c.In) {
@@ -78,9 +78,9 @@ func (ad *Admitter) awaitRead(t clock.Instant) error {
 	return nil
 }
 
-// endsWait reports whether a drain ends the wait of w. A nil w waits for something else than a
-// queue. A request in a queue was accepted before the drain. It goes on waiting while its turn
-// may come in time for a response and its upstream is not down. But no retry is sent in a drain.
+// endsWait reports whether a drain ends the wait of w. A nil w waits for something other than a
+// queue. A queued request was accepted before the drain. It continues to wait while a permit may
+// come in time for a response and its upstream is up. No retry is sent during a drain.
 func (ad *Admitter) endsWait(w *admission.Waiter) bool {
 	s := ad.r.Process
 	if !s.Draining.Load() {
@@ -101,9 +101,9 @@ func (ad *Admitter) MaxDescriptorWait() time.Duration {
 	return ad.r.Time.MaxRequestWait(ad.r.Time.Clock)
 }
 
-// AwaitDescriptor waits before another look for a descriptor. It reports false if the time is over,
-// the client left, a drain began, or the queue no longer admits the attempt. The permit is returned
-// meanwhile, so that the upstream's silence means nothing.
+// AwaitDescriptor waits before the next try to get a descriptor. It reports false if the time is
+// over, the client left, a drain began, or the queue no longer admits the attempt. The permit is
+// returned during the wait, so that it does not count as silence of the upstream.
 func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, until clock.Instant) bool {
 	ad.returnUnused(a)
 	ad.NoAttempt = policy.ReasonNoDescriptors

@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// BodyGrace is how long a client's body may be slower than the minimum rate.
+// BodyGrace is how long a client's body may stay below the minimum rate.
 const BodyGrace = 10 * time.Second
 
 // Errors of a client while its request is served.
@@ -24,31 +24,31 @@ var (
 	ErrStopped      = errors.New("reading was stopped")
 )
 
-// Body is the body of a request. It streams from the client; what passes is kept, within the
-// caps, so that it can be sent again whole. One goroutine at a time uses it: that of the
+// Body is the body of a request. It streams from the client. What passes is kept, within the caps,
+// so that the whole body can be replayed. Only one goroutine uses it at a time: that of the
 // exchange, or the pump.
 type Body struct {
 	Of      *Request
-	Pump    *Pump // what reads it while the exchange goes on
+	Pump    *Pump // the goroutine that reads it while the exchange continues
 	Framing http1.Framing
-	Left    int64 // of a body with a length: bytes not yet read from the client
+	Left    int64 // bytes of a body with a length that were not read from the client yet
 	Chunked http1.Chunked
 	Total   int64
-	Began   clock.Instant // of reading, for the minimum rate
+	Began   clock.Instant // when reading began, for the minimum rate
 
-	Started    bool          // a byte of it was taken from the client's stream
-	Ended      bool          // all of it was
-	Keeping    bool          // what passes
-	ReplayLoss atomic.Uint32 // a policy.Replay: why not keeping; others may read it while the pump has the body
-	Kept       [][]byte      // what passed, in order; the first may be the client's own read buffer
+	Started    bool          // a byte of it was read
+	Ended      bool          // all of it was read
+	Keeping    bool          // what passes is kept
+	ReplayLoss atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while the pump owns the body
+	Kept       [][]byte      // what passed, in order; the first may be the client's read buffer
 	own        int           // kept[own:] are pooled chunks, charged by capacity
 	KeptLen    int64
 
-	Cursor  int    // next kept piece of the attempt being sent
+	Cursor  int    // next kept piece for the attempt being sent
 	scratch []byte // for pieces that are not kept
 }
 
-// Reset begins a body. What is kept of one is released by close.
+// Reset begins a body. Close must have released the one before.
 func (b *Body) Reset(f http1.Framing) {
 	b.Framing, b.Left, b.Total, b.Cursor = f, f.Length, 0, 0
 	b.Started, b.Ended, b.Keeping = false, f.Kind == http1.BodyNone, true
@@ -62,7 +62,7 @@ func (b *Body) Reset(f http1.Framing) {
 	case http1.BodyChunked:
 		b.Chunked.Reset()
 	}
-	if lost := uint32(why); b.ReplayLoss.Load() != lost { // a look costs less than to write
+	if lost := uint32(why); b.ReplayLoss.Load() != lost { // a load is cheaper than a store
 		b.ReplayLoss.Store(lost)
 	}
 }
@@ -72,7 +72,7 @@ func (b *Body) IsComplete() bool {
 	return b.Ended || !b.Started && b.Framing.Kind == http1.BodyLength && int64(b.Of.Conn.W-b.Of.Conn.R) >= b.Left
 }
 
-// Replay returns whether the body can be sent again from its first byte.
+// Replay returns whether the body can be replayed from its first byte.
 func (b *Body) Replay() policy.Replay {
 	switch {
 	case !b.Started || b.Ended && b.Keeping:
@@ -83,20 +83,20 @@ func (b *Body) Replay() policy.Replay {
 	return policy.ReplayUnfinished
 }
 
-// Ready reports whether next returns a piece, or the end, without a wait.
+// Ready reports whether Next returns a piece, or the end, without waiting.
 func (b *Body) Ready() bool {
 	return b.Cursor < len(b.Kept) || b.Ended || b.Of.Conn.R < b.Of.Conn.W
 }
 
-// AtEnd reports whether the attempt being sent has had the whole body.
+// AtEnd reports whether the attempt being sent has got the whole body.
 func (b *Body) AtEnd() bool { return b.Ended && b.Cursor >= len(b.Kept) }
 
-// Rewind starts the next attempt at the first byte.
+// Rewind makes the next attempt start at the first byte.
 func (b *Body) Rewind() { b.Cursor = 0 }
 
 // Next returns the next piece for the attempt being sent: first what was kept, then what the
-// client sends. It waits for the client no longer than wait; 0 means as long as a body may take.
-// At the end it returns io.EOF. The piece is valid until the next call.
+// client sends. It waits at most wait for the client; 0 means as long as a body may take. At the
+// end it returns io.EOF. The piece is valid until the next call.
 func (b *Body) Next(wait time.Duration) ([]byte, error) {
 	if b.Cursor < len(b.Kept) {
 		b.Cursor++
@@ -116,15 +116,15 @@ func (b *Body) Next(wait time.Duration) ([]byte, error) {
 	return piece, err
 }
 
-// NextNow is next for a body with a length, without a wait. An empty piece means that there is
-// nothing yet.
+// NextNow is like Next for a body with a length but never waits. An empty piece means that nothing
+// has arrived.
 func (b *Body) NextNow() ([]byte, error) {
 	c := b.Of.Conn
 	if b.Cursor < len(b.Kept) || b.Ended || c.R < c.W {
 		return b.Next(0)
 	}
 	if c.TLS != nil || c.Raw == nil {
-		return nil, nil // what lies between cannot be looked at without a wait
+		return nil, nil // a layer that buffers, such as TLS, cannot be polled without a wait
 	}
 	if !b.Keeping {
 		b.release()
@@ -170,8 +170,8 @@ func (b *Body) read(wait time.Duration) ([]byte, error) {
 	return b.readLength(wait)
 }
 
-// readLength returns the next piece of a body with a length: from the read buffer, or read
-// straight to where it is kept.
+// readLength returns the next piece of a body with a length. It comes from the read buffer, or is
+// read directly to where it is kept.
 func (b *Body) readLength(wait time.Duration) ([]byte, error) {
 	c := b.Of.Conn
 	if n := int(min(int64(c.W-c.R), b.Left)); n > 0 {
@@ -198,8 +198,8 @@ func (b *Body) countRead(n int) {
 	b.Ended = b.Left == 0
 }
 
-// readChunked returns the next piece of a chunked body from the read buffer, which it fills as
-// needed. The headers must have been detached from the buffer.
+// readChunked returns the next piece of a chunked body from the read buffer and fills that buffer
+// as needed. The headers must have been detached from the buffer.
 func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 	c := b.Of.Conn
 	for {
@@ -233,8 +233,8 @@ func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 	}
 }
 
-// joinChunks moves the payload that the read buffer still holds next to the n bytes before c.r,
-// so that tiny chunks do not become one write upstream each.
+// joinChunks moves the payload that the read buffer still holds next to the n bytes before c.R, so
+// that tiny chunks do not each cause a write upstream.
 func (b *Body) joinChunks(n int) ([]byte, error) {
 	c := b.Of.Conn
 	start, end := c.R-n, c.R
@@ -249,8 +249,8 @@ func (b *Body) joinChunks(n int) ([]byte, error) {
 	return c.In[start:end:end], nil
 }
 
-// receive reads from the client within wait, or within what the idle timeout and the minimum rate
-// leave.
+// receive reads from the client within wait, or within the time that the idle timeout and the
+// minimum rate leave.
 func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	c := b.Of.Conn
 	until, slack := b.ReadDeadline(b.Of.Process.Clock.Now()), time.Duration(0)
@@ -272,7 +272,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	case rawsocket.IsTimeout(err) && b.Pump.Stopping.Load():
 		return 0, ErrStopped
 	case rawsocket.IsTimeout(err) && b.Of.Process.Clock.Now().Before(until):
-		c.ReadAt = clock.LongAgo // a late word that meant a wait before this one
+		c.ReadAt = clock.LongAgo // a late wake-up for an earlier wait
 		return b.receive(p, wait)
 	case rawsocket.IsTimeout(err) && wait > 0:
 		return 0, err
@@ -284,7 +284,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	return 0, attempt.ErrClientGone
 }
 
-// ReadDeadline returns when a client that sends nothing more is too slow.
+// ReadDeadline returns when a client that sends nothing more counts as too slow.
 func (b *Body) ReadDeadline(now clock.Instant) clock.Instant {
 	until := now.Add(365 * 24 * time.Hour)
 	if idle := b.Of.Time.BodyIdle(); idle > 0 {
@@ -299,9 +299,9 @@ func (b *Body) ReadDeadline(now clock.Instant) clock.Instant {
 	return until
 }
 
-// Finish reads the rest of the body only to keep it, so that it can be sent again. It stops
-// without an error if the body can no longer be kept, if it will not be complete by until, or if
-// it is too slow for any body. A zero until means that it may take as long as any body.
+// Finish reads the rest of the body only to keep it for a replay. It stops without an error if the
+// body can no longer be kept, if it will not be complete by until, or if it is too slow for any
+// body. A zero until means that it may take as long as any body.
 func (b *Body) Finish(until clock.Instant) error {
 	b.Cursor = len(b.Kept)
 	heard := b.Of.Process.Clock.Now()
@@ -323,11 +323,11 @@ func (b *Body) Finish(until clock.Instant) error {
 	return nil
 }
 
-// minRateSample is how long a body is read before its rate says anything.
+// minRateSample is how long a body is read before its rate is meaningful.
 const minRateSample = time.Second
 
-// timeToFinish returns how long the rest of the body may be awaited until then. It returns 0 if
-// the body would not be complete at the rate so far.
+// timeToFinish returns how long to wait for the rest of the body until then. It returns 0 if the
+// body would not be complete at the rate so far.
 func (b *Body) timeToFinish(until clock.Instant) time.Duration {
 	now := b.Of.Process.Clock.Now()
 	left, took := until.Sub(now), now.Sub(b.Began)
@@ -337,8 +337,8 @@ func (b *Body) timeToFinish(until clock.Instant) time.Duration {
 	return left
 }
 
-// Pump is the state of the goroutine that reads a body while the exchange goes on.
+// Pump is the state of the goroutine that reads a body while the exchange continues.
 type Pump struct {
-	Running  bool        // it runs; of the exchange's goroutine
-	Stopping atomic.Bool // it is to end
+	Running  bool        // the pump runs; used by the exchange's goroutine only
+	Stopping atomic.Bool // the pump must end
 }

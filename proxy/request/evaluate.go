@@ -14,12 +14,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// Good reports whether res is a response to relay.
+// Good reports whether the response with the result res is relayed without a retry.
 func (cr *Request) Good(res *policy.Attempt) bool {
 	return res.Cause == policy.CauseStatus && !cr.Route.Policy.Fails(res)
 }
 
-// UrlKey is a hash of method and path, by which the Guard tells URLs apart.
+// UrlKey returns a hash of method and path, by which the Guard distinguishes URLs.
 func (cr *Request) UrlKey() uint32 {
 	var h maphash.Hash
 	h.SetSeed(urlSeed)
@@ -29,13 +29,13 @@ func (cr *Request) UrlKey() uint32 {
 }
 
 // RetryWaitsInQueue reports whether a retry waits for a permit in the queue instead of costing
-// retry budget, because the breaker of the upstream is not closed.
+// retry budget. It does if the upstream's breaker is not closed.
 func (cr *Request) RetryWaitsInQueue() bool {
 	return cr.Route.Breaker == settings.BreakerQueue && cr.Route.UpstreamState.Admission.Guard.State().Breaker != breaker.Closed
 }
 
-// IsIdleTimeout408 reports whether r is a 408 for the idle connection that crossed our request
-// on its way. A request that may run twice can be retried (RFC 9110 section 15.5.9).
+// IsIdleTimeout408 reports whether r is a 408 for an idle connection that crossed our request. A
+// request that is safe to repeat can be retried (RFC 9110 section 15.5.9).
 func (cr *Request) IsIdleTimeout408(r *http1.Response, reused bool) bool {
 	return r.Status == 408 && r.Close && reused && cr.Safe
 }
@@ -49,7 +49,7 @@ func (cr *Request) IsPlainSuccess(a *policy.Attempt) bool {
 // StatusOf sets a to what the policy needs to know about a response.
 func (cr *Request) StatusOf(a *policy.Attempt, r *http1.Response) { cr.StatusAs(a, r, r.Status) }
 
-// StatusAs is StatusOf for a response that stands for another status than its own.
+// StatusAs is like StatusOf for a response that counts as the given status instead of its own.
 func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
 	*a = policy.Attempt{Cause: policy.CauseStatus, Status: status}
 	if cr.IsPlainSuccess(a) {
@@ -60,7 +60,8 @@ func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
 	readWait(a, r)
 }
 
-// readWait sets what a response's headers say about a retry: whether one is wanted, and when.
+// readWait sets what a response's headers say about a retry: whether the upstream wants one, and
+// when.
 func readWait(a *policy.Attempt, r *http1.Response) {
 	h := retryafter.Headers{Date: r.Get(http1.Date), Now: time.Now()}
 	for i := range r.Headers {
@@ -75,7 +76,7 @@ func readWait(a *policy.Attempt, r *http1.Response) {
 	}
 }
 
-// AttemptEnd returns what a failed attempt with the result res says about the upstream.
+// AttemptEnd returns what a failed attempt with the result res shows about the upstream.
 func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.AttemptEnd {
 	e := breaker.AttemptEnd{Status: res.JudgedStatus(), Key: cr.UrlKey()}
 	switch res.Cause {
@@ -84,7 +85,7 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS:
-		e.Kind = breaker.Reset // connected, and ended before a byte was taken
+		e.Kind = breaker.Reset // the connection ended before a byte was sent
 		if a.DialErr != nil {
 			e.Kind = admission.DialEndKind(a.DialErr)
 		}
@@ -114,8 +115,8 @@ func (cr *Request) StartPause(a *policy.Attempt) {
 	}
 }
 
-// PauseTooLong reports whether the failed response asks for a wait so long that the client has to
-// decide about it.
+// PauseTooLong reports whether the failed response asks for a wait so long that the client must
+// decide.
 func (cr *Request) PauseTooLong(a *policy.Attempt) bool {
 	return a.Cause == policy.CauseStatus && a.HasRetryAfter && cr.Route.RateLimitPause.Max > 0 && a.RetryAfter > cr.Route.RateLimitPause.Max
 }
@@ -132,7 +133,7 @@ func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
 	}
 	left := s.RateLimitPauses.Remaining(key, t)
 	if left > cr.Route.RateLimitPause.Max {
-		return 0 // learnt from a process that allows more
+		return 0 // learnt from another process that allows longer pauses
 	}
 	return left
 }

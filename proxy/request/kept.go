@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// keepAlias keeps a piece in the client's read buffer, which stays as it is until the exchange
+// keepAlias keeps a piece in the client's read buffer, which does not change until the exchange
 // ends.
 func (b *Body) keepAlias(piece []byte) {
 	if b.Keeping && len(b.Kept) == 0 {
@@ -31,8 +31,8 @@ func (b *Body) keepCopy(data []byte) {
 	}
 }
 
-// room returns where the next bytes can be read to: the free end of the last kept chunk, a new
-// chunk, or scratch if nothing is kept.
+// room returns the space for the next bytes: the free end of the last kept chunk, a new chunk, or
+// scratch if nothing is kept.
 func (b *Body) room() []byte {
 	if b.Keeping && b.KeptLen >= b.Of.Route.RetryBufferBytes {
 		b.stopKeeping(policy.ReplayTooLarge)
@@ -53,7 +53,7 @@ func (b *Body) room() []byte {
 	return b.scratch
 }
 
-// newChunk adds an empty kept chunk, sized by what is still to come.
+// newChunk adds an empty kept chunk, sized by the bytes still to come.
 func (b *Body) newChunk() []byte {
 	size := buffer.Medium
 	if b.Left > buffer.Medium || b.KeptLen >= 2*buffer.Medium {
@@ -70,7 +70,7 @@ func (b *Body) newChunk() []byte {
 	return chunk
 }
 
-// commit records that n bytes were put where room said.
+// commit records that n bytes were written to the space that room returned.
 func (b *Body) commit(n int) {
 	if !b.Keeping {
 		return
@@ -83,8 +83,8 @@ func (b *Body) commit(n int) {
 	}
 }
 
-// stopKeeping gives up keeping. The memory goes back at the next read or at the end, since the
-// piece being sent may lie in it.
+// stopKeeping stops keeping the body because of why. The memory is released at the next read or at
+// the end, because the piece being sent may lie in it.
 func (b *Body) stopKeeping(why policy.Replay) {
 	b.Keeping = false
 	b.ReplayLoss.Store(uint32(why))

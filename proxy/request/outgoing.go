@@ -8,29 +8,29 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
-// Outgoing is the headers of a request as they are sent upstream.
+// Outgoing holds the headers of a request as they are sent upstream.
 type Outgoing struct {
 	of *Request
 
 	ID           []byte // X-Request-Id
-	GeneratedKey []byte // the Idempotency-Key that we gave the request
-	Headers      []byte // without what differs by attempt; nil: see Render
+	GeneratedKey []byte // the Idempotency-Key that the proxy added
+	Headers      []byte // without what differs by attempt; nil: not rendered
 
 	idText  [forward.RandomIDLen]byte
 	keyText [forward.RandomIDLen]byte
 }
 
-// FindID sets the id of the request: the client's, or one that we make.
+// FindID sets the request ID: the client's, or a new one.
 func (o *Outgoing) FindID() { o.ID = forward.RequestID(o.of.HTTP, o.idText[:0]) }
 
-// MakeID makes the request an id without looking for the client's.
+// MakeID sets a new request ID without looking for the client's.
 func (o *Outgoing) MakeID() { o.ID = forward.AppendRandomID(o.idText[:0]) }
 
-// OwnID copies the id, which may lie in the client's buffer.
+// OwnID copies the ID, which may lie in the client's buffer.
 func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 
-// Render makes the headers for the upstream, once for all attempts, and again if
-// they were not kept over a wait.
+// Render renders the headers for the upstream, once for all attempts, and again if they were
+// dropped during a wait.
 func (o *Outgoing) Render() {
 	if o.Headers == nil {
 		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)[:0]
@@ -38,7 +38,7 @@ func (o *Outgoing) Render() {
 	}
 }
 
-// generateKey makes the request an Idempotency-Key of ours, unless it has one.
+// generateKey adds an Idempotency-Key, unless the request has one.
 func (o *Outgoing) generateKey() []byte {
 	if o.of.Route.DryRun || o.of.Get(http1.IdempotencyKey) != nil {
 		return nil

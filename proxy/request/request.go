@@ -14,15 +14,14 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Request is one request of a client: its headers, what the retry rules need to know about
-// it, and its deadlines. It does not know how it is being served. It belongs to its connection,
-// which reuses it for the next request.
+// Request is one request of a client: its headers, what the retry rules need to know about it, and
+// its deadlines. It belongs to its connection, which reuses it for the next request.
 type Request struct {
 	Conn     *downstream.Conn
 	Process  *Process
-	Settings *settings.Settings // the configuration that was in force when the request began
+	Settings *settings.Settings // the configuration in force when the request began
 	Route    *settings.RouteState
-	Dest     *settings.RouteState // whose upstream is asked: Route, or what stands for its fallback upstream
+	Dest     *settings.RouteState // whose upstream gets the attempt: Route, or its fallback's
 	HTTP     *http1.Request
 
 	HeaderNames http1.HeaderNameSet // names of the headers in the request
@@ -44,7 +43,7 @@ type Request struct {
 	BodyBytesSent   int64 // bytes of response bodies written to the client
 
 	ClientEnd   atomic.Int32  // why the client's side ended early
-	BodyRefusal http1.Refusal // with ClientBodyBroken and ClientBodyTooLarge
+	BodyRefusal http1.Refusal // set with ClientBodyBroken and ClientBodyTooLarge
 }
 
 // Reasons why the client's side ended early.
@@ -62,17 +61,17 @@ func (cr *Request) Init(c *downstream.Conn, p *Process) {
 	cr.Time.of, cr.Out.of, cr.Body.Of = cr, cr, cr
 }
 
-// Begin prepares for the request that was just parsed, whose headers began to arrive at now.
+// Begin prepares for the request that was just parsed. now is when its headers began to arrive.
 func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Time = Time{of: cr, Began: now, Clock: now}
 	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
 	cr.Tokens.begin()
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
-	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // which is spoken over HTTP/2 alone
+	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
 	cr.Safe, cr.Layered, cr.ExpectsContinue = false, false, false
 	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries, cr.BodyBytesSent = 0, 0, 0, 0, 0
-	if cr.ClientEnd.Load() != ClientPresent { // reading costs less than writing
+	if cr.ClientEnd.Load() != ClientPresent { // a load is cheaper than a store
 		cr.ClientEnd.Store(ClientPresent)
 	}
 }
@@ -115,11 +114,11 @@ func (cr *Request) DetachHeaders(n int) {
 	c.R, c.W = 0, copy(c.In, rest)
 }
 
-// ClientStaysOn reports whether the client is still there and its side in order.
+// ClientStaysOn reports whether the client is still there and its side is in order.
 func (cr *Request) ClientStaysOn() bool { return cr.ClientEnd.Load() == ClientPresent }
 
-// EndedByClient reports whether the request reached an upstream, or was on its way
-// there, and was then ended by its client in whatever way.
+// EndedByClient reports whether the client ended the request, in whatever way, after it reached an
+// upstream or was on its way there.
 func (cr *Request) EndedByClient() bool {
 	end := cr.ClientEnd.Load()
 	switch {
@@ -131,8 +130,8 @@ func (cr *Request) EndedByClient() bool {
 	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone() || cr.Conn.Stream.BodyBroken()
 }
 
-// Get returns the value of the request's first header with that name, or nil. Most names that are
-// asked for are absent, which is known without a look at each header.
+// Get returns the value of the request's first header with that name, or nil. Most names are
+// absent, which HeaderNames shows without a look at each header.
 func (cr *Request) Get(id http1.HeaderName) []byte {
 	if !cr.HeaderNames.Has(id) {
 		return nil
@@ -146,14 +145,14 @@ func (cr *Request) WouldDropTLS(to upstream.Target) bool {
 	return cr.Settings.ForwardProxy && cr.HTTP.Form == http1.Absolute && http1.EqualFold(cr.HTTP.Scheme, "https") && to.TLS == nil
 }
 
-// Hedgeable reports whether it makes sense to hedge the request. An upgrade or a stream of events
-// is a stream, and a gRPC call may be one.
+// Hedgeable reports whether it is useful to hedge the request. An upgrade or an event stream is a
+// stream, and a gRPC call may be one.
 func (cr *Request) Hedgeable() bool {
 	return cr.Safe && !cr.GRPC && cr.HTTP.Upgrade == nil && !bytes.Contains(cr.HTTP.Get(http1.Accept), eventStream)
 }
 
-// ClientIsProxy reports whether the client is another retryproxy. It is always told why we gave up,
-// so that it does not retry what we retried.
+// ClientIsProxy reports whether the client is another retryproxy. Its responses always carry the
+// reason for giving up, so that it does not retry what we retried.
 func (cr *Request) ClientIsProxy() bool {
 	return cr.HeaderNames.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer.IsBelieved()
 }
@@ -200,12 +199,12 @@ var (
 	continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 )
 
-// maxEarlierAttempts bounds how many earlier attempts are believed. More change nothing.
+// maxEarlierAttempts caps the count of earlier attempts. A higher count changes nothing.
 const maxEarlierAttempts = 100
 
-// attemptCountHeaders are the headers by which clients and proxies before us tell how often they
-// sent the request. X-Stainless-Retry-Count is that of the vendors' clients of OpenAI, Anthropic and
-// others.
+// attemptCountHeaders are the headers in which clients and proxies before us send how often they
+// sent the request. The vendors' clients of OpenAI, Anthropic and others send
+// X-Stainless-Retry-Count.
 const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount | 1<<http1.GRPCPreviousRPCAttempts |
 	1<<http1.XStainlessRetryCount
 
@@ -218,8 +217,8 @@ func (cr *Request) readEarlierAttempts() {
 	}
 }
 
-// attemptFromHeader returns which attempt of another retryproxy this request is, or 0 if no trusted
-// header says so. The header is replaced by ours in either case.
+// attemptFromHeader returns which attempt of another retryproxy this request is, or 0 if no
+// trusted header states it. Our own header replaces the header in either case.
 func (cr *Request) attemptFromHeader() int64 {
 	if !cr.Conn.Peer.IsBelieved() {
 		return 0
@@ -227,8 +226,8 @@ func (cr *Request) attemptFromHeader() int64 {
 	return cr.countIn(http1.XRetryproxyAttempt)
 }
 
-// isRetry reports whether somebody before us has already sent this request. All headers but ours
-// are believed from anyone: they can only lower the sender's own retries.
+// isRetry reports whether this request was sent before by a client or proxy. All headers but ours
+// are trusted from anyone: they can only reduce the sender's own retries.
 func (cr *Request) isRetry() bool {
 	return cr.attemptFromHeader() > 1 || cr.countIn(http1.XEnvoyAttemptCount) > 1 ||
 		cr.countIn(http1.GRPCPreviousRPCAttempts) > 0 || cr.countIn(http1.XStainlessRetryCount) > 0

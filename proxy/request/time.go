@@ -9,20 +9,20 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
-// Time is when a request began, and until when what may happen to it.
+// Time is when a request began, and its deadlines.
 type Time struct {
 	of *Request
 
 	Began          clock.Instant
-	Clock          clock.Instant    // time of the last tick; every step that waits ticks after the wait
+	Clock          clock.Instant    // time of the last Tick; every step that waits ticks after the wait
 	sentAt         clock.Instant    // when the request was first sent whole, or first failed
 	Deadline       clock.Instant    // zero: none (yet)
-	ClientLeavesAt clock.Instant    // when the client leaves, by its own words; zero: it did not say
-	clientDeadline forward.Deadline // what the client said about its deadline
+	ClientLeavesAt clock.Instant    // when the client leaves, as it announced; zero: unknown
+	clientDeadline forward.Deadline // the deadline that the client sent
 }
 
-// Tick reads the clock and keeps the time for the steps that follow until one waits.
-// Reading it for each step would cost as much as some of the steps.
+// Tick reads the clock and keeps the time for the steps that follow until one waits. Reading it
+// for each step would cost as much as some of the steps.
 func (t *Time) Tick() clock.Instant {
 	t.Clock = t.Now()
 	return t.Clock
@@ -34,8 +34,8 @@ func (t *Time) Now() clock.Instant { return t.of.Process.Clock.Now() }
 // Since returns the time of the process at the last tick.
 func (t *Time) Since() time.Duration { return t.of.Process.Clock.Since(t.Clock) }
 
-// ReadClients reads how long the client will wait. Its time runs from the headers on,
-// whatever becomes of the body. The request timeout still applies.
+// ReadClients reads how long the client will wait. Its time runs from the arrival of the headers,
+// however long the body takes. The request timeout still applies.
 func (t *Time) ReadClients() {
 	w := &t.clientDeadline
 	w.Read(t.of.HTTP, t.of.Route.Forward.Deadlines)
@@ -52,10 +52,9 @@ func (t *Time) ReadClients() {
 	}
 }
 
-// RequestTimeout returns the time that the route gives a request, without what is kept back for a
-// fallback; 0 means none. A gRPC call may be a stream whose first headers come late, and nothing
-// tells which calls are. They have only the deadline that their client gave (grpc-timeout), where
-// that is obeyed.
+// RequestTimeout returns the time that the route gives a request, without the share of a fallback;
+// 0 means none. A gRPC call has only the deadline of its client (grpc-timeout), if the route obeys
+// it, because it may be a stream whose first headers come late.
 func (t *Time) RequestTimeout() time.Duration {
 	if t.clientDeadline.GRPC && t.of.Dest.Forward.Deadlines.Has(forward.DeadlineGRPC) {
 		return 0
@@ -63,12 +62,12 @@ func (t *Time) RequestTimeout() time.Duration {
 	return t.of.Dest.OwnShare(t.of.Dest.RequestTimeout)
 }
 
-// RespondBy returns when the request must have its response if it may take limit from when it was
-// sent; 0 means any time. Zero means never.
+// RespondBy returns when the request must have its response if it may take limit after it was
+// sent; a limit of 0 means no limit. A zero result means never.
 func (t *Time) RespondBy(limit time.Duration) clock.Instant {
 	leaves := t.ClientLeavesAt
 	if w := &t.clientDeadline; w.Given && t.of.Dest.IsFallback {
-		leaves = t.Began.Add(t.of.Dest.OwnShare(w.Timeout)) // the rest is for the fallbacks after it
+		leaves = t.Began.Add(t.of.Dest.OwnShare(w.Timeout)) // the rest is for later fallbacks
 	}
 	if limit <= 0 || t.sentAt.IsZero() {
 		return leaves
@@ -76,8 +75,8 @@ func (t *Time) RespondBy(limit time.Duration) clock.Instant {
 	return Earliest(leaves, t.sentAt.Add(limit))
 }
 
-// left returns how long the upstream has for its response, as far as is known before the
-// request is sent.
+// left returns how long the upstream has for its response, as far as is known before the request
+// is sent.
 func (t *Time) left(now clock.Instant) time.Duration {
 	left := backoff.Forever
 	if !t.Deadline.IsZero() {
@@ -97,8 +96,8 @@ func Earliest(a, b clock.Instant) clock.Instant {
 	return a
 }
 
-// StartClock starts the deadline of the request, once: when the request was first sent
-// whole, or when the first attempt ended before that.
+// StartClock starts the deadline of the request, once: when the request was first sent whole, or
+// when the first attempt ended before that.
 func (t *Time) StartClock(now clock.Instant) {
 	if t.sentAt.IsZero() {
 		t.clockFrom(now)
@@ -121,8 +120,8 @@ func (t *Time) AttemptTimeout() time.Duration {
 	return t.of.Dest.AttemptTimeout
 }
 
-// BodyIdle returns how long a body may pause, either way, 0 for any time. A gRPC stream may have
-// nothing to say.
+// BodyIdle returns how long a body may pause in either direction, 0 for no limit. A gRPC stream
+// may be idle for any time.
 func (t *Time) BodyIdle() time.Duration {
 	if t.of.GRPC {
 		return 0
@@ -130,9 +129,9 @@ func (t *Time) BodyIdle() time.Duration {
 	return t.of.Dest.BodyIdleTimeout
 }
 
-// TimeoutEndKind returns how an attempt ended that timed out. If the time was the client's
-// own, the attempt counts as abandoned: clients with short deadlines must not open the
-// breaker of an upstream that is as fast as ever for others.
+// TimeoutEndKind returns how an attempt that timed out ended. If the client's own deadline ended
+// it, the attempt counts as abandoned: clients with short deadlines must not open the breaker of
+// an upstream that is as fast as usual for others.
 func (t *Time) TimeoutEndKind() breaker.EndKind {
 	if w := &t.clientDeadline; w.Given && !t.Now().Before(t.Began.Add(t.of.Dest.OwnShare(w.Timeout))) {
 		return breaker.Abandoned
@@ -140,16 +139,16 @@ func (t *Time) TimeoutEndKind() breaker.EndKind {
 	return breaker.TimedOut
 }
 
-// MaxRequestWait is how long the request may wait at most before it is sent.
+// MaxRequestWait returns the longest time that the request may wait before it is sent.
 func (t *Time) MaxRequestWait(now clock.Instant) time.Duration {
 	room := min(t.left(now), LongestWait)
-	if limit := t.RequestTimeout(); limit > 0 && t.sentAt.IsZero() { // its clock has not started: the body is not read yet
+	if limit := t.RequestTimeout(); limit > 0 && t.sentAt.IsZero() { // its clock has not started, because the body is not read yet
 		room = min(room, t.Began.Add(limit).Sub(now))
 	}
 	return room
 }
 
-// MaxWait is how long the request may wait before its next attempt at most.
+// MaxWait returns the longest time that the request may wait before its next attempt.
 func (t *Time) MaxWait(now clock.Instant) time.Duration {
 	room := t.MaxRequestWait(now)
 	if window := t.of.Route.Policy.Window; window > 0 && t.of.Attempts > 0 {
@@ -158,7 +157,7 @@ func (t *Time) MaxWait(now clock.Instant) time.Duration {
 	return room
 }
 
-// IdleOrForever is BodyIdle for a wait that needs an end.
+// IdleOrForever is like BodyIdle for a wait that needs an end.
 func (t *Time) IdleOrForever() time.Duration {
 	if idle := t.BodyIdle(); idle > 0 {
 		return idle

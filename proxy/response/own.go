@@ -11,8 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// Error sends our own response to a request that cannot be served. It writes nothing if the
-// client already got a part of another response.
+// Error sends our own response to a request that cannot be served. It writes nothing if the client
+// already has a part of another response.
 func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
 	w.report.Reason = reason
 	if w.Started {
@@ -22,20 +22,20 @@ func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy
 	return w.With(status, o, reason, http.StatusText(status))
 }
 
-// With writes a short JSON response: what happened, for people, and the reason, for programs.
-// A gRPC call gets a gRPC status instead.
+// With writes a short JSON response: text for people, and reason for programs. A gRPC call gets a
+// gRPC status instead.
 func (w *Writer) With(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	if w.r.GRPC {
 		code := grpcStatusOf(status)
 		if status == 504 {
-			code = policy.GRPCDeadlineExceeded // the client's own, or ours
+			code = policy.GRPCDeadlineExceeded // the client's deadline, or ours
 		}
 		return w.GRPC(code, o, reason, text)
 	}
 	return w.Own(status, "application/json", w.errorBody(status, reason, text), o, reason)
 }
 
-// Own writes a response that is not the upstream's.
+// Own writes a response of our own.
 func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	resp := newResponse(status,
 		http1.NewHeader("Content-Type", contentType),
@@ -86,8 +86,7 @@ func (w *Writer) errorBody(status int, reason, text string) []byte {
 	return append(body, '\n')
 }
 
-// GRPC is our own answer to a gRPC call: a header that is the trailers as
-// well ("Trailers-Only").
+// GRPC responds to a gRPC call with headers that are also the trailers ("Trailers-Only").
 func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
 	resp := newResponse(200,
@@ -100,8 +99,8 @@ func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text s
 	return w.writeResponse(resp, nil, o, reason)
 }
 
-// EndGRPCCall ends a call whose answer was cut off by the upstream: the client gets
-// a status, as it would from a server that fails.
+// EndGRPCCall ends a call whose response the upstream cut off. The client gets a status, as from a
+// server that fails.
 func (w *Writer) EndGRPCCall() error {
 	w.buf = http1.AppendLastChunk(w.buf, []http1.Header{
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
@@ -110,20 +109,20 @@ func (w *Writer) EndGRPCCall() error {
 	return w.Flush()
 }
 
-// NotGRPC reports whether resp is a response that a gRPC client does not understand: it came from
-// something in front of the service.
+// NotGRPC reports whether a gRPC client does not understand resp, because something in front of
+// the service sent it.
 func (w *Writer) NotGRPC(resp *http1.Response) bool {
 	return w.r.GRPC && !forward.IsGRPC(resp.Get(http1.ContentType))
 }
 
-// InPlaceOf answers a gRPC call in place of a response that is no gRPC.
+// InPlaceOf responds to a gRPC call in place of resp, which is not gRPC.
 func (w *Writer) InPlaceOf(resp *http1.Response, o policy.Outcome) (int, policy.Outcome) {
 	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)
 	return w.GRPC(grpcStatusOf(resp.Status), o, w.report.Reason, text)
 }
 
-// grpcStatusOf maps an HTTP status to a gRPC status (gRPC, "HTTP to gRPC Status Code Mapping";
-// 4xx of our own beyond it).
+// grpcStatusOf maps an HTTP status to a gRPC status (gRPC, "HTTP to gRPC Status Code Mapping",
+// extended by our own 4xx).
 func grpcStatusOf(status int) policy.GRPCStatus {
 	switch status {
 	case 400:

@@ -6,8 +6,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// Failed responds in place of an upstream that never sent a response. timedOut means that it, or its
-// dial, took too long.
+// Failed responds for an upstream that never sent a response. timedOut means that the upstream, or
+// the dial, took too long.
 func (w *Writer) Failed(cause policy.Cause, timedOut bool, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
 	status := 502
 	if timedOut || cause == policy.CauseAttemptTimeout {
@@ -16,8 +16,8 @@ func (w *Writer) Failed(cause policy.Cause, timedOut bool, o policy.Outcome, why
 	return w.With(status, o, why.String(), "the upstream "+explainCause(cause))
 }
 
-// Starved responds if no descriptor was found for the upstream's connection. The client's own is
-// given back.
+// Starved responds if no descriptor was free for the upstream's connection. The client's
+// connection is then closed, which frees its descriptor.
 func (w *Writer) Starved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
 	w.MustClose, w.RetryAfter = true, 1
 	return w.With(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
@@ -35,7 +35,7 @@ func explainCause(c policy.Cause) string {
 	return "closed the connection before it answered"
 }
 
-// Refuse responds with the rule that was broken, for people, and its label.
+// Refuse responds with the rule that was broken, for people, and the rule's label, for programs.
 func (w *Writer) Refuse(why http1.Refusal) (int, policy.Outcome) {
 	w.MustClose = true
 	w.countRefusal(why)
@@ -52,7 +52,7 @@ func (w *Writer) countRefusal(why http1.Refusal) {
 	}
 }
 
-// ClientError sends our own response if the client's side ended early, unless it left.
+// ClientError sends our own response if the client's side ended early, unless the client left.
 func (w *Writer) ClientError() (int, policy.Outcome) {
 	switch o := w.ClientOutcome(); {
 	case o == policy.OutcomeClientGone:
@@ -67,7 +67,7 @@ func (w *Writer) ClientError() (int, policy.Outcome) {
 	}
 }
 
-// ClientOutcome returns the outcome of a request whose client's side ended early, and counts a
+// ClientOutcome returns the outcome of a request whose client's side ended early. It counts a
 // refusal.
 func (w *Writer) ClientOutcome() policy.Outcome {
 	switch w.r.ClientEnd.Load() {
@@ -83,7 +83,7 @@ func (w *Writer) ClientOutcome() policy.Outcome {
 	return policy.OutcomeClientGone
 }
 
-// allowed are the methods in the Allow header of our own responses.
+// allowed lists the methods in the Allow header of our own responses.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // MaxForwards responds as the final recipient. OPTIONS gets an empty response. TRACE is not

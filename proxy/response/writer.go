@@ -1,5 +1,5 @@
-// Package response writes the response of a request to its client: the upstream's, piece by piece, or
-// one of our own if there is none.
+// Package response writes the response of a request to its client: the upstream's, piece by piece,
+// or our own if there is none.
 package response
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// frame is the room for the size line and the end of a chunk.
+// frame is the room, in bytes, for the size line and the end of a chunk.
 const frame = 20
 
 // Writer writes the response of a request to the client.
 type Writer struct {
 	r      *request.Request
 	report *report.Report
-	buf    []byte // what is written next
+	buf    []byte // to be written next
 
-	RetryAfter int      // of a response of our own, in seconds; 0: none
-	Fallback   Fallback // what answered in the upstream's place
+	RetryAfter int      // of our own response, in seconds; 0: none
+	Fallback   Fallback // what responded in the upstream's place
 	Started    bool     // bytes of the final response went to the client
 	MustClose  bool     // the client's connection cannot serve another request
-	MustReset  bool     // the client's connection must end, in a way that looks broken
+	MustReset  bool     // the client's connection must end with a reset
 }
 
 // Fallback is what responded in the upstream's place.
@@ -46,13 +46,13 @@ func (k Fallback) String() string {
 // Init prepares the writer of a connection for its first use.
 func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r, p }
 
-// Begin prepares for another request, whose client wants its connection closed or not.
+// Begin prepares for another request. closes means that its client wants the connection closed.
 func (w *Writer) Begin(closes bool) {
 	w.Fallback, w.RetryAfter = NoFallback, 0
 	w.Started, w.MustClose, w.MustReset = false, closes, false
 }
 
-// Framing returns the framing towards the client for a body with the upstream's framing f.
+// Framing returns the framing towards the client of a body with the upstream's framing f.
 func (w *Writer) Framing(f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
@@ -88,21 +88,21 @@ func (w *Writer) WritePiece(f http1.Framing, piece []byte) error {
 	}
 	if len(piece) > cap(w.buf)-len(w.buf) {
 		err := w.flushWith(piece)
-		w.r.Time.Tick() // it may have waited for the client
+		w.r.Time.Tick() // the write may have waited for the client
 		return err
 	}
 	w.buf = append(w.buf, piece...)
 	return nil
 }
 
-// writeChunks is writePiece for a chunked body, in as many chunks as necessary.
+// writeChunks does what WritePiece does for a chunked body, in as many chunks as necessary.
 func (w *Writer) writeChunks(piece []byte) error {
 	for len(piece) > 0 {
 		if cap(w.buf)-len(w.buf) <= frame {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			w.r.Time.Tick() // it may have waited for the client
+			w.r.Time.Tick() // the write may have waited for the client
 		}
 		n := min(len(piece), cap(w.buf)-len(w.buf)-frame)
 		w.buf = http1.AppendChunk(w.buf, piece[:n])
@@ -111,7 +111,7 @@ func (w *Writer) writeChunks(piece []byte) error {
 	return nil
 }
 
-// EndBody sends the rest and the end of the framing.
+// EndBody sends the buffered rest and the end of the framing.
 func (w *Writer) EndBody(f http1.Framing, trailers []http1.Header) error {
 	if f.Kind == http1.BodyChunked {
 		w.buf = http1.AppendLastChunk(w.buf, w.r.Route.ResponseChanges.Trailers(trailers))
@@ -145,31 +145,33 @@ func (w *Writer) clean() []byte {
 	return w.buf[:0]
 }
 
-// ownHeaders adds to headers what clients are told of us, where they want it.
+// ownHeaders adds the proxy's own headers to the response. The configuration can hide them from
+// clients that are not themselves a retryproxy.
 func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
-	if !w.r.Route.DryRun && (w.r.Route.ResponseHeaders || w.r.ClientIsProxy()) {
+	if !w.r.Route.DryRun {
+		o.Reports = w.r.ClientIsProxy()
 		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.Fallback.String(), w.r.Out.ID
 		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
 }
 
-// mayBeRepeated reports whether the client might repeat a request, if the body of this good response
-// is cut off, though the request must not be sent twice. The vendors' clients do so
-// (anthropic-sdk-go, requestconfig.go, shouldRetryDroppedBody), unless the headers asked them not to.
+// mayBeRepeated reports whether the client might repeat a request that must not be sent twice, if
+// the body of this good response is cut off. The vendors' clients do so unless the headers forbid
+// it (anthropic-sdk-go, requestconfig.go, shouldRetryDroppedBody).
 func (w *Writer) mayBeRepeated(resp *http1.Response) bool {
 	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
 }
 
-// noRetry reports whether the client is told not to retry either. A request that may have been
-// processed is not to be sent twice by anybody, unless the upstream itself asks for it.
+// noRetry reports whether the response asks the client not to retry. A request that may have been
+// processed must not be sent twice by anybody, unless the upstream itself asks for it.
 func noRetry(resp *http1.Response, reason string) bool {
 	return policy.InVain(reason) || reason == notIdempotent && resp.Get(http1.XShouldRetry) == nil
 }
 
 var notIdempotent = policy.ReasonNotIdempotent.String()
 
-// TakeHeadersBuffer makes the buffer of the request headers that of the response, if it has none:
-// there will be no other attempt.
+// TakeHeadersBuffer reuses the buffer of the request headers for the response, if it has none. No
+// other attempt may follow.
 func (w *Writer) TakeHeadersBuffer() {
 	if w.buf == nil {
 		w.buf, w.r.Out.Headers = w.r.Out.Headers, nil
@@ -182,29 +184,27 @@ func (w *Writer) Inform(resp *http1.Response) error {
 	return w.r.Conn.Write(w.buf, w.r.Time.Now())
 }
 
-// Headers begins the response of an upstream with the framing f.
+// Headers begins an upstream's response with the framing f.
 func (w *Writer) Headers(resp *http1.Response, f http1.Framing, reason string) {
 	w.buf = w.appendHeaders(w.clean(), resp, f, reason)
 	w.Started = true
 }
 
-// Upgrade sends the response to an accepted upgrade, and rest, which followed it.
+// Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	w.MustClose, w.Started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via}
-	if w.r.Dest.ResponseHeaders {
-		o.Attempts = w.r.Attempts
-	}
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
 	w.buf = append(w.buf, rest...)
 	return w.Flush()
 }
 
-// Release returns the memory of the writer.
+// Release returns the writer's memory.
 func (w *Writer) Release() {
 	w.r.Conn.Buffers.Put(w.buf)
 	w.buf = nil
 }
 
-// CheckDetached panics in builds that poison if what is written next lies in b.
+// CheckDetached panics if the bytes to be written next lie in b. It has an effect only in builds
+// that poison.
 func (w *Writer) CheckDetached(b []byte) { attempt.MustNotPointInto(b, "what is written", w.buf) }

@@ -66,7 +66,6 @@ type Route struct {
 	LayeredRetries policy.LayeredRetries
 	// ResponseChanges are made to final responses, our own included.
 	ResponseChanges forward.HeaderChanges
-	ResponseHeaders bool // add X-Retryproxy-Attempts, -Reason and X-Request-Id to responses
 }
 
 // Accepts reports whether a request to a forward proxy is for this route: its target names the

@@ -12,21 +12,21 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// A large body that nobody keeps moves inside the kernel (splice(2), by
-// TCPConn.ReadFrom), a piece at a time so that deadlines can follow. A piece
-// within the body idle timeout of 60 s is the slowest a peer may be: 4.3 KiB/s.
+// A large body that is not kept moves inside the kernel (splice(2), by TCPConn.ReadFrom). It moves
+// piece by piece, so that deadlines can follow. One piece within the body idle timeout of 60 s is
+// the slowest rate allowed for a peer: 4.3 KiB/s.
 const (
 	SplicePiece = 256 << 10
-	SpliceFrom  = 32 << 10 // less is not worth the set-up
-	// spliceTail is the end of a body, which is read and written, so that it is known when its last bytes
-	// are in hand: the response may be whole before them.
+	SpliceFrom  = 32 << 10 // a smaller body is not worth the set-up
+	// spliceTail is the end of a body, which is read and written. So it is known when its last
+	// bytes are here: the response may be whole before they are sent.
 	spliceTail = 4 << 10
 )
 
 // Splicer moves bytes between connections inside the kernel.
 type Splicer struct{ left io.LimitedReader }
 
-// Move moves n bytes from src to dst. It returns early only with an error, or when src ended.
+// Move moves n bytes from src to dst. It moves fewer only with an error, or if src ended.
 func (s *Splicer) Move(dst, src *net.TCPConn, n int64) (int64, error) {
 	s.left.R, s.left.N = src, n
 	moved, err := dst.ReadFrom(&s.left)
@@ -35,15 +35,16 @@ func (s *Splicer) Move(dst, src *net.TCPConn, n int64) (int64, error) {
 	return moved, err
 }
 
-// canSplice reports whether the rest of the body has a length and is not kept, and the system lets us.
+// canSplice reports whether the rest of the body has a length and is not kept, and the system can
+// splice.
 func (u *Upload) canSplice() bool {
 	b := &u.r.Body
 	return b.Framing.Kind == http1.BodyLength && !b.Keeping && b.Left >= SpliceFrom && b.Cursor >= len(b.Kept) &&
 		u.r.Conn.R == u.r.Conn.W && u.r.Conn.TCP != nil && u.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 
-// spliceBody is sendRest inside the kernel, for all of the body but its end. Without more, watch
-// reports whether the client is to be watched.
+// spliceBody does what sendRest does, inside the kernel, for all of the body but its end. If more
+// is false, watch reports whether to watch the client.
 func (u *Upload) spliceBody() (more, watch bool) {
 	b, c := &u.r.Body, u.r.Conn
 	u.att.Spliced = true
@@ -71,9 +72,9 @@ func (u *Upload) spliceBody() (more, watch bool) {
 	return true, false
 }
 
-// spliceEnded finds out whose side ended a splice early, which the error does not
-// tell, whether it can go on, and whether the client is to be watched. After
-// the upstream's side ended it cannot: what was in the kernel's pipe is lost.
+// spliceEnded determines whose side ended a splice early, because the error does not show it.
+// again reports whether the splice can continue, watch whether to watch the client. After the
+// upstream's side ended it cannot continue: what was in the kernel's pipe is lost.
 func (u *Upload) spliceEnded(n int64, err error, until clock.Instant) (again, watch bool) {
 	now := u.r.Time.Now()
 	switch {
@@ -90,7 +91,7 @@ func (u *Upload) spliceEnded(n int64, err error, until clock.Instant) (again, wa
 	case u.r.Conn.HungUp():
 		u.ClientFailed(attempt.ErrClientGone)
 	case rawsocket.IsTimeout(err):
-		u.r.Conn.ReadAt = clock.LongAgo // a late call that meant a wait before this one; nothing is in the pipe while a read waits
+		u.r.Conn.ReadAt = clock.LongAgo // a late wake-up for an earlier wait; the pipe is empty while a read waits
 		return true, false
 	default:
 		return false, u.failed()

@@ -1,7 +1,7 @@
-// Package upload sends the body of a request upstream, and watches the client meanwhile. A body
-// that is small and here at once is sent by the goroutine of the exchange. A second goroutine, the
-// pump, sends a larger or slower one while the response is awaited; a large body that nobody keeps
-// moves inside the kernel.
+// Package upload sends the body of a request upstream, and watches the client during the attempt.
+// The goroutine of the exchange sends a body that is small and here at once. A second goroutine,
+// the pump, sends a larger or slower one while the response is awaited. A large body that is not
+// kept moves inside the kernel.
 package upload
 
 import (
@@ -19,24 +19,24 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// stuckAfter is how long an upstream may take no byte of a body before the upload counts as
-// stuck. On loopback its system confirms up to 64 KiB at once, and only after the
-// application has read them.
+// stuckAfter is how long an upstream may accept no byte of a body before the upload counts as
+// stuck. On loopback its system acknowledges up to 64 KiB at once, and only after the application
+// has read them.
 const stuckAfter = time.Second
 
-// Upload sends the body of a request upstream and watches the client meanwhile. It owns the read
-// side of the client's connection and the body.
+// Upload sends the body of a request upstream and watches the client. It owns the read side of the
+// client's connection and the body.
 //
-// The pump is its second goroutine. It is started only if one is not enough: a body streams while
-// the response is awaited, a dial is in progress, or the upstream takes long. It reads from the
+// The pump is its second goroutine. It runs only if one goroutine is not enough: a body streams
+// while the response is awaited, a dial is in progress, or the upstream is slow. It reads from the
 // client: first the body, then anything, to notice at once that the client left. The goroutine of
-// the exchange starts it and waits for its end in Stop.
+// the exchange starts it, and Stop waits for its end. Only Pieces is safe for concurrent use.
 type Upload struct {
 	r    *request.Request
-	att  *attempt.Attempt // that the body is sent for
+	att  *attempt.Attempt // the attempt that gets the body
 	Pump request.Pump
 
-	stopped chan struct{} // closed when the pump is to end
+	stopped chan struct{} // closed when the pump must end
 	done    chan struct{} // closed when it has ended
 	cancel  func()        // cancels a dial in progress
 
@@ -46,9 +46,9 @@ type Upload struct {
 	takenSeen uint64        // bytes taken at the last check for a stuck upload
 	takenAt   clock.Instant // when takenSeen last changed
 
-	vec      [8][]byte // the parts of one write to the upstream; the pump's while it runs
-	sizeLine [24]byte  // of the chunk that is being sent
-	Splicer  Splicer   // free for a response while no body is sent
+	vec      [8][]byte // the parts of one write to the upstream; owned by the pump while it runs
+	sizeLine [24]byte  // of the chunk being sent
+	Splicer  Splicer   // free for the response while no body is sent
 }
 
 // Init prepares the upload of a connection for its first use.
@@ -57,15 +57,15 @@ func (u *Upload) Init(r *request.Request) {
 	r.Body.Pump = &u.Pump
 }
 
-// Serve makes a the attempt that the body is sent for from now on.
+// Serve makes a the attempt that gets the body from now on.
 func (u *Upload) Serve(a *attempt.Attempt) {
 	u.att = a
-	if u.lastPiece.Load() { // reading costs less than writing
+	if u.lastPiece.Load() { // a load is cheaper than a store
 		u.lastPiece.Store(false)
 	}
 }
 
-// Pieces returns how many pieces of bodies the pump has moved. Anyone may ask.
+// Pieces returns how many pieces of bodies the pump has moved. It is safe for concurrent use.
 func (u *Upload) Pieces() uint32 { return u.pieces.Load() }
 
 // Start sends the rest of the body, then watches the client.
@@ -93,8 +93,8 @@ func (u *Upload) run(cancel func(), send bool) {
 	}()
 }
 
-// contain keeps a fault in the second goroutine from ending the process. The request ends as if its client had
-// left, and the goroutine of the exchange returns all resources.
+// contain keeps a panic in the second goroutine from ending the process. The request ends as if
+// its client had left, and the goroutine of the exchange returns all resources.
 func (u *Upload) contain(fault any) {
 	if fault == nil {
 		return
@@ -103,7 +103,8 @@ func (u *Upload) contain(fault any) {
 	u.ClientFailed(attempt.ErrClientGone)
 }
 
-// Stop ends the second goroutine, if one runs. The exchange then owns what the pump owned.
+// Stop ends the second goroutine, if it runs, and waits for its end. The exchange then owns what
+// the pump owned.
 func (u *Upload) Stop() {
 	if u.Pump.Running {
 		u.end()
@@ -123,7 +124,7 @@ func (u *Upload) end() {
 	u.r.Conn.ReadAt, u.att.ReadBy = clock.LongAgo, 0
 }
 
-// sendRest sends the rest of the body, or as much as the upstream takes. It reports whether to
+// sendRest sends the rest of the body, or as much as the upstream accepts. It reports whether to
 // watch the client afterwards.
 func (u *Upload) sendRest() bool {
 	for {
@@ -152,8 +153,8 @@ func (u *Upload) sendRest() bool {
 	}
 }
 
-// AwaitLastWrite gives the pump up to 10 ms if a response arrived while it wrote the last piece:
-// the upstream has read it, and only the pump does not know yet.
+// AwaitLastWrite waits up to 10 ms for the pump if a response arrived during the last write. The
+// upstream has read that piece, and the write is about to return.
 func (u *Upload) AwaitLastWrite() {
 	for n := 0; n < 100 && u.lastPiece.Load() && u.HasBody(); n++ {
 		time.Sleep(100 * time.Microsecond)
@@ -196,7 +197,7 @@ func (u *Upload) wakeUpstream() {
 	}
 }
 
-// watch reads what the client sends ahead until the client leaves or the watch is stopped.
+// watch reads what the client sends early, until the client leaves or the watch is stopped.
 func (u *Upload) watch() {
 	c := u.r.Conn
 	_ = c.NC.SetReadDeadline(time.Time{})
@@ -204,7 +205,7 @@ func (u *Upload) watch() {
 		switch err := u.watchOnce(); {
 		case err == nil:
 		case rawsocket.IsTimeout(err):
-			_ = c.NC.SetReadDeadline(time.Time{}) // a late call that meant a wait before this one; Stop sets Stopping first
+			_ = c.NC.SetReadDeadline(time.Time{}) // a late wake-up for an earlier wait; Stop sets Stopping first
 		default:
 			u.ClientFailed(attempt.ErrClientGone)
 			return
@@ -228,8 +229,8 @@ func (u *Upload) watchOnce() error {
 	return nil
 }
 
-// LeftWhileStuck reports whether the client has left while the upstream takes nothing of its
-// body. The pump is stuck in a write and cannot see that.
+// LeftWhileStuck reports whether the client has left while the upstream reads none of its body.
+// The pump is stuck in a write and cannot detect that.
 func (u *Upload) LeftWhileStuck() bool {
 	if !u.HasBody() {
 		return false
@@ -255,7 +256,7 @@ func (u *Upload) FetchBody() {
 }
 
 // FinishBody reads the rest of the request body and keeps it, as far as it arrives before until;
-// zero means without a limit.
+// zero means no limit.
 func (u *Upload) FinishBody(until clock.Instant) {
 	u.r.ContinueClient()
 	if err := u.r.Body.Finish(until); err != nil {
@@ -263,8 +264,8 @@ func (u *Upload) FinishBody(until clock.Instant) {
 	}
 }
 
-// ClientFailed records why the client's side ended and wakes whoever waits for the upstream. It
-// is called by the pump, or by the exchange while no pump runs.
+// ClientFailed records why the client's side ended and wakes the goroutine that waits for the
+// upstream. The pump calls it, or the exchange while no pump runs.
 func (u *Upload) ClientFailed(err error) {
 	end := request.ClientGone
 	u.r.BodyRefusal = http1.RefusalNone

@@ -10,17 +10,17 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// The goroutine of the exchange sends a body that is small and arrives at once. The pump sends
-// a larger or slower one, so that the response is read meanwhile. InlineWait bounds all waits
-// for the body together.
+// The goroutine of the exchange sends a body that is small and arrives at once. The pump sends a
+// larger or slower one, so that the response is read at the same time. InlineWait bounds the sum
+// of all waits for the body.
 const (
 	inlineBody = buffer.Large
 	InlineWait = 20 * time.Millisecond
 )
 
-// IsBuffered reports whether the whole request is in memory and stays there. It can then
-// be written together with the check of the connection, and again on another one if that is
-// stale.
+// IsBuffered reports whether the whole request is in memory and stays there. It can then be
+// written together with the check of the connection, and again on another connection if the first
+// is stale.
 func (u *Upload) IsBuffered() bool {
 	b := &u.r.Body
 	if b.Framing.Kind == http1.BodyNone || b.Ended && b.Keeping && b.KeptLen <= inlineBody {
@@ -29,8 +29,8 @@ func (u *Upload) IsBuffered() bool {
 	return b.Keeping && !b.Started && b.Framing.Kind == http1.BodyLength && int64(u.r.Conn.W-u.r.Conn.R) >= b.Left && b.Left <= inlineBody
 }
 
-// Gather returns the headers with what is there of the body, and whether that is all of it. It
-// never waits for more: the first bytes of a slow body are sent at once.
+// Gather returns the headers with the part of the body that has arrived. end reports whether that
+// is all of it. It does not wait for more: the first bytes of a slow body are sent at once.
 func (u *Upload) Gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
 	b := &u.r.Body
 	parts = append(u.vec[:0], headers)
@@ -39,7 +39,7 @@ func (u *Upload) Gather(headers []byte, expect bool) (parts [][]byte, end bool, 
 	}
 	for total := 0; !b.AtEnd(); {
 		if expect || total >= inlineBody || len(parts) == cap(parts) || len(parts) > 1 && !b.Keeping {
-			return parts, false, nil // what is not kept is valid only until more is read
+			return parts, false, nil // a piece that is not kept is valid only until the next read
 		}
 		piece, err := b.NextNow()
 		if err != nil {
@@ -54,7 +54,8 @@ func (u *Upload) Gather(headers []byte, expect bool) (parts [][]byte, end bool, 
 	return parts, true, nil
 }
 
-// gatherChunk is gather for a chunked body, of which one piece is sent with the headers.
+// gatherChunk does what Gather does for a chunked body, of which one piece is sent with the
+// headers.
 func (u *Upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool, err error) {
 	b := &u.r.Body
 	if expect || !b.Ready() {
@@ -72,7 +73,7 @@ func (u *Upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool,
 func (u *Upload) SendInline(total int) {
 	until := u.r.Time.Now().Add(InlineWait)
 	if u.r.GRPC {
-		until = u.r.Time.Now() // what more comes may wait for a response
+		until = u.r.Time.Now() // the client may wait for a response before it sends more
 	}
 	for total < inlineBody {
 		piece, err := u.r.Body.Next(max(until.Sub(u.r.Time.Now()), time.Microsecond))
@@ -138,7 +139,7 @@ func (u *Upload) LastChunk() []byte {
 }
 
 // WriteUp sends the parts in one write if the system can. It shortens them to what was not
-// taken.
+// written.
 func (u *Upload) WriteUp(parts [][]byte) (int, error) {
 	u.att.ExtendWrite(u.r.Time.Now(), u.r.Time.BodyIdle())
 	return u.att.Up.Writev(parts)
@@ -147,7 +148,8 @@ func (u *Upload) WriteUp(parts [][]byte) (int, error) {
 // Forget drops what the last write pointed to.
 func (u *Upload) Forget() { clear(u.vec[:]) }
 
-// CheckDetached panics in builds that poison if what was written last still points into b.
+// CheckDetached panics if the last write still points into b. It has an effect only in builds that
+// poison.
 func (u *Upload) CheckDetached(b []byte) {
 	for _, part := range u.vec {
 		attempt.MustNotPointInto(b, "what was written last", part)

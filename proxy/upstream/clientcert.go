@@ -11,7 +11,7 @@ import (
 
 // clientCert is a certificate and key that are reloaded when their files change.
 type clientCert struct {
-	certFile, keyFile string
+	file string
 
 	mu   sync.Mutex // guards the fields below
 	pair *tls.Certificate
@@ -45,7 +45,7 @@ func (c *clientCert) load() error {
 // detected the next time.
 func (c *clientCert) loadLocked() error {
 	seen, statErr := c.stat()
-	pair, err := certs.Pair(c.certFile, c.keyFile)
+	pair, err := certs.Pair(c.file)
 	if err != nil {
 		return fmt.Errorf("client %w", err)
 	}
@@ -57,12 +57,10 @@ func (c *clientCert) loadLocked() error {
 }
 
 func (c *clientCert) stat() (s [2]os.FileInfo, err error) {
-	for i, name := range []string{c.certFile, c.keyFile} {
-		if s[i], err = os.Stat(name); err != nil {
-			return s, err
-		}
+	if s[0], err = os.Stat(c.file); err == nil {
+		s[1], _ = os.Stat(certs.KeyFile(c.file)) // none if the certificate's file has the key
 	}
-	return s, nil
+	return s, err
 }
 
 // changed reports whether a name refers to another file (a changed symbolic link included),
@@ -73,9 +71,16 @@ func (c *clientCert) changed() bool {
 		return false
 	}
 	for i, s := range c.seen {
-		if !os.SameFile(s, now[i]) || s.Size() != now[i].Size() || !s.ModTime().Equal(now[i].ModTime()) {
+		if isOther(s, now[i]) {
 			return true
 		}
 	}
 	return false
+}
+
+func isOther(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return (a == nil) != (b == nil)
+	}
+	return !os.SameFile(a, b) || a.Size() != b.Size() || !a.ModTime().Equal(b.ModTime())
 }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // HealthCheck says how the endpoints of a Group are checked. The zero value checks nothing.
@@ -114,7 +116,7 @@ func (m *Endpoint) check(h *HealthCheck) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
 	_, _ = io.CopyN(io.Discard, response.Body, checkRestBytes)
-	if response.StatusCode < 200 || response.StatusCode > 399 {
+	if !status.Healthy(response.StatusCode) {
 		return fmt.Errorf("status %d", response.StatusCode)
 	}
 	return nil

@@ -21,7 +21,7 @@ const sessionCache = 64
 // zero value changes nothing. All files are PEM.
 type TLSFiles struct {
 	CA         string // certificates to trust instead of the system's; read once
-	Cert, Key  string // client certificate (leaf first) and its key; both or neither; re-read when changed
+	Cert       string // client certificate (leaf first) and its key, as certs.Pair reads them; re-read when changed
 	ServerName string // sent as SNI and verified, instead of the target's host
 }
 
@@ -53,9 +53,6 @@ func (t *Target) useTLS(f TLSFiles) error {
 	if t.TLS == nil {
 		return fmt.Errorf("upstream %s: certificate files and server name need an https:// upstream", t)
 	}
-	if (f.Cert == "") != (f.Key == "") {
-		return fmt.Errorf("upstream %s: a client certificate needs both its certificate and its key file", t)
-	}
 	config := t.TLS.Clone()
 	if f.ServerName != "" {
 		if err := checkHost(f.ServerName); err != nil {
@@ -72,7 +69,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 	}
 	var client *clientCert
 	if f.Cert != "" {
-		client = &clientCert{certFile: f.Cert, keyFile: f.Key}
+		client = &clientCert{file: f.Cert}
 		if err := client.load(); err != nil {
 			return fmt.Errorf("upstream %s: %w", t, err)
 		}
@@ -82,7 +79,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 		config.ClientSessionCache = nil
 	}
 	t.TLS, t.clientCert = config, client
-	t.tlsKey = fmt.Sprintf("%q %q %q %q", config.ServerName, f.CA, f.Cert, f.Key)
+	t.tlsKey = fmt.Sprintf("%q %q %q", config.ServerName, f.CA, f.Cert)
 	return nil
 }
 

@@ -521,7 +521,7 @@ func TestClientCertificateFollowsItsFiles(t *testing.T) {
 		}
 	}
 	use("one")
-	target := a.secure(s, TLSFiles{CA: a.path("ca.pem"), Cert: a.path("client.pem"), Key: a.path("client.key")})
+	target := a.secure(s, TLSFiles{CA: a.path("ca.pem"), Cert: a.path("client.pem")})
 	p := makePool(t, target, Options{})
 	expect := func(when, name string, valid time.Duration) {
 		t.Helper()
@@ -554,6 +554,9 @@ func TestUseTLSRefusesWhatCannotWork(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("one", time.Hour)
 	a.issue("two", time.Hour)
+	if err := os.Rename(a.path("one.key"), a.path("two.key")); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(a.path("junk"), []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -564,13 +567,11 @@ func TestUseTLSRefusesWhatCannotWork(t *testing.T) {
 	}{
 		{"plain http", "http://a", TLSFiles{CA: a.path("ca.pem")}, "need an https://"},
 		{"unix", "unix:/a", TLSFiles{ServerName: "a"}, "need an https://"},
-		{"no key", "https://a", TLSFiles{Cert: a.path("one.pem")}, "both"},
-		{"no certificate", "https://a", TLSFiles{Key: a.path("one.key")}, "both"},
-		{"not a pair", "https://a", TLSFiles{Cert: a.path("one.pem"), Key: a.path("two.key")}, "two.key"},
+		{"not a pair", "https://a", TLSFiles{Cert: a.path("two.pem")}, "two.key"},
 		{"no such authority", "https://a", TLSFiles{CA: a.path("none")}, "none"},
-		{"no such key", "https://a", TLSFiles{Cert: a.path("one.pem"), Key: a.path("none")}, "none"},
+		{"no such key", "https://a", TLSFiles{Cert: a.path("ca.pem")}, "ca.key"},
 		{"authority is junk", "https://a", TLSFiles{CA: a.path("junk")}, "junk: no certificate"},
-		{"certificate is junk", "https://a", TLSFiles{Cert: a.path("junk"), Key: a.path("one.key")}, "junk"},
+		{"certificate is junk", "https://a", TLSFiles{Cert: a.path("junk")}, "junk"},
 		{"bad name", "https://a", TLSFiles{ServerName: "a b"}, "server name"},
 	} {
 		target, err := ParseTarget(c.target)
@@ -606,7 +607,7 @@ func TestTLSSettingsArePartOfTheKey(t *testing.T) {
 	}
 	seen := map[string]TLSFiles{}
 	for _, f := range []TLSFiles{{}, {CA: a.path("ca.pem")}, {CA: a.path("one.pem")}, {ServerName: "b"},
-		{Cert: a.path("one.pem"), Key: a.path("one.key")}} {
+		{Cert: a.path("one.pem")}} {
 		k := make(f)
 		if k != make(f) {
 			t.Errorf("%+v: the same settings give different keys", f)

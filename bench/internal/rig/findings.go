@@ -54,6 +54,13 @@ func (f *Findings) Counted(what string) int64 {
 	return f.counts[what]
 }
 
+// Counts copies all that was counted.
+func (f *Findings) Counts() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
 // AtLeast is for a judge that saw too little of something to find anything.
 func (f *Findings) AtLeast(n int64, what string) {
 	if got := f.Counted(what); got < n {

@@ -60,7 +60,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 		line = append([]string{"sh", "-c", `exec "$@" 2>` + s.Log, "sh"}, line...)
 	}
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = environ("RETRYPROXY_LISTEN="+s.Listen, "RETRYPROXY_ADMIN_LISTEN="+s.Admin, "RETRYPROXY_UPSTREAM="+s.Upstream, "RETRYPROXY_LOG_LEVEL=error")
+	cmd.Env = environ("RETRYPROXY_LISTEN="+s.Listen, "RETRYPROXY_ADMIN_LISTEN="+s.Admin, "RETRYPROXY_UPSTREAM="+s.Upstream)
 	if len(s.Cores) > 0 {
 		cmd.Env = append(cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(s.Cores)))
 	}

@@ -54,12 +54,18 @@ func webhookNamespace(t *testing.T) *namespace {
 	return hook
 }
 
-// injects waits for the API server to know the webhook, which takes it seconds: then the Pod
-// gets a sidecar.
+// injects waits for the API server to know the webhook and to reach it, which takes seconds: then
+// the Pod gets a sidecar.
 func (n *namespace) injects(t *testing.T, name, annotations string) {
 	t.Helper()
 	engine.Await(t, "injected Pod", func() bool {
-		n.apply(t, annotated(name, annotations))
+		out, err := n.try(t, "apply", "-f", write(t, annotated(name, annotations)))
+		if err != nil && strings.Contains(out, "failed calling webhook") {
+			return false // kube-proxy does not know its Service yet
+		}
+		if err != nil {
+			t.Fatal(out)
+		}
 		names := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.spec.initContainers[*].name}")
 		if names != "retryproxy-in" {
 			n.kubectl(t, "delete", "pod", name)

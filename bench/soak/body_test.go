@@ -15,16 +15,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func whole(c content) []byte {
+func allOf(c body) []byte {
 	b, _ := io.ReadAll(c.open())
 	return b
 }
 
 func TestAContentIsWrittenInPieces(t *testing.T) {
-	c := content{1, 2, responseSide, 1000}
+	c := body{seed: 1, id: 2, side: responseSide, size: 1000}
 	var plain, chunked bytes.Buffer
-	err := errors.Join(c.write(&plain, 997, 100, false, false, false), c.write(&chunked, 1000, 300, true, true, true))
-	if all := whole(c); err != nil || len(all) != 1000 || !bytes.Equal(plain.Bytes(), all[:997]) {
+	err := c.write(&plain, 997, 100)
+	c.chunked, c.trailer = true, true
+	err = errors.Join(err, c.write(&chunked, whole, 300))
+	if all := allOf(c); err != nil || len(all) != 1000 || !bytes.Equal(plain.Bytes(), all[:997]) {
 		t.Errorf("pieces do not make the part: %v", err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: "+fieldSum+"\r\n\r\n"), &chunked)), nil)
@@ -37,17 +39,17 @@ func TestAContentIsWrittenInPieces(t *testing.T) {
 }
 
 func TestContentsDiffer(t *testing.T) {
-	base := whole(content{1, 2, responseSide, 64})
-	for name, c := range map[string]content{"seed": {9, 2, responseSide, 64}, "request": {1, 3, responseSide, 64}, "side": {1, 2, requestSide, 64}, "attempt": {1, 2, responseSide + 1, 64}} {
-		if bytes.Equal(whole(c), base) {
+	base := allOf(body{seed: 1, id: 2, side: responseSide, size: 64})
+	for name, c := range map[string]body{"seed": {seed: 9, id: 2, side: responseSide, size: 64}, "request": {seed: 1, id: 3, side: responseSide, size: 64}, "side": {seed: 1, id: 2, side: requestSide, size: 64}, "attempt": {seed: 1, id: 2, side: responseSide + 1, size: 64}} {
+		if bytes.Equal(allOf(c), base) {
 			t.Errorf("another %s gives the same content", name)
 		}
 	}
 }
 
 func TestEveryChangeOfABodyIsFound(t *testing.T) {
-	c := content{1, 2, requestSide, 10000}
-	good := whole(c)
+	c := body{seed: 1, id: 2, side: requestSide, size: 10000}
+	good := allOf(c)
 	changed := bytes.Clone(good)
 	changed[9001] ^= 1
 	tests := map[string]struct {
@@ -60,7 +62,7 @@ func TestEveryChangeOfABodyIsFound(t *testing.T) {
 		"a byte changed":  {bytes.NewReader(changed), "byte 9001 ", false},
 		"too short":       {bytes.NewReader(good[:9999]), "9999 bytes instead of 10000", false},
 		"too long":        {bytes.NewReader(append(bytes.Clone(good), 'x')), "more than the 10000", false},
-		"of another":      {bytes.NewReader(whole(content{1, 3, requestSide, 10000})), "byte ", false},
+		"of another":      {bytes.NewReader(allOf(body{seed: 1, id: 3, side: requestSide, size: 10000})), "byte ", false},
 		"cut":             {io.MultiReader(bytes.NewReader(good[:77]), iotest.ErrReader(errors.New("reset"))), "", true},
 		"cut and changed": {io.MultiReader(bytes.NewReader(changed[:9500]), iotest.ErrReader(errors.New("reset"))), "byte 9001 ", true},
 	}

@@ -5,33 +5,33 @@ import (
 	"strings"
 )
 
-// ProbePath is the path of a probe, with an optional query, or off.
-type ProbePath struct{ path string }
+// HealthPath is the path of a health check, with an optional query, or off.
+type HealthPath struct{ path string }
 
 // Set reports whether there is a path.
-func (p ProbePath) Set() bool { return p.path != "" }
+func (p HealthPath) Set() bool { return p.path != "" }
 
 // Path returns the path; "" if it is off.
-func (p ProbePath) Path() string { return p.path }
+func (p HealthPath) Path() string { return p.path }
 
 // String returns the setting as a user would write it.
-func (p ProbePath) String() string {
+func (p HealthPath) String() string {
 	if !p.Set() {
 		return "off"
 	}
 	return p.path
 }
 
-// maxProbePath is the maximum length in bytes; a probe must fit a small read buffer of any
+// maxHealthPath is the maximum length in bytes; a check must fit a small read buffer of any
 // server.
-const maxProbePath = 2048
+const maxHealthPath = 2048
 
 // UnmarshalText parses "off" or an origin-form target (RFC 9112 section 3.2.1).
-func (p *ProbePath) UnmarshalText(text []byte) error {
+func (p *HealthPath) UnmarshalText(text []byte) error {
 	s := string(text)
 	switch {
 	case strings.EqualFold(s, "off"):
-		*p = ProbePath{}
+		*p = HealthPath{}
 		return nil
 	case !strings.HasPrefix(s, "/"):
 		return errors.New("it does not begin with /")
@@ -39,12 +39,12 @@ func (p *ProbePath) UnmarshalText(text []byte) error {
 		return errors.New("it begins with //")
 	case strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) >= 0:
 		return errors.New("it has a space, a # or a non-ASCII character; percent-encode it")
-	case len(s) > maxProbePath:
+	case len(s) > maxHealthPath:
 		return errors.New("it is longer than 2048 bytes")
 	}
-	*p = ProbePath{path: s}
+	*p = HealthPath{path: s}
 	return nil
 }
 
 // MarshalText is the inverse of UnmarshalText.
-func (p ProbePath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+func (p HealthPath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -12,7 +12,7 @@ func TestAttemptsAfterTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  *ending // nil: not yet
 		want string  // start of the violation; empty: none
-		late uint64
+		late int64
 	}{
 		"before the response":                {},
 		"after a response that came soon":    {end: &ending{took: attemptTimeout / 2}, want: "attempt after the response"},
@@ -22,27 +22,27 @@ func TestAttemptsAfterTheEnd(t *testing.T) {
 		"after a time-out, of a left client": {end: &ending{left: true, took: attemptTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(1)
+			l := newSoak(1)
 			e := l.open(newPlan(1, 7))
 			if c.end != nil {
 				l.close(e, *c.end)
 			}
 			_, _, known := l.arrived(7)
 			got := strings.Join(l.All(), "\n")
-			if known != (c.want == "") || !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || l.late.Load() != c.late {
-				t.Errorf("known %v, late %d, said %q", known, l.late.Load(), got)
+			if known != (c.want == "") || !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || l.Counted(readLate) != c.late {
+				t.Errorf("known %v, late %d, said %q", known, l.Counted(readLate), got)
 			}
 		})
 	}
 }
 
 func TestEndedRequestsAreForgotten(t *testing.T) {
-	l := newLedger(1)
+	l := newSoak(1)
 	l.close(l.open(newPlan(1, 7)), ending{left: true})
 	l.ended[0].end.at = time.Now().Add(-2 * lingers)
 	l.close(l.open(newPlan(1, 8)), ending{left: true})
-	if len(l.entries) != 1 || len(l.ended) != 1 {
-		t.Errorf("%d requests remembered, %d of them ended", len(l.entries), len(l.ended))
+	if len(l.records) != 1 || len(l.ended) != 1 {
+		t.Errorf("%d requests remembered, %d of them ended", len(l.records), len(l.ended))
 	}
 	if _, _, known := l.arrived(7); known || !slices.Equal(l.Kinds(), []string{"attempt from nowhere"}) {
 		t.Errorf("an attempt at a forgotten request: known %v, %v", known, l.All())
@@ -50,7 +50,7 @@ func TestEndedRequestsAreForgotten(t *testing.T) {
 }
 
 func TestNoTwoAttemptsHaveOneNumber(t *testing.T) {
-	l := newLedger(1)
+	l := newSoak(1)
 	e := l.open(newPlan(1, 7))
 	for n, c := range []struct {
 		number int
@@ -66,7 +66,7 @@ func TestNoTwoAttemptsHaveOneNumber(t *testing.T) {
 // TestOnlyA429ExcusesAnotherAttempt holds when a request that may not be
 // repeated may come to the upstream again.
 func TestOnlyA429ExcusesAnotherAttempt(t *testing.T) {
-	rejected, failed, reset := act{kind: answers, status: 429}, act{kind: answers, status: 503}, act{kind: resetsEarly, status: 429}
+	rejected, failed, reset := act{kind: responds, status: 429}, act{kind: responds, status: 503}, act{kind: resetsEarly, status: 429}
 	for name, c := range map[string]struct {
 		before  []act
 		excused bool
@@ -78,7 +78,7 @@ func TestOnlyA429ExcusesAnotherAttempt(t *testing.T) {
 		"after a reset":          {before: []act{reset}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &entry{}
+			e := &record{}
 			for _, a := range c.before {
 				e.attempts = append(e.attempts, attempt{act: a})
 			}
