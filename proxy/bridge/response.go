@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	pool "github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // errBadResponse is a response that is not HTTP/1.1, which the loop never writes.
@@ -49,7 +50,7 @@ func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 		case atBody:
 			n, err = o.takeBody(w, p)
 		case inTunnel:
-			n, err = w.Write(p)
+			n, err = writeData(w, p)
 		default:
 			err = errBadResponse
 		}
@@ -92,6 +93,9 @@ func (o *response) begin(w http.ResponseWriter) {
 		o.addHeader(h, &o.parsed.Headers[i])
 	}
 	if o.parsed.Interim() {
+		// net/http may still read h after the stream was reset, unless it has this name: then it reads a
+		// copy, without the name.
+		h["Content-Length"] = nil
 		w.WriteHeader(o.parsed.Status)
 		clear(h)
 		return
@@ -137,12 +141,34 @@ func (o *response) takeBody(w http.ResponseWriter, p []byte) (int, error) {
 		if o.remaining == 0 {
 			o.state = atEnd
 		}
-		_, err := w.Write(p[:n])
-		return n, err
+		return writeData(w, p[:n])
 	case http1.BodyChunked:
 		return o.takeChunks(w, p)
 	}
 	return 0, errBadResponse // ends with the connection: never written to a client of HTTP/1.1
+}
+
+// writtenWhole is up to how many bytes net/http copies before Write returns.
+const writtenWhole = 4 << 10
+
+// writeData gives p to w. After a Write that failed because the stream was reset, net/http may still
+// read what it was given, and p is soon used for another client. So w gets a copy, which goes back
+// only after a Write that did not fail.
+func writeData(w http.ResponseWriter, p []byte) (int, error) {
+	if len(p) <= writtenWhole {
+		return w.Write(p)
+	}
+	own := pool.Get(pool.Medium)
+	written := 0
+	for written < len(p) {
+		n, err := w.Write(own[:copy(own, p[written:])])
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	pool.Put(own)
+	return written, nil
 }
 
 func (o *response) takeChunks(w http.ResponseWriter, p []byte) (int, error) {
@@ -151,7 +177,7 @@ func (o *response) takeChunks(w http.ResponseWriter, p []byte) (int, error) {
 		return n, err
 	}
 	if len(data) > 0 {
-		if _, err := w.Write(data); err != nil {
+		if _, err := writeData(w, data); err != nil {
 			return n, err
 		}
 	}
