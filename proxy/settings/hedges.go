@@ -16,7 +16,7 @@ type hedgeKey struct {
 	after    hedge.After
 }
 
-// learnt returns the hedges of n, with what they have learnt. n may be nil.
+// learnt returns the hedges of n with their learnt latencies. n may be nil.
 func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	known := map[hedgeKey]*hedge.Hedge{}
 	if n != nil {
@@ -29,7 +29,8 @@ func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	return known
 }
 
-// hedgeOf returns the hedge of the route, with what the previous configuration has learnt.
+// hedgeOf returns the hedge of the route, with the latencies learnt under the previous
+// configuration.
 func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	if r.HedgeAfter.Slow() && r.UpstreamState.Pool.Fixed() {
 		return nil
