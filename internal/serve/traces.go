@@ -85,7 +85,7 @@ func traceProblems(getenv func(string) string) (found config.Problems) {
 		return found
 	}
 	if !hasTracing && otherWithTracing() == "" {
-		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place (docs/how-to/traces.md)")
+		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)")
 	}
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if getenv(variable) == "grpc" {
