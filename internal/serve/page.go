@@ -15,7 +15,7 @@ import (
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
 	rules := &rules{app: a}
-	host, _ := os.Hostname() // without a name the page shows none
+	host, _ := os.Hostname() // "" on an error, which the page does not show
 	return page.New(page.Options{
 		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: rules.of,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },

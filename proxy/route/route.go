@@ -15,16 +15,16 @@
 //   - Header: the first header of that name, compared byte for byte.
 //   - Methods: exactly those listed; GET does not include HEAD.
 //
-// The most specific rule wins: a full host name before a wildcard (the longer before the shorter)
-// before any host; then the path, compared segment by segment: a name before "*" within, and either before the end of
-// a prefix; then a header with value before
-// a header before none; then listed methods before any. Two rules that differ only in the name of
-// their header can both match; the one listed first wins. Two rules that match exactly the same
-// requests are an error of New.
+// The most specific rule wins. A full host name wins over a wildcard, a longer wildcard over a
+// shorter one, and either over any host. Then paths are compared segment by segment: a name wins
+// over "*" within the path, and either wins over the end of a prefix. Then a header with a value
+// wins over a header without one, and either over none. Then listed methods win over any. Two
+// rules that differ only in the name of their header can both match; the one listed first wins.
+// Two rules that match exactly the same requests are an error of New.
 //
-// The cost of Find depends on the length of the path and on the number of different header names in
-// rules for the same path, not on the number of rules, except that of rules with "*" within a path
-// which begin alike, each is tried at most once. It does not allocate.
+// The cost of Find depends on the length of the path and on the number of different header names
+// in rules for the same path, not on the number of rules. The exception are rules with "*" within
+// a path that begin alike: each is tried at most once. Find does not allocate.
 package route
 
 import (

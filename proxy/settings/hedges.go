@@ -16,7 +16,7 @@ type hedgeKey struct {
 	after    hedge.After
 }
 
-// learnt returns the hedges of n, with what they have learnt. n may be nil.
+// learnt returns the hedges of n with their learnt latencies. n may be nil.
 func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	known := map[hedgeKey]*hedge.Hedge{}
 	if n != nil {
@@ -29,7 +29,8 @@ func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	return known
 }
 
-// hedgeOf returns the hedge of the route, with what the previous configuration has learnt.
+// hedgeOf returns the hedge of the route, with the latencies learnt under the previous
+// configuration.
 func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	if r.HedgeAfter.Slow() && r.UpstreamState.Pool.Fixed() {
 		return nil
@@ -40,8 +41,8 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	return hedge.New(r.HedgeAfter)
 }
 
-// HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a permit.
-// It never waits, and reports false if something is missing.
+// HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a
+// permit. It never waits, and reports false if either is missing.
 func (r *RouteState) HedgePermit(req *http1.Request, now time.Duration) (breaker.Permit, bool) {
 	var q *admission.RateLimitQueue
 	if s := r.RateLimits; s != nil {

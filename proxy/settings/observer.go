@@ -6,9 +6,9 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// Observer is told what happens to requests of one route. A request has one observer from its begin
-// to its end. All methods are called on the request path, by many goroutines at once: they must not
-// block and should not allocate.
+// Observer observes the requests of one route. A request has one observer from its beginning to
+// its end. All methods are called on the request path. They must be safe for concurrent use, must
+// not block and should not allocate.
 type Observer interface {
 	// RequestBegan is called when the route of a request is known.
 	RequestBegan()
@@ -18,7 +18,7 @@ type Observer interface {
 	Retry(reason policy.Reason)
 	// WouldRetry is called, at most once per request, when a route with DryRun would retry.
 	WouldRetry(reason policy.Reason)
-	// Hedged is called when it is known that a hedge was sent.
+	// Hedged is called after a hedge was sent.
 	Hedged()
 	// HedgeWon is called when the response to a hedge is the one that is relayed.
 	HedgeWon()

@@ -34,7 +34,7 @@ func (n *Settings) RateLimitStats() []admission.RateLimitStats {
 }
 
 // rateLimitOf returns the rate limit that routes with the same rate and key to the same upstream
-// share, with its waiters from the version before. It returns nil if the route has none.
+// share. It takes over the waiters of the previous version. It returns nil if the route has none.
 func (n *Settings) rateLimitOf(r *Route) *admission.RateLimits {
 	if !r.RateLimit.Rate.Limited() {
 		return nil
