@@ -31,7 +31,7 @@ Annotations of a Pod template (docs/how-to/kubernetes.md) go before flags.
 Flags:
 `
 
-// list is a flag that may be given several times, or with commas.
+// list is a flag that may be repeated, or contain commas.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -45,7 +45,7 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
-// settingsFlag collects NAME=VALUE. A value may have commas.
+// settingsFlag collects NAME=VALUE. A value may contain commas.
 type settingsFlag struct{ to *[]inject.Setting }
 
 func (s settingsFlag) String() string { return "" }
@@ -70,7 +70,7 @@ func (h hostsFlag) Set(text string) error {
 	return err
 }
 
-// minor is a version of Kubernetes, 1.30.
+// minor is a version of Kubernetes, such as 1.30.
 type minor struct{ to *int }
 
 func (m minor) String() string {
@@ -89,7 +89,7 @@ func (m minor) Set(s string) error {
 	return nil
 }
 
-// defaultImage is what `make image` names; a cluster rarely gets it from there.
+// defaultImage returns the name that `make image` gives the image; a cluster rarely has it.
 func (o *outside) defaultImage() string { return "retryproxy:" + o.Version }
 
 // options adds the flags that inject and webhook share.
@@ -173,7 +173,7 @@ func readOne(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// tell says on standard error what was done and what a person should know.
+// tell writes what was changed, and hints for the user, to w.
 func tell(w io.Writer, r *inject.Result) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "note: %s: %s\n", note.Object, note.Text)

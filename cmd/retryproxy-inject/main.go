@@ -1,12 +1,11 @@
-// Command retryproxy-inject puts a retryproxy beside the containers of
-// Kubernetes Pods and leads traffic through it: in files, and as an admission
-// webhook.
+// Command retryproxy-inject adds a retryproxy to Kubernetes Pods and routes their traffic through
+// it: in manifest files, and as an admission webhook.
 //
 //	retryproxy-inject -f deployment.yaml | kubectl apply -f -
 //	retryproxy-inject webhook --cert tls.crt
 //
-// It is a command of its own so that the sidecar does not carry what reads and
-// writes YAML. `retryproxy inject` and `retryproxy webhook` run it.
+// It is a separate command so that the sidecar does not contain the code for YAML. `retryproxy
+// inject` and `retryproxy webhook` run it.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
-// main binds the outside world to run and does nothing else.
+// main connects run with the process.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, outside{

@@ -9,8 +9,7 @@ import (
 	"runtime"
 )
 
-// outside is everything of the world that the command touches besides files and
-// sockets.
+// outside is what the command uses of its environment, apart from files and sockets.
 type outside struct {
 	Version        string
 	Args           []string // without the program's name
@@ -25,11 +24,10 @@ const (
 	exitUsage  = 2
 )
 
-// errUsage matches errors of the arguments; what it wraps is told.
+// errUsage matches errors of the arguments.
 var errUsage = errors.New("wrong arguments")
 
-// run does what the arguments ask for and returns the exit code. The end of ctx
-// ends a webhook in order.
+// run executes the arguments and returns the exit code. When ctx ends, a webhook ends in order.
 func run(ctx context.Context, o outside) int {
 	err := dispatch(ctx, &o)
 	switch {
@@ -54,7 +52,7 @@ func dispatch(ctx context.Context, o *outside) error {
 	return runInject(o)
 }
 
-// parse parses flags; what is left over is an error.
+// parse parses flags; any further argument is an error.
 func parse(f *flag.FlagSet, usage string, args []string, stdout io.Writer) error {
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}

@@ -1,10 +1,9 @@
-// Command retryproxy-plot draws figures as PNG or SVG, for those commands of
-// retryproxy that plan and simulate. It reads what they print as JSON:
+// Command retryproxy-plot draws figures as PNG or SVG for the commands of retryproxy that plan and
+// simulate. It reads their JSON output:
 //
 //	retryproxy plan --backoff full-jitter,additive --json | retryproxy-plot --png waits.png
 //
-// It is a command of its own so that the sidecar does not carry a drawing
-// library and fonts.
+// It is a separate command so that the sidecar does not contain a drawing library and fonts.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
-// main binds the outside world to run and does nothing else.
+// main connects run with the process.
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -44,7 +43,7 @@ Flags:
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
-// job is what the arguments ask for.
+// job is the parsed arguments.
 type job struct {
 	png, svg, input string
 	size            picture.Size
@@ -77,8 +76,7 @@ func goVersion() string {
 	return "go version unknown"
 }
 
-// parse reads the arguments; asked for help, it prints it and returns
-// flag.ErrHelp.
+// parse parses the arguments. If help is requested, it prints it and returns flag.ErrHelp.
 func parse(args []string, stdout io.Writer) (*job, error) {
 	j := &job{size: picture.DefaultSize}
 	f := flag.NewFlagSet("retryproxy-plot", flag.ContinueOnError)
@@ -162,8 +160,8 @@ func (j *job) read(stdin io.Reader) (*plot.Figure, error) {
 	return f, nil
 }
 
-// write puts what draw writes into a file, whole or not at all: a picture that
-// was there stays when drawing fails.
+// write writes the output of draw to a file, completely or not at all: if drawing fails, an
+// existing file stays.
 func write(path string, stdout io.Writer, draw func(io.Writer) error) error {
 	if path == "-" {
 		return draw(stdout)

@@ -25,7 +25,7 @@ with RETRYPROXY_DRY_RUN=true it prints what retries would gain.`,
 	run: runAdvise,
 }
 
-// leastWindow: the counts of a moment say nothing.
+// leastWindow is the shortest window: counts over less time mean nothing.
 const leastWindow = time.Second
 
 func runAdvise(ctx context.Context, c *call) error {

@@ -94,7 +94,7 @@ func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 	return ask, err
 }
 
-// parseAskRest is parseAsk for a command with up to max arguments of its own.
+// parseAskRest is like parseAsk for a command with up to max arguments of its own.
 func (c *call) parseAskRest(f *flag.FlagSet, max int) (adminclient.Ask, []string, error) {
 	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
 	timeout := f.Duration("timeout", 2*time.Second, "time for the response")
@@ -109,8 +109,8 @@ func (c *call) parseAskRest(f *flag.FlagSet, max int) (adminclient.Ask, []string
 	return adminclient.To(a, *timeout), rest, nil
 }
 
-// adminAddress is where to ask. Problems of other settings are not this
-// command's: a health check must not fail because a warning became an error.
+// adminAddress returns the address of the admin listener. It ignores problems of other settings: a
+// health check must not fail because of them.
 func (c *call) adminAddress(given string) (config.Address, error) {
 	if given != "" {
 		a, err := config.MakeAddress(given)

@@ -58,7 +58,7 @@ func runConvert(_ context.Context, c *call) error {
 	return err
 }
 
-// content returns what is in a file, or on standard input.
+// content returns the content of a file, or standard input.
 func (c *call) content(file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(io.LimitReader(c.stdin, configfile.MaxBytes))
@@ -66,7 +66,7 @@ func (c *call) content(file string) ([]byte, error) {
 	return configfile.Text(file)
 }
 
-// tellLost lists what has no equivalent.
+// tellLost lists the parts without an equivalent.
 func (c *call) tellLost(lost []config.LostHTTPRoute, partial bool) {
 	for _, l := range lost {
 		leftOut := ""

@@ -39,7 +39,7 @@ func runDemo(ctx context.Context, c *call) error {
 	return demo.Run(ctx, o)
 }
 
-// untilSignal ends the context at SIGTERM or SIGINT.
+// untilSignal returns a context that ends at SIGTERM or SIGINT.
 func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if o.signals == nil {

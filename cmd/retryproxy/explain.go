@@ -24,7 +24,7 @@ retried and why, provided that there is time, retry budget and memory.`,
 	run: runExplain,
 }
 
-// fields collects -H.
+// fields collects the values of -H.
 type fields []string
 
 func (f *fields) String() string { return strings.Join(*f, ", ") }

@@ -12,8 +12,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/companion"
 )
 
-// injectProgram is a program of its own: what reads and writes YAML would make
-// every sidecar larger, see docs/decisions/0015-inject.md.
+// injectProgram is a separate program, because the code for YAML would make every sidecar larger;
+// see docs/decisions/0015-inject.md.
 const injectProgram = "retryproxy-inject"
 
 var injectCommand = command{
@@ -42,12 +42,11 @@ func runWebhook(ctx context.Context, c *call) error {
 	return c.beside(ctx, append([]string{"webhook"}, c.args...))
 }
 
-// besideEnd is how long the other program may take to end after SIGTERM. Its
-// own drain takes less.
+// besideEnd is how long the other program may take to end after SIGTERM. Its own drain takes less.
 const besideEnd = time.Minute
 
-// beside runs the other program in this one's place: its streams, its signals,
-// its exit code. Help about the command is answered here.
+// beside runs the other program in place of this one, with the same streams, signals and exit
+// code. This program prints the command's help itself.
 func (c *call) beside(ctx context.Context, args []string) error {
 	if len(c.args) == 1 && isHelp(c.args[0]) {
 		return c.usage(c.flags(), errHelp)
@@ -75,7 +74,7 @@ func (c *call) beside(ctx context.Context, args []string) error {
 	return errReported
 }
 
-// forward passes signals on until stop is called.
+// forward forwards signals to the program until stop is called.
 func (c *call) forward(program *exec.Cmd) (stop func()) {
 	if c.signals == nil {
 		return func() {}
@@ -87,7 +86,7 @@ func (c *call) forward(program *exec.Cmd) (stop func()) {
 		for {
 			select {
 			case s := <-signals:
-				_ = program.Process.Signal(s) // it may have ended already
+				_ = program.Process.Signal(s) // the program may have ended already
 			case <-done:
 				return
 			}

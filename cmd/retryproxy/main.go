@@ -1,5 +1,5 @@
-// Command retryproxy forwards HTTP requests to an upstream and retries what is
-// safe and worth retrying. `retryproxy help` says how to use it.
+// Command retryproxy forwards HTTP requests to an upstream and retries what is safe and worth
+// retrying. `retryproxy help` shows its usage.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// main binds the outside world to run and does nothing else.
+// main connects run with the process.
 func main() {
 	environ := os.Environ()
 	forgetOurs(environ)
@@ -27,20 +27,20 @@ func main() {
 	}))
 }
 
-// forgetOurs takes our variables out of the process's environment: run has its
-// own copy, and the library that parses them copies the environment once per
-// route that it parses, which 10 000 routes would feel.
+// forgetOurs removes our variables from the process's environment. run has its own copy. The
+// library that parses them copies the environment once per route, which is slow with 10 000
+// routes.
 func forgetOurs(environ []string) {
 	for _, entry := range environ {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, config.Prefix) {
-			_ = os.Unsetenv(name) // fails only for names that cannot be in an environment
+			_ = os.Unsetenv(name) // fails only for names that an environment cannot contain
 		}
 	}
 }
 
-// listen asks for the signals that mean something to us until stop is called.
+// listen receives SIGTERM, SIGINT and SIGHUP until stop is called.
 func listen() (signals <-chan os.Signal, stop func()) {
-	ch := make(chan os.Signal, 4) // a person's haste fits; the kernel merges the rest anyway
+	ch := make(chan os.Signal, 4) // enough for an impatient user; the kernel merges the rest
 	signal.Notify(ch, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	return ch, func() { signal.Stop(ch) }
 }

@@ -55,8 +55,8 @@ func manSettings(w io.Writer) {
 	}
 }
 
-// roff keeps text from being read as requests: backslashes and hyphens are
-// written as such, and no line begins with a dot or a quote.
+// roff escapes text so that it is not read as requests: backslashes and hyphens are escaped, and
+// no line begins with a dot or a quote.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

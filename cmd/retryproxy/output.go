@@ -4,14 +4,14 @@ import "github.com/retryproxy/retryproxy/internal/terminal"
 
 import "io"
 
-// checkedWriter remembers the first error of writing: a command that prints does
-// not look at each write, and its output may be a full disk.
+// checkedWriter remembers the first write error. Commands that print do not check each write, and
+// the disk may be full.
 type checkedWriter struct {
 	io.Writer
 	err error
 }
 
-// Write satisfies io.Writer.
+// Write implements io.Writer.
 func (w *checkedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil && w.err == nil {
@@ -20,8 +20,8 @@ func (w *checkedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// checked is o with a standard output that remembers errors. A terminal is left
-// as it is, so that it is still recognised as one.
+// checked returns o with a standard output that remembers errors. A terminal is not wrapped, so
+// that it is still recognised as one.
 func (o *outside) checked() (*outside, *checkedWriter) {
 	out := &checkedWriter{Writer: o.stdout}
 	if terminal.Is(o.stdout) {

@@ -36,7 +36,7 @@ one small. It must be in the same directory or in PATH.`,
 	run: runPlan,
 }
 
-// list collects a flag that may be repeated.
+// list collects the values of a repeatable flag.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -46,7 +46,7 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
-// planFlags are what plan takes.
+// planFlags are the flags of plan.
 type planFlags struct {
 	wish     plan.Wish
 	routes   list
@@ -57,7 +57,7 @@ type planFlags struct {
 	pictures pictures.Wanted
 }
 
-// ofBackoff are the flags that say something about --backoff only.
+// ofBackoff are the flags that apply to --backoff only.
 var ofBackoff = append([]string{"retries", "request-timeout", "window"}, strategy.Keys()...)
 
 func parsePlan(c *call) (*planFlags, error) {
@@ -103,7 +103,7 @@ func (p *planFlags) strategyFlags(f *flag.FlagSet) {
 	}
 }
 
-// check refuses what cannot be meant.
+// check returns an error for combinations of flags without meaning.
 func (p *planFlags) check(f *flag.FlagSet) error {
 	var errs []error
 	named := len(p.wish.Backoffs) > 0 || len(p.wish.Ratios) > 0
@@ -129,7 +129,7 @@ func (p *planFlags) check(f *flag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// view is what the plot shows; rich is for pictures and JSON.
+// view returns what the plot shows; rich is for pictures and JSON.
 func (p *planFlags) view(rich bool) plan.View {
 	axis := p.axis
 	if axis == "" {
@@ -171,7 +171,7 @@ func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
 	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), pictures.CommandLine("plan", c.args))
 }
 
-// candidates are the routes, then the strategies asked for by name.
+// candidates returns the routes, then the strategies named by flags.
 func (p *planFlags) candidates(c *call) ([]plan.Candidate, error) {
 	candidates, err := p.fromRoutes(c)
 	if err != nil {
@@ -187,7 +187,7 @@ func (p *planFlags) candidates(c *call) ([]plan.Candidate, error) {
 	return append(candidates, named...), nil
 }
 
-// wrong prints what is wrong with the arguments.
+// wrong prints the errors of the arguments.
 func (c *call) wrong(err error) error {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(c.stderr, "retryproxy %s: %s\n", c.command.name, line)
@@ -195,7 +195,7 @@ func (c *call) wrong(err error) error {
 	return errUsage
 }
 
-// fromRoutes reads the settings, but only when a route is asked for.
+// fromRoutes reads the settings if a route is named.
 func (p *planFlags) fromRoutes(c *call) ([]plan.Candidate, error) {
 	routes, err := c.routes(p.routes)
 	var candidates []plan.Candidate

@@ -14,21 +14,20 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
-// outside is everything of the world that a command may touch besides files
-// and sockets.
+// outside is what a command may use of its environment, apart from files and sockets.
 type outside struct {
 	args           []string
 	env            []string // as os.Environ
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	// signals begins to listen for SIGTERM, SIGINT and SIGHUP. Nil in tests,
-	// which end a command by its context.
+	// signals starts to receive SIGTERM, SIGINT and SIGHUP. It is nil in tests, which end a
+	// command through its context.
 	signals func() (signals <-chan os.Signal, stop func())
-	// become runs another program in place of this process. Nil in tests.
+	// become replaces this process with another program. It is nil in tests.
 	become func(program string, args, env []string) error
 }
 
-// getenv is the value of a variable, "" when it is not set.
+// getenv returns the value of a variable, or "" if it is not set.
 func (o *outside) getenv(name string) string {
 	for _, entry := range o.env {
 		if n, value, _ := strings.Cut(entry, "="); n == name {
@@ -41,19 +40,19 @@ func (o *outside) getenv(name string) string {
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // it was tried and did not work; not healthy
-	exitUsage  = 2 // it was not tried: wrong arguments or settings
+	exitFailed = 1 // it ran and failed; not healthy
+	exitUsage  = 2 // it did not run: wrong arguments or settings
 )
 
-// A command's error that matches one of these was reported already, or has its own
-// exit code; every other is printed and means exitFailed.
+// An error of a command that matches one of these was already reported or has its own exit code.
+// Every other error is printed and means exitFailed.
 var (
 	errUsage    = errors.New("usage") // printed by the command, or by flag
 	errReported = serve.ErrReported   // the command printed why, or the log has it
-	errHelp     = flag.ErrHelp        // help was asked for and given
+	errHelp     = flag.ErrHelp        // help was requested and printed
 )
 
-// exitCode is the only place that chooses it.
+// exitCode returns the exit code of an error. Nothing else chooses one.
 func exitCode(err error) int {
 	switch {
 	case err == nil, errors.Is(err, errHelp):
@@ -74,7 +73,7 @@ type command struct {
 	run     func(ctx context.Context, c *call) error
 }
 
-// call is one use of a command.
+// call is one invocation of a command.
 type call struct {
 	*outside
 	command *command
@@ -82,8 +81,8 @@ type call struct {
 	all     []command
 }
 
-// commands in the order of the help text. It is a function because help itself
-// looks at it.
+// commands returns the commands in the order of the help text. It is a function because help uses
+// it.
 func commands() []command {
 	return []command{
 		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand, docsCommand,
@@ -167,7 +166,7 @@ func overview(w io.Writer) {
 		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 
-// flags makes the command's flag set, whose help goes to where it was asked.
+// flags returns the command's flag set.
 func (c *call) flags() *flag.FlagSet {
 	f := flag.NewFlagSet(c.command.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -175,8 +174,8 @@ func (c *call) flags() *flag.FlagSet {
 	return f
 }
 
-// parse parses flags, before and after other arguments, of which there may be
-// at most max. Asked for help, it prints it and returns errHelp.
+// parse parses flags before and after other arguments, of which there may be at most max. If help
+// is requested, it prints it and returns errHelp.
 func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	args := c.args
 	for {
@@ -194,8 +193,8 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	return rest, nil
 }
 
-// usage explains the command on standard output when that was asked for, else
-// says what is wrong on standard error.
+// usage prints the command's usage to standard output if that was requested, otherwise the error
+// to standard error.
 func (c *call) usage(f *flag.FlagSet, err error) error {
 	if !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(c.stderr, "retryproxy %s: %v\n%s\n", c.command.name, err, c.usageLine())

@@ -34,7 +34,7 @@ func runServe(ctx context.Context, c *call) error {
 	return err
 }
 
-// notStarted prints what keeps it from starting.
+// notStarted prints what prevents the start.
 func (c *call) notStarted(problems config.Problems) error {
 	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
 	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/reference/settings.md lists the settings\n", text.Plural(len(problems.Errors()), "error"))

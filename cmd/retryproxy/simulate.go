@@ -40,7 +40,7 @@ same --seed gives the same outage.`,
 	run: runSimulate,
 }
 
-// simulateFlags are what simulate takes.
+// simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	wish     simulate.Wish
 	routes   list
@@ -110,7 +110,7 @@ func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
 	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
 
-// view is what the plot shows; rich is for pictures and JSON.
+// view returns what the plot shows; rich is for pictures and JSON.
 func (s *simulateFlags) view(rich bool) (simulate.View, error) {
 	show := s.show
 	if show == "" {
@@ -146,7 +146,7 @@ func runSimulate(ctx context.Context, c *call) error {
 	if err != nil {
 		return c.wrong(err)
 	}
-	rich, _ := s.view(true) // was looked at by parse
+	rich, _ := s.view(true) // parse checked the error
 	plain, _ := s.view(false)
 	done := simulate.Play(&s.wish, runs)
 	if s.pictures.Any() {
@@ -165,7 +165,7 @@ func runSimulate(ctx context.Context, c *call) error {
 	return done.Text(c.stdout, plain, terminal.Screen(c.stdout, c.getenv))
 }
 
-// addRoutes adds the routes asked for, as proxies with their settings.
+// addRoutes adds the named routes, as proxies with their settings.
 func (s *simulateFlags) addRoutes(c *call) error {
 	routes, err := c.routes(s.routes)
 	for _, r := range routes {
@@ -178,7 +178,7 @@ func (s *simulateFlags) addRoutes(c *call) error {
 	return err
 }
 
-// routes are those of the settings that a flag names; none when it names none.
+// routes returns the routes of the settings that a flag names, or none if it names none.
 func (c *call) routes(named list) ([]*config.Route, error) {
 	if len(named) == 0 {
 		return nil, nil

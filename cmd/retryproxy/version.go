@@ -21,14 +21,14 @@ var versionCommand = command{
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
-// revision is set likewise by builds that have no repository around them, as
-// the image's; otherwise the Go tool knows it.
+// revision is set in the same way by builds without a repository, such as the image's; otherwise
+// the Go tool sets it.
 var revision string
 
-// buildView is what is known of the binary.
+// buildView describes the binary.
 type buildView struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // "unknown" for a build outside a repository; ends in "+" when files were changed
+	Revision string `json:"revision"` // "unknown" for a build outside a repository; ends in "+" if files were changed
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

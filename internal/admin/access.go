@@ -12,28 +12,27 @@ import (
 	"strings"
 )
 
-// Access says who may use what is not open to all. Programs on this machine may, without any of
-// its fields. A connection from loopback is not enough for that:
+// Access is who may use the endpoints that are not open to all. Even with the zero value, programs
+// on this machine may. A connection from loopback is not enough to prove that:
 //
-//   - a browser here can be made to send one by a page from elsewhere, whose
-//     name resolves to 127.0.0.1 (DNS rebinding) or which simply posts across
-//     sites: so Host has to name loopback, and Origin and Sec-Fetch-Site, which
-//     browsers add and scripts cannot change, must not tell of another site;
-//   - a proxy here can pass on one from outside, our own data path included if
-//     its upstream is misconfigured: so no field that proxies add may be there.
+//   - A page from elsewhere can make a browser here send one, if its name resolves to 127.0.0.1
+//     (DNS rebinding) or if it posts across sites. So Host must be a loopback name. Origin and
+//     Sec-Fetch-Site, which browsers add and scripts cannot change, must not name another site.
+//   - A proxy here can forward one from outside; our own data path does if its upstream is
+//     misconfigured. So headers that proxies add must be absent.
 type Access struct {
-	// Allow are networks whose clients may read. The same holds for them, except that Host may
-	// also be an IP address, which no rebinding can make a browser send.
+	// Allow are networks whose clients may read. The same checks apply to them, except that Host
+	// may also be an IP address, which DNS rebinding cannot produce.
 	Allow []netip.Prefix
-	// Token returns the secret whose owners may read and write, wherever they are. It is called
-	// for every request that brings one. nil: there is none.
+	// Token returns the secret whose holders may read and write from anywhere. It is called for
+	// every request with a token. nil means that there is none.
 	Token func() (string, error)
 }
 
-// reading lets through those who may read next.
+// reading passes requests that may read to next.
 func (a *Access) reading(next http.Handler) http.Handler { return a.guard(next, true) }
 
-// writing lets through those who may change something.
+// writing passes requests that may change something to next.
 func (a *Access) writing(next http.Handler) http.Handler { return a.guard(next, false) }
 
 func (a *Access) guard(next http.Handler, reads bool) http.Handler {
@@ -50,7 +49,7 @@ func (a *Access) guard(next http.Handler, reads bool) http.Handler {
 	})
 }
 
-// check returns the status and the error for those who may not.
+// check returns the status and the error for a request that is not allowed.
 func (a *Access) check(r *http.Request, reads bool) (int, error) {
 	if a.Token != nil && r.Header.Get("Authorization") != "" {
 		return a.checkToken(r)
@@ -65,10 +64,10 @@ func (a *Access) check(r *http.Request, reads bool) (int, error) {
 	return http.StatusForbidden, errors.New("only for this machine: " + err.Error())
 }
 
-// checkToken takes the token as that of Bearer (RFC 6750 section 2.1) or, as a browser sends it,
-// as the password of Basic (RFC 7617). A browser adds the latter also for other sites' pages.
+// checkToken accepts the token by Bearer (RFC 6750 section 2.1) or, as browsers send it, as the
+// password of Basic (RFC 7617). A browser also adds the latter to requests by other sites' pages.
 func (a *Access) checkToken(r *http.Request) (int, error) {
-	if err := checkSite(r, "http", "https"); err != nil { // a proxy in front may speak TLS
+	if err := checkSite(r, "http", "https"); err != nil { // a proxy in front may terminate TLS
 		return http.StatusForbidden, err
 	}
 	want, err := a.Token()
@@ -89,7 +88,7 @@ func (a *Access) checkToken(r *http.Request) (int, error) {
 	return 0, nil
 }
 
-// checkAllowed reports who in the networks of Allow may not read.
+// checkAllowed returns an error unless the request may read from one of the networks of Allow.
 func (a *Access) checkAllowed(r *http.Request) error {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !slices.ContainsFunc(a.Allow, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap().WithZone("")) }) {
@@ -106,14 +105,14 @@ var (
 	errHost      = errors.New("the Host is not a loopback name")
 )
 
-// Of the fields of our own data path X-Retryproxy-Attempt is always there; the
-// others depend on the client (a unix socket has no address, HTTP/1.0 no Host).
+// Our own data path always adds X-Retryproxy-Attempt; the other headers depend on the client (a
+// unix socket has no address, HTTP/1.0 no Host).
 var proxyFields = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "X-Retryproxy-Attempt"}
 
 func checkLocal(r *http.Request) error {
 	isUnix := false
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		isUnix = addr.Network() == "unix" // who may open the socket is the file's mode to say
+		isUnix = addr.Network() == "unix" // the file's mode controls who may open the socket
 	}
 	if !isUnix && !isLoopbackAddr(r.RemoteAddr) {
 		return errElsewhere
@@ -124,7 +123,8 @@ func checkLocal(r *http.Request) error {
 	return checkDirect(r)
 }
 
-// checkDirect reports a request that came through a proxy or was made by another site's page.
+// checkDirect returns an error for a request that came through a proxy or was made by another
+// site's page.
 func checkDirect(r *http.Request) error {
 	for _, name := range proxyFields {
 		if len(r.Header.Values(name)) > 0 {
@@ -134,8 +134,8 @@ func checkDirect(r *http.Request) error {
 	return checkSite(r, "http")
 }
 
-// checkSite reports a request that another site's page made. schemes are those by which a browser may
-// know us.
+// checkSite returns an error for a request that another site's page made. schemes are those of
+// this server's own URLs.
 func checkSite(r *http.Request, schemes ...string) error {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -156,8 +156,8 @@ func isLoopbackAddr(remote string) bool {
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
 
-// isLoopbackHost takes localhost or a loopback address, with or without port.
-// Names below localhost are left out: not every resolver keeps them here.
+// isLoopbackHost reports whether hostport is localhost or a loopback address, with or without
+// port. It excludes names below localhost, because not every resolver maps them to this machine.
 func isLoopbackHost(hostport string) bool {
 	host := hostOf(hostport)
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -171,7 +171,7 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// hostOf returns the host of a Host field, without port and brackets.
+// hostOf returns the host of a Host header, without port and brackets.
 func hostOf(hostport string) string {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

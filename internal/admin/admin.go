@@ -1,12 +1,11 @@
-// Package admin is the HTTP server beside the data path: metrics and health
-// for everyone, the rest for this machine and those whom Access names.
+// Package admin is the HTTP server beside the data path. Metrics and health are open to everyone;
+// the rest is for this machine and those that Access allows.
 //
-// Make a Server with New, open it with Listen, then Serve in a goroutine, and
-// Close it last of all, after the data path has drained: readiness has to be
-// readable as "no" while that goes on.
+// Make a Server with New, open it with Listen, then call Serve in a goroutine. Close it last,
+// after the data path has drained: readiness must be readable as "no" during the drain.
 //
-// Whoever can reach the port can read /metrics, /livez and /readyz. What shows
-// the configuration or changes anything is behind Access.
+// Everyone who can reach the port can read /metrics, /livez and /readyz. Endpoints that show the
+// configuration or change anything are protected by Access.
 package admin
 
 import (
@@ -20,33 +19,32 @@ import (
 	"time"
 )
 
-// Bounds of the server. Nothing it serves is large to ask for; a scrape is the
-// largest answer.
+// Limits of the server. All its requests are small; a scrape is the largest response.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 60 * time.Second // a profile takes 30 s by default
 	idleTimeout       = 2 * time.Minute  // longer than the usual scrape interval
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 128 // probes, scrapers and people; beyond, one that asks nothing is closed for the next, see limited
+	maxConnections    = 128 // probes, scrapers and people; when exceeded, one without a request is closed for the next, see limited
 )
 
-// Options are what the server shows and starts. Metrics, Ready, Config, Drain,
-// Quit and RetryPercent have to be set.
+// Options are what the server shows and controls. Metrics, Ready, Config, Drain, Quit and
+// RetryPercent are required.
 type Options struct {
 	Metrics http.Handler
-	Ready   func() error // nil when requests are taken, else why not, in a word or two
+	Ready   func() error // nil when requests are accepted, otherwise the reason, in a word or two
 	Config  func() any   // the effective configuration without secrets, for JSON
-	Drain   func()       // begins to drain; returns at once, and may be called again
-	Quit    func()       // likewise, without the delay before
-	// End serves /drained; nil: nothing is there.
+	Drain   func()       // begins a drain; returns at once, and may be called again
+	Quit    func()       // likewise, without the delay before it
+	// End serves /drained; nil means that the path does not exist.
 	End *End
-	// RetryPercent shows and changes the share of retries that are made.
+	// RetryPercent shows and changes the percentage of retries that are made.
 	RetryPercent RetryPercent
-	// Page serves / and what is below /page/; nil: nothing is there.
+	// Page serves / and the paths below /page/; nil means that they do not exist.
 	Page   http.Handler
-	Access Access      // to all that is not open to everybody
-	Log    *log.Logger // for net/http's complaints; nil drops them
+	Access Access      // who may use what is not open to everyone
+	Log    *log.Logger // for net/http's messages; nil drops them
 }
 
 // Server is the admin listener. Its methods are safe for concurrent use.
@@ -55,7 +53,7 @@ type Server struct {
 	socket net.Listener
 }
 
-// New makes a Server; nothing is opened yet.
+// New returns a Server. It opens nothing.
 func New(o Options) *Server {
 	mux, access := http.NewServeMux(), &o.Access
 	mux.Handle("GET /metrics", o.Metrics)
@@ -96,8 +94,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// addProfiles serves Go profiles to those who may write: a profile costs CPU. It is not
-// net/http/pprof's own registration, which would serve them on any mux and to anyone.
+// addProfiles serves Go profiles to clients that may write, because a profile costs CPU.
+// net/http/pprof's own registration would serve them on the default mux and to anyone.
 func addProfiles(mux *http.ServeMux, access *Access) {
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/":        pprof.Index,
@@ -110,7 +108,7 @@ func addProfiles(mux *http.ServeMux, access *Access) {
 	}
 }
 
-// harden sets what every response should say to a browser.
+// harden sets the security headers for browsers on every response.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -121,8 +119,8 @@ func harden(next http.Handler) http.Handler {
 	})
 }
 
-// order does something that is only begun, and says so. It wants no body and
-// no type of one: who ends a Job's sidecar is a shell's wget as often as not.
+// order runs do, which only begins something, and responds with a line of text. It needs no body
+// and no Content-Type, because a Job's sidecar is often ended by a shell's wget.
 func order(do func(), answer string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		do()
@@ -165,18 +163,16 @@ func (s *Server) Listen(network, address string) error {
 	return nil
 }
 
-// Use takes a socket that listens already instead of Listen. It becomes the
-// server's to close.
+// Use sets an open socket instead of Listen. The server then owns it.
 func (s *Server) Use(l net.Listener) { s.socket = l }
 
-// Socket is what the server listens on, after Listen or Use. It stays the
-// server's.
+// Socket returns the listening socket, after Listen or Use. The server keeps its ownership.
 func (s *Server) Socket() net.Listener { return s.socket }
 
-// Addr is where the server listens. Call it after Listen or Use.
+// Addr returns the address of the server. Call it after Listen or Use.
 func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
-// Serve answers until Close; its error is nil then.
+// Serve serves until Close; it then returns nil.
 func (s *Server) Serve() error {
 	err := s.http.Serve(newLimited(s.socket, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
@@ -185,7 +181,7 @@ func (s *Server) Serve() error {
 	return err
 }
 
-// Close ends the server: answers in flight have the time of ctx to end.
+// Close ends the server. Responses in flight may finish until ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return s.http.Close()

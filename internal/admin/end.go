@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// noticed is how long a question for the end waits for it to begin: the hooks of
-// a Pod's containers start at the same time, but not in the same moment.
+// noticed is how long a request for /drained waits for the drain to begin: the hooks of a Pod's
+// containers start together, but not at the same instant.
 const noticed = 8 * time.Second
 
-// End tells those who ask for /drained when the process has drained. An
-// application's preStop hook asks, so that it is not told to end while requests
-// are on their way to it. Make one with NewEnd. Its methods are safe for
-// concurrent use, but Begin and Drained may be called once each.
+// End responds to /drained when the process has drained. An application's preStop hook requests
+// it, so that the application is not stopped while requests are still on their way to it. Make one
+// with NewEnd. Its methods are safe for concurrent use, but Begin and Drained may each be called
+// only once.
 type End struct {
 	begun, drained chan struct{}
 
 	mu     sync.Mutex
-	asking map[string]int // requests that wait, by address
+	asking map[string]int // waiting requests, by address
 	all    int            // their sum
 }
 
-// Whoever may reach the admin listener may ask. These bounds keep them from filling its connections, so
-// that probes and the hook of the application find room. The containers of a Pod ask from one or two
-// addresses, those of the Pod and of its node.
+// Everyone who can reach the admin listener may request /drained. These limits keep such requests
+// from using up its connections, so that probes and the application's hook get one. The containers
+// of a Pod use one or two addresses: the Pod's and its node's.
 const (
 	mostAskingFromOne = 4
 	mostAsking        = 32
 )
 
-// NewEnd is the end of a process that serves.
+// NewEnd returns the End of a process that serves.
 func NewEnd() *End {
 	return &End{begun: make(chan struct{}), drained: make(chan struct{}), asking: map[string]int{}}
 }
 
-// Begin says that the drain has begun.
+// Begin records that the drain has begun.
 func (e *End) Begin() { close(e.begun) }
 
-// Drained says that it is over.
+// Drained records that the drain is over.
 func (e *End) Drained() { close(e.drained) }
 
-// ServeHTTP answers 200 when the drain is over, 409 if none begins soon, and 503 if too many ask.
-// Whoever may ask changes nothing by it.
+// ServeHTTP responds with 200 when the drain is over, 409 if none begins soon, and 503 if too many
+// requests wait. The request changes nothing.
 func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, _, _ := net.SplitHostPort(r.RemoteAddr) // "" for a unix socket
 	if !e.enter(from) {
@@ -53,7 +53,7 @@ func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer e.leave(from)
 	c := http.NewResponseController(w)
-	// Both fail on a connection without deadlines only: then there is nothing to lift.
+	// Both fail only on a connection without deadlines, which needs none removed.
 	_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{})
 	if !e.soon(r.Context()) {
 		say(w, http.StatusConflict, "not draining")
@@ -66,7 +66,7 @@ func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter reports whether one more from that address may wait. Call leave if so.
+// enter reports whether another request from that address may wait. If so, call leave after it.
 func (e *End) enter(from string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +87,7 @@ func (e *End) leave(from string) {
 	}
 }
 
-// soon reports whether the drain begins in time.
+// soon reports whether the drain begins within noticed.
 func (e *End) soon(asking context.Context) bool {
 	late := time.NewTimer(noticed)
 	defer late.Stop()

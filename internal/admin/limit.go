@@ -9,45 +9,44 @@ import (
 	"time"
 )
 
-// limited lets so many connections be open at once. Whoever opens connections
-// and asks nothing on them keeps out nobody who asks: when all slots are taken,
-// a connection without a whole request header section is closed at once for the next one,
-// the oldest first, then an idle one, then one that asks for more before it is answered, and one with
-// another response in flight last and only after it has had enough time. Some slots are only for this machine's own
-// programs, as probes by command are.
+// limited bounds the number of open connections. Connections without a request cannot keep out
+// those with one. When all slots are taken, one connection is closed for the next. The oldest
+// without a complete request header section is closed first. Then follow an idle one, one that
+// sends another request before its response, and last, one with a response in flight that has had
+// enough time. Some slots are reserved for programs on this machine, such as probes by command.
 type limited struct {
 	net.Listener
-	most    int // open at once
-	outside int // of them at most, from other machines
+	most    int // maximum of open connections
+	outside int // maximum of them from other machines
 	began   sync.Once
 	ended   sync.Once
 	ready   chan accepted
 	closed  chan struct{}
-	wg      sync.WaitGroup // run, and those that wait
+	wg      sync.WaitGroup // run, and the connections that wait
 
-	mu      sync.Mutex // guards what follows and the states in open
+	mu      sync.Mutex // guards the fields below and the states in open
 	open    map[*slotConn]struct{}
 	local   int // of open
 	waiting int // for a slot
 }
 
-// accepted is what Accept returns next.
+// accepted is the next result of Accept.
 type accepted struct {
 	conn net.Conn
 	err  error
 }
 
-// Times and bounds of the limit.
+// Times and limits.
 const (
-	// enough is for a probe or a scrape to be answered, also while the cores are taken.
+	// enough is the time for the response to a probe or a scrape, even if the cores are busy.
 	enough = 250 * time.Millisecond
-	// lookAgain is how often a connection looks again for a slot, when none can be
-	// freed for it; after longestWait it is closed.
+	// lookAgain is how often a connection checks for a free slot if none can be freed for it;
+	// after longestWait it is closed.
 	lookAgain   = 5 * time.Millisecond
 	longestWait = 2 * time.Second
-	// mostWaiting connections wait for a slot; more are closed at once.
+	// mostWaiting is how many connections may wait for a slot; further ones are closed at once.
 	mostWaiting = 128
-	// localShare of the slots, one in so many, is only for this machine.
+	// localShare reserves slots, one in so many, for this machine.
 	localShare = 8
 )
 
@@ -70,8 +69,8 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// run accepts without ever waiting for a slot, so that nobody waits in the
-// system's queue behind those that get none.
+// run accepts without waiting for a slot, so that no connection waits in the system's queue behind
+// those that get none.
 func (l *limited) run() {
 	for {
 		conn, err := l.Listener.Accept()
@@ -91,7 +90,7 @@ func (l *limited) run() {
 	}
 }
 
-// give hands a to Accept.
+// give passes a to Accept.
 func (l *limited) give(a accepted) {
 	select {
 	case l.ready <- a:
@@ -102,7 +101,7 @@ func (l *limited) give(a accepted) {
 	}
 }
 
-// wait waits for a slot for c beside all others.
+// wait waits for a slot for c, concurrently with other connections.
 func (l *limited) wait(c *slotConn) {
 	l.mu.Lock()
 	crowded := l.waiting >= mostWaiting || !c.asked && l.waiting >= mostWaiting/2
@@ -138,8 +137,8 @@ func (l *limited) waits(n int) {
 	l.waiting += n
 }
 
-// admit gives c a slot, for which it closes another connection if it has to and
-// can; false: there is none.
+// admit gives c a slot, and closes another connection for it if it must and can. It reports false
+// if there is no slot.
 func (l *limited) admit(c *slotConn) bool {
 	l.mu.Lock()
 	var out *slotConn
@@ -163,17 +162,17 @@ func (l *limited) admit(c *slotConn) bool {
 	return !full
 }
 
-// full reports whether no slot is free for c. Called with mu held.
+// full reports whether no slot is free for c. It is called with mu held.
 func (l *limited) full(c *slotConn) bool {
 	return len(l.open) >= l.most || !c.local && len(l.open)-l.local >= l.outside
 }
 
-// dispensable returns the connection to close so that c gets a slot, nil for
-// none. Called with mu held.
+// dispensable returns the connection to close so that c gets a slot, or nil if there is none. It
+// is called with mu held.
 func (l *limited) dispensable(c *slotConn, now time.Time) (worst *slotConn) {
 	for o := range l.open {
 		if !c.local && o.local && len(l.open)-l.local >= l.outside {
-			continue // its slot would not be c's to take
+			continue // its slot would not be available to c
 		}
 		if o.rank() == rankAnswering && now.Sub(o.since) < enough {
 			continue
@@ -185,7 +184,7 @@ func (l *limited) dispensable(c *slotConn, now time.Time) (worst *slotConn) {
 	return worst
 }
 
-// forget frees the slot of c, once. Called with mu held.
+// forget frees the slot of c, once. It is called with mu held.
 func (l *limited) forget(c *slotConn) {
 	if _, is := l.open[c]; !is {
 		return
@@ -196,7 +195,7 @@ func (l *limited) forget(c *slotConn) {
 	}
 }
 
-// Close ends a waiting Accept as well.
+// Close also ends a waiting Accept.
 func (l *limited) Close() error {
 	l.ended.Do(func() { close(l.closed) })
 	err := l.Listener.Close()
@@ -204,8 +203,8 @@ func (l *limited) Close() error {
 	return err
 }
 
-// noteState is the server's ConnState: a connection is busy from its request's
-// whole head until it is answered.
+// noteState is the server's ConnState hook: a connection is busy from the end of its request's
+// headers until the response was sent.
 func noteState(conn net.Conn, s http.ConnState) {
 	if c, is := conn.(*slotConn); is && (s == http.StateActive || s == http.StateIdle) {
 		c.of.mu.Lock()
@@ -221,19 +220,19 @@ type slotConn struct {
 	local bool // from this machine
 
 	// Guarded by of.mu.
-	busy  bool      // answering
-	idle  bool      // answered, and nothing asked since
-	asked bool      // a whole head has come and was not yet looked at
+	busy  bool      // a response is in flight
+	idle  bool      // the response was sent, and no request came since
+	asked bool      // complete headers have arrived and were not parsed yet
 	since time.Time // of this state
 
-	pipelines bool // it asked again before it was answered, which no probe or scrape does
+	pipelines bool // it sent another request before its response, which no probe or scrape does
 }
 
 // The order in which connections are closed for others.
 const (
 	rankNoHead = iota
 	rankIdle
-	rankGreedy // answering, and asked for more meanwhile
+	rankGreedy // a response is in flight, and it sent another request
 	rankAnswering
 )
 
@@ -251,7 +250,7 @@ func (c *slotConn) rank() int {
 
 var endOfHead = []byte("\r\n\r\n")
 
-// Read notes that a head is whole, before the server has parsed it.
+// Read detects complete headers before the server parses them.
 func (c *slotConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if heads := bytes.Count(p[:n], endOfHead); heads > 0 {
@@ -265,7 +264,7 @@ func (c *slotConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the slot back.
+// Close frees the slot.
 func (c *slotConn) Close() error {
 	err := c.Conn.Close()
 	c.of.mu.Lock()

@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// silence is how many seconds the kernel keeps a connection to itself on which
-// nothing has come. Such connections do not even reach the process while they are new.
+// silence is how many seconds the kernel withholds a connection on which no bytes have arrived.
+// While they are new, such connections do not even reach the process.
 const silence = 2
 
-// deferAccept has the kernel hold back connections until their first bytes.
+// deferAccept makes the kernel withhold connections until their first bytes.
 func deferAccept(l net.Listener) {
 	tcp, is := l.(*net.TCPListener)
 	if !is {
@@ -20,13 +20,13 @@ func deferAccept(l net.Listener) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // without it, silent connections are still shed
+	_ = raw.Control(func(fd uintptr) { // without it, silent connections are still closed for others
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_DEFER_ACCEPT, silence)
 	})
 }
 
-// asks reports whether a whole request header section has come on conn already, which it
-// leaves there.
+// asks reports whether a complete request header section has arrived on conn. It leaves the bytes
+// there.
 func asks(conn net.Conn) bool {
 	s, is := conn.(syscall.Conn)
 	if !is {

@@ -4,8 +4,8 @@ package admin
 
 import "net"
 
-// deferAccept does nothing: only Linux holds connections back.
+// deferAccept does nothing: only Linux can withhold connections.
 func deferAccept(net.Listener) {}
 
-// asks reports whether a whole request header section has come: nobody knows here.
+// asks returns false: it is unknown here.
 func asks(net.Conn) bool { return false }

@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// RetryPercent is the live switch for retries. Both functions are called by
-// several goroutines at once.
+// RetryPercent is the live switch for retries. Both functions must be safe for concurrent use.
 type RetryPercent struct {
 	Get func() int
 	Set func(percent int) // 0 to 100
 }
 
-// maxPercentBody is more than any number of percent takes.
+// maxPercentBody is more bytes than any percentage needs.
 const maxPercentBody = 64
 
-// ServeHTTP shows the percentage by GET and changes it by POST. Beyond what
-// Access asks, a change has to come as application/json: a page of another
-// site cannot send that without asking first (a CORS preflight, which nothing
-// here answers), not even in a browser that leaves out Origin.
+// ServeHTTP shows the percentage by GET and changes it by POST. In addition to the checks of
+// Access, a change must be application/json. A page of another site cannot send that type without
+// a CORS preflight, which this server does not answer. That holds even for a browser that leaves
+// out Origin.
 func (p RetryPercent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
@@ -59,7 +58,7 @@ func (p RetryPercent) change(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// ParsePercent reads a whole number from 0 to 100, with space around it.
+// ParsePercent parses a whole number from 0 to 100, with optional white space around it.
 func ParsePercent(s string) (int, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 8)
 	if err != nil || n > 100 {

@@ -1,12 +1,12 @@
 // Package filewatch reports when files have changed.
 //
-// Make a Files with New, call Run in a goroutine, and Set whenever the list of files
-// changes. Run compares the files with what they were every Interval. That is right for
-// every file system and every way of changing a file: an editor renames, the kubelet swaps a
-// symbolic link two directories up, another machine writes, and a file may not exist yet.
+// Make a Files with New, call Run in a goroutine, and Set whenever the list of files changes.
+// Every Interval, Run compares the files with their previous state. Polling works with every file
+// system and every way of changing a file: an editor renames it, the kubelet swaps a symbolic link
+// two directories above it, another machine writes it, or it does not exist yet.
 //
-// A change is reported once it has settled: after two looks in a row that found the same. So
-// a file half written is seldom read. A reader still has to refuse what it cannot use, and is
+// A change is reported after it has settled, that is, after two equal checks in a row. So a
+// half-written file is seldom read. The reader must still reject a file that it cannot use; it is
 // called again when the file changes.
 package filewatch
 
@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// Interval is the time between two looks.
+	// Interval is the time between two checks.
 	Interval = 5 * time.Second
-	// Settle is the time to the next look after one that found a change.
+	// Settle is the time until the next check after a check that found a change.
 	Settle = 100 * time.Millisecond
 )
 
-// Files watches a list of files. Safe for concurrent use.
+// Files watches a list of files. It is safe for concurrent use.
 type Files struct {
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards all fields below
 	files map[string]*state
 }
 
@@ -34,8 +34,7 @@ type state struct {
 	reported, seen mark
 }
 
-// mark distinguishes one version of a file from another. The zero value is a
-// file that does not exist.
+// mark distinguishes one version of a file from another. The zero value is a missing file.
 type mark struct {
 	exists bool
 	size   int64
@@ -65,8 +64,8 @@ func New(paths ...string) *Files {
 	return f
 }
 
-// Set replaces the list. Files that were on it before keep what is known of
-// them; the present state of new ones counts as reported.
+// Set replaces the list. Files that stay on it keep their recorded state; the present state of new
+// ones counts as reported.
 func (f *Files) Set(paths []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,9 +81,8 @@ func (f *Files) Set(paths []string) {
 	f.files = files
 }
 
-// look compares the files with what they were. It returns whether a change has
-// settled since it last returned so, and whether a file changed since the last
-// look.
+// look compares the files with their recorded state. It returns whether a change has settled since
+// it last returned so, and whether a file changed since the last check.
 func (f *Files) look() (settled, moving bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +102,7 @@ func (f *Files) look() (settled, moving bool) {
 	return true, false
 }
 
-// Run watches until ctx ends and calls changed, from its own goroutine, for every change.
+// Run watches until ctx ends. It calls changed, from its own goroutine, for every change.
 func (f *Files) Run(ctx context.Context, changed func()) {
 	timer := time.NewTimer(Interval)
 	defer timer.Stop()

@@ -51,12 +51,12 @@ type app struct {
 	changed chan struct{}          // a file changed; capacity one
 
 	ending    *admin.End
-	drainedBy time.Time // when the drain's time is over; zero before it starts
+	drainedBy time.Time // when the drain's time ends; zero before it starts
 
 	systemd *systemd.Sockets // the sockets passed by systemd
 }
 
-// inForce is one version of the configuration.
+// inForce is the version of the configuration in force.
 type inForce struct {
 	settings *config.Settings
 	problems config.Problems
@@ -68,8 +68,8 @@ var (
 	phaseDraining = "draining"
 )
 
-// newApp builds everything and opens nothing. Its errors are problems of the settings, such
-// as certificates that cannot be read.
+// newApp builds everything and opens nothing. Its errors are problems of the settings, such as
+// unreadable certificates.
 func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, error) {
 	a := &app{
 		options: o, log: newLogger(o.Stderr, terminal.Is(o.Stderr)), metrics: NewMetrics(o.Build),
@@ -108,7 +108,7 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 	return a, nil
 }
 
-// access returns who besides this machine may use the admin listener.
+// access returns who may use the admin listener, besides programs on this machine.
 func access(s *config.Settings) admin.Access {
 	a := admin.Access{Allow: s.AdminAllow}
 	if s.AdminTokenFile != "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy"
 )
 
-// sharer is the state shared with other processes. Package fleet implements it, which the
-// container image does not contain (the tag small; docs/decisions/0016-fleet.md explains
-// why). newFleet makes one.
+// sharer is the state shared with other processes. Package fleet implements it. Builds with the
+// tag small, such as the container image, do not contain that package;
+// docs/decisions/0016-fleet.md explains why. newFleet makes a sharer.
 type sharer interface {
 	// attach connects the data path to the sharer.
 	attach(c *proxy.Config)

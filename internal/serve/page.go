@@ -15,7 +15,7 @@ import (
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
 	rules := &rules{app: a}
-	host, _ := os.Hostname() // without a name the page shows none
+	host, _ := os.Hostname() // "" on an error, which the page does not show
 	return page.New(page.Options{
 		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: rules.of,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
@@ -25,11 +25,14 @@ func (a *app) newPage() *page.Page {
 func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
 	var rateLimited page.Queue
+	var tokens page.Tokens
 	for _, q := range stats.RateLimits {
 		rateLimited.Add(page.Queue{Requests: q.Waiting, LongestMS: q.Longest.Milliseconds()})
+		tokens.Used += q.Tokens
+		tokens.Limit += int64(q.TokenLimit)
 	}
 	return page.Process{
-		RateLimited: rateLimited, Paused: stats.Paused,
+		RateLimited: rateLimited, Tokens: tokens, Paused: stats.Paused,
 		Position: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, RetryBufferLimit: int64(now.RetryBufferTotalBytes),
 	}

@@ -32,8 +32,8 @@ const (
 	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
-// tracesAsked returns the variable that sets where spans are sent, "" if no spans are
-// wanted or its value is no endpoint.
+// tracesAsked returns the variable that sets where spans are sent. It returns "" if no spans are
+// wanted or the variable's value is not an endpoint.
 func tracesAsked(getenv func(string) string) string {
 	if tracesOff(getenv) {
 		return ""
@@ -49,8 +49,7 @@ func tracesOff(getenv func(string) string) bool {
 	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
 }
 
-// tracesVariable returns the variable that names the collector, valid or not; "" if none
-// does.
+// tracesVariable returns the variable that names the collector, valid or not; "" if none is set.
 func tracesVariable(getenv func(string) string) string {
 	for _, name := range []string{otlpTracesEndpoint, otlpEndpoint} {
 		if getenv(name) != "" {
@@ -67,8 +66,8 @@ func isEndpoint(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// traceProblems returns warnings about the variables for traces: an environment for a whole
-// Pod must not keep the proxy from starting.
+// traceProblems returns warnings about the variables for traces. They are only warnings, because a
+// variable set for a whole Pod must not keep the proxy from starting.
 func traceProblems(getenv func(string) string) (found config.Problems) {
 	if tracesOff(getenv) {
 		return nil
@@ -85,7 +84,7 @@ func traceProblems(getenv func(string) string) (found config.Problems) {
 		return found
 	}
 	if !hasTracing && otherWithTracing() == "" {
-		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place (docs/how-to/traces.md)")
+		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)")
 	}
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if getenv(variable) == "grpc" {
@@ -112,8 +111,8 @@ func otherWithTracing() string {
 }
 
 // BecomeTracing replaces this program with the one with tracing, if spans are wanted and it
-// exists. It returns nil if nothing is to be done, else the error. become replaces this
-// process; nil: never.
+// exists. It returns nil if there is nothing to do, and otherwise the error. become replaces this
+// process; nil means never.
 func BecomeTracing(become func(program string, args, env []string) error, args, env []string, getenv func(string) string) error {
 	if hasTracing || become == nil || tracesAsked(getenv) == "" {
 		return nil

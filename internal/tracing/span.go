@@ -25,7 +25,7 @@ type request struct {
 	name   string // of the attempts' spans too
 	client bool   // the client sent a span context
 	clock  wall
-	open   *attempt // has a response, which is still relayed, or is in flight
+	open   *attempt // in flight, or its response is being relayed
 }
 
 // Request implements proxytrace.Tracer.

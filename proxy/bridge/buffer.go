@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// bufferLimit is how many bytes wait between the two sides of a stream before
-// its writer waits: as much as the loop reads at once.
+// bufferLimit is how many bytes wait between the two sides of a stream before its writer blocks:
+// as many as the loop reads at once.
 const bufferLimit = 64 << 10
 
-// buffer is a bounded queue of bytes between goroutines, with deadlines as a
-// net.Conn has them. It must be made ready by init and not be copied.
+// buffer is a bounded queue of bytes between goroutines, with the deadlines of a net.Conn. Call
+// init before use; do not copy it.
 type buffer struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	cond    sync.Cond
 	data    []byte
 	r       int   // data[:r] was read
@@ -26,8 +26,8 @@ type buffer struct {
 
 func (b *buffer) init() { b.cond.L = &b.mu }
 
-// Read gives what is there, waiting for the first byte. An expired deadline
-// goes before everything, as with a socket.
+// Read returns the bytes that are there, and waits for the first one. As with a socket, an expired
+// deadline takes precedence over everything.
 func (b *buffer) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func (b *buffer) Read(p []byte) (int, error) {
 	}
 }
 
-// Write waits for room as far as needed. n bytes were taken.
+// Write waits for room as needed. It returns how many bytes of p were accepted.
 func (b *buffer) Write(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,13 +73,13 @@ func (b *buffer) Write(p []byte) (n int, err error) {
 	}
 }
 
-// tryWrite takes p without a wait. False: there is no room, and nothing was taken.
+// tryWrite accepts p without waiting. It reports false and accepts nothing if there is no room.
 func (b *buffer) tryWrite(p []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.end != nil:
-		return true // nobody reads it
+		return true // there is no reader
 	case len(b.data)-b.r+len(p) > bufferLimit:
 		return false
 	}
@@ -88,7 +88,7 @@ func (b *buffer) tryWrite(p []byte) bool {
 	return true
 }
 
-// append adds bytes and moves the unread ones to the front where that saves growing.
+// append adds bytes. It moves the unread ones to the front if that avoids growing.
 func (b *buffer) append(p []byte) {
 	if b.r > 0 && len(b.data)+len(p) > cap(b.data) {
 		b.data = b.data[:copy(b.data, b.data[b.r:])]
@@ -97,8 +97,8 @@ func (b *buffer) append(p []byte) {
 	b.data = append(b.data, p...)
 }
 
-// close ends the buffer with err, which readers get after the last byte and
-// writers at once. The first end stays.
+// close ends the buffer with err. Readers get it after the last byte, writers at once. Only the
+// first call has an effect.
 func (b *buffer) close(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,7 @@ func (b *buffer) close(err error) {
 	b.wake()
 }
 
-// discard is close that throws away what was not read.
+// discard closes the buffer and drops the unread bytes.
 func (b *buffer) discard(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,14 +133,14 @@ func (b *buffer) setWriteDeadline(t time.Time) {
 	b.wake()
 }
 
-// wake wakes who waits, if anybody does. Called with mu held.
+// wake wakes the waiting goroutines, if there are any. It is called with mu held.
 func (b *buffer) wake() {
 	if b.waiting > 0 {
 		b.cond.Broadcast()
 	}
 }
 
-// wait gives up mu until somebody tells or until by.
+// wait releases mu until another goroutine calls wake, or until by.
 func (b *buffer) wait(by time.Time, timer **time.Timer) {
 	if !by.IsZero() {
 		d := max(time.Until(by), 0)

@@ -12,20 +12,19 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// errClientGone is what reading gives when the client's stream or connection ended
-// before the request did.
+// errClientGone is the error of a read if the client's stream or connection ended before the
+// request did.
 var errClientGone = errors.New("the client ended the stream")
 
-// ClientStream is one request of an http.Handler as an HTTP/1.1 connection: it reads
-// as the request, then blocks until the response was written whole (io.EOF) or
-// the client left. The response is written to it in HTTP/1.1; header sections and bodies
-// may come in any pieces.
+// ClientStream is one request of an http.Handler as an HTTP/1.1 connection. It reads as the
+// request; then Read blocks until the response was written whole (io.EOF) or the client left. The
+// response is written to it in HTTP/1.1; header sections and bodies may come in any pieces.
 //
-// One goroutine, the handler's, writes; any may read, set deadlines and Close.
-// Finish must be called, by the handler, before it returns.
+// One goroutine, the handler's, writes. Any goroutine may read, set deadlines and call Close. The
+// handler must call Finish before it returns.
 type ClientStream struct {
 	in             buffer
-	requestHeaders []byte // of the request, not yet read
+	requestHeaders []byte // not read yet
 	w              http.ResponseWriter
 	r              *http.Request
 	ctl            *http.ResponseController
@@ -33,14 +32,15 @@ type ClientStream struct {
 	remote         net.Addr
 
 	out       response
-	complete  atomic.Bool // the response was
+	complete  atomic.Bool // the response was written whole
 	closed    atomic.Bool
-	broken    atomic.Bool   // the request's body was
+	broken    atomic.Bool   // the request's body did not end as announced
 	bodyDone  chan struct{} // nil without a body
 	stopWatch func() bool
 }
 
-// NewClientStream takes what a handler got. local and remote are its connection's.
+// NewClientStream returns a stream for the arguments of a handler. local and remote are the
+// addresses of its connection.
 func NewClientStream(w http.ResponseWriter, r *http.Request, local, remote net.Addr) *ClientStream {
 	c := &ClientStream{w: w, r: r, ctl: http.NewResponseController(w), local: local, remote: remote}
 	c.in.init()
@@ -62,7 +62,8 @@ func NewClientStream(w http.ResponseWriter, r *http.Request, local, remote net.A
 	return c
 }
 
-// appendHeaders writes the request's headers and readies for its response.
+// appendHeaders appends the request's headers and prepares for its response. It reports false if
+// they cannot be written safely.
 func (c *ClientStream) appendHeaders(dst []byte, f http1.Framing) ([]byte, bool) {
 	if c.out.websocket = opensWebSocket(c.r); c.out.websocket {
 		c.out.reset(http.MethodGet)
@@ -72,8 +73,8 @@ func (c *ClientStream) appendHeaders(dst []byte, f http1.Framing) ([]byte, bool)
 	return appendRequest(dst, c.r, f)
 }
 
-// Finish ends all use of the handler's arguments. False: the response is not
-// whole and must not look so; the handler has to panic with http.ErrAbortHandler.
+// Finish ends all use of the handler's arguments. If it reports false, the response is not whole,
+// and the handler must panic with http.ErrAbortHandler so that it does not look whole.
 func (c *ClientStream) Finish() bool {
 	if c.stopWatch != nil {
 		c.stopWatch()
@@ -86,19 +87,20 @@ func (c *ClientStream) Finish() bool {
 	return c.complete.Load()
 }
 
-// ClientGone says whether the client has left.
+// ClientGone reports whether the client has left.
 func (c *ClientStream) ClientGone() bool { return c.r.Context().Err() != nil }
 
 // ResponseComplete reports whether the response was written whole.
 func (c *ClientStream) ResponseComplete() bool { return c.complete.Load() }
 
-// BodyBroken reports whether the request's body ended otherwise than was announced.
+// BodyBroken reports whether the request's body did not end as announced.
 func (c *ClientStream) BodyBroken() bool { return c.broken.Load() }
 
-// BodyDone is closed when the request's body has ended, in whatever way; nil: it has none.
+// BodyDone returns a channel that is closed when the request's body has ended, in whatever way. It
+// is nil if the request has no body.
 func (c *ClientStream) BodyDone() <-chan struct{} { return c.bodyDone }
 
-// Read gives the request.
+// Read reads the request.
 func (c *ClientStream) Read(p []byte) (int, error) {
 	if len(c.requestHeaders) > 0 && !c.closed.Load() {
 		n := copy(p, c.requestHeaders)
@@ -108,8 +110,8 @@ func (c *ClientStream) Read(p []byte) (int, error) {
 	return c.in.Read(p)
 }
 
-// Write takes the response. An error means that the client is gone, takes
-// nothing, or that p is no HTTP/1.1.
+// Write takes the response. An error means that the client has left, that it reads nothing, or
+// that p is not HTTP/1.1.
 func (c *ClientStream) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
@@ -123,7 +125,7 @@ func (c *ClientStream) Write(p []byte) (int, error) {
 		c.in.close(io.EOF)
 		return n, nil
 	case c.out.state == atHeaders:
-		return n, nil // interim responses are sent at once; a flush would make up a final one
+		return n, nil // interim responses are sent at once; a flush would send final headers
 	}
 	if err := c.ctl.Flush(); err != nil {
 		return n, err
@@ -131,22 +133,22 @@ func (c *ClientStream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the stream: in a way that looks broken unless the response was
-// written whole. It may be called at any time, more than once.
+// Close ends the stream. Unless the response was written whole, the client sees a broken stream.
+// It is safe for concurrent use and may be called more than once.
 func (c *ClientStream) Close() error {
 	c.closed.Store(true)
 	c.in.discard(net.ErrClosed)
 	return nil
 }
 
-// SetReadDeadline ends reads at t.
+// SetReadDeadline makes reads end at t.
 func (c *ClientStream) SetReadDeadline(t time.Time) error {
 	c.in.setReadDeadline(t)
 	return nil
 }
 
-// SetWriteDeadline ends the stream at t when the client has not taken by then
-// what was written before it.
+// SetWriteDeadline ends the stream at t if the client has not read by then what was written
+// before.
 func (c *ClientStream) SetWriteDeadline(t time.Time) error {
 	if err := c.ctl.SetWriteDeadline(t); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -154,23 +156,23 @@ func (c *ClientStream) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetDeadline is both.
+// SetDeadline sets both deadlines.
 func (c *ClientStream) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// LocalAddr is the address of the connection that the stream is on.
+// LocalAddr returns the local address of the stream's connection.
 func (c *ClientStream) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the client's.
+// RemoteAddr returns the client's address.
 func (c *ClientStream) RemoteAddr() net.Addr { return c.remote }
 
-// copyBody makes the body readable, in the framing f, until its end or until
-// Finish. Nothing bounds how long the client may take: the reader's deadlines do.
+// copyBody makes the body readable, in the framing f, until its end or until Finish. It does not
+// limit the client's time: the reader's deadlines do.
 func (c *ClientStream) copyBody(f http1.Framing) {
 	defer close(c.bodyDone)
 	if c.out.websocket {
-		f = http1.Framing{} // what follows the header section goes as it is
+		f = http1.Framing{} // the bytes after the header section pass unchanged
 	}
 	switch err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }); {
 	case err != io.EOF:

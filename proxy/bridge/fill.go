@@ -9,13 +9,14 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// chunkRoom is for the size line before a chunk.
+// chunkRoom is the room, in bytes, for the size line before a chunk.
 const chunkRoom = 16
 
 var bodyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// fill writes a body into b in the framing f, a piece as it comes. io.EOF: all
-// of it, with the trailers that the body's end brought; else why not.
+// fill writes a body into b in the framing f, each piece as it arrives. It returns io.EOF after
+// all of it, with the trailers that came at the end of the body; otherwise it returns the error
+// that ended the body.
 func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Header) error {
 	buf := bodyBuffers.Get().(*[32 << 10]byte)
 	defer putBodyBuffer(buf)
@@ -47,7 +48,7 @@ func putBodyBuffer(buf *[32 << 10]byte) {
 	bodyBuffers.Put(buf)
 }
 
-// frame puts the size line before the n bytes at buf[chunkRoom] and CRLF after them.
+// frame writes the size line before the n bytes at buf[chunkRoom], and CRLF after them.
 func frame(buf []byte, n int) []byte {
 	var line [chunkRoom]byte
 	size := http1.AppendChunkSize(line[:0], int64(n))

@@ -11,20 +11,19 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// appendRequest writes the header section of r as HTTP/1.1. Names are in their canonical
-// form and in alphabetical order: HTTP/2 has neither case nor, once the
-// standard library has sorted fields into a map, an order. False: a byte in it
-// would change where the header section or a field ends.
+// appendRequest appends the header section of r as HTTP/1.1. Names are in canonical form and in
+// alphabetical order: HTTP/2 has no case, and the standard library's map of headers has no order.
+// It reports false if a byte would change where the header section or a header ends.
 func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) {
 	ok := isLineSafe(r.Method) && isLineSafe(r.RequestURI) && isLineSafe(r.Host)
 	dst = http1.AppendRequestLine(dst, r.Method, r.RequestURI)
 	dst = http1.AppendHeader(dst, "Host", r.Host)
 	if declared := r.Header["Content-Length"]; !isLength(declared, r.ContentLength) {
-		for _, value := range declared { // as they came, for the parser to refuse
+		for _, value := range declared { // as received, for the parser to refuse
 			ok = ok && isLineSafe(value)
 			dst = http1.AppendHeader(dst, "Content-Length", value)
 		}
-		dst = http1.AppendHeader(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10)) // differs: a good number may be of a body that never comes
+		dst = http1.AppendHeader(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10)) // if they differ, the number may describe a body that never arrives
 	} else {
 		dst = http1.AppendFraming(dst, f)
 	}
@@ -37,8 +36,8 @@ func appendRequest(dst []byte, r *http.Request, f http1.Framing) ([]byte, bool) 
 	return append(dst, "\r\n"...), ok && fieldsOK
 }
 
-// isHopByHop says whether a field is about the connection or the framing, which the
-// other side has its own of.
+// isHopByHop reports whether a header concerns the connection or the framing, which the other side
+// has its own of.
 func isHopByHop(name, _ string) bool {
 	switch name {
 	case "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Keep-Alive", "Proxy-Connection":
@@ -47,9 +46,8 @@ func isHopByHop(name, _ string) bool {
 	return false
 }
 
-// appendResponse writes the header section of an upstream's response as HTTP/1.1, and
-// for a body that is not sent the length that it would have. False as for
-// appendRequest.
+// appendResponse appends the header section of an upstream's response as HTTP/1.1. If no body is
+// sent, it includes the length that the body would have. It reports false like appendRequest.
 func appendResponse(dst []byte, r *http.Response, f http1.Framing) ([]byte, bool) {
 	dst = http1.AppendStatusLine(dst, r.StatusCode, http.StatusText(r.StatusCode))
 	dst = http1.AppendFraming(dst, f)
@@ -64,7 +62,7 @@ func appendResponse(dst []byte, r *http.Response, f http1.Framing) ([]byte, bool
 	return append(dst, "\r\n"...), ok
 }
 
-// appendHeaders writes the fields of h that skip does not take.
+// appendHeaders appends the headers of h that skip does not report.
 func appendHeaders(dst []byte, h http.Header, skip func(name, value string) bool) ([]byte, bool) {
 	ok := true
 	var room [32]string
@@ -85,7 +83,7 @@ func appendHeaders(dst []byte, h http.Header, skip func(name, value string) bool
 	return dst, ok
 }
 
-// isLineSafe says that s cannot end a line.
+// isLineSafe reports whether s cannot end a line.
 func isLineSafe(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
 func keys(h http.Header) []string {
@@ -97,9 +95,9 @@ func keys(h http.Header) []string {
 	return names
 }
 
-// isLength says whether a declared length, if there is one, is the one number that
-// the standard library has made of it. It takes what it cannot read for 0, the first of several, and
-// 0 where the stream has ended with its head.
+// isLength reports whether a declared length, if there is one, is the number that the standard
+// library derived from it. The standard library reads an invalid length as 0, takes the first of
+// several, and sets 0 if the stream ended with its headers.
 func isLength(declared []string, length int64) bool {
 	if len(declared) == 0 {
 		return true
@@ -112,8 +110,8 @@ func isLength(declared []string, length int64) bool {
 // emptyBodyTimeout is how long a client may take to end a stream whose body is declared to be empty.
 const emptyBodyTimeout = 10 * time.Second
 
-// endsEmpty reports whether a body that is declared to be empty is: over HTTP/1.1, bytes
-// behind such a request would be another one. It waits for the end of the stream.
+// endsEmpty reports whether a body that is declared to be empty is empty: over HTTP/1.1, bytes
+// after such a request would be another request. It waits for the end of the stream.
 func endsEmpty(r *http.Request) bool {
 	empty := make(chan bool, 1)
 	go func() {
@@ -132,8 +130,8 @@ func endsEmpty(r *http.Request) bool {
 	return false
 }
 
-// framingOf is how the body of r goes over HTTP/1.1. The standard library has
-// made sure that a declared length, if it is one (isLength), is kept.
+// framingOf returns the framing of the body of r over HTTP/1.1. The standard library enforces a
+// declared length, if it is one (isLength).
 func framingOf(r *http.Request) http1.Framing {
 	switch {
 	case r.ContentLength > 0:
@@ -146,7 +144,7 @@ func framingOf(r *http.Request) http1.Framing {
 	return http1.Framing{}
 }
 
-// trailerHeaders are h as fields; those that could end a line are left out.
+// trailerHeaders returns h as headers, without those that could end a line.
 func trailerHeaders(h http.Header) []http1.Header {
 	var headers []http1.Header
 	for _, name := range keys(h) {

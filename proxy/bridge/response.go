@@ -8,23 +8,23 @@ import (
 	pool "github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// errBadResponse is a response that is not HTTP/1.1, which the loop never writes.
+// errBadResponse means that the response is not HTTP/1.1, which the loop never writes.
 var errBadResponse = errors.New("what was written is not an HTTP/1.1 response")
 
-// generatedLimits are for header sections that the proxy wrote itself: they were within the
-// settings before and can only have grown by our own fields.
+// generatedLimits are for header sections that the proxy wrote itself. Those were within the
+// settings before, and only the proxy's own headers were added.
 var generatedLimits = http1.Limits{HeaderBytes: 64 << 20, Headers: 1 << 20}
 
-// response decodes HTTP/1.1 and gives it to an http.ResponseWriter.
+// response decodes HTTP/1.1 and writes it to an http.ResponseWriter.
 type response struct {
 	state     state
 	method    []byte
 	parsed    http1.Response
-	pending   []byte // of a header section that is not whole yet
+	pending   []byte // of a header section that is not complete yet
 	remaining int64
 	chunked   http1.Chunked
 
-	websocket bool // the request opens one
+	websocket bool // the request opens a WebSocket
 }
 
 type state uint8
@@ -32,13 +32,13 @@ type state uint8
 const (
 	atHeaders state = iota
 	atBody
-	inTunnel // behind the header section that opened a WebSocket
+	inTunnel // after the header section that opened a WebSocket
 	atEnd
 )
 
 func (o *response) reset(method string) { o.method = []byte(method) }
 
-// write takes all of p. What follows the end of the response is an error.
+// write takes all of p. Bytes after the end of the response are an error.
 func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 	total := len(p)
 	for len(p) > 0 {
@@ -62,7 +62,7 @@ func (o *response) write(w http.ResponseWriter, p []byte) (int, error) {
 	return total, nil
 }
 
-// takeHeaders consumes bytes of a header section, and acts on it once it is whole.
+// takeHeaders consumes bytes of a header section, and acts on it when it is complete.
 func (o *response) takeHeaders(w http.ResponseWriter, p []byte) (int, error) {
 	buf, had := p, len(o.pending)
 	if had > 0 {
@@ -84,7 +84,7 @@ func (o *response) takeHeaders(w http.ResponseWriter, p []byte) (int, error) {
 	return n - had, nil
 }
 
-// begin writes the header section just parsed and readies for what follows it.
+// begin writes the header section just parsed, and prepares for what follows it.
 func (o *response) begin(w http.ResponseWriter) {
 	switched := o.websocket && o.openTunnel()
 	h := w.Header()
@@ -100,7 +100,7 @@ func (o *response) begin(w http.ResponseWriter) {
 		clear(h)
 		return
 	}
-	// A nil value keeps the standard library from making one up.
+	// A nil value keeps the standard library from adding one.
 	for _, name := range []string{"Date", "Content-Type"} {
 		if _, set := h[name]; !set {
 			h[name] = nil
@@ -120,7 +120,7 @@ func (o *response) begin(w http.ResponseWriter) {
 	}
 }
 
-// addHeader leaves out what belongs to an HTTP/1.1 connection (RFC 9113 section 8.2.2).
+// addHeader adds a header unless it belongs to an HTTP/1.1 connection (RFC 9113 section 8.2.2).
 func (o *response) addHeader(h http.Header, f *http1.Header) {
 	switch f.ID {
 	case http1.Connection, http1.KeepAlive, http1.ProxyConnection, http1.TransferEncoding, http1.Upgrade:
@@ -128,7 +128,7 @@ func (o *response) addHeader(h http.Header, f *http1.Header) {
 	}
 	name := http.CanonicalHeaderKey(string(f.Name))
 	if o.websocket && name == "Sec-Websocket-Accept" {
-		return // it answers the key, which is ours
+		return // it responds to the key, which is ours
 	}
 	h[name] = append(h[name], string(f.Value))
 }
@@ -145,7 +145,7 @@ func (o *response) takeBody(w http.ResponseWriter, p []byte) (int, error) {
 	case http1.BodyChunked:
 		return o.takeChunks(w, p)
 	}
-	return 0, errBadResponse // ends with the connection: never written to a client of HTTP/1.1
+	return 0, errBadResponse // the connection's end would end it, which is never written for an HTTP/1.1 client
 }
 
 // writtenWhole is up to how many bytes net/http copies before Write returns.

@@ -16,20 +16,19 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// Sender is a connection that speaks HTTP/2, as far as a Stream uses it. An
-// http.ClientConn is one. RoundTrip must send the request once at most.
+// Sender is the part of an HTTP/2 connection that a Stream uses. An http.ClientConn is one.
+// RoundTrip must send the request at most once.
 type Sender interface {
 	RoundTrip(*http.Request) (*http.Response, error)
 	Release()
 }
 
-// UpstreamStream is one request to an upstream that speaks HTTP/2, as an HTTP/1.1
-// connection: what is written to it is sent as a request, and it reads as the
-// response, which may begin before the request's end. It carries one request;
-// what follows it is an error.
+// UpstreamStream is one request to an upstream over HTTP/2, as an HTTP/1.1 connection. What is
+// written to it is sent as a request, and it reads as the response, which may begin before the
+// request ends. It carries one request; bytes after it are an error.
 //
-// The sender's place must have been reserved; Close gives it back. One
-// goroutine writes and one reads; any may set deadlines and Close.
+// The sender's slot must have been reserved; Close returns it. One goroutine writes and one reads.
+// Any goroutine may set deadlines and call Close.
 type UpstreamStream struct {
 	in       buffer // the response
 	body     buffer // of the request
@@ -43,28 +42,28 @@ type UpstreamStream struct {
 
 	state     state
 	parsed    http1.Request
-	pending   []byte // of a header section that is not whole yet
+	pending   []byte // of a header section that is not complete yet
 	remaining int64
 	chunked   http1.Chunked
 	req       *http.Request
-	trailers  []http1.Header // of the request, once its body ended
+	trailers  []http1.Header // of the request, after its body ended
 
-	mu    sync.Mutex // guards all below
-	begun bool       // the place is used up, or given back
+	mu    sync.Mutex // guards all fields below
+	begun bool       // the slot is used or returned
 	done  bool       // run has returned
 	grace *time.Timer
 	ended func() // nil: not finished, or already called
 }
 
-// UpstreamStreamOptions say what a Stream is on.
+// UpstreamStreamOptions describe the connection of an UpstreamStream.
 type UpstreamStreamOptions struct {
 	Scheme        string // "http" or "https", for :scheme
 	Local, Remote net.Addr
-	// MapError turns an error of RoundTrip into the one that reading gives.
+	// MapError converts an error of RoundTrip to the one that Read returns.
 	MapError func(error) error
 }
 
-// NewUpstreamStream makes a stream of to's reserved place.
+// NewUpstreamStream returns a stream on the reserved slot of to.
 func NewUpstreamStream(to Sender, o UpstreamStreamOptions) *UpstreamStream {
 	s := &UpstreamStream{sender: to, scheme: o.Scheme, local: o.Local, remote: o.Remote, mapError: o.MapError}
 	s.in.init()
@@ -73,11 +72,11 @@ func NewUpstreamStream(to Sender, o UpstreamStreamOptions) *UpstreamStream {
 	return s
 }
 
-// Read gives the response.
+// Read reads the response.
 func (s *UpstreamStream) Read(p []byte) (int, error) { return s.in.Read(p) }
 
-// Write takes the request. A head is taken at once; a body waits while more
-// than bufferLimit bytes of it were not sent.
+// Write takes the request. Headers are accepted at once; a body waits while more than bufferLimit
+// bytes of it are unsent.
 func (s *UpstreamStream) Write(p []byte) (int, error) {
 	total := len(p)
 	for len(p) > 0 {
@@ -99,7 +98,7 @@ func (s *UpstreamStream) Write(p []byte) (int, error) {
 	return total, nil
 }
 
-// errBadRequest is a request that is not HTTP/1.1, which the loop never writes.
+// errBadRequest means that the request is not HTTP/1.1, which the loop never writes.
 var errBadRequest = errors.New("what was written is not an HTTP/1.1 request")
 
 func (s *UpstreamStream) takeHeaders(p []byte) (int, error) {
@@ -146,8 +145,8 @@ func (s *UpstreamStream) begin() error {
 	return nil
 }
 
-// makeRequest makes of the header section what net/http sends. The target goes as it
-// came: a URL in the opaque form is not encoded anew.
+// makeRequest converts the header section to a request for net/http. The target is sent as
+// received: a URL in the opaque form is not encoded anew.
 func (s *UpstreamStream) makeRequest() *http.Request {
 	h := &s.parsed
 	host := string(h.Authority)
@@ -156,7 +155,7 @@ func (s *UpstreamStream) makeRequest() *http.Request {
 		opaque += "?" + string(h.Query)
 	}
 	if strings.HasPrefix(opaque, "//") {
-		opaque = s.scheme + "://" + host + opaque // net/http would take it for an authority, and takes this off again
+		opaque = s.scheme + "://" + host + opaque // net/http would parse it as an authority; it removes this prefix again
 	}
 	req := &http.Request{
 		Method: string(h.Method), URL: &url.URL{Scheme: s.scheme, Host: host, Opaque: opaque}, Host: host,
@@ -166,7 +165,7 @@ func (s *UpstreamStream) makeRequest() *http.Request {
 		addRequestHeader(req, &h.Headers[i])
 	}
 	if req.Header["User-Agent"] == nil {
-		req.Header["User-Agent"] = nil // keeps net/http from naming itself
+		req.Header["User-Agent"] = nil // keeps net/http from adding its own
 	}
 	switch h.Body.Kind {
 	case http1.BodyLength:
@@ -178,7 +177,7 @@ func (s *UpstreamStream) makeRequest() *http.Request {
 	return req.WithContext(httptrace.WithClientTrace(s.ctx, trace))
 }
 
-// addRequestHeader leaves out what belongs to an HTTP/1.1 connection.
+// addRequestHeader adds a header unless it belongs to an HTTP/1.1 connection.
 func addRequestHeader(req *http.Request, f *http1.Header) {
 	switch f.ID {
 	case http1.Host, http1.ContentLength, http1.TransferEncoding, http1.Connection, http1.KeepAlive, http1.ProxyConnection,
@@ -229,8 +228,8 @@ func (s *UpstreamStream) endBody() {
 // requestBody is the request's body for net/http.
 type requestBody UpstreamStream
 
-// Read gives the body. At its end it fills in the trailers that were announced,
-// which is when net/http looks at them.
+// Read reads the body. At its end it sets the announced trailers; net/http reads them at that
+// point.
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if err == io.EOF {
@@ -250,12 +249,11 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// errTooManyInterim ends a stream. net/http leaves it to who takes 1xx responses
-// to bound them.
+// errTooManyInterim ends a stream. net/http leaves the limit on 1xx responses to their receiver.
 var errTooManyInterim = errors.New("more interim responses than are read")
 
-// gotInterim passes a 1xx response on. It is called by the goroutine that
-// reads for all streams and must not wait.
+// gotInterim passes a 1xx response on. The goroutine that reads for all streams calls it, so it
+// must not wait.
 func (s *UpstreamStream) gotInterim(code int, h textproto.MIMEHeader) error {
 	section := http1.AppendStatusLine(nil, code, http.StatusText(code))
 	section, ok := appendHeaders(section, http.Header(h), isHopByHop)
@@ -277,7 +275,7 @@ func (s *UpstreamStream) run(req *http.Request) {
 		s.body.discard(net.ErrClosed)
 		return
 	}
-	defer res.Body.Close() //nolint:errcheck // nothing is done about it
+	defer res.Body.Close() // its error has no consequence
 	f := framingOfResponse(req.Method, res)
 	section, ok := appendResponse(nil, res, f)
 	if !ok {
@@ -297,7 +295,7 @@ func (s *UpstreamStream) run(req *http.Request) {
 	}
 }
 
-// bodyOf ends with the body's last byte where f has a length, else with the stream.
+// bodyOf returns a body that ends with its last byte if f has a length, otherwise with the stream.
 func bodyOf(res *http.Response, f http1.Framing) io.Reader {
 	if f.Kind == http1.BodyLength {
 		return io.LimitReader(res.Body, f.Length)
@@ -305,19 +303,18 @@ func bodyOf(res *http.Response, f http1.Framing) io.Reader {
 	return res.Body
 }
 
-// maxAfterBody bounds what is read behind a whole response, which should be nothing.
+// maxAfterBody bounds what is read after a complete response, which should be nothing.
 const maxAfterBody = 512
 
-// awaitEndStream reads on until the upstream ends the stream (END_STREAM), which it may do
-// later than with the last byte: a stream that is closed before is reset, and its
-// handler takes that for a client that left.
+// awaitEndStream reads until the upstream ends the stream (END_STREAM), which may come later than
+// the last byte. A stream closed earlier is reset, and its handler would see a client that left.
 func awaitEndStream(body io.Reader) {
 	var buf [maxAfterBody]byte
 	_, _ = io.ReadFull(body, buf[:])
 }
 
-// framingOfResponse is how the response goes over HTTP/1.1. HTTP/2 has trailers
-// behind a body with a length as well; in HTTP/1.1 only chunks can carry them.
+// framingOfResponse returns the framing of the response over HTTP/1.1. HTTP/2 has trailers after a
+// body with a length too; in HTTP/1.1 only chunks can carry them.
 func framingOfResponse(method string, res *http.Response) http1.Framing {
 	switch {
 	case method == http.MethodHead || res.StatusCode < 200 || res.StatusCode == 204 || res.StatusCode == 304:
@@ -328,12 +325,12 @@ func framingOfResponse(method string, res *http.Response) http1.Framing {
 	return http1.Framing{Kind: http1.BodyLength, Length: res.ContentLength}
 }
 
-// isGRPC: its trailers come unannounced.
+// isGRPC reports whether the response is gRPC: its trailers come unannounced.
 func isGRPC(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "application/grpc") }
 
-// Finish ends the use of a stream whose response was read whole. It does not wait. The
-// upstream has the grace to end the stream; then the stream is reset. ended is called once
-// the stream is over, perhaps before Finish returns.
+// Finish ends the use of a stream whose response was read whole. It does not wait. The upstream
+// has the time grace to end the stream; then the stream is reset. ended is called once when the
+// stream is over, possibly before Finish returns.
 func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
 	s.in.discard(net.ErrClosed)
 	s.mu.Lock()
@@ -349,7 +346,7 @@ func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
 	}
 }
 
-// runDone tells whoever finished the stream.
+// runDone notifies the goroutine that finished the stream.
 func (s *UpstreamStream) runDone() {
 	s.mu.Lock()
 	s.done = true
@@ -365,8 +362,8 @@ func (s *UpstreamStream) runDone() {
 	}
 }
 
-// Close ends the stream; the upstream is told where the exchange is not over.
-// It may be called at any time, more than once, and does not wait.
+// Close ends the stream. It resets the stream if the exchange is not complete. It does not wait,
+// is safe for concurrent use, and may be called more than once.
 func (s *UpstreamStream) Close() error {
 	s.cancel()
 	s.in.discard(net.ErrClosed)
@@ -380,29 +377,29 @@ func (s *UpstreamStream) Close() error {
 	return nil
 }
 
-// SetReadDeadline ends reads at t.
+// SetReadDeadline makes reads end at t.
 func (s *UpstreamStream) SetReadDeadline(t time.Time) error {
 	s.in.setReadDeadline(t)
 	return nil
 }
 
-// SetWriteDeadline ends writes at t.
+// SetWriteDeadline makes writes end at t.
 func (s *UpstreamStream) SetWriteDeadline(t time.Time) error {
 	s.body.setWriteDeadline(t)
 	return nil
 }
 
-// SetDeadline is both.
+// SetDeadline sets both deadlines.
 func (s *UpstreamStream) SetDeadline(t time.Time) error {
 	s.in.setReadDeadline(t)
 	s.body.setWriteDeadline(t)
 	return nil
 }
 
-// LocalAddr is the address of the connection that the stream is on.
+// LocalAddr returns the local address of the stream's connection.
 func (s *UpstreamStream) LocalAddr() net.Addr { return s.local }
 
-// RemoteAddr is the upstream's.
+// RemoteAddr returns the upstream's address.
 func (s *UpstreamStream) RemoteAddr() net.Addr { return s.remote }
 
 var _ net.Conn = (*UpstreamStream)(nil)

@@ -9,18 +9,18 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// protocolHeader is where net/http puts the pseudo-field of extended CONNECT.
+// protocolHeader is the key under which net/http stores the pseudo-header of extended CONNECT.
 const protocolHeader = ":protocol"
 
-// opensWebSocket says whether r is an extended CONNECT for a WebSocket
-// (RFC 8441 section 4). Other protocols stay CONNECT and are refused as that.
+// opensWebSocket reports whether r is an extended CONNECT for a WebSocket (RFC 8441 section 4).
+// Other protocols stay CONNECT and are refused.
 func opensWebSocket(r *http.Request) bool {
 	p := r.Header[protocolHeader]
 	return r.Method == http.MethodConnect && len(p) == 1 && p[0] == "websocket"
 }
 
-// appendHandshake writes the header section of r as the handshake of HTTP/1.1 that it
-// stands for (RFC 8441 section 5, RFC 6455 section 4.1). False as for appendRequest.
+// appendHandshake appends the header section of r as the equivalent HTTP/1.1 handshake (RFC 8441
+// section 5, RFC 6455 section 4.1). It reports false like appendRequest.
 func appendHandshake(dst []byte, r *http.Request) ([]byte, bool) {
 	dst = http1.AppendRequestLine(dst, http.MethodGet, r.RequestURI)
 	dst = http1.AppendHeader(dst, "Host", r.Host)
@@ -33,16 +33,16 @@ func appendHandshake(dst []byte, r *http.Request) ([]byte, bool) {
 	return append(dst, "\r\n"...), ok && isLineSafe(r.RequestURI) && isLineSafe(r.Host)
 }
 
-// nonce is 16 random bytes (RFC 6455 section 4.1, item 7).
+// nonce returns 16 random bytes in base64 (RFC 6455 section 4.1, item 7).
 func nonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// openTunnel turns the 101 just parsed into the 200 of HTTP/2, behind which
-// bytes go as they are. Any other 2xx did not open a WebSocket, and must not
-// look to the client as if it had. It says whether it did.
+// openTunnel turns the 101 just parsed into the 200 of HTTP/2, after which bytes pass unchanged.
+// Any other 2xx did not open a WebSocket and must not look to the client as if it had. It reports
+// whether the tunnel opened.
 func (o *response) openTunnel() bool {
 	switch s := o.parsed.Status; {
 	case s == http.StatusSwitchingProtocols:
@@ -54,9 +54,9 @@ func (o *response) openTunnel() bool {
 	return false
 }
 
-// CloseWrite ends a WebSocket's stream in order, in both directions: HTTP/2's
-// server cannot send its end and read on. For a response that is not a tunnel it is
-// an error and does nothing.
+// CloseWrite ends a WebSocket's stream in order, in both directions: HTTP/2's server cannot
+// half-close and continue to read. For a response that is not a tunnel it returns an error and
+// does nothing.
 func (c *ClientStream) CloseWrite() error {
 	if c.out.state != inTunnel || c.closed.Load() {
 		return net.ErrClosed

@@ -1,9 +1,9 @@
-// Package certs answers one question: what does the proxy show its clients
-// over TLS, and what does it ask of them?
+// Package certs loads the TLS certificates that the proxy presents to clients, and the authorities
+// that it checks clients' certificates against.
 //
-// Load reads the files once. Who names files that change calls it again and
-// puts the new configuration in the place of the old one; while the new files
-// are not whole or do not belong together, Load fails and the old one stays.
+// Load reads the files once. To follow changed files, call it again and replace the old
+// configuration. While the new files are incomplete or do not match, Load fails and the old
+// configuration stays in use.
 package certs
 
 import (
@@ -20,13 +20,12 @@ import (
 // Files are the PEM files of a listener.
 type Files struct {
 	Cert     string // the certificate, leaf first, then its chain; and its key, unless KeyFile has it
-	ClientCA string // authorities that clients' certificates are checked against; "" asks for none
+	ClientCA string // authorities for clients' certificates; "" requests none
 }
 
-// Load makes the configuration of a listener. With a ClientCA a client without
-// a valid certificate is refused in the handshake. TLS 1.2 is the least that
-// RFC 9325 section 3.1.1 allows. NextProtos is left to who serves the
-// connections. The error names the file.
+// Load returns the configuration of a listener. If ClientCA is set, a client without a valid
+// certificate fails the handshake. TLS 1.2 is the minimum of RFC 9325 section 3.1.1. The caller
+// sets NextProtos. The error names the file.
 func Load(f Files) (*tls.Config, error) {
 	pair, err := Pair(f.Cert)
 	if err != nil {
@@ -43,30 +42,29 @@ func Load(f Files) (*tls.Config, error) {
 	return c, nil
 }
 
-// FileError says which of several named files cannot be used, so that the
-// setting that names it can be told.
+// FileError reports which of several named files cannot be used, so that the caller can name its
+// setting.
 type FileError struct {
 	Field string // of the struct that names the files, e.g. "Cert", "Key"
 	File  string
 	Err   error // names the file
 }
 
-// Error is the cause, which names the file.
+// Error returns the cause, which names the file.
 func (e *FileError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// KeyFile returns where the private key of a certificate is if the certificate's file does not contain
-// it: in the file of the same name that ends in .key. So tls.crt and tls.key of a Kubernetes secret
-// belong together. HAProxy has the same rule.
+// KeyFile returns the file of a certificate's private key if the certificate's file does not contain
+// it: the file of the same name that ends in .key, such as tls.crt and tls.key of a Kubernetes
+// secret. HAProxy has the same rule.
 func KeyFile(certFile string) string {
 	return strings.TrimSuffix(certFile, filepath.Ext(certFile)) + ".key"
 }
 
 // Pair reads a certificate, leaf first, and its private key, from the same file or from KeyFile. The
-// error is a *FileError of the field Cert or Key. The key is to blame if the two do not belong
-// together.
+// error is a *FileError with the field Cert or Key. If the two do not match, the field is Key.
 func Pair(certFile string) (tls.Certificate, error) {
 	keyFile := certFile
 	wrong := func(field, file string, err error) (tls.Certificate, error) {
@@ -122,8 +120,8 @@ func isCertificate(text []byte) bool {
 	}
 }
 
-// Authorities reads certificates in PEM form to check others against. The error
-// names the file.
+// Authorities reads certificates in PEM form that others are checked against. The error names the
+// file.
 func Authorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
@@ -136,8 +134,8 @@ func Authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Expiry is the end of validity of the certificate of a configuration from
-// Load; false for nil.
+// Expiry returns the end of validity of the certificate of a configuration from Load. ok is false
+// if c is nil.
 func Expiry(c *tls.Config) (time.Time, bool) {
 	if c == nil || len(c.Certificates) == 0 || c.Certificates[0].Leaf == nil {
 		return time.Time{}, false

@@ -20,73 +20,74 @@ import (
 // Past is a deadline that ends any read or write at once.
 var Past = time.Unix(1, 0)
 
-// What a connection's goroutine is doing, for those that want to wake it.
+// The phases of a connection's goroutine, for goroutines that want to wake it.
 const (
 	PhaseBusy int32 = iota
 	PhaseIdle       // waiting for a request's first byte
 	PhaseBackoff
-	PhaseHeaders // waiting for the rest of a head
+	PhaseHeaders // waiting for the rest of request headers
 )
 
-// PollEvery bounds how late it is noticed that a client left, where reading cannot tell.
+// PollEvery bounds the delay of noticing that a client left while reading cannot show it.
 const PollEvery = 100 * time.Millisecond
 
-// Conn is the connection of a client, or one stream of an HTTP/2 connection, as bytes: it has
-// the read buffer, the deadlines and the way to end it, and knows nothing of requests but the buffer that
-// their headers lie in. One goroutine serves it. A second one (the pump) reads from it while a body is sent or
-// the upstream is awaited, and hands reading back when it ends.
+// Conn is the connection of a client, or one stream of an HTTP/2 connection, as bytes. It has the
+// read buffer, the deadlines and the ways to end it. Of requests it knows only the buffer that
+// holds their headers. One goroutine serves it. A second one, the pump, reads from it while a body
+// is sent or a response is awaited, and stops reading when it ends.
 type Conn struct {
 	clock    *clock.Clock
 	NC       net.Conn
-	Wire     net.Conn             // below TLS, else nc itself
+	Wire     net.Conn             // below TLS, otherwise NC itself
 	Stream   *bridge.ClientStream // nil unless this is one stream of an HTTP/2 connection
 	TLS      *tls.Conn            // nil without TLS, and for a stream
 	TCP      *net.TCPConn         // nil unless plain TCP
-	Raw      syscall.RawConn      // of wire; nil where there is no descriptor
+	Raw      syscall.RawConn      // of Wire; nil without a descriptor
 	Listener string               // the listener's name, for routes
-	Peer     forward.Peer         // who the client is
+	Peer     forward.Peer         // the client's address and trust
 
-	In      []byte // read buffer, nil while idle; in[r:w] is read and not yet used
+	In      []byte // read buffer, nil while idle; In[R:W] is read and not yet used
 	R, W    int
-	Request http1.Request // parsed from it
+	Request http1.Request // parsed from In
 	Spans   spanHolder
 
 	ReadAt       clock.Instant // read deadline now set
 	WriteAt      clock.Instant // write deadline now set
 	WriteTimeout time.Duration // 0: none
 	Phase        atomic.Int32
-	Writing      atomic.Int64 // instant since when a write to the client has lasted; zero: none is in flight
+	Writing      atomic.Int64 // instant when the write to the client began; zero: none is in flight
 
-	idleRead func(fd uintptr) bool // kept so that an idle read allocates nothing
+	idleRead func(fd uintptr) bool // kept so that an idle read does not allocate
 	nowRead  func(fd uintptr) bool // likewise
 	once     readOnce
 
-	ReadSize int          // of the buffer that the next request is read into
-	Buffers  buffer.Cache // kept from request to request
+	ReadSize int          // size of the buffer for the next request
+	Buffers  buffer.Cache // kept between requests
 }
 
-// spanHolder is who keeps spans of the read buffer: the request that is being served.
+// spanHolder holds spans of the read buffer: the request that is being served.
 type spanHolder interface {
-	// DetachRequest forgets every span of the client's request.
+	// DetachRequest clears every span of the client's request.
 	DetachRequest()
-	// CheckDetached panics, in builds that poison, if a span points into b.
+	// CheckDetached panics if a span points into b. It has an effect only in builds that poison.
 	CheckDetached(b []byte)
-	// Compact moves what it keeps to as little memory as it needs, for a wait among many.
+	// Compact moves what it keeps to as little memory as possible, for a wait that many requests
+	// share.
 	Compact()
 }
 
 // WakeQueued ends a wait of the connection's request in a queue.
 func (c *Conn) WakeQueued() { c.Wake(PhaseBackoff) }
 
-// Wake ends a wait of c by its deadline, if it waits in that phase.
+// Wake ends a wait of c through its deadline, if c waits in that phase.
 func (c *Conn) Wake(phase int32) {
 	if c.Phase.Load() == phase {
-		_ = c.Wire.SetReadDeadline(Past) // nc may just become TLS
+		_ = c.Wire.SetReadDeadline(Past) // NC may be replaced by TLS at this moment
 	}
 }
 
-// Init makes c the connection nc, which is not known to be TLS. If unsent is above 0, the kernel
-// keeps no more bytes than that for a client that takes nothing.
+// Init makes c the connection nc, which is not known to be TLS. If unsent is above 0, it bounds
+// the kernel's send buffer, in bytes, for a client that reads nothing.
 func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int) {
 	c.clock, c.Listener, c.ReadSize = clk, listen, buffer.Small
 	c.TCP, _ = nc.(*net.TCPConn)
@@ -101,13 +102,13 @@ func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int) {
 	c.idleRead, c.nowRead = c.readIdle, c.once.read
 }
 
-// InitStream makes c one stream of an HTTP/2 connection of parent.
+// InitStream makes c one stream of parent, an HTTP/2 connection.
 func (c *Conn) InitStream(parent *Conn, stream *bridge.ClientStream) {
 	c.clock, c.NC, c.Wire, c.Stream, c.Listener = parent.clock, stream, stream, stream, parent.Listener
 }
 
-// SetRead moves the read deadline to t, or at most slack later, so that it mostly stays where it
-// is: moving a timer costs more than reading a clock.
+// SetRead moves the read deadline to t, or at most slack later. So the deadline rarely moves:
+// moving a timer costs more than reading a clock.
 func (c *Conn) SetRead(t clock.Instant, slack time.Duration) {
 	if d := c.ReadAt.Sub(t); d >= 0 && d <= slack {
 		return
@@ -116,7 +117,7 @@ func (c *Conn) SetRead(t clock.Instant, slack time.Duration) {
 	_ = c.NC.SetReadDeadline(c.clock.At(c.ReadAt))
 }
 
-// Write sends p whole, within the deadline for a client that takes nothing.
+// Write sends all of p, within the deadline for a client that reads nothing.
 func (c *Conn) Write(p []byte, now clock.Instant) error {
 	c.ExtendWrite(now)
 	c.Writing.Store(int64(now))
@@ -125,7 +126,7 @@ func (c *Conn) Write(p []byte, now clock.Instant) error {
 	return err
 }
 
-// WriteBoth is write for p followed by q.
+// WriteBoth is like Write for p followed by q.
 func (c *Conn) WriteBoth(p, q []byte, now clock.Instant) error {
 	c.ExtendWrite(now)
 	c.Writing.Store(int64(now))
@@ -152,7 +153,7 @@ func (c *Conn) WriteTimedOut() bool {
 	return !c.WriteAt.IsZero() && !c.clock.Now().Before(c.WriteAt)
 }
 
-// Fill reads once into the free tail of the buffer.
+// Fill reads once into the free end of the buffer.
 func (c *Conn) Fill() error {
 	n, err := c.NC.Read(c.In[c.W:])
 	c.W += n
@@ -166,7 +167,7 @@ func (c *Conn) Fill() error {
 }
 
 // FillIdle waits for the first bytes of a request. A connection with a descriptor waits without a
-// buffer, which is most of what an idle client costs.
+// buffer, which is most of the cost of an idle client.
 func (c *Conn) FillIdle() error {
 	if c.Raw == nil || c.TLS != nil {
 		c.Buffers.Release()
@@ -177,7 +178,7 @@ func (c *Conn) FillIdle() error {
 	}
 	c.once.err = nil
 	if err := c.Raw.Read(c.idleRead); err != nil {
-		c.ReleaseIdleBuffers() // it may have been over before the first look
+		c.ReleaseIdleBuffers() // a fault may have ended the wait before readIdle was called
 		return err
 	}
 	return c.once.err
@@ -203,8 +204,8 @@ func (c *Conn) readIdle(fd uintptr) bool {
 	return true
 }
 
-// ReadNow reads once without a wait. It returns nothing and no error if nothing is there. It
-// cannot be used under TLS.
+// ReadNow reads once without waiting. It returns 0 and no error if nothing is there. It does not
+// work under TLS.
 func (c *Conn) ReadNow(p []byte) (int, error) {
 	c.once.p, c.once.n, c.once.err = p, 0, nil
 	err := c.Raw.Read(c.nowRead)
@@ -222,7 +223,7 @@ func (c *Conn) ReadNow(p []byte) (int, error) {
 	return c.once.n, nil
 }
 
-// readOnce is one read without a wait.
+// readOnce is the state of one read without waiting.
 type readOnce struct {
 	p   []byte
 	n   int
@@ -234,8 +235,8 @@ func (r *readOnce) read(fd uintptr) bool {
 	return true
 }
 
-// SizeNextRead sizes the buffer for the next request by this one. Clients that send small bodies
-// send more of them, and headers and body then arrive in one read.
+// SizeNextRead sets the size of the buffer for the next request from this one. Clients that send
+// small bodies send more of them, and headers and body then arrive in one read.
 func (c *Conn) SizeNextRead(f http1.Framing) {
 	c.ReadSize = buffer.Small
 	if f.Kind == http1.BodyLength && f.Length <= buffer.Wide {
@@ -243,13 +244,13 @@ func (c *Conn) SizeNextRead(f http1.Framing) {
 	}
 }
 
-// ReleaseIdleBuffers returns all empty buffers: nobody knows how long the wait will be.
+// ReleaseIdleBuffers returns all empty buffers, because the wait may be long.
 func (c *Conn) ReleaseIdleBuffers() {
 	c.DropBuffer()
 	c.Buffers.Release()
 }
 
-// DropBuffer returns an empty read buffer.
+// DropBuffer returns the read buffer to its pool if it is empty.
 func (c *Conn) DropBuffer() {
 	if c.In != nil && c.R == c.W {
 		c.PutIn()
@@ -267,8 +268,8 @@ func (c *Conn) Compact() {
 	}
 }
 
-// Abort closes the connection so that the client sees a reset instead of an orderly end: TLS
-// sends no close_notify.
+// Abort closes the connection so that the client sees a reset instead of an orderly end. TLS sends
+// no close_notify.
 func (c *Conn) Abort() {
 	if tcp, ok := rawsocket.Unwrap(c.Wire).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -276,15 +277,15 @@ func (c *Conn) Abort() {
 	_ = c.Wire.Close()
 }
 
-// Bounds for reading on after a response that came before the request's end,
-// so that the response is not destroyed by a reset (RFC 9112 section 9.6).
+// Bounds for reading on after a response that came before the request's end. They keep a reset
+// from destroying the response (RFC 9112 section 9.6).
 const (
 	lingerBytes = 256 << 10
 	lingerTime  = time.Second
 )
 
-// CloseGently sends our end first, then reads what the client still sends,
-// within bounds, so that it can read our last response.
+// CloseGently half-closes the connection, then reads what the client still sends, within bounds,
+// so that the client can read the last response.
 func (c *Conn) CloseGently() {
 	if hc, ok := c.NC.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
 		_ = c.NC.SetReadDeadline(time.Now().Add(lingerTime))

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HungUp reports whether the client has closed its side, even if bytes that it sent before are
-// still unread. It reports false if that cannot be known.
+// HungUp reports whether the client has closed its side, even if earlier bytes are still unread.
+// It returns false if that cannot be known.
 func (c *Conn) HungUp() bool {
 	if c.Raw == nil {
 		return c.Stream != nil && c.Stream.ClientGone()

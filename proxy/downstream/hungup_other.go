@@ -2,5 +2,6 @@
 
 package downstream
 
-// HungUp cannot be known of a socket on this system while unread bytes are waiting.
+// HungUp reports whether the client's stream has ended. For a socket on this system it returns
+// false, because that cannot be known while unread bytes wait.
 func (c *Conn) HungUp() bool { return c.Stream != nil && c.Stream.ClientGone() }

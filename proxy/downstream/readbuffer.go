@@ -2,9 +2,10 @@ package downstream
 
 import "github.com/retryproxy/retryproxy/proxy/internal/buffer"
 
-// The read buffer, which the spans of request headers point into, goes back to its pool in this file alone.
+// Only this file returns the read buffer, which the spans of request headers point into, to its
+// pool.
 
-// PutIn returns the read buffer between requests.
+// PutIn returns the read buffer to its pool between requests.
 func (c *Conn) PutIn() {
 	c.Spans.DetachRequest()
 	used := c.In
@@ -13,7 +14,7 @@ func (c *Conn) PutIn() {
 	buffer.Put(used)
 }
 
-// ReplaceIn makes b the read buffer. Nothing points into the one in use any more.
+// ReplaceIn makes b the read buffer. Nothing may point into the current one.
 func (c *Conn) ReplaceIn(b []byte) {
 	used := c.In
 	c.In = b
@@ -21,7 +22,7 @@ func (c *Conn) ReplaceIn(b []byte) {
 	buffer.Put(used)
 }
 
-// GrowIn doubles the read buffer while headers are read, which are then parsed anew.
+// GrowIn doubles the read buffer while headers are read. The headers are then parsed anew.
 func (c *Conn) GrowIn() {
 	c.Spans.DetachRequest()
 	b := buffer.Grow(c.In[:c.W], c.W)

@@ -1,6 +1,6 @@
-// Package hedging makes an attempt by a goroutine of its own, beside the first attempt of a request.
-// Which of the two is relayed, and whatever concerns the client, is for package exchange. See
-// docs/decisions/0006-hedging.md.
+// Package hedging makes an attempt in its own goroutine, beside the first attempt of a request.
+// Package exchange decides which of the two is relayed, and handles everything about the client.
+// See docs/decisions/0006-hedging.md.
 package hedging
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Attempt is a second attempt of a request and the goroutine that makes it. The exchange starts the
-// goroutine and waits for its end before it uses Att, Cause, Wrote or Result. Stop makes the
-// goroutine end soon.
+// Attempt is a second attempt of a request and the goroutine that makes it. The exchange starts
+// the goroutine and waits for its end before it uses Att, Cause, Wrote or Result. Stop ends the
+// goroutine soon.
 type Attempt struct {
 	Att     attempt.Attempt
-	Budget  *budget.Budget // a token of which is taken; nil: none
-	beside  *upstream.Conn // of the first attempt, whose reader is woken at the end
+	Budget  *budget.Budget // a token of it was taken; nil: none
+	beside  *upstream.Conn // of the first attempt; its reader is woken at the end
 	pool    *upstream.Group
 	request [][]byte
 	method  []byte
@@ -37,21 +37,21 @@ type Attempt struct {
 	until   clock.Instant // zero: never
 	ctx     context.Context
 	cancel  context.CancelFunc
-	onFault func(any)     // takes a panic of the goroutine
+	onFault func(any)     // called with a panic of the goroutine
 	isOver  atomic.Bool   // it ended, and Done will be closed without a wait
 	Done    chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex // guards stopped and the setting of Att.Up
-	stopped bool       // ... by Stop
+	stopped bool       // by Stop
 
 	Cause   policy.Cause   // of the goroutine, and of the exchange after Done
-	Wrote   bool           // likewise: the upstream has a byte of it
-	Result  policy.Attempt // what Cause and the response mean; the exchange's
+	Wrote   bool           // likewise: the upstream got a byte of it
+	Result  policy.Attempt // derived from Cause and the response; set by the exchange
 	buffers buffer.Cache
 }
 
-// New returns a hedge of the request r beside the attempt on first. It counts as an attempt once it
-// was sent. throttled means that client-side throttling expects its result.
+// New returns a hedge of the request r beside the attempt on first. It counts as an attempt after
+// it was sent. throttled means that client-side throttling expects its result.
 func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, throttled bool, b *budget.Budget) *Attempt {
 	h := &Attempt{
 		beside: first, pool: r.Route.UpstreamState.Pool, method: r.HTTP.Method, limits: r.Settings.Limits,
@@ -71,7 +71,7 @@ func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, thrott
 	return h
 }
 
-// Start sends the request, of these parts.
+// Start sends the request, which consists of parts, in a new goroutine.
 func (h *Attempt) Start(parts [][]byte) {
 	h.request = parts
 	go h.run()
@@ -85,11 +85,11 @@ func (h *Attempt) End() {
 	}
 }
 
-// IsOver reports whether the goroutine has ended, or is about to without a wait. Anyone may ask.
+// IsOver reports whether the goroutine has ended, or is about to without a wait. It is safe for
+// concurrent use.
 func (h *Attempt) IsOver() bool { return h.isOver.Load() }
 
-// Stop makes the goroutine end at once, whatever it does. Any goroutine may call it, more than
-// once.
+// Stop ends the goroutine at once. It is safe for concurrent use and may be called more than once.
 func (h *Attempt) Stop() {
 	h.cancel()
 	h.mu.Lock()
@@ -124,7 +124,7 @@ func (h *Attempt) makeAttempt() policy.Cause {
 	}
 	cause := h.send(false)
 	if cause == policy.CauseIdleClose && !h.IsStopped() {
-		cause = h.send(true) // what was pooled was stale
+		cause = h.send(true) // the pooled connection was stale
 	}
 	if cause != policy.CauseStatus {
 		return cause
@@ -137,7 +137,7 @@ func (h *Attempt) makeAttempt() policy.Cause {
 	return cause
 }
 
-// send writes the request to a connection. CauseStatus means that it was sent whole.
+// send writes the request to a connection. If it returns CauseStatus, the request was sent whole.
 func (h *Attempt) send(fresh bool) policy.Cause {
 	up, err := h.connect(fresh)
 	if err != nil {
@@ -151,7 +151,7 @@ func (h *Attempt) send(fresh bool) policy.Cause {
 		}
 		return policy.CauseDial
 	}
-	n, err := up.Writev(slices.Clone(h.request)) // which cuts what it is given
+	n, err := up.Writev(slices.Clone(h.request)) // Writev cuts its argument
 	h.Att.GotBytes = n > 0
 	h.Wrote = h.Wrote || n > 0
 	switch {
@@ -168,8 +168,8 @@ func (h *Attempt) send(fresh bool) policy.Cause {
 	return policy.CauseDial
 }
 
-// stall waits out an injected delay. To all others the upstream has the request and is silent. It
-// reports false if there is no more time, or after Stop.
+// stall waits out an injected delay. Everything else sees a silent upstream that has the request.
+// It reports false if there is no more time, or after Stop.
 func (h *Attempt) stall() bool {
 	h.Wrote = true
 	delay := time.NewTimer(h.Att.Fault.Delay)
@@ -183,8 +183,8 @@ func (h *Attempt) stall() bool {
 	}
 }
 
-// connect gets a connection, to another endpoint than that of the first attempt if there is one, or
-// an injected fault in its place.
+// connect gets a connection, to another endpoint than that of the first attempt if there is one,
+// or an injected fault in its place.
 func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
 	if h.Att.Fault.Breaks() {
 		return attempt.StandIn(h.pool, h.Att.Fault.Fault), nil
@@ -192,8 +192,8 @@ func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
 	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr})
 }
 
-// use gives the attempt its connection, which Stop then knows. It reports false if Stop was called
-// already.
+// use makes up the attempt's connection, so that Stop can end it. It reports false if Stop was
+// already called.
 func (h *Attempt) use(up *upstream.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,7 +219,7 @@ func (h *Attempt) take() *upstream.Conn {
 	return h.Att.Take()
 }
 
-// Await waits for the end of the goroutine and evaluates what it got for the request r.
+// Await waits for the end of the goroutine and evaluates its result for the request r.
 func (h *Attempt) Await(r *request.Request) {
 	<-h.Done
 	h.Result = policy.Attempt{Cause: h.Cause}
@@ -234,8 +234,8 @@ func (h *Attempt) Await(r *request.Request) {
 	r.StatusOf(&h.Result, &h.Att.Resp)
 }
 
-// ReleasePermit returns the permit of the hedge of the request r. kind says how it ended if it has no
-// result: Unsent, or why it is no longer awaited.
+// ReleasePermit returns the permit of the hedge of the request r. kind is how it ended if it has
+// no result: Unsent, or why it is no longer awaited.
 func (h *Attempt) ReleasePermit(r *request.Request, kind breaker.EndKind) {
 	permit := h.Att.TakePermit()
 	if !permit.Taken() {

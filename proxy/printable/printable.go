@@ -1,5 +1,5 @@
-// Package printable makes text of clients and upstreams safe to show on a terminal, on a page and in
-// logs.
+// Package printable makes text from clients and upstreams safe to show on a terminal, on a page
+// and in logs.
 package printable
 
 import (
@@ -21,7 +21,7 @@ func Text(text string, max int) string {
 	return strings.Map(safe, text)
 }
 
-// Bytes is Text for a slice, which it does not change. It returns text itself if it is safe.
+// Bytes is like Text for a slice, which it does not change. It returns text itself if it is safe.
 func Bytes(text []byte, max int) []byte {
 	if len(text) <= max && !bytes.ContainsFunc(text, func(r rune) bool { return safe(r) != r }) {
 		return text

@@ -1,13 +1,12 @@
-// Package proxyproto reads the header of the PROXY protocol, versions 1 and 2:
-// with it a load balancer that only passes bytes on says, before the first of
-// them, who the client is (the specification is HAProxy's doc/proxy-protocol.txt).
+// Package proxyproto parses the header of the PROXY protocol, versions 1 and 2. In it a load
+// balancer that only forwards bytes sends the client's address, before the first of those bytes.
+// The specification is HAProxy's doc/proxy-protocol.txt.
 //
-// Parse is all there is to call. It is pure: bytes in, values out, no socket, no
-// clock, nothing kept. Give it what came so far, and more when it says so. It
-// accepts no more than the specification does, and never reads beyond the header.
+// Call Parse with the bytes received so far, and again with more if it needs more. It is pure: it
+// uses no socket and no clock, and keeps nothing. It accepts no more than the specification does,
+// and never reads beyond the header.
 //
-// Whether somebody may say who the client is, is not asked here: that is the
-// first thing to ask, as anybody can write such a header.
+// Anybody can write such a header. The caller must first check that it trusts the peer.
 package proxyproto
 
 import (
@@ -18,24 +17,22 @@ import (
 	"strings"
 )
 
-// MaxBytes is the longest header that is accepted. Version 1 has at most 107
-// bytes by itself; version 2 could announce 64 KiB of further information, which
-// nobody here looks at, and a client's certificate is the largest that is sent (1
-// to 2 KiB).
+// MaxBytes is the longest header that is accepted. Version 1 has at most 107 bytes. Version 2
+// could announce 64 KiB of further information, which is ignored here; the largest that is sent is
+// a client's certificate (1 to 2 KiB).
 const MaxBytes = 4096
 
-// Failure says why a connection did not begin with a header. The set is closed;
-// String is the metric label. The zero value means that nothing failed. It is an
-// error.
+// Failure is why a connection did not begin with a header. The set is closed; String returns the
+// metric label. The zero value means that nothing failed. It implements error.
 type Failure uint8
 
-// The failures. Parse finds the first three; the last two are for those who read.
+// The failures. Parse finds the first three; the reader of the connection detects the last two.
 const (
 	None      Failure = iota
 	Missing           // it begins with something else
-	Malformed         // it begins like one and breaks the specification
-	TooLong           // longer than MaxBytes, or a line of version 1 than 107
-	TimedOut          // it did not come in time
+	Malformed         // it begins like a header and violates the specification
+	TooLong           // longer than MaxBytes, or a line of version 1 longer than 107
+	TimedOut          // it did not arrive in time
 	Truncated         // the connection ended within it
 
 	NumFailures
@@ -43,7 +40,7 @@ const (
 
 var failures = [NumFailures]string{"none", "missing", "malformed", "too_long", "slow", "cut"}
 
-// String is the label of the failure: lower case words joined by underscores.
+// String returns the label of the failure: lower case words joined by underscores.
 func (f Failure) String() string {
 	if f >= NumFailures {
 		return "unknown"
@@ -51,15 +48,14 @@ func (f Failure) String() string {
 	return failures[f]
 }
 
-// Error says what was wrong, without a byte of what came.
+// Error describes the failure. It contains no received bytes.
 func (f Failure) Error() string { return "PROXY protocol header: " + f.String() }
 
-// Header is what a header says.
+// Header is the content of a header.
 type Header struct {
-	// Source is the client's address and port. It is not valid where the header
-	// does not tell: the load balancer's own checks (LOCAL), clients that it does
-	// not know or that came by something else than TCP over IP. Then the connection's
-	// own address counts.
+	// Source is the client's address and port. It is not valid if the header does not contain one:
+	// the load balancer's own checks (LOCAL), unknown clients, or clients not on TCP over IP. Use
+	// the connection's own address then.
 	Source netip.AddrPort
 }
 
@@ -67,12 +63,12 @@ const (
 	signature1 = "PROXY "
 	signature2 = "\r\n\r\n\x00\r\nQUIT\n"
 	maxLine    = 107 // with CRLF; the specification's section 2.1
-	fixed2     = 16  // bytes of version 2 before what its length counts
+	fixed2     = 16  // bytes of version 2 before the part that its length counts
 )
 
-// Parse reads the header at the beginning of b, which n bytes of it are. n is 0
-// when b is only the beginning of one: ask again with more, at most MaxBytes. A
-// failure is that of any longer b as well.
+// Parse parses the header at the beginning of b; n is its length. n is 0 if b is only the
+// beginning of a header: call again with more, at most MaxBytes. A failure also holds for any
+// longer b.
 func Parse(b []byte) (h Header, n int, why Failure) {
 	switch {
 	case begins(b, signature2):
@@ -83,14 +79,13 @@ func Parse(b []byte) (h Header, n int, why Failure) {
 	return Header{}, 0, Missing
 }
 
-// begins says whether b begins with the signature, as far as it goes.
+// begins reports whether b begins with the signature, as far as it goes.
 func begins(b []byte, signature string) bool {
 	k := min(len(b), len(signature))
 	return string(b[:k]) == signature[:k]
 }
 
-// parse1 reads "PROXY TCP4 source destination port port CRLF" or "PROXY UNKNOWN
-// [anything] CRLF".
+// parse1 parses "PROXY TCP4 source destination port port CRLF" or "PROXY UNKNOWN [anything] CRLF".
 func parse1(b []byte) (h Header, n int, why Failure) {
 	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
 	switch {
@@ -116,7 +111,7 @@ func parse1(b []byte) (h Header, n int, why Failure) {
 	return Header{Source: source}, end + 1, None
 }
 
-// endpoint reads an address of the family and a port, both without leading zeros.
+// endpoint parses an address of the family and a port, both without leading zeros.
 func endpoint(family, address, port string) (netip.AddrPort, bool) {
 	a, err := netip.ParseAddr(address)
 	fits := family == "TCP4" && a.Is4() || family == "TCP6" && a.Is6() && a.Zone() == ""
@@ -136,11 +131,11 @@ const (
 	streamIPv6 = 0x21
 )
 
-// lengths are what the addresses of a family need; the family is the upper half
-// of the byte that names family and transport.
+// lengths are the sizes of the addresses by family. The family is the upper half of the byte that
+// contains family and transport.
 var lengths = [...]int{0, 12, 36, 216} // unspecified, IPv4, IPv6, unix
 
-// parse2 reads the binary form. What follows the addresses is not looked at.
+// parse2 parses the binary form. It ignores what follows the addresses.
 func parse2(b []byte) (h Header, n int, why Failure) {
 	if len(b) < fixed2 {
 		return h, 0, None
@@ -165,14 +160,14 @@ func parse2(b []byte) (h Header, n int, why Failure) {
 	return h, n, None
 }
 
-// defined says whether the specification has the family and transport; all others
-// "must be rejected as invalid".
+// defined reports whether the specification has the family and transport; all others "must be
+// rejected as invalid".
 func defined(kind byte) bool {
 	family, transport := kind>>4, kind&0xf
 	return kind == 0 || family >= 1 && int(family) < len(lengths) && (transport == 1 || transport == 2)
 }
 
-// source2 is not valid for what is not TCP over IP.
+// source2 returns the source address. It is not valid unless kind is TCP over IP.
 func source2(kind byte, b []byte) netip.AddrPort {
 	switch kind {
 	case streamIPv4:

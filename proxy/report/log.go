@@ -15,8 +15,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// logDone writes the request's one line: that of the access log, or one for a request that was
-// given up, of which there is a limited number per minute.
+// logDone writes one line for the request: in the access log, or for a request that was given up.
+// The number of the latter is limited per minute.
 func (p *Report) logDone(code int, o policy.Outcome, took time.Duration) {
 	switch failed := worthALine(o); {
 	case p.Request.Settings.AccessLog && failed:
@@ -38,7 +38,7 @@ func worthALine(o policy.Outcome) bool {
 	return o.GaveUp()
 }
 
-// What a line shows of what the client sent, in bytes: a head may be of 64 KiB.
+// Limits for what a line shows of the client's bytes; headers may have 64 KiB.
 const (
 	loggedPath  = 1 << 10
 	loggedField = 256
@@ -69,7 +69,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 	)
 }
 
-// traceID returns the id of the request's trace: that of its span, or the client's, or "".
+// traceID returns the trace id of the request's span, or the client's, or "".
 func (p *Report) traceID() string {
 	if p.Trace.Request != nil {
 		return p.Trace.Request.TraceID()
@@ -78,24 +78,24 @@ func (p *Report) traceID() string {
 	return forward.TraceID(parent)
 }
 
-// trailLength bounds the attempts that are remembered for a log line: the first ones and the last.
+// trailLength bounds the attempts kept for a log line: the first ones and the last.
 const trailLength = 8
 
-// attemptLog is what happened to a request, attempt by attempt, for the logs.
+// attemptLog holds the attempts of a request, for the logs.
 type attemptLog struct {
 	steps [trailLength]step
 	n     int
 }
 
 type step struct {
-	Began  micros // since the request did
+	Began  micros // since the request began
 	Took   micros
 	wait   micros // after it
 	Status int16
 	Cause  policy.Cause
 	class  policy.Class
 	Addr   string              // of the endpoint; "" if none was chosen
-	Dial   *upstream.DialError // nil unless the attempt found no connection
+	Dial   *upstream.DialError // nil unless dialling failed
 }
 
 // micros is a time in microseconds, up to 71 minutes. It takes half the memory of a time.Duration;

@@ -1,5 +1,5 @@
-// Package report tells observers, the log, the journal and traces how a request goes and how it ended:
-// once per attempt, and exactly once per request.
+// Package report reports the progress and the end of a request to observers, the log, the journal
+// and traces: once per attempt, and exactly once per request.
 package report
 
 import (
@@ -14,21 +14,22 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
-// Report tells observers, the log, the journal and traces how a request goes and how it ended.
+// Report reports the progress and the end of a request to observers, the log, the journal and
+// traces. It is not safe for concurrent use.
 type Report struct {
 	Request *request.Request
 
-	Observer   settings.Observer // of this request, after begin
+	Observer   settings.Observer // of this request, after Begin
 	AttemptLog attemptLog
 	Trace      tracing
 	Reason     string // of a refusal or a failure, for the logs
 
-	FirstEnd  clock.Instant // of an attempt
+	FirstEnd  clock.Instant // of the first attempt
 	LastEnd   clock.Instant
 	RelayedAt clock.Instant // when the response was relayed whole; zero: not yet
 
-	Open       bool // the observer was told of the begin and not yet of the end
-	Failed     bool // an attempt did
+	Open       bool // Begin was called and Done was not
+	Failed     bool // an attempt failed
 	Exposed    bool // the upstream may have done the work; see policy.Class.Exposes
 	WouldRetry bool // counted, in a dry run
 }
@@ -40,16 +41,16 @@ func (p *Report) Reset() {
 	p.Failed, p.Exposed, p.WouldRetry = false, false, false
 }
 
-// Queued tells of a wait in a queue that began at began and is over now.
+// Queued reports a wait in a queue that began at began and ends now.
 func (p *Report) Queued(began clock.Instant) {
 	p.Observer.Queued(p.Request.Time.Tick().Sub(began))
 	p.Waited(waitQueued, began)
 }
 
-// Begin tells the observer of the route that the request began. Done is then
-// called exactly once.
+// Begin reports to the route's observer that the request began. Done must then be called exactly
+// once.
 func (p *Report) Begin() {
-	p.Observer = settings.NoObserver{} // in case that of the route panics
+	p.Observer = settings.NoObserver{} // in case the route's observer panics
 	p.Observer = p.Request.Route.NewObserver()
 	p.Observer.RequestBegan()
 }
@@ -57,13 +58,13 @@ func (p *Report) Begin() {
 // Done reports the request to the observer and the logs, once.
 func (p *Report) Done(code int, o policy.Outcome) {
 	p.Open = false
-	now := p.RelayedAt // a moment ago
+	now := p.RelayedAt // read a moment ago
 	if now.IsZero() {
 		now = p.Request.Time.Tick()
 	}
 	took := now.Sub(p.Request.Time.Began)
 	if o == policy.OutcomeUpgraded {
-		took = p.LastEnd.Sub(p.Request.Time.Began) // until the response: the life of a tunnel is no latency
+		took = p.LastEnd.Sub(p.Request.Time.Began) // until the response: the lifetime of a tunnel is no latency
 	}
 	var added time.Duration
 	if p.Failed {
@@ -86,7 +87,7 @@ func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class poli
 	}
 	p.LastEnd = p.Request.Time.Clock
 	if !p.Request.ClientStaysOn() {
-		a.Throttled = false // it says nothing about the upstream
+		a.Throttled = false // it shows nothing about the upstream
 	}
 	p.Failed = p.Failed || class != policy.ClassNone && class != policy.Overtaken
 	p.Record(a, res, class)
@@ -116,7 +117,7 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 	a.Began = 0
 }
 
-// DrawFault draws a fault and tells it.
+// DrawFault draws a fault and reports it to the observer.
 func (p *Report) DrawFault() policy.Fault {
 	f := p.Request.Route.FaultInjection.Draw(p.Request.Settings.FaultRand())
 	switch {
@@ -131,8 +132,8 @@ func (p *Report) DrawFault() policy.Fault {
 	return f
 }
 
-// RecordFallback reports the attempt at a fallback upstream that ended with the result res. It counts among no
-// route's attempts.
+// RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
+// does not count among a route's attempts.
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
 	p.LastEnd = p.Request.Time.Now()
 	p.AttemptLog.attempted(step{
@@ -161,9 +162,9 @@ func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.D
 	j.Keep(&e)
 }
 
-// tracing is what an exchange knows of its spans.
+// tracing holds the spans of an exchange.
 type tracing struct {
-	Request trace.RequestSpan // nil: off
+	Request trace.RequestSpan // nil: tracing is off
 	Why     policy.Reason
 	Wait    time.Duration
 }
@@ -178,7 +179,7 @@ func (p *Report) BeginTrace() {
 	})
 }
 
-// AttemptSpan begins the span of an attempt that begins.
+// AttemptSpan begins the span of an attempt.
 func (p *Report) AttemptSpan(a *attempt.Attempt, hedge bool) trace.AttemptSpan {
 	t := &p.Trace
 	if t.Request == nil {
@@ -208,7 +209,7 @@ func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Attempt, class policy.C
 	a.Span = nil
 }
 
-// Waited tells of a wait that began at began and is over now.
+// Waited reports a wait that began at began and ends now.
 func (p *Report) Waited(what string, began clock.Instant) {
 	if p.Trace.Request != nil {
 		p.Trace.Request.Waited(what, p.Request.Process.Clock.At(began), p.Request.Time.Clock.Sub(began))
@@ -217,7 +218,7 @@ func (p *Report) Waited(what string, began clock.Instant) {
 
 const waitQueued = "queued"
 
-// endTrace ends the request's span and tells the observer of its trace.
+// endTrace ends the request's span and reports its trace to the observer.
 func (p *Report) endTrace(code int, o policy.Outcome, took time.Duration) {
 	if p.Trace.Request.Recorded() {
 		p.Observer.Traced(p.Trace.Request.TraceID(), code, took)

@@ -13,11 +13,11 @@ import (
 // segments, in some order, or do none of it. An interpretation of a path is the result of
 // any sequence of these steps.
 //
-// Sources: RFC 3986 section 6.2.2 (unreserved octets, dot segments), nginx merge_slashes
-// and Apache MergeSlashes, servlet containers (";" parameters per segment, RFC 3986 section
-// 3.3, or everything after the first), IIS and the WHATWG URL standard (backslash), and
-// decoders of overlong UTF-8 (RFC 3629 section 10). Whoever decodes a path and then parses it again
-// ends it at a "?" or "#", and C ends a string at a zero.
+// Sources: RFC 3986 section 6.2.2 (unreserved octets, dot segments), nginx merge_slashes and
+// Apache MergeSlashes, servlet containers (";" parameters per segment, RFC 3986 section 3.3, or
+// everything after the first), IIS and the WHATWG URL standard (backslash), and decoders of
+// overlong UTF-8 (RFC 3629 section 10). Software that decodes a path and then parses it again ends
+// it at a "?" or "#", and C ends a string at a zero.
 var normalizers = [...]normalizer{
 	{decodeUnreserved, []string{"%"}},
 	{decodeAll, []string{"%"}},
@@ -126,8 +126,8 @@ func (t *Table[T]) Ambiguous(listen string, host, path, method []byte, h HeaderL
 	return x.ambiguous()
 }
 
-// Climbs reports whether some upstream could find a ".." segment in the path. Behind a base path
-// such a path could lead out of it.
+// Climbs reports whether some upstream could find a ".." segment in the path. Such a path could
+// lead out of a base path.
 func Climbs(path []byte) bool {
 	if IsPlain(path) && bytes.IndexByte(path, '%') < 0 {
 		return false

@@ -16,7 +16,7 @@ type hedgeKey struct {
 	after    hedge.After
 }
 
-// learnt returns the hedges of n, with what they have learnt. n may be nil.
+// learnt returns the hedges of n with their learnt latencies. n may be nil.
 func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	known := map[hedgeKey]*hedge.Hedge{}
 	if n != nil {
@@ -29,7 +29,8 @@ func (n *Settings) learnt() map[hedgeKey]*hedge.Hedge {
 	return known
 }
 
-// hedgeOf returns the hedge of the route, with what the previous configuration has learnt.
+// hedgeOf returns the hedge of the route, with the latencies learnt under the previous
+// configuration.
 func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	if r.HedgeAfter.Slow() && r.UpstreamState.Pool.Fixed() {
 		return nil
@@ -42,16 +43,17 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 
 // HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a permit.
 // It never waits, and reports false if something is missing.
-func (r *RouteState) HedgePermit(req *http1.Request, now time.Duration) (breaker.Permit, bool) {
+func (r *RouteState) HedgePermit(req *http1.Request, model []byte, now time.Duration) (breaker.Permit, bool) {
 	var q *admission.RateLimitQueue
+	var use admission.Use
 	if s := r.RateLimits; s != nil {
-		if q = s.QueueOf(s.KeyOf(req), now); !q.TakeNow(now) {
+		if q = s.QueueOf(s.KeyOf(req, model), now); !q.TakeNow(now, &use) {
 			return breaker.Permit{}, false
 		}
 	}
 	permit, ok := r.UpstreamState.Admission.AcquireNow(now)
 	if !ok && q != nil {
-		q.GiveBack(now)
+		q.GiveBack(now, &use)
 	}
 	return permit, ok
 }

@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
-// Observer is told what happens to requests of one route. A request has one observer from its begin
-// to its end. All methods are called on the request path, by many goroutines at once: they must not
-// block and should not allocate.
+// Observer observes the requests of one route. A request has one observer from its beginning to
+// its end. All methods are called on the request path. They must be safe for concurrent use, must
+// not block and should not allocate.
 type Observer interface {
 	// RequestBegan is called when the route of a request is known.
 	RequestBegan()
@@ -18,7 +19,7 @@ type Observer interface {
 	Retry(reason policy.Reason)
 	// WouldRetry is called, at most once per request, when a route with DryRun would retry.
 	WouldRetry(reason policy.Reason)
-	// Hedged is called when it is known that a hedge was sent.
+	// Hedged is called after a hedge was sent.
 	Hedged()
 	// HedgeWon is called when the response to a hedge is the one that is relayed.
 	HedgeWon()
@@ -32,6 +33,9 @@ type Observer interface {
 	WaitEnded(waited time.Duration)
 	// FallbackFailed is called when a fallback upstream had no better response.
 	FallbackFailed()
+	// TokensUsed is called when it is known what became of a response that said how many tokens it
+	// used.
+	TokensUsed(c tokens.Count, f tokens.Fate)
 	// RequestDone is called exactly once per RequestBegan. added is the time between the end of the
 	// first attempt and the end of the last one; it is 0 if no attempt failed.
 	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
@@ -64,6 +68,8 @@ func (NoObserver) FallbackFailed() {}
 func (NoObserver) FaultInjected(policy.FaultKind) {}
 
 func (NoObserver) WaitBegan() {}
+
+func (NoObserver) TokensUsed(tokens.Count, tokens.Fate) {}
 
 func (NoObserver) WaitEnded(time.Duration) {}
 

@@ -33,16 +33,17 @@ type Route struct {
 	LimitQueueTimeout time.Duration         // the longest wait for a permit under the concurrency limit; 0 means a second
 	Eject             Eject                 // when endpoints of an upstream with several are ejected
 	HealthCheck       upstream.HealthCheck  // how the endpoints of an upstream with several are checked
-	Balance           Balance               // which of them gets a request
+	Balance           Balance               // which endpoint gets a request
 	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
-	QueueMax          int                   // requests queued at once per upstream; beyond, the oldest is dropped
+	QueueMax          int                   // requests queued at once per upstream; when exceeded, the oldest is dropped
 	QueueOrder        admission.Order       // which of them is served first
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
-	RateLimit         admission.RateLimit   // attempts that the upstream gets in a time
+	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
+	CountTokens       bool                  // read how many tokens responses of a language model's API used
 	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
-	Fallbacks         []Fallback            // what answers if all else failed, the first one first; a response of ours can only be the last
-	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or response header of ours
-	FaultInjection    *policy.FaultInjector // faults below the retry loop, to try policies out; nil: none. Such a route shares no breaker, limit, budget and connections with others
+	Fallbacks         []Fallback            // what responds if everything else failed, in order; a response of ours can only be the last
+	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or added response header
+	FaultInjection    *policy.FaultInjector // faults below the retry loop, to test policies; nil: none. Such a route shares no breaker, limit, budget and connections with others
 
 	// HedgeAfter is when a second attempt is sent beside one without a response; see
 	// docs/decisions/0006-hedging.md. The zero value means never.
@@ -52,13 +53,13 @@ type Route struct {
 	AttemptTimeout      time.Duration // of one attempt, while a retry is still possible; 0 means none
 	AttemptTimeoutHard  bool          // AttemptTimeout applies to the last attempt too
 	FirstContentTimeout time.Duration // until the first content of an event stream, from the request being sent whole; 0: streams are not held back
-	BodyIdleTimeout     time.Duration // of a body, either way, without a byte
+	BodyIdleTimeout     time.Duration // of a body in either direction, without a byte
 	MaxBodyBytes        int64         // larger request bodies get 413; 0 means no limit
-	RetryBufferBytes    int64         // kept of one request body for retries
-	ResponseBufferBytes int64         // largest response that is buffered while a better one is sought
+	RetryBufferBytes    int64         // bytes kept of one request body for retries
+	ResponseBufferBytes int64         // largest response, in bytes, that is buffered while a retry seeks a better one
 
-	// ErrorCodes are the error codes and texts in a JSON body of a failed response by which a retry
-	// is not worth it, nil for apierror.Usual.
+	// ErrorCodes are the error codes and texts in a JSON body of a failed response that make a
+	// retry useless; nil means apierror.Usual.
 	ErrorCodes *apierror.List
 
 	GenerateKey    bool // add an Idempotency-Key, the same for all attempts, if there is none
@@ -68,15 +69,15 @@ type Route struct {
 }
 
 // Accepts reports whether a request to a forward proxy is for this route: its target names the
-// route's upstream, or one of several, or a host that the route matches. It is asked only for
-// requests in absolute form, and keeps one service from answering for another. What is dialled does
-// not depend on it: that is always the route's upstream. See docs/decisions/0017-proxy-protocol-
-// and-forward-proxy.md.
+// route's upstream, one of several, or a host that the route matches. It is called only for
+// requests in absolute form, and keeps one service from responding for another. The dialled
+// address does not depend on it: it is always the route's upstream. See
+// docs/decisions/0017-proxy-protocol-and-forward-proxy.md.
 func (r *Route) Accepts(q *http1.Request) bool {
 	if http1.EqualFold(q.Scheme, "https") && r.Upstream.TLS == nil {
-		return false // the client wants nobody on the way to read it
+		return false // the client wants TLS end to end
 	}
-	// A pattern has matched where there is one, with its port if it names one.
+	// If there is a pattern, it has matched, with its port if it names one.
 	byName := r.Match.Host != "" && (!slices.ContainsFunc(r.Match.Hosts(), withoutPort) || forward.PortImplied(q.Authority, q.Scheme))
 	return byName || r.isUpstream(q)
 }
@@ -100,7 +101,7 @@ func (r *Route) isUpstream(q *http1.Request) bool {
 	return false
 }
 
-// OwnResponse returns the fallback that is a response of ours, nil if there is none.
+// OwnResponse returns the fallback that is our own response, or nil if there is none.
 func (r *Route) OwnResponse() *Fallback {
 	if n := len(r.Fallbacks); n > 0 && r.Fallbacks[n-1].Status != 0 {
 		return &r.Fallbacks[n-1]
@@ -108,47 +109,48 @@ func (r *Route) OwnResponse() *Fallback {
 	return nil
 }
 
-// Fallback is what answers if all else failed. See docs/decisions/0009-fallback.md.
+// Fallback is what responds if everything else failed. See docs/decisions/0009-fallback.md.
 type Fallback struct {
-	// Status, where it is not 0, and Body are the response.
+	// Status and Body are the response, unless Status is 0.
 	Status int // 200 to 599
 	Body   []byte
 
-	// Upstream is asked instead, once, where Status is 0. Forward are the
-	// settings of its requests.
+	// Upstream gets the request once if Status is 0. Forward are the settings of that request.
 	Upstream upstream.Target
 	Forward  forward.Settings
 }
 
-// RateLimitPauseKind says which requests share the pause that a 429 asks for.
+// RateLimitPauseKind is which requests share the pause that a 429 asks for.
 type RateLimitPauseKind uint8
 
-// RateLimitPause is what a route does with the pause that a 429 asks for, by
-// Retry-After or by a rate limit used up.
+// RateLimitPause is what a route does with the pause that a 429 asks for, by Retry-After or by an
+// exhausted rate limit.
 type RateLimitPause struct {
 	Kind   RateLimitPauseKind
-	Header string // the field's name, for RateLimitPauseHeader
+	Header string // the field's name, for RateLimitPauseValue; "": none
+	Model  bool   // for RateLimitPauseValue: the model in the body belongs to the value
 
-	// Max is the longest wait that an upstream may ask for, whatever Kind is; 0 means any. A response
-	// that asks for a longer one is passed to the client at once, and its pause is not shared.
+	// Max is the longest wait that an upstream may ask for, whatever Kind is; 0 means any. A
+	// response that asks for a longer one is sent to the client at once, and its pause is not
+	// shared.
 	Max time.Duration
 }
 
-// BreakerMode says what happens to requests while the breaker of their upstream is not closed.
+// BreakerMode is what happens to requests while the breaker of their upstream is not closed.
 type BreakerMode uint8
 
-// Balance says which endpoint of an upstream with several gets a request. The zero value is the less
-// loaded of two random ones.
+// Balance is how an upstream with several endpoints chooses one for a request. The zero value is
+// the less loaded of two random endpoints.
 type Balance struct {
 	RoundRobin bool   // one after the other
 	Header     string // the same for the same value of this request header; "" for none
 }
 
-// Eject says when an address of an upstream with several is ejected for a
-// while. The zero value means the defaults of package upstream.
+// Eject is when an address of an upstream with several is ejected for a while. The zero value
+// means the defaults of package upstream.
 type Eject struct {
-	After int           // failures in a row; below 0: never
-	For   time.Duration // how long, the first time
+	After int           // consecutive failures; below 0: never
+	For   time.Duration // duration of the first ejection
 }
 
 func (e Eject) options() upstream.Options {
@@ -158,12 +160,12 @@ func (e Eject) options() upstream.Options {
 // The modes of a breaker.
 const (
 	BreakerQueue    BreakerMode = iota // they are queued for up to QueueTimeout
-	BreakerFailFast                    // they are answered with 503 at once
+	BreakerFailFast                    // they get 503 at once
 )
 
 // The choices of RateLimitPauseKind.
 const (
-	RateLimitPauseNone   RateLimitPauseKind = iota // each request pauses for itself
-	RateLimitPauseRoute                            // all of the route
-	RateLimitPauseHeader                           // those of the route with the same value in a field; without it a request pauses for itself
+	RateLimitPauseNone  RateLimitPauseKind = iota // each request pauses for itself
+	RateLimitPauseRoute                           // all of the route
+	RateLimitPauseValue                           // those of the route with the same value in a field, the same model, or both; without them a request pauses for itself
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -21,15 +22,16 @@ import (
 type RouteState struct {
 	*Route
 	UpstreamState      *UpstreamState
-	NewObserver        func() Observer // of a request that begins
+	NewObserver        func() Observer // called when a request begins
 	GaveUpLog          boundedlog.Limiter
-	FallbackRoutes     []*RouteState // as a request to each fallback upstream sees it, the first one first; of a fallback those after it
-	IsFallback         bool          // it is one of the FallbackRoutes of another
+	FallbackRoutes     []*RouteState // one for each fallback upstream, in order; those of a fallback are the later ones
+	IsFallback         bool          // it is one of another route's FallbackRoutes
 	Hedge              *hedge.Hedge  // nil: off
 	PlainRetryOn       bool          // a response below 300 is never a failure
-	RepeatsReset       bool          // a connection that ends without a response is a failure to repeat after
+	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
 	RateLimits         *admission.RateLimits // nil: none
+	LookFor            tokens.Want           // in the bodies of requests
 }
 
 // RetryBudget returns the retry budget of the route, or nil if it has none.
@@ -40,15 +42,15 @@ func (r *RouteState) RetryBudget() *budget.Budget {
 	return r.UpstreamState.RetryBudget
 }
 
-// retriesResets reports whether p retries a request that may run twice after a connection that
-// ended without a response, if nothing else forbids it.
+// retriesResets reports whether p retries a request that may run twice after a connection ended
+// without a response, if nothing else forbids it.
 func retriesResets(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: backoff.Forever}
 	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, backoff.Shared()).Retry
 }
 
 // plain reports whether no response below 300 can be a failure, so that most responses need no
-// closer look.
+// further check.
 func plain(on *policy.RetryOn) bool {
 	if len(on.HeaderNames()) > 0 || on.AnyGRPC() {
 		return false
@@ -61,8 +63,8 @@ func plain(on *policy.RetryOn) bool {
 	return true
 }
 
-// observed returns the route as it runs: with DryRun, nothing in it queues, rejects or retries a
-// request or changes its response. See docs/decisions/0008-observe-and-advise.md.
+// observed returns the route in its effective form. With DryRun, nothing in it queues, rejects or
+// retries a request or changes its response. See docs/decisions/0008-observe-and-advise.md.
 func observed(r *Route) *Route {
 	if !r.DryRun {
 		return r
@@ -74,20 +76,20 @@ func observed(r *Route) *Route {
 	return &o
 }
 
-// fallbackTimeDivisor is the part of a request's time that is kept back for each fallback upstream:
-// a tenth. So an upstream that never answers leaves it some.
+// fallbackTimeDivisor sets the part of a request's time that is reserved for each fallback
+// upstream: a tenth. So an upstream that never responds leaves it some time.
 const fallbackTimeDivisor = 10
 
 // fallbackTimeout bounds the one attempt at a fallback upstream if neither the attempt timeout
 // nor the request timeout does.
 const fallbackTimeout = 10 * time.Second
 
-// fallbackRoute returns the route as a request to a fallback upstream of it sees it: the same, except
-// for where it goes, and without any queue.
+// fallbackRoute returns the route for requests to a fallback upstream: the same except for the
+// upstream, and without any queue.
 func fallbackRoute(r *Route, f *Fallback) *Route {
 	to := *r
 	to.Upstream, to.Forward, to.Fallbacks = f.Upstream, f.Forward, nil
-	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // for the route's own upstream
+	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // these are for the route's own upstream
 	to.NoBudget, to.ClientThrottling, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, false, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
 	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
 	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
@@ -96,12 +98,12 @@ func fallbackRoute(r *Route, f *Fallback) *Route {
 	return &to
 }
 
-// OwnShare returns d without the part that is kept back for fallback upstreams.
+// OwnShare returns d without the part that is reserved for fallback upstreams.
 func (r *RouteState) OwnShare(d time.Duration) time.Duration {
 	return d - d/fallbackTimeDivisor*time.Duration(len(r.FallbackRoutes))
 }
 
-// traced returns the route as it runs with a Tracer.
+// traced returns the route in its form with a Tracer.
 func traced(r *Route) *Route {
 	t := *r
 	t.Forward.OmitTrace = true
@@ -114,24 +116,48 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	return sha256.Sum256([]byte("rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
+	text := "rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
+	if r.RateLimitPause.Model {
+		text += "\x00model"
+	}
+	return sha256.Sum256([]byte(text))
 }
 
-// PauseKey returns what a request shares a rate-limit pause by. It reports false if it shares none.
-// The key is the same in every process with the same route to the same upstream. It is a cryptographic
-// hash, so that no client can make a value that pauses another's requests.
-func (r *RouteState) PauseKey(req *http1.Request) (uint64, bool) {
-	h := r.rateLimitPauseSeed
-	switch r.RateLimitPause.Kind {
+// PauseKey returns what a request shares a rate-limit pause by. model is the one in its body, nil if
+// that does not say. It reports false if it shares none. The key is the same in every process with the
+// same route to the same upstream. It is a cryptographic hash, so that no client can make a value that
+// pauses another's requests.
+func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
+	h, p := r.rateLimitPauseSeed, &r.RateLimitPause
+	switch p.Kind {
 	case RateLimitPauseRoute:
-	case RateLimitPauseHeader:
-		value, ok := req.Lookup(r.RateLimitPause.Header)
-		if !ok {
+	case RateLimitPauseValue:
+		if p.Header != "" {
+			value, ok := req.Lookup(p.Header)
+			if !ok {
+				return 0, false
+			}
+			h = admission.Hash(h, value)
+		}
+		if p.Model && model == nil {
 			return 0, false
 		}
-		return admission.HashValue(h, value), true
+		if p.Model {
+			h = admission.Hash(h, model)
+		}
 	default:
 		return 0, false
 	}
 	return binary.BigEndian.Uint64(h[:]), true
+}
+
+// lookFor returns what is to be found in the bodies of requests.
+func (r *RouteState) lookFor() (want tokens.Want) {
+	if r.RateLimitPause.Model || r.RateLimits != nil && r.RateLimit.Model {
+		want |= tokens.WantModel
+	}
+	if r.RateLimits != nil && r.RateLimits.CountsTokens() {
+		want |= tokens.WantOutput
+	}
+	return want
 }

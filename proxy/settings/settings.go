@@ -22,25 +22,25 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
-// Settings is one version of the configuration, prepared to run. A request keeps the version that
-// it began with.
+// Settings is one version of the configuration, ready to run. A request keeps the version with
+// which it began.
 type Settings struct {
 	*Config
 	process      Process
-	before       *Settings // only while it is being prepared
+	before       *Settings // set only during preparation
 	Table        *route.Table[*RouteState]
 	DefaultRoute *RouteState
 	trust        forward.Trust
 	All          []*RouteState
-	Budgeted     map[*UpstreamState]bool // those whose budget some route asks
-	ClientTLS    *tls.Config             // nil: clients come without TLS
-	HTTP2        bool                    // it is spoken with clients
+	Budgeted     map[*UpstreamState]bool // those whose budget some route uses
+	ClientTLS    *tls.Config             // nil: clients connect without TLS
+	HTTP2        bool                    // clients may use HTTP/2
 
-	announcers forward.Trust // whose connections begin with a header of the PROXY protocol
+	announcers forward.Trust // peers whose connections begin with a header of the PROXY protocol
 
-	hedges                map[hedgeKey]*hedge.Hedge                   // of the version before
+	hedges                map[hedgeKey]*hedge.Hedge                   // of the previous version
 	AllRateLimits         map[[sha256.Size]byte]*admission.RateLimits // by seed
-	LongestRateLimitPause time.Duration                               // that any route shares
+	LongestRateLimitPause time.Duration                               // of all routes
 }
 
 // Process is what all versions of the configuration share.
@@ -49,8 +49,8 @@ type Process struct {
 	Draining *atomic.Bool // set when the process drains
 }
 
-// Prepare makes c ready to run. It takes over upstreams of before, the version in force, that have
-// not changed. before is nil for the first version.
+// Prepare makes c ready to run. It takes over unchanged upstreams from before, the version in
+// force. before is nil for the first version.
 func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 	if c.Default.Upstream.Address == "" {
 		return nil, errors.New("no upstream for the default route")
@@ -86,7 +86,7 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 	return n, nil
 }
 
-// WarnOfHTTP2Off logs, once, what of HTTP/2 the environment has turned off in net/http.
+// WarnOfHTTP2Off logs, once, which part of HTTP/2 the environment has turned off in net/http.
 func (n *Settings) WarnOfHTTP2Off() {
 	if n.MaxConcurrentStreams > 0 && !n.HTTP2 {
 		n.Log.Warn("HTTP/2 is not offered to clients, as the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
@@ -118,6 +118,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	state.UpstreamState = n.upstreamOf(r, known)
 	state.Hedge = n.hedgeOf(state)
 	state.RateLimits = n.rateLimitOf(r)
+	state.LookFor = state.lookFor()
 	if !r.NoBudget {
 		n.Budgeted[state.UpstreamState] = true
 	}
@@ -155,7 +156,7 @@ func (n *Settings) FlushLogs() {
 	}
 }
 
-// FaultRand returns what draws faults.
+// FaultRand returns the source of randomness for faults.
 func (n *Settings) FaultRand() backoff.Rand {
 	if n.Rand != nil {
 		return n.Rand
@@ -163,12 +164,13 @@ func (n *Settings) FaultRand() backoff.Rand {
 	return backoff.Shared()
 }
 
-// Find returns the route of the request.
-func (n *Settings) Find(listen string, r *http1.Request) *RouteState {
+// Find returns the route of the request. h finds its headers, and the model of its body if a route
+// has one.
+func (n *Settings) Find(listen string, r *http1.Request, h route.HeaderLookup) *RouteState {
 	if len(n.Routes) == 0 {
 		return n.DefaultRoute
 	}
-	return n.Table.Find(listen, r.Authority, r.Path, r.Method, r)
+	return n.Table.Find(listen, r.Authority, r.Path, r.Method, h)
 }
 
 // Upstreams lists each upstream once.
@@ -184,7 +186,7 @@ func (n *Settings) Upstreams() []*UpstreamState {
 	return all
 }
 
-// PeerOf returns who is at the other end.
+// PeerOf returns the peer with the address addr.
 func PeerOf(addr net.Addr, n *Settings) forward.Peer {
 	p := forward.Peer{TrustConfigured: n.TrustedProxies != nil}
 	switch a := addr.(type) {
@@ -201,8 +203,8 @@ func PeerOf(addr net.Addr, n *Settings) forward.Peer {
 	return p
 }
 
-// callerTLS is what clients meet on TCP; nil: no TLS. Unix sockets stay plain,
-// as nobody can listen in on them.
+// prepareTLS sets the TLS configuration for clients on TCP, or nil without TLS. Unix sockets stay
+// plain, because they cannot be intercepted on a network.
 func (n *Settings) prepareTLS() {
 	if n.TLS == nil {
 		return
@@ -214,11 +216,11 @@ func (n *Settings) prepareTLS() {
 	}
 }
 
-// clientProtocols are offered to clients by ALPN, the best first.
+// clientProtocols are offered to clients by ALPN, in order of preference.
 var clientProtocols = []string{"h2", "http/1.1"}
 
-// Announces reports whether a connection has to begin with a PROXY protocol header. No unix socket
-// does: it has no address that could be trusted.
+// Announces reports whether a connection must begin with a PROXY protocol header. A unix socket
+// never does: it has no address that could be trusted.
 func (n *Settings) Announces(nc net.Conn) bool {
 	if len(n.ProxyProtocolFrom) == 0 {
 		return false

@@ -14,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// UpstreamState is what all routes to one upstream share. It outlives a reload while any route
+// UpstreamState is what all routes to one upstream share. It survives a reload while any route
 // still uses it.
 type UpstreamState struct {
 	key         upstreamKey
@@ -24,7 +24,7 @@ type UpstreamState struct {
 
 	DialFailures *admission.DialFailures
 
-	BudgetKey uint64 // in a fleet
+	BudgetKey uint64 // the same in all processes of a fleet
 
 	Throttler *policy.ClientThrottler // nil: off
 }
@@ -36,7 +36,7 @@ func (u *UpstreamState) Close() {
 }
 
 // upstreamKey is what routes must have in common to share an upstream's pool, breaker, limit and
-// budget, and what must not change for them to outlive a reload.
+// budget, and what must not change for these to survive a reload.
 type upstreamKey struct {
 	target       string
 	budget       budget.Config
@@ -64,7 +64,7 @@ func keyOf(r *Route) upstreamKey {
 	return k
 }
 
-// upstreamOf returns the upstream that routes with equal settings for it share.
+// upstreamOf returns the upstream state that routes with equal settings for it share.
 func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *UpstreamState {
 	key := keyOf(r)
 	if known[key] == nil {
@@ -91,7 +91,8 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 	return known[key]
 }
 
-// logHealth returns what logs that an endpoint of the upstream becomes unhealthy or healthy.
+// logHealth returns a function that logs when an endpoint of the upstream becomes unhealthy or
+// healthy.
 func (n *Settings) logHealth(upstream string) func(addr string, err error) {
 	return func(addr string, err error) {
 		log := n.Log.With(zap.String("upstream", upstream), zap.String("address", addr))

@@ -1,4 +1,4 @@
-// Package trace has what a tracer must do and what it is given: one span per request and one per
+// Package trace has the interface of a tracer and its arguments: one span per request and one per
 // attempt.
 package trace
 
@@ -9,7 +9,7 @@ import (
 )
 
 // Tracer makes spans. Its methods and those of its spans are called on the request path and must
-// not block. A Tracer is called by many goroutines at once, a span by one at a time.
+// not block. A Tracer must be safe for concurrent use; a span is used by one goroutine at a time.
 type Tracer interface {
 	// Request begins the span of a request whose route is known. The slices in r are valid only
 	// until it returns.
@@ -17,7 +17,7 @@ type Tracer interface {
 }
 
 // RequestSpan is the span of one request. End is called once, after Done of all attempts. After a
-// fault of the proxy neither is called.
+// fault of the proxy, neither is called.
 type RequestSpan interface {
 	// Attempt begins the span of an attempt.
 	Attempt(a *Attempt) AttemptSpan
@@ -31,13 +31,13 @@ type RequestSpan interface {
 	Recorded() bool
 }
 
-// AttemptSpan is the span of one attempt. If Done is not called, nothing of the attempt was sent and
-// it does not count.
+// AttemptSpan is the span of one attempt. If Done is not called, nothing of the attempt was sent
+// and it does not count.
 type AttemptSpan interface {
-	// Context returns what the upstream gets as traceparent and tracestate ("": none). If ok is
-	// false, the client's own are forwarded.
+	// Context returns the upstream's traceparent and tracestate; "" means none. If ok is false,
+	// the client's own are forwarded.
 	Context() (parent, state string, ok bool)
-	// Done ends the span. The response of an attempt without a failure is still to be relayed.
+	// Done ends the span. The response of an attempt without a failure is relayed after Done.
 	Done(d *AttemptEnd)
 }
 
@@ -60,7 +60,7 @@ type Attempt struct {
 	Why      policy.Reason // of the retry; ReasonNone for a first attempt, a hedge, and an attempt at the fallback upstream
 	Wait     time.Duration // before the retry
 	Hedge    bool
-	Fallback bool   // it goes to the route's fallback upstream
+	Fallback bool   // it is sent to the route's fallback upstream
 	Host     string // the upstream's "host" or "host:port"; of several, the first one's
 	Scheme   string
 }
@@ -78,8 +78,8 @@ type AttemptEnd struct {
 // End is how a request ended.
 type End struct {
 	At       time.Time
-	Code     int // what the client got; 0 for nothing
+	Code     int // the status that the client got; 0 for none
 	Outcome  policy.Outcome
-	Reason   string // why there was no other attempt, or why the request was refused; "" if neither
+	Reason   string // why no further attempt was made, or why the request was refused; "" if neither
 	Attempts int
 }

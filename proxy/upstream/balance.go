@@ -6,15 +6,15 @@ import (
 	"math/bits"
 )
 
-// Choice is what decides which endpoint of a Group gets a request. The zero value is the less loaded
+// Choice is how the endpoint of a Group is chosen for a request. The zero value is the less loaded
 // of two random endpoints.
 type Choice struct {
 	Avoid      string // see GetOptions
 	RoundRobin bool   // one endpoint after the other
-	Key        uint64 // requests with the same key go to the same endpoint, as far as endpoints stay; 0: none
+	Key        uint64 // requests with the same key go to the same endpoint while the endpoints stay the same; 0: none
 }
 
-// choice returns how o chooses where Endpoint does not.
+// choice returns the Choice for a request without an Endpoint.
 func (o *GetOptions) choice() Choice { return Choice{Avoid: o.Avoid, Key: o.Key} }
 
 // KeyOf returns the key for a value. It is the same in every process.
@@ -41,9 +41,9 @@ func (v *picker) choose(by Choice, g *Group) *Endpoint {
 	return m
 }
 
-// pickInTurn returns the endpoint whose turn it is, or the next one for that to avoid; nil if there is no
-// other. With weights the turns are spread by the golden ratio (Weyl's low-discrepancy sequence), so
-// that the turns of one endpoint do not follow each other.
+// pickInTurn returns the endpoint of that turn, or the next one if that is to be avoided; nil if
+// there is no other. With weights the turns are spread by the golden ratio (Weyl's low-discrepancy
+// sequence), so that the turns of one endpoint do not follow each other.
 func (v *picker) pickInTurn(avoid string, turn uint64) *Endpoint {
 	return v.pickRandom(avoid, nil, func(n uint32) uint32 {
 		if v.cumulativeWeights == nil {
@@ -54,10 +54,10 @@ func (v *picker) pickInTurn(avoid string, turn uint64) *Endpoint {
 	})
 }
 
-// pickByKey returns the endpoint with the highest score for the key, nil if only that to avoid is usable.
-// An endpoint that comes or goes moves only the keys that are its own (rendezvous hashing: D. Thaler, C.
-// Ravishankar, "Using Name-Based Mappings to Increase Hit Rates", 1998; with weights: C. Schindelhauer,
-// G. Schomaker, "Weighted Distributed Hash Tables", 2005).
+// pickByKey returns the endpoint with the highest score for the key, or nil if only the one to
+// avoid is usable. An endpoint that is added or removed moves only its own keys (rendezvous
+// hashing: D. Thaler, C. Ravishankar, "Using Name-Based Mappings to Increase Hit Rates", 1998;
+// with weights: C. Schindelhauer, G. Schomaker, "Weighted Distributed Hash Tables", 2005).
 func (v *picker) pickByKey(by Choice) (best *Endpoint) {
 	highest := math.Inf(-1)
 	for _, m := range v.usable {

@@ -108,7 +108,8 @@ func (c *Conn) Stream() bool { return c.stream }
 // if unknown.
 func (c *Conn) Acked() uint64 { return rawsocket.Acked(c.wire()) }
 
-// Unacknowledged reports whether the upstream's system acknowledges nothing of what was sent to it; false if it cannot be known.
+// Unacknowledged reports whether the upstream's system acknowledges nothing of what was sent. It
+// returns false if that cannot be known.
 func (c *Conn) Unacknowledged() bool { return rawsocket.Unacknowledged(c.wire()) }
 
 // Fresh reports whether the connection was dialled for this use.

@@ -44,7 +44,7 @@ type Endpoint struct {
 	ejectedUntil time.Time // end of the last ejection
 	ejections    int       // number of ejections, less those expired
 
-	checksAgainst int // health checks in a row that speak against its health as it is
+	checksAgainst int // consecutive health checks that contradict its current health
 }
 
 // maxLabelled limits the addresses of a group that are counted by name.

@@ -15,9 +15,9 @@ const maxEndpoints = 256
 // a list and those of names, which are looked up again when their TTL has expired. It is
 // safe for concurrent use.
 //
-// A request goes to the less loaded of two random addresses, unless its Choice says otherwise. That balances nearly as well
-// as comparing all, without herding (M. Mitzenmacher, "The Power of Two Choices in
-// Randomized Load Balancing", 2001). An address that fails several times in a row is
+// A request goes to the less loaded of two random addresses, unless its Choice differs. That
+// balances nearly as well as comparing all, without herding (M. Mitzenmacher, "The Power of Two
+// Choices in Randomized Load Balancing", 2001). An address that fails several times in a row is
 // ejected for a while: see Endpoint.
 //
 // A target of one fixed address costs one field check.

@@ -15,14 +15,14 @@ import (
 	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// HealthCheck says how the endpoints of a Group are checked. The zero value checks nothing.
+// HealthCheck is how the endpoints of a Group are checked. The zero value checks nothing.
 type HealthCheck struct {
 	Path     string        // of the GET, with an optional query; "" for none
 	Host     string        // the Host header; "" means the target's
-	Interval time.Duration // between the checks of one endpoint, give or take a tenth; default DefaultHealthInterval
+	Interval time.Duration // between the checks of one endpoint, plus or minus a tenth; default DefaultHealthInterval
 }
 
-// DefaultHealthInterval is that of Kubernetes' probes.
+// DefaultHealthInterval is the interval of Kubernetes' probes.
 const DefaultHealthInterval = 10 * time.Second
 
 // The thresholds of HAProxy (fall 3, rise 2), which operators know.
@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// checkTimeout bounds one check, with its connection. A shorter Interval does too, but a machine under
-	// load is given leastCheckTimeout in any case.
+	// checkTimeout bounds one check, with its connection. A shorter Interval bounds it too, but it
+	// always has leastCheckTimeout, for a machine under load.
 	checkTimeout      = 5 * time.Second
 	leastCheckTimeout = time.Second
 	// checkedAtOnce bounds the checks in progress.
@@ -44,8 +44,8 @@ const (
 	checkAgent     = "retryproxy-health"
 )
 
-// StartHealthChecks checks the endpoints until Close, if Options.HealthCheck says so. An upstream with
-// one endpoint is checked too, but used in any case. Only the first call has an effect, and none after
+// StartHealthChecks checks the endpoints until Close, if Options.HealthCheck asks for it. A single
+// endpoint is checked too, but used in any case. Only the first call has an effect, and none after
 // Close.
 func (g *Group) StartHealthChecks() {
 	g.mu.Lock()
@@ -77,7 +77,7 @@ func (g *Group) checkAll() {
 	err := g.ensureResolved(ctx, &GetOptions{}, lookupTimeout)
 	cancel()
 	if err != nil {
-		return // whoever dials reports it
+		return // the next dial reports it
 	}
 	g.mu.Lock()
 	endpoints := append([]*Endpoint(nil), g.endpoints...)
@@ -94,8 +94,8 @@ func (g *Group) checkAll() {
 	all.Wait()
 }
 
-// check sends one GET on a connection of its own. Statuses from 200 to 399 pass, as with the
-// probes of Kubernetes.
+// check sends one GET on its own connection. Statuses from 200 to 399 pass, as with the probes of
+// Kubernetes.
 func (m *Endpoint) check(h *HealthCheck) error {
 	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
 	defer cancel()
@@ -122,8 +122,8 @@ func (m *Endpoint) check(h *HealthCheck) error {
 	return nil
 }
 
-// dialCheck connects to the endpoint. It does not count as a dial of the pool, which does not keep the
-// connection either, shared as it may be with HTTP/2.
+// dialCheck connects to the endpoint. It does not count as a dial of the pool. The pool does not
+// keep the connection either, which HTTP/2 may share.
 func (m *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
 	own := newPool(m.pool.target, m.group.options, nil)
 	own.Close()
@@ -153,7 +153,7 @@ func (m *Endpoint) noteCheck(err error) {
 
 // countCheck reports whether the check changed the endpoint's health. It requires mu.
 func (m *Endpoint) countCheck(passed bool) (changed bool) {
-	if passed != m.unhealthy.Load() { // as it is
+	if passed != m.unhealthy.Load() { // its current health
 		m.checksAgainst = 0
 		return false
 	}

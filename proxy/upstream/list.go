@@ -9,11 +9,11 @@ import (
 const maxListedTargets = 64
 
 // ParseTarget parses http://host[:port], https://host[:port] (HTTP/2 or HTTP/1.1, by ALPN),
-// h2c://host[:port] (HTTP/2 without TLS), h2://host[:port] (HTTP/2 over TLS) or unix:/path.
-// Each scheme except unix also has a form http+srv://name, for a name with SRV records (RFC
-// 2782). All but unix may end with a path, which then stands before that of every request. Several
-// of one scheme and path, separated by commas, are the addresses of one upstream. A single final
-// slash is allowed.
+// h2c://host[:port] (HTTP/2 without TLS), h2://host[:port] (HTTP/2 over TLS) or unix:/path. Each
+// scheme except unix also has a form http+srv://name, for a name with SRV records (RFC 2782). All
+// but unix may end with a path, which is prepended to that of every request. Several of one scheme
+// and path, separated by commas, are the addresses of one upstream. A single final slash is
+// allowed.
 //
 // Anything else is an error that names the problem: another scheme, user information, a
 // query or fragment, a path that is not in normal form, an empty or malformed host, a port outside [1, 65535], a unix

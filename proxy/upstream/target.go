@@ -44,8 +44,8 @@ type Target struct {
 	// unix socket.
 	Host string
 
-	// BasePath is what stands before the path of every request, such as "/v2"; "" for nothing. It is
-	// in normal form and does not end with a slash. It does not tell pools apart.
+	// BasePath is prepended to the path of every request, such as "/v2"; "" for nothing. It is in
+	// normal form and does not end with a slash. It is not part of Key.
 	BasePath string
 
 	// Protocol is the HTTP version to use. HTTP2 and Negotiated are for TCP.
@@ -173,7 +173,7 @@ func checkURL(s string, u *url.URL) error {
 	return nil
 }
 
-// isBasePath reports whether a path may stand before that of every request: it has one reading.
+// isBasePath reports whether a path may be prepended to that of every request: it has one reading.
 func isBasePath(path string) bool {
 	path = strings.TrimSuffix(path, "/")
 	if path == "" {

@@ -1,10 +1,13 @@
-// Command example plays the parts around retryproxy in the compose
-// stack: an application, a flaky upstream, and their clients.
+// Command example plays the parts around retryproxy in the compose stacks: an
+// application, a flaky upstream, and their clients; or the API of a language
+// model (provider) and its clients (prompts).
 //
 //	example app      answers by asking UPSTREAM
 //	example api      fails every other attempt over https, for docs/tutorials/api.md
 //	example flaky    fails every FAIL_EVERY-th request that was not sent before
 //	example client   sends RATE requests a second to TARGET and counts what comes back
+//	example provider has a limit of TOKENS_PER_MINUTE, and writes words
+//	example prompts  sends RATE prompts a second to TARGET
 //	example health   asks one of these on this machine whether it is there
 //	example stats    prints what it counted
 //
@@ -28,7 +31,7 @@ import (
 )
 
 func main() {
-	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient}
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient, "provider": addProvider, "prompts": addPrompts}
 	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
 		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}
@@ -36,7 +39,7 @@ func main() {
 		exit(serveAPI())
 	}
 	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: example api|app|flaky|client|health|stats")
+		fmt.Fprintln(os.Stderr, "usage: example api|app|flaky|client|provider|prompts|health|stats")
 		os.Exit(2)
 	}
 	mux := http.NewServeMux()

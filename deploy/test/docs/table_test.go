@@ -77,7 +77,7 @@ var pages = []page{
 	{path: "docs/how-to/gateway-api.md", blocks: []how{{kind: runs}, {kind: serves}}},
 	{path: "docs/how-to/image.md", blocks: []how{{belongs, "deploy/test/image/page_test.go"}}},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
-		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}}},
+		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}, {settings, "RETRYPROXY_PROFILE=llm"}}},
 	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Bounds of the streams of events.
+// Limits of the event streams.
 const (
 	maxClients   = 8 // at once; further ones get 503
 	every        = time.Second
-	frameAge     = every / 2        // a frame this young is sent to others too
+	frameAge     = every / 2        // a younger frame is sent to other clients too
 	writeTimeout = 10 * time.Second // for a client that does not read
 )
 
 //go:embed assets
 var assets embed.FS
 
-// policyField lets the page load what is beside it and nothing else, and lets no
-// text become markup.
+// policyField is the Content-Security-Policy: the page may load only its own files, and text
+// cannot become markup.
 const policyField = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// kindsOf are the types of the files, by the end of their names.
+// kindsOf are the media types of the files, by extension.
 var kindsOf = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -36,13 +36,13 @@ var kindsOf = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Snapshot is all there is to see at one moment, as /page/state.json gives it.
+// Snapshot is the whole visible state, as served at /page/state.json.
 type Snapshot struct {
 	State    State    `json:"state"`
 	Requests Requests `json:"requests"`
 }
 
-// ServeHTTP serves the page at / and what belongs to it below /page/.
+// ServeHTTP serves the page at / and its files below /page/.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -86,11 +86,11 @@ func (p *Page) serveState(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // who left needs no response
+	_, _ = w.Write(append(body, '\n')) // a client that left needs no response
 }
 
-// serveEvents sends the state once a second, and the requests when they have
-// changed, until the client leaves or the Page is closed.
+// serveEvents sends the state once a second, and the requests when they have changed, until the
+// client leaves or Close is called.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.clients <- struct{}{}:
@@ -121,7 +121,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// frames are the events as they were sent last.
+// frames are the events that were sent last.
 type frames struct {
 	state    []byte
 	stateAt  time.Time
@@ -129,8 +129,8 @@ type frames struct {
 	version  uint64 // of the requests
 }
 
-// events are what to send now to a client that has the requests of that
-// version; 0 for none.
+// events returns what to send now to a client that has the given version of the requests; 0 means
+// none.
 func (p *Page) events(now time.Time, sent uint64) (text []byte, version uint64) {
 	upstreams, process := p.options.Upstreams(), p.options.Process()
 	p.mu.Lock()
@@ -152,7 +152,7 @@ func (p *Page) events(now time.Time, sent uint64) (text []byte, version uint64) 
 
 func event(name string, v any) []byte {
 	body, err := json.Marshal(v)
-	if err != nil { // cannot be: plain values
+	if err != nil { // impossible for plain values
 		body = []byte("null")
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, body)

@@ -11,24 +11,24 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// What is kept at once. The first that are used are; the page says how many are
-// not.
+// Limits of what is kept. The routes and upstreams used first are kept; the page shows how many
+// are not.
 const (
 	maxRoutes    = 16
 	maxUpstreams = 16
 )
 
-// A mark is everything that a route had counted, taken every marksEvery steps;
-// the oldest one is a window old, or up to a marksEvery older.
+// A mark holds everything that a route had counted, taken every marksEvery steps. The oldest one
+// is between a window and a window plus marksEvery steps old.
 const (
 	marksEvery = 6
 	numMarks   = Points/marksEvery + 1
 )
 
-// history is what was seen at the last looks. A ring's place is the number of
-// the look, modulo its length.
+// history holds the results of the last steps. The index in a ring is the number of the step,
+// modulo its length.
 type history struct {
-	looks     int // so far; look 0 is the begin
+	looks     int // steps so far; step 0 is the beginning
 	began     time.Time
 	tickAt    [2]time.Time
 	markAt    [numMarks]time.Time
@@ -37,7 +37,7 @@ type history struct {
 	more      int // routes in use that are not kept
 }
 
-// routeHistory is about 7 KiB.
+// routeHistory is the history of one route, about 7 KiB.
 type routeHistory struct {
 	route  *metrics.Route
 	ticks  [2]counts
@@ -45,8 +45,8 @@ type routeHistory struct {
 	points [Points]point
 }
 
-// counts are what a route had counted at a moment, modulo 2^32: differences of
-// a few minutes are right.
+// counts holds what a route had counted at a moment, modulo 2^32. Differences over a few minutes
+// are exact.
 type counts struct {
 	outcomes [policy.NumOutcomes]uint32
 	retries  [policy.NumReasons]uint32
@@ -54,7 +54,7 @@ type counts struct {
 	attempts buckets
 }
 
-// point is what happened to a route in a step.
+// point is the change of a route's counts in a step.
 type point struct {
 	kinds      [numKinds]uint32
 	retries    uint32
@@ -69,8 +69,8 @@ type upstreamHistory struct {
 	points [Points]upstreamPoint
 }
 
-// upstreamPoint is how an upstream stood at the end of a step; the breaker also
-// when it was closed for a part of it only.
+// upstreamPoint is the state of an upstream at the end of a step. The breaker's state also covers
+// one that lasted only a part of the step.
 type upstreamPoint struct {
 	breaker  breaker.State
 	known    bool
@@ -105,8 +105,8 @@ func (h *history) look(now time.Time, m *metrics.Metrics, upstreams []metrics.Up
 	h.lookAt(upstreams)
 }
 
-// find begins the history of routes that are used for the first time and drops
-// that of routes that are gone.
+// find begins the history of routes that are used for the first time, and drops that of removed
+// routes.
 func (h *history) find(m *metrics.Metrics) {
 	known := make(map[*metrics.Route]bool, len(h.routes))
 	for _, r := range h.routes {
@@ -129,7 +129,7 @@ func (h *history) find(m *metrics.Metrics) {
 	slices.SortFunc(h.routes, func(a, b *routeHistory) int { return strings.Compare(a.route.Name(), b.route.Name()) })
 }
 
-// look takes the step of that number.
+// look records the step with the number n.
 func (r *routeHistory) look(n int, mark bool) {
 	live := r.route.Read()
 	now := countsOf(&live)
@@ -155,7 +155,7 @@ func (h *history) lookAt(upstreams []metrics.Upstream) {
 	h.upstreams = slices.DeleteFunc(h.upstreams, func(u *upstreamHistory) bool { return !u.seen })
 }
 
-// upstream is the history of that name, nil when there is no room for one.
+// upstream returns the history of that name, or nil if there is no room for one.
 func (h *history) upstream(name string) *upstreamHistory {
 	for _, u := range h.upstreams {
 		if u.name == name {
@@ -170,7 +170,7 @@ func (h *history) upstream(name string) *upstreamHistory {
 	return u
 }
 
-// look takes the step of that number.
+// look records the step with the number n.
 func (u *upstreamHistory) look(n int, now *metrics.Upstream) {
 	g := &now.Guard
 	closed := uint64(0)
@@ -201,7 +201,7 @@ func narrow(to []uint32, from []uint64) {
 	}
 }
 
-// since is what was counted after o.
+// since returns what was counted after o.
 func (c *counts) since(o *counts) counts {
 	d := *c
 	subtract(d.outcomes[:], o.outcomes[:])

@@ -10,8 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// The requests kept: the last that failed, the last that a retry recovered, and
-// the slowest of the window.
+// The requests that are kept: the last that failed, the last that a retry recovered, and the
+// slowest of the window.
 const (
 	keptFailed    = 24
 	keptRecovered = 8
@@ -22,12 +22,12 @@ const (
 	maxSteps      = 8
 )
 
-// record is a request cut to a fixed size.
+// record is a request, cut to a fixed size.
 type record struct {
-	began    int64 // Unix nanoseconds; 0: nothing is here
+	began    int64 // Unix nanoseconds; 0: empty
 	ended    int64 // likewise
 	route    string
-	took     uint32 // microseconds, as are all below
+	took     uint32 // microseconds, like all below
 	steps    [maxSteps]step
 	code     uint16
 	attempts uint16
@@ -40,8 +40,8 @@ type record struct {
 	methodN  uint8
 	pathN    uint8
 	idN      uint8
-	cut      bool // the path goes on
-	idCut    bool // the id goes on
+	cut      bool // the path is longer
+	idCut    bool // the ID is longer
 }
 
 type step struct {
@@ -52,20 +52,18 @@ type step struct {
 	dial        *upstream.DialError
 }
 
-// failed reports whether the attempt failed. One that another of a hedged request
-// overtook did not.
+// failed reports whether the attempt failed. The loser of a hedged request did not.
 func (s *step) failed() bool { return s.class != policy.ClassNone && s.class != policy.Overtaken }
 
-// journal keeps records. The request path reads floor and until and takes the
-// lock only when nobody has it, so it never waits; a record that finds the lock
-// taken is lost.
+// journal keeps records. The request path reads floor and until. It takes the lock only if it is
+// free, so it never waits; if the lock is taken, the record is lost.
 type journal struct {
-	floor atomic.Int64 // a request that took no longer is not among the slowest, nanoseconds
-	until atomic.Int64 // when floor has to be found anew, Unix nanoseconds
+	floor atomic.Int64 // a request that took no longer is not among the slowest; nanoseconds
+	until atomic.Int64 // when floor must be computed anew; Unix nanoseconds
 
-	mu      sync.Mutex // guards all below
-	version uint64     // changes with the records
-	kept    *records   // nil until there is one
+	mu      sync.Mutex // guards all fields below
+	version uint64     // changes when the records change
+	kept    *records   // nil until there is a record
 }
 
 type records struct {
@@ -104,7 +102,7 @@ func (j *journal) keep(e *proxy.Ended) {
 	j.keepSlow(e)
 }
 
-// keepSlow puts e in place of the least slow one that is left of the window.
+// keepSlow replaces the fastest of the slow requests still in the window with e.
 func (j *journal) keepSlow(e *proxy.Ended) {
 	now := e.Began.Add(e.Took)
 	slow := j.kept.slow[:]
@@ -124,8 +122,8 @@ func (j *journal) keepSlow(e *proxy.Ended) {
 	j.until.Store(until)
 }
 
-// leastSlow empties what ended before the window and finds the place of the
-// shortest one.
+// leastSlow clears the records that ended before the window, and returns the index of the fastest
+// one.
 func leastSlow(slow []record, now time.Time) int {
 	least := 0
 	for i := range slow {
@@ -154,7 +152,7 @@ func (r *record) fill(e *proxy.Ended) {
 	}
 }
 
-// micros fits 71 minutes; longer is shown as that.
+// micros converts d to microseconds; longer than 71 minutes becomes 71 minutes.
 func micros(d time.Duration) uint32 {
 	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
 }

@@ -2,18 +2,18 @@ package page
 
 import "github.com/retryproxy/retryproxy/policy"
 
-// kind is what an outcome means to the client.
+// kind is the meaning of an outcome for the client.
 type kind uint8
 
 const (
-	firstTry  kind = iota // answered without a retry
-	recovered             // answered, thanks to a retry
-	failed                // the upstream's failure reached the client, or our own word did
-	clientEnd             // the client left, or its request was not one
+	firstTry  kind = iota // a response without a retry
+	recovered             // a good response after a retry
+	failed                // the client got the upstream's failure, or an error of ours
+	clientEnd             // the client left, or its request was refused
 	numKinds
 )
 
-// kinds of all outcomes; those not named here are failures.
+// kinds has the kind of every outcome; those not listed here are failures.
 var kinds = func() (all [policy.NumOutcomes]kind) {
 	for i := range all {
 		all[i] = failed
@@ -26,7 +26,7 @@ var kinds = func() (all [policy.NumOutcomes]kind) {
 	return all
 }()
 
-// kindOf is that of an outcome; one outside the set is a failure.
+// kindOf returns the kind of an outcome; one outside the set is a failure.
 func kindOf(o policy.Outcome) kind {
 	if int(o) >= len(kinds) {
 		return failed

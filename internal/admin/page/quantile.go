@@ -19,9 +19,9 @@ func (b *buckets) total() (sum uint32) {
 	return sum
 }
 
-// quantile estimates the q-quantile, 0 < q <= 1, in microseconds as Prometheus
-// does: values are taken to lie evenly within a bucket, and above the last edge
-// on it. It is 0 when nothing was counted.
+// quantile estimates the q-quantile, 0 < q <= 1, in microseconds, as Prometheus does. It assumes
+// that values are evenly distributed within a bucket, and uses the last edge for values above it.
+// It returns 0 if nothing was counted.
 func (b *buckets) quantile(q float64) uint32 {
 	total := b.total()
 	if total == 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Requests are those that are kept, each list as it is to be shown: the last
-// that failed and were recovered first, the slowest first.
+// Requests are the requests that are kept. Failed and recovered ones are in order from the latest,
+// slow ones from the slowest.
 type Requests struct {
 	Failed    []Request `json:"failed"`
 	Recovered []Request `json:"recovered"`
@@ -18,11 +18,11 @@ type Requests struct {
 // Request is a finished request. Times are in microseconds.
 type Request struct {
 	BeganMS  int64     `json:"began_ms"`   // since 1970
-	ID       string    `json:"request_id"` // as in X-Request-Id and the logs, its first 64 bytes
+	ID       string    `json:"request_id"` // as in X-Request-Id and the logs; the first 64 bytes
 	Route    string    `json:"route"`
 	Method   string    `json:"method"`
 	Path     string    `json:"path"` // without the query
-	Code     int       `json:"code"` // 0: the client got nothing
+	Code     int       `json:"code"` // 0: the client got no response
 	Outcome  string    `json:"outcome"`
 	Why      string    `json:"why"` // the outcome in a sentence
 	Took     uint32    `json:"took"`
@@ -33,16 +33,16 @@ type Request struct {
 
 // Attempt is one of a request's attempts. Times are in microseconds.
 type Attempt struct {
-	Began  uint32 `json:"began"` // since the request did
+	Began  uint32 `json:"began"` // since the request began
 	Took   uint32 `json:"took"`
-	Result string `json:"result"` // a status or what went wrong
-	Class  string `json:"class"`  // of the failure; ok for none
-	// Of an attempt that found no connection, else "".
+	Result string `json:"result"` // a status, or what failed
+	Class  string `json:"class"`  // of the failure; ok if there is none
+	// Set for an attempt that got no connection, otherwise "".
 	Address string `json:"address,omitempty"`
-	Error   string `json:"error,omitempty"` // one line, bounded; some of it may be the upstream's
+	Error   string `json:"error,omitempty"` // one line, bounded; parts may come from the upstream
 }
 
-// read copies what is kept. Requests that end meanwhile are not.
+// read copies what is kept. It misses requests that end at the same time.
 func (j *journal) read(now time.Time) (Requests, uint64) {
 	out := Requests{Failed: []Request{}, Recovered: []Request{}, Slow: []Request{}}
 	j.mu.Lock()
@@ -53,7 +53,7 @@ func (j *journal) read(now time.Time) (Requests, uint64) {
 	}
 	out.Failed = lastFirst(k.failed[:], k.nextFailed)
 	out.Recovered = lastFirst(k.recovered[:], k.nextRes)
-	leastSlow(k.slow[:], now) // for what it empties
+	leastSlow(k.slow[:], now) // clears old records
 	out.Slow = lastFirst(k.slow[:], 0)
 	slices.SortStableFunc(out.Slow, func(a, b Request) int { return int(int64(b.Took) - int64(a.Took)) })
 	return out, j.version
@@ -86,7 +86,7 @@ func (r *record) request() Request {
 	return out
 }
 
-// shown returns text that JSON can have, with "…" if it was cut.
+// shown returns text that is valid in JSON, with "…" if it was cut.
 func shown(text []byte, cut bool) string {
 	s := strings.ToValidUTF8(string(text), "\uFFFD")
 	if cut {
@@ -95,8 +95,8 @@ func shown(text []byte, cut bool) string {
 	return s
 }
 
-// lastError returns what ended the last failed attempt, after the address of its endpoint;
-// "" if none failed.
+// lastError returns what ended the last failed attempt, after the address of its endpoint; "" if
+// none failed.
 func (r *record) lastError() string {
 	for i := int(r.n) - 1; i >= 0; i-- {
 		s := &r.steps[i]
@@ -111,7 +111,7 @@ func (r *record) lastError() string {
 	return ""
 }
 
-// cameTo returns the result of a failed attempt in words.
+// cameTo describes the result of a failed attempt.
 func (s *step) cameTo() string {
 	switch {
 	case s.dial != nil:

@@ -8,35 +8,35 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// State is all that is shown but the requests.
+// State is everything shown except the requests.
 type State struct {
 	AtMS       int64      `json:"at_ms"` // since 1970
 	Version    string     `json:"version"`
-	Host       string     `json:"host"` // name of the machine or Pod; "" if it is not known
+	Host       string     `json:"host"` // name of the machine or Pod; "" if unknown
 	UptimeMS   int64      `json:"uptime_ms"`
 	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
-	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits, rate limits and rate-limit pauses, in all
+	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits, rate limits and rate-limit pauses together
 	Routes     []Route    `json:"routes"`
 	MoreRoutes int        `json:"more_routes"` // in use and not shown
 	Upstreams  []Upstream `json:"upstreams"`
 }
 
-// Route is one route, the last seconds and the last minutes of it.
+// Route is the state of one route: now, and over the last minutes.
 type Route struct {
 	Name     string       `json:"name"`
 	Rule     Rule         `json:"rule"`
 	InFlight uint64       `json:"in_flight"`
-	Waiting  uint64       `json:"waiting"` // of these, for their next attempt
+	Waiting  uint64       `json:"waiting"` // of these, those that wait for their next attempt
 	Now      Span         `json:"now"`     // the last 5 to 10 seconds
 	Last     Span         `json:"last"`    // the last 5 minutes, or since the start
 	Outcomes []Count      `json:"outcomes"`
-	Retried  []Count      `json:"retried"` // retries by what they were for
+	Retried  []Count      `json:"retried"` // retries by reason
 	History  RouteHistory `json:"history"`
 }
 
-// Span is what happened in a stretch of time. The times p50 and p99 are in
-// microseconds, 0 when there was nothing to measure.
+// Span is what happened in a stretch of time. The times p50 and p99 are in microseconds, 0 if
+// nothing was measured.
 type Span struct {
 	Seconds       float64 `json:"seconds"`
 	Requests      uint32  `json:"requests"`
@@ -47,13 +47,13 @@ type Span struct {
 	Retries       uint32  `json:"retries"`
 	P50           uint32  `json:"p50"` // of requests, all attempts and waits included
 	P99           uint32  `json:"p99"`
-	AttemptP50    uint32  `json:"attempt_p50"` // of single attempts, without the waits between
+	AttemptP50    uint32  `json:"attempt_p50"` // of single attempts, without the waits between them
 	AttemptP99    uint32  `json:"attempt_p99"`
-	Timed         uint32  `json:"timed"` // requests that P50 and P99 are of
+	Timed         uint32  `json:"timed"` // requests that P50 and P99 are computed from
 	TimedAttempts uint32  `json:"timed_attempts"`
 }
 
-// Count is how often something that has a name occurred in the last minutes.
+// Count is how often something named occurred in the last minutes.
 type Count struct {
 	Name  string `json:"name"`
 	Why   string `json:"why"` // in a sentence
@@ -61,7 +61,7 @@ type Count struct {
 	Count uint32 `json:"count"`
 }
 
-// RouteHistory are the points of the last minutes, the latest last.
+// RouteHistory holds the points of the last minutes, the latest last.
 type RouteHistory struct {
 	FirstTry   []uint32 `json:"first_try"`
 	Recovered  []uint32 `json:"recovered"`
@@ -70,17 +70,17 @@ type RouteHistory struct {
 	AttemptP99 []uint32 `json:"attempt_p99"`
 }
 
-// Upstream is one upstream as it stands.
+// Upstream is the state of one upstream.
 type Upstream struct {
 	Name        string          `json:"name"`
 	Breaker     string          `json:"breaker"`
-	BreakerWhy  string          `json:"breaker_why"`         // what the state means
+	BreakerWhy  string          `json:"breaker_why"`         // the meaning of the state
 	OpenedBy    string          `json:"opened_by,omitempty"` // why the breaker is not closed
-	Limit       int             `json:"concurrency_limit"`   // 0: none binds
+	Limit       int             `json:"concurrency_limit"`   // 0: no limit applies
 	InFlight    int             `json:"in_flight"`
-	Abandoned   int             `json:"abandoned"` // of these, those nobody waits for
+	Abandoned   int             `json:"abandoned"` // of these, those that no client waits for
 	Waiting     int             `json:"waiting"`
-	LongestMS   int64           `json:"longest_wait_ms"` // of those waiting, so far
+	LongestMS   int64           `json:"longest_wait_ms"` // longest wait so far of those waiting
 	HasBudget   bool            `json:"has_budget"`
 	Budget      float64         `json:"budget"` // retries left
 	HasThrottle bool            `json:"has_client_throttling"`
@@ -98,10 +98,10 @@ type Failure struct {
 	AtMS    int64  `json:"at_ms"` // since 1970
 	Address string `json:"address"`
 	Kind    string `json:"kind"`
-	Error   string `json:"error"` // one line, bounded; some of it may be the upstream's
+	Error   string `json:"error"` // one line, bounded; parts may come from the upstream
 }
 
-// UpstreamHistory are the points of the last minutes, the latest last.
+// UpstreamHistory holds the points of the last minutes, the latest last.
 type UpstreamHistory struct {
 	Breaker  []string  `json:"breaker"`
 	Limit    []uint32  `json:"concurrency_limit"`
@@ -110,7 +110,7 @@ type UpstreamHistory struct {
 	Budget   []float32 `json:"budget"`
 }
 
-// State is how everything stands now.
+// State returns the current state.
 func (p *Page) State(now time.Time) State {
 	upstreams, process := p.options.Upstreams(), p.options.Process()
 	p.mu.Lock()
@@ -118,7 +118,7 @@ func (p *Page) State(now time.Time) State {
 	return p.state(now, process, upstreams)
 }
 
-// state is State with p.mu held.
+// state does what State does. It is called with p.mu held.
 func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstream) State {
 	h := &p.history
 	s := State{
@@ -139,7 +139,7 @@ func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstrea
 	return s
 }
 
-// queued sums the queues, those of upstreams that are not shown included.
+// queued sums all queues, including those of upstreams that are not shown.
 func queued(upstreams []metrics.Upstream, process Process) Queue {
 	all := process.RateLimited
 	all.Add(Queue{Requests: process.Paused})
@@ -219,7 +219,7 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	return out
 }
 
-// state is that of the breaker, or nothing for a step before the first look.
+// state returns the state of the breaker, or "" for a step before the first one.
 func (p *upstreamPoint) state() string {
 	if !p.known {
 		return ""

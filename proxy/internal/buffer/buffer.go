@@ -77,15 +77,15 @@ func Grow(b []byte, n int) []byte {
 	return bigger
 }
 
-// Cache holds buffers that a busy connection keeps from one request to the next: getting and
-// returning three of them costs more than parsing the headers. Release it before a wait for a
-// client's next request, or if many requests wait for a retry. Not safe for concurrent use.
+// Cache holds buffers that a busy connection keeps between requests: getting and returning three
+// of them costs more than parsing the headers. Call Release before a wait for a client's next
+// request, or if many requests wait for a retry. It is not safe for concurrent use.
 type Cache struct {
-	small  [2]*[Small]byte // both heads that are written; nil ones last
+	small  [2]*[Small]byte // for the headers of request and response; nil ones last
 	medium *[Medium]byte
 }
 
-// Get is the function Get, from the cache if that has a buffer of the size.
+// Get is like the function Get, but takes a buffer of the size from the cache if there is one.
 func (s *Cache) Get(n int) []byte {
 	switch {
 	case n <= Small && s.small[0] != nil:
@@ -100,7 +100,7 @@ func (s *Cache) Get(n int) []byte {
 	return Get(n)
 }
 
-// Put is the function Put, for a buffer that is likely to be used again soon.
+// Put is like the function Put, for a buffer that is likely to be used again soon.
 func (s *Cache) Put(b []byte) {
 	poison.Fill(b)
 	switch {

@@ -1,4 +1,4 @@
-// Package clock has the one clock of a server: monotonic, and cheap to read and compare.
+// Package clock is the one clock of a server: monotonic, and cheap to read and compare.
 package clock
 
 import (
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Instant is a point in time on a server's monotonic clock, in nanoseconds. Zero is none.
-// It takes a third of the memory of a time.Time, and moving or comparing it is one
-// instruction instead of dozens. A request does so some 45 times.
+// Instant is a point in time on a server's monotonic clock, in nanoseconds. The zero value means
+// none. It takes a third of the memory of a time.Time, and adding or comparing it is one
+// instruction instead of dozens. A request does so about 45 times.
 type Instant int64
 
 const (
@@ -36,7 +36,7 @@ func (t Instant) Before(u Instant) bool { return t < u }
 // IsZero reports whether t is the zero Instant.
 func (t Instant) IsZero() bool { return t == 0 }
 
-// Clock is the clock of one server. Safe for concurrent use.
+// Clock is the clock of one server. It is safe for concurrent use.
 type Clock struct {
 	started time.Time
 }
@@ -47,7 +47,7 @@ func New() Clock { return Clock{time.Now()} }
 // Now reads the clock. It does not follow steps of the wall clock.
 func (k *Clock) Now() Instant { return Start + Instant(time.Since(k.started)) }
 
-// Epoch returns the time of instant zero, so that other clocks can show the same.
+// Epoch returns the time of instant zero, so that other clocks can use the same origin.
 func (k *Clock) Epoch() time.Time { return k.started.Add(-time.Duration(Start)) }
 
 // Since returns the time from the server's start to t.

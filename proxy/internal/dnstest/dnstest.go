@@ -1,5 +1,5 @@
-// Package dnstest provides a small DNS server for tests. It answers by UDP and TCP from a
-// zone that the test can change while it runs.
+// Package dnstest provides a small DNS server for tests. It responds by UDP and TCP from a zone
+// that the test can change while it runs.
 package dnstest
 
 import (
@@ -107,7 +107,7 @@ func (s *Server) Service(name string, ttl uint32, list ...Service) {
 	s.records[name+"."] = services{ttl, list}
 }
 
-// SetSilent makes the server ignore queries, or answer again.
+// SetSilent makes the server ignore queries, or respond again.
 func (s *Server) SetSilent(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// preface is what a client sends first that knows HTTP/2 to be spoken here (RFC 9113 section
+// Preface is the first bytes of a client that knows the server to support HTTP/2 (RFC 9113 section
 // 3.4). An HTTP/1.1 parser refuses it after its first line.
 const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frameSize is the largest frame that a client may send: the smallest value allowed (RFC 9113
-// section 4.2). A larger frame would be read whole before it counts, and net/http's own 1 MiB is
-// more than a stream's window.
+// FrameSize is the largest frame that a client may send, in bytes: the smallest value allowed (RFC
+// 9113 section 4.2). A larger frame would be read whole before it counts, and net/http's own 1 MiB
+// is more than a stream's window.
 const FrameSize = 16 << 10
 
-// What an HTTP/2 client may send of frames that ask for nothing: SETTINGS, PING,
-// RST_STREAM, PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs
-// us about as much as a request's headers cost their parser, and net/http takes them
-// without end. A client needs a few at its begin, one now and then, and as many RST_STREAM as
-// requests that it gives up. A stream that it makes us reset counts like one that it resets.
+// How many frames that request nothing an HTTP/2 client may send: SETTINGS, PING, RST_STREAM,
+// PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs the proxy
+// about as much as parsing a request's headers, and net/http does not limit them. A client needs a
+// few at its beginning, one now and then, and one RST_STREAM for each request that it gives up. A
+// stream that the client makes us reset counts like one that it resets.
 //
-// A client that sends more is read from as slowly as its allowance grows, so that its
-// other streams are served on; one that goes on for floodPatience is told to go away.
+// A client that sends more is read as slowly as its allowance grows, so that its other streams are
+// still served. If it continues for floodPatience, it gets GOAWAY.
 const (
 	IdleFrames          = 2000 // at once
 	idleFramesPerSecond = 1000 // and one more for each piece of a response, and each response that ended
@@ -35,14 +35,14 @@ const (
 	floodPatience = 5 * time.Second
 )
 
-// creditingWriter is a response whose DATA earns its client frames. gRPC measures by a PING how
-// fast what it received has come, as often as once for each DATA frame.
+// creditingWriter is a response whose DATA frames earn its client frames. gRPC measures by PING
+// how fast it receives, as often as once for each DATA frame.
 type creditingWriter struct {
 	http.ResponseWriter
 	credit *atomic.Int64
 }
 
-// Crediting returns to, with each write earning the client frames.
+// Crediting returns a writer to to that earns the client frames with each write.
 func (w *FrameWatch) Crediting(to http.ResponseWriter) http.ResponseWriter {
 	return creditingWriter{to, &w.credit}
 }
@@ -50,40 +50,40 @@ func (w *FrameWatch) Crediting(to http.ResponseWriter) http.ResponseWriter {
 // Credit lets the client send n frames more.
 func (w *FrameWatch) Credit(n int) { w.credit.Add(int64(n)) }
 
-// Write is part of http.ResponseWriter.
+// Write implements http.ResponseWriter.
 func (p creditingWriter) Write(b []byte) (int, error) {
 	n, err := p.ResponseWriter.Write(b)
 	p.credit.Add(int64(1 + n/FrameSize))
 	return n, err
 }
 
-// Unwrap is used by http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (p creditingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// frameWatch is an HTTP/2 client's connection whose frames are counted as they are read, by their
-// headers alone (RFC 9113 section 4.1), and whose request headers must arrive in time. net/http
-// limits neither. One goroutine reads and one writes.
+// FrameWatch is an HTTP/2 client's connection. It counts frames as they are read, by their headers
+// alone (RFC 9113 section 4.1), and bounds the time for request headers. net/http limits neither.
+// One goroutine may read while another writes.
 type FrameWatch struct {
 	net.Conn
 	headerTimeout time.Duration // from the first byte of request headers to the last; 0: no limit
-	onSlow        func()        // called once, when the connection is first read from slowly
-	onFlood       func()        // called once, when that has gone on for floodPatience
+	onSlow        func()        // called once, when the connection is first slowed down
+	onFlood       func()        // called once, after it was slowed down for floodPatience
 
 	scan             frameScan
-	inHeaders        bool // a block of fields has begun and not ended
-	lastHeadersFrame bool // this frame ends it
+	inHeaders        bool // a header block has begun and not ended
+	lastHeadersFrame bool // this frame ends the header block
 	deadlineSet      bool // the read deadline is set
 
 	frames, resets allowance
 	slowSince      time.Time
 	slowUntil      time.Time
-	credit         atomic.Int64 // frames earned by responses since debts were last paid
+	credit         atomic.Int64 // frames earned by responses since the last pace
 
 	sent   resetScan
-	faults atomic.Int64 // streams that we reset for the client's fault, not yet counted
+	faults atomic.Int64 // streams that we reset because of the client, not yet counted
 }
 
-// watchFrames returns a frameWatch for nc, on which the preface is still to be read.
+// Watch returns a FrameWatch for nc, on which the preface is still unread.
 func Watch(nc net.Conn, headTime time.Duration, slowed, away func()) *FrameWatch {
 	now := time.Now()
 	return &FrameWatch{
@@ -93,7 +93,7 @@ func Watch(nc net.Conn, headTime time.Duration, slowed, away func()) *FrameWatch
 	}
 }
 
-// Read is part of net.Conn.
+// Read implements net.Conn.
 func (w *FrameWatch) Read(p []byte) (int, error) {
 	w.pace()
 	n, err := w.Conn.Read(p)
@@ -102,7 +102,7 @@ func (w *FrameWatch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write is part of net.Conn.
+// Write implements net.Conn.
 func (w *FrameWatch) Write(p []byte) (int, error) {
 	if n := w.sent.scan(p); n > 0 {
 		w.faults.Add(int64(n))
@@ -110,10 +110,10 @@ func (w *FrameWatch) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// paceStep is the shortest sleep: debts are paid in pieces that cost no more than a timer.
+// paceStep is the shortest sleep, so that a pause is worth its timer.
 const paceStep = 10 * time.Millisecond
 
-// pace waits until the client's debts are paid.
+// pace sleeps until the client's allowance is no longer overdrawn.
 func (w *FrameWatch) pace() {
 	if w.faults.Load() != 0 {
 		n := int(w.faults.Swap(0))
@@ -136,7 +136,7 @@ func (w *FrameWatch) pace() {
 	time.Sleep(d)
 }
 
-// slow records that the client is not read from for d. A second without ends a flood.
+// slow records that the client is not read for d. A second without slowing down ends a flood.
 func (w *FrameWatch) slow(now time.Time, d time.Duration) {
 	w.onSlow()
 	if now.Sub(w.slowUntil) > time.Second {
@@ -148,7 +148,7 @@ func (w *FrameWatch) slow(now time.Time, d time.Duration) {
 	}
 }
 
-// inspect follows the frames in what was read.
+// inspect follows the frames in the bytes just read.
 func (w *FrameWatch) inspect(p []byte) {
 	for len(p) > 0 {
 		p = w.scan.payload(p)
@@ -161,7 +161,7 @@ func (w *FrameWatch) inspect(p []byte) {
 	}
 }
 
-// headersEnded records the end of a header block once its last byte was read.
+// headersEnded records the end of a header block after its last byte was read.
 func (w *FrameWatch) headersEnded() {
 	if w.scan.skip == 0 && w.lastHeadersFrame {
 		w.inHeaders, w.lastHeadersFrame = false, false
@@ -197,7 +197,7 @@ func (w *FrameWatch) frame() {
 	w.frames.tokens--
 }
 
-// setDeadline keeps the read deadline: one while headers are in flight, otherwise none.
+// setDeadline maintains the read deadline: one while headers are in flight, otherwise none.
 func (w *FrameWatch) setDeadline() {
 	if w.inHeaders == w.deadlineSet || w.headerTimeout <= 0 {
 		return

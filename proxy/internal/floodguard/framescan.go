@@ -7,7 +7,7 @@ import (
 
 // frameScan follows the frames of HTTP/2 in a stream of bytes by their headers alone.
 type frameScan struct {
-	buf  [9]byte // of the frame, as far as it has come
+	buf  [9]byte // the frame's header, as far as it has arrived
 	have int
 	skip int // bytes before the next frame's header
 }
@@ -40,16 +40,16 @@ const (
 	codeInternalError = 2
 )
 
-// resetScan finds, in what is written to a client, the streams that we reset for a fault of the
-// client (MadeYouReset, CVE-2025-8671): a WINDOW_UPDATE of 0 or beyond the largest window, DATA
-// after END_STREAM, more DATA than was announced, a stream that depends on itself.
+// resetScan finds, in the bytes written to a client, the streams that we reset because of the
+// client's fault (MadeYouReset, CVE-2025-8671): a WINDOW_UPDATE of 0 or beyond the largest window,
+// DATA after END_STREAM, more DATA than announced, a stream that depends on itself.
 type resetScan struct {
 	frameScan
 	code          [4]byte
-	codeBytesLeft int // bytes of code that are yet to come
+	codeBytesLeft int // bytes of code still to come
 }
 
-// scan returns how many were found in p.
+// scan returns how many such resets p contains.
 func (s *resetScan) scan(p []byte) (found int) {
 	for len(p) > 0 {
 		if s.codeBytesLeft > 0 {
@@ -82,7 +82,8 @@ type allowance struct {
 
 func (a *allowance) earn(n int) { a.tokens = min(a.tokens+n, a.max) }
 
-// debt adds what time has earned, and returns how long it takes until nothing is owed.
+// debt adds what time has earned, and returns how long it takes until the allowance is no longer
+// overdrawn.
 func (a *allowance) debt(now time.Time) time.Duration {
 	earned := min(now.Sub(a.at), time.Hour) * time.Duration(a.perSecond) / time.Second
 	if earned > 0 {

@@ -8,37 +8,37 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 )
 
-// A request that its client ends as soon as it was begun, by RST_STREAM or by a
-// fault for which we must reset the stream, takes no place among the streams that the client
-// may have at once, but costs the upstream something. A client may do so now and then,
-// as hedging does. One that does it all the time has its requests queued for as long as such
-// requests live: what ends meanwhile never reaches the upstream, and the others go on.
+// Limits bounds premature ends. A request ends prematurely if its client ends it right after it
+// began, by RST_STREAM or by a fault for which we must reset the stream. Such a request does not
+// use up the client's concurrent streams, but it costs the upstream something. A client may do so
+// now and then, as hedging does. If a client does it all the time, its requests are queued for as
+// long as such requests live. Those that end in the queue never reach the upstream; the others
+// continue.
 type Limits struct {
 	Age       time.Duration // younger requests are premature when they end
-	Most      int           // at once
+	Most      int           // premature ends at once
 	perSecond int
-	Answers   int // responses that earn one more
+	Answers   int // responses that earn one more premature end
 }
 
 var DefaultLimits = Limits{Age: 20 * time.Millisecond, Most: 50, perSecond: 10, Answers: 10}
 
-// prematureEnds counts the requests of one connection that their client ended at once. Safe for
-// concurrent use.
+// PrematureEnds counts the premature ends of one connection. It is safe for concurrent use.
 type PrematureEnds struct {
 	limits Limits
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards all fields below
 	allowance allowance
 	answered  int
 	running   int  // requests that passed and have not ended
-	known     bool // a response went to the client whole
+	known     bool // the client got a complete response
 }
 
 func NewPrematureEnds(l Limits) *PrematureEnds {
 	return &PrematureEnds{limits: l, allowance: allowance{tokens: l.Most, max: l.Most, perSecond: l.perSecond, at: time.Now()}}
 }
 
-// hold lets a request pass, after a wait if the client has ended too many prematurely. It reports
+// Hold lets a request pass, after a wait if the client has ended too many prematurely. It reports
 // whether the request is still wanted.
 func (e *PrematureEnds) Hold(ctx context.Context, stream *bridge.ClientStream) bool {
 	if e.pass() {
@@ -53,7 +53,8 @@ func (e *PrematureEnds) Hold(ctx context.Context, stream *bridge.ClientStream) b
 	return true
 }
 
-// awaitEnd waits as long as a premature request lives. It reports false if this one ended meanwhile.
+// awaitEnd waits as long as a premature request lives. It reports false if this one ended during
+// the wait.
 func (e *PrematureEnds) awaitEnd(ctx context.Context, stream *bridge.ClientStream) bool {
 	t := time.NewTimer(e.limits.Age)
 	defer t.Stop()
@@ -71,9 +72,9 @@ func (e *PrematureEnds) awaitEnd(ctx context.Context, stream *bridge.ClientStrea
 	}
 }
 
-// pass reports whether a request may be served at once. While the client has had no response yet, and
-// once it has ended requests prematurely, those that run count as if it ended them too: their ends are
-// seen late, and a burst of them would pass before the first.
+// pass reports whether a request may be served at once. Running requests count as premature ends
+// while the client has had no response yet, and after it has ended requests prematurely. Their
+// ends are noticed late, and a burst of them would pass before the first.
 func (e *PrematureEnds) pass() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +88,7 @@ func (e *PrematureEnds) pass() bool {
 	return true
 }
 
-// answeredWhole counts a request that got its response.
+// AnsweredWhole counts a request that got its response.
 func (e *PrematureEnds) AnsweredWhole() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,12 +99,12 @@ func (e *PrematureEnds) AnsweredWhole() {
 	}
 }
 
-// seenLate is how much older, as a factor, a premature request may be when its end is seen. On a busy
-// machine a stream's goroutine is that late: with 2, an attack that was cut to 16 to 72 requests a second
-// upstream had 155 beside two builds on two cores.
+// seenLate is the factor by which a premature request may be older than Limits.Age when its end is
+// noticed. On a busy machine a stream's goroutine is that late. With a factor of 2, an attack
+// limited to 16 to 72 requests per second upstream reached 155 beside two builds on two cores.
 const seenLate = 5
 
-// ended counts a request that passed and was served for age. byClient means that its client ended it.
+// Ended counts a request that passed and ran for age. byClient means that its client ended it.
 func (e *PrematureEnds) Ended(age time.Duration, byClient bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
