@@ -229,7 +229,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "cool-down", change: func(c *Config) {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}, then: func(m *memory) {
-			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
+			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
 			m.ApplyRateLimitPause(key, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},

@@ -182,7 +182,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().RateLimits[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.process.Clock.Elapsed()) {
+	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.process.Clock.Elapsed(), nil) {
 		t.Error("no slot left, though none was used")
 	}
 }

@@ -1,9 +1,12 @@
-// Command example plays the three parts around retryproxy in the compose
-// stack: an application, a flaky upstream, and their clients.
+// Command example plays the parts around retryproxy in the compose stacks: an
+// application, a flaky upstream, and their clients; or the API of a language
+// model (provider) and its clients (prompts).
 //
 //	example app      answers by asking UPSTREAM
 //	example flaky    fails every FAIL_EVERY-th request that was not sent before
 //	example client   sends RATE requests a second to TARGET and counts what comes back
+//	example provider has a limit of TOKENS_PER_MINUTE, and writes words
+//	example prompts  sends RATE prompts a second to TARGET
 //	example health   asks one of these on this machine whether it is there
 //	example stats    prints what it counted
 //
@@ -27,12 +30,12 @@ import (
 )
 
 func main() {
-	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient}
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient, "provider": addProvider, "prompts": addPrompts}
 	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
 		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}
 	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: example app|flaky|client|health|stats")
+		fmt.Fprintln(os.Stderr, "usage: example app|flaky|client|provider|prompts|health|stats")
 		os.Exit(2)
 	}
 	mux := http.NewServeMux()
