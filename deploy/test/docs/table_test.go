@@ -84,7 +84,8 @@ var pages = []page{
 	{path: "docs/how-to/tuning.md", tree: true, given: running, blocks: []how{
 		{kind: runs}, {belongs, pictures}, {settings, reports}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures},
 		{belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {kind: prints}, {kind: measures},
-		{settings, reports}, {kind: runs}, {settings, reports}, {kind: runs}}},
+		{kind: runs}}},
+	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}, {settings, reports}}},
 	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {belongs, pictures}, {kind: prints}}},
 	{path: "docs/reference/queries.md", given: prometheus, blocks: []how{{kind: runs}}},
 }
