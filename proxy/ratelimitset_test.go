@@ -20,8 +20,8 @@ func getFor(path, key string) string {
 	return strings.Replace(get(path), "\r\n\r\n", "\r\nX-Key: "+key+"\r\n\r\n", 1)
 }
 
-// Each kind, by requests of which the first few have the rate limit of one a minute.
-func TestWhoseARateLimitIs(t *testing.T) {
+// Each kind gets requests, of which the first few share the rate limit of one per minute.
+func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
 	withRoute := func(kind admission.RateLimitKind, header, other string) func(c *Config) {
 		return func(c *Config) {
 			rationed("1/m", 0)(c)
@@ -74,7 +74,7 @@ func TestWhoseARateLimitIs(t *testing.T) {
 	}
 }
 
-// A hedge has its slot of its own key's rate limit.
+// A hedge takes its slot from the rate limit of its own key.
 func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
 	inMemory(t, script(ok200), keyed("1/m"), func(t *testing.T, m *memory) {
 		m.client().send(getFor("/", "a")).want(200, "ok")

@@ -99,7 +99,7 @@ func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 	}
 }
 
-// Two addresses at which nothing answers get no more than the budget allows.
+// Two addresses without any response get no more attempts than the budget allows.
 func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
 	inMemory(t, respondsAfter(15*time.Second, reply(200, "slow")), func(c *Config) {
 		slowAttempts(c)

@@ -89,10 +89,10 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 // WarnOfHTTP2Off logs, once, which part of HTTP/2 the environment has turned off in net/http.
 func (n *Settings) WarnOfHTTP2Off() {
 	if n.MaxConcurrentStreams > 0 && !n.HTTP2 {
-		n.Log.Warn("HTTP/2 is not offered to clients, as the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
+		n.Log.Warn("HTTP/2 is not offered to clients, because the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
 	}
 	if godebug.Off(godebug.HTTP2Client) {
-		n.Log.Warn("HTTP/2 is not spoken with upstreams, as the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
+		n.Log.Warn("HTTP/2 is not used with upstreams, because the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
 	}
 }
 
