@@ -157,7 +157,7 @@ func (p *process) lines(message string) int { return p.logs.FilterMessage(messag
 
 const (
 	lineUp   = "sharing with the fleet"
-	lineLost = "the shared engine does not answer; each process goes on with its own state until it does"
+	lineLost = "the shared engine does not respond; each process continues with its own state until it does"
 )
 
 // BudgetReports tells what the test put there, and then no more.

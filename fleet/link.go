@@ -269,7 +269,7 @@ func (l *link) lose(err error) {
 		return
 	}
 	l.loggedLost, l.since = true, time.Now()
-	l.log.Warn("the shared engine does not answer; each process goes on with its own state until it does", zap.String("engine", l.name), zap.Error(err))
+	l.log.Warn("the shared engine does not respond; each process continues with its own state until it does", zap.String("engine", l.name), zap.Error(err))
 }
 
 // silentLogger drops the client's log lines; link logs what matters.

@@ -23,6 +23,10 @@ func notify(ch chan<- struct{}) {
 	}
 }
 
+func (f *Fleet) tokensKey(key uint64) string {
+	return f.prefix + "tokens:" + strconv.FormatUint(key, 16)
+}
+
 func (f *Fleet) rateLimitKey(key uint64) string {
 	return f.prefix + "ratelimit:" + strconv.FormatUint(key, 16)
 }
@@ -33,14 +37,25 @@ func (f *Fleet) leaseSlots(ctx context.Context, local Local) {
 	for ctx.Err() == nil {
 		requests, next := local.RateLimitLeaseRequests(nil)
 		f.lease(ctx, requests, local)
-		if next != backoff.Forever {
-			sleep(ctx, max(next, time.Millisecond))
-			continue
+		if next <= 0 {
+			next = time.Millisecond
 		}
-		select {
-		case <-ctx.Done():
-		case <-f.slotsWanted:
-		}
+		f.awaitWanted(ctx, next)
+	}
+}
+
+// awaitWanted waits until slots are wanted, or for d unless that is backoff.Forever.
+func (f *Fleet) awaitWanted(ctx context.Context, d time.Duration) {
+	var over <-chan time.Time
+	if d != backoff.Forever {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-f.slotsWanted:
+	case <-over:
 	}
 }
 
@@ -70,6 +85,10 @@ func (f *Fleet) lease(ctx context.Context, requests []ratelimit.LeaseRequest, lo
 }
 
 func (f *Fleet) leaseOne(ctx context.Context, a ratelimit.LeaseRequest) (ratelimit.LeaseGrant, error) {
+	if a.Account != nil {
+		b, err := f.balanceOf(ctx, a.Key, a.Account)
+		return ratelimit.LeaseGrant{Balance: b}, err
+	}
 	micro := func(d time.Duration) string {
 		return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 3, 64)
 	}

@@ -47,6 +47,7 @@ func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
 	}
 	c.collectSets(ch, r.name, zeros)
 	c.collectCodes(ch, r.name)
+	c.tokens.collect(ch, r.name)
 	c.collectHistograms(ch, r.name, zeros, r.exemplars.Load())
 	requestsInFlight.emit(ch, float64(c.inFlight), r.name)
 	requestsWaiting.emit(ch, float64(c.waiting), r.name)

@@ -20,6 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
 func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
@@ -287,11 +288,12 @@ func full() *Metrics {
 	})
 	r := m.Route("a").Near()
 	r.AttemptDone(policy.ClassNone, 200, 0)
+	r.TokensUsed(tokens.Count{Input: 1}, tokens.Delivered)
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
 	m.Watch(func() Snapshot {
 		return Snapshot{
 			Shared: &Shared{}, HeaderFailures: map[string]uint64{"cut": 1},
-			RateLimits:   []RateLimit{{Upstream: "u", Rate: "1/s"}},
+			RateLimits:   []RateLimit{{Upstream: "u", Rate: "1/s", Tokens: 1}},
 			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasClientThrottling: true, HasProbe: true, EachEndpoint: []Endpoint{{Name: "a"}}}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}

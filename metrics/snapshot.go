@@ -40,6 +40,7 @@ type RateLimit struct {
 	Queued   int    // requests that wait for a slot
 	Keys     int    // key values with a rate limit of their own
 	State    ratelimit.State
+	Tokens   float64 // that may be used a minute, of all keys; 0: not known
 }
 
 // Shared is the state of the shared engine. Counts are since the start and never decrease.
@@ -128,6 +129,9 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 		rateLimitSlotsTotal.emit(ch, float64(q.State.Expired), name, q.Rate, "expired")
 		rateLimitQueued.emit(ch, float64(q.Queued), name, q.Rate)
 		rateLimitKeys.emit(ch, float64(q.Keys), name, q.Rate)
+		if q.Tokens > 0 {
+			tokenLimit.emit(ch, q.Tokens, name, q.Rate)
+		}
 	}
 	if s.Shared != nil {
 		s.Shared.collect(ch)

@@ -41,6 +41,7 @@ type Stripe struct {
 	fallbackFailures atomic.Uint64
 	hedges           atomic.Uint64
 	hedgesWon        atomic.Uint64
+	tokens           tokenCounts
 
 	faultInjections    [policy.NumFaultKinds]atomic.Uint64
 	outcomes           [policy.NumOutcomes]atomic.Uint64
@@ -140,6 +141,7 @@ func (s *Stripe) add(o *Stripe) {
 	s.fallbackFailures.Add(o.fallbackFailures.Load())
 	s.hedges.Add(o.hedges.Load())
 	s.hedgesWon.Add(o.hedgesWon.Load())
+	s.tokens.add(&o.tokens)
 	s.attemptsPerRequest.add(&o.attemptsPerRequest)
 	s.request.add(&o.request)
 	s.attempt.add(&o.attempt)

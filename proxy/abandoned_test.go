@@ -6,8 +6,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// What the upstream has of a request whose client left keeps its place and is
-// an attempt of unknown end; a request of which not a byte was sent is neither.
+// A request that was sent and whose client left keeps its permit and is an attempt of unknown end.
+// A request of which no byte was sent is neither.
 func TestOnlyWhatWasSentOccupiesTheUpstream(t *testing.T) {
 	for _, c := range []struct {
 		name, request string

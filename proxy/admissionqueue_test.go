@@ -15,8 +15,8 @@ func withBreaker(c *Config) { c.Default.Guard = breaker.Options{} }
 
 func (p *testProxy) guard() breaker.GuardState { return p.Stats().Upstreams[0].Guard }
 
-// An application that restarts beside its sidecar costs clients time, not
-// errors: those never sent, whatever their method, and those that may run twice.
+// A restart of the application beside its sidecar costs clients latency, not errors, if their
+// requests were never sent, whatever the method, or may run twice.
 func TestARestartCostsClientsLatencyNotErrors(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, withBreaker)
@@ -150,8 +150,8 @@ func TestBeyondAFixedLimitRequestsQueueThenAreRejected(t *testing.T) {
 	second.want(200, "ok")
 }
 
-// A server that takes requests and answers none is found by its clients
-// leaving; when it goes on, the late response of the probe closes the breaker.
+// A server that accepts requests and never responds is detected by its leaving clients. When it
+// continues, the late response of the probe closes the breaker.
 func TestASilentUpstreamOpensTheBreakerAndItsLateResponseClosesIt(t *testing.T) {
 	silent := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
@@ -239,8 +239,8 @@ func TestAnUpstreamCannotBlockItsClientsWhereNothingElseBoundsTheWait(t *testing
 	}
 }
 
-// A request that comes in a drain while the breaker is open is not held, and is
-// told of the drain: nobody took its place.
+// A request that arrives in a drain while the breaker is open is not queued, and gets the reason
+// draining.
 func TestARequestThatComesInADrainIsNotQueued(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, withBreaker)
 	held, late := p.dial().send(get("/")), p.dial()

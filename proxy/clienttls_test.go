@@ -16,8 +16,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
-// clientsOverTLS makes c's clients come over TLS with a certificate for
-// proxy.test, and with one of their own when they must.
+// clientsOverTLS makes c's clients connect over TLS with a certificate for proxy.test, and with
+// one of their own if required.
 func (a *authority) clientsOverTLS(t *testing.T, c *Config, clients bool) {
 	t.Helper()
 	var f certs.Files
@@ -32,7 +32,7 @@ func (a *authority) clientsOverTLS(t *testing.T, c *Config, clients bool) {
 	c.TLS = conf
 }
 
-// client is what a client of proxy.test that trusts the authority uses.
+// client returns the TLS configuration of a client of proxy.test that trusts the authority.
 func (a *authority) client() *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -162,7 +162,7 @@ func TestReloadChangesTheCertificateForNewClients(t *testing.T) {
 	before.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n").want(200, "ok")
 }
 
-// A cut response must not look whole: no close_notify says that it ended.
+// A cut response must not look whole: it ends without close_notify.
 func TestCutResponseOverTLSIsNotEndedProperly(t *testing.T) {
 	a := newAuthority(t)
 	u := startUpstream(t, func(c *upConn) {
@@ -192,8 +192,7 @@ func TestClientOverTLSThatLeavesEndsTheWait(t *testing.T) {
 	}
 }
 
-// A client that connects and never shakes hands does not stay, and does not
-// keep a drain from ending.
+// A client that connects and never begins the handshake is closed, and does not delay a drain.
 func TestSilentClientDoesNotStayInTheHandshake(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {

@@ -12,7 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/permit"
 )
 
-// While many wait, what is held of a response costs what it is long.
+// While many requests wait, a buffered response takes as much memory as its length.
 func TestManyWaitInLittleMemory(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
@@ -70,7 +70,7 @@ var slimCases = map[string]struct {
 	"large response": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", "HTTP/1.1 503 Busy\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("z", 40000), 1},
 }
 
-// changing is what differs from one run to the next.
+// changing is what differs between runs.
 var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|port=\d+|:\d{4,5}`)
 
 // whatCame is all that the client and the upstream get.
@@ -105,8 +105,8 @@ func whatCame(t *testing.T, slim bool, request, response string, responses int) 
 	return changing.ReplaceAllString(got.String(), "")
 }
 
-// Memory saved over a wait changes nothing that anybody sees.
-func TestASlimWaitChangesNothing(t *testing.T) {
+// Compacting a request during its wait changes nothing visible.
+func TestACompactedWaitChangesNothing(t *testing.T) {
 	for name, tc := range slimCases {
 		t.Run(name, func(t *testing.T) {
 			plain := whatCame(t, false, tc.request, tc.answer, tc.answers)
@@ -121,9 +121,9 @@ func TestASlimWaitChangesNothing(t *testing.T) {
 	}
 }
 
-// A request that came without an id keeps the one that it was given, and the response
-// that is held begins its buffer.
-func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
+// A request without an ID keeps the one that the proxy gave it, and the buffered response begins
+// its buffer.
+func TestACompactedWaitKeepsTheGeneratedRequestID(t *testing.T) {
 	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
 	p.process.Waiting.Store(permit.Crowd)
@@ -142,8 +142,8 @@ func TestASlimWaitKeepsTheIDThatWasGiven(t *testing.T) {
 	}
 }
 
-// TestAConnectionFitsItsSizeClass: the allocator rounds a connection up to one
-// of its sizes. Above 3200 bytes that is 3456, for every connection in use.
+// TestAConnectionFitsItsSizeClass: the allocator rounds a connection up to one of its size
+// classes. Above 3200 bytes that is 3456, for every connection in use.
 func TestAConnectionFitsItsSizeClass(t *testing.T) {
 	if n := unsafe.Sizeof(conn{}); n > 3200 {
 		t.Errorf("a connection takes %d bytes", n)

@@ -24,7 +24,7 @@ const (
 	BreakerQueue    = settings.BreakerQueue
 	BreakerFailFast = settings.BreakerFailFast
 
-	RateLimitPauseNone   = settings.RateLimitPauseNone
-	RateLimitPauseRoute  = settings.RateLimitPauseRoute
-	RateLimitPauseHeader = settings.RateLimitPauseHeader
+	RateLimitPauseNone  = settings.RateLimitPauseNone
+	RateLimitPauseRoute = settings.RateLimitPauseRoute
+	RateLimitPauseValue = settings.RateLimitPauseValue
 )

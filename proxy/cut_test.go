@@ -106,7 +106,7 @@ func TestACutLargeResponseLooksCut(t *testing.T) {
 	}
 }
 
-// leave is a way for a client to go.
+// leave is a way in which a client leaves.
 var ways = map[string]struct {
 	leave func(c *client)
 	rude  bool
@@ -160,7 +160,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 	}
 }
 
-// A half close in the middle of a body is answered, since the client may read.
+// A half-close in the middle of a body gets a response, because the client may still read.
 func TestACutUploadGetsAResponse(t *testing.T) {
 	begun := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) { c.head(); c.body(4); close(begun); _, _ = c.endOfInput() })
@@ -173,8 +173,8 @@ func TestACutUploadGetsAResponse(t *testing.T) {
 	p.wantOutcome(0, policy.OutcomeRequestBroken)
 }
 
-// gone checks that the client's leaving ended the only request, soon, and that
-// what was sent was aborted.
+// gone checks that the client's leaving soon ended the only request, and that the attempt was
+// aborted.
 func gone(t *testing.T, p *testProxy, left time.Time, aborted <-chan error) {
 	t.Helper()
 	p.wantOutcome(0, policy.OutcomeClientGone)
@@ -310,8 +310,8 @@ func TestClientLeavingEndsABackoff(t *testing.T) {
 	})
 }
 
-// fill sends of the body until the pump is stuck, with only as much in flight
-// that the client's end still arrives.
+// fill sends the body until the pump is stuck, and leaves room in flight for the client's end to
+// arrive.
 func (c *client) fill(p *testProxy) {
 	c.t.Helper()
 	block := strings.Repeat("x", 16<<10)
@@ -327,14 +327,13 @@ func (c *client) fill(p *testProxy) {
 	}
 }
 
-// pieces is how many pieces of bodies the pumps have moved.
+// pieces returns how many pieces of bodies the pumps have moved.
 func (p *testProxy) pieces() (n uint32) {
 	p.connected.each(func(c *conn) { n += c.x.PiecesSent() })
 	return n
 }
 
-// The upstream takes nothing, so the pump is stuck in a write to it and reads
-// nothing from the client either.
+// The upstream reads nothing, so the pump is stuck in a write and reads nothing from the client.
 func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20 // more than all socket buffers
@@ -379,8 +378,8 @@ func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 	}
 }
 
-// The upstream takes nothing for longer than a body may pause, then goes on:
-// the request was given up by then, and what arrives is a clean prefix.
+// The upstream reads nothing for longer than a body may pause, then continues. The request was
+// given up before that, and what arrives is a clean prefix.
 func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
@@ -411,9 +410,9 @@ func TestAnUploadThatStalledUpstreamIsNotGoneOnWith(t *testing.T) {
 	<-sent
 }
 
-// TestAResetDuringTheUpload: the kernel tells of a reset once. When the
-// write of the request's body is told, the read of the response meets a mere end,
-// which would pass for that of a response without a length.
+// TestAResetDuringTheUpload: the kernel reports a reset once. If the write of the request's body
+// gets it, the read of the response sees an ordinary end, which could pass for that of a response
+// without a length.
 func TestAResetDuringTheUpload(t *testing.T) {
 	for name, tc := range map[string]struct {
 		framing, piece string

@@ -50,7 +50,7 @@ func TestWithoutTheSettingTheHeaderMeansNothing(t *testing.T) {
 	})
 }
 
-// Every attempt is told what is left of the time.
+// Every attempt carries the time that is left.
 func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	fields := []string{"X-Request-Timeout: 20", "grpc-timeout: 20S", "x-envoy-expected-rq-timeout-ms: 20000"}
 	wait := func(c *Config) {
@@ -73,7 +73,7 @@ func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	})
 }
 
-// What is forwarded is never longer than we will wait ourselves.
+// The forwarded time is never longer than our own wait.
 func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
 	})
 }
 
-// A stream's first header may come late, and nothing tells streams from others.
+// A stream's first headers may come late, and streams cannot be recognised.
 func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
 	grpc := []string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc+proto"}
 	for name, tc := range map[string]struct {
@@ -184,7 +184,8 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 	}
 }
 
-// The vendors' clients of language models say how long they wait, too. Theirs only informs the upstream.
+// The vendors' clients of language models send their timeout too. Theirs only informs the
+// upstream.
 func TestTheTimeoutOfAVendorsClient(t *testing.T) {
 	for _, field := range []string{"X-Stainless-Timeout: 2", "x-stainless-read-timeout: 2.0"} {
 		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {

@@ -20,7 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// fewDescriptors makes dials of the default route find no descriptor as long as none says.
+// fewDescriptors makes dials of the default route find no descriptor while none reports true.
 func fewDescriptors(c *Config, none func() bool) {
 	dial := c.Default.Upstream.Dial
 	c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -31,7 +31,7 @@ func fewDescriptors(c *Config, none func() bool) {
 	}
 }
 
-// untouched checks that nothing was held against the upstream and no retry was spent.
+// untouched checks that nothing counted against the upstream and no retry was spent.
 func (m *memory) untouched() {
 	m.t.Helper()
 	u := m.Stats().Upstreams[0]
@@ -43,7 +43,7 @@ func (m *memory) untouched() {
 	}
 }
 
-// withBreakerAndBudget is how a route stands by default, with a budget of five.
+// withBreakerAndBudget sets the default breaker, and a budget of five.
 func withBreakerAndBudget(c *Config) {
 	withBreaker(c)
 	c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
@@ -152,9 +152,9 @@ func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 	})
 }
 
-// In a process of its own, with real descriptors: the upstream's name was never
-// looked up either.
-func TestRequestsOutliveAWantOfDescriptors(t *testing.T) {
+// A separate process has real limits on descriptors: the upstream's name was not resolved before
+// either.
+func TestRequestsSurviveAShortageOfDescriptors(t *testing.T) {
 	t.Parallel()
 	u := startUpstream(t, script(ok200))
 	_, port, _ := net.SplitHostPort(u.Addr().String())
@@ -191,7 +191,7 @@ func closeAll(all []net.Conn) {
 	}
 }
 
-// A request that found no descriptor was not sent: its slot is the next one's.
+// A request that found no descriptor was not sent: the next request gets its slot.
 func TestARequestWithoutADescriptorUsesNoRateLimitSlot(t *testing.T) {
 	var none atomic.Bool
 	none.Store(true)

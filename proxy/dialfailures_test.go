@@ -105,8 +105,8 @@ func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
 	}
 }
 
-// An attempt that failed in another way has no cause of a connection, though one
-// before it had.
+// An attempt that failed for another reason shows no dial error, even if the attempt before it had
+// one.
 func TestOnlyAFailedConnectionHasItsCause(t *testing.T) {
 	var a attempt.Attempt
 	a.DialErr = &upstream.DialError{Err: errors.New("refused")}

@@ -7,9 +7,9 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// An upstream that takes connections only to end them, or to speak before it
-// is asked, gets one connection per attempt and no more: a look that finds a
-// freshly dialled connection ended is a failed attempt, not a stale pool.
+// An upstream that accepts connections only to end them, or to send stray bytes, gets one
+// connection per attempt. A freshly dialled connection that is found closed is a failed attempt,
+// not a stale pool.
 func TestAnUpstreamThatEndsNewConnectionsIsDialledOncePerAttempt(t *testing.T) {
 	for name, end := range map[string]func(c *upConn){
 		"end":    func(*upConn) {},
@@ -32,8 +32,8 @@ func TestAnUpstreamThatEndsNewConnectionsIsDialledOncePerAttempt(t *testing.T) {
 	}
 }
 
-// One connection that the upstream took and ended, as a worker does that is
-// being replaced, is no evidence that no connection can be made.
+// One connection that the upstream accepted and ended, as a worker does that is being replaced, is
+// no evidence that no connection can be made.
 func TestOneConnectionThatEndsAtOnceDoesNotOpenTheBreaker(t *testing.T) {
 	for range 20 { // whether the end is seen before the write or after it is a matter of microseconds
 		u := startUpstream(t, func(c *upConn) {

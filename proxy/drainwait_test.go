@@ -21,7 +21,7 @@ func oneAtOnce(c *Config) {
 	c.DrainTimeout = 20 * time.Second // waits end 2 s before
 }
 
-// drainedAfter begins a drain and gives what a client got and how long after that.
+// drainedAfter begins a drain and returns the client's response and how long after that it came.
 func (m *memory) drainedAfter(ended func() (*http.Response, time.Time)) (*http.Response, time.Duration) {
 	began := time.Now()
 	over := make(chan error)
@@ -31,7 +31,7 @@ func (m *memory) drainedAfter(ended func() (*http.Response, time.Time)) (*http.R
 	return res, at.Sub(began)
 }
 
-// wantDraining checks that a client was told of the drain that much after its begin.
+// wantDraining checks that a client got the reason draining that long after the drain began.
 func wantDraining(t *testing.T, res *http.Response, took, want time.Duration) {
 	t.Helper()
 	late := took - want
@@ -52,8 +52,8 @@ func TestADrainAdmitsRequestsQueuedAtTheLimit(t *testing.T) {
 	})
 }
 
-// Who gets no place before the last part of a drain is told so while there is
-// time for it.
+// A request without a permit before the last part of a drain is rejected while there is time for
+// it.
 func TestADrainThatIsTooShortRejectsRequestsQueuedAtTheLimit(t *testing.T) {
 	inMemory(t, func(c *upConn) { c.head(); c.head() }, oneAtOnce, func(t *testing.T, m *memory) {
 		m.client().send(get("/")).later()
@@ -65,8 +65,8 @@ func TestADrainThatIsTooShortRejectsRequestsQueuedAtTheLimit(t *testing.T) {
 	})
 }
 
-// Also while others go on being let in, an upstream that is found down in a
-// drain is not waited for.
+// If the upstream is found down during a drain, no request waits for it, even while others are
+// still admitted.
 func TestABreakerThatOpensInADrainEndsWaitsAtTheLimit(t *testing.T) {
 	refuses := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		time.Sleep(5 * time.Second)
@@ -83,7 +83,7 @@ func TestABreakerThatOpensInADrainEndsWaitsAtTheLimit(t *testing.T) {
 	})
 }
 
-// A retry is not sent after a drain began, so it does not wait to be.
+// No retry is sent after a drain began, so no retry waits for it.
 func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 	handle := func(c *upConn) {
 		for c.head() != "" {
@@ -112,8 +112,8 @@ func TestADrainEndsARetrysWaitAtTheLimit(t *testing.T) {
 	})
 }
 
-// Of those who wait for a rate limit, whose turn comes within the drain has it; the
-// others are told at once.
+// Requests that wait for a rate limit get their slot if it comes within the drain; the others are
+// rejected at once.
 func TestADrainAndTheRateLimitQueue(t *testing.T) {
 	up := &timed{}
 	change := func(c *Config) { rationed("6/m", time.Hour)(c); oneAtOnce(c); c.Default.RequestTimeout = time.Hour }

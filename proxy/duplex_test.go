@@ -14,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
-// echo answers at once and sends every piece of the body back as it comes.
+// echo responds at once and sends every piece of the body back as it arrives.
 func echo(c *upConn) {
 	headers := c.head()
 	if headers == "" {
@@ -83,8 +83,8 @@ func TestFullDuplexEcho(t *testing.T) {
 	}
 }
 
-// A client that sends a byte now and then, and an upstream that answers after
-// the first few: the response must not wait for the body.
+// The client sends a byte now and then, and the upstream responds after the first few: the
+// response does not wait for the body.
 func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
@@ -176,8 +176,8 @@ func TestTricklingBodiesAreFlushedAtOnce(t *testing.T) {
 	}
 }
 
-// An upstream that answers, closes and leaves the body unread resets the
-// connection under the upload. Its response reaches the client all the same.
+// An upstream that responds, closes and leaves the body unread resets the connection under the
+// upload. Its response still reaches the client.
 func TestAnEarlyResponseSurvivesTheResetAfterIt(t *testing.T) {
 	const size = 8 << 20
 	for name, headers := range map[string]string{
@@ -204,7 +204,7 @@ func TestAnEarlyResponseSurvivesTheResetAfterIt(t *testing.T) {
 	}
 }
 
-// The rest of an upload that an early answer made needless is no next request.
+// The rest of an upload after an early response is not parsed as a request.
 func TestWhatFollowsAnEarlyResponseIsNotServed(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()

@@ -68,7 +68,7 @@ func TestAWaitInAnErrorBodyIsObeyed(t *testing.T) {
 	}
 }
 
-// A wait that does not fit goes to the client with the body that tells it, whole.
+// A wait that does not fit goes to the client, with the complete body that asks for it.
 func TestAWaitInAnErrorBodyThatDoesNotFit(t *testing.T) {
 	body := vendorBody(t, "azure_openai_token_rate") // 86400 seconds
 	up := startUpstream(t, script(rawBody(429, body, asJSON), ok200))

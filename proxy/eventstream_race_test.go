@@ -14,7 +14,7 @@ import (
 // longFailure is a stream that fails far behind its beginning.
 var longFailure = eventStream(strings.Repeat(prelude, 5) + overloaded)
 
-// What one attempt's stream has shown says nothing about that of the fallback upstream.
+// What the stream of one attempt has shown does not apply to the stream of the fallback upstream.
 func TestTheFallbacksStreamIsItsOwn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spare   string
@@ -38,7 +38,7 @@ func TestTheFallbacksStreamIsItsOwn(t *testing.T) {
 }
 
 // The stream of a hedge is held back like any other, and what the stream of the first attempt has
-// shown says nothing about it.
+// shown does not apply to it.
 func TestAHedgesStreamIsItsOwn(t *testing.T) {
 	const refused = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 	for name, tc := range map[string]struct {
@@ -121,7 +121,8 @@ func TestFramingGivesAStreamNoMoreTime(t *testing.T) {
 	})
 }
 
-// Nor can it delay the retry after a failed response by sending its body's framing bit by bit.
+// It cannot delay the retry after a failed response either, by sending its body's framing bit by
+// bit.
 func TestFramingDelaysNoRetry(t *testing.T) {
 	handle := func(c *upConn) {
 		discardBody(c, c.head())
@@ -150,8 +151,8 @@ func TestFramingDelaysNoRetry(t *testing.T) {
 	})
 }
 
-// The stream of a probe that stays silent is not awaited once its request is sent again: its response
-// headers have come, so what follows is no late response.
+// The silent stream of a probe is not awaited after its request is retried: its response headers
+// have arrived, so no late response follows.
 func TestASilentStreamOfAProbeEnds(t *testing.T) {
 	var resets atomic.Bool
 	resets.Store(true)

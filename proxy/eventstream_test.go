@@ -105,7 +105,8 @@ func firstThen(first, second string) func(*upConn) {
 	}
 }
 
-// A stream that was cut before its content reached nobody. What may have been work is not repeated.
+// A stream that was cut before its content reached no client. A request that may have done work is
+// not repeated.
 func TestACutBeforeTheContentOfAPostIsAnError(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		discardBody(c, c.head())
@@ -134,7 +135,7 @@ func TestAStreamThatIsCutIsNoSuccess(t *testing.T) {
 	}
 }
 
-// Whoever does not ask for it gets every byte at once.
+// Without the setting, every byte is relayed at once.
 func TestStreamsAreNotHeldByDefault(t *testing.T) {
 	u := startUpstream(t, script(eventStream(overloaded)))
 	p := startProxy(t, u, nil)
@@ -161,8 +162,8 @@ func TestAWaitInAStreamIsObeyed(t *testing.T) {
 	})
 }
 
-// A stream without content is given up for another attempt where one is allowed. Else it goes on,
-// with all that was held back.
+// A stream without content is given up for another attempt if one is allowed. Otherwise it
+// continues, with everything that was held back.
 func TestASilentStream(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request string

@@ -27,7 +27,7 @@ func refusesStream(a *arrival) { a.disown(0, true) }
 // goesAway says GOAWAY with the last stream that counts from that of the attempt.
 func goesAway(last int) act { return func(a *arrival) { a.disown(last, false) } }
 
-// What was surely not sent is retried whatever the method and the body.
+// A request that was certainly not sent is retried, whatever the method and the body.
 var unsentRules = []rule{
 	{name: "a dial that is refused is retried for any method", down: -1, call: call{method: "POST", body: []byte("hello")},
 		want: func() want {
@@ -81,8 +81,8 @@ func broken(part string) want {
 
 const large = 200 << 10
 
-// What may have been done is retried only when it may run twice; what the
-// client has seen the begin of is never retried, and looks as broken as it is.
+// A request that may have been processed is retried only if it may run twice. It is never retried
+// after the client has seen the beginning of the response, which then looks cut off.
 var unknownRules = []rule{
 	{name: "a reset before the response, GET", acts: []act{resets, says(200, "ok")}, want: recoveredAfter(policy.Unknown, policy.ReasonReset)},
 	{name: "a reset before the response, POST", acts: []act{resets}, call: call{method: "POST", body: []byte("hello")},

@@ -34,7 +34,7 @@ func begins(length int, part string) act {
 	}
 }
 
-// A client that leaves ends all that is done for it, and takes nobody with it.
+// A client that leaves ends everything done for its request, and affects no other client.
 var leaveRules = []rule{
 	{name: "leaving ends the wait for Retry-After", acts: []act{waitLong}, during: func(r *run) { r.untilWaiting(); r.client.leave() }, want: left(1)},
 	{name: "leaving ends a backoff", set: waits(20 * time.Second), acts: []act{busy}, during: func(r *run) { r.untilWaiting(); r.client.leave() }, want: left(1)},
@@ -111,7 +111,7 @@ func drainsWell(r *run) {
 	}
 }
 
-// A drain begins no retries and ends waits for them; what runs is finished.
+// A drain begins no retries and ends waits for them; running attempts finish.
 var drainRules = []rule{
 	{name: "a drain ends the wait for Retry-After", acts: []act{waitLong}, during: func(r *run) { r.untilWaiting(); r.drain() },
 		want: passedOn(503, 1, "busy", policy.ReasonDraining).checked(drainsWell)},

@@ -79,7 +79,7 @@ func (w want) checked(f func(*run)) want {
 	return w
 }
 
-// What answers are retried, how often, and what the client gets in the end.
+// Which responses are retried, how often, and what the client gets in the end.
 var responseRules = []rule{
 	{name: "a good response", acts: []act{says(200, "ok")}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "a 404 is a response", acts: []act{says(404, "none")}, want: want{status: 404, body: "none", sends: 1, outcome: policy.OutcomeSuccess}},

@@ -24,27 +24,27 @@ const (
 	two proto = "HTTP2"
 )
 
-// A rule of the retry loop, as a case that is written once and holds whatever
-// is spoken on either side: what the upstream does with attempt after attempt, what
-// the client asks for and does meanwhile, and what has to become of it.
+// rule is a rule of the retry loop as a case. It is written once and holds for every protocol on
+// either side: what the upstream does with each attempt, what the client does, and the expected
+// result.
 type rule struct {
 	name   string
 	set    func(t *testing.T, c *Config)
-	down   int   // so many dials are refused first; < 0: until the test says otherwise
-	acts   []act // of the upstream, attempt by attempt; the last one is retried
+	down   int   // number of dials refused first; < 0: until the test allows them
+	acts   []act // of the upstream, attempt by attempt; the last one repeats
 	call   call
 	stuck  bool         // the first dial does not come to an end by itself
 	before func(r *run) // runs before the request is sent
 	// during runs while the request is in flight.
 	during func(r *run)
 	want   want
-	// unlike changes what is wanted where the protocols differ, and says why they do.
+	// unlike changes the expected result where the protocols differ, and returns the reason.
 	unlike func(client, up proto, w *want) (why string)
-	// only says why the case means nothing between these two; "": it does.
+	// only returns why the case has no meaning for these two protocols; "" means that it has one.
 	only func(client, up proto) (why string)
 }
 
-// want is what has to become of a request.
+// want is the expected result of a request.
 type want struct {
 	status         int    // 0: the client has no response; < 0: any of 5xx
 	body           string // "*": any
@@ -223,7 +223,7 @@ func (r *run) judgeMetrics() {
 	}
 }
 
-// wantGoesOn: whatever became of its request, the client is served on.
+// wantGoesOn checks that the client is still served, whatever happened to its request.
 func (r *run) wantGoesOn() {
 	r.Helper()
 	got := within(r, "the request afterwards", r.client.begin(&call{path: afterwards}))
@@ -254,8 +254,8 @@ func (r *run) warm() {
 	s.began, s.outcomes, s.codes, s.attempts, s.classes = 0, nil, nil, nil, nil
 }
 
-// untilNoticed returns when the proxy has seen that its connections over HTTP/2
-// have ended, which a goroutine of theirs tells it; over HTTP/1.1 it looks before each use.
+// untilNoticed returns when the proxy has seen the end of its HTTP/2 connections, which another
+// goroutine reports. Over HTTP/1.1 the proxy checks before each use.
 func (r *run) untilNoticed() {
 	r.Helper()
 	if strings.HasPrefix(r.up.url, "h2c:") {
@@ -263,7 +263,7 @@ func (r *run) untilNoticed() {
 	}
 }
 
-// untilWaiting returns once the request waits for its repeat.
+// untilWaiting returns when the request waits for its retry.
 func (r *run) untilWaiting() {
 	r.Helper()
 	soon(r, "the wait", func() bool { defer r.p.seen.lock()(); return r.p.seen.waiting == 1 })
@@ -282,5 +282,5 @@ func (r *run) drain() {
 	soon(r, "the drain", func() bool { return r.p.Stats().Draining })
 }
 
-// goOn lets acts go on that wait for the test.
+// goOn releases the acts that wait for the test.
 func (r *run) goOn() { r.once.Do(func() { close(r.release) }) }

@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-func TestTheLongestIdleClientGivesWay(t *testing.T) {
+func TestTheLongestIdleClientIsEvictedFirst(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.MaxConnections = 2 })
 	first, second := p.dial(), p.dial()
 	second.send(get("/")).want(200, "ok")
@@ -40,7 +40,7 @@ func TestTheLongestIdleClientGivesWay(t *testing.T) {
 	}
 }
 
-func TestIdleClientsKeepNobodyOut(t *testing.T) {
+func TestIdleClientsGiveTheirSlotsToOthers(t *testing.T) {
 	a := newAuthority(t)
 	for name, tc := range map[string]struct {
 		change func(c *Config)
@@ -75,7 +75,7 @@ func askTLS(conf *tls.Config) func(*testing.T, *testProxy) {
 	return func(_ *testing.T, p *testProxy) { p.dialTLS(conf).send(get("/")).want(200, "ok") }
 }
 
-func TestClientsThatTakeNothingKeepNobodyOut(t *testing.T) {
+func TestStalledClientsGiveTheirSlotsToOthers(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), largeSize)
 	u := startUpstream(t, func(c *upConn) {
 		for headers := c.head(); headers != ""; headers = c.head() {
@@ -138,7 +138,7 @@ func greedy(t *testing.T, p *testProxy, n int) {
 	}
 }
 
-func TestHTTP2ClientsKeepNobodyOut(t *testing.T) {
+func TestHTTP2ClientsGiveTheirSlotsToOthers(t *testing.T) {
 	u := stuckUpstream(t)
 	p := startProxy(t, u, speakHTTP2)
 	p.clients.streams.most = 8
@@ -188,7 +188,7 @@ func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
 }
 
 // HTTP/2 clients that let nothing through give their slots to those who do.
-func TestStreamsThatTakeNothingKeepNobodyOut(t *testing.T) {
+func TestStalledStreamsGiveTheirSlotsToOthers(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		for headers := c.head(); headers != ""; headers = c.head() {
 			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", 4*mib)

@@ -158,8 +158,8 @@ func TestTheFallbackUpstreamGetsTheWholeBody(t *testing.T) {
 	}
 }
 
-// What the upstream said last is what the client gets when the fallback has
-// nothing better, and it asks once.
+// If the fallback has nothing better, the client gets the upstream's last response, and the
+// fallback gets only one attempt.
 func TestAFailingFallbackLeavesTheLastRealResponse(t *testing.T) {
 	for name, spare := range map[string]string{"503": bad429, "reset": "", "nonsense": "no HTTP\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +204,9 @@ func TestAFallbackThatNeverRespondsEndsWithTheRequest(t *testing.T) {
 	})
 }
 
-// Fallbacks are asked in turn. What may have been processed goes on only if it may run twice.
-func TestFallbacksAreAskedInTurn(t *testing.T) {
+// Fallbacks get the request in turn. If the request may have been processed, the next one gets it
+// only if it may run twice.
+func TestFallbacksAreTriedInTurn(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab"
 	for name, tc := range map[string]struct {
 		request       string
@@ -248,7 +249,7 @@ func TestFallbacksAreAskedInTurn(t *testing.T) {
 	}
 }
 
-// A tenth of the time is kept back for each, of the client's time too.
+// A tenth of the time is reserved for each fallback, also of the client's time.
 func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request string
@@ -341,7 +342,7 @@ func TestAFallbackToHEADHasNoBody(t *testing.T) {
 	}
 }
 
-// Whatever keeps a request from being sent is a failure too.
+// Whatever keeps a request from being sent counts as a failure too.
 func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 	t.Run("breaker opened", func(t *testing.T) {
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {

@@ -95,7 +95,7 @@ func TestEachAttemptDrawsForItself(t *testing.T) {
 	})
 }
 
-// A lost connection may have been work done: a POST is not sent again.
+// A lost connection may mean that the work was done: a POST is not retried.
 func TestAMadeResetIsOfUnknownEffect(t *testing.T) {
 	inMemory(t, script(ok200), faults(t, "reset:100%"), func(t *testing.T, m *memory) {
 		c := m.client()
@@ -190,8 +190,8 @@ func TestADrainEndsTheDelay(t *testing.T) {
 	})
 }
 
-// What is made up for one route closes that route's breaker where an upstream
-// that did it would, and nobody else's.
+// Faults injected into one route open that route's breaker as real ones would, and no other
+// breaker.
 func TestMadeFaultsReachTheBreakerOfTheirRouteOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, faults string
@@ -235,7 +235,7 @@ func TestMadeFaultsReachTheBreakerOfTheirRouteOnly(t *testing.T) {
 	}
 }
 
-func TestTheFallbackUpstreamIsAskedWithoutFaults(t *testing.T) {
+func TestNoFaultIsInjectedIntoTheFallback(t *testing.T) {
 	inMemoryWithFallback(t, script(ok200), script(fallbackOK), faults(t, "500:100%"), func(t *testing.T, m *memory, _ *fallbackServer) {
 		if got := m.client().send(get("/")).want(200, "spare").Header.Get("X-Retryproxy-Fallback"); got != "upstream" {
 			t.Errorf("fallback %q", got)
@@ -247,8 +247,8 @@ func TestTheFallbackUpstreamIsAskedWithoutFaults(t *testing.T) {
 	})
 }
 
-// Bodies that come slowly, in chunks, or only after 100 Continue meet faults as
-// any other request does, and are whole at the upstream afterwards.
+// Bodies that arrive slowly, in chunks, or only after 100 Continue meet faults like any other
+// request, and are complete at the upstream afterwards.
 func TestUploadsMeetFaults(t *testing.T) {
 	for _, fault := range []string{"503:50%", "reset:50%"} {
 		for name, request := range map[string]string{

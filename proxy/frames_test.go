@@ -71,7 +71,7 @@ func TestAClientMayPingForEachPiece(t *testing.T) {
 }
 
 // A client that agreed on HTTP/2, or began to, and then says nothing is not waited for.
-func TestAnHTTP2PrefaceHasToComeInTime(t *testing.T) {
+func TestAnHTTP2PrefaceMustArriveInTime(t *testing.T) {
 	a := newAuthority(t)
 	quick := func(c *Config) { speakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond }
 	t.Run("half of it", func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAnHTTP2PrefaceHasToComeInTime(t *testing.T) {
 
 // A head has to come in its time over HTTP/2 too, in one frame or in many; no
 // other frame has to.
-func TestHTTP2HeadersHaveToComeInTime(t *testing.T) {
+func TestHTTP2HeadersMustArriveInTime(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	_ = enc.WriteField(hpack.HeaderField{Name: ":method", Value: "GET"})

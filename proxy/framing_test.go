@@ -188,8 +188,8 @@ func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	}
 }
 
-// Requests that come while the upstream is waited for, and while a retry is
-// waited for, are kept and answered in their turn.
+// Requests that arrive while the upstream is awaited, or while a retry waits, are kept and get
+// their responses in order.
 func TestPipelinedRequestsThatComeDuringWaitsAreKept(t *testing.T) {
 	goOn := make(chan struct{})
 	n := 0
@@ -339,7 +339,7 @@ func TestAResponseWithoutAnyFramingEndsWithTheConnection(t *testing.T) {
 	p.wantOutcome(1, policy.OutcomeSuccess)
 }
 
-// Heads may come a byte at a time, in both directions.
+// Headers may arrive a byte at a time, in both directions.
 func TestHeadersMayComeByteByByte(t *testing.T) {
 	response := "HTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n"
 	inMemory(t, func(c *upConn) {
@@ -365,7 +365,7 @@ func TestHeadersMayComeByteByByte(t *testing.T) {
 	})
 }
 
-// Heads close to the limit pass whole, also when the response is held.
+// Headers close to the limit pass completely, also if the response is buffered.
 func TestLargeHeadersPass(t *testing.T) {
 	var fields []string
 	for i := range 60 {
@@ -385,7 +385,7 @@ func TestLargeHeadersPass(t *testing.T) {
 	}
 }
 
-// Answers of our own to HEAD, and held ones, have no body either.
+// Our own responses to HEAD, and buffered ones, have no body either.
 func TestHEADGetsNoBodyOfAFailure(t *testing.T) {
 	busy := startUpstream(t, script(strings.TrimSuffix(bad503, "busy")))
 	for _, u := range []*fakeUpstream{busy, startUpstream(t, script("nonsense\r\n\r\n"))} {

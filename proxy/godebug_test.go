@@ -10,8 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Where the environment turns net/http's HTTP/2 server off, clients are not offered what
-// nobody would speak.
+// If the environment turns net/http's HTTP/2 server off, clients are not offered HTTP/2.
 func TestHTTP2IsNotOfferedWhereGODEBUGTurnsItOff(t *testing.T) {
 	t.Setenv("GODEBUG", "http2server=0")
 	a := newAuthority(t)
@@ -31,8 +30,8 @@ func TestTheHTTP2PrefaceIsRefusedWhereGODEBUGTurnsItOff(t *testing.T) {
 	p.dial().send(floodguard.Preface).want(http.StatusHTTPVersionNotSupported, "*")
 }
 
-// Where the environment turns net/http's HTTP/2 client off, an upstream that would
-// choose HTTP/2 is asked for HTTP/1.1.
+// If the environment turns net/http's HTTP/2 client off, an upstream that would choose HTTP/2 gets
+// HTTP/1.1.
 func TestHTTP2IsNotAskedForWhereGODEBUGTurnsItOff(t *testing.T) {
 	t.Setenv("GODEBUG", "http2client=0")
 	port, trust := secureHTTP2Server(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })

@@ -24,8 +24,8 @@ func (d doneWith) RequestDone(method []byte, code int, o policy.Outcome, took, a
 	d.recorder.RequestDone(method, code, o, took, added, attempts)
 }
 
-// What a request given up in the middle of its head is counted and logged as
-// lies in its own buffer, not in one that another client has by now.
+// A request given up in the middle of its headers is counted and logged from its own buffer, not
+// from one that another client has by now.
 func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	seen := &recorder{}
 	c := testConfig(t, "http://127.0.0.1:1", seen)

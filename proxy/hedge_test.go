@@ -229,7 +229,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "cool-down", change: func(c *Config) {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}, then: func(m *memory) {
-			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
+			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
 			m.ApplyRateLimitPause(key, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
@@ -322,7 +322,7 @@ func TestTheHedgeCarriesTheWholeRequest(t *testing.T) {
 	}
 }
 
-// A hedge that is not sent after all is none: its token goes back.
+// A hedge that is not sent does not count: its token is returned.
 func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 	for name, end := range map[string]error{"refused": errors.New("refused"), "still dialling": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -400,8 +400,8 @@ func TestTheClientLeavesDuringAHedge(t *testing.T) {
 	}
 }
 
-// A hedge that is still being dialled when the client leaves was none, and the
-// first attempt, which has failed, counts as what it was.
+// A hedge that is still being dialled when the client leaves does not count. The first attempt,
+// which has failed, counts with its own result.
 func TestTheClientLeavesWhileTheHedgeIsDialled(t *testing.T) {
 	var dials atomic.Int32
 	inMemory(t, nil, hedged(t), func(t *testing.T, m *memory) {
@@ -469,9 +469,8 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 	})
 }
 
-// What is overtaken counts as what takes long: else hedges would come sooner
-// and sooner.
-func TestWhatIsOvertakenIsLearntFrom(t *testing.T) {
+// An overtaken attempt counts as a slow one; otherwise hedges would be sent earlier and earlier.
+func TestAnOvertakenAttemptIsLearntFrom(t *testing.T) {
 	handle := func(c *upConn) {
 		for headers := c.head(); headers != ""; headers = c.head() {
 			d := 10 * time.Millisecond
@@ -525,7 +524,7 @@ func TestAHedgesInformationalResponsesAreDropped(t *testing.T) {
 	})
 }
 
-// What is no response from the hedge leaves the first one alone.
+// A malformed response to the hedge does not affect the first attempt.
 func TestAHedgesMalformedResponse(t *testing.T) {
 	for name, nonsense := range map[string]string{
 		"malformed": "nonsense\r\n\r\n", "switching": "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The parts of serving a request know what is below them, and not each other.
+// The packages that serve a request import those below them, and not each other.
 func TestThePartsOfAnExchangeDoNotImportEachOther(t *testing.T) {
 	parts := []string{"permit", "upload", "hedging", "response"}
 	for _, part := range parts {
@@ -32,8 +32,8 @@ func TestThePartsOfAnExchangeDoNotImportEachOther(t *testing.T) {
 // settingsTypes are lists of settings, one field each. They have no methods to hide.
 var settingsTypes = map[string]bool{"settings.Config": true, "settings.Route": true}
 
-// A type of the data path has at most 30 fields and 40 methods, and a package at most 30 files. What
-// a struct embeds counts with it.
+// A type of the data path has at most 30 fields and 40 methods, and a package at most 30 files.
+// Embedded structs count.
 func TestTypesAndPackagesStaySmall(t *testing.T) {
 	types, files := map[string]*typeSize{}, map[string]int{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

@@ -110,8 +110,8 @@ func TestHTTP2CanBeTurnedOff(t *testing.T) {
 	c.send(floodguard.Preface).want(505, "*")
 }
 
-// HTTP/2 begins with a connection's first byte or not at all: behind a request
-// it could have been smuggled.
+// HTTP/2 begins with a connection's first byte or not at all: after a request it could have been
+// smuggled.
 func TestPrefaceBehindARequestIsRefused(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, speakHTTP2)
@@ -576,7 +576,7 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	}
 }
 
-// A client that opens no window for its response is cut off; others go on.
+// A client that opens no window for its response is cut off; other clients are not affected.
 func TestHTTP2ClientThatReadsNothingIsCutOff(t *testing.T) {
 	large := strings.Repeat("x", 8<<20)
 	u := startUpstream(t, func(c *upConn) {

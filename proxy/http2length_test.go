@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// net/http takes a content-length of HTTP/2 that is no number for 0: the request
-// would go on as a whole one without the body that its client sends. And a length with a stream that
-// ended with its head is a body that never comes.
+// net/http reads a content-length of HTTP/2 that is not a number as 0: the request would be
+// forwarded as a complete one, without the body that its client sends. A length on a stream that
+// ended with its headers announces a body that never arrives.
 func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), speakHTTP2)
 	for _, tc := range []struct {
@@ -55,8 +55,8 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// A body that is declared to be empty and is not is never begun upstream, as little as over
-// HTTP/1.1, where its bytes would be another request; one that ends later is waited for.
+// A body that is declared to be empty and is not is never sent upstream: over HTTP/1.1 its bytes
+// would be another request. The end of the stream is awaited.
 func TestHTTP2BodiesThatAreDeclaredEmptyHaveToBe(t *testing.T) {
 	u := startUpstream(t, script(ok200, ok200))
 	p := startProxy(t, u, speakHTTP2)

@@ -139,7 +139,7 @@ func TestAWebSocketOverHTTP2ThatBreaksLooksBroken(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoWebSocketDoesNotLookLikeOne(t *testing.T) {
+func TestARefusedWebSocketDoesNotLookOpen(t *testing.T) {
 	for _, c := range []struct {
 		name, protocol, answer string
 		status, sends          int

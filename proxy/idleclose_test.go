@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An upstream answers one request and closes its other connections at that moment. Whoever comes next is answered all the same
-// by one attempt, whether it could be retried or not.
+// An upstream responds to one request and closes its other connections at that moment. The next
+// requests are still served with one attempt each, whether they could be retried or not.
 func TestConnectionsThatEndWhileIdleCostNoRetry(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method string

@@ -73,7 +73,7 @@ func TestAClientThatExpectsMaySendItsBodyAnyway(t *testing.T) {
 	}
 }
 
-func TestAFinalAnswerInsteadOfContinueIsRelayedWithoutTheBody(t *testing.T) {
+func TestAFinalResponseInsteadOfContinueIsRelayedWithoutTheBody(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
 		c.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
@@ -109,7 +109,7 @@ func TestExpectWithoutABodyIsNotForwarded(t *testing.T) {
 	}
 }
 
-func TestRepeatsDropExpectAndContinueTheClient(t *testing.T) {
+func TestRetriesDropExpectAndSendTheClientA100(t *testing.T) {
 	t.Run("refused before the body", func(t *testing.T) {
 		var second string
 		u := startUpstream(t, func(c *upConn) {
@@ -180,7 +180,7 @@ const (
 	processing102 = "HTTP/1.1 102 Processing\r\n\r\n"
 )
 
-func TestInterimAnswersAreForwardedAtOnce(t *testing.T) {
+func TestInterimResponsesAreForwardedAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		c.head()
@@ -199,7 +199,7 @@ func TestInterimAnswersAreForwardedAtOnce(t *testing.T) {
 	c.wantRaw(ok200)
 }
 
-func TestInterimAnswersLoseHopByHopFields(t *testing.T) {
+func TestInterimResponsesLoseHopByHopHeaders(t *testing.T) {
 	u := startUpstream(t, script("HTTP/1.1 103 Early Hints\r\nConnection: X-Hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=3\r\nLink: <a>\r\nProxy-Connection: x\r\n\r\n"+ok200))
 	p := startProxy(t, u, bare)
 	c := p.dial()
@@ -208,13 +208,13 @@ func TestInterimAnswersLoseHopByHopFields(t *testing.T) {
 	}
 }
 
-func TestInterimAnswersOfEveryAttemptAreForwarded(t *testing.T) {
+func TestInterimResponsesOfEveryAttemptAreForwarded(t *testing.T) {
 	u := startUpstream(t, script(hints103+bad503, processing102+ok200))
 	p := startProxy(t, u, bare)
 	p.dial().send(get("/")).wantRaw(hints103 + processing102 + ok200)
 }
 
-func TestInterimAnswersAreNotForHTTP10(t *testing.T) {
+func TestInterimResponsesAreNotForHTTP10(t *testing.T) {
 	u := startUpstream(t, script(hints103+ok200))
 	p := startProxy(t, u, bare)
 	p.dial().send(requestText("GET / HTTP/1.0")).wantEnd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
@@ -226,7 +226,7 @@ func TestAnUnaskedContinueIsNotForwarded(t *testing.T) {
 	p.dial().send(get("/")).wantRaw(ok200)
 }
 
-func TestInterimAnswersWithoutEndAreAMalformedResponse(t *testing.T) {
+func TestEndlessInterimResponsesAreAMalformedResponse(t *testing.T) {
 	u := startUpstream(t, script(strings.Repeat(processing102, attempt.MaxInformational+1)+ok200))
 	p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
 	c := p.dial().send(post(""))

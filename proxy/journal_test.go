@@ -37,7 +37,7 @@ func (n *notebook) Keep(e *Ended) {
 	n.kept = append(n.kept, copied)
 }
 
-func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
+func TestJournalGetsTheRequestsThatItWants(t *testing.T) {
 	book := &notebook{want: func(o policy.Outcome) bool { return o == policy.OutcomeRecovered }}
 	inMemory(t, script(bad503, "", ok200, ok200), func(c *Config) {
 		c.Journal = book
@@ -73,7 +73,7 @@ func TestJournalIsAskedOfAllAndToldOfWhatItWants(t *testing.T) {
 
 // The journal gets the id that the client gets, and nothing of an earlier request of the
 // connection.
-func TestJournalIsToldTheRequestIDAndTheEndpoint(t *testing.T) {
+func TestJournalGetsTheRequestIDAndTheEndpoint(t *testing.T) {
 	book := wantsAll()
 	inMemory(t, script(ok200, ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
 		c := m.client()
@@ -97,7 +97,7 @@ func TestJournalIsToldTheRequestIDAndTheEndpoint(t *testing.T) {
 
 // A request that never was sent has no attempts, and one whose head is not one
 // has no path.
-func TestJournalBearsRequestsWithoutAttempts(t *testing.T) {
+func TestJournalAcceptsRequestsWithoutAttempts(t *testing.T) {
 	book := wantsAll()
 	inMemory(t, script(ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
 		m.client().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")

@@ -25,7 +25,7 @@ func (p *testProxy) quick() *client {
 	return c
 }
 
-// Whatever a kept-alive client sends next, and in whatever pieces, is read whole.
+// Whatever a kept-alive client sends next, in whatever pieces, is read completely.
 func TestAKeptAliveClientIsServed(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), nil)
 	c := p.quick()
@@ -189,8 +189,9 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	}
 }
 
-// Every request is answered at once, in whatever pieces it comes, and no timer has to help.
-func TestNoRequestIsSleptThrough(t *testing.T) {
+// Every request gets its response at once, in whatever pieces it arrives, without the help of a
+// timer.
+func TestNoRequestWaitsForATimer(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.ParkAfter = time.Hour })
 	var clients sync.WaitGroup
 	for g := range 4 {

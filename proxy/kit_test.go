@@ -17,6 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -250,6 +251,7 @@ type recorder struct {
 	wouldRetry        []policy.Reason
 	took              []time.Duration
 	hedged, hedgesWon int
+	used              [tokens.NumFates]tokens.Count
 	traced            []string
 }
 
@@ -273,8 +275,13 @@ func (r *recorder) FaultInjected(k policy.FaultKind) {
 	r.faults = append(r.faults, k)
 }
 func (r *recorder) WaitBegan() { defer r.lock()(); r.waiting++ }
-func (r *recorder) Hedged()    { defer r.lock()(); r.hedged++ }
-func (r *recorder) HedgeWon()  { defer r.lock()(); r.hedgesWon++ }
+func (r *recorder) TokensUsed(c tokens.Count, f tokens.Fate) {
+	defer r.lock()()
+	u := &r.used[f]
+	u.Input, u.Cached, u.Output = u.Input+c.Input, u.Cached+c.Cached, u.Output+c.Output
+}
+func (r *recorder) Hedged()   { defer r.lock()(); r.hedged++ }
+func (r *recorder) HedgeWon() { defer r.lock()(); r.hedgesWon++ }
 func (r *recorder) WaitEnded(d time.Duration) {
 	defer r.lock()()
 	r.waiting--

@@ -139,7 +139,7 @@ func startFor(t *testing.T, unix bool, handle func(c *upConn), change func(*Conf
 	return startProxyTo(t, "unix:"+path, change), u
 }
 
-// An upload that ends while a large response is in flight does not disturb it.
+// The end of an upload does not disturb a large response in flight.
 func TestALargeResponseOutlivesTheEndOfTheUpload(t *testing.T) {
 	const size = 200_000
 	uploaded := make(chan struct{})
@@ -187,8 +187,8 @@ func TestALargeResponseMaySlowDown(t *testing.T) {
 	p.wantOutcome(0, policy.OutcomeSuccess)
 }
 
-// A wake-up of a drain, or of a permit, that meant the wait before a spliced upload
-// and arrives during it takes nothing away from the upload.
+// A wake-up by a drain, or by a permit, that was meant for the wait before a spliced upload may
+// arrive during the upload. It does not affect the upload.
 func TestALateWakeUpDoesNotCutAnUpload(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {
 		req, err := http.ReadRequest(c.Reader)

@@ -62,7 +62,7 @@ func TestLayersOverADeadPortDoNotMultiply(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
+func TestALayeredRetryIsLimitedBySetting(t *testing.T) {
 	cases := []struct {
 		field  string
 		nested policy.LayeredRetries
@@ -92,7 +92,7 @@ func TestARequestThatIsARepeatGetsWhatTheNestingRuleAllows(t *testing.T) {
 	}
 }
 
-func TestTheThirdLayerKnowsOfTheFirstOnesRepeats(t *testing.T) {
+func TestTheThirdProxySeesTheRetriesOfTheFirst(t *testing.T) {
 	u := startUpstream(t, script(bad503, ok200))
 	p := layers(t, 2, u, nil)
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 3\r\n\r\n").want(200, "ok")
@@ -104,7 +104,7 @@ func TestTheThirdLayerKnowsOfTheFirstOnesRepeats(t *testing.T) {
 	}
 }
 
-func TestAnInnerReasonIsKeptWhenAllWeSayIsThatItGaveUp(t *testing.T) {
+func TestTheInnerProxysReasonIsKeptInsteadOfUpstreamGaveUp(t *testing.T) {
 	marked := "HTTP/1.1 503 No\r\nX-Retryproxy-Reason: budget_exhausted\r\nContent-Length: 4\r\n\r\nbusy"
 	u := startUpstream(t, script(marked))
 	p := startProxy(t, u, nil)
@@ -117,7 +117,7 @@ func TestAnInnerReasonIsKeptWhenAllWeSayIsThatItGaveUp(t *testing.T) {
 	}
 }
 
-func TestAProxyBeforeUsIsToldThatWeGaveUp(t *testing.T) {
+func TestAProxyInFrontLearnsThatWeGaveUp(t *testing.T) {
 	u := startUpstream(t, script(bad503))
 	p := layers(t, 3, u, bare)
 	p.dial().send(get("/")).want(503, "busy")
@@ -126,7 +126,7 @@ func TestAProxyBeforeUsIsToldThatWeGaveUp(t *testing.T) {
 	}
 }
 
-func TestEveryAttemptSaysItsNumber(t *testing.T) {
+func TestEveryAttemptCarriesItsNumber(t *testing.T) {
 	u := startUpstream(t, script(bad503, bad503, ok200))
 	p := startProxy(t, u, nil)
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Retryproxy-Attempt: 1\r\n\r\n").want(200, "ok")
@@ -157,7 +157,7 @@ func TestAGeneratedKeyStaysTheSameOverAllAttempts(t *testing.T) {
 	}
 }
 
-func TestAKeyMakesAPostRepeatable(t *testing.T) {
+func TestAKeyMakesAPostRetriable(t *testing.T) {
 	u := startUpstream(t, script(bad503, ok200))
 	p := startProxy(t, u, nil)
 	p.dial().send("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\nx").want(200, "ok")
@@ -205,9 +205,9 @@ func fieldOf(headers, name string) string {
 	return ""
 }
 
-// With TRUSTED_PROXIES set, what anybody else says in X-Retryproxy-* fields is neither believed
-// nor sent on.
-func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
+// If TRUSTED_PROXIES is set, X-Retryproxy-* headers of all other peers are neither trusted nor
+// forwarded.
+func TestControlHeadersOfUntrustedPeersAreDropped(t *testing.T) {
 	for name, tc := range map[string]struct {
 		trusted string
 		sends   int
@@ -241,7 +241,7 @@ func TestControlFieldsOfStrangersAreDropped(t *testing.T) {
 	}
 }
 
-// A client that retries by itself learns when that would be in vain, so that retries do not multiply.
+// A client that retries by itself learns when a retry is useless, so that retries do not multiply.
 func TestAClientLearnsThatARetryIsInVain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		response string
@@ -276,8 +276,8 @@ func TestAClientLearnsThatARetryIsInVain(t *testing.T) {
 	}
 }
 
-// A vendor's client repeats a request whose good response is cut off in its body. It is asked in time
-// not to do so, if the request must not be sent twice.
+// A vendor's client repeats a request whose good response is cut off in its body. If the request
+// must not be sent twice, the headers of that response forbid it.
 func TestAVendorsClientLearnsNotToRepeatAGoodResponse(t *testing.T) {
 	const vendor = "X-Stainless-Retry-Count: 0"
 	with := func(method string, headers ...string) string {
@@ -303,7 +303,8 @@ func TestAVendorsClientLearnsNotToRepeatAGoodResponse(t *testing.T) {
 	}
 }
 
-// What may have been processed is not to be sent again by the client either, unless the upstream asks for it.
+// The client must not repeat a request that may have been processed either, unless the upstream
+// asks for it.
 func TestAClientLearnsThatARetryMayActTwice(t *testing.T) {
 	for response, want := range map[string]string{bad503: "false", rawResponse(503, "X-Should-Retry: true"): "true"} {
 		p := startProxy(t, startUpstream(t, script(response)), nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-func TestAHeadHasToComeInTime(t *testing.T) {
+func TestRequestHeadersMustArriveInTime(t *testing.T) {
 	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
 		c := m.client()
 		for range 2 { // also later on the connection, and not counted from its begin

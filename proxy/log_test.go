@@ -166,7 +166,7 @@ func TestTheAccessLogCountsOurOwnAnswersBytes(t *testing.T) {
 	}
 }
 
-// A client can find the line of every response in the access log, and the line says what was wrong.
+// A client can find the log line of every response, and that line names the error.
 func TestEveryResponseNamesItsLine(t *testing.T) {
 	for name, tt := range map[string]struct{ sent, id, status, reason string }{
 		"malformed":        {"GET / HTTP/1.1\r\nHost: a\r\nBad : x\r\n\r\n", "", "400", "space_before_colon"},

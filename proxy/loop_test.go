@@ -63,7 +63,7 @@ func TestClientGetsTheLastRealResponse(t *testing.T) {
 	}
 }
 
-func TestClientGetsTheHeldResponseWhenLaterAttemptsBringNone(t *testing.T) {
+func TestClientGetsTheBufferedResponseIfLaterAttemptsHaveNone(t *testing.T) {
 	u := startUpstream(t, script(bad503, "", "", ""))
 	p := startProxy(t, u, nil)
 	p.dial().send(get("/")).want(503, "busy")
@@ -72,7 +72,7 @@ func TestClientGetsTheHeldResponseWhenLaterAttemptsBringNone(t *testing.T) {
 	}
 }
 
-func TestPostIsNotRepeatedAfterItWasSent(t *testing.T) {
+func TestPostIsNotRetriedAfterItWasSent(t *testing.T) {
 	u := startUpstream(t, script(bad503, ok200))
 	p := startProxy(t, u, nil)
 	res := p.dial().send(post("hello")).want(503, "busy")
@@ -143,9 +143,9 @@ func TestClientLeavingEndsTheAttempt(t *testing.T) {
 	}
 }
 
-// An attempt that ends soon is not watched; that its client left meanwhile is
-// seen before a retry without a wait.
-func TestNoRepeatWithoutAWaitForAClientThatLeft(t *testing.T) {
+// A short attempt does not watch the client. A retry without a wait still notices that the client
+// left.
+func TestNoRetryWithoutAWaitForAClientThatLeft(t *testing.T) {
 	left := make(chan struct{})
 	u := startUpstream(t, func(c *upConn) {
 		if c.head() != "" {

@@ -16,7 +16,7 @@ import (
 
 func observing(c *Config) { c.Default.DryRun = true }
 
-func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
+func TestADryRunCountsTheRetriesItWouldMake(t *testing.T) {
 	const observedReason = "gave_up_dry_run"
 	response := func(status, more string, body string) string {
 		return "HTTP/1.1 " + status + "\r\n" + more + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
@@ -79,8 +79,8 @@ func TestARouteThatObservesCountsWhatItWouldRetry(t *testing.T) {
 	}
 }
 
-// What an empty budget would refuse would be no retry.
-func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
+// A retry that an empty budget would refuse is not counted.
+func TestADryRunUsesItsOwnBudget(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 2}
 		tried := c.Default
@@ -103,8 +103,8 @@ func TestARouteThatObservesAsksItsOwnBudget(t *testing.T) {
 	})
 }
 
-// Nobody waits at a breaker or for a place, and nobody is turned away.
-func TestARouteThatObservesHoldsNobody(t *testing.T) {
+// No request waits at a breaker or for a permit, and none is rejected.
+func TestADryRunQueuesNoRequest(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); observing(c) })
 	c := p.dial()
@@ -122,7 +122,7 @@ func TestARouteThatObservesHoldsNobody(t *testing.T) {
 	}
 }
 
-func TestARouteThatObservesHasNoLimit(t *testing.T) {
+func TestADryRunHasNoConcurrencyLimit(t *testing.T) {
 	inMemory(t, slow(time.Second, ok200), func(c *Config) {
 		observing(c)
 		c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
@@ -139,8 +139,8 @@ func TestARouteThatObservesHasNoLimit(t *testing.T) {
 
 func at[T any](_ T, t time.Time) time.Time { return t }
 
-// Rate-limit pauses and the throttle turn away only where retries are made.
-func TestARouteThatObservesTurnsNobodyAway(t *testing.T) {
+// Rate-limit pauses and client-side throttling only reject requests if retries are made.
+func TestADryRunRejectsNoRequest(t *testing.T) {
 	inMemory(t, script("HTTP/1.1 429 Slow\r\nRetry-After: 50\r\nContent-Length: 4\r\n\r\nslow"), func(c *Config) {
 		observing(c)
 		throttled(c)
@@ -156,7 +156,7 @@ func TestARouteThatObservesTurnsNobodyAway(t *testing.T) {
 	})
 }
 
-func TestAReloadEndsObserving(t *testing.T) {
+func TestAReloadEndsADryRun(t *testing.T) {
 	inMemory(t, script(bad503, bad503, ok200), observing, func(t *testing.T, m *memory) {
 		c := m.client()
 		c.send(get("/")).want(503, "busy")

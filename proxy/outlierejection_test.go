@@ -248,8 +248,8 @@ func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
 	}
 }
 
-// A hedge goes to the other address, and each of the two is told what became of
-// what was sent to it: nothing where it was overtaken.
+// A hedge goes to the other address. Each of the two addresses gets the result of its own attempt,
+// except an overtaken one.
 func TestHedgesAndTheAddressesTheyGoTo(t *testing.T) {
 	addresses := [2]string{"192.0.2.1:80", "192.0.2.2:80"}
 	handle := func(c *upConn) {

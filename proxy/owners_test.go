@@ -231,8 +231,9 @@ type readerOf func([]byte) (int, error)
 
 func (f readerOf) Read(p []byte) (int, error) { return f(p) }
 
-// While hundreds of requests wait, are hedged, cut off, answered early and left alone, and the configuration is
-// loaded anew, each attempt carries the id, key, fields and body of its own request, and each response goes where it belongs.
+// Hundreds of requests wait, are hedged, cut off and responded to early, while the configuration
+// is reloaded. Each attempt carries the ID, key, headers and body of its own request, and each
+// response reaches its own client.
 func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const http1, http2, rounds = 160, 40, 8

@@ -119,7 +119,7 @@ func TestAPanicBeforeAHedgeIsSentEndsItsOwnRequestOnly(t *testing.T) {
 	}
 }
 
-// So does one before the observer is known, which is told of nothing then.
+// A panic before the observer is known ends only its own request; no observer is called.
 func TestAPanicBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
 	var panicked atomic.Bool
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {

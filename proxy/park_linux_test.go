@@ -72,7 +72,7 @@ func TestAParkedClientOnAUnixSocketIsServed(t *testing.T) {
 	}
 }
 
-func TestTheClientParkedLongestGivesWay(t *testing.T) {
+func TestTheClientParkedLongestIsEvictedFirst(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.MaxConnections = 2 })
 	first := p.dial()
 	p.wantParked(1)
@@ -97,8 +97,8 @@ func TestAParkedClientIsClosedWhenItsTimeIsOver(t *testing.T) {
 	p.wantParked(0)
 }
 
-// What is near its end anyway, or cannot be waited for without its buffers, keeps its goroutine.
-func TestWhoIsNotParked(t *testing.T) {
+// A connection near its end, or one that cannot wait without its buffers, keeps its goroutine.
+func TestConnectionsThatAreNeverParked(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.clientsOverTLS(t, c, false) })
 	p.dialTLS(a.client()).send(get("/")).want(200, "ok")
@@ -183,7 +183,7 @@ func TestDrainServesAndEndsParkedClients(t *testing.T) {
 }
 
 // A request that is there when an idle connection is about to be closed is answered.
-func TestTheLastLookFindsARequest(t *testing.T) {
+func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 	for _, closing := range []string{"drain", "idle timeout"} {
 		t.Run(closing, func(t *testing.T) {
 			c := testConfig(t, "http://127.0.0.1:1", &recorder{})
@@ -242,8 +242,7 @@ func tcpPair(t *testing.T) (far, near net.Conn) {
 	return far, near
 }
 
-// An idle wait that is over before it began leaves no buffer behind, which would keep
-// the connection from being parked.
+// An idle wait that is over before it began leaves no buffer behind, which would prevent parking.
 func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
 	if err != nil {
@@ -269,8 +268,8 @@ func forced() uint32 {
 	return m.NumForcedGC
 }
 
-// A wave of connections leaves no memory behind; here only that it is tidied.
-func TestTidiesAfterAWave(t *testing.T) {
+// A wave of connections leaves no memory behind; this test only checks that the release runs.
+func TestMemoryIsReleasedAfterAWaveOfConnections(t *testing.T) {
 	before := forced()
 	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
 	var all []*client
@@ -328,8 +327,8 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	p.wantParked(0)
 }
 
-// Who the client is, is not forgotten while nothing else is kept of it.
-func TestAParkedClientStaysWhomItsHeaderNamed(t *testing.T) {
+// The client's address is kept, although almost nothing else is.
+func TestAParkedClientKeepsTheAddressFromItsProxyHeader(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); announce(c) })
 	c := p.dial().send(from1)

@@ -35,7 +35,7 @@ func TestSwitchedOffRetriesAreNotMadeAndCostNothing(t *testing.T) {
 	})
 }
 
-// What would not be retried anyway says why, not that retries are off.
+// A request that would not be retried anyway has its own reason, not retries_off.
 func TestTheSwitchIsTheReasonOnlyWhereARetryWasPossible(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), nil)
 	p.SetRetryPercent(0)

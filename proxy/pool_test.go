@@ -100,7 +100,7 @@ func blindDial(c *Config) {
 	}
 }
 
-func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
+func TestARequestAfterAnIdleCloseIsResentForFree(t *testing.T) {
 	for name, req := range map[string]string{
 		"GET":          get("/"),
 		"POST":         post("hello"),
@@ -159,7 +159,7 @@ func TestAnIdleCloseIsRepeatedFreely(t *testing.T) {
 	}
 }
 
-// What the upstream may have taken is not retried unless it is idempotent.
+// A request that the upstream may have received is not retried unless it is idempotent.
 func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 	for _, polite := range []bool{false, true} {
 		u := startUpstream(t, func(c *upConn) {
@@ -188,7 +188,7 @@ func TestAResetAfterTheRequestWasTakenIsNoIdleClose(t *testing.T) {
 	}
 }
 
-func TestAnUnrepeatableRequestUsesAYoungConnection(t *testing.T) {
+func TestANonRetriableRequestUsesARecentConnection(t *testing.T) {
 	put := requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 100") + strings.Repeat("x", 100)
 	inMemory(t, script(ok200), func(c *Config) { c.Default.RetryBufferBytes = 50 }, func(t *testing.T, m *memory) {
 		c := m.client()
@@ -322,8 +322,7 @@ func TestADialThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// An upstream connection whose response said so, or that has bytes left over,
-// is not used again.
+// An upstream connection is not reused if its response forbids it or if bytes are left over.
 func TestConnectionsThatAreNotUsedAgain(t *testing.T) {
 	for name, response := range map[string]string{
 		"Connection: close":       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",

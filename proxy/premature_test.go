@@ -91,8 +91,7 @@ func (c *frameClient) heard() {
 	}
 }
 
-// Uploads that are cut as fast as they are begun take no other request of their connection with
-// them: all are answered, and the connection goes on.
+// Uploads that are cut right after they begin do not affect other requests on their connection.
 func TestCutUploadsLeaveOtherStreamsAlone(t *testing.T) {
 	const cut, others = 950, 28
 	u := startUpstream(t, func(c *upConn) {
@@ -151,9 +150,9 @@ func TestAFloodOfFramesIsCountedAndServedOn(t *testing.T) {
 	}
 }
 
-// Whichever way a client has its requests ended as soon as they were begun, it can do
-// so to an upstream only as often as is allowed; then its requests are held, and those that
-// end meanwhile never reach the upstream.
+// In whatever way a client has its requests ended right after they begin, it can do so to an
+// upstream only as often as allowed. Beyond that its requests are queued, and those that end in
+// the queue never reach the upstream.
 func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 	const most = 3
 	for name, tc := range map[string]struct {

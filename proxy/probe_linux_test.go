@@ -60,9 +60,9 @@ func (r *readiness) handle(verdict func(asked int) string) func(c *upConn) {
 
 func (r *readiness) probes() int { r.mu.Lock(); defer r.mu.Unlock(); return r.asked }
 
-// While the breaker is open nothing is sent but probes, though connections work
-// again; no request, whatever its method, is used as one, and none is counted.
-func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
+// While the breaker is open, only probes are sent, even if connections work again. No request is
+// used as a probe, whatever its method, and no probe counts as a request.
+func TestAProbeByPathDetectsTheUpstreamsReturn(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, probed)
 	const clients = 20
@@ -105,9 +105,9 @@ func TestTheProbePathSaysWhenTheUpstreamIsBack(t *testing.T) {
 	}
 }
 
-// A probe that hangs stays open, nothing else is sent meanwhile, and its response,
-// however late, lets all in.
-func TestTheLateAnswerOfAHungProbeLetsAllIn(t *testing.T) {
+// A probe that hangs stays in flight and nothing else is sent. Its response, however late, closes
+// the breaker.
+func TestTheLateResponseOfAHungProbeClosesTheBreaker(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, probed)
 	held := p.dial().send(post("x"))

@@ -15,9 +15,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
-// moving is an upstream whose name leads first to one address, then to another. The
-// one that it has left falls silent without closing anything, as a machine
-// does that is stopped or cut off.
+// moving is an upstream whose name resolves first to one address, then to another. The old one
+// becomes silent without closing anything, like a machine that is stopped or cut off.
 type moving struct {
 	mu     sync.Mutex
 	at     string   // what the name leads to
@@ -97,8 +96,8 @@ func (m *moving) fallSilent(t *testing.T, p *memory) {
 	time.Sleep(5 * time.Second)
 }
 
-// A silent upstream gets no second probe for long, but one that has moved is
-// found as soon as its name says so, and nothing is sent to the old address then.
+// A silent upstream gets no second probe for a long time. One that has moved is found as soon as
+// its name resolves to the new address, and nothing is sent to the old one after that.
 func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"probed by a request": func(*Config) {},
@@ -133,7 +132,7 @@ func TestAnUpstreamThatMovedWhileAProbeHangsIsFound(t *testing.T) {
 	}
 }
 
-// Where the name goes on to say the same, a hung probe stays the only one.
+// If the name still resolves to the same address, a hung probe stays the only one.
 func TestALookUpAloneSendsNoProbe(t *testing.T) {
 	var m moving
 	inMemory(t, m.handle, m.setUp, func(t *testing.T, p *memory) {
@@ -147,8 +146,8 @@ func TestALookUpAloneSendsNoProbe(t *testing.T) {
 	})
 }
 
-// Connections to an address that the upstream has left carry no new requests; what
-// is on them ends as ever.
+// Connections to an address that the upstream has left carry no new requests; those in flight on
+// them finish.
 func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
 	asked, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
 	homes := map[string]string{

@@ -15,10 +15,10 @@ var (
 	promiseSeed     = flag.Uint64("promise-seed", 1, "the first world of TestNeverMoreThanPromised")
 )
 
-// Whatever the policy, the clock, the failures and the clients: no request is
-// given more than its policy promises. Worlds of a few clients, in virtual time, over the
-// real loop and connections in memory. A world follows from its seed, but for the
-// jitter and for what comes first within one instant.
+// Whatever the policy, the clock, the failures and the clients do: no request gets more than its
+// policy promises. The test runs worlds of a few clients, in virtual time, over the real loop and
+// connections in memory. A world follows from its seed, except for the jitter and for the order
+// within one instant.
 func TestNeverMoreThanPromised(t *testing.T) {
 	var all promiseTally
 	seed := *promiseSeed

@@ -36,7 +36,7 @@ func (u *fakeUpstream) wantFrom(t *testing.T, n int, addr string) {
 	}
 }
 
-func TestClientIsWhomTheHeaderNames(t *testing.T) {
+func TestTheClientsAddressComesFromTheProxyHeader(t *testing.T) {
 	for name, c := range map[string]struct{ header, addr string }{
 		"v1":           {from1, "192.0.2.1"},
 		"v1, unknown":  {"PROXY UNKNOWN\r\n", "127.0.0.1"},

@@ -263,7 +263,7 @@ func TestGRPCCallsAreNotHedged(t *testing.T) {
 }
 
 // A fault in the hedge's goroutine leaves the first attempt alone.
-func TestAFaultOfARivalIsContained(t *testing.T) {
+func TestAPanicInAHedgeIsContained(t *testing.T) {
 	var dials atomic.Int32
 	u := startUpstream(t, respondsAfter(200*time.Millisecond, ok200))
 	p := startProxy(t, u, func(c *Config) {
@@ -290,7 +290,7 @@ type faultyRace struct{ *recorder }
 func (faultyRace) AttemptDone(policy.Class, int, time.Duration) { panic("a fault of the test") }
 
 // A fault in the middle of a race ends both attempts.
-func TestAFaultInARaceEndsBothAttempts(t *testing.T) {
+func TestAPanicDuringAHedgeEndsBothAttempts(t *testing.T) {
 	ended := make(chan error, 2)
 	u := startUpstream(t, byConn(
 		func(c *upConn) { c.head(); _, err := c.ReadByte(); ended <- err },

@@ -62,7 +62,7 @@ func TestARateLimitSpacesRequestsEvenly(t *testing.T) {
 	})
 }
 
-// Who would have to wait longer than allowed hears so at once and is not sent.
+// A request that would have to wait longer than allowed is rejected at once and not sent.
 func TestARequestBeyondTheRateLimitGets429(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(c *Config)
@@ -120,8 +120,7 @@ func TestARequestBeyondTheRateLimitGets429(t *testing.T) {
 	}
 }
 
-// A retry needs a slot as any attempt does; where it gets none, the client has
-// the upstream's response.
+// A retry needs a slot like any attempt. If it gets none, the client gets the upstream's response.
 func TestRetriesCountAgainstTheRateLimit(t *testing.T) {
 	up := &timed{first: []string{rawResponse(503), rawResponse(503), rawResponse(503)}}
 	inMemory(t, up.handle, rationed("1/s", 10*time.Second), func(t *testing.T, m *memory) {
@@ -144,8 +143,8 @@ func TestRetriesCountAgainstTheRateLimit(t *testing.T) {
 	})
 }
 
-// Who leaves while it waits takes nothing with it.
-func TestAClientThatLeavesTheRateLimitsLine(t *testing.T) {
+// A client that leaves during its wait uses no slot.
+func TestAClientThatLeavesTheRateLimitQueue(t *testing.T) {
 	up := &timed{}
 	inMemory(t, up.handle, rationed("1/s", 10*time.Second), func(t *testing.T, m *memory) {
 		began := time.Now()
@@ -165,7 +164,7 @@ func TestAClientThatLeavesTheRateLimitsLine(t *testing.T) {
 	})
 }
 
-// A slot taken for a request that the breaker then turns away is another's.
+// A slot taken for a request that the breaker then rejects goes to another request.
 func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
@@ -183,13 +182,13 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().RateLimits[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.process.Clock.Elapsed()) {
+	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.process.Clock.Elapsed(), nil) {
 		t.Error("no slot left, though none was used")
 	}
 }
 
 // Routes to one upstream with one rate limit share it; others do not.
-func TestWhoSharesARateLimit(t *testing.T) {
+func TestRoutesThatShareARateLimit(t *testing.T) {
 	inMemory(t, script(ok200), func(c *Config) {
 		rationed("1/m", 0)(c)
 		same, other, none := c.Default, c.Default, c.Default
@@ -235,7 +234,7 @@ func TestASlotIsLeased(t *testing.T) {
 	})
 }
 
-// An engine that does not answer holds nobody up: the share is used.
+// An engine that does not respond delays nothing: each process uses its share.
 func TestAShareIsUsedWithoutAnEngine(t *testing.T) {
 	up := &timed{}
 	inMemory(t, up.handle, leasedRateLimit("100/s", time.Second, func() {}), func(t *testing.T, m *memory) {

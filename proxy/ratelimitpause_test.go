@@ -28,7 +28,7 @@ func rawResponse(status int, fields ...string) string {
 // sharedPause switches rate-limit pauses on: "route", or the name of a field.
 func sharedPause(key string) func(c *Config) {
 	return func(c *Config) {
-		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseHeader, Header: key, Max: time.Minute}
+		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseValue, Header: key, Max: time.Minute}
 		if key == "route" {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}
@@ -397,7 +397,7 @@ func TestARetryThatAPauseForbidsIsNotWaitedFor(t *testing.T) {
 
 // learnable is the key of the default route.
 func (m *memory) learnable() uint64 {
-	key, _ := m.settings.Load().DefaultRoute.PauseKey(nil)
+	key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
 	return key
 }
 

@@ -12,7 +12,7 @@ import (
 func keyed(rate string) func(c *Config) {
 	return func(c *Config) {
 		rationed(rate, 0)(c)
-		c.Default.RateLimit.Kind, c.Default.RateLimit.Header = admission.RateLimitHeader, "X-Key"
+		c.Default.RateLimit.Kind, c.Default.RateLimit.Header = admission.RateLimitValue, "X-Key"
 	}
 }
 
@@ -20,8 +20,8 @@ func getFor(path, key string) string {
 	return strings.Replace(get(path), "\r\n\r\n", "\r\nX-Key: "+key+"\r\n\r\n", 1)
 }
 
-// Each kind, by requests of which the first few have the rate limit of one a minute.
-func TestWhoseARateLimitIs(t *testing.T) {
+// Each kind gets requests, of which the first few share the rate limit of one per minute.
+func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
 	withRoute := func(kind admission.RateLimitKind, header, other string) func(c *Config) {
 		return func(c *Config) {
 			rationed("1/m", 0)(c)
@@ -41,10 +41,10 @@ func TestWhoseARateLimitIs(t *testing.T) {
 	}{
 		"upstream": {withRoute(admission.RateLimitUpstream, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 429}}},
 		"route":    {withRoute(admission.RateLimitRoute, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 200}, {get("/r"), 429}}},
-		"header": {withRoute(admission.RateLimitHeader, "X-Key", "x-key"), []step{
+		"header": {withRoute(admission.RateLimitValue, "X-Key", "x-key"), []step{
 			{getFor("/", "a"), 200}, {getFor("/", "a"), 429}, {getFor("/r", "a"), 429}, {getFor("/", "A"), 200}, {getFor("/", ""), 200}, {getFor("/", ""), 429},
 			{get("/"), 200}, {get("/r"), 429}, {get("/"), 429}, {getFor("/r", "b"), 200}, {getFor("/", "b"), 429}}},
-		"another header": {withRoute(admission.RateLimitHeader, "X-Key", "X-Other"), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
+		"another header": {withRoute(admission.RateLimitValue, "X-Key", "X-Other"), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), tc.change, func(t *testing.T, m *memory) {
@@ -74,7 +74,7 @@ func TestWhoseARateLimitIs(t *testing.T) {
 	}
 }
 
-// A hedge has its slot of its own key's rate limit.
+// A hedge takes its slot from the rate limit of its own key.
 func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
 	inMemory(t, script(ok200), keyed("1/m"), func(t *testing.T, m *memory) {
 		m.client().send(getFor("/", "a")).want(200, "ok")
@@ -83,7 +83,7 @@ func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
 			if _, err := req.Parse([]byte(getFor("/", key)), http1.Limits{HeaderBytes: 1000, Headers: 10}); err != nil {
 				t.Fatal(err)
 			}
-			_, ok := m.settings.Load().DefaultRoute.HedgePermit(&req, m.process.Clock.Elapsed())
+			_, ok := m.settings.Load().DefaultRoute.HedgePermit(&req, nil, m.process.Clock.Elapsed())
 			return ok
 		}
 		if permit("a") || !permit("b") || permit("b") {

@@ -53,7 +53,7 @@ func refused(t *testing.T, change func(*Config), sent string, status int, why ht
 	}
 }
 
-func TestRefusedHeads(t *testing.T) {
+func TestRefusedRequestHeaders(t *testing.T) {
 	ok := func(fields ...string) string {
 		return requestText("POST / HTTP/1.1", append([]string{"Host: a"}, fields...)...)
 	}
@@ -123,7 +123,7 @@ func TestRefusedHeads(t *testing.T) {
 	}
 }
 
-func TestTheLimitsOfAHeadAreExact(t *testing.T) {
+func TestTheLimitsOfHeadersAreExact(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, nil)
 	headers := requestText("GET / HTTP/1.1", "Host: a", "X: ")
@@ -149,7 +149,7 @@ func TestARefusedRequestAfterAGoodOne(t *testing.T) {
 	}
 }
 
-func TestRefusedBodiesThatCameWithTheirHead(t *testing.T) {
+func TestRefusedBodiesThatCameWithTheirHeaders(t *testing.T) {
 	chunked := requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")
 	for name, tc := range map[string]struct {
 		body   string
@@ -174,8 +174,8 @@ func TestRefusedBodiesThatCameWithTheirHead(t *testing.T) {
 	}
 }
 
-// A body that turns out malformed when its begin was sent already: the
-// upstream's connection is reset, so that the begin is not taken for the whole.
+// A body turns out to be malformed after its beginning was sent: the upstream's connection is
+// reset, so that the beginning does not pass for the whole body.
 func TestBodiesThatTurnOutMalformedAreAborted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body string

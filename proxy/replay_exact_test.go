@@ -18,10 +18,10 @@ var (
 	replaySeed = flag.Uint64("replay-seed", 1, "what TestReplayIsExact draws from")
 )
 
-// Whatever the body, its framing and its trailers, and wherever the upstream
-// fails: every attempt carries the client's bytes and trailers, or is visibly cut off, and
-// what is over a cap is never retried with a part of its body. Over both protocols on
-// either side, with memory enough and with little; real sockets.
+// Whatever the body, its framing and its trailers are, and wherever the upstream fails: every
+// attempt carries the client's bytes and trailers, or is visibly cut off. A body over a cap is
+// never retried in part. The test covers both protocols on either side, with enough memory and
+// with little, over real sockets.
 func TestReplayIsExact(t *testing.T) {
 	each := (*replays + 7) / 8
 	for i, caps := range []replayCaps{{1 << 20, 64 << 20}, {40 << 10, 200 << 10}} {

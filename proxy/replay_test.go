@@ -111,7 +111,7 @@ func TestABodyOverTheCapIsSentOnceAndCounted(t *testing.T) {
 	}
 }
 
-func TestAFullReplayMemoryStopsRetriesNotRequests(t *testing.T) {
+func TestAFullRetryBufferStopsRetriesNotRequests(t *testing.T) {
 	body := randomBytes(100 << 10)
 	var seen bodies
 	u := startUpstream(t, seen.answer(bad503))
@@ -208,7 +208,7 @@ func TestEarlyFinalAnswerIsRelayedAndEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestAResponseTooLargeToHoldIsRelayedWhole(t *testing.T) {
+func TestAResponseTooLargeToBufferIsRelayedWhole(t *testing.T) {
 	body := randomBytes(200 << 10)
 	for name, headers := range map[string]string{
 		"length":  fmt.Sprintf("HTTP/1.1 503 No\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
@@ -229,7 +229,7 @@ func TestAResponseTooLargeToHoldIsRelayedWhole(t *testing.T) {
 	}
 }
 
-func TestAHeldResponseIsGivenAsItCame(t *testing.T) {
+func TestABufferedResponseIsRelayedUnchanged(t *testing.T) {
 	body := randomBytes(60 << 10)
 	trailer := "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
 	for name, response := range map[string]string{
@@ -257,7 +257,7 @@ func TestAHeldResponseIsGivenAsItCame(t *testing.T) {
 	}
 }
 
-func TestAHeldResponseThatWasCutOffIsCutOffForTheClient(t *testing.T) {
+func TestABufferedResponseThatWasCutOffIsCutOffForTheClient(t *testing.T) {
 	cut := "HTTP/1.1 503 No\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf"
 	u := startUpstream(t, script(cut, "", "", ""))
 	p := startProxy(t, u, nil)

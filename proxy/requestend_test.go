@@ -34,8 +34,8 @@ func (m *memory) hookedClient(after func(c *client, p []byte)) *client {
 	return c
 }
 
-// A client that finishes its body as soon as it has the last bytes of an early response
-// sends nothing upstream any more, and nobody gets the connection after it.
+// A client finishes its body as soon as it has the last bytes of an early response. No more of it
+// is sent upstream, and no other request gets that connection.
 func TestABodyThatEndsAfterItsResponseReachesNobody(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	for name, response := range map[string]string{
@@ -87,7 +87,8 @@ func TestABodyThatEndsAfterItsResponseReachesNobody(t *testing.T) {
 	}
 }
 
-// Where the upstream may see another end of the request than we do, its connection is not used again.
+// If the upstream may see the end of the request elsewhere than the proxy, its connection is not
+// reused.
 func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for name, tc := range map[string]struct {
@@ -145,8 +146,8 @@ func TestAConnectionIsUsedAgainOnlyWhereBothSidesSawTheRequestEnd(t *testing.T) 
 	}
 }
 
-// A client whose body is here waits for no 100, so the upstream is not asked for one: an upstream
-// that answers such a question at once may take the body for the next request.
+// A request whose body is here does not ask the upstream for a 100: an upstream that responds at
+// once may parse the body as the next request.
 func TestExpectIsDroppedWhereTheBodyIsHere(t *testing.T) {
 	for name, body := range map[string]string{"whole": "hello", "begun": "he"} {
 		t.Run(name, func(t *testing.T) {

@@ -92,9 +92,9 @@ func (c *restartClient) ask(nc net.Conn) {
 
 const patienceOfTests = 4 * time.Minute
 
-// An application is killed with a thousand requests in hand and restarted
-// beside its sidecar, while as many as before go on coming: nothing is lost that
-// may run twice or was never sent, and what may not run twice does not.
+// An application with a thousand requests in flight is killed and restarted beside its sidecar,
+// while as many keep arriving. No request is lost that may run twice or was never sent, and no
+// other request is sent twice.
 func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	const inFlight, later = 1000, 200
 	permit := reservePort(t)

@@ -14,9 +14,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// service is one address that stands for several pods, as that of a Service of
-// Kubernetes does: each connection goes to one of those listed, at random. What is
-// listed lags behind what is there.
+// service is one address that stands for several pods, like that of a Kubernetes Service: each
+// connection goes to one of the listed pods, at random. The list lags behind reality.
 type service struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -77,10 +76,9 @@ func answersOnce(c *upConn) {
 	c.say("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
 }
 
-// A rolling restart behind one address: pod after pod ends, is listed for five
-// seconds more, and is replaced. A hundred requests a second, each on a connection of
-// its own, half of them POST: none fails, and the breaker stays out of it while others
-// are served.
+// A rolling restart behind one address: each pod ends, stays listed for five more seconds, and is
+// replaced. A hundred requests a second arrive, each on its own connection, half of them POST.
+// None fails, and the breaker stays closed while others are served.
 func TestARolloutBehindOneAddressFailsNoRequest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pods  int
@@ -136,8 +134,8 @@ func TestARolloutBehindOneAddressFailsNoRequest(t *testing.T) {
 	}
 }
 
-// After half a second of refused connections, an upstream whose responses take 12 s:
-// twenty clients who are held for a second at most are all served.
+// After half a second of refused connections, an upstream whose responses take 12 s serves twenty
+// clients that are queued for a second at most.
 func TestTheBreakerClosesBeforeTheFirstResponse(t *testing.T) {
 	s := &service{}
 	slow := func(c *upConn) {

@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
-// tardy is a Tracer that stands for a process without a processor: it takes its time
-// between the look at the clock and the sending of each attempt.
+// tardy is a Tracer that simulates a process that does not run: it sleeps between the clock
+// reading and the sending of each attempt.
 type tardy time.Duration
 
 func (d tardy) Request(*trace.Request) trace.RequestSpan { return d }
@@ -25,9 +25,9 @@ func (d tardy) Waited(string, time.Time, time.Duration) {}
 func (d tardy) Done(*trace.AttemptEnd)                  {}
 func (d tardy) End(*trace.End)                          {}
 
-// A request whose wait for a response is over before anything was sent is sent all
-// the same, and only where a look finds the connection open.
-func TestARequestThatComesToBeSentLate(t *testing.T) {
+// A request whose wait for a response ended before anything was sent is still sent, but only if a
+// check finds the connection open.
+func TestARequestWhoseSendIsDelayedIsStillSent(t *testing.T) {
 	closed := make(chan struct{})
 	u := startUpstream(t, byConn(func(c *upConn) {
 		for range 2 {

@@ -57,12 +57,16 @@ func (s *Server) RateLimitLeaseRequests(asks []ratelimit.LeaseRequest) ([]rateli
 
 // ApplyRateLimitLease applies the response to a lease request.
 func (s *Server) ApplyRateLimitLease(key uint64, g ratelimit.LeaseGrant) {
-	s.withRateLimit(key, func(q *ratelimit.Limiter, now time.Duration) { q.ApplyGrant(now, g) })
+	if q := s.settings.Load().RateLimitQueue(key); q != nil { // else it is gone by a reload, or forgotten
+		q.ApplyGrant(s.process.Clock.Elapsed(), g)
+	}
 }
 
 // FailRateLimitLease records that a lease request got no response.
 func (s *Server) FailRateLimitLease(key uint64) {
-	s.withRateLimit(key, func(q *ratelimit.Limiter, _ time.Duration) { q.RequestFailed() })
+	if q := s.settings.Load().RateLimitQueue(key); q != nil {
+		q.FailRequest(s.process.Clock.Elapsed())
+	}
 }
 
 // ShareRateLimits sets how many processes share each rate limit.
@@ -72,16 +76,10 @@ func (s *Server) ShareRateLimits(processes int) {
 	}
 }
 
-func (s *Server) withRateLimit(key uint64, do func(q *ratelimit.Limiter, now time.Duration)) {
-	if q := s.settings.Load().RateLimitQueue(key); q != nil { // otherwise a reload removed it, or it was forgotten
-		q.Update(s.process.Clock.Elapsed(), do)
-	}
-}
-
-// ApplyRateLimitPause takes over a pause that began in another process with the same routes. key
-// is what that process passed to Config.RateLimitPauseBegan; lasts is the rest of the pause. A
-// pause longer than every route's RateLimitPause.Max is ignored. It does not call
-// RateLimitPauseBegan. It does not block and is safe for concurrent use.
+// ApplyRateLimitPause takes over a pause that began in another process with the same routes. key is
+// what that process passed to Config.RateLimitPauseBegan; lasts is what is left of the pause. A
+// pause longer than any route's RateLimitPause.Max is ignored. RateLimitPauseBegan is not called
+// for it here. It does not block. Safe for concurrent use.
 func (s *Server) ApplyRateLimitPause(key uint64, lasts time.Duration) {
 	if lasts <= 0 || lasts > s.settings.Load().LongestRateLimitPause {
 		return

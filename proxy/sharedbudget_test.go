@@ -7,8 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// What the fleet's bucket holds is what a process retries, and without an
-// answer its own does.
+// A process retries as much as the fleet's bucket allows. Without a response of the engine it uses
+// its own bucket.
 func TestRetriesOfAFleetsBudget(t *testing.T) {
 	wishes := 0
 	inMemory(t, script(bad503), func(c *Config) {

@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// A client's own short deadline is no attempt timeout: it says no more of the
-// upstream than a client who leaves, which is nothing until the response is overdue by far.
+// A client's short deadline is no attempt timeout. Like a client that leaves, it is no evidence
+// about the upstream until the response is far overdue.
 func TestClientsWithShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -24,6 +24,44 @@ func TestASlowResponseOfTheOnlyEndpointIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A hard attempt timeout ends the last attempt too, and the client's connection goes on.
+func TestAHardAttemptTimeoutEndsTheLastAttempt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hard    bool
+		request string
+		status  int
+		sends   int
+	}{
+		"not hard":              {false, post("x"), 200, 1},
+		"it may not run twice":  {true, post("x"), 504, 1},
+		"no retry is left":      {true, get("/"), 504, 3},
+		"a body of some length": {true, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 504, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, respondsAfter(3*time.Second, reply(200, "late")), func(c *Config) {
+				c.Default.AttemptTimeout, c.Default.AttemptTimeoutHard, c.Default.RequestTimeout = time.Second, tc.hard, 30*time.Second
+				c.Default.Policy.MaxRetries = 2
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				for range 2 {
+					before := m.up.sends()
+					c.send(tc.request)
+					if r, _, err := c.response("GET"); err != nil || r.StatusCode != tc.status || r.Close {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					if n := m.up.sends() - before; n != tc.sends {
+						t.Errorf("%d sends, want %d", n, tc.sends)
+					}
+					synctest.Wait()
+					if g := m.guard(); g.InFlight-g.Abandoned != 0 {
+						t.Errorf("%d permits taken", g.InFlight-g.Abandoned)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -61,7 +99,7 @@ func TestASlowAttemptGetsAnotherEndpointBesideIt(t *testing.T) {
 	}
 }
 
-// Two addresses at which nothing answers get no more than the budget allows.
+// Two addresses without any response get no more attempts than the budget allows.
 func TestASlowAttemptGetsNoOtherOneBeyondTheBudget(t *testing.T) {
 	inMemory(t, respondsAfter(15*time.Second, reply(200, "slow")), func(c *Config) {
 		slowAttempts(c)

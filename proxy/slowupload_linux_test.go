@@ -11,8 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// An upstream that takes little at a time is not stuck: a client that ends its side meanwhile, within its
-// body, is answered.
+// An upstream that reads slowly is not stuck: a client that half-closes within its body still gets
+// a response.
 func TestASlowUploadIsNotStuck(t *testing.T) {
 	t.Parallel()
 	const size = 640 << 10

@@ -31,8 +31,7 @@ func segments(t *testing.T, c *upConn) uint32 {
 	return info.Data_segs_in
 }
 
-// A body that came with its head, or right behind it, leaves with its head, in
-// one write.
+// A body that came with its headers, or right after them, is sent with its headers, in one write.
 func TestASmallBodyLeavesWithItsHead(t *testing.T) {
 	if !rawsocket.WritevIsOneCall {
 		t.Skip("the race detector's build writes part by part")
@@ -67,8 +66,7 @@ func TestASmallBodyLeavesWithItsHead(t *testing.T) {
 	}
 }
 
-// However a small body comes, and whatever comes behind it, each attempt
-// carries exactly it.
+// However a small body arrives, and whatever follows it, each attempt carries exactly that body.
 func TestSmallBodiesInPieces(t *testing.T) {
 	for _, size := range []int{1, 4000, 16 << 10, 64 << 10, 64<<10 + 1, 200 << 10} {
 		for _, cuts := range []int{1, 2, 7} {

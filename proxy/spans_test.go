@@ -13,8 +13,9 @@ import (
 // without are fields whose buffers no parsed head points into.
 var without = []string{"x.r.Out.Headers", "s.r.Out.Headers", "w.buf", "h.body", "b.Prefix", "b.scratch"}
 
-// A buffer that parsed heads point into goes back to its pool in exchange/memory.go, downstream/readbuffer.go and attempt/buffer.go alone, where its spans are detached first.
-// Elsewhere only what is known to hold none may be given back: the fields above, and what a function fetched itself.
+// Only exchange/memory.go, downstream/readbuffer.go and attempt/buffer.go return a buffer that
+// parsed headers point into, after they detach its spans. Other files may only return buffers
+// known to hold no headers: the fields above, and what a function itself got.
 func TestBuffersWithSpansGoBackInOneFile(t *testing.T) {
 	files := token.NewFileSet()
 	var names []string

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An upstream that says more than it was asked must not have it taken for the
-// answer to the next request, however soon that comes.
+// Stray bytes of an upstream never pass for the response to the next request, however soon that is
+// sent.
 func TestAStrayResponseReachesNobody(t *testing.T) {
 	stray := "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 	for name, size := range map[string]int{"with a small response": 10, "with one that is spliced": 1 << 20} {

@@ -9,9 +9,9 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
-// An upstream whose answers turn from 10 ms to 800 ms is in doubt until the first of
-// them. Whoever comes meanwhile waits for it, however short the wait for a place may be,
-// and also where nobody is held during an outage.
+// An upstream whose responses slow down from 10 ms to 800 ms is in doubt until the first of them.
+// Requests that arrive before it are queued, however short the wait for a permit may be, and even
+// if no request is queued during an outage.
 func TestClientsOfASuspectUpstreamWaitAndAreServed(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"held in an outage":        func(c *Config) { c.Default.Breaker, c.Default.LimitQueueTimeout = BreakerQueue, 10*time.Millisecond },

@@ -13,7 +13,7 @@ import (
 
 func throttled(c *Config) { c.Default.ClientThrottling = true }
 
-func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
+func TestThrottlingRejectsRequestsForAnUpstreamThatRejectsAll(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) { throttled(c); c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
 		c := m.client()
 		turned := 0
@@ -43,7 +43,7 @@ func TestThrottleTurnsRequestsAwayFromAnUpstreamThatRejectsAll(t *testing.T) {
 	})
 }
 
-func TestWithoutThrottleAllAreSent(t *testing.T) {
+func TestWithoutThrottlingAllAreSent(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) { c.Default.Policy.MaxRetries = 0 }, func(t *testing.T, m *memory) {
 		c := m.client()
 		for range 50 {
@@ -55,7 +55,7 @@ func TestWithoutThrottleAllAreSent(t *testing.T) {
 	})
 }
 
-func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
+func TestThrottlingSendsAllToAnUpstreamThatAcceptsThem(t *testing.T) {
 	notFound := "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"
 	inMemory(t, script(notFound), throttled, func(t *testing.T, m *memory) {
 		c := m.client()
@@ -68,9 +68,9 @@ func TestThrottleSendsAllToAnUpstreamThatTakesThem(t *testing.T) {
 	})
 }
 
-// A retry that the throttle does not let pass is not waited for, costs nothing
-// and leaves the client the response that there was.
-func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
+// A retry that client-side throttling does not admit is not waited for, costs nothing and leaves
+// the client the last response.
+func TestAThrottledRetryRelaysTheLastResponse(t *testing.T) {
 	inMemory(t, slow(time.Second, bad503), func(c *Config) {
 		throttled(c)
 		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 2 * time.Second})
@@ -95,8 +95,8 @@ func TestAThrottledRetryGivesTheLastAnswer(t *testing.T) {
 	})
 }
 
-// What clients left or broke says nothing of the upstream.
-func TestThrottleDoesNotCountWhatClientsLeft(t *testing.T) {
+// Requests that clients left or broke are no evidence about the upstream.
+func TestThrottlingDoesNotCountAbandonedRequests(t *testing.T) {
 	inMemory(t, slow(time.Minute, ok200), throttled, func(t *testing.T, m *memory) {
 		for range 20 {
 			c := m.client().send(get("/"))
@@ -111,8 +111,9 @@ func TestThrottleDoesNotCountWhatClientsLeft(t *testing.T) {
 	})
 }
 
-// While the breaker is not closed it alone decides: who waits there is not turned away.
-func TestThrottleLeavesAnOutageToTheBreaker(t *testing.T) {
+// While the breaker is not closed, it alone decides: throttling rejects no request that waits
+// there.
+func TestThrottlingLeavesAnOutageToTheBreaker(t *testing.T) {
 	permit := reservePort(t)
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); throttled(c) })
 	p.dial().send(get("/")) // opens the breaker

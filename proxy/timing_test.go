@@ -124,7 +124,7 @@ func TestRetryAfterBeyondTheDeadlineIsGivenToTheClientAtOnce(t *testing.T) {
 	})
 }
 
-func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
+func TestAttemptTimeoutRetriesWhileARetryIsPossible(t *testing.T) {
 	responses := make(chan time.Duration, 2)
 	responses <- time.Hour
 	responses <- 0
@@ -146,7 +146,7 @@ func TestAttemptTimeoutRepeatsWhileARepeatIsPossible(t *testing.T) {
 	})
 }
 
-func TestTheUnrepeatableAttemptHasAllTheTimeLeft(t *testing.T) {
+func TestANonRetriableAttemptHasAllTheTimeLeft(t *testing.T) {
 	inMemory(t, slow(25*time.Second, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
 		m.client().send(post("x")).want(200, "ok")
@@ -309,7 +309,7 @@ func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestBudgetIsAskedBeforeTheWait(t *testing.T) {
+func TestBudgetIsCheckedBeforeTheWait(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget = false
 		c.Default.Budget = budget.Config{Ratio: 0.2, MinPerSecond: 1, Burst: 1}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A body in tiny chunks costs the upstream, and us, no write for each: what
-// came together goes on together, byte for byte the same body.
+// A body in tiny chunks does not cost a write for each: what arrived together is sent together, as
+// the same bytes.
 func TestTinyChunksAreJoined(t *testing.T) {
 	const n = 2000
 	var body, wire strings.Builder

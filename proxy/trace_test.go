@@ -32,7 +32,7 @@ func (t *attemptsTraced) Recorded() bool                        { return !t.notR
 func (*attemptsTraced) Waited(string, time.Time, time.Duration) {}
 func (*attemptsTraced) End(*trace.End)                          {}
 
-// What an untraced request was repeated for is not told of the next one.
+// The retry reason of an untraced request does not appear in the next request's trace.
 func TestAFirstAttemptIsTracedAsNoRetry(t *testing.T) {
 	var first Config
 	p := startProxy(t, startUpstream(t, script(bad503, ok200)), func(c *Config) { first = *c })
@@ -51,8 +51,8 @@ func TestAFirstAttemptIsTracedAsNoRetry(t *testing.T) {
 	}
 }
 
-// The observer gets the trace's id of a request whose trace can be found, and of no other.
-func TestTheObserverIsToldOfRecordedTraces(t *testing.T) {
+// The observer gets the trace ID of a request whose trace is recorded, and of no other.
+func TestTheObserverGetsRecordedTraces(t *testing.T) {
 	const id = "0af7651916cd43dd8448eb211c80319c"
 	for name, tt := range map[string]struct {
 		tracer trace.Tracer

@@ -11,8 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// The upstream's failing response comes while the body still does. It is given up for a
-// repeat only as long as the body can be whole in time.
+// The upstream's failing response arrives before the whole body. It is given up for a retry only
+// while the body can be complete in time.
 func TestAnEarlyFailingAnswerToASlowUpload(t *testing.T) {
 	const later = "HTTP/1.1 %d X\r\nContent-Length: 6\r\n\r\nbusy"
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }

@@ -22,9 +22,9 @@ func readsWhole(c *upConn) {
 
 const cutUpload = "POST /cutUpload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nbody"
 
-// Ten connections send the beginning of a body and leave, again and again, or send it
-// slowly, as honest clients do. The upstream is as well as ever, so the breaker stays
-// closed, no limit binds, and the others are served.
+// Ten connections send the beginning of a body and leave, again and again, or send it slowly, as
+// honest clients do. The upstream is healthy, so the breaker stays closed, no limit applies, and
+// other requests are served.
 func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 	for name, each := range map[string]func(m *memory, i int){
 		"left after 1.5 s": func(m *memory, _ int) {
@@ -86,8 +86,8 @@ func TestUnfinishedBodiesAreNoEvidence(t *testing.T) {
 	}
 }
 
-// While the breaker is half open, a request whose body is not here yet is not the probe:
-// others do not wait for it.
+// While the breaker is half open, a request whose body is not here yet is not the probe: others do
+// not wait for it.
 func TestAnUnfinishedBodyIsNeverTheProbe(t *testing.T) {
 	t.Run("before a probe is due", func(t *testing.T) { unfinishedProbe(t, true) })
 	t.Run("when one is due", func(t *testing.T) { unfinishedProbe(t, false) })
@@ -139,8 +139,8 @@ func unfinishedProbe(t *testing.T, late bool) {
 	})
 }
 
-// Where nothing but uploads come, one of them is let through now and then, and its
-// response closes the breaker.
+// If only uploads arrive, one of them is admitted now and then, and its response closes the
+// breaker.
 func TestUploadsAloneFindTheUpstreamBack(t *testing.T) {
 	var mu sync.Mutex
 	bad := true

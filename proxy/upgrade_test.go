@@ -200,8 +200,7 @@ func TestATunnelWhoseUpstreamBreaksEndsForTheClient(t *testing.T) {
 	}
 }
 
-// The kernel tells of a reset once: whoever writes may hear of it, and who reads
-// then meets a mere end.
+// The kernel reports a reset once: if a write gets it, a read sees an ordinary end.
 func TestATunnelThatIsToldOfAResetWhileItWritesLooksCut(t *testing.T) {
 	t.Run("nobody reads", func(t *testing.T) {
 		reset := make(chan struct{})
@@ -268,8 +267,8 @@ func TestATunnelWhoseClientBreaksEndsForTheUpstream(t *testing.T) {
 	}
 }
 
-// A tunnel that nobody ends does not make a drain cut connections off: both
-// sides are told in order, and what was sent before arrives.
+// A tunnel that neither side ends does not make a drain cut connections off: both sides are
+// half-closed, and what was sent before arrives.
 func TestADrainEndsTunnelsInOrder(t *testing.T) {
 	ended := make(chan error, 1)
 	u := startUpstream(t, func(c *upConn) {

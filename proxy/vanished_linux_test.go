@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/exchange"
 )
 
-// An upstream's machine that vanished between two requests acknowledges nothing. The request on the pooled connection is
-// taken for lost long before its timeout, and retried if it may be.
+// An upstream's machine vanishes between two requests and acknowledges nothing. The request on the
+// pooled connection counts as lost long before its timeout, and is retried if it may be.
 func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request string
@@ -52,7 +52,7 @@ func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
 	}
 }
 
-// An upstream that acknowledges the request may think as long as it likes.
+// An upstream that acknowledges the request may take any time to respond.
 func TestASlowUpstreamHasNotVanished(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, startUpstream(t, func(c *upConn) {

@@ -33,8 +33,8 @@ var examples = map[string]struct {
 	"Anthropic-RateLimit-*-Reset": {"anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:07Z", 7 * time.Second},
 }
 
-// A retry of a POST comes when the upstream says, by whatever header: not earlier, and no more
-// than the jitter later.
+// A retry of a POST is sent when the upstream asks for it, in whatever header: not earlier, and
+// later by at most the jitter.
 func TestEachHeaderThatTellsAWaitIsObeyed(t *testing.T) {
 	for _, row := range retryafter.Rows() {
 		t.Run(strings.ReplaceAll(row.Header, "*", "any"), func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTheStrictestHeaderDecides(t *testing.T) {
 	}
 }
 
-// What asks for more than there is time for goes to the client at once, as it came.
+// A response that asks for more than the time left goes to the client at once, unchanged.
 func TestAWaitBeyondTheDeadlineGoesToTheClient(t *testing.T) {
 	up := startUpstream(t, script(rawResponse(429, "retry-after-ms: 31000"), ok200))
 	p := startProxy(t, up, nil)
@@ -154,7 +154,7 @@ func TestXShouldRetry(t *testing.T) {
 	}
 }
 
-// A status that is excluded stays so, whatever the upstream wishes.
+// An excluded status is not retried, even if the upstream asks for it.
 func TestAnExcludedStatusIsNotRetriedOnRequest(t *testing.T) {
 	for _, setting := range []string{"5xx,429,!409", "connect-failure,reset", "none"} {
 		up := startUpstream(t, script(rawResponse(409, "X-Should-Retry: true"), ok200))
@@ -182,7 +182,7 @@ func TestRetriesOnRequestAreLimited(t *testing.T) {
 	}
 }
 
-// A wait that is longer than any that is allowed is left to the client, though there would be time for it.
+// A wait longer than any allowed one is left to the client, even if there would be time for it.
 func TestALongWaitIsLeftToTheClient(t *testing.T) {
 	for status, body := range map[int]string{429: "wait", 503: "wait"} {
 		up := &timed{first: []string{rawResponse(status, "Retry-After: 121")}}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -61,25 +61,15 @@ func adminOrders(st *stage) error {
 	if err != nil {
 		return err
 	}
-	all := [][]string{orders(disguises), orders(ofOutside)}[:len(at)]
-	// What is asked for otherwise than by POST does nothing, from this machine too.
-	mild := []string{}
-	for _, path := range []string{"/drain", "/quit", "/retry-percent"} {
-		for _, line := range []string{"GET %s HTTP/1.1\r\nX-HTTP-Method-Override: POST\r\nX-HTTP-Method: POST\r\nX-Method-Override: POST", "GET %s?_method=POST HTTP/1.1", "PUT %s HTTP/1.1\r\nContent-Length: 0", "post %s HTTP/1.1", "HEAD %s HTTP/1.1"} {
-			mild = append(mild, fmt.Sprintf(line, path)+"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-		}
-	}
-	mild = append(mild, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 1\r\nConnection: close\r\n\r\n0",
-		"POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1\r\nConnection: close\r\n\r\n0")
+	order := []func() string{inTurn(orders(disguises)), inTurn(orders(ofOutside))}
+	mild := inTurn(mildOrders())
 	st.needs[refusals] = 20
-	var turn atomic.Int64
 	st.strike = func(s *strike) error {
-		n := int(turn.Add(1))
-		if n%8 == 0 {
-			return s.ask(st.spec.Admin, mild[n/8%len(mild)], patience, func(*http.Response) {})
+		if rand.IntN(8) == 0 {
+			return s.ask(st.spec.Admin, mild(), patience, func(*http.Response) {})
 		}
-		for i, requests := range all {
-			if err := s.ask(at[i], requests[n%len(requests)], patience, st.hearOrder); err != nil {
+		for i, addr := range at {
+			if err := s.ask(addr, order[i](), patience, st.hearOrder); err != nil {
 				return err
 			}
 		}
@@ -97,6 +87,20 @@ func adminOrders(st *stage) error {
 		return fmt.Sprintf("%d orders refused (%s), none took effect; %s", st.Counted(refusals), from, st.judgeProbes())
 	}
 	return nil
+}
+
+// mildOrders do nothing, from this machine too: they are orders by something else than a POST of JSON.
+func mildOrders() (all []string) {
+	const end = "\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+	for _, path := range []string{"/drain", "/quit", "/retry-percent"} {
+		for _, line := range []string{"GET %s HTTP/1.1\r\nX-HTTP-Method-Override: POST\r\nX-HTTP-Method: POST\r\nX-Method-Override: POST", "GET %s?_method=POST HTTP/1.1", "PUT %s HTTP/1.1\r\nContent-Length: 0", "post %s HTTP/1.1", "HEAD %s HTTP/1.1"} {
+			all = append(all, fmt.Sprintf(line, path)+end)
+		}
+	}
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded"} {
+		all = append(all, "POST /retry-percent HTTP/1.1\r\nContent-Length: 1\r\nContent-Type: "+kind+end+"0")
+	}
+	return all
 }
 
 // orders are every private path by every method, with each of the fields.
@@ -183,22 +187,23 @@ func adminFlood(st *stage) error {
 	if err != nil {
 		return err
 	}
-	var turn atomic.Int64
-	st.strike = func(s *strike) error {
-		n := int(turn.Add(1))
-		addr := to[n%len(to)]
-		switch n % 8 {
-		case 0: // answers that are not read
-			return s.drip(addr, "", strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 50), time.Second)
-		case 1: // a body that does not come
-			return s.hold(addr, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n")
-		case 2: // kept alive and idle
-			return s.hold(addr, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		case 3:
-			return s.hold(addr, "")
-		}
+	slow := func(s *strike, addr string) error {
 		return s.drip(addr, "GET /livez HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)
 	}
+	addr, flood := inTurn(to), inTurn([]func(s *strike, addr string) error{
+		func(s *strike, addr string) error { // responses that are not read
+			return s.drip(addr, "", strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 50), time.Second)
+		},
+		func(s *strike, addr string) error { // a body that does not come
+			return s.hold(addr, "POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n")
+		},
+		func(s *strike, addr string) error { // kept alive and idle
+			return s.hold(addr, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		},
+		func(s *strike, addr string) error { return s.hold(addr, "") },
+		slow, slow, slow, // with an odd number, each of them comes to each address
+	})
+	st.strike = func(s *strike) error { return flood()(s, addr()) }
 	st.judge = func(*rig.Proxy) string { return st.judgeProbes() }
 	return nil
 }

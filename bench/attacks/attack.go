@@ -157,6 +157,12 @@ func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Re
 	}
 }
 
+// inTurn returns one after the other, from the first again after the last. It is safe for concurrent use.
+func inTurn[T any](all []T) func() T {
+	var n atomic.Int64
+	return func() T { return all[int(n.Add(1))%len(all)] }
+}
+
 // asked is the target that the upstream says it answers; "": the proxy answered itself.
 func asked(r *http.Response) string { return r.Header.Get(askedField) }
 

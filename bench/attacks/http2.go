@@ -44,7 +44,7 @@ func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	return f, out.Flush()    // and the error of all these
 }
 
-// listen calls hear for each frame that the proxy sends until the connection ends. s counts those
+// listen calls hear, unless it is nil, for each frame that the proxy sends until the connection ends. s counts those
 // that turn the attacker away: resets, and answers of 4xx and 5xx.
 func (s *strike) listen(f *frames, hear func(http2.Frame)) {
 	for {
@@ -52,7 +52,9 @@ func (s *strike) listen(f *frames, hear func(http2.Frame)) {
 		if err != nil {
 			return
 		}
-		hear(frame)
+		if hear != nil {
+			hear(frame)
+		}
 		switch frame := frame.(type) {
 		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
 			s.resets.Add(1)
@@ -188,11 +190,7 @@ func (c script) play(s *strike) error {
 	if !c.deaf {
 		go func() {
 			defer close(ended)
-			s.listen(f, func(frame http2.Frame) {
-				if c.hear != nil {
-					c.hear(frame)
-				}
-			})
+			s.listen(f, c.hear)
 		}()
 	}
 	if c.begin != nil {

@@ -83,8 +83,8 @@ func (st *stage) bad(h http.HandlerFunc) error {
 	return st.route("bad", "/bad/*", h, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
 }
 
-// inTurn strikes with n requests over a connection of HTTP/1.1, of which one that is refused ends it, or over one of HTTP/2. It counts the answers.
-func (st *stage) inTurn(n int, one func(r *rand.Rand) string, two func(r *rand.Rand) []string) func(s *strike) error {
+// mix strikes with n requests over a connection of HTTP/1.1, of which one that is refused ends it, or over one of HTTP/2. It counts the answers.
+func (st *stage) mix(n int, one func(r *rand.Rand) string, two func(r *rand.Rand) []string) func(s *strike) error {
 	hear := func(*http.Response) { st.Count(answers, 1) }
 	return func(s *strike) error {
 		r := fresh()
@@ -107,7 +107,7 @@ func logInjection(st *stage) error {
 	}
 	st.spec.Log = dir + "/log"
 	st.set("RETRYPROXY_ACCESS_LOG=true")
-	st.strike, st.judge, st.needs = st.inTurn(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
+	st.strike, st.judge, st.needs = st.mix(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
 	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
@@ -234,7 +234,7 @@ var oddStatuses = []string{"200", "204", "206", "218", "226", "299", "306", "399
 
 // labelInjection counts series before and after.
 func labelInjection(st *stage) error {
-	before := map[string]bool{}
+	before := rig.Series{}
 	st.begin = func(p *rig.Proxy) error {
 		err := eachLabel(p)
 		if err == nil {
@@ -242,14 +242,14 @@ func labelInjection(st *stage) error {
 		}
 		return err
 	}
-	st.strike, st.needs = st.inTurn(50, labelRequest, labelRequest2), needs{answers: 100}
+	st.strike, st.needs = st.mix(50, labelRequest, labelRequest2), needs{answers: 100}
 	st.judge = func(p *rig.Proxy) string {
 		after, err := seriesOf(p)
 		if err != nil {
 			st.Add("/metrics: %v", err)
 		}
 		for name := range after {
-			if !before[name] && !strings.Contains(name, `code="other"`) { // a client that left without a response, when that happens
+			if _, had := before[name]; !had && !strings.Contains(name, `code="other"`) { // a client that left without a response, when that happens
 				st.Add("a new series %s", name)
 			}
 		}
@@ -313,8 +313,8 @@ func labelRequest2(r *rand.Rand) []string {
 		"grpc-timeout", evil(r), strings.ToLower(token(r)), "x"}
 }
 
-// seriesOf are the samples of /metrics by name and labels; its error says that the text is none of Prometheus's.
-func seriesOf(p *rig.Proxy) (map[string]bool, error) {
+// seriesOf are the samples of /metrics; its error says that the text is none of Prometheus's.
+func seriesOf(p *rig.Proxy) (rig.Series, error) {
 	_, text, err := p.Get("/metrics")
 	if err != nil {
 		return nil, err
@@ -323,11 +323,5 @@ func seriesOf(p *rig.Proxy) (map[string]bool, error) {
 	if _, err := parser.TextToMetricFamilies(bytes.NewReader(text)); err != nil {
 		return nil, err
 	}
-	all := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
-			all[line[:i]] = true
-		}
-	}
-	return all, nil
+	return rig.ReadSeries(string(text))
 }

@@ -120,11 +120,8 @@ func usual() *http.ServeMux {
 		}
 	})
 	for path, size := range map[string]int{"/medium": mib, "/large": 16 * mib} { // a large one is more than sockets take
-		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			for n, err := 0, error(nil); n < size && err == nil; n += len(good) {
-				_, err = io.WriteString(w, good)
-			}
-		})
+		body := strings.Repeat(good, size/len(good)) // one for all responses
+		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 	}
 	m.HandleFunc("/deaf", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	m.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { // ?STATUS&LOCATION

@@ -7,8 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +19,7 @@ import (
 type result struct {
 	*attack
 	sent, ended, resets   int64
-	quiet, under          service // how others were served before and during the attack
+	quiet, under          *rig.Timeline // how others were served before and during the attack
 	before, during, after rig.Level
 	told                  string // what a judge of its own looked for, and found
 	found                 []string
@@ -98,8 +98,10 @@ func (r *result) wrong() (all []string) {
 			all = append(all, fmt.Sprintf(format, a...))
 		}
 	}
-	say(r.quiet.failed+r.under.failed > 0, "%d requests of others failed before and %d during the attack: %s%s", r.quiet.failed, r.under.failed, r.quiet.first, r.under.first)
-	say(r.under.requests == 0, "no request of others was served")
+	before, first := failures(r.quiet)
+	during, then := failures(r.under)
+	say(before+during > 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
+	say(r.under.Total()[requests] == 0, "no request of others was served")
 	say(r.grew() > r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
 	say(r.sent == 0, "the attack sent nothing")
 	say(r.ends && r.ended+r.resets == 0, "the attacker was not turned away")
@@ -113,9 +115,11 @@ func (r *result) print(w io.Writer) {
 	if r.told == "" {
 		r.told = fmt.Sprintf("%d, %d", r.ended, r.resets)
 	}
+	failed, _ := failures(r.under)
+	quiet, under := r.quiet.Within(0.99), r.under.Within(0.99)
 	fmt.Fprintf(w, "| %s | %d | %d | %s | %.1f, %.1f, %.0f | %d, %d | %.1f ms, %.1f ms, %.1f | %d, %d; %d, %d |\n",
-		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.requests, r.under.failed,
-		ms(r.quiet.p99), ms(r.under.p99), float64(r.under.p99)/float64(max(r.quiet.p99, 1)),
+		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
+		ms(quiet), ms(under), float64(under)/float64(max(quiet, 1)),
 		r.before.Goroutines, r.before.Descriptors, r.after.Goroutines, r.after.Descriptors)
 }
 
@@ -125,17 +129,23 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 type others struct {
 	clients [2]*http.Client // by HTTP/1.1 and by HTTP/2
 	scheme  string
-
-	mu   sync.Mutex // guards all below
-	took []time.Duration
-	service
 }
 
-// service is how the others were served.
-type service struct {
-	requests, failed int
-	first            string // failure
-	p99              time.Duration
+// What a rig.Timeline of the others counts.
+const (
+	requests = "requests"
+	failed   = "failed: " // and why
+)
+
+// failures are how many requests failed, and why.
+func failures(t *rig.Timeline) (n int, why []string) {
+	total := t.Total()
+	for name := range total {
+		if reason, is := strings.CutPrefix(name, failed); is {
+			why = append(why, reason)
+		}
+	}
+	return total.Kinds(failed), why
 }
 
 const (
@@ -170,21 +180,24 @@ func (o *others) close() {
 }
 
 // call sends requests until ctx ends and returns what became of them.
-func (o *others) call(ctx context.Context, addr string) service {
-	o.took, o.service = nil, service{}
+func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
+	t := rig.NewTimeline()
 	var all sync.WaitGroup
 	for i := range othersOf * len(o.clients) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				began := time.Now()
 				err := o.ask(i, addr)
-				o.note(time.Since(began), err)
+				t.Took(time.Since(began))
+				if t.Count(requests, 1); err != nil {
+					t.Count(failed+err.Error(), 1)
+				}
 				rig.Sleep(ctx, othersEvery)
 			}
 		})
 	}
 	all.Wait()
-	return o.sum()
+	return t
 }
 
 // ask sends one request, whole whatever ends meanwhile, by the protocols in turn.
@@ -205,25 +218,4 @@ func (o *others) ask(n int, addr string) error {
 		return fmt.Errorf("%s: an answer to %q instead of %q", res.Proto, asked(res), target)
 	}
 	return nil
-}
-
-func (o *others) note(d time.Duration, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.took = append(o.took, d)
-	if err != nil {
-		if o.failed++; o.failed == 1 {
-			o.first = err.Error()
-		}
-	}
-}
-
-func (o *others) sum() service {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.requests = len(o.took)
-	if slices.Sort(o.took); o.requests > 0 {
-		o.p99 = o.took[o.requests*99/100]
-	}
-	return o.service
 }

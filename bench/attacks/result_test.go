@@ -4,16 +4,25 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
+// served is what others counted of n requests, and why more of them failed.
+func served(n int, why ...string) *rig.Timeline {
+	t := rig.NewTimeline()
+	t.Count(requests, n)
+	for _, reason := range why {
+		t.Count(failed+reason, 1)
+	}
+	return t
+}
+
 // stood is a result that nothing is wrong with.
 func stood() *result {
-	quiet := service{requests: 100, p99: time.Millisecond}
+	quiet, under := served(100), served(100)
 	r := rig.Level{RSS: 10 * mib, Peak: 11 * mib, Goroutines: 20, Descriptors: 15}
-	return &result{attack: &attack{name: "x", bound: 5 * mib, why: "4 heads", ends: true}, sent: 1, ended: 1, quiet: quiet, under: quiet, before: r, during: r, after: r}
+	return &result{attack: &attack{name: "x", bound: 5 * mib, why: "4 heads", ends: true}, sent: 1, ended: 1, quiet: quiet, under: under, before: r, during: r, after: r}
 }
 
 func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
@@ -22,9 +31,9 @@ func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
 		says   string
 	}{
 		"withstood":                   {func(*result) {}, ""},
-		"a failed request":            {func(r *result) { r.under.failed, r.under.first = 1, "reset" }, "1 during the attack: reset"},
-		"a failed request before":     {func(r *result) { r.quiet.failed = 2 }, "2 requests of others failed before"},
-		"others not served":           {func(r *result) { r.under.requests = 0 }, "no request of others"},
+		"a failed request":            {func(r *result) { r.under = served(100, "reset") }, `1 during the attack: ["reset"]`},
+		"a failed request before":     {func(r *result) { r.quiet = served(100, "reset", "reset") }, "2 requests of others failed before"},
+		"others not served":           {func(r *result) { r.under = served(0) }, "no request of others"},
 		"memory at its bound":         {func(r *result) { r.during.Peak = 15 * mib }, ""},
 		"memory beyond it":            {func(r *result) { r.during.Peak = 15*mib + 1 }, "memory grew by 5.0 MiB, more than 5.0 MiB for 4 heads"},
 		"memory beyond it afterwards": {func(r *result) { r.after.Peak = 20 * mib }, "memory grew by 10.0 MiB"},
@@ -44,25 +53,13 @@ func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
 	}
 }
 
-func TestThe99thPercentile(t *testing.T) {
-	o := &others{}
-	for i := range 200 {
-		o.note(time.Duration(i+1)*time.Millisecond, nil)
-	}
-	if s := o.sum(); s.p99 != 199*time.Millisecond || s.requests != 200 || s.failed != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestEveryAttackIsWhole(t *testing.T) {
 	names := map[string]bool{}
-	{
-		for _, a := range attacks(leastForMemory) {
-			if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.strike == nil) == (a.prepare == nil) {
-				t.Errorf("%+v", a)
-			}
-			names[a.name] = true
+	for _, a := range attacks(leastForMemory) {
+		if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.strike == nil) == (a.prepare == nil) {
+			t.Errorf("%+v", a)
 		}
+		names[a.name] = true
 	}
 }
 

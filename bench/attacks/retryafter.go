@@ -113,7 +113,7 @@ func (g *waitStage) judge(p *rig.Proxy) string {
 	g.well.Store(true)
 	began := time.Now()
 	for _, kind := range kinds {
-		for !served(p, kind) {
+		for !allServed(p, kind) {
 			if time.Since(began) > patience {
 				g.Add("%s is not served %v after the upstream is well", kind, patience)
 				break
@@ -133,8 +133,8 @@ func (g *waitStage) judge(p *rig.Proxy) string {
 		longest.Round(time.Millisecond), capRequest, g.Counted(rejected), g.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
 }
 
-// served: fifty requests in a row of a route, with as many keys.
-func served(p *rig.Proxy, kind string) bool {
+// allServed: fifty requests in a row of a route, with as many keys.
+func allServed(p *rig.Proxy, kind string) bool {
 	s := &strike{context.Background(), p.Addr, &tally{}}
 	good := 0
 	for i := range 50 {

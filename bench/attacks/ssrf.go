@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -49,13 +49,12 @@ func ssrf(forward bool) func(st *stage) error {
 		if forward {
 			st.set("RETRYPROXY_POSITION=outbound")
 		}
-		requests, more := named(targets), named2(targets)
-		var turn atomic.Int64
+		request, fields := inTurn(named(targets)), inTurn(named2(targets))
 		st.strike = func(s *strike) error {
-			if n := turn.Add(1); n%4 != 0 {
-				return s.ask(s.addr, requests[int(n)%len(requests)], patience, st.hearNamed)
+			if rand.IntN(4) > 0 {
+				return s.ask(s.addr, request(), patience, st.hearNamed)
 			}
-			return s.askByHTTP2(func() ([]string, string) { return more[int(turn.Add(1))%len(more)], "" }, st.hearNamed)
+			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.hearNamed)
 		}
 		st.beside, st.judge, st.needs = w.sockets, w.judge, needs{answers: 20, refusals: 20, dialled: 1}
 		if w.why == "" {

@@ -20,10 +20,10 @@ type careless struct {
 
 const carelessAttempts = 3
 
-func (c careless) start(_ context.Context, b *testbed.Bed, provider string) (string, error) {
+func (c careless) start(_ context.Context, b *testbed.Bed, provider string) ([]string, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}
 	b.Later(transport.CloseIdleConnections)
-	return b.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addr, err := b.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		question, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -37,6 +37,7 @@ func (c careless) start(_ context.Context, b *testbed.Bed, provider string) (str
 			}
 		}
 	}))
+	return []string{addr}, err
 }
 
 // send makes one attempt. res is nil if there was no response; text is what came of its body.

@@ -14,6 +14,11 @@
 //   - futile: requests of a job after the provider had said that the account is used up
 //   - failed: jobs that the client saw fail before their first content, other than by a cut
 //   - changed: responses that the client got otherwise than they were sent
+//   - 429s: responses that a rate limit rejected; those that are a fault do not count
+//   - token limit used: what share of it was used while jobs came
+//
+// retryproxy learns the rate limits (RETRYPROXY_RATE_LIMIT=auto), as one process and as a fleet of 50
+// that share through a redis-server.
 //
 // A job whose response was lost after its generation had been billed is not counted as
 // failed, but by itself: nobody can repeat it without the risk of a second bill.

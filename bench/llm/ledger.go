@@ -34,6 +34,7 @@ type ledger struct {
 	faults   [faults]int     // made on purpose
 	requests int
 	rejected int // by 429, for whatever reason
+	limited  int // by 429, as a rate limit was used up
 	early    int
 	futile   int
 	tokens   int // admitted until the end of the load
@@ -90,6 +91,13 @@ func (l *ledger) responded(id string, status int, b body) {
 	if status == 429 {
 		l.rejected++
 	}
+}
+
+// overLimit counts a request that a rate limit rejected.
+func (l *ledger) overLimit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limited++
 }
 
 // admit counts tokens that the rate limit let through.

@@ -50,7 +50,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 	unsafe.set = []string{"RETRYPROXY_RETRY_METHODS=any", "RETRYPROXY_BACKOFF_BASE=50ms"}
 	cases := []struct {
 		name  string
-		start func(context.Context, *testbed.Bed, string) (string, error)
+		start func(context.Context, *testbed.Bed, string) ([]string, error)
 		finds []string // on one of the rows at least; nil: nothing on any
 	}{
 		{"impatient", careless{atOnce: true}.start, []string{"earlier than the provider asked for", "after the account was used up"}},
@@ -63,7 +63,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 	}
 	var ways []way
 	for _, tc := range cases {
-		ways = append(ways, way{tc.name, true, tc.start})
+		ways = append(ways, way{name: tc.name, judge: true, start: tc.start})
 	}
 	rows, err := o.playAll(t.Context(), ways, &bytes.Buffer{})
 	if err != nil {

@@ -26,6 +26,7 @@ type options struct {
 	rate                     float64 // jobs a second
 	requestLimit, tokenLimit float64 // a second
 	pairs                    int
+	processes                int
 	json                     string
 	short                    bool
 	set                      []string // settings of the proxy
@@ -33,7 +34,7 @@ type options struct {
 
 // The load is about the token limit, and twice that in its bursts.
 const (
-	defaultRate = 25
+	defaultRate = 27
 	shortLoad   = 3 * time.Second
 	shortPairs  = 10
 )
@@ -43,7 +44,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("llm", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
-	through := f.String("through", strings.Join(installed(), ","), "the ways to the provider, of direct,haproxy,retryproxy")
+	through := f.String("through", strings.Join(installed(), ","), "the ways to the provider, of direct,haproxy,retryproxy,fleet")
 	f.DurationVar(&o.load, "load", 30*time.Second, "how long jobs come")
 	f.Float64Var(&o.rate, "rate", defaultRate, "jobs a second for each row")
 	f.Float64Var(&o.requestLimit, "requests", 40, "the provider's limit of requests a second, and its burst")
@@ -53,6 +54,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.Float64Var(&o.sigma, "sigma", 0.8, "standard deviation of the logarithm of that time")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed gives the same jobs and faults")
 	f.IntVar(&o.pairs, "pairs", 100, "pairs of streams for the added latency")
+	f.IntVar(&o.processes, "processes", 50, "processes that share through Redis, for fleet")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
 	f.Func("set", "NAME=VALUE for retryproxy; to see a promise broken, say RETRYPROXY_RETRY_METHODS=any", func(v string) error {
@@ -80,9 +82,10 @@ func (o *options) validate() error {
 	var c command.Check
 	c.That(len(o.through) > 0, "--through is empty")
 	for _, name := range o.through {
-		c.That(slices.Contains([]string{direct, haproxy, retryproxy}, name), "--through: %q is none of direct,haproxy,retryproxy", name)
+		c.That(slices.Contains([]string{direct, haproxy, retryproxy, fleet}, name), "--through: %q is none of direct,haproxy,retryproxy,fleet", name)
 		c.That(name != haproxy || haproxyProgram() != "", "not installed: haproxy; on Debian: apt-get install haproxy")
 	}
+	c.That(o.processes >= 2 && o.processes <= 500, "--processes must be in 2..500")
 	c.That(o.load >= time.Second && o.load <= time.Hour, "--load must be in 1s..1h")
 	c.That(o.rate >= 0.1 && o.rate <= 1000, "--rate must be in 0.1..1000")
 	c.That(o.requestLimit >= 1 && o.requestLimit <= 1e6, "--requests must be in 1..1000000")
@@ -119,7 +122,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // playAll plays a row for each client, its retries on and off, and way. Latency is
-// measured first and one row at a time; then the load of all comes at once.
+// measured first and one row at a time; then the load of all rows of a way comes at once. The buckets
+// hold a second's worth, so a machine that is late by a part of a second shows in them.
 func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]*row, error) {
 	var b testbed.Bed
 	defer b.End()
@@ -127,6 +131,9 @@ func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]
 	for client := range vendors {
 		for _, retries := range []int{defaultRetries, 0} {
 			for _, w := range ways {
+				if w.once && retries == 0 {
+					continue
+				}
 				p, err := setUp(ctx, &b, o, client, retries, w)
 				if err != nil {
 					return nil, err
@@ -141,14 +148,18 @@ func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]
 			return nil, err
 		}
 	}
-	fmt.Fprintf(stderr, "llm: load for %v\n", o.load)
-	var wait sync.WaitGroup
-	for _, p := range all {
-		wait.Go(func() { p.load(ctx) })
-	}
-	wait.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	for _, w := range ways {
+		fmt.Fprintf(stderr, "llm: load through %s for %v\n", w.name, o.load)
+		var wait sync.WaitGroup
+		for _, p := range all {
+			if p.Through == w.name {
+				wait.Go(func() { p.load(ctx) })
+			}
+		}
+		wait.Wait()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
 	rows := make([]*row, len(all))
 	for i, p := range all {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/bench/internal/testbed"
 )
 
@@ -34,19 +34,20 @@ type play struct {
 func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries int, w way) (*play, error) {
 	v := vendors[client]
 	p := &play{o: o, tee: newTee(), proxied: w.start != nil}
-	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, short: o.short}
+	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
 	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
 	upstream, err := b.Serve(p.provider)
 	if err != nil {
 		return nil, err
 	}
-	addr := upstream
+	addrs := []string{upstream}
 	if p.proxied {
-		if addr, err = w.start(ctx, b, upstream); err != nil {
+		if addrs, err = w.start(ctx, b, upstream); err != nil {
 			return nil, err
 		}
 	}
-	p.through = v.make("http://"+addr, p.tee, retries)
+	p.tee.addrs = addrs
+	p.through = v.make("http://"+addrs[0], p.tee, retries)
 	p.direct = v.make("http://"+upstream, newTee(), retries)
 	return p, nil
 }
@@ -57,7 +58,8 @@ func (p *play) compareLatency(ctx context.Context) error {
 		return nil
 	}
 	var differences []float64
-	for n := range p.o.pairs + warmUps {
+	warm := warmUps * len(p.tee.addrs)
+	for n := range p.o.pairs + warm {
 		var first [2]time.Duration
 		for k := range 2 {
 			which := (n + k) % 2
@@ -67,17 +69,23 @@ func (p *play) compareLatency(ctx context.Context) error {
 			}
 			first[which] = a.first
 		}
-		if n >= warmUps {
+		if n >= warm {
 			differences = append(differences, float64(first[1]-first[0])/float64(time.Microsecond))
 		}
 	}
-	median := rig.Median(differences)
+	median := middle(differences)
 	p.AddedLatency = &median
 	return nil
 }
 
-// warmUps open the connections.
-const warmUps = 2
+// middle returns the median of differences, which it sorts.
+func middle(differences []float64) float64 {
+	slices.Sort(differences)
+	return differences[len(differences)/2]
+}
+
+// warmUps open the connections: so many pairs for each proxy.
+const warmUps = 4
 
 // arrivals are when jobs come: at random, in bursts of two seconds of five at twice the rate, else at a third of it.
 func (o *options) arrivals() (all []time.Duration) {
@@ -151,7 +159,7 @@ func (p *play) conclude() *row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &p.row
-	r.Requests, r.Rejected, r.Early, r.Futile = l.requests, l.rejected, l.early, l.futile
+	r.Requests, r.Rejected, r.Limited, r.Early, r.Futile = l.requests, l.rejected, l.limited, l.early, l.futile
 	got := p.tee.all()
 	r.Twice, r.Changed, r.Compared = l.twice(), l.changed(got), len(got)
 	r.TokenShare = float64(l.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))

@@ -96,6 +96,7 @@ func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
 		return
 	}
 	if wait := p.admit(s.w.Header(), j.tokens); wait > 0 {
+		p.ledger.overLimit()
 		p.refuse(s, limited, wait)
 		return
 	}

@@ -28,6 +28,7 @@ type row struct {
 
 	Requests   int     `json:"requests"`
 	Rejected   int     `json:"responses_429"`
+	Limited    int     `json:"responses_429_of_a_rate_limit"`
 	Early      int     `json:"early"`
 	Futile     int     `json:"futile"`
 	Twice      int     `json:"billed_twice"`
@@ -39,7 +40,7 @@ type row struct {
 	Faults       map[string]int `json:"faults"`
 	Failures     []string       `json:"failures,omitempty"` // a few
 
-	judged, short bool
+	judged, short, paced bool
 }
 
 func (r *row) title() string {
@@ -80,12 +81,40 @@ func (r *row) broken() (all []string) {
 			all = append(all, "nothing is proved about this fault, as it did not happen: "+name)
 		}
 	}
-	if r.Rejected == 0 {
-		all = append(all, "nothing is proved about rate limits: there was no 429")
-	}
+	all = append(all, r.unpaced()...)
 	slices.Sort(all)
 	return all
 }
+
+// What a row that paces itself must keep.
+const (
+	most429s      = 0.01
+	leastUsed     = 0.97
+	mostLatencyUS = 1000
+)
+
+// unpaced returns what a row misses that should use the rate limits and meet none.
+func (r *row) unpaced() (all []string) {
+	if !r.paced {
+		if r.Limited == 0 {
+			all = append(all, "nothing is proved about rate limits: there was no 429")
+		}
+		return all
+	}
+	if n := r.share429(); n >= most429s {
+		all = append(all, fmt.Sprintf("%.1f %% of the responses were 429s of a rate limit", 100*n))
+	}
+	if r.TokenShare < leastUsed {
+		all = append(all, fmt.Sprintf("%.1f %% of the token limit were used", 100*r.TokenShare))
+	}
+	if r.AddedLatency != nil && *r.AddedLatency > mostLatencyUS {
+		all = append(all, fmt.Sprintf("%.2f ms were added to the first content", *r.AddedLatency/1000))
+	}
+	return all
+}
+
+// share429 is the share of responses that were rejected by a rate limit.
+func (r *row) share429() float64 { return float64(r.Limited) / float64(max(r.Requests, 1)) }
 
 const header = "| client | its retries | through | jobs | early | billed twice | futile | failed before content | lost after the bill | changed | 429s | token limit used | added to first content |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
 
@@ -98,8 +127,8 @@ func (r *row) print(w io.Writer) {
 	if r.AddedLatency != nil {
 		latency = fmt.Sprintf("%.2f ms", *r.AddedLatency/1000)
 	}
-	fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %.0f %% | %.0f %% | %s |\n", r.Client, retries, r.Through, r.Jobs,
-		r.Early, r.Twice, r.Futile, r.Failed, r.Lost, r.Changed, 100*float64(r.Rejected)/float64(max(r.Requests, 1)), 100*r.TokenShare, latency)
+	fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %.1f %% | %.1f %% | %s |\n", r.Client, retries, r.Through, r.Jobs,
+		r.Early, r.Twice, r.Futile, r.Failed, r.Lost, r.Changed, 100*r.share429(), 100*r.TokenShare, latency)
 }
 
 // document is everything that was measured.

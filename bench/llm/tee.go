@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 )
@@ -13,6 +14,7 @@ import (
 // before a client of the vendor reads it. It is safe for concurrent use.
 type tee struct {
 	under http.RoundTripper
+	addrs []string // of several proxies: each request goes to one of them; set before the first request
 
 	mu  sync.Mutex // guards got
 	got map[string]body
@@ -28,6 +30,10 @@ func newTee() *tee {
 
 // RoundTrip reads the bodies of errors at once, as the vendors' clients leave those unread that they retry.
 func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
+	if len(t.addrs) > 1 {
+		r = r.Clone(r.Context())
+		r.URL.Host = t.addrs[rand.IntN(len(t.addrs))]
+	}
 	res, err := t.under.RoundTrip(r)
 	if err != nil {
 		return nil, err

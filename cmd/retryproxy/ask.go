@@ -122,7 +122,7 @@ func (c *call) adminAddress(given string) (config.Address, error) {
 	}
 	s, _ := config.Load(c.env)
 	if s.AdminListen.Off() {
-		return s.AdminListen, errors.New("RETRYPROXY_ADMIN_LISTEN=off: there is nobody to ask")
+		return s.AdminListen, errors.New("RETRYPROXY_ADMIN_LISTEN=off: the admin listener is off")
 	}
 	return s.AdminListen, nil
 }

@@ -11,7 +11,7 @@ var docsCommand = command{
 	name:    "docs",
 	args:    "[--check] [DIRECTORY]",
 	summary: "write the generated parts of the documentation",
-	details: `Writes docs/reference/settings.md, docs/reference/metrics.md, the generated table of README.md and
+	details: `Writes docs/reference/settings.md, docs/reference/metrics.md, the table of docs/reference/retries.md and
 the names of settings in the Helm chart's schema below DIRECTORY, by default the
 present one. With --check it writes nothing and fails when they are not current.`,
 	hidden: true,

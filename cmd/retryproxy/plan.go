@@ -109,7 +109,7 @@ func (p *planFlags) check(f *flag.FlagSet) error {
 	named := len(p.wish.Backoffs) > 0 || len(p.wish.Ratios) > 0
 	f.Visit(func(given *flag.Flag) {
 		if len(p.routes) > 0 && !named && slices.Contains(ofBackoff, given.Name) {
-			errs = append(errs, fmt.Errorf("--%s says something about --backoff, and only --route is given", given.Name))
+			errs = append(errs, fmt.Errorf("--%s applies to --backoff, but only --route is given", given.Name))
 		}
 		if getter, is := given.Value.(flag.Getter); is {
 			if d, is := getter.Get().(time.Duration); is && d < 0 {

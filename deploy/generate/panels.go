@@ -108,6 +108,12 @@ var rows = []row{
 			queries: []query{{sumBy("upstream, address", "upstream_endpoint_failures_total", byUpstream) + " > 0", "{{address}}"}}},
 		{title: "In flight by endpoint", kind: stacked, unit: "none", queries: []query{{sumNow("upstream, address", "upstream_endpoint_requests", byUpstream), "{{address}}"}}},
 	}},
+	{"Language models", []chart{
+		{title: "Tokens a minute, and the limit", about: "What responses say they used, and what the rate limits allow, as far as they are known.", kind: lines, unit: "none",
+			queries: []query{{"60 * " + sumBy("route", "tokens_total", byRoute), "{{route}}"}, {sumNow("upstream", "token_limit", byUpstream), "{{upstream}} limit"}}},
+		{title: "Tokens by fate", about: "Delivered: the client got the whole response. Wasted: a part of it, or none. Retried: another attempt took its place.", kind: stacked, unit: "none",
+			queries: []query{{"60 * " + sumBy("kind, fate", "tokens_total", byRoute) + " > 0", "{{kind}} {{fate}}"}}},
+	}},
 	{"Trying out", []chart{
 		{title: "Would be retried", about: "On routes that only observe (RETRYPROXY_DRY_RUN=true), by what the retry would be for.", kind: stacked, unit: "reqps",
 			queries: []query{{sumBy("route, reason", "dry_run_retries_total", byRoute), "{{route}} {{reason}}"}}},

@@ -122,7 +122,7 @@ func (e *Engine) options(query string, secure bool) error {
 	return nil
 }
 
-var errPassword = errors.New("a password does not belong here, where it is seen; put it into a file and name that by ?password_file=FILE")
+var errPassword = errors.New("a password would be visible here; put it into a file and add ?password_file=FILE")
 
 func (e *Engine) scheme(s string) bool {
 	s, kind, _ := strings.Cut(s, "+")

@@ -103,6 +103,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		HedgeAfter:          hedgeAfter(r),
 		RateLimitPause:      rateLimitPause(r),
 		RateLimit:           rateLimit(r),
+		CountTokens:         r.FirstContentTimeout > 0 || r.RateLimit.Auto || r.TokenLimit.Limited(),
 		Probe:               admission.Probe{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
@@ -146,23 +147,26 @@ func eject(r *Route) proxy.Eject {
 }
 
 func rateLimitPause(r *Route) proxy.RateLimitPause {
-	c := proxy.RateLimitPause{Max: r.RateLimitPauseMax, Header: r.RateLimitPauseKey.Header()}
+	c := proxy.RateLimitPause{Max: r.RateLimitPauseMax, Header: r.RateLimitPauseKey.Header(), Model: r.RateLimitPauseKey.Model()}
 	switch {
 	case r.RateLimitPauseKey.Route():
 		c.Kind = proxy.RateLimitPauseRoute
-	case c.Header != "":
-		c.Kind = proxy.RateLimitPauseHeader
+	case r.RateLimitPauseKey.ByValue():
+		c.Kind = proxy.RateLimitPauseValue
 	}
 	return c
 }
 
 func rateLimit(r *Route) admission.RateLimit {
-	q := admission.RateLimit{Rate: r.RateLimit.Rate, Wait: r.RateLimitWait, Header: r.RateLimitKey.Header()}
+	q := admission.RateLimit{
+		Rate: r.RateLimit.Rate, Learn: r.RateLimit.Auto, Tokens: r.TokenLimit.TokenRate, Wait: r.RateLimitWait,
+		Header: r.RateLimitKey.Header(), Model: r.RateLimitKey.Model(),
+	}
 	switch {
 	case r.RateLimitKey.Route():
 		q.Kind = admission.RateLimitRoute
-	case q.Header != "":
-		q.Kind = admission.RateLimitHeader
+	case r.RateLimitKey.ByValue():
+		q.Kind = admission.RateLimitValue
 	}
 	return q
 }

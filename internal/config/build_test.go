@@ -87,8 +87,8 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"mode":        r.DryRun,
 		"faults":      r.FaultInjection.String() == "503:33%,delay:34ms:100%",
 		"hedge":       r.HedgeAfter.Fixed == 33*time.Millisecond,
-		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseHeader, Header: "X-Key", Max: 32 * time.Second},
-		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitHeader, Header: "X-Account"},
+		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseValue, Header: "X-Key", Max: 32 * time.Second},
+		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitValue, Header: "X-Account"},
 		"probe":       r.Probe == admission.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -194,15 +194,27 @@ func TestFallbackLists(t *testing.T) {
 }
 
 func TestRateLimitKeys(t *testing.T) {
-	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitHeader} {
+	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitValue, "json:model": admission.RateLimitValue, "header:X,json:model": admission.RateLimitValue} {
 		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}
 	}
 }
 
+func TestLimitsOfTokens(t *testing.T) {
+	r := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=auto", "RATE_LIMIT_KEY=header:Authorization,json:model", "TOKEN_LIMIT=200000/m", "RATE_LIMIT_PAUSE_KEY=json:model",
+		"ROUTES=b", "ROUTE_B_MODEL=gpt-4o,o3", "ROUTE_B_RATE_LIMIT=off", "ROUTE_B_TOKEN_LIMIT=off")
+	want := admission.RateLimit{Learn: true, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, Kind: admission.RateLimitValue, Header: "Authorization", Model: true}
+	if got := r.Default.RateLimit; got != want || !r.Default.CountTokens || !r.Default.RateLimitPause.Model {
+		t.Errorf("%+v, pauses %+v, counts %v", got, r.Default.RateLimitPause, r.Default.CountTokens)
+	}
+	if b := r.Routes[0]; b.RateLimit.Limited() || b.CountTokens || b.Match.Model != "gpt-4o,o3" {
+		t.Errorf("route b: %+v %q", b.RateLimit, b.Match.Model)
+	}
+}
+
 func TestRateLimitPauseKeys(t *testing.T) {
-	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseHeader} {
+	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseValue, "json:model": proxy.RateLimitPauseValue, "header:X,json:model": proxy.RateLimitPauseValue} {
 		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.Kind; got != want {
 			t.Errorf("%s: %v", word, got)
 		}

@@ -189,7 +189,7 @@ func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
 		m := &r.Matcher
 		for _, each := range []struct{ key, field, value string }{
 			{"PATH", "Path", m.Path}, {"HOST", "Host", m.Host}, {"METHODS", "Methods", strings.Join(m.Methods, ",")},
-			{"HEADER", "Header", m.Header}, {"LISTEN", "Listen", r.listenMatcher()},
+			{"HEADER", "Header", m.Header}, {"MODEL", "Model", m.Model}, {"LISTEN", "Listen", r.listenMatcher()},
 		} {
 			if each.value != "" && (wrong.Field == each.field || wrong.Field == "") {
 				return routePrefix(r.Name) + each.key, each.value
@@ -201,7 +201,7 @@ func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
 
 func (r *Route) hasMatcher() bool {
 	m := &r.Matcher
-	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || r.ownListen()
+	return m.Host != "" || m.Path != "" || len(m.Methods) > 0 || m.Header != "" || m.Model != "" || r.ownListen()
 }
 
 // ownListen reports whether the route has an address of its own.
@@ -217,7 +217,7 @@ func (r *Route) listenMatcher() string {
 // Match returns the route's matchers for package route. The main listener has no name
 // there. A route without matchers, which is only a fallback, matches nothing.
 func (r *Route) Match(s *Settings) route.Match {
-	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header, Never: !r.hasMatcher()}
+	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header, Model: r.Model, Never: !r.hasMatcher()}
 	if r.Listen != s.Default.Listen {
 		m.Listen = r.Listen.String()
 	}
@@ -281,7 +281,7 @@ func (c *checker) matcher() {
 	m := &c.r.Matcher
 	prefix := routePrefix(c.r.Name)
 	if !c.r.hasMatcher() && !c.s.fallsBackTo(c.r) {
-		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER and %[1]sLISTEN, or make it the FALLBACK of another route", prefix)
+		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER, %[1]sMODEL and %[1]sLISTEN, or make it the FALLBACK of another route", prefix)
 	}
 	if m.StripPrefix == "" {
 		return

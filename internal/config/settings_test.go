@@ -128,6 +128,7 @@ var otherValues = map[string]string{
 	"RATE_LIMIT":           "600/m",
 	"RATE_LIMIT_KEY":       "header:Authorization",
 	"RATE_LIMIT_WAIT":      "3s",
+	"TOKEN_LIMIT":          "200000/m",
 	"RETRY_BUFFER_BYTES":   "2MiB",
 	"DRY_RUN":              "true",
 	"FAULT_INJECTION":      "503:10%,reset:1%,delay:200ms:5%",

@@ -6,10 +6,13 @@ import (
 )
 
 // sharing determines which requests belong together: those of the route, those with the
-// same value of a header, or those selected by the setting's own word.
+// same value of a header, the same model or both, or those selected by the setting's own word.
 type sharing struct{ text string }
 
-const headerKey = "header:"
+const (
+	headerKey = "header:"
+	modelKey  = "json:model"
+)
 
 // Route reports whether all requests of the route belong together.
 func (s sharing) Route() bool { return s.text == "route" }
@@ -20,13 +23,19 @@ func (s sharing) Header() string {
 	if !ok {
 		return ""
 	}
-	return name
+	return strings.TrimSuffix(name, ","+modelKey)
 }
 
-// read parses "route", "header:Name" or the setting's own word.
+// Model reports whether the model in the body of a request belongs to the key.
+func (s sharing) Model() bool { return s.text == modelKey || strings.HasSuffix(s.text, ","+modelKey) }
+
+// ByValue reports whether requests with the same value belong together.
+func (s sharing) ByValue() bool { return s.Header() != "" || s.Model() }
+
+// read parses "route", "header:Name", "json:model", "header:Name,json:model" or the setting's own word.
 func (s *sharing) read(text []byte, word string) error {
 	read := sharing{string(text)}
-	if read.text != word && !read.Route() && !isToken(read.Header()) {
+	if read.text != word && read.text != modelKey && !read.Route() && !isToken(read.Header()) {
 		return errors.New("not one of these words and not a header name")
 	}
 	*s = read

@@ -19,7 +19,7 @@ var units = map[string]string{
 	"autoduration": "a duration with its unit, such as 250ms, 10s, 2m or 10s hard, or auto",
 	"balance":      "least-requests, round-robin or hash:Name",
 	"bool":         "true or false",
-	"pausekey":     "none, route or header:Name",
+	"pausekey":     "none, route, header:Name, json:model, or header:Name,json:model",
 	"count":        "a whole number",
 	"duration":     "a duration with its unit, such as 250ms, 10s or 2m",
 	"engine":       "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path, with options such as ?scope=NAME&password_file=FILE",
@@ -41,8 +41,8 @@ var units = map[string]string{
 	"pathprefix":   "a path that begins with / and does not end with it, such as /a",
 	"prefixes":     "addresses or CIDR ranges, separated by commas",
 	"probepath":    "a path that begins with /, such as /healthz, or off",
-	"ratelimit":    "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, or off",
-	"ratelimitkey": "upstream, route or header:Name",
+	"ratelimit":    "a number a second, minute or hour, such as 100/s, 600/m or 5000/h, auto, or off",
+	"ratelimitkey": "upstream, route, header:Name, json:model, or header:Name,json:model",
 	"limit":        "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":        "a number such as 0.2, a percentage such as 20%, or off",
 	"retryon":      "a list of failures, separated by commas",
@@ -51,6 +51,8 @@ var units = map[string]string{
 	"strategy":     "the name of a backoff strategy",
 	"upstream":     "http://host[:port][/path], https://host[:port] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port] or h2://host[:port] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind, separated by commas",
 	"word":         "one of the words",
+	"tokenlimit":   "tokens a second, minute or hour, such as 200000/m, or off",
+	"models":       "names of models, separated by commas",
 }
 
 // Size is a number of bytes, never negative. It is written as plain bytes or with a unit:

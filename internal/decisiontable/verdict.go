@@ -1,6 +1,6 @@
 // Package decisiontable asks a policy what it would do about every kind of failure.
 // It decides nothing itself: each response is Policy.Decide's for the first
-// failure of a request, so what `retryproxy explain` and the table in README say
+// failure of a request, so what `retryproxy explain` and the table in docs/reference/retries.md say
 // is what the proxy does.
 package decisiontable
 

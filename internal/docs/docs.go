@@ -1,5 +1,5 @@
 // Package docs writes the parts of the documentation that follow from the
-// code: the references of settings and metrics, the README's table of what is
+// code: the references of settings and metrics, the table of what is
 // repeated, the tables of how an upstream says to wait, and the names of settings in the schema of the Helm chart.
 //
 // Files gives them all; `make docs` writes them, and a test fails when what
@@ -49,8 +49,9 @@ func Files() ([]File, error) {
 		{Path: "docs/reference/metrics.md", Content: Metrics()},
 		{Path: "docs/reference/glossary.md", Content: Glossary()},
 		{Path: "docs/reference/retryproxy.schema.json", Content: string(Schema())},
-		{Path: "README.md", Part: "will my request be retried", Content: repeated},
+		{Path: "docs/reference/retries.md", Part: "will my request be retried", Content: repeated},
 		{Path: "docs/reference/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
+		{Path: "docs/how-to/llm.md", Part: "rate limits that are learnt", Content: LimitTable()},
 		{Path: "docs/reference/retry-after.md", Part: "signs of a spent account", Content: SignTable()},
 		{Path: "docs/how-to/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
 		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},

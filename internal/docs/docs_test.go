@@ -25,8 +25,11 @@ func TestGeneratedDocumentsAreCurrent(t *testing.T) {
 
 func TestStaleFindsAndWriteRenews(t *testing.T) {
 	dir := t.TempDir()
-	readme := filepath.Join(dir, "README.md")
-	if err := os.WriteFile(readme, []byte("before\n<!-- begin will my request be retried -->\nold\n<!-- end will my request be retried -->\nafter\n"), 0o600); err != nil {
+	page := filepath.Join(dir, "docs/reference/retries.md")
+	if err := os.MkdirAll(filepath.Dir(page), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(page, []byte("before\n<!-- begin will my request be retried -->\nold\n<!-- end will my request be retried -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if stale, err := Stale(dir); err != nil || len(stale) != 5 {
@@ -38,15 +41,15 @@ func TestStaleFindsAndWriteRenews(t *testing.T) {
 	if stale, err := Stale(dir); err != nil || len(stale) != 0 {
 		t.Errorf("still stale: %v %v", stale, err)
 	}
-	content, err := os.ReadFile(readme)
+	content, err := os.ReadFile(page)
 	if err != nil || !strings.HasPrefix(string(content), "before\n") || !strings.HasSuffix(string(content), "\nafter\n") || strings.Contains(string(content), "old") {
 		t.Errorf("%s %v", content, err)
 	}
-	if err := os.WriteFile(readme, []byte("no marks"), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte("no marks"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Stale(dir); err == nil {
-		t.Error("a README without the block passes")
+		t.Error("a page without the block passes")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
@@ -41,4 +42,15 @@ func markdown(header []string, rows [][]string) string {
 	var b strings.Builder
 	table(&b, header, rows)
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// LimitTable is the table in docs/how-to/llm.md of the headers by which limits are learnt.
+func LimitTable() string {
+	kinds := [ratelimit.NumKinds]string{ratelimit.Requests: "requests", ratelimit.Tokens: "tokens", ratelimit.InputTokens: "input tokens", ratelimit.OutputTokens: "output tokens"}
+	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}
+	var rows [][]string
+	for _, r := range retryafter.LimitRows() {
+		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], r.Source})
+	}
+	return markdown([]string{"What is left", "Counts", "Model", "Source"}, rows)
 }

@@ -221,6 +221,6 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 // notifyReady tells systemd that this process is ready.
 func (a *app) notifyReady() {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		a.log.Warn("tell systemd that it started", zap.Error(err))
+		a.log.Warn("notify systemd of the start", zap.Error(err))
 	}
 }

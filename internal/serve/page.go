@@ -25,11 +25,14 @@ func (a *app) newPage() *page.Page {
 func (a *app) process() page.Process {
 	stats, now := a.proxy.Stats(), a.inForce.Load().settings
 	var rateLimited page.Queue
+	var tokens page.Tokens
 	for _, q := range stats.RateLimits {
 		rateLimited.Add(page.Queue{Requests: q.Waiting, LongestMS: q.Longest.Milliseconds()})
+		tokens.Used += q.Tokens
+		tokens.Limit += int64(q.TokenLimit)
 	}
 	return page.Process{
-		RateLimited: rateLimited, Paused: stats.Paused,
+		RateLimited: rateLimited, Tokens: tokens, Paused: stats.Paused,
 		Position: now.Position, Draining: a.phase.Load() == &phaseDraining, RetryPercent: a.proxy.RetryPercent(), Connections: stats.Connections,
 		RetryBufferUsed: stats.RetryBufferUsed, RetryBufferLimit: int64(now.RetryBufferTotalBytes),
 	}

@@ -50,7 +50,7 @@ func (a *app) refuse(why string, errs []string) {
 	for _, line := range errs {
 		a.log.Error("configuration: " + line)
 	}
-	a.log.Error("configuration refused; the one before stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
+	a.log.Error("configuration refused; the previous one stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
 }
 
 func linesOf(problems config.Problems) []string {

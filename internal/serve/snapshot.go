@@ -32,7 +32,7 @@ func (a *app) snapshot() metrics.Snapshot {
 	s.HeaderFailures = headerFailures(&stats)
 	s.Upstreams = upstreamsOf(stats)
 	for _, q := range stats.RateLimits {
-		s.RateLimits = append(s.RateLimits, metrics.RateLimit{Upstream: q.Upstream, Rate: q.Rate.String(), Queued: q.Waiting, Keys: q.Keys, State: q.State})
+		s.RateLimits = append(s.RateLimits, metrics.RateLimit{Upstream: q.Upstream, Rate: q.Rate, Queued: q.Waiting, Keys: q.Keys, State: q.State, Tokens: q.TokenLimit})
 	}
 	for i := range stats.Upstreams {
 		if expiry := stats.Upstreams[i].Pool.PeerExpiry; !expiry.IsZero() {

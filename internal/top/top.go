@@ -76,6 +76,11 @@ func (d *drawing) head(s *page.State) {
 	p := &s.Process
 	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
 		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
+	if t := p.Tokens; t.Limit > 0 {
+		d.line("%d of %d tokens a minute used", t.Used, t.Limit)
+	} else if t.Any() {
+		d.line("%d tokens a minute used", t.Used)
+	}
 	if p.Draining {
 		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
 	}

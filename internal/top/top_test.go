@@ -24,7 +24,7 @@ func bad() *page.Snapshot {
 	return &page.Snapshot{
 		State: page.State{
 			Version: "1.2.3", Host: "web-7f\x1b[1m", UptimeMS: 3_723_400, MoreRoutes: 2,
-			Process: page.Process{Position: "inbound", Connections: 12, RetryBufferUsed: 1536, RetryBufferLimit: 64 << 20, Draining: true, RetryPercent: 30},
+			Process: page.Process{Position: "inbound", Connections: 12, RetryBufferUsed: 1536, RetryBufferLimit: 64 << 20, Draining: true, RetryPercent: 30, Tokens: page.Tokens{Used: 1200, Limit: 90000}},
 			Routes: []page.Route{{
 				Name: "default", InFlight: 7,
 				Now:  page.Span{Seconds: 5, Requests: 100, FirstTry: 80, Recovered: 15, Failed: 5, Retries: 30, P50: 4200, P99: 950_000, AttemptP50: 3900, AttemptP99: 12_000},

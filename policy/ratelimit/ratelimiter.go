@@ -337,6 +337,8 @@ type LeaseRequest struct {
 	Rate  float64       // slots that it is likely to need per second
 	Owed  float64       // the fraction of a slot that its share did not get before
 	Every time.Duration // the minimum time until its next request
+
+	Account *Account // not nil: limits that are learnt or count tokens, and nothing of the above but Key
 }
 
 // Shares returns the number of slots of the process's share in a rest.
@@ -355,6 +357,8 @@ type LeaseGrant struct {
 	// slots it gets evenly over that time, in addition to the others.
 	Rest     time.Duration
 	Reserved int
+
+	Balance *Balance // if the request had an Account
 }
 
 // RequestDue returns when to call MakeRequest with waiting attempts: at once, later, or

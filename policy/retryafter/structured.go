@@ -85,7 +85,7 @@ type rateLimitItem struct {
 	name       []byte // without quotes; a name with an escape keeps it
 	dictionary bool
 	value      int64 // of a dictionary's
-	r, t, w    int64
+	q, r, t, w int64
 }
 
 // rateLimitItems goes through the members of a list or dictionary (RFC 9651 sections
@@ -115,7 +115,7 @@ func (s *rateLimitItems) next() bool {
 		return false // an empty field is an empty list
 	}
 	s.begun = true
-	s.item = rateLimitItem{value: unset, r: unset, t: unset, w: unset}
+	s.item = rateLimitItem{value: unset, q: unset, r: unset, t: unset, w: unset}
 	return s.readName() && s.readParameters()
 }
 
@@ -176,6 +176,8 @@ func (s *rateLimitItems) readParameters() bool {
 			}
 		}
 		switch string(key) {
+		case "q":
+			s.item.q = n
 		case "r":
 			s.item.r = n
 		case "t":

@@ -72,7 +72,8 @@ type Waiter struct {
 	queuedAt   time.Duration // when it was queued, since the server's start
 	ExpectedAt time.Duration // when it is likely to get a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
-	Request    breaker.Request // the request that it waits to send
+	Request    breaker.Request // what it waits to send
+	Use        *Use            // of limits that count tokens; nil: none of them applies
 }
 
 // requestComplete reports whether the request was received whole.

@@ -19,7 +19,7 @@ func crowdedSet(t *testing.T, rate string, most int, wanted func()) *RateLimits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := RateLimit{Rate: r, Kind: RateLimitHeader, Header: "X-Key"}
+	l := RateLimit{Rate: r, Kind: RateLimitValue, Header: "X-Key"}
 	s := NewRateLimits("http://upstream.test:80", "", l, 1, func() time.Duration { return time.Second }, wanted)
 	s.most = most
 	return s
@@ -33,7 +33,7 @@ func TestNoValueHasMoreThanItsRateLimit(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		s := crowdedSet(t, "50/s", most, nil)
-		gap := s.rate.Gap()
+		gap := s.limit.Rate.Gap()
 		let, crowd, forgotten := map[string][]time.Duration{}, []time.Duration(nil), 0
 		known := map[uint64]bool{}
 		values := most/2 + r.IntN(5*most)
@@ -158,7 +158,7 @@ func TestManyValuesAskRarely(t *testing.T) {
 			s.Enter(uint64(1000+i), &Waiter{}, time.Second, 0)
 		}
 		asks, _ := s.Ask(nil, time.Second)
-		if len(asks) == 0 || asks[0].Share != 50*s.rate.Gap() {
+		if len(asks) == 0 || asks[0].Share != 50*s.limit.Rate.Gap() {
 			t.Fatalf("%d questions: %+v", len(asks), asks)
 		}
 		return asks[len(asks)-1].Every
@@ -178,10 +178,10 @@ func TestARetiredDoorLetsNobodyIn(t *testing.T) {
 	old, _ := s.Enter(1, &Waiter{}, now, 0)
 	now += time.Second
 	next, _ := s.Enter(2, &Waiter{}, now, 0)
-	if _, ok := old.enter(&Waiter{}, now, 0); ok || old.TakeNow(now) || next == s.others {
+	if _, ok := old.enter(&Waiter{}, now, 0); ok || old.TakeNow(now, nil) || next == s.others {
 		t.Error("let in")
 	}
-	old.GiveBack(now)
+	old.GiveBack(now, nil)
 	if n := s.Stats().State.Own; n != 2 {
 		t.Errorf("%d slots counted", n)
 	}

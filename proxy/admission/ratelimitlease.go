@@ -31,11 +31,8 @@ func (s *RateLimits) Ask(asks []ratelimit.LeaseRequest, now time.Duration) ([]ra
 	s.busyMu.Unlock()
 	next, still, every := backoff.Forever, queues[:0], s.every(len(queues))
 	for _, q := range queues {
-		a, at, due := q.ask(now)
-		if due {
-			a.Every = every
-			asks = append(asks, a)
-		}
+		var at time.Duration
+		asks, at = q.ask(asks, now, every)
 		if at != backoff.Forever {
 			still = append(still, q)
 		}
@@ -59,18 +56,25 @@ func (s *RateLimits) every(queues int) time.Duration {
 	return time.Duration(queues) * time.Duration(s.processes) * (time.Second / ratelimit.LedgerRequestsPerSecond)
 }
 
-func (q *RateLimitQueue) ask(now time.Duration) (a ratelimit.LeaseRequest, next time.Duration, due bool) {
+// ask appends the requests that are due to asks, and returns when the next one is.
+func (q *RateLimitQueue) ask(asks []ratelimit.LeaseRequest, now, every time.Duration) (_ []ratelimit.LeaseRequest, next time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := q.waiters.Len()
-	next = q.rateLimit.RequestDue(now, waiting)
-	if next <= now {
-		a, due = q.rateLimit.MakeRequest(now, waiting), true
-		a.Key = q.Key
-		next = q.rateLimit.RequestDue(now, waiting)
+	next = backoff.Forever
+	if waiting := q.waiters.Len(); q.rateLimit != nil {
+		if next = q.rateLimit.RequestDue(now, waiting); next <= now {
+			a := q.rateLimit.MakeRequest(now, waiting)
+			a.Key, a.Every = q.Key, every
+			asks, next = append(asks, a), q.rateLimit.RequestDue(now, waiting)
+		}
+	}
+	if q.tokens != nil && q.tokens.shared != nil {
+		var at time.Duration
+		asks, at = q.askAccount(asks, now)
+		next = min(next, at)
 	}
 	q.listed = next != backoff.Forever
-	return a, next, due
+	return asks, next
 }
 
 // Share sets how many processes share the rate limit.
@@ -81,20 +85,29 @@ func (s *RateLimits) Share(processes int) {
 		return
 	}
 	s.processes = processes
-	s.each(func(q *RateLimitQueue) { q.rateLimit.Share(processes) })
+	s.each(func(q *RateLimitQueue) { q.share(processes) })
 }
 
-// Update calls do to change the limiter, and admits the waiters for whom there are slots
-// afterwards.
-func (q *RateLimitQueue) Update(now time.Duration, do func(q *ratelimit.Limiter, now time.Duration)) {
+// share sets how many processes share the limits. Called with mu held.
+func (q *RateLimitQueue) share(processes int) {
+	if q.rateLimit != nil {
+		q.rateLimit.Share(processes)
+	}
+	if q.tokens != nil && q.tokens.shared != nil {
+		q.tokens.shared.processes = processes
+	}
+}
+
+// update changes the limits and admits the waiters for whom there is enough then.
+func (q *RateLimitQueue) update(now time.Duration, do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.retired {
 		return
 	}
-	do(q.rateLimit, now)
-	if q.rateLimit.RequestDue(now, q.waiters.Len()) != backoff.Forever {
-		q.enlist() // unused slots are returned
+	do()
+	if q.rateLimit != nil && q.rateLimit.RequestDue(now, q.waiters.Len()) != backoff.Forever {
+		q.enlist() // slots that nobody takes go back
 	}
 	q.admit(now)
 }

@@ -24,11 +24,11 @@ const rateLimitLooks = 8
 // for concurrent use.
 type RateLimits struct {
 	name     string
-	rate     ratelimit.Rate
+	limit    RateLimit
 	elapsed  func() time.Duration
 	wanted   func() // Config.RateLimitWanted
 	queueMax int
-	header   string // "": one queue for all
+	byValue  bool // false: one queue for all
 	seed     [sha256.Size]byte
 
 	Common *RateLimitQueue // for all requests; with a header, for those without it
@@ -51,12 +51,15 @@ type RateLimits struct {
 // RateLimitSeed returns the part of a key that all requests of a rate limit share. Routes with the
 // same seed share the rate limit.
 func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
-	text := "rate limit\x00" + upstream + "\x00" + l.Rate.String()
+	text := "rate limit\x00" + upstream + "\x00" + l.String()
 	switch l.Kind {
 	case RateLimitRoute:
 		text += "\x00route\x00" + route
-	case RateLimitHeader:
+	case RateLimitValue:
 		text += "\x00header\x00" + strings.ToLower(l.Header)
+		if l.Model {
+			text += "\x00model"
+		}
 	}
 	return sha256.Sum256([]byte(text))
 }
@@ -66,12 +69,12 @@ func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
 // slot; nil means that slots are not leased.
 func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() time.Duration, wanted func()) *RateLimits {
 	q := &RateLimits{
-		name: upstream, rate: l.Rate, elapsed: elapsed, wanted: wanted, queueMax: max,
+		name: upstream, limit: l, elapsed: elapsed, wanted: wanted, queueMax: max,
 		seed: RateLimitSeed(upstream, route, l), most: MaxRateLimitKeys, processes: 1,
 	}
 	q.Common = newRateLimitQueue(q, binary.BigEndian.Uint64(q.seed[:]))
-	if l.Kind == RateLimitHeader {
-		q.header = l.Header
+	if l.Kind == RateLimitValue {
+		q.byValue = true
 		q.others = newRateLimitQueue(q, binary.BigEndian.Uint64(q.seed[8:]))
 		q.queues = map[uint64]*RateLimitQueue{}
 	}
@@ -81,27 +84,53 @@ func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() 
 // HashValue returns the key of a header value. The hash is cryptographic, so that no client can
 // find a value that collides with another. It does not allocate.
 func HashValue(seed [sha256.Size]byte, value []byte) uint64 {
+	seed = Hash(seed, value)
+	return binary.BigEndian.Uint64(seed[:])
+}
+
+// Hash is HashValue, as the seed of another.
+func Hash(seed [sha256.Size]byte, value []byte) [sha256.Size]byte {
 	var buf [512]byte
 	for {
 		n := min(len(value), len(buf)-len(seed))
 		seed = sha256.Sum256(append(append(buf[:0], seed[:]...), value[:n]...))
 		if value = value[n:]; len(value) == 0 {
-			return binary.BigEndian.Uint64(seed[:])
+			return seed
 		}
 	}
 }
 
-// KeyOf returns the key of the rate limit that a request's attempts belong to.
-func (s *RateLimits) KeyOf(r *http1.Request) uint64 {
-	if s.header != "" {
-		if value, ok := r.Lookup(s.header); ok {
-			return HashValue(s.seed, value)
+// KeyOf returns the key of the rate limit that a request's attempts belong to. model is the one in its
+// body, nil if that does not say.
+func (s *RateLimits) KeyOf(r *http1.Request, model []byte) uint64 {
+	if !s.byValue {
+		return s.Common.Key
+	}
+	seed, known := s.seed, false
+	if s.limit.Header != "" {
+		if value, ok := r.Lookup(s.limit.Header); ok {
+			if !s.limit.Model {
+				return HashValue(seed, value)
+			}
+			seed, known = Hash(seed, value), true
 		}
+	}
+	if s.limit.Model && model != nil {
+		return HashValue(seed, model)
+	}
+	if known {
+		return binary.BigEndian.Uint64(seed[:])
 	}
 	return s.Common.Key
 }
 
-// Enter takes a slot of the key, or queues w for it. See RateLimitQueue.enter.
+// CountsTokens reports whether an attempt needs a Use to enter.
+func (s *RateLimits) CountsTokens() bool { return s.limit.CountsTokens() }
+
+// Learns reports whether limits are learnt from responses.
+func (s *RateLimits) Learns() bool { return s.limit.Learn }
+
+// Enter takes a slot of the key, or queues w for it: see RateLimitQueue.enter.
 func (s *RateLimits) Enter(key uint64, w *Waiter, now, room time.Duration) (*RateLimitQueue, entry) {
 	for {
 		q := s.QueueOf(key, now)
@@ -155,7 +184,7 @@ func (s *RateLimits) Known(key uint64) *RateLimitQueue {
 // put creates the queue of a key at position i of the ring. It is called with mu held.
 func (s *RateLimits) put(i int, key uint64) *RateLimitQueue {
 	q := newRateLimitQueue(s, key)
-	q.rateLimit.Share(s.processes)
+	q.share(s.processes)
 	s.ring[i], s.queues[key] = q, q
 	return q
 }
@@ -165,10 +194,13 @@ func (s *RateLimits) put(i int, key uint64) *RateLimitQueue {
 func (q *RateLimitQueue) retire(now time.Duration) (counted ratelimit.State, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.listed || q.waiters.Len() > 0 || !q.rateLimit.Idle(now) {
+	if q.listed || q.waiters.Len() > 0 || q.rateLimit != nil && !q.rateLimit.Idle(now) || q.tokens != nil && !q.tokens.idle(now) {
 		return counted, false
 	}
 	q.retired = true
+	if q.rateLimit == nil {
+		return counted, true
+	}
 	return q.rateLimit.State(), true
 }
 
@@ -191,11 +223,15 @@ func (s *RateLimits) each(do func(q *RateLimitQueue)) {
 // RateLimitStats is a snapshot of the rate limits of one rate at one upstream, over all keys.
 type RateLimitStats struct {
 	Upstream string
-	Rate     ratelimit.Rate
+	Rate     string // as in settings
 	Waiting  int
 	Longest  time.Duration // longest wait so far of the queued requests
 	Keys     int           // values with their own rate limit
 	State    ratelimit.State
+
+	CountsTokens bool
+	Tokens       int64   // used in the last minute
+	TokenLimit   float64 // a minute; 0: not known
 }
 
 // Stats returns a snapshot of the rate limit over all keys.
@@ -203,11 +239,17 @@ func (s *RateLimits) Stats() RateLimitStats {
 	s.mu.RLock() // held throughout: a queue that is retired in between would count twice
 	defer s.mu.RUnlock()
 	now := s.elapsed()
-	one := RateLimitStats{Upstream: s.name, Rate: s.rate, Keys: len(s.ring), State: s.past}
+	one := RateLimitStats{Upstream: s.name, Rate: s.limit.String(), Keys: len(s.ring), State: s.past, CountsTokens: s.limit.CountsTokens()}
 	s.each(func(q *RateLimitQueue) {
 		one.Waiting += q.waiters.Len()
 		one.Longest = max(one.Longest, longestWait(q.waiters, now))
-		one.State = one.State.Plus(q.rateLimit.State())
+		if q.rateLimit != nil {
+			one.State = one.State.Plus(q.rateLimit.State())
+		}
+		if q.tokens != nil {
+			one.Tokens += q.tokens.used.lastMinute(now)
+			one.TokenLimit += q.tokens.buckets.TokensPerMinute()
+		}
 	})
 	return one
 }
@@ -218,7 +260,7 @@ const leaseTakes = 150 * time.Millisecond
 
 // MinWait returns the least wait of a request for a slot that is not free.
 func (s *RateLimits) MinWait() time.Duration {
-	if s.wanted == nil {
+	if s.wanted == nil || !s.limit.Rate.Limited() {
 		return 0
 	}
 	return leaseTakes

@@ -160,6 +160,7 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		}
 		at.s.att.Body.Reset(at.s.att, at)
 		at.r.StatusOf(a, &at.s.att.Resp)
+		at.learnLimits(a)
 		switch {
 		case at.r.GRPC && !at.peekGRPCStatus(a):
 			at.s.drop()

@@ -35,6 +35,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	verdict, err := at.readFirstEvents()
 	switch {
 	case err == attempt.ErrCut:
+		at.loseHeld()
 		at.s.drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
 	case rawsocket.IsTimeout(err):
@@ -43,7 +44,9 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 		*a = policy.Attempt{Cause: policy.CauseAttemptTimeout}
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
+		at.loseHeld()
 		at.r.StatusAs(a, &at.s.att.Resp, at.stream.reader.Status())
+		at.learnLimits(a)
 	}
 }
 

@@ -91,7 +91,7 @@ func (ra *race) send() {
 	if !pass || !ra.mayHedge(&situation, budget) {
 		return
 	}
-	permit, ok := ra.s.r.Route.HedgePermit(ra.s.r.HTTP, ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock))
+	permit, ok := ra.s.r.Route.HedgePermit(ra.s.r.HTTP, ra.s.r.Tokens.Model(), ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock))
 	if !ok {
 		if budget != nil {
 			budget.GiveBack()

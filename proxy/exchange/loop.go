@@ -67,6 +67,9 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 		x.attempts.hedge.learnLatency(a, d.Class)
 	}
 	x.report.AttemptDone(x.sender.att, a, d.Class)
+	if x.r.Tokens != nil {
+		x.countFailed(a, d.Retry)
+	}
 	return true
 }
 

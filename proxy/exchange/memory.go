@@ -30,7 +30,7 @@ func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
 	case x.upload.Pump.Running || x.attempts.hedge.running != nil: // another goroutine may read it
-	case x.r.HeaderBuf != nil && x.r.Body.Ended && c.R == c.W: // a chunked body was read through this buffer
+	case x.r.HeaderBuf != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.R == c.W: // a chunked body was read through it; of one with a length the begin is kept there
 		c.ReplaceIn(make([]byte, readTail))
 		c.R, c.W = 0, 0
 	case x.r.HeaderBuf == nil && x.r.Body.Framing.Kind == http1.BodyNone && 2*(c.W+readTail) <= cap(c.In):

@@ -36,7 +36,11 @@ func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome)
 	re.at.w.TakeHeadersBuffer()
 	re.at.w.Headers(&re.at.s.att.Resp, framing, reason)
 	re.at.s.att.Body.KeepBelow = 0 // the spans of the headers are not needed any more
+	reads := re.readsUsage()
 	err := re.copyBody(framing)
+	if reads {
+		re.countUsage(err == nil)
+	}
 	if err == nil {
 		re.finishUpstream()
 		return status, o
@@ -80,6 +84,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		re.at.s.endRequest()
 	}
 	if len(b.Prefix) > 0 {
+		re.at.r.Tokens.ReadUsage(b.Prefix)
 		if err := re.at.w.WritePiece(f, b.Prefix); err != nil {
 			return err
 		}
@@ -104,6 +109,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		if b.Ended {
 			re.at.s.endRequest()
 		}
+		re.at.r.Tokens.ReadUsage(piece)
 		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
@@ -128,7 +134,7 @@ func (re *relay) finishUpstream() {
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
+	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && !re.at.r.Tokens.ReadsUsage() && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
 		re.at.r.Conn.TCP != nil && re.at.s.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 

@@ -140,8 +140,8 @@ func (s *sender) situation() policy.Situation {
 		left = s.r.Time.Deadline.Sub(s.r.Time.Clock)
 	}
 	return policy.Situation{
-		Retries:       s.r.Retries,
-		MaxRetries:    s.r.MaxRetries,
+		Retries:       int(s.r.Retries),
+		MaxRetries:    int(s.r.MaxRetries),
 		Safe:          s.r.Safe,
 		Replay:        s.upload.Replay(),
 		Left:          left,

@@ -48,10 +48,16 @@ func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time
 // wait.
 func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (Result, clock.Instant) {
 	room := min(max(ad.r.Route.RateLimit.Wait, s.MinWait()), ad.r.Time.MaxWait(now))
-	q, e := s.Enter(s.KeyOf(ad.r.HTTP), &ad.waiter, ad.r.Process.Clock.Since(now), room)
+	key := s.KeyOf(ad.r.HTTP, ad.r.Tokens.Model())
+	ad.waiter.Use = nil
+	if s.CountsTokens() {
+		ad.waiter.Use = ad.r.NeedTokens().Expect(s, key, ad.r.Process.Clock.Since(now))
+	}
+	q, e := s.Enter(key, &ad.waiter, ad.r.Process.Clock.Since(now), room)
 	switch e.Decision {
 	case admission.Admit:
 		ad.rateLimitSlot = q
+		ad.r.Tokens.Taken(q)
 		return Admitted, now
 	case admission.Dropped:
 		return ad.overRateLimit(e.Wait), now
@@ -60,7 +66,7 @@ func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (
 	end := ad.Await(now.Add(room), &ad.waiter)
 	later := ad.r.Time.Tick()
 	ad.report.Observer.Queued(later.Sub(now))
-	if q.Quit(e.Ticket, ad.r.Process.Clock.Since(later)) {
+	if q.Quit(&ad.waiter, e.Ticket, ad.r.Process.Clock.Since(later)) {
 		switch end {
 		case Left:
 			return ClientLeft, later
@@ -71,7 +77,8 @@ func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (
 		return ad.overRateLimit(e.Wait), later
 	}
 	ad.rateLimitSlot = q
-	if end == Left { // the slot was granted at the same moment
+	ad.r.Tokens.Taken(q)
+	if end == Left { // it was let in at the same moment
 		return ClientLeft, later
 	}
 	return Admitted, later
@@ -87,6 +94,6 @@ func (ad *Admitter) overRateLimit(wait time.Duration) Result {
 func (ad *Admitter) ReturnRateLimitSlot() {
 	if q := ad.rateLimitSlot; q != nil {
 		ad.rateLimitSlot = nil
-		q.GiveBack(ad.r.Process.Clock.Elapsed())
+		q.GiveBack(ad.r.Process.Clock.Elapsed(), ad.r.Tokens.Returned())
 	}
 }

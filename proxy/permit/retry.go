@@ -121,7 +121,7 @@ type Rejection struct {
 }
 
 // notTaking is the error text if the upstream's queue admits nothing.
-const notTaking = "the upstream is not taking requests"
+const notTaking = "the upstream does not accept requests"
 
 // gaveUp returns the Rejection for a reason that has an outcome of its own.
 func gaveUp(status int, why policy.Reason, text string) Rejection {

@@ -104,7 +104,7 @@ func (cr *Request) StartPause(a *policy.Attempt) {
 	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > cr.Route.RateLimitPause.Max {
 		return
 	}
-	key, ok := cr.Route.PauseKey(cr.HTTP)
+	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())
 	if !ok {
 		return
 	}
@@ -127,7 +127,7 @@ func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
 	if cr.Route.RateLimitPause.Kind == settings.RateLimitPauseNone || !s.RateLimitPauses.AnyActive(t) {
 		return 0
 	}
-	key, ok := cr.Route.PauseKey(cr.HTTP)
+	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())
 	if !ok {
 		return 0
 	}

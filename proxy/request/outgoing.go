@@ -58,7 +58,7 @@ func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byt
 	if a.Span != nil {
 		headers = o.appendTrace(headers, a.Span)
 	}
-	return forward.AppendAttempt(headers, o.of.EarlierAttempts+int(a.Number), expect)
+	return forward.AppendAttempt(headers, int(o.of.EarlierAttempts+a.Number), expect)
 }
 
 // appendTrace appends the fields of an attempt's span.

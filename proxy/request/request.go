@@ -27,18 +27,19 @@ type Request struct {
 	HeaderNames http1.HeaderNameSet // names of the headers in the request
 	HeaderBuf   []byte              // buffer with the spans of the request, after DetachHeaders
 
-	Time Time
-	Out  Outgoing
-	Body Body
+	Time   Time
+	Out    Outgoing
+	Body   Body
+	Tokens *Tokens // nil: no request of the connection had to do with tokens
 
-	GRPC            bool // a gRPC call over HTTP/2
-	Safe            bool // it may run twice: idempotent by its method, or with an Idempotency-Key
-	Layered         bool // a retry by another proxy: we must not retry it again
-	ExpectsContinue bool // the client waits for a 100 that was not sent yet
-	MaxRetries      int
-	EarlierAttempts int   // attempts that proxies before us made of this request
+	GRPC            bool  // a gRPC call over HTTP/2
+	Safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
+	Layered         bool  // a retry of another proxy, of which we must make no more retries
+	ExpectsContinue bool  // the client waits for a 100 that nobody sent yet
+	EarlierAttempts int32 // attempts that proxies before us made of this request
+	MaxRetries      int32
+	Retries         int32 // retries so far
 	Attempts        int   // attempts so far
-	Retries         int   // retries so far
 	BodyBytesSent   int64 // bytes of response bodies written to the client
 
 	ClientEnd   atomic.Int32  // why the client's side ended early
@@ -64,6 +65,7 @@ func (cr *Request) Init(c *downstream.Conn, p *Process) {
 func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Time = Time{of: cr, Began: now, Clock: now}
 	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
+	cr.Tokens.begin()
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
@@ -74,13 +76,7 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	}
 }
 
-// FindRoute finds the route of the request.
-func (cr *Request) FindRoute() {
-	cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP)
-	cr.Dest = cr.Route
-}
-
-// Prepare sets what the retry rules need to know about the request.
+// Prepare fixes what the retry rules need to know about the request.
 func (cr *Request) Prepare() {
 	r := cr.Route
 	cr.Body.Reset(cr.HTTP.Body)
@@ -90,7 +86,7 @@ func (cr *Request) Prepare() {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
 	cr.Safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
-	cr.MaxRetries, cr.EarlierAttempts = r.Policy.MaxRetries, 0
+	cr.MaxRetries, cr.EarlierAttempts = int32(r.Policy.MaxRetries), 0
 	if cr.HeaderNames.HasAny(attemptCountHeaders) {
 		cr.readEarlierAttempts()
 	}
@@ -214,9 +210,9 @@ const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttempt
 
 // readEarlierAttempts reads how often proxies before us sent the request.
 func (cr *Request) readEarlierAttempts() {
-	cr.EarlierAttempts = int(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
+	cr.EarlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
 	if cr.isRetry() {
-		cr.MaxRetries = cr.Route.LayeredRetries.MaxRetries(cr.MaxRetries)
+		cr.MaxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.MaxRetries)))
 		cr.Layered = cr.MaxRetries < 1
 	}
 }

@@ -28,11 +28,11 @@ func explainCause(c policy.Cause) string {
 	case policy.CauseDial, policy.CauseTLS:
 		return "could not be reached"
 	case policy.CauseAttemptTimeout:
-		return "did not answer in time"
+		return "did not respond in time"
 	case policy.CauseMalformed:
 		return "sent a response that is not valid HTTP"
 	}
-	return "closed the connection before it answered"
+	return "closed the connection before it responded"
 }
 
 // Refuse responds with the rule that was broken, for people, and the rule's label, for programs.

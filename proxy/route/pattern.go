@@ -54,8 +54,8 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // compile checks and parses a match, or returns all its errors, without the rule's name. The result
 // has a pattern for each host with each path.
 func compile(m *Match) ([]*pattern, []*RuleError) {
-	if m.Host == "" && m.Path == "" && m.Header == "" && m.Listen == "" && len(m.Methods) == 0 {
-		return nil, []*RuleError{{Err: errors.New("without host, path, header, methods or listener it would take every request")}}
+	if m.Host == "" && m.Path == "" && m.Header == "" && m.Model == "" && m.Listen == "" && len(m.Methods) == 0 {
+		return nil, []*RuleError{{Err: errors.New("without host, path, header, model, methods or listener it would take every request")}}
 	}
 	common := pattern{listen: m.Listen, methods: m.Methods}
 	var wrong []*RuleError
@@ -66,6 +66,9 @@ func compile(m *Match) ([]*pattern, []*RuleError) {
 	}
 	check("Header", common.setHeader(m.Header))
 	check("Methods", checkMethods(m.Methods))
+	if m.Header != "" && m.Model != "" {
+		check("Model", errors.New("a route has a header or a model, not both"))
+	}
 	var withHosts, all []*pattern
 	for _, host := range m.Hosts() {
 		p := common
@@ -83,11 +86,33 @@ func compile(m *Match) ([]*pattern, []*RuleError) {
 			all = append(all, &q)
 		}
 	}
+	if m.Model != "" {
+		all = withModels(m, all, check)
+	}
 	if len(wrong) > 0 {
 		return nil, wrong
 	}
 	return all, nil
 }
+
+// withModels returns the patterns with each model.
+func withModels(m *Match, patterns []*pattern, check func(field string, err error)) (all []*pattern) {
+	for _, model := range m.Models() {
+		check("Model", notEmpty(model, m.Model))
+		if len(model) > maxModel {
+			check("Model", fmt.Errorf("model %q: longer than %d bytes", model, maxModel))
+		}
+		for _, p := range patterns {
+			q := *p
+			q.header, q.value, q.hasValue = ModelKey, model, true
+			all = append(all, &q)
+		}
+	}
+	return all
+}
+
+// maxModel is how long a model may be, in bytes: what package tokens reads.
+const maxModel = 128
 
 // notEmpty returns an error for an empty alternative of a list: it would match everything.
 func notEmpty(alternative, list string) error {

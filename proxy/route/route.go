@@ -13,6 +13,7 @@
 //     An encoded slash never separates segments. "/search/*" matches "/search", "/search/" and
 //     everything below. A "*" within a path, as in "/users/*/orders", is one segment, not empty.
 //   - Header: the first header of that name, compared byte for byte.
+//   - Model: the member "model" of a JSON body, compared byte for byte. The caller finds it: see ModelKey.
 //   - Methods: exactly those listed; GET does not include HEAD.
 //
 // The most specific rule wins. A full host name wins over a wildcard, a longer wildcard over a
@@ -51,6 +52,9 @@ type Match struct {
 	// Header is "Name" (the header is present) or "Name=value" (its first value is exactly
 	// that).
 	Header string
+	// Model is the model that the body names, or several separated by commas. A rule has this or
+	// Header.
+	Model string
 	// Listen is the listener that the rule belongs to, as passed to Find; "" is the main
 	// one. No rule applies to all listeners.
 	Listen string
@@ -60,6 +64,9 @@ type Match struct {
 
 // Hosts returns the alternatives of Host, at least one; "" for any host.
 func (m *Match) Hosts() []string { return alternatives(m.Host) }
+
+// Models returns the alternatives of Model, at least one; "" for any model.
+func (m *Match) Models() []string { return alternatives(m.Model) }
 
 // Paths returns the alternatives of Path, at least one; "" for any path.
 func (m *Match) Paths() []string { return alternatives(m.Path) }
@@ -72,8 +79,12 @@ func alternatives(list string) []string {
 	return all
 }
 
+// ModelKey is the name by which HeaderLookup is asked for the model in the body, if a rule has one. No
+// header has that name.
+const ModelKey = "json:model"
+
 // HeaderLookup finds the first header of a name, ignoring case. *http1.Request implements
-// it.
+// it, for requests whose body names no model.
 type HeaderLookup interface {
 	Lookup(name string) (value []byte, ok bool)
 }
@@ -91,6 +102,7 @@ type Table[T any] struct {
 	index  index
 	values []T  // by ref; the first is the fallback
 	paths  bool // some rule has a path
+	models bool // some rule has a model
 }
 
 // New returns a table; fallback is the value for requests without a rule. It keeps only the
@@ -114,6 +126,7 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 		}
 		for _, p := range patterns {
 			t.paths = t.paths || p.hasPath
+			t.models = t.models || p.header == ModelKey
 			for _, c := range t.index.add(p, ref(i+1)) {
 				errs = append(errs, &RuleError{Rule: r.Name, Err: fmt.Errorf("the same match%s as route %s", c.where(), rules[c.with-1].Name)})
 			}
@@ -129,6 +142,9 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 // HasPaths reports whether some rule has a path. If none has, and no prefix is stripped, no
 // path is ambiguous.
 func (t *Table[T]) HasPaths() bool { return t.paths }
+
+// HasModels reports whether some rule has a model. If none has, no body needs to be looked at.
+func (t *Table[T]) HasModels() bool { return t.models }
 
 // Find returns the value of the rule that matches the request. listen is the listener of
 // the request. host is its authority as the client wrote it (empty matches only rules

@@ -41,18 +41,19 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	return hedge.New(r.HedgeAfter)
 }
 
-// HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a
-// permit. It never waits, and reports false if either is missing.
-func (r *RouteState) HedgePermit(req *http1.Request, now time.Duration) (breaker.Permit, bool) {
+// HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a permit.
+// It never waits, and reports false if something is missing.
+func (r *RouteState) HedgePermit(req *http1.Request, model []byte, now time.Duration) (breaker.Permit, bool) {
 	var q *admission.RateLimitQueue
+	var use admission.Use
 	if s := r.RateLimits; s != nil {
-		if q = s.QueueOf(s.KeyOf(req), now); !q.TakeNow(now) {
+		if q = s.QueueOf(s.KeyOf(req, model), now); !q.TakeNow(now, &use) {
 			return breaker.Permit{}, false
 		}
 	}
 	permit, ok := r.UpstreamState.Admission.AcquireNow(now)
 	if !ok && q != nil {
-		q.GiveBack(now)
+		q.GiveBack(now, &use)
 	}
 	return permit, ok
 }

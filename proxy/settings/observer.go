@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
 // Observer observes the requests of one route. A request has one observer from its beginning to
@@ -32,6 +33,9 @@ type Observer interface {
 	WaitEnded(waited time.Duration)
 	// FallbackFailed is called when a fallback upstream had no better response.
 	FallbackFailed()
+	// TokensUsed is called when it is known what became of a response that said how many tokens it
+	// used.
+	TokensUsed(c tokens.Count, f tokens.Fate)
 	// RequestDone is called exactly once per RequestBegan. added is the time between the end of the
 	// first attempt and the end of the last one; it is 0 if no attempt failed.
 	RequestDone(method []byte, code int, o policy.Outcome, d, added time.Duration, attempts int)
@@ -64,6 +68,8 @@ func (NoObserver) FallbackFailed() {}
 func (NoObserver) FaultInjected(policy.FaultKind) {}
 
 func (NoObserver) WaitBegan() {}
+
+func (NoObserver) TokensUsed(tokens.Count, tokens.Fate) {}
 
 func (NoObserver) WaitEnded(time.Duration) {}
 

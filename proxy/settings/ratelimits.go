@@ -18,7 +18,7 @@ func (n *Settings) RateLimitStats() []admission.RateLimitStats {
 	permit := map[[2]string]int{}
 	for _, s := range n.AllRateLimits {
 		one := s.Stats()
-		id := [2]string{one.Upstream, one.Rate.String()}
+		id := [2]string{one.Upstream, one.Rate}
 		i, known := permit[id]
 		if !known {
 			permit[id] = len(all)
@@ -28,6 +28,8 @@ func (n *Settings) RateLimitStats() []admission.RateLimitStats {
 		all[i].Waiting += one.Waiting
 		all[i].Longest = max(all[i].Longest, one.Longest)
 		all[i].Keys += one.Keys
+		all[i].Tokens += one.Tokens
+		all[i].TokenLimit += one.TokenLimit
 		all[i].State = all[i].State.Plus(one.State)
 	}
 	return all
@@ -36,7 +38,7 @@ func (n *Settings) RateLimitStats() []admission.RateLimitStats {
 // rateLimitOf returns the rate limit that routes with the same rate and key to the same upstream
 // share. It takes over the waiters of the previous version. It returns nil if the route has none.
 func (n *Settings) rateLimitOf(r *Route) *admission.RateLimits {
-	if !r.RateLimit.Rate.Limited() {
+	if !r.RateLimit.Limited() {
 		return nil
 	}
 	key := admission.RateLimitSeed(r.Upstream.String(), r.Name, r.RateLimit)

@@ -38,7 +38,8 @@ type Route struct {
 	QueueMax          int                   // requests queued at once per upstream; when exceeded, the oldest is dropped
 	QueueOrder        admission.Order       // which of them is served first
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
-	RateLimit         admission.RateLimit   // attempts that the upstream gets in a time
+	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
+	CountTokens       bool                  // read how many tokens responses of a language model's API used
 	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
 	Fallbacks         []Fallback            // what responds if everything else failed, in order; a response of ours can only be the last
 	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or added response header
@@ -126,7 +127,8 @@ type RateLimitPauseKind uint8
 // exhausted rate limit.
 type RateLimitPause struct {
 	Kind   RateLimitPauseKind
-	Header string // the header's name, for RateLimitPauseHeader
+	Header string // the field's name, for RateLimitPauseValue; "": none
+	Model  bool   // for RateLimitPauseValue: the model in the body belongs to the value
 
 	// Max is the longest wait that an upstream may ask for, whatever Kind is; 0 means any. A
 	// response that asks for a longer one is sent to the client at once, and its pause is not
@@ -163,7 +165,7 @@ const (
 
 // The choices of RateLimitPauseKind.
 const (
-	RateLimitPauseNone   RateLimitPauseKind = iota // each request pauses for itself
-	RateLimitPauseRoute                            // all of the route
-	RateLimitPauseHeader                           // those of the route with the same value of a header; a request without it pauses for itself
+	RateLimitPauseNone  RateLimitPauseKind = iota // each request pauses for itself
+	RateLimitPauseRoute                           // all of the route
+	RateLimitPauseValue                           // those of the route with the same value in a field, the same model, or both; without them a request pauses for itself
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -30,6 +31,7 @@ type RouteState struct {
 	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
 	RateLimits         *admission.RateLimits // nil: none
+	LookFor            tokens.Want           // in the bodies of requests
 }
 
 // RetryBudget returns the retry budget of the route, or nil if it has none.
@@ -114,25 +116,48 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	return sha256.Sum256([]byte("rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header))
+	text := "rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
+	if r.RateLimitPause.Model {
+		text += "\x00model"
+	}
+	return sha256.Sum256([]byte(text))
 }
 
-// PauseKey returns the key by which requests share a rate-limit pause. It reports false if the
-// request shares none. The key is the same in every process with the same route to the same
-// upstream. It is a cryptographic hash, so that no client can find a value that pauses other
-// clients' requests.
-func (r *RouteState) PauseKey(req *http1.Request) (uint64, bool) {
-	h := r.rateLimitPauseSeed
-	switch r.RateLimitPause.Kind {
+// PauseKey returns what a request shares a rate-limit pause by. model is the one in its body, nil if
+// that does not say. It reports false if it shares none. The key is the same in every process with the
+// same route to the same upstream. It is a cryptographic hash, so that no client can make a value that
+// pauses another's requests.
+func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
+	h, p := r.rateLimitPauseSeed, &r.RateLimitPause
+	switch p.Kind {
 	case RateLimitPauseRoute:
-	case RateLimitPauseHeader:
-		value, ok := req.Lookup(r.RateLimitPause.Header)
-		if !ok {
+	case RateLimitPauseValue:
+		if p.Header != "" {
+			value, ok := req.Lookup(p.Header)
+			if !ok {
+				return 0, false
+			}
+			h = admission.Hash(h, value)
+		}
+		if p.Model && model == nil {
 			return 0, false
 		}
-		return admission.HashValue(h, value), true
+		if p.Model {
+			h = admission.Hash(h, model)
+		}
 	default:
 		return 0, false
 	}
 	return binary.BigEndian.Uint64(h[:]), true
+}
+
+// lookFor returns what is to be found in the bodies of requests.
+func (r *RouteState) lookFor() (want tokens.Want) {
+	if r.RateLimitPause.Model || r.RateLimits != nil && r.RateLimit.Model {
+		want |= tokens.WantModel
+	}
+	if r.RateLimits != nil && r.RateLimits.CountsTokens() {
+		want |= tokens.WantOutput
+	}
+	return want
 }

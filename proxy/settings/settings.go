@@ -89,10 +89,10 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 // WarnOfHTTP2Off logs, once, which part of HTTP/2 the environment has turned off in net/http.
 func (n *Settings) WarnOfHTTP2Off() {
 	if n.MaxConcurrentStreams > 0 && !n.HTTP2 {
-		n.Log.Warn("HTTP/2 is not offered to clients, as the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
+		n.Log.Warn("HTTP/2 is not offered to clients, because the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
 	}
 	if godebug.Off(godebug.HTTP2Client) {
-		n.Log.Warn("HTTP/2 is not spoken with upstreams, as the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
+		n.Log.Warn("HTTP/2 is not used with upstreams, because the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
 	}
 }
 
@@ -118,6 +118,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	state.UpstreamState = n.upstreamOf(r, known)
 	state.Hedge = n.hedgeOf(state)
 	state.RateLimits = n.rateLimitOf(r)
+	state.LookFor = state.lookFor()
 	if !r.NoBudget {
 		n.Budgeted[state.UpstreamState] = true
 	}
@@ -163,12 +164,13 @@ func (n *Settings) FaultRand() backoff.Rand {
 	return backoff.Shared()
 }
 
-// Find returns the route of the request.
-func (n *Settings) Find(listen string, r *http1.Request) *RouteState {
+// Find returns the route of the request. h finds its headers, and the model of its body if a route
+// has one.
+func (n *Settings) Find(listen string, r *http1.Request, h route.HeaderLookup) *RouteState {
 	if len(n.Routes) == 0 {
 		return n.DefaultRoute
 	}
-	return n.Table.Find(listen, r.Authority, r.Path, r.Method, r)
+	return n.Table.Find(listen, r.Authority, r.Path, r.Method, h)
 }
 
 // Upstreams lists each upstream once.

@@ -11,7 +11,7 @@ import (
 
 // ErrStale is returned by SendChecked if the upstream had closed the connection, or had
 // sent something without a request. Nothing was sent.
-var ErrStale = errors.New("the upstream closed the idle connection, or spoke unasked on it")
+var ErrStale = errors.New("the upstream closed the idle connection, or sent stray bytes on it")
 
 // exchangeState is the state of one SendChecked. It is part of Conn to avoid allocations.
 type exchangeState struct {

@@ -32,7 +32,7 @@ var (
 	ErrRefused = errors.New("the upstream refused the stream")
 	// ErrUnprocessed: the connection was shutting down (GOAWAY with a lower last stream,
 	// RFC 9113 section 6.8) or had ended before the request was sent on it.
-	ErrUnprocessed = errors.New("the upstream ended the connection before it took the request")
+	ErrUnprocessed = errors.New("the upstream ended the connection before it processed the request")
 )
 
 // HTTP/2 windows towards upstreams, in bytes: how much of one response, and of one

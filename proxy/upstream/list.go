@@ -37,7 +37,7 @@ func ParseTarget(s string) (Target, error) {
 		case err != nil:
 			return Target{}, err
 		case seen[o.url()]:
-			return Target{}, fmt.Errorf("upstream %q: %s is there twice", redact(s), o.url())
+			return Target{}, fmt.Errorf("upstream %q: %s is listed twice", redact(s), o.url())
 		case o.Network != t.Network || o.Protocol != t.Protocol || (o.TLS == nil) != (t.TLS == nil):
 			return Target{}, fmt.Errorf("upstream %q: all of a list must have one scheme", redact(s))
 		case o.BasePath != t.BasePath:

@@ -35,15 +35,15 @@ func TestListsAndServicesAreParsedAndShown(t *testing.T) {
 
 func TestListsAndServicesThatAreRefused(t *testing.T) {
 	for in, say := range map[string]string{
-		"http://a,http://a:80":                       "is there twice",
+		"http://a,http://a:80":                       "is listed twice",
 		"http://a,https://a":                         "one scheme",
 		"http://a,unix:/a":                           "one scheme",
 		"http://a,h2c://a":                           "one scheme",
 		"http://a,b:80":                              `"b:80": must be`,
 		"http://a,":                                  `"": must be`,
 		"http://a,http://b:0":                        "port 0",
-		"http+srv://_http._tcp.a:80":                 "tell the port",
-		"http+srv://10.0.0.1":                        "those of a name",
+		"http+srv://_http._tcp.a:80":                 "contain the port",
+		"http+srv://10.0.0.1":                        "belong to a name",
 		"unix+srv://a":                               "must be",
 		"http://u:secret@a,http://b":                 "password",
 		strings.Repeat("http://a,", 64) + "http://b": "more than 64",

@@ -100,7 +100,7 @@ func parseOne(s string) (Target, error) {
 		return t, nil
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err == nil || u.Port() != "" {
-		return Target{}, fmt.Errorf("upstream %q: SRV records are those of a name, and they tell the port: write %s+srv://_http._tcp.name", redact(s), plain)
+		return Target{}, fmt.Errorf("upstream %q: SRV records belong to a name and contain the port: write %s+srv://_http._tcp.name", redact(s), plain)
 	}
 	t := srvTarget(u)
 	t.BasePath = base

@@ -85,7 +85,10 @@ func TestATimelineAddsUp(t *testing.T) {
 	if line.Within(0.5) != 2*time.Second || line.Within(1) != 3*time.Second {
 		t.Error(line.Within(0.5), line.Within(1))
 	}
-	if line.Count("x", 2); line.Ticks(time.Second)[0]["x"] != 2 && line.Since() < Tick {
+	if line.Count("x", 2); line.Total()["x"] != 2 {
+		t.Errorf("the total is %v", line.Total())
+	}
+	if line.Ticks(time.Second)[0]["x"] != 2 && line.Since() < Tick {
 		t.Error("nothing was counted")
 	}
 }

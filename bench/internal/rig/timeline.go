@@ -93,6 +93,13 @@ func (t *Timeline) Sum(from, to time.Duration) Counts {
 	return Sum(t.ticks, from, to)
 }
 
+// Total adds up all that was counted.
+func (t *Timeline) Total() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Sum(t.ticks, 0, time.Duration(len(t.ticks))*Tick)
+}
+
 // Ticks copies the ticks of the first length.
 func (t *Timeline) Ticks(length time.Duration) []Counts {
 	t.mu.Lock()

@@ -1,13 +1,17 @@
-// Command example plays the three parts around retryproxy in the compose
-// stack: an application, a flaky upstream, and their clients.
+// Command example plays the parts around retryproxy in the compose stacks: an
+// application, a flaky upstream, and their clients; or the API of a language
+// model (provider) and its clients (prompts).
 //
 //	example app      answers by asking UPSTREAM
+//	example api      fails every other attempt over https, for docs/tutorials/api.md
 //	example flaky    fails every FAIL_EVERY-th request that was not sent before
 //	example client   sends RATE requests a second to TARGET and counts what comes back
+//	example provider has a limit of TOKENS_PER_MINUTE, and writes words
+//	example prompts  sends RATE prompts a second to TARGET
 //	example health   asks one of these on this machine whether it is there
 //	example stats    prints what it counted
 //
-// All listen on LISTEN (:3000). /healthz answers 200, /stats tells what was
+// All but api listen on LISTEN (:3000). /healthz answers 200, /stats tells what was
 // counted so far as JSON. The client's /pause stops its requests and answers
 // when none is in flight, its /resume lets them go on and begins a new window.
 package main
@@ -27,12 +31,15 @@ import (
 )
 
 func main() {
-	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient}
+	parts := map[string]func(*http.ServeMux) error{"app": addApp, "flaky": addFlaky, "client": addClient, "provider": addProvider, "prompts": addPrompts}
 	if len(os.Args) == 2 && (os.Args[1] == "health" || os.Args[1] == "stats") {
 		os.Exit(ask(map[string]string{"health": "/healthz", "stats": "/stats"}[os.Args[1]]))
 	}
+	if len(os.Args) == 2 && os.Args[1] == "api" {
+		exit(serveAPI())
+	}
 	if len(os.Args) != 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: example app|flaky|client|health|stats")
+		fmt.Fprintln(os.Stderr, "usage: example api|app|flaky|client|provider|prompts|health|stats")
 		os.Exit(2)
 	}
 	mux := http.NewServeMux()
@@ -41,10 +48,16 @@ func main() {
 	if err == nil {
 		err = serve(&http.Server{Addr: env("LISTEN", ":3000"), Handler: mux, ReadHeaderTimeout: 10 * time.Second})
 	}
+	exit(err)
+}
+
+// exit ends the program, with code 1 and its text where there is an error.
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "example:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 // serve ends in order at SIGTERM, within 5 s.

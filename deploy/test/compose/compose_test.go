@@ -26,6 +26,7 @@ func TestStack(t *testing.T) {
 	}
 	t.Run("counts are the same after the faults", s.frontCountsAgree)
 	t.Run("the dashboard shows them", s.dashboardShows)
+	t.Run("the page's commands work", s.followsThePage)
 	t.Run("a restart of a sidecar costs no request", s.sidecarsRestart)
 }
 

@@ -53,9 +53,19 @@ type Process struct {
 	Connections      int    `json:"connections"`        // clients connected
 	RetryBufferUsed  int64  `json:"retry_buffer_bytes"` // bytes kept for retries
 	RetryBufferLimit int64  `json:"retry_buffer_limit_bytes"`
+	Tokens           Tokens `json:"tokens"`
 }
 
-// Queue is the state of the requests in one queue.
+// Tokens are those of language models whose rate limits count them.
+type Tokens struct {
+	Used  int64 `json:"used"`  // in the last minute
+	Limit int64 `json:"limit"` // a minute, of all keys; 0: not known
+}
+
+// Any reports whether there is anything to show.
+func (t Tokens) Any() bool { return t != Tokens{} }
+
+// Queue is the requests that are queued at one place.
 type Queue struct {
 	Requests  int   `json:"requests"`
 	LongestMS int64 `json:"longest_ms"` // how long the first of them has been waiting

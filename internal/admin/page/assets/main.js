@@ -18,10 +18,16 @@ function showState(state) {
   showHealth(state);
   showNow(by('now'), state.at_ms);
   setText(by('about'), `version ${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
-    `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries`);
+    `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries` + tokens(p.tokens));
   showRoutes(by('routes'), by('more-routes'), state);
   showUpstreams(by('upstreams').tBodies[0], state.upstreams);
   showNotices(state);
+}
+
+// tokens says what language models used in the last minute.
+function tokens(t) {
+  if (!t || !t.used && !t.limit) return '';
+  return ` · ${text.count(t.used)}${t.limit ? ' of ' + text.count(t.limit) : ''} tokens a minute`;
 }
 
 // showNotices says at the top what is not as usual, and tells those who cannot

@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+)
+
+// tell sends an account and waits for the balance.
+func (p *process) tell(key uint64, a ratelimit.Account) *ratelimit.Balance {
+	p.t.Helper()
+	g, ok := p.requestLease(ratelimit.LeaseRequest{Key: key, Account: &a})
+	if !ok || g.Balance == nil {
+		p.t.Fatal("no balance")
+	}
+	return g.Balance
+}
+
+// The script and type Buckets are one rule. Time passes between the calls, so the levels may differ by
+// as much as is renewed in that time.
+func TestTheScriptIsTheBuckets(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, model := range []ratelimit.Model{ratelimit.Refilling, ratelimit.Windowed} {
+		var mirror, client ratelimit.Buckets // what the engine should know; what we know of it
+		key, began, granted := uint64(model)+50, time.Now(), 0
+		learnt := false
+		const limit, rate = 1000.0, 50.0
+		var sent, clients []ratelimit.Stamp
+		for step := range 150 {
+			c := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(100))}
+			a := ratelimit.Account{Wants: true, Next: c}
+			if n := int64(r.IntN(3) - 1); n != 0 {
+				a.Sent.Add(n, c)
+			}
+			if len(sent) > 0 && r.IntN(2) == 0 {
+				left := float64(r.IntN(limit))
+				reading := ratelimit.Reading{Row: 3, Kind: ratelimit.Tokens, Model: model, Limit: limit, Remaining: left, Reset: time.Duration((limit - left) / rate * 1e9)}
+				o := ratelimit.Observation{Reading: reading, Stamp: clients[len(clients)-1], Rejected: r.IntN(8) == 0}
+				o.Took = o.Stamp.Since(time.Since(began))
+				a.Learnt = append(a.Learnt, o)
+			}
+			before := time.Since(began)
+			b := p.tell(key, a)
+			now := time.Since(began)
+			client.Import(now, b)
+			for range max(a.Sent.Attempts, 0) {
+				mirror.Take(now, c)
+			}
+			for range max(-a.Sent.Attempts, 0) {
+				mirror.GiveBack(now, c)
+			}
+			for _, o := range a.Learnt {
+				mirror.Learn(now, &sent[len(sent)-1], o.Reading, o.Rejected)
+			}
+			if len(a.Learnt) > 0 && !learnt { // the engine does not know what was sent before there was a limit
+				learnt = true
+				mirror.Import(now, b)
+				continue
+			}
+			may := mirror.Ready(now, c)
+			if b.Granted {
+				granted++
+				sent, clients = append(sent, mirror.Take(now, c)), append(clients, client.Granted(now))
+			}
+			want, _, known := mirror.Level(now, 3)
+			got, _, alsoKnown := client.Level(now, 3)
+			near := 2 + rate*3*(now-before).Seconds()
+			if known != alsoKnown || math.Abs(want-got) > near && b.Granted == may {
+				t.Fatalf("model %d, step %d: the engine has %v (%v), Buckets %v (%v); granted %v, ready %v", model, step, got, alsoKnown, want, known, b.Granted, may)
+			}
+			if b.Granted != may || math.Abs(want-got) > 1 { // within what time makes of it: go on from the engine's word
+				mirror.Import(now, b)
+			}
+		}
+		if granted == 0 {
+			t.Error("nothing was granted")
+		}
+	}
+}
+
+// All processes together get no more than a limit that is set has.
+func TestAnAccountIsThatOfAll(t *testing.T) {
+	s := enginetest.Start(t)
+	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}
+	var mu sync.Mutex
+	granted := 0
+	var all sync.WaitGroup
+	for range 4 {
+		p := joined(t, s)
+		all.Go(func() {
+			for range 10 {
+				b := p.tell(1, ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 100}})
+				if b.Granted {
+					mu.Lock()
+					granted++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if granted != 9 { // 2 % are left
+		t.Errorf("%d of 100 tokens each were granted, of 1000", granted)
+	}
+}
+
+// A process that asked first gets what there is, though another wants less.
+func TestTheFirstInLineIsServedFirst(t *testing.T) {
+	s := enginetest.Start(t)
+	a, b := joined(t, s), joined(t, s)
+	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Second}
+	large, small := ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 900}}, ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 10}}
+	if !a.tell(1, large).Granted || a.tell(1, large).Granted {
+		t.Fatal("the limit was not used up")
+	}
+	if b.tell(1, small).Granted {
+		t.Error("a smaller attempt overtook the first in line")
+	}
+	time.Sleep(200 * time.Millisecond) // it asks no more
+	if !b.tell(1, small).Granted {
+		t.Error("one that does not ask keeps the others waiting")
+	}
+}
+
+// What is not ours in the key, and what cannot be, does no harm.
+func TestAHostileAccount(t *testing.T) {
+	s := enginetest.Start(t)
+	p := joined(t, s)
+	for _, text := range []string{"", "x", "first a b\n1 2 3", "first - 0\n3 1 0 -5 nan 0 0 0 0 0 0 0 0 0 0 0 0", "first - 0\n3 1 0 inf inf inf 0 0 0 0 0 0 0 0 0 0 0"} {
+		s.Do("SET", p.tokensKey(9), text)
+		if b := p.tell(9, ratelimit.Account{Wants: true, Next: ratelimit.Cost{Output: 1}}); !b.Granted {
+			t.Errorf("%q: %+v", text, b)
+		}
+	}
+	if left := s.Do("PTTL", p.tokensKey(9)).(int64); left < 1 {
+		t.Errorf("the key stays for %d ms", left)
+	}
+	for _, reply := range []any{nil, []any{int64(1)}, []any{"1", "2", "3"}, []any{int64(1), "x", "3"}, []any{int64(1), "2", "3", "not a bucket"}} {
+		if _, err := parseBalance(reply); err == nil {
+			t.Errorf("%v was taken", reply)
+		}
+	}
+}

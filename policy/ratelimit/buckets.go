@@ -1,0 +1,473 @@
+package ratelimit
+
+import (
+	"math"
+	"time"
+)
+
+// Kind is what a rate limit counts.
+type Kind uint8
+
+// The kinds, a closed set.
+const (
+	Requests Kind = iota
+	Tokens        // of input and output together
+	InputTokens
+	OutputTokens
+	NumKinds
+)
+
+// Model is how a rate limit is renewed.
+type Model uint8
+
+// The models, a closed set.
+const (
+	// Refilling is a token bucket: it is refilled all the time, and a reset says when it is full.
+	Refilling Model = iota
+	// Windowed is renewed at once, at the end of a window, and a reset says when that is.
+	Windowed
+)
+
+// Cost is what an attempt is expected to use of the rate limits, in addition to one request.
+type Cost struct{ Input, Output int64 } // tokens
+
+// of returns the part of the cost that a rate limit counts.
+func (c Cost) of(k Kind) float64 {
+	switch k {
+	case Requests:
+		return 1
+	case InputTokens:
+		return float64(c.Input)
+	case OutputTokens:
+		return float64(c.Output)
+	}
+	return float64(c.Input) + float64(c.Output)
+}
+
+// Plus returns the sum of c and d.
+func (c Cost) Plus(d Cost) Cost { return Cost{c.Input + d.Input, c.Output + d.Output} }
+
+// Minus returns the difference of c and d.
+func (c Cost) Minus(d Cost) Cost { return Cost{c.Input - d.Input, c.Output - d.Output} }
+
+// Reading is what the headers of one response say about one rate limit.
+type Reading struct {
+	Row       uint8 // which headers said it; the same for each response
+	Kind      Kind
+	Model     Model
+	Limit     float64       // above 0
+	Remaining float64       // 0 to Limit
+	Reset     time.Duration // 0 or more; see Model
+}
+
+// MaxBuckets is how many rate limits of one key are kept.
+const MaxBuckets = 6
+
+// Stamp is what was known when an attempt was sent. With it, Learn can tell what the attempt's
+// response says from what happened since.
+type Stamp struct {
+	order uint64
+	at    time.Duration // when it was sent
+	sent  [NumKinds]float64
+	rows  [MaxBuckets]uint8
+	level [MaxBuckets]float64 // without corrections
+	n     uint8
+}
+
+// bucket is what is known of one rate limit.
+type bucket struct {
+	row   uint8
+	kind  Kind
+	model Model
+	fixed bool // by configuration: headers say nothing about it
+
+	limit float64
+	level float64       // what is left
+	at    time.Duration // when level was true
+
+	rate      float64       // Refilling: per second, a lower bound; 0: not known yet
+	nextRate  float64       // the highest rate seen since rateSince
+	rateSince time.Duration // when nextRate began
+	others    float64       // per second, what others use of the limit
+	fullAt    time.Duration // Refilling: when it is full by the last reset and what was sent since
+
+	until  time.Duration // Windowed: when the window ends; 0: not known
+	length time.Duration // the longest reset seen
+	free   time.Duration // when the next attempt may be sent, if less than half is left
+
+	corrected float64 // the sum of all corrections of level
+	seen      uint64  // order of the newest attempt whose response was read
+	taken     uint64  // order of the newest attempt that was sent
+}
+
+// Buckets are the rate limits of one key, as learnt from headers (Learn) or set (Limit). Each
+// attempt takes its cost from all of them.
+//
+// A level is counted here and corrected by each response: headers say what was left when the
+// upstream wrote them, at some time between sending and receiving. A level is corrected only as
+// far as every such time would agree with. What others use of the same limit is found that way.
+// Bad news counts in full. Good news counts by a quarter, as requests that overtake each other on
+// their way look like good news.
+//
+// It is not safe for concurrent use. now is monotonic time of any origin not below 0, with the
+// same origin for all calls. Without any rate limit, everything may be sent. The zero value is
+// ready to use.
+type Buckets struct {
+	all  [MaxBuckets]bucket
+	n    int
+	sent [NumKinds]float64 // costs of all attempts so far
+	seen float64           // mean output of attempts, for requests that do not bound theirs
+
+	order   uint64        // of the last attempt, in microseconds
+	orderAt time.Duration // when it was sent
+}
+
+const (
+	// bucketReserve is the part of a limit that is left unused: the upstream may count a little
+	// more. It is lost once, not all the time.
+	bucketReserve = 0.02
+	// goodNews is how much of a correction upwards counts at once.
+	goodNews = 0.25
+	// othersTime is how soon the use of others is believed.
+	othersTime = 3 * time.Second
+	// minGain is the part of a rate that is always counted on.
+	minGain = 0.05
+	// ratePeriod is how long the highest rate seen is believed, at least.
+	ratePeriod = time.Minute
+	// assumedPeriod is the time in which a limit is renewed as long as nothing says so.
+	assumedPeriod = time.Minute
+	// maxReset is the longest reset that is read.
+	maxReset = 31 * 24 * time.Hour
+)
+
+// Limit sets a rate limit of tokens by hand. Call it first.
+func (q *Buckets) Limit(r TokenRate, now time.Duration) {
+	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Tokens), level: float64(r.Tokens), at: now, rate: r.PerSecond()}
+	q.n = 1
+}
+
+// fixedRow is the row of a limit that was set.
+const fixedRow = 255
+
+// Known reports whether there is any rate limit.
+func (q *Buckets) Known() bool { return q.n > 0 }
+
+// advance brings the level to now.
+func (b *bucket) advance(now time.Duration) {
+	took := now - b.at
+	if took <= 0 {
+		return
+	}
+	b.at = now
+	if b.model == Refilling {
+		b.level = min(b.limit, b.level+b.gain()*took.Seconds())
+		if b.fullAt > 0 && now >= b.fullAt {
+			b.level = b.limit
+		}
+		return
+	}
+	if b.until > 0 && now >= b.until {
+		b.level, b.until, b.free = b.limit, 0, 0
+	}
+}
+
+// gain returns how fast the level rises, with what others use.
+func (b *bucket) gain() float64 { return max(b.perSecond()-b.others, b.perSecond()*minGain) }
+
+// perSecond returns how fast a bucket is refilled.
+func (b *bucket) perSecond() float64 {
+	if b.rate > 0 {
+		return b.rate
+	}
+	return b.limit / assumedPeriod.Seconds()
+}
+
+// need returns what has to be left for an attempt. What costs more than the whole limit is sent
+// when nothing is used: the upstream has to answer it.
+func (b *bucket) need(cost float64) float64 {
+	if cost == 0 {
+		return 0
+	}
+	return min(cost+b.limit*bucketReserve, b.limit)
+}
+
+// ready returns when the bucket has enough for the cost: now, or later.
+func (b *bucket) ready(now time.Duration, cost float64) time.Duration {
+	b.advance(now)
+	short := b.need(cost) - b.level
+	switch {
+	case b.model == Refilling && short <= 1e-9:
+		return now
+	case b.model == Refilling:
+		wait := time.Duration(math.Ceil(short / b.gain() * float64(time.Second)))
+		if b.fullAt > now {
+			wait = min(wait, b.fullAt-now)
+		}
+		return now + wait
+	case short <= 1e-9 && (b.level > b.limit/2 || cost == 0):
+		return now
+	case short <= 1e-9:
+		return max(now, b.free)
+	}
+	return max(b.until, now+time.Millisecond)
+}
+
+// take subtracts the cost.
+func (b *bucket) take(now time.Duration, cost float64) {
+	b.advance(now)
+	if b.model == Windowed {
+		if b.until == 0 {
+			b.until = now + max(b.length, time.Second)
+		}
+		if b.level <= b.limit/2 && b.level > 0 {
+			b.free = min(b.until, max(b.free, now)+time.Duration(min(cost/b.level, 1)*float64(b.until-now)))
+		}
+	}
+	if b.fullAt > 0 && b.rate > 0 {
+		b.fullAt = max(b.fullAt, now) + time.Duration(cost/b.rate*float64(time.Second))
+	}
+	b.level = max(0, b.level-cost)
+}
+
+// Next returns when an attempt may be sent: now, or when Ready is true without any other event.
+func (q *Buckets) Next(now time.Duration, c Cost) time.Duration {
+	at := now
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		at = max(at, b.ready(now, c.of(b.kind)))
+	}
+	return at
+}
+
+// Ready reports whether an attempt may be sent now.
+func (q *Buckets) Ready(now time.Duration, c Cost) bool { return q.Next(now, c) <= now }
+
+// Take counts an attempt that is sent now, whether it is Ready or not. The Stamp is for its
+// response.
+func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		b.take(now, c.of(b.kind))
+	}
+	for k := range q.sent {
+		q.sent[k] += c.of(Kind(k))
+	}
+	return q.stamp(now)
+}
+
+// stamp gives an attempt its place among all.
+func (q *Buckets) stamp(now time.Duration) Stamp {
+	q.order += uint64(max((now-q.orderAt)/time.Microsecond, 1))
+	q.orderAt = now
+	s := Stamp{order: q.order, at: now, sent: q.sent, n: uint8(q.n)}
+	for i := range q.all[:q.n] {
+		q.all[i].taken = q.order
+		s.rows[i], s.level[i] = q.all[i].row, q.all[i].level-q.all[i].corrected
+	}
+	return s
+}
+
+// GiveBack returns the cost of an attempt that was not sent, or that the upstream rejected without
+// counting it.
+func (q *Buckets) GiveBack(now time.Duration, c Cost) {
+	for i := range q.all[:q.n] {
+		q.all[i].add(now, c.of(q.all[i].kind))
+	}
+	for k := range q.sent {
+		q.sent[k] -= c.of(Kind(k))
+	}
+}
+
+// add changes the level by n.
+func (b *bucket) add(now time.Duration, n float64) {
+	b.advance(now)
+	b.level = max(0, min(b.limit, b.level+n))
+}
+
+// Settle replaces the expected cost of an attempt by what it used. For a limit that was learnt the
+// headers do that.
+func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
+	if used.Output > 0 {
+		q.seen += (float64(used.Output) - q.seen) / 8
+	}
+	for i := range q.all[:q.n] {
+		if b := &q.all[i]; b.fixed {
+			b.add(now, expected.of(b.kind)-used.of(b.kind))
+		}
+	}
+}
+
+// TypicalOutput returns how many tokens attempts put out, for requests that do not bound them.
+func (q *Buckets) TypicalOutput() int64 { return int64(q.seen) }
+
+// Learn takes what a response says. s is the Stamp of its attempt. If the attempt was rejected by a
+// rate limit, its cost must have been given back before.
+func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
+	if !(r.Limit > 0) || !(r.Remaining >= 0) || r.Limit > maxLimit || r.Reset < 0 {
+		return
+	}
+	r.Remaining, r.Reset = min(r.Remaining, r.Limit), min(r.Reset, maxReset)
+	b := q.find(r.Row)
+	if b == nil {
+		q.begin(now, s, &r)
+		return
+	}
+	b.advance(now)
+	if b.limit != r.Limit || b.model != r.Model {
+		b.limit, b.model, b.rate, b.nextRate, b.level = r.Limit, r.Model, 0, 0, min(b.level, r.Limit)
+	}
+	b.learnReset(now, s, &r)
+	if rejected { // the level that sent it was too high
+		b.move(min(0, r.Remaining-b.level))
+		return
+	}
+	if s.order < b.seen {
+		return
+	}
+	b.seen = s.order
+	b.correct(r.Remaining, s)
+}
+
+// maxLimit bounds what a header may say.
+const maxLimit = 1e12
+
+func (q *Buckets) find(row uint8) *bucket {
+	for i := range q.all[:q.n] {
+		if q.all[i].row == row && !q.all[i].fixed {
+			return &q.all[i]
+		}
+	}
+	return nil
+}
+
+// begin adds a rate limit. What was sent since the attempt is not yet part of what the response says.
+func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
+	if q.n == MaxBuckets {
+		return
+	}
+	since := max(0, q.sent[r.Kind]-s.sent[r.Kind])
+	b := &q.all[q.n]
+	q.n++
+	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, rateSince: now}
+	b.learnReset(now, s, r)
+}
+
+// learnReset takes the time of the reset. For a bucket that is refilled it gives the rate. Resets are
+// rounded up, and may count from now or from when the attempt was sent: so the rate is a lower bound,
+// and the highest of the last minute or two counts.
+func (b *bucket) learnReset(now time.Duration, s *Stamp, r *Reading) {
+	b.length = max(b.length, r.Reset)
+	if b.model == Windowed {
+		if r.Reset > 0 {
+			b.until = now + r.Reset
+			b.free = min(b.free, b.until)
+		}
+		return
+	}
+	if s.order >= b.taken { // nothing was sent since
+		b.fullAt = now + r.Reset
+	}
+	used, reset := r.Limit-r.Remaining, r.Reset+max(now-s.at, 0)
+	if used <= 0 || r.Reset <= 0 {
+		return
+	}
+	rate := used / reset.Seconds()
+	if now-b.rateSince >= ratePeriod {
+		b.rate, b.nextRate, b.rateSince = b.nextRate, 0, now
+	}
+	b.nextRate = max(b.nextRate, rate)
+	b.rate = max(b.rate, rate)
+}
+
+// correct moves the level towards what a response said. The upstream wrote that at some time since
+// the attempt was sent: if at once, sending tells the difference; if just now, the level does.
+func (b *bucket) correct(remaining float64, s *Stamp) {
+	difference := remaining - b.level
+	for i := range s.rows[:s.n] {
+		if s.rows[i] != b.row {
+			continue
+		}
+		sending := remaining - (s.level[i] + b.corrected)
+		switch {
+		case sending > 0 && difference > 0:
+			difference = min(sending, difference)
+		case sending < 0 && difference < 0:
+			difference = max(sending, difference)
+		default:
+			return
+		}
+	}
+	if difference > 0 {
+		difference *= goodNews
+	}
+	b.move(difference)
+}
+
+// move corrects the level.
+func (b *bucket) move(difference float64) {
+	before := b.level
+	b.level = max(0, min(b.limit, b.level+difference))
+	b.corrected += b.level - before
+	if b.model == Refilling {
+		b.others = max(0, min(b.perSecond(), b.others-(b.level-before)/othersTime.Seconds()))
+	}
+}
+
+// Wait returns how long attempts of these costs together have to wait.
+func (q *Buckets) Wait(now time.Duration, c Cost, attempts int) time.Duration {
+	at := now
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		cost := c.of(b.kind)
+		if b.kind == Requests {
+			cost = float64(attempts)
+		}
+		at = max(at, b.forecast(now, cost))
+	}
+	return at - now
+}
+
+// forecast returns when so much can have been sent.
+func (b *bucket) forecast(now time.Duration, cost float64) time.Duration {
+	b.advance(now)
+	short := cost - b.level
+	if short <= 0 {
+		return b.ready(now, min(cost, 1))
+	}
+	seconds := short / b.gain()
+	if b.model == Windowed {
+		left := max(b.until-now, 0).Seconds()
+		seconds = left + max(b.length.Seconds(), 1)*math.Floor(short/b.limit)
+	}
+	return now + time.Duration(min(seconds, maxReset.Seconds())*float64(time.Second))
+}
+
+// Idle reports whether nothing is lost if the Buckets are forgotten.
+func (q *Buckets) Idle(now time.Duration) bool {
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		if b.advance(now); b.level < b.limit {
+			return false
+		}
+	}
+	return true
+}
+
+// TokensPerMinute returns how many tokens may be used a minute, by the tightest limit that counts
+// them; 0 if that is not known.
+func (q *Buckets) TokensPerMinute() (least float64) {
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		if b.kind == Requests || b.model == Refilling && b.rate == 0 || b.model == Windowed && b.length == 0 {
+			continue
+		}
+		n := b.perSecond() * time.Minute.Seconds()
+		if b.model == Windowed {
+			n = b.limit / b.length.Minutes()
+		}
+		if least == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}

@@ -1,0 +1,200 @@
+package ratelimit
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// vendor is an upstream with one token bucket.
+type vendor struct {
+	rate, capacity, level float64
+	at                    time.Duration
+	round                 time.Duration // resets are rounded up to it
+	atEnd                 bool          // headers say what is left when the response is sent
+	extra                 float64       // counted for each attempt in addition to what we expect
+}
+
+func (v *vendor) advance(now time.Duration) {
+	v.level = min(v.capacity, v.level+v.rate*(now-v.at).Seconds())
+	v.at = now
+}
+
+// use takes n and reports whether it could.
+func (v *vendor) use(now time.Duration, n float64) bool {
+	v.advance(now)
+	if v.level < n {
+		return false
+	}
+	v.level -= n
+	return true
+}
+
+func (v *vendor) reading(now time.Duration) Reading {
+	v.advance(now)
+	reset := time.Duration((v.capacity - v.level) / v.rate * float64(time.Second))
+	if v.round > 0 {
+		reset = (reset + v.round - 1) / v.round * v.round
+	}
+	return Reading{Row: 1, Kind: Tokens, Model: Refilling, Limit: v.capacity, Remaining: math.Floor(v.level), Reset: reset}
+}
+
+// event is something that happens at a time.
+type event struct {
+	at time.Duration
+	do func(now time.Duration)
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// world plays jobs through Buckets against a vendor.
+type world struct {
+	t        *testing.T
+	v        *vendor
+	q        Buckets
+	r        *rand.Rand
+	queue    events
+	now      time.Duration
+	waiting  []Cost
+	armed    bool
+	sent     int
+	rejected int
+	used     float64
+	slow     time.Duration // of the time until the response
+	stray    float64       // tokens a second that others use
+}
+
+func (w *world) after(d time.Duration, do func(now time.Duration)) {
+	heap.Push(&w.queue, event{w.now + d, do})
+}
+
+// pump sends what may be sent.
+func (w *world) pump() {
+	for len(w.waiting) > 0 {
+		c := w.waiting[0]
+		next := w.q.Next(w.now, c)
+		if next > w.now {
+			w.arm(next - w.now)
+			return
+		}
+		w.waiting = w.waiting[1:]
+		w.send(c)
+	}
+}
+
+// arm pumps again later, once.
+func (w *world) arm(d time.Duration) {
+	if w.armed {
+		return
+	}
+	w.armed = true
+	w.after(min(d, 10*time.Millisecond), func(time.Duration) {
+		w.armed = false
+		w.pump()
+	})
+}
+
+func (w *world) send(c Cost) {
+	s := w.q.Take(w.now, c)
+	w.sent++
+	n := c.of(Tokens)
+	w.after(time.Millisecond+time.Duration(w.r.Int64N(int64(2*time.Millisecond))), func(now time.Duration) {
+		ok := w.v.use(now, n+w.v.extra)
+		said := w.v.reading(now)
+		delay := time.Millisecond
+		if ok {
+			w.used += n + w.v.extra
+			delay += time.Duration(w.r.Int64N(int64(w.slow) + 1))
+		}
+		w.after(delay, func(now time.Duration) {
+			if !ok {
+				w.rejected++
+				w.q.GiveBack(now, c)
+				w.waiting = append(w.waiting, c)
+			}
+			if w.v.atEnd {
+				said = w.v.reading(now)
+			}
+			w.q.Learn(now, &s, said, !ok)
+			w.pump()
+		})
+	})
+}
+
+// play sends jobs of rate a second for so long, in bursts, and returns the share of the vendor's
+// limit that was used and that of the attempts that it rejected.
+func (w *world) play(rate float64, long time.Duration) (used, rejected float64) {
+	for at := time.Duration(0); at < long; {
+		r := rate * 2
+		if at%(5*time.Second) >= 2*time.Second {
+			r = rate / 3
+		}
+		at += time.Duration(w.r.ExpFloat64() / r * float64(time.Second))
+		c := Cost{Input: 25, Output: int64(10 + w.r.IntN(700))}
+		w.after(at, func(time.Duration) {
+			w.waiting = append(w.waiting, c)
+			w.pump()
+		})
+	}
+	for at := time.Duration(0); w.stray > 0 && at < long; at += 100 * time.Millisecond {
+		w.after(at, func(now time.Duration) {
+			if n := w.stray / 10; w.v.use(now, n) {
+				w.used += n
+			}
+		})
+	}
+	for len(w.queue) > 0 {
+		e := heap.Pop(&w.queue).(event)
+		if e.at > long {
+			break
+		}
+		w.now = e.at
+		e.do(e.at)
+		for i := range w.q.all[:w.q.n] {
+			if b := &w.q.all[i]; b.level < 0 || b.level > b.limit {
+				w.t.Fatalf("level %v of %v", b.level, b.limit)
+			}
+		}
+	}
+	return w.used / (w.v.capacity + w.v.rate*long.Seconds()), float64(w.rejected) / float64(w.sent)
+}
+
+func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vendor   vendor
+		slow     time.Duration
+		stray    float64
+		rejected float64 // until the use of others is known
+	}{
+		"headers at once":            {slow: 0},
+		"generations of seconds":     {slow: 3 * time.Second},
+		"headers at the end":         {vendor: vendor{atEnd: true}, slow: 3 * time.Second},
+		"resets in whole seconds":    {vendor: vendor{round: time.Second}},
+		"somebody else uses a third": {stray: 2600, rejected: 0.02},
+		"the vendor counts more":     {vendor: vendor{extra: 40}},
+		"the vendor counts less":     {vendor: vendor{extra: -25}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := tc.vendor
+			v.rate, v.capacity, v.level = 8000, 8000, 8000
+			w := &world{t: t, v: &v, r: rand.New(rand.NewPCG(1, 2)), slow: tc.slow, stray: tc.stray}
+			used, rejected := w.play(26, time.Minute)
+			t.Logf("used %.3f rejected %.4f of %d", used, rejected, w.sent)
+			if used < 0.97 || rejected > max(tc.rejected, 0.01) {
+				t.Errorf("%.1f %% used, %.2f %% rejected", 100*used, 100*rejected)
+			}
+		})
+	}
+}

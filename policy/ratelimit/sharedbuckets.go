@@ -1,0 +1,155 @@
+package ratelimit
+
+import "time"
+
+// Account is what a process shares of Buckets with the other processes: what it used, what it
+// learnt, and what it wants next. In production a script in the engine keeps the Buckets of all; a
+// test compares the script with type Buckets.
+type Account struct {
+	Fixed   TokenRate // the limit that is set; the zero value: none
+	Sent    Charge    // used without asking since the last time; below 0: given back
+	Settled Cost      // what attempts used more than expected; for limits that are set
+	Learnt  []Observation
+
+	Wants bool // there is an attempt to send
+	Next  Cost // its cost
+}
+
+// Charge is the cost of some attempts.
+type Charge struct {
+	Attempts int64
+	Cost
+}
+
+// of returns the part of the charge that a rate limit counts.
+func (c Charge) of(k Kind) float64 {
+	if k == Requests {
+		return float64(c.Attempts)
+	}
+	return c.Cost.of(k)
+}
+
+// Add adds attempts, which may be below 0, of the same cost.
+func (c *Charge) Add(attempts int64, each Cost) {
+	c.Attempts += attempts
+	c.Input += attempts * each.Input
+	c.Output += attempts * each.Output
+}
+
+// Observation is what a response said, with the Stamp of its attempt.
+type Observation struct {
+	Reading
+	Stamp    Stamp
+	Took     time.Duration // from sending to the response
+	Rejected bool
+}
+
+// Level returns what was left, without corrections, after the attempt was taken. ok is false if the
+// rate limit was not known then.
+func (o *Observation) Level() (level float64, ok bool) {
+	for i := range o.Stamp.rows[:o.Stamp.n] {
+		if o.Stamp.rows[i] == o.Row {
+			return o.Stamp.level[i], true
+		}
+	}
+	return 0, false
+}
+
+// Since returns how long ago the attempt was sent.
+func (s *Stamp) Since(now time.Duration) time.Duration { return max(now-s.at, 0) }
+
+// Order returns the order of the attempt among all of the fleet.
+func (o *Observation) Order() uint64 { return o.Stamp.order }
+
+// Balance is the answer to an Account.
+type Balance struct {
+	Granted bool          // the attempt may be sent, and its cost is taken
+	Wait    time.Duration // else: when to ask again
+	Order   uint64        // of the attempts that follow, in microseconds
+	Buckets []BucketState
+}
+
+// BucketState is what the processes share of one rate limit. Times are from now on; below 0 means
+// none.
+type BucketState struct {
+	Row                            uint8
+	Kind                           Kind
+	Model                          Model
+	Limit, Level, Rate, Others     float64
+	Corrected                      float64
+	FullIn, EndsIn, FreeIn, Length time.Duration
+}
+
+// Import replaces what is known by what all processes know.
+func (q *Buckets) Import(now time.Duration, b *Balance) {
+	q.n = 0
+	for i := range b.Buckets {
+		s := &b.Buckets[i]
+		if q.n == MaxBuckets || !(s.Limit > 0) || s.Limit > maxLimit || s.Kind >= NumKinds || !(s.Level >= 0) || s.Level > s.Limit {
+			continue
+		}
+		at := func(in time.Duration) time.Duration {
+			if in < 0 {
+				return 0
+			}
+			return now + min(in, maxReset)
+		}
+		q.all[q.n] = bucket{
+			row: s.Row, kind: s.Kind, model: s.Model, fixed: s.Row == fixedRow, limit: s.Limit, level: s.Level, at: now,
+			rate: max(s.Rate, 0), others: max(s.Others, 0), corrected: s.Corrected, rateSince: now,
+			taken: b.Order, fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
+		}
+		q.n++
+	}
+	q.order, q.orderAt = max(q.order, b.Order), now
+}
+
+// Plenty reports whether an attempt can be sent without asking: even if each of the processes did so
+// at once, half of each limit would be left.
+func (q *Buckets) Plenty(now time.Duration, c Cost, processes int) bool {
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		b.advance(now)
+		if b.level-c.of(b.kind)*float64(max(processes, 1)) < b.limit/2 {
+			return false
+		}
+	}
+	return true
+}
+
+// Times returns the cost of n attempts. It is what an attempt takes of Buckets of which this process
+// has the nth part.
+func (c Charge) times(n int) Charge {
+	return Charge{c.Attempts * int64(n), Cost{c.Input * int64(n), c.Output * int64(n)}}
+}
+
+// NextShare is Next for one of several processes that cannot ask: each has its part of all limits.
+func (q *Buckets) NextShare(now time.Duration, c Cost, processes int) time.Duration {
+	at, all := now, Charge{1, c}.times(max(processes, 1))
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		at = max(at, b.ready(now, all.of(b.kind)))
+	}
+	return at
+}
+
+// TakeShare is Take for one of several processes that cannot ask.
+func (q *Buckets) TakeShare(now time.Duration, c Cost, processes int) Stamp {
+	all := Charge{1, c}.times(max(processes, 1))
+	for i := range q.all[:q.n] {
+		b := &q.all[i]
+		b.take(now, all.of(b.kind))
+	}
+	return q.stamp(now)
+}
+
+// Granted returns the Stamp of an attempt that a Balance granted.
+func (q *Buckets) Granted(now time.Duration) Stamp { return q.stamp(now) }
+
+// PerSecond returns how fast a limit that is set is renewed.
+func (r TokenRate) PerSecond() float64 {
+	if !r.Limited() {
+		return 0
+	}
+	return float64(r.Tokens) / r.Per.Seconds() * rateLimitUse
+}

@@ -1,0 +1,210 @@
+package retryafter
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+)
+
+// LimitRow is a rate limit that an upstream describes in the headers of any response, good ones
+// included.
+type LimitRow struct {
+	Limit, Remaining, Reset string // names of headers; Limit and Reset are "" if Remaining says all
+	Kind                    ratelimit.Kind
+	Model                   ratelimit.Model // what Reset is
+	Source                  string
+}
+
+// limitRows are the rate limits that are learnt. A reset is read as in Headers. What it means
+// differs: OpenAI and Anthropic say when the bucket is full again, the others when a window ends.
+var limitRows = [...]LimitRow{
+	{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests", ratelimit.Requests, ratelimit.Refilling,
+		"OpenAI, \"Rate limits\" (\"time until the rate limit resets to its initial state\"), Groq"},
+	{"X-RateLimit-Limit-Tokens", "X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens", ratelimit.Tokens, ratelimit.Refilling,
+		"OpenAI, \"Rate limits\", Groq"},
+	{"Anthropic-RateLimit-Requests-Limit", "Anthropic-RateLimit-Requests-Remaining", "Anthropic-RateLimit-Requests-Reset", ratelimit.Requests, ratelimit.Refilling,
+		"Anthropic, \"Rate limits\" (\"when the rate limit will be fully replenished\")"},
+	{"Anthropic-RateLimit-Tokens-Limit", "Anthropic-RateLimit-Tokens-Remaining", "Anthropic-RateLimit-Tokens-Reset", ratelimit.Tokens, ratelimit.Refilling,
+		"Anthropic, \"Rate limits\""},
+	{"Anthropic-RateLimit-Input-Tokens-Limit", "Anthropic-RateLimit-Input-Tokens-Remaining", "Anthropic-RateLimit-Input-Tokens-Reset", ratelimit.InputTokens, ratelimit.Refilling,
+		"Anthropic, \"Rate limits\""},
+	{"Anthropic-RateLimit-Output-Tokens-Limit", "Anthropic-RateLimit-Output-Tokens-Remaining", "Anthropic-RateLimit-Output-Tokens-Reset", ratelimit.OutputTokens, ratelimit.Refilling,
+		"Anthropic, \"Rate limits\""},
+	{"X-RateLimit-Limit-Requests-Day", "X-RateLimit-Remaining-Requests-Day", "X-RateLimit-Reset-Requests-Day", ratelimit.Requests, ratelimit.Windowed,
+		"Cerebras, \"Rate limits\" (the time until the day's requests are renewed)"},
+	{"X-RateLimit-Limit-Tokens-Minute", "X-RateLimit-Remaining-Tokens-Minute", "X-RateLimit-Reset-Tokens-Minute", ratelimit.Tokens, ratelimit.Windowed,
+		"Cerebras, \"Rate limits\" (the time until the minute's tokens are renewed)"},
+	{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", ratelimit.Requests, ratelimit.Windowed,
+		"GitHub, \"Rate limits for the REST API\" (\"time at which the current rate limit window resets\")"},
+	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", ratelimit.Requests, ratelimit.Windowed,
+		"X, formerly Twitter, \"Rate limits\" (windows of 15 minutes)"},
+	{"X-RateLimit-Requests-Limit", "X-RateLimit-Requests-Remaining", "X-RateLimit-Requests-Reset", ratelimit.Requests, ratelimit.Windowed,
+		"Linear, \"Rate limiting\""},
+	{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", ratelimit.Requests, ratelimit.Windowed,
+		"draft-ietf-httpapi-ratelimit-headers-00 to -06 (\"the current time window\")"},
+	{"", "RateLimit", "", ratelimit.Requests, ratelimit.Windowed,
+		"draft-ietf-httpapi-ratelimit-headers-07 to -10: `r` and `t`, with `q` of RateLimit-Policy"},
+}
+
+// LimitRows are the rate limits that are learnt. The slice belongs to the caller.
+func LimitRows() []LimitRow { return append([]LimitRow(nil), limitRows[:]...) }
+
+// NumLimits is the number of LimitRows.
+const NumLimits = len(limitRows)
+
+// structuredRow is that of RateLimit.
+const structuredRow = len(limitRows) - 1
+
+// limitPart is one of the headers of a row.
+type limitPart struct {
+	row  uint8
+	part uint8 // limit, remaining or reset
+}
+
+const (
+	partLimit = iota
+	partRemaining
+	partReset
+	partPolicy
+	parts = partPolicy
+)
+
+// limitParts are the headers of limitRows by name, in lower case.
+var limitParts = func() map[string]limitPart {
+	all := map[string]limitPart{"ratelimit-policy": {uint8(structuredRow), partPolicy}}
+	for i, r := range limitRows {
+		for part, name := range [...]string{r.Limit, r.Remaining, r.Reset} {
+			if name != "" {
+				all[lower(name)] = limitPart{uint8(i), uint8(part)}
+			}
+		}
+	}
+	return all
+}()
+
+// Limits reads what the headers of a response say about rate limits, whether they are used up or
+// not.
+//
+// Set Date and Now, Add every header, then ask Each. It keeps slices of the values given, so it must
+// not outlive them. It does not allocate. Not safe for concurrent use. What cannot be read is
+// ignored, and so is a rate limit of which a header came twice.
+type Limits struct {
+	Date []byte    // the value of the response's Date header, nil without one
+	Now  time.Time // the local time, for a response without Date
+
+	values [len(limitRows)][parts]singleHeader
+	rules  headerLines
+	Any    bool // one of the headers was there
+}
+
+// Add notes a header of the response if it says something about a rate limit.
+func (l *Limits) Add(name, value []byte) {
+	if !mayMatter(name) {
+		return
+	}
+	var buf [maxName]byte
+	small := buf[:len(name)]
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		small[i] = c
+	}
+	p, known := limitParts[string(small)]
+	switch {
+	case !known:
+		return
+	case p.part == partPolicy:
+		l.rules.add(value)
+	default:
+		l.values[p.row][p.part].add(value)
+	}
+	l.Any = true
+}
+
+// Each returns the i-th rate limit, for i in [0, len(LimitRows())). ok is false if the response says
+// nothing about it.
+func (l *Limits) Each(i int) (r ratelimit.Reading, ok bool) {
+	row := &limitRows[i]
+	r = ratelimit.Reading{Row: uint8(i), Kind: row.Kind, Model: row.Model}
+	v := &l.values[i]
+	if i == structuredRow {
+		return l.structured(r)
+	}
+	if v[partLimit].n != 1 || v[partRemaining].n != 1 || v[partReset].n != 1 {
+		return r, false
+	}
+	limit, ok1 := limitNumber(v[partLimit].value)
+	remaining, ok2 := limitNumber(v[partRemaining].value)
+	reset, ok3 := parseReset(v[partReset].value, l.Date, l.Now)
+	r.Limit, r.Remaining, r.Reset = limit, min(remaining, limit), reset
+	return r, ok1 && ok2 && ok3 && limit > 0
+}
+
+// limitNumber reads a number of requests or tokens. What follows it after a comma or semicolon is
+// for people (draft-ietf-httpapi-ratelimit-headers-03 section 3.1).
+func limitNumber(b []byte) (float64, bool) {
+	for i, c := range b {
+		if c == ',' || c == ';' {
+			b = b[:i]
+			break
+		}
+	}
+	if len(b) > maxValue {
+		return 0, false
+	}
+	n, _, ok := parseDecimal(b)
+	return float64(n), ok
+}
+
+// structured reads RateLimit, and of several rate limits the one of which least is left.
+func (l *Limits) structured(r ratelimit.Reading) (ratelimit.Reading, bool) {
+	v := &l.values[structuredRow][partRemaining]
+	if v.n != 1 || len(v.value) > maxList {
+		return r, false
+	}
+	found, d := false, [3]int64{unset, unset, unset} // limit, remaining and reset of draft 7
+	s := rateLimitItems{rest: trimSpace(v.value)}
+	for s.next() {
+		m := &s.item
+		if m.dictionary {
+			switch string(m.name) {
+			case "limit":
+				d[0] = m.value
+			case "remaining":
+				d[1] = m.value
+			case "reset":
+				d[2] = m.value
+			}
+			continue
+		}
+		limit := l.quota(m.name)
+		if m.r < 0 || m.t < 0 || limit <= 0 || found && float64(m.r)*r.Limit >= r.Remaining*float64(limit) {
+			continue
+		}
+		found = true
+		r.Limit, r.Remaining, r.Reset = float64(limit), float64(min(m.r, limit)), secondsToDuration(m.t)
+	}
+	if !found && d[0] > 0 && d[1] >= 0 && d[2] >= 0 {
+		found = true
+		r.Limit, r.Remaining, r.Reset = float64(d[0]), float64(min(d[1], d[0])), secondsToDuration(d[2])
+	}
+	return r, found && !s.bad
+}
+
+// quota returns q of the policy of that name; below 0 without one.
+func (l *Limits) quota(name []byte) int64 {
+	q := int64(unset)
+	for _, line := range l.rules.all() {
+		s := rateLimitItems{rest: trimSpace(line)}
+		for s.next() {
+			if string(s.item.name) == string(name) {
+				q = s.item.q
+			}
+		}
+		if s.bad {
+			return unset
+		}
+	}
+	return q
+}

@@ -1,0 +1,123 @@
+// Package tokens reads what a request to a language model's API asks for, and what its response
+// says that it used. It looks at bodies as they pass and keeps nothing of them.
+//
+// Request reads the body of a request: the model, and how much output it allows. Usage reads the
+// body of a response, JSON or an event stream. Both know the APIs of OpenAI (Chat Completions,
+// Responses) and Anthropic (Messages), and all that speak one of them. What they cannot read says
+// nothing; nothing here is an error.
+package tokens
+
+import "github.com/retryproxy/retryproxy/policy/jsonscan"
+
+// MaxLook is how far Request looks into a body, in bytes.
+const MaxLook = 64 << 10
+
+// bytesPerToken estimates tokens of input: OpenAI, "What are tokens", 4 characters of English.
+const bytesPerToken = 4
+
+// Estimate returns about how many tokens so many bytes of a request are.
+func Estimate(bytes int64) int64 { return (max(bytes, 0) + bytesPerToken - 1) / bytesPerToken }
+
+// The members of a request that are read.
+const (
+	idModel jsonscan.ID = iota + 1
+	idMaxTokens
+	idMaxCompletionTokens
+	idMaxOutputTokens
+	idStream
+)
+
+func requestNames(parent jsonscan.ID, key []byte) jsonscan.ID {
+	if parent != jsonscan.Root {
+		return 0
+	}
+	switch string(key) {
+	case "model":
+		return idModel
+	case "max_tokens":
+		return idMaxTokens
+	case "max_completion_tokens":
+		return idMaxCompletionTokens
+	case "max_output_tokens":
+		return idMaxOutputTokens
+	case "stream":
+		return idStream
+	}
+	return 0
+}
+
+// MaxModel is how long the name of a model may be, in bytes.
+const MaxModel = jsonscan.MaxText
+
+// Request looks into the body of a request. Of a member that comes twice, the first counts. It is
+// not safe for concurrent use. Call Reset before each body.
+type Request struct {
+	scan     jsonscan.Scanner
+	model    [MaxModel]byte
+	modelLen uint8
+	read     int
+	Output   int64 // tokens of output that the request allows at most; 0: it does not say
+	Stream   bool  // an event stream is asked for
+	done     bool
+	want     Want
+}
+
+// Want is what a Request looks for.
+type Want uint8
+
+// What a Request can look for. It stops once that is known.
+const (
+	WantModel  Want = 1 << iota // the model
+	WantOutput                  // the bound of the output
+)
+
+// Reset prepares for a body.
+func (r *Request) Reset(want Want) {
+	r.scan = jsonscan.New(requestNames)
+	r.modelLen, r.read, r.Output, r.Stream, r.done, r.want = 0, 0, 0, false, false, want
+}
+
+// Model returns the name of the model, nil if the body does not say. It is valid until Reset.
+func (r *Request) Model() []byte {
+	if r.modelLen == 0 {
+		return nil
+	}
+	return r.model[:r.modelLen]
+}
+
+// Done reports whether more of the body would say no more.
+func (r *Request) Done() bool { return r.done }
+
+// Read takes the next piece of the body.
+func (r *Request) Read(piece []byte) {
+	if r.done {
+		return
+	}
+	piece = piece[:min(len(piece), MaxLook-r.read)]
+	r.read += len(piece)
+	for !r.done {
+		n, v, found := r.scan.Next(piece)
+		piece = piece[n:]
+		if !found {
+			break
+		}
+		r.take(&v)
+	}
+	r.done = r.done || r.scan.State() != jsonscan.StateOpen || r.read == MaxLook
+}
+
+func (r *Request) take(v *jsonscan.Value) {
+	switch v.ID {
+	case idModel:
+		if v.Kind == jsonscan.String && r.modelLen == 0 {
+			r.modelLen = uint8(copy(r.model[:], v.Text))
+		}
+	case idStream:
+		r.Stream = r.Stream || v.True
+	default:
+		if n, ok := v.Int(); ok && r.Output == 0 {
+			r.Output = n
+		}
+	}
+	r.done = (r.want&WantModel == 0 || r.modelLen > 0) && (r.want&WantOutput == 0 || r.Output > 0)
+}

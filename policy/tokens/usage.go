@@ -1,0 +1,206 @@
+package tokens
+
+import "github.com/retryproxy/retryproxy/policy/jsonscan"
+
+// Count is what a response used, as its upstream counts.
+type Count struct {
+	Input  int64 // without Cached
+	Cached int64 // of the input, read from a cache
+	Output int64
+}
+
+// Any reports whether anything was used.
+func (c Count) Any() bool { return c != Count{} }
+
+// Total returns all tokens.
+func (c Count) Total() int64 { return c.Input + c.Cached + c.Output }
+
+// MaxCount bounds each number of a Count: an upstream that says more says nothing.
+const MaxCount = 10_000_000
+
+// The members of a response that are read.
+const (
+	idUsage jsonscan.ID = iota + 1
+	idMessage
+	idDetails
+	idPromptTokens
+	idInputTokens
+	idCompletionTokens
+	idOutputTokens
+	idCacheRead
+	idCacheCreation
+	idCachedTokens
+)
+
+// usageNames are the members of usage: OpenAI "The chat completion object", "The response object";
+// Anthropic "Messages". In a stream usage is a member of an event, of its message (Anthropic's
+// message_start) or of its response (OpenAI's response.completed).
+func usageNames(parent jsonscan.ID, key []byte) jsonscan.ID {
+	switch parent {
+	case jsonscan.Root:
+		switch string(key) {
+		case "usage":
+			return idUsage
+		case "message", "response":
+			return idMessage
+		}
+	case idMessage:
+		if string(key) == "usage" {
+			return idUsage
+		}
+	case idUsage:
+		switch string(key) {
+		case "prompt_tokens":
+			return idPromptTokens
+		case "input_tokens":
+			return idInputTokens
+		case "completion_tokens":
+			return idCompletionTokens
+		case "output_tokens":
+			return idOutputTokens
+		case "cache_read_input_tokens":
+			return idCacheRead
+		case "cache_creation_input_tokens":
+			return idCacheCreation
+		case "prompt_tokens_details", "input_tokens_details":
+			return idDetails
+		}
+	case idDetails:
+		if string(key) == "cached_tokens" {
+			return idCachedTokens
+		}
+	}
+	return 0
+}
+
+// Usage reads the usage of one response from its body. It is not safe for concurrent use. Call Reset
+// before each body.
+//
+// Of an event stream, the last number of each kind counts: Anthropic's message_start has the input,
+// and its message_delta the output so far.
+type Usage struct {
+	scan   jsonscan.Scanner
+	events bool // the body is an event stream
+	line   lineState
+	prefix uint8 // bytes of dataField that were read
+
+	input, creation, cacheRead, cachedOf, output int64 // -1: not said
+}
+
+// lineState is where in a line of an event stream the next byte is.
+type lineState uint8
+
+const (
+	lineBegin lineState = iota
+	lineField           // in the name of a field that may be data
+	lineSpace           // before the one space that may precede the value
+	lineData            // in the value of data
+	lineOther           // in another line
+)
+
+const dataField = "data:"
+
+// Reset prepares for a body.
+func (u *Usage) Reset(events bool) {
+	u.scan = jsonscan.New(usageNames)
+	u.events, u.line, u.prefix = events, lineBegin, 0
+	u.input, u.creation, u.cacheRead, u.cachedOf, u.output = -1, -1, -1, -1, -1
+}
+
+// Read takes the next piece of the body.
+func (u *Usage) Read(piece []byte) {
+	if !u.events {
+		u.readJSON(piece)
+		return
+	}
+	for len(piece) > 0 {
+		piece = piece[u.readLine(piece):]
+	}
+}
+
+// Count returns what was used, as far as the body has said. Numbers that cannot be are 0.
+func (u *Usage) Count() (c Count) {
+	c.Output = max(u.output, 0)
+	c.Cached = max(u.cacheRead, u.cachedOf, 0)
+	c.Input = max(u.input, 0) + max(u.creation, 0)
+	if u.cachedOf >= 0 && u.cacheRead < 0 { // OpenAI counts them as input too
+		c.Cached = min(c.Cached, c.Input)
+		c.Input -= c.Cached
+	}
+	return c
+}
+
+// readJSON reads a piece of JSON text.
+func (u *Usage) readJSON(piece []byte) {
+	for {
+		n, v, found := u.scan.Next(piece)
+		if piece = piece[n:]; !found {
+			return
+		}
+		u.take(&v)
+	}
+}
+
+func (u *Usage) take(v *jsonscan.Value) {
+	n, ok := v.Int()
+	if !ok || n > MaxCount {
+		return
+	}
+	switch v.ID {
+	case idPromptTokens, idInputTokens:
+		u.input = n
+	case idCompletionTokens, idOutputTokens:
+		u.output = n
+	case idCacheRead:
+		u.cacheRead = n
+	case idCacheCreation:
+		u.creation = n
+	case idCachedTokens:
+		u.cachedOf = n
+	}
+}
+
+// readLine reads a part of a line of an event stream, and returns how long it is.
+func (u *Usage) readLine(b []byte) int {
+	switch u.line {
+	case lineData, lineOther:
+		n := 0
+		for n < len(b) && b[n] != '\n' && b[n] != '\r' {
+			n++
+		}
+		if u.line == lineData {
+			u.readJSON(b[:n])
+		}
+		if n < len(b) {
+			u.line = lineBegin
+			n++
+		}
+		return n
+	case lineSpace:
+		u.line = lineData
+		if b[0] == ' ' {
+			return 1
+		}
+		return 0
+	case lineBegin:
+		u.prefix = 0
+		if b[0] == '\n' || b[0] == '\r' { // the end of an event, or half of a CRLF
+			return 1
+		}
+		u.line = lineField
+	}
+	return u.readField(b[0])
+}
+
+// readField reads a byte of the name of a field. Each data begins a text: no vendor breaks one into lines.
+func (u *Usage) readField(c byte) int {
+	if c != dataField[u.prefix] {
+		u.line = lineOther
+		return 0
+	}
+	if u.prefix++; int(u.prefix) == len(dataField) {
+		u.line = lineSpace
+		u.scan.Reset()
+	}
+	return 1
+}

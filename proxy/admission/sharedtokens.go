@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+)
+
+// sharedTokens is what a tokenAccount shares with the other processes. The first in the queue asks
+// for its attempt, unless the last answer left plenty. If no answer comes, each process uses its part
+// of the limits.
+type sharedTokens struct {
+	processes int
+	account   ratelimit.Account // to be told
+	answered  time.Duration     // when the last answer came; 0: never
+	askedAt   time.Duration     // when the question was asked that has no answer; 0: none
+	askAt     time.Duration     // when to ask next
+	waitsFrom time.Duration     // since when the first in the queue waits for an answer; 0: it does not
+	asked     *Waiter           // for whom
+	cost      ratelimit.Cost    // that was asked for
+	failed    bool              // the last question got no answer
+}
+
+const (
+	// answerWithin is how long an answer is awaited before the process uses its part of the limits.
+	answerWithin = 100 * time.Millisecond
+	// reportEvery is the time between two reports while nobody waits.
+	reportEvery = 50 * time.Millisecond
+	// maxObservations is how many observations are told at once. The newest ones count.
+	maxObservations = 16
+)
+
+// answerKeeps returns how long an answer that left plenty is relied on; longer if nobody knows of any
+// limit.
+func answerKeeps(b *ratelimit.Buckets) time.Duration {
+	if b.Known() {
+		return time.Second
+	}
+	return 10 * time.Second
+}
+
+// alone reports whether the process uses its part of the limits, as there is no answer.
+func (s *sharedTokens) alone(now time.Duration) bool {
+	return s.failed || s.waitsFrom > 0 && now-s.waitsFrom >= answerWithin
+}
+
+// next returns when an attempt may be sent without another answer.
+func (s *sharedTokens) next(now time.Duration, b *ratelimit.Buckets, c ratelimit.Cost) time.Duration {
+	switch {
+	case s.alone(now):
+		return b.NextShare(now, c, s.processes)
+	case s.answered > 0 && now-s.answered < answerKeeps(b) && b.Plenty(now, c, s.processes):
+		return now
+	case s.waitsFrom > 0:
+		return s.waitsFrom + answerWithin
+	}
+	return backoff.Forever
+}
+
+// take takes an attempt for which next is now.
+func (s *sharedTokens) take(now time.Duration, b *ratelimit.Buckets, c ratelimit.Cost) ratelimit.Stamp {
+	s.account.Sent.Add(1, c)
+	if s.alone(now) {
+		return b.TakeShare(now, c, s.processes)
+	}
+	return b.Take(now, c)
+}
+
+// observe notes what a response said.
+func (s *sharedTokens) observe(o ratelimit.Observation) {
+	if len(s.account.Learnt) == maxObservations {
+		s.account.Learnt = append(s.account.Learnt[:0], s.account.Learnt[1:]...)
+	}
+	s.account.Learnt = append(s.account.Learnt, o)
+}
+
+// due returns when to ask or tell next.
+func (s *sharedTokens) due(now time.Duration, first *Waiter) time.Duration {
+	nothing := first == nil && s.account.Sent == ratelimit.Charge{} && s.account.Settled == ratelimit.Cost{} && len(s.account.Learnt) == 0
+	switch {
+	case nothing || s.askedAt > 0:
+		return backoff.Forever
+	case first == nil:
+		return max(now, s.askAt, s.answered+reportEvery)
+	}
+	return max(now, s.askAt)
+}
+
+// ask returns what to tell and to ask for the first in the queue, which may be nil.
+func (s *sharedTokens) ask(now time.Duration, first *Waiter) *ratelimit.Account {
+	a := s.account
+	s.account = ratelimit.Account{Fixed: a.Fixed}
+	s.askedAt, s.asked = max(now, 1), first
+	if first != nil {
+		a.Wants, a.Next, s.cost = true, first.Use.Cost, first.Use.Cost
+		if s.waitsFrom == 0 {
+			s.waitsFrom = s.askedAt
+		}
+	}
+	return &a
+}
+
+// answer takes the answer. It reports whether the first in the queue is admitted.
+func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *ratelimit.Balance, first *Waiter) bool {
+	s.askedAt, s.waitsFrom, s.failed, s.answered = 0, 0, false, max(now, 1)
+	b.Import(now, balance)
+	s.askAt = now
+	if !balance.Granted {
+		s.askAt = now + max(balance.Wait, time.Millisecond)
+		return false
+	}
+	if first == nil || first != s.asked || first.Use.Cost != s.cost {
+		s.account.Sent.Add(-1, s.cost) // it has left
+		return false
+	}
+	return true
+}
+
+// fail notes that there is no answer.
+func (s *sharedTokens) fail(now time.Duration) {
+	s.askedAt, s.failed, s.askAt = 0, true, now+answerWithin
+}
+
+// askAccount appends the account that is due, and returns when the next one is. Called with mu held.
+func (q *RateLimitQueue) askAccount(asks []ratelimit.LeaseRequest, now time.Duration) ([]ratelimit.LeaseRequest, time.Duration) {
+	s := q.tokens.shared
+	first, _ := q.waiters.First()
+	next := s.due(now, first)
+	if next <= now {
+		asks = append(asks, ratelimit.LeaseRequest{Key: q.Key, Account: s.ask(now, first)})
+		next = backoff.Forever // until the answer
+	}
+	return asks, next
+}
+
+// applyBalance takes the answer to an account.
+func (q *RateLimitQueue) applyBalance(now time.Duration, b *ratelimit.Balance) {
+	first, _ := q.waiters.First()
+	if q.tokens.shared.answer(now, &q.tokens.buckets, b, first) {
+		first.Use.Stamp, first.Use.Taken = q.tokens.buckets.Granted(now), true
+		q.admitOldest()
+	}
+	q.enlist()
+}
+
+// ApplyGrant takes the response to a lease request.
+func (q *RateLimitQueue) ApplyGrant(now time.Duration, g ratelimit.LeaseGrant) {
+	q.update(now, func() {
+		switch {
+		case g.Balance != nil && q.tokens != nil && q.tokens.shared != nil:
+			q.applyBalance(now, g.Balance)
+		case q.rateLimit != nil:
+			q.rateLimit.ApplyGrant(now, g)
+		}
+	})
+}
+
+// FailRequest notes that a lease request got no response.
+func (q *RateLimitQueue) FailRequest(now time.Duration) {
+	q.update(now, func() {
+		if q.tokens != nil && q.tokens.shared != nil {
+			q.tokens.shared.fail(now)
+			q.enlist()
+		}
+		if q.rateLimit != nil {
+			q.rateLimit.RequestFailed()
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+)
+
+// Use is what an attempt takes of limits that are learnt or count tokens.
+type Use struct {
+	Cost  ratelimit.Cost  // expected
+	Stamp ratelimit.Stamp // of when it was taken
+	Taken bool            // and not given back
+}
+
+// tokenAccount is what is known of such limits for one key. It belongs to a RateLimitQueue, which
+// locks it.
+type tokenAccount struct {
+	buckets ratelimit.Buckets
+	shared  *sharedTokens  // nil: with nobody
+	queued  ratelimit.Cost // of those who wait
+	used    usedTokens
+}
+
+func newTokenAccount(r ratelimit.TokenRate, now time.Duration, shared bool) *tokenAccount {
+	a := &tokenAccount{}
+	if shared {
+		a.shared = &sharedTokens{processes: 1, account: ratelimit.Account{Fixed: r}}
+	}
+	if r.Limited() {
+		a.buckets.Limit(r, now)
+	}
+	return a
+}
+
+// next returns when an attempt may be sent, without any other event.
+func (a *tokenAccount) next(now time.Duration, c ratelimit.Cost) time.Duration {
+	if a.shared != nil {
+		return a.shared.next(now, &a.buckets, c)
+	}
+	return a.buckets.Next(now, c)
+}
+
+func (a *tokenAccount) ready(now time.Duration, c ratelimit.Cost) bool { return a.next(now, c) <= now }
+
+// take takes an attempt that is ready.
+func (a *tokenAccount) take(now time.Duration, u *Use) {
+	u.Taken = true
+	if a.shared != nil {
+		u.Stamp = a.shared.take(now, &a.buckets, u.Cost)
+		return
+	}
+	u.Stamp = a.buckets.Take(now, u.Cost)
+}
+
+func (a *tokenAccount) giveBack(now time.Duration, u *Use) {
+	if !u.Taken {
+		return
+	}
+	u.Taken = false
+	a.buckets.GiveBack(now, u.Cost)
+	if a.shared != nil {
+		a.shared.account.Sent.Add(-1, u.Cost)
+	}
+}
+
+// learn takes what the response to an attempt said.
+func (a *tokenAccount) learn(now time.Duration, u *Use, r ratelimit.Reading, rejected bool) {
+	a.buckets.Learn(now, &u.Stamp, r, rejected)
+	if a.shared != nil {
+		a.shared.observe(ratelimit.Observation{Reading: r, Stamp: u.Stamp, Took: u.Stamp.Since(now), Rejected: rejected})
+	}
+}
+
+// settle replaces the expected use of an attempt by what it used.
+func (a *tokenAccount) settle(now time.Duration, u *Use, used ratelimit.Cost) {
+	u.Taken = false
+	a.buckets.Settle(now, u.Cost, used)
+	if a.shared != nil {
+		a.shared.account.Settled = a.shared.account.Settled.Plus(used).Minus(u.Cost)
+	}
+}
+
+// wait returns how long an attempt waits behind those that are queued.
+func (a *tokenAccount) wait(now time.Duration, c ratelimit.Cost, attempts int) time.Duration {
+	return a.buckets.Wait(now, a.queued.Plus(c), attempts)
+}
+
+// idle reports whether nothing is lost if the account is forgotten.
+func (a *tokenAccount) idle(now time.Duration) bool {
+	return a.buckets.Idle(now) && (a.shared == nil || a.shared.askedAt == 0)
+}
+
+// TypicalOutput returns the output of requests that do not bound theirs.
+func (q *RateLimitQueue) TypicalOutput() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tokens.buckets.TypicalOutput()
+}
+
+// Learn takes what the response to an attempt says about its rate limits. rejected means that one of
+// them rejected it.
+func (q *RateLimitQueue) Learn(now time.Duration, u *Use, said []ratelimit.Reading, rejected bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.retired || q.tokens == nil {
+		return
+	}
+	q.enlist()
+	if rejected {
+		q.tokens.giveBack(now, u)
+	}
+	for _, r := range said {
+		q.tokens.learn(now, u, r, rejected)
+	}
+	if q.tokens.shared != nil {
+		q.set.wanted()
+	}
+	q.admit(now)
+}
+
+// Settle replaces the expected use of an attempt by what its response said.
+func (q *RateLimitQueue) Settle(now time.Duration, u *Use, used ratelimit.Cost) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.retired || q.tokens == nil {
+		return
+	}
+	q.enlist()
+	q.tokens.used.add(now, used.Input+used.Output)
+	if u.Taken {
+		q.tokens.settle(now, u, used)
+		q.admit(now)
+	}
+}
+
+// usedTokens counts the tokens of the last minute, in parts of it.
+type usedTokens struct {
+	parts [usedParts]int64
+	at    int64 // the part that counts now, since the start
+}
+
+const (
+	usedParts = 12
+	usedPart  = time.Minute / usedParts
+)
+
+func (u *usedTokens) add(now time.Duration, n int64) {
+	u.advance(now)
+	u.parts[u.at%usedParts] += n
+}
+
+func (u *usedTokens) advance(now time.Duration) {
+	at := int64(now / usedPart)
+	for ; u.at < at; u.at++ {
+		if at-u.at > usedParts {
+			u.at = at - usedParts
+		}
+		u.parts[(u.at+1)%usedParts] = 0
+	}
+}
+
+// lastMinute returns the tokens of about the last minute.
+func (u *usedTokens) lastMinute(now time.Duration) (sum int64) {
+	u.advance(now)
+	for _, n := range u.parts {
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,166 @@
+package request
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/policy/retryafter"
+	"github.com/retryproxy/retryproxy/policy/tokens"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// Tokens is what concerns the tokens of a request to a language model's API: what its body says, what
+// it takes of rate limits, and what its response says that it used. Only requests of routes that ask
+// for it have one.
+type Tokens struct {
+	of    *Request
+	look  tokens.Request
+	use   admission.Use
+	queue *admission.RateLimitQueue // use is taken of it; nil: nothing is
+	usage tokens.Usage
+	reads bool         // the response of the running attempt is being read
+	lost  tokens.Count // what the running attempt used, if it failed
+}
+
+// NeedTokens returns the request's Tokens, and makes them if there are none.
+func (cr *Request) NeedTokens() *Tokens {
+	if cr.Tokens == nil {
+		cr.Tokens = &Tokens{of: cr}
+	}
+	return cr.Tokens
+}
+
+// begin prepares for another request. t may be nil, as for the methods below that say so.
+func (t *Tokens) begin() {
+	if t != nil {
+		t.queue, t.reads, t.lost = nil, false, tokens.Count{}
+		t.look.Reset(0)
+	}
+}
+
+// Model returns the model that the body names, nil if that was not looked for. It is valid until the
+// request ends. t may be nil.
+func (t *Tokens) Model() []byte {
+	if t == nil {
+		return nil
+	}
+	return t.look.Model()
+}
+
+// Expect returns what the next attempt takes of the rate limit of a key, which counts tokens.
+func (t *Tokens) Expect(s *admission.RateLimits, key uint64, now time.Duration) *admission.Use {
+	t.queue, t.use = nil, admission.Use{}
+	body := t.of.HTTP.Body
+	if body.Empty() {
+		return &t.use
+	}
+	t.use.Cost = ratelimit.Cost{Input: tokens.Estimate(max(body.Length, 0)), Output: t.look.Output}
+	if t.use.Cost.Output == 0 {
+		t.use.Cost.Output = s.QueueOf(key, now).TypicalOutput()
+	}
+	return &t.use
+}
+
+// Taken notes that the use of an attempt was taken from a queue. t may be nil.
+func (t *Tokens) Taken(q *admission.RateLimitQueue) {
+	if t != nil && t.use.Taken {
+		t.queue = q
+	}
+}
+
+// Returned returns the use of an attempt that was not sent, nil if there is none. t may be nil.
+func (t *Tokens) Returned() *admission.Use {
+	if t == nil {
+		return nil
+	}
+	t.queue = nil
+	return &t.use
+}
+
+// Unsent gives back what an attempt took of rate limits if no upstream got it.
+func (t *Tokens) Unsent() {
+	if t.queue != nil {
+		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, nil, true)
+	}
+}
+
+// Learn reads what the headers of a response say about rate limits, and gives back what a rejected
+// attempt took.
+func (t *Tokens) Learn(r *http1.Response, status int) {
+	if t.queue == nil {
+		return
+	}
+	var said [ratelimit.MaxBuckets]ratelimit.Reading
+	n := 0
+	if t.of.Route.RateLimits.Learns() {
+		n = readLimits(r, &said)
+	}
+	rejected := retryafter.MeansRateLimit(status)
+	if n > 0 || rejected {
+		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, said[:n], rejected)
+	}
+}
+
+// readLimits sets said to the rate limits that a response describes, and returns how many.
+func readLimits(r *http1.Response, said *[ratelimit.MaxBuckets]ratelimit.Reading) (n int) {
+	l := retryafter.Limits{Date: r.Get(http1.Date), Now: time.Now()}
+	for i := range r.Headers {
+		if f := &r.Headers[i]; f.ID == http1.OtherHeader {
+			l.Add(f.Name, f.Value)
+		}
+	}
+	if !l.Any {
+		return 0
+	}
+	for i := range retryafter.NumLimits {
+		if reading, ok := l.Each(i); ok && n < len(said) {
+			said[n] = reading
+			n++
+		}
+	}
+	return n
+}
+
+// BeginUsage begins to read the usage of a response.
+func (t *Tokens) BeginUsage(events bool) {
+	t.usage.Reset(events)
+	t.reads = true
+}
+
+// ReadsUsage reports whether the response is read for its usage. t may be nil.
+func (t *Tokens) ReadsUsage() bool { return t != nil && t.reads }
+
+// ReadUsage reads a piece of the body of the response, if that is read. t may be nil.
+func (t *Tokens) ReadUsage(piece []byte) {
+	if t.ReadsUsage() {
+		t.usage.Read(piece)
+	}
+}
+
+// EndUsage ends the response, and returns what it said that it used.
+func (t *Tokens) EndUsage() tokens.Count {
+	if !t.reads {
+		return tokens.Count{}
+	}
+	t.reads = false
+	used := t.usage.Count()
+	if t.queue != nil && used.Any() {
+		t.queue.Settle(t.of.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: used.Input + used.Cached, Output: used.Output})
+	}
+	return used
+}
+
+// LoseUsage reads what a response that failed says that it used, and keeps that for TakeLost.
+func (t *Tokens) LoseUsage(body []byte) {
+	t.BeginUsage(true)
+	t.ReadUsage(body)
+	t.lost = t.EndUsage()
+}
+
+// TakeLost returns what the running attempt used if it failed, once.
+func (t *Tokens) TakeLost() tokens.Count {
+	lost := t.lost
+	t.lost = tokens.Count{}
+	return lost
+}

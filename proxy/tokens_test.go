@@ -1,0 +1,272 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/policy/tokens"
+	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/route"
+)
+
+// byModel routes the model big to /big, and gives each model a limit of one a minute.
+func byModel(c *Config) {
+	rationed("1/m", 0)(c)
+	c.Default.RateLimit.Kind, c.Default.RateLimit.Model = admission.RateLimitValue, true
+	r := c.Default
+	r.Name, r.Match = "big", route.Match{Model: "big,huge"}
+	r.Forward.StripPrefix, r.RateLimit = "", admission.RateLimit{}
+	c.Routes = []Route{r}
+}
+
+// postJSON is a POST with a body in one or more chunks, or with a length if it is one.
+func postJSON(chunks ...string) string {
+	if len(chunks) == 1 {
+		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(chunks[0]), chunks[0])
+	}
+	text := "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, s := range chunks {
+		text += fmt.Sprintf("%x\r\n%s\r\n", len(s), s)
+	}
+	return text + "0\r\n\r\n"
+}
+
+// modelUpstream answers with the body that it got, and counts requests.
+func modelUpstream(t *testing.T) *fakeUpstream {
+	return startUpstream(t, func(c *upConn) {
+		for {
+			head := c.head()
+			if head == "" {
+				return
+			}
+			body := discardBody(c, head)
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		}
+	})
+}
+
+// A route and a key are found by the model, wherever in the body it stands and however that comes. The
+// upstream gets every byte.
+func TestTheModelInTheBodyDecides(t *testing.T) {
+	filler := `"messages":[{"role":"user","content":"` + strings.Repeat("word ", 9000) + `"}]`
+	for name, tc := range map[string]struct {
+		chunks []string
+		big    bool
+	}{
+		"first":               {[]string{`{"model":"big","x":1}`}, true},
+		"another of the list": {[]string{`{"model":"huge"}`}, true},
+		"last of many":        {[]string{`{` + filler + `,"model":"big"}`}, true},
+		"in chunks":           {[]string{`{` + filler + `,"mo`, `del":"b`, `ig"}`}, true},
+		"another model":       {[]string{`{"model":"small"}`}, false},
+		"deeper":              {[]string{`{"x":{"model":"big"}}`}, false},
+		"beyond the look":     {[]string{`{"x":"` + strings.Repeat("x", tokens.MaxLook) + `","model":"big"}`}, false},
+		"no JSON":             {[]string{`model=big`}, false},
+		"nested without end":  {[]string{`{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `,"model":"big"}`}, false},
+		"compressed":          {[]string{gzipped(`{"model":"big"}`)}, false},
+		"no body":             {[]string{""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, modelUpstream(t), byModel)
+			c := p.dial()
+			for n := range 2 {
+				want := 200
+				if n == 1 && !tc.big {
+					want = 429 // the default route has one a minute
+				}
+				body := strings.Join(tc.chunks, "")
+				if want == 429 {
+					body = "*"
+				}
+				c.send(postJSON(tc.chunks...)).want(want, body)
+				if want == 429 {
+					return
+				}
+			}
+		})
+	}
+}
+
+func gzipped(s string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, s)
+	_ = w.Close()
+	return b.String()
+}
+
+// The look waits for no more of a body than it needs, and a client that waits for a 100 gets one.
+func TestTheLookWaitsForWhatItNeeds(t *testing.T) {
+	p := startProxy(t, modelUpstream(t), byModel)
+	c := p.dial()
+	c.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 21\r\nExpect: 100-continue\r\n\r\n")
+	if line, err := c.r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	_, _ = c.r.ReadString('\n')
+	c.send(`{"model":"b`)
+	time.Sleep(20 * time.Millisecond)
+	c.send(`ig"}      `).want(200, `{"model":"big"}      `)
+}
+
+// What was read ahead of a body stays as it is while many requests wait for a retry.
+func TestABodyThatWasLookedAtIsRepeatedWhole(t *testing.T) {
+	var first sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if _, known := first.LoadOrStore(r.Header.Get("X-Key"), true); !known {
+			w.Header().Set("Retry-After-Ms", "300")
+			w.WriteHeader(503)
+			return
+		}
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(server.Close)
+	p := startProxyTo(t, server.URL, func(c *Config) {
+		holdsStreams(t, c)
+		c.Default.NoBudget, c.Default.Guard.NoBreaker = true, true
+		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute, Kind: admission.RateLimitValue, Model: true}
+	})
+	var wait sync.WaitGroup
+	for n := range 4 * permit.Crowd {
+		wait.Go(func() {
+			body := fmt.Sprintf(`{"messages":"%s","model":"m%d","max_tokens":1}`, strings.Repeat(fmt.Sprint(n), 300), n)
+			time.Sleep(time.Duration(n%2) * 100 * time.Millisecond) // the later half gets buffers that were given back
+			c := p.dial()
+			c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nX-Key: %d\r\nContent-Length: %d\r\n\r\n", n, len(body)))
+			time.Sleep(20 * time.Millisecond)
+			c.send(body).want(200, body)
+		})
+	}
+	wait.Wait()
+}
+
+// limitedUpstream has a bucket of tokens, which its headers tell.
+type limitedUpstream struct {
+	mu       sync.Mutex
+	level    float64
+	at       time.Time
+	rate     float64
+	capacity float64
+	rejected int
+	served   int
+}
+
+func (u *limitedUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	u.level = min(u.capacity, u.level+u.rate*now.Sub(u.at).Seconds())
+	u.at = now
+	const cost = 100
+	ok := u.level >= cost
+	if ok {
+		u.level -= cost
+		u.served++
+	} else {
+		u.rejected++
+	}
+	w.Header().Set("X-RateLimit-Limit-Tokens", fmt.Sprint(u.capacity))
+	w.Header().Set("X-RateLimit-Remaining-Tokens", fmt.Sprint(int(u.level)))
+	w.Header().Set("X-RateLimit-Reset-Tokens", (time.Duration((u.capacity-u.level)/u.rate*1e9) + time.Millisecond).Truncate(time.Millisecond).String())
+	w.Header().Set("Content-Type", "application/json")
+	if !ok {
+		w.Header().Set("Retry-After-Ms", "200")
+		w.WriteHeader(429)
+	}
+	_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":10,"completion_tokens":90}}`)
+}
+
+// An upstream that tells its limit is never asked for more, once it has told it.
+func TestALearntLimitIsKept(t *testing.T) {
+	u := &limitedUpstream{level: 1000, capacity: 1000, rate: 2000, at: time.Now()}
+	server := httptest.NewServer(u)
+	t.Cleanup(server.Close)
+	p := startProxyTo(t, server.URL, func(c *Config) {
+		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute}
+		c.Default.CountTokens = true
+		c.Default.RequestTimeout = time.Minute
+	})
+	body := `{"model":"m","max_tokens":91}`
+	const requests = 40
+	began := time.Now()
+	c := p.dial()
+	c.send(postJSON(body)).want(200, "*")
+	var wait sync.WaitGroup
+	for range requests - 1 {
+		wait.Go(func() { p.dial().send(postJSON(body)).want(200, "*") })
+	}
+	wait.Wait()
+	if u.rejected > requests/10 || u.served != requests { // a slow machine delays a request here, and its response there
+		t.Errorf("%d rejected, %d served", u.rejected, u.served)
+	}
+	if least := time.Duration((requests*100 - u.capacity) / u.rate * 1e9); time.Since(began) > 2*least+time.Second {
+		t.Errorf("took %v, the limit needs %v", time.Since(began), least)
+	}
+	p.seen.outcome(t, requests-1)
+	if got := p.seen.used[tokens.Delivered]; got != (tokens.Count{Input: 10 * requests, Output: 90 * requests}) {
+		t.Errorf("counted %+v", got)
+	}
+	q := p.Stats().RateLimits
+	if len(q) != 1 || q[0].Tokens != 100*requests || q[0].TokenLimit < 100_000 || q[0].TokenLimit > 121_000 || q[0].Rate != "auto" {
+		t.Errorf("%+v", q)
+	}
+}
+
+// A limit that is set counts what is expected of a request until its response says what it used.
+func TestALimitOfTokensIsSettledWithTheUsage(t *testing.T) {
+	usage := `{"usage":{"prompt_tokens":10,"completion_tokens":40}}`
+	p := startProxy(t, startUpstream(t, script(rawBody(200, usage, "Content-Type: application/json"))), func(c *Config) {
+		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+		c.Default.CountTokens = true
+	})
+	c := p.dial()
+	body := `{"max_tokens":900}`
+	c.send(postJSON(body)).want(200, usage) // which leaves 950
+	c.send(postJSON(body)).want(200, usage) // which leaves 900
+	c.send(postJSON(body)).want(429, "*")
+	p.dial().send(postJSON(`{"max_tokens":800}`)).want(200, usage)
+}
+
+// What a response used is counted by what became of it, and a lie is not believed.
+func TestTokensByTheirFate(t *testing.T) {
+	start := "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n"
+	end := "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":15}}\n\n"
+	for name, tc := range map[string]struct {
+		responses []string
+		fate      tokens.Fate
+		want      tokens.Count
+	}{
+		"a stream":                {[]string{eventStream(start + firstText + end)}, tokens.Delivered, tokens.Count{Input: 25, Output: 15}},
+		"a stream that is cut":    {[]string{streamHeaders + chunk(start+firstText) + "\x00"}, tokens.Wasted, tokens.Count{Input: 25, Output: 1}},
+		"an error, then a stream": {[]string{eventStream(start + overloaded), eventStream(firstText)}, tokens.Retried, tokens.Count{Input: 25, Output: 1}},
+		"JSON":                    {[]string{rawBody(200, `{"usage":{"input_tokens":3,"output_tokens":4,"cache_read_input_tokens":5}}`, "Content-Type: application/json")}, tokens.Delivered, tokens.Count{Input: 3, Cached: 5, Output: 4}},
+		"a lie":                   {[]string{rawBody(200, `{"usage":{"input_tokens":-3,"output_tokens":4e99,"cache_read_input_tokens":99999999999999999999}}`, "Content-Type: application/json")}, tokens.Delivered, tokens.Count{}},
+		"JSON that is cut":        {[]string{"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{\"usage\":{\"input_tokens\":3}"}, tokens.Wasted, tokens.Count{Input: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, startUpstream(t, script(tc.responses...)), func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.CountTokens = true
+			})
+			c := p.dial()
+			c.send(postABC)
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, 1)) // it has begun
+			p.seen.outcome(t, 0)
+			defer p.seen.lock()()
+			if got := p.seen.used[tc.fate]; got != tc.want {
+				t.Errorf("%v %+v, want %+v of %+v", tc.fate, got, tc.want, p.seen.used)
+			}
+		})
+	}
+}
