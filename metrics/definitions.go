@@ -197,7 +197,7 @@ var (
 		"Times that overload made the concurrency limit bind.",
 		"How often is the upstream overloaded?")
 	permitsInUse = define(Gauge, "permits_in_use", labels("upstream", "by"),
-		"Attempts that the upstream works on: awaited, or abandoned because the client left.",
+		"Attempts that the upstream works on: awaited, or abandoned because the client left or the attempt timed out.",
 		"How many attempts does the upstream work on, and how many in vain?")
 	clientThrottlingRatio = define(Gauge, "client_throttling_ratio", labels("upstream"),
 		"Share of requests, 0 to 1, that are not sent because the upstream rejects nearly all. Present with RETRYPROXY_CLIENT_THROTTLING=on.",

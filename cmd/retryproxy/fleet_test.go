@@ -69,7 +69,7 @@ func TestRequestsDoNotWaitForTheEngine(t *testing.T) {
 		t.Errorf("100 requests took %v", d)
 	}
 	p.await("loss", func() bool { return p.metric("retryproxy_shared_up") == "0" })
-	if response, _ := p.get(0, "/"); response.StatusCode != 200 || strings.Count(p.log.String(), "does not answer") != 1 {
+	if response, _ := p.get(0, "/"); response.StatusCode != 200 || strings.Count(p.log.String(), "does not respond") != 1 {
 		t.Errorf("%d\n%s", response.StatusCode, p.log)
 	}
 }

@@ -97,7 +97,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 
 func TestUpstreamIsChecked(t *testing.T) {
 	for value, want := range map[string]string{
-		"example.com":                       "must be http://host[:port]",
+		"example.com":                       "did you mean http://example.com?",
 		"ftp://example.com":                 "must be http://host[:port]",
 		"http://":                           "the host is missing",
 		"http://a_b.example":                "",

@@ -44,6 +44,8 @@ func explainUnknown(name string, routes RouteNames) string {
 		return "unknown name; " + hints[key]
 	case !isRoute && constants[key] != "":
 		return "is no setting; " + constants[key]
+	case isRoute && hasRoute(routes, route) && hints[rest] != "":
+		return "unknown name; " + hints[rest]
 	case isRoute && constants[rest] != "":
 		return "is no setting; " + constants[rest]
 	case !isRoute:

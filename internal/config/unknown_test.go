@@ -29,6 +29,11 @@ func TestShortNamesAreNotTakenForOthers(t *testing.T) {
 			t.Errorf("%s is taken for %s", name, got)
 		}
 	}
+	for _, name := range []string{"RETRYPROXY_TIMEOUT", "RETRYPROXY_ROUTE_SEARCH_TIMEOUT"} {
+		if got := explainUnknown(name, RouteNames{"search"}); !strings.Contains(got, "RETRYPROXY_REQUEST_TIMEOUT") {
+			t.Errorf("%s has no hint: %s", name, got)
+		}
+	}
 	if got := explainUnknown("RETRYPROXY_UPSTREAM_HOTS", nil); !strings.Contains(got, "RETRYPROXY_UPSTREAM_HOST?") {
 		t.Error(got)
 	}

@@ -23,6 +23,8 @@ answers the usual questions with them, [the alerts](../../deploy/prometheus/retr
 - Label values are those listed below, or come from the configuration. They never come from a
   request. Unusual methods, and status codes outside 100 to 599, are counted as ` + "`other`" + `.
 - ` + "`route`" + ` is the name of a route or ` + "`default`" + `. ` + "`upstream`" + ` is the URL of the upstream.
+  Routes to one URL that [share nothing](settings.md#how-settings-work) are told apart by a number, as
+  in ` + "`http://app:80 #2`" + `.
 - The series of a route appear when it is first used. The outcomes of the first 100 routes are there
   from the start, as 0, so that rates are right from the first request.
 - With [traces](../how-to/traces.md) each bucket of ` + "`retryproxy_request_duration_seconds`" + ` has the

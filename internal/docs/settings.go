@@ -32,6 +32,11 @@ configuration file.
   own profile, the setting without a route, the profile without a route, the default.
 - **Upstream of a route.** A route with its own upstream does not inherit certificates, health
   path and the file of secret headers.
+- **Routes to the same upstream** share its connections, circuit breaker, concurrency limit and retry
+  budget if their settings for these are equal: the certificates of the upstream, ` + "`BUDGET_*`" + `,
+  ` + "`BREAKER`, `QUEUE_MAX`, `CONCURRENCY_LIMIT`, `CLIENT_THROTTLING`, `HEALTH_PATH`, `DRY_RUN`" + `,
+  ` + "`FAULT_INJECTION`" + `, and the time to connect. That is 3s, or ` + "`ATTEMPT_TIMEOUT`" + ` or a third of
+  ` + "`REQUEST_TIMEOUT`" + ` if that is shorter. Otherwise each group of equal routes has its own.
 - **Empty** means not set.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
   it they are bytes.

@@ -39,7 +39,7 @@ func TestListsAndServicesThatAreRefused(t *testing.T) {
 		"http://a,https://a":                         "one scheme",
 		"http://a,unix:/a":                           "one scheme",
 		"http://a,h2c://a":                           "one scheme",
-		"http://a,b:80":                              `"b:80": must be`,
+		"http://a,b:80":                              `"b:80": has no scheme`,
 		"http://a,":                                  `"": must be`,
 		"http://a,http://b:0":                        "port 0",
 		"http+srv://_http._tcp.a:80":                 "contain the port",

@@ -79,6 +79,9 @@ func parseOne(s string) (Target, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return parseUnix(s, path)
 	}
+	if isBareHost(s) {
+		return Target{}, fmt.Errorf("upstream %q: has no scheme; did you mean http://%[1]s?", s)
+	}
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" {
 		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
@@ -107,7 +110,14 @@ func parseOne(s string) (Target, error) {
 	return t, nil
 }
 
-var errForm = errors.New("must be http://host[:port][/path], https://host[:port], h2c://host[:port], h2://host[:port], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
+// isBareHost reports whether s is a host, with or without a port, and nothing else.
+func isBareHost(s string) bool {
+	host, port, _ := strings.Cut(s, ":")
+	return host != "" && strings.Trim(port, "0123456789") == "" &&
+		strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
+}
+
+var errForm = errors.New("must be http://host[:port][/path], https://host[:port][/path], h2c://host[:port][/path], h2://host[:port][/path], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
 
 // schemes maps URL schemes to their properties.
 var schemes = map[string]struct {

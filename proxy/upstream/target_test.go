@@ -51,8 +51,8 @@ func TestParseTargetReadsWhatItAllows(t *testing.T) {
 func TestParseTargetRefusesTheRestAndSaysWhy(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                  "must be http://",
-		"localhost:3000":                    "must be http://",
-		"example.com":                       "must be http://",
+		"localhost:3000":                    "did you mean http://localhost:3000?",
+		"example.com":                       "did you mean http://example.com?",
 		"ftp://example.com":                 "must be http://",
 		"http:example.com":                  "must be http://",
 		"http:///":                          "host is missing",
