@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,7 @@ func (s *stack) followsThePage(t *testing.T) {
 	}
 	path := "PATH=" + s.shim(t) + ":" + os.Getenv("PATH")
 	here := strings.NewReplacer("compose_back", s.project+"_back", "localhost:8080", engine.Address(t, s.ids["inbound-a"])+":8080")
+	s.clients(t, http.MethodPost, "/resume")
 	for _, block := range all[1:] {
 		text := here.Replace(block[1])
 		if strings.Contains(text, "docker compose down") {
