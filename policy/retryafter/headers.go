@@ -96,12 +96,9 @@ func mayMatter(name []byte) bool {
 	return false
 }
 
-// Add notes a header of the response if it says something about a retry.
-func (h *Headers) Add(name, value []byte) {
-	if !mayMatter(name) {
-		return
-	}
-	var buf [maxName]byte
+// lowerName returns name in lower case, in buf. mayMatter must have passed name, which bounds its
+// length.
+func lowerName(buf *[maxName]byte, name []byte) []byte {
 	small := buf[:len(name)]
 	for i, c := range name {
 		if 'A' <= c && c <= 'Z' {
@@ -109,6 +106,16 @@ func (h *Headers) Add(name, value []byte) {
 		}
 		small[i] = c
 	}
+	return small
+}
+
+// Add notes a header of the response if it says something about a retry.
+func (h *Headers) Add(name, value []byte) {
+	if !mayMatter(name) {
+		return
+	}
+	var buf [maxName]byte
+	small := lowerName(&buf, name)
 	for i := range rows {
 		p := &patterns[i]
 		switch r := &rows[i]; {

@@ -103,13 +103,7 @@ func (l *Limits) Add(name, value []byte) {
 		return
 	}
 	var buf [maxName]byte
-	small := buf[:len(name)]
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		small[i] = c
-	}
+	small := lowerName(&buf, name)
 	p, known := limitParts[string(small)]
 	switch {
 	case !known:
