@@ -16,6 +16,9 @@ import (
 // keptFailures bounds the failures since the last /resume that /stats tells one by one.
 const keptFailures = 50
 
+// refresh is the longest time that an idle connection is kept.
+const refresh = 5 * time.Second
+
 // client sends requests at a steady rate, whatever becomes of them, and counts
 // what came back. It retries nothing itself.
 type client struct {
@@ -63,11 +66,12 @@ func addClient(mux *http.ServeMux) error {
 	// addresses the second is tried after half of the time to dial.
 	dial := &net.Dialer{Timeout: 4 * time.Second}
 	c.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{
-		DialContext: dial.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}
+		DialContext: dial.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: refresh}}
 	c.paused.Store(env("PAUSED", "") != "")
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, c.stats()) })
 	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, _ *http.Request) { c.pause(); sendJSON(w, c.stats()) })
 	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) { c.resume(); sendJSON(w, c.stats()) })
+	go c.resolveAgain()
 	go c.run(time.Second / time.Duration(rate))
 	return nil
 }
@@ -85,6 +89,15 @@ func (c *client) resume() {
 	c.since = window{}
 	c.mu.Unlock()
 	c.paused.Store(false)
+}
+
+// resolveAgain closes idle connections every refresh, for the life of the process: a
+// sidecar that comes back gets its share of the requests only from clients that look up
+// the name again.
+func (c *client) resolveAgain() {
+	for range time.Tick(refresh) {
+		c.client.CloseIdleConnections()
+	}
 }
 
 // run goes on for the life of the process.
