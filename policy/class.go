@@ -76,9 +76,6 @@ func (c Cause) String() string { return labels.Lookup(causeTexts[:], int(c)).Lab
 // Explain returns one sentence for a reader of logs.
 func (c Cause) Explain() string { return labels.Lookup(causeTexts[:], int(c)).Explain }
 
-// AllCauses lists the set in order. The slice belongs to the caller.
-func AllCauses() []Cause { return labels.Sequence[Cause](0, numCauses) }
-
 // Sure reports whether the upstream certainly did not get the request. If so, even an
 // unsafe method may be sent again.
 func (c Cause) Sure() bool {

@@ -94,7 +94,6 @@ type Decision struct {
 type Policy struct {
 	RetryOn    RetryOn
 	MaxRetries int              // 0 = none
-	Window     time.Duration    // no retry begins later than this after the first attempt began; 0 = no such bound
 	Methods    MethodSet        // retried without a key; the zero value is the idempotent methods of RFC 9110
 	Unsafe     bool             // repeat every method
 	Rejected   status.Set       // retried whatever the method; the zero value is 429
@@ -200,7 +199,7 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 		return ReasonLayered
 	case s.MaxRetries <= 0:
 		return ReasonRetriesOff
-	case s.Retries >= s.MaxRetries, p.Window > 0 && s.Elapsed > p.Window:
+	case s.Retries >= s.MaxRetries:
 		return ReasonRetriesExhausted
 	case s.Replay != ReplayWhole:
 		return s.Replay.whyNot()
@@ -217,10 +216,7 @@ func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, 
 	if s.Left <= 0 {
 		return 0, ReasonDeadline
 	}
-	room, short := s.Left, ReasonDeadline
-	if p.Window > 0 && p.Window-s.Elapsed < room {
-		room, short = p.Window-s.Elapsed+1, ReasonRetriesExhausted // a retry may begin just at the window's end
-	}
+	room := s.Left
 	least := backoff.FloorOf(p.Backoff)
 	step := backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
 	if a.HasRetryAfter && a.Cause == CauseStatus {
@@ -229,7 +225,7 @@ func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, 
 		}
 		w := max(a.RetryAfter, least)
 		if w >= room {
-			return 0, short
+			return 0, ReasonDeadline
 		}
 		return w + p.spread(step, room-w, r), ReasonNone
 	}
@@ -239,7 +235,7 @@ func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, 
 	}
 	w := max(backoff.WaitOf(b, step, r), least)
 	if w >= room {
-		return 0, short
+		return 0, ReasonDeadline
 	}
 	return w, ReasonNone
 }

@@ -33,7 +33,6 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 		policy: Policy{
 			RetryOn:    pick(r, settings...),
 			MaxRetries: r.IntN(8),
-			Window:     max(0, pick(r, 0, 0, 0, around(r))),
 			Backoff:    pick(r, strategies...),
 			Throttled:  pick(r, strategies...),
 		},
@@ -105,8 +104,6 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "no retry is made that is not wanted"
 	case d.Why == ReasonAskedToRetry && (!a.Wanted || !s.Safe || a.Status < 400):
 		return "only a safe retry is made because it is wanted"
-	case tr.pastWindow(d.Wait):
-		return "no retry begins after the window"
 	case a.Cause == CauseStatus && a.HasRetryAfter && d.Wait < a.RetryAfter:
 		return "a Retry-After is never cut short"
 	case d.Wait < backoff.FloorOf(tr.policy.Backoff):
@@ -145,7 +142,7 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonRetriesOff:
 		return p.MaxRetries == 0 || s.MaxRetries == 0
 	case ReasonRetriesExhausted:
-		return s.Retries >= s.MaxRetries || tr.pastWindow(ceiling)
+		return s.Retries >= s.MaxRetries
 	case ReasonBodyTooLarge:
 		return s.Replay == ReplayTooLarge
 	case ReasonRetryBufferFull:
@@ -159,17 +156,11 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonDeadline:
 		return s.Left <= 0 || backoff.FloorOf(p.Backoff) >= s.Left || !(a.HasRetryAfter && a.Cause == CauseStatus) && ceiling >= s.Left
 	case ReasonRetryAfterTooLong:
-		return a.HasRetryAfter && (a.RetryAfter >= s.Left || tr.pastWindow(a.RetryAfter))
+		return a.HasRetryAfter && a.RetryAfter >= s.Left
 	case ReasonBudgetExhausted:
 		return tr.budget != nil && !hadToken
 	}
 	return false
-}
-
-// pastWindow reports whether a retry after that wait would begin too late.
-func (tr *trial) pastWindow(wait time.Duration) bool {
-	w := tr.policy.Window
-	return w > 0 && (tr.at.Elapsed > w || wait > w-tr.at.Elapsed)
 }
 
 func ceilingAt(b backoff.Strategy, s *Situation) time.Duration {

@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		{"idle close is free", Attempt{Cause: CauseIdleClose}, nil, free},
 		{"also for POST", Attempt{Cause: CauseIdleClose}, unsafe, free},
 		{"also at the limits", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) {
-			s.Retries, s.Draining, s.Layered, s.Elapsed, p.Window, p.RetryOn = 3, true, true, time.Hour, 1, RetryOn{}
+			s.Retries, s.Draining, s.Layered, s.Elapsed, p.RetryOn = 3, true, true, time.Hour, RetryOn{}
 		}, free},
 		{"also with retries off", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
 		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetryUsed = true },
@@ -139,12 +139,6 @@ func TestDecide(t *testing.T) {
 		{"wait does not fit", responded(503), func(s *Situation, _ *Policy) { s.Left = time.Second }, no(Unknown, ReasonDeadline)},
 		{"no time left", responded(503), func(s *Situation, _ *Policy) { s.Left = -1 }, no(Unknown, ReasonDeadline)},
 		{"no deadline", responded(503), func(s *Situation, _ *Policy) { s.Left = backoff.Forever }, retry(Unknown, ReasonStatus503, s)},
-		{"window over", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 10*time.Second+1, 10*time.Second },
-			no(Unknown, ReasonRetriesExhausted)},
-		{"wait ends with the window", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second, 10*time.Second },
-			retry(Unknown, ReasonStatus503, s)},
-		{"wait ends after the window", responded(503), func(s *Situation, p *Policy) { s.Elapsed, p.Window = 9*time.Second+1, 10*time.Second },
-			no(Unknown, ReasonRetriesExhausted)},
 
 		{"no backoff", responded(503), func(_ *Situation, p *Policy) { p.Backoff = nil }, retry(Unknown, ReasonStatus503, 0)},
 		{"no throttled backoff", responded(429), func(_ *Situation, p *Policy) { p.Throttled = nil }, retry(Rejected, ReasonStatus429, s)},
@@ -163,7 +157,6 @@ func TestDecide(t *testing.T) {
 // Every obstacle at once; taking the first away must show the next.
 func TestReasonsComeInTheirOrder(t *testing.T) {
 	p := testPolicy(t)
-	p.Window = 20 * time.Second
 	b := budget.New(budget.Config{})
 	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
 	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Elapsed: time.Hour, Draining: true, Layered: true}
@@ -239,10 +232,9 @@ func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
 	p.Backoff = backoff.FullJitter{Base: time.Minute, Max: time.Minute, Factor: 2}
 	for _, tc := range []struct {
-		name                string
-		after, left, window time.Duration
-		elapsed, longest    time.Duration
-		why                 Reason
+		name                 string
+		after, left, longest time.Duration
+		why                  Reason
 	}{
 		{name: "much room", after: time.Second, left: time.Hour, longest: 61 * time.Second, why: ReasonStatus503},
 		{name: "little room", after: 20 * time.Second, left: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
@@ -250,12 +242,9 @@ func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 		{name: "no room", after: 30 * time.Second, left: 30 * time.Second, why: ReasonRetryAfterTooLong},
 		{name: "never", after: backoff.Forever, left: backoff.Forever, why: ReasonRetryAfterTooLong},
 		{name: "no deadline", after: backoff.Forever - 5, left: backoff.Forever, longest: backoff.Forever - 3, why: ReasonStatus503},
-		{name: "window", after: 20 * time.Second, left: backoff.Forever, window: 30 * time.Second, longest: 25 * time.Second, why: ReasonStatus503},
-		{name: "window's end", after: 20 * time.Second, left: backoff.Forever, window: 30 * time.Second, elapsed: 10 * time.Second, longest: 20 * time.Second, why: ReasonStatus503},
-		{name: "past the window", after: 20*time.Second + 1, left: backoff.Forever, window: 30 * time.Second, elapsed: 10 * time.Second, why: ReasonRetryAfterTooLong},
 		{name: "at once", after: 0, left: 2, longest: 1, why: ReasonStatus503},
 	} {
-		p.Window, s.Left, s.Elapsed = tc.window, tc.left, tc.elapsed
+		s.Left = tc.left
 		for range 200 {
 			d := p.Decide(&Attempt{Status: 503, RetryAfter: tc.after, HasRetryAfter: true}, &s, nil, 0, r)
 			if d.Why != tc.why || d.Retry != tc.why.ForRetry() || d.Wait > tc.longest || d.Retry && d.Wait < tc.after {
@@ -297,7 +286,7 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 func TestZeroPolicyRetriesNothing(t *testing.T) {
 	var p Policy
 	s := fresh()
-	for _, c := range AllCauses() {
+	for _, c := range allCauses() {
 		s.FreeRetryUsed = true
 		if d := p.Decide(&Attempt{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
 			t.Errorf("%v: %+v", c, d)

@@ -71,13 +71,11 @@ func TestMayHedge(t *testing.T) {
 	}{
 		{"nothing against it", nil, ReasonNone},
 		{"without a deadline", func(_ *Policy, s *Situation) { s.Left = backoff.Forever }, ReasonNone},
-		{"just within the window", func(p *Policy, s *Situation) { p.Window = time.Second }, ReasonNone},
 		{"not safe", func(_ *Policy, s *Situation) { s.Safe = false }, ReasonNotIdempotent},
 		{"layered", func(_ *Policy, s *Situation) { s.Layered = true }, ReasonLayered},
 		{"retries off", func(p *Policy, _ *Situation) { p.MaxRetries = 0 }, ReasonRetriesOff},
 		{"none for this request", func(_ *Policy, s *Situation) { s.MaxRetries = 0 }, ReasonRetriesOff},
 		{"all made", func(_ *Policy, s *Situation) { s.Retries = 3 }, ReasonRetriesExhausted},
-		{"beyond the window", func(p *Policy, s *Situation) { p.Window = time.Second - 1 }, ReasonRetriesExhausted},
 		{"body too large", func(_ *Policy, s *Situation) { s.Replay = ReplayTooLarge }, ReasonBodyTooLarge},
 		{"no memory", func(_ *Policy, s *Situation) { s.Replay = ReplayBufferFull }, ReasonRetryBufferFull},
 		{"still coming", func(_ *Policy, s *Situation) { s.Replay = ReplayUnfinished }, ReasonBodyUnfinished},
@@ -115,7 +113,7 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 	rnd := backoff.Shared()
 	pick := func(n int64) int { return int(rnd.Int64N(n)) }
 	for range 200_000 {
-		p := Policy{RetryOn: on, MaxRetries: pick(3), Window: time.Duration(pick(3)) * time.Second}
+		p := Policy{RetryOn: on, MaxRetries: pick(3)}
 		s := Situation{
 			Retries: pick(3), MaxRetries: pick(3), Safe: pick(8) > 0, Replay: Replay(pick(6)), Left: time.Duration(pick(3)) * time.Second,
 			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Layered: pick(4) == 0,

@@ -18,7 +18,7 @@ func (p *Policy) MayHedge(s *Situation, b *budget.Budget, now time.Duration) Rea
 		return ReasonLayered
 	case p.MaxRetries <= 0 || s.MaxRetries <= 0:
 		return ReasonRetriesOff
-	case s.Retries >= s.MaxRetries, p.Window > 0 && s.Elapsed > p.Window:
+	case s.Retries >= s.MaxRetries:
 		return ReasonRetriesExhausted
 	case s.Replay != ReplayWhole:
 		return s.Replay.whyNot()

@@ -112,8 +112,6 @@ func TestWorst(t *testing.T) {
 		{"shortest waits do not fit", Policy{MaxRetries: 8, Backoff: additive}, 10 * time.Second, time.Second,
 			// 1+2+4 = 7; + 8 = 15. Slow: 1+2, 4+3, 8+... = 3, 7, 13
 			Worst{Total: 10 * time.Second, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
-		{"window", Policy{MaxRetries: 8, Backoff: additive, Window: 7 * time.Second}, 0, time.Second,
-			Worst{Total: backoff.Forever, Attempts: 4, SlowAttempts: 3, LastBegins: 7 * time.Second}},
 		{"no timeouts", Policy{MaxRetries: 3, Backoff: full}, 0, 0, Worst{Total: backoff.Forever, Attempts: 4, SlowAttempts: 1}},
 		{"no attempt timeout", Policy{MaxRetries: 3, Backoff: full}, time.Minute, 0, Worst{Total: time.Minute, Attempts: 4, SlowAttempts: 1}},
 		{"attempt timeout above the request's", Policy{MaxRetries: 3, Backoff: full}, time.Second, time.Minute, Worst{Total: time.Second, Attempts: 4, SlowAttempts: 1}},

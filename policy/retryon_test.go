@@ -66,11 +66,11 @@ func TestRetryOnCauses(t *testing.T) {
 		"attempt-timeout": {CauseAttemptTimeout},
 		"none":            {},
 		"5xx":             {CauseStatus},
-		DefaultRetryOn:    AllCauses(),
+		DefaultRetryOn:    allCauses(),
 	}
 	for in, causes := range governs {
 		r := mustRetryOn(t, in)
-		for _, c := range AllCauses() {
+		for _, c := range allCauses() {
 			want := false
 			for _, g := range causes {
 				want = want || g == c

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/internal/labels"
 )
 
 // member is what the closed sets have in common.
@@ -24,9 +25,11 @@ func members[T member](all []T) []member {
 	return out
 }
 
+func allCauses() []Cause { return labels.Sequence[Cause](0, numCauses) }
+
 var closedSets = map[string][]member{
 	"class":   members(AllClasses()),
-	"cause":   members(AllCauses()),
+	"cause":   members(allCauses()),
 	"reason":  members(append(AllReasons(), ReasonNone)),
 	"outcome": members(AllOutcomes()),
 	"probe":   members(breaker.AllProbeResults()),
@@ -131,7 +134,7 @@ func TestNoneIsNeitherForNorAgainstARetry(t *testing.T) {
 }
 
 func TestSureIsExactlyWhatTheUpstreamCannotHaveSeen(t *testing.T) {
-	for _, c := range AllCauses() {
+	for _, c := range allCauses() {
 		want := c == CauseDial || c == CauseTLS || c == CauseIdleClose || c == CauseRefusedStream
 		if c.Sure() != want {
 			t.Errorf("%v.Sure() = %v", c, c.Sure())

@@ -43,14 +43,14 @@ func (p *Policy) Worst(request, attempt time.Duration) Worst {
 	fast, _ := p.startTimes(b, 0)
 	_, slow := p.startTimes(b, attempt)
 	for i := range max(p.MaxRetries, 0) {
-		if !p.canStart(fast(i), w.Total) {
+		if fast(i) >= w.Total {
 			break
 		}
 		w.Attempts++
 	}
 	for i := range max(p.MaxRetries, 0) {
 		at := slow(i)
-		if !p.canStart(at, w.Total) {
+		if at >= w.Total {
 			break
 		}
 		w.SlowAttempts, w.LastBegins = w.SlowAttempts+1, at
@@ -73,9 +73,4 @@ func (p *Policy) startTimes(b backoff.Strategy, attempt time.Duration) (earliest
 		}
 	}
 	return total(walk(b, o, minOf)), total(walk(b, o, maxOf))
-}
-
-// canStart reports whether a retry can start at that time.
-func (p *Policy) canStart(at, total time.Duration) bool {
-	return at < total && (p.Window <= 0 || at <= p.Window)
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -42,7 +43,9 @@ func (c *conn) handshake() bool {
 		return true
 	}
 	c.server.handshakeFailures.Add(1)
-	c.server.settings.Load().Log.Debug("TLS handshake with a client failed", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(err))
+	if !errors.Is(err, io.EOF) { // a probe of a load balancer may only connect
+		c.server.clientFault("TLS handshake with a client failed", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(err))
+	}
 	c.rejectPlainHTTP(err)
 	return false
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-const allDeadlines = forward.DeadlineSet(1<<forward.NumDeadlineHeaders - 1)
-
-func honourDeadlines(c *Config) { c.Default.Forward.Deadlines = allDeadlines }
-
 // never answers.
 func never(c *upConn) {
 	for headers := c.head(); headers != ""; headers = c.head() {
@@ -31,7 +27,7 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 		"X-Request-Timeout: 300":               30 * time.Second, // never longer than the route's own
 		"X-Request-Timeout: tomorrow":          30 * time.Second,
 	} {
-		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {
+		inMemory(t, never, nil, func(t *testing.T, m *memory) {
 			began := time.Now()
 			m.client().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 0", field)).want(504, "*")
 			if d := time.Since(began); d != want {
@@ -41,20 +37,10 @@ func TestTheClientsDeadlineEndsTheRequest(t *testing.T) {
 	}
 }
 
-func TestWithoutTheSettingTheHeaderMeansNothing(t *testing.T) {
-	inMemory(t, slow(5*time.Second, ok200), nil, func(t *testing.T, m *memory) {
-		m.client().send(requestText("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 1")).want(200, "ok")
-		if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "1" {
-			t.Errorf("the upstream got %q, want it as it came", got)
-		}
-	})
-}
-
 // Every attempt carries the time that is left.
 func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 	fields := []string{"X-Request-Timeout: 20", "grpc-timeout: 20S", "x-envoy-expected-rq-timeout-ms: 20000"}
 	wait := func(c *Config) {
-		honourDeadlines(c)
 		c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 3 * time.Second})
 	}
 	handle := script(bad503, bad503, ok200)
@@ -77,7 +63,7 @@ func TestTheTimeLeftIsForwardedAtEveryAttempt(t *testing.T) {
 func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 	for name, body := range map[string]string{"without a body": "", "with one": "hello"} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
+			inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
 				m.client().send(requestText("PUT / HTTP/1.1", "Host: a", "X-Request-Timeout: 300s", "Content-Length: "+map[bool]string{true: "0", false: "5"}[body == ""])+body).want(200, "ok")
 				if got := fieldOf(m.up.head(0), "X-Request-Timeout"); got != "30000ms" {
 					t.Errorf("the upstream was told %q, want 30000ms", got)
@@ -90,7 +76,7 @@ func TestTheForwardedTimeIsNoLongerThanOurOwn(t *testing.T) {
 // A wait that ends after the client's deadline is not begun.
 func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 	limited := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nwait"
-	inMemory(t, script(limited, ok200), honourDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, script(limited, ok200), nil, func(t *testing.T, m *memory) {
 		began := time.Now()
 		res := m.client().send(requestText("GET / HTTP/1.1", "Host: a", "X-Request-Timeout: 4")).want(503, "wait")
 		if d := time.Since(began); d != 0 || res.Header.Get("X-Retryproxy-Reason") != "retry_after_too_long" {
@@ -102,7 +88,7 @@ func TestNoWaitOutlastsTheClientsDeadline(t *testing.T) {
 // The client's time runs while it uploads, unlike the request timeout.
 func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 	read := func(c *upConn) { discardBody(c, c.head()) }
-	inMemory(t, read, honourDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, read, nil, func(t *testing.T, m *memory) {
 		c := m.client()
 		began := time.Now()
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 3\r\nContent-Length: 40\r\n\r\n")
@@ -121,7 +107,7 @@ func TestTheClientsDeadlineRunsDuringItsUpload(t *testing.T) {
 }
 
 func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
-	inMemory(t, script(ok200), honourDeadlines, func(t *testing.T, m *memory) {
+	inMemory(t, script(ok200), nil, func(t *testing.T, m *memory) {
 		c := m.client()
 		res := c.send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 0", "Grpc-Timeout: 0S")).want(504, "*")
 		if got := res.Header.Get("X-Retryproxy-Reason"); got != "deadline" || m.up.sends() != 0 {
@@ -138,16 +124,14 @@ func TestAGRPCCallHasOnlyItsOwnDeadline(t *testing.T) {
 	grpc := []string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc+proto"}
 	for name, tc := range map[string]struct {
 		fields []string
-		change func(*Config)
 		within time.Duration // 0: it is answered, after two minutes
 	}{
-		"none":                 {grpc, honourDeadlines, 0},
-		"longer than ours":     {append(grpc[:3:3], "grpc-timeout: 50S"), honourDeadlines, 50 * time.Second},
-		"gRPC-Web is no gRPC":  {[]string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc-web"}, honourDeadlines, 30 * time.Second},
-		"grpc-timeout ignored": {grpc, nil, 30 * time.Second},
+		"none":                {grpc, 0},
+		"longer than ours":    {append(grpc[:3:3], "grpc-timeout: 50S"), 50 * time.Second},
+		"gRPC-Web is no gRPC": {[]string{"Host: a", "Content-Length: 0", "Content-Type: application/grpc-web"}, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, slow(2*time.Minute, ok200), tc.change, func(t *testing.T, m *memory) {
+			inMemory(t, slow(2*time.Minute, ok200), nil, func(t *testing.T, m *memory) {
 				began := time.Now()
 				status, want := 504, tc.within
 				if want == 0 {
@@ -168,7 +152,6 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 	bad := map[string]int{}
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
-		honourDeadlines(c)
 		c.BadDeadline = func(f forward.DeadlineHeader) { mu.Lock(); defer mu.Unlock(); bad[f.String()]++ }
 	})
 	c := p.dial()
@@ -188,7 +171,7 @@ func TestADeadlineThatCannotBeReadIsCounted(t *testing.T) {
 // upstream.
 func TestTheTimeoutOfAVendorsClient(t *testing.T) {
 	for _, field := range []string{"X-Stainless-Timeout: 2", "x-stainless-read-timeout: 2.0"} {
-		inMemory(t, never, honourDeadlines, func(t *testing.T, m *memory) {
+		inMemory(t, never, nil, func(t *testing.T, m *memory) {
 			began := time.Now()
 			res, _, err := m.client().send(requestText("GET / HTTP/1.1", "Host: a", field)).response("GET")
 			if err != nil || res.StatusCode != 504 || time.Since(began) != 2*time.Second {

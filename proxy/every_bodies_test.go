@@ -122,12 +122,6 @@ var bodyRules = append(retryBufferRules(),
 			w.outcome = policy.OutcomeClientGone
 			return "a connection of HTTP/1.1 that ends in the middle of a body is a body cut off; a stream that is reset is a client gone"
 		}},
-	rule{name: "a body larger than allowed is refused unsent", set: maxBody(10), acts: []act{says(200, "ok")},
-		call: call{method: "PUT", body: []byte("hello world")},
-		want: want{status: 413, body: "*", reason: "body_too_large", outcome: policy.OutcomeRefused}},
-	rule{name: "a body that grows larger than allowed is cut off", set: maxBody(10), acts: []act{func(a *arrival) { a.readsOf(5); _ = a.readAll() }},
-		call: call{method: "PUT", upload: uploads("hello", released, " world", nil)},
-		want: want{status: 413, body: "*", sends: 1, reason: "body_too_large", outcome: policy.OutcomeRefused, givenUp: 1}},
 	rule{name: "a client that waits for 100 is told to go on", acts: []act{busy, says(200, "ok")},
 		call: call{method: "PUT", body: []byte("hello"), headers: []string{"Expect", "100-continue"}},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503)},
@@ -140,7 +134,3 @@ var bodyRules = append(retryBufferRules(),
 )
 
 func bodyIdle(_ *testing.T, c *Config) { c.Default.BodyIdleTimeout = 500 * time.Millisecond }
-
-func maxBody(n int64) func(*testing.T, *Config) {
-	return func(_ *testing.T, c *Config) { c.Default.MaxBodyBytes = n }
-}

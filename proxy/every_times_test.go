@@ -19,8 +19,6 @@ func requestTimeout(d time.Duration) func(*testing.T, *Config) {
 	return func(_ *testing.T, c *Config) { c.Default.RequestTimeout = d }
 }
 
-func honouringDeadlines(_ *testing.T, c *Config) { honourDeadlines(c) }
-
 // noWait checks that none was begun.
 func noWait(r *run) {
 	if n := r.p.seen.waitsBegun(); n != 0 {
@@ -74,21 +72,21 @@ var timeRules = []rule{
 			}
 			return nil
 		}}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
-	{name: "the client's deadline", set: honouringDeadlines, acts: []act{stalls}, call: call{headers: []string{"X-Request-Timeout", "700ms"}},
+	{name: "the client's deadline", acts: []act{stalls}, call: call{headers: []string{"X-Request-Timeout", "700ms"}},
 		want: outOfTime(1, policy.ReasonDeadline)},
-	{name: "the client's deadline as Envoy writes it", set: honouringDeadlines, acts: []act{stalls}, call: call{headers: []string{"X-Envoy-Expected-Rq-Timeout-Ms", "700"}},
+	{name: "the client's deadline as Envoy writes it", acts: []act{stalls}, call: call{headers: []string{"X-Envoy-Expected-Rq-Timeout-Ms", "700"}},
 		want: outOfTime(1, policy.ReasonDeadline)},
-	{name: "the client's deadline is never longer than ours", set: and(honouringDeadlines, requestTimeout(2*brief)), acts: []act{stalls},
+	{name: "the client's deadline is never longer than ours", set: requestTimeout(2 * brief), acts: []act{stalls},
 		call: call{headers: []string{"X-Request-Timeout", "300"}}, want: outOfTime(1, policy.ReasonDeadline)},
-	{name: "the client's deadline runs during its upload", set: honouringDeadlines, acts: []act{stalls},
+	{name: "the client's deadline runs during its upload", acts: []act{stalls},
 		call:   call{method: "PUT", headers: []string{"X-Request-Timeout", "700ms"}, upload: uploads("x", released, "y", nil)},
 		during: func(r *run) { r.p.wantOutcome(0, policy.GaveUp(policy.ReasonDeadline)); r.goOn() },
 		want:   outOfTime(1, policy.ReasonDeadline)},
-	{name: "a request whose time is over is not sent", set: honouringDeadlines, call: call{method: "POST", headers: []string{"Grpc-Timeout", "0S"}},
+	{name: "a request whose time is over is not sent", call: call{method: "POST", headers: []string{"Grpc-Timeout", "0S"}},
 		want: outOfTime(0, policy.ReasonDeadline)},
 	{name: "without the setting the client's deadline means nothing", acts: []act{later(2*brief, says(200, "ok"))},
 		call: call{headers: []string{"X-Request-Timeout", "100ms"}}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
-	{name: "every attempt is told what is left of the time", set: and(honouringDeadlines, waits(2*brief)), acts: []act{busy, says(200, "ok")},
+	{name: "every attempt is told what is left of the time", set: waits(2 * brief), acts: []act{busy, says(200, "ok")},
 		call: call{headers: []string{"X-Request-Timeout", "20s"}},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			first, second := timeLeft(r, 0), timeLeft(r, 1)
@@ -111,7 +109,7 @@ var timeRules = []rule{
 				r.Errorf("Retry-After %q", got)
 			}
 		})},
-	{name: "a Retry-After beyond the client's deadline likewise", set: honouringDeadlines, acts: []act{says(503, "wait", "Retry-After", "5")},
+	{name: "a Retry-After beyond the client's deadline likewise", acts: []act{says(503, "wait", "Retry-After", "5")},
 		call: call{headers: []string{"X-Request-Timeout", "4"}}, want: passedOn(503, 1, "wait", policy.ReasonRetryAfterTooLong).checked(noWait)},
 	{name: "a backoff that does not fit the time left is not begun", set: and(waits(20*time.Second), requestTimeout(10*time.Second)), acts: []act{busy},
 		want: passedOn(503, 1, "busy", policy.ReasonDeadline).checked(noWait)},

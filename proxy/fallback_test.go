@@ -262,7 +262,6 @@ func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
 			inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), func(c *Config) {
-				honourDeadlines(c)
 				c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", slow(tc.takes, fallbackOK)))
 			}, func(t *testing.T, m *memory, s *fallbackServer) {
 				began := time.Now()

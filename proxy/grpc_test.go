@@ -14,7 +14,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/exchange"
-	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
@@ -31,7 +30,6 @@ func speakGRPC(t testing.TB, retryOn string) func(*Config) {
 	return func(c *Config) {
 		speakHTTP2(c)
 		c.Default.Policy.RetryOn = on
-		c.Default.Forward.Deadlines = forward.DeadlineSet(0).With(forward.DeadlineGRPC)
 	}
 }
 
@@ -237,8 +235,6 @@ func TestGRPCClientGetsErrorsInGRPC(t *testing.T) {
 		"503 from a breaker": {addr: html(503), status: "14", says: "503"},
 		"404":                {addr: html(404), status: "12", says: "404"},
 		"200 without gRPC":   {addr: html(200), status: "2", says: "200"},
-		"too large": {addr: silent, fields: []string{"Content-Length", "10"}, change: func(c *Config) { c.Default.MaxBodyBytes = 5 }, status: "8",
-			says: "longer than the configured limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxyTo(t, "h2c://"+tc.addr, func(c *Config) {

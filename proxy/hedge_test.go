@@ -203,7 +203,6 @@ func TestNoHedge(t *testing.T) {
 		{name: "retries off", change: func(c *Config) { c.Default.Policy.MaxRetries = 0 }, sends: 1},
 		{name: "a retry of somebody's", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nX-Retryproxy-Attempt: 2\r\n\r\n", 1),
 			change: func(c *Config) { c.Default.LayeredRetries = policy.LayeredDeny }, sends: 1},
-		{name: "after the window", change: func(c *Config) { c.Default.Policy.Window = soon }, sends: 1},
 		{name: "a body that is not kept", request: keyed, change: func(c *Config) { c.Default.RetryBufferBytes = 2 }, sends: 1},
 		{name: "no retry buffer", request: strings.Replace(chunked, "POST", "PUT", 1), change: func(c *Config) { c.RetryBufferTotalBytes = 1 }, sends: 1},
 		{name: "budget empty", change: func(c *Config) { c.Default.NoBudget = false }, sends: 1},
@@ -301,7 +300,7 @@ func TestTheHedgeCarriesTheWholeRequest(t *testing.T) {
 				}
 			}
 			u := startUpstream(t, byConn(keep(neverResponds), keep(func(c *upConn) { c.say(ok200) })))
-			p := startProxy(t, u, func(c *Config) { hedged(t)(c); c.Default.Forward.Deadlines = allDeadlines })
+			p := startProxy(t, u, hedged(t))
 			p.dial().send(request).want(200, "ok")
 			if a, b := <-bodies, <-bodies; a != b || name != "none" && a == "" {
 				t.Errorf("%d bytes and %d bytes", len(a), len(b))
@@ -454,7 +453,6 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 			}
 		}
 		n := *m.settings.Load().Config
-		n.Default.MaxBodyBytes = 1 << 20
 		if err := m.Reload(&n); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -12,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
@@ -90,7 +87,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 			SendPingTimeout:               pingAfter,
 			WriteByteTimeout:              set.WriteTimeout,
 		},
-		ErrorLog: log.New(debugLog{set.Log}, "", 0),
+		ErrorLog: log.New(http2Log{c.server}, "", 0),
 	}
 	h.server.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, ends below the frame watcher
 	c.http2.Store(h)
@@ -291,13 +288,3 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	c.prefix = c.prefix[n:]
 	return n, nil
 }
-
-// debugLog logs net/http's messages about faults of clients.
-type debugLog struct{ log *zap.Logger }
-
-func (d debugLog) Write(p []byte) (int, error) {
-	d.log.Debug("HTTP/2 with a client", zap.ByteString("said", bytes.TrimSpace(p)))
-	return len(p), nil
-}
-
-var _ io.Writer = debugLog{}

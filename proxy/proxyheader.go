@@ -35,7 +35,7 @@ func (c *conn) announced() bool {
 	_ = c.client.Wire.Close()
 	if c.client.W > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
-		set.Log.Debug("a connection without the PROXY protocol header that it has to begin with", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
+		c.server.clientFault("a connection does not begin with the PROXY protocol header", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
 	}
 	return false
 }

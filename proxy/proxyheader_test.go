@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -211,6 +213,24 @@ func TestConnectionWithoutItsHeaderIsClosedAndCounted(t *testing.T) {
 }
 
 // A drain does not wait for a header that may never come.
+func TestWarningsAboutClientsAreLimitedAndCounted(t *testing.T) {
+	log, lines := logLines()
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { announce(c); c.Log = log })
+	const clients = 3 * faultLinesPerMinute
+	for range clients {
+		c := p.dial().send(get("/"))
+		_, _ = io.ReadAll(c)
+	}
+	p.stop()
+	warned := strings.Count(lines.String(), `"a connection does not begin with the PROXY protocol header"`)
+	if warned < faultLinesPerMinute || warned > 2*faultLinesPerMinute { // twice, if a minute ended meanwhile
+		t.Errorf("%d warnings about %d clients, want %d a minute", warned, clients, faultLinesPerMinute)
+	}
+	if want := fmt.Sprintf(`"more faults of clients, lines suppressed","count":%d}`, clients-warned); warned == faultLinesPerMinute && !strings.Contains(lines.String(), want) {
+		t.Errorf("at the end there is no line %s in %s", want, lines.String())
+	}
+}
+
 func TestDrainEndsTheWaitForAHeader(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), announce)
 	c := p.dial()

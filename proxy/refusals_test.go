@@ -213,36 +213,6 @@ func TestBodiesThatTurnOutMalformedAreAborted(t *testing.T) {
 	}
 }
 
-func TestMaxBodyBytes(t *testing.T) {
-	limit := func(c *Config) { c.Default.MaxBodyBytes = 10 }
-	refused(t, limit, requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 11")+"hello world", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
-	refused(t, limit, expecting("1.1", 11), 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
-	refused(t, limit, requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"b\r\nhello world\r\n0\r\n\r\n", 413, http1.RefusalBodyTooLarge, policy.OutcomeRefused)
-
-	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, limit)
-	c := p.dial()
-	c.send(requestText("PUT / HTTP/1.1", "Host: a", "Content-Length: 10")+"helloworld").want(200, "ok")
-	c.send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")+"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n").want(200, "ok")
-}
-
-func TestAChunkedBodyThatGrowsTooLargeIsCutOff(t *testing.T) {
-	end := make(chan error, 1)
-	u := startUpstream(t, func(c *upConn) {
-		c.head()
-		_, err := c.endOfInput()
-		end <- err
-	})
-	p := startProxy(t, u, func(c *Config) { c.Default.MaxBodyBytes = 10 })
-	c := p.dial().send(requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5\r\nhello\r\n")
-	time.Sleep(2 * upload.InlineWait)
-	c.send("6\r\n world\r\n").want(413, "*")
-	if err := within(t, "the end upstream", end); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the upstream's connection ended with %v, want a reset", err)
-	}
-	p.wantOutcome(0, policy.OutcomeRefused)
-}
-
 func TestPathsThatCouldChangeTheRouteAreRefused(t *testing.T) {
 	routed := func(c *Config) {
 		admin := c.Default

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -37,6 +38,7 @@ type Server struct {
 	faults            atomic.Uint64 // panics that were contained
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
+	clientFaults      boundedlog.Limiter // of log lines
 }
 
 // New checks c and returns a Server for it. It opens no socket and dials nothing.
@@ -48,6 +50,7 @@ func New(c *Config) (*Server, error) {
 		premature: cmp.Or(c.PrematureEnds, floodguard.DefaultLimits),
 		memory:    memoryReleaser{over: make(chan struct{})},
 	}
+	s.limitFaults()
 	slots := newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
 	s.clients = clients{
 		slots: slots, queue: newAcceptQueue(slots), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
@@ -138,6 +141,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		u.Close()
 	}
 	s.settings.Load().FlushLogs()
+	s.clientFaults.Flush()
 	return nil
 }
 

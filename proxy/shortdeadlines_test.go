@@ -37,7 +37,6 @@ func TestClientsWithShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 			}
 			inMemory(t, handle, func(c *Config) {
 				withBreaker(c)
-				honourDeadlines(c)
 				c.Default.AttemptTimeout = tc.timeout
 			}, func(t *testing.T, m *memory) {
 				c := m.client()

@@ -92,7 +92,6 @@ func steadyProxy(t testing.TB, u *fakeUpstream) *testProxy {
 			return func() Observer { return r.Near() }
 		}
 		c.Default.Policy.Backoff = none
-		c.Default.Forward.Deadlines = allDeadlines
 		c.Default.NoBudget = false
 		c.Default.Budget = budget.Config{Ratio: 1, MinPerSecond: 1e4, Burst: 1e6}
 	})

@@ -121,11 +121,7 @@ func (p *proxies) dequeue(x *proxy) {
 		if v > breaker.VerdictProbe {
 			break
 		}
-		take := x.queue.Newest
-		if p.Proxy.Oldest {
-			take = x.queue.Oldest
-		}
-		c, _ := take()
+		c, _ := x.queue.Newest()
 		t := &p.attempts[c]
 		p.act(c)
 		t.permit = permit

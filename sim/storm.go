@@ -133,7 +133,6 @@ type Proxy struct {
 	QueueMax            int           // maximum number of queued requests
 	BreakerQueueTimeout time.Duration // maximum wait while the breaker is not closed
 	LimitQueueTimeout   time.Duration // maximum wait for the limit
-	Oldest              bool          // take the oldest request from the queue first
 	Hangup              bool          // close a connection when its client leaves, instead of waiting for a late response
 }
 

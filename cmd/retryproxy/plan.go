@@ -58,7 +58,7 @@ type planFlags struct {
 }
 
 // ofBackoff are the flags that apply to --backoff only.
-var ofBackoff = append([]string{"retries", "request-timeout", "window"}, strategy.Keys()...)
+var ofBackoff = append([]string{"retries", "request-timeout"}, strategy.Keys()...)
 
 func parsePlan(c *call) (*planFlags, error) {
 	p := planFlags{wish: plan.Wish{Options: map[string]string{}}}
@@ -68,7 +68,6 @@ func parsePlan(c *call) (*planFlags, error) {
 	p.strategyFlags(f)
 	f.IntVar(&p.wish.Retries, "retries", 10, "most retries of --backoff")
 	f.DurationVar(&p.wish.RequestTimeout, "request-timeout", 0, "time for all attempts and waits of --backoff; 0 means no limit")
-	f.DurationVar(&p.wish.Window, "window", 0, "no retry of --backoff begins later than this after the first attempt; 0 means no such bound")
 	f.DurationVar(&p.options.Attempt, "attempt", 0, "how long each attempt is taken to last before it fails")
 	f.DurationVar(&p.options.Elapsed, "elapsed", 0, "tell what happens when the upstream comes back after so long")
 	f.Uint64Var(&p.options.Seed, "seed", 1, "of the randomness: the same seed gives the same plan")

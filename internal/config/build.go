@@ -236,7 +236,6 @@ func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
 		BasePath:     to.BasePath,
 		OwnHosts:     b.own,
 		StripPrefix:  r.StripPrefix,
-		Deadlines:    forward.AllDeadlines,
 	}
 	switch rule := r.UpstreamHost; {
 	case rule.Auto():

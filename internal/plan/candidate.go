@@ -23,7 +23,7 @@ type Candidate struct {
 
 	// Bounds on time, 0 for none. AttemptTimeout is looked at for routes only;
 	// elsewhere Options.Attempt says how long attempts last.
-	RequestTimeout, AttemptTimeout, Window time.Duration
+	RequestTimeout, AttemptTimeout time.Duration
 
 	// Budget of the retries of all requests together; nil for none. A user's
 	// own candidate is told about with and without the default one.
@@ -57,8 +57,8 @@ type Wish struct {
 	// Options apply to every strategy that uses them and does not say its own.
 	Options map[string]string
 
-	Retries                int
-	RequestTimeout, Window time.Duration
+	Retries        int
+	RequestTimeout time.Duration
 }
 
 // spec is one strategy as written.
@@ -90,7 +90,7 @@ func Parse(w Wish) ([]Candidate, error) {
 			errs = append(errs, fmt.Errorf("%s is given twice", s.label))
 		}
 		seen[s.label] = true
-		candidates[i] = Candidate{Label: s.label, Strategy: s.name, Backoff: b, Retries: w.Retries, RequestTimeout: w.RequestTimeout, Window: w.Window}
+		candidates[i] = Candidate{Label: s.label, Strategy: s.name, Backoff: b, Retries: w.Retries, RequestTimeout: w.RequestTimeout}
 	}
 	return candidates, errors.Join(errs...)
 }

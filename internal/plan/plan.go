@@ -47,7 +47,7 @@ func Make(candidates []Candidate, o Options) *Plan {
 // worst is that of package policy. Where attempts have no timeout but last as
 // long as the options say, the slow case is the last column of the rows.
 func (l *Line) worst() policy.Worst {
-	p := policy.Policy{MaxRetries: l.Retries, Window: l.Window, Backoff: l.Backoff}
+	p := policy.Policy{MaxRetries: l.Retries, Backoff: l.Backoff}
 	w := p.Worst(l.RequestTimeout, l.AttemptTimeout)
 	if l.Route != "" {
 		return w
@@ -72,13 +72,13 @@ const (
 )
 
 // bounded reports that time may keep a retry from being made.
-func (l *Line) bounded() bool { return l.RequestTimeout > 0 || l.Window > 0 }
+func (l *Line) bounded() bool { return l.RequestTimeout > 0 }
 
-// made says whether the retry begins before the request's end and within the
-// window, as policy.Policy.Decide has it.
+// made says whether the retry begins before the request's end, as
+// policy.Policy.Decide has it.
 func (l *Line) made(r policy.Row) making {
 	fits := func(at time.Duration) bool {
-		return (l.RequestTimeout <= 0 || at < l.RequestTimeout) && (l.Window <= 0 || at <= l.Window)
+		return l.RequestTimeout <= 0 || at < l.RequestTimeout
 	}
 	switch {
 	case fits(r.Total.Max):

@@ -187,7 +187,6 @@ func TestWorstOfAStrategy(t *testing.T) {
 		"slow attempts":            {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3}, time.Second, policy.Worst{Total: backoff.Forever, Attempts: 4, SlowAttempts: 4, LastBegins: 6 * time.Second}},
 		"a request timeout":        {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, RequestTimeout: 4500 * time.Millisecond}, time.Second, policy.Worst{Total: 4500 * time.Millisecond, Attempts: 4, SlowAttempts: 3, LastBegins: 4 * time.Second}},
 		"a request that just ends": {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, RequestTimeout: 3 * time.Second}, 0, policy.Worst{Total: 3 * time.Second, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
-		"a window, its end in it":  {Wish{Backoffs: []string{"fixed:base=1s"}, Retries: 3, Window: 2 * time.Second}, 0, policy.Worst{Total: backoff.Forever, Attempts: 3, SlowAttempts: 3, LastBegins: 2 * time.Second}},
 	} {
 		if got := Make(parse(t, c.wish), Options{Attempt: c.attempt}).Lines[0].Worst; got != c.want {
 			t.Errorf("%s: %+v, expected %+v", name, got, c.want)

@@ -10,7 +10,7 @@ func FromRoute(r *config.Route) (Candidate, error) {
 	}
 	c := Candidate{
 		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
-		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(), Window: p.Window,
+		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(),
 	}
 	if b, has := r.Budget(); has {
 		c.Budget = &b

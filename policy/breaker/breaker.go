@@ -22,18 +22,16 @@ type breaker struct {
 	dueAt       time.Duration // open: when the next probe is due
 	slowStartAt time.Duration // when the slow start began
 
-	probe          uint32           // number of the probe in flight; 0 = none
-	lastProbe      uint32           // the last number used
-	probeStartedAt time.Duration    // when the probe in flight started
-	probeEnds      time.Duration    // when the probe in flight counts as hung, and another is due
-	backoff        backoff.Strategy // between probes; nil: see probeWait
-	lastProbeWait  time.Duration    // the last wait that backoff returned
-	failed         int              // probes that failed since the last success
-	hung           int              // probes that hung since the last success
-	clientLeft     bool             // a client left late since the breaker opened
-	unfinishedAt   time.Duration    // when an incomplete request may be admitted
-	connectProbe   bool             // see Options.ConnectProbe
-	activeProbe    bool             // each probe is a request of its own, so an accepted connection is no success
+	probe          uint32        // number of the probe in flight; 0 = none
+	lastProbe      uint32        // the last number used
+	probeStartedAt time.Duration // when the probe in flight started
+	probeEnds      time.Duration // when the probe in flight counts as hung, and another is due
+	failed         int           // probes that failed since the last success
+	hung           int           // probes that hung since the last success
+	clientLeft     bool          // a client left late since the breaker opened
+	unfinishedAt   time.Duration // when an incomplete request may be admitted
+	connectProbe   bool          // see Options.ConnectProbe
+	activeProbe    bool          // each probe is a request of its own, so an accepted connection is no success
 
 	opened             [numOpenedBy]uint64
 	slowStarts, probes uint64
@@ -95,8 +93,7 @@ func (g *breaker) trip(now time.Duration, why OpenedBy, r backoff.Rand) {
 	g.why, g.openedAt = why, now
 	g.opened[why]++
 	g.probe, g.clientLeft, g.unfinishedAt = 0, false, now
-	g.lastProbeWait = 0
-	g.state, g.dueAt = Open, now+g.probeWait(now, r)
+	g.state, g.dueAt = Open, now+g.probeWait(r)
 	switch why {
 	case OpenedByStall:
 		g.state = HalfOpen
@@ -105,15 +102,8 @@ func (g *breaker) trip(now time.Duration, why OpenedBy, r backoff.Rand) {
 	}
 }
 
-// minProbeWait is the shortest wait, for a strategy that does not wait.
-const minProbeWait = 10 * time.Millisecond
-
 // probeWait returns the wait before the next probe after a failure.
-func (g *breaker) probeWait(now time.Duration, r backoff.Rand) time.Duration {
-	if g.backoff != nil {
-		g.lastProbeWait = max(backoff.WaitOf(g.backoff, backoff.Step{Retry: g.failed, Previous: g.lastProbeWait, Elapsed: now - g.openedAt}, r), minProbeWait)
-		return g.lastProbeWait
-	}
+func (g *breaker) probeWait(r backoff.Rand) time.Duration {
 	if g.why == OpenedByRefused {
 		return equalJitter(backoff.Grow(refusedFirst, refusedMax, 2, g.failed), r)
 	}
@@ -180,7 +170,7 @@ func (g *breaker) clientLeftLate(r backoff.Rand) {
 func (g *breaker) probeFailed(now time.Duration, why OpenedBy, r backoff.Rand) {
 	g.why, g.probe = why, 0
 	g.failed++
-	g.state, g.dueAt = Open, now+g.probeWait(now, r)
+	g.state, g.dueAt = Open, now+g.probeWait(r)
 }
 
 // probeLost ends the probe in flight if its response cannot be received.

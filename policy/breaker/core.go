@@ -86,7 +86,7 @@ func (g *core) recordEnd(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
-	case g.options.isSuccess(e):
+	case e.isSuccess():
 		g.recordSuccess(p, now, e)
 	case p.kind == permitAbandoned: // it was counted as a failure when it was abandoned
 	case (e.Kind == Refused || e.Kind == DialFailed) && !g.accepts(p, now, e):
@@ -160,7 +160,7 @@ func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 	switch {
 	case e.Kind == Connected && g.breaker.why.connecting():
 		g.beginSlowStart(now, true)
-	case g.options.isSuccess(e):
+	case e.isSuccess():
 		// If the upstream refuses connections or fails, a response to an earlier request
 		// shows nothing, since it may be the last good one. If it is silent, any response
 		// counts.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // ConcurrencyLimitMode is how a Guard limits the requests in flight.
@@ -34,13 +33,7 @@ type Options struct {
 	// ConnectProbe means that after failed connections the caller probes by connecting,
 	// with Guard.Probe, and no attempt is the probe.
 	ConnectProbe bool
-	// Backoff returns the wait before the next probe; its Step.Retry is the number of
-	// failed probes since the last success. nil: see breaker.probeWait.
-	Backoff backoff.Strategy
-	// Failing is the set of statuses that are failures of the upstream; the zero value is
-	// 502, 503 and 504.
-	Failing status.Failing
-	Rand    backoff.Rand // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
+	Rand         backoff.Rand // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
 }
 
 const maxFixed = 1_000_000
@@ -94,7 +87,7 @@ func New(o Options) *Guard {
 	g.core.limiter.mode, g.core.limiter.fixed = o.ConcurrencyLimit, int64(o.FixedLimit)
 	g.core.connections.lastAcceptAt.Store(-1)
 	g.core.connections.servedAt = -1
-	g.core.breaker.activeProbe, g.core.breaker.connectProbe, g.core.breaker.backoff = o.ActiveProbe, o.ConnectProbe, o.Backoff
+	g.core.breaker.activeProbe, g.core.breaker.connectProbe = o.ActiveProbe, o.ConnectProbe
 	g.core.publish(0)
 	return g
 }
@@ -236,7 +229,7 @@ func (g *Guard) Release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	default:
 		return g.releaseUnfinished(now, e)
 	}
-	if g.counters.mode.Load() != 0 || p.kind != permitTaken || p.probe != 0 || !g.options.isSuccess(e) {
+	if g.counters.mode.Load() != 0 || p.kind != permitTaken || p.probe != 0 || !e.isSuccess() {
 		return g.release(p, now, e)
 	}
 	g.counters.fresh.Add(now - p.at)
@@ -297,7 +290,8 @@ func (g *Guard) release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	return g.core.finish(now, before)
 }
 
-// isSuccess reports whether e shows that the upstream works.
-func (o *Options) isSuccess(e AttemptEnd) bool {
-	return e.Kind == Responded && (e.Status < 500 || !o.Failing.Has(e.Status))
+// isSuccess reports whether e shows that the upstream works: 502, 503 and 504 are failures of the
+// upstream as a whole, other statuses concern one request.
+func (e AttemptEnd) isSuccess() bool {
+	return e.Kind == Responded && (e.Status < 502 || e.Status > 504)
 }

@@ -117,8 +117,8 @@ func (b *Budget) requestGrant(now time.Duration) {
 }
 
 // Ledger is the one bucket of a fleet, by the rules of Budget. Unused tokens of requests
-// are lost with a time constant of ten seconds. In production it is a script in the engine;
-// a test compares the script with this type. Simulations use this type.
+// are lost with a time constant of ten seconds. In production it is a script in the engine.
+// Only tests use this type: one compares it with the script.
 //
 // It is not safe for concurrent use. now is the ledger's own time. The zero value is a full
 // bucket.

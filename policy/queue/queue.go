@@ -99,17 +99,6 @@ func (l *Queue[T]) First() (v T, ok bool) {
 	return l.nodes[l.first].value, true
 }
 
-// OldestThat removes and returns the oldest value for which fits returns true. It takes
-// linear time.
-func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
-	for i := l.first; i != noNode; i = l.nodes[i].next {
-		if fits(l.nodes[i].value) {
-			return l.take(i)
-		}
-	}
-	return v, false
-}
-
 // Remove removes the value with ticket t and reports whether it was still in the queue.
 func (l *Queue[T]) Remove(t Ticket) bool {
 	if t.generation&1 == 0 || int(t.node) >= len(l.nodes) || l.nodes[t.node].generation != t.generation {

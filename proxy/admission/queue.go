@@ -20,16 +20,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Order is which queued request is served first. If the queue is full, the request that has waited
-// longest is dropped in either order.
-type Order uint8
-
-// The choices of QueueOrder.
-const (
-	Newest Order = iota // the latest first: it has the most time left
-	Oldest              // in order of arrival
-)
-
 // Queue admits attempts to one upstream. The policy.Guard decides. The queue keeps those that must
 // wait, and runs the timer and the probe that the Guard asks for. It is safe for concurrent use.
 type Queue struct {
@@ -38,7 +28,6 @@ type Queue struct {
 	pool       *upstream.Group
 	elapsed    func() time.Duration
 	draining   *atomic.Bool // the server drains
-	order      Order
 
 	mu              sync.Mutex // guards all fields below, and the order of Guard.Enter and Guard.Next
 	queue           *queue.Queue[*Waiter]
@@ -95,7 +84,6 @@ type Options struct {
 	Probe    Probe
 	Host     string // Host header of probes
 	Max      int    // waiters; when exceeded, the oldest is dropped
-	Order    Order
 	Clock    *clock.Clock
 	Draining *atomic.Bool // the server drains
 	Log      *zap.Logger
@@ -108,7 +96,7 @@ func New(o Options) *Queue {
 	o.Guard.ActiveProbe, o.Guard.ConnectProbe = ask != nil, true
 	d := &Queue{
 		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
-		order: o.Order, queue: queue.New[*Waiter](o.Max),
+		queue:      queue.New[*Waiter](o.Max),
 		lateProbes: map[*upstream.Conn]struct{}{}, ProbeRequest: ask, lastCause: o.Failures.lastCause,
 	}
 	d.dialCtx, d.cancelDials = context.WithCancel(context.Background())
@@ -236,35 +224,31 @@ func (d *Queue) drainQueue() {
 	d.setTimer()
 }
 
-// admitQueued admits queued requests for which the Guard has permits, in queue order. It is called
+// admitQueued admits queued requests for which the Guard has permits, the newest first: it has the most time left. It is called
 // with mu held.
 func (d *Queue) admitQueued() {
 	now := d.elapsed()
-	next, take, takeThat := d.queue.Last, d.queue.Newest, d.queue.NewestThat
-	if d.order == Oldest {
-		next, take, takeThat = d.queue.First, d.queue.Oldest, d.queue.OldestThat
-	}
 	for d.queue.Len() > 0 {
-		headers, _ := next()
-		permit, v := d.Guard.Next(now, headers.Request)
+		next, _ := d.queue.Last()
+		permit, v := d.Guard.Next(now, next.Request)
+		decision, take := Admit, d.queue.Newest
 		switch v {
 		case breaker.VerdictGo:
-			d.admitOne(take, permit, Admit)
 		case breaker.VerdictProbe:
-			d.admitOne(func() (*Waiter, bool) { return takeThat((*Waiter).requestComplete) }, permit, ProbeNow)
+			decision, take = ProbeNow, d.newestComplete
 		default:
 			return
+		}
+		if w, ok := take(); ok {
+			w.Permit = permit
+			w.Notify(decision)
 		}
 	}
 }
 
-// admitOne gives the permit to the waiter that take removes from the queue. It is called with mu
-// held.
-func (d *Queue) admitOne(take func() (*Waiter, bool), permit breaker.Permit, decision int32) {
-	if w, ok := take(); ok {
-		w.Permit = permit
-		w.Notify(decision)
-	}
+// newestComplete removes the newest waiter whose request was received whole.
+func (d *Queue) newestComplete() (*Waiter, bool) {
+	return d.queue.NewestThat((*Waiter).requestComplete)
 }
 
 // setTimer sets the timer to the next event of the Guard. It is called with mu held, after every

@@ -45,14 +45,14 @@ func BenchmarkRequestID(b *testing.B) {
 func TestNothingIsAllocated(t *testing.T) {
 	r := parseRequest(t, headerLines("OPTIONS /api/x HTTP/1.1", "Host: localhost:8080", "Connection: upgrade, X-Hop", "Upgrade: websocket", "X-Hop: 1", "TE: trailers",
 		"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 a", "Max-Forwards: 3", "X-Retryproxy-Attempt: 1"))
-	s := Settings{UpstreamHost: "a-rather-long-upstream-name.example.internal:8443", OwnHosts: []string{"proxy.internal:8080"}, StripPrefix: "/api", Forwarded: true, Via: "edge"}
+	s := Settings{UpstreamHost: "a-rather-long-upstream-name.example.internal:8443", OwnHosts: []string{"proxy.internal:8080"}, StripPrefix: "/api"}
 	p := client("2001:db8:1:2:3:4:5:6")
 	resp := parseResponse(t, headerLines("HTTP/1.1 200 OK", "Content-Length: 3", "Connection: X-Hop", "X-Hop: 1", "Via: 1.1 a", "X-Retryproxy-Attempts: 1"), "GET")
 	dst, scratch, key := make([]byte, 0, 4096), make([]byte, 0, RandomIDLen), make([]byte, 0, RandomIDLen)
 	if n := testing.AllocsPerRun(100, func() {
 		id := RequestID(r, scratch)
 		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
-		dst = AppendResponseHeaders(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Via: "edge", Attempts: 3, Reason: "deadline"})
+		dst = AppendResponseHeaders(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Attempts: 3, Reason: "deadline"})
 		dst = AppendInformational(dst[:0], resp, HeaderChanges{})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

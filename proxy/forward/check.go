@@ -18,9 +18,6 @@ func (s *Settings) Check() error {
 	if s.Host == HostName && s.HostName == "" {
 		errs = append(errs, &SettingError{"Host", errors.New("the host to send is empty")})
 	}
-	if !isAuthority(s.Via) {
-		errs = append(errs, &SettingError{"Via", fmt.Errorf("via %q: a pseudonym is a name or host[:port] (RFC 9110 section 7.6.3)", s.Via)})
-	}
 	if why := checkPrefix(s.StripPrefix); why != "" {
 		errs = append(errs, &SettingError{"StripPrefix", fmt.Errorf("strip prefix %q: %s", s.StripPrefix, why)})
 	}

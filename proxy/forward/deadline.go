@@ -64,9 +64,6 @@ func deadlineHeader(id http1.HeaderName) (f DeadlineHeader, ok bool) {
 // DeadlineSet is a set of headers. The zero value is empty.
 type DeadlineSet uint8
 
-// AllDeadlines has every header.
-const AllDeadlines DeadlineSet = 1<<NumDeadlineHeaders - 1
-
 // Has reports whether f is in the set.
 func (s DeadlineSet) Has(f DeadlineHeader) bool { return s>>f&1 == 1 }
 
@@ -97,8 +94,8 @@ const (
 	asMillis // the header's own unit, or a number with a unit
 )
 
-// Read parses the request's headers that are in set. It does not allocate.
-func (d *Deadline) Read(r *http1.Request, set DeadlineSet) {
+// Read parses the request's headers. It does not allocate.
+func (d *Deadline) Read(r *http1.Request) {
 	*d = Deadline{}
 	for i := range r.Headers {
 		f := &r.Headers[i]
@@ -106,7 +103,7 @@ func (d *Deadline) Read(r *http1.Request, set DeadlineSet) {
 			d.GRPC = isGRPC(f.Value)
 			continue
 		}
-		if which, ok := deadlineHeader(f.ID); ok && set.Has(which) {
+		if which, ok := deadlineHeader(f.ID); ok {
 			d.note(which, f.Value)
 		}
 	}
@@ -294,9 +291,9 @@ func isGRPC(value []byte) bool {
 }
 
 // rewritesDeadline reports whether Deadline.Append writes a header again.
-func (s *Settings) rewritesDeadline(f *http1.Header) bool {
+func rewritesDeadline(f *http1.Header) bool {
 	which, ok := deadlineHeader(f.ID)
-	if !ok || !s.Deadlines.Has(which) || which >= DeadlineStainless {
+	if !ok || which >= DeadlineStainless {
 		return false
 	}
 	_, _, ok = readDeadline(which, f.Value)

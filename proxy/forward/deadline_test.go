@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-const allHeaders = DeadlineSet(1<<NumDeadlineHeaders - 1)
-
-func deadlineOf(t testing.TB, set DeadlineSet, headers ...string) Deadline {
+func deadlineOf(t testing.TB, headers ...string) Deadline {
 	t.Helper()
 	var d Deadline
-	d.Read(parseRequest(t, headerLines(append([]string{"GET / HTTP/1.1", "Host: a"}, headers...)...)), set)
+	d.Read(parseRequest(t, headerLines(append([]string{"GET / HTTP/1.1", "Host: a"}, headers...)...)))
 	return d
 }
 
@@ -42,7 +40,7 @@ func TestADeadlineIsReadInItsOwnNotation(t *testing.T) {
 		"x-envoy-expected-rq-timeout-ms: 250":        250 * time.Millisecond,
 		"x-envoy-expected-rq-timeout-ms: 9999999999": 9999999999 * time.Millisecond,
 	} {
-		d := deadlineOf(t, allHeaders, header)
+		d := deadlineOf(t, header)
 		if !d.Given || d.Timeout != want || d.Malformed != 0 {
 			t.Errorf("%s: %+v, want %v", header, d, want)
 		}
@@ -78,11 +76,11 @@ func TestWhatIsNoDeadlineIsNamedAndGoesThrough(t *testing.T) {
 		"x-envoy-expected-rq-timeout-ms: -1":           DeadlineEnvoy,
 		"X-Envoy-Expected-Rq-Timeout-Ms: \u0664\u0665": DeadlineEnvoy,
 	} {
-		d := deadlineOf(t, allHeaders, header)
+		d := deadlineOf(t, header)
 		if d.Given || d.Malformed != DeadlineSet(0).With(bad) {
 			t.Errorf("%s: %+v, want only %s bad", header, d, bad)
 		}
-		section := string(AppendRequestHeaders(nil, parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", header)), &Settings{Deadlines: allHeaders}, &nobody, nil, nil))
+		section := string(AppendRequestHeaders(nil, parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", header)), &Settings{}, &nobody, nil, nil))
 		if name, value, _ := strings.Cut(header, ":"); !strings.Contains(section, "\r\n"+name+": "+strings.TrimSpace(value)+"\r\n") {
 			t.Errorf("%s is not in %q", header, section)
 		}
@@ -93,26 +91,12 @@ func TestWhatIsNoDeadlineIsNamedAndGoesThrough(t *testing.T) {
 }
 
 func TestTheShortestDeadlineCounts(t *testing.T) {
-	d := deadlineOf(t, allHeaders, "X-Request-Timeout: 5", "Grpc-Timeout: 2S", "X-Request-Timeout: 7", "X-Envoy-Expected-Rq-Timeout-Ms: 3000")
+	d := deadlineOf(t, "X-Request-Timeout: 5", "Grpc-Timeout: 2S", "X-Request-Timeout: 7", "X-Envoy-Expected-Rq-Timeout-Ms: 3000")
 	if d.Timeout != 2*time.Second {
 		t.Errorf("within %v, want 2s", d.Timeout)
 	}
 	want := "X-Request-Timeout: 1.500\r\ngrpc-timeout: 1500000u\r\nx-envoy-expected-rq-timeout-ms: 1500\r\n"
 	compare(t, string(d.Append(nil, 1500*time.Millisecond)), want)
-}
-
-// One that is not in the set means nothing, is not judged and goes through.
-func TestOnlyTheChosenHeadersAreRead(t *testing.T) {
-	only := DeadlineSet(0).With(DeadlineGRPC)
-	headers := []string{"X-Request-Timeout: 5", "Grpc-Timeout: 9S", "X-Envoy-Expected-Rq-Timeout-Ms: none"}
-	d := deadlineOf(t, only, headers...)
-	if d.Timeout != 9*time.Second || d.Malformed != 0 {
-		t.Errorf("%+v, want 9s and nothing bad", d)
-	}
-	section := string(AppendRequestHeaders(nil, parseRequest(t, headerLines(append([]string{"GET / HTTP/1.1", "Host: a"}, headers...)...)), &Settings{Deadlines: only}, &nobody, nil, nil))
-	if !strings.Contains(section, headers[0]) || strings.Contains(section, headers[1]) || !strings.Contains(section, headers[2]) {
-		t.Errorf("head %q", section)
-	}
 }
 
 func TestTimeLeftIsWrittenAsTheClientWroteIt(t *testing.T) {
@@ -140,7 +124,7 @@ func TestTimeLeftIsWrittenAsTheClientWroteIt(t *testing.T) {
 		{"x-envoy-expected-rq-timeout-ms: 9", 1999 * time.Microsecond, "x-envoy-expected-rq-timeout-ms: 1"},
 		{"x-envoy-expected-rq-timeout-ms: 9", 1, "x-envoy-expected-rq-timeout-ms: 1"},
 	} {
-		d := deadlineOf(t, allHeaders, c.field)
+		d := deadlineOf(t, c.field)
 		compare(t, string(d.Append(nil, c.left)), c.want+"\r\n")
 	}
 }
@@ -158,7 +142,7 @@ func TestGRPCIsKnownByItsContentType(t *testing.T) {
 		"text/plain, application/grpc+": false,
 		"":                              false,
 	} {
-		if d := deadlineOf(t, 0, "Content-Type: "+value); d.GRPC != want {
+		if d := deadlineOf(t, "Content-Type: "+value); d.GRPC != want {
 			t.Errorf("%q: %v, want %v", value, d.GRPC, want)
 		}
 	}
@@ -199,7 +183,7 @@ func TestDeadlinesDoNotAllocate(t *testing.T) {
 	var d Deadline
 	dst := make([]byte, 0, 256)
 	if n := testing.AllocsPerRun(100, func() {
-		d.Read(r, allHeaders)
+		d.Read(r)
 		dst = d.Append(dst[:0], 1234567890)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

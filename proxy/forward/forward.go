@@ -33,13 +33,13 @@
 //
 // # Headers that the proxy writes
 //
-// X-Forwarded-For and, by setting, Forwarded and Via become one header each, at the
-// position of the first one: the received elements in order, and our element at the end.
+// X-Forwarded-For becomes one header, at the position of the first one: the received elements
+// in order, and our element at the end. Forwarded and Via are forwarded as received.
 // X-Forwarded-Proto and -Host are set if absent. If trusted proxies are configured, all
 // forwarding headers from other peers are dropped first.
 //
 // A peer without address (a unix socket) adds nothing to X-Forwarded-For, where readers
-// expect addresses only, and "for=unknown" to Forwarded (RFC 7239 section 6.2).
+// expect addresses only.
 // X-Forwarded-Prefix is not sent: upstreams that need their prefix have it in their own
 // configuration, and one more trusted header is one more to forge. X-Request-Id is sent to
 // the upstream and to the client; a response keeps the one that the upstream sent, if any.
@@ -70,11 +70,6 @@ type Settings struct {
 	HostName     string   // for HostName: host[:port]
 	UpstreamHost string   // host[:port] as in a Host header
 	OwnHosts     []string // our own authorities, for HostAuto: host:port, or host for any port
-
-	Forwarded bool   // append to Forwarded (RFC 7239)
-	Via       string // our pseudonym (RFC 9110 section 7.6.3), "" for no Via
-
-	Deadlines DeadlineSet // headers with the time that clients wait; the upstream gets the remaining time
 
 	Changes HeaderChanges // of the configuration, for requests
 

@@ -76,7 +76,7 @@ func FuzzRequestHeaders(f *testing.F) {
 		if n, err := in.Parse([]byte(section), http1.Limits{}); n == 0 || err != nil {
 			return
 		}
-		s := Settings{Host: HostPreserve, UpstreamHost: "up.example", StripPrefix: "/api", Forwarded: true, Via: "edge"}
+		s := Settings{Host: HostPreserve, UpstreamHost: "up.example", StripPrefix: "/api"}
 		first := AppendAttempt(AppendRequestHeaders(nil, &in, &s, &nobody, []byte("id"), []byte("key")), 1, false)
 		if n, err := out.Parse(first, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}); n != len(first) || err != nil {
 			t.Fatalf("%q became %q, which does not parse: %v", section, first, err)
@@ -118,7 +118,7 @@ func FuzzResponseHeaders(f *testing.F) {
 		if n, err := in.Parse([]byte(section), http1.Limits{}, []byte(method)); n == 0 || err != nil || in.Status == 101 {
 			return
 		}
-		o := ResponseOptions{Framing: in.Body, Minor: int(minor & 1), Close: ends, Attempts: 2, Reason: "deadline", Via: "edge"}
+		o := ResponseOptions{Framing: in.Body, Minor: int(minor & 1), Close: ends, Attempts: 2, Reason: "deadline"}
 		first := AppendResponseHeaders(nil, &in, &o)
 		if n, err := out.Parse(first, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}, []byte(method)); n != len(first) || err != nil {
 			t.Fatalf("%q became %q, which does not parse: %v", section, first, err)
@@ -135,7 +135,6 @@ func FuzzResponseHeaders(f *testing.F) {
 			t.Fatalf("%q became %q, which net/http refuses: %v", section, first, err)
 		}
 		_ = res.Body.Close()
-		o.Via = ""
 		second := AppendResponseHeaders(nil, &out, &o)
 		if n, err := out.Parse(second, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}, []byte(method)); n != len(second) || err != nil {
 			t.Fatalf("%q does not parse: %v", second, err)

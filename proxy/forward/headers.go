@@ -67,9 +67,9 @@ func announcesFraming(trailer []byte) bool {
 	return http1.HasToken(trailer, "content-length") || http1.HasToken(trailer, "transfer-encoding") || http1.HasToken(trailer, "trailer")
 }
 
-// appendList starts one header with the values of f and of the headers in rest with the
-// same id, as one list (RFC 9110 section 5.3). It does not end the line.
-func appendList(dst []byte, f *http1.Header, rest []http1.Header) []byte {
+// appendList appends one header with the values of f, of the headers in rest with the same id,
+// and last, if they are not empty, as one list (RFC 9110 section 5.3).
+func appendList(dst []byte, f *http1.Header, rest []http1.Header, last string) []byte {
 	dst = append(dst, f.Name...)
 	dst = append(dst, ": "...)
 	dst = append(dst, f.Value...)
@@ -78,7 +78,10 @@ func appendList(dst []byte, f *http1.Header, rest []http1.Header) []byte {
 			dst = append(appendComma(dst), rest[i].Value...)
 		}
 	}
-	return dst
+	if last != "" {
+		dst = append(appendComma(dst), last...)
+	}
+	return append(dst, "\r\n"...)
 }
 
 // appendComma appends a list separator, except at the start of the list.
@@ -87,69 +90,6 @@ func appendComma(dst []byte) []byte {
 		return dst
 	}
 	return append(dst, ", "...)
-}
-
-// appendLast ends a list, with element if it is not empty.
-func appendLast(dst []byte, element string) []byte {
-	if element != "" {
-		dst = append(appendComma(dst), element...)
-	}
-	return append(dst, "\r\n"...)
-}
-
-// appendReceived appends an element of Via: the version of the received message, and our
-// pseudonym (RFC 9110 section 7.6.3).
-func appendReceived(dst []byte, minor int, pseudonym string) []byte {
-	if minor == 0 {
-		dst = append(dst, "1.0 "...)
-	} else {
-		dst = append(dst, "1.1 "...)
-	}
-	return append(dst, pseudonym...)
-}
-
-// appendElement appends an element of Forwarded (RFC 7239 section 4).
-func (w *requestWriter) appendElement(dst []byte) []byte {
-	dst = append(dst, "for="...)
-	switch node := w.p.node(); {
-	case node == "":
-		dst = append(dst, "unknown"...)
-	case w.p.Addr.Is6():
-		dst = append(dst, `"[`...)
-		dst = append(dst, node...)
-		dst = append(dst, `]"`...)
-	default:
-		dst = appendParameter(dst, node)
-	}
-	if len(w.r.Authority) > 0 {
-		dst = append(dst, ";host="...)
-		dst = appendParameter(dst, w.r.Authority)
-	}
-	dst = append(dst, ";proto="...)
-	return append(dst, w.p.Proto()...)
-}
-
-// appendParameter appends a value unchanged if it is certainly a token, else quoted (RFC
-// 7239 section 4): addresses with colons and brackets need quotes.
-func appendParameter[V []byte | string](dst []byte, value V) []byte {
-	for i := range len(value) {
-		if c := value[i]; !isAlnum(c) && c != '.' && c != '-' && c != '_' {
-			return appendQuoted(dst, value)
-		}
-	}
-	return append(dst, value...)
-}
-
-// appendQuoted appends a quoted-string (RFC 9110 section 5.6.4).
-func appendQuoted[V []byte | string](dst []byte, value V) []byte {
-	dst = append(dst, '"')
-	for i := range len(value) {
-		if c := value[i]; c == '"' || c == '\\' {
-			dst = append(dst, '\\')
-		}
-		dst = append(dst, value[i])
-	}
-	return append(dst, '"')
 }
 
 func isAlnum(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -6,7 +6,7 @@ import (
 
 // AppendRequestHeaders appends the request line, always HTTP/1.1, and the headers that are
 // the same for all attempts, to dst. Call AppendAttempt to end the header section. The
-// framing header is derived from r.Body. Valid headers in Settings.Deadlines are left out:
+// framing header is derived from r.Body. Valid headers with the client's deadline are left out:
 // Deadline.Append writes them, before AppendAttempt.
 //
 // id is the request id to send, nil to forward X-Request-Id as received. key is an
@@ -94,7 +94,7 @@ type requestWriter struct {
 	p  *Peer
 	id []byte
 
-	framed, forFor, forProto, forHost, forwarded, via, requestID bool
+	framed, forFor, forProto, forHost, requestID bool
 }
 
 // appendExceptConnectionListed is appendHeaders if Connection lists headers.
@@ -127,7 +127,7 @@ var requestHandling = handlingByName(
 	[]http1.HeaderName{
 		http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Host,
 		http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost, http1.XForwardedPort, http1.XRealIP, http1.Forwarded,
-		http1.Via, http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
+		http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
 		http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout,
 		http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
 	},
@@ -148,10 +148,6 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 	case http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost,
 		http1.XForwardedPort, http1.XRealIP, http1.Forwarded:
 		return w.appendForwarding(dst, f, rest)
-	case http1.Via:
-		if w.s.Via != "" {
-			return w.appendVia(dst, f, rest)
-		}
 	case http1.XRequestID:
 		return w.appendRequestID(dst, f)
 	case http1.MaxForwards:
@@ -167,7 +163,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 			return dst // AppendClientTrace or the caller of this package writes them
 		}
 	case http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout:
-		if w.s.rewritesDeadline(f) {
+		if rewritesDeadline(f) {
 			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther:
@@ -198,33 +194,13 @@ func (w *requestWriter) appendForwarding(dst []byte, f *http1.Header, rest []htt
 			return dst
 		}
 		w.forFor = true
-		dst = appendList(dst, f, rest)
-		return appendLast(dst, w.p.node())
-	case http1.Forwarded:
-		if !w.s.Forwarded {
-			break
-		}
-		if w.forwarded {
-			return dst
-		}
-		w.forwarded = true
-		dst = appendList(dst, f, rest)
-		return append(w.appendElement(appendComma(dst)), "\r\n"...)
+		return appendList(dst, f, rest, w.p.node())
 	case http1.XForwardedProto:
 		w.forProto = true
 	case http1.XForwardedHost:
 		w.forHost = true
 	}
 	return f.AppendLine(dst)
-}
-
-func (w *requestWriter) appendVia(dst []byte, f *http1.Header, rest []http1.Header) []byte {
-	if w.via {
-		return dst
-	}
-	w.via = true
-	dst = appendList(dst, f, rest)
-	return append(appendReceived(appendComma(dst), w.r.Minor, w.s.Via), "\r\n"...)
 }
 
 // appendRequestID writes the id at the position of the first X-Request-Id.
@@ -255,14 +231,6 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	}
 	if host {
 		dst = append(append(dst, w.r.Authority...), "\r\n"...)
-	}
-	if w.s.Forwarded && !w.forwarded {
-		dst = append(dst, "Forwarded: "...)
-		dst = append(w.appendElement(dst), "\r\n"...)
-	}
-	if w.s.Via != "" && !w.via {
-		dst = append(dst, "Via: "...)
-		dst = append(appendReceived(dst, w.r.Minor, w.s.Via), "\r\n"...)
 	}
 	if w.id != nil && !w.requestID {
 		dst = append(dst, "X-Request-Id: "...)

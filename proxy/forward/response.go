@@ -16,7 +16,6 @@ type ResponseOptions struct {
 	Minor   int  // of the client's HTTP version, 0 or 1
 	Close   bool // the connection ends after the response
 	Upgrade bool // a 101: the connection becomes a tunnel; Framing and Close are ignored
-	Via     string
 
 	// Attempts and Reason are the values of X-Retryproxy-Attempts and -Reason; 0 and ""
 	// keep those of an inner proxy. Of two numbers of attempts the higher is sent. Of two
@@ -79,7 +78,7 @@ type responseWriter struct {
 	r *http1.Response
 	o *ResponseOptions
 
-	framed, via, attempts, reason, requestID bool
+	framed, attempts, reason, requestID bool
 }
 
 // appendExceptConnectionListed is appendHeaders if Connection lists headers.
@@ -98,7 +97,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 				dst = f.AppendLine(dst)
 			}
 		case rewriteHeader:
-			dst = w.appendRewritten(dst, f, headers[i+1:])
+			dst = w.appendRewritten(dst, f)
 		}
 	}
 	return dst
@@ -106,22 +105,18 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 
 // responseHandling is the handling of a response's headers.
 var responseHandling = handlingByName(nil, []http1.HeaderName{
-	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
+	http1.ContentLength, http1.TransferEncoding, http1.Trailer,
 	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
 	http1.XShouldRetry, http1.XRequestID,
 })
 
-func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header, rest []http1.Header) []byte {
+func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header) []byte {
 	switch f.ID {
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
 		if w.o.Framing.Kind != http1.BodyChunked || announcesFraming(f.Value) {
 			return dst
-		}
-	case http1.Via:
-		if w.o.Via != "" {
-			return w.appendVia(dst, f, rest)
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther, http1.XRequestID, http1.XShouldRetry:
 		if w.hidesOwn(f.Name) {
@@ -163,15 +158,6 @@ func (w *responseWriter) appendFraming(dst []byte) []byte {
 	return http1.AppendFraming(dst, w.o.Framing)
 }
 
-func (w *responseWriter) appendVia(dst []byte, f *http1.Header, rest []http1.Header) []byte {
-	if w.via {
-		return dst
-	}
-	w.via = true
-	dst = appendList(dst, f, rest)
-	return append(appendReceived(appendComma(dst), w.r.Minor, w.o.Via), "\r\n"...)
-}
-
 // appendAttempts writes the higher number of attempts, once.
 func (w *responseWriter) appendAttempts(dst []byte, f *http1.Header) []byte {
 	if w.attempts {
@@ -204,10 +190,6 @@ func (w *responseWriter) hidesOwn(name []byte) bool {
 func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if !w.framed {
 		dst = w.appendFraming(dst)
-	}
-	if w.o.Via != "" && !w.via {
-		dst = append(dst, "Via: "...)
-		dst = append(appendReceived(dst, w.r.Minor, w.o.Via), "\r\n"...)
 	}
 	switch {
 	case w.o.Attempts <= 0 || w.attempts || w.hidesOwn(attemptsName):

@@ -103,18 +103,6 @@ func TestResponseHeaders(t *testing.T) {
 			want: []string{"HTTP/1.1 426 Upgrade Required", "Content-Length: 0", "Connection: upgrade", "Upgrade: websocket", "Connection: close"},
 		},
 		{
-			name: "Via continued",
-			in:   []string{"HTTP/1.0 200 OK", "via: 1.1 a", "Content-Length: 0", "Via: 1.1 b"},
-			o:    ResponseOptions{Framing: length(0), Minor: 1, Via: "edge"},
-			want: []string{"HTTP/1.1 200 OK", "via: 1.1 a, 1.1 b, 1.0 edge", "Content-Length: 0"},
-		},
-		{
-			name: "Via begun, or left alone",
-			in:   []string{"HTTP/1.1 200 OK", "Content-Length: 0"},
-			o:    ResponseOptions{Framing: length(0), Minor: 1, Via: "edge"},
-			want: []string{"HTTP/1.1 200 OK", "Content-Length: 0", "Via: 1.1 edge"},
-		},
-		{
 			name: "Via left alone",
 			in:   []string{"HTTP/1.1 200 OK", "Via: 1.1 a", "Via: 1.1 b", "Content-Length: 0"},
 			o:    ResponseOptions{Framing: length(0), Minor: 1},

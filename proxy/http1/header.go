@@ -229,23 +229,6 @@ func firstByName(headers []Header, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// ListedInConnection reports whether any Connection header lists the given header name,
-// which then must not be forwarded (RFC 9110 section 7.6.1). Call it only if
-// HasHopByHopNames is set. It does not allocate.
-func ListedInConnection(headers []Header, name []byte) bool {
-	for i := range headers {
-		if headers[i].ID != Connection {
-			continue
-		}
-		for e, rest := NextToken(headers[i].Value); e != nil; e, rest = NextToken(rest) {
-			if EqualFoldBytes(e, name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func eachSpan(headers []Header, f func([]byte)) {
 	for i := range headers {
 		f(headers[i].Name)

@@ -47,7 +47,6 @@ const (
 	RefusalBadTrailer
 	RefusalTrailersTooLarge
 
-	RefusalBodyTooLarge
 	RefusalAmbiguousPath
 	RefusalTooManyFrames
 	RefusalNoStreamSlot
@@ -102,7 +101,6 @@ var refusals = [refusalCount]refusalText{
 	RefusalBadTrailer:       {"bad_trailer", 400, "A trailer breaks the rules for headers (RFC 9112 section 7.1.2)."},
 	RefusalTrailersTooLarge: {"trailers_too_large", 431, "The trailers have more bytes or lines than the limit (RFC 9112 section 7.1.2)."},
 
-	RefusalBodyTooLarge:  {"body_too_large", 413, "The body is longer than the configured limit (RFC 9110 section 15.5.14)."},
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
 	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
 	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that descriptors or memory allow, and none ended within a second."},

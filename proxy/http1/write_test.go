@@ -84,18 +84,6 @@ func TestKindAndFormLabels(t *testing.T) {
 	}
 }
 
-func TestListedInConnection(t *testing.T) {
-	headers := []Header{NewHeader("X-A", "1"), NewHeader("connection", "close, x-a"), NewHeader("Connection", "X-B")}
-	for name, want := range map[string]bool{"X-A": true, "x-b": true, "Close": true, "X-C": false, "X": false, "": false} {
-		if got := ListedInConnection(headers, []byte(name)); got != want {
-			t.Errorf("ConnectionNames(%q) = %v", name, got)
-		}
-	}
-	if ListedInConnection(headers[:1], []byte("X-A")) {
-		t.Error("found a name without a Connection field")
-	}
-}
-
 // A line is copied whole only where that is what its parts would make.
 func TestALineIsItsParts(t *testing.T) {
 	var r Request

@@ -95,10 +95,7 @@ func (ad *Admitter) endsWait(w *admission.Waiter) bool {
 
 // MaxDescriptorWait returns how long the attempt may wait for a descriptor.
 func (ad *Admitter) MaxDescriptorWait() time.Duration {
-	if ad.r.Retries > 0 {
-		return ad.r.Time.MaxWait(ad.r.Time.Clock)
-	}
-	return ad.r.Time.MaxRequestWait(ad.r.Time.Clock)
+	return ad.r.Time.MaxWait(ad.r.Time.Clock)
 }
 
 // AwaitDescriptor waits before the next try to get a descriptor. It reports false if the time is

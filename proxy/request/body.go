@@ -18,10 +18,9 @@ const BodyGrace = 10 * time.Second
 
 // Errors of a client while its request is served.
 var (
-	ErrBodyTooLarge = errors.New("the request body is larger than allowed")
-	ErrBodyTooSlow  = errors.New("the request body arrived slower than allowed")
-	ErrBodyCut      = errors.New("the request body ended early")
-	ErrStopped      = errors.New("reading was stopped")
+	ErrBodyTooSlow = errors.New("the request body arrived slower than allowed")
+	ErrBodyCut     = errors.New("the request body ended early")
+	ErrStopped     = errors.New("reading was stopped")
 )
 
 // Body is the body of a request. It streams from the client. What passes is kept, within the caps,
@@ -110,9 +109,6 @@ func (b *Body) Next(wait time.Duration) ([]byte, error) {
 	}
 	piece, err := b.read(wait)
 	b.Cursor = len(b.Kept)
-	if err == nil && b.Total > b.limit() {
-		return nil, ErrBodyTooLarge
-	}
 	return piece, err
 }
 
@@ -147,17 +143,7 @@ func (b *Body) NextNow() ([]byte, error) {
 	}
 	b.countRead(n)
 	b.commit(n)
-	if b.Total > b.limit() {
-		return nil, ErrBodyTooLarge
-	}
 	return dst[:n], nil
-}
-
-func (b *Body) limit() int64 {
-	if m := b.Of.Route.MaxBodyBytes; m > 0 {
-		return m
-	}
-	return 1<<63 - 1
 }
 
 func (b *Body) read(wait time.Duration) ([]byte, error) {

@@ -43,7 +43,7 @@ type Request struct {
 	BodyBytesSent   int64 // bytes of response bodies written to the client
 
 	ClientEnd   atomic.Int32  // why the client's side ended early
-	BodyRefusal http1.Refusal // set with ClientBodyBroken and ClientBodyTooLarge
+	BodyRefusal http1.Refusal // set with ClientBodyBroken
 }
 
 // Reasons why the client's side ended early.
@@ -51,7 +51,6 @@ const (
 	ClientPresent int32 = iota
 	ClientGone
 	ClientBodyBroken
-	ClientBodyTooLarge
 	ClientTooSlow
 )
 
@@ -162,9 +161,6 @@ func (cr *Request) Refusal() http1.Refusal {
 	r, q := cr.Route, cr.HTTP
 	if cr.Settings.ForwardProxy && q.Form == http1.Absolute && !r.Accepts(q) {
 		return http1.RefusalOtherHost
-	}
-	if r.MaxBodyBytes > 0 && q.Body.Kind == http1.BodyLength && q.Body.Length > r.MaxBodyBytes {
-		return http1.RefusalBodyTooLarge
 	}
 	if (r.Forward.StripPrefix != "" || cr.Settings.Table.HasPaths()) &&
 		cr.Settings.Table.Ambiguous(cr.Conn.Listener, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {

@@ -38,7 +38,7 @@ func (t *Time) Since() time.Duration { return t.of.Process.Clock.Since(t.Clock) 
 // however long the body takes. The request timeout still applies.
 func (t *Time) ReadClients() {
 	w := &t.clientDeadline
-	w.Read(t.of.HTTP, t.of.Route.Forward.Deadlines)
+	w.Read(t.of.HTTP)
 	if w.Malformed != 0 && t.of.Settings.BadDeadline != nil {
 		for f := range forward.DeadlineHeader(forward.NumDeadlineHeaders) {
 			if w.Malformed.Has(f) {
@@ -53,10 +53,10 @@ func (t *Time) ReadClients() {
 }
 
 // RequestTimeout returns the time that the route gives a request, without the share of a fallback;
-// 0 means none. A gRPC call has only the deadline of its client (grpc-timeout), if the route obeys
-// it, because it may be a stream whose first headers come late.
+// 0 means none. A gRPC call has only the deadline of its client (grpc-timeout),
+// because it may be a stream whose first headers come late.
 func (t *Time) RequestTimeout() time.Duration {
-	if t.clientDeadline.GRPC && t.of.Dest.Forward.Deadlines.Has(forward.DeadlineGRPC) {
+	if t.clientDeadline.GRPC {
 		return 0
 	}
 	return t.of.Dest.OwnShare(t.of.Dest.RequestTimeout)
@@ -139,20 +139,11 @@ func (t *Time) TimeoutEndKind() breaker.EndKind {
 	return breaker.TimedOut
 }
 
-// MaxRequestWait returns the longest time that the request may wait before it is sent.
-func (t *Time) MaxRequestWait(now clock.Instant) time.Duration {
+// MaxWait returns the longest time that the request may wait before its next attempt.
+func (t *Time) MaxWait(now clock.Instant) time.Duration {
 	room := min(t.left(now), LongestWait)
 	if limit := t.RequestTimeout(); limit > 0 && t.sentAt.IsZero() { // its clock has not started, because the body is not read yet
 		room = min(room, t.Began.Add(limit).Sub(now))
-	}
-	return room
-}
-
-// MaxWait returns the longest time that the request may wait before its next attempt.
-func (t *Time) MaxWait(now clock.Instant) time.Duration {
-	room := t.MaxRequestWait(now)
-	if window := t.of.Route.Policy.Window; window > 0 && t.of.Attempts > 0 {
-		room = min(room, t.Began.Add(window).Sub(now)+1)
 	}
 	return room
 }

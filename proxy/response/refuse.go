@@ -74,9 +74,6 @@ func (w *Writer) ClientOutcome() policy.Outcome {
 	case request.ClientBodyBroken:
 		w.countRefusal(w.r.BodyRefusal)
 		return policy.OutcomeRequestBroken
-	case request.ClientBodyTooLarge:
-		w.countRefusal(w.r.BodyRefusal)
-		return policy.OutcomeRefused
 	case request.ClientTooSlow:
 		return policy.OutcomeRequestTimeout
 	}

@@ -70,7 +70,6 @@ func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing
 		Framing: f,
 		Minor:   w.r.HTTP.Minor,
 		Close:   w.MustClose,
-		Via:     w.r.Dest.Forward.Via,
 		Changes: w.r.Route.ResponseChanges,
 	}
 	w.ownHeaders(&o, resp, reason)
@@ -193,7 +192,7 @@ func (w *Writer) Headers(resp *http1.Response, f http1.Framing, reason string) {
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	w.MustClose, w.Started = true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Via: w.r.Dest.Forward.Via, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
+	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
 	w.buf = append(w.buf, rest...)
 	return w.Flush()

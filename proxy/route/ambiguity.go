@@ -287,17 +287,3 @@ func remainder(rest []byte) ([]byte, bool) {
 	}
 	return rest, true
 }
-
-// Normalise appends to dst the path as normalised by an upstream that takes every step:
-// decoded once, overlong characters replaced, backslashes replaced, parameters removed,
-// slashes merged, dot segments removed. It is one interpretation among many, for display.
-// Only Ambiguous tells whether a path is safe to forward.
-func Normalise(dst, path []byte) []byte {
-	p := path
-	for _, apply := range [...]func(dst, path []byte) []byte{
-		decodeAll, replaceOverlong, replaceBackslashes, cutParams, mergeSlashes, removeDots,
-	} {
-		p = apply(nil, p)
-	}
-	return append(dst, p...)
-}

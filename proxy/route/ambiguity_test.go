@@ -200,19 +200,6 @@ func TestNormalizers(t *testing.T) {
 	}
 }
 
-func TestNormalise(t *testing.T) {
-	for in, want := range map[string]string{
-		"/a/b":                        "/a/b",
-		`/a//b;x/.\%2e%2e/%63%c0%af?`: "/a/c/?",
-		"/a%252e":                     "/a%2e",
-		"/..;/..":                     "/",
-	} {
-		if got := string(Normalise([]byte("y"), []byte(in))); got != "y"+want {
-			t.Errorf("%s: %q, want %q", in, got, want)
-		}
-	}
-}
-
 // FuzzInterpretations holds the promise of Ambiguous: where it says no, any number of
 // steps in any order leads to the same route and to the same remainder below
 // the stripped prefix; and that Plain paths are never ambiguous to the full search.

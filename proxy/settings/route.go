@@ -36,7 +36,6 @@ type Route struct {
 	Balance           Balance               // which endpoint gets a request
 	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
 	QueueMax          int                   // requests queued at once per upstream; when exceeded, the oldest is dropped
-	QueueOrder        admission.Order       // which of them is served first
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
 	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
 	CountTokens       bool                  // read how many tokens responses of a language model's API used
@@ -54,7 +53,6 @@ type Route struct {
 	AttemptTimeoutHard  bool          // AttemptTimeout applies to the last attempt too
 	FirstContentTimeout time.Duration // until the first content of an event stream, from the request being sent whole; 0: streams are not held back
 	BodyIdleTimeout     time.Duration // of a body in either direction, without a byte
-	MaxBodyBytes        int64         // larger request bodies get 413; 0 means no limit
 	RetryBufferBytes    int64         // bytes kept of one request body for retries
 	ResponseBufferBytes int64         // largest response, in bytes, that is buffered while a retry seeks a better one
 

@@ -38,30 +38,24 @@ func (u *UpstreamState) Close() {
 // upstreamKey is what routes must have in common to share an upstream's pool, breaker, limit and
 // budget, and what must not change for these to survive a reload.
 type upstreamKey struct {
-	target       string
-	budget       budget.Config
-	guard        breaker.Options // without the strategy
-	probeBackoff string          // the strategy
-	queueMax     int
-	queueOrder   admission.Order
-	throttling   bool
-	probe        admission.Probe
-	faults       string
-	dryRun       bool
-	eject        Eject
-	health       upstream.HealthCheck
+	target     string
+	budget     budget.Config
+	guard      breaker.Options
+	queueMax   int
+	throttling bool
+	probe      admission.Probe
+	faults     string
+	dryRun     bool
+	eject      Eject
+	health     upstream.HealthCheck
 }
 
 // keyOf returns the key of the upstream of r.
 func keyOf(r *Route) upstreamKey {
-	k := upstreamKey{
-		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, queueOrder: r.QueueOrder,
+	return upstreamKey{
+		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax,
 		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
 	}
-	if s := r.Guard.Backoff; s != nil {
-		k.guard.Backoff, k.probeBackoff = nil, fmt.Sprintf("%T %v", s, s) // a strategy need not be comparable
-	}
-	return k
 }
 
 // upstreamOf returns the upstream state that routes with equal settings for it share.
@@ -79,7 +73,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 			Pool:        pool,
 			RetryBudget: n.newBudget(r), BudgetKey: budgetKey(r),
 			Admission: admission.New(admission.Options{
-				Guard: r.Guard, Pool: pool, Probe: r.Probe, Host: r.Upstream.Host, Max: r.QueueMax, Order: r.QueueOrder,
+				Guard: r.Guard, Pool: pool, Probe: r.Probe, Host: r.Upstream.Host, Max: r.QueueMax,
 				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
 			}),
 			DialFailures: failures,

@@ -275,8 +275,6 @@ func (u *Upload) ClientFailed(err error) {
 		end, u.r.BodyRefusal = request.ClientBodyBroken, refused.Reason
 	case errors.Is(err, request.ErrBodyCut):
 		end = request.ClientBodyBroken
-	case errors.Is(err, request.ErrBodyTooLarge):
-		end, u.r.BodyRefusal = request.ClientBodyTooLarge, http1.RefusalBodyTooLarge
 	case errors.Is(err, request.ErrBodyTooSlow):
 		end = request.ClientTooSlow
 	}
