@@ -11,6 +11,9 @@ import (
 // Text writes v for people.
 func (v *View) Text(w io.Writer, p text.Paint) {
 	fmt.Fprintln(w, p.Bold(v.Request))
+	if v.Model != "" {
+		fmt.Fprintf(w, "model       %s, in its JSON body\n", v.Model)
+	}
 	if v.Route != "" {
 		fmt.Fprintf(w, "route       %s, to %s\n", v.Route, v.Upstream)
 	}
