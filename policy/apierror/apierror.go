@@ -7,7 +7,6 @@
 //
 // The package does not parse JSON. It scans tokens, so a body may be cut off, deeply nested, or no
 // JSON at all. Package retryafter reads the headers.
-// to any depth, or no JSON at all. What headers say is read by package retryafter.
 package apierror
 
 import (
