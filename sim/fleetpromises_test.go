@@ -23,7 +23,7 @@ func TestTheSameFleetGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// The upstream never answers more than its bucket has.
+// The upstream never answers more than its bucket allows.
 func TestAFleetGetsNoMoreThanTheRateLimit(t *testing.T) {
 	for s := ShareNothing; s <= ShareRateLimit; s++ {
 		c := DefaultFleet(50)
@@ -38,8 +38,8 @@ func TestAFleetGetsNoMoreThanTheRateLimit(t *testing.T) {
 	}
 }
 
-// Half of what is asked for is too much, and a fleet that shares nothing sends
-// it all; what one process learns for all of its requests spares most of that.
+// The demand is twice the limit, and a fleet that shares nothing sends all of it. If each process
+// shares a 429 among its own requests, most of that is avoided.
 func TestSharingSpares429s(t *testing.T) {
 	var limited [4]float64
 	for s := ShareNothing; s <= ShareRateLimit; s++ {
@@ -55,7 +55,7 @@ func TestSharingSpares429s(t *testing.T) {
 	}
 }
 
-// Without too much load nobody is told to wait, whatever is shared.
+// Without overload no request is delayed, whatever is shared.
 func TestAFleetWithinItsRateLimitIsNotDelayed(t *testing.T) {
 	for s := ShareNothing; s <= ShareRateLimit; s++ {
 		c := DefaultFleet(50)
@@ -66,7 +66,7 @@ func TestAFleetWithinItsRateLimitIsNotDelayed(t *testing.T) {
 	}
 }
 
-// The longer the word travels, the more is sent in vain.
+// The longer a pause takes to arrive, the more requests are rejected.
 func TestADelayedPauseCosts429s(t *testing.T) {
 	var limited []float64
 	for _, delay := range []time.Duration{0, 100 * time.Millisecond} {
@@ -79,8 +79,8 @@ func TestADelayedPauseCosts429s(t *testing.T) {
 	}
 }
 
-// What is told is heard after the way to the engine and the way from there,
-// which is the process's own.
+// A shared pause arrives after the time to the engine and the time from there, which differs by
+// process.
 func TestASharedPauseArrivesAfterItsDelay(t *testing.T) {
 	f := &fleet{Fleet: Fleet{Share: ShareRateLimitPauses, Delay: 10 * time.Millisecond}, eventQueue: newEventQueue(time.Hour)}
 	who, near, far := &process{}, &process{delay: time.Millisecond}, &process{delay: 9 * time.Millisecond}
@@ -99,8 +99,8 @@ func TestASharedPauseArrivesAfterItsDelay(t *testing.T) {
 	}
 }
 
-// With more processes than requests in a second each one's own share comes too
-// rarely: it is leases that bring the slots to those who want them.
+// With more processes than requests per second, the own share comes too rarely: leases bring the
+// slots to the processes that want them.
 func TestLeasesGoToThoseWhoWantThem(t *testing.T) {
 	c := DefaultFleet(3000)
 	c.Share = ShareRateLimit
@@ -109,8 +109,8 @@ func TestLeasesGoToThoseWhoWantThem(t *testing.T) {
 	}
 }
 
-// However many processes there are, the engine is not asked more than it answers with ease, and
-// nothing of the rate limit is lost by it: with as much of it for each, and with less and less.
+// However many processes there are, the engine gets no more requests than it easily answers.
+// Nothing of the rate limit is lost by that, whether it grows with the processes or not.
 func TestTheLedgerIsAskedABoundedNumberOfTimes(t *testing.T) {
 	for name, c := range map[string]Fleet{"rarely there": DefaultFleet(3000), "busy": DefaultFleet(600)} {
 		c.Share, c.Length = ShareRateLimit, 13*time.Second

@@ -12,9 +12,9 @@ import (
 type vendor struct {
 	rate, capacity, level float64
 	at                    time.Duration
-	round                 time.Duration // resets are rounded up to it
-	atEnd                 bool          // headers say what is left when the response is sent
-	extra                 float64       // counted for each attempt in addition to what we expect
+	round                 time.Duration // resets are rounded up to a multiple of it
+	atEnd                 bool          // headers state what is left when the response is sent
+	extra                 float64       // counted for each attempt in addition to the expected cost
 }
 
 func (v *vendor) advance(now time.Duration) {
@@ -22,7 +22,7 @@ func (v *vendor) advance(now time.Duration) {
 	v.at = now
 }
 
-// use takes n and reports whether it could.
+// use takes n and reports whether there was enough.
 func (v *vendor) use(now time.Duration, n float64) bool {
 	v.advance(now)
 	if v.level < n {
@@ -59,7 +59,7 @@ func (e *events) Pop() any {
 	return last
 }
 
-// world plays jobs through Buckets against a vendor.
+// world sends jobs through Buckets to a vendor.
 type world struct {
 	t        *testing.T
 	v        *vendor
@@ -72,8 +72,8 @@ type world struct {
 	sent     int
 	rejected int
 	used     float64
-	slow     time.Duration // of the time until the response
-	stray    float64       // tokens a second that others use
+	slow     time.Duration // part of the latency
+	stray    float64       // tokens per second that others use
 }
 
 func (w *world) after(d time.Duration, do func(now time.Duration)) {
@@ -94,7 +94,7 @@ func (w *world) pump() {
 	}
 }
 
-// arm pumps again later, once.
+// arm calls pump again later, once.
 func (w *world) arm(d time.Duration) {
 	if w.armed {
 		return
@@ -133,8 +133,8 @@ func (w *world) send(c Cost) {
 	})
 }
 
-// play sends jobs of rate a second for so long, in bursts, and returns the share of the vendor's
-// limit that was used and that of the attempts that it rejected.
+// play sends rate jobs per second for that long, in bursts. It returns the fraction of the vendor's
+// limit that was used, and the fraction of attempts that the vendor rejected.
 func (w *world) play(rate float64, long time.Duration) (used, rejected float64) {
 	for at := time.Duration(0); at < long; {
 		r := rate * 2
@@ -176,7 +176,7 @@ func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
 		vendor   vendor
 		slow     time.Duration
 		stray    float64
-		rejected float64 // until the use of others is known
+		rejected float64 // until the use by others is known
 	}{
 		"headers at once":            {slow: 0},
 		"generations of seconds":     {slow: 3 * time.Second},
