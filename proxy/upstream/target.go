@@ -83,12 +83,18 @@ func parseOne(s string) (Target, error) {
 		return Target{}, fmt.Errorf("upstream %q: has no scheme; did you mean http://%[1]s?", s)
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Opaque != "" {
-		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+	switch {
+	case s == "":
+		return Target{}, errors.New(`upstream "": an address is empty`)
+	case err != nil: // not shown, since it may hold a password
+		return Target{}, fmt.Errorf("upstream %q: is not a URL", redact(s))
 	}
 	plain, srv := strings.CutSuffix(u.Scheme, "+srv")
 	if u.Scheme = plain; schemes[plain].port == "" {
-		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+		return Target{}, fmt.Errorf("upstream %q: the scheme is not http, https, h2c or h2", redact(s))
+	}
+	if u.Opaque != "" {
+		return Target{}, fmt.Errorf("upstream %q: // is missing after the scheme", redact(s))
 	}
 	if schemes[plain].protocol == HTTP2 && godebug.Off(godebug.HTTP2Client) {
 		return Target{}, fmt.Errorf("upstream %q: %s is HTTP/2, which GODEBUG=%s=0 turns off", redact(s), plain, godebug.HTTP2Client)
@@ -116,8 +122,6 @@ func isBareHost(s string) bool {
 	return host != "" && strings.Trim(port, "0123456789") == "" &&
 		strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
-
-var errForm = errors.New("must be http://host[:port][/path], https://host[:port][/path], h2c://host[:port][/path], h2://host[:port][/path], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
 
 // schemes maps URL schemes to their properties.
 var schemes = map[string]struct {
