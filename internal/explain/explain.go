@@ -20,6 +20,7 @@ import (
 type View struct {
 	Request  string       `json:"request"`
 	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
+	Hint     string       `json:"hint,omitempty"`    // what was probably meant
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
 	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
@@ -88,7 +89,7 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 // is the main one.
 func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
-	v := &View{Request: line}
+	v := &View{Request: line, Hint: methodHint(line)}
 	var q http1.Request
 	if _, err := q.Parse(head, config.HeaderLimits()); err != nil {
 		var refused *http1.Error
@@ -121,6 +122,16 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 		return v, nil
 	}
 	return v, v.judge(r, &q)
+}
+
+// methodHint returns a hint if a method is a common one in lower case, "" otherwise.
+func methodHint(line string) string {
+	method, _, _ := strings.Cut(line, " ")
+	upper := strings.ToUpper(method)
+	if method == upper || !slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}, upper) {
+		return ""
+	}
+	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, upper)
 }
 
 // hasBasePath reports whether one of the upstreams gets its requests below a path.
