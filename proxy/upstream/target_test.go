@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestParseTargetReadsWhatItAllows(t *testing.T) {
@@ -121,19 +120,12 @@ func TestKeyIsEqualOnlyForWhatMayShareAPool(t *testing.T) {
 			t.Errorf("%s and %s: keys %s and %s differ", same[0], same[1], a.Key(), b.Key())
 		}
 	}
-	explicit := parse("http://a")
-	explicit.DialTimeout = DefaultDialTimeout
-	if explicit.Key() != parse("http://a").Key() {
-		t.Error("the default dial timeout, given, changes the key")
-	}
-
-	slow, own, other := parse("http://a"), parse("http://a"), parse("http://a")
-	slow.DialTimeout = time.Minute
+	own, other := parse("http://a"), parse("http://a")
 	own.TLS, other.TLS = &tls.Config{}, &tls.Config{}
 	seen := map[string]string{}
 	for name, target := range map[string]Target{
 		"plain": parse("http://a"), "port": parse("http://a:81"), "tls": parse("https://a:80"),
-		"unix": parse("unix:/a:80"), "slow": slow, "own tls": own, "other tls": other,
+		"unix": parse("unix:/a:80"), "own tls": own, "other tls": other,
 	} {
 		if before, ok := seen[target.Key()]; ok {
 			t.Errorf("%s and %s share the key %s", before, name, target.Key())
